@@ -1,0 +1,11 @@
+//! API Priority and Fairness: who executes, and when.
+//!
+//! Pure: time, randomness and waiters are arguments; nothing here waits, logs or reads a clock.
+
+pub mod policy;
+pub mod units;
+pub mod work;
+
+pub use policy::{Flow, LevelIndex, SchemaIndex, Semantics};
+pub use units::{SeatSeconds, Seats, Time};
+pub use work::Work;

@@ -1,0 +1,159 @@
+//! The units of flow control: time, seats, and their product.
+//!
+//! Arithmetic only. Durations are [`std::time::Duration`].
+
+use std::{fmt, time::Duration};
+
+/// A number of seats, the unit of concurrency.
+pub type Seats = u32;
+
+/// A point of monotonic time: nanoseconds since an epoch of the caller's choosing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Time(u64);
+
+impl Time {
+    /// The epoch.
+    pub const ZERO: Self = Self(0);
+    /// Later than any event.
+    pub const NEVER: Self = Self(u64::MAX);
+
+    /// The time `nanos` nanoseconds after the epoch.
+    pub const fn from_nanos(nanos: u64) -> Self {
+        Self(nanos)
+    }
+
+    /// Nanoseconds since the epoch.
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+
+    /// The time elapsed since `earlier`; zero if `earlier` is later.
+    pub const fn since(self, earlier: Self) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+
+    /// This time plus `duration`; never past [`Time::NEVER`].
+    #[must_use]
+    pub fn plus(self, duration: Duration) -> Self {
+        Self(self.0.saturating_add(nanos(duration)))
+    }
+}
+
+/// Whole nanoseconds of `duration`, saturating (584 years).
+pub fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Work: seats times seconds, in fixed point of 10⁻⁸ seat-seconds.
+///
+/// Arithmetic wraps modulo 2⁶⁴, as the original's does: virtual time advances by *epochs* long
+/// before a wrap would matter, and a correction by a negative product relies on it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SeatSeconds(u64);
+
+impl SeatSeconds {
+    /// No work.
+    pub const ZERO: Self = Self(0);
+    /// The greatest representable amount.
+    pub const MAX: Self = Self(u64::MAX);
+    /// Nanoseconds of one seat in one unit.
+    const SEAT_NANOS: u64 = 10;
+
+    /// The amount of `units` of 10⁻⁸ seat-seconds.
+    pub const fn from_units(units: u64) -> Self {
+        Self(units)
+    }
+
+    /// In units of 10⁻⁸ seat-seconds.
+    pub const fn units(self) -> u64 {
+        self.0
+    }
+
+    /// `seats` held for `duration`, rounded to the nearest unit, half up.
+    pub fn product(seats: Seats, duration: Duration) -> Self {
+        let seat_nanos = u128::from(seats) * duration.as_nanos();
+        let unit = u128::from(Self::SEAT_NANOS);
+        #[expect(clippy::cast_possible_truncation, reason = "work wraps by definition")]
+        Self(((seat_nanos + unit / 2) / unit) as u64)
+    }
+
+    /// `seats` (possibly fractional, not negative) held for `duration`, rounded to the nearest unit.
+    pub fn fractional_product(seats: f64, duration: Duration) -> Self {
+        #[expect(
+            clippy::cast_precision_loss,
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "rates are far below 2^52 and not negative"
+        )]
+        Self((seats * (nanos(duration) as f64) / Self::SEAT_NANOS as f64).round() as u64)
+    }
+
+    /// How long `seats` take for this work; whole nanoseconds, zero for zero seats.
+    pub fn per_seat(self, seats: Seats) -> Duration {
+        if seats == 0 {
+            return Duration::ZERO;
+        }
+        let nanos = u128::from(self.0) * u128::from(Self::SEAT_NANOS) / u128::from(seats);
+        Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+
+    /// The sum, modulo 2⁶⁴ units.
+    #[must_use]
+    pub const fn plus(self, other: Self) -> Self {
+        Self(self.0.wrapping_add(other.0))
+    }
+
+    /// The difference, modulo 2⁶⁴ units.
+    #[must_use]
+    pub const fn minus(self, other: Self) -> Self {
+        Self(self.0.wrapping_sub(other.0))
+    }
+
+    /// As a real number of seat-seconds.
+    pub fn as_f64(self) -> f64 {
+        #[expect(clippy::cast_precision_loss, reason = "for display and metrics")]
+        let units = self.0 as f64;
+        units / 1e8
+    }
+}
+
+/// The original's text form: eight decimals and `ss`.
+impl fmt::Display for SeatSeconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{:08}ss", self.0 / 100_000_000, self.0 % 100_000_000)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn ms(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    #[test]
+    fn work_is_written_with_eight_decimals() {
+        assert_eq!(SeatSeconds::from_units(1).to_string(), "0.00000001ss");
+        assert_eq!(
+            SeatSeconds::product(1, ms(1000)).to_string(),
+            "1.00000000ss"
+        );
+        assert_eq!(
+            SeatSeconds::product(123, ms(100)).to_string(),
+            "12.30000000ss"
+        );
+        assert_eq!(
+            SeatSeconds::product(1203, ms(10)).to_string(),
+            "12.03000000ss"
+        );
+    }
+
+    #[test]
+    fn work_divides_over_seats() {
+        assert_eq!(SeatSeconds::product(10, ms(1000)).per_seat(1), ms(10_000));
+        assert_eq!(SeatSeconds::product(1, ms(1000)).per_seat(10), ms(100));
+        assert_eq!(SeatSeconds::product(13, ms(5)).per_seat(5), ms(13));
+        assert_eq!(SeatSeconds::product(12, ms(0)).per_seat(10), ms(0));
+    }
+}

@@ -1,0 +1,48 @@
+//! Work: what a request costs.
+
+use std::time::Duration;
+
+use super::units::{SeatSeconds, Seats};
+
+/// What a request costs: seats while it executes, and seats that linger after its answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Work {
+    /// Seats while it executes; at least 1.
+    pub initial_seats: Seats,
+    /// Seats that linger; 0 when none do.
+    pub final_seats: Seats,
+    /// How long the final seats linger.
+    pub additional_latency: Duration,
+}
+
+impl Work {
+    /// The service time assumed of every request before it is known: 3 ms.
+    pub const ASSUMED_SERVICE_TIME: Duration = Duration::from_millis(3);
+
+    /// An ordinary request: one seat, nothing lingers.
+    pub const ONE: Self = Self::seats(1);
+
+    /// A request of `seats` seats of which nothing lingers.
+    pub const fn seats(seats: Seats) -> Self {
+        Self {
+            initial_seats: seats,
+            final_seats: 0,
+            additional_latency: Duration::ZERO,
+        }
+    }
+
+    /// The wider of its two phases.
+    pub fn max_seats(&self) -> Seats {
+        self.initial_seats.max(self.final_seats)
+    }
+
+    /// The work of the phase that lingers.
+    pub fn final_work(&self) -> SeatSeconds {
+        SeatSeconds::product(self.final_seats, self.additional_latency)
+    }
+
+    /// The work of both phases, given a service time.
+    pub fn total_work(&self, service_time: Duration) -> SeatSeconds {
+        SeatSeconds::product(self.initial_seats, service_time).plus(self.final_work())
+    }
+}

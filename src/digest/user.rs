@@ -1,0 +1,49 @@
+//! Who asks: the outcome of authentication.
+
+use std::collections::BTreeMap;
+
+/// An authenticated (or anonymous) user.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct User {
+    /// Never empty.
+    pub name: String,
+    /// Empty when the authenticator knows none.
+    pub uid: String,
+    /// In the order the authenticator gave them.
+    pub groups: Vec<String>,
+    /// Further attributes, each key with its values in order.
+    pub extra: BTreeMap<String, Vec<String>>,
+}
+
+impl User {
+    /// The group of everybody who proved who they are.
+    pub const AUTHENTICATED: &str = "system:authenticated";
+    /// The group of everybody else.
+    pub const UNAUTHENTICATED: &str = "system:unauthenticated";
+    /// The name of whoever shows no credential.
+    pub const ANONYMOUS: &str = "system:anonymous";
+    /// The group that no flow control and no authorization holds back.
+    pub const MASTERS: &str = "system:masters";
+
+    /// A user of this name and these groups, nothing added.
+    pub fn new<G: Into<String>>(
+        name: impl Into<String>,
+        groups: impl IntoIterator<Item = G>,
+    ) -> Self {
+        Self {
+            name: name.into(),
+            groups: groups.into_iter().map(Into::into).collect(),
+            ..Self::default()
+        }
+    }
+
+    /// Whoever shows no credential.
+    pub fn anonymous() -> Self {
+        Self::new(Self::ANONYMOUS, [Self::UNAUTHENTICATED])
+    }
+
+    /// Whether the user is in `group`.
+    pub fn in_group(&self, group: &str) -> bool {
+        self.groups.iter().any(|g| g == group)
+    }
+}

@@ -1,0 +1,14 @@
+//! fairgate: API Priority and Fairness in front of API servers.
+//!
+//! A request enters, is authenticated, parsed as Kubernetes parses it, classified by a FlowSchema,
+//! dealt into a fair queue of its priority level, given seats, forwarded, and answered.
+//!
+//! The lower half of the crate is *pure*: [`digest`] says what policy may know of a request, [`apf`]
+//! decides who executes when, [`simulate`] drives both in virtual time. It has no clock, no I/O and
+//! no tasks, and builds alone with `--no-default-features`. The upper half (feature `server`) is the
+//! gateway. See ARCHITECTURE.md for the map.
+
+pub mod apf;
+pub mod digest;
+pub mod simulate;
+pub mod sync;

@@ -1,0 +1,1 @@
+//! Virtual time: the pure core driven by an event heap.
