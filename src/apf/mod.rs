@@ -2,7 +2,9 @@
 //!
 //! Pure: time, randomness and waiters are arguments; nothing here waits, logs or reads a clock.
 
+pub mod objects;
 pub mod policy;
+pub mod shard;
 pub mod units;
 pub mod work;
 
