@@ -4,6 +4,7 @@
 
 pub mod demand;
 pub mod policy;
+pub mod ratio;
 pub mod units;
 pub mod work;
 
