@@ -5,6 +5,7 @@
 pub mod demand;
 pub mod policy;
 pub mod ratio;
+pub mod retry_after;
 pub mod units;
 pub mod work;
 
