@@ -4,9 +4,13 @@
 
 pub mod borrowing;
 pub mod demand;
+pub mod level;
+mod order;
 pub mod policy;
+pub mod queueset;
 pub mod ratio;
 pub mod retry_after;
+pub mod shard;
 pub mod units;
 pub mod work;
 

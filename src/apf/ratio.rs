@@ -200,7 +200,10 @@ mod tests {
                 let within = self.0.iter().filter(|(ratio, _)| *ratio <= bound);
                 assert_eq!(nanos, within.map(|(_, nanos)| nanos).sum::<u64>());
             }
-            assert_eq!(snapshot.count, self.0.iter().map(|(_, nanos)| nanos).sum());
+            assert_eq!(
+                snapshot.count,
+                self.0.iter().map(|(_, nanos)| nanos).sum::<u64>()
+            );
             let products = self.0.iter().map(|(ratio, n)| ratio * seats_as_f64(*n));
             let sum: f64 = products.sum();
             assert!((snapshot.sum - sum).abs() <= 1e-9 * sum.max(1.0));
