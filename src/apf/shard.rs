@@ -154,11 +154,18 @@ pub struct Hand {
     len: usize,
 }
 
+impl Hand {
+    /// The cards, in the order dealt.
+    pub fn as_slice(&self) -> &[u32] {
+        &self.cards[..self.len]
+    }
+}
+
 impl Deref for Hand {
     type Target = [u32];
 
     fn deref(&self) -> &[u32] {
-        &self.cards[..self.len]
+        self.as_slice()
     }
 }
 
