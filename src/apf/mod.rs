@@ -10,8 +10,10 @@ pub mod policy;
 pub mod queueset;
 pub mod ratio;
 pub mod retry_after;
+pub mod scope;
 pub mod shard;
 pub mod units;
+pub mod watchers;
 pub mod work;
 
 pub use policy::{Flow, LevelIndex, SchemaIndex, Semantics};
