@@ -3,6 +3,7 @@
 //! Pure: time, randomness and waiters are arguments; nothing here waits, logs or reads a clock.
 
 pub mod borrowing;
+pub mod counts;
 pub mod demand;
 pub mod level;
 mod order;
