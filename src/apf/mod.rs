@@ -5,6 +5,7 @@
 pub mod borrowing;
 pub mod demand;
 pub mod level;
+pub mod objects;
 mod order;
 pub mod policy;
 pub mod queueset;
