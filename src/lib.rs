@@ -14,3 +14,14 @@ pub mod config;
 pub mod digest;
 pub mod simulate;
 pub mod sync;
+
+#[cfg(feature = "server")]
+pub mod call;
+#[cfg(feature = "server")]
+pub mod clock;
+#[cfg(feature = "server")]
+pub mod forward;
+#[cfg(feature = "server")]
+pub mod local;
+#[cfg(feature = "server")]
+pub mod socket;
