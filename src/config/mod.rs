@@ -28,6 +28,7 @@ pub use finding::{ConfigError, Mistake, Severity};
 pub use pem::{Authorities, Identity};
 pub use read::Reading;
 pub use secret::Secret;
+pub(crate) use section::read_bounded;
 
 use crate::apf::{Seats, policy::Semantics};
 
@@ -148,7 +149,7 @@ pub struct TokenFile {
     pub contents: Secret<Arc<[u8]>>,
 }
 
-/// How TokenReviews are made and remembered.
+/// How a `TokenReview` is made, and how long its answer is remembered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenReview {
     /// Audiences asked for; empty: the upstream's own.
