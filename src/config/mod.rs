@@ -212,6 +212,8 @@ pub enum UpstreamIdentity {
     Impersonate,
     /// As a front proxy; the gateway's certificate can name any user.
     RequestHeader {
+        /// Who the gateway itself is, for what it asks in its own name; never empty.
+        gateway_user: String,
         /// Header of the user.
         username: http::HeaderName,
         /// Header of the uid.
