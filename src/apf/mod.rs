@@ -2,7 +2,15 @@
 //!
 //! Pure: time, randomness and waiters are arguments; nothing here waits, logs or reads a clock.
 
+pub mod borrowing;
+pub mod demand;
+pub mod level;
+mod order;
 pub mod policy;
+pub mod queueset;
+pub mod ratio;
+pub mod retry_after;
+pub mod shard;
 pub mod units;
 pub mod work;
 
