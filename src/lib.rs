@@ -13,6 +13,8 @@ pub mod apf;
 pub mod config;
 pub mod digest;
 pub mod simulate;
+#[cfg(feature = "server")]
+pub mod source;
 pub mod sync;
 
 #[cfg(feature = "server")]
