@@ -6,6 +6,7 @@ pub mod borrowing;
 pub mod counts;
 pub mod demand;
 pub mod level;
+pub mod objects;
 mod order;
 pub mod policy;
 pub mod queueset;
