@@ -13,4 +13,17 @@ pub mod apf;
 pub mod config;
 pub mod digest;
 pub mod simulate;
+#[cfg(feature = "server")]
+pub mod source;
 pub mod sync;
+
+#[cfg(feature = "server")]
+pub mod call;
+#[cfg(feature = "server")]
+pub mod clock;
+#[cfg(feature = "server")]
+pub mod forward;
+#[cfg(feature = "server")]
+pub mod local;
+#[cfg(feature = "server")]
+pub mod socket;

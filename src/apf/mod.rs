@@ -4,6 +4,7 @@
 
 pub mod borrowing;
 pub mod classify;
+pub mod counts;
 pub mod demand;
 pub mod level;
 pub mod objects;
@@ -12,8 +13,10 @@ pub mod policy;
 pub mod queueset;
 pub mod ratio;
 pub mod retry_after;
+pub mod scope;
 pub mod shard;
 pub mod units;
+pub mod watchers;
 pub mod work;
 
 pub use objects::{Finding, ObjectSet};

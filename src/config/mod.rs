@@ -28,6 +28,7 @@ pub use finding::{ConfigError, Mistake, Severity};
 pub use pem::{Authorities, Identity};
 pub use read::Reading;
 pub use secret::Secret;
+pub(crate) use section::read_bounded;
 
 use crate::apf::{Seats, policy::Semantics};
 
@@ -148,7 +149,7 @@ pub struct TokenFile {
     pub contents: Secret<Arc<[u8]>>,
 }
 
-/// How TokenReviews are made and remembered.
+/// How a `TokenReview` is made, and how long its answer is remembered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenReview {
     /// Audiences asked for; empty: the upstream's own.
@@ -211,6 +212,8 @@ pub enum UpstreamIdentity {
     Impersonate,
     /// As a front proxy; the gateway's certificate can name any user.
     RequestHeader {
+        /// Who the gateway itself is, for what it asks in its own name; never empty.
+        gateway_user: String,
         /// Header of the user.
         username: http::HeaderName,
         /// Header of the uid.

@@ -385,15 +385,30 @@ fn upstream_identity(section: &mut Section<'_>) -> UpstreamIdentity {
     let extra_prefix = section.get("extraHeaderPrefix", EXTRA_PREFIX.to_owned(), |value| {
         prefix(&values::text(value)?)
     });
+    let gateway_user = gateway_user(section);
     match mode {
         IdentityMode::Impersonate => UpstreamIdentity::Impersonate,
         IdentityMode::RequestHeader => UpstreamIdentity::RequestHeader {
+            gateway_user,
             username,
             uid,
             group,
             extra_prefix,
         },
     }
+}
+
+fn gateway_user(section: &mut Section<'_>) -> String {
+    section.get("gatewayUser", "fairgate".to_owned(), |value| {
+        let name = values::text(value)?;
+        if !name.is_empty() && name.trim() == name && !name.chars().any(char::is_control) {
+            return Ok(name);
+        }
+        Err(Wrong::new(
+            format!("{name:?} is not a user name"),
+            "write a name without blanks at its ends",
+        ))
+    })
 }
 
 fn flow_control(section: &mut Section<'_>) -> FlowControl {

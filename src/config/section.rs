@@ -131,7 +131,7 @@ impl Walk {
 }
 
 /// Reads a file of at most 16 MiB.
-pub(super) fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
+pub(crate) fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
     let mut contents = Vec::new();
     std::fs::File::open(path)?
         .take(MAX_FILE_BYTES + 1)

@@ -482,3 +482,69 @@ fn a_reload_tells_which_changes_wait_for_a_restart() {
         ["listen.tls.certFile", "listen.tls.keyFile"]
     );
 }
+
+/// The configurations that files under `config/kubernetes` hold or are.
+fn configurations_in(documents: &[Value]) -> Vec<String> {
+    let mut found = Vec::new();
+    for document in documents {
+        match document["kind"].as_str() {
+            Some("Configuration") => found.push(document.to_string()),
+            Some("ConfigMap") => {
+                let texts = document["data"].as_object().unwrap().values();
+                let texts = texts.map(|text| text.as_str().unwrap());
+                found.extend(
+                    texts
+                        .filter(|t| t.contains("kind: Configuration"))
+                        .map(str::to_owned),
+                );
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+fn yaml_files(directory: &Path, out: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            yaml_files(&path, out);
+        } else {
+            out.push(path);
+        }
+    }
+}
+
+#[test]
+fn every_file_under_config_parses_and_every_configuration_in_them_is_sound() {
+    let scratch = Scratch::new("kubernetes");
+    for made in ["ca", "apiserver", "front-proxy-client", "tls"] {
+        let identity = rcgen::generate_simple_self_signed(["kubernetes".to_owned()]).unwrap();
+        scratch
+            .file(&format!("{made}.crt"), identity.cert.pem())
+            .file(&format!("{made}.key"), identity.signing_key.serialize_pem());
+    }
+    scratch.file("token", "abc");
+    fs::create_dir_all(scratch.0.join("policies")).unwrap();
+    let here = scratch.0.display().to_string();
+    let mut files = Vec::new();
+    yaml_files(&repository().join("config"), &mut files);
+    let mut configurations = 0;
+    for path in files {
+        let documents = yaml::documents(&fs::read(&path).unwrap());
+        let documents = documents.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        assert!(!documents.is_empty(), "{}", path.display());
+        for text in configurations_in(&documents) {
+            let text = text
+                .replace("/etc/kubernetes/pki", &here)
+                .replace("/etc/fairgate/tls", &here)
+                .replace("/etc/fairgate/policies", &here)
+                .replace("/var/run/secrets/kubernetes.io/serviceaccount", &here);
+            let file = path.display().to_string();
+            let reading = Config::parse(&file, &scratch.0, text.as_bytes());
+            assert_eq!(reading.mistakes, [], "{file}");
+            configurations += 1;
+        }
+    }
+    assert_eq!(configurations, 3);
+}

@@ -65,21 +65,18 @@ pub(super) fn word<T: Word>(value: &Value) -> Result<T, Wrong> {
     let found = value
         .as_str()
         .and_then(|text| T::WORDS.iter().find(|(word, _)| *word == text));
-    match found {
-        Some((_, meaning)) => Ok(*meaning),
-        None => {
-            let words: Vec<_> = T::WORDS.iter().map(|(word, _)| *word).collect();
-            let quotes = if value.is_boolean() {
-                ", in quotes"
-            } else {
-                ""
-            };
-            Err(Wrong::new(
-                format!("{value} is not known"),
-                format!("write one of {}{quotes}", words.join(", ")),
-            ))
-        }
-    }
+    found.map(|(_, meaning)| *meaning).ok_or_else(|| {
+        let words: Vec<_> = T::WORDS.iter().map(|(word, _)| *word).collect();
+        let quotes = if value.is_boolean() {
+            ", in quotes"
+        } else {
+            ""
+        };
+        Wrong::new(
+            format!("{value} is not known"),
+            format!("write one of {}{quotes}", words.join(", ")),
+        )
+    })
 }
 
 /// A list of texts.

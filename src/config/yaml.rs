@@ -2,7 +2,7 @@
 //!
 //! Every document of a text comes out as a [`serde_json::Value`], so that nothing else has to know
 //! the library, and nobody meets YAML's odder parts: tags, keys that are not text, numbers JSON
-//! cannot write. A file may come from a stranger (a ConfigMap, a pipe), so the text is bounded in
+//! cannot write. A file may come from a stranger (a `ConfigMap`, a pipe), so the text is bounded in
 //! size and depth, and what its aliases expand to is bounded by its length: a few lines cannot
 //! become gigabytes. A key given twice is a mistake, not a matter of luck.
 //!

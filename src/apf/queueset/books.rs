@@ -6,6 +6,7 @@ use crate::apf::{
     policy::{Queuing, Semantics},
     ratio::{Buckets, RatioHistogram, RatioSnapshot},
     units::{SeatSeconds, Seats, Time},
+    work::Work,
 };
 
 /// Counts since the queue set was made, and the last readings of virtual time.
@@ -212,6 +213,29 @@ impl<W: Copy> QueueSet<W> {
                 total_work: queue.total_work,
             }
         })
+    }
+
+    /// Over the queues with waiting requests, in seat-seconds: least and greatest virtual start, and
+    /// the same less the assumed work of the seats in use. `None` without such queues. O(queues).
+    pub fn next_s_bounds(&self) -> Option<[f64; 4]> {
+        let mut bounds: Option<[f64; 4]> = None;
+        for slot in &self.deck {
+            let queue = &self.slots[*slot as usize];
+            if queue.waiting == 0 {
+                continue;
+            }
+            let start = queue.next_dispatch_r.as_f64();
+            let discount = SeatSeconds::product(queue.seats_in_use, Work::ASSUMED_SERVICE_TIME);
+            let less = start - discount.as_f64();
+            let [least, most, least_less, most_less] = bounds.unwrap_or([start, start, less, less]);
+            bounds = Some([
+                least.min(start),
+                most.max(start),
+                least_less.min(less),
+                most_less.max(less),
+            ]);
+        }
+        bounds
     }
 
     /// All requests, lingering ones too: queue by queue those that wait, first to last, then the
