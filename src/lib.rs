@@ -9,6 +9,8 @@
 //! gateway. See ARCHITECTURE.md for the map.
 
 pub mod apf;
+#[cfg(feature = "server")]
+pub mod auth;
 pub mod digest;
 pub mod simulate;
 pub mod sync;
