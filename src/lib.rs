@@ -11,6 +11,21 @@
 pub mod apf;
 #[cfg(feature = "server")]
 pub mod auth;
+#[cfg(feature = "server")]
+pub mod config;
 pub mod digest;
 pub mod simulate;
+#[cfg(feature = "server")]
+pub mod source;
 pub mod sync;
+
+#[cfg(feature = "server")]
+pub mod call;
+#[cfg(feature = "server")]
+pub mod clock;
+#[cfg(feature = "server")]
+pub mod forward;
+#[cfg(feature = "server")]
+pub mod local;
+#[cfg(feature = "server")]
+pub mod socket;

@@ -1,0 +1,267 @@
+//! The body a client sends, which may be read ahead while its request waits.
+//!
+//! While a request is queued nobody reads its body, so the end of the connection can hide behind
+//! unread bytes: a client that gave up would keep its place. Reading ahead, within a budget, brings
+//! that end to light. The bytes read are replayed when the request is forwarded.
+//!
+//! A client that sent `Expect: 100-continue` waits for our word before it sends anything, and that
+//! word is given by the first read; such a body is never read ahead.
+//!
+//! Trailers are not passed on: nobody may add a header once a request has been judged.
+
+use std::{
+    cell::Cell,
+    collections::VecDeque,
+    fmt,
+    pin::Pin,
+    rc::Rc,
+    task::{Context, Poll, ready},
+};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+
+use super::BodyError;
+
+/// How many bytes of waiting requests one core may hold.
+///
+/// A request may always take up to `small` bytes while the core's total lasts, and up to `large`
+/// while less than half of it is used, so that a few big bodies cannot blind the core to the rest.
+#[derive(Debug)]
+pub struct ReadAheadBudget {
+    used: Cell<usize>,
+    total: usize,
+    small: usize,
+    large: usize,
+}
+
+impl ReadAheadBudget {
+    /// A budget of `total` bytes, of which one request takes `small` or, in quiet times, `large`.
+    pub fn new(total: usize, small: usize, large: usize) -> Rc<Self> {
+        Rc::new(Self {
+            used: Cell::new(0),
+            total,
+            small,
+            large,
+        })
+    }
+
+    /// Bytes held now.
+    pub fn used(&self) -> usize {
+        self.used.get()
+    }
+
+    fn has_room(&self, held: usize) -> bool {
+        let used = self.used.get();
+        (held < self.small && used < self.total) || (held < self.large && used < self.total / 2)
+    }
+
+    fn take(&self, bytes: usize) {
+        self.used.set(self.used.get() + bytes);
+    }
+
+    fn give_back(&self, bytes: usize) {
+        self.used.set(self.used.get().saturating_sub(bytes));
+    }
+}
+
+/// The body of a client's request.
+pub struct ClientBody {
+    /// Read ahead, oldest first.
+    ahead: VecDeque<Bytes>,
+    ahead_bytes: usize,
+    rest: Rest,
+    /// `None`: never to be read ahead.
+    budget: Option<Rc<ReadAheadBudget>>,
+}
+
+enum Rest {
+    Done,
+    Unread(Incoming),
+    Failed(Option<BodyError>),
+}
+
+impl ClientBody {
+    /// No body at all.
+    pub fn empty() -> Self {
+        Self::new(Rest::Done, None)
+    }
+
+    fn new(rest: Rest, budget: Option<Rc<ReadAheadBudget>>) -> Self {
+        Self {
+            ahead: VecDeque::new(),
+            ahead_bytes: 0,
+            rest,
+            budget,
+        }
+    }
+
+    /// A body from the network. Without a `budget` it is never read ahead.
+    pub fn incoming(body: Incoming, budget: Option<Rc<ReadAheadBudget>>) -> Self {
+        let rest = if body.is_end_stream() {
+            Rest::Done
+        } else {
+            Rest::Unread(body)
+        };
+        Self::new(rest, budget)
+    }
+
+    /// A body that is all here already.
+    pub fn full(data: impl Into<Bytes>) -> Self {
+        let data = data.into();
+        let mut body = Self::empty();
+        body.ahead_bytes = data.len();
+        if !data.is_empty() {
+            body.ahead.push_back(data);
+        }
+        body
+    }
+
+    /// Reads on into memory, as far as the budget goes. To be polled while the request waits.
+    ///
+    /// Ready when there is nothing more to read: the body is complete, or the budget is used up, or
+    /// the body is not to be read ahead. Pending while the client has more to send.
+    ///
+    /// # Errors
+    ///
+    /// When the body cannot be completed, which mostly means that the client has left.
+    pub fn poll_read_ahead(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BodyError>> {
+        let Some(budget) = self.budget.clone() else {
+            return Poll::Ready(Ok(()));
+        };
+        while let Rest::Unread(incoming) = &mut self.rest {
+            if !budget.has_room(self.ahead_bytes) {
+                return Poll::Ready(Ok(()));
+            }
+            match ready!(Pin::new(&mut *incoming).poll_frame(cx)) {
+                Some(Ok(frame)) => {
+                    if let Ok(data) = frame.into_data() {
+                        budget.take(data.len());
+                        self.ahead_bytes += data.len();
+                        self.ahead.push_back(data);
+                    }
+                    if incoming.is_end_stream() {
+                        self.rest = Rest::Done;
+                    }
+                }
+                Some(Err(error)) => self.rest = Rest::Failed(Some(BodyError::Client(error))),
+                None => self.rest = Rest::Done,
+            }
+        }
+        match &mut self.rest {
+            Rest::Failed(error) => Poll::Ready(Err(error.take().unwrap_or(BodyError::Abandoned))),
+            Rest::Done | Rest::Unread(_) => Poll::Ready(Ok(())),
+        }
+    }
+
+    fn pop_ahead(&mut self) -> Option<Bytes> {
+        let data = self.ahead.pop_front()?;
+        self.ahead_bytes -= data.len();
+        if let Some(budget) = &self.budget {
+            budget.give_back(data.len());
+        }
+        Some(data)
+    }
+}
+
+impl Body for ClientBody {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let this = &mut *self;
+        if let Some(data) = this.pop_ahead() {
+            return Poll::Ready(Some(Ok(Frame::data(data))));
+        }
+        loop {
+            return match &mut this.rest {
+                Rest::Done => Poll::Ready(None),
+                Rest::Failed(error) => {
+                    let error = error.take().unwrap_or(BodyError::Abandoned);
+                    Poll::Ready(Some(Err(error)))
+                }
+                Rest::Unread(body) => match ready!(Pin::new(body).poll_frame(cx)) {
+                    Some(Ok(frame)) if frame.is_data() => Poll::Ready(Some(Ok(frame))),
+                    Some(Ok(_trailers)) => continue,
+                    Some(Err(error)) => {
+                        this.rest = Rest::Failed(None);
+                        Poll::Ready(Some(Err(BodyError::Client(error))))
+                    }
+                    None => {
+                        this.rest = Rest::Done;
+                        Poll::Ready(None)
+                    }
+                },
+            };
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.ahead.is_empty()
+            && match &self.rest {
+                Rest::Done => true,
+                Rest::Unread(body) => body.is_end_stream(),
+                Rest::Failed(_) => false,
+            }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let ahead = self.ahead_bytes as u64;
+        match &self.rest {
+            Rest::Done => SizeHint::with_exact(ahead),
+            Rest::Failed(_) => SizeHint::default(),
+            Rest::Unread(body) => match body.size_hint().exact() {
+                Some(rest) => SizeHint::with_exact(ahead + rest),
+                None => SizeHint::default(),
+            },
+        }
+    }
+}
+
+impl Drop for ClientBody {
+    fn drop(&mut self) {
+        if let Some(budget) = &self.budget {
+            budget.give_back(self.ahead_bytes);
+        }
+    }
+}
+
+impl fmt::Debug for ClientBody {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientBody")
+            .field("ahead_bytes", &self.ahead_bytes)
+            .field("unread", &matches!(self.rest, Rest::Unread(_)))
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_request_takes_the_large_share_only_while_the_core_is_quiet() {
+        let budget = ReadAheadBudget::new(100, 10, 40);
+        assert!(budget.has_room(39), "quiet: up to the large share");
+        assert!(!budget.has_room(40));
+        budget.take(50);
+        assert!(budget.has_room(9), "busy: up to the small share");
+        assert!(!budget.has_room(10));
+        budget.take(50);
+        assert!(!budget.has_room(0), "nothing left");
+        budget.give_back(100);
+        assert_eq!(budget.used(), 0);
+    }
+
+    #[test]
+    fn a_full_body_knows_its_length() {
+        let body = ClientBody::full("abc");
+        assert_eq!(body.size_hint().exact(), Some(3));
+        assert!(!body.is_end_stream());
+        assert!(ClientBody::full("").is_end_stream());
+    }
+}

@@ -1,0 +1,112 @@
+//! A request on its way through the gateway, and what comes back.
+//!
+//! An [`Inbound`] is a request nobody has looked into yet. A [`Call`] is one whose digest is known:
+//! only `auth` makes one, so no later layer asks "is there a user?". A [`Reply`] is the answer, whose
+//! body may hold a guard to its very end. A [`Refusal`] is why a request is not served; [`answer`]
+//! alone turns one into bytes.
+//!
+//! Everything here lives and dies on one data core, so nothing need be `Send`.
+//!
+//! Not here: who the user is, when the request runs, where it goes.
+
+pub mod answer;
+pub mod client_body;
+pub mod kind;
+pub mod peer;
+pub mod refusal;
+pub mod reply_body;
+pub mod status;
+pub mod trace;
+
+use std::{rc::Rc, sync::Arc};
+
+pub use client_body::{ClientBody, ReadAheadBudget};
+pub use kind::RequestKind;
+pub use peer::Peer;
+pub use refusal::Refusal;
+pub use reply_body::{BodyEnd, BodyError, Lender, OnFailure, ReplyBody, ReplyGuard};
+pub use trace::{Progress, Trace};
+
+use crate::{apf::Time, digest::RequestDigest};
+
+/// The answer to a request.
+pub type Reply = http::Response<ReplyBody>;
+
+/// A well-formed request whose user is not known yet.
+#[derive(Debug)]
+pub struct Inbound {
+    /// The request as received; its target is the client's own bytes.
+    pub request: http::Request<ClientBody>,
+    /// Who holds the other end of the connection.
+    pub peer: Rc<Peer>,
+    /// When the request's head was complete.
+    pub received: Time,
+    /// What the layers note for the access log.
+    pub trace: Rc<Trace>,
+}
+
+/// A request whose user and meaning are known.
+#[derive(Debug)]
+pub struct Call {
+    /// The request as received; its target is the client's own bytes, to be forwarded unchanged.
+    pub request: http::Request<ClientBody>,
+    /// All that policy may know of it.
+    pub digest: Arc<RequestDigest>,
+    /// Whether it is a watch, otherwise long-running, mutating, or a plain read.
+    pub kind: RequestKind,
+    /// Who holds the other end of the connection.
+    pub peer: Rc<Peer>,
+    /// When the request's head was complete.
+    pub received: Time,
+    /// When the client no longer waits; `None` for long-running requests.
+    pub deadline: Option<Time>,
+    /// What the layers note for the access log.
+    pub trace: Rc<Trace>,
+}
+
+impl Call {
+    /// Joins a request with its digest, and sets its deadline.
+    ///
+    /// The deadline is the client's own (`?timeout=`) if that is positive and below
+    /// `request_timeout`, which otherwise applies; it counts from the request's arrival, so the time
+    /// spent in a queue counts too. Long-running requests have none.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal::BadTimeout`] when the client's own deadline is not a duration.
+    pub fn new(
+        inbound: Inbound,
+        digest: Arc<RequestDigest>,
+        request_timeout: std::time::Duration,
+    ) -> Result<Self, Refusal> {
+        let kind = RequestKind::of(&digest.info);
+        inbound.trace.kind.set(kind);
+        let _ = inbound.trace.user.set(digest.user.clone());
+        let deadline = if kind.is_long_running() {
+            None
+        } else {
+            let timeout = match &digest.info.timeout {
+                None => request_timeout,
+                Some(Ok(wish)) if wish.is_zero() || *wish > request_timeout => request_timeout,
+                Some(Ok(wish)) => *wish,
+                Some(Err(error)) => return Err(Refusal::BadTimeout(error.clone())),
+            };
+            Some(inbound.received.plus(timeout))
+        };
+        let Inbound {
+            request,
+            peer,
+            received,
+            trace,
+        } = inbound;
+        Ok(Self {
+            request,
+            digest,
+            kind,
+            peer,
+            received,
+            deadline,
+            trace,
+        })
+    }
+}

@@ -1,0 +1,118 @@
+//! Why a request is not served.
+
+use std::sync::Arc;
+
+use crate::digest::InfoError;
+
+/// Why a request is not served. [`super::answer`] says what the client gets to hear.
+#[derive(Debug, thiserror::Error)]
+pub enum Refusal {
+    /// The request breaks the rules of HTTP, or is one that servers disagree about.
+    #[error("{0}")]
+    Malformed(&'static str),
+    /// `?timeout=` is not a duration; the text is the parser's complaint.
+    #[error("invalid timeout specified in the request URL - {0}")]
+    BadTimeout(Box<str>),
+    /// The method is one that proxies must not pass on.
+    #[error("the server does not allow this method on the requested resource")]
+    MethodNotAllowed,
+    /// An `Expect` other than `100-continue`.
+    #[error("the expectation cannot be met")]
+    ExpectationFailed,
+    /// The path has the form of an API request but cannot be one.
+    #[error("failed to create RequestInfo: unable to determine kind and namespace from url")]
+    Unclassifiable,
+    /// The name in the request is not one this connection was made for.
+    #[error("the request is for another host")]
+    Misdirected,
+    /// No credential, or a bad one.
+    #[error("Unauthorized")]
+    Unauthorized,
+    /// The user may not do this; the text says what.
+    #[error("{0}")]
+    Forbidden(Box<str>),
+    /// Whether the credential is good cannot be found out now.
+    #[error("credentials cannot be checked at present")]
+    CredentialCheckUnavailable,
+    /// Flow control turned it away.
+    #[error("Too many requests, please try again later.")]
+    TooManyRequests(Box<Rejection>),
+    /// Too many long-running requests, of this user or in total.
+    #[error("too many long-running requests; the limit is per user and in total")]
+    TooManyLongRunning {
+        /// Seconds until the client should ask again.
+        retry_after: u32,
+    },
+    /// The gateway is about to end.
+    #[error("the gateway is shutting down")]
+    Draining,
+    /// No upstream could be reached. Nothing was sent.
+    #[error("no upstream can be reached")]
+    UpstreamUnreachable,
+    /// The upstream failed after the request was sent: it may have been carried out.
+    #[error("the upstream failed before it answered")]
+    UpstreamFailed,
+    /// The upstream did not answer in time; it may still be working.
+    #[error("Timeout: the upstream did not answer within the allotted time")]
+    UpstreamTimeout,
+    /// The headers to be sent upstream, the user's groups included, are too large.
+    #[error("the request's headers are too large")]
+    HeadersTooLarge,
+    /// The identity cannot be put into headers.
+    #[error("the user's identity cannot be passed on: {0}")]
+    IdentityNotRepresentable(&'static str),
+    /// A fault of the gateway's own; the text is for the log alone.
+    #[error("an error of the gateway's own")]
+    Internal(Box<str>),
+}
+
+/// How flow control turned a request away.
+#[derive(Clone, Debug)]
+pub struct Rejection {
+    /// `queue-full`, `concurrency-limit` or `time-out`.
+    pub reason: &'static str,
+    /// Seconds until the client should ask again: 1 to 32.
+    pub retry_after: u32,
+    /// UID of the FlowSchema; never empty.
+    pub schema_uid: Arc<str>,
+    /// UID of the priority level; never empty.
+    pub level_uid: Arc<str>,
+}
+
+impl Refusal {
+    /// The reason in one word: the same in the reply's header, in logs and in metrics.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Malformed(_) => "malformed",
+            Self::BadTimeout(_) => "bad-timeout",
+            Self::MethodNotAllowed => "method-not-allowed",
+            Self::ExpectationFailed => "expectation-failed",
+            Self::Unclassifiable => "unclassifiable",
+            Self::Misdirected => "misdirected",
+            Self::Unauthorized => "unauthorized",
+            Self::Forbidden(_) => "forbidden",
+            Self::CredentialCheckUnavailable => "credential-check-unavailable",
+            Self::TooManyRequests(rejection) => rejection.reason,
+            Self::TooManyLongRunning { .. } => "too-many-long-running",
+            Self::Draining => "draining",
+            Self::UpstreamUnreachable => "upstream-unreachable",
+            Self::UpstreamFailed => "upstream-failed",
+            Self::UpstreamTimeout => "upstream-timeout",
+            Self::HeadersTooLarge => "headers-too-large",
+            Self::IdentityNotRepresentable(_) => "identity-not-representable",
+            Self::Internal(_) => "internal",
+        }
+    }
+}
+
+impl From<InfoError> for Refusal {
+    fn from(error: InfoError) -> Self {
+        match error {
+            InfoError::BadEscape => Self::Malformed("the path has a malformed percent escape"),
+            InfoError::TooManyParameters => {
+                Self::Malformed("the query has more than 10000 parameters")
+            }
+            InfoError::Unclassifiable => Self::Unclassifiable,
+        }
+    }
+}

@@ -1,0 +1,457 @@
+//! The body of an answer, and what lasts as long as it does.
+//!
+//! A reply's body comes from upstream frame by frame, or is a few bytes of our own. It may hold a
+//! [`ReplyGuard`], which sees the frames pass and learns of the end, however that comes: the seat of
+//! a request is held by one. It holds the upstream connection it reads from, and gives it back.
+//!
+//! A watch must never be cut: clients take a reset for corruption and list everything again, whereas
+//! a clean end only makes them watch on. So a failure of the upstream during a watch becomes a clean
+//! end, and of anything else an error, lest half a list pass for a whole one.
+
+use std::{
+    cell::{Cell, RefCell},
+    fmt,
+    future::Future,
+    pin::Pin,
+    rc::Rc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+use tokio::time::Sleep;
+
+use super::Trace;
+
+/// Why a body was not completed.
+#[derive(Debug, thiserror::Error)]
+pub enum BodyError {
+    /// The client did not send it all.
+    #[error("the client's body broke off")]
+    Client(#[source] hyper::Error),
+    /// The upstream did not send it all.
+    #[error("the upstream's body broke off")]
+    Upstream(#[source] hyper::Error),
+    /// The upstream stopped sending for longer than is allowed.
+    #[error("the upstream sent nothing for too long")]
+    Idle,
+    /// Whoever was to send it has gone.
+    #[error("the body was abandoned")]
+    Abandoned,
+    /// A layer of the user's own failed.
+    #[error("{0}")]
+    Other(Box<str>),
+}
+
+/// How a reply's body came to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BodyEnd {
+    /// All of it was handed to the client's connection.
+    Complete,
+    /// The upstream broke off.
+    Failed,
+    /// The client did not want the rest of it.
+    Abandoned,
+}
+
+/// Something that lasts as long as a reply's body.
+pub trait ReplyGuard {
+    /// Polled before the body is, with the connection's waker, so that a guard may keep timers.
+    /// Ready ends the body, cleanly, here and now.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let _ = cx;
+        Poll::Pending
+    }
+
+    /// Sees a piece of the body pass.
+    fn data(&mut self, data: &Bytes) {
+        let _ = data;
+    }
+
+    /// Learns of the end. Called exactly once.
+    fn end(self: Box<Self>, how: BodyEnd);
+}
+
+/// What to tell the client when the upstream breaks off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnFailure {
+    /// A broken body: a reset stream, or a closed connection.
+    Error,
+    /// A clean end; only for watches that have begun.
+    EndCleanly,
+}
+
+/// Who lent the upstream connection a body is read from.
+pub trait Lender {
+    /// Takes it back. `clean` tells that the body was read to its end.
+    fn give_back(self: Rc<Self>, clean: bool);
+}
+
+/// What the last poll of a reply's body on this thread came to. A stream whose body handed out a
+/// piece and is not asked for another is held up by its client.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Activity {
+    /// No body was polled.
+    #[default]
+    None,
+    /// A piece was handed out.
+    HandedOut,
+    /// There was nothing to hand out.
+    Waiting,
+}
+
+thread_local! {
+    static ACTIVITY: Cell<Activity> = const { Cell::new(Activity::None) };
+}
+
+/// What the last poll of a reply's body on this thread came to, since the last time of asking.
+pub fn take_activity() -> Activity {
+    ACTIVITY.take()
+}
+
+/// The body of an answer.
+pub struct ReplyBody {
+    source: Source,
+    guard: Option<Box<dyn ReplyGuard>>,
+    trace: Option<Rc<Trace>>,
+}
+
+enum Source {
+    Full(Option<Bytes>),
+    Upstream(Upstream),
+    Tunnel(Rc<TunnelGuard>),
+    Other(Pin<Box<dyn Body<Data = Bytes, Error = BodyError>>>),
+}
+
+struct Upstream {
+    body: Incoming,
+    lender: Option<Rc<dyn Lender>>,
+    on_failure: OnFailure,
+    /// How long the upstream may be silent.
+    silence: Option<Duration>,
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+/// Keeps the guard of a reply that became a tunnel, whose body ends long before the tunnel does.
+#[derive(Default)]
+pub struct TunnelGuard(RefCell<Option<Box<dyn ReplyGuard>>>);
+
+impl Drop for TunnelGuard {
+    fn drop(&mut self) {
+        if let Some(guard) = self.0.take() {
+            guard.end(BodyEnd::Complete);
+        }
+    }
+}
+
+impl ReplyBody {
+    /// No body.
+    pub fn empty() -> Self {
+        Self::new(Source::Full(None))
+    }
+
+    /// A few bytes of our own.
+    pub fn full(data: impl Into<Bytes>) -> Self {
+        let data = data.into();
+        Self::new(Source::Full((!data.is_empty()).then_some(data)))
+    }
+
+    /// The body of an upstream's answer, read over a connection lent by `lender`.
+    ///
+    /// `silence` bounds the time between two pieces; `None` for watches and other streams.
+    pub fn upstream(
+        body: Incoming,
+        lender: Rc<dyn Lender>,
+        on_failure: OnFailure,
+        silence: Option<Duration>,
+    ) -> Self {
+        Self::new(Source::Upstream(Upstream {
+            body,
+            lender: Some(lender),
+            on_failure,
+            silence,
+            timer: None,
+        }))
+    }
+
+    /// The body of a `101`: none. The reply's guard outlives it in `tunnel`.
+    pub fn tunnel(tunnel: Rc<TunnelGuard>) -> Self {
+        Self::new(Source::Tunnel(tunnel))
+    }
+
+    /// Any other body, for layers of the user's own. Costs an allocation.
+    pub fn boxed(body: impl Body<Data = Bytes, Error = BodyError> + 'static) -> Self {
+        Self::new(Source::Other(Box::pin(body)))
+    }
+
+    fn new(source: Source) -> Self {
+        Self {
+            source,
+            guard: None,
+            trace: None,
+        }
+    }
+
+    /// Makes the body hold `guard` until its end. Guards added later are polled first.
+    pub fn hold(&mut self, guard: Box<dyn ReplyGuard>) {
+        self.guard = Some(match self.guard.take() {
+            None => guard,
+            Some(inner) => Box::new(Pair {
+                outer: guard,
+                inner,
+            }),
+        });
+    }
+
+    /// Counts the body's bytes in `trace`.
+    pub fn count_in(&mut self, trace: Rc<Trace>) {
+        self.trace = Some(trace);
+    }
+
+    /// Ends the body here: the guard learns of it, and the connection goes back.
+    fn finish(&mut self, how: BodyEnd) {
+        if let Source::Upstream(upstream) = &mut self.source {
+            upstream.release(how == BodyEnd::Complete && upstream.body.is_end_stream());
+        }
+        if let Some(guard) = self.guard.take() {
+            guard.end(how);
+        }
+    }
+
+    fn poll_source(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        match &mut self.source {
+            Source::Full(data) => Poll::Ready(data.take().map(|data| Ok(Frame::data(data)))),
+            Source::Upstream(upstream) => upstream.poll_frame(cx),
+            Source::Tunnel(_) => Poll::Ready(None),
+            Source::Other(body) => body.as_mut().poll_frame(cx),
+        }
+    }
+}
+
+impl Upstream {
+    fn release(&mut self, clean: bool) {
+        if let Some(lender) = self.lender.take() {
+            lender.give_back(clean);
+        }
+    }
+
+    fn poll_frame(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        match Pin::new(&mut self.body).poll_frame(cx) {
+            Poll::Ready(Some(Ok(frame))) => {
+                self.timer = None;
+                Poll::Ready(Some(Ok(frame)))
+            }
+            Poll::Ready(None) => {
+                self.release(true);
+                Poll::Ready(None)
+            }
+            Poll::Ready(Some(Err(error))) => {
+                self.release(false);
+                Poll::Ready(match self.on_failure {
+                    OnFailure::Error => Some(Err(BodyError::Upstream(error))),
+                    OnFailure::EndCleanly => None,
+                })
+            }
+            Poll::Pending => {
+                let Some(silence) = self.silence else {
+                    return Poll::Pending;
+                };
+                let timer = self
+                    .timer
+                    .get_or_insert_with(|| Box::pin(tokio::time::sleep(silence)));
+                if timer.as_mut().poll(cx).is_pending() {
+                    return Poll::Pending;
+                }
+                self.release(false);
+                Poll::Ready(Some(Err(BodyError::Idle)))
+            }
+        }
+    }
+}
+
+impl Body for ReplyBody {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let this = &mut *self;
+        if let Some(guard) = &mut this.guard
+            && guard.poll(cx).is_ready()
+        {
+            this.finish(BodyEnd::Complete);
+            this.source = Source::Full(None);
+            return Poll::Ready(None);
+        }
+        let polled = this.poll_source(cx);
+        match &polled {
+            Poll::Pending => ACTIVITY.set(Activity::Waiting),
+            Poll::Ready(Some(Ok(frame))) => {
+                ACTIVITY.set(Activity::HandedOut);
+                if let Some(data) = frame.data_ref() {
+                    if let Some(trace) = &this.trace {
+                        trace
+                            .reply_bytes
+                            .set(trace.reply_bytes.get() + data.len() as u64);
+                    }
+                    if let Some(guard) = &mut this.guard {
+                        guard.data(data);
+                    }
+                }
+            }
+            Poll::Ready(None) => this.finish(BodyEnd::Complete),
+            Poll::Ready(Some(Err(_))) => this.finish(BodyEnd::Failed),
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.source {
+            Source::Full(data) => data.is_none(),
+            Source::Upstream(upstream) => upstream.body.is_end_stream(),
+            Source::Tunnel(_) => true,
+            Source::Other(body) => body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.source {
+            Source::Full(data) => {
+                SizeHint::with_exact(data.as_ref().map_or(0, |data| data.len() as u64))
+            }
+            Source::Upstream(upstream) => upstream.body.size_hint(),
+            Source::Tunnel(_) => SizeHint::with_exact(0),
+            Source::Other(body) => body.size_hint(),
+        }
+    }
+}
+
+impl Drop for ReplyBody {
+    fn drop(&mut self) {
+        if let Source::Tunnel(tunnel) = &self.source {
+            *tunnel.0.borrow_mut() = self.guard.take();
+            return;
+        }
+        let how = if self.is_end_stream() {
+            BodyEnd::Complete
+        } else {
+            BodyEnd::Abandoned
+        };
+        self.finish(how);
+    }
+}
+
+impl fmt::Debug for ReplyBody {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReplyBody")
+            .field("guarded", &self.guard.is_some())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Two guards of one body.
+struct Pair {
+    outer: Box<dyn ReplyGuard>,
+    inner: Box<dyn ReplyGuard>,
+}
+
+impl ReplyGuard for Pair {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.outer.poll(cx).is_ready() || self.inner.poll(cx).is_ready() {
+            return Poll::Ready(());
+        }
+        Poll::Pending
+    }
+
+    fn data(&mut self, data: &Bytes) {
+        self.outer.data(data);
+        self.inner.data(data);
+    }
+
+    fn end(self: Box<Self>, how: BodyEnd) {
+        self.outer.end(how);
+        self.inner.end(how);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+
+    use super::*;
+
+    struct Note(Rc<RefCell<Vec<String>>>, bool);
+
+    impl ReplyGuard for Note {
+        fn poll(&mut self, _: &mut Context<'_>) -> Poll<()> {
+            if self.1 {
+                Poll::Ready(())
+            } else {
+                Poll::Pending
+            }
+        }
+        fn data(&mut self, data: &Bytes) {
+            self.0.borrow_mut().push(format!("{data:?}"));
+        }
+        fn end(self: Box<Self>, how: BodyEnd) {
+            self.0.borrow_mut().push(format!("{how:?}"));
+        }
+    }
+
+    fn poll(body: &mut ReplyBody) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        Pin::new(body).poll_frame(&mut Context::from_waker(Waker::noop()))
+    }
+
+    #[test]
+    fn a_guard_sees_the_data_and_learns_of_the_end_once() {
+        let seen = Rc::new(RefCell::new(Vec::new()));
+        let mut body = ReplyBody::full("ab");
+        body.hold(Box::new(Note(seen.clone(), false)));
+        assert!(poll(&mut body).is_ready());
+        drop(body);
+        assert_eq!(*seen.borrow(), ["b\"ab\"", "Complete"]);
+    }
+
+    #[test]
+    fn a_body_dropped_half_way_is_abandoned() {
+        let seen = Rc::new(RefCell::new(Vec::new()));
+        let mut body = ReplyBody::full("ab");
+        body.hold(Box::new(Note(seen.clone(), false)));
+        drop(body);
+        assert_eq!(*seen.borrow(), ["Abandoned"]);
+    }
+
+    #[test]
+    fn a_guard_may_end_the_body() {
+        let seen = Rc::new(RefCell::new(Vec::new()));
+        let mut body = ReplyBody::full("ab");
+        body.hold(Box::new(Note(seen.clone(), false)));
+        body.hold(Box::new(Note(seen.clone(), true)));
+        assert!(matches!(poll(&mut body), Poll::Ready(None)));
+        assert!(body.is_end_stream());
+        drop(body);
+        assert_eq!(*seen.borrow(), ["Complete", "Complete"]);
+    }
+
+    #[test]
+    fn the_guard_of_a_tunnel_outlives_the_body() {
+        let seen = Rc::new(RefCell::new(Vec::new()));
+        let tunnel = Rc::new(TunnelGuard::default());
+        let mut body = ReplyBody::tunnel(tunnel.clone());
+        body.hold(Box::new(Note(seen.clone(), false)));
+        drop(body);
+        assert!(seen.borrow().is_empty());
+        drop(tunnel);
+        assert_eq!(*seen.borrow(), ["Complete"]);
+    }
+}

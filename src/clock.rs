@@ -1,0 +1,102 @@
+//! The only reader of time.
+//!
+//! Everything else gets time as an argument, which is what lets one seed replay a simulation and a
+//! test name its moments. Monotonic time is [`Time`]: nanoseconds since the process first asked.
+//!
+//! Not here: timers. Those are the runtime's; [`Clock::instant`] says when they should fire.
+
+use std::{
+    sync::{
+        Arc, LazyLock,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant, SystemTime},
+};
+
+use crate::apf::Time;
+
+/// When this process first asked for the time.
+static EPOCH: LazyLock<(Instant, SystemTime)> = LazyLock::new(|| {
+    #[expect(clippy::disallowed_methods, reason = "this is the one place that may")]
+    (Instant::now(), SystemTime::now())
+});
+
+/// Tells the time. Cheap to clone; reading it is one system call without a kernel entry.
+#[derive(Clone, Debug, Default)]
+pub struct Clock {
+    /// Nanoseconds since the epoch, for tests; `None` is the machine's clock.
+    manual: Option<Arc<AtomicU64>>,
+}
+
+impl Clock {
+    /// The machine's clock.
+    pub fn system() -> Self {
+        LazyLock::force(&EPOCH);
+        Self::default()
+    }
+
+    /// A clock that stands at `start` until [`advance`](Self::advance) moves it.
+    pub fn manual(start: Time) -> Self {
+        Self {
+            manual: Some(Arc::new(AtomicU64::new(start.as_nanos()))),
+        }
+    }
+
+    /// Monotonic time.
+    pub fn now(&self) -> Time {
+        match &self.manual {
+            None => {
+                #[expect(clippy::disallowed_methods, reason = "this is the one place that may")]
+                let now = Instant::now();
+                Time::ZERO.plus(now.saturating_duration_since(EPOCH.0))
+            }
+            Some(nanos) => Time::from_nanos(nanos.load(Ordering::Relaxed)),
+        }
+    }
+
+    /// Wall-clock time. May jump; for logs, certificates and tokens only.
+    pub fn wall(&self) -> SystemTime {
+        match &self.manual {
+            None =>
+            {
+                #[expect(clippy::disallowed_methods, reason = "this is the one place that may")]
+                SystemTime::now()
+            }
+            Some(nanos) => EPOCH.1 + Duration::from_nanos(nanos.load(Ordering::Relaxed)),
+        }
+    }
+
+    /// The runtime's name for `at`, to set a timer. Never earlier than the process's start, and at
+    /// most 30 years ahead.
+    pub fn instant(&self, at: Time) -> tokio::time::Instant {
+        const FAR: Duration = Duration::from_secs(86_400 * 365 * 30);
+        tokio::time::Instant::from_std(EPOCH.0 + at.since(Time::ZERO).min(FAR))
+    }
+
+    /// Moves a manual clock. The machine's clock pays no heed.
+    pub fn advance(&self, by: Duration) {
+        if let Some(nanos) = &self.manual {
+            nanos.fetch_add(crate::apf::units::nanos(by), Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_manual_clock_moves_only_when_told() {
+        let clock = Clock::manual(Time::from_nanos(5));
+        assert_eq!(clock.now(), Time::from_nanos(5));
+        clock.advance(Duration::from_nanos(7));
+        assert_eq!(clock.now(), Time::from_nanos(12));
+    }
+
+    #[test]
+    fn the_machines_clock_never_goes_back() {
+        let clock = Clock::system();
+        let before = clock.now();
+        assert!(clock.now() >= before);
+    }
+}

@@ -1,0 +1,399 @@
+//! Which headers cross the gateway.
+//!
+//! The outgoing list is built from an empty one by copying, never by editing the incoming list, and
+//! in an order that no client can bend: first whatever concerns one connection alone goes, with
+//! everything any `Connection` line names; then whatever could pass for an identity, however
+//! spelled; only then is the real identity added.
+
+use std::fmt::Write as _;
+
+use http::{
+    HeaderMap, HeaderValue, Method, Version,
+    header::{CONNECTION, EXPECT, HOST, HeaderName, TE, UPGRADE},
+};
+
+use super::{UpstreamIdentity, UpstreamSettings};
+use crate::call::{Call, Refusal};
+
+const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
+const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+const WEBSOCKET_PROTOCOL: HeaderName = HeaderName::from_static("sec-websocket-protocol");
+
+/// Entry of `Sec-WebSocket-Protocol` in which browsers carry a token.
+const WEBSOCKET_BEARER: &str = "base64url.bearer.authorization.k8s.io.";
+
+/// Largest head the upstream takes, its own limit.
+const HEAD_BYTES: usize = 1 << 20;
+
+/// The headers to send for `call`.
+///
+/// # Errors
+///
+/// When the identity cannot be put into headers, or the headers are too large for the upstream.
+pub(super) fn outgoing(
+    call: &Call,
+    settings: &UpstreamSettings,
+    identity: &dyn UpstreamIdentity,
+    http2: bool,
+) -> Result<HeaderMap, Refusal> {
+    let incoming = call.request.headers();
+    let mut headers = HeaderMap::with_capacity(incoming.len() + 12);
+    for (name, value) in incoming {
+        if !concerns_one_connection(name)
+            && !is_named_by_connection(name, incoming)
+            && !is_reserved(name.as_str(), &settings.reserved_headers)
+        {
+            headers.append(name, value.clone());
+        }
+    }
+    strip_websocket_token(&mut headers);
+    if wants_trailers(incoming) {
+        headers.insert(TE, HeaderValue::from_static("trailers"));
+    }
+    if !http2 {
+        headers.insert(HOST, header_value(settings.authority.as_str())?);
+    }
+    add_forwarded(call, settings, &mut headers)?;
+    headers.insert(AUDIT_ID, audit_id(call.trace.id.get())?);
+    identity.write(&call.digest.user, &mut headers)?;
+    if size(&headers) > HEAD_BYTES {
+        return Err(Refusal::HeadersTooLarge);
+    }
+    Ok(headers)
+}
+
+/// Removes from an answer what concerned the upstream's connection alone.
+pub(super) fn clean_reply(headers: &mut HeaderMap) {
+    const HOP_BY_HOP: [HeaderName; 7] = [
+        HeaderName::from_static("keep-alive"),
+        HeaderName::from_static("proxy-connection"),
+        HeaderName::from_static("proxy-authenticate"),
+        TE,
+        HeaderName::from_static("trailer"),
+        HeaderName::from_static("transfer-encoding"),
+        UPGRADE,
+    ];
+    if headers.contains_key(CONNECTION) {
+        let named: Vec<HeaderName> = connection_tokens(headers)
+            .filter_map(|token| HeaderName::from_bytes(token.as_bytes()).ok())
+            .collect();
+        for name in named {
+            headers.remove(name);
+        }
+        headers.remove(CONNECTION);
+    }
+    for name in HOP_BY_HOP {
+        headers.remove(name);
+    }
+}
+
+/// What the call wants to upgrade to, if it is a well-formed upgrade of a long-running request.
+///
+/// Any other `Upgrade` is dropped like every header that concerns one connection.
+pub(super) fn wanted_upgrade(call: &Call) -> Option<HeaderValue> {
+    let headers = call.request.headers();
+    let upgrade = headers.get(UPGRADE)?;
+    let known = upgrade.as_bytes().eq_ignore_ascii_case(b"websocket")
+        || upgrade.as_bytes().eq_ignore_ascii_case(b"spdy/3.1");
+    let asked = call.request.version() == Version::HTTP_11
+        && headers.get_all(UPGRADE).iter().count() == 1
+        && connection_tokens(headers).any(|token| token.eq_ignore_ascii_case("upgrade"))
+        && matches!(*call.request.method(), Method::GET | Method::POST);
+    (known && asked && call.kind.is_long_running()).then(|| upgrade.clone())
+}
+
+/// The names listed by all `Connection` lines.
+fn connection_tokens(headers: &HeaderMap) -> impl Iterator<Item = &str> {
+    headers
+        .get_all(CONNECTION)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .map(str::trim)
+        .filter(|token| !token.is_empty())
+}
+
+fn is_named_by_connection(name: &HeaderName, headers: &HeaderMap) -> bool {
+    headers.contains_key(CONNECTION)
+        && connection_tokens(headers).any(|token| token.eq_ignore_ascii_case(name.as_str()))
+}
+
+/// Whether the header has no meaning beyond the client's connection, or is made anew.
+fn concerns_one_connection(name: &HeaderName) -> bool {
+    *name == HOST
+        || *name == EXPECT
+        || matches!(
+            name.as_str(),
+            "connection"
+                | "content-length"
+                | "http2-settings"
+                | "keep-alive"
+                | "proxy-authenticate"
+                | "proxy-authorization"
+                | "proxy-connection"
+                | "te"
+                | "trailer"
+                | "transfer-encoding"
+                | "upgrade"
+        )
+}
+
+/// Whether the header could pass for an identity, or for something only we may say. `name` is lower
+/// case. Some servers take `_` for `-`, so both spellings count.
+fn is_reserved(name: &str, extra: &[String]) -> bool {
+    if name.contains('_') {
+        return is_reserved_name(&name.replace('_', "-"), extra);
+    }
+    is_reserved_name(name, extra)
+}
+
+fn is_reserved_name(name: &str, extra: &[String]) -> bool {
+    const PREFIXES: [&str; 4] = [
+        "x-remote-",
+        "impersonate-",
+        "x-forwarded-",
+        "x-kubernetes-pf-",
+    ];
+    PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+        || matches!(
+            name,
+            "authorization"
+                | "forwarded"
+                | "x-real-ip"
+                | "connection"
+                | "content-length"
+                | "proxy-authorization"
+                | "proxy-connection"
+                | "transfer-encoding"
+        )
+        || extra
+            .iter()
+            .any(|reserved| name.starts_with(reserved.as_str()))
+}
+
+fn wants_trailers(headers: &HeaderMap) -> bool {
+    headers.get_all(TE).iter().any(|value| {
+        value
+            .as_bytes()
+            .split(|b| *b == b',')
+            .any(|token| token.trim_ascii().eq_ignore_ascii_case(b"trailers"))
+    })
+}
+
+/// Removes the token from a WebSocket's list of protocols, and leaves the rest of it.
+fn strip_websocket_token(headers: &mut HeaderMap) {
+    let carries_token = |value: &HeaderValue| {
+        value
+            .to_str()
+            .is_ok_and(|value| value.contains(WEBSOCKET_BEARER))
+    };
+    if !headers
+        .get_all(WEBSOCKET_PROTOCOL)
+        .iter()
+        .any(carries_token)
+    {
+        return;
+    }
+    let kept: Vec<String> = headers
+        .get_all(WEBSOCKET_PROTOCOL)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .map(str::trim)
+        .filter(|entry| !entry.is_empty() && !entry.starts_with(WEBSOCKET_BEARER))
+        .map(ToOwned::to_owned)
+        .collect();
+    headers.remove(WEBSOCKET_PROTOCOL);
+    if let Ok(value) = HeaderValue::from_str(&kept.join(", "))
+        && !kept.is_empty()
+    {
+        headers.insert(WEBSOCKET_PROTOCOL, value);
+    }
+}
+
+/// Says where the request came from: in place of what the client said, or after it if that counts.
+fn add_forwarded(
+    call: &Call,
+    settings: &UpstreamSettings,
+    headers: &mut HeaderMap,
+) -> Result<(), Refusal> {
+    let incoming = call.request.headers();
+    let mut from = String::with_capacity(48);
+    if settings.trust_forwarded {
+        for value in incoming.get_all(FORWARDED_FOR) {
+            if let Ok(value) = value.to_str() {
+                from.push_str(value);
+                from.push_str(", ");
+            }
+        }
+    }
+    let _ = write!(from, "{}", call.peer.remote.ip());
+    headers.insert(FORWARDED_FOR, header_value(&from)?);
+    let proto = if call.peer.tls.is_some() {
+        "https"
+    } else {
+        "http"
+    };
+    headers.insert(FORWARDED_PROTO, HeaderValue::from_static(proto));
+    if let Some(host) = incoming.get(HOST) {
+        headers.insert(FORWARDED_HOST, host.clone());
+    } else if let Some(authority) = call.request.uri().authority() {
+        headers.insert(FORWARDED_HOST, header_value(authority.as_str())?);
+    }
+    Ok(())
+}
+
+fn header_value(text: &str) -> Result<HeaderValue, Refusal> {
+    HeaderValue::from_str(text)
+        .map_err(|_| Refusal::Internal("a header of our own has a control character".into()))
+}
+
+/// `id` in the form of a UUID.
+fn audit_id(id: u128) -> Result<HeaderValue, Refusal> {
+    let mut text = String::with_capacity(36);
+    let _ = write!(
+        text,
+        "{:08x}-{:04x}-{:04x}-{:04x}-{:012x}",
+        id >> 96,
+        (id >> 80) & 0xffff,
+        (id >> 64) & 0xffff,
+        (id >> 48) & 0xffff,
+        id & 0xffff_ffff_ffff,
+    );
+    header_value(&text)
+}
+
+fn size(headers: &HeaderMap) -> usize {
+    headers
+        .iter()
+        .map(|(name, value)| name.as_str().len() + value.len() + 32)
+        .sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{rc::Rc, sync::Arc};
+
+    use super::*;
+    use crate::{
+        apf::Time,
+        call::{ClientBody, Inbound, Peer, Trace},
+        digest::{RequestDigest, RequestInfo, User},
+    };
+
+    fn sent(request: http::request::Builder) -> HeaderMap {
+        let inbound = Inbound {
+            request: request.body(ClientBody::empty()).unwrap(),
+            peer: Rc::new(Peer::local()),
+            received: Time::ZERO,
+            trace: Rc::new(Trace::new(
+                Method::GET,
+                None,
+                0x0123_4567_89ab_4def_8123_4567_89ab_cdef,
+            )),
+        };
+        let digest = Arc::new(RequestDigest {
+            info: RequestInfo::default(),
+            user: Arc::new(User::new("alice", ["staff"])),
+        });
+        let call = Call::new(inbound, digest, std::time::Duration::from_secs(60)).unwrap();
+        let identity = |user: &User, headers: &mut HeaderMap| {
+            headers.insert("x-remote-user", HeaderValue::from_str(&user.name).unwrap());
+            Ok(())
+        };
+        let mut settings = UpstreamSettings::new("up:1".parse().unwrap(), None);
+        settings.reserved_headers = vec!["x-my-user".to_owned()];
+        outgoing(&call, &settings, &identity, false).unwrap()
+    }
+
+    fn get() -> http::request::Builder {
+        http::Request::get("http://gate/api")
+    }
+
+    #[test]
+    fn no_spelling_of_an_identity_passes() {
+        let headers = sent(
+            get()
+                .header("X-Remote-User", "mallory")
+                .header("x_remote_user", "mallory")
+                .header("X-Remote_Group", "system:masters")
+                .header("x-remote-extra-a%2fb", "x")
+                .header("Impersonate-User", "mallory")
+                .header("Impersonate_Group", "system:masters")
+                .header("Impersonate-Something-New", "x")
+                .header("X-My-User", "mallory")
+                .header("x_my_user", "mallory")
+                .header("Authorization", "Bearer secret")
+                .header("X-Forwarded-For", "6.6.6.6")
+                .header("Forwarded", "for=6.6.6.6"),
+        );
+        assert_eq!(headers["x-remote-user"], "alice");
+        assert_eq!(headers.get_all("x-remote-user").iter().count(), 1);
+        assert_eq!(headers["x-forwarded-for"], "127.0.0.1");
+        for value in headers.values() {
+            for bad in ["mallory", "masters", "secret", "6.6.6.6"] {
+                assert!(!value.to_str().unwrap().contains(bad), "{headers:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_connection_line_cannot_remove_the_identity() {
+        let headers = sent(
+            get()
+                .header("Connection", "close, X-Remote-User")
+                .header("Connection", "x-secret")
+                .header("X-Secret", "1")
+                .header("X-Plain", "2"),
+        );
+        assert_eq!(headers["x-remote-user"], "alice");
+        assert!(!headers.contains_key("x-secret"));
+        assert!(!headers.contains_key("connection"));
+        assert_eq!(headers["x-plain"], "2");
+    }
+
+    #[test]
+    fn what_concerns_one_connection_stays_behind() {
+        let headers = sent(
+            get()
+                .header("Keep-Alive", "5")
+                .header("TE", "gzip, trailers")
+                .header("Upgrade", "h2c")
+                .header("Expect", "100-continue")
+                .header("Proxy-Authorization", "x")
+                .header("Host", "gate")
+                .header("User-Agent", "kubectl"),
+        );
+        assert_eq!(headers["te"], "trailers");
+        assert_eq!(headers["host"], "up:1");
+        assert_eq!(headers["x-forwarded-host"], "gate");
+        assert_eq!(headers["user-agent"], "kubectl");
+        assert_eq!(headers["audit-id"], "01234567-89ab-4def-8123-456789abcdef");
+        for gone in ["keep-alive", "upgrade", "expect", "proxy-authorization"] {
+            assert!(!headers.contains_key(gone), "{gone}");
+        }
+    }
+
+    #[test]
+    fn a_websockets_token_is_cut_out_of_its_protocols() {
+        let headers = sent(get().header(
+            "Sec-WebSocket-Protocol",
+            "base64url.bearer.authorization.k8s.io.c2VjcmV0, v5.channel.k8s.io",
+        ));
+        assert_eq!(headers["sec-websocket-protocol"], "v5.channel.k8s.io");
+    }
+
+    #[test]
+    fn an_answer_keeps_what_is_not_about_the_connection() {
+        let mut headers = HeaderMap::new();
+        headers.insert("connection", HeaderValue::from_static("close, x-hop"));
+        headers.insert("x-hop", HeaderValue::from_static("1"));
+        headers.insert("transfer-encoding", HeaderValue::from_static("chunked"));
+        headers.insert("etag", HeaderValue::from_static("e"));
+        clean_reply(&mut headers);
+        assert_eq!(headers.len(), 1);
+        assert_eq!(headers["etag"], "e");
+    }
+}

@@ -1,0 +1,251 @@
+//! The leaf of the request path: sends a call upstream and brings the answer back.
+//!
+//! What was classified is what is sent: the target's bytes go out unchanged, and the headers are
+//! copied one by one into an empty list ([`headers`]), to which the user's identity is added
+//! ([`identity`]). Connections come from a pool of this core's own ([`pool`]).
+//!
+//! A request is sent again, once, only when the upstream cannot have seen it, or when it is a read
+//! on a connection that had been idle. What happens after a client leaves: the upstream's stream is
+//! reset (HTTP/2) or its connection closed (HTTP/1). Whether the upstream heeds that, nobody knows.
+//!
+//! Not here: who may send how much (`fairness`), what an error looks like ([`crate::call::answer`]).
+
+pub mod connect;
+pub mod headers;
+pub mod identity;
+pub mod lent;
+pub mod pool;
+pub mod settings;
+pub mod tls;
+mod tunnel;
+
+use std::{
+    future::Future,
+    pin::Pin,
+    rc::Rc,
+    task::{Context, Poll},
+};
+
+use http::{Request, Response, StatusCode, Uri, Version};
+use hyper::body::Incoming;
+use tower::Service;
+
+pub use identity::UpstreamIdentity;
+pub use settings::{UpstreamProtocol, UpstreamSettings};
+
+use crate::{
+    call::{Call, ClientBody, OnFailure, Progress, Refusal, Reply, ReplyBody, RequestKind},
+    clock::Clock,
+    digest::User,
+};
+use lent::{Fate, Lent};
+use pool::{Lane, Leased, Pool};
+
+/// Sends calls upstream. One per core; clones share the core's pool.
+#[derive(Clone)]
+pub struct Forward {
+    shared: Rc<Shared>,
+}
+
+struct Shared {
+    settings: Rc<UpstreamSettings>,
+    identity: Rc<dyn UpstreamIdentity>,
+    pool: Pool,
+    clock: Clock,
+}
+
+impl Forward {
+    /// A leaf for the calling core, with an empty pool.
+    pub fn new(
+        settings: UpstreamSettings,
+        identity: Rc<dyn UpstreamIdentity>,
+        clock: Clock,
+    ) -> Self {
+        let settings = Rc::new(settings);
+        Self {
+            shared: Rc::new(Shared {
+                pool: Pool::new(settings.clone(), clock.clone()),
+                settings,
+                identity,
+                clock,
+            }),
+        }
+    }
+}
+
+impl Service<Call> for Forward {
+    type Response = Reply;
+    type Error = Refusal;
+    // The one boxed future of a request: what it holds while it waits differs from step to step.
+    type Future = Pin<Box<dyn Future<Output = Result<Reply, Refusal>>>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Refusal>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, call: Call) -> Self::Future {
+        let shared = self.shared.clone();
+        Box::pin(async move { shared.forward(call).await })
+    }
+}
+
+impl Shared {
+    async fn forward(&self, mut call: Call) -> Result<Reply, Refusal> {
+        let _ = call.trace.upstream.set(self.settings.name.clone());
+        if let Some(upgrade) = headers::wanted_upgrade(&call) {
+            return tunnel::open(self, call, upgrade).await;
+        }
+        let body = std::mem::replace(call.request.body_mut(), ClientBody::empty());
+        let answer = self.send(&call, body);
+        let Some(deadline) = call.deadline else {
+            return answer.await;
+        };
+        let give_up = self
+            .clock
+            .instant(deadline.plus(self.settings.deadline_grace));
+        match tokio::time::timeout_at(give_up, answer).await {
+            Ok(answer) => answer,
+            Err(_) => Err(Refusal::UpstreamTimeout),
+        }
+    }
+
+    /// Sends the call, a second time if the first came to nothing, and brings the reply.
+    async fn send(&self, call: &Call, body: ClientBody) -> Result<Reply, Refusal> {
+        let lane = lane_of(call);
+        let mut body = body;
+        let mut again = true;
+        loop {
+            let leased = match self.pool.acquire(lane, !again).await {
+                Ok(leased) => leased,
+                Err(_) if again => {
+                    again = false;
+                    continue;
+                }
+                Err(error) => {
+                    tracing::debug!(%error, "no upstream connection");
+                    return Err(Refusal::UpstreamUnreachable);
+                }
+            };
+            let request = self.request(call, &leased)?;
+            match Self::attempt(call, leased, request, body).await {
+                Ok((response, leased)) => return Ok(self.reply(call, response, leased)),
+                Err(Failed::Again(recovered)) if again => {
+                    again = false;
+                    body = recovered;
+                }
+                Err(failed) => return Err(failed.refusal()),
+            }
+        }
+    }
+
+    async fn attempt(
+        call: &Call,
+        leased: Leased,
+        head: Request<()>,
+        body: ClientBody,
+    ) -> Result<(Response<Incoming>, Leased), Failed> {
+        let fate = Fate::of(&body);
+        let request = head.map(|()| Lent::new(body, fate.clone(), call.trace.clone()));
+        call.trace.reached(Progress::Sent);
+        let error = match leased.send(request).await {
+            Ok(response) => {
+                call.trace.reached(Progress::Answered);
+                return Ok((response, leased));
+            }
+            Err(error) => error,
+        };
+        let mut error = error;
+        let unsent = error.take_message();
+        let nothing_sent = unsent.is_some();
+        drop(unsent);
+        let error = error.into_error();
+        tracing::debug!(%error, nothing_sent, "the upstream failed a request");
+        let harmless = nothing_sent
+            || pool::was_refused(&error)
+            || (leased.is_stale(&error) && call.kind.may_repeat());
+        if nothing_sent {
+            call.trace.progress.set(Progress::Here);
+        }
+        match fate.recover() {
+            lent::Recovered::Untouched(body) if harmless => Err(Failed::Again(body)),
+            lent::Recovered::ClientFailed => Err(Failed::Client),
+            _ if nothing_sent => Err(Failed::Unsent),
+            _ => Err(Failed::Upstream),
+        }
+    }
+
+    /// The head to send: the target's own bytes, and a header list built from nothing.
+    fn request(&self, call: &Call, leased: &Leased) -> Result<Request<()>, Refusal> {
+        let mut request = Request::new(());
+        *request.method_mut() = call.request.method().clone();
+        *request.uri_mut() = self.target(call, leased.is_http2())?;
+        let headers = headers::outgoing(call, &self.settings, &*self.identity, leased.is_http2())?;
+        *request.headers_mut() = headers;
+        Ok(request)
+    }
+
+    fn target(&self, call: &Call, http2: bool) -> Result<Uri, Refusal> {
+        let mut parts = http::uri::Parts::default();
+        parts.path_and_query = call.request.uri().path_and_query().cloned();
+        if http2 {
+            parts.scheme = Some(self.settings.scheme());
+            parts.authority = Some(self.settings.authority.clone());
+        }
+        Uri::from_parts(parts).map_err(|_| Refusal::Malformed("the target has no path"))
+    }
+
+    fn reply(&self, call: &Call, response: Response<Incoming>, leased: Leased) -> Reply {
+        let (parts, body) = response.into_parts();
+        let on_failure = if call.kind == RequestKind::Watch && parts.status == StatusCode::OK {
+            OnFailure::EndCleanly
+        } else {
+            OnFailure::Error
+        };
+        let silence = (!call.kind.is_long_running()).then_some(self.settings.silence);
+        let body = ReplyBody::upstream(body, leased.into_lender(), on_failure, silence);
+        let mut reply = Response::new(body);
+        *reply.status_mut() = parts.status;
+        *reply.version_mut() = Version::HTTP_11;
+        *reply.headers_mut() = parts.headers;
+        headers::clean_reply(reply.headers_mut());
+        reply
+    }
+}
+
+/// Why an attempt failed.
+enum Failed {
+    /// The upstream has not seen it; here is its body, whole.
+    Again(ClientBody),
+    /// The upstream has not seen it, but the body is spent.
+    Unsent,
+    /// The client's body broke off.
+    Client,
+    /// The upstream may have carried it out.
+    Upstream,
+}
+
+impl Failed {
+    fn refusal(self) -> Refusal {
+        match self {
+            Self::Again(_) | Self::Unsent => Refusal::UpstreamUnreachable,
+            Self::Client => Refusal::Malformed("the request's body broke off"),
+            Self::Upstream => Refusal::UpstreamFailed,
+        }
+    }
+}
+
+/// Which of the pool's connections a call may share.
+fn lane_of(call: &Call) -> Lane {
+    if is_anonymous(&call.digest.user) {
+        // Servers close a whole HTTP/2 connection over one anonymous request.
+        Lane::Anonymous
+    } else if call.kind.is_long_running() {
+        Lane::LongRunning
+    } else {
+        Lane::Ordinary
+    }
+}
+
+fn is_anonymous(user: &User) -> bool {
+    user.name == User::ANONYMOUS || user.in_group(User::UNAUTHENTICATED)
+}

@@ -1,0 +1,439 @@
+//! The upstream connections of one core.
+//!
+//! HTTP/2 connections are shared: streams are counted, and the next connection is opened when the
+//! best one is 80 % full, before anybody has to wait for it. HTTP/1 connections are used by one
+//! request at a time and kept for the next. Traffic that could harm other traffic has a [`Lane`] of
+//! its own: watches occupy streams for an hour, and a server ends a whole connection over one
+//! anonymous request.
+//!
+//! Nothing here is shared between cores, so there is no lock.
+
+use std::{
+    cell::{Cell, RefCell},
+    error::Error,
+    rc::{Rc, Weak},
+    sync::Arc,
+    time::Duration,
+};
+
+use http::{Request, Response};
+use hyper::{
+    body::Incoming,
+    client::conn::{TrySendError, http1, http2},
+};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::sync::Notify;
+
+use super::{
+    UpstreamSettings,
+    connect::{ConnectError, Connector, Spoken},
+    lent::Lent,
+};
+use crate::{apf::Time, call::Lender, clock::Clock, local::LocalExecutor, socket::Socket};
+
+/// Requests that may share connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lane {
+    /// Requests with an end in sight.
+    Ordinary,
+    /// Watches, logs, proxied services.
+    LongRunning,
+    /// Requests of whoever has not proven who they are.
+    Anonymous,
+}
+
+/// The upstream connections of one core.
+pub(super) struct Pool {
+    lanes: [Rc<Connections>; 3],
+    pub(super) connector: Rc<Connector>,
+}
+
+impl Pool {
+    pub(super) fn new(settings: Rc<UpstreamSettings>, clock: Clock) -> Self {
+        let connector = Rc::new(Connector::new(settings.clone()));
+        let lane = || {
+            Rc::new_cyclic(|this| Connections {
+                this: this.clone(),
+                settings: settings.clone(),
+                connector: connector.clone(),
+                clock: clock.clone(),
+                spoken: Cell::new(None),
+                shared: RefCell::default(),
+                idle: RefCell::default(),
+                attempt: RefCell::default(),
+            })
+        };
+        Self {
+            lanes: [lane(), lane(), lane()],
+            connector,
+        }
+    }
+
+    /// A connection to send one request on; with `fresh`, not an HTTP/1 connection used before.
+    pub(super) async fn acquire(&self, lane: Lane, fresh: bool) -> Result<Leased, ConnectError> {
+        self.lanes[lane as usize].acquire(fresh).await
+    }
+}
+
+/// The connections of one lane.
+struct Connections {
+    this: Weak<Self>,
+    settings: Rc<UpstreamSettings>,
+    connector: Rc<Connector>,
+    clock: Clock,
+    /// What the upstream spoke last time; `None` before the first connection.
+    spoken: Cell<Option<Spoken>>,
+    shared: RefCell<Vec<Rc<Http2>>>,
+    idle: RefCell<Vec<Rc<Http1>>>,
+    /// The connection being opened for everybody, if one is.
+    attempt: RefCell<Option<Rc<Attempt>>>,
+}
+
+/// A connection being opened for everybody who waits for one.
+#[derive(Default)]
+struct Attempt {
+    done: Notify,
+    outcome: RefCell<Option<Result<(), ConnectError>>>,
+}
+
+impl Attempt {
+    async fn wait(&self) -> Result<(), ConnectError> {
+        loop {
+            if let Some(outcome) = &*self.outcome.borrow() {
+                return outcome.clone();
+            }
+            self.done.notified().await;
+        }
+    }
+
+    fn finish(&self, outcome: Result<(), ConnectError>) {
+        *self.outcome.borrow_mut() = Some(outcome);
+        self.done.notify_waiters();
+    }
+}
+
+impl Connections {
+    async fn acquire(&self, fresh: bool) -> Result<Leased, ConnectError> {
+        loop {
+            if self.spoken.get() == Some(Spoken::Http1) {
+                if !fresh && let Some(idle) = self.take_idle() {
+                    return Ok(Leased::http1(idle, true));
+                }
+                // Not shared, so each request opens its own.
+                let (socket, spoken) = self.connector.open(false).await?;
+                self.spoken.set(Some(spoken));
+                if spoken == Spoken::Http1 {
+                    return Ok(Leased::http1(self.start_http1(socket).await?, false));
+                }
+                self.start_http2(socket).await?;
+                continue;
+            }
+            if let Some(leased) = self.take_shared() {
+                return Ok(leased);
+            }
+            self.opening().wait().await?;
+        }
+    }
+
+    /// A stream of the least loaded HTTP/2 connection with room. Opens the next connection in the
+    /// background when that one is nearly full.
+    fn take_shared(&self) -> Option<Leased> {
+        self.drop_unused();
+        let shared = self.shared.borrow();
+        let best = shared
+            .iter()
+            .min_by_key(|connection| connection.load())
+            .cloned()?;
+        let count = shared.len();
+        drop(shared);
+        let full = best.active.get() >= best.limit();
+        let nearly_full = best.active.get() * 5 >= best.limit() * 4;
+        if nearly_full && count < self.settings.connections {
+            let _ = self.opening();
+            if full {
+                return None;
+            }
+        }
+        Some(Leased::http2(best))
+    }
+
+    /// The connection being opened; starts opening one if none is.
+    fn opening(&self) -> Rc<Attempt> {
+        if let Some(attempt) = &*self.attempt.borrow() {
+            return attempt.clone();
+        }
+        let attempt = Rc::new(Attempt::default());
+        *self.attempt.borrow_mut() = Some(attempt.clone());
+        let opened = attempt.clone();
+        if let Some(this) = self.this.upgrade() {
+            // A task of its own: whoever asked may leave, others may be waiting.
+            tokio::task::spawn_local(async move {
+                let outcome = this.open_for_all().await;
+                this.attempt.borrow_mut().take();
+                if let Err(error) = &outcome {
+                    tracing::warn!(%error, "cannot reach the upstream");
+                }
+                opened.finish(outcome);
+            });
+        }
+        attempt
+    }
+
+    async fn open_for_all(&self) -> Result<(), ConnectError> {
+        let (socket, spoken) = self.connector.open(false).await?;
+        match spoken {
+            Spoken::Http2 => self.start_http2(socket).await?,
+            Spoken::Http1 => {
+                let connection = self.start_http1(socket).await?;
+                self.keep(connection);
+            }
+        }
+        self.spoken.set(Some(spoken));
+        Ok(())
+    }
+
+    async fn start_http2(&self, socket: Socket) -> Result<(), ConnectError> {
+        let settings = &self.settings;
+        let (sender, connection) = http2::Builder::new(LocalExecutor)
+            .timer(TokioTimer::new())
+            .adaptive_window(true)
+            .max_header_list_size(settings.head_bytes)
+            .keep_alive_interval(settings.keep_alive_interval)
+            .keep_alive_timeout(settings.keep_alive_timeout)
+            .keep_alive_while_idle(true)
+            .handshake(TokioIo::new(socket))
+            .await
+            .map_err(|error| self.http_error(error))?;
+        let shared = Rc::new(Http2 {
+            sender: RefCell::new(sender),
+            active: Cell::new(0),
+            allowed: Cell::new(connection.current_max_send_streams()),
+            own_limit: settings.streams_per_connection.max(1),
+            idle_since: Cell::new(self.clock.now()),
+            clock: self.clock.clone(),
+        });
+        self.shared.borrow_mut().push(shared.clone());
+        tokio::task::spawn_local(async move {
+            let mut connection = connection;
+            let ended = std::future::poll_fn(|cx| {
+                shared.allowed.set(connection.current_max_send_streams());
+                std::pin::Pin::new(&mut connection).poll(cx)
+            });
+            if let Err(error) = ended.await {
+                tracing::debug!(%error, "an upstream connection ended");
+            }
+        });
+        Ok(())
+    }
+
+    async fn start_http1(&self, socket: Socket) -> Result<Rc<Http1>, ConnectError> {
+        let (mut sender, connection) = http1::Builder::new()
+            .max_headers(512)
+            .max_buf_size(self.settings.head_bytes as usize)
+            .handshake(TokioIo::new(socket))
+            .await
+            .map_err(|error| self.http_error(error))?;
+        tokio::task::spawn_local(async move {
+            if let Err(error) = connection.await {
+                tracing::debug!(%error, "an upstream connection ended");
+            }
+        });
+        sender
+            .ready()
+            .await
+            .map_err(|error| self.http_error(error))?;
+        Ok(Rc::new(Http1 {
+            sender: RefCell::new(sender),
+            lane: self.this.clone(),
+            idle_since: Cell::new(self.clock.now()),
+        }))
+    }
+
+    fn http_error(&self, error: hyper::Error) -> ConnectError {
+        ConnectError::Http {
+            name: self.settings.name.clone(),
+            source: Arc::new(error),
+        }
+    }
+
+    /// The idle HTTP/1 connection used last: the likeliest to be alive.
+    fn take_idle(&self) -> Option<Rc<Http1>> {
+        let now = self.clock.now();
+        let mut idle = self.idle.borrow_mut();
+        idle.retain(|connection| {
+            !connection.sender.borrow().is_closed()
+                && now.since(connection.idle_since.get()) < self.settings.idle_timeout
+        });
+        let ready = idle
+            .iter()
+            .rposition(|connection| connection.sender.borrow().is_ready())?;
+        Some(idle.remove(ready))
+    }
+
+    fn keep(&self, connection: Rc<Http1>) {
+        connection.idle_since.set(self.clock.now());
+        self.idle.borrow_mut().push(connection);
+    }
+
+    /// Forgets connections that are closed, and all but one of those long unused.
+    fn drop_unused(&self) {
+        let now = self.clock.now();
+        let limit = self.settings.idle_timeout;
+        let mut shared = self.shared.borrow_mut();
+        let mut kept = 0;
+        shared.retain(|connection| {
+            let keep = !connection.sender.borrow().is_closed()
+                && (kept == 0 || !connection.unused_for(now, limit));
+            kept += usize::from(keep);
+            keep
+        });
+    }
+}
+
+/// An HTTP/2 connection, shared by many requests.
+struct Http2 {
+    sender: RefCell<http2::SendRequest<Lent>>,
+    active: Cell<usize>,
+    /// Streams the upstream allows.
+    allowed: Cell<usize>,
+    own_limit: usize,
+    idle_since: Cell<Time>,
+    clock: Clock,
+}
+
+impl Http2 {
+    fn limit(&self) -> usize {
+        self.allowed.get().min(self.own_limit)
+    }
+
+    /// Order of preference: the fullest one that is not nearly full, so that others fall idle; then
+    /// the emptiest of the rest.
+    fn load(&self) -> (bool, usize) {
+        let active = self.active.get();
+        if active * 5 < self.limit() * 4 {
+            (false, usize::MAX - active)
+        } else {
+            (true, active)
+        }
+    }
+
+    fn unused_for(&self, now: Time, limit: Duration) -> bool {
+        self.active.get() == 0 && now.since(self.idle_since.get()) > limit
+    }
+}
+
+impl Lender for Http2 {
+    fn give_back(self: Rc<Self>, _: bool) {
+        let active = self.active.get().saturating_sub(1);
+        self.active.set(active);
+        if active == 0 {
+            self.idle_since.set(self.clock.now());
+        }
+    }
+}
+
+/// An HTTP/1 connection, used by one request at a time.
+struct Http1 {
+    sender: RefCell<http1::SendRequest<Lent>>,
+    lane: Weak<Connections>,
+    idle_since: Cell<Time>,
+}
+
+impl Lender for Http1 {
+    fn give_back(self: Rc<Self>, clean: bool) {
+        if clean
+            && !self.sender.borrow().is_closed()
+            && let Some(lane) = self.lane.upgrade()
+        {
+            lane.keep(self);
+        }
+    }
+}
+
+/// A connection lent to one request. Dropped without an answer, the connection is not used again
+/// (HTTP/1) or its stream is free again (HTTP/2).
+pub(super) struct Leased {
+    connection: Connection,
+    lender: Option<Rc<dyn Lender>>,
+}
+
+enum Connection {
+    Http1 { connection: Rc<Http1>, used: bool },
+    Http2(Rc<Http2>),
+}
+
+impl Leased {
+    fn http1(connection: Rc<Http1>, used: bool) -> Self {
+        Self {
+            lender: Some(connection.clone()),
+            connection: Connection::Http1 { connection, used },
+        }
+    }
+
+    fn http2(connection: Rc<Http2>) -> Self {
+        connection.active.set(connection.active.get() + 1);
+        Self {
+            lender: Some(connection.clone()),
+            connection: Connection::Http2(connection),
+        }
+    }
+
+    pub(super) fn is_http2(&self) -> bool {
+        matches!(self.connection, Connection::Http2(_))
+    }
+
+    /// Whether `error` means that a connection kept for reuse had been closed meanwhile.
+    pub(super) fn is_stale(&self, error: &hyper::Error) -> bool {
+        matches!(self.connection, Connection::Http1 { used: true, .. })
+            && (error.is_incomplete_message() || error.is_closed() || is_io(error))
+    }
+
+    pub(super) async fn send(
+        &self,
+        request: Request<Lent>,
+    ) -> Result<Response<Incoming>, TrySendError<Request<Lent>>> {
+        match &self.connection {
+            Connection::Http1 { connection, .. } => {
+                let sent = connection.sender.borrow_mut().try_send_request(request);
+                sent.await
+            }
+            Connection::Http2(connection) => {
+                let sent = connection.sender.borrow_mut().try_send_request(request);
+                sent.await
+            }
+        }
+    }
+
+    /// Leaves the connection to the body of the answer.
+    pub(super) fn into_lender(mut self) -> Rc<dyn Lender> {
+        match self.lender.take() {
+            Some(lender) => lender,
+            None => unreachable!("a lease is turned into its lender once"),
+        }
+    }
+}
+
+impl Drop for Leased {
+    fn drop(&mut self) {
+        if let Some(lender) = self.lender.take() {
+            lender.give_back(false);
+        }
+    }
+}
+
+/// Whether the upstream said that it has not looked at the request: the stream was refused, or the
+/// connection ended before its turn came.
+pub(super) fn was_refused(error: &hyper::Error) -> bool {
+    let Some(error) = error.source().and_then(|e| e.downcast_ref::<h2::Error>()) else {
+        return false;
+    };
+    error.is_remote()
+        && (error.reason() == Some(h2::Reason::REFUSED_STREAM)
+            || (error.is_go_away() && error.reason() == Some(h2::Reason::NO_ERROR)))
+}
+
+fn is_io(error: &hyper::Error) -> bool {
+    error
+        .source()
+        .is_some_and(|e| e.downcast_ref::<std::io::Error>().is_some())
+}

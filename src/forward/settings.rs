@@ -1,0 +1,104 @@
+//! How the upstream is reached.
+
+use std::{rc::Rc, sync::Arc, time::Duration};
+
+use http::uri::{Authority, Scheme};
+use rustls::{ClientConfig, pki_types::ServerName};
+
+/// How the upstream is reached. One per core, made from a shared configuration.
+#[derive(Clone, Debug)]
+pub struct UpstreamSettings {
+    /// How logs call it: its authority.
+    pub name: Rc<str>,
+    /// Host and port as the upstream is to be addressed in `Host` and `:authority`.
+    pub authority: Authority,
+    /// Where to connect.
+    pub host: String,
+    /// Where to connect.
+    pub port: u16,
+    /// TLS, unless plain. The protocols to offer are set by the pool.
+    pub tls: Option<UpstreamTls>,
+    /// Which HTTP to speak.
+    pub protocol: UpstreamProtocol,
+    /// Bound of connecting, TLS included. 3 to 10 s are sensible; 5 s.
+    pub connect_timeout: Duration,
+    /// How long after a request's deadline the upstream's own time-out may still come: 5 s.
+    pub deadline_grace: Duration,
+    /// Longest silence inside the answer of an ordinary request: 60 s.
+    pub silence: Duration,
+    /// Streams one HTTP/2 connection is given at most, whatever the upstream allows: 100.
+    pub streams_per_connection: usize,
+    /// HTTP/2 connections of one lane of one core: 64. Beyond, streams queue in the last ones.
+    pub connections: usize,
+    /// How long an unused connection is kept; below the upstream's own 90 s: 60 s.
+    pub idle_timeout: Duration,
+    /// Silence after which an HTTP/2 connection is asked for a sign of life: 30 s.
+    pub keep_alive_interval: Duration,
+    /// How long that may take: 15 s.
+    pub keep_alive_timeout: Duration,
+    /// Largest answer head: 1 MiB.
+    pub head_bytes: u32,
+    /// Whether the addresses in a client's `X-Forwarded-For` are believed, and ours appended.
+    pub trust_forwarded: bool,
+    /// Further header names to strip from clients, lower-case: those the upstream reads identity from.
+    pub reserved_headers: Vec<String>,
+}
+
+/// TLS towards the upstream.
+#[derive(Clone, Debug)]
+pub struct UpstreamTls {
+    /// Roots and client certificate.
+    pub config: Arc<ClientConfig>,
+    /// The name its certificate must bear.
+    pub server_name: ServerName<'static>,
+}
+
+/// Which HTTP to speak upstream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum UpstreamProtocol {
+    /// HTTP/2 if TLS negotiates it, else HTTP/1.1.
+    #[default]
+    Auto,
+    /// HTTP/1.1.
+    Http1,
+    /// HTTP/2; on a plain connection without negotiation.
+    Http2,
+}
+
+impl UpstreamSettings {
+    /// Defaults for an upstream at `authority` (`host:port`; the port defaults to 443 or 80).
+    pub fn new(authority: Authority, tls: Option<UpstreamTls>) -> Self {
+        let default_port = if tls.is_some() { 443 } else { 80 };
+        Self {
+            name: authority.as_str().into(),
+            host: authority
+                .host()
+                .trim_start_matches('[')
+                .trim_end_matches(']')
+                .to_owned(),
+            port: authority.port_u16().unwrap_or(default_port),
+            authority,
+            tls,
+            protocol: UpstreamProtocol::Auto,
+            connect_timeout: Duration::from_secs(5),
+            deadline_grace: Duration::from_secs(5),
+            silence: Duration::from_secs(60),
+            streams_per_connection: 100,
+            connections: 64,
+            idle_timeout: Duration::from_secs(60),
+            keep_alive_interval: Duration::from_secs(30),
+            keep_alive_timeout: Duration::from_secs(15),
+            head_bytes: 1 << 20,
+            trust_forwarded: false,
+            reserved_headers: Vec::new(),
+        }
+    }
+
+    pub(crate) fn scheme(&self) -> Scheme {
+        if self.tls.is_some() {
+            Scheme::HTTPS
+        } else {
+            Scheme::HTTP
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! Exec, attach, port-forward and WebSocket watches: a request that becomes a tunnel of bytes.
+//!
+//! Each has an HTTP/1.1 connection of its own, to the upstream as from the client. Only a `101`
+//! opens the tunnel. After any other answer the upstream connection is closed, or the client could
+//! go on talking to the upstream over a connection that already bears an identity.
+
+use std::rc::Rc;
+
+use http::{
+    HeaderValue, Request, Response, StatusCode,
+    header::{CONNECTION, UPGRADE},
+};
+use hyper::{
+    body::Incoming,
+    client::conn::http1,
+    upgrade::{OnUpgrade, Upgraded},
+};
+use hyper_util::rt::TokioIo;
+
+use super::{
+    Shared, headers,
+    lent::{Fate, Lent},
+};
+use crate::call::{
+    Call, ClientBody, Lender, OnFailure, Progress, Refusal, Reply, ReplyBody,
+    reply_body::TunnelGuard,
+};
+
+/// Sends `call` as an upgrade to `protocol`; a `101` becomes a tunnel.
+pub(super) async fn open(
+    shared: &Shared,
+    mut call: Call,
+    protocol: HeaderValue,
+) -> Result<Reply, Refusal> {
+    let client = hyper::upgrade::on(&mut call.request);
+    let body = std::mem::replace(call.request.body_mut(), ClientBody::empty());
+    let request = request(shared, &call, body, protocol)?;
+    let (mut sender, connection) = connect(shared).await?;
+    let driver = tokio::task::spawn_local(async move {
+        let _ = connection.with_upgrades().await;
+    });
+    let abort = AbortOnDrop(Some(Rc::new(Closer(driver.abort_handle()))));
+    call.trace.reached(Progress::Sent);
+    let mut response = sender.send_request(request).await.map_err(|error| {
+        tracing::debug!(%error, "the upstream failed an upgrade");
+        Refusal::UpstreamFailed
+    })?;
+    call.trace.reached(Progress::Answered);
+    if response.status() != StatusCode::SWITCHING_PROTOCOLS {
+        return Ok(refused(response, abort));
+    }
+    let guard = Rc::new(TunnelGuard::default());
+    let upstream = hyper::upgrade::on(&mut response);
+    let held = guard.clone();
+    tokio::task::spawn_local(async move {
+        let _held = held;
+        let _abort = abort;
+        carry(client, upstream).await;
+    });
+    Ok(switched(response, guard))
+}
+
+/// Carries bytes both ways until both ends are done.
+async fn carry(client: OnUpgrade, upstream: OnUpgrade) {
+    let both: Result<(Upgraded, Upgraded), _> = tokio::try_join!(client, upstream);
+    match both {
+        Ok((client, upstream)) => {
+            let (mut client, mut upstream) = (TokioIo::new(client), TokioIo::new(upstream));
+            let _ = tokio::io::copy_bidirectional(&mut client, &mut upstream).await;
+        }
+        Err(error) => tracing::debug!(%error, "an upgrade came to nothing"),
+    }
+}
+
+fn request(
+    shared: &Shared,
+    call: &Call,
+    body: ClientBody,
+    protocol: HeaderValue,
+) -> Result<Request<Lent>, Refusal> {
+    let fate = Fate::of(&body);
+    let mut request = Request::new(Lent::new(body, fate, call.trace.clone()));
+    *request.method_mut() = call.request.method().clone();
+    *request.uri_mut() = shared.target(call, false)?;
+    let mut headers = headers::outgoing(call, &shared.settings, &*shared.identity, false)?;
+    headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
+    headers.insert(UPGRADE, protocol);
+    *request.headers_mut() = headers;
+    Ok(request)
+}
+
+type Connected = (
+    http1::SendRequest<Lent>,
+    http1::Connection<TokioIo<crate::socket::Socket>, Lent>,
+);
+
+async fn connect(shared: &Shared) -> Result<Connected, Refusal> {
+    let (socket, _) = shared.pool.connector.open(true).await.map_err(|error| {
+        tracing::warn!(%error, "cannot reach the upstream");
+        Refusal::UpstreamUnreachable
+    })?;
+    http1::Builder::new()
+        .max_headers(512)
+        .handshake(TokioIo::new(socket))
+        .await
+        .map_err(|_| Refusal::UpstreamUnreachable)
+}
+
+fn switched(response: Response<Incoming>, guard: Rc<TunnelGuard>) -> Reply {
+    let mut reply = Response::new(ReplyBody::tunnel(guard));
+    *reply.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+    let upgrade = response.headers().get(UPGRADE).cloned();
+    *reply.headers_mut() = response.into_parts().0.headers;
+    headers::clean_reply(reply.headers_mut());
+    let headers = reply.headers_mut();
+    headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
+    if let Some(upgrade) = upgrade {
+        headers.insert(UPGRADE, upgrade);
+    }
+    reply
+}
+
+/// Relays any other answer; its connection ends with it.
+fn refused(response: Response<Incoming>, mut abort: AbortOnDrop) -> Reply {
+    let (parts, body) = response.into_parts();
+    let mut reply = Response::new(match abort.disarm() {
+        Some(closer) => ReplyBody::upstream(body, closer, OnFailure::Error, None),
+        None => ReplyBody::empty(),
+    });
+    *reply.status_mut() = parts.status;
+    *reply.headers_mut() = parts.headers;
+    headers::clean_reply(reply.headers_mut());
+    reply
+}
+
+/// Closes the upstream connection when it is given back: it is not used twice.
+struct Closer(tokio::task::AbortHandle);
+
+impl Lender for Closer {
+    fn give_back(self: Rc<Self>, _: bool) {
+        self.0.abort();
+    }
+}
+
+/// Closes the upstream connection when the request is dropped before there is an answer.
+struct AbortOnDrop(Option<Rc<Closer>>);
+
+impl AbortOnDrop {
+    fn disarm(&mut self) -> Option<Rc<Closer>> {
+        self.0.take()
+    }
+}
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        if let Some(closer) = &self.0 {
+            closer.0.abort();
+        }
+    }
+}
