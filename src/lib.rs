@@ -9,8 +9,12 @@
 //! gateway. See ARCHITECTURE.md for the map.
 
 pub mod apf;
+#[cfg(feature = "server")]
+pub mod config;
 pub mod digest;
 pub mod simulate;
+#[cfg(feature = "server")]
+pub mod source;
 pub mod sync;
 
 #[cfg(feature = "server")]

@@ -2,14 +2,28 @@
 //!
 //! A [`RequestDigest`] is the whole input of classification and work estimation. Nothing after it
 //! reads a header to decide. No credential and no body is in here.
+//!
+//! A request is read in this order: [`info`] splits the path and finds verb, namespace, resource and
+//! name; `query` decodes the parameters that matter; [`options`] and `selector` read those of a list
+//! or watch; `duration` reads the client's deadline.
 
+mod duration;
 pub mod info;
+pub mod options;
+mod query;
+mod selector;
 pub mod user;
+pub mod verb;
 
-use std::sync::Arc;
+#[cfg(test)]
+mod tests;
 
-pub use info::{InfoError, ListOptions, RequestInfo, Verb};
+use std::{borrow::Cow, sync::Arc};
+
+pub use info::{InfoError, RequestInfo};
+pub use options::ListOptions;
 pub use user::User;
+pub use verb::Verb;
 
 /// A request as classification sees it: who asks, and for what.
 #[derive(Clone, Debug)]
@@ -18,4 +32,11 @@ pub struct RequestDigest {
     pub info: RequestInfo,
     /// Who asks; shared, because a user is resolved once per connection or token.
     pub user: Arc<User>,
+}
+
+/// A part of a decoded path, for people to read: bytes that are not UTF-8 are replaced.
+///
+/// Borrows where nothing needs replacing. Not for decisions: different paths can read the same.
+pub fn readable(part: &[u8]) -> Cow<'_, str> {
+    String::from_utf8_lossy(part)
 }

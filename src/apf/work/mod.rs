@@ -1,8 +1,38 @@
 //! Work: what a request costs.
+//!
+//! Here are the types; [`estimate`] says how wide a request is.
 
-use std::time::Duration;
+pub mod estimate;
+
+use std::{num::NonZero, time::Duration};
+
+pub use estimate::{Depends, EstimatorSettings, ObjectStats};
 
 use super::units::{SeatSeconds, Seats};
+
+/// How wide a level lets a request be, besides the caps that hold for all levels.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WidthCap(Option<NonZero<Seats>>);
+
+impl WidthCap {
+    /// The level has no cap of its own.
+    pub const NONE: Self = Self(None);
+
+    /// At most `seats`; 0 is [`Self::NONE`].
+    pub const fn at(seats: Seats) -> Self {
+        Self(NonZero::new(seats))
+    }
+
+    /// The cap in seats, if there is one.
+    pub fn seats(self) -> Option<Seats> {
+        self.0.map(NonZero::get)
+    }
+
+    /// The narrower of this cap and `general`.
+    pub(super) fn within(self, general: Seats) -> Seats {
+        self.seats().map_or(general, |seats| seats.min(general))
+    }
+}
 
 /// What a request costs: seats while it executes, and seats that linger after its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

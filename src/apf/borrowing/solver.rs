@@ -1,0 +1,393 @@
+//! The allocation solver: dividing seats in proportion to targets, within bounds.
+//!
+//! The problem: find one *fair fraction* `f` such that the allocations `clamp(f * target, lower,
+//! upper)` sum to what there is. The sum grows with `f`, piecewise linearly, so the solver walks
+//! the bounds in the order in which growing `f` meets them (KEP-1040, borrowing).
+
+/// One party to an allocation. `0 <= lower <= target`, `lower <= upper`, all finite.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Claim {
+    /// What it would have in the end, scaled by the fair fraction.
+    pub target: f64,
+    /// It gets no less than this.
+    pub lower: f64,
+    /// It gets no more than this.
+    pub upper: f64,
+}
+
+/// How an amount was divided.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Allocation {
+    /// The part of each target that is granted where no bound says otherwise.
+    pub fair_fraction: f64,
+    /// The grants, in the order of the claims.
+    pub grants: Vec<f64>,
+}
+
+/// Why an amount cannot be divided.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages name the fields")]
+pub enum AllocationError {
+    /// A bound or target is negative, infinite or not a number.
+    #[error("claim {index}: target and bounds must be finite and not negative")]
+    NotAnAmount { index: usize },
+    /// The target is below the lower bound.
+    #[error("claim {index}: target {target} is below the lower bound {lower}")]
+    TargetBelowLower {
+        index: usize,
+        target: f64,
+        lower: f64,
+    },
+    /// The bounds leave no room.
+    #[error("claim {index}: upper bound {upper} is below the lower bound {lower}")]
+    UpperBelowLower {
+        index: usize,
+        upper: f64,
+        lower: f64,
+    },
+    /// There is less than the claims must get.
+    #[error("lower bounds sum to {lower_sum}, more than the {amount} there are")]
+    TooLittle { amount: f64, lower_sum: f64 },
+    /// There is more than the claims may get.
+    #[error("upper bounds sum to {upper_sum}, less than the {amount} there are")]
+    TooMuch { amount: f64, upper_sum: f64 },
+    /// The walk over the bounds found no solution, which no valid problem leads to.
+    #[error("no fair fraction was found")]
+    Unsolved,
+}
+
+/// Differences of sums up to this count as none.
+const EPSILON: f64 = 1e-7;
+
+/// Smaller targets count as this, so that no ratio divides by zero.
+const LEAST_TARGET: f64 = 0.001;
+
+/// Divides `amount`, which is not negative, among `claims`.
+///
+/// Cost: `O(n log n)` and three allocations of the size of `claims`.
+///
+/// # Errors
+///
+/// See [`AllocationError`]: a claim that contradicts itself, or bounds whose sums exclude `amount`.
+///
+/// Source: KEP-1040, borrowing.
+pub fn allocate(amount: f64, claims: &[Claim]) -> Result<Allocation, AllocationError> {
+    let sums = Sums::of(claims)?;
+    if sums.lower - amount > EPSILON {
+        return Err(AllocationError::TooLittle {
+            amount,
+            lower_sum: sums.lower,
+        });
+    }
+    if amount - sums.upper > EPSILON {
+        return Err(AllocationError::TooMuch {
+            amount,
+            upper_sum: sums.upper,
+        });
+    }
+    let fair_fraction = if amount <= 0.0 {
+        0.0
+    } else if sums.lower - amount > -EPSILON {
+        least(claims, |claim| claim.lower)
+    } else if amount - sums.upper > -EPSILON {
+        greatest(claims, |claim| claim.upper)
+    } else {
+        fraction_within(amount, claims, &sums)?
+    };
+    let grants = claims.iter();
+    Ok(Allocation {
+        fair_fraction,
+        grants: grants.map(|claim| claim.grant(fair_fraction)).collect(),
+    })
+}
+
+impl Claim {
+    /// The target that ratios and sums use.
+    fn scale(&self) -> f64 {
+        self.target.max(LEAST_TARGET)
+    }
+
+    fn grant(&self, fair_fraction: f64) -> f64 {
+        (fair_fraction * self.scale())
+            .min(self.upper)
+            .max(self.lower)
+    }
+
+    fn check(&self, index: usize) -> Result<(), AllocationError> {
+        let Self {
+            target,
+            lower,
+            upper,
+        } = *self;
+        let is_amount = |number: f64| number.is_finite() && number >= 0.0;
+        if !(is_amount(target) && is_amount(lower) && is_amount(upper)) {
+            return Err(AllocationError::NotAnAmount { index });
+        }
+        if target < lower {
+            return Err(AllocationError::TargetBelowLower {
+                index,
+                target,
+                lower,
+            });
+        }
+        if upper < lower {
+            return Err(AllocationError::UpperBelowLower {
+                index,
+                upper,
+                lower,
+            });
+        }
+        Ok(())
+    }
+}
+
+struct Sums {
+    target: f64,
+    lower: f64,
+    upper: f64,
+}
+
+impl Sums {
+    /// Checks the claims while it is at it.
+    fn of(claims: &[Claim]) -> Result<Self, AllocationError> {
+        let mut sums = Self {
+            target: 0.0,
+            lower: 0.0,
+            upper: 0.0,
+        };
+        for (index, claim) in claims.iter().enumerate() {
+            claim.check(index)?;
+            sums.target += claim.scale();
+            sums.lower += claim.lower;
+            sums.upper += claim.upper;
+        }
+        Ok(sums)
+    }
+}
+
+fn least(claims: &[Claim], bound: impl Fn(&Claim) -> f64) -> f64 {
+    let ratios = claims.iter().map(|claim| bound(claim) / claim.scale());
+    ratios.fold(f64::INFINITY, f64::min)
+}
+
+fn greatest(claims: &[Claim], bound: impl Fn(&Claim) -> f64) -> f64 {
+    let ratios = claims.iter().map(|claim| bound(claim) / claim.scale());
+    ratios.fold(0.0, f64::max)
+}
+
+/// The fair fraction when `amount` lies between the sums of the bounds.
+fn fraction_within(amount: f64, claims: &[Claim], sums: &Sums) -> Result<f64, AllocationError> {
+    let unbounded = amount / sums.target;
+    let no_bound_matters = greatest(claims, |claim| claim.lower) <= unbounded
+        && unbounded <= least(claims, |claim| claim.upper);
+    if no_bound_matters {
+        return Ok(unbounded);
+    }
+    walk(amount, &bounds_by_fraction(claims), sums.lower).ok_or(AllocationError::Unsolved)
+}
+
+/// Where a growing fair fraction meets a bound, and by how much the sum's slope changes there.
+struct Bend {
+    fraction: f64,
+    slope: f64,
+    /// How many claims begin (1) or cease (-1) to respond.
+    responsive: i64,
+}
+
+fn bounds_by_fraction(claims: &[Claim]) -> Vec<Bend> {
+    let bends = claims.iter().flat_map(|claim| {
+        let scale = claim.scale();
+        let bend = |bound: f64, slope: f64, responsive| Bend {
+            fraction: bound / scale,
+            slope,
+            responsive,
+        };
+        [bend(claim.lower, scale, 1), bend(claim.upper, -scale, -1)]
+    });
+    let mut bends: Vec<_> = bends.collect();
+    bends.sort_by(|left, right| left.fraction.total_cmp(&right.fraction));
+    bends
+}
+
+/// Follows the sum of the grants, `lower_sum` at first, along the bends up to `amount`.
+fn walk(amount: f64, bends: &[Bend], lower_sum: f64) -> Option<f64> {
+    let mut total = lower_sum;
+    let mut slope = 0.0;
+    let mut responsive = 0_i64;
+    for (index, bend) in bends.iter().enumerate() {
+        slope += bend.slope;
+        responsive += bend.responsive;
+        let next = bends.get(index + 1)?;
+        if responsive == 0 {
+            // Nobody responds: exactly no slope, whatever rounding left.
+            slope = 0.0;
+            continue;
+        }
+        let wanted = bend.fraction + (amount - total) / slope;
+        if wanted <= next.fraction {
+            return Some(wanted);
+        }
+        total += (next.fraction - bend.fraction) * slope;
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn claim(target: f64, lower: f64, upper: f64) -> Claim {
+        Claim {
+            target,
+            lower,
+            upper,
+        }
+    }
+
+    fn assert_is(allocation: &Allocation, fair_fraction: f64, grants: [f64; 2]) {
+        let close = |left: f64, right: f64| (left - right).abs() < 1e-9;
+        let same = grants
+            .iter()
+            .zip(&allocation.grants)
+            .all(|(&left, &right)| close(left, right));
+        assert!(
+            same && close(allocation.fair_fraction, fair_fraction),
+            "{allocation:?}"
+        );
+    }
+
+    #[test]
+    fn without_bounds_that_matter_all_get_the_same_part_of_their_target() {
+        let claims = [claim(10.0, 0.0, 100.0), claim(30.0, 1.0, 100.0)];
+        let allocation = allocate(20.0, &claims).unwrap();
+        assert_is(&allocation, 0.5, [5.0, 15.0]);
+    }
+
+    #[test]
+    fn a_lower_bound_takes_from_those_who_have_none() {
+        let claims = [claim(10.0, 8.0, 100.0), claim(30.0, 0.0, 100.0)];
+        let allocation = allocate(20.0, &claims).unwrap();
+        assert_is(&allocation, 0.4, [8.0, 12.0]);
+    }
+
+    #[test]
+    fn an_upper_bound_gives_to_those_who_have_none() {
+        let claims = [claim(10.0, 0.0, 2.0), claim(30.0, 0.0, 100.0)];
+        let allocation = allocate(20.0, &claims).unwrap();
+        assert_is(&allocation, 0.6, [2.0, 18.0]);
+    }
+
+    #[test]
+    fn nothing_to_divide_is_divided_into_nothing() {
+        let claims = [claim(10.0, 0.0, 2.0), claim(0.0, 0.0, 0.0)];
+        let allocation = allocate(0.0, &claims).unwrap();
+        assert_is(&allocation, 0.0, [0.0, 0.0]);
+        assert!(allocate(0.0, &[]).unwrap().grants.is_empty());
+    }
+
+    #[test]
+    fn a_contradiction_is_an_error_that_names_the_claim() {
+        use AllocationError::*;
+        let good = claim(1.0, 0.0, 9.0);
+        let with = |bad| allocate(5.0, &[good, bad]).unwrap_err();
+        assert_eq!(with(claim(1.0, -1.0, 9.0)), NotAnAmount { index: 1 });
+        assert_eq!(with(claim(f64::NAN, 1.0, 9.0)), NotAnAmount { index: 1 });
+        assert_eq!(
+            with(claim(1.0, 0.0, f64::INFINITY)),
+            NotAnAmount { index: 1 }
+        );
+        assert!(matches!(
+            with(claim(1.0, 2.0, 9.0)),
+            TargetBelowLower { index: 1, .. }
+        ));
+        assert!(matches!(
+            with(claim(3.0, 2.0, 1.0)),
+            UpperBelowLower { index: 1, .. }
+        ));
+        assert!(matches!(with(claim(6.0, 6.0, 9.0)), TooLittle { .. }));
+        let too_much = allocate(19.0, &[good, good]).unwrap_err();
+        assert!(matches!(too_much, TooMuch { .. }), "{too_much}");
+    }
+
+    /// A random number in `0.0..1.0` from the `SplitMix64` sequence of `state`.
+    fn random(state: &mut u64) -> f64 {
+        *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = *state;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^= mixed >> 31;
+        f64::from(u32::try_from(mixed >> 32).unwrap()) / 4_294_967_296.0
+    }
+
+    /// An amount and claims: mostly general, sometimes at the very sum of one kind of bounds.
+    fn random_problem(state: &mut u64) -> (f64, Vec<Claim>) {
+        let style = random(state);
+        let mut claims = Vec::new();
+        while claims.len() < 2 || random(state) < 0.75 {
+            let target = 10.0 * random(state);
+            let lower = target * random(state).min(if random(state) < 0.25 { 0.0 } else { 1.0 });
+            let upper = lower + 2.0 * target * random(state);
+            claims.push(claim(target, lower, upper));
+        }
+        while random(state) < 0.25 {
+            claims.push(claim(0.0, 0.0, 0.01 * random(state)));
+        }
+        let lower_sum: f64 = claims.iter().map(|c| c.lower).sum();
+        let upper_sum: f64 = claims.iter().map(|c| c.upper).sum();
+        let amount = if style < 0.05 {
+            (lower_sum + random(state) - 0.5).max(0.0)
+        } else if style < 0.1 {
+            (upper_sum + random(state) - 0.5).max(0.0)
+        } else {
+            lower_sum + (upper_sum - lower_sum) * (1.2 * random(state) - 0.1)
+        };
+        // As for seats: a whole number.
+        (amount.max(0.0).round(), claims)
+    }
+
+    fn check(seed: u64, amount: f64, claims: &[Claim], allocation: &Allocation) {
+        let sum: f64 = allocation.grants.iter().sum();
+        assert!((sum - amount).abs() < 1e-6, "seed {seed}: {sum}, {amount}");
+        for (claim, &grant) in claims.iter().zip(&allocation.grants) {
+            assert!(
+                (claim.lower..=claim.upper).contains(&grant),
+                "seed {seed}: {claim:?} got {grant}"
+            );
+            let fair = allocation.fair_fraction * claim.target.max(0.001);
+            let is_fair = (grant - fair).abs() < 1e-6;
+            let is_held_up = grant <= claim.lower && fair < claim.lower + 1e-6;
+            let is_held_down = grant >= claim.upper && fair > claim.upper - 1e-6;
+            assert!(
+                is_fair || is_held_up || is_held_down,
+                "seed {seed}: {claim:?} got {grant}, fair is {fair}"
+            );
+        }
+    }
+
+    #[test]
+    fn ten_thousand_random_problems_are_solved_fairly_within_bounds_or_have_no_solution() {
+        let (mut solved, mut refused) = (0, 0);
+        for seed in 0..10_000 {
+            let (amount, claims) = random_problem(&mut seed.clone());
+            let lower_sum: f64 = claims.iter().map(|c| c.lower).sum();
+            let upper_sum: f64 = claims.iter().map(|c| c.upper).sum();
+            match allocate(amount, &claims) {
+                Ok(allocation) => {
+                    assert!(lower_sum - amount <= EPSILON && amount - upper_sum <= EPSILON);
+                    check(seed, amount, &claims, &allocation);
+                    solved += 1;
+                }
+                Err(AllocationError::TooLittle { .. }) => {
+                    assert!(lower_sum - amount > EPSILON, "seed {seed}");
+                    refused += 1;
+                }
+                Err(AllocationError::TooMuch { .. }) => {
+                    assert!(amount - upper_sum > EPSILON, "seed {seed}");
+                    refused += 1;
+                }
+                Err(error) => panic!("seed {seed}: {error}"),
+            }
+        }
+        assert!(solved > 7000 && refused > 500, "{solved}, {refused}");
+    }
+}

@@ -1,0 +1,113 @@
+//! Findings: what is wrong, or probably not meant, in a set of policy objects.
+
+use std::fmt;
+
+/// How bad a finding is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// The set of objects cannot be used.
+    Error,
+    /// The set can be used, but something in it is probably not meant.
+    Warning,
+}
+
+impl fmt::Display for Severity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Error => "error",
+            Self::Warning => "warning",
+        })
+    }
+}
+
+/// One mistake or doubt: which thing, which field, what to do. `Display` writes it in one line.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Finding {
+    /// How bad it is.
+    pub severity: Severity,
+    /// Where the object comes from, such as `file.yaml, document 2`.
+    pub origin: String,
+    /// The object's kind; empty when there is none.
+    pub kind: String,
+    /// The object's name; empty when it has none.
+    pub name: String,
+    /// The field as Kubernetes writes it, such as `spec.rules[0].subjects`; empty when the object
+    /// as a whole is meant.
+    pub field: String,
+    /// What is wrong.
+    pub message: String,
+    /// What to do about it.
+    pub remedy: String,
+}
+
+impl Finding {
+    /// Whether it makes the set of objects unusable.
+    pub fn is_error(&self) -> bool {
+        self.severity == Severity::Error
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.severity, self.origin)?;
+        if !self.kind.is_empty() {
+            write!(f, ": {}", self.kind)?;
+            if !self.name.is_empty() {
+                write!(f, " {:?}", self.name)?;
+            }
+        }
+        if !self.field.is_empty() {
+            write!(f, ": {}", self.field)?;
+        }
+        write!(f, ": {}; {}", self.message, self.remedy)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn finding() -> Finding {
+        Finding {
+            severity: Severity::Error,
+            origin: "flows.yaml, document 2".into(),
+            kind: "FlowSchema".into(),
+            name: "batch".into(),
+            field: "spec.rules[0].subjects".into(),
+            message: "Required value: subjects must contain at least one value".into(),
+            remedy: "add a subject".into(),
+        }
+    }
+
+    #[test]
+    fn a_finding_is_one_line_that_tells_thing_field_and_remedy() {
+        assert_eq!(
+            finding().to_string(),
+            "error: flows.yaml, document 2: FlowSchema \"batch\": spec.rules[0].subjects: Required \
+             value: subjects must contain at least one value; add a subject"
+        );
+    }
+
+    #[test]
+    fn a_finding_without_object_leaves_no_empty_places() {
+        let bare = Finding {
+            kind: String::new(),
+            name: String::new(),
+            field: String::new(),
+            ..finding()
+        };
+        assert_eq!(
+            bare.to_string(),
+            "error: flows.yaml, document 2: Required value: subjects must contain at least one \
+             value; add a subject"
+        );
+    }
+
+    #[test]
+    fn findings_serialize_with_a_lower_case_severity() {
+        let json = serde_json::to_value(finding()).unwrap();
+        assert_eq!(json["severity"], "error");
+        assert_eq!(json["field"], "spec.rules[0].subjects");
+    }
+}

@@ -1,0 +1,351 @@
+//! Policy objects as data: FlowSchemas and PriorityLevelConfigurations.
+//!
+//! An [`ObjectSet`] is a complete set of objects as somebody wrote them, of `v1` or `v1beta3`, with
+//! defaults filled in, checked, and with all mistakes as [`Finding`]s. [`ObjectSet::effective`] adds
+//! the built-in objects by the rules of a server that maintains them. Which schema catches a request
+//! is not here (see [`super::policy`]), and no file is read.
+
+pub mod bootstrap;
+pub mod defaults;
+mod finding;
+mod read;
+pub mod v1beta3;
+pub mod validate;
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use k8s_openapi::{
+    api::flowcontrol::v1::{FlowSchema, FlowSchemaCondition, PriorityLevelConfiguration},
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
+use serde_json::Value;
+
+pub use bootstrap::Bootstrap;
+pub use finding::{Finding, Severity};
+pub use read::GROUP;
+
+use bootstrap::Keeper;
+use validate::FieldError;
+
+/// The kind of a FlowSchema.
+pub const FLOW_SCHEMA: &str = "FlowSchema";
+/// The kind of a priority level.
+pub const PRIORITY_LEVEL: &str = "PriorityLevelConfiguration";
+/// The origin of what nobody gave.
+pub const BUILT_IN: &str = "built in";
+
+/// An object and where it comes from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Located<T> {
+    /// Such as `file.yaml, document 2`; [`BUILT_IN`] for what is built in.
+    pub origin: Arc<str>,
+    /// The object.
+    pub object: T,
+}
+
+/// A complete set of policy objects, as given, and what is wrong with it.
+#[derive(Clone, Debug, Default)]
+pub struct ObjectSet {
+    flow_schemas: Vec<Located<FlowSchema>>,
+    priority_levels: Vec<Located<PriorityLevelConfiguration>>,
+    findings: Vec<Finding>,
+    bootstrap: Bootstrap,
+    /// Kind and name to the origin of the object that has them.
+    seen: BTreeMap<(&'static str, String), Arc<str>>,
+}
+
+/// The objects that take effect, built-in ones included where nobody gave them.
+///
+/// Mandatory objects that nobody gave are *not* in it: they are imagined in a place of their own.
+#[derive(Clone, Debug, Default)]
+pub struct EffectiveSet {
+    /// In no particular order.
+    pub flow_schemas: Vec<Located<FlowSchema>>,
+    /// In no particular order.
+    pub priority_levels: Vec<Located<PriorityLevelConfiguration>>,
+    /// Objects that do not take effect as written, and why.
+    pub findings: Vec<Finding>,
+}
+
+impl ObjectSet {
+    /// Reads objects out of documents, each with its origin (such as `file.yaml, document 2`).
+    ///
+    /// A document is a FlowSchema or PriorityLevelConfiguration of `v1` or `v1beta3`, a `List` or
+    /// typed list of them, or null. Status and managed fields may be there. What is wrong is kept
+    /// in [`Self::findings`]; nothing stops at the first mistake.
+    pub fn read<O: AsRef<str>>(documents: impl IntoIterator<Item = (O, Value)>) -> Self {
+        let mut set = Self::default();
+        for (origin, value) in documents {
+            read::document(&mut set, origin.as_ref(), value);
+        }
+        set
+    }
+
+    /// Takes objects that are `v1` already, all of one origin.
+    pub fn from_objects(
+        origin: &str,
+        flow_schemas: impl IntoIterator<Item = FlowSchema>,
+        priority_levels: impl IntoIterator<Item = PriorityLevelConfiguration>,
+    ) -> Self {
+        let mut set = Self::default();
+        for object in flow_schemas {
+            set.add_flow_schema(origin, object);
+        }
+        for object in priority_levels {
+            set.add_level(origin, object);
+        }
+        set
+    }
+
+    /// The same objects, with another choice of built-in ones.
+    #[must_use]
+    pub fn with_bootstrap(mut self, bootstrap: Bootstrap) -> Self {
+        self.bootstrap = bootstrap;
+        self
+    }
+
+    /// The schemas as given, with defaults.
+    pub fn flow_schemas(&self) -> &[Located<FlowSchema>] {
+        &self.flow_schemas
+    }
+
+    /// The levels as given, with defaults.
+    pub fn priority_levels(&self) -> &[Located<PriorityLevelConfiguration>] {
+        &self.priority_levels
+    }
+
+    /// What is wrong with the objects, each taken for itself.
+    pub fn findings(&self) -> &[Finding] {
+        &self.findings
+    }
+
+    /// Applies the rules by which a server maintains its built-in objects.
+    ///
+    /// With [`Bootstrap::Suggested`]: a suggested object that nobody gave is added. One that
+    /// somebody gave takes effect as written if its annotation [`bootstrap::AUTOUPDATE`] is false,
+    /// and as built in if it is true; without a boolean there, as built in only if its generation is
+    /// 1, which means it was never edited. An object from a file has no generation: it takes effect
+    /// as written. With [`Bootstrap::Mandatory`], objects of suggested names are taken as they are.
+    ///
+    /// An object whose annotation is true and whose name is not built in is left out, because a
+    /// server would delete it.
+    pub fn effective(&self) -> EffectiveSet {
+        let mut set = EffectiveSet::default();
+        for located in &self.flow_schemas {
+            set.flow_schemas
+                .extend(self.keep(located, &mut set.findings));
+        }
+        for located in &self.priority_levels {
+            set.priority_levels
+                .extend(self.keep(located, &mut set.findings));
+        }
+        if self.bootstrap == Bootstrap::Suggested {
+            let schemas = bootstrap::flow_schemas().iter();
+            let levels = bootstrap::priority_levels().iter();
+            set.flow_schemas
+                .extend(schemas.filter_map(|s| self.suggested(s)));
+            set.priority_levels
+                .extend(levels.filter_map(|l| self.suggested(l)));
+        }
+        set
+    }
+
+    /// The object as it takes effect; `None` if it does not.
+    fn keep<T: PolicyObject>(
+        &self,
+        located: &Located<T>,
+        findings: &mut Vec<Finding>,
+    ) -> Option<Located<T>> {
+        let metadata = located.object.metadata();
+        let name = metadata.name.as_deref().unwrap_or_default();
+        let annotation = bootstrap::autoupdate(metadata);
+        let mut warn = |message: &str, remedy: &str| {
+            findings.push(Finding {
+                severity: Severity::Warning,
+                origin: located.origin.to_string(),
+                kind: T::KIND.to_owned(),
+                name: name.to_owned(),
+                field: format!("metadata.annotations[{}]", bootstrap::AUTOUPDATE),
+                message: message.to_owned(),
+                remedy: remedy.to_owned(),
+            });
+        };
+        let Some(original) = T::built_in(name) else {
+            if annotation.and_then(bootstrap::parse_bool) == Some(true) {
+                warn(
+                    "is true on an object that is not built in, so the object is left out, as an \
+                     API server would delete it",
+                    "remove the annotation",
+                );
+                return None;
+            }
+            return Some(located.clone());
+        };
+        let as_given = bootstrap::is_mandatory(name)
+            || self.bootstrap == Bootstrap::Mandatory
+            || bootstrap::keeper(annotation, metadata.generation) == Keeper::Author
+            || located.object.same_spec(original);
+        if as_given {
+            return Some(located.clone());
+        }
+        warn(
+            "keeps the object at its built-in spec, so the spec given here has no effect",
+            "set the annotation to \"false\" to use this spec, or remove the object",
+        );
+        let mut object = original.clone();
+        *object.metadata_mut() = metadata.clone();
+        Some(Located {
+            origin: Arc::clone(&located.origin),
+            object,
+        })
+    }
+
+    /// The suggested built-in object, unless somebody gave one of its name.
+    fn suggested<T: PolicyObject>(&self, object: &T) -> Option<Located<T>> {
+        let name = object.metadata().name.as_deref()?;
+        let wanted =
+            !bootstrap::is_mandatory(name) && !self.seen.contains_key(&(T::KIND, name.to_owned()));
+        wanted.then(|| Located {
+            origin: BUILT_IN.into(),
+            object: object.clone(),
+        })
+    }
+
+    fn add_flow_schema(&mut self, origin: &str, mut object: FlowSchema) {
+        defaults::flow_schema(&mut object);
+        let errors = validate::flow_schema(&object);
+        if let Some(origin) = self.admit(origin, FLOW_SCHEMA, &object.metadata, errors) {
+            self.flow_schemas.push(Located { origin, object });
+        }
+    }
+
+    fn add_level(&mut self, origin: &str, mut object: PriorityLevelConfiguration) {
+        defaults::priority_level(&mut object);
+        let errors = validate::priority_level(&object);
+        if let Some(origin) = self.admit(origin, PRIORITY_LEVEL, &object.metadata, errors) {
+            self.priority_levels.push(Located { origin, object });
+        }
+    }
+
+    /// Notes what is wrong with an object; `None` if it cannot be used.
+    fn admit(
+        &mut self,
+        origin: &str,
+        kind: &'static str,
+        metadata: &ObjectMeta,
+        errors: Vec<FieldError>,
+    ) -> Option<Arc<str>> {
+        let name = metadata.name.clone().unwrap_or_default();
+        let mut usable = errors.is_empty();
+        let mut error = |field: String, message: String, remedy: String| {
+            self.findings.push(Finding {
+                severity: Severity::Error,
+                origin: origin.to_owned(),
+                kind: kind.to_owned(),
+                name: name.clone(),
+                field,
+                message,
+                remedy,
+            });
+        };
+        for problem in errors {
+            let message = problem.to_string();
+            error(problem.field, message, problem.remedy);
+        }
+        let key = (kind, name.clone());
+        let origin: Arc<str> = origin.into();
+        if let Some(first) = self.seen.get(&key) {
+            error(
+                "metadata.name".into(),
+                format!("is the name of another {kind}, in {first}"),
+                "remove or rename one of them".into(),
+            );
+            usable = false;
+        } else if !name.is_empty() {
+            self.seen.insert(key, Arc::clone(&origin));
+        }
+        usable.then_some(origin)
+    }
+
+    fn push_finding(&mut self, finding: Finding) {
+        self.findings.push(finding);
+    }
+}
+
+/// The condition `Dangling` of a FlowSchema that names `level`, which exists or not; without a time.
+///
+/// The texts are those of the API server, which compares them: servers of one cluster that write
+/// different ones overwrite each other for ever.
+pub fn dangling_condition(level: &str, exists: bool) -> FlowSchemaCondition {
+    let (status, reason, outcome) = if exists {
+        ("False", "Found", "it exists")
+    } else {
+        ("True", "NotFound", "there is no such object")
+    };
+    let conjunction = if exists { "and" } else { "but" };
+    FlowSchemaCondition {
+        type_: Some("Dangling".to_owned()),
+        status: Some(status.to_owned()),
+        reason: Some(reason.to_owned()),
+        message: Some(format!(
+            "This FlowSchema references the PriorityLevelConfiguration object named {level:?} \
+             {conjunction} {outcome}"
+        )),
+        last_transition_time: None,
+    }
+}
+
+/// What the two kinds have in common.
+trait PolicyObject: Clone + 'static {
+    const KIND: &'static str;
+
+    fn metadata(&self) -> &ObjectMeta;
+    fn metadata_mut(&mut self) -> &mut ObjectMeta;
+    /// The built-in object of this name.
+    fn built_in(name: &str) -> Option<&'static Self>;
+    /// Whether the specs mean the same.
+    fn same_spec(&self, other: &Self) -> bool;
+}
+
+impl PolicyObject for FlowSchema {
+    const KIND: &'static str = FLOW_SCHEMA;
+
+    fn metadata(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn metadata_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+
+    fn built_in(name: &str) -> Option<&'static Self> {
+        bootstrap::flow_schema(name)
+    }
+
+    fn same_spec(&self, other: &Self) -> bool {
+        validate::same_schema_spec(self.spec.as_ref(), other.spec.as_ref())
+    }
+}
+
+impl PolicyObject for PriorityLevelConfiguration {
+    const KIND: &'static str = PRIORITY_LEVEL;
+
+    fn metadata(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn metadata_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+
+    fn built_in(name: &str) -> Option<&'static Self> {
+        bootstrap::priority_level(name)
+    }
+
+    fn same_spec(&self, other: &Self) -> bool {
+        self.spec == other.spec
+    }
+}
+
+#[cfg(test)]
+mod tests;

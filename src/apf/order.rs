@@ -1,0 +1,300 @@
+//! The order in which the heads of queues want to be dispatched.
+//!
+//! Each queue that has waiting requests stands here once, keyed by the virtual finish of its head
+//! and, among equals, by its position in the deck. A treap in which every node knows the least
+//! width below it: so both the next head and the next head *that fits* are found in O(log queues),
+//! ties broken cyclically from the queue dispatched last. Nothing is allocated per event.
+//!
+//! Not here: what a queue holds, and when a head may run ([`super::queueset`]).
+
+use super::units::{SeatSeconds, Seats};
+
+/// No node.
+const NIL: u32 = u32::MAX;
+
+/// The heads of all queues that have one, in dispatch order.
+///
+/// Queues are named by a small dense number, their *slot*.
+#[derive(Debug, Default)]
+pub(crate) struct HeadOrder {
+    nodes: Vec<Node>,
+    root: Option<u32>,
+    len: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Node {
+    finish: SeatSeconds,
+    position: u32,
+    width: Seats,
+    /// The least width in the subtree.
+    least_width: Seats,
+    priority: u32,
+    left: u32,
+    right: u32,
+    present: bool,
+}
+
+type Key = (SeatSeconds, u32);
+
+impl HeadOrder {
+    /// Makes room for slots below `slots`, so that no later event allocates.
+    pub(crate) fn reserve(&mut self, slots: usize) {
+        while self.nodes.len() < slots {
+            let slot = u32::try_from(self.nodes.len()).unwrap_or(NIL);
+            self.nodes.push(Node {
+                finish: SeatSeconds::ZERO,
+                position: 0,
+                width: 0,
+                least_width: 0,
+                priority: scatter(slot),
+                left: NIL,
+                right: NIL,
+                present: false,
+            });
+        }
+    }
+
+    /// How many queues have a head.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The virtual finish and width under which the head of `slot` stands, if it does.
+    #[cfg(test)]
+    fn get(&self, slot: u32) -> Option<(SeatSeconds, Seats)> {
+        let node = &self.nodes[slot as usize];
+        node.present.then_some((node.finish, node.width))
+    }
+
+    /// Sets the head of `slot`: its virtual finish, the queue's position in the deck, its width.
+    pub(crate) fn set(&mut self, slot: u32, finish: SeatSeconds, position: u32, width: Seats) {
+        let node = &self.nodes[slot as usize];
+        if node.present {
+            if (node.finish, node.position, node.width) == (finish, position, width) {
+                return;
+            }
+            self.remove(slot);
+        }
+        let node = &mut self.nodes[slot as usize];
+        *node = Node {
+            finish,
+            position,
+            width,
+            least_width: width,
+            left: NIL,
+            right: NIL,
+            present: true,
+            ..*node
+        };
+        let (left, right) = self.split(self.root.unwrap_or(NIL), (finish, position));
+        let left = self.merge(left, slot);
+        self.set_root(left, right);
+        self.len += 1;
+    }
+
+    /// Takes out the head of `slot`, if there is one.
+    pub(crate) fn remove(&mut self, slot: u32) {
+        let node = self.nodes[slot as usize];
+        if !node.present {
+            return;
+        }
+        let root = self.cut(self.root.unwrap_or(NIL), slot, (node.finish, node.position));
+        self.root = (root != NIL).then_some(root);
+        self.nodes[slot as usize].present = false;
+        self.len -= 1;
+    }
+
+    /// Takes out all heads.
+    pub(crate) fn clear(&mut self) {
+        for node in &mut self.nodes {
+            node.present = false;
+        }
+        self.root = None;
+        self.len = 0;
+    }
+
+    /// Notes that the queue of `slot` now stands at `position`; the order of queues must not change.
+    pub(crate) fn renumber(&mut self, slot: u32, position: u32) {
+        self.nodes[slot as usize].position = position;
+    }
+
+    /// The slot whose head has the least virtual finish; among equals the first by position from
+    /// `from` on, cyclically.
+    pub(crate) fn first(&self, from: u32) -> Option<u32> {
+        self.first_fitting(from, Seats::MAX)
+    }
+
+    /// As [`HeadOrder::first`], among the heads of at most `width` seats.
+    pub(crate) fn first_fitting(&self, from: u32, width: Seats) -> Option<u32> {
+        let root = self.root?;
+        let first = self.find(root, (SeatSeconds::ZERO, 0), width)?;
+        let finish = self.nodes[first as usize].finish;
+        match self.find(root, (finish, from), width) {
+            Some(later) if self.nodes[later as usize].finish == finish => Some(later),
+            _ => Some(first),
+        }
+    }
+
+    /// The first node in order whose key is at least `from` and whose width is at most `width`.
+    fn find(&self, root: u32, from: Key, width: Seats) -> Option<u32> {
+        if root == NIL {
+            return None;
+        }
+        let node = &self.nodes[root as usize];
+        if node.least_width > width {
+            return None;
+        }
+        if node.key() < from {
+            return self.find(node.right, from, width);
+        }
+        self.find(node.left, from, width)
+            .or_else(|| (node.width <= width).then_some(root))
+            .or_else(|| self.find(node.right, from, width))
+    }
+
+    fn set_root(&mut self, left: u32, right: u32) {
+        let root = self.merge(left, right);
+        self.root = (root != NIL).then_some(root);
+    }
+
+    /// Splits the tree at `root` into keys below `key` and the rest.
+    fn split(&mut self, root: u32, key: Key) -> (u32, u32) {
+        if root == NIL {
+            return (NIL, NIL);
+        }
+        let node = self.nodes[root as usize];
+        if node.key() < key {
+            let (middle, right) = self.split(node.right, key);
+            self.nodes[root as usize].right = middle;
+            self.update(root);
+            (root, right)
+        } else {
+            let (left, middle) = self.split(node.left, key);
+            self.nodes[root as usize].left = middle;
+            self.update(root);
+            (left, root)
+        }
+    }
+
+    /// Joins two trees, all keys of `left` below those of `right`.
+    fn merge(&mut self, left: u32, right: u32) -> u32 {
+        if left == NIL {
+            return right;
+        }
+        if right == NIL {
+            return left;
+        }
+        if self.nodes[left as usize].priority > self.nodes[right as usize].priority {
+            let joined = self.merge(self.nodes[left as usize].right, right);
+            self.nodes[left as usize].right = joined;
+            self.update(left);
+            left
+        } else {
+            let joined = self.merge(left, self.nodes[right as usize].left);
+            self.nodes[right as usize].left = joined;
+            self.update(right);
+            right
+        }
+    }
+
+    /// The tree at `root` without `slot`.
+    fn cut(&mut self, root: u32, slot: u32, key: Key) -> u32 {
+        if root == NIL {
+            debug_assert!(false, "a present head is in the tree");
+            return NIL;
+        }
+        let node = self.nodes[root as usize];
+        if root == slot {
+            return self.merge(node.left, node.right);
+        }
+        if key < node.key() {
+            let left = self.cut(node.left, slot, key);
+            self.nodes[root as usize].left = left;
+        } else {
+            let right = self.cut(node.right, slot, key);
+            self.nodes[root as usize].right = right;
+        }
+        self.update(root);
+        root
+    }
+
+    fn update(&mut self, root: u32) {
+        let node = self.nodes[root as usize];
+        let below = |child: u32| match child {
+            NIL => Seats::MAX,
+            child => self.nodes[child as usize].least_width,
+        };
+        let least = node.width.min(below(node.left)).min(below(node.right));
+        self.nodes[root as usize].least_width = least;
+    }
+}
+
+impl Node {
+    fn key(&self) -> Key {
+        (self.finish, self.position)
+    }
+}
+
+/// A fixed scrambling of slots into priorities: balanced in expectation, the same in every run.
+fn scatter(slot: u32) -> u32 {
+    let mut x = slot.wrapping_add(0x9e37_79b9);
+    x = (x ^ (x >> 16)).wrapping_mul(0x85eb_ca6b);
+    x = (x ^ (x >> 13)).wrapping_mul(0xc2b2_ae35);
+    x ^ (x >> 16)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The meaning, in a line: scan all heads, starting at `from`.
+    fn scan(order: &HeadOrder, slots: u32, from: u32, width: Seats) -> Option<u32> {
+        (0..slots)
+            .map(|i| (from.min(slots) + i) % slots)
+            .filter_map(|slot| Some((order.get(slot)?, slot)))
+            .filter(|((_, w), _)| *w <= width)
+            .min_by_key(|((finish, _), _)| *finish)
+            .map(|(_, slot)| slot)
+    }
+
+    proptest! {
+        #[test]
+        fn it_answers_like_a_scan_of_all_queues(
+            steps in prop::collection::vec((0u32..24, 0u64..6, 1u32..5, any::<bool>()), 1..200),
+            from in 0u32..25, width in 0u32..6,
+        ) {
+            let mut order = HeadOrder::default();
+            order.reserve(24);
+            for (slot, finish, head_width, present) in steps {
+                if present {
+                    order.set(slot, SeatSeconds::from_units(finish), slot, head_width);
+                } else {
+                    order.remove(slot);
+                }
+                prop_assert_eq!(order.first_fitting(from, width), scan(&order, 24, from, width));
+                prop_assert_eq!(order.first(from), scan(&order, 24, from, Seats::MAX));
+                prop_assert_eq!(order.len(), (0..24).filter(|s| order.get(*s).is_some()).count());
+            }
+        }
+    }
+
+    #[test]
+    fn the_tree_stays_shallow_when_keys_come_sorted() {
+        fn depth(order: &HeadOrder, root: u32) -> usize {
+            if root == NIL {
+                return 0;
+            }
+            let node = order.nodes[root as usize];
+            1 + depth(order, node.left).max(depth(order, node.right))
+        }
+        let mut order = HeadOrder::default();
+        order.reserve(10_000);
+        for slot in 0..10_000 {
+            order.set(slot, SeatSeconds::from_units(slot.into()), slot, 1);
+        }
+        assert!(depth(&order, order.root.unwrap()) < 48);
+    }
+}

@@ -1,0 +1,338 @@
+//! What a queue set tells about itself: counters, ratios over time, and its requests for the dumps.
+
+use super::{Discipline, Entry, NONE, Phase, QueueSet, Sums};
+use crate::apf::{
+    demand::DemandSample,
+    policy::{Queuing, Semantics},
+    ratio::{Buckets, RatioHistogram, RatioSnapshot},
+    units::{SeatSeconds, Seats, Time},
+    work::Work,
+};
+
+/// Counts since the queue set was made, and the last readings of virtual time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Requests whose execution began.
+    pub dispatched: u64,
+    /// Requests refused, also after waiting.
+    pub rejected: u64,
+    /// Requests that gave up waiting.
+    pub cancelled: u64,
+    /// Epochs begun.
+    pub epochs: u64,
+    /// Epochs begun in which some time was too early to be set back.
+    pub epochs_failed: u64,
+    /// Virtual time at the last dispatch.
+    pub dispatch_r: SeatSeconds,
+    /// The dispatched queue's own virtual time then, before the charge.
+    pub latest_s: SeatSeconds,
+}
+
+/// One queue of the deck.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueReport {
+    /// Its place in the deck.
+    pub index: u32,
+    /// Waiting requests.
+    pub waiting: u32,
+    /// Executing requests.
+    pub executing: u32,
+    /// Seats held, lingering included.
+    pub seats_in_use: Seats,
+    /// Virtual time of its next dispatch.
+    pub next_dispatch_r: SeatSeconds,
+    /// Sums over the waiting requests.
+    pub initial_seats: u64,
+    /// The wider of both phases, summed.
+    pub max_seats: u64,
+    /// Work, summed.
+    pub total_work: SeatSeconds,
+}
+
+/// One request of the queue set and where it stands.
+#[derive(Clone, Copy, Debug)]
+pub struct RequestReport<W> {
+    /// The request.
+    pub entry: Entry<W>,
+    /// Its queue's place in the deck; `None` if it never stood in one.
+    pub queue: Option<u32>,
+    /// Its place in the queue while it waits, from 0.
+    pub place: Option<u32>,
+}
+
+/// The present state of a queue set, at a glance.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Glance {
+    /// The current concurrency limit.
+    pub limit: Seats,
+    /// Waiting requests.
+    pub waiting: u32,
+    /// Seats they ask for.
+    pub waiting_seats: u64,
+    /// Executing requests.
+    pub executing: u32,
+    /// Seats held, lingering included.
+    pub seats_in_use: Seats,
+    /// Queues with waiting requests.
+    pub queues_waiting: usize,
+    /// Virtual time.
+    pub r: SeatSeconds,
+    /// Counts.
+    pub counters: Counters,
+    /// Requests that hold seats after their answer.
+    pub lingering: u32,
+}
+
+/// The time-weighted ratios of a level.
+#[derive(Clone, Debug)]
+pub(super) struct Ratios {
+    seats: RatioHistogram,
+    executing: RatioHistogram,
+    waiting: RatioHistogram,
+    demand: RatioHistogram,
+}
+
+/// Snapshots of the time-weighted ratios of a level.
+#[derive(Clone, Debug)]
+pub struct RatioReport {
+    /// Seats in use over the current limit.
+    pub seats: RatioSnapshot,
+    /// Executing requests over the current limit.
+    pub executing: RatioSnapshot,
+    /// Waiting requests over the places in all queues.
+    pub waiting: RatioSnapshot,
+    /// Seat demand over the current limit.
+    pub demand: RatioSnapshot,
+}
+
+impl Ratios {
+    pub(super) fn new(now: Time, discipline: &Discipline, limit: Seats) -> Self {
+        let over = |buckets, denominator| RatioHistogram::new(buckets, now, 0, denominator);
+        let limit = u64::from(limit);
+        Self {
+            seats: over(Buckets::SEAT_UTILIZATION, limit),
+            executing: over(Buckets::REQUEST_UTILIZATION, limit),
+            waiting: over(Buckets::REQUEST_UTILIZATION, places(discipline)),
+            demand: over(Buckets::DEMAND_SEATS, limit),
+        }
+    }
+
+    pub(super) fn set_denominator(&mut self, now: Time, denominator: Seats) {
+        let denominator = u64::from(denominator);
+        self.seats.set_denominator(now, denominator);
+        self.executing.set_denominator(now, denominator);
+        self.demand.set_denominator(now, denominator);
+    }
+
+    pub(super) fn reshape(&mut self, now: Time, discipline: &Discipline) {
+        self.waiting.set_denominator(now, places(discipline));
+    }
+
+    fn account(&mut self, now: Time, sums: &Sums, demand: u64) {
+        self.seats.set_numerator(now, u64::from(sums.seats_in_use));
+        self.executing.set_numerator(now, u64::from(sums.executing));
+        self.waiting.set_numerator(now, u64::from(sums.waiting));
+        self.demand.set_numerator(now, demand);
+    }
+}
+
+/// How many requests can wait in all queues together.
+fn places(discipline: &Discipline) -> u64 {
+    match discipline {
+        Discipline::Queue {
+            queuing:
+                Queuing {
+                    queues,
+                    queue_length_limit,
+                    ..
+                },
+            ..
+        } => u64::from(*queues) * u64::from(*queue_length_limit),
+        Discipline::Exempt | Discipline::Reject => 1,
+    }
+}
+
+impl<W: Copy> QueueSet<W> {
+    /// Seats in use and asked for.
+    fn seat_demand(&self) -> u64 {
+        self.sums
+            .waiting_seats
+            .wrapping_add(self.sums.seats_in_use.into())
+    }
+
+    /// Enters the present state into everything that is measured over time.
+    pub(super) fn account(&mut self) {
+        let demand = self.seat_demand();
+        self.demand.set(self.now, demand);
+        self.ratios.account(self.now, &self.sums, demand);
+    }
+
+    /// The seat demand since the last call.
+    pub fn take_demand(&mut self, now: Time) -> DemandSample {
+        self.demand.read_and_reset(now.max(self.now))
+    }
+
+    /// The present state, at a glance. O(1).
+    pub fn glance(&self) -> Glance {
+        Glance {
+            limit: self.limit,
+            waiting: self.sums.waiting,
+            waiting_seats: self.sums.waiting_seats,
+            executing: self.sums.executing,
+            seats_in_use: self.sums.seats_in_use,
+            queues_waiting: self.order.len(),
+            r: self.virtual_time.r(),
+            counters: self.counters,
+            lingering: u32::try_from(self.lingering.len()).unwrap_or(u32::MAX),
+        }
+    }
+
+    /// The time-weighted ratios up to `now`.
+    pub fn ratios(&self, now: Time) -> RatioReport {
+        let now = now.max(self.now);
+        RatioReport {
+            seats: self.ratios.seats.snapshot(now),
+            executing: self.ratios.executing.snapshot(now),
+            waiting: self.ratios.waiting.snapshot(now),
+            demand: self.ratios.demand.snapshot(now),
+        }
+    }
+
+    /// The queues of the deck, in order. O(queues).
+    pub fn queues(&self) -> impl Iterator<Item = QueueReport> {
+        self.deck.iter().zip(0..).map(|(slot, index)| {
+            let queue = &self.slots[*slot as usize];
+            QueueReport {
+                index,
+                waiting: queue.waiting,
+                executing: queue.executing,
+                seats_in_use: queue.seats_in_use,
+                next_dispatch_r: queue.next_dispatch_r,
+                initial_seats: queue.initial_seats,
+                max_seats: queue.max_seats,
+                total_work: queue.total_work,
+            }
+        })
+    }
+
+    /// Over the queues with waiting requests, in seat-seconds: least and greatest virtual start, and
+    /// the same less the assumed work of the seats in use. `None` without such queues. O(queues).
+    pub fn next_s_bounds(&self) -> Option<[f64; 4]> {
+        let mut bounds: Option<[f64; 4]> = None;
+        for slot in &self.deck {
+            let queue = &self.slots[*slot as usize];
+            if queue.waiting == 0 {
+                continue;
+            }
+            let start = queue.next_dispatch_r.as_f64();
+            let discount = SeatSeconds::product(queue.seats_in_use, Work::ASSUMED_SERVICE_TIME);
+            let less = start - discount.as_f64();
+            let [least, most, least_less, most_less] = bounds.unwrap_or([start, start, less, less]);
+            bounds = Some([
+                least.min(start),
+                most.max(start),
+                least_less.min(less),
+                most_less.max(less),
+            ]);
+        }
+        bounds
+    }
+
+    /// All requests, lingering ones too: queue by queue those that wait, first to last, then the
+    /// others in no order that means anything. O(requests + queues).
+    pub fn requests(&self) -> Vec<RequestReport<W>> {
+        let mut requests = Vec::with_capacity(self.entries.len());
+        for queue in &self.slots {
+            for (place, index) in (0..).zip(queue.iter(&self.entries)) {
+                let entry = *self.entries.at(index);
+                requests.push(RequestReport {
+                    entry,
+                    queue: Some(queue.position),
+                    place: Some(place),
+                });
+            }
+        }
+        let others = self
+            .entries
+            .iter()
+            .filter(|entry| entry.phase != Phase::Waiting);
+        requests.extend(others.map(|entry| RequestReport {
+            entry: *entry,
+            queue: (entry.slot != NONE).then(|| self.slots[entry.slot as usize].position),
+            place: None,
+        }));
+        requests
+    }
+}
+
+impl<W: Copy> QueueSet<W> {
+    /// Recomputes every running sum and compares; for tests and simulation. O(requests + queues).
+    ///
+    /// # Panics
+    ///
+    /// If a sum is wrong, a seat is lost or given twice, or a head that fits was left waiting.
+    pub fn check_invariants(&self) {
+        let sum = |phase: Phase| -> u64 {
+            let of_phase = self.entries.iter().filter(|e| e.phase == phase);
+            of_phase.map(|e| u64::from(e.seats)).sum()
+        };
+        let count = |phase: Phase| self.entries.iter().filter(|e| e.phase == phase).count();
+        let sums = &self.sums;
+        let held = sum(Phase::Executing) + sum(Phase::Lingering);
+        assert_eq!(u64::from(sums.seats_in_use), held, "seats in use");
+        assert_eq!(
+            sums.executing as usize,
+            count(Phase::Executing),
+            "executing"
+        );
+        assert_eq!(sums.waiting as usize, count(Phase::Waiting), "waiting");
+        assert_eq!(self.lingering.len(), count(Phase::Lingering), "lingering");
+        if self.semantics == Semantics::Improved {
+            assert_eq!(sums.waiting_seats, sum(Phase::Waiting), "seats asked for");
+        }
+        assert_eq!(self.demand.demand(), self.seat_demand(), "seat demand");
+        self.check_deck();
+        self.check_work_conserved();
+    }
+
+    fn check_deck(&self) {
+        let queues = || self.deck.iter().map(|slot| &self.slots[*slot as usize]);
+        let sums = &self.sums;
+        let in_use: u64 = queues().map(|q| u64::from(q.seats_in_use)).sum();
+        assert_eq!(sums.deck_seats_in_use, in_use, "seats in use by the deck");
+        let asked: u64 = queues().map(|q| q.waiting_seats).sum();
+        assert_eq!(
+            sums.deck_waiting_seats, asked,
+            "seats asked for in the deck"
+        );
+        let active = queues().filter(|q| q.is_active()).count();
+        assert_eq!(sums.active_queues as usize, active, "active queues");
+        let heads = queues().filter(|q| q.waiting > 0).count();
+        assert_eq!(self.order.len(), heads, "heads in order");
+        for (position, queue) in (0..).zip(queues()) {
+            assert_eq!(queue.position, position, "position in the deck");
+            if queue.head != NONE {
+                let head = self.entries.at(queue.head);
+                assert!(
+                    queue.next_dispatch_r >= head.arrival_r,
+                    "credit before arrival"
+                );
+            }
+        }
+    }
+
+    fn check_work_conserved(&self) {
+        // The original dispatches nothing when a blocking head gives up.
+        if self.semantics == Semantics::Compatible || self.sums.seats_in_use >= self.limit {
+            return;
+        }
+        let Some(best) = self.order.first(self.after_robin) else {
+            return;
+        };
+        let head = self.entries.at(self.slots[best as usize].head);
+        assert!(
+            !self.fits(self.width(&head.work)),
+            "a head that fits was left waiting"
+        );
+    }
+}

@@ -1,0 +1,382 @@
+//! The requests of a queue set and the queues they wait in.
+//!
+//! All requests of a level live in one slab; a queue is a list threaded through it. Entering,
+//! leaving from the middle, and leaving at the head cost O(1) and, once the slab has grown to the
+//! most requests ever present, no allocation.
+
+use crate::apf::{
+    units::{SeatSeconds, Seats, Time},
+    work::Work,
+};
+
+/// No entry, no queue.
+pub(super) const NONE: u32 = u32::MAX;
+
+/// Names one request of one queue set; never reused while anyone could still hold it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct EntryId {
+    pub(super) index: u32,
+    generation: u32,
+}
+
+/// Where a request stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// In its queue.
+    Waiting,
+    /// Executing.
+    Executing,
+    /// Answered; its final seats are still held.
+    Lingering,
+}
+
+/// One request of the queue set.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry<W> {
+    /// The caller's name for whoever waits.
+    pub waiter: W,
+    /// The caller's number for the schema.
+    pub schema: u32,
+    /// What it costs; the final phase may have been narrowed at dispatch.
+    pub work: Work,
+    /// What it is charged for, in virtual time, at dispatch.
+    pub total_work: SeatSeconds,
+    /// When it arrived.
+    pub arrived: Time,
+    /// When it was dispatched; `None` while it waits.
+    pub started: Option<Time>,
+    /// Where it stands.
+    pub phase: Phase,
+    /// Seats it is counted with: those it waits for, or those it holds.
+    pub seats: Seats,
+    /// Virtual time at arrival.
+    pub(super) arrival_r: SeatSeconds,
+    /// Until when a narrower request may pass it when it does not fit.
+    pub(super) passable_until: Time,
+    /// Slot of its queue, or [`NONE`] when it never was in one.
+    pub(super) slot: u32,
+    previous: u32,
+    next: u32,
+}
+
+#[derive(Debug)]
+struct Cell<W> {
+    generation: u32,
+    /// The next free cell when empty.
+    next_free: u32,
+    entry: Option<Entry<W>>,
+}
+
+/// All requests of a queue set.
+#[derive(Debug)]
+pub(super) struct Entries<W> {
+    cells: Vec<Cell<W>>,
+    free: u32,
+    len: usize,
+}
+
+impl<W: Copy> Entries<W> {
+    pub(super) fn new() -> Self {
+        Self {
+            cells: Vec::new(),
+            free: NONE,
+            len: 0,
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(super) fn insert(&mut self, entry: Entry<W>) -> EntryId {
+        self.len += 1;
+        if self.free == NONE {
+            let index =
+                u32::try_from(self.cells.len()).expect("fewer than 2^32 requests are present");
+            self.cells.push(Cell {
+                generation: 0,
+                next_free: NONE,
+                entry: Some(entry),
+            });
+            return EntryId {
+                index,
+                generation: 0,
+            };
+        }
+        let index = self.free;
+        let cell = &mut self.cells[index as usize];
+        self.free = cell.next_free;
+        cell.entry = Some(entry);
+        EntryId {
+            index,
+            generation: cell.generation,
+        }
+    }
+
+    pub(super) fn get(&self, id: EntryId) -> Option<&Entry<W>> {
+        let cell = self.cells.get(id.index as usize)?;
+        (cell.generation == id.generation)
+            .then_some(cell.entry.as_ref())
+            .flatten()
+    }
+
+    pub(super) fn remove(&mut self, index: u32) {
+        let cell = &mut self.cells[index as usize];
+        debug_assert!(cell.entry.is_some(), "a request is removed once");
+        cell.entry = None;
+        cell.generation = cell.generation.wrapping_add(1);
+        cell.next_free = self.free;
+        self.free = index;
+        self.len -= 1;
+    }
+
+    pub(super) fn id(&self, index: u32) -> EntryId {
+        EntryId {
+            index,
+            generation: self.cells[index as usize].generation,
+        }
+    }
+
+    pub(super) fn at(&self, index: u32) -> &Entry<W> {
+        self.cells[index as usize]
+            .entry
+            .as_ref()
+            .expect("the queue set names only present requests")
+    }
+
+    pub(super) fn at_mut(&mut self, index: u32) -> &mut Entry<W> {
+        self.cells[index as usize]
+            .entry
+            .as_mut()
+            .expect("the queue set names only present requests")
+    }
+
+    /// All present requests, in no order that means anything.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Entry<W>> {
+        self.cells.iter().filter_map(|cell| cell.entry.as_ref())
+    }
+}
+
+/// One queue: its waiting requests in order of arrival, and the books on what it uses.
+#[derive(Clone, Debug)]
+pub(super) struct Queue {
+    pub(super) head: u32,
+    tail: u32,
+    /// Its place in the deck; stale once it was taken out.
+    pub(super) position: u32,
+    pub(super) waiting: u32,
+    pub(super) executing: u32,
+    /// Executing and lingering requests that were dispatched from here.
+    pub(super) holding: u32,
+    pub(super) seats_in_use: Seats,
+    /// Virtual time at which its next request is dispatched.
+    pub(super) next_dispatch_r: SeatSeconds,
+    /// Sums over the waiting requests.
+    pub(super) initial_seats: u64,
+    pub(super) max_seats: u64,
+    /// The seats they are counted with.
+    pub(super) waiting_seats: u64,
+    pub(super) total_work: SeatSeconds,
+}
+
+impl Queue {
+    pub(super) fn new(position: u32) -> Self {
+        Self {
+            head: NONE,
+            tail: NONE,
+            position,
+            waiting: 0,
+            executing: 0,
+            holding: 0,
+            seats_in_use: 0,
+            next_dispatch_r: SeatSeconds::ZERO,
+            initial_seats: 0,
+            max_seats: 0,
+            waiting_seats: 0,
+            total_work: SeatSeconds::ZERO,
+        }
+    }
+
+    /// Whether it has waiting or executing requests.
+    pub(super) fn is_active(&self) -> bool {
+        self.waiting > 0 || self.executing > 0
+    }
+
+    pub(super) fn push<W: Copy>(&mut self, entries: &mut Entries<W>, index: u32) {
+        let tail = self.tail;
+        let entry = entries.at_mut(index);
+        entry.previous = tail;
+        entry.next = NONE;
+        self.count(entry, 1);
+        if tail == NONE {
+            self.head = index;
+        } else {
+            entries.at_mut(tail).next = index;
+        }
+        self.tail = index;
+    }
+
+    /// Takes a waiting request out, wherever it stands.
+    pub(super) fn unlink<W: Copy>(&mut self, entries: &mut Entries<W>, index: u32) {
+        let entry = *entries.at(index);
+        self.count(&entry, -1);
+        match entry.previous {
+            NONE => self.head = entry.next,
+            previous => entries.at_mut(previous).next = entry.next,
+        }
+        match entry.next {
+            NONE => self.tail = entry.previous,
+            next => entries.at_mut(next).previous = entry.previous,
+        }
+    }
+
+    /// Its waiting requests, first to last.
+    pub(super) fn iter<'a, W: Copy>(
+        &self,
+        entries: &'a Entries<W>,
+    ) -> impl Iterator<Item = u32> + use<'a, W> {
+        let mut next = self.head;
+        std::iter::from_fn(move || {
+            let index = (next != NONE).then_some(next)?;
+            next = entries.at(index).next;
+            Some(index)
+        })
+    }
+
+    fn count<W>(&mut self, entry: &Entry<W>, sign: i64) {
+        let add =
+            |sum: &mut u64, seats: Seats| *sum = sum.wrapping_add_signed(sign * i64::from(seats));
+        add(&mut self.initial_seats, entry.work.initial_seats);
+        add(&mut self.max_seats, entry.work.max_seats());
+        add(&mut self.waiting_seats, entry.seats);
+        if sign > 0 {
+            self.waiting += 1;
+            self.total_work = self.total_work.plus(entry.total_work);
+        } else {
+            self.waiting -= 1;
+            self.total_work = self.total_work.minus(entry.total_work);
+        }
+    }
+}
+
+impl<W> Entry<W> {
+    /// The entry behind it in its queue, or [`NONE`].
+    pub(super) fn next_in_queue(&self) -> u32 {
+        self.next
+    }
+
+    /// A request that has just arrived and waits in the queue of `slot`.
+    pub(super) fn new(
+        waiter: W,
+        schema: u32,
+        work: Work,
+        arrived: Time,
+        arrival_r: SeatSeconds,
+        slot: u32,
+    ) -> Self {
+        Self {
+            waiter,
+            schema,
+            work,
+            total_work: work.total_work(Work::ASSUMED_SERVICE_TIME),
+            arrived,
+            started: None,
+            phase: Phase::Waiting,
+            seats: 0,
+            arrival_r,
+            passable_until: Time::ZERO,
+            slot,
+            previous: NONE,
+            next: NONE,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn work(initial: Seats, last: Seats, seconds: u64) -> Work {
+        Work {
+            initial_seats: initial,
+            final_seats: last,
+            additional_latency: Duration::from_secs(seconds),
+        }
+    }
+
+    fn filled() -> (Queue, Entries<u32>, Vec<u32>) {
+        let (mut queue, mut entries) = (Queue::new(0), Entries::new());
+        let indices = [(1, 3, 1), (2, 2, 2), (3, 1, 3)]
+            .into_iter()
+            .enumerate()
+            .map(|(waiter, (initial, last, seconds))| {
+                let waiter = u32::try_from(waiter).unwrap();
+                let entry = Entry::new(
+                    waiter,
+                    0,
+                    work(initial, last, seconds),
+                    Time::ZERO,
+                    SeatSeconds::ZERO,
+                    0,
+                );
+                let index = entries.insert(entry).index;
+                queue.push(&mut entries, index);
+                index
+            })
+            .collect();
+        (queue, entries, indices)
+    }
+
+    fn order(queue: &Queue, entries: &Entries<u32>) -> Vec<u32> {
+        queue
+            .iter(entries)
+            .map(|index| entries.at(index).waiter)
+            .collect()
+    }
+
+    #[test]
+    fn requests_leave_in_the_order_they_came_and_from_anywhere() {
+        let (mut queue, mut entries, indices) = filled();
+        assert_eq!(order(&queue, &entries), [0, 1, 2]);
+        queue.unlink(&mut entries, indices[1]);
+        assert_eq!(order(&queue, &entries), [0, 2]);
+        queue.unlink(&mut entries, indices[0]);
+        assert_eq!(order(&queue, &entries), [2]);
+        queue.unlink(&mut entries, indices[2]);
+        assert_eq!((order(&queue, &entries), queue.waiting), (vec![], 0));
+    }
+
+    #[test]
+    fn sums_follow_what_waits() {
+        let (mut queue, mut entries, indices) = filled();
+        assert_eq!((queue.initial_seats, queue.max_seats), (6, 8));
+        queue.unlink(&mut entries, indices[0]);
+        assert_eq!((queue.initial_seats, queue.max_seats), (5, 5));
+        queue.unlink(&mut entries, indices[2]);
+        assert_eq!((queue.initial_seats, queue.max_seats), (2, 2));
+        assert_eq!(
+            queue.total_work,
+            work(2, 2, 2).total_work(Work::ASSUMED_SERVICE_TIME)
+        );
+        queue.unlink(&mut entries, indices[1]);
+        assert_eq!(
+            (queue.initial_seats, queue.max_seats, queue.total_work),
+            (0, 0, SeatSeconds::ZERO)
+        );
+    }
+
+    #[test]
+    fn a_name_is_dead_once_its_request_left() {
+        let (mut queue, mut entries, indices) = filled();
+        let id = entries.id(indices[0]);
+        queue.unlink(&mut entries, indices[0]);
+        entries.remove(indices[0]);
+        assert!(entries.get(id).is_none());
+        let entry = Entry::new(9, 0, Work::ONE, Time::ZERO, SeatSeconds::ZERO, 0);
+        let reused = entries.insert(entry);
+        assert_eq!(reused.index, id.index);
+        assert!(entries.get(id).is_none() && entries.get(reused).is_some());
+    }
+}

@@ -1,0 +1,392 @@
+//! Fair queuing of one priority level.
+//!
+//! A [`QueueSet`] holds the requests of one level and decides which waiting one takes the next free
+//! seats. It is pure: time comes in as an argument, decisions go out, nothing here waits.
+//!
+//! Virtual time `R` advances by `min(seats asked, limit) / active queues` seat-seconds per second;
+//! the queue whose head would finish first in virtual time is dispatched (KEP-1040, "Fair Queuing
+//! for Server Requests"). All sums are kept running and the heads stand in an ordered tree, so
+//! arrival, dispatch and finish cost O(log queues) and allocate nothing.
+//!
+//! Not here: many threads ([`super::level`]), lending seats between levels ([`super::borrowing`]).
+
+mod books;
+mod dispatch;
+mod fifo;
+mod reconfigure;
+#[cfg(test)]
+mod tests;
+mod virtual_time;
+
+use std::{cmp::Reverse, collections::BinaryHeap};
+
+use smallvec::SmallVec;
+
+use books::Ratios;
+pub use books::{Counters, Glance, QueueReport, RatioReport, RequestReport};
+use fifo::{Entries, NONE, Queue};
+pub use fifo::{Entry, EntryId, Phase};
+use virtual_time::VirtualTime;
+
+use super::{
+    demand::Integrator,
+    order::HeadOrder,
+    policy::{Queuing, Semantics},
+    shard::Dealer,
+    units::{SeatSeconds, Seats, Time},
+    work::Work,
+};
+
+/// How a queue set treats its requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Discipline {
+    /// Dispatches everything at once.
+    Exempt,
+    /// Dispatches what fits, refuses the rest.
+    Reject,
+    /// Queues fairly.
+    Queue {
+        /// The shape of the queues.
+        queuing: Queuing,
+        /// Deals hands out of them.
+        dealer: Dealer,
+    },
+}
+
+/// What arrives.
+#[derive(Clone, Copy, Debug)]
+pub struct Arriving<W> {
+    /// The caller's name for whoever waits; never looked at.
+    pub waiter: W,
+    /// The caller's number for the schema; never looked at.
+    pub schema: u32,
+    /// Hash of the flow.
+    pub hash: u64,
+    /// What the request costs.
+    pub work: Work,
+    /// Until when it is willing to wait; only ageing looks at it.
+    pub until: Time,
+}
+
+/// What becomes of an arrival.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Admission {
+    /// It executes.
+    Execute(EntryId),
+    /// It waits; a later decision names its waiter.
+    Wait(EntryId),
+    /// It is refused.
+    Reject(Rejection),
+}
+
+/// Why a request is refused at arrival.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rejection {
+    /// Its queue is at its limit.
+    QueueFull,
+    /// The level is at its limit and does not queue.
+    ConcurrencyLimit,
+}
+
+/// Decisions about requests that were waiting, for the caller to deliver.
+#[derive(Debug)]
+pub struct Events<W> {
+    /// They execute from now on.
+    pub dispatched: SmallVec<[(W, EntryId); 4]>,
+    /// Schemas of heads that were next but did not fit.
+    pub blocked: SmallVec<[u32; 4]>,
+    /// Waiting requests in the queue of the arrival, itself included, before dispatch.
+    pub queue_length: Option<u32>,
+}
+
+impl<W> Default for Events<W> {
+    fn default() -> Self {
+        Self {
+            dispatched: SmallVec::new(),
+            blocked: SmallVec::new(),
+            queue_length: None,
+        }
+    }
+}
+
+/// The requests of one level. See the module's documentation.
+#[derive(Debug)]
+pub struct QueueSet<W> {
+    semantics: Semantics,
+    discipline: Discipline,
+    /// The current concurrency limit.
+    limit: Seats,
+    now: Time,
+    virtual_time: VirtualTime,
+    entries: Entries<W>,
+    /// Every queue that is in the deck or still holds requests.
+    slots: Vec<Queue>,
+    free_slots: Vec<u32>,
+    /// Position → slot.
+    deck: Vec<u32>,
+    order: HeadOrder,
+    /// The position after the queue dispatched last: where ties are broken from.
+    after_robin: u32,
+    enqueued: u64,
+    sums: Sums,
+    lingering: BinaryHeap<Reverse<(Time, u32)>>,
+    counters: Counters,
+    demand: Integrator,
+    ratios: Ratios,
+}
+
+/// Running sums over all requests, and over the queues of the deck.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sums {
+    seats_in_use: Seats,
+    executing: u32,
+    waiting: u32,
+    /// Seats that waiting requests ask for, as the gauges and the demand count them.
+    waiting_seats: u64,
+    /// Of the queues in the deck: seats in use, seats asked for, queues with work.
+    deck_seats_in_use: u64,
+    deck_waiting_seats: u64,
+    active_queues: u32,
+}
+
+impl<W: Copy> QueueSet<W> {
+    /// An empty queue set with a concurrency limit of `limit` seats.
+    pub fn new(semantics: Semantics, discipline: Discipline, limit: Seats, now: Time) -> Self {
+        let mut set = Self {
+            semantics,
+            discipline,
+            limit,
+            now,
+            virtual_time: VirtualTime::default(),
+            entries: Entries::new(),
+            slots: Vec::new(),
+            free_slots: Vec::new(),
+            deck: Vec::new(),
+            order: HeadOrder::default(),
+            after_robin: 0,
+            enqueued: 0,
+            sums: Sums::default(),
+            lingering: BinaryHeap::new(),
+            counters: Counters::default(),
+            demand: Integrator::new(now),
+            ratios: Ratios::new(now, &discipline, limit),
+        };
+        set.grow_deck();
+        set
+    }
+
+    /// A request arrives.
+    ///
+    /// `events` receives decisions about *other* requests; the arrival's own fate is returned.
+    pub fn arrive(
+        &mut self,
+        now: Time,
+        arriving: Arriving<W>,
+        events: &mut Events<W>,
+    ) -> Admission {
+        self.advance(now, events);
+        let admission = match self.discipline {
+            Discipline::Exempt => Admission::Execute(self.start_queueless(arriving)),
+            Discipline::Reject if self.fits(self.width(&arriving.work)) => {
+                Admission::Execute(self.start_queueless(arriving))
+            }
+            Discipline::Reject => self.refuse(Rejection::ConcurrencyLimit),
+            Discipline::Queue { queuing, dealer } => {
+                self.arrive_in_queue(&queuing, dealer, arriving, events)
+            }
+        };
+        self.account();
+        admission
+    }
+
+    fn arrive_in_queue(
+        &mut self,
+        queuing: &Queuing,
+        dealer: Dealer,
+        arriving: Arriving<W>,
+        events: &mut Events<W>,
+    ) -> Admission {
+        let slot = self.choose_queue(dealer, arriving.hash);
+        if self.is_full(slot, queuing) {
+            self.settle(slot);
+            return self.refuse(Rejection::QueueFull);
+        }
+        let index = self.insert(arriving, slot);
+        events.queue_length = Some(self.slots[slot as usize].waiting + 1);
+        if self.sums.waiting == 0
+            && self.fits(self.width(&arriving.work))
+            && self.sums.seats_in_use < self.limit
+        {
+            self.start_at_once(index, slot);
+            return Admission::Execute(self.entries.id(index));
+        }
+        self.enqueue(index, slot);
+        self.dispatch(Some(index), events);
+        let id = self.entries.id(index);
+        match self.entries.at(index).phase {
+            Phase::Waiting => Admission::Wait(id),
+            Phase::Executing | Phase::Lingering => Admission::Execute(id),
+        }
+    }
+
+    /// A waiting request gives up. False if it is no longer waiting: then a decision is on its way.
+    pub fn cancel(&mut self, now: Time, id: EntryId, events: &mut Events<W>) -> bool {
+        self.advance(now, events);
+        let Some(Entry {
+            phase: Phase::Waiting,
+            slot,
+            ..
+        }) = self.entries.get(id).copied()
+        else {
+            self.account();
+            return false;
+        };
+        self.dequeue(id.index, slot);
+        self.entries.remove(id.index);
+        self.recycle(slot);
+        self.counters.rejected += 1;
+        self.counters.cancelled += 1;
+        if self.semantics == Semantics::Improved {
+            self.truncate_deck();
+            self.dispatch(None, events);
+        }
+        self.account();
+        true
+    }
+
+    /// An executing request has been answered. Returns when its final seats are released, if it
+    /// holds any; until then the caller calls [`QueueSet::tick`] at that time.
+    pub fn finish(&mut self, now: Time, id: EntryId, events: &mut Events<W>) -> Option<Time> {
+        self.advance(now, events);
+        let Some(Entry {
+            phase: Phase::Executing,
+            ..
+        }) = self.entries.get(id)
+        else {
+            debug_assert!(false, "a request finishes once");
+            return None;
+        };
+        self.sums.executing -= 1;
+        self.correct_charge(id.index);
+        let until = self.linger_or_release(id.index);
+        self.dispatch(None, events);
+        self.account();
+        until
+    }
+
+    /// Time passes: releases seats that have lingered long enough, and dispatches.
+    pub fn tick(&mut self, now: Time, events: &mut Events<W>) {
+        self.advance(now, events);
+        self.dispatch(None, events);
+        self.account();
+    }
+
+    /// When the next lingering seats are released.
+    pub fn next_release(&self) -> Option<Time> {
+        self.lingering.peek().map(|Reverse((at, _))| *at)
+    }
+
+    /// Whether nothing waits and nothing executes; lingering seats do not count.
+    pub fn is_idle(&self) -> bool {
+        self.sums.waiting == 0 && self.sums.executing == 0
+    }
+
+    /// Brings the books to `now`; time never goes back here.
+    fn advance(&mut self, now: Time, events: &mut Events<W>) {
+        let now = now.max(self.now);
+        while let Some(Reverse((at, index))) = self.lingering.peek().copied() {
+            if at > now {
+                break;
+            }
+            self.lingering.pop();
+            self.clock_to(at);
+            self.release(index);
+            self.dispatch(None, events);
+            self.account();
+        }
+        self.clock_to(now);
+    }
+
+    fn clock_to(&mut self, now: Time) {
+        let now = now.max(self.now);
+        let elapsed = now.since(self.now);
+        self.now = now;
+        if self.sums.active_queues == 0 || elapsed.is_zero() {
+            return;
+        }
+        let asked = self.sums.deck_seats_in_use + self.sums.deck_waiting_seats;
+        let granted = asked.min(self.limit.into());
+        #[expect(clippy::cast_precision_loss, reason = "seats are far below 2^52")]
+        let rate = granted as f64 / f64::from(self.sums.active_queues);
+        if self
+            .virtual_time
+            .advance(SeatSeconds::fractional_product(rate, elapsed))
+        {
+            self.next_epoch();
+        }
+    }
+
+    fn refuse(&mut self, rejection: Rejection) -> Admission {
+        self.counters.rejected += 1;
+        Admission::Reject(rejection)
+    }
+
+    /// The seats `work` needs to start.
+    fn width(&self, work: &Work) -> Seats {
+        match self.semantics {
+            Semantics::Compatible => work.max_seats(),
+            Semantics::Improved => work.initial_seats,
+        }
+    }
+
+    fn is_full(&self, slot: u32, queuing: &Queuing) -> bool {
+        let full = self.slots[slot as usize].waiting >= queuing.queue_length_limit;
+        match self.semantics {
+            // The original looks at the length only while no seat is free.
+            Semantics::Compatible => full && self.sums.seats_in_use >= self.limit,
+            Semantics::Improved => full,
+        }
+    }
+
+    /// The queue of the flow's hand with the least waiting work; ties rotate.
+    fn choose_queue(&mut self, dealer: Dealer, hash: u64) -> u32 {
+        let hand = dealer.deal(hash);
+        let cards = hand.as_slice();
+        let offset = usize::try_from(self.enqueued % cards.len() as u64).unwrap_or(0);
+        self.enqueued = self.enqueued.wrapping_add(1);
+        let (before, from) = cards.split_at(offset);
+        let mut best = NONE;
+        let mut least = SeatSeconds::MAX;
+        for card in from.iter().chain(before) {
+            let slot = self.deck[*card as usize];
+            let waiting = self.slots[slot as usize].total_work;
+            if best == NONE || waiting < least {
+                (best, least) = (slot, waiting);
+            }
+        }
+        best
+    }
+
+    fn insert(&mut self, arriving: Arriving<W>, slot: u32) -> u32 {
+        let Arriving {
+            waiter,
+            schema,
+            work,
+            until,
+            ..
+        } = arriving;
+        let mut entry = Entry::new(waiter, schema, work, self.now, self.virtual_time.r(), slot);
+        entry.seats = self.width(&work);
+        entry.passable_until = self
+            .now
+            .plus((until.since(self.now) / 4).min(dispatch::PASSING_MAX));
+        self.virtual_time.check_plausible(entry.total_work);
+        self.entries.insert(entry).index
+    }
+
+    fn start_queueless(&mut self, arriving: Arriving<W>) -> EntryId {
+        let index = self.insert(arriving, NONE);
+        self.start(index);
+        self.entries.id(index)
+    }
+}

@@ -1,0 +1,143 @@
+//! A queue set under a changed policy: another discipline, limit, or number of queues.
+//!
+//! Waiting requests are kept where they are, never dealt again.
+
+use super::{Discipline, Events, NONE, Queue, QueueSet};
+use crate::apf::{
+    policy::Semantics,
+    units::{Seats, Time},
+};
+
+impl<W: Copy> QueueSet<W> {
+    /// Takes on another discipline and semantics; then dispatches what now can.
+    pub fn configure(
+        &mut self,
+        now: Time,
+        semantics: Semantics,
+        discipline: Discipline,
+        events: &mut Events<W>,
+    ) {
+        self.advance(now, events);
+        self.semantics = semantics;
+        self.discipline = discipline;
+        self.grow_deck();
+        if semantics == Semantics::Improved {
+            self.truncate_deck();
+        }
+        self.reconfigured(events);
+    }
+
+    /// Takes on another current limit; `denominator` is what the ratio metrics divide by.
+    pub fn set_limit(
+        &mut self,
+        now: Time,
+        limit: Seats,
+        denominator: Seats,
+        events: &mut Events<W>,
+    ) {
+        self.advance(now, events);
+        self.limit = limit;
+        self.ratios.set_denominator(now, denominator);
+        self.reconfigured(events);
+    }
+
+    fn reconfigured(&mut self, events: &mut Events<W>) {
+        self.ratios.reshape(self.now, &self.discipline);
+        self.dispatch(None, events);
+        self.account();
+    }
+
+    fn desired_queues(&self) -> usize {
+        match self.discipline {
+            Discipline::Exempt | Discipline::Reject => 0,
+            Discipline::Queue { queuing, .. } => queuing.queues as usize,
+        }
+    }
+
+    /// Appends queues up to the number wanted.
+    pub(super) fn grow_deck(&mut self) {
+        while self.deck.len() < self.desired_queues() {
+            let position = u32::try_from(self.deck.len()).expect("at most ten million queues");
+            let slot = self.free_slots.pop().unwrap_or_else(|| {
+                self.slots.push(Queue::new(position));
+                u32::try_from(self.slots.len() - 1).expect("as many slots as queues")
+            });
+            self.slots[slot as usize] = Queue::new(position);
+            self.deck.push(slot);
+        }
+        self.order.reserve(self.slots.len());
+    }
+
+    /// Whether the queue of `slot` is part of the deck.
+    pub(super) fn in_deck(&self, slot: u32) -> bool {
+        let position = self.slots[slot as usize].position as usize;
+        self.deck.get(position) == Some(&slot)
+    }
+
+    /// After seats of the queue of `slot` were released: shrinks the deck if it is too large.
+    pub(super) fn remove_surplus_queue(&mut self, slot: u32) {
+        match self.semantics {
+            Semantics::Improved => self.truncate_deck(),
+            Semantics::Compatible if self.deck.len() > self.desired_queues() => {
+                if !self.slots[slot as usize].is_active() {
+                    self.remove_at(self.slots[slot as usize].position);
+                }
+            }
+            Semantics::Compatible => {}
+        }
+        self.recycle(slot);
+    }
+
+    /// Drops queues that nothing uses from the end of a deck that is too large. New requests are
+    /// dealt below its end, so those beyond drain.
+    pub(super) fn truncate_deck(&mut self) {
+        while self.deck.len() > self.desired_queues() {
+            let slot = *self
+                .deck
+                .last()
+                .expect("a deck that is too large is not empty");
+            let queue = &self.slots[slot as usize];
+            if queue.is_active() || queue.holding > 0 {
+                return;
+            }
+            self.deck.pop();
+            self.slots[slot as usize].position = NONE;
+            self.free_slots.push(slot);
+        }
+        self.after_robin = self
+            .after_robin
+            .min(u32::try_from(self.deck.len()).unwrap_or(NONE));
+    }
+
+    /// Removes the queue at `position`, as the original does: by number, although the number may
+    /// long be another queue's.
+    fn remove_at(&mut self, position: u32) {
+        if position as usize >= self.deck.len() {
+            return;
+        }
+        let removed = self.deck.remove(position as usize);
+        let queue = &self.slots[removed as usize];
+        self.sums.deck_seats_in_use -= u64::from(queue.seats_in_use);
+        self.sums.deck_waiting_seats -= queue.waiting_seats;
+        self.sums.active_queues -= u32::from(queue.is_active());
+        self.order.remove(removed);
+        for (position, slot) in (position..).zip(&self.deck[position as usize..]) {
+            self.slots[*slot as usize].position = position;
+            self.order.renumber(*slot, position);
+        }
+        if self.after_robin > position {
+            self.after_robin -= 1;
+        }
+        self.recycle(removed);
+    }
+
+    /// Frees the slot of a queue that left the deck and holds nothing any more.
+    pub(super) fn recycle(&mut self, slot: u32) {
+        let queue = &self.slots[slot as usize];
+        if queue.position != NONE && !self.in_deck(slot) && !queue.is_active() && queue.holding == 0
+        {
+            self.slots[slot as usize].position = NONE;
+            self.free_slots.push(slot);
+        }
+    }
+}

@@ -1,0 +1,761 @@
+//! The scenarios of the original's own tests in virtual time, and for each of its defects a pair
+//! that shows both semantics.
+
+use std::time::Duration;
+
+use super::*;
+use crate::simulate::clients::{Client, Run, Share, max_min_fair};
+
+const SECOND: Duration = Duration::from_secs(1);
+const FIRST: u64 = 1_001_001_001;
+const SECOND_FLOW: u64 = 2_002_002_002;
+
+fn queues(queues: u32, queue_length_limit: u32, hand_size: u32) -> Discipline {
+    Discipline::Queue {
+        queuing: Queuing {
+            queues,
+            hand_size,
+            queue_length_limit,
+        },
+        dealer: Dealer::new(queues, hand_size).unwrap(),
+    }
+}
+
+fn set<W: Copy>(discipline: Discipline, limit: Seats) -> QueueSet<W> {
+    QueueSet::new(Semantics::Compatible, discipline, limit, Time::ZERO)
+}
+
+fn improved<W: Copy>(discipline: Discipline, limit: Seats) -> QueueSet<W> {
+    QueueSet::new(Semantics::Improved, discipline, limit, Time::ZERO)
+}
+
+fn client(hash: u64, threads: u32, calls: u32, execution: Duration, think_nanos: i64) -> Client {
+    Client {
+        hash,
+        threads,
+        calls,
+        execution,
+        think_nanos,
+        work: Work::ONE,
+        split: false,
+    }
+}
+
+fn whole_second_less_one() -> i64 {
+    999_999_999
+}
+
+/// Runs the clients and checks that nothing is left and nothing was refused.
+fn run(clients: &[Client], set: QueueSet<(u32, u32, u32)>, seconds: u64) -> (Vec<Share>, Counters) {
+    let (shares, set) = Run::new(clients, set, Duration::from_secs(seconds)).finish();
+    set.check_invariants();
+    let glance = set.glance();
+    assert_eq!(
+        (glance.waiting, glance.executing, glance.seats_in_use),
+        (0, 0, 0)
+    );
+    (shares, glance.counters)
+}
+
+fn nothing_refused(shares: &[Share]) {
+    assert!(
+        shares
+            .iter()
+            .all(|s| s.queue_full == 0 && s.concurrency_limit == 0),
+        "{shares:?}"
+    );
+}
+
+#[track_caller]
+fn fair(got: &[f64], expected: &[f64], margin: f64) {
+    for (got, expected) in got.iter().zip(expected) {
+        assert!(
+            (got - expected).abs() / expected <= margin,
+            "{got} is not {expected} within {margin}"
+        );
+    }
+}
+
+fn averages(shares: &[Share]) -> Vec<f64> {
+    shares.iter().map(Share::average).collect()
+}
+
+#[test]
+fn one_client_alone_uses_the_only_seat_all_the_time() {
+    let (shares, _) = run(
+        &[client(FIRST, 1, 21, SECOND, 0)],
+        set(queues(9, 8, 3), 1),
+        20,
+    );
+    nothing_refused(&shares);
+    fair(&averages(&shares), &[1.0], 1e-6);
+}
+
+#[test]
+fn an_exempt_level_never_holds_back() {
+    for limit in [0, 2] {
+        let mut wide = client(FIRST, 5, 20, SECOND, 1_000_000_000);
+        wide.work = Work::seats(3);
+        let (shares, _) = run(&[wide], set(Discipline::Exempt, limit), 40);
+        nothing_refused(&shares);
+        fair(&averages(&shares), &[7.5], 1e-6);
+    }
+}
+
+#[test]
+fn execution_and_lingering_share_the_seats() {
+    let second = 1_000_000_000;
+    let half = second / 2;
+    let one_client = [
+        0.5,
+        0.5,
+        0.5,
+        0.5,
+        1.0,
+        0.5,
+        0.5,
+        0.5,
+        0.5,
+        0.5,
+        2.0 / 3.0,
+        0.5,
+    ];
+    let two_clients = [
+        0.5,
+        0.5,
+        0.5,
+        0.25,
+        0.5,
+        0.25,
+        1.0 / 3.0,
+        0.5,
+        1.0 / 3.0,
+        0.25,
+        0.5,
+        0.25,
+    ];
+    let phases = [(second, 0), (0, second), (second, half), (half, second)];
+    let shapes = [(1, 1), (1, 2), (2, 2)];
+    for (clients, expected) in [(1usize, one_client), (2, two_clients)] {
+        let cases = phases
+            .iter()
+            .flat_map(|phase| shapes.iter().map(move |shape| (phase, shape)));
+        for (((think, pad), (final_seats, limit)), expected) in cases.zip(expected) {
+            let clients: Vec<Client> = [FIRST, SECOND_FLOW][..clients]
+                .iter()
+                .map(|hash| Client {
+                    work: Work {
+                        initial_seats: 1,
+                        final_seats: *final_seats,
+                        additional_latency: Duration::from_nanos(u64::try_from(*pad).unwrap()),
+                    },
+                    ..client(*hash, 1, 25, SECOND, *think)
+                })
+                .collect();
+            let (shares, _) = run(&clients, set(queues(9, 8, 3), *limit), 24);
+            nothing_refused(&shares);
+            fair(&averages(&shares), &vec![expected; clients.len()], 1e-6);
+        }
+    }
+}
+
+#[test]
+fn uniform_flows_in_queues_of_their_own_get_equal_shares() {
+    let clients = [FIRST, SECOND_FLOW].map(|h| client(h, 8, 20, SECOND, whole_second_less_one()));
+    let (shares, _) = run(&clients, set(queues(9, 8, 1), 4), 50);
+    nothing_refused(&shares);
+    fair(&averages(&shares), &[2.0, 2.0], 0.01);
+}
+
+#[test]
+fn uniform_flows_with_hands_of_three_get_equal_shares() {
+    let clients = [400_900_100_100, 300_900_200_200]
+        .map(|h| client(h, 8, 30, SECOND, whole_second_less_one()));
+    let (shares, _) = run(&clients, set(queues(8, 16, 3), 4), 60);
+    nothing_refused(&shares);
+    fair(&averages(&shares), &[2.0, 2.0], 0.03);
+}
+
+#[test]
+fn different_flows_that_both_want_more_get_equal_shares() {
+    let clients = [
+        client(FIRST, 8, 20, SECOND, 1_000_000_000),
+        client(SECOND_FLOW, 7, 30, SECOND, 500_000_000),
+    ];
+    let (shares, _) = run(&clients, set(queues(9, 8, 1), 4), 40);
+    nothing_refused(&shares);
+    fair(&averages(&shares), &[2.0, 2.0], 0.01);
+}
+
+#[test]
+fn virtual_time_rolls_over_without_a_trace() {
+    let unit = 91 * 24 * 3600;
+    let q = i64::from(unit) * 1_000_000_000;
+    let long = Duration::from_secs(unit.try_into().unwrap());
+    let clients = [
+        client(FIRST, 8, 20, long, q),
+        client(SECOND_FLOW, 7, 30, long, q / 2),
+    ]
+    .map(|c| Client {
+        work: Work::seats(500),
+        ..c
+    });
+    let (shares, counters) = run(
+        &clients,
+        set(queues(9, 8, 1), 2000),
+        40 * u64::try_from(unit).unwrap(),
+    );
+    nothing_refused(&shares);
+    fair(&averages(&shares), &[1000.0, 1000.0], 0.01);
+    assert_eq!((counters.epochs, counters.epochs_failed), (8, 0));
+}
+
+#[test]
+fn a_flow_that_wants_little_gets_it_and_the_other_gets_the_rest() {
+    let clients = [(FIRST, 4), (SECOND_FLOW, 2)]
+        .map(|(h, n)| client(h, n, 20, SECOND, whole_second_less_one()));
+    let (shares, _) = run(&clients, set(queues(9, 6, 1), 3), 20);
+    nothing_refused(&shares);
+    fair(&averages(&shares), &[2.0, 1.0], 0.01);
+}
+
+#[test]
+fn flows_of_different_widths_share_the_seats() {
+    let think = whole_second_less_one();
+    let clients = [
+        client(10_010_010_010_010, 13, 10, SECOND, think),
+        Client {
+            work: Work::seats(2),
+            ..client(20_020_020_020_020, 7, 10, SECOND, think)
+        },
+    ];
+    let (shares, _) = run(&clients, set(queues(64, 13, 7), 6), 20);
+    nothing_refused(&shares);
+    fair(&averages(&shares), &[3.0, 3.0], 0.155);
+    fair(&averages(&shares), &[2.75, 3.0], 0.01);
+}
+
+fn too_wide() -> Vec<Client> {
+    let hashes = [
+        40_040_040_040_040,
+        50_050_050_050_050,
+        60_060_060_060_060,
+        70_070_070_070_070,
+    ];
+    let mut clients: Vec<Client> = hashes
+        .map(|h| Client {
+            work: Work::seats(2),
+            ..client(h, 15, 21, SECOND, whole_second_less_one())
+        })
+        .into();
+    clients.push(Client {
+        work: Work::seats(7),
+        ..client(90_090_090_090_090, 15, 21, SECOND, whole_second_less_one())
+    });
+    clients
+}
+
+#[test]
+fn a_flow_wider_than_the_level_gets_its_share_too() {
+    let (shares, _) = run(&too_wide(), set(queues(64, 35, 7), 6), 400);
+    nothing_refused(&shares);
+    fair(&averages(&shares), &[1.2; 5], 0.35);
+    fair(
+        &averages(&shares),
+        &[1.375, 0.855, 1.395, 1.01, 1.4525],
+        0.02,
+    );
+}
+
+#[test]
+fn credit_that_was_not_used_is_not_wholly_forgotten() {
+    let windup = |set| {
+        let clients = [
+            client(FIRST, 2, 40, SECOND, -1),
+            Client {
+                split: true,
+                ..client(SECOND_FLOW, 2, 40, SECOND, -1)
+            },
+        ];
+        let (shares, _) = run(&clients, set, 40);
+        nothing_refused(&shares);
+        shares
+    };
+    let shares = windup(set(queues(9, 6, 1), 3));
+    fair(
+        &[shares[0].halves[0], shares[1].halves[0]],
+        &[2.0, 1.0],
+        0.01,
+    );
+    let second_half = [shares[0].halves[1], shares[1].halves[1]];
+    fair(&second_half, &[1.5, 1.5], 0.26);
+    assert!(
+        second_half.iter().all(|got| (got - 1.5).abs() / 1.5 > 0.1),
+        "{second_half:?}"
+    );
+}
+
+#[test]
+fn without_queues_the_greedier_flow_wins() {
+    let clients = [
+        client(FIRST, 6, 10, SECOND, 57_000_000),
+        client(SECOND_FLOW, 4, 15, SECOND, 750_000_000),
+    ];
+    let (shares, _) = run(&clients, set(Discipline::Reject, 4), 13);
+    let demands = [6.0 / 1.057, 4.0 / 1.75];
+    let expected = max_min_fair(&demands, 4.0);
+    for (share, expected) in shares.iter().zip(expected) {
+        assert!(
+            (share.average() - expected).abs() / expected > 0.20,
+            "{share:?}"
+        );
+    }
+    assert_eq!(
+        [shares[0].concurrency_limit, shares[1].concurrency_limit],
+        [4, 2]
+    );
+    assert_eq!([shares[0].executed, shares[1].executed], [20, 30]);
+    fair(&averages(&shares), &[1.5385, 1.1923], 0.001);
+}
+
+// Single steps.
+
+fn at(micros: u64) -> Time {
+    Time::from_nanos(micros * 1000)
+}
+
+fn arriving(waiter: &'static str, hash: u64, work: Work) -> Arriving<&'static str> {
+    Arriving {
+        waiter,
+        schema: 0,
+        hash,
+        work,
+        until: Time::NEVER,
+    }
+}
+
+/// A queue set and what is known of its requests by name.
+struct Stage {
+    set: QueueSet<&'static str>,
+    ids: std::collections::BTreeMap<&'static str, EntryId>,
+    running: Vec<&'static str>,
+    blocked: usize,
+}
+
+impl Stage {
+    fn new(set: QueueSet<&'static str>) -> Self {
+        Self {
+            set,
+            ids: Default::default(),
+            running: Vec::new(),
+            blocked: 0,
+        }
+    }
+
+    fn arrive(&mut self, now: Time, waiter: &'static str, hash: u64, work: Work) -> Admission {
+        let mut events = Events::default();
+        let admission = self
+            .set
+            .arrive(now, arriving(waiter, hash, work), &mut events);
+        if let Admission::Execute(id) | Admission::Wait(id) = admission {
+            self.ids.insert(waiter, id);
+        }
+        if let Admission::Execute(_) = admission {
+            self.running.push(waiter);
+        }
+        self.note(events);
+        admission
+    }
+
+    fn executes(&mut self, now: Time, waiter: &'static str, hash: u64, work: Work) -> bool {
+        matches!(self.arrive(now, waiter, hash, work), Admission::Execute(_))
+    }
+
+    fn finish(&mut self, now: Time, waiter: &'static str) -> Option<Time> {
+        let mut events = Events::default();
+        let until = self.set.finish(now, self.ids[waiter], &mut events);
+        self.note(events);
+        until
+    }
+
+    fn cancel(&mut self, now: Time, waiter: &'static str) -> bool {
+        let mut events = Events::default();
+        let gone = self.set.cancel(now, self.ids[waiter], &mut events);
+        self.note(events);
+        gone
+    }
+
+    fn tick(&mut self, now: Time) {
+        let mut events = Events::default();
+        self.set.tick(now, &mut events);
+        self.note(events);
+    }
+
+    fn note(&mut self, events: Events<&'static str>) {
+        self.running
+            .extend(events.dispatched.iter().map(|(waiter, _)| waiter));
+        self.blocked += events.blocked.len();
+        self.set.check_invariants();
+    }
+
+    fn s(&self, slot: usize) -> u64 {
+        self.set.slots[slot].next_dispatch_r.units()
+    }
+}
+
+/// In hands of one out of two queues: even hashes go to queue 0, odd ones to queue 1.
+fn two_queues() -> Discipline {
+    queues(2, 50, 1)
+}
+
+#[test]
+fn the_books_follow_the_documented_trace() {
+    let ss = |millis: f64| {
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+        let units = (millis * 1e8).round() as u64;
+        units
+    };
+    let mut stage = Stage::new(set(two_queues(), 1));
+    for (waiter, hash, micros) in [("A0", 0, 0), ("A1", 0, 1), ("A2", 0, 2)] {
+        stage.arrive(at(micros), waiter, hash, Work::ONE);
+    }
+    for (waiter, nanos) in [("B0", 1_000_000), ("B1", 1_001_000), ("B2", 1_002_000)] {
+        stage.arrive(Time::from_nanos(nanos), waiter, 1, Work::ONE);
+    }
+    assert_eq!(stage.running, ["A0"]);
+    let steps = [
+        (10_000, "A0", "B0", 0.0055, 0.010, 0.004),
+        (12_000, "B0", "B1", 0.0065, 0.010, 0.006),
+        (14_000, "B1", "B2", 0.0075, 0.010, 0.008),
+        (16_000, "B2", "A1", 0.0085, 0.013, 0.007),
+        (26_000, "A1", "A2", 0.0185, 0.023, 0.007),
+    ];
+    for (micros, done, next, r, s0, s1) in steps {
+        stage.finish(at(micros), done);
+        assert_eq!(stage.running.last(), Some(&next));
+        assert_eq!(
+            (stage.set.virtual_time.r().units(), stage.s(0), stage.s(1)),
+            (ss(r), ss(s0), ss(s1)),
+            "{done}"
+        );
+    }
+    stage.finish(at(36_000), "A2");
+    assert_eq!(
+        (stage.set.virtual_time.r().units(), stage.s(0)),
+        (ss(0.0285), ss(0.030))
+    );
+    assert!(stage.set.is_idle());
+}
+
+#[test]
+fn who_gives_up_leaves_at_once_and_never_runs() {
+    let mut stage = Stage::new(set(queues(11, 11, 1), 1));
+    assert!(stage.executes(at(0), "first", FIRST, Work::ONE));
+    assert!(!stage.executes(at(1), "second", SECOND_FLOW, Work::ONE));
+    assert!(stage.cancel(at(1_000_001), "second"));
+    assert!(!stage.set.is_idle());
+    stage.finish(at(2_000_000), "first");
+    assert!(stage.set.is_idle());
+    assert_eq!(stage.running, ["first"]);
+    let counters = stage.set.glance().counters;
+    assert_eq!(
+        (counters.dispatched, counters.rejected, counters.cancelled),
+        (1, 1, 1)
+    );
+}
+
+#[test]
+fn who_was_dispatched_cannot_give_up() {
+    let mut stage = Stage::new(set(two_queues(), 1));
+    stage.arrive(at(0), "a", 0, Work::ONE);
+    stage.arrive(at(0), "b", 0, Work::ONE);
+    stage.finish(at(5), "a");
+    assert!(!stage.cancel(at(5), "b"));
+    stage.finish(at(9), "b");
+    assert!(stage.set.is_idle());
+}
+
+#[test]
+fn a_finished_request_stops_executing_at_once_and_its_seats_linger() {
+    let mut stage = Stage::new(set(queues(9, 50, 1), 300));
+    let lingering = Work {
+        initial_seats: 1,
+        final_seats: 10,
+        additional_latency: Duration::from_secs(60),
+    };
+    stage.arrive(at(0), "lingers", FIRST, lingering);
+    stage.arrive(at(0), "plain", FIRST, Work::seats(10));
+    assert_eq!(stage.set.glance().seats_in_use, 20);
+    assert_eq!(stage.finish(at(0), "lingers"), Some(at(60_000_000)));
+    assert_eq!(
+        (
+            stage.set.glance().executing,
+            stage.set.glance().seats_in_use
+        ),
+        (1, 20)
+    );
+    assert_eq!(stage.finish(at(10), "plain"), None);
+    assert_eq!(
+        (
+            stage.set.glance().executing,
+            stage.set.glance().seats_in_use
+        ),
+        (0, 10)
+    );
+    assert!(stage.set.is_idle());
+    stage.tick(at(60_000_000));
+    assert_eq!(stage.set.glance().seats_in_use, 0);
+}
+
+/// Fills both queues of [`two_queues`] while `holder` keeps all seats; then frees some.
+fn blocked_head(mut set: QueueSet<&'static str>) -> Stage {
+    set.limit = 50;
+    let mut stage = Stage::new(set);
+    stage.arrive(at(0), "holder", 0, Work::seats(26));
+    stage.arrive(at(0), "other", 1, Work::seats(24));
+    stage.arrive(at(1), "wide", 1, Work::seats(25));
+    stage.arrive(at(2), "narrow", 0, Work::seats(10));
+    stage.finish(at(100), "other");
+    stage
+}
+
+#[test]
+fn a_wide_head_blocks_the_level_or_is_passed() {
+    let compatible = blocked_head(set(two_queues(), 50));
+    assert_eq!(
+        compatible.running,
+        ["holder", "other"],
+        "24 seats stay free"
+    );
+    assert_eq!(compatible.blocked, 1);
+    let mut compatible = compatible;
+    compatible.finish(at(200), "holder");
+    assert_eq!(compatible.running[2..], ["narrow", "wide"]);
+
+    let improved = blocked_head(improved(two_queues(), 50));
+    assert_eq!(
+        improved.running,
+        ["holder", "other", "narrow"],
+        "the narrow one passes"
+    );
+}
+
+#[test]
+fn a_head_that_was_passed_long_enough_has_seats_kept_for_it() {
+    let mut stage = blocked_head(improved(two_queues(), 50));
+    stage.finish(at(200), "narrow");
+    stage.arrive(at(300), "soon", 0, Work::seats(10));
+    assert!(stage.running.contains(&"soon"));
+    let late = at(1_000_300);
+    stage.arrive(late, "late", 0, Work::seats(1));
+    assert!(
+        !stage.running.contains(&"late"),
+        "after a second nobody passes any more"
+    );
+    stage.finish(late, "soon");
+    stage.finish(late, "holder");
+    assert!(stage.running.contains(&"wide") && stage.running.contains(&"late"));
+}
+
+#[test]
+fn the_queue_limit_holds_only_without_free_seats_or_always() {
+    let refused = |mut set: QueueSet<&'static str>| {
+        set.limit = 10;
+        let mut stage = Stage::new(set);
+        stage.arrive(at(0), "busy", 0, Work::seats(9));
+        stage.arrive(at(1), "head", 1, Work::seats(2));
+        let refused = (2..102).filter(|i| {
+            matches!(
+                stage.arrive(at(*i), "more", 1, Work::seats(2)),
+                Admission::Reject(_)
+            )
+        });
+        refused.count()
+    };
+    assert_eq!(
+        refused(set(queues(2, 3, 1), 10)),
+        0,
+        "101 requests wait in a queue of 3"
+    );
+    assert_eq!(refused(improved(queues(2, 3, 1), 10)), 98);
+}
+
+#[test]
+fn narrowing_the_final_phase_leaks_demand_or_does_not() {
+    let demand = |set| {
+        let mut stage = Stage::new(set);
+        let wide = Work {
+            initial_seats: 1,
+            final_seats: 10,
+            additional_latency: Duration::from_millis(10),
+        };
+        for i in 0..5 {
+            stage.arrive(at(i * 100_000), "r", 0, wide);
+            stage.finish(at(i * 100_000 + 1), "r");
+            stage.tick(at(i * 100_000 + 90_000));
+        }
+        let glance = stage.set.glance();
+        assert_eq!((glance.seats_in_use, glance.waiting), (0, 0));
+        glance.waiting_seats
+    };
+    assert_eq!(demand(set(two_queues(), 5)), 25);
+    assert_eq!(demand(improved(two_queues(), 5)), 0);
+}
+
+#[test]
+fn the_seats_of_the_final_phase_are_charged_from_the_start_or_when_they_are_due() {
+    let wide_end = Work {
+        initial_seats: 1,
+        final_seats: 10,
+        additional_latency: Duration::from_millis(10),
+    };
+    let mut compatible = Stage::new(set(two_queues(), 10));
+    compatible.arrive(at(0), "writes", 0, wide_end);
+    assert!(!compatible.executes(at(1), "reads", 1, Work::ONE));
+
+    let mut improved = Stage::new(improved(two_queues(), 10));
+    improved.arrive(at(0), "writes", 0, wide_end);
+    assert!(improved.executes(at(1), "reads", 1, Work::ONE));
+    // Nine seats are left for the final phase: 10 seats x 10 ms become 9 seats x 11.1 ms.
+    let until = improved.finish(at(2), "writes").unwrap();
+    assert_eq!(improved.set.glance().seats_in_use, 10);
+    assert_eq!(until.since(at(2)).as_micros(), 11_111);
+}
+
+#[test]
+fn a_blocking_head_that_gives_up_leaves_the_level_stuck_or_not() {
+    let after_cancel = |set| {
+        let mut stage = Stage::new(set);
+        stage.set.limit = 10;
+        stage.arrive(at(0), "busy", 0, Work::seats(9));
+        stage.arrive(at(1), "wide", 1, Work::seats(2));
+        stage.arrive(at(2), "narrow", 1, Work::seats(1));
+        stage.cancel(at(3), "wide");
+        stage.running.contains(&"narrow")
+    };
+    assert!(!after_cancel(set(two_queues(), 10)));
+    assert!(after_cancel(improved(two_queues(), 10)));
+}
+
+#[test]
+fn a_level_of_no_seats_lets_one_request_through_or_none() {
+    let mut compatible = Stage::new(set(Discipline::Reject, 0));
+    assert!(compatible.executes(at(0), "one", 0, Work::ONE));
+    let mut improved = Stage::new(improved(Discipline::Reject, 0));
+    assert!(!improved.executes(at(0), "one", 0, Work::ONE));
+}
+
+#[test]
+fn a_request_wider_than_the_level_runs_beside_lingering_seats_or_alone() {
+    let mut compatible = Stage::new(set(two_queues(), 4));
+    let lingers = Work {
+        initial_seats: 1,
+        final_seats: 1,
+        additional_latency: SECOND,
+    };
+    compatible.arrive(at(0), "first", 0, lingers);
+    compatible.finish(at(1), "first");
+    assert!(compatible.executes(at(2), "oversize", 1, Work::seats(6)));
+    assert_eq!(
+        compatible.set.glance().seats_in_use,
+        7,
+        "over the limit of 4"
+    );
+
+    let mut improved = Stage::new(improved(two_queues(), 4));
+    improved.arrive(at(0), "first", 0, lingers);
+    improved.finish(at(1), "first");
+    assert!(!improved.executes(at(2), "oversize", 1, Work::seats(6)));
+    improved.tick(at(1_000_001));
+    assert_eq!(
+        (improved.running.last(), improved.set.glance().seats_in_use),
+        (Some(&"oversize"), 4)
+    );
+}
+
+/// Three queues shrink to one while queue 1 lingers twice and queue 2 has a waiting request.
+fn shrinking(set: QueueSet<&'static str>) -> Stage {
+    let mut stage = Stage::new(set);
+    let lingers = |millis| Work {
+        initial_seats: 1,
+        final_seats: 1,
+        additional_latency: Duration::from_millis(millis),
+    };
+    stage.arrive(at(0), "one", 1, lingers(10));
+    stage.arrive(at(0), "another", 1, lingers(20));
+    stage.arrive(at(0), "busy", 0, Work::seats(8));
+    stage.arrive(at(1), "waits", 2, Work::seats(9));
+    let mut events = Events::default();
+    stage
+        .set
+        .configure(at(2), stage.set.semantics, queues(1, 50, 1), &mut events);
+    stage.finish(at(3), "one");
+    stage.finish(at(3), "another");
+    stage.tick(at(30_000));
+    stage.finish(at(40_000), "busy");
+    stage
+}
+
+#[test]
+fn a_shrinking_deck_loses_a_queue_in_use_or_only_empty_ones() {
+    let compatible = shrinking(set(queues(3, 50, 1), 10));
+    assert!(
+        !compatible.running.contains(&"waits"),
+        "its queue was removed under it"
+    );
+    assert_eq!(compatible.set.glance().waiting, 1);
+
+    let improved = shrinking(improved(queues(3, 50, 1), 10));
+    assert!(improved.running.contains(&"waits"));
+    let mut improved = improved;
+    improved.finish(at(50_000), "waits");
+    assert_eq!(improved.set.deck.len(), 1);
+}
+
+#[test]
+fn a_deck_that_grows_and_shrinks_keeps_whoever_waits() {
+    let mut stage = Stage::new(improved(queues(4, 50, 1), 1));
+    stage.arrive(at(0), "busy", 0, Work::ONE);
+    stage.arrive(at(1), "waits", 3, Work::ONE);
+    for (i, shape) in [
+        (2, queues(1, 50, 1)),
+        (3, Discipline::Reject),
+        (4, queues(64, 50, 6)),
+    ] {
+        let mut events = Events::default();
+        stage
+            .set
+            .configure(at(i), Semantics::Improved, shape, &mut events);
+        stage.note(events);
+    }
+    stage.finish(at(10), "busy");
+    assert_eq!(stage.running, ["busy", "waits"]);
+    stage.finish(at(20), "waits");
+    assert_eq!(stage.set.deck.len(), 64);
+}
+
+#[test]
+fn time_that_goes_back_is_clamped() {
+    let mut stage = Stage::new(improved(two_queues(), 1));
+    stage.arrive(at(1000), "a", 0, Work::ONE);
+    stage.arrive(at(500), "b", 1, Work::ONE);
+    stage.finish(at(400), "a");
+    assert_eq!(stage.set.now, at(1000));
+    assert_eq!(stage.running, ["a", "b"]);
+}
+
+#[test]
+fn a_smaller_limit_takes_no_seat_away() {
+    let mut stage = Stage::new(improved(two_queues(), 4));
+    for name in ["a", "b", "c", "d"] {
+        stage.arrive(at(0), name, 0, Work::ONE);
+    }
+    let mut events = Events::default();
+    stage.set.set_limit(at(1), 2, 2, &mut events);
+    stage.arrive(at(2), "e", 1, Work::ONE);
+    stage.finish(at(3), "a");
+    stage.finish(at(3), "b");
+    assert!(!stage.running.contains(&"e"));
+    stage.finish(at(4), "c");
+    assert!(stage.running.contains(&"e"));
+}

@@ -1,0 +1,80 @@
+//! Virtual time, and its epochs.
+//!
+//! Virtual time is seat-seconds given to each active queue. Being fixed point modulo 2⁶⁴ it is set
+//! back by half its range, an *epoch*, when three quarters are used up; this happens in tests only.
+
+use super::{Phase, QueueSet};
+use crate::apf::units::SeatSeconds;
+
+/// How far one epoch sets back.
+const EPOCH: u64 = u64::MAX / 2;
+/// When an epoch is due.
+const DUE: u64 = EPOCH + EPOCH / 2;
+/// A request of more work than this is implausible.
+const IMPLAUSIBLE: u64 = EPOCH / 100;
+
+/// The virtual clock of a queue set.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct VirtualTime {
+    r: SeatSeconds,
+}
+
+impl VirtualTime {
+    pub(super) fn r(self) -> SeatSeconds {
+        self.r
+    }
+
+    /// Advances; true when an epoch is due.
+    pub(super) fn advance(&mut self, by: SeatSeconds) -> bool {
+        self.r = self.r.plus(by);
+        self.r.units() >= DUE
+    }
+
+    pub(super) fn check_plausible(self, total_work: SeatSeconds) {
+        debug_assert!(
+            total_work.units() <= IMPLAUSIBLE,
+            "no request is that long: {total_work}"
+        );
+    }
+}
+
+impl<W: Copy> QueueSet<W> {
+    /// Sets virtual time, and everything measured in it, back by one epoch.
+    pub(super) fn next_epoch(&mut self) {
+        let mut wrapped = false;
+        let mut back = |time: SeatSeconds| {
+            let earlier = time.minus(SeatSeconds::from_units(EPOCH));
+            wrapped |= earlier > time;
+            earlier
+        };
+        self.virtual_time.r = back(self.virtual_time.r);
+        for &slot in &self.deck {
+            let queue = &mut self.slots[slot as usize];
+            if !queue.is_active() {
+                queue.next_dispatch_r = SeatSeconds::ZERO;
+                continue;
+            }
+            queue.next_dispatch_r = back(queue.next_dispatch_r);
+            let mut next = queue.head;
+            while next != super::NONE {
+                let entry = self.entries.at_mut(next);
+                debug_assert_eq!(
+                    entry.phase,
+                    Phase::Waiting,
+                    "only waiting requests stand in a queue"
+                );
+                entry.arrival_r = back(entry.arrival_r);
+                next = entry.next_in_queue();
+            }
+        }
+        if wrapped {
+            self.counters.epochs_failed += 1;
+        } else {
+            self.counters.epochs += 1;
+        }
+        self.order.clear();
+        for position in 0..self.deck.len() {
+            self.settle(self.deck[position]);
+        }
+    }
+}

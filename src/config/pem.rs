@@ -1,0 +1,174 @@
+//! Certificates and keys from PEM files.
+//!
+//! What comes out can be used as it is: every certificate parses, a key belongs to its certificate.
+//! Not here: whether a chain is trusted or a certificate has expired; that is judged per handshake.
+
+use std::fmt;
+
+use rustls::{
+    pki_types::{
+        CertificateDer, PrivateKeyDer,
+        pem::{Error as PemError, PemObject as _},
+    },
+    sign::CertifiedKey,
+};
+
+use super::values::Wrong;
+
+/// The certificates of a bundle of authorities; at least one.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Authorities {
+    /// In the file's order, each one well-formed.
+    pub certificates: Vec<CertificateDer<'static>>,
+}
+
+impl fmt::Debug for Authorities {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Authorities({})", self.certificates.len())
+    }
+}
+
+/// A certificate chain with its private key.
+pub struct Identity {
+    /// The leaf first.
+    pub chain: Vec<CertificateDer<'static>>,
+    /// The leaf's key.
+    pub key: PrivateKeyDer<'static>,
+}
+
+impl Clone for Identity {
+    fn clone(&self) -> Self {
+        Self {
+            chain: self.chain.clone(),
+            key: self.key.clone_key(),
+        }
+    }
+}
+
+impl fmt::Debug for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Identity({} certificates, <secret>)", self.chain.len())
+    }
+}
+
+/// The authorities in `pem`.
+pub(super) fn authorities(pem: &[u8]) -> Result<Authorities, Wrong> {
+    certificates(pem).map(|certificates| Authorities { certificates })
+}
+
+/// The certificates in `pem`, at least one, each of them well-formed.
+pub(super) fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, Wrong> {
+    let ders = CertificateDer::pem_slice_iter(pem)
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|error| malformed(&error))?;
+    if ders.is_empty() {
+        return Err(Wrong::new(
+            "the file holds no certificate",
+            "give a PEM file with BEGIN CERTIFICATE blocks",
+        ));
+    }
+    for (index, der) in ders.iter().enumerate() {
+        if let Err(error) = x509_parser::parse_x509_certificate(der) {
+            return Err(Wrong::new(
+                format!(
+                    "certificate {} of the file is malformed: {error}",
+                    index + 1
+                ),
+                "write the file again",
+            ));
+        }
+    }
+    Ok(ders)
+}
+
+/// The first private key in `pem`.
+pub(super) fn private_key(pem: &[u8]) -> Result<PrivateKeyDer<'static>, Wrong> {
+    PrivateKeyDer::from_pem_slice(pem).map_err(|error| match error {
+        PemError::NoItemsFound => Wrong::new(
+            "the file holds no private key",
+            "give a PEM file with an unencrypted PKCS#8, PKCS#1 or SEC1 key",
+        ),
+        error => malformed(&error),
+    })
+}
+
+/// A chain and a key that belong together.
+pub(super) fn identity(
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+) -> Result<Identity, Wrong> {
+    let provider = rustls::crypto::ring::default_provider();
+    match CertifiedKey::from_der(chain.clone(), key.clone_key(), &provider) {
+        Ok(_) => Ok(Identity { chain, key }),
+        Err(error) => Err(Wrong::new(
+            format!("the key cannot serve the certificate: {error}"),
+            "give the key the first certificate of the chain was made for",
+        )),
+    }
+}
+
+/// What the PEM reader says, without the bytes it stumbled over: they may be a key's.
+fn malformed(error: &PemError) -> Wrong {
+    let what = match error {
+        PemError::MissingSectionEnd { .. } => "a BEGIN line has no END line",
+        PemError::IllegalSectionStart { .. } => "a BEGIN line is malformed",
+        PemError::Base64Decode(_) => "a block is not base64",
+        _ => "the blocks cannot be read",
+    };
+    Wrong::new(
+        format!("the file is not PEM: {what}"),
+        "write the file again",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn made() -> (String, String) {
+        let made = rcgen::generate_simple_self_signed(["a".to_owned()]).unwrap();
+        (made.cert.pem(), made.signing_key.serialize_pem())
+    }
+
+    #[test]
+    fn a_chain_and_its_key_make_an_identity() {
+        let (cert, key) = made();
+        let chain = certificates(format!("# words\n{cert}\n{cert}").as_bytes()).unwrap();
+        assert_eq!(chain.len(), 2);
+        let identity = identity(chain, private_key(key.as_bytes()).unwrap()).unwrap();
+        assert!(format!("{identity:?}").contains("<secret>"));
+    }
+
+    #[test]
+    fn somebody_elses_key_is_refused() {
+        let (cert, _) = made();
+        let (_, key) = made();
+        let error = identity(
+            certificates(cert.as_bytes()).unwrap(),
+            private_key(key.as_bytes()).unwrap(),
+        )
+        .unwrap_err();
+        assert!(error.problem.contains("cannot serve"), "{error:?}");
+    }
+
+    #[test]
+    fn what_is_no_pem_is_told_apart() {
+        let (cert, key) = made();
+        let broken = cert.replace("MII", "!!!");
+        for (pem, part) in [
+            (&b""[..], "holds no certificate"),
+            (key.as_bytes(), "holds no certificate"),
+            (broken.as_bytes(), "not PEM"),
+            (
+                b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
+                "malformed",
+            ),
+            (b"-----BEGIN CERTIFICATE-----\nAAAA\n", "no END line"),
+        ] {
+            let error = certificates(pem).unwrap_err();
+            assert!(error.problem.contains(part), "{error:?}");
+        }
+        let error = private_key(cert.as_bytes()).unwrap_err();
+        assert!(error.problem.contains("holds no private key"), "{error:?}");
+    }
+}

@@ -1,0 +1,880 @@
+//! From the file as written to a [`Config`]: every key with its notation, range and default.
+//!
+//! The only place with defaults; `config/fairgate.yaml` repeats each with its reason, and a test
+//! holds the two together.
+
+use std::{
+    num::NonZeroU32,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use http::{HeaderName, Uri};
+use serde_json::{Map, Value};
+
+use super::{
+    Admin, Anonymous, Authentication, Authorities, Bootstrap, Config, ConfigError, Drain,
+    Enforcement, FlowControl, Identity, Limits, Listen, Log, LogFormat, LogLevel, Mistake,
+    Protocol, RequestHeader, Secret, Severity, Timeouts, TokenFile, TokenReview, Upstream,
+    UpstreamIdentity, UpstreamUrl, pem,
+    section::{Section, Walk, read_bounded},
+    values::{self, Word, Wrong},
+    yaml,
+};
+use crate::apf::policy::Semantics;
+
+/// The API version of the file.
+const API_VERSION: &str = "fairgate.dev/v1alpha1";
+/// The kind of the file.
+const KIND: &str = "Configuration";
+
+const MS: Duration = Duration::from_millis(1);
+const SECOND: Duration = Duration::from_secs(1);
+const HOUR: Duration = Duration::from_secs(3600);
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+/// What came of reading a configuration: also a broken one, for reports.
+#[derive(Debug)]
+pub struct Reading {
+    /// The settings; defaults stand in for what is broken.
+    pub config: Config,
+    /// Everything wrong with the file; usable unless there is an error among it.
+    pub mistakes: Vec<Mistake>,
+}
+
+impl Reading {
+    /// The settings with the warnings about them.
+    ///
+    /// # Errors
+    ///
+    /// All mistakes, if at least one of them is an error.
+    pub fn usable(self) -> Result<(Config, Vec<Mistake>), ConfigError> {
+        if self.mistakes.iter().any(|m| m.severity == Severity::Error) {
+            return Err(ConfigError {
+                mistakes: self.mistakes,
+            });
+        }
+        Ok((self.config, self.mistakes))
+    }
+}
+
+impl Config {
+    /// Reads the configuration at `path` and the files it names; without a path, the defaults.
+    ///
+    /// Reads the disk: not for a data core. Never fails; what is wrong is in the [`Reading`].
+    pub fn read(path: Option<&Path>) -> Reading {
+        let Some(path) = path else {
+            return Self::from_values(Walk::new("built-in defaults", ""), Map::new());
+        };
+        let directory = path.parent().map(Path::to_owned).unwrap_or_default();
+        let mut walk = Walk::new(path.display().to_string(), directory);
+        let entries = match read_bounded(path) {
+            Ok(text) => document(&mut walk, &text),
+            Err(error) => {
+                walk.error(
+                    "",
+                    format!("cannot be read: {error}"),
+                    "check the path and its permissions",
+                );
+                Map::new()
+            }
+        };
+        Self::from_values(walk, entries)
+    }
+
+    /// Reads a configuration from `text`, known as `file` in mistakes; relative paths begin at
+    /// `directory`.
+    pub fn parse(file: &str, directory: &Path, text: &[u8]) -> Reading {
+        let mut walk = Walk::new(file, directory);
+        let entries = document(&mut walk, text);
+        Self::from_values(walk, entries)
+    }
+
+    fn from_values(mut walk: Walk, entries: Map<String, Value>) -> Reading {
+        let mut config = walk.root(entries, read);
+        judge(&mut walk, &config);
+        config.effective = walk.effective;
+        Reading {
+            config,
+            mistakes: walk.mistakes,
+        }
+    }
+}
+
+/// The one object a configuration file holds, its type checked and taken off.
+fn document(walk: &mut Walk, text: &[u8]) -> Map<String, Value> {
+    let documents = match yaml::documents(text) {
+        Ok(documents) => documents,
+        Err(error) => {
+            walk.error("", error.to_string(), "mend the file's syntax");
+            return Map::new();
+        }
+    };
+    let mut documents = documents.into_iter();
+    let (first, further) = (documents.next(), documents.next());
+    if further.is_some() {
+        walk.error(
+            "",
+            "the file holds more than one document",
+            "keep one Configuration; policy objects belong into flowControl.policies.directory",
+        );
+    }
+    let Some(Value::Object(mut entries)) = first else {
+        walk.error(
+            "",
+            "the file holds no object",
+            format!("begin it with apiVersion: {API_VERSION} and kind: {KIND}"),
+        );
+        return Map::new();
+    };
+    for (key, expected) in [("apiVersion", API_VERSION), ("kind", KIND)] {
+        let problem = match entries.remove(key) {
+            Some(Value::String(value)) if value == expected => continue,
+            Some(value) => format!("{value} is not known"),
+            None => "missing".to_owned(),
+        };
+        walk.error(key, problem, format!("write {key}: {expected}"));
+    }
+    entries
+}
+
+fn read(root: &mut Section<'_>) -> Config {
+    let upstream = root.section("upstream", upstream);
+    let authority = upstream.url.authority();
+    Config {
+        listen: root.section("listen", listen),
+        authentication: root.section("authentication", authentication),
+        upstream,
+        flow_control: root.section("flowControl", flow_control),
+        limits: root.section("limits", limits),
+        timeouts: root.section("timeouts", timeouts),
+        data_cores: NonZeroU32::new(root.ranged("dataCores", 0, &(0..=1024), values::count)),
+        admin: root.section("admin", |admin| Admin {
+            address: admin.get("address", ([127, 0, 0, 1], 9080).into(), values::address),
+        }),
+        log: root.section("log", |log| Log {
+            format: log.word("format", LogFormat::Text),
+            level: log.word("level", LogLevel::Info),
+            access: log.get("access", false, values::flag),
+        }),
+        apiserver: Some(root.text("apiserver"))
+            .filter(|label| !label.is_empty())
+            .unwrap_or(authority),
+        drain: root.section("drain", |drain| Drain {
+            delay: drain.ranged(
+                "delay",
+                5 * SECOND,
+                &(Duration::ZERO..=HOUR),
+                values::duration,
+            ),
+            grace: drain.ranged(
+                "grace",
+                60 * SECOND,
+                &(Duration::ZERO..=DAY),
+                values::duration,
+            ),
+        }),
+        effective: std::collections::BTreeMap::new(),
+    }
+}
+
+fn listen(section: &mut Section<'_>) -> Listen {
+    Listen {
+        address: section.get("address", ([127, 0, 0, 1], 8443).into(), values::address),
+        tls: section.section("tls", identity),
+    }
+}
+
+fn limits(section: &mut Section<'_>) -> Limits {
+    let mut count = |key, default, most| section.ranged(key, default, &(1..=most), values::count);
+    Limits {
+        connections: count("connections", 20_000, 1_000_000),
+        streams_per_connection: count("streamsPerConnection", 250, 100_000),
+        queued_requests: count("queuedRequests", 20_000, 10_000_000),
+        long_running_per_user: count("longRunningPerUser", 500, 1_000_000),
+        long_running_total: count("longRunningTotal", 5_000, 1_000_000),
+        header_bytes: header_bytes(section),
+    }
+}
+
+fn header_bytes(section: &mut Section<'_>) -> u32 {
+    let bytes = section.ranged("headerBytes", 1 << 20, &(8 << 10..=16 << 20), values::bytes);
+    u32::try_from(bytes).unwrap_or(u32::MAX)
+}
+
+fn timeouts(section: &mut Section<'_>) -> Timeouts {
+    let mut time = |key, default| section.ranged(key, default, &(MS..=DAY), values::duration);
+    Timeouts {
+        handshake: time("handshake", 10 * SECOND),
+        header_read: time("headerRead", 32 * SECOND),
+        idle: time("idle", 120 * SECOND),
+        request: time("request", 60 * SECOND),
+        body_idle: time("bodyIdle", 60 * SECOND),
+        tunnel_idle: time("tunnelIdle", 4 * HOUR),
+        upstream_connect: time("upstreamConnect", 5 * SECOND),
+        upstream_idle: time("upstreamIdle", 60 * SECOND),
+    }
+}
+
+fn authentication(section: &mut Section<'_>) -> Authentication {
+    Authentication {
+        client_certificate: section.section("clientCertificate", |s| authorities(s, "caFile")),
+        request_header: section.section("requestHeader", request_header),
+        token_file: token_file(section),
+        token_review: section.section("tokenReview", token_review),
+        anonymous: section.section("anonymous", anonymous),
+    }
+}
+
+fn request_header(section: &mut Section<'_>) -> Option<RequestHeader> {
+    let authorities = authorities(section, "caFile");
+    let allowed_names = section.get("allowedNames", Vec::new(), values::texts);
+    let mut headers = |key, default: &'static str| {
+        section.get(key, vec![HeaderName::from_static(default)], |value| {
+            values::texts(value)?
+                .iter()
+                .map(|name| header(name))
+                .collect()
+        })
+    };
+    let username_headers = headers("usernameHeaders", "x-remote-user");
+    let uid_headers = headers("uidHeaders", "x-remote-uid");
+    let group_headers = headers("groupHeaders", "x-remote-group");
+    let extra_header_prefixes = section.get(
+        "extraHeaderPrefixes",
+        vec![EXTRA_PREFIX.to_owned()],
+        |value| {
+            values::texts(value)?
+                .iter()
+                .map(|name| prefix(name))
+                .collect()
+        },
+    );
+    Some(RequestHeader {
+        authorities: authorities?,
+        allowed_names,
+        username_headers,
+        uid_headers,
+        group_headers,
+        extra_header_prefixes,
+    })
+}
+
+fn token_file(section: &mut Section<'_>) -> Option<TokenFile> {
+    let path = section.path("tokenFile")?;
+    let field = section.field("tokenFile");
+    let contents = section.walk.contents(&field, &path)?;
+    Some(TokenFile {
+        path,
+        contents: Secret::new(Arc::from(contents)),
+    })
+}
+
+fn token_review(section: &mut Section<'_>) -> Option<TokenReview> {
+    let enabled = section.get("enabled", true, values::flag);
+    let audiences = section.get("audiences", Vec::new(), values::texts);
+    let timeout = section.ranged(
+        "timeout",
+        10 * SECOND,
+        &(MS..=60 * SECOND),
+        values::duration,
+    );
+    let mut ttl = |key, default, most| {
+        section.ranged(key, default, &(Duration::ZERO..=most), values::duration)
+    };
+    let review = TokenReview {
+        audiences,
+        timeout,
+        cache_ttl: ttl("cacheTTL", 10 * SECOND, 120 * SECOND),
+        refusal_ttl: ttl("refusalTTL", 10 * SECOND, 120 * SECOND),
+    };
+    enabled.then_some(review)
+}
+
+fn anonymous(section: &mut Section<'_>) -> Anonymous {
+    let enabled = section.get("enabled", true, values::flag);
+    let health = ["/livez", "/readyz", "/healthz"].map(str::to_owned);
+    let paths = section.get("paths", health.to_vec(), |value| {
+        let paths = values::texts(value)?;
+        match paths
+            .iter()
+            .find(|path| *path != "*" && !path.starts_with('/'))
+        {
+            Some(path) => Err(Wrong::new(
+                format!("{path:?} is not a path"),
+                "begin every path with /, or write [\"*\"] for all",
+            )),
+            None => Ok(paths),
+        }
+    });
+    match paths {
+        _ if !enabled => Anonymous::Refused,
+        paths if paths.iter().any(|path| path == "*") => Anonymous::Everywhere,
+        paths if paths.is_empty() => Anonymous::Refused,
+        paths => Anonymous::Paths(paths),
+    }
+}
+
+fn upstream(section: &mut Section<'_>) -> Upstream {
+    let default = UpstreamUrl {
+        tls: false,
+        host: "127.0.0.1".to_owned(),
+        port: 8001,
+    };
+    Upstream {
+        url: section.get("url", default, url),
+        authorities: authorities(section, "caFile"),
+        tls_server_name: server_name(section),
+        client_certificate: section.section("clientCertificate", identity),
+        token_file: bearer_token(section),
+        identity: section.section("identity", upstream_identity),
+        protocol: section.word("protocol", Protocol::Auto),
+        max_streams: section.ranged("maxStreams", 100, &(1..=100_000), values::count),
+    }
+}
+
+fn server_name(section: &mut Section<'_>) -> Option<String> {
+    let name = section.get("tlsServerName", String::new(), |value| {
+        let name = values::text(value)?;
+        if name.is_empty() || rustls::pki_types::ServerName::try_from(name.as_str()).is_ok() {
+            return Ok(name);
+        }
+        Err(Wrong::new(
+            format!("{name:?} is neither a DNS name nor an IP address"),
+            "write the name the upstream's certificate bears",
+        ))
+    });
+    (!name.is_empty()).then_some(name)
+}
+
+/// The path of the gateway's bearer token, once what it holds has proven to be one.
+fn bearer_token(section: &mut Section<'_>) -> Option<PathBuf> {
+    let path = section.path("tokenFile")?;
+    let field = section.field("tokenFile");
+    match read_bounded(&path) {
+        Ok(token) if is_bearer_token(token.trim_ascii()) => {}
+        Ok(_) => section.walk.error(
+            &field,
+            format!("{} does not hold one token", path.display()),
+            "write the token and nothing else into it",
+        ),
+        Err(error) => section.walk.error(
+            &field,
+            format!("{} cannot be read: {error}", path.display()),
+            "check the path, which begins at the configuration file, and its permissions",
+        ),
+    }
+    Some(path)
+}
+
+fn is_bearer_token(token: &[u8]) -> bool {
+    !token.is_empty() && token.iter().all(u8::is_ascii_graphic)
+}
+
+fn upstream_identity(section: &mut Section<'_>) -> UpstreamIdentity {
+    let mode = section.word("mode", IdentityMode::Impersonate);
+    let mut name = |key, default: &'static str| {
+        section.get(key, HeaderName::from_static(default), |value| {
+            header(&values::text(value)?)
+        })
+    };
+    let username = name("usernameHeader", "x-remote-user");
+    let uid = name("uidHeader", "x-remote-uid");
+    let group = name("groupHeader", "x-remote-group");
+    let extra_prefix = section.get("extraHeaderPrefix", EXTRA_PREFIX.to_owned(), |value| {
+        prefix(&values::text(value)?)
+    });
+    let gateway_user = gateway_user(section);
+    match mode {
+        IdentityMode::Impersonate => UpstreamIdentity::Impersonate,
+        IdentityMode::RequestHeader => UpstreamIdentity::RequestHeader {
+            gateway_user,
+            username,
+            uid,
+            group,
+            extra_prefix,
+        },
+    }
+}
+
+fn gateway_user(section: &mut Section<'_>) -> String {
+    section.get("gatewayUser", "fairgate".to_owned(), |value| {
+        let name = values::text(value)?;
+        if !name.is_empty() && name.trim() == name && !name.chars().any(char::is_control) {
+            return Ok(name);
+        }
+        Err(Wrong::new(
+            format!("{name:?} is not a user name"),
+            "write a name without blanks at its ends",
+        ))
+    })
+}
+
+fn flow_control(section: &mut Section<'_>) -> FlowControl {
+    let semantics = section.word("semantics", Semantics::Improved);
+    let period = match semantics {
+        Semantics::Compatible => 10 * SECOND,
+        Semantics::Improved => SECOND,
+    };
+    FlowControl {
+        enforcement: section.word("enforcement", Enforcement::Enforce),
+        semantics,
+        total_seats: section.ranged("totalSeats", 600, &(1..=10_000_000), values::count),
+        hash_key: hash_key(section),
+        bootstrap: section.word("bootstrap", Bootstrap::Suggested),
+        policies: section.section("policies", policies),
+        borrowing_period: section
+            .get("borrowingPeriod", None, |value| match value.as_str() {
+                Some("") => Ok(None),
+                _ => values::duration(value).and_then(|period| match period {
+                    p if (100 * MS..=HOUR).contains(&p) => Ok(Some(p)),
+                    _ => Err(Wrong::new(
+                        format!("{value} is out of range"),
+                        "write a value from 100ms to 1h",
+                    )),
+                }),
+            })
+            .unwrap_or(period),
+    }
+}
+
+fn policies(section: &mut Section<'_>) -> Option<PathBuf> {
+    let path = section.path("directory")?;
+    if !path.is_dir() {
+        let field = section.field("directory");
+        section.walk.error(
+            &field,
+            format!("{} is not a directory that can be read", path.display()),
+            "make it, or check the path, which begins at the configuration file",
+        );
+    }
+    Some(path)
+}
+
+/// The hash key, from the file itself or from one it names. Its digits are in no message.
+fn hash_key(section: &mut Section<'_>) -> Option<Secret<[u8; 16]>> {
+    let wrong = || {
+        Wrong::new(
+            "not a key",
+            "write 32 hex digits, as `openssl rand -hex 16` prints",
+        )
+    };
+    let key = |text: &str| parse_hash_key(text).map(Secret::new).ok_or_else(wrong);
+    let inline = section.get("hashKey", None, |value| match value.as_str() {
+        Some("") => Ok(None),
+        Some(text) => key(text).map(Some),
+        None => Err(wrong()),
+    });
+    let path = section.path("hashKeyFile");
+    let field = section.field("hashKeyFile");
+    if let (Some(_), Some(_)) = (&inline, &path) {
+        section.walk.error(
+            &field,
+            "a key is given in hashKey too",
+            "keep one of the two",
+        );
+    }
+    let Some(path) = path else { return inline };
+    let contents = section.walk.contents(&field, &path)?;
+    match str::from_utf8(&contents)
+        .map_err(|_| wrong())
+        .and_then(|text| key(text.trim()))
+    {
+        Ok(key) => Some(key),
+        Err(Wrong { problem, remedy }) => {
+            let problem = format!("{}: {problem}", path.display());
+            section.walk.error(&field, problem, remedy);
+            None
+        }
+    }
+}
+
+fn parse_hash_key(text: &str) -> Option<[u8; 16]> {
+    if text.len() != 32 || !text.bytes().all(|b| b.is_ascii_hexdigit()) {
+        return None;
+    }
+    u128::from_str_radix(text, 16).ok().map(u128::to_be_bytes)
+}
+
+/// The authorities in the file under `key`, if one is given.
+fn authorities(section: &mut Section<'_>, key: &'static str) -> Option<Authorities> {
+    let path = section.path(key)?;
+    read_pem(section, key, &path, pem::authorities)
+}
+
+/// The certificate and key in the files under `certFile` and `keyFile`, if given.
+fn identity(section: &mut Section<'_>) -> Option<Identity> {
+    let paths = (section.path("certFile"), section.path("keyFile"));
+    let (cert, key) = match paths {
+        (Some(cert), Some(key)) => (cert, key),
+        (None, None) => return None,
+        (cert, _) => {
+            let (given, missing) = match cert {
+                Some(_) => ("certFile", "keyFile"),
+                None => ("keyFile", "certFile"),
+            };
+            let field = section.field(missing);
+            section.walk.error(
+                &field,
+                format!("not set, though {given} is"),
+                format!("set {missing} too, or neither"),
+            );
+            return None;
+        }
+    };
+    let chain = read_pem(section, "certFile", &cert, pem::certificates);
+    let secret = read_pem(section, "keyFile", &key, pem::private_key);
+    let identity = pem::identity(chain?, secret?);
+    identity
+        .map_err(|wrong| say(section, "keyFile", &key, wrong))
+        .ok()
+}
+
+fn read_pem<T>(
+    section: &mut Section<'_>,
+    key: &str,
+    path: &Path,
+    parse: impl FnOnce(&[u8]) -> Result<T, Wrong>,
+) -> Option<T> {
+    let field = section.field(key);
+    let contents = section.walk.contents(&field, path)?;
+    parse(&contents)
+        .map_err(|wrong| say(section, key, path, wrong))
+        .ok()
+}
+
+fn say(section: &mut Section<'_>, key: &str, path: &Path, wrong: Wrong) {
+    let field = section.field(key);
+    let problem = format!("{}: {}", path.display(), wrong.problem);
+    section.walk.error(&field, problem, wrong.remedy);
+}
+
+/// What the names of headers with further attributes begin with, unless told otherwise.
+const EXTRA_PREFIX: &str = "x-remote-extra-";
+
+/// Headers that carry no identity, whatever a file says.
+const RESERVED: [&str; 6] = [
+    "authorization",
+    "connection",
+    "content-length",
+    "host",
+    "transfer-encoding",
+    "upgrade",
+];
+
+fn header(name: &str) -> Result<HeaderName, Wrong> {
+    let wrong = |problem| {
+        Wrong::new(
+            format!("{name:?} {problem}"),
+            "write a name such as X-Remote-User",
+        )
+    };
+    let header = name
+        .parse::<HeaderName>()
+        .map_err(|_| wrong("is not a header name"))?;
+    if RESERVED.contains(&header.as_str()) {
+        return Err(wrong("has a meaning of its own"));
+    }
+    Ok(header)
+}
+
+fn prefix(name: &str) -> Result<String, Wrong> {
+    header(name).map(|name| name.as_str().to_owned())
+}
+
+fn url(value: &Value) -> Result<UpstreamUrl, Wrong> {
+    let text = values::text(value)?;
+    UpstreamUrl::parse(&text).ok_or_else(|| {
+        Wrong::new(
+            format!("{text:?} is not the address of a server"),
+            "write it as https://host:6443, without user, path or query",
+        )
+    })
+}
+
+impl UpstreamUrl {
+    fn parse(text: &str) -> Option<Self> {
+        let uri: Uri = text.parse().ok()?;
+        let tls = match uri.scheme_str()? {
+            "https" => true,
+            "http" => false,
+            _ => return None,
+        };
+        let authority = uri.authority()?;
+        if authority.as_str().contains('@') || uri.query().is_some() || uri.path() != "/" {
+            return None;
+        }
+        let host = authority.host();
+        let bare = host
+            .strip_prefix('[')
+            .and_then(|host| host.strip_suffix(']'));
+        let port = match &authority.as_str()[host.len()..] {
+            "" => {
+                if tls {
+                    443
+                } else {
+                    80
+                }
+            }
+            port => port
+                .strip_prefix(':')?
+                .parse()
+                .ok()
+                .filter(|port| *port != 0)?,
+        };
+        (!host.is_empty()).then(|| Self {
+            tls,
+            host: bare.unwrap_or(host).to_owned(),
+            port,
+        })
+    }
+
+    /// `host:port`, an IPv6 address in brackets.
+    pub fn authority(&self) -> String {
+        let Self { host, port, .. } = self;
+        if host.contains(':') {
+            format!("[{host}]:{port}")
+        } else {
+            format!("{host}:{port}")
+        }
+    }
+
+    /// Whether it is this machine, as far as its name tells.
+    fn is_loopback(&self) -> bool {
+        self.host == "localhost"
+            || self
+                .host
+                .parse::<std::net::IpAddr>()
+                .is_ok_and(|ip| ip.is_loopback())
+    }
+}
+
+/// Finds what is wrong between keys that are each right by themselves.
+fn judge(walk: &mut Walk, config: &Config) {
+    judge_listen(walk, config);
+    judge_authentication(walk, config);
+    judge_upstream(walk, config);
+    if config.limits.long_running_per_user > config.limits.long_running_total {
+        walk.error(
+            "limits.longRunningPerUser",
+            "more than limits.longRunningTotal",
+            "lower it or raise the total",
+        );
+    }
+}
+
+fn judge_listen(walk: &mut Walk, config: &Config) {
+    let Config { listen, admin, .. } = config;
+    if listen.address == admin.address && listen.address.port() != 0 {
+        walk.error(
+            "admin.address",
+            "the same as listen.address",
+            "give it another port",
+        );
+    }
+    if walk.is_set("listen.tls.certFile") || walk.is_set("listen.tls.keyFile") {
+        return;
+    }
+    if !listen.address.ip().is_loopback() {
+        walk.warning(
+            "listen.tls",
+            "not set, and listen.address can be reached from elsewhere: tokens travel unprotected",
+            "set listen.tls.certFile and keyFile, or listen on 127.0.0.1",
+        );
+    }
+    for field in [
+        "authentication.clientCertificate.caFile",
+        "authentication.requestHeader.caFile",
+    ] {
+        if walk.is_set(field) {
+            walk.error(
+                field,
+                "without listen.tls no client can show a certificate",
+                "set listen.tls.certFile and keyFile, or remove it",
+            );
+        }
+    }
+}
+
+fn judge_authentication(walk: &mut Walk, config: &Config) {
+    let Authentication {
+        client_certificate,
+        request_header,
+        token_review,
+        anonymous,
+        ..
+    } = &config.authentication;
+    let proven = walk.is_set("authentication.clientCertificate.caFile")
+        || walk.is_set("authentication.requestHeader.caFile")
+        || walk.is_set("authentication.tokenFile")
+        || token_review.is_some();
+    if !proven && *anonymous != Anonymous::Everywhere {
+        walk.warning(
+            "authentication",
+            "no way to prove who one is is set, so nearly every request gets 401",
+            "enable tokenReview, or set clientCertificate.caFile, requestHeader.caFile or tokenFile",
+        );
+    }
+    let Some(proxy) = request_header else { return };
+    if proxy.username_headers.is_empty() {
+        walk.error(
+            "authentication.requestHeader.usernameHeaders",
+            "empty, so that no user is ever found",
+            "name at least one header, such as X-Remote-User",
+        );
+    }
+    let shared = client_certificate.as_ref().is_some_and(|clients| {
+        let mut ours = proxy.authorities.certificates.iter();
+        ours.any(|authority| clients.certificates.contains(authority))
+    });
+    if shared && proxy.allowed_names.is_empty() {
+        walk.error(
+            "authentication.requestHeader.allowedNames",
+            "empty while caFile shares an authority with clientCertificate.caFile: every client could name any user",
+            "list the proxy's common name, or better give the proxy an authority of its own",
+        );
+    } else if shared {
+        walk.warning(
+            "authentication.requestHeader.caFile",
+            "shares an authority with clientCertificate.caFile: whoever gets a certificate with an allowed name can name any user",
+            "give the proxy an authority of its own",
+        );
+    }
+}
+
+fn judge_upstream(walk: &mut Walk, config: &Config) {
+    let upstream = &config.upstream;
+    if config.listen.address.to_string() == upstream.url.authority() {
+        walk.error(
+            "upstream.url",
+            "the gateway's own listen.address",
+            "write the API server's address",
+        );
+    }
+    let as_proxy = matches!(upstream.identity, UpstreamIdentity::RequestHeader { .. });
+    let certificate = walk.is_set("upstream.clientCertificate.certFile")
+        || walk.is_set("upstream.clientCertificate.keyFile");
+    let token = walk.is_set("upstream.tokenFile");
+    if as_proxy && !certificate {
+        walk.error(
+            "upstream.clientCertificate",
+            "not set, though upstream.identity.mode is requestHeader: only a certificate makes the upstream believe it",
+            "set certFile and keyFile to a certificate of the upstream's front-proxy authority",
+        );
+    }
+    if upstream.url.tls {
+        judge_https(walk, certificate, token);
+    } else {
+        judge_http(walk, upstream, certificate, token);
+    }
+}
+
+fn judge_https(walk: &mut Walk, certificate: bool, token: bool) {
+    if !walk.is_set("upstream.caFile") {
+        walk.error(
+            "upstream.caFile",
+            "not set, so that the upstream's certificate cannot be verified",
+            "set it to the authority of the API server's serving certificate",
+        );
+    }
+    if !certificate && !token {
+        walk.error(
+            "upstream",
+            "the gateway has no credential of its own",
+            "set clientCertificate.certFile and keyFile, or tokenFile",
+        );
+    }
+    if certificate && token {
+        walk.warning(
+            "upstream.tokenFile",
+            "never used: the certificate comes first",
+            "keep one of clientCertificate and tokenFile",
+        );
+    }
+}
+
+fn judge_http(walk: &mut Walk, upstream: &Upstream, certificate: bool, token: bool) {
+    for (field, set) in [
+        ("upstream.caFile", walk.is_set("upstream.caFile")),
+        ("upstream.clientCertificate", certificate),
+        ("upstream.tlsServerName", upstream.tls_server_name.is_some()),
+    ] {
+        if set {
+            walk.error(
+                field,
+                "of no use: upstream.url is not https",
+                "write https:// in upstream.url, or remove it",
+            );
+        }
+    }
+    if !upstream.url.is_loopback() {
+        let carried = if token {
+            "the gateway's token and "
+        } else {
+            ""
+        };
+        walk.warning(
+            "upstream.url",
+            format!("not https: {carried}every client's identity travels unprotected"),
+            "write https:// and set upstream.caFile",
+        );
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum IdentityMode {
+    Impersonate,
+    RequestHeader,
+}
+
+impl Word for IdentityMode {
+    const WORDS: &'static [(&'static str, Self)] = &[
+        ("impersonate", Self::Impersonate),
+        ("requestHeader", Self::RequestHeader),
+    ];
+}
+
+impl Word for Semantics {
+    const WORDS: &'static [(&'static str, Self)] = &[
+        ("Improved", Self::Improved),
+        ("Compatible", Self::Compatible),
+    ];
+}
+
+impl Word for Enforcement {
+    const WORDS: &'static [(&'static str, Self)] = &[
+        ("enforce", Self::Enforce),
+        ("observe", Self::Observe),
+        ("off", Self::Off),
+    ];
+}
+
+impl Word for Bootstrap {
+    const WORDS: &'static [(&'static str, Self)] = &[
+        ("suggested", Self::Suggested),
+        ("mandatory", Self::Mandatory),
+    ];
+}
+
+impl Word for Protocol {
+    const WORDS: &'static [(&'static str, Self)] = &[
+        ("auto", Self::Auto),
+        ("http1", Self::Http1),
+        ("http2", Self::Http2),
+    ];
+}
+
+impl Word for LogFormat {
+    const WORDS: &'static [(&'static str, Self)] = &[("text", Self::Text), ("json", Self::Json)];
+}
+
+impl Word for LogLevel {
+    const WORDS: &'static [(&'static str, Self)] = &[
+        ("error", Self::Error),
+        ("warn", Self::Warn),
+        ("info", Self::Info),
+        ("debug", Self::Debug),
+        ("trace", Self::Trace),
+    ];
+}

@@ -1,0 +1,312 @@
+//! Walking a configuration file so that every mistake in it is found at once.
+//!
+//! A reader asks a [`Section`] for its keys one by one, giving each its notation and default. What
+//! is malformed becomes a mistake and the default stands in, so that the walk goes on; what nobody
+//! asked for is an unknown key. A derived deserializer stops at its first error, hence this.
+//!
+//! The walk also notes each key's value in effect, files with a digest of their content, so that a
+//! reload can tell what changed.
+
+use std::{
+    collections::BTreeMap,
+    fmt::{Debug, Write as _},
+    io::{self, Read as _},
+    ops::RangeInclusive,
+    path::{Path, PathBuf},
+};
+
+use serde_json::{Map, Value};
+use sha2::{Digest as _, Sha256};
+
+use super::{
+    finding::{Mistake, Severity},
+    values::{self, Word, Wrong},
+};
+
+/// The longest file a key may refer to: 16 MiB.
+const MAX_FILE_BYTES: u64 = 16 << 20;
+
+/// What a walk brings home, besides the values.
+#[derive(Debug)]
+pub(super) struct Walk {
+    /// The file's name in mistakes.
+    file: String,
+    /// Where relative paths begin.
+    directory: PathBuf,
+    pub(super) mistakes: Vec<Mistake>,
+    /// Every key's path with its value in effect.
+    pub(super) effective: BTreeMap<String, String>,
+}
+
+impl Walk {
+    pub(super) fn new(file: impl Into<String>, directory: impl Into<PathBuf>) -> Self {
+        Self {
+            file: file.into(),
+            directory: directory.into(),
+            mistakes: Vec::new(),
+            effective: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn error(
+        &mut self,
+        field: &str,
+        problem: impl Into<String>,
+        remedy: impl Into<String>,
+    ) {
+        self.push(Severity::Error, field, problem.into(), remedy.into());
+    }
+
+    pub(super) fn warning(
+        &mut self,
+        field: &str,
+        problem: impl Into<String>,
+        remedy: impl Into<String>,
+    ) {
+        self.push(Severity::Warning, field, problem.into(), remedy.into());
+    }
+
+    fn push(&mut self, severity: Severity, field: &str, problem: String, remedy: String) {
+        self.mistakes.push(Mistake {
+            severity,
+            file: self.file.clone(),
+            field: field.to_owned(),
+            problem,
+            remedy,
+        });
+    }
+
+    /// Whether the text or path under `field` is given, be it of use or not.
+    pub(super) fn is_set(&self, field: &str) -> bool {
+        self.effective.get(field).is_some_and(|note| note != "\"\"")
+    }
+
+    /// Walks the root of a file.
+    pub(super) fn root<T>(
+        &mut self,
+        entries: Map<String, Value>,
+        read: impl FnOnce(&mut Section<'_>) -> T,
+    ) -> T {
+        self.walk(String::new(), entries, read)
+    }
+
+    fn walk<T>(
+        &mut self,
+        path: String,
+        entries: Map<String, Value>,
+        read: impl FnOnce(&mut Section<'_>) -> T,
+    ) -> T {
+        let mut section = Section {
+            walk: self,
+            path,
+            entries,
+            asked: Vec::new(),
+        };
+        let value = read(&mut section);
+        section.refuse_the_rest();
+        value
+    }
+
+    /// Reads the file that `field` refers to; a failure is a mistake.
+    pub(super) fn contents(&mut self, field: &str, path: &Path) -> Option<Vec<u8>> {
+        match read_bounded(path) {
+            Ok(contents) => {
+                let mut digest = String::new();
+                for byte in Sha256::digest(&contents) {
+                    let _ = write!(digest, "{byte:02x}");
+                }
+                self.effective.insert(format!("{field} (content)"), digest);
+                Some(contents)
+            }
+            Err(error) => {
+                self.error(
+                    field,
+                    format!("{} cannot be read: {error}", path.display()),
+                    "check the path, which begins at the configuration file, and its permissions",
+                );
+                None
+            }
+        }
+    }
+}
+
+/// Reads a file of at most 16 MiB.
+pub(crate) fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
+    let mut contents = Vec::new();
+    std::fs::File::open(path)?
+        .take(MAX_FILE_BYTES + 1)
+        .read_to_end(&mut contents)?;
+    if contents.len() as u64 > MAX_FILE_BYTES {
+        return Err(io::Error::new(
+            io::ErrorKind::FileTooLarge,
+            format!("longer than {} MiB", MAX_FILE_BYTES >> 20),
+        ));
+    }
+    Ok(contents)
+}
+
+/// One mapping of the file: `limits`, `authentication.anonymous`.
+pub(super) struct Section<'a> {
+    pub(super) walk: &'a mut Walk,
+    path: String,
+    entries: Map<String, Value>,
+    asked: Vec<&'static str>,
+}
+
+impl Section<'_> {
+    /// The full path of `key`.
+    pub(super) fn field(&self, key: &str) -> String {
+        if self.path.is_empty() {
+            key.to_owned()
+        } else {
+            format!("{}.{key}", self.path)
+        }
+    }
+
+    /// Walks the mapping under `key`; an absent one reads as empty.
+    pub(super) fn section<T>(
+        &mut self,
+        key: &'static str,
+        read: impl FnOnce(&mut Section<'_>) -> T,
+    ) -> T {
+        let field = self.field(key);
+        let entries = match self.take(key) {
+            None => Map::new(),
+            Some(Value::Object(entries)) => entries,
+            Some(value) => {
+                self.walk.error(
+                    &field,
+                    format!("{} is not a mapping", brief(&value)),
+                    "indent its keys below it",
+                );
+                Map::new()
+            }
+        };
+        self.walk.walk(field, entries, read)
+    }
+
+    /// The value under `key` in the notation of `read`, `default` where absent, null or malformed.
+    pub(super) fn get<T: Debug>(
+        &mut self,
+        key: &'static str,
+        default: T,
+        read: impl FnOnce(&Value) -> Result<T, Wrong>,
+    ) -> T {
+        let field = self.field(key);
+        let value = match self.take(key).map(|value| read(&value)) {
+            None => default,
+            Some(Ok(value)) => value,
+            Some(Err(Wrong { problem, remedy })) => {
+                self.walk.error(&field, problem, remedy);
+                default
+            }
+        };
+        let note = format!("{value:?}");
+        self.walk.effective.insert(field, note);
+        value
+    }
+
+    /// Like [`Section::get`], for a value that must lie in `range`.
+    pub(super) fn ranged<T: Debug + PartialOrd>(
+        &mut self,
+        key: &'static str,
+        default: T,
+        range: &RangeInclusive<T>,
+        read: impl FnOnce(&Value) -> Result<T, Wrong>,
+    ) -> T {
+        self.get(key, default, |written| {
+            let value = read(written)?;
+            if range.contains(&value) {
+                return Ok(value);
+            }
+            let (low, high) = (range.start(), range.end());
+            Err(Wrong::new(
+                format!("{} is out of range", brief(written)),
+                format!("write a value from {low:?} to {high:?}"),
+            ))
+        })
+    }
+
+    /// One of the words of `T`.
+    pub(super) fn word<T: Word + Debug>(&mut self, key: &'static str, default: T) -> T {
+        self.get(key, default, values::word)
+    }
+
+    /// Text; empty by default.
+    pub(super) fn text(&mut self, key: &'static str) -> String {
+        self.get(key, String::new(), values::text)
+    }
+
+    /// The path of a file or directory, relative ones from the configuration file on; none by
+    /// default and when empty.
+    pub(super) fn path(&mut self, key: &'static str) -> Option<PathBuf> {
+        let directory = self.walk.directory.clone();
+        let text = self.get(key, String::new(), values::text);
+        (!text.is_empty()).then(|| directory.join(text))
+    }
+
+    fn take(&mut self, key: &'static str) -> Option<Value> {
+        self.asked.push(key);
+        self.entries.remove(key).filter(|value| !value.is_null())
+    }
+
+    fn refuse_the_rest(self) {
+        for (key, _) in &self.entries {
+            let field = self.field(key);
+            let near = self.asked.iter().find(|known| is_near(known, key));
+            let remedy = match near {
+                Some(near) => format!("did you mean {near:?}?"),
+                None => format!("remove it, or write one of {}", self.asked.join(", ")),
+            };
+            self.walk.error(&field, "unknown key", remedy);
+        }
+    }
+}
+
+/// A value short enough for a message.
+fn brief(value: &Value) -> String {
+    let text = value.to_string();
+    match text.char_indices().nth(40) {
+        Some((cut, _)) => format!("{}…", &text[..cut]),
+        None => text,
+    }
+}
+
+/// Whether two keys differ in case, punctuation or one letter only.
+fn is_near(known: &str, key: &str) -> bool {
+    let plain = |text: &str| -> Vec<char> {
+        text.chars()
+            .filter(|c| c.is_alphanumeric())
+            .flat_map(char::to_lowercase)
+            .collect()
+    };
+    let (a, b) = (plain(known), plain(key));
+    let same_start = a.iter().zip(&b).take_while(|(x, y)| x == y).count();
+    let same_end = a
+        .iter()
+        .rev()
+        .zip(b.iter().rev())
+        .take_while(|(x, y)| x == y)
+        .count();
+    let longer = a.len().max(b.len());
+    longer.abs_diff(a.len().min(b.len())) <= 1 && same_start + same_end + 1 >= longer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slip_of_the_pen_is_near() {
+        assert!(is_near("caFile", "cafile"));
+        assert!(is_near("caFile", "ca_file"));
+        assert!(is_near("totalSeats", "totalSeat"));
+        assert!(!is_near("caFile", "keyFile"));
+        assert!(!is_near("address", "enforcement"));
+    }
+
+    #[test]
+    fn a_long_value_is_cut_in_messages() {
+        assert!(brief(&Value::from("é".repeat(1000))).len() < 100);
+    }
+}

@@ -1,0 +1,282 @@
+//! Durations as Go writes them: `1h30m`, `1.5s`, `250ms`.
+//!
+//! A client's `timeout` parameter is read by Go's rules and refused with Go's words, since that is
+//! what the server behind us does. Not here: the maximum that a server puts on a timeout.
+
+use std::{fmt::Write, time::Duration};
+
+/// The largest magnitude in nanoseconds: that of the least signed 64-bit number.
+const LIMIT: u64 = 1 << 63;
+
+/// Reads a Go duration; a negative one gives zero, as both mean "no wish" to a server.
+///
+/// # Errors
+///
+/// The message that Go gives for the same text, such as `time: missing unit in duration "30"`.
+pub(super) fn parse(text: &[u8]) -> Result<Duration, Box<str>> {
+    magnitude(text).map_err(|error| message(&error, text))
+}
+
+/// What is wrong with a duration.
+enum Error<'a> {
+    /// Neither number nor sign, or out of range.
+    Invalid,
+    /// A number without a unit.
+    MissingUnit,
+    /// A unit that is none.
+    UnknownUnit(&'a [u8]),
+}
+
+fn magnitude(text: &[u8]) -> Result<Duration, Error<'_>> {
+    let (negative, mut rest) = match text {
+        [b'-', rest @ ..] => (true, rest),
+        [b'+', rest @ ..] => (false, rest),
+        _ => (false, text),
+    };
+    if rest == b"0" {
+        return Ok(Duration::ZERO);
+    }
+    if rest.is_empty() {
+        return Err(Error::Invalid);
+    }
+    let mut total = 0_u64;
+    while !rest.is_empty() {
+        let (nanos, after) = term(rest)?;
+        // Both are at most 2^63, so the sum fits but for one case.
+        total = total
+            .checked_add(nanos)
+            .filter(|&t| t <= LIMIT)
+            .ok_or(Error::Invalid)?;
+        rest = after;
+    }
+    match (negative, total) {
+        (true, _) => Ok(Duration::ZERO),
+        (false, LIMIT) => Err(Error::Invalid),
+        (false, nanos) => Ok(Duration::from_nanos(nanos)),
+    }
+}
+
+/// Reads one number with its unit: the nanoseconds, at most [`LIMIT`], and what follows.
+fn term(text: &[u8]) -> Result<(u64, &[u8]), Error<'_>> {
+    let (whole_digits, rest) = digits(text);
+    let (fraction_digits, rest) = match rest {
+        [b'.', rest @ ..] => digits(rest),
+        _ => (&[][..], rest),
+    };
+    // Go looks at the whole part's range before it looks for a unit.
+    let whole = whole(whole_digits).ok_or(Error::Invalid)?;
+    if whole_digits.is_empty() && fraction_digits.is_empty() {
+        return Err(Error::Invalid);
+    }
+    let end = rest
+        .iter()
+        .position(|&b| b == b'.' || b.is_ascii_digit())
+        .unwrap_or(rest.len());
+    let (name, rest) = rest.split_at(end);
+    if name.is_empty() {
+        return Err(Error::MissingUnit);
+    }
+    let unit = unit_nanos(name).ok_or(Error::UnknownUnit(name))?;
+    let nanos = whole
+        .checked_mul(unit)
+        .filter(|&n| n <= LIMIT)
+        .ok_or(Error::Invalid)?;
+    let nanos = nanos
+        .checked_add(fraction(fraction_digits, unit))
+        .filter(|&n| n <= LIMIT);
+    Ok((nanos.ok_or(Error::Invalid)?, rest))
+}
+
+/// Splits off the leading digits.
+fn digits(text: &[u8]) -> (&[u8], &[u8]) {
+    let end = text
+        .iter()
+        .position(|b| !b.is_ascii_digit())
+        .unwrap_or(text.len());
+    text.split_at(end)
+}
+
+/// The number that `digits` write, if it is at most [`LIMIT`].
+fn whole(digits: &[u8]) -> Option<u64> {
+    digits.iter().try_fold(0_u64, |value, digit| {
+        let value = value
+            .checked_mul(10)?
+            .checked_add(u64::from(digit - b'0'))?;
+        (value <= LIMIT).then_some(value)
+    })
+}
+
+/// The nanoseconds of the fraction `.digits` of `unit`; digits beyond 63 bits are ignored.
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "Go computes the fraction in floating point too; it is below one hour"
+)]
+fn fraction(digits: &[u8], unit: u64) -> u64 {
+    let (mut value, mut scale) = (0_u64, 1_f64);
+    for digit in digits {
+        if value > (LIMIT - 1) / 10 {
+            break;
+        }
+        let next = value * 10 + u64::from(digit - b'0');
+        if next > LIMIT {
+            break;
+        }
+        value = next;
+        scale *= 10.0;
+    }
+    (value as f64 * (unit as f64 / scale)) as u64
+}
+
+fn unit_nanos(name: &[u8]) -> Option<u64> {
+    // Microseconds are written with the micro sign as well as with the Greek letter.
+    const MICRO: &[u8] = "\u{b5}s".as_bytes();
+    const MU: &[u8] = "\u{3bc}s".as_bytes();
+    Some(match name {
+        b"ns" => 1,
+        b"us" | MICRO | MU => 1_000,
+        b"ms" => 1_000_000,
+        b"s" => 1_000_000_000,
+        b"m" => 60_000_000_000,
+        b"h" => 3_600_000_000_000,
+        _ => return None,
+    })
+}
+
+fn message(error: &Error<'_>, text: &[u8]) -> Box<str> {
+    let text = quoted(text);
+    match error {
+        Error::Invalid => format!("time: invalid duration {text}"),
+        Error::MissingUnit => format!("time: missing unit in duration {text}"),
+        Error::UnknownUnit(unit) => {
+            format!("time: unknown unit {} in duration {text}", quoted(unit))
+        }
+    }
+    .into_boxed_str()
+}
+
+/// `text` in double quotes, whatever is not printable ASCII as `\x` and two hex digits.
+fn quoted(text: &[u8]) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    out.push('"');
+    for &byte in text {
+        match byte {
+            b'"' | b'\\' => out.extend(['\\', char::from(byte)]),
+            b' '..=0x7f => out.push(char::from(byte)),
+            _ => {
+                // Writing to a string cannot fail.
+                let _ = write!(out, "\\x{byte:02x}");
+            }
+        }
+    }
+    out.push('"');
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn nanos(text: &str) -> Result<u128, String> {
+        parse(text.as_bytes())
+            .map(|d| d.as_nanos())
+            .map_err(String::from)
+    }
+
+    #[test]
+    fn durations_read_as_go_reads_them() {
+        const S: u128 = 1_000_000_000;
+        let cases = [
+            ("0", 0),
+            ("+0", 0),
+            ("-0", 0),
+            ("0s", 0),
+            ("5s", 5 * S),
+            ("+5s", 5 * S),
+            ("30s", 30 * S),
+            ("1478s", 1478 * S),
+            ("5.0s", 5 * S),
+            ("5.6s", 5 * S + 600_000_000),
+            ("5.s", 5 * S),
+            (".5s", S / 2),
+            ("1.0040s", S + 4_000_000),
+            ("100.00100s", 100 * S + 1_000_000),
+            ("10ns", 10),
+            ("11us", 11_000),
+            ("12\u{b5}s", 12_000),
+            ("12\u{3bc}s", 12_000),
+            ("13ms", 13_000_000),
+            ("14s", 14 * S),
+            ("15m", 900 * S),
+            ("16h", 57_600 * S),
+            ("3h30m", 12_600 * S),
+            ("10.5s4m", 250 * S + S / 2),
+            ("1h2m3s4ms5us6ns", 3723 * S + 4_005_006),
+            ("52763797000ns", 52_763_797_000),
+            ("0.3333333333333333333h", 1200 * S),
+            ("9007199254740993ns", 9_007_199_254_740_993),
+            ("9223372036854775807ns", 9_223_372_036_854_775_807),
+            ("9223372036854775.807us", 9_223_372_036_854_775_807),
+            ("0.100000000000000000000h", 360 * S),
+            ("0.830103483285477580700h", 2_988_372_539_827),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(nanos(text), Ok(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_negative_duration_is_none() {
+        for text in ["-5s", "-.5s", "-2m3.4s", "-9223372036854775808ns", "-1ns"] {
+            assert_eq!(nanos(text), Ok(0), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_malformed_duration_is_refused_in_go_words() {
+        let cases = [
+            ("", r#"time: invalid duration """#),
+            ("30", r#"time: missing unit in duration "30""#),
+            ("00", r#"time: missing unit in duration "00""#),
+            ("3.5", r#"time: missing unit in duration "3.5""#),
+            ("1.2.3s", r#"time: missing unit in duration "1.2.3s""#),
+            ("-", r#"time: invalid duration "-""#),
+            ("s", r#"time: invalid duration "s""#),
+            (".", r#"time: invalid duration ".""#),
+            (".s", r#"time: invalid duration ".s""#),
+            ("--5s", r#"time: invalid duration "--5s""#),
+            (" 5s", r#"time: invalid duration " 5s""#),
+            ("5 s", r#"time: unknown unit " s" in duration "5 s""#),
+            ("5d", r#"time: unknown unit "d" in duration "5d""#),
+            ("5S", r#"time: unknown unit "S" in duration "5S""#),
+            ("1h-5m", r#"time: unknown unit "h-" in duration "1h-5m""#),
+            ("3e9ns", r#"time: unknown unit "e" in duration "3e9ns""#),
+            ("\"1\\s", r#"time: invalid duration "\"1\\s""#),
+            (
+                "1\u{e4}\n",
+                r#"time: unknown unit "\xc3\xa4\x0a" in duration "1\xc3\xa4\x0a""#,
+            ),
+            (
+                "9223372036854775808ns",
+                r#"time: invalid duration "9223372036854775808ns""#,
+            ),
+            (
+                "9223372036854775.808us",
+                r#"time: invalid duration "9223372036854775.808us""#,
+            ),
+            (
+                "-9223372036854775809ns",
+                r#"time: invalid duration "-9223372036854775809ns""#,
+            ),
+            ("3000000h", r#"time: invalid duration "3000000h""#),
+            (
+                "99999999999999999999",
+                r#"time: invalid duration "99999999999999999999""#,
+            ),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(nanos(text), Err(expected.to_owned()), "{text}");
+        }
+    }
+}

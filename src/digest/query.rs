@@ -1,0 +1,206 @@
+//! Percent-decoding, and the query parameters that matter here.
+//!
+//! Follows the rules of Go's `net/url`, which differ from those of most libraries: only `&`
+//! separates, a pair with a raw `;` or a bad escape is dropped by itself, and the first pair of a
+//! key counts. One pass, no map; what holds no escape is borrowed.
+//!
+//! Not here: what the values mean (`options`, `duration`).
+
+use std::borrow::Cow;
+
+use super::{duration, info::InfoError};
+
+/// The most parameters a query may have; servers of different age disagree on larger ones.
+const MAX_PARAMETERS: usize = 10_000;
+
+/// The first decoded value of each parameter that verbs, list options and deadlines depend on.
+#[derive(Debug, Default)]
+pub(super) struct Parameters<'a> {
+    pub(super) watch: Value<'a>,
+    pub(super) limit: Value<'a>,
+    pub(super) timeout_seconds: Value<'a>,
+    pub(super) label_selector: Value<'a>,
+    pub(super) field_selector: Value<'a>,
+    pub(super) resource_version: Value<'a>,
+    pub(super) resource_version_match: Value<'a>,
+    pub(super) continue_token: Value<'a>,
+    pub(super) send_initial_events: Value<'a>,
+    pub(super) timeout: Value<'a>,
+}
+
+/// A parameter's first value, if any; empty where a key stands without one.
+pub(super) type Value<'a> = Option<Cow<'a, [u8]>>;
+
+impl<'a> Parameters<'a> {
+    /// Reads a raw query.
+    pub(super) fn parse(query: &'a [u8]) -> Result<Self, InfoError> {
+        let mut parameters = Self::default();
+        for (index, pair) in query.split(|&b| b == b'&').enumerate() {
+            if index == MAX_PARAMETERS {
+                return Err(InfoError::TooManyParameters);
+            }
+            parameters.add(pair);
+        }
+        Ok(parameters)
+    }
+
+    fn add(&mut self, pair: &'a [u8]) {
+        if pair.contains(&b';') {
+            return;
+        }
+        let (key, value) = match pair.iter().position(|&b| b == b'=') {
+            Some(cut) => (&pair[..cut], &pair[cut + 1..]),
+            None => (pair, &[][..]),
+        };
+        let Some(key) = decode_form(key) else { return };
+        let Some(slot @ None) = self.slot(&key) else {
+            return;
+        };
+        *slot = decode_form(value);
+    }
+
+    fn slot(&mut self, key: &[u8]) -> Option<&mut Value<'a>> {
+        Some(match key {
+            b"watch" => &mut self.watch,
+            b"limit" => &mut self.limit,
+            b"timeoutSeconds" => &mut self.timeout_seconds,
+            b"labelSelector" => &mut self.label_selector,
+            b"fieldSelector" => &mut self.field_selector,
+            b"resourceVersion" => &mut self.resource_version,
+            b"resourceVersionMatch" => &mut self.resource_version_match,
+            b"continue" => &mut self.continue_token,
+            b"sendInitialEvents" => &mut self.send_initial_events,
+            b"timeout" => &mut self.timeout,
+            _ => return None,
+        })
+    }
+
+    /// Whether `watch` is given and not false.
+    pub(super) fn wants_watch(&self) -> bool {
+        self.watch.as_deref().is_some_and(truth)
+    }
+
+    /// The client's deadline, or what is wrong with it; an empty one counts as absent.
+    pub(super) fn deadline(&self) -> Option<Result<std::time::Duration, Box<str>>> {
+        let text = self.timeout.as_deref()?;
+        (!text.is_empty()).then(|| duration::parse(text))
+    }
+}
+
+/// Whether a flag's value means yes: all but `0` and `false` do, the empty one too.
+pub(super) fn truth(value: &[u8]) -> bool {
+    value != b"0" && !value.eq_ignore_ascii_case(b"false")
+}
+
+/// Decodes a path: `%XX` becomes a byte, `+` stays. `None` for a malformed escape.
+pub(super) fn decode_path(raw: &[u8]) -> Option<Box<[u8]>> {
+    if raw.contains(&b'%') {
+        unescape(raw, false).map(Vec::into_boxed_slice)
+    } else {
+        Some(raw.into())
+    }
+}
+
+/// Decodes a key or value of a query: `%XX` becomes a byte, `+` a space.
+fn decode_form(raw: &[u8]) -> Option<Cow<'_, [u8]>> {
+    if raw.iter().any(|&b| b == b'%' || b == b'+') {
+        unescape(raw, true).map(Cow::Owned)
+    } else {
+        Some(Cow::Borrowed(raw))
+    }
+}
+
+fn unescape(raw: &[u8], plus_is_space: bool) -> Option<Vec<u8>> {
+    let mut out = Vec::with_capacity(raw.len());
+    let mut bytes = raw.iter();
+    while let Some(&byte) = bytes.next() {
+        out.push(match byte {
+            b'%' => hex(*bytes.next()?)? << 4 | hex(*bytes.next()?)?,
+            b'+' if plus_is_space => b' ',
+            _ => byte,
+        });
+    }
+    Some(out)
+}
+
+fn hex(digit: u8) -> Option<u8> {
+    match digit {
+        b'0'..=b'9' => Some(digit - b'0'),
+        b'a'..=b'f' => Some(digit - b'a' + 10),
+        b'A'..=b'F' => Some(digit - b'A' + 10),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn first_limit(query: &str) -> Option<String> {
+        let parameters = Parameters::parse(query.as_bytes()).expect("few parameters");
+        parameters
+            .limit
+            .map(|v| String::from_utf8_lossy(&v).into_owned())
+    }
+
+    #[test]
+    fn queries_split_and_decode_by_go_rules() {
+        let cases = [
+            ("limit=5", Some("5")),
+            ("limit", Some("")),
+            ("limit=", Some("")),
+            ("limit=a=b", Some("a=b")),
+            ("=5", None),
+            ("Limit=5", None),
+            ("&&limit=5&", Some("5")),
+            ("limit=1&limit=2", Some("1")),
+            ("limit=&limit=2", Some("")),
+            ("a=1;limit=5", None),
+            ("limit=5;x&limit=6", Some("6")),
+            ("limit=5%3Bx", Some("5;x")),
+            ("limit=%zz&limit=6", Some("6")),
+            ("limit=%&limit=6", Some("6")),
+            ("limit=5%4&limit=6", Some("6")),
+            ("lim%6&limit=6", Some("6")),
+            ("limi%74=6", Some("6")),
+            ("limit%3D6", None),
+            ("limit=a+b%2B%20c", Some("a b+ c")),
+            ("lim+it=5", None),
+            ("limit=%e2%82%AC", Some("\u{20ac}")),
+            ("limit=?x#y", Some("?x#y")),
+        ];
+        for (query, expected) in cases {
+            assert_eq!(first_limit(query).as_deref(), expected, "{query}");
+        }
+    }
+
+    #[test]
+    fn a_query_may_have_ten_thousand_parameters_and_not_one_more() {
+        let most = format!("{}limit=5", "&".repeat(MAX_PARAMETERS - 1));
+        assert_eq!(first_limit(&most).as_deref(), Some("5"));
+        let over = "&".repeat(MAX_PARAMETERS);
+        let over = Parameters::parse(over.as_bytes()).err();
+        assert_eq!(over, Some(InfoError::TooManyParameters));
+    }
+
+    #[test]
+    fn a_flag_is_true_unless_it_says_0_or_false() {
+        for no in ["0", "false", "FALSE", "False", "fAlSe"] {
+            assert!(!truth(no.as_bytes()), "{no}");
+        }
+        for yes in ["", "1", "true", "no", "f", "00", " 0", "false "] {
+            assert!(truth(yes.as_bytes()), "{yes:?}");
+        }
+    }
+
+    #[test]
+    fn a_path_decodes_once_and_keeps_its_plus_signs() {
+        let decoded = |raw: &str| decode_path(raw.as_bytes()).map(Vec::from);
+        assert_eq!(decoded("/a+b%2f%41"), Some(b"/a+b/A".to_vec()));
+        assert_eq!(decoded("/%2541"), Some(b"/%41".to_vec()));
+        assert_eq!(decoded("/%ff%00"), Some(b"/\xff\x00".to_vec()));
+        for bad in ["%", "/%", "/%4", "/%4g", "/%%41", "/%u0041", "/%-1"] {
+            assert_eq!(decoded(bad), None, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! Letters to the core that owns the addressee.
+//!
+//! A decision made on one core may concern a request of another. It is put into that core's mailbox;
+//! a batch wakes the core once, and not at all while it has letters it has not fetched yet. std only.
+
+use std::task::{Context, Poll, Waker};
+
+use crate::sync::{Mutex, lock};
+
+/// A mailbox: many write, one reads.
+#[derive(Debug)]
+pub struct Mailbox<T> {
+    inner: Mutex<Inner<T>>,
+}
+
+#[derive(Debug)]
+struct Inner<T> {
+    letters: Vec<T>,
+    reader: Option<Waker>,
+}
+
+impl<T> Default for Mailbox<T> {
+    fn default() -> Self {
+        Self { inner: Mutex::new(Inner { letters: Vec::new(), reader: None }) }
+    }
+}
+
+impl<T> Mailbox<T> {
+    /// Delivers `letters`; wakes the reader if it may be asleep.
+    pub fn post(&self, letters: impl IntoIterator<Item = T>) {
+        let reader = {
+            let mut inner = lock(&self.inner);
+            inner.letters.extend(letters);
+            if inner.letters.is_empty() { None } else { inner.reader.take() }
+        };
+        if let Some(reader) = reader {
+            reader.wake();
+        }
+    }
+
+    /// Fetches all letters into `into`, which is empty; pending while there are none.
+    pub fn poll_fetch(&self, cx: &mut Context<'_>, into: &mut Vec<T>) -> Poll<()> {
+        debug_assert!(into.is_empty(), "letters are read before more are fetched");
+        let mut inner = lock(&self.inner);
+        if inner.letters.is_empty() {
+            inner.reader = Some(cx.waker().clone());
+            return Poll::Pending;
+        }
+        // The emptied buffer goes back in, so that neither is ever allocated anew.
+        std::mem::swap(&mut inner.letters, into);
+        Poll::Ready(())
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::{
+        sync::{
+            Arc,
+            atomic::{AtomicU32, Ordering},
+        },
+        task::Wake,
+    };
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Count(AtomicU32);
+
+    impl Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn a_batch_wakes_a_sleeping_reader_once() {
+        let (mailbox, count) = (Mailbox::default(), Arc::new(Count::default()));
+        let waker = Waker::from(Arc::clone(&count));
+        let mut cx = Context::from_waker(&waker);
+        let mut letters = Vec::new();
+        assert!(mailbox.poll_fetch(&mut cx, &mut letters).is_pending());
+        mailbox.post([1, 2]);
+        mailbox.post([3]);
+        assert_eq!(count.0.load(Ordering::Relaxed), 1);
+        assert!(mailbox.poll_fetch(&mut cx, &mut letters).is_ready());
+        assert_eq!(letters, [1, 2, 3]);
+        letters.clear();
+        assert!(mailbox.poll_fetch(&mut cx, &mut letters).is_pending());
+        mailbox.post([]);
+        assert_eq!(count.0.load(Ordering::Relaxed), 1, "an empty batch wakes nobody");
+    }
+}

@@ -1,0 +1,216 @@
+//! Closed-loop clients against one priority level, in virtual time.
+//!
+//! Each client is a flow with a number of threads; a thread issues its next call a fixed time after
+//! its last one began to execute. What is measured is the time-average of the seats that a client's
+//! requests execute with: the question is who gets how much, not how fast.
+
+use std::{cmp::Reverse, collections::BinaryHeap, time::Duration};
+
+use crate::apf::{
+    queueset::{Admission, Arriving, EntryId, Events, QueueSet, Rejection},
+    units::{Seats, Time, nanos},
+    work::Work,
+};
+
+/// One flow of identical requests.
+#[derive(Clone, Copy, Debug)]
+pub struct Client {
+    /// Hash of the flow.
+    pub hash: u64,
+    /// Threads that call.
+    pub threads: u32,
+    /// Calls of each thread.
+    pub calls: u32,
+    /// How long a call executes.
+    pub execution: Duration,
+    /// From the end of a call to the next, in nanoseconds; may be -1, so that the flow never ebbs.
+    pub think_nanos: i64,
+    /// What a call costs.
+    pub work: Work,
+    /// Whether half the threads start at half time only (each with half the calls).
+    pub split: bool,
+}
+
+/// What came out for one client.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Share {
+    /// Time-average of initial seats executing, over the first and second half of the period.
+    pub halves: [f64; 2],
+    /// Calls executed.
+    pub executed: u32,
+    /// Calls refused for want of room in a queue.
+    pub queue_full: u32,
+    /// Calls refused at the limit.
+    pub concurrency_limit: u32,
+}
+
+impl Share {
+    /// Time-average of initial seats executing.
+    pub fn average(&self) -> f64 {
+        f64::midpoint(self.halves[0], self.halves[1])
+    }
+}
+
+/// Who waits: client, thread, call.
+pub type Caller = (u32, u32, u32);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    Call(Caller),
+    End(Caller, usize),
+    Tick,
+}
+
+/// The world of one run.
+#[derive(Debug)]
+pub struct Run<'a> {
+    clients: &'a [Client],
+    set: QueueSet<Caller>,
+    period: u64,
+    events: BinaryHeap<Reverse<(u64, u64, Event)>>,
+    sequence: u64,
+    executing: Vec<Option<(EntryId, u64)>>,
+    shares: Vec<Share>,
+}
+
+impl<'a> Run<'a> {
+    /// Sets up `clients` against `set`, measured for `period`.
+    pub fn new(clients: &'a [Client], set: QueueSet<Caller>, period: Duration) -> Self {
+        let mut run = Self {
+            clients,
+            set,
+            period: nanos(period),
+            events: BinaryHeap::new(),
+            sequence: 0,
+            executing: Vec::new(),
+            shares: vec![Share::default(); clients.len()],
+        };
+        for (i, client) in (0u32..).zip(clients) {
+            for j in 0..client.threads {
+                let late = client.split && j >= client.threads / 2;
+                let from = if late { run.period / 2 } else { 0 };
+                run.at(
+                    from + 90 * u64::from(j) + 20 * u64::from(i),
+                    Event::Call((i, j, 0)),
+                );
+            }
+        }
+        run
+    }
+
+    /// Runs until nothing happens any more. Returns what each client got, and the queue set.
+    pub fn finish(mut self) -> (Vec<Share>, QueueSet<Caller>) {
+        while let Some(Reverse((at, _, event))) = self.events.pop() {
+            let now = Time::from_nanos(at);
+            let mut out = Events::default();
+            match event {
+                Event::Call(caller) => self.call(now, caller, &mut out),
+                Event::End(caller, slot) => self.end(now, caller, slot, &mut out),
+                Event::Tick => self.set.tick(now, &mut out),
+            }
+            for (caller, id) in out.dispatched {
+                self.begin(now, caller, id);
+            }
+        }
+        (self.shares, self.set)
+    }
+
+    fn at(&mut self, time: u64, event: Event) {
+        self.sequence += 1;
+        self.events.push(Reverse((time, self.sequence, event)));
+    }
+
+    fn call(&mut self, now: Time, caller: Caller, out: &mut Events<Caller>) {
+        let client = &self.clients[caller.0 as usize];
+        let arriving = Arriving {
+            waiter: caller,
+            schema: caller.0,
+            hash: client.hash,
+            work: client.work,
+            until: Time::NEVER,
+        };
+        match self.set.arrive(now, arriving, out) {
+            Admission::Execute(id) => self.begin(now, caller, id),
+            Admission::Wait(_) => {}
+            Admission::Reject(Rejection::QueueFull) => {
+                self.shares[caller.0 as usize].queue_full += 1
+            }
+            Admission::Reject(Rejection::ConcurrencyLimit) => {
+                self.shares[caller.0 as usize].concurrency_limit += 1
+            }
+        }
+    }
+
+    fn begin(&mut self, now: Time, caller: Caller, id: EntryId) {
+        let client = self.clients[caller.0 as usize];
+        let begun = now.as_nanos();
+        self.shares[caller.0 as usize].executed += 1;
+        let slot = self.executing.len();
+        self.executing.push(Some((id, begun)));
+        let ended = begun + nanos(client.execution);
+        let late = client.split && caller.1 >= client.threads / 2;
+        let calls = if late { client.calls / 2 } else { client.calls };
+        if caller.2 + 1 < calls {
+            let next = ended.saturating_add_signed(client.think_nanos);
+            self.at(next, Event::Call((caller.0, caller.1, caller.2 + 1)));
+        }
+        self.at(ended, Event::End(caller, slot));
+    }
+
+    fn end(&mut self, now: Time, caller: Caller, slot: usize, out: &mut Events<Caller>) {
+        let (id, begun) = self.executing[slot].take().expect("a call ends once");
+        self.measure(caller.0, begun, now.as_nanos());
+        if let Some(release) = self.set.finish(now, id, out) {
+            self.at(release.as_nanos(), Event::Tick);
+        }
+    }
+
+    /// Adds the seats of one execution to the averages.
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "virtual times are far below 2^52 ns or need no such precision"
+    )]
+    fn measure(&mut self, client: u32, begun: u64, ended: u64) {
+        let half = self.period / 2;
+        let seats: Seats = self.clients[client as usize].work.initial_seats;
+        for (i, from) in [0, half].into_iter().enumerate() {
+            let overlap = ended.min(from + half).saturating_sub(begun.max(from));
+            self.shares[client as usize].halves[i] +=
+                f64::from(seats) * overlap as f64 / half as f64;
+        }
+    }
+}
+
+/// The max-min fair allocation of `capacity` to `demands`: everyone gets what he asks for, or at
+/// least as much as anybody else who does not.
+pub fn max_min_fair(demands: &[f64], capacity: f64) -> Vec<f64> {
+    let mut order: Vec<usize> = (0..demands.len()).collect();
+    order.sort_by(|a, b| demands[*a].total_cmp(&demands[*b]));
+    let mut left = capacity;
+    let mut given = vec![0.0; demands.len()];
+    for (served, &i) in order.iter().enumerate() {
+        #[expect(clippy::cast_precision_loss, reason = "a number of clients")]
+        let equal = left / (demands.len() - served) as f64;
+        given[i] = demands[i].min(equal);
+        left -= given[i];
+    }
+    given
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn max_min_fairness_serves_the_modest_first() {
+        assert_eq!(max_min_fair(&[0.0, 0.0], 42.0), [0.0, 0.0]);
+        assert_eq!(
+            max_min_fair(&[3.0, 7.0, 9.0, 1.0], 14.0),
+            [3.0, 5.0, 5.0, 1.0]
+        );
+        assert_eq!(
+            max_min_fair(&[1.0, 9.0, 7.0, 3.0], 21.0),
+            [1.0, 9.0, 7.0, 3.0]
+        );
+    }
+}

@@ -1,0 +1,438 @@
+//! Policy objects from a directory of YAML and JSON files, or from standard input.
+//!
+//! The directory is read once a second and compared by content: notification does not work on every
+//! file system, misses what happens behind symbolic links, and fires in the middle of a write. That
+//! finds every way files change: written in place, renamed over, swapped by way of the `..data` link
+//! of a mounted `ConfigMap`. A change counts once two readings in a row agree, so that half a write
+//! or half a swap is not taken for a set.
+//!
+//! Not here: what a document means.
+
+use std::{
+    fmt::Write as _,
+    fs,
+    io::{self, Read as _},
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+use tokio::{sync::Notify, task, time};
+
+use super::{Document, ObjectSet, Revision, Source};
+use crate::config::{Mistake, Severity, read_bounded, yaml};
+
+/// How often a directory is read.
+pub const POLL_PERIOD: Duration = Duration::from_secs(1);
+
+/// What all files of a directory may hold together: 64 MiB.
+const MAX_TOTAL_BYTES: usize = 64 << 20;
+
+/// How long after a change is seen the directory is read again, to see whether it is complete.
+const SETTLE: Duration = Duration::from_millis(50);
+
+/// Readings after which a directory that never comes to rest is taken as it is.
+const MAX_READINGS: usize = 20;
+
+/// A directory that is followed.
+#[derive(Debug)]
+pub struct Files {
+    directory: PathBuf,
+    period: Duration,
+    settle: Duration,
+    nudge: Arc<Notify>,
+    seen: Option<Revision>,
+}
+
+impl Files {
+    /// Follows `directory`: its files named `*.yaml`, `*.yml` and `*.json`, hidden ones left out,
+    /// in the order of their names.
+    pub fn new(directory: impl Into<PathBuf>) -> Self {
+        Self::polling(directory, POLL_PERIOD, SETTLE)
+    }
+
+    fn polling(directory: impl Into<PathBuf>, period: Duration, settle: Duration) -> Self {
+        Self {
+            directory: directory.into(),
+            period,
+            settle,
+            nudge: Arc::default(),
+            seen: None,
+        }
+    }
+
+    /// Makes [`Source::next`] yield the set at once, changed or not, when notified: for SIGHUP.
+    pub fn nudge(&self) -> Arc<Notify> {
+        Arc::clone(&self.nudge)
+    }
+
+    /// Reads the directory on the blocking pool.
+    async fn read(&self) -> Snapshot {
+        let directory = self.directory.clone();
+        match task::spawn_blocking(move || Snapshot::of(&directory)).await {
+            Ok(snapshot) => snapshot,
+            Err(error) => Snapshot::failed(&self.directory, &error.to_string()),
+        }
+    }
+
+    /// Reads the directory until two readings in a row agree.
+    async fn read_settled(&self, mut snapshot: Snapshot) -> Snapshot {
+        for _ in 0..MAX_READINGS {
+            time::sleep(self.settle).await;
+            let again = self.read().await;
+            if again.revision == snapshot.revision {
+                break;
+            }
+            snapshot = again;
+        }
+        snapshot
+    }
+
+    /// Turns a snapshot into documents, on the blocking pool.
+    async fn yielded(&mut self, snapshot: Snapshot) -> ObjectSet {
+        let revision = snapshot.revision.clone();
+        let set = match task::spawn_blocking(move || snapshot.into_set()).await {
+            Ok(set) => set,
+            Err(error) => Snapshot::failed(&self.directory, &error.to_string()).into_set(),
+        };
+        self.seen = Some(revision);
+        set
+    }
+}
+
+impl Source for Files {
+    async fn next(&mut self) -> ObjectSet {
+        let mut nudged = false;
+        loop {
+            let snapshot = self.read().await;
+            if nudged || self.seen.as_ref() != Some(&snapshot.revision) {
+                let snapshot = self.read_settled(snapshot).await;
+                if nudged || self.seen.as_ref() != Some(&snapshot.revision) {
+                    return self.yielded(snapshot).await;
+                }
+            }
+            nudged = tokio::select! {
+                () = self.nudge.notified() => true,
+                () = time::sleep(self.period) => false,
+            };
+        }
+    }
+
+    async fn report(&mut self, revision: &Revision, applied: bool, findings: &[Mistake]) {
+        for finding in findings {
+            match finding.severity {
+                Severity::Error => tracing::error!("{finding}"),
+                Severity::Warning => tracing::warn!("{finding}"),
+            }
+        }
+        let Revision(revision) = revision;
+        let directory = self.directory.display();
+        if applied {
+            tracing::info!(%revision, %directory, "policy objects applied");
+        } else {
+            tracing::error!(%revision, %directory, "policy objects refused; the last good ones stay");
+        }
+    }
+}
+
+/// Reads `directory` once. For a caller that may block.
+pub fn load(directory: &Path) -> ObjectSet {
+    Snapshot::of(directory).into_set()
+}
+
+/// Reads documents from `input`, known as `name` in findings. For a caller that may block.
+pub fn load_from(name: &str, input: impl io::Read) -> ObjectSet {
+    let mut text = Vec::new();
+    let limit = u64::try_from(yaml::MAX_BYTES).unwrap_or(u64::MAX);
+    let contents = input.take(limit + 1).read_to_end(&mut text);
+    Snapshot::from_files(vec![(name.to_owned(), contents.map(|_| text))]).into_set()
+}
+
+/// The files of a directory at one moment.
+struct Snapshot {
+    revision: Revision,
+    files: Vec<(String, io::Result<Vec<u8>>)>,
+}
+
+impl Snapshot {
+    fn of(directory: &Path) -> Self {
+        match policy_files(directory) {
+            Ok(paths) => Self::from_files(read_all(&paths)),
+            Err(error) => Self::failed(directory, &error.to_string()),
+        }
+    }
+
+    fn failed(directory: &Path, error: &str) -> Self {
+        let name = directory.display().to_string();
+        Self::from_files(vec![(name, Err(io::Error::other(error.to_owned())))])
+    }
+
+    fn from_files(files: Vec<(String, io::Result<Vec<u8>>)>) -> Self {
+        let mut digest = Sha256::new();
+        for (name, contents) in &files {
+            let contents = match contents {
+                Ok(contents) => Sha256::digest(contents),
+                Err(error) => Sha256::digest(error.to_string()),
+            };
+            digest.update(name.as_bytes());
+            digest.update([0]);
+            digest.update(contents);
+        }
+        let mut revision = String::new();
+        for byte in &digest.finalize()[..8] {
+            let _ = write!(revision, "{byte:02x}");
+        }
+        Self {
+            revision: Revision(revision),
+            files,
+        }
+    }
+
+    fn into_set(self) -> ObjectSet {
+        let mut set = ObjectSet {
+            revision: self.revision,
+            documents: Vec::new(),
+            findings: Vec::new(),
+        };
+        for (name, contents) in self.files {
+            let documents = contents
+                .map_err(|error| format!("cannot be read: {error}"))
+                .and_then(|text| yaml::documents(&text).map_err(|error| error.to_string()));
+            match documents {
+                Ok(values) => set.documents.extend(labelled(&name, values)),
+                Err(problem) => set.findings.push(unreadable(name, problem)),
+            }
+        }
+        set
+    }
+}
+
+fn labelled(name: &str, values: Vec<Value>) -> impl Iterator<Item = Document> {
+    let several = values.len() > 1;
+    values.into_iter().enumerate().map(move |(index, value)| {
+        let origin = if several {
+            format!("{name}, document {}", index + 1)
+        } else {
+            name.to_owned()
+        };
+        Document { origin, value }
+    })
+}
+
+fn unreadable(file: String, problem: String) -> Mistake {
+    Mistake {
+        severity: Severity::Error,
+        file,
+        field: String::new(),
+        problem,
+        remedy: "mend it or leave it out".to_owned(),
+    }
+}
+
+/// The files of `directory` that may hold policy objects, in the order of their names.
+fn policy_files(directory: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut paths = Vec::new();
+    for entry in fs::read_dir(directory)? {
+        let path = entry?.path();
+        if is_policy_name(&path) && !path.is_dir() {
+            paths.push(path);
+        }
+    }
+    paths.sort();
+    Ok(paths)
+}
+
+fn is_policy_name(path: &Path) -> bool {
+    let hidden = |name: &std::ffi::OsStr| name.as_encoded_bytes().starts_with(b".");
+    let known = |extension: &std::ffi::OsStr| {
+        ["yaml", "yml", "json"]
+            .iter()
+            .any(|known| extension == *known)
+    };
+    !path.file_name().is_none_or(hidden) && path.extension().is_some_and(known)
+}
+
+/// Reads `paths`, up to [`MAX_TOTAL_BYTES`] in total.
+fn read_all(paths: &[PathBuf]) -> Vec<(String, io::Result<Vec<u8>>)> {
+    let mut left = MAX_TOTAL_BYTES;
+    let read = |path: &PathBuf| {
+        let contents = read_bounded(path).and_then(|contents| {
+            left = left.checked_sub(contents.len()).ok_or_else(|| {
+                let limit = MAX_TOTAL_BYTES >> 20;
+                io::Error::other(format!("the directory holds more than {limit} MiB"))
+            })?;
+            Ok(contents)
+        });
+        (path.display().to_string(), contents)
+    };
+    paths.iter().map(read).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use serde_json::json;
+
+    use super::*;
+
+    /// A directory of its own that goes with the test.
+    struct Scratch(PathBuf);
+
+    impl Scratch {
+        fn new(name: &str) -> Self {
+            let path = std::env::temp_dir().join(format!("fairgate-{}-{name}", std::process::id()));
+            let _ = fs::remove_dir_all(&path);
+            fs::create_dir_all(&path).unwrap();
+            Self(path)
+        }
+
+        fn write(&self, name: &str, text: &str) {
+            fs::write(self.0.join(name), text).unwrap();
+        }
+
+        fn follow(&self) -> Files {
+            let quick = Duration::from_millis(1);
+            Files::polling(&self.0, quick, quick)
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn values(set: &ObjectSet) -> Vec<&Value> {
+        set.documents
+            .iter()
+            .map(|document| &document.value)
+            .collect()
+    }
+
+    #[test]
+    fn files_are_read_in_order_and_other_ones_are_not() {
+        let scratch = Scratch::new("order");
+        scratch.write("b.yml", "2");
+        scratch.write("a.yaml", "0\n---\n1\n");
+        scratch.write("c.json", "3");
+        scratch.write(".hidden.yaml", "9");
+        scratch.write("a.yaml~", "9");
+        scratch.write("README.md", "9");
+        fs::create_dir(scratch.0.join("d.yaml")).unwrap();
+
+        let set = load(&scratch.0);
+
+        assert_eq!(values(&set), [&json!(0), &json!(1), &json!(2), &json!(3)]);
+        assert!(set.documents[1].origin.ends_with("a.yaml, document 2"));
+        assert!(set.documents[2].origin.ends_with("b.yml"));
+        assert_eq!(set.findings, []);
+    }
+
+    #[test]
+    fn every_file_that_cannot_be_read_is_told() {
+        let scratch = Scratch::new("unreadable");
+        scratch.write("a.yaml", "a: [");
+        scratch.write("b.yaml", "b: 1");
+        symlink("nowhere", scratch.0.join("c.yaml")).unwrap();
+
+        let set = load(&scratch.0);
+
+        let told: Vec<_> = set
+            .findings
+            .iter()
+            .map(|f| f.file.rsplit('/').next().unwrap())
+            .collect();
+        assert_eq!(told, ["a.yaml", "c.yaml"]);
+        assert_eq!(values(&set), [&json!({"b": 1})]);
+        assert_eq!(load(Path::new("/nonexistent")).findings.len(), 1);
+    }
+
+    #[test]
+    fn documents_come_from_any_reader() {
+        let set = load_from("-", &b"a: 1\n---\nb: 2\n"[..]);
+        assert_eq!(values(&set), [&json!({"a": 1}), &json!({"b": 2})]);
+        assert_eq!(set.documents[0].origin, "-, document 1");
+        assert_eq!(load_from("-", &b"a: ["[..]).findings.len(), 1);
+    }
+
+    #[test]
+    fn a_revision_is_told_by_names_and_contents() {
+        let scratch = Scratch::new("revision");
+        scratch.write("a.yaml", "1");
+        let first = load(&scratch.0).revision;
+        assert_eq!(load(&scratch.0).revision, first);
+        scratch.write("a.yaml", "2");
+        let second = load(&scratch.0).revision;
+        assert_ne!(second, first);
+        fs::rename(scratch.0.join("a.yaml"), scratch.0.join("b.yaml")).unwrap();
+        assert_ne!(load(&scratch.0).revision, second);
+    }
+
+    #[tokio::test]
+    async fn changes_are_followed_whichever_way_they_are_made() {
+        let scratch = Scratch::new("follow");
+        let mut files = scratch.follow();
+        assert!(files.next().await.documents.is_empty());
+
+        scratch.write("a.yaml", "1");
+        assert_eq!(values(&files.next().await), [&json!(1)]);
+
+        scratch.write(".new", "2");
+        fs::rename(scratch.0.join(".new"), scratch.0.join("a.yaml")).unwrap();
+        assert_eq!(values(&files.next().await), [&json!(2)]);
+
+        fs::remove_file(scratch.0.join("a.yaml")).unwrap();
+        assert!(files.next().await.documents.is_empty());
+
+        fs::remove_dir(&scratch.0).unwrap();
+        assert_eq!(files.next().await.findings.len(), 1);
+
+        fs::create_dir(&scratch.0).unwrap();
+        assert_eq!(files.next().await.findings, []);
+    }
+
+    #[tokio::test]
+    async fn a_mounted_config_map_is_followed_through_its_swaps() {
+        let scratch = Scratch::new("swap");
+        let version = |name: &str, text: &str| {
+            fs::create_dir(scratch.0.join(name)).unwrap();
+            scratch.write(&format!("{name}/a.yaml"), text);
+            symlink(name, scratch.0.join("..tmp")).unwrap();
+            fs::rename(scratch.0.join("..tmp"), scratch.0.join("..data")).unwrap();
+        };
+        version("..1", "1");
+        symlink("..data/a.yaml", scratch.0.join("a.yaml")).unwrap();
+        let mut files = scratch.follow();
+        assert_eq!(values(&files.next().await), [&json!(1)]);
+
+        version("..2", "2");
+        fs::remove_dir_all(scratch.0.join("..1")).unwrap();
+        assert_eq!(values(&files.next().await), [&json!(2)]);
+    }
+
+    #[tokio::test]
+    async fn a_nudge_yields_the_set_again_though_nothing_changed() {
+        let scratch = Scratch::new("nudge");
+        let mut files = Files::polling(&scratch.0, Duration::from_secs(3600), Duration::ZERO);
+        let first = files.next().await;
+        files.nudge().notify_one();
+        assert_eq!(files.next().await, first);
+    }
+
+    #[tokio::test]
+    async fn a_wait_that_is_dropped_loses_no_change() {
+        let scratch = Scratch::new("dropped");
+        let mut files = scratch.follow();
+        files.next().await;
+        scratch.write("a.yaml", "1");
+        tokio::select! {
+            biased;
+            _ = files.next() => panic!("a reading takes longer than one poll"),
+            () = std::future::ready(()) => {}
+        }
+        assert_eq!(values(&files.next().await), [&json!(1)]);
+    }
+}

@@ -1,0 +1,56 @@
+//! Where policy objects come from.
+//!
+//! A [`Source`] yields complete sets of objects, each at a revision, as plain documents with a word
+//! on where each came from. It compiles nothing: whoever follows it makes a policy of a set or
+//! refuses the set as a whole, and tells the source by [`Source::report`] what came of it. For sets
+//! the size of a policy; pods and the like need a reflector of their own.
+
+pub mod files;
+
+use std::future::Future;
+
+use serde_json::Value;
+
+use crate::config::Mistake;
+
+/// A complete set of objects, as found at one moment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ObjectSet {
+    /// Which state of the source this is.
+    pub revision: Revision,
+    /// Every object there is, in an order that does not change by itself.
+    pub documents: Vec<Document>,
+    /// What kept documents from being read. With an error among it the set cannot be used.
+    pub findings: Vec<Mistake>,
+}
+
+/// One document of a source: an object, or a list of objects.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Document {
+    /// Where it came from, for findings: `policies/a.yaml, document 2`.
+    pub origin: String,
+    /// The document as it stands.
+    pub value: Value,
+}
+
+/// A state of a source; equal revisions have equal documents.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Revision(pub String);
+
+/// Something that policy objects come from.
+///
+/// Belongs on the control runtime; it may use the blocking pool.
+pub trait Source: Send {
+    /// The next set: the first call yields what is there, later ones wait for a change.
+    ///
+    /// Cancel-safe: a call that is dropped loses no change.
+    fn next(&mut self) -> impl Future<Output = ObjectSet> + Send;
+
+    /// Takes back what came of the set at `revision`: `applied`, or refused as a whole.
+    fn report(
+        &mut self,
+        revision: &Revision,
+        applied: bool,
+        findings: &[Mistake],
+    ) -> impl Future<Output = ()> + Send;
+}
