@@ -119,7 +119,7 @@ impl Integrator {
         self.last = now;
         self.elapsed_nanos = self.elapsed_nanos.saturating_add(passed);
         let seconds = Duration::from_nanos(passed).as_secs_f64();
-        let seats = seats_as_f64(self.demand);
+        let seats = as_f64(self.demand);
         self.integral += seats * seconds;
         self.integral_of_squares += seats * seats * seconds;
     }
@@ -168,13 +168,13 @@ impl Demand {
     }
 }
 
-/// Seats as a real number.
+/// A count as a real number.
 #[expect(
     clippy::cast_precision_loss,
-    reason = "seats are far below 2^52, and statistics bear rounding"
+    reason = "counts are far below 2^52, and statistics bear rounding"
 )]
-pub(super) fn seats_as_f64(seats: u64) -> f64 {
-    seats as f64
+pub(super) fn as_f64(count: u64) -> f64 {
+    count as f64
 }
 
 #[cfg(test)]

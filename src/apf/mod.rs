@@ -3,6 +3,7 @@
 //! Pure: time, randomness and waiters are arguments; nothing here waits, logs or reads a clock.
 
 pub mod borrowing;
+pub mod counts;
 pub mod demand;
 pub mod level;
 pub mod objects;
@@ -11,8 +12,10 @@ pub mod policy;
 pub mod queueset;
 pub mod ratio;
 pub mod retry_after;
+pub mod scope;
 pub mod shard;
 pub mod units;
+pub mod watchers;
 pub mod work;
 
 pub use policy::{Flow, LevelIndex, SchemaIndex, Semantics};

@@ -8,7 +8,7 @@
 //!
 //! Not here: rendering as a Prometheus histogram, and the metrics' names.
 
-use super::{demand::seats_as_f64, units::Time, units::nanos};
+use super::{demand::as_f64, units::Time, units::nanos};
 
 /// The most bounds a histogram can have.
 pub const MAX_BOUNDS: usize = 15;
@@ -152,11 +152,11 @@ impl RatioHistogram {
         self.last = now;
         let bucket = &mut self.nanos[self.bucket];
         *bucket = bucket.saturating_add(passed);
-        self.sum += self.ratio * seats_as_f64(passed);
+        self.sum += self.ratio * as_f64(passed);
     }
 
     fn seek(&mut self) {
-        self.ratio = seats_as_f64(self.numerator) / seats_as_f64(self.denominator);
+        self.ratio = as_f64(self.numerator) / as_f64(self.denominator);
         self.bucket = self.buckets.index_of(self.ratio);
     }
 }
@@ -204,7 +204,7 @@ mod tests {
                 snapshot.count,
                 self.0.iter().map(|(_, nanos)| nanos).sum::<u64>()
             );
-            let products = self.0.iter().map(|(ratio, n)| ratio * seats_as_f64(*n));
+            let products = self.0.iter().map(|(ratio, n)| ratio * as_f64(*n));
             let sum: f64 = products.sum();
             assert!((snapshot.sum - sum).abs() <= 1e-9 * sum.max(1.0));
         }
@@ -222,7 +222,7 @@ mod tests {
             let mut intervals = Intervals::default();
             for _ in 0..100 {
                 now = now + random(&mut state) % 3_000_000 - 500_000;
-                let ratio = seats_as_f64(numerator) / seats_as_f64(denominator);
+                let ratio = as_f64(numerator) / as_f64(denominator);
                 intervals.0.push((ratio, now.saturating_sub(latest)));
                 latest = latest.max(now);
                 if random(&mut state).is_multiple_of(4) {

@@ -16,7 +16,7 @@ pub mod solver;
 pub use limits::{Limits, ratio_denominator};
 pub use solver::{Allocation, AllocationError, Claim, allocate};
 
-use super::{demand::seats_as_f64, policy::Semantics, units::Seats};
+use super::{demand::as_f64, policy::Semantics, units::Seats};
 
 /// What rebalancing knows of a level.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -165,8 +165,7 @@ impl Division {
             return Ok((limits.collect(), 0.0));
         }
         if self.remaining <= guaranteed_sum {
-            let part =
-                seats_as_f64(self.remaining - min_sum) / seats_as_f64(guaranteed_sum - min_sum);
+            let part = as_f64(self.remaining - min_sum) / as_f64(guaranteed_sum - min_sum);
             return Ok((self.divide_guarantees(limited, part), 0.0));
         }
         match self.semantics {
@@ -198,7 +197,7 @@ impl Division {
             .iter()
             .map(|party| party.claim_by_demand())
             .collect();
-        let allocation = allocate(seats_as_f64(self.nominal_sum), &claims)?;
+        let allocation = allocate(as_f64(self.nominal_sum), &claims)?;
         let limits = allocation.grants.iter().map(|&grant| rounded(grant));
         Ok((limits.collect(), allocation.fair_fraction))
     }
@@ -212,7 +211,7 @@ impl Division {
         let max_sum = sum_of(limited.iter().map(|party| party.limits.max));
         let amount = self.remaining.min(max_sum);
         let wanted_sum: f64 = limited.iter().map(|party| party.wanted()).sum();
-        let is_enough = wanted_sum <= seats_as_f64(amount);
+        let is_enough = wanted_sum <= as_f64(amount);
         let claim = |party: &&Party| {
             if is_enough {
                 let wanted = party.wanted();
@@ -222,7 +221,7 @@ impl Division {
             }
         };
         let claims: Vec<_> = limited.iter().map(claim).collect();
-        let allocation = allocate(seats_as_f64(amount), &claims)?;
+        let allocation = allocate(as_f64(amount), &claims)?;
         let fair_fraction = if is_enough {
             1.0
         } else {

@@ -398,7 +398,7 @@ fn random_parties(state: &mut u64) -> Vec<Party> {
                 exempt: index == 0,
                 limits,
                 high_watermark: random(state, reach),
-                smoothed: seats_as_f64(random(state, reach * 16)) / 16.0,
+                smoothed: as_f64(random(state, reach * 16)) / 16.0,
                 current: 0,
             }
         })

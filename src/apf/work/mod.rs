@@ -1,6 +1,12 @@
 //! Work: what a request costs.
+//!
+//! Here are the types; [`estimate`] says how wide a request is.
+
+pub mod estimate;
 
 use std::{num::NonZero, time::Duration};
+
+pub use estimate::{Depends, EstimatorSettings, ObjectStats};
 
 use super::units::{SeatSeconds, Seats};
 
@@ -20,6 +26,11 @@ impl WidthCap {
     /// The cap in seats, if there is one.
     pub fn seats(self) -> Option<Seats> {
         self.0.map(NonZero::get)
+    }
+
+    /// The narrower of this cap and `general`.
+    pub(super) fn within(self, general: Seats) -> Seats {
+        self.seats().map_or(general, |seats| seats.min(general))
     }
 }
 

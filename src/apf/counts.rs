@@ -1,0 +1,616 @@
+//! Object counts: how many objects there are of a resource, and how large.
+//!
+//! The cost of a list depends on them. The original is told by its own storage every minute or so;
+//! a gateway has to learn from the lists that pass ([`Counts::observe_list`]), helped by the
+//! server's metrics where it may read them ([`Counts::seed`]). What is learnt comes when clients list
+//! and not on a beat, so in [`Semantics::Improved`] the last value stands until it is forgotten,
+//! where the original assumes the worst after three minutes; and it is learnt by namespace too,
+//! since a list of one small namespace reads little however many objects there are elsewhere.
+//!
+//! Plain data without locks, bounded in the number of scopes it remembers. Not here: reading
+//! answers and metrics, and what a list costs (`work`).
+
+use std::{collections::HashMap, time::Duration};
+
+use super::{
+    demand::as_f64,
+    policy::Semantics,
+    scope::{Key, MAX_KEY_BYTES, StatsScope},
+    units::Time,
+    work::ObjectStats,
+};
+
+/// The size assumed of objects of which only the bytes of all are known.
+const ASSUMED_OBJECT_BYTES: u64 = 4_000;
+
+/// What is known weighs no more than this many objects against a new observation.
+const MAX_WEIGHT: u64 = 1_000;
+
+/// For how long a size that the server told is not corrected by the sizes seen in answers, which
+/// are those of another encoding. The server's figures are a minute or two apart.
+const SEED_STANDS: Duration = Duration::from_secs(180);
+
+/// How long counts are believed, and how many are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CountSettings {
+    /// [`Semantics::Improved`] looks for counts of the namespace first; [`Semantics::Compatible`]
+    /// knows those of whole resources only.
+    pub semantics: Semantics,
+    /// After this long without news the answer is [`ObjectStats::Stale`].
+    pub stale_after: Duration,
+    /// After this long without news a count is forgotten.
+    pub forget_after: Duration,
+    /// The most whole resources remembered; at least 1.
+    pub max_resources: usize,
+    /// The most namespaces of resources remembered; at least 1.
+    pub max_namespaces: usize,
+}
+
+impl CountSettings {
+    /// The usual settings. Compatible: stale after 3 minutes, forgotten after 1 hour. Improved: the
+    /// last value stands for 1 hour.
+    pub const fn of(semantics: Semantics) -> Self {
+        let hour = Duration::from_secs(3600);
+        Self {
+            semantics,
+            stale_after: match semantics {
+                Semantics::Compatible => Duration::from_secs(180),
+                Semantics::Improved => hour,
+            },
+            forget_after: hour,
+            max_resources: 2_000,
+            max_namespaces: 20_000,
+        }
+    }
+}
+
+/// What an answer to a list shows.
+///
+/// Answers of another shape than the objects themselves, like tables and metadata only, must not
+/// be observed: their bytes tell nothing of the objects'.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ListObservation {
+    /// Objects in the answer, if they were counted.
+    pub items_in_page: Option<u64>,
+    /// `metadata.remainingItemCount`, if the answer has it.
+    pub remaining_item_count: Option<u64>,
+    /// Length of the answer's body, decompressed.
+    pub decoded_bytes: u64,
+    /// The `limit` that was asked for, if any.
+    pub limit: Option<u64>,
+    /// Whether a label or field selector was given, so that not all objects were answered.
+    pub had_selector: bool,
+    /// Whether it continues an earlier list, so that it does not begin with the first object.
+    pub from_continue: bool,
+}
+
+/// The counts of all scopes heard of lately.
+#[derive(Clone, Debug)]
+pub struct Counts {
+    settings: CountSettings,
+    resources: Shelf,
+    namespaces: Shelf,
+}
+
+impl Counts {
+    /// Knows of nothing.
+    pub fn new(settings: CountSettings) -> Self {
+        Self {
+            settings,
+            resources: Shelf::new(settings.max_resources),
+            namespaces: Shelf::new(settings.max_namespaces),
+        }
+    }
+
+    /// Takes over what the server itself says: `count` objects of `total_bytes`, if it knows.
+    ///
+    /// A size so told stands for three minutes against the sizes seen in answers.
+    pub fn seed(
+        &mut self,
+        now: Time,
+        scope: &StatsScope<'_>,
+        count: u64,
+        total_bytes: Option<u64>,
+    ) {
+        let Some(entry) = self.entry(now, scope) else {
+            return;
+        };
+        entry.population = Population::Count(count);
+        if let Some(total_bytes) = total_bytes
+            && count > 0
+        {
+            entry.average_bytes = Some(as_f64(total_bytes / count));
+            entry.size_told = Some(now);
+        }
+    }
+
+    /// Learns from an answer to a list of `scope`.
+    ///
+    /// Cost: one hash of the scope's names; when full, now and then a pass over all entries.
+    pub fn observe_list(&mut self, now: Time, scope: &StatsScope<'_>, observed: &ListObservation) {
+        if let Some(entry) = self.entry(now, scope) {
+            entry.observe(now, observed);
+        }
+    }
+
+    /// What is known of `scope`; in [`Semantics::Improved`] of the whole resource if nothing is
+    /// known of its namespace.
+    ///
+    /// Cost: one or two hashes of the scope's names; no allocation for names of usual length.
+    pub fn lookup(&self, now: Time, scope: &StatsScope<'_>) -> ObjectStats {
+        let of_whole = || self.stats(now, &self.resources, &scope.whole());
+        if scope.namespace.is_none() || self.settings.semantics == Semantics::Compatible {
+            return of_whole();
+        }
+        match self.stats(now, &self.namespaces, scope) {
+            known @ ObjectStats::Known { .. } => known,
+            unknown => match of_whole() {
+                ObjectStats::Untracked => unknown,
+                stats => stats,
+            },
+        }
+    }
+
+    /// Forgets what has had no news for too long. Call it now and then, each hour say; the answers
+    /// do not depend on it.
+    pub fn prune(&mut self, now: Time) {
+        let forget_after = self.settings.forget_after;
+        for shelf in [&mut self.resources, &mut self.namespaces] {
+            shelf
+                .entries
+                .retain(|_, entry| now.since(entry.updated) < forget_after);
+        }
+    }
+
+    /// The number of scopes remembered.
+    pub fn len(&self) -> usize {
+        self.resources.entries.len() + self.namespaces.entries.len()
+    }
+
+    /// Whether nothing is remembered.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn stats(&self, now: Time, shelf: &Shelf, scope: &StatsScope<'_>) -> ObjectStats {
+        let Some(entry) = shelf.entries.get(&scope.key()[..]) else {
+            return ObjectStats::Untracked;
+        };
+        let age = now.since(entry.updated);
+        if age >= self.settings.forget_after {
+            ObjectStats::Untracked
+        } else if age > self.settings.stale_after {
+            ObjectStats::Stale
+        } else {
+            entry.stats()
+        }
+    }
+
+    /// The entry of `scope`, new or not, which now has news; none for names that cannot be real.
+    fn entry(&mut self, now: Time, scope: &StatsScope<'_>) -> Option<&mut Entry> {
+        let shelf = match scope.namespace {
+            None => &mut self.resources,
+            Some(_) => &mut self.namespaces,
+        };
+        let key = scope.key();
+        (key.len() <= MAX_KEY_BYTES).then(|| shelf.entry(now, &key))
+    }
+}
+
+/// A bounded number of entries, the latest updated.
+#[derive(Clone, Debug)]
+struct Shelf {
+    entries: HashMap<Box<[u8]>, Entry>,
+    max_entries: usize,
+    updates: u64,
+}
+
+impl Shelf {
+    fn new(max_entries: usize) -> Self {
+        Self {
+            entries: HashMap::new(),
+            max_entries: max_entries.max(1),
+            updates: 0,
+        }
+    }
+
+    fn entry(&mut self, now: Time, key: &Key) -> &mut Entry {
+        if self.entries.len() >= self.max_entries && !self.entries.contains_key(&key[..]) {
+            self.evict();
+        }
+        self.updates += 1;
+        let entry = self.entries.entry(key[..].into()).or_default();
+        entry.updated = now.max(entry.updated);
+        entry.update = self.updates;
+        entry
+    }
+
+    /// Removes the eighth that has had no news for longest, so that the cost of finding it is
+    /// spread over many insertions.
+    fn evict(&mut self) {
+        let mut updates: Vec<u64> = self.entries.values().map(|entry| entry.update).collect();
+        let last_of_eighth = updates.len().div_ceil(8).saturating_sub(1);
+        if last_of_eighth < updates.len() {
+            let (_, &mut oldest, _) = updates.select_nth_unstable(last_of_eighth);
+            self.entries.retain(|_, entry| entry.update > oldest);
+        }
+    }
+}
+
+/// What is known of one scope.
+#[derive(Clone, Debug, Default)]
+struct Entry {
+    updated: Time,
+    /// The number of its last update, for a strict order.
+    update: u64,
+    population: Population,
+    average_bytes: Option<f64>,
+    /// When the server told the size.
+    size_told: Option<Time>,
+}
+
+/// How many objects there are.
+#[derive(Clone, Copy, Debug, Default)]
+enum Population {
+    #[default]
+    Unknown,
+    /// So many.
+    Count(u64),
+    /// As many as make up so many bytes.
+    Bytes(u64),
+}
+
+impl Entry {
+    fn stats(&self) -> ObjectStats {
+        let average_bytes = self.average();
+        match self.population {
+            Population::Unknown => ObjectStats::Untracked,
+            Population::Count(count) => ObjectStats::Known {
+                count,
+                average_bytes: average_bytes.unwrap_or(0),
+            },
+            Population::Bytes(bytes) => {
+                let average_bytes = average_bytes.unwrap_or(ASSUMED_OBJECT_BYTES);
+                ObjectStats::Known {
+                    count: bytes.div_ceil(average_bytes),
+                    average_bytes,
+                }
+            }
+        }
+    }
+
+    /// The mean size in whole bytes, at least 1, if it is known.
+    fn average(&self) -> Option<u64> {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "sizes are not negative, and the cast saturates"
+        )]
+        self.average_bytes.map(|bytes| (bytes as u64).max(1))
+    }
+
+    fn observe(&mut self, now: Time, observed: &ListObservation) {
+        let items = observed.items();
+        if let Some(items) = items {
+            self.learn_size(now, items, observed.decoded_bytes);
+        }
+        if observed.had_selector {
+            return;
+        }
+        let remaining = observed.remaining_item_count;
+        match items {
+            Some(items) if observed.from_continue => {
+                self.learn_at_least(items.saturating_add(remaining.unwrap_or(0)));
+            }
+            // The server says what remains unless nothing does.
+            Some(items) => {
+                let count = items.saturating_add(remaining.unwrap_or(0));
+                self.population = Population::Count(count);
+            }
+            None if observed.from_continue => {}
+            None => match remaining {
+                Some(remaining) => self.learn_at_least(remaining),
+                None => self.learn_total(now, observed.decoded_bytes),
+            },
+        }
+    }
+
+    /// An answer had `items` objects in `bytes`: merges their size into the mean, each side by how
+    /// many objects it speaks for.
+    fn learn_size(&mut self, now: Time, items: u64, bytes: u64) {
+        let is_told = self
+            .size_told
+            .is_some_and(|told| now.since(told) <= SEED_STANDS);
+        if items == 0 || is_told {
+            return;
+        }
+        let seen = as_f64(bytes) / as_f64(items);
+        let known = match self.stats() {
+            ObjectStats::Known { count, .. } => count.clamp(1, MAX_WEIGHT),
+            _ => 1,
+        };
+        let weight = as_f64(items) / as_f64(items.saturating_add(known));
+        self.average_bytes = Some(match self.average_bytes {
+            None => seen,
+            Some(average) => average + weight * (seen - average),
+        });
+    }
+
+    /// All objects, nobody counted how many, take `bytes`.
+    fn learn_total(&mut self, now: Time, bytes: u64) {
+        match (self.population, self.average_bytes) {
+            (Population::Count(count), None) if count > 0 => self.learn_size(now, count, bytes),
+            _ => self.population = Population::Bytes(bytes),
+        }
+    }
+
+    fn learn_at_least(&mut self, count: u64) {
+        let known = match self.stats() {
+            ObjectStats::Known { count, .. } => count,
+            _ => 0,
+        };
+        if count > known {
+            self.population = Population::Count(count);
+        }
+    }
+}
+
+impl ListObservation {
+    /// Objects in the answer, if it can be told: a page that is not the last is full.
+    fn items(&self) -> Option<u64> {
+        let full_page = || {
+            self.remaining_item_count
+                .filter(|&remaining| remaining > 0)
+                .and(self.limit)
+                .filter(|&limit| limit > 0)
+        };
+        self.items_in_page.or_else(full_page)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Semantics::{Compatible, Improved};
+
+    const PODS: StatsScope<'_> = StatsScope {
+        group: b"",
+        resource: b"pods",
+        namespace: None,
+    };
+
+    fn pods_in(namespace: &str) -> StatsScope<'_> {
+        StatsScope {
+            namespace: Some(namespace.as_bytes()),
+            ..PODS
+        }
+    }
+
+    const fn minutes(minutes: u64) -> Time {
+        Time::from_nanos(minutes * 60_000_000_000)
+    }
+
+    fn counts(semantics: Semantics) -> Counts {
+        Counts::new(CountSettings::of(semantics))
+    }
+
+    fn known(count: u64, average_bytes: u64) -> ObjectStats {
+        ObjectStats::Known {
+            count,
+            average_bytes,
+        }
+    }
+
+    /// An answer with `items` objects of `bytes` in all.
+    fn page(items: u64, bytes: u64) -> ListObservation {
+        ListObservation {
+            items_in_page: Some(items),
+            decoded_bytes: bytes,
+            ..ListObservation::default()
+        }
+    }
+
+    /// What is known of pods after these answers.
+    fn after(observations: &[ListObservation]) -> ObjectStats {
+        let mut counts = counts(Improved);
+        for observation in observations {
+            counts.observe_list(Time::ZERO, &PODS, observation);
+        }
+        counts.lookup(Time::ZERO, &PODS)
+    }
+
+    #[test]
+    fn what_nobody_told_is_untracked_and_what_was_told_is_known() {
+        for semantics in [Compatible, Improved] {
+            let mut counts = counts(semantics);
+            assert_eq!(counts.lookup(Time::ZERO, &PODS), ObjectStats::Untracked);
+            counts.seed(Time::ZERO, &PODS, 0, None);
+            assert_eq!(counts.lookup(Time::ZERO, &PODS), known(0, 0));
+            counts.seed(Time::ZERO, &PODS, 799, Some(7_990_500));
+            assert_eq!(counts.lookup(Time::ZERO, &PODS), known(799, 10_000));
+            assert_eq!(counts.lookup(minutes(3), &PODS), known(799, 10_000));
+        }
+    }
+
+    #[test]
+    fn compatible_a_count_is_stale_after_three_minutes() {
+        let mut counts = counts(Compatible);
+        counts.seed(Time::ZERO, &PODS, 799, None);
+        let late = minutes(3).plus(Duration::from_millis(1));
+        assert_eq!(counts.lookup(late, &PODS), ObjectStats::Stale);
+    }
+
+    #[test]
+    fn improved_the_last_count_stands_until_it_is_forgotten() {
+        let mut counts = counts(Improved);
+        counts.seed(Time::ZERO, &PODS, 799, Some(799_000));
+        assert_eq!(counts.lookup(minutes(59), &PODS), known(799, 1000));
+        assert_eq!(counts.lookup(minutes(60), &PODS), ObjectStats::Untracked);
+    }
+
+    #[test]
+    fn pruning_removes_what_is_an_hour_old() {
+        for semantics in [Compatible, Improved] {
+            let mut counts = counts(semantics);
+            for (minute, namespace) in [(0, "old"), (1, "hour"), (2, "young")] {
+                counts.observe_list(minutes(minute), &pods_in(namespace), &page(1, 1));
+                let resource = StatsScope {
+                    resource: namespace.as_bytes(),
+                    ..PODS
+                };
+                counts.seed(minutes(minute), &resource, 1, None);
+            }
+            counts.prune(minutes(61));
+            assert_eq!(counts.len(), 2);
+            assert!(!counts.is_empty());
+            let young = StatsScope {
+                resource: b"young",
+                ..PODS
+            };
+            assert_ne!(counts.lookup(minutes(61), &young), ObjectStats::Untracked);
+        }
+    }
+
+    #[test]
+    fn compatible_a_namespace_costs_what_the_whole_resource_costs() {
+        let mut counts = counts(Compatible);
+        counts.seed(Time::ZERO, &PODS, 5000, Some(50_000_000));
+        counts.observe_list(Time::ZERO, &pods_in("small"), &page(3, 3000));
+        let stats = counts.lookup(Time::ZERO, &pods_in("small"));
+        assert_eq!(stats, known(5000, 10_000));
+    }
+
+    #[test]
+    fn improved_a_namespace_costs_what_it_holds_and_else_what_the_resource_does() {
+        let mut counts = counts(Improved);
+        counts.seed(Time::ZERO, &PODS, 5000, Some(50_000_000));
+        counts.observe_list(Time::ZERO, &pods_in("small"), &page(3, 3000));
+        let lookup = |namespace| counts.lookup(Time::ZERO, &pods_in(namespace));
+        assert_eq!(lookup("small"), known(3, 1000));
+        assert_eq!(lookup("other"), known(5000, 10_000));
+        assert_eq!(counts.lookup(Time::ZERO, &PODS), known(5000, 10_000));
+    }
+
+    #[test]
+    fn a_page_and_what_remains_make_the_count() {
+        let first = ListObservation {
+            remaining_item_count: Some(9_500),
+            limit: Some(500),
+            ..page(500, 1_000_000)
+        };
+        assert_eq!(after(&[first]), known(10_000, 2000));
+        let uncounted = ListObservation {
+            items_in_page: None,
+            ..first
+        };
+        assert_eq!(after(&[uncounted]), known(10_000, 2000));
+        assert_eq!(after(&[page(20, 40_000)]), known(20, 2000));
+    }
+
+    #[test]
+    fn later_pages_raise_a_count_and_never_lower_it() {
+        let later = ListObservation {
+            remaining_item_count: Some(100),
+            limit: Some(500),
+            from_continue: true,
+            ..page(500, 1_000_000)
+        };
+        assert_eq!(after(&[later]), known(600, 2000));
+        assert_eq!(after(&[page(700, 1_400_000), later]), known(700, 2000));
+    }
+
+    #[test]
+    fn a_selection_tells_the_size_of_objects_but_not_their_number() {
+        let selection = ListObservation {
+            had_selector: true,
+            ..page(2, 8000)
+        };
+        assert_eq!(after(&[selection]), ObjectStats::Untracked);
+        assert_eq!(after(&[page(98, 0), selection]), known(98, 80));
+    }
+
+    #[test]
+    fn an_answer_that_nobody_counted_still_tells_its_bytes() {
+        let uncounted = ListObservation {
+            items_in_page: None,
+            ..page(0, 1_000_000)
+        };
+        assert_eq!(after(&[uncounted]), known(250, 4000));
+        // Once a page shows the size of objects, the bytes tell their number.
+        let selection = ListObservation {
+            had_selector: true,
+            ..page(2, 20_000)
+        };
+        assert_eq!(after(&[uncounted, selection]), known(100, 10_000));
+        assert_eq!(after(&[page(5, 50_000), uncounted]), known(100, 10_000));
+
+        // Where the number was told, the bytes tell the size.
+        let mut counts = counts(Improved);
+        counts.seed(Time::ZERO, &PODS, 500, None);
+        counts.observe_list(Time::ZERO, &PODS, &uncounted);
+        assert_eq!(counts.lookup(Time::ZERO, &PODS), known(500, 2000));
+    }
+
+    #[test]
+    fn the_mean_size_follows_observations_by_the_objects_they_speak_for() {
+        let complete = [page(100, 100_000), page(100, 300_000)];
+        assert_eq!(after(&complete), known(100, 2000));
+        let one = ListObservation {
+            had_selector: true,
+            ..page(1, 1_001_000)
+        };
+        assert_eq!(after(&[page(999, 999_000), one]), known(999, 2000));
+    }
+
+    #[test]
+    fn a_size_that_the_server_told_stands_against_the_sizes_seen() {
+        let mut counts = counts(Improved);
+        counts.seed(Time::ZERO, &PODS, 100, Some(100_000));
+        counts.observe_list(minutes(3), &PODS, &page(100, 900_000));
+        assert_eq!(counts.lookup(minutes(3), &PODS), known(100, 1000));
+        counts.observe_list(minutes(4), &PODS, &page(100, 900_000));
+        assert_eq!(counts.lookup(minutes(4), &PODS), known(100, 5000));
+    }
+
+    #[test]
+    fn the_scopes_remembered_are_bounded_and_the_latest_stay() {
+        let mut counts = Counts::new(CountSettings {
+            max_namespaces: 80,
+            ..CountSettings::of(Improved)
+        });
+        counts.seed(Time::ZERO, &PODS, 1, None);
+        for number in 0..1000_u32 {
+            let namespace = format!("namespace-{number}");
+            counts.observe_list(Time::ZERO, &pods_in(&namespace), &page(7, 70));
+            assert!(counts.len() <= 81);
+        }
+        assert!(counts.len() > 70);
+        let lookup = |namespace: &str| counts.lookup(Time::ZERO, &pods_in(namespace));
+        for number in 930..1000 {
+            assert_eq!(lookup(&format!("namespace-{number}")), known(7, 10));
+        }
+        assert_eq!(lookup("namespace-0"), known(1, 0));
+    }
+
+    #[test]
+    fn odd_figures_and_names_do_no_harm() {
+        let odd = ListObservation {
+            items_in_page: Some(u64::MAX),
+            remaining_item_count: Some(u64::MAX),
+            decoded_bytes: u64::MAX,
+            limit: Some(0),
+            ..ListObservation::default()
+        };
+        assert_eq!(after(&[odd, odd]), known(u64::MAX, 1));
+        assert_eq!(after(&[page(3, 0)]), known(3, 1));
+
+        let mut counts = Counts::new(CountSettings {
+            max_resources: 0,
+            max_namespaces: 0,
+            ..CountSettings::of(Improved)
+        });
+        counts.seed(Time::ZERO, &PODS, 5, Some(u64::MAX));
+        counts.observe_list(Time::ZERO, &pods_in(&"x".repeat(2000)), &page(1, 1));
+        assert_eq!(counts.len(), 1);
+    }
+}
