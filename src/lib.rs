@@ -10,6 +10,8 @@
 
 pub mod apf;
 #[cfg(feature = "server")]
+pub mod auth;
+#[cfg(feature = "server")]
 pub mod config;
 pub mod digest;
 pub mod simulate;
