@@ -22,8 +22,12 @@ pub mod call;
 #[cfg(feature = "server")]
 pub mod clock;
 #[cfg(feature = "server")]
+pub mod fairness;
+#[cfg(feature = "server")]
 pub mod forward;
 #[cfg(feature = "server")]
 pub mod local;
+#[cfg(feature = "server")]
+pub mod observe;
 #[cfg(feature = "server")]
 pub mod socket;
