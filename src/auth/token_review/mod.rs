@@ -245,7 +245,7 @@ impl TokenReviews {
             shared: Arc::clone(&self.0),
             digest,
             known,
-            told: false,
+            landed: None,
         };
         self.0.runtime.spawn(flight.fly(token.clone()));
         Review(State::Waiting(receiver))
@@ -316,7 +316,8 @@ struct Flight {
     digest: TokenDigest,
     /// Whether the token was accepted lately.
     known: bool,
-    told: bool,
+    /// How it ended, once it has.
+    landed: Option<Landed>,
 }
 
 impl Flight {
@@ -341,19 +342,7 @@ impl Flight {
             Ok(reviewed) => shared.remember(self.digest, &token, reviewed),
             Err(error) => tracing::warn!(%error, "a bearer token could not be reviewed"),
         }
-        self.tell(&landed);
-    }
-
-    /// Ends the flight. Only once: after that another may be under way for the same token.
-    fn tell(&mut self, landed: &Landed) {
-        if std::mem::replace(&mut self.told, true) {
-            return;
-        }
-        if let Some((_, waiting)) = self.shared.flights.remove(&self.digest) {
-            for sender in waiting {
-                let _ = sender.send(landed.clone()); // fails for those who have left
-            }
-        }
+        self.landed = Some(landed);
     }
 }
 
@@ -362,7 +351,12 @@ impl Drop for Flight {
         if !self.known {
             self.shared.pending.fetch_sub(1, Ordering::Relaxed);
         }
-        self.tell(&Err(ReviewError::Abandoned));
+        let landed = self.landed.take().unwrap_or(Err(ReviewError::Abandoned));
+        if let Some((_, waiting)) = self.shared.flights.remove(&self.digest) {
+            for sender in waiting {
+                let _ = sender.send(landed.clone()); // fails for those who have left
+            }
+        }
     }
 }
 
