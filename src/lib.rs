@@ -20,12 +20,20 @@ pub mod source;
 pub mod sync;
 
 #[cfg(feature = "server")]
+pub mod app;
+#[cfg(feature = "server")]
 pub mod call;
 #[cfg(feature = "server")]
 pub mod clock;
 #[cfg(feature = "server")]
 pub mod forward;
 #[cfg(feature = "server")]
+pub mod limit;
+#[cfg(feature = "server")]
 pub mod local;
 #[cfg(feature = "server")]
+pub mod serve;
+#[cfg(feature = "server")]
 pub mod socket;
+#[cfg(feature = "server")]
+pub mod stack;

@@ -4,7 +4,6 @@
 
 use std::{
     cell::{Cell, OnceCell},
-    rc::Rc,
     sync::Arc,
     time::Duration,
 };
@@ -67,7 +66,7 @@ pub struct Trace {
     /// Why it was refused, in one word; also in the reply and in the metrics.
     pub reason: Cell<Option<&'static str>>,
     /// Where it was sent.
-    pub upstream: OnceCell<Rc<str>>,
+    pub upstream: OnceCell<Arc<str>>,
     /// How far it got.
     pub progress: Cell<Progress>,
 }

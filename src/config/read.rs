@@ -14,15 +14,17 @@ use http::{HeaderName, Uri};
 use serde_json::{Map, Value};
 
 use super::{
-    Admin, Anonymous, Authentication, Authorities, Bootstrap, Config, ConfigError, Drain,
-    Enforcement, FlowControl, Identity, Limits, Listen, Log, LogFormat, LogLevel, Mistake,
-    Protocol, RequestHeader, Secret, Severity, Timeouts, TokenFile, TokenReview, Upstream,
-    UpstreamIdentity, UpstreamUrl, pem,
+    Admin, Anonymous, Authentication, Authorities, Config, ConfigError, Drain, Enforcement,
+    FlowControl, Identity, Limits, Listen, Log, LogFormat, LogLevel, Protocol, RequestHeader,
+    Secret, Timeouts, TokenFile, TokenReview, Upstream, UpstreamIdentity, UpstreamUrl, pem,
     section::{Section, Walk, read_bounded},
     values::{self, Word, Wrong},
     yaml,
 };
-use crate::apf::policy::Semantics;
+use crate::apf::{
+    objects::{Bootstrap, Finding},
+    policy::Semantics,
+};
 
 /// The API version of the file.
 const API_VERSION: &str = "fairgate.dev/v1alpha1";
@@ -40,7 +42,7 @@ pub struct Reading {
     /// The settings; defaults stand in for what is broken.
     pub config: Config,
     /// Everything wrong with the file; usable unless there is an error among it.
-    pub mistakes: Vec<Mistake>,
+    pub findings: Vec<Finding>,
 }
 
 impl Reading {
@@ -48,14 +50,14 @@ impl Reading {
     ///
     /// # Errors
     ///
-    /// All mistakes, if at least one of them is an error.
-    pub fn usable(self) -> Result<(Config, Vec<Mistake>), ConfigError> {
-        if self.mistakes.iter().any(|m| m.severity == Severity::Error) {
+    /// All findings, if at least one of them is an error.
+    pub fn usable(self) -> Result<(Config, Vec<Finding>), ConfigError> {
+        if self.findings.iter().any(Finding::is_error) {
             return Err(ConfigError {
-                mistakes: self.mistakes,
+                findings: self.findings,
             });
         }
-        Ok((self.config, self.mistakes))
+        Ok((self.config, self.findings))
     }
 }
 
@@ -83,7 +85,7 @@ impl Config {
         Self::from_values(walk, entries)
     }
 
-    /// Reads a configuration from `text`, known as `file` in mistakes; relative paths begin at
+    /// Reads a configuration from `text`, known as `file` in findings; relative paths begin at
     /// `directory`.
     pub fn parse(file: &str, directory: &Path, text: &[u8]) -> Reading {
         let mut walk = Walk::new(file, directory);
@@ -97,7 +99,7 @@ impl Config {
         config.effective = walk.effective;
         Reading {
             config,
-            mistakes: walk.mistakes,
+            findings: walk.findings,
         }
     }
 }

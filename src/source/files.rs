@@ -21,8 +21,11 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use tokio::{sync::Notify, task, time};
 
-use super::{Document, ObjectSet, Revision, Source};
-use crate::config::{Mistake, Severity, read_bounded, yaml};
+use super::{Document, DocumentSet, Revision, Source};
+use crate::{
+    apf::objects::{Finding, Severity},
+    config::{read_bounded, yaml},
+};
 
 /// How often a directory is read.
 pub const POLL_PERIOD: Duration = Duration::from_secs(1);
@@ -91,7 +94,7 @@ impl Files {
     }
 
     /// Turns a snapshot into documents, on the blocking pool.
-    async fn yielded(&mut self, snapshot: Snapshot) -> ObjectSet {
+    async fn yielded(&mut self, snapshot: Snapshot) -> DocumentSet {
         let revision = snapshot.revision.clone();
         let set = match task::spawn_blocking(move || snapshot.into_set()).await {
             Ok(set) => set,
@@ -103,7 +106,7 @@ impl Files {
 }
 
 impl Source for Files {
-    async fn next(&mut self) -> ObjectSet {
+    async fn next(&mut self) -> DocumentSet {
         let mut nudged = false;
         loop {
             let snapshot = self.read().await;
@@ -120,13 +123,8 @@ impl Source for Files {
         }
     }
 
-    async fn report(&mut self, revision: &Revision, applied: bool, findings: &[Mistake]) {
-        for finding in findings {
-            match finding.severity {
-                Severity::Error => tracing::error!("{finding}"),
-                Severity::Warning => tracing::warn!("{finding}"),
-            }
-        }
+    async fn report(&mut self, revision: &Revision, applied: bool, findings: &[Finding]) {
+        findings.iter().for_each(log);
         let Revision(revision) = revision;
         let directory = self.directory.display();
         if applied {
@@ -137,13 +135,29 @@ impl Source for Files {
     }
 }
 
+fn log(finding: &Finding) {
+    let Finding {
+        severity,
+        origin,
+        kind,
+        name,
+        field,
+        message,
+        remedy,
+    } = finding;
+    match severity {
+        Severity::Error => tracing::error!(origin, kind, name, field, remedy, "{message}"),
+        Severity::Warning => tracing::warn!(origin, kind, name, field, remedy, "{message}"),
+    }
+}
+
 /// Reads `directory` once. For a caller that may block.
-pub fn load(directory: &Path) -> ObjectSet {
+pub fn load(directory: &Path) -> DocumentSet {
     Snapshot::of(directory).into_set()
 }
 
 /// Reads documents from `input`, known as `name` in findings. For a caller that may block.
-pub fn load_from(name: &str, input: impl io::Read) -> ObjectSet {
+pub fn load_from(name: &str, input: impl io::Read) -> DocumentSet {
     let mut text = Vec::new();
     let limit = u64::try_from(yaml::MAX_BYTES).unwrap_or(u64::MAX);
     let contents = input.take(limit + 1).read_to_end(&mut text);
@@ -190,8 +204,8 @@ impl Snapshot {
         }
     }
 
-    fn into_set(self) -> ObjectSet {
-        let mut set = ObjectSet {
+    fn into_set(self) -> DocumentSet {
+        let mut set = DocumentSet {
             revision: self.revision,
             documents: Vec::new(),
             findings: Vec::new(),
@@ -221,12 +235,14 @@ fn labelled(name: &str, values: Vec<Value>) -> impl Iterator<Item = Document> {
     })
 }
 
-fn unreadable(file: String, problem: String) -> Mistake {
-    Mistake {
+fn unreadable(origin: String, message: String) -> Finding {
+    Finding {
         severity: Severity::Error,
-        file,
+        origin,
+        kind: String::new(),
+        name: String::new(),
         field: String::new(),
-        problem,
+        message,
         remedy: "mend it or leave it out".to_owned(),
     }
 }
@@ -305,7 +321,7 @@ mod tests {
         }
     }
 
-    fn values(set: &ObjectSet) -> Vec<&Value> {
+    fn values(set: &DocumentSet) -> Vec<&Value> {
         set.documents
             .iter()
             .map(|document| &document.value)
@@ -343,7 +359,7 @@ mod tests {
         let told: Vec<_> = set
             .findings
             .iter()
-            .map(|f| f.file.rsplit('/').next().unwrap())
+            .map(|f| f.origin.rsplit('/').next().unwrap())
             .collect();
         assert_eq!(told, ["a.yaml", "c.yaml"]);
         assert_eq!(values(&set), [&json!({"b": 1})]);

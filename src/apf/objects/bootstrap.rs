@@ -96,14 +96,14 @@ pub fn priority_levels() -> &'static [PriorityLevelConfiguration] {
 }
 
 /// The built-in schema of this name.
-pub(super) fn flow_schema(name: &str) -> Option<&'static FlowSchema> {
+pub fn flow_schema(name: &str) -> Option<&'static FlowSchema> {
     flow_schemas()
         .iter()
         .find(|schema| schema.metadata.name.as_deref() == Some(name))
 }
 
 /// The built-in level of this name.
-pub(super) fn priority_level(name: &str) -> Option<&'static PriorityLevelConfiguration> {
+pub fn priority_level(name: &str) -> Option<&'static PriorityLevelConfiguration> {
     priority_levels()
         .iter()
         .find(|level| level.metadata.name.as_deref() == Some(name))
