@@ -46,7 +46,7 @@ impl Scope {
 /// Numbers names from 0. Grows while a policy is compiled; then only looked into.
 pub(super) struct Names {
     hasher: SipHasher13,
-    /// A power of two, at most half full.
+    /// A power of two, at most a quarter full, so that chains are short.
     slots: Vec<Slot>,
     entries: Vec<Entry>,
     bytes: Vec<u8>,
@@ -115,7 +115,7 @@ impl Names {
             tag: tag(hash),
             number,
         };
-        if self.entries.len() * 2 > self.slots.len() {
+        if self.entries.len() * 4 > self.slots.len() {
             self.grow();
         }
         number - 1
