@@ -109,6 +109,7 @@ impl From<InfoError> for Refusal {
     fn from(error: InfoError) -> Self {
         match error {
             InfoError::BadEscape => Self::Malformed("the path has a malformed percent escape"),
+            InfoError::BadByte => Self::Malformed("the target has a control character or a space"),
             InfoError::TooManyParameters => {
                 Self::Malformed("the query has more than 10000 parameters")
             }
