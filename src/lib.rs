@@ -12,6 +12,8 @@ pub mod apf;
 #[cfg(feature = "server")]
 pub mod auth;
 #[cfg(feature = "server")]
+pub mod cli;
+#[cfg(feature = "server")]
 pub mod config;
 pub mod digest;
 pub mod simulate;
