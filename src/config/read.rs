@@ -21,9 +21,12 @@ use super::{
     values::{self, Word, Wrong},
     yaml,
 };
-use crate::apf::{
-    objects::{Bootstrap, Finding},
-    policy::Semantics,
+use crate::{
+    apf::{
+        objects::{Bootstrap, Finding},
+        policy::Semantics,
+    },
+    auth::{self, TokenKey},
 };
 
 /// The API version of the file.
@@ -191,7 +194,7 @@ fn listen(section: &mut Section<'_>) -> Listen {
 fn limits(section: &mut Section<'_>) -> Limits {
     let mut count = |key, default, most| section.ranged(key, default, &(1..=most), values::count);
     Limits {
-        connections: count("connections", 20_000, 1_000_000),
+        connections: count("connections", 16_384, 1_000_000),
         streams_per_connection: count("streamsPerConnection", 250, 100_000),
         queued_requests: count("queuedRequests", 20_000, 10_000_000),
         long_running_per_user: count("longRunningPerUser", 500, 1_000_000),
@@ -267,10 +270,32 @@ fn token_file(section: &mut Section<'_>) -> Option<TokenFile> {
     let path = section.path("tokenFile")?;
     let field = section.field("tokenFile");
     let contents = section.walk.contents(&field, &path)?;
+    judge_tokens(section.walk, &field, &path, &contents);
     Some(TokenFile {
         path,
         contents: Secret::new(Arc::from(contents)),
     })
+}
+
+/// Tells the mistakes in a token file, by their lines and without the tokens.
+fn judge_tokens(walk: &mut Walk, field: &str, path: &Path, contents: &[u8]) {
+    // Without random bytes nothing can be hashed; whoever starts the gateway will tell.
+    let Ok(key) = TokenKey::random() else { return };
+    let path = path.display();
+    match auth::TokenFile::parse(contents, &key) {
+        Ok((_, warnings)) => {
+            for warning in warnings {
+                let remedy = "remove the line that has no effect";
+                walk.warning(field, format!("{path}: {warning}"), remedy);
+            }
+        }
+        Err(errors) => {
+            for error in errors {
+                let remedy = "write lines of token,user,uid,\"group1,group2\"";
+                walk.error(field, format!("{path}: {error}"), remedy);
+            }
+        }
+    }
 }
 
 fn token_review(section: &mut Section<'_>) -> Option<TokenReview> {
@@ -719,12 +744,31 @@ fn judge_authentication(walk: &mut Walk, config: &Config) {
         );
     }
     let Some(proxy) = request_header else { return };
-    if proxy.username_headers.is_empty() {
-        walk.error(
-            "authentication.requestHeader.usernameHeaders",
-            "empty, so that no user is ever found",
-            "name at least one header, such as X-Remote-User",
-        );
+    for (key, is_empty, example) in [
+        (
+            "usernameHeaders",
+            proxy.username_headers.is_empty(),
+            "X-Remote-User",
+        ),
+        (
+            "groupHeaders",
+            proxy.group_headers.is_empty(),
+            "X-Remote-Group",
+        ),
+        (
+            "extraHeaderPrefixes",
+            proxy.extra_header_prefixes.is_empty(),
+            "X-Remote-Extra-",
+        ),
+    ] {
+        if is_empty {
+            let field = format!("authentication.requestHeader.{key}");
+            walk.error(
+                &field,
+                "empty",
+                format!("name at least one, such as {example}"),
+            );
+        }
     }
     let shared = client_certificate.as_ref().is_some_and(|clients| {
         let mut ours = proxy.authorities.certificates.iter();
