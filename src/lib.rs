@@ -20,6 +20,8 @@ pub mod auth;
 #[cfg(feature = "server")]
 pub mod call;
 #[cfg(feature = "server")]
+pub mod cli;
+#[cfg(feature = "server")]
 pub mod clock;
 #[cfg(feature = "server")]
 pub mod config;
