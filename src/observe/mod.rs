@@ -1,3 +1,6 @@
-//! What is seen of the gateway and of its upstream.
+//! What the gateway tells of itself: metrics, dumps, logs.
+//!
+//! It reads, and never decides.
 
+pub mod cells;
 pub mod upstream_counts;
