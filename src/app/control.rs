@@ -11,15 +11,15 @@ use tokio::{
 
 use super::{ServeError, identity::UpstreamCredential, runtimes::Gateway, settings};
 use crate::{
-    apf::{
-        Compiled, Finding, ObjectSet, Policy, PolicySettings,
-        objects::Bootstrap,
-    },
+    apf::{Compiled, Finding, ObjectSet, Policy, PolicySettings, objects::Bootstrap},
     auth::{TokenReviews, layer::AuthRules},
     clock::Clock,
     config::Config,
     fairness::Hub,
-    source::{DocumentSet, Source, files::{self, Files}},
+    source::{
+        DocumentSet, Source,
+        files::{self, Files},
+    },
     sync::{Mutex, lock},
 };
 
@@ -49,7 +49,11 @@ impl Control {
             bootstrap: self.config.flow_control.bootstrap,
             documents: self.policies.documents.clone(),
         }));
-        let applier = Applier { hub: Arc::clone(&self.hub), clock: self.clock.clone(), compiling };
+        let applier = Applier {
+            hub: Arc::clone(&self.hub),
+            clock: self.clock.clone(),
+            compiling,
+        };
         let nudge = self.policies.source.as_ref().map(Files::nudge);
         if let Some(source) = self.policies.source {
             control.spawn(follow(source, applier.clone()));
@@ -100,7 +104,13 @@ impl Policies {
             documents: documents.clone(),
         };
         let compiled = compiling.compile()?;
-        Ok((Self { source: directory.map(Files::new), documents }, compiled))
+        Ok((
+            Self {
+                source: directory.map(Files::new),
+                documents,
+            },
+            compiled,
+        ))
     }
 }
 
@@ -118,8 +128,12 @@ impl Compiling {
             None => (Vec::new(), Vec::new()),
             Some(set) => (set.documents, set.findings),
         };
-        let objects = ObjectSet::read(documents.into_iter().map(|document| (document.origin, document.value)))
-            .with_bootstrap(self.bootstrap);
+        let objects = ObjectSet::read(
+            documents
+                .into_iter()
+                .map(|document| (document.origin, document.value)),
+        )
+        .with_bootstrap(self.bootstrap);
         let compiled = Policy::compile(&objects, &self.settings);
         if !unreadable.iter().any(Finding::is_error) {
             return compiled;
@@ -146,7 +160,9 @@ impl Applier {
         let mut changed = compiling.clone();
         change(&mut changed);
         match changed.compile() {
-            Ok(Compiled { policy, findings, .. }) => {
+            Ok(Compiled {
+                policy, findings, ..
+            }) => {
                 *compiling = changed;
                 self.hub.apply(self.clock.now(), Arc::new(policy));
                 (true, findings)

@@ -1,10 +1,6 @@
 //! What the upstream is told: who the user is, and that the gateway may say so.
 
-use std::{
-    path::PathBuf,
-    sync::Arc,
-    time::Duration,
-};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwapOption;
 use http::{HeaderMap, HeaderValue, header::AUTHORIZATION};
@@ -34,14 +30,20 @@ impl UpstreamCredential {
     ///
     /// When there is such a file to be read, and it cannot be, or holds no token.
     pub(super) fn new(path: Option<PathBuf>) -> Result<Self, SettingsError> {
-        let credential = Self { path, header: Arc::default() };
+        let credential = Self {
+            path,
+            header: Arc::default(),
+        };
         credential.reread()?;
         Ok(credential)
     }
 
     /// The header that proves who the gateway is.
     pub(super) fn header(&self) -> Option<HeaderValue> {
-        self.header.load().as_ref().map(|header| HeaderValue::clone(header))
+        self.header
+            .load()
+            .as_ref()
+            .map(|header| HeaderValue::clone(header))
     }
 
     /// Reads the file again, for ever.
@@ -64,8 +66,10 @@ impl UpstreamCredential {
         let Some(path) = &self.path else {
             return Ok(());
         };
-        let token = std::fs::read_to_string(path)
-            .map_err(|source| SettingsError::TokenFile { path: path.clone(), source })?;
+        let token = std::fs::read_to_string(path).map_err(|source| SettingsError::TokenFile {
+            path: path.clone(),
+            source,
+        })?;
         let token = token.trim();
         let header = HeaderValue::from_str(&format!("Bearer {token}"));
         let mut header = header
@@ -87,7 +91,10 @@ pub(super) struct Teller {
 
 impl Teller {
     pub(super) fn new(identity: UpstreamIdentity, credential: UpstreamCredential) -> Self {
-        Self { identity, credential }
+        Self {
+            identity,
+            credential,
+        }
     }
 }
 
@@ -96,7 +103,9 @@ impl forward::UpstreamIdentity for Teller {
         self.identity.write(user, headers).map_err(|error| {
             tracing::warn!(%error, "a user cannot be told to the upstream");
             match error {
-                IdentityError::Empty { .. } => Refusal::IdentityNotRepresentable("a part of it is empty"),
+                IdentityError::Empty { .. } => {
+                    Refusal::IdentityNotRepresentable("a part of it is empty")
+                }
                 IdentityError::Unrepresentable { .. } => {
                     Refusal::IdentityNotRepresentable("it has characters that no header can carry")
                 }

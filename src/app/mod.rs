@@ -46,7 +46,10 @@ pub enum ServeError {
 }
 
 fn lines(findings: &[Finding]) -> String {
-    let lines: Vec<String> = findings.iter().map(|finding| format!("  {finding}")).collect();
+    let lines: Vec<String> = findings
+        .iter()
+        .map(|finding| format!("  {finding}"))
+        .collect();
     lines.join("\n")
 }
 
@@ -59,7 +62,9 @@ pub fn serve(config: Config, path: Option<PathBuf>) -> Result<(), ServeError> {
     let clock = Clock::system();
     let hash_key = settings::hash_key(&config)?;
     let (policies, compiled) = Policies::load(&config, hash_key).map_err(ServeError::Policies)?;
-    let Compiled { policy, findings, .. } = compiled;
+    let Compiled {
+        policy, findings, ..
+    } = compiled;
     for finding in &findings {
         tracing::warn!(%finding, "policy");
     }
@@ -76,10 +81,23 @@ pub fn serve(config: Config, path: Option<PathBuf>) -> Result<(), ServeError> {
     let rules = settings::auth_rules(&config, reviews.clone())?;
     let authorities = rules.authentication.authorities();
     let rules = Arc::new(ArcSwap::from_pointee(rules));
-    let app = AppSettings { serve: settings::serve(&config, authorities)?, cores };
+    let app = AppSettings {
+        serve: settings::serve(&config, authorities)?,
+        cores,
+    };
     let build = build_stack(&config, &hub, &rules, &credential)?;
     let gateway = Gateway::start(app, control_runtime, build)?;
-    let control = Control { config, path, hub, rules, reviews, policies, credential, clock, hash_key };
+    let control = Control {
+        config,
+        path,
+        hub,
+        rules,
+        reviews,
+        policies,
+        credential,
+        clock,
+        hash_key,
+    };
     control.start(&gateway)?;
     Ok(gateway.run_until_signal()?)
 }
@@ -91,15 +109,24 @@ fn build_stack(
     rules: &Arc<ArcSwap<AuthRules>>,
     credential: &UpstreamCredential,
 ) -> Result<impl Fn(CoreContext) -> CoreStack + Send + Sync + 'static, ServeError> {
-    let upstream = settings::upstream(config)?;
+    let upstream = Arc::new(settings::upstream(config)?);
     let (hub, rules) = (Arc::clone(hub), Arc::clone(rules));
     let identity = identity::Teller::new(settings::told_identity(config)?, credential.clone());
     Ok(move |context: CoreContext| {
         let core = u16::try_from(context.index).unwrap_or(u16::MAX);
-        let gate = Gate::new(Arc::clone(&hub), core, context.clock.clone(), settings::random());
+        let gate = Gate::new(
+            Arc::clone(&hub),
+            core,
+            context.clock.clone(),
+            settings::random(),
+        );
         tokio::task::spawn_local(Rc::clone(&gate).run());
         let auth = AuthLayer::new(Arc::clone(&rules), context.clock.clone());
-        let forward = Forward::new(upstream.clone(), Rc::new(identity.clone()), context.clock);
+        let forward = Forward::new(
+            Arc::clone(&upstream),
+            Rc::new(identity.clone()),
+            context.clock,
+        );
         stack(&auth, &FairnessLayer::new(gate), forward)
     })
 }

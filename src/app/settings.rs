@@ -10,9 +10,9 @@ use super::identity::UpstreamCredential;
 use crate::{
     apf::{PolicySettings, work::EstimatorSettings},
     auth::{
-        Anonymous, AuthSettings, AuthSettingsError, Authentication, ConfiguredNames, FrontProxySettings,
-        HeaderNameError, NoRandomness, Now, NowFn, RequestHeaderNames, TokenKey, TokenReviews,
-        UpstreamIdentity,
+        Anonymous, AuthSettings, Authentication, BundleError, CaBundle, ConfiguredNames,
+        FrontProxySettings, HeaderNameError, NoRandomness, RequestHeaderNames, TokenFile,
+        TokenFileError, TokenKey, TokenReviews, UpstreamIdentity,
         layer::AuthRules,
         token_review::{HttpTransport, HttpTransportError, HttpTransportSettings, ReviewSettings},
     },
@@ -40,9 +40,17 @@ pub enum SettingsError {
         /// What rustls says.
         source: rustls::Error,
     },
-    /// Authentication.
-    #[error("authentication: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
-    Authentication(Vec<AuthSettingsError>),
+    /// Authorities that vouch for nobody.
+    #[error("{field}: {source}")]
+    Authorities {
+        /// Whose.
+        field: &'static str,
+        /// What is wrong with them.
+        source: BundleError,
+    },
+    /// The file of static tokens.
+    #[error("authentication.tokenFile: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    StaticTokens(Vec<TokenFileError>),
     /// Header names.
     #[error("header names: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     HeaderNames(Vec<HeaderNameError>),
@@ -86,7 +94,9 @@ pub(super) fn random() -> u64 {
 }
 
 pub(super) fn cores(config: &Config) -> NonZero<usize> {
-    let configured = config.data_cores.and_then(|n| NonZero::new(n.get() as usize));
+    let configured = config
+        .data_cores
+        .and_then(|n| NonZero::new(n.get() as usize));
     configured
         .or_else(|| std::thread::available_parallelism().ok())
         .unwrap_or(NonZero::<usize>::MIN)
@@ -120,12 +130,19 @@ pub(super) fn hub(config: &Config) -> HubSettings {
     }
 }
 
-pub(super) fn serve(config: &Config, authorities: Vec<DistinguishedName>) -> Result<ServeSettings, SettingsError> {
+pub(super) fn serve(
+    config: &Config,
+    authorities: Vec<DistinguishedName>,
+) -> Result<ServeSettings, SettingsError> {
     let tls = match &config.listen.tls {
         None => None,
         Some(own) => {
-            let made = serve::tls::server_config(own.chain.clone(), own.key.clone_key(), authorities);
-            Some(made.map_err(|source| SettingsError::Tls { field: "listen.tls", source })?)
+            let made =
+                serve::tls::server_config(own.chain.clone(), own.key.clone_key(), authorities);
+            Some(made.map_err(|source| SettingsError::Tls {
+                field: "listen.tls",
+                source,
+            })?)
         }
     };
     let (limits, timeouts) = (&config.limits, &config.timeouts);
@@ -153,7 +170,10 @@ pub(super) fn upstream(config: &Config) -> Result<UpstreamSettings, SettingsErro
     let (upstream, timeouts) = (&config.upstream, &config.timeouts);
     let tls = match client_tls(config)? {
         None => None,
-        Some(tls) => Some(UpstreamTls { config: tls, server_name: server_name(config)? }),
+        Some(tls) => Some(UpstreamTls {
+            config: tls,
+            server_name: server_name(config)?,
+        }),
     };
     let mut settings = UpstreamSettings::new(authority(config)?, tls);
     settings.protocol = match upstream.protocol {
@@ -165,7 +185,14 @@ pub(super) fn upstream(config: &Config) -> Result<UpstreamSettings, SettingsErro
     settings.silence = timeouts.body_idle;
     settings.idle_timeout = timeouts.upstream_idle;
     settings.streams_per_connection = upstream.max_streams as usize;
-    if let config::UpstreamIdentity::RequestHeader { username, uid, group, extra_prefix, .. } = &upstream.identity {
+    if let config::UpstreamIdentity::RequestHeader {
+        username,
+        uid,
+        group,
+        extra_prefix,
+        ..
+    } = &upstream.identity
+    {
         let names = [username, uid, group].map(ToString::to_string);
         settings.reserved_headers.extend(names);
         settings.reserved_headers.push(extra_prefix.clone());
@@ -177,22 +204,35 @@ fn client_tls(config: &Config) -> Result<Option<Arc<ClientConfig>>, SettingsErro
     if !config.upstream.url.tls {
         return Ok(None);
     }
-    let roots = config.upstream.authorities.iter().flat_map(|bundle| bundle.certificates.iter().cloned());
+    let roots = config
+        .upstream
+        .authorities
+        .iter()
+        .flat_map(|bundle| bundle.certificates.iter().cloned());
     let own = config.upstream.client_certificate.as_ref();
     let own = own.map(|own| (own.chain.clone(), own.key.clone_key()));
     forward::tls::client_config(roots, own)
         .map(Some)
-        .map_err(|source| SettingsError::Tls { field: "upstream.clientCertificate", source })
+        .map_err(|source| SettingsError::Tls {
+            field: "upstream.clientCertificate",
+            source,
+        })
 }
 
 fn authority(config: &Config) -> Result<Authority, SettingsError> {
     let authority = config.upstream.url.authority();
-    authority.parse().map_err(|_| SettingsError::Authority(authority))
+    authority
+        .parse()
+        .map_err(|_| SettingsError::Authority(authority))
 }
 
 fn server_name(config: &Config) -> Result<ServerName<'static>, SettingsError> {
     let url = &config.upstream.url;
-    let name = config.upstream.tls_server_name.as_ref().unwrap_or(&url.host);
+    let name = config
+        .upstream
+        .tls_server_name
+        .as_ref()
+        .unwrap_or(&url.host);
     ServerName::try_from(name.clone()).map_err(|_| SettingsError::ServerName(name.clone()))
 }
 
@@ -200,23 +240,37 @@ fn server_name(config: &Config) -> Result<ServerName<'static>, SettingsError> {
 pub(super) fn told_identity(config: &Config) -> Result<UpstreamIdentity, SettingsError> {
     Ok(match &config.upstream.identity {
         config::UpstreamIdentity::Impersonate => UpstreamIdentity::Impersonate,
-        config::UpstreamIdentity::RequestHeader { username, uid, group, extra_prefix, .. } => {
-            UpstreamIdentity::RequestHeader(Arc::new(RequestHeaderNames::new(
+        config::UpstreamIdentity::RequestHeader {
+            username,
+            uid,
+            group,
+            extra_prefix,
+            ..
+        } => UpstreamIdentity::RequestHeader(Arc::new(
+            RequestHeaderNames::new(
                 &[username.to_string()],
                 &[uid.to_string()],
                 &[group.to_string()],
                 &[extra_prefix.clone()],
-            ).map_err(SettingsError::HeaderNames)?))
-        }
+            )
+            .map_err(SettingsError::HeaderNames)?,
+        )),
     })
 }
 
 /// The headers of what the gateway asks the upstream in its own name.
-pub(super) fn own_headers(config: &Config, credential: &UpstreamCredential) -> Arc<dyn Fn() -> HeaderMap + Send + Sync> {
+pub(super) fn own_headers(
+    config: &Config,
+    credential: &UpstreamCredential,
+) -> Arc<dyn Fn() -> HeaderMap + Send + Sync> {
     let credential = credential.clone();
     let own_name = match &config.upstream.identity {
         config::UpstreamIdentity::Impersonate => None,
-        config::UpstreamIdentity::RequestHeader { gateway_user, username, .. } => {
+        config::UpstreamIdentity::RequestHeader {
+            gateway_user,
+            username,
+            ..
+        } => {
             let value = http::HeaderValue::from_str(gateway_user).ok();
             value.map(|value| (username.clone(), value))
         }
@@ -250,7 +304,11 @@ pub(super) fn token_reviews(
     });
     let transport = HttpTransport::new(HttpTransportSettings {
         authority: authority(config)?,
-        server_name: if tls.is_some() { Some(server_name(config)?) } else { None },
+        server_name: if tls.is_some() {
+            Some(server_name(config)?)
+        } else {
+            None
+        },
         tls,
         path: http::uri::PathAndQuery::from_static(HttpTransport::PATH),
         credential: own_headers(config, credential),
@@ -263,33 +321,37 @@ pub(super) fn token_reviews(
         ..ReviewSettings::default()
     };
     let key = TokenKey::random()?;
-    Ok(Some(TokenReviews::new(settings, transport, key, now_fn(clock), control.clone())))
-}
-
-fn now_fn(clock: &Clock) -> NowFn {
-    let clock = clock.clone();
-    Arc::new(move || Now {
-        time: clock.now(),
-        unix_seconds: i64::try_from(clock.unix_seconds()).unwrap_or(i64::MAX),
-    })
+    Ok(Some(TokenReviews::new(
+        settings,
+        transport,
+        key,
+        clock.clone(),
+        control.clone(),
+    )))
 }
 
 /// What authentication goes by.
-pub(super) fn auth_rules(config: &Config, reviews: Option<TokenReviews>) -> Result<AuthRules, SettingsError> {
+pub(super) fn auth_rules(
+    config: &Config,
+    reviews: Option<TokenReviews>,
+) -> Result<AuthRules, SettingsError> {
     let authentication = &config.authentication;
     let front_proxy = match &authentication.request_header {
         None => None,
         Some(proxy) => {
-            let names = |names: &[http::HeaderName]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
+            let names = |names: &[http::HeaderName]| {
+                names.iter().map(ToString::to_string).collect::<Vec<_>>()
+            };
             Some(FrontProxySettings {
-                ca_pem: pem(&proxy.authorities),
+                authorities: bundle("authentication.requestHeader.caFile", &proxy.authorities)?,
                 allowed_names: proxy.allowed_names.clone(),
                 headers: RequestHeaderNames::new(
                     &names(&proxy.username_headers),
                     &names(&proxy.uid_headers),
                     &names(&proxy.group_headers),
                     &proxy.extra_header_prefixes,
-                ).map_err(SettingsError::HeaderNames)?,
+                )
+                .map_err(SettingsError::HeaderNames)?,
             })
         }
     };
@@ -300,9 +362,15 @@ pub(super) fn auth_rules(config: &Config, reviews: Option<TokenReviews>) -> Resu
     let accepted_names = front_proxy.as_ref().map(|proxy| &proxy.headers);
     let names = ConfiguredNames::new(accepted_names.into_iter().chain(upstream_names.as_deref()));
     let settings = AuthSettings {
-        client_ca_pem: authentication.client_certificate.as_ref().map(pem),
+        client_ca: match &authentication.client_certificate {
+            None => None,
+            Some(authorities) => Some(bundle(
+                "authentication.clientCertificate.caFile",
+                authorities,
+            )?),
+        },
         front_proxy,
-        token_file: authentication.token_file.as_ref().map(|file| file.contents.to_vec()),
+        token_file: token_file(config, reviews.as_ref())?,
         token_reviews: reviews,
         anonymous: match &authentication.anonymous {
             config::Anonymous::Refused => Anonymous::Off,
@@ -310,11 +378,39 @@ pub(super) fn auth_rules(config: &Config, reviews: Option<TokenReviews>) -> Resu
             config::Anonymous::Everywhere => Anonymous::Everywhere,
         },
     };
-    let key = TokenKey::random()?;
-    let (authentication, warnings) =
-        Authentication::new(settings, &key).map_err(SettingsError::Authentication)?;
+    let authentication = Authentication::new(settings);
+    Ok(AuthRules {
+        authentication,
+        names,
+        request_timeout: config.timeouts.request,
+    })
+}
+
+fn bundle(
+    field: &'static str,
+    authorities: &config::Authorities,
+) -> Result<Arc<CaBundle>, SettingsError> {
+    CaBundle::new(&authorities.certificates)
+        .map(Arc::new)
+        .map_err(|source| SettingsError::Authorities { field, source })
+}
+
+/// The static tokens, hashed under the key of the reviews if there are any: one hash serves both.
+fn token_file(
+    config: &Config,
+    reviews: Option<&TokenReviews>,
+) -> Result<Option<TokenFile>, SettingsError> {
+    let Some(file) = &config.authentication.token_file else {
+        return Ok(None);
+    };
+    let key = match reviews {
+        Some(reviews) => reviews.key().clone(),
+        None => TokenKey::random()?,
+    };
+    let (tokens, warnings) =
+        TokenFile::parse(&file.contents, &key).map_err(SettingsError::StaticTokens)?;
     for warning in warnings {
         tracing::warn!(%warning, "authentication.tokenFile");
     }
-    Ok(AuthRules { authentication, names, request_timeout: config.timeouts.request })
+    Ok(Some(tokens))
 }

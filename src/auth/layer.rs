@@ -134,10 +134,7 @@ impl<S> Auth<S> {
             peer_certificates: inbound.peer.certificates(),
             decoded_path: info.path(),
         };
-        let now = Now {
-            time: self.clock.now(),
-            unix_seconds: i64::try_from(self.clock.unix_seconds()).unwrap_or(i64::MAX),
-        };
+        let now = Now::of(&self.clock);
         let outcome = rules
             .authentication
             .authenticate(&credentials, &mut memo.borrow_mut(), now);

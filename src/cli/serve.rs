@@ -46,6 +46,6 @@ pub(super) fn run(args: &Args, streams: &mut Streams<'_>) -> io::Result<Outcome>
 }
 
 /// Runs the gateway to its end. `path` is what SIGHUP reads again.
-fn serve(_config: Config, _path: Option<&Path>) -> anyhow::Result<()> {
-    anyhow::bail!("this build has no gateway yet")
+fn serve(config: Config, path: Option<&Path>) -> anyhow::Result<()> {
+    Ok(crate::app::serve(config, path.map(Path::to_owned))?)
 }
