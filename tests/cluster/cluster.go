@@ -271,9 +271,13 @@ func (c *Cluster) Transport(user User, http2 bool) *http.Transport {
 func (c *Cluster) Kubeconfig(at Endpoint, user User) (string, error) {
 	config := clientcmdapi.NewConfig()
 	config.Clusters["test"] = &clientcmdapi.Cluster{Server: at.URL, CertificateAuthority: c.PKI.CA.Cert}
-	config.AuthInfos["test"] = &clientcmdapi.AuthInfo{
-		ClientCertificate: user.Pair.Cert, ClientKey: user.Pair.Key, Token: user.Token,
+	info := &clientcmdapi.AuthInfo{ClientCertificate: user.Pair.Cert, ClientKey: user.Pair.Key, Token: user.Token}
+	if user == Anonymous {
+		// Without any credential kubectl asks for a name and a password. The server knows no passwords, so
+		// these make nobody of anybody.
+		info.Username, info.Password = "nobody", "none"
 	}
+	config.AuthInfos["test"] = info
 	config.Contexts["test"] = &clientcmdapi.Context{Cluster: "test", AuthInfo: "test"}
 	config.CurrentContext = "test"
 	file, err := os.CreateTemp(c.Dir, "kubeconfig-")
