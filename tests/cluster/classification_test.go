@@ -154,7 +154,8 @@ func probes() []probe {
 	collections := []string{
 		"/api/v1/namespaces/team-a/pods", "/api/v1/namespaces/default/pods",
 		"/apis/coordination.k8s.io/v1/namespaces/team-a/leases", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases",
-		"/api/v1/nodes", "/api/v1/namespaces", "/apis/example.com/v1/namespaces/team-a/widgets", "/apis/example.com/v1/widgets",
+		"/api/v1/nodes", "/api/v1/namespaces", "/apis/example.com/v1/namespaces/team-a/widgets",
+		"/apis/example.com/v1/widgets",
 		"/apis/apps/v1/namespaces/team-a/deployments",
 	}
 	for _, collection := range collections {
@@ -176,30 +177,45 @@ func probes() []probe {
 		add(http.MethodPatch, subresource+"?dryRun=All")
 	}
 	add(http.MethodGet,
-		"/api/v1/pods?limit=1", "/apis/coordination.k8s.io/v1/leases?limit=1", "/apis/coordination.k8s.io/v1/leases?watch=1&timeoutSeconds=1",
+		"/api/v1/pods?limit=1", "/apis/coordination.k8s.io/v1/leases?limit=1",
+		"/apis/coordination.k8s.io/v1/leases?watch=1&timeoutSeconds=1",
 		"/api/v1/namespaces/team-a", "/api/v1/namespaces/team-a/finalize",
 		// no resources
-		"/", "/healthz", "/healthz/ping", "/healthz/", "/livez", "/livez/ping", "/readyz", "/readyz/ping", "/version", "/version/", "/openapi/v2", "/openapi/v3",
-		"/openapi/v3/version", "/openapi", "/api", "/api/", "/api/v1", "/apis", "/apis/", "/apis/apps", "/apis/apps/v1", "/apis/example.com", "/apis/example.com/v1",
+		"/", "/healthz", "/healthz/ping", "/healthz/", "/livez", "/livez/ping", "/readyz", "/readyz/ping", "/version",
+		"/version/", "/openapi/v2", "/openapi/v3",
+		"/openapi/v3/version", "/openapi", "/api", "/api/", "/api/v1", "/apis", "/apis/", "/apis/apps",
+		"/apis/apps/v1", "/apis/example.com", "/apis/example.com/v1",
 		"/openid/v1/jwks", "/.well-known/openid-configuration", "/nothing/here", "/logs",
 		// long-running without being a watch: no flow control
-		"/api/v1/namespaces/team-a/pods/absent/log", "/api/v1/namespaces/team-a/pods/absent/log?follow=true", "/api/v1/nodes/absent/proxy/healthz",
+		"/api/v1/namespaces/team-a/pods/absent/log", "/api/v1/namespaces/team-a/pods/absent/log?follow=true",
+		"/api/v1/nodes/absent/proxy/healthz",
 		"/api/v1/namespaces/team-a/pods/absent/exec?command=true", "/debug/pprof/cmdline",
 		"/apis/example.com/v1/namespaces/team-a/widgets/absent/log",
 		// watch or not
-		"/api/v1/namespaces/team-a/pods?watch&timeoutSeconds=1", "/api/v1/namespaces/team-a/pods?watch=&timeoutSeconds=1", "/api/v1/namespaces/team-a/pods?watch=no&timeoutSeconds=1",
-		"/api/v1/namespaces/team-a/pods?watch=0", "/api/v1/namespaces/team-a/pods?watch=FALSE", "/api/v1/namespaces/team-a/pods?watch=false&watch=true",
-		"/api/v1/namespaces/team-a/pods?%77atch=1&timeoutSeconds=1", "/api/v1/namespaces/team-a/pods/absent?watch=true", "/api/v1/namespaces/team-a/pods?watch=true;limit=1",
-		"/api/v1/namespaces/team-a/pods?watch=true&timeoutSeconds=1&fieldSelector=metadata.name%3Dabsent", "/api/v1/namespaces/team-a/pods?fieldSelector=metadata.name%3Dabsent",
-		"/api/v1/watch/namespaces/team-a/pods?timeoutSeconds=1", "/api/v1/watch/pods?timeoutSeconds=1", "/api/v1/proxy/nodes/absent",
+		"/api/v1/namespaces/team-a/pods?watch&timeoutSeconds=1",
+		"/api/v1/namespaces/team-a/pods?watch=&timeoutSeconds=1",
+		"/api/v1/namespaces/team-a/pods?watch=no&timeoutSeconds=1",
+		"/api/v1/namespaces/team-a/pods?watch=0", "/api/v1/namespaces/team-a/pods?watch=FALSE",
+		"/api/v1/namespaces/team-a/pods?watch=false&watch=true",
+		"/api/v1/namespaces/team-a/pods?%77atch=1&timeoutSeconds=1",
+		"/api/v1/namespaces/team-a/pods/absent?watch=true", "/api/v1/namespaces/team-a/pods?watch=true;limit=1",
+		"/api/v1/namespaces/team-a/pods?watch=true&timeoutSeconds=1&fieldSelector=metadata.name%3Dabsent",
+		"/api/v1/namespaces/team-a/pods?fieldSelector=metadata.name%3Dabsent",
+		"/api/v1/watch/namespaces/team-a/pods?timeoutSeconds=1", "/api/v1/watch/pods?timeoutSeconds=1",
+		"/api/v1/proxy/nodes/absent",
 		// spelled oddly
-		"//api/v1/namespaces/team-a/pods", "/api//v1/namespaces/team-a/pods", "/api/v1//namespaces/team-a/pods", "/api/v1/namespaces//pods", "/api/v1/namespaces/team-a//pods",
-		"/api/v1/namespaces/team-a/pods/", "/api/v1/namespaces/team-a/pods//", "/api/v1/namespaces/team-a%2Fpods", "/api/v1/%6eodes", "/API/v1/nodes", "/api/v1/Nodes",
-		"/api/v1/namespaces/team-a/pods/../leases", "/api/v1/./nodes", "/api/v1/namespaces/team-a/pods/a/b/c/d", "/apis/example.com/v1/namespaces/finalize/status",
-		"/api/v1/nodes?", "/api/v1/nodes/%00", "/api/v1/nodes/%FF", "/version%2F", "/openapi%2Fv2", "/healthz%2Fping", "/livez/../api/v1/nodes", "/livez/../version",
+		"//api/v1/namespaces/team-a/pods", "/api//v1/namespaces/team-a/pods", "/api/v1//namespaces/team-a/pods",
+		"/api/v1/namespaces//pods", "/api/v1/namespaces/team-a//pods",
+		"/api/v1/namespaces/team-a/pods/", "/api/v1/namespaces/team-a/pods//", "/api/v1/namespaces/team-a%2Fpods",
+		"/api/v1/%6eodes", "/API/v1/nodes", "/api/v1/Nodes",
+		"/api/v1/namespaces/team-a/pods/../leases", "/api/v1/./nodes", "/api/v1/namespaces/team-a/pods/a/b/c/d",
+		"/apis/example.com/v1/namespaces/finalize/status",
+		"/api/v1/nodes?", "/api/v1/nodes/%00", "/api/v1/nodes/%FF", "/version%2F", "/openapi%2Fv2", "/healthz%2Fping",
+		"/livez/../api/v1/nodes", "/livez/../version",
 	)
 	add(http.MethodHead, "/livez/ping", "/version", "/openapi/v2", "/api/v1/nodes?limit=1")
-	add(http.MethodPost, "/healthz", "/version", "/api/v1/namespaces/team-a/pods/absent/exec", "/api/v1/namespaces/team-a/pods/absent/eviction?dryRun=All", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews")
+	add(http.MethodPost, "/healthz", "/version", "/api/v1/namespaces/team-a/pods/absent/exec",
+		"/api/v1/namespaces/team-a/pods/absent/eviction?dryRun=All", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews")
 	add(http.MethodPut, "/version")
 	add(http.MethodDelete, "/version", "/api/v1/namespaces/team-a/pods/?dryRun=All&labelSelector=nobody=has")
 	add(http.MethodOptions, "/version", "/openapi/v2")
@@ -240,7 +256,8 @@ func TestFairgateClassifiesAsTheApiserverDoes(t *testing.T) {
 	names := awaitPolicies(t, ctx)
 
 	// What an operator would save: the server's own printing, with all it holds.
-	printed := kubectl(t, shared.Direct, shared.admin, "", "get", "flowschemas,prioritylevelconfigurations", "-o", "yaml", "--show-managed-fields")
+	printed := kubectl(t, shared.Direct, shared.admin, "",
+		"get", "flowschemas,prioritylevelconfigurations", "-o", "yaml", "--show-managed-fields")
 	// The upstream sends the same headers. To see that those of fairgate are its own, fairgate is given the
 	// objects under other UIDs: the first group of digits tells one from the other.
 	marked := regexp.MustCompile(`(?m)^(\s+uid: )[0-9a-f]{8}-`).ReplaceAllString(printed, "${1}"+mark+"-")
@@ -271,8 +288,10 @@ func TestFairgateClassifiesAsTheApiserverDoes(t *testing.T) {
 	// The matrix must tell schemas apart, or agreement would prove little.
 	t.Logf("%d users × %d requests × 2 protocols match: %v", len(users), len(requests), schemas)
 	for _, name := range []string{
-		"exempt", "probes", "system-leader-election", "system-node-high", "system-nodes", "kube-controller-manager", "kube-scheduler", "kube-system-service-accounts", "service-accounts",
-		"global-default", "custom-service-account", "custom-service-accounts-of-default", "custom-every-user", "custom-paths", "custom-tie-a", "custom-tie-b", "custom-every-group",
+		"exempt", "probes", "system-leader-election", "system-node-high", "system-nodes", "kube-controller-manager",
+		"kube-scheduler", "kube-system-service-accounts", "service-accounts", "global-default",
+		"custom-service-account", "custom-service-accounts-of-default", "custom-every-user", "custom-paths",
+		"custom-tie-a", "custom-tie-b", "custom-every-group",
 	} {
 		if schemas[name] == 0 {
 			t.Errorf("no request matches %s", name)
@@ -412,7 +431,8 @@ func awaitPolicies(t *testing.T, ctx context.Context) map[string]string {
 	transport := shared.Transport(shared.admin, true)
 	defer transport.CloseIdleConnections()
 	err = poll(time.Minute, 100*time.Millisecond, func() (bool, error) {
-		response, err := shared.Do(ctx, transport, shared.Direct, shared.admin, http.MethodGet, "/debug/api_priority_and_fairness/dump_priority_levels", nil, "")
+		response, err := shared.Do(ctx, transport, shared.Direct, shared.admin,
+			http.MethodGet, "/debug/api_priority_and_fairness/dump_priority_levels", nil, "")
 		if err != nil {
 			return false, err
 		}

@@ -315,7 +315,10 @@ func (c *Cluster) RunKubectl(ctx context.Context, at Endpoint, user User, stdin 
 }
 
 // Do sends one request as it is: neither path nor query are cleaned, no redirect is followed.
-func (c *Cluster) Do(ctx context.Context, transport http.RoundTripper, at Endpoint, user User, method, target string, header http.Header, body string) (*http.Response, error) {
+func (c *Cluster) Do(
+	ctx context.Context, transport http.RoundTripper, at Endpoint, user User,
+	method, target string, header http.Header, body string,
+) (*http.Response, error) {
 	request, err := http.NewRequestWithContext(ctx, method, at.URL, strings.NewReader(body))
 	if err != nil {
 		return nil, err

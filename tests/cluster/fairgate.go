@@ -26,16 +26,28 @@ type FairgateOptions struct {
 }
 
 // configuration is fairgate's configuration file for each identity mode: the one place in the test bed
-// that knows its keys. The fields of the template are those of fairgateFields.
+// that knows its keys. Anything not said here is fairgate's default.
 var configuration = template.Must(template.New("fairgate").Parse(`apiVersion: fairgate.dev/v1alpha1
 kind: Configuration
 listen:
   address: {{ .Address }}
   tls:
-    certificateFile: {{ .Serving.Cert }}
+    certFile: {{ .Serving.Cert }}
     keyFile: {{ .Serving.Key }}
-admin:
-  address: {{ .Admin }}
+upstream:
+  url: {{ .Upstream }}
+  caFile: {{ .UpstreamCA }}
+  clientCertificate:
+{{- if eq .Mode "impersonate" }}
+    certFile: {{ .Impersonator.Cert }}
+    keyFile: {{ .Impersonator.Key }}
+{{- else }}
+    certFile: {{ .FrontProxy.Cert }}
+    keyFile: {{ .FrontProxy.Key }}
+{{- end }}
+  identity:
+    mode: {{ .Mode }}
+    gatewayUser: {{ .GatewayUser }}
 authentication:
   clientCertificate:
     caFile: {{ .ClientCA }}
@@ -43,35 +55,29 @@ authentication:
     caFile: {{ .RequestHeaderCA }}
     allowedNames: [front-proxy-client]
   tokenFile: {{ .TokenFile }}
-  tokenReview: {}
-  anonymous: {}
-upstream:
-  url: {{ .Upstream }}
-  caFile: {{ .UpstreamCA }}
-  clientCertificate:
-{{- if eq .Mode "impersonate" }}
-    certificateFile: {{ .Impersonator.Cert }}
-    keyFile: {{ .Impersonator.Key }}
-{{- else }}
-    certificateFile: {{ .FrontProxy.Cert }}
-    keyFile: {{ .FrontProxy.Key }}
-{{- end }}
-identity:
-  mode: {{ .Mode }}
+  tokenReview:
+    enabled: true
+  anonymous:
+    enabled: true
+    paths: ["*"] # as the apiserver, which authorizes them
 flowControl:
-  semantics: Compatible
   enforcement: enforce
 {{- if .Seats }}
-  serverConcurrencyLimit: {{ .Seats }}
+  totalSeats: {{ .Seats }}
 {{- end }}
 {{- if .Policies }}
-policies:
-  directory: {{ .Policies }}
+  policies:
+    directory: {{ .Policies }}
 {{- end }}
+admin:
+  address: {{ .Admin }}
+drain:
+  delay: 0s # nobody balances load over the tests' fairgates
+  grace: 10s
 `))
 
 // fairgateFields is all that a configuration may need. The token reviews of mode requestHeader are made
-// with the front-proxy certificate, in the name of FairgateUser.
+// with the front-proxy certificate, in the name of GatewayUser.
 type fairgateFields struct {
 	Mode            string
 	Address         string // host:port
@@ -84,7 +90,7 @@ type fairgateFields struct {
 	UpstreamCA      string
 	Impersonator    KeyPair // CN fairgate, of the cluster's CA, with the rights of fairgateRole
 	FrontProxy      KeyPair // CN front-proxy-client, of the front-proxy CA
-	FairgateUser    string
+	GatewayUser     string
 	Policies        string
 	Seats           int
 }
@@ -92,8 +98,8 @@ type fairgateFields struct {
 // FairgateUser is the user that fairgate itself is to the upstream.
 const FairgateUser = "fairgate"
 
-// fairgateRole is all that fairgate may do upstream: be others, in mode impersonate, and ask who the
-// bearer of a token is, in both.
+// fairgateRole is all that fairgate may do upstream: be others, in mode impersonate; in both ask who the
+// bearer of a token is, and read the object counts. It says what config/kubernetes tells operators.
 const fairgateRole = `
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
@@ -115,6 +121,8 @@ rules:
 - apiGroups: [authentication.k8s.io]
   resources: [tokenreviews]
   verbs: [create]
+- nonResourceURLs: [/metrics, /readyz]
+  verbs: [get]
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding
@@ -175,7 +183,7 @@ func (c *Cluster) StartFairgate(options FairgateOptions) (*Fairgate, error) {
 		Mode: options.Mode, Address: address, Admin: admin, Serving: c.PKI.Fairgate,
 		ClientCA: c.PKI.CA.Cert, RequestHeaderCA: c.PKI.FrontProxyCA.Cert, TokenFile: c.TokenFile,
 		Upstream: c.Direct.URL, UpstreamCA: c.PKI.CA.Cert,
-		Impersonator: c.PKI.FairgateClient, FrontProxy: c.PKI.FrontProxyClient, FairgateUser: FairgateUser,
+		Impersonator: c.PKI.FairgateClient, FrontProxy: c.PKI.FrontProxyClient, GatewayUser: FairgateUser,
 		Policies: options.Policies, Seats: options.Seats,
 	})
 	if err != nil {

@@ -35,7 +35,8 @@ func TestKubectlWorksAsItDoesWithoutFairgate(t *testing.T) {
 			expect(t, "red", kubectl(t, at, user, "", read...))
 			expect(t, "configured", kubectl(t, at, user, fmt.Sprintf(object, "green"), in("apply", "-f", "-")...))
 			expect(t, "green", kubectl(t, at, user, "", read...))
-			expect(t, "serverside-applied", kubectl(t, at, user, fmt.Sprintf(object, "green"), in("apply", "--server-side", "--force-conflicts", "-f", "-")...))
+			expect(t, "serverside-applied", kubectl(t, at, user, fmt.Sprintf(object, "green"),
+				in("apply", "--server-side", "--force-conflicts", "-f", "-")...))
 			expect(t, "patched", kubectl(t, at, user, "", in("patch", "configmap", "one", "--type=merge", "-p", `{"data":{"colour":"blue"}}`)...))
 			expect(t, "blue", kubectl(t, at, user, "", read...))
 			expect(t, "deleted", kubectl(t, at, user, "", in("delete", "configmap", "one", "--timeout=30s")...))
@@ -65,8 +66,8 @@ func TestKubectlWorksAsItDoesWithoutFairgate(t *testing.T) {
 
 		t.Run("get --watch", func(t *testing.T) {
 			kubectl(t, at, user, "", in("create", "configmap", "watched", "--from-literal=n=1")...)
-			cmd, err := shared.Kubectl(inTime(t, time.Minute), at, user, in("get", "configmaps", "--watch", "--output-watch-events", "--field-selector=metadata.name=watched", "-o",
-				`jsonpath={.type} {.object.data.n}{"\n"}`)...)
+			cmd, err := shared.Kubectl(inTime(t, time.Minute), at, user, in("get", "configmaps", "--watch", "--output-watch-events",
+				"--field-selector=metadata.name=watched", "-o", `jsonpath={.type} {.object.data.n}{"\n"}`)...)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -82,7 +83,8 @@ func TestKubectlWorksAsItDoesWithoutFairgate(t *testing.T) {
 
 		t.Run("wait", func(t *testing.T) {
 			kubectl(t, at, user, "", in("create", "configmap", "awaited", "--from-literal=ready=no")...)
-			cmd, err := shared.Kubectl(inTime(t, time.Minute), at, user, in("wait", "configmap/awaited", "--for=jsonpath={.data.ready}=yes", "--timeout=40s", "-v=6")...)
+			cmd, err := shared.Kubectl(inTime(t, time.Minute), at, user,
+				in("wait", "configmap/awaited", "--for=jsonpath={.data.ready}=yes", "--timeout=40s", "-v=6")...)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -152,13 +154,18 @@ func TestNobodyBecomesAnotherByHeaders(t *testing.T) {
 			becomes string
 		}{
 			{"no header", user, nil, http.StatusCreated, "alice"},
-			{"front-proxy headers of an ordinary user", user, http.Header{"X-Remote-User": {"kubernetes-admin"}, "X-Remote-Group": {"system:masters"}}, http.StatusCreated, "alice"},
-			{"front-proxy headers in lower case", user, http.Header{"x-remote-user": {"kubernetes-admin"}, "x-remote-group": {"system:masters"}}, http.StatusCreated, "alice"},
-			{"front-proxy headers named in Connection", user, http.Header{"X-Remote-User": {"kubernetes-admin"}, "Connection": {"X-Remote-User"}}, http.StatusCreated, "alice"},
-			{"front-proxy headers of a front proxy", proxy, http.Header{"X-Remote-User": {"bob"}, "X-Remote-Group": {"dev"}}, http.StatusCreated, "bob"},
+			{"front-proxy headers of an ordinary user", user,
+				http.Header{"X-Remote-User": {"kubernetes-admin"}, "X-Remote-Group": {"system:masters"}}, http.StatusCreated, "alice"},
+			{"front-proxy headers in lower case", user,
+				http.Header{"x-remote-user": {"kubernetes-admin"}, "x-remote-group": {"system:masters"}}, http.StatusCreated, "alice"},
+			{"front-proxy headers named in Connection", user,
+				http.Header{"X-Remote-User": {"kubernetes-admin"}, "Connection": {"X-Remote-User"}}, http.StatusCreated, "alice"},
+			{"front-proxy headers of a front proxy", proxy,
+				http.Header{"X-Remote-User": {"bob"}, "X-Remote-Group": {"dev"}}, http.StatusCreated, "bob"},
 			{"a front proxy that names nobody", proxy, nil, http.StatusUnauthorized, ""},
 			{"impersonation", user, http.Header{"Impersonate-User": {"kubernetes-admin"}}, http.StatusForbidden, ""},
-			{"impersonation of a group", user, http.Header{"Impersonate-User": {"alice"}, "Impersonate-Group": {"system:masters"}}, http.StatusForbidden, ""},
+			{"impersonation of a group", user,
+				http.Header{"Impersonate-User": {"alice"}, "Impersonate-Group": {"system:masters"}}, http.StatusForbidden, ""},
 		}
 		for _, c := range cases {
 			t.Run(c.name, func(t *testing.T) {
@@ -166,8 +173,8 @@ func TestNobodyBecomesAnotherByHeaders(t *testing.T) {
 				maps.Copy(header, c.header)
 				transport := shared.Transport(c.user, false)
 				defer transport.CloseIdleConnections()
-				response, err := shared.Do(inTime(t, time.Minute), transport, at, c.user, http.MethodPost, "/apis/authentication.k8s.io/v1/selfsubjectreviews", header,
-					`{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}`)
+				response, err := shared.Do(inTime(t, time.Minute), transport, at, c.user, http.MethodPost,
+					"/apis/authentication.k8s.io/v1/selfsubjectreviews", header, `{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}`)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -266,7 +266,9 @@ func TestTheApiserverIsTheReleaseThatIsPinned(t *testing.T) {
 	if got := strings.Count(printed, `"gitVersion": "v1.36.3"`); got != 2 {
 		t.Errorf("kubectl and apiserver should both be v1.36.3:\n%s", printed)
 	}
-	response, err := shared.Do(inTime(t, time.Minute), shared.Transport(shared.admin, true), shared.Direct, shared.admin, http.MethodGet, "/livez/ping", nil, "")
+	transport := shared.Transport(shared.admin, true)
+	defer transport.CloseIdleConnections()
+	response, err := shared.Do(inTime(t, time.Minute), transport, shared.Direct, shared.admin, http.MethodGet, "/livez/ping", nil, "")
 	if err != nil {
 		t.Fatal(err)
 	}

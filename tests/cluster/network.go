@@ -107,7 +107,8 @@ func hostAddress() (string, error) {
 		}
 	}
 	if found == "" {
-		return "", fmt.Errorf("no address but loopback, and no network namespace: run as root, allow user namespaces, or `ip address add %s/32 dev lo`", aliasAddress)
+		return "", fmt.Errorf("no address but loopback, and no network namespace: "+
+			"run as root, allow user namespaces, or `ip address add %s/32 dev lo`", aliasAddress)
 	}
 	return found, nil
 }

@@ -72,7 +72,8 @@ func TestClientsOfTheKubernetesServiceReachFairgate(t *testing.T) {
 func serviceEndpoint(t *testing.T, ctx context.Context) (host, port string) {
 	t.Helper()
 	err := poll(time.Minute, 100*time.Millisecond, func() (bool, error) {
-		slices, err := shared.Admin.DiscoveryV1().EndpointSlices("default").List(ctx, metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=kubernetes"})
+		slices, err := shared.Admin.DiscoveryV1().EndpointSlices("default").List(ctx,
+			metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=kubernetes"})
 		if err != nil {
 			return false, err
 		}
