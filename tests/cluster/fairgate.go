@@ -23,6 +23,7 @@ type FairgateOptions struct {
 	Port     int    // port to listen on; a free one when zero
 	Policies string // directory of policy files; none when empty
 	Seats    int    // server concurrency limit; fairgate's default when zero
+	Off      bool   // no flow control, fairgate only passes on
 }
 
 // configuration is fairgate's configuration file for each identity mode: the one place in the test bed
@@ -61,7 +62,7 @@ authentication:
     enabled: true
     paths: ["*"] # as the apiserver, which authorizes them
 flowControl:
-  enforcement: enforce
+  enforcement: {{ if .Off }}"off"{{ else }}enforce{{ end }}
 {{- if .Seats }}
   totalSeats: {{ .Seats }}
 {{- end }}
@@ -93,6 +94,7 @@ type fairgateFields struct {
 	GatewayUser     string
 	Policies        string
 	Seats           int
+	Off             bool
 }
 
 // FairgateUser is the user that fairgate itself is to the upstream.
@@ -184,7 +186,7 @@ func (c *Cluster) StartFairgate(options FairgateOptions) (*Fairgate, error) {
 		ClientCA: c.PKI.CA.Cert, RequestHeaderCA: c.PKI.FrontProxyCA.Cert, TokenFile: c.TokenFile,
 		Upstream: c.Direct.URL, UpstreamCA: c.PKI.CA.Cert,
 		Impersonator: c.PKI.FairgateClient, FrontProxy: c.PKI.FrontProxyClient, GatewayUser: FairgateUser,
-		Policies: options.Policies, Seats: options.Seats,
+		Policies: options.Policies, Seats: options.Seats, Off: options.Off,
 	})
 	if err != nil {
 		return nil, err
