@@ -27,7 +27,10 @@ pub use refusal::Refusal;
 pub use reply_body::{BodyEnd, BodyError, Lender, OnFailure, ReplyBody, ReplyGuard};
 pub use trace::{Progress, Trace};
 
-use crate::{apf::Time, digest::RequestDigest};
+use crate::{
+    apf::Time,
+    digest::{RequestDigest, RequestInfo},
+};
 
 /// The answer to a request.
 pub type Reply = http::Response<ReplyBody>;
@@ -62,6 +65,20 @@ pub struct Call {
     pub deadline: Option<Time>,
     /// What the layers note for the access log.
     pub trace: Rc<Trace>,
+}
+
+impl Inbound {
+    /// Reads what the request asks for: its method, path and query, as the client sent them.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal::Malformed`] or [`Refusal::Unclassifiable`], where the API server would not read on
+    /// either.
+    pub fn info(&self) -> Result<RequestInfo, Refusal> {
+        let uri = self.request.uri();
+        let method = self.request.method().as_str();
+        Ok(RequestInfo::parse(method, uri.path(), uri.query())?)
+    }
 }
 
 impl Call {
