@@ -1,4 +1,11 @@
-//! Runs hyper's own tasks on the core they belong to.
+//! What the runtime lacks for work that stays on one thread and uses no `unsafe`.
+
+use std::{
+    io,
+    os::fd::{AsFd, AsRawFd},
+};
+
+use tokio::io::{Interest, unix::AsyncFd};
 
 /// Spawns on the current thread; nothing need be `Send`.
 #[derive(Clone, Copy, Debug, Default)]
@@ -11,4 +18,17 @@ where
     fn execute(&self, future: F) {
         tokio::task::spawn_local(future);
     }
+}
+
+/// Lets the current runtime watch `source` for something to read.
+///
+/// # Errors
+///
+/// When the kernel cannot watch one more descriptor.
+pub fn watch_readable<T: AsFd + AsRawFd>(source: T) -> io::Result<AsyncFd<T>> {
+    #[expect(
+        deprecated,
+        reason = "its replacement is unsafe, and asks for no more than what an owned descriptor is"
+    )]
+    AsyncFd::with_interest(source, Interest::READABLE)
 }

@@ -6,6 +6,7 @@ pub mod borrowing;
 pub mod classify;
 pub mod counts;
 pub mod demand;
+pub mod dispatcher;
 pub mod level;
 pub mod objects;
 mod order;

@@ -15,6 +15,10 @@ use std::{
     fmt,
     pin::Pin,
     rc::Rc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     task::{Context, Poll, ready},
 };
 
@@ -74,6 +78,7 @@ pub struct ClientBody {
     rest: Rest,
     /// `None`: never to be read ahead.
     budget: Option<Rc<ReadAheadBudget>>,
+    left_unread: Option<Arc<AtomicBool>>,
 }
 
 enum Rest {
@@ -94,7 +99,14 @@ impl ClientBody {
             ahead_bytes: 0,
             rest,
             budget,
+            left_unread: None,
         }
+    }
+
+    /// Sets `flag` when the body is dropped before all of it was read: what the connection brings
+    /// next may then be the rest of it.
+    pub fn tell_if_unread(&mut self, flag: Arc<AtomicBool>) {
+        self.left_unread = Some(flag);
     }
 
     /// A body from the network. Without a `budget` it is never read ahead.
@@ -226,6 +238,12 @@ impl Drop for ClientBody {
     fn drop(&mut self) {
         if let Some(budget) = &self.budget {
             budget.give_back(self.ahead_bytes);
+        }
+        if let Some(flag) = &self.left_unread
+            && !matches!(self.rest, Rest::Done)
+            && !self.is_end_stream()
+        {
+            flag.store(true, Ordering::Relaxed);
         }
     }
 }

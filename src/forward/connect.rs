@@ -1,6 +1,6 @@
 //! Opens connections to the upstream.
 
-use std::{io, rc::Rc, sync::Arc};
+use std::{io, sync::Arc};
 
 use rustls::ClientConfig;
 use tokio::net::TcpStream;
@@ -16,7 +16,7 @@ pub enum ConnectError {
     #[error("upstream {name}: {source}")]
     Io {
         /// The upstream.
-        name: Rc<str>,
+        name: Arc<str>,
         /// What went wrong.
         source: Arc<io::Error>,
     },
@@ -24,13 +24,13 @@ pub enum ConnectError {
     #[error("upstream {name}: connecting took longer than upstream.connectTimeout")]
     TooSlow {
         /// The upstream.
-        name: Rc<str>,
+        name: Arc<str>,
     },
     /// HTTP could not be agreed upon.
     #[error("upstream {name}: {source}")]
     Http {
         /// The upstream.
-        name: Rc<str>,
+        name: Arc<str>,
         /// What went wrong.
         source: Arc<hyper::Error>,
     },
@@ -45,7 +45,7 @@ pub(super) enum Spoken {
 
 /// Opens connections.
 pub(super) struct Connector {
-    settings: Rc<UpstreamSettings>,
+    settings: Arc<UpstreamSettings>,
     /// Offers what the settings allow.
     any: Option<Arc<ClientConfig>>,
     /// Offers HTTP/1.1 alone, for upgrades.
@@ -53,7 +53,7 @@ pub(super) struct Connector {
 }
 
 impl Connector {
-    pub(super) fn new(settings: Rc<UpstreamSettings>) -> Self {
+    pub(super) fn new(settings: Arc<UpstreamSettings>) -> Self {
         let offer: &[&[u8]] = match settings.protocol {
             UpstreamProtocol::Auto => &[b"h2", b"http/1.1"],
             UpstreamProtocol::Http1 => &[b"http/1.1"],
@@ -97,6 +97,7 @@ impl Connector {
             .await?;
         let spoken = match stream.get_ref().1.alpn_protocol() {
             Some(b"h2") => Spoken::Http2,
+            None if settings.protocol == UpstreamProtocol::Http2 && !upgrade => Spoken::Http2,
             _ => Spoken::Http1,
         };
         Ok((Socket::Tls(Box::new(stream.into())), spoken))

@@ -23,6 +23,7 @@ use std::{
     future::Future,
     pin::Pin,
     rc::Rc,
+    sync::Arc,
     task::{Context, Poll},
 };
 
@@ -48,7 +49,7 @@ pub struct Forward {
 }
 
 struct Shared {
-    settings: Rc<UpstreamSettings>,
+    settings: Arc<UpstreamSettings>,
     identity: Rc<dyn UpstreamIdentity>,
     pool: Pool,
     clock: Clock,
@@ -57,11 +58,10 @@ struct Shared {
 impl Forward {
     /// A leaf for the calling core, with an empty pool.
     pub fn new(
-        settings: UpstreamSettings,
+        settings: Arc<UpstreamSettings>,
         identity: Rc<dyn UpstreamIdentity>,
         clock: Clock,
     ) -> Self {
-        let settings = Rc::new(settings);
         Self {
             shared: Rc::new(Shared {
                 pool: Pool::new(settings.clone(), clock.clone()),

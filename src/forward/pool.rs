@@ -49,7 +49,7 @@ pub(super) struct Pool {
 }
 
 impl Pool {
-    pub(super) fn new(settings: Rc<UpstreamSettings>, clock: Clock) -> Self {
+    pub(super) fn new(settings: Arc<UpstreamSettings>, clock: Clock) -> Self {
         let connector = Rc::new(Connector::new(settings.clone()));
         let lane = || {
             Rc::new_cyclic(|this| Connections {
@@ -78,7 +78,7 @@ impl Pool {
 /// The connections of one lane.
 struct Connections {
     this: Weak<Self>,
-    settings: Rc<UpstreamSettings>,
+    settings: Arc<UpstreamSettings>,
     connector: Rc<Connector>,
     clock: Clock,
     /// What the upstream spoke last time; `None` before the first connection.
@@ -196,7 +196,9 @@ impl Connections {
         let settings = &self.settings;
         let (sender, connection) = http2::Builder::new(LocalExecutor)
             .timer(TokioTimer::new())
-            .adaptive_window(true)
+            // Fixed windows: with room for every stream's, a slow reader cannot stall the others.
+            .initial_stream_window_size(settings.stream_window)
+            .initial_connection_window_size(settings.connection_window())
             .max_header_list_size(settings.head_bytes)
             .keep_alive_interval(settings.keep_alive_interval)
             .keep_alive_timeout(settings.keep_alive_timeout)

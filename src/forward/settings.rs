@@ -1,15 +1,15 @@
 //! How the upstream is reached.
 
-use std::{rc::Rc, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use http::uri::{Authority, Scheme};
 use rustls::{ClientConfig, pki_types::ServerName};
 
-/// How the upstream is reached. One per core, made from a shared configuration.
+/// How the upstream is reached. Shared by all cores.
 #[derive(Clone, Debug)]
 pub struct UpstreamSettings {
     /// How logs call it: its authority.
-    pub name: Rc<str>,
+    pub name: Arc<str>,
     /// Host and port as the upstream is to be addressed in `Host` and `:authority`.
     pub authority: Authority,
     /// Where to connect.
@@ -28,6 +28,8 @@ pub struct UpstreamSettings {
     pub silence: Duration,
     /// Streams one HTTP/2 connection is given at most, whatever the upstream allows: 100.
     pub streams_per_connection: usize,
+    /// Bytes one stream may hold unread: 256 KiB.
+    pub stream_window: u32,
     /// HTTP/2 connections of one lane of one core: 64. Beyond, streams queue in the last ones.
     pub connections: usize,
     /// How long an unused connection is kept; below the upstream's own 90 s: 60 s.
@@ -84,6 +86,7 @@ impl UpstreamSettings {
             deadline_grace: Duration::from_secs(5),
             silence: Duration::from_secs(60),
             streams_per_connection: 100,
+            stream_window: 256 << 10,
             connections: 64,
             idle_timeout: Duration::from_secs(60),
             keep_alive_interval: Duration::from_secs(30),
@@ -92,6 +95,14 @@ impl UpstreamSettings {
             trust_forwarded: false,
             reserved_headers: Vec::new(),
         }
+    }
+
+    /// Room for every stream's window, as far as HTTP/2 allows.
+    pub(crate) fn connection_window(&self) -> u32 {
+        let streams = u32::try_from(self.streams_per_connection).unwrap_or(u32::MAX);
+        self.stream_window
+            .saturating_mul(streams)
+            .min(i32::MAX as u32)
     }
 
     pub(crate) fn scheme(&self) -> Scheme {

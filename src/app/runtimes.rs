@@ -1,0 +1,294 @@
+//! The runtimes of the process: starts them, wires listener to cores, and ends it all in order.
+//!
+//! *Data* runtimes, one per core and single-threaded, run the request path and share nothing but
+//! what a layer shares on purpose. The *control* runtime does everything else: it accepts, listens
+//! to signals, and may block. Nothing that reads a disk, compiles or renders runs on a data core.
+
+use std::{
+    convert::Infallible,
+    io,
+    net::SocketAddr,
+    num::NonZero,
+    sync::Arc,
+    thread::{self, JoinHandle},
+};
+
+use tokio::runtime::{self, Runtime};
+use tower::Service;
+
+use crate::{
+    call::{Inbound, Reply},
+    clock::Clock,
+    serve::{
+        Acceptor, BindError, Core, CoreHandle, Drain, Phase, ServeSettings, acceptor::Connections,
+        limits::raise_descriptor_limit,
+    },
+};
+
+/// How the process is laid out.
+#[derive(Clone, Debug)]
+pub struct AppSettings {
+    /// How clients are served.
+    pub serve: ServeSettings,
+    /// Data runtimes; one per core of the machine.
+    pub cores: NonZero<usize>,
+}
+
+impl Default for AppSettings {
+    fn default() -> Self {
+        Self {
+            serve: ServeSettings::default(),
+            cores: thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN),
+        }
+    }
+}
+
+/// What a core's stack is built with, on the core's own thread.
+#[derive(Clone, Debug)]
+pub struct CoreContext {
+    /// Which core, from 0.
+    pub index: usize,
+    /// The time.
+    pub clock: Clock,
+    /// Where to do what must not be done on a data core.
+    pub control: runtime::Handle,
+}
+
+/// Why the gateway does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The address is taken, or not ours.
+    #[error(transparent)]
+    Bind(#[from] BindError),
+    /// The system refuses a thread or what a runtime needs.
+    #[error("cannot start the {runtime} runtime")]
+    Runtime {
+        /// Which one.
+        runtime: &'static str,
+        /// What the system says.
+        source: io::Error,
+    },
+}
+
+/// Makes the control runtime.
+///
+/// # Errors
+///
+/// When the system refuses what a runtime needs.
+pub fn control_runtime() -> Result<Runtime, StartError> {
+    runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .thread_name("fairgate-control")
+        .enable_all()
+        .build()
+        .map_err(|source| StartError::Runtime {
+            runtime: "control",
+            source,
+        })
+}
+
+/// A running gateway. Dropped, it ends at once.
+#[derive(Debug)]
+pub struct Gateway {
+    address: SocketAddr,
+    settings: AppSettings,
+    drain: Drain,
+    connections: Arc<Connections>,
+    threads: Vec<JoinHandle<()>>,
+    control: Option<Runtime>,
+    control_handle: runtime::Handle,
+}
+
+impl Gateway {
+    /// Starts listening and serving. `build` makes the stack of each core, on that core's thread.
+    ///
+    /// # Errors
+    ///
+    /// [`StartError`]; nothing is left running then.
+    pub fn start<B, S>(
+        settings: AppSettings,
+        control: Runtime,
+        build: B,
+    ) -> Result<Self, StartError>
+    where
+        B: Fn(CoreContext) -> S + Send + Sync + 'static,
+        S: Service<Inbound, Response = Reply, Error = Infallible> + Clone + 'static,
+        S::Future: 'static,
+    {
+        raise_descriptor_limit();
+        let listener = Acceptor::bind(settings.serve.listen)?;
+        let address = listener.local_addr().map_err(|source| BindError {
+            address: settings.serve.listen,
+            source,
+        })?;
+        let mut gateway = Self {
+            address,
+            drain: Drain::default(),
+            connections: Connections::new(settings.serve.connections),
+            threads: Vec::new(),
+            control: None,
+            control_handle: control.handle().clone(),
+            settings,
+        };
+        let build = Arc::new(build);
+        let clock = Clock::system();
+        let mut cores = Vec::new();
+        for index in 0..gateway.settings.cores.get() {
+            let context = CoreContext {
+                index,
+                clock: clock.clone(),
+                control: control.handle().clone(),
+            };
+            cores.push(gateway.start_core(context, build.clone())?);
+        }
+        let acceptor = Acceptor::new(listener, cores, gateway.connections.clone());
+        let phases = gateway.drain.subscribe();
+        control.spawn(async move {
+            if let Err(error) = acceptor.run(phases).await {
+                tracing::error!(%error, "nothing is accepted any more");
+            }
+        });
+        gateway.control = Some(control);
+        Ok(gateway)
+    }
+
+    fn start_core<B, S>(
+        &mut self,
+        context: CoreContext,
+        build: Arc<B>,
+    ) -> Result<CoreHandle, StartError>
+    where
+        B: Fn(CoreContext) -> S + Send + Sync + 'static,
+        S: Service<Inbound, Response = Reply, Error = Infallible> + Clone + 'static,
+        S::Future: 'static,
+    {
+        let failed = |source| StartError::Runtime {
+            runtime: "data",
+            source,
+        };
+        let (handle, core) = Core::new();
+        let settings = self.settings.serve.clone();
+        let phases = self.drain.subscribe();
+        let (started, starts) = std::sync::mpsc::channel();
+        let run = move || {
+            let runtime = runtime::Builder::new_current_thread()
+                .enable_all()
+                .build_local(runtime::LocalOptions::default());
+            let runtime = match runtime {
+                Ok(runtime) => runtime,
+                Err(error) => {
+                    let _ = started.send(Err(error));
+                    return;
+                }
+            };
+            let _ = started.send(Ok(()));
+            let ended = runtime.block_on(async {
+                let clock = context.clock.clone();
+                let stack = build(context);
+                core.run(settings, clock, phases, stack).await
+            });
+            if let Err(error) = ended {
+                tracing::error!(%error, "a data core ended");
+            }
+        };
+        let thread = thread::Builder::new()
+            .name(format!("fairgate-data-{}", self.threads.len()))
+            .spawn(run)
+            .map_err(failed)?;
+        self.threads.push(thread);
+        match starts.recv() {
+            Ok(started) => started.map_err(failed)?,
+            Err(_) => return Err(failed(io::Error::other("the thread ended at once"))),
+        }
+        Ok(handle)
+    }
+
+    /// The runtime of everything but requests.
+    pub fn control(&self) -> runtime::Handle {
+        self.control_handle.clone()
+    }
+
+    /// Where it listens; the actual port, if any was asked for.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The way to its end: whether it is ready, and how to stop it.
+    pub fn drain(&self) -> &Drain {
+        &self.drain
+    }
+
+    /// Client connections open now.
+    pub fn connections(&self) -> usize {
+        self.connections.open()
+    }
+
+    /// Serves until the process is told to end by SIGTERM or SIGINT, then drains. A second signal
+    /// ends everything at once.
+    ///
+    /// # Errors
+    ///
+    /// When signals cannot be listened to.
+    pub fn run_until_signal(mut self) -> io::Result<()> {
+        let Some(control) = self.control.take() else {
+            return Ok(());
+        };
+        let ended = control.block_on(async {
+            let mut signals = Signals::new()?;
+            signals.next().await;
+            tracing::info!("draining");
+            tokio::select! {
+                () = self.drain.run(self.settings.serve.drain, &self.connections) => {}
+                () = signals.next() => tracing::warn!("told twice: ending at once"),
+            }
+            Ok(())
+        });
+        self.control = Some(control);
+        ended
+    }
+
+    /// Drains and ends. Takes as long as the drain's settings allow.
+    pub fn shut_down(mut self) {
+        if let Some(control) = self.control.take() {
+            control.block_on(self.drain.run(self.settings.serve.drain, &self.connections));
+            self.control = Some(control);
+        }
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        self.drain.advance(Phase::Over);
+        if let Some(control) = self.control.take() {
+            control.shutdown_background();
+        }
+        for thread in self.threads.drain(..) {
+            if thread.join().is_err() {
+                tracing::error!("a data core panicked");
+            }
+        }
+    }
+}
+
+/// The signals that end the process.
+struct Signals {
+    terminate: tokio::signal::unix::Signal,
+    interrupt: tokio::signal::unix::Signal,
+}
+
+impl Signals {
+    fn new() -> io::Result<Self> {
+        use tokio::signal::unix::{SignalKind, signal};
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}

@@ -1,0 +1,6 @@
+//! What the gateway tells of itself: metrics, dumps, logs.
+//!
+//! It reads, and never decides.
+
+pub mod cells;
+pub mod upstream_counts;

@@ -1,0 +1,255 @@
+//! One client connection, from its first byte to its last.
+
+use std::{
+    cell::{Cell, OnceCell},
+    future::{Future, poll_fn},
+    io,
+    net::{SocketAddr, TcpStream},
+    pin::{Pin, pin},
+    rc::Rc,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use bytes::{Bytes, BytesMut};
+use hyper::server::conn::{http1, http2};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::AsyncReadExt as _;
+use tower::Service;
+
+use super::{
+    acceptor::Counted,
+    core::Shared,
+    drain::Phase,
+    entry::{Connection, Entry},
+    hangup::Hangup,
+    stream::StreamExecutor,
+    wire::{Http1Head, Wire},
+};
+use crate::{
+    call::{Inbound, Peer, Reply, peer::PeerTls},
+    socket::Socket,
+};
+
+/// What every HTTP/2 connection begins with.
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// Bytes a client may send on one stream before it is read.
+const STREAM_WINDOW: u32 = 256 << 10;
+/// Bytes a client may send on all streams together before they are read.
+const CONNECTION_WINDOW: u32 = 4 << 20;
+
+/// Serves a connection until it ends.
+pub(super) async fn serve<S>(
+    core: Rc<Shared>,
+    stream: TcpStream,
+    from: SocketAddr,
+    counted: Counted,
+    stack: S,
+) where
+    S: Service<Inbound, Response = Reply, Error = std::convert::Infallible> + 'static,
+    S::Future: 'static,
+{
+    let hangup = match core.watcher.watch(&stream) {
+        Ok(hangup) => hangup,
+        Err(error) => {
+            tracing::warn!(%error, "a connection cannot be watched");
+            return;
+        }
+    };
+    let opened = match tokio::time::timeout(
+        core.settings.handshake_timeout,
+        open(&core, stream, from),
+    )
+    .await
+    {
+        Ok(Ok(opened)) => opened,
+        Ok(Err(error)) => {
+            tracing::debug!(%error, %from, "a handshake failed");
+            return;
+        }
+        Err(_) => {
+            tracing::debug!(%from, "a handshake took too long");
+            return;
+        }
+    };
+    let head = (!opened.http2).then(Arc::<Http1Head>::default);
+    let wire = Wire::new(
+        opened.socket,
+        opened.first,
+        head.clone(),
+        core.settings.head_timeout,
+        core.settings.stall_timeout,
+        counted,
+    );
+    let connection = Rc::new(Connection {
+        peer: Rc::new(opened.peer),
+        head,
+        active: Cell::new(0),
+        total: Cell::new(0),
+    });
+    let entry = Entry::new(core.clone(), connection.clone(), stack);
+    if opened.http2 {
+        serve_http2(&core, wire, entry, &connection, &hangup).await;
+    } else {
+        serve_http1(&core, wire, entry, &hangup).await;
+    }
+}
+
+/// A connection ready to be served.
+struct Opened {
+    socket: Socket,
+    peer: Peer,
+    http2: bool,
+    /// Read already.
+    first: Bytes,
+}
+
+async fn open(core: &Shared, stream: TcpStream, from: SocketAddr) -> io::Result<Opened> {
+    stream.set_nodelay(true)?;
+    let stream = tokio::net::TcpStream::from_std(stream)?;
+    let Some(tls) = &core.tls else {
+        return open_plain(stream, from).await;
+    };
+    let stream = tls.accept(stream).await?;
+    let session = stream.get_ref().1;
+    let http2 = session.alpn_protocol() == Some(b"h2");
+    let peer = Peer {
+        remote: from,
+        tls: Some(PeerTls {
+            certificates: session
+                .peer_certificates()
+                .map(|chain| chain.iter().map(|c| c.clone().into_owned()).collect())
+                .unwrap_or_default(),
+            server_name: session.server_name().map(ToOwned::to_owned),
+        }),
+        memo: OnceCell::new(),
+    };
+    Ok(Opened {
+        socket: Socket::Tls(Box::new(stream.into())),
+        peer,
+        http2,
+        first: Bytes::new(),
+    })
+}
+
+/// Finds out by the first bytes whether a plain connection speaks HTTP/2.
+async fn open_plain(mut stream: tokio::net::TcpStream, from: SocketAddr) -> io::Result<Opened> {
+    let mut first = BytesMut::with_capacity(4096);
+    while first.len() < PREFACE.len() && PREFACE.starts_with(&first) {
+        if stream.read_buf(&mut first).await? == 0 {
+            break;
+        }
+    }
+    Ok(Opened {
+        socket: Socket::Plain(stream),
+        peer: Peer::plain(from),
+        http2: first.starts_with(PREFACE),
+        first: first.freeze(),
+    })
+}
+
+async fn serve_http1<S>(core: &Shared, wire: Wire, entry: Entry<S>, hangup: &Hangup)
+where
+    S: Service<Inbound, Response = Reply, Error = std::convert::Infallible> + 'static,
+    S::Future: 'static,
+{
+    let settings = &core.settings;
+    let mut connection = pin!(
+        http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(settings.idle_timeout)
+            .max_headers(settings.header_lines)
+            .max_buf_size(settings.head_bytes.max(8192))
+            .serve_connection(TokioIo::new(wire), entry)
+            .with_upgrades()
+    );
+    if until(core, Phase::Stopping, hangup, connection.as_mut()).await {
+        return;
+    }
+    // Whoever has just connected, or just sent a request, is still served; answers now say `close`.
+    let grace = settings.drain.idle_grace;
+    if during(
+        grace,
+        until(core, Phase::Ended, hangup, connection.as_mut()),
+    )
+    .await
+    {
+        return;
+    }
+    connection.as_mut().graceful_shutdown();
+    until(core, Phase::Ended, hangup, connection).await;
+}
+
+async fn serve_http2<S>(
+    core: &Shared,
+    wire: Wire,
+    entry: Entry<S>,
+    requests: &Connection,
+    hangup: &Hangup,
+) where
+    S: Service<Inbound, Response = Reply, Error = std::convert::Infallible> + 'static,
+    S::Future: 'static,
+{
+    let settings = &core.settings;
+    let executor = StreamExecutor {
+        stall_timeout: settings.stall_timeout,
+    };
+    let mut connection = pin!(
+        http2::Builder::new(executor)
+            .timer(TokioTimer::new())
+            .max_concurrent_streams(settings.streams_per_connection)
+            .max_header_list_size(u32::try_from(settings.head_bytes).unwrap_or(u32::MAX))
+            .initial_stream_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(CONNECTION_WINDOW)
+            .keep_alive_interval(settings.keep_alive_interval)
+            .keep_alive_timeout(settings.keep_alive_timeout)
+            .serve_connection(TokioIo::new(wire), entry)
+    );
+    loop {
+        let before = requests.total.get();
+        let served = until(core, Phase::Stopping, hangup, connection.as_mut());
+        match tokio::time::timeout(settings.idle_timeout, served).await {
+            Ok(true) => return,
+            Ok(false) => break,
+            Err(_) if requests.active.get() == 0 && requests.total.get() == before => break,
+            Err(_) => {}
+        }
+    }
+    // Idle for too long, or the gateway is about to end.
+    connection.as_mut().graceful_shutdown();
+    if requests.active.get() == 0 && core.phase.get() < Phase::Stopping {
+        let last = until(core, Phase::Ended, hangup, connection);
+        during(settings.handshake_timeout, last).await;
+    } else {
+        until(core, Phase::Ended, hangup, connection).await;
+    }
+}
+
+/// Drives `connection` until it ends or the client leaves (true), or until `phase` (false).
+async fn until<F>(core: &Shared, phase: Phase, hangup: &Hangup, mut connection: Pin<&mut F>) -> bool
+where
+    F: Future<Output = hyper::Result<()>>,
+{
+    poll_fn(|cx: &mut Context<'_>| {
+        if hangup.poll_hung_up(cx).is_ready() {
+            return Poll::Ready(true);
+        }
+        if core.phase.get() >= phase {
+            return Poll::Ready(false);
+        }
+        connection.as_mut().poll(cx).map(|ended| {
+            if let Err(error) = ended {
+                tracing::debug!(%error, "a client connection ended");
+            }
+            true
+        })
+    })
+    .await
+}
+
+/// Whether `ends` comes true within `time`.
+async fn during(time: Duration, ends: impl Future<Output = bool>) -> bool {
+    tokio::time::timeout(time, ends).await.unwrap_or(false)
+}

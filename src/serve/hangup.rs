@@ -1,0 +1,275 @@
+//! Notices at once that a client has left.
+//!
+//! hyper reads from an HTTP/1 connection only when somebody wants the bytes. While a request waits
+//! with its body unread nobody does, and the client's leaving goes unnoticed: its place stays taken.
+//! So each core has an epoll instance of its own in which connections are registered for the end of
+//! the stream alone, and which the runtime watches like any other descriptor. An end that arrives
+//! behind unread bytes is seen too; only bytes that no longer fit the kernel's buffer can hide it,
+//! and those [`ClientBody::poll_read_ahead`](crate::call::ClientBody::poll_read_ahead) makes room for.
+//!
+//! A registration fires once. It also carries the core's news (the drain) to its connection, since
+//! both wake the same task.
+
+use std::{
+    cell::RefCell,
+    io,
+    os::fd::{AsFd, OwnedFd},
+    rc::Rc,
+    task::{Context, Poll, Waker},
+};
+
+use rustix::event::{
+    Timespec,
+    epoll::{self, CreateFlags, Event, EventData, EventFlags},
+};
+use tokio::io::unix::AsyncFd;
+
+use crate::local::watch_readable;
+
+/// Watches the connections of one core.
+pub struct Watcher {
+    epoll: AsyncFd<OwnedFd>,
+    slots: RefCell<Slots>,
+}
+
+#[derive(Default)]
+struct Slots {
+    all: Vec<Slot>,
+    free: Vec<u32>,
+}
+
+/// One registration. A generation makes late events of a former one harmless.
+#[derive(Default)]
+struct Slot {
+    generation: u32,
+    gone: bool,
+    waker: Option<Waker>,
+}
+
+impl Watcher {
+    /// A watcher for the calling core. Its task runs until the runtime ends.
+    ///
+    /// # Errors
+    ///
+    /// When the process is out of descriptors.
+    pub fn start() -> io::Result<Rc<Self>> {
+        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        let watcher = Rc::new(Self {
+            epoll: watch_readable(epoll)?,
+            slots: RefCell::default(),
+        });
+        let task = watcher.clone();
+        tokio::task::spawn_local(async move {
+            if let Err(error) = task.run().await {
+                tracing::error!(%error, "clients that leave are no longer noticed");
+            }
+        });
+        Ok(watcher)
+    }
+
+    /// Watches `connection` until the registration is dropped.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel cannot watch one more.
+    pub fn watch(self: &Rc<Self>, connection: &impl AsFd) -> io::Result<Hangup> {
+        let (index, generation) = self.slots.borrow_mut().take();
+        let hangup = Hangup {
+            watcher: self.clone(),
+            index,
+            generation,
+        };
+        epoll::add(
+            self.epoll.get_ref(),
+            connection,
+            EventData::new_u64(key(index, generation)),
+            EventFlags::RDHUP
+                | EventFlags::HUP
+                | EventFlags::ERR
+                | EventFlags::ET
+                | EventFlags::ONESHOT,
+        )?;
+        Ok(hangup)
+    }
+
+    /// Wakes every connection, to look at what has changed about the core.
+    pub fn wake_all(&self) {
+        let wakers: Vec<Waker> = self
+            .slots
+            .borrow_mut()
+            .all
+            .iter_mut()
+            .filter_map(|slot| slot.waker.take())
+            .collect();
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    async fn run(&self) -> io::Result<()> {
+        const NOW: Timespec = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        let mut events: Vec<Event> = Vec::with_capacity(256);
+        loop {
+            let mut ready = self.epoll.readable().await?;
+            events.clear();
+            epoll::wait(
+                self.epoll.get_ref(),
+                rustix::buffer::spare_capacity(&mut events),
+                Some(&NOW),
+            )?;
+            if events.is_empty() {
+                ready.clear_ready();
+            }
+            for event in &events {
+                let data = event.data;
+                self.hung_up(data.u64());
+            }
+        }
+    }
+
+    fn hung_up(&self, key: u64) {
+        let waker = self.slots.borrow_mut().hung_up(key);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+impl Slots {
+    fn take(&mut self) -> (u32, u32) {
+        if let Some(index) = self.free.pop() {
+            return (index, self.all[index as usize].generation);
+        }
+        let index = u32::try_from(self.all.len()).unwrap_or(u32::MAX);
+        self.all.push(Slot::default());
+        (index, 0)
+    }
+
+    fn hung_up(&mut self, key: u64) -> Option<Waker> {
+        let index = usize::try_from(key & u64::from(u32::MAX)).ok()?;
+        let slot = self.all.get_mut(index)?;
+        if u64::from(slot.generation) != key >> 32 {
+            return None;
+        }
+        slot.gone = true;
+        slot.waker.take()
+    }
+
+    fn give_back(&mut self, index: u32) {
+        let slot = &mut self.all[index as usize];
+        *slot = Slot {
+            generation: slot.generation.wrapping_add(1),
+            ..Slot::default()
+        };
+        self.free.push(index);
+    }
+}
+
+fn key(index: u32, generation: u32) -> u64 {
+    u64::from(generation) << 32 | u64::from(index)
+}
+
+/// A watched connection. Drop it before the connection is closed, or with it.
+pub struct Hangup {
+    watcher: Rc<Watcher>,
+    index: u32,
+    generation: u32,
+}
+
+impl Hangup {
+    /// Ready once the client has left. Wakes the last task that polled.
+    pub fn poll_hung_up(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut slots = self.watcher.slots.borrow_mut();
+        let slot = &mut slots.all[self.index as usize];
+        debug_assert_eq!(slot.generation, self.generation, "a slot has one owner");
+        if slot.gone {
+            return Poll::Ready(());
+        }
+        match &mut slot.waker {
+            Some(waker) => waker.clone_from(cx.waker()),
+            none => *none = Some(cx.waker().clone()),
+        }
+        Poll::Pending
+    }
+
+    /// Completes once the client has left.
+    pub async fn hung_up(&self) {
+        std::future::poll_fn(|cx| self.poll_hung_up(cx)).await;
+    }
+}
+
+impl Drop for Hangup {
+    fn drop(&mut self) {
+        self.watcher.slots.borrow_mut().give_back(self.index);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::Write as _,
+        net::{Shutdown, TcpListener, TcpStream},
+    };
+
+    use super::*;
+
+    fn pair() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (client, listener.accept().unwrap().0)
+    }
+
+    fn on_a_core(test: impl AsyncFnOnce()) {
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build_local(tokio::runtime::LocalOptions::default())
+            .unwrap()
+            .block_on(test());
+    }
+
+    #[test]
+    fn an_end_behind_unread_bytes_is_noticed() {
+        on_a_core(async || {
+            let watcher = Watcher::start().unwrap();
+            let (mut client, server) = pair();
+            let hangup = watcher.watch(&server).unwrap();
+            client.write_all(b"never read").unwrap();
+            client.shutdown(Shutdown::Write).unwrap();
+            hangup.hung_up().await;
+        });
+    }
+
+    #[test]
+    fn a_client_that_left_before_it_was_watched_is_noticed() {
+        on_a_core(async || {
+            let watcher = Watcher::start().unwrap();
+            let (client, server) = pair();
+            drop(client);
+            watcher.watch(&server).unwrap().hung_up().await;
+        });
+    }
+
+    #[test]
+    fn a_slot_used_again_hears_nothing_of_the_former_connection() {
+        on_a_core(async || {
+            let watcher = Watcher::start().unwrap();
+            let (first_client, first) = pair();
+            let old = watcher.watch(&first).unwrap();
+            drop(first_client);
+            drop(old);
+            let (client, second) = pair();
+            let new = watcher.watch(&second).unwrap();
+            assert_eq!(new.index, 0, "the slot is used again");
+            for _ in 0..10 {
+                tokio::task::yield_now().await;
+            }
+            assert!(
+                new.poll_hung_up(&mut Context::from_waker(Waker::noop()))
+                    .is_pending()
+            );
+            drop(client);
+            new.hung_up().await;
+        });
+    }
+}

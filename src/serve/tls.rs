@@ -1,0 +1,89 @@
+//! TLS towards clients.
+//!
+//! A client certificate is asked for, never demanded, and in the handshake only one thing is
+//! checked: that the client holds its key. Whose it is, is found out per request in `auth`, as the
+//! API server does, so that a client with an unknown certificate can still show a token.
+
+use std::sync::Arc;
+
+use rustls::{
+    DigitallySignedStruct, DistinguishedName, ServerConfig, SignatureScheme,
+    client::danger::HandshakeSignatureValid,
+    crypto::{WebPkiSupportedAlgorithms, ring, verify_tls12_signature, verify_tls13_signature},
+    pki_types::{CertificateDer, PrivateKeyDer, UnixTime},
+    server::danger::{ClientCertVerified, ClientCertVerifier},
+};
+
+/// Builds the server's side of TLS: at least TLS 1.2, HTTP/2 preferred.
+///
+/// `authorities` are the subjects of the certificate authorities announced to clients, which choose
+/// a certificate by them; none means any.
+///
+/// # Errors
+///
+/// When key and certificate do not fit each other.
+pub fn server_config(
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+    authorities: Vec<DistinguishedName>,
+) -> Result<Arc<ServerConfig>, rustls::Error> {
+    let provider = Arc::new(ring::default_provider());
+    let verifier = Arc::new(Possession {
+        authorities,
+        algorithms: provider.signature_verification_algorithms,
+    });
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_client_cert_verifier(verifier)
+        .with_single_cert(chain, key)?;
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(Arc::new(config))
+}
+
+/// Accepts every certificate whose key the client holds.
+#[derive(Debug)]
+struct Possession {
+    authorities: Vec<DistinguishedName>,
+    algorithms: WebPkiSupportedAlgorithms,
+}
+
+impl ClientCertVerifier for Possession {
+    fn client_auth_mandatory(&self) -> bool {
+        false
+    }
+
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &self.authorities
+    }
+
+    fn verify_client_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: UnixTime,
+    ) -> Result<ClientCertVerified, rustls::Error> {
+        Ok(ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, certificate, signed, &self.algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, certificate, signed, &self.algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.algorithms.supported_schemes()
+    }
+}
