@@ -66,6 +66,12 @@ impl Clock {
         }
     }
 
+    /// Wall-clock time in whole seconds since 1970.
+    pub fn unix_seconds(&self) -> u64 {
+        let since = self.wall().duration_since(SystemTime::UNIX_EPOCH);
+        since.map_or(0, |since| since.as_secs())
+    }
+
     /// The runtime's name for `at`, to set a timer. Never earlier than the process's start, and at
     /// most 30 years ahead.
     pub fn instant(&self, at: Time) -> tokio::time::Instant {

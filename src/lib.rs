@@ -9,20 +9,24 @@
 //! gateway. See ARCHITECTURE.md for the map.
 
 pub mod apf;
-#[cfg(feature = "server")]
-pub mod config;
 pub mod digest;
 pub mod simulate;
-#[cfg(feature = "server")]
-pub mod source;
 pub mod sync;
 
 #[cfg(feature = "server")]
 pub mod app;
 #[cfg(feature = "server")]
+pub mod auth;
+#[cfg(feature = "server")]
 pub mod call;
 #[cfg(feature = "server")]
+pub mod cli;
+#[cfg(feature = "server")]
 pub mod clock;
+#[cfg(feature = "server")]
+pub mod config;
+#[cfg(feature = "server")]
+pub mod fairness;
 #[cfg(feature = "server")]
 pub mod forward;
 #[cfg(feature = "server")]
@@ -30,8 +34,12 @@ pub mod limit;
 #[cfg(feature = "server")]
 pub mod local;
 #[cfg(feature = "server")]
+pub mod observe;
+#[cfg(feature = "server")]
 pub mod serve;
 #[cfg(feature = "server")]
 pub mod socket;
+#[cfg(feature = "server")]
+pub mod source;
 #[cfg(feature = "server")]
 pub mod stack;

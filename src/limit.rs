@@ -113,8 +113,6 @@ where
             return Poll::Ready(Err(Refusal::TooManyRequests(Box::new(Rejection {
                 reason: "concurrency-limit",
                 retry_after: 1,
-                schema_uid: "plain-limit".into(),
-                level_uid: "plain-limit".into(),
             }))));
         };
         let mut reply = ready!(executing.poll(cx))?;

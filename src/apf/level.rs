@@ -12,6 +12,7 @@ use smallvec::SmallVec;
 use super::{
     policy::Semantics,
     queueset::{Admission, Arriving, Discipline, EntryId, Events, QueueSet, Rejection},
+    retry_after::RetryAfter,
     units::{Seats, Time},
 };
 use crate::sync::{Arc, Mutex, lock};
@@ -20,6 +21,7 @@ use crate::sync::{Arc, Mutex, lock};
 #[derive(Debug)]
 pub struct Level<W> {
     set: Mutex<QueueSet<W>>,
+    retry_after: Mutex<RetryAfter>,
 }
 
 /// The right to execute one request.
@@ -74,6 +76,7 @@ impl<W: Copy> Level<W> {
     pub fn new(semantics: Semantics, discipline: Discipline, limit: Seats, now: Time) -> Arc<Self> {
         Arc::new(Self {
             set: Mutex::new(QueueSet::new(semantics, discipline, limit, now)),
+            retry_after: Mutex::default(),
         })
     }
 
@@ -133,6 +136,14 @@ impl<W: Copy> Level<W> {
         });
     }
 
+    /// Counts a rejection at `unix_seconds`; returns after how many seconds the client should come
+    /// again. `random` spreads clients out where the semantics allow it.
+    pub fn retry_after(&self, semantics: Semantics, unix_seconds: u64, random: u64) -> u32 {
+        let mut tracker = lock(&self.retry_after);
+        tracker.record(semantics, unix_seconds);
+        tracker.answer(semantics, random)
+    }
+
     /// Looks at the queue set; for metrics, dumps and borrowing, off the hot path.
     pub fn inspect<T>(&self, look: impl FnOnce(&mut QueueSet<W>) -> T) -> T {
         look(&mut lock(&self.set))
@@ -170,6 +181,13 @@ impl<W: Copy> Ticket<W> {
     }
 
     /// The level that gave it.
+    pub fn level(&self) -> &Arc<Level<W>> {
+        &self.level
+    }
+}
+
+impl<W> Place<W> {
+    /// The level whose queue it is in.
     pub fn level(&self) -> &Arc<Level<W>> {
         &self.level
     }

@@ -3,8 +3,10 @@
 //! Pure: time, randomness and waiters are arguments; nothing here waits, logs or reads a clock.
 
 pub mod borrowing;
+pub mod classify;
 pub mod counts;
 pub mod demand;
+pub mod dispatcher;
 pub mod level;
 pub mod objects;
 mod order;
@@ -18,6 +20,7 @@ pub mod units;
 pub mod watchers;
 pub mod work;
 
-pub use policy::{Flow, LevelIndex, SchemaIndex, Semantics};
+pub use objects::{Finding, ObjectSet};
+pub use policy::{Compiled, Flow, LevelIndex, Policy, PolicySettings, SchemaIndex, Semantics};
 pub use units::{SeatSeconds, Seats, Time};
 pub use work::Work;

@@ -96,7 +96,7 @@ fn speak(refusal: &Refusal, kind: RequestKind, trace: &Trace) -> Spoken<'static>
         R::TooManyLongRunning { retry_after } => {
             status(S::TOO_MANY_REQUESTS, "TooManyRequests", ours()).retry_after(*retry_after)
         }
-        R::CredentialCheckUnavailable | R::Draining | R::UpstreamUnreachable => {
+        R::ClientGone | R::CredentialCheckUnavailable | R::Draining | R::UpstreamUnreachable => {
             unavailable(kind, ours()).retry_after(1)
         }
         R::UpstreamFailed if kind.may_repeat() => unavailable(kind, ours()).retry_after(1),
@@ -140,18 +140,7 @@ fn unclassifiable(refusal: &Refusal, trace: &Trace) -> String {
 pub fn reply(refusal: &Refusal, trace: &Trace) -> Reply {
     let spoken = speak(refusal, trace.kind.get(), trace);
     trace.reason.set(Some(refusal.reason()));
-    let mut reply = render(&spoken, refusal.reason());
-    if let Refusal::TooManyRequests(rejection) = refusal {
-        let headers = reply.headers_mut();
-        for (name, uid) in [
-            (SCHEMA_UID_HEADER, &rejection.schema_uid),
-            (LEVEL_UID_HEADER, &rejection.level_uid),
-        ] {
-            if let Ok(value) = HeaderValue::from_str(uid) {
-                headers.insert(name, value);
-            }
-        }
-    }
+    let reply = render(&spoken, refusal.reason());
     if trace.method == Method::HEAD {
         without_body(reply)
     } else {
@@ -271,14 +260,24 @@ where
         let trace = &**this.trace;
         // What the request holds goes before the answer does; a panic in there changes nothing more.
         let _ = catch_unwind(AssertUnwindSafe(|| this.future.set(None)));
-        let reply = polled.unwrap_or_else(|refusal| {
+        let mut reply = polled.unwrap_or_else(|refusal| {
             if let Refusal::Internal(detail) = &refusal {
                 tracing::error!(%detail, "the gateway failed to handle a request");
             }
             reply(&refusal, trace)
         });
+        tell_flow(reply.headers_mut(), trace);
         trace.status.set(reply.status().as_u16());
         Poll::Ready(Ok(reply))
+    }
+}
+
+/// Tells by which flow schema and in which priority level the request was judged here. What the
+/// upstream says of itself is replaced: clients take the pair as a whole.
+fn tell_flow(headers: &mut http::HeaderMap, trace: &Trace) {
+    if let Some(uids) = trace.flow_uids.get() {
+        headers.insert(SCHEMA_UID_HEADER, uids.schema.clone());
+        headers.insert(LEVEL_UID_HEADER, uids.level.clone());
     }
 }
 
@@ -298,7 +297,7 @@ fn panicked(panic: &(dyn Any + Send)) -> Refusal {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::call::refusal::Rejection;
+    use crate::call::{FlowUids, refusal::Rejection};
 
     fn said(refusal: &Refusal, kind: RequestKind) -> (u16, Option<String>) {
         let trace = Trace::new(Method::GET, None, 0);
@@ -346,10 +345,15 @@ mod tests {
         let refusal = Refusal::TooManyRequests(Box::new(Rejection {
             reason: "queue-full",
             retry_after: 4,
-            schema_uid: "s".into(),
-            level_uid: "l".into(),
         }));
-        let reply = reply(&refusal, &Trace::new(Method::GET, None, 0));
+        let trace = Trace::new(Method::GET, None, 0);
+        let uids = FlowUids {
+            schema: HeaderValue::from_static("s"),
+            level: HeaderValue::from_static("l"),
+        };
+        assert!(trace.flow_uids.set(uids).is_ok());
+        let mut reply = reply(&refusal, &trace);
+        tell_flow(reply.headers_mut(), &trace);
         let headers = reply.headers();
         assert_eq!(headers[RETRY_AFTER], "4");
         assert_eq!(headers[CONTENT_TYPE], "text/plain; charset=utf-8");

@@ -25,7 +25,7 @@ pub use kind::RequestKind;
 pub use peer::Peer;
 pub use refusal::Refusal;
 pub use reply_body::{BodyEnd, BodyError, Lender, OnFailure, ReplyBody, ReplyGuard};
-pub use trace::{Progress, Trace};
+pub use trace::{FlowUids, Progress, Trace};
 
 use crate::{
     apf::Time,

@@ -1,7 +1,5 @@
 //! Why a request is not served.
 
-use std::sync::Arc;
-
 use crate::digest::InfoError;
 
 /// Why a request is not served. [`super::answer`] says what the client gets to hear.
@@ -43,6 +41,9 @@ pub enum Refusal {
         /// Seconds until the client should ask again.
         retry_after: u32,
     },
+    /// The client left while its request waited; nobody hears the answer.
+    #[error("the client has left")]
+    ClientGone,
     /// The gateway is about to end.
     #[error("the gateway is shutting down")]
     Draining,
@@ -60,7 +61,7 @@ pub enum Refusal {
     HeadersTooLarge,
     /// The identity cannot be put into headers.
     #[error("the user's identity cannot be passed on: {0}")]
-    IdentityNotRepresentable(Box<str>),
+    IdentityNotRepresentable(&'static str),
     /// A fault of the gateway's own; the text is for the log alone.
     #[error("an error of the gateway's own")]
     Internal(Box<str>),
@@ -73,10 +74,6 @@ pub struct Rejection {
     pub reason: &'static str,
     /// Seconds until the client should ask again: 1 to 32.
     pub retry_after: u32,
-    /// UID of the FlowSchema; never empty.
-    pub schema_uid: Arc<str>,
-    /// UID of the priority level; never empty.
-    pub level_uid: Arc<str>,
 }
 
 impl Refusal {
@@ -94,6 +91,7 @@ impl Refusal {
             Self::CredentialCheckUnavailable => "credential-check-unavailable",
             Self::TooManyRequests(rejection) => rejection.reason,
             Self::TooManyLongRunning { .. } => "too-many-long-running",
+            Self::ClientGone => "client-gone",
             Self::Draining => "draining",
             Self::UpstreamUnreachable => "upstream-unreachable",
             Self::UpstreamFailed => "upstream-failed",
@@ -109,9 +107,7 @@ impl From<InfoError> for Refusal {
     fn from(error: InfoError) -> Self {
         match error {
             InfoError::BadEscape => Self::Malformed("the path has a malformed percent escape"),
-            InfoError::BadByte => {
-                Self::Malformed("the target holds an unescaped control character or space")
-            }
+            InfoError::BadByte => Self::Malformed("the target has a control character or a space"),
             InfoError::TooManyParameters => {
                 Self::Malformed("the query has more than 10000 parameters")
             }

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use http::{Method, uri::PathAndQuery};
+use http::{HeaderValue, Method, uri::PathAndQuery};
 
 use super::RequestKind;
 use crate::digest::User;
@@ -28,6 +28,15 @@ pub enum Progress {
     Done,
 }
 
+/// UIDs of a flow schema and its priority level, as header values; never empty.
+#[derive(Clone, Debug)]
+pub struct FlowUids {
+    /// The FlowSchema's.
+    pub schema: HeaderValue,
+    /// The priority level's.
+    pub level: HeaderValue,
+}
+
 /// What the layers note of one request.
 #[derive(Debug, Default)]
 pub struct Trace {
@@ -45,6 +54,8 @@ pub struct Trace {
     pub schema: OnceCell<Arc<str>>,
     /// Name of its priority level.
     pub level: OnceCell<Arc<str>>,
+    /// UIDs of both, for the answer's headers.
+    pub flow_uids: OnceCell<FlowUids>,
     /// Seats while executing.
     pub initial_seats: Cell<u32>,
     /// Seats lingering.

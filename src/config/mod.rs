@@ -11,11 +11,13 @@
 //!
 //! Not here: the policy objects, which come from a [`crate::source`].
 
-mod finding;
+mod error;
+mod judge;
 mod pem;
 mod read;
 mod secret;
 mod section;
+mod url;
 mod values;
 pub mod yaml;
 
@@ -24,13 +26,13 @@ use std::{
     time::Duration,
 };
 
-pub use finding::{ConfigError, Mistake, Severity};
+pub use error::ConfigError;
 pub use pem::{Authorities, Identity};
 pub use read::Reading;
 pub use secret::Secret;
 pub(crate) use section::read_bounded;
 
-use crate::apf::{Seats, policy::Semantics};
+use crate::apf::{Seats, objects::Bootstrap, policy::Semantics};
 
 /// All settings of a gateway, ready to use.
 #[derive(Clone, Debug)]
@@ -248,7 +250,7 @@ pub struct FlowControl {
     pub total_seats: Seats,
     /// Key of the flow hash; `None`: drawn at random by the process.
     pub hash_key: Option<Secret<[u8; 16]>>,
-    /// Which objects are there before the first file is read.
+    /// Which objects are built in.
     pub bootstrap: Bootstrap,
     /// A directory of policy objects; `None`: the bootstrap objects alone.
     pub policies: Option<PathBuf>,
@@ -266,16 +268,6 @@ pub enum Enforcement {
     Observe,
     /// No decisions are made.
     Off,
-}
-
-/// Which objects are built in.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Bootstrap {
-    /// The suggested and the mandatory ones, as a new cluster has them.
-    #[default]
-    Suggested,
-    /// `exempt` and `catch-all` alone.
-    Mandatory,
 }
 
 /// The port for operators: metrics, health, dumps; plain HTTP.

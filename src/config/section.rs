@@ -1,7 +1,7 @@
 //! Walking a configuration file so that every mistake in it is found at once.
 //!
 //! A reader asks a [`Section`] for its keys one by one, giving each its notation and default. What
-//! is malformed becomes a mistake and the default stands in, so that the walk goes on; what nobody
+//! is malformed becomes a finding and the default stands in, so that the walk goes on; what nobody
 //! asked for is an unknown key. A derived deserializer stops at its first error, hence this.
 //!
 //! The walk also notes each key's value in effect, files with a digest of their content, so that a
@@ -18,10 +18,8 @@ use std::{
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
-use super::{
-    finding::{Mistake, Severity},
-    values::{self, Word, Wrong},
-};
+use super::values::{self, Word, Wrong};
+use crate::apf::objects::{Finding, Severity};
 
 /// The longest file a key may refer to: 16 MiB.
 const MAX_FILE_BYTES: u64 = 16 << 20;
@@ -29,11 +27,11 @@ const MAX_FILE_BYTES: u64 = 16 << 20;
 /// What a walk brings home, besides the values.
 #[derive(Debug)]
 pub(super) struct Walk {
-    /// The file's name in mistakes.
+    /// The file's name in findings.
     file: String,
     /// Where relative paths begin.
     directory: PathBuf,
-    pub(super) mistakes: Vec<Mistake>,
+    pub(super) findings: Vec<Finding>,
     /// Every key's path with its value in effect.
     pub(super) effective: BTreeMap<String, String>,
 }
@@ -43,7 +41,7 @@ impl Walk {
         Self {
             file: file.into(),
             directory: directory.into(),
-            mistakes: Vec::new(),
+            findings: Vec::new(),
             effective: BTreeMap::new(),
         }
     }
@@ -67,11 +65,13 @@ impl Walk {
     }
 
     fn push(&mut self, severity: Severity, field: &str, problem: String, remedy: String) {
-        self.mistakes.push(Mistake {
+        self.findings.push(Finding {
             severity,
-            file: self.file.clone(),
+            origin: self.file.clone(),
+            kind: String::new(),
+            name: String::new(),
             field: field.to_owned(),
-            problem,
+            message: problem,
             remedy,
         });
     }
@@ -107,7 +107,7 @@ impl Walk {
         value
     }
 
-    /// Reads the file that `field` refers to; a failure is a mistake.
+    /// Reads the file that `field` refers to; a failure is a finding.
     pub(super) fn contents(&mut self, field: &str, path: &Path) -> Option<Vec<u8>> {
         match read_bounded(path) {
             Ok(contents) => {

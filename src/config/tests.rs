@@ -3,6 +3,7 @@ use std::{collections::BTreeSet, fs, path::Path};
 use serde_json::{Value, json};
 
 use super::*;
+use crate::apf::objects::Severity;
 
 fn repository() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -56,8 +57,8 @@ fn read(sections: Value) -> Reading {
 }
 
 fn fields(reading: &Reading, severity: Severity) -> Vec<&str> {
-    let mistakes = reading.mistakes.iter();
-    mistakes
+    let findings = reading.findings.iter();
+    findings
         .filter(|m| m.severity == severity)
         .map(|m| m.field.as_str())
         .collect()
@@ -94,8 +95,8 @@ fn the_sample_names_every_key_with_its_default() {
     let sample = Config::read(Some(&path));
     let defaults = Config::read(None);
 
-    assert_eq!(sample.mistakes, []);
-    assert_eq!(defaults.mistakes, []);
+    assert_eq!(sample.findings, []);
+    assert_eq!(defaults.findings, []);
     assert_eq!(sample.config.effective, defaults.config.effective);
     assert_eq!(written, defaults.config.effective.into_keys().collect());
 }
@@ -161,9 +162,9 @@ fn all_mistakes_are_told_at_once_with_file_field_and_remedy() {
             "upstream.url",
         ]
     );
-    for mistake in &reading.mistakes {
-        assert_eq!(mistake.file, "f.yaml");
-        assert!(!mistake.remedy.is_empty(), "{mistake}");
+    for finding in &reading.findings {
+        assert_eq!(finding.origin, "f.yaml");
+        assert!(!finding.remedy.is_empty(), "{finding}");
     }
     let error = reading.usable().unwrap_err().to_string();
     assert!(
@@ -215,7 +216,7 @@ fn an_absent_file_is_told() {
 #[test]
 fn null_is_the_default() {
     let reading = read(json!({"limits": null, "listen": {"address": null}}));
-    assert_eq!(reading.mistakes, []);
+    assert_eq!(reading.findings, []);
     assert_eq!(
         reading.config.effective,
         Config::read(None).config.effective
@@ -277,10 +278,34 @@ fn a_broken_file_is_named_with_its_key() {
     );
     assert!(
         reading
-            .mistakes
+            .findings
             .iter()
-            .any(|m| m.problem.contains("wrong.key"))
+            .any(|m| m.message.contains("wrong.key"))
     );
+}
+
+#[test]
+fn the_mistakes_of_a_token_file_are_told_by_line_and_without_tokens() {
+    let scratch = Scratch::new("tokens");
+    scratch
+        .file("broken.csv", "hunter2\nhunter3,,1\n")
+        .file("odd.csv", ",u,1\na,u,1\n");
+    for (file, severity, lines) in [
+        (
+            "broken.csv",
+            Severity::Error,
+            ["line 1", "line 2"].as_slice(),
+        ),
+        ("odd.csv", Severity::Warning, &["line 1"]),
+    ] {
+        let reading = scratch.read(json!({"authentication": {"tokenFile": file}}));
+        let keys = vec!["authentication.tokenFile"; lines.len()];
+        assert_eq!(fields(&reading, severity), keys);
+        for (finding, line) in reading.findings.iter().zip(lines) {
+            assert!(finding.message.contains(line), "{finding}");
+            assert!(!finding.to_string().contains("hunter"), "{finding}");
+        }
+    }
 }
 
 #[test]
@@ -315,7 +340,7 @@ fn no_secret_is_printed() {
 #[test]
 fn the_hash_key_is_read_most_significant_digit_first() {
     let reading = read(json!({"flowControl": {"hashKey": "000102030405060708090A0B0C0D0E0F"}}));
-    assert_eq!(reading.mistakes, []);
+    assert_eq!(reading.findings, []);
     let key = reading.config.flow_control.hash_key.unwrap();
     assert_eq!(*key, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]);
 }
@@ -361,6 +386,12 @@ fn keys_that_contradict_each_other_are_told() {
             json!({"authentication": {"clientCertificate": {"caFile": "ca.crt"}}}),
             Severity::Error,
             "authentication.clientCertificate.caFile",
+        ),
+        (
+            json!({"listen": {"tls": tls}, "authentication": {"requestHeader": {
+                "caFile": "ca.crt", "groupHeaders": []}}}),
+            Severity::Error,
+            "authentication.requestHeader.groupHeaders",
         ),
         (
             json!({"listen": {"tls": tls}, "authentication": {
@@ -542,7 +573,7 @@ fn every_file_under_config_parses_and_every_configuration_in_them_is_sound() {
                 .replace("/var/run/secrets/kubernetes.io/serviceaccount", &here);
             let file = path.display().to_string();
             let reading = Config::parse(&file, &scratch.0, text.as_bytes());
-            assert_eq!(reading.mistakes, [], "{file}");
+            assert_eq!(reading.findings, [], "{file}");
             configurations += 1;
         }
     }

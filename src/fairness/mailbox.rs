@@ -21,7 +21,12 @@ struct Inner<T> {
 
 impl<T> Default for Mailbox<T> {
     fn default() -> Self {
-        Self { inner: Mutex::new(Inner { letters: Vec::new(), reader: None }) }
+        Self {
+            inner: Mutex::new(Inner {
+                letters: Vec::new(),
+                reader: None,
+            }),
+        }
     }
 }
 
@@ -31,7 +36,11 @@ impl<T> Mailbox<T> {
         let reader = {
             let mut inner = lock(&self.inner);
             inner.letters.extend(letters);
-            if inner.letters.is_empty() { None } else { inner.reader.take() }
+            if inner.letters.is_empty() {
+                None
+            } else {
+                inner.reader.take()
+            }
         };
         if let Some(reader) = reader {
             reader.wake();
@@ -88,6 +97,10 @@ mod tests {
         letters.clear();
         assert!(mailbox.poll_fetch(&mut cx, &mut letters).is_pending());
         mailbox.post([]);
-        assert_eq!(count.0.load(Ordering::Relaxed), 1, "an empty batch wakes nobody");
+        assert_eq!(
+            count.0.load(Ordering::Relaxed),
+            1,
+            "an empty batch wakes nobody"
+        );
     }
 }

@@ -3,4 +3,6 @@
 //! No real time passes and nothing is random but by a seed, so the same seed gives the same result
 //! to the byte.
 
+pub mod chaos;
 pub mod clients;
+pub mod random;

@@ -21,8 +21,11 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use tokio::{sync::Notify, task, time};
 
-use super::{Document, ObjectSet, Revision, Source};
-use crate::config::{Mistake, Severity, read_bounded, yaml};
+use super::{Document, DocumentSet, Revision, Source};
+use crate::{
+    apf::objects::{Finding, Severity},
+    config::{read_bounded, yaml},
+};
 
 /// How often a directory is read.
 pub const POLL_PERIOD: Duration = Duration::from_secs(1);
@@ -44,6 +47,7 @@ pub struct Files {
     settle: Duration,
     nudge: Arc<Notify>,
     seen: Option<Revision>,
+    nudged: bool,
 }
 
 impl Files {
@@ -60,12 +64,17 @@ impl Files {
             settle,
             nudge: Arc::default(),
             seen: None,
+            nudged: false,
         }
     }
 
     /// Makes [`Source::next`] yield the set at once, changed or not, when notified: for SIGHUP.
     pub fn nudge(&self) -> Arc<Notify> {
         Arc::clone(&self.nudge)
+    }
+
+    fn is_news(&self, snapshot: &Snapshot) -> bool {
+        self.nudged || self.seen.as_ref() != Some(&snapshot.revision)
     }
 
     /// Reads the directory on the blocking pool.
@@ -91,42 +100,37 @@ impl Files {
     }
 
     /// Turns a snapshot into documents, on the blocking pool.
-    async fn yielded(&mut self, snapshot: Snapshot) -> ObjectSet {
+    async fn yielded(&mut self, snapshot: Snapshot) -> DocumentSet {
         let revision = snapshot.revision.clone();
         let set = match task::spawn_blocking(move || snapshot.into_set()).await {
             Ok(set) => set,
             Err(error) => Snapshot::failed(&self.directory, &error.to_string()).into_set(),
         };
         self.seen = Some(revision);
+        self.nudged = false;
         set
     }
 }
 
 impl Source for Files {
-    async fn next(&mut self) -> ObjectSet {
-        let mut nudged = false;
+    async fn next(&mut self) -> DocumentSet {
         loop {
             let snapshot = self.read().await;
-            if nudged || self.seen.as_ref() != Some(&snapshot.revision) {
+            if self.is_news(&snapshot) {
                 let snapshot = self.read_settled(snapshot).await;
-                if nudged || self.seen.as_ref() != Some(&snapshot.revision) {
+                if self.is_news(&snapshot) {
                     return self.yielded(snapshot).await;
                 }
             }
-            nudged = tokio::select! {
-                () = self.nudge.notified() => true,
-                () = time::sleep(self.period) => false,
-            };
+            tokio::select! {
+                () = self.nudge.notified() => self.nudged = true,
+                () = time::sleep(self.period) => {}
+            }
         }
     }
 
-    async fn report(&mut self, revision: &Revision, applied: bool, findings: &[Mistake]) {
-        for finding in findings {
-            match finding.severity {
-                Severity::Error => tracing::error!("{finding}"),
-                Severity::Warning => tracing::warn!("{finding}"),
-            }
-        }
+    async fn report(&mut self, revision: &Revision, applied: bool, findings: &[Finding]) {
+        findings.iter().for_each(log);
         let Revision(revision) = revision;
         let directory = self.directory.display();
         if applied {
@@ -137,13 +141,29 @@ impl Source for Files {
     }
 }
 
+fn log(finding: &Finding) {
+    let Finding {
+        severity,
+        origin,
+        kind,
+        name,
+        field,
+        message,
+        remedy,
+    } = finding;
+    match severity {
+        Severity::Error => tracing::error!(origin, kind, name, field, remedy, "{message}"),
+        Severity::Warning => tracing::warn!(origin, kind, name, field, remedy, "{message}"),
+    }
+}
+
 /// Reads `directory` once. For a caller that may block.
-pub fn load(directory: &Path) -> ObjectSet {
+pub fn load(directory: &Path) -> DocumentSet {
     Snapshot::of(directory).into_set()
 }
 
 /// Reads documents from `input`, known as `name` in findings. For a caller that may block.
-pub fn load_from(name: &str, input: impl io::Read) -> ObjectSet {
+pub fn load_from(name: &str, input: impl io::Read) -> DocumentSet {
     let mut text = Vec::new();
     let limit = u64::try_from(yaml::MAX_BYTES).unwrap_or(u64::MAX);
     let contents = input.take(limit + 1).read_to_end(&mut text);
@@ -190,8 +210,8 @@ impl Snapshot {
         }
     }
 
-    fn into_set(self) -> ObjectSet {
-        let mut set = ObjectSet {
+    fn into_set(self) -> DocumentSet {
+        let mut set = DocumentSet {
             revision: self.revision,
             documents: Vec::new(),
             findings: Vec::new(),
@@ -221,12 +241,14 @@ fn labelled(name: &str, values: Vec<Value>) -> impl Iterator<Item = Document> {
     })
 }
 
-fn unreadable(file: String, problem: String) -> Mistake {
-    Mistake {
+fn unreadable(origin: String, message: String) -> Finding {
+    Finding {
         severity: Severity::Error,
-        file,
+        origin,
+        kind: String::new(),
+        name: String::new(),
         field: String::new(),
-        problem,
+        message,
         remedy: "mend it or leave it out".to_owned(),
     }
 }
@@ -305,7 +327,7 @@ mod tests {
         }
     }
 
-    fn values(set: &ObjectSet) -> Vec<&Value> {
+    fn values(set: &DocumentSet) -> Vec<&Value> {
         set.documents
             .iter()
             .map(|document| &document.value)
@@ -343,7 +365,7 @@ mod tests {
         let told: Vec<_> = set
             .findings
             .iter()
-            .map(|f| f.file.rsplit('/').next().unwrap())
+            .map(|f| f.origin.rsplit('/').next().unwrap())
             .collect();
         assert_eq!(told, ["a.yaml", "c.yaml"]);
         assert_eq!(values(&set), [&json!({"b": 1})]);
@@ -419,6 +441,16 @@ mod tests {
         let mut files = Files::polling(&scratch.0, Duration::from_secs(3600), Duration::ZERO);
         let first = files.next().await;
         files.nudge().notify_one();
+        assert_eq!(files.next().await, first);
+    }
+
+    #[tokio::test]
+    async fn a_nudge_that_a_dropped_wait_has_taken_still_counts() {
+        let scratch = Scratch::new("dropped-nudge");
+        let hour = Duration::from_secs(3600);
+        let mut files = Files::polling(&scratch.0, hour, Duration::ZERO);
+        let first = files.next().await;
+        files.nudged = true;
         assert_eq!(files.next().await, first);
     }
 

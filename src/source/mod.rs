@@ -11,17 +11,17 @@ use std::future::Future;
 
 use serde_json::Value;
 
-use crate::config::Mistake;
+use crate::apf::objects::Finding;
 
-/// A complete set of objects, as found at one moment.
+/// A complete set of objects, as found at one moment and not yet read as objects.
 #[derive(Clone, Debug, PartialEq)]
-pub struct ObjectSet {
+pub struct DocumentSet {
     /// Which state of the source this is.
     pub revision: Revision,
     /// Every object there is, in an order that does not change by itself.
     pub documents: Vec<Document>,
     /// What kept documents from being read. With an error among it the set cannot be used.
-    pub findings: Vec<Mistake>,
+    pub findings: Vec<Finding>,
 }
 
 /// One document of a source: an object, or a list of objects.
@@ -44,13 +44,13 @@ pub trait Source: Send {
     /// The next set: the first call yields what is there, later ones wait for a change.
     ///
     /// Cancel-safe: a call that is dropped loses no change.
-    fn next(&mut self) -> impl Future<Output = ObjectSet> + Send;
+    fn next(&mut self) -> impl Future<Output = DocumentSet> + Send;
 
     /// Takes back what came of the set at `revision`: `applied`, or refused as a whole.
     fn report(
         &mut self,
         revision: &Revision,
         applied: bool,
-        findings: &[Mistake],
+        findings: &[Finding],
     ) -> impl Future<Output = ()> + Send;
 }

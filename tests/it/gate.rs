@@ -11,7 +11,7 @@ use std::{
 };
 
 use fairgate::{
-    app::{AppSettings, CoreContext, Gateway},
+    app::{AppSettings, CoreContext, Gateway, runtimes::control_runtime},
     call::{Call, Inbound, Refusal, Reply},
     digest::{RequestDigest, User},
     forward::{Forward, UpstreamIdentity, UpstreamProtocol, UpstreamSettings},
@@ -55,11 +55,15 @@ impl Gate {
         let to = Arc::new(to);
         let limit = LimitLayer::new(1000);
         let shared = limit.clone();
-        let gateway = Gateway::start(settings, move |core: CoreContext| {
-            let identity: Rc<dyn UpstreamIdentity> = Rc::new(tell_upstream);
-            let leaf = Forward::new(to.clone(), identity, core.clock);
-            stack(&TestAuth, &shared, leaf)
-        })
+        let gateway = Gateway::start(
+            settings,
+            control_runtime().unwrap(),
+            move |core: CoreContext| {
+                let identity: Rc<dyn UpstreamIdentity> = Rc::new(tell_upstream);
+                let leaf = Forward::new(to.clone(), identity, core.clock);
+                stack(&TestAuth, &shared, leaf)
+            },
+        )
         .unwrap();
         Self { gateway, limit }
     }
@@ -77,7 +81,10 @@ impl Gate {
         adapt(&mut settings);
         let limit = LimitLayer::new(1000);
         let shared = limit.clone();
-        let gateway = Gateway::start(settings, move |_| stack(&TestAuth, &shared, leaf())).unwrap();
+        let gateway = Gateway::start(settings, control_runtime().unwrap(), move |_| {
+            stack(&TestAuth, &shared, leaf())
+        })
+        .unwrap();
         Self { gateway, limit }
     }
 
@@ -95,9 +102,9 @@ fn settings() -> AppSettings {
     settings
 }
 
-fn tell_upstream(call: &Call, headers: &mut HeaderMap) -> Result<(), Refusal> {
-    let name = HeaderValue::from_str(&call.digest.user.name)
-        .map_err(|_| Refusal::IdentityNotRepresentable("name".into()))?;
+fn tell_upstream(user: &User, headers: &mut HeaderMap) -> Result<(), Refusal> {
+    let name =
+        HeaderValue::from_str(&user.name).map_err(|_| Refusal::IdentityNotRepresentable("name"))?;
     headers.insert("x-remote-user", name);
     Ok(())
 }

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use fairgate::app::{AppSettings, Gateway, StartError};
+use fairgate::app::{AppSettings, Gateway, StartError, runtimes::control_runtime};
 
 use crate::{
     client::{Client, body, raw, soon, status},
@@ -28,7 +28,7 @@ fn a_second_gateway_cannot_take_the_same_address() {
             Nowhere,
         )
     };
-    let error = Gateway::start(settings, leaf).unwrap_err();
+    let error = Gateway::start(settings, control_runtime().unwrap(), leaf).unwrap_err();
     assert!(matches!(error, StartError::Bind(_)), "{error}");
     assert!(error.to_string().contains(&gate.address().to_string()));
 }

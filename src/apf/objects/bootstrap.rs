@@ -96,14 +96,14 @@ pub fn priority_levels() -> &'static [PriorityLevelConfiguration] {
 }
 
 /// The built-in schema of this name.
-pub(super) fn flow_schema(name: &str) -> Option<&'static FlowSchema> {
+pub fn flow_schema(name: &str) -> Option<&'static FlowSchema> {
     flow_schemas()
         .iter()
         .find(|schema| schema.metadata.name.as_deref() == Some(name))
 }
 
 /// The built-in level of this name.
-pub(super) fn priority_level(name: &str) -> Option<&'static PriorityLevelConfiguration> {
+pub fn priority_level(name: &str) -> Option<&'static PriorityLevelConfiguration> {
     priority_levels()
         .iter()
         .find(|level| level.metadata.name.as_deref() == Some(name))
@@ -385,7 +385,8 @@ mod tests {
 
     #[test]
     fn the_table_of_levels_is_the_originals() {
-        let rows: [(&str, i32, i32, Option<(i32, i32, i32)>); 7] = [
+        type Queues = Option<(i32, i32, i32)>;
+        let rows: [(&str, i32, i32, Queues); 7] = [
             ("catch-all", 5, 0, None),
             ("system", 30, 33, Some((64, 6, 50))),
             ("node-high", 40, 25, Some((64, 6, 50))),

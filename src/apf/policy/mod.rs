@@ -4,9 +4,14 @@
 //! look like on the wire is in [`super::objects`]; how a request finds its schema in
 //! [`super::classify`].
 
-use std::sync::Arc;
+mod advice;
+mod compile;
 
-use super::units::Seats;
+use std::{fmt, sync::Arc};
+
+use k8s_openapi::api::flowcontrol::v1::PolicyRulesWithSubjects;
+
+use super::{classify::Classifier, objects::Finding, units::Seats};
 
 /// Whose behaviour to follow where the original is known to be wrong.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -120,3 +125,108 @@ pub struct PolicySettings {
     /// Key of the flow hash.
     pub hash_key: [u8; 16],
 }
+
+/// An immutable snapshot of all schemas and levels; see the module.
+pub struct Policy {
+    settings: PolicySettings,
+    schemas: Box<[Schema]>,
+    /// The rules of each schema, for explanations.
+    rules: Box<[Vec<PolicyRulesWithSubjects>]>,
+    levels: Box<[LevelSpec]>,
+    catch_all: SchemaIndex,
+    classifier: Classifier,
+}
+
+/// What compiling a set of objects gives.
+#[derive(Debug)]
+pub struct Compiled {
+    /// Ready to use.
+    pub policy: Policy,
+    /// Warnings; errors would have refused the set.
+    pub findings: Vec<Finding>,
+    /// The names of schemas that take no part because their level does not exist.
+    pub dangling: Vec<Arc<str>>,
+}
+
+impl Policy {
+    /// The settings it was compiled for.
+    pub fn settings(&self) -> &PolicySettings {
+        &self.settings
+    }
+
+    /// All schemas that take part in matching, in matching order.
+    pub fn schemas(&self) -> &[Schema] {
+        &self.schemas
+    }
+
+    /// One schema.
+    ///
+    /// # Panics
+    ///
+    /// If `index` is of another policy that has more schemas.
+    pub fn schema(&self, index: SchemaIndex) -> &Schema {
+        &self.schemas[index.0 as usize]
+    }
+
+    /// The schema of this name, if it takes part in matching. `O(schemas)`: not for the request path.
+    pub fn schema_by_name(&self, name: &str) -> Option<SchemaIndex> {
+        let at = self.schemas.iter().position(|s| &*s.name == name)?;
+        u32::try_from(at).ok().map(SchemaIndex)
+    }
+
+    /// The rules of one schema.
+    ///
+    /// # Panics
+    ///
+    /// If `index` is of another policy that has more schemas.
+    pub fn rules(&self, index: SchemaIndex) -> &[PolicyRulesWithSubjects] {
+        &self.rules[index.0 as usize]
+    }
+
+    /// The schema of whatever nothing else matches.
+    pub fn catch_all(&self) -> SchemaIndex {
+        self.catch_all
+    }
+
+    /// All levels, sorted by name.
+    pub fn levels(&self) -> &[LevelSpec] {
+        &self.levels
+    }
+
+    /// One level.
+    ///
+    /// # Panics
+    ///
+    /// If `index` is of another policy that has more levels.
+    pub fn level(&self, index: LevelIndex) -> &LevelSpec {
+        &self.levels[index.0 as usize]
+    }
+
+    /// The level of this name. `O(log levels)`.
+    pub fn level_by_name(&self, name: &str) -> Option<LevelIndex> {
+        level_by_name(&self.levels, name)
+    }
+
+    pub(super) fn classifier(&self) -> &Classifier {
+        &self.classifier
+    }
+}
+
+impl fmt::Debug for Policy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Policy")
+            .field("semantics", &self.settings.semantics)
+            .field("total_seats", &self.settings.total_seats)
+            .field("schemas", &self.schemas)
+            .field("levels", &self.levels)
+            .finish_non_exhaustive()
+    }
+}
+
+fn level_by_name(levels: &[LevelSpec], name: &str) -> Option<LevelIndex> {
+    let at = levels.binary_search_by(|level| (*level.name).cmp(name));
+    u32::try_from(at.ok()?).ok().map(LevelIndex)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,459 @@
+//! Classification: from a request's digest to its schema, level and flow.
+//!
+//! The schemas are not scanned. When a policy is compiled, every rule is taken apart into
+//! combinations of a subject, an API group, a resource and a place (or of a subject and a path), any
+//! of which may be a wildcard. A request has few combinations of its own (its user and groups, each
+//! with or without wildcards in the other places), and each is one look into a table, however many
+//! schemas there are. A table entry lists the schemas in matching order, each only if its verbs are
+//! not all taken by those before it, so an entry is short too.
+//!
+//! Names that always occur together (say, the forty users that every rule of a team lists) share a
+//! number, a *class*, which keeps the combinations few. A rule that would still have too many is
+//! kept whole in [`broad`], so memory stays in proportion to the objects.
+//!
+//! Not here: what a digest is (`digest`), which objects there are (`objects`), hands (`shard`).
+
+mod broad;
+mod build;
+mod cover;
+mod explain;
+mod names;
+mod tuples;
+
+use std::hash::Hasher;
+
+use siphasher::sip::SipHasher13;
+
+use super::policy::{
+    Distinguisher, Flow, LevelKind, LevelSpec, LimitResponse, Policy, Schema, SchemaIndex,
+};
+use crate::digest::{RequestDigest, RequestInfo, Verb};
+use broad::{Broad, Row};
+use names::{Names, Scope};
+use tuples::Tuples;
+
+pub use cover::Cover;
+pub use explain::{Matched, Misfit, WhyNot};
+
+/// What the names of all service accounts begin with; the namespace and a colon follow.
+const ACCOUNT_PREFIX: &str = "system:serviceaccount:";
+
+/// No name that any rule mentions.
+const UNKNOWN: u32 = u32::MAX;
+/// Stands for all values of a place in a key.
+const ANY: u32 = 0;
+/// Stands for requests without namespace, among namespaces.
+const CLUSTER: u32 = 1;
+/// The first number of a class.
+const FIRST_CLASS: u32 = 2;
+/// In the place of the API group, says that the key is of a path.
+const PATH: u32 = u32::MAX;
+
+/// The bit of all verbs that no rule can name; the nine others are [`Verb::bit`].
+const OTHER_VERBS: u16 = 1 << 9;
+/// What `*` stands for among verbs.
+const ALL_VERBS: u16 = Verb::ALL_BITS | OTHER_VERBS;
+
+/// Which combinations of wildcards a subject has; each bit is one look into the table.
+type Shapes = u16;
+
+/// In a shape's number: the resource is named.
+const NAMED_RESOURCE: u32 = 1;
+/// In a shape's number: the API group is named.
+const NAMED_GROUP: u32 = 2;
+/// The shapes for requests without namespace: four, with and without wildcards for group and resource.
+const CLUSTER_SHAPES: Shapes = 0x00f;
+/// The shapes for every namespace.
+const EVERY_NAMESPACE_SHAPES: Shapes = 0x0f0;
+/// The shapes for a named namespace.
+const NAMED_NAMESPACE_SHAPES: Shapes = 0xf00;
+/// The shapes with a named resource.
+const NAMED_RESOURCE_SHAPES: Shapes = 0xaaa;
+/// The shapes with a named API group.
+const NAMED_GROUP_SHAPES: Shapes = 0xccc;
+/// The shape for every path.
+const EVERY_PATH: Shapes = 1 << 12;
+/// The shape for named paths.
+const NAMED_PATH: Shapes = 1 << 13;
+
+/// Finds schemas. Part of a policy; built once, then only read.
+pub(super) struct Classifier {
+    names: Names,
+    /// The class of each name, in its dimension; [`UNKNOWN`] for names that only others need.
+    classes: Box<[u32]>,
+    /// The nearest directory above each directory that has a class; else [`UNKNOWN`].
+    above: Box<[u32]>,
+    /// The number of the directory `/`, if there is any path.
+    root: u32,
+    /// The subject class of everybody.
+    everybody: u32,
+    subjects: Box<[Subject]>,
+    tuples: Tuples,
+    entries: Box<[Entry]>,
+    broad: Broad,
+    flows: Box<[FlowHash]>,
+}
+
+/// What is known of a subject class before its combinations are looked at.
+#[derive(Clone, Copy)]
+struct Subject {
+    /// The first schema that mentions it.
+    first: u32,
+    shapes: Shapes,
+    broad: Row,
+}
+
+/// One schema of a combination.
+#[derive(Clone, Copy)]
+struct Entry {
+    schema: u32,
+    verbs: u16,
+}
+
+/// How the flows of a schema are told apart.
+enum FlowHash {
+    /// Not at all: its level has no more than one queue.
+    Zero,
+    /// By a hasher that has taken in the schema's name and a zero byte.
+    ///
+    /// SipHash-1-3 under the policy's key: no client sees a hash, so none can search for names that
+    /// share the hand of somebody else; more rounds would only cost time.
+    Of(SipHasher13, Option<Distinguisher>),
+}
+
+impl Policy {
+    /// The schema, level and flow of a request.
+    ///
+    /// Takes the same time however many schemas there are; a user costs one look per group.
+    /// Allocates nothing.
+    pub fn classify(&self, digest: &RequestDigest) -> Flow {
+        let classifier = self.classifier();
+        let schema = match classifier.first_match(digest) {
+            UNKNOWN => self.catch_all(),
+            found => SchemaIndex(found),
+        };
+        Flow {
+            schema,
+            level: self.schema(schema).level,
+            hash: classifier.flows[schema.0 as usize].of(digest),
+        }
+    }
+
+    /// What tells this request's flow from others of its schema; empty where nothing does.
+    ///
+    /// # Panics
+    ///
+    /// If `schema` is of another policy that has more schemas.
+    pub fn distinguisher<'a>(&self, schema: SchemaIndex, digest: &'a RequestDigest) -> &'a [u8] {
+        match &self.classifier().flows[schema.0 as usize] {
+            FlowHash::Zero => b"",
+            FlowHash::Of(_, method) => distinguisher(*method, digest),
+        }
+    }
+}
+
+impl FlowHash {
+    fn new(schema: &Schema, level: &LevelSpec, key: [u8; 16]) -> Self {
+        match level.kind {
+            LevelKind::Limited {
+                response: LimitResponse::Queue(queuing),
+                ..
+            } if queuing.queues >= 2 => {
+                let mut hasher = SipHasher13::new_with_key(&key);
+                hasher.write(schema.name.as_bytes());
+                hasher.write(b"\0");
+                Self::Of(hasher, schema.distinguisher)
+            }
+            _ => Self::Zero,
+        }
+    }
+
+    fn of(&self, digest: &RequestDigest) -> u64 {
+        match self {
+            Self::Zero => 0,
+            Self::Of(hasher, method) => {
+                let mut hasher = *hasher;
+                hasher.write(distinguisher(*method, digest));
+                hasher.finish()
+            }
+        }
+    }
+}
+
+fn distinguisher(method: Option<Distinguisher>, digest: &RequestDigest) -> &[u8] {
+    match method {
+        None => b"",
+        Some(Distinguisher::ByUser) => digest.user.name.as_bytes(),
+        Some(Distinguisher::ByNamespace) => digest.info.namespace(),
+    }
+}
+
+impl Classifier {
+    /// The first schema that matches, [`UNKNOWN`] if none does.
+    fn first_match(&self, digest: &RequestDigest) -> u32 {
+        let user = &digest.user;
+        let mut request = Request::new(self, &digest.info);
+        let mut best = UNKNOWN;
+        let everybody = self.everybody;
+        self.visit(everybody, &mut request, &mut best);
+        let named = self.class(Scope::USER, user.name.as_bytes());
+        self.visit(named, &mut request, &mut best);
+        if let Some(namespace) = account_namespace(&user.name) {
+            let accounts = self.class(Scope::ACCOUNTS, namespace.as_bytes());
+            self.visit(accounts, &mut request, &mut best);
+        }
+        for group in &user.groups {
+            if best == 0 {
+                break;
+            }
+            let group = self.class(Scope::GROUP, group.as_bytes());
+            self.visit(group, &mut request, &mut best);
+        }
+        best
+    }
+
+    /// Lowers `best` to the first schema that matches a request by this subject class.
+    fn visit(&self, class: u32, request: &mut Request<'_>, best: &mut u32) {
+        count();
+        let Some(subject) = self.subjects.get(class as usize) else {
+            return;
+        };
+        if subject.first >= *best {
+            return;
+        }
+        if request.is_resource {
+            self.visit_resource(class, subject.shapes, request, best);
+        } else {
+            self.visit_path(class, subject.shapes, request, best);
+        }
+        if !subject.broad.is_empty() {
+            *best = self.broad.first(subject.broad, request, *best);
+        }
+    }
+
+    fn visit_resource(
+        &self,
+        class: u32,
+        mut shapes: Shapes,
+        request: &mut Request<'_>,
+        best: &mut u32,
+    ) {
+        if request.is_cluster {
+            shapes &= CLUSTER_SHAPES;
+        } else {
+            shapes &= EVERY_NAMESPACE_SHAPES | NAMED_NAMESPACE_SHAPES;
+            if shapes & NAMED_NAMESPACE_SHAPES != 0 && request.namespace() == UNKNOWN {
+                shapes &= !NAMED_NAMESPACE_SHAPES;
+            }
+        }
+        if shapes & NAMED_GROUP_SHAPES != 0 && request.group() == UNKNOWN {
+            shapes &= !NAMED_GROUP_SHAPES;
+        }
+        if shapes & NAMED_RESOURCE_SHAPES != 0 && request.resource() == UNKNOWN {
+            shapes &= !NAMED_RESOURCE_SHAPES;
+        }
+        while shapes != 0 {
+            let shape = shapes.trailing_zeros();
+            shapes &= shapes - 1;
+            let group = if shape & NAMED_GROUP != 0 {
+                request.group()
+            } else {
+                ANY
+            };
+            let resource = if shape & NAMED_RESOURCE != 0 {
+                request.resource()
+            } else {
+                ANY
+            };
+            let place = match shape >> 2 {
+                0 => CLUSTER,
+                1 => ANY,
+                _ => request.namespace(),
+            };
+            self.look(&[class, group, resource, place], request.verb, best);
+        }
+    }
+
+    fn visit_path(&self, class: u32, shapes: Shapes, request: &mut Request<'_>, best: &mut u32) {
+        if shapes & EVERY_PATH != 0 {
+            self.look(&[class, PATH, ANY, 0], request.verb, best);
+        }
+        if shapes & NAMED_PATH != 0 {
+            for path in request.paths() {
+                self.look(&[class, PATH, path, 0], request.verb, best);
+            }
+        }
+    }
+
+    fn look(&self, key: &tuples::Key, verb: u16, best: &mut u32) {
+        let Some(range) = self.tuples.find(*key) else {
+            return;
+        };
+        for entry in &self.entries[range] {
+            count();
+            if entry.schema >= *best {
+                return;
+            }
+            if entry.verbs & verb != 0 {
+                *best = entry.schema;
+                return;
+            }
+        }
+    }
+
+    /// The class of a name; [`UNKNOWN`] if it has none.
+    fn class(&self, scope: Scope, name: &[u8]) -> u32 {
+        self.names
+            .find(scope, name)
+            .map_or(UNKNOWN, |number| self.classes[number as usize])
+    }
+
+    /// The class of a resource with its subresource, which is empty if there is none.
+    fn resource_class(&self, resource: &[u8], subresource: &[u8]) -> u32 {
+        let Some(number) = self.names.find(Scope::RESOURCE, resource) else {
+            return UNKNOWN;
+        };
+        if subresource.is_empty() {
+            return self.classes[number as usize];
+        }
+        self.class(Scope::subresource_of(number), subresource)
+    }
+
+    /// The class of a path itself, and the number of the deepest directory of it that is mentioned.
+    fn walk(&self, path: &[u8]) -> (u32, u32) {
+        let Some((b'/', mut rest)) = path.split_first() else {
+            return (UNKNOWN, UNKNOWN);
+        };
+        let mut directory = self.root;
+        if directory == UNKNOWN {
+            return (UNKNOWN, UNKNOWN);
+        }
+        while let Some(at) = rest.iter().position(|&byte| byte == b'/') {
+            let scope = Scope::directory_in(directory);
+            let Some(next) = self.names.find(scope, &rest[..at]) else {
+                return (UNKNOWN, directory);
+            };
+            directory = next;
+            rest = &rest[at + 1..];
+        }
+        (self.class(Scope::file_in(directory), rest), directory)
+    }
+}
+
+/// A request as the index sees it: numbers, each looked up when first asked for.
+struct Request<'a> {
+    classifier: &'a Classifier,
+    info: Option<&'a RequestInfo>,
+    is_resource: bool,
+    is_cluster: bool,
+    /// One bit.
+    verb: u16,
+    group: Option<u32>,
+    resource: Option<u32>,
+    namespace: Option<u32>,
+    /// The class of the path and the number of its deepest directory.
+    path: Option<(u32, u32)>,
+}
+
+impl<'a> Request<'a> {
+    fn new(classifier: &'a Classifier, info: &'a RequestInfo) -> Self {
+        Self {
+            classifier,
+            info: Some(info),
+            is_resource: info.is_resource,
+            is_cluster: info.namespace().is_empty(),
+            verb: match info.verb.bit() {
+                0 => OTHER_VERBS,
+                bit => bit,
+            },
+            group: None,
+            resource: None,
+            namespace: None,
+            path: None,
+        }
+    }
+
+    fn group(&mut self) -> u32 {
+        let look = |info: &RequestInfo| self.classifier.class(Scope::API_GROUP, info.group());
+        *self
+            .group
+            .get_or_insert_with(|| self.info.map_or(UNKNOWN, look))
+    }
+
+    fn resource(&mut self) -> u32 {
+        let look = |info: &RequestInfo| {
+            self.classifier
+                .resource_class(info.resource(), info.subresource())
+        };
+        *self
+            .resource
+            .get_or_insert_with(|| self.info.map_or(UNKNOWN, look))
+    }
+
+    /// [`CLUSTER`] if it has none.
+    fn namespace(&mut self) -> u32 {
+        if self.is_cluster {
+            return CLUSTER;
+        }
+        let look = |info: &RequestInfo| self.classifier.class(Scope::NAMESPACE, info.namespace());
+        *self
+            .namespace
+            .get_or_insert_with(|| self.info.map_or(UNKNOWN, look))
+    }
+
+    /// The classes of the path and of its directories, the deepest first.
+    fn paths(&mut self) -> Paths<'a> {
+        let look = |info: &RequestInfo| self.classifier.walk(info.path());
+        let (file, directory) = *self
+            .path
+            .get_or_insert_with(|| self.info.map_or((UNKNOWN, UNKNOWN), look));
+        Paths {
+            classifier: self.classifier,
+            file,
+            directory,
+        }
+    }
+}
+
+/// See [`Request::paths`].
+struct Paths<'a> {
+    classifier: &'a Classifier,
+    file: u32,
+    directory: u32,
+}
+
+impl Iterator for Paths<'_> {
+    type Item = u32;
+
+    fn next(&mut self) -> Option<u32> {
+        count();
+        if self.file != UNKNOWN {
+            return Some(std::mem::replace(&mut self.file, UNKNOWN));
+        }
+        while self.directory != UNKNOWN {
+            let number = self.directory as usize;
+            self.directory = self.classifier.above[number];
+            let class = self.classifier.classes[number];
+            if class != UNKNOWN {
+                return Some(class);
+            }
+        }
+        None
+    }
+}
+
+/// The namespace of a service account, from its user name.
+fn account_namespace(user: &str) -> Option<&str> {
+    let (namespace, _) = user.strip_prefix(ACCOUNT_PREFIX)?.split_once(':')?;
+    Some(namespace)
+}
+
+/// Counts a step of classification, in tests only: they prove its cost without a clock.
+#[inline]
+fn count() {
+    #[cfg(test)]
+    tests::STEPS.with(|steps| steps.set(steps.get() + 1));
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,196 @@
+//! The names that rules mention, as small numbers.
+//!
+//! A request's user, groups, resource and so on are looked up here once each; all further steps
+//! compare numbers. The hash is keyed, because whoever sends a request chooses what is looked up.
+
+use siphasher::sip::SipHasher13;
+
+/// What kind of name it is, and what it is within; the same text in two scopes is two names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Scope(u64);
+
+impl Scope {
+    /// Users.
+    pub(super) const USER: Self = Self(1 << 32);
+    /// Groups of users.
+    pub(super) const GROUP: Self = Self(2 << 32);
+    /// Namespaces whose service accounts are meant, all of them.
+    pub(super) const ACCOUNTS: Self = Self(3 << 32);
+    /// The one name that stands for everybody, which is empty.
+    pub(super) const EVERYBODY: Self = Self(4 << 32);
+    /// API groups.
+    pub(super) const API_GROUP: Self = Self(5 << 32);
+    /// Resources without subresource.
+    pub(super) const RESOURCE: Self = Self(6 << 32);
+    /// Namespaces.
+    pub(super) const NAMESPACE: Self = Self(7 << 32);
+    /// The one name of the directory `/`, which is empty.
+    pub(super) const ROOT: Self = Self(8 << 32);
+
+    /// Subresources of a resource.
+    pub(super) const fn subresource_of(resource: u32) -> Self {
+        Self(9 << 32 | resource as u64)
+    }
+
+    /// Directories in a directory.
+    pub(super) const fn directory_in(directory: u32) -> Self {
+        Self(10 << 32 | directory as u64)
+    }
+
+    /// Paths that end in a directory.
+    pub(super) const fn file_in(directory: u32) -> Self {
+        Self(11 << 32 | directory as u64)
+    }
+}
+
+/// Numbers names from 0. Grows while a policy is compiled; then only looked into.
+pub(super) struct Names {
+    hasher: SipHasher13,
+    /// A power of two, at most a quarter full, so that chains are short.
+    slots: Vec<Slot>,
+    entries: Vec<Entry>,
+    bytes: Vec<u8>,
+}
+
+#[derive(Clone, Copy)]
+struct Slot {
+    /// The upper half of the hash.
+    tag: u32,
+    /// The number of the name plus one; 0 is a free slot.
+    number: u32,
+}
+
+#[derive(Clone, Copy)]
+struct Entry {
+    scope: Scope,
+    start: usize,
+    len: usize,
+}
+
+const FREE: Slot = Slot { tag: 0, number: 0 };
+
+impl Names {
+    /// No names; hashed under `key`.
+    pub(super) fn new(key: &[u8; 16]) -> Self {
+        // Another key than that of the flow hash, which goes its own ways.
+        let key = SipHasher13::new_with_key(key).hash(b"names");
+        Self {
+            hasher: SipHasher13::new_with_keys(key, !key),
+            slots: vec![FREE; 16],
+            entries: Vec::new(),
+            bytes: Vec::new(),
+        }
+    }
+
+    /// How many names there are.
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// The number of a name, if it is mentioned.
+    pub(super) fn find(&self, scope: Scope, name: &[u8]) -> Option<u32> {
+        super::count();
+        let hash = self.hash(scope, name);
+        match self.slot(hash, scope, name) {
+            (_, Slot { number: 0, .. }) => None,
+            (_, slot) => Some(slot.number - 1),
+        }
+    }
+
+    /// The number of a name, which is new if need be.
+    pub(super) fn intern(&mut self, scope: Scope, name: &[u8]) -> u32 {
+        let hash = self.hash(scope, name);
+        let (at, slot) = self.slot(hash, scope, name);
+        if slot.number != 0 {
+            return slot.number - 1;
+        }
+        self.entries.push(Entry {
+            scope,
+            start: self.bytes.len(),
+            len: name.len(),
+        });
+        self.bytes.extend_from_slice(name);
+        let number = u32::try_from(self.entries.len()).expect("fewer than 2^32 names");
+        self.slots[at] = Slot {
+            tag: tag(hash),
+            number,
+        };
+        if self.entries.len() * 4 > self.slots.len() {
+            self.grow();
+        }
+        number - 1
+    }
+
+    /// The slot a name is in, or the free one where it belongs.
+    fn slot(&self, hash: u64, scope: Scope, name: &[u8]) -> (usize, Slot) {
+        let mask = self.slots.len() - 1;
+        #[expect(clippy::cast_possible_truncation, reason = "masked")]
+        let mut at = hash as usize & mask;
+        loop {
+            super::count();
+            let slot = self.slots[at];
+            if slot.number == 0 || (slot.tag == tag(hash) && self.is(slot, scope, name)) {
+                return (at, slot);
+            }
+            at = (at + 1) & mask;
+        }
+    }
+
+    fn is(&self, slot: Slot, scope: Scope, name: &[u8]) -> bool {
+        let entry = &self.entries[slot.number as usize - 1];
+        entry.scope == scope && self.name(entry) == name
+    }
+
+    fn name(&self, entry: &Entry) -> &[u8] {
+        &self.bytes[entry.start..entry.start + entry.len]
+    }
+
+    fn grow(&mut self) {
+        let mask = self.slots.len() * 2 - 1;
+        let mut slots = vec![FREE; mask + 1];
+        for (number, entry) in (1..).zip(&self.entries) {
+            let hash = self.hash(entry.scope, self.name(entry));
+            #[expect(clippy::cast_possible_truncation, reason = "masked")]
+            let mut at = hash as usize & mask;
+            while slots[at].number != 0 {
+                at = (at + 1) & mask;
+            }
+            slots[at] = Slot {
+                tag: tag(hash),
+                number,
+            };
+        }
+        self.slots = slots;
+    }
+
+    fn hash(&self, scope: Scope, name: &[u8]) -> u64 {
+        self.hasher.hash(name) ^ scope.0.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23)
+    }
+}
+
+const fn tag(hash: u64) -> u32 {
+    (hash >> 32) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_found_by_scope_and_text_alone() {
+        let mut names = Names::new(&[7; 16]);
+        let mut numbers = Vec::new();
+        for i in 0..1000 {
+            let name = format!("name-{i}");
+            numbers.push(names.intern(Scope::USER, name.as_bytes()));
+            numbers.push(names.intern(Scope::GROUP, name.as_bytes()));
+        }
+        assert_eq!(numbers, (0..2000).collect::<Vec<u32>>());
+        assert_eq!(names.intern(Scope::GROUP, b"name-3"), 7);
+        assert_eq!(names.find(Scope::USER, b"name-3"), Some(6));
+        assert_eq!(names.find(Scope::NAMESPACE, b"name-3"), None);
+        assert_eq!(names.find(Scope::USER, b"name-1000"), None);
+        assert_eq!(names.find(Scope::subresource_of(6), b"name-3"), None);
+        assert_eq!(names.len(), 2000);
+    }
+}

@@ -1,0 +1,491 @@
+//! All priority levels: live policy, and the seats each level has at present.
+//!
+//! The [`Dispatcher`] is the control side: it takes on policies and rebalances. The hot path sees
+//! only a [`View`], an immutable snapshot of policy and levels that each core holds for itself; a
+//! request goes straight to its level and meets no lock but that level's own.
+//!
+//! Levels outlive policies: one that is no longer wanted is *quiescing* and keeps its shares until
+//! nothing waits or executes in it, so a change of policy loses no request.
+//!
+//! Not here: what a request costs ([`super::work`]), delivering decisions, timers.
+
+use std::collections::BTreeMap;
+
+use super::{
+    borrowing::{Limits, Party, ratio_denominator, rebalance},
+    demand::Demand,
+    level::{Arrival, Decisions, Level},
+    policy::{
+        Flow, LevelIndex, LevelKind, LevelSpec, LimitResponse, Policy, SchemaIndex, Semantics,
+    },
+    queueset::{Arriving, Discipline, Glance, RatioReport},
+    shard::Dealer,
+    units::{Seats, Time},
+    work::{WidthCap, Work},
+};
+use crate::sync::{Arc, Mutex, lock};
+
+/// A schema's number, the same under every policy that has a schema of this name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SchemaId(pub u32);
+
+/// All priority levels. `W` names whoever waits and is never looked at.
+#[derive(Debug)]
+pub struct Dispatcher<W> {
+    control: Mutex<Control<W>>,
+}
+
+#[derive(Debug)]
+struct Control<W> {
+    view: Arc<View<W>>,
+    levels: BTreeMap<Arc<str>, Held<W>>,
+    schemas: Names,
+    fair_fraction: f64,
+}
+
+/// A level and what the control side knows of it.
+#[derive(Debug)]
+struct Held<W> {
+    level: Arc<Level<W>>,
+    spec: LevelSpec,
+    limits: Limits,
+    demand: Demand,
+    watermarks: Watermarks,
+    current: Seats,
+    target: f64,
+    quiescing: bool,
+}
+
+/// Policy and levels, as one core sees them.
+#[derive(Debug)]
+pub struct View<W> {
+    policy: Arc<Policy>,
+    levels: Box<[ViewLevel<W>]>,
+    schemas: Box<[SchemaId]>,
+}
+
+#[derive(Debug)]
+struct ViewLevel<W> {
+    level: Arc<Level<W>>,
+    width_cap: WidthCap,
+    exempt: bool,
+}
+
+/// What a rebalancing changed, for the log.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LimitChange {
+    /// The level.
+    pub level: Arc<str>,
+    /// Its current limit before.
+    pub from: Seats,
+    /// And now.
+    pub to: Seats,
+}
+
+/// All there is to tell of one level, for metrics and dumps.
+#[derive(Clone, Debug)]
+pub struct LevelReport {
+    /// As configured.
+    pub spec: LevelSpec,
+    /// Its static limits.
+    pub limits: Limits,
+    /// Its current limit; for an exempt level what it was seen to use.
+    pub current: Seats,
+    /// The seats it should have by its demand.
+    pub target: f64,
+    /// Its demand at the last rebalancing.
+    pub demand: Demand,
+    /// Whether it is no longer wanted and drains.
+    pub quiescing: bool,
+    /// Whether nothing waits or executes.
+    pub idle: bool,
+    /// Its present state.
+    pub glance: Glance,
+    /// Its ratios over time.
+    pub ratios: RatioReport,
+    /// Least and greatest virtual start over queues with waiting requests, and the same less the
+    /// assumed service time of the seats in use; in seat-seconds.
+    pub next_s_bounds: Option<[f64; 4]>,
+}
+
+impl<W: Copy> Dispatcher<W> {
+    /// A dispatcher that follows `policy` from `now` on.
+    pub fn new(policy: Arc<Policy>, now: Time) -> Self {
+        let view = Arc::new(View {
+            policy: Arc::clone(&policy),
+            levels: Box::default(),
+            schemas: Box::default(),
+        });
+        let control = Control {
+            view,
+            levels: BTreeMap::new(),
+            schemas: Names::default(),
+            fair_fraction: 0.0,
+        };
+        let dispatcher = Self {
+            control: Mutex::new(control),
+        };
+        let mut nobody = Decisions::default();
+        dispatcher.apply(now, policy, &mut nobody);
+        debug_assert!(nobody.dispatched.is_empty(), "nothing waits in new levels");
+        dispatcher
+    }
+
+    /// The present snapshot.
+    pub fn view(&self) -> Arc<View<W>> {
+        Arc::clone(&lock(&self.control).view)
+    }
+
+    /// Takes on another policy. What waits and executes stays where it is. O(levels + schemas).
+    pub fn apply(&self, now: Time, policy: Arc<Policy>, out: &mut Decisions<W>) -> Arc<View<W>> {
+        let mut control = lock(&self.control);
+        control.take_on(now, &policy);
+        control.rebalance(now, out);
+        control.configure(now, out);
+        control.view = control.make_view(policy);
+        Arc::clone(&control.view)
+    }
+
+    /// Lends and borrows seats by recent demand, and drops levels that have drained. To be called
+    /// every [`Dispatcher::period`]. O(levels · log levels).
+    pub fn rebalance(&self, now: Time, out: &mut Decisions<W>) -> Vec<LimitChange> {
+        let mut control = lock(&self.control);
+        control.drop_drained();
+        control.rebalance(now, out)
+    }
+
+    /// How long after a rebalancing the next is due.
+    pub fn period(&self) -> std::time::Duration {
+        match lock(&self.control).semantics() {
+            Semantics::Compatible => std::time::Duration::from_secs(10),
+            Semantics::Improved => std::time::Duration::from_secs(1),
+        }
+    }
+
+    /// All levels, by name. O(queues).
+    pub fn report(&self, now: Time) -> Vec<LevelReport> {
+        lock(&self.control)
+            .levels
+            .values()
+            .map(|held| held.report(now))
+            .collect()
+    }
+
+    /// All levels by name, to look into their queue sets.
+    pub fn levels(&self) -> Vec<(Arc<str>, Arc<Level<W>>)> {
+        let control = lock(&self.control);
+        control
+            .levels
+            .iter()
+            .map(|(name, held)| (Arc::clone(name), Arc::clone(&held.level)))
+            .collect()
+    }
+
+    /// The fraction of its target that each level was granted at the last rebalancing.
+    pub fn fair_fraction(&self) -> f64 {
+        lock(&self.control).fair_fraction
+    }
+
+    /// The name of a schema.
+    pub fn schema_name(&self, id: SchemaId) -> Arc<str> {
+        lock(&self.control).schemas.name(id)
+    }
+}
+
+impl<W: Copy> Control<W> {
+    fn semantics(&self) -> Semantics {
+        self.view.policy.settings().semantics
+    }
+
+    /// Adds the levels that are new, and marks those that are no longer wanted.
+    fn take_on(&mut self, now: Time, policy: &Arc<Policy>) {
+        let settings = policy.settings();
+        for held in self.levels.values_mut() {
+            held.quiescing = true;
+        }
+        for spec in policy.levels() {
+            match self.levels.get_mut(&spec.name) {
+                Some(held) => {
+                    held.quiescing = false;
+                    held.spec = spec.clone();
+                }
+                None => {
+                    self.levels.insert(
+                        Arc::clone(&spec.name),
+                        Held::new(settings.semantics, spec, now),
+                    );
+                }
+            }
+        }
+        self.drop_drained();
+        let share_sum = Limits::share_sum(self.levels.values().map(|held| &held.spec));
+        for held in self.levels.values_mut() {
+            held.limits = Limits::of(&held.spec, settings.total_seats, share_sum);
+        }
+        self.view = Arc::new(View {
+            policy: Arc::clone(policy),
+            levels: Box::default(),
+            schemas: Box::default(),
+        });
+    }
+
+    fn drop_drained(&mut self) {
+        self.levels
+            .retain(|_, held| !held.quiescing || !held.level.inspect(|set| set.is_idle()));
+    }
+
+    fn rebalance(&mut self, now: Time, out: &mut Decisions<W>) -> Vec<LimitChange> {
+        let settings = self.view.policy.settings().clone();
+        let parties: Vec<Party> = self
+            .levels
+            .values_mut()
+            .map(|held| held.measure(now, settings.semantics))
+            .collect();
+        let decided = rebalance(settings.semantics, &parties);
+        self.fair_fraction = decided.fair_fraction;
+        let mut changes = Vec::new();
+        for (held, outcome) in self.levels.values_mut().zip(decided.outcomes) {
+            held.target = outcome.target;
+            if held.current != outcome.current {
+                changes.push(LimitChange {
+                    level: Arc::clone(&held.spec.name),
+                    from: held.current,
+                    to: outcome.current,
+                });
+            }
+            held.current = outcome.current;
+            let denominator = ratio_denominator(held.current, settings.total_seats);
+            held.level.set_limit(now, held.current, denominator, out);
+        }
+        changes
+    }
+
+    fn configure(&mut self, now: Time, out: &mut Decisions<W>) {
+        let semantics = self.semantics();
+        for held in self.levels.values_mut().filter(|held| !held.quiescing) {
+            held.level
+                .configure(now, semantics, discipline(&held.spec.kind), out);
+        }
+    }
+
+    fn make_view(&mut self, policy: Arc<Policy>) -> Arc<View<W>> {
+        let levels = policy.levels().iter().map(|spec| {
+            let held = &self.levels[&spec.name];
+            ViewLevel {
+                level: Arc::clone(&held.level),
+                width_cap: held.limits.width_cap(&spec.kind),
+                exempt: spec.kind == LevelKind::Exempt,
+            }
+        });
+        let levels = levels.collect();
+        let schemas = policy
+            .schemas()
+            .iter()
+            .map(|schema| self.schemas.id(&schema.name))
+            .collect();
+        Arc::new(View {
+            policy,
+            levels,
+            schemas,
+        })
+    }
+}
+
+impl<W: Copy> Held<W> {
+    fn new(semantics: Semantics, spec: &LevelSpec, now: Time) -> Self {
+        Self {
+            level: Level::new(semantics, discipline(&spec.kind), 0, now),
+            spec: spec.clone(),
+            limits: Limits::default(),
+            demand: Demand::default(),
+            watermarks: Watermarks::default(),
+            current: 0,
+            target: 0.0,
+            quiescing: false,
+        }
+    }
+
+    /// Takes the demand since the last time, and says what rebalancing has to know.
+    fn measure(&mut self, now: Time, semantics: Semantics) -> Party {
+        let sample = self.level.inspect(|set| set.take_demand(now));
+        self.demand.update(&sample, semantics);
+        if semantics == Semantics::Improved {
+            self.demand.high_watermark = self.watermarks.greatest(now, sample.max);
+        }
+        Party {
+            exempt: self.spec.kind == LevelKind::Exempt,
+            limits: self.limits,
+            high_watermark: self.demand.high_watermark,
+            smoothed: self.demand.smoothed,
+            current: self.current,
+        }
+    }
+
+    fn report(&self, now: Time) -> LevelReport {
+        let (idle, glance, ratios, next_s_bounds) = self.level.inspect(|set| {
+            (
+                set.is_idle(),
+                set.glance(),
+                set.ratios(now),
+                set.next_s_bounds(),
+            )
+        });
+        LevelReport {
+            spec: self.spec.clone(),
+            limits: self.limits,
+            current: self.current,
+            target: self.target,
+            demand: self.demand,
+            quiescing: self.quiescing,
+            idle,
+            glance,
+            ratios,
+            next_s_bounds,
+        }
+    }
+}
+
+impl<W: Copy> View<W> {
+    /// The policy.
+    pub fn policy(&self) -> &Arc<Policy> {
+        &self.policy
+    }
+
+    /// How wide a request of a level may be.
+    pub fn width_cap(&self, level: LevelIndex) -> WidthCap {
+        self.levels[level.0 as usize].width_cap
+    }
+
+    /// Whether nothing holds the requests of a level back.
+    pub fn is_exempt(&self, level: LevelIndex) -> bool {
+        self.levels[level.0 as usize].exempt
+    }
+
+    /// The number of a schema that stays the same under later policies.
+    pub fn schema_id(&self, schema: SchemaIndex) -> SchemaId {
+        self.schemas[schema.0 as usize]
+    }
+
+    /// A level.
+    pub fn level(&self, level: LevelIndex) -> &Arc<Level<W>> {
+        &self.levels[level.0 as usize].level
+    }
+}
+
+impl<W: Copy> View<W> {
+    /// A request of `flow` arrives and is willing to wait until `until`.
+    ///
+    /// `out` gets decisions about *other* requests. O(hand + log queues), one short lock.
+    pub fn arrive(
+        &self,
+        now: Time,
+        flow: &Flow,
+        work: Work,
+        until: Time,
+        waiter: W,
+        out: &mut Decisions<W>,
+    ) -> Arrival<W> {
+        let schema = self.schema_id(flow.schema).0;
+        let arriving = Arriving {
+            waiter,
+            schema,
+            hash: flow.hash,
+            work,
+            until,
+        };
+        self.level(flow.level).arrive(now, arriving, out)
+    }
+}
+
+fn discipline(kind: &LevelKind) -> Discipline {
+    match kind {
+        LevelKind::Exempt => Discipline::Exempt,
+        LevelKind::Limited {
+            response: LimitResponse::Reject,
+            ..
+        } => Discipline::Reject,
+        LevelKind::Limited {
+            response: LimitResponse::Queue(queuing),
+            ..
+        } => {
+            let dealer = Dealer::new(queuing.queues, queuing.hand_size);
+            let dealer = dealer.expect("a compiled policy has dealable hands");
+            Discipline::Queue {
+                queuing: *queuing,
+                dealer,
+            }
+        }
+    }
+}
+
+/// The greatest demand of the last ten seconds, in ten steps.
+#[derive(Clone, Copy, Debug, Default)]
+struct Watermarks {
+    steps: [(u64, u64); Self::STEPS],
+}
+
+impl Watermarks {
+    const STEPS: usize = 10;
+    const STEP_NANOS: u64 = 1_000_000_000;
+
+    fn greatest(&mut self, now: Time, latest: u64) -> u64 {
+        let step = now.as_nanos() / Self::STEP_NANOS;
+        let place = &mut self.steps[usize::try_from(step % Self::STEPS as u64).unwrap_or(0)];
+        *place = if place.0 == step {
+            (step, place.1.max(latest))
+        } else {
+            (step, latest)
+        };
+        let recent = self
+            .steps
+            .iter()
+            .filter(|(at, _)| at + (Self::STEPS as u64) > step);
+        recent.map(|(_, seats)| *seats).max().unwrap_or(latest)
+    }
+}
+
+/// Names and their numbers.
+#[derive(Debug, Default)]
+struct Names {
+    names: Vec<Arc<str>>,
+    ids: BTreeMap<Arc<str>, SchemaId>,
+}
+
+impl Names {
+    fn id(&mut self, name: &Arc<str>) -> SchemaId {
+        if let Some(id) = self.ids.get(name) {
+            return *id;
+        }
+        let id = SchemaId(
+            u32::try_from(self.names.len()).expect("fewer than 2^32 schemas were ever named"),
+        );
+        self.names.push(Arc::clone(name));
+        self.ids.insert(Arc::clone(name), id);
+        id
+    }
+
+    fn name(&self, id: SchemaId) -> Arc<str> {
+        self.names
+            .get(id.0 as usize)
+            .map_or_else(|| Arc::from(""), Arc::clone)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Time {
+        Time::from_nanos(seconds * Watermarks::STEP_NANOS)
+    }
+
+    #[test]
+    fn a_watermark_is_remembered_for_ten_seconds() {
+        let mut marks = Watermarks::default();
+        assert_eq!(marks.greatest(at(100), 7), 7);
+        assert_eq!(marks.greatest(at(105), 3), 7);
+        assert_eq!(marks.greatest(at(109), 0), 7);
+        assert_eq!(marks.greatest(at(110), 0), 3);
+        assert_eq!(marks.greatest(at(115), 0), 0);
+    }
+}

@@ -1,0 +1,222 @@
+//! Warnings about what is valid but probably not meant.
+
+use super::{
+    LevelKind, LimitResponse, PolicySettings, Queuing,
+    compile::{Candidate, Level},
+};
+use crate::apf::{
+    borrowing::Limits,
+    classify::{Classifier, Cover},
+    objects::{BUILT_IN, FLOW_SCHEMA, Finding, PRIORITY_LEVEL, Severity, bootstrap},
+    units::Seats,
+};
+
+/// The seats of the widest request that a level without queues may see: a list of everything.
+const WIDEST_REQUEST: Seats = 100;
+
+/// More queues than any load needs.
+const MANY_QUEUES: u32 = 100_000;
+
+/// How many schemas a message names.
+const NAMES_SHOWN: usize = 3;
+
+/// Warnings about levels.
+pub(super) fn on_levels(
+    levels: &[Level],
+    candidates: &[Candidate],
+    settings: &PolicySettings,
+) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let share_sum = Limits::share_sum(levels.iter().map(|level| &level.spec));
+    let mut used = vec![false; levels.len()];
+    for candidate in candidates {
+        used[candidate.schema.level.0 as usize] = true;
+    }
+    for (level, used) in levels.iter().zip(used) {
+        let mut warn = |field: &str, message: String, remedy: &str| {
+            findings.push(warning(
+                PRIORITY_LEVEL,
+                &level.spec.name,
+                &level.origin,
+                field,
+                message,
+                remedy,
+            ));
+        };
+        if !used && !bootstrap::is_mandatory(&level.spec.name) {
+            warn(
+                "",
+                "no FlowSchema sends requests to it, but its shares lessen the seats of all others"
+                    .to_owned(),
+                "add a FlowSchema for it or remove it",
+            );
+        }
+        let LevelKind::Limited {
+            borrowing_limit_percent,
+            response,
+        } = level.spec.kind
+        else {
+            continue;
+        };
+        if level.spec.shares == 0 && borrowing_limit_percent.is_some() {
+            warn(
+                "spec.limited.nominalConcurrencyShares",
+                jail(response).to_owned(),
+                "give it a share, or remove borrowingLimitPercent",
+            );
+            continue;
+        }
+        if let LimitResponse::Queue(queuing) = response
+            && queuing.queues > MANY_QUEUES
+        {
+            warn(
+                "spec.limited.limitResponse.queuing.queues",
+                format!("{} queues take memory and bring nothing", queuing.queues),
+                "a few hundred are plenty",
+            );
+        }
+        // How wide the built-in levels are is nobody's mistake.
+        if &*level.origin != BUILT_IN && settings.total_seats > 0 {
+            let limits = Limits::of(&level.spec, settings.total_seats, share_sum);
+            let cap = limits.width_cap(&level.spec.kind).seats();
+            if let Some(message) = too_narrow(response, limits.nominal, cap) {
+                warn(
+                    "spec.limited.nominalConcurrencyShares",
+                    message,
+                    "raise its shares or the server concurrency limit",
+                );
+            }
+        }
+    }
+    findings
+}
+
+fn jail(response: LimitResponse) -> &'static str {
+    match response {
+        LimitResponse::Queue(_) => {
+            "is 0 and borrowing is limited, so the level never has a seat and its requests wait \
+             until they time out"
+        }
+        LimitResponse::Reject => {
+            "is 0 and borrowing is limited, so the level never has a seat and serves one request \
+             at a time"
+        }
+    }
+}
+
+/// What is wrong with a level of so many nominal seats, if it is narrower than its widest request.
+fn too_narrow(response: LimitResponse, nominal: Seats, cap: Option<Seats>) -> Option<String> {
+    match response {
+        LimitResponse::Reject if nominal < WIDEST_REQUEST => Some(format!(
+            "gives it {nominal} seats, and one request may be up to {WIDEST_REQUEST} seats wide: \
+             that one is served only while the level is idle, and alone"
+        )),
+        LimitResponse::Queue(Queuing { hand_size, .. }) if cap == Some(1) => Some(format!(
+            "gives it {nominal} seats, so few for hands of {hand_size} that every request counts \
+             as one seat, however much it asks for"
+        )),
+        _ => None,
+    }
+}
+
+/// Warnings about schemas.
+pub(super) fn on_schemas(candidates: &[Candidate], classifier: &Classifier) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (at, candidate) in (0..).zip(candidates) {
+        let schema = &candidate.schema;
+        let mut warn = |field: &str, message: String, remedy: &str| {
+            let origin = &candidate.origin;
+            findings.push(warning(
+                FLOW_SCHEMA,
+                &schema.name,
+                origin,
+                field,
+                message,
+                remedy,
+            ));
+        };
+        for (field, resource) in idle_resources(candidate) {
+            warn(
+                &field,
+                format!("{resource:?} matches no request: only * stands for more than itself"),
+                "name each resource and each resource/subresource",
+            );
+        }
+        if bootstrap::is_mandatory(&schema.name) {
+            continue;
+        }
+        let remedy = "lower its matchingPrecedence, narrow the others, or remove it";
+        match classifier.cover(at, &candidate.rules) {
+            Cover::Open => {}
+            Cover::Nothing => warn(
+                "spec.rules",
+                "can match no request".to_owned(),
+                "add a rule or remove the schema",
+            ),
+            Cover::Whole(takers) => warn(
+                "spec.matchingPrecedence",
+                format!(
+                    "is never reached: all its requests match earlier: {}",
+                    names(candidates, takers)
+                ),
+                remedy,
+            ),
+            Cover::AllButGroupless(takers) => warn(
+                "spec.matchingPrecedence",
+                format!(
+                    "is reached only by users who are in neither system:authenticated nor \
+                     system:unauthenticated: all others match earlier: {}",
+                    names(candidates, takers)
+                ),
+                remedy,
+            ),
+        }
+    }
+    findings
+}
+
+/// Entries of `resources` that look like patterns, which there are not.
+fn idle_resources(candidate: &Candidate) -> Vec<(String, &str)> {
+    let mut idle = Vec::new();
+    for (i, rule) in candidate.rules.iter().enumerate() {
+        for (j, part) in rule.resource_rules.iter().flatten().enumerate() {
+            for (k, resource) in part.resources.iter().enumerate() {
+                if resource != "*" && resource.contains('*') {
+                    let field = format!("spec.rules[{i}].resourceRules[{j}].resources[{k}]");
+                    idle.push((field, resource.as_str()));
+                }
+            }
+        }
+    }
+    idle
+}
+
+fn names(candidates: &[Candidate], takers: impl IntoIterator<Item = u32>) -> String {
+    let mut names = takers
+        .into_iter()
+        .map(|taker| format!("{:?}", candidates[taker as usize].schema.name));
+    let shown: Vec<String> = names.by_ref().take(NAMES_SHOWN).collect();
+    match names.count() {
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
+    }
+}
+
+fn warning(
+    kind: &str,
+    name: &str,
+    origin: &str,
+    field: &str,
+    message: String,
+    remedy: &str,
+) -> Finding {
+    Finding {
+        severity: Severity::Warning,
+        origin: origin.to_owned(),
+        kind: kind.to_owned(),
+        name: name.to_owned(),
+        field: field.to_owned(),
+        message,
+        remedy: remedy.to_owned(),
+    }
+}

@@ -1,0 +1,300 @@
+//! Compiling a set of objects into a policy.
+
+use std::sync::Arc;
+
+use k8s_openapi::{
+    api::flowcontrol::v1::{
+        FlowSchema, FlowSchemaSpec, LimitedPriorityLevelConfiguration, PolicyRulesWithSubjects,
+        PriorityLevelConfiguration,
+    },
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
+use siphasher::sip128::{Hasher128, SipHasher13};
+
+use super::{
+    Compiled, Distinguisher, LevelKind, LevelSpec, LimitResponse, Policy, PolicySettings, Queuing,
+    Schema, SchemaIndex, advice, level_by_name,
+};
+use crate::apf::{
+    classify::Classifier,
+    objects::{
+        BUILT_IN, EffectiveSet, FLOW_SCHEMA, Finding, Located, ObjectSet, PRIORITY_LEVEL, Severity,
+        bootstrap,
+    },
+};
+
+/// A schema on its way into the policy.
+pub(super) struct Candidate {
+    pub(super) schema: Schema,
+    pub(super) rules: Vec<PolicyRulesWithSubjects>,
+    pub(super) origin: Arc<str>,
+}
+
+/// A level on its way into the policy.
+pub(super) struct Level {
+    pub(super) spec: LevelSpec,
+    pub(super) origin: Arc<str>,
+}
+
+impl Policy {
+    /// Compiles objects into a policy, with warnings about what is probably not meant.
+    ///
+    /// A schema whose level does not exist is left out. A mandatory object that nobody gave is
+    /// imagined: schema `exempt` before all others, `catch-all` after them. Takes time and memory in
+    /// proportion to the objects.
+    ///
+    /// # Errors
+    ///
+    /// Every finding about the set, warnings included, if one of them is an error.
+    pub fn compile(
+        objects: &ObjectSet,
+        settings: &PolicySettings,
+    ) -> Result<Compiled, Vec<Finding>> {
+        let EffectiveSet {
+            flow_schemas,
+            priority_levels,
+            findings: left_out,
+        } = objects.effective();
+        let mut findings = objects.findings().to_vec();
+        findings.extend(left_out);
+        let levels = compile_levels(priority_levels);
+        let specs: Vec<LevelSpec> = levels.iter().map(|level| level.spec.clone()).collect();
+        let mut dangling = Vec::new();
+        let candidates = in_matching_order(flow_schemas, &specs, &mut dangling, &mut findings);
+        if findings.iter().any(Finding::is_error) {
+            return Err(findings);
+        }
+        let is_catch_all = |c: &Candidate| &*c.schema.name == bootstrap::CATCH_ALL;
+        let catch_all = candidates.iter().position(is_catch_all);
+        debug_assert!(catch_all.is_some(), "the mandatory schema was put in");
+        let catch_all = schema_index(catch_all.unwrap_or(candidates.len() - 1));
+        let classifier = Classifier::new(&candidates_view(&candidates), &specs, settings.hash_key);
+        findings.extend(advice::on_levels(&levels, &candidates, settings));
+        findings.extend(advice::on_schemas(&candidates, &classifier));
+        let (schemas, rules): (Vec<_>, Vec<_>) = candidates
+            .into_iter()
+            .map(|candidate| (candidate.schema, candidate.rules))
+            .unzip();
+        let policy = Self {
+            settings: settings.clone(),
+            schemas: schemas.into(),
+            rules: rules.into(),
+            levels: specs.into(),
+            catch_all,
+            classifier,
+        };
+        Ok(Compiled {
+            policy,
+            findings,
+            dangling,
+        })
+    }
+}
+
+fn schema_index(at: usize) -> SchemaIndex {
+    SchemaIndex(u32::try_from(at).expect("fewer than 2^32 schemas"))
+}
+
+fn candidates_view(candidates: &[Candidate]) -> Vec<(&Schema, &[PolicyRulesWithSubjects])> {
+    candidates
+        .iter()
+        .map(|candidate| (&candidate.schema, candidate.rules.as_slice()))
+        .collect()
+}
+
+fn compile_levels(given: Vec<Located<PriorityLevelConfiguration>>) -> Vec<Level> {
+    let mut levels: Vec<Level> = given.into_iter().map(compile_level).collect();
+    for built_in in bootstrap::priority_levels() {
+        let name = built_in.metadata.name.as_deref().unwrap_or_default();
+        if bootstrap::is_mandatory(name) && !levels.iter().any(|l| &*l.spec.name == name) {
+            levels.push(compile_level(Located {
+                origin: BUILT_IN.into(),
+                object: built_in.clone(),
+            }));
+        }
+    }
+    levels.sort_by(|a, b| a.spec.name.cmp(&b.spec.name));
+    levels
+}
+
+fn compile_level(given: Located<PriorityLevelConfiguration>) -> Level {
+    let object = given.object;
+    let spec = object.spec.unwrap_or_default();
+    // An exempt level without its part is as the built-in one: a server would repair it.
+    let exempt = spec.exempt.unwrap_or_default();
+    let (shares, lendable_percent, kind) = match spec.limited {
+        Some(limited) => (
+            limited.nominal_concurrency_shares,
+            limited.lendable_percent,
+            limited_kind(&limited),
+        ),
+        None => (
+            exempt.nominal_concurrency_shares,
+            exempt.lendable_percent,
+            LevelKind::Exempt,
+        ),
+    };
+    Level {
+        spec: LevelSpec {
+            uid: uid(PRIORITY_LEVEL, &object.metadata),
+            name: name(&object.metadata),
+            shares: natural(shares),
+            lendable_percent: natural(lendable_percent),
+            kind,
+        },
+        origin: given.origin,
+    }
+}
+
+fn limited_kind(limited: &LimitedPriorityLevelConfiguration) -> LevelKind {
+    let queuing = limited
+        .limit_response
+        .as_ref()
+        .and_then(|response| response.queuing.as_ref());
+    LevelKind::Limited {
+        borrowing_limit_percent: limited.borrowing_limit_percent.map(|p| natural(Some(p))),
+        response: match queuing {
+            None => LimitResponse::Reject,
+            Some(queuing) => LimitResponse::Queue(Queuing {
+                queues: natural(queuing.queues),
+                hand_size: natural(queuing.hand_size),
+                queue_length_limit: natural(queuing.queue_length_limit),
+            }),
+        },
+    }
+}
+
+/// The schemas that take part, by precedence and then name, the imagined ones at the ends.
+fn in_matching_order(
+    given: Vec<Located<FlowSchema>>,
+    levels: &[LevelSpec],
+    dangling: &mut Vec<Arc<str>>,
+    findings: &mut Vec<Finding>,
+) -> Vec<Candidate> {
+    let mut candidates = Vec::with_capacity(given.len() + 2);
+    for located in given {
+        match compile_schema(located, levels) {
+            Ok(candidate) => candidates.push(candidate),
+            Err(missing) => {
+                dangling.push(missing.name.as_str().into());
+                findings.push(*missing);
+            }
+        }
+    }
+    candidates.sort_by(|a, b| {
+        let key = |c: &Candidate| (c.schema.precedence, Arc::clone(&c.schema.name));
+        key(a).cmp(&key(b))
+    });
+    let has = |name: &str| candidates.iter().any(|c| &*c.schema.name == name);
+    let first = (!has(bootstrap::EXEMPT)).then(|| imagined(bootstrap::EXEMPT, levels));
+    let last = (!has(bootstrap::CATCH_ALL)).then(|| imagined(bootstrap::CATCH_ALL, levels));
+    first
+        .into_iter()
+        .flatten()
+        .chain(candidates)
+        .chain(last.into_iter().flatten())
+        .collect()
+}
+
+fn imagined(name: &str, levels: &[LevelSpec]) -> Option<Candidate> {
+    let object = bootstrap::flow_schema(name)?.clone();
+    let origin = BUILT_IN.into();
+    compile_schema(Located { origin, object }, levels).ok()
+}
+
+/// The schema, or the finding that its level does not exist.
+fn compile_schema(
+    given: Located<FlowSchema>,
+    levels: &[LevelSpec],
+) -> Result<Candidate, Box<Finding>> {
+    let metadata = given.object.metadata;
+    let spec: FlowSchemaSpec = given.object.spec.unwrap_or_default();
+    let wanted = spec.priority_level_configuration.name;
+    let Some(level) = level_by_name(levels, &wanted) else {
+        return Err(Box::new(Finding {
+            severity: Severity::Warning,
+            origin: given.origin.to_string(),
+            kind: FLOW_SCHEMA.to_owned(),
+            name: metadata.name.unwrap_or_default(),
+            field: "spec.priorityLevelConfiguration.name".to_owned(),
+            message: format!(
+                "names the PriorityLevelConfiguration {wanted:?}, which does not exist, so the \
+                 schema matches nothing"
+            ),
+            remedy: "add that level or name an existing one".to_owned(),
+        }));
+    };
+    let distinguisher = spec.distinguisher_method.map(|method| {
+        if method.type_ == "ByNamespace" {
+            Distinguisher::ByNamespace
+        } else {
+            Distinguisher::ByUser
+        }
+    });
+    Ok(Candidate {
+        schema: Schema {
+            uid: uid(FLOW_SCHEMA, &metadata),
+            name: name(&metadata),
+            precedence: spec.matching_precedence.unwrap_or_default(),
+            level,
+            distinguisher,
+        },
+        rules: spec.rules.unwrap_or_default(),
+        origin: given.origin,
+    })
+}
+
+fn name(metadata: &ObjectMeta) -> Arc<str> {
+    metadata.name.as_deref().unwrap_or_default().into()
+}
+
+fn uid(kind: &str, metadata: &ObjectMeta) -> Arc<str> {
+    match metadata.uid.as_deref() {
+        None | Some("") => stable_uid(kind, metadata.name.as_deref().unwrap_or_default()).into(),
+        Some(uid) => uid.into(),
+    }
+}
+
+/// A UUID of version 8 (RFC 9562: "vendor-specific") that is always the same for a kind and name.
+///
+/// No secret goes in, so that every gateway tells its clients the same.
+fn stable_uid(kind: &str, name: &str) -> String {
+    let mut hasher = SipHasher13::new_with_key(b"fairgate.uid.v1\0");
+    for part in [kind.as_bytes(), b"\0", name.as_bytes()] {
+        std::hash::Hasher::write(&mut hasher, part);
+    }
+    let mut bytes = hasher.finish128().as_bytes();
+    bytes[6] = 0x80 | (bytes[6] & 0x0f);
+    bytes[8] = 0x80 | (bytes[8] & 0x3f);
+    let hex = format!("{:032x}", u128::from_be_bytes(bytes));
+    [
+        &hex[..8],
+        &hex[8..12],
+        &hex[12..16],
+        &hex[16..20],
+        &hex[20..],
+    ]
+    .join("-")
+}
+
+/// A number that validation has found not to be negative; absent is 0.
+fn natural(number: Option<i32>) -> u32 {
+    number.and_then(|n| u32::try_from(n).ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_made_up_uid_looks_like_one_and_depends_on_kind_and_name_alone() {
+        let uid = stable_uid(FLOW_SCHEMA, "exempt");
+        assert_eq!(uid, stable_uid(FLOW_SCHEMA, "exempt"));
+        assert_ne!(uid, stable_uid(PRIORITY_LEVEL, "exempt"));
+        assert_ne!(uid, stable_uid(FLOW_SCHEMA, "exempu"));
+        let lengths: Vec<usize> = uid.split('-').map(str::len).collect();
+        assert_eq!(lengths, [8, 4, 4, 4, 12]);
+        assert_eq!(&uid[14..15], "8", "version");
+        assert!("89ab".contains(&uid[19..20]), "variant");
+    }
+}

@@ -1,0 +1,287 @@
+//! How a bearer token travels: in `Authorization`, or hidden among WebSocket subprotocols.
+//!
+//! Browsers cannot set `Authorization` on a WebSocket, so a token may come as a subprotocol instead.
+//! Both readers follow Kubernetes to the letter, also in what they ignore: what is no token here is
+//! no credential at all, and leaves the way to anonymous open.
+//!
+//! Not here: what a token is worth (`token_file`, `token_review`), and its removal before the request
+//! goes on (`spoof`).
+
+use base64::{
+    Engine as _, alphabet,
+    engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
+};
+use http::{
+    HeaderMap,
+    header::{AUTHORIZATION, CONNECTION, SEC_WEBSOCKET_PROTOCOL, UPGRADE},
+};
+
+use super::token_key::Token;
+
+/// What a client is told, as a warning, whose token is ignored for a second blank before it.
+pub const EXTRA_SPACE_WARNING: &str = "the provided Authorization header contains extra space before the bearer token, and is ignored";
+
+/// The subprotocol that carries a token begins so.
+const PROTOCOL_PREFIX: &[u8] = b"base64url.bearer.authorization.k8s.io.";
+
+/// Without padding, and as lenient as the original about the unused bits of the last character.
+const BASE64URL: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::URL_SAFE,
+    GeneralPurposeConfig::new()
+        .with_decode_padding_mode(DecodePaddingMode::RequireNone)
+        .with_decode_allow_trailing_bits(true),
+);
+
+/// Why a token among the WebSocket subprotocols is unusable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ProtocolError {
+    /// Two tokens.
+    #[error("multiple bearer tokens among the WebSocket subprotocols")]
+    Several,
+    /// Not base64url without padding, or not UTF-8 in it.
+    #[error("the bearer token among the WebSocket subprotocols is malformed")]
+    Malformed,
+    /// Nothing would be left for the server to choose.
+    #[error("missing additional subprotocol")]
+    NothingBeside,
+}
+
+/// The token of the first `Authorization` line, if it is one.
+///
+/// The scheme `Bearer` in any case, one blank, the token; what follows a further blank is ignored.
+pub fn from_authorization(headers: &HeaderMap) -> Option<&[u8]> {
+    let (token, _rest) = authorization_pieces(headers)?;
+    (!token.is_empty()).then_some(token)
+}
+
+/// Whether a token is ignored because two blanks stand before it; see [`EXTRA_SPACE_WARNING`].
+pub fn has_extra_space(headers: &HeaderMap) -> bool {
+    matches!(authorization_pieces(headers), Some((b"", Some(_))))
+}
+
+/// The token among the subprotocols of a WebSocket request, decoded.
+///
+/// # Errors
+///
+/// [`ProtocolError`] when there is one that cannot be used.
+pub fn from_websocket(headers: &HeaderMap) -> Result<Option<Token>, ProtocolError> {
+    if !is_websocket(headers) {
+        return Ok(None);
+    }
+    let mut encoded = None;
+    let mut others = 0;
+    for protocol in subprotocols(headers) {
+        match protocol.strip_prefix(PROTOCOL_PREFIX) {
+            None => others += 1,
+            Some(_) if encoded.is_some() => return Err(ProtocolError::Several),
+            Some(text) => encoded = Some(text),
+        }
+    }
+    let Some(encoded) = encoded else {
+        return Ok(None);
+    };
+    let decoded = BASE64URL
+        .decode(encoded)
+        .map_err(|_error| ProtocolError::Malformed)?;
+    if std::str::from_utf8(&decoded).is_err() {
+        return Err(ProtocolError::Malformed);
+    }
+    match Token::new(decoded) {
+        Some(_) if others == 0 => Err(ProtocolError::NothingBeside),
+        token => Ok(token),
+    }
+}
+
+/// The subprotocols without those that carry a token, joined in one line.
+///
+/// `None` if there is nothing to remove. Whatever the request, so that no token is ever echoed.
+pub(super) fn without_tokens(headers: &HeaderMap) -> Option<Vec<u8>> {
+    let carries_token = |protocol: &&[u8]| protocol.starts_with(PROTOCOL_PREFIX);
+    subprotocols(headers).find(carries_token)?;
+    let rest: Vec<_> = subprotocols(headers)
+        .filter(|protocol| !carries_token(protocol))
+        .collect();
+    Some(rest.join(&b','))
+}
+
+/// Token and what follows it, for the scheme `Bearer`.
+fn authorization_pieces(headers: &HeaderMap) -> Option<(&[u8], Option<&[u8]>)> {
+    let value = headers.get(AUTHORIZATION)?.as_bytes().trim_ascii();
+    let mut pieces = value.splitn(3, |&byte| byte == b' ');
+    let scheme = pieces.next()?;
+    if !scheme.eq_ignore_ascii_case(b"bearer") {
+        return None;
+    }
+    Some((pieces.next()?, pieces.next()))
+}
+
+fn is_websocket(headers: &HeaderMap) -> bool {
+    let contains_upgrade = |value: &[u8]| {
+        value
+            .windows(b"upgrade".len())
+            .any(|part| part.eq_ignore_ascii_case(b"upgrade"))
+    };
+    headers
+        .get(UPGRADE)
+        .is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"websocket"))
+        && headers
+            .get_all(CONNECTION)
+            .iter()
+            .any(|value| contains_upgrade(value.as_bytes()))
+}
+
+fn subprotocols(headers: &HeaderMap) -> impl Iterator<Item = &[u8]> {
+    headers
+        .get_all(SEC_WEBSOCKET_PROTOCOL)
+        .iter()
+        .flat_map(|line| line.as_bytes().split(|&byte| byte == b','))
+        .map(<[u8]>::trim_ascii)
+        .filter(|protocol| !protocol.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderName, HeaderValue};
+
+    use super::*;
+
+    fn headers(lines: &[(&'static str, &str)]) -> HeaderMap {
+        lines
+            .iter()
+            .map(|(name, value)| {
+                (
+                    HeaderName::from_static(name),
+                    HeaderValue::from_bytes(value.as_bytes()).unwrap(),
+                )
+            })
+            .collect()
+    }
+
+    fn websocket(protocols: &[&str]) -> HeaderMap {
+        let mut lines = vec![
+            ("connection", "keep-alive, Upgrade"),
+            ("upgrade", "WebSocket"),
+        ];
+        lines.extend(protocols.iter().map(|p| ("sec-websocket-protocol", *p)));
+        headers(&lines)
+    }
+
+    #[test]
+    fn authorization_is_read_as_the_server_reads_it() {
+        for (value, token) in [
+            ("Bearer abc", Some("abc")),
+            ("bEaReR abc", Some("abc")),
+            ("  Bearer abc  ", Some("abc")),
+            ("Bearer abc def ghi", Some("abc")),
+            ("Bearer a,b=", Some("a,b=")),
+            ("Bearer  abc", None),
+            ("Bearer", None),
+            ("Bearer ", None),
+            ("Bearer\tabc", None),
+            ("Basic YTpi", None),
+            ("Negotiate abc", None),
+            ("Bearerabc", None),
+            ("", None),
+        ] {
+            let headers = headers(&[("authorization", value)]);
+            assert_eq!(
+                from_authorization(&headers),
+                token.map(str::as_bytes),
+                "{value:?}"
+            );
+        }
+        assert_eq!(from_authorization(&HeaderMap::new()), None);
+    }
+
+    #[test]
+    fn only_a_second_blank_before_a_token_is_worth_a_warning() {
+        assert!(has_extra_space(&headers(&[(
+            "authorization",
+            "Bearer  abc"
+        )])));
+        for fine in ["Bearer abc", "Bearer", "Bearer abc  def", "Basic  abc"] {
+            assert!(!has_extra_space(&headers(&[("authorization", fine)])));
+        }
+    }
+
+    #[test]
+    fn of_several_authorization_lines_the_first_counts() {
+        let lines = [
+            ("authorization", "Bearer one"),
+            ("authorization", "Bearer two"),
+        ];
+        assert_eq!(from_authorization(&headers(&lines)), Some(&b"one"[..]));
+        let lines = [
+            ("authorization", "Basic one"),
+            ("authorization", "Bearer two"),
+        ];
+        assert_eq!(from_authorization(&headers(&lines)), None);
+    }
+
+    #[test]
+    fn a_websocket_may_carry_its_token_as_a_subprotocol() {
+        // "secret"
+        for protocols in [
+            &["base64url.bearer.authorization.k8s.io.c2VjcmV0, v4.channel.k8s.io"][..],
+            &[
+                "v4.channel.k8s.io",
+                " base64url.bearer.authorization.k8s.io.c2VjcmV0 ",
+            ],
+        ] {
+            let headers = websocket(protocols);
+            let token = from_websocket(&headers).unwrap().unwrap();
+            assert_eq!(token.as_bytes(), b"secret");
+            assert_eq!(
+                without_tokens(&headers),
+                Some(b"v4.channel.k8s.io".to_vec())
+            );
+        }
+    }
+
+    #[test]
+    fn a_bad_subprotocol_token_is_an_error() {
+        let prefix = "base64url.bearer.authorization.k8s.io.";
+        for (protocols, error) in [
+            (
+                format!("{prefix}c2VjcmV0,{prefix}c2VjcmV0,v4"),
+                ProtocolError::Several,
+            ),
+            (format!("{prefix}c2Vj!,v4"), ProtocolError::Malformed),
+            (format!("{prefix}c2VjcmV0cw==,v4"), ProtocolError::Malformed),
+            (format!("{prefix}_w,v4"), ProtocolError::Malformed), // the byte ff
+            (format!("{prefix}c2VjcmV0"), ProtocolError::NothingBeside),
+        ] {
+            assert_eq!(
+                from_websocket(&websocket(&[&protocols])),
+                Err(error),
+                "{protocols}"
+            );
+        }
+    }
+
+    #[test]
+    fn an_empty_subprotocol_token_is_no_credential() {
+        let empty = websocket(&["base64url.bearer.authorization.k8s.io.,v4"]);
+        assert_eq!(from_websocket(&empty), Ok(None));
+        assert_eq!(from_websocket(&websocket(&["v4, v5"])), Ok(None));
+    }
+
+    #[test]
+    fn without_an_upgrade_no_subprotocol_is_read_but_tokens_are_still_removed() {
+        let token = "base64url.bearer.authorization.k8s.io.c2VjcmV0";
+        for lines in [
+            &[("sec-websocket-protocol", token)][..],
+            &[("sec-websocket-protocol", token), ("upgrade", "websocket")],
+            &[
+                ("sec-websocket-protocol", token),
+                ("connection", "upgrade"),
+                ("upgrade", "SPDY/3.1"),
+            ],
+        ] {
+            let headers = headers(lines);
+            assert_eq!(from_websocket(&headers), Ok(None));
+            assert_eq!(without_tokens(&headers), Some(Vec::new()));
+        }
+        assert_eq!(without_tokens(&websocket(&["v4,v5"])), None);
+    }
+}

@@ -1,0 +1,139 @@
+//! The names of front-proxy headers, as a server's `--requestheader-*` flags give them.
+//!
+//! The same set serves three ends: reading the identity a trusted proxy sends (`front_proxy`), writing
+//! it to the upstream (`upstream`), and knowing what no client may send itself (`spoof`).
+
+use http::HeaderName;
+
+/// The names of the headers that carry an identity, in order of preference.
+///
+/// Names have no case. Where several are given a reader tries all, a writer uses the first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RequestHeaderNames {
+    pub(super) user: Vec<HeaderName>,
+    pub(super) uid: Vec<HeaderName>,
+    pub(super) group: Vec<HeaderName>,
+    /// Lower case.
+    pub(super) extra_prefix: Vec<Box<str>>,
+}
+
+/// Why a set of names cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages name the fields")]
+pub enum HeaderNameError {
+    /// Not a token of HTTP.
+    #[error("{kind} header {name:?}: not a valid header name; use letters, digits and hyphens")]
+    Invalid { kind: &'static str, name: String },
+    /// Nothing to carry this part of an identity.
+    #[error("no {kind} header is named; name at least one")]
+    Missing { kind: &'static str },
+}
+
+impl RequestHeaderNames {
+    /// The set of these names; `extra_prefix` is what stands before the key of an extra attribute.
+    ///
+    /// Without a name for `uid` the uid of a user is neither read nor sent.
+    ///
+    /// # Errors
+    ///
+    /// Every mistake: a name that is none, or none at all for user, group or extra.
+    pub fn new(
+        user: &[impl AsRef<str>],
+        uid: &[impl AsRef<str>],
+        group: &[impl AsRef<str>],
+        extra_prefix: &[impl AsRef<str>],
+    ) -> Result<Self, Vec<HeaderNameError>> {
+        let mut errors = Vec::new();
+        let names = Self {
+            user: parse("user", user, &mut errors),
+            uid: parse("uid", uid, &mut errors),
+            group: parse("group", group, &mut errors),
+            extra_prefix: parse("extra prefix", extra_prefix, &mut errors)
+                .iter()
+                .map(|name| name.as_str().into())
+                .collect(),
+        };
+        for (kind, missing) in [
+            ("user", user.is_empty()),
+            ("group", group.is_empty()),
+            ("extra prefix", extra_prefix.is_empty()),
+        ] {
+            if missing {
+                errors.push(HeaderNameError::Missing { kind });
+            }
+        }
+        if errors.is_empty() {
+            Ok(names)
+        } else {
+            Err(errors)
+        }
+    }
+
+    /// Whole names, without the prefixes.
+    pub(super) fn whole(&self) -> impl Iterator<Item = &HeaderName> {
+        self.user.iter().chain(&self.uid).chain(&self.group)
+    }
+}
+
+/// Those of `names` that can be header names; the others go to `errors`.
+fn parse(
+    kind: &'static str,
+    names: &[impl AsRef<str>],
+    errors: &mut Vec<HeaderNameError>,
+) -> Vec<HeaderName> {
+    let mut parsed = Vec::with_capacity(names.len());
+    for name in names.iter().map(AsRef::as_ref) {
+        match HeaderName::from_bytes(name.as_bytes()) {
+            Ok(name) => parsed.push(name),
+            Err(_) => errors.push(HeaderNameError::Invalid {
+                kind,
+                name: name.to_owned(),
+            }),
+        }
+    }
+    parsed
+}
+
+/// The conventional names: `X-Remote-User`, `-Uid`, `-Group`, and the prefix `X-Remote-Extra-`.
+impl Default for RequestHeaderNames {
+    fn default() -> Self {
+        Self {
+            user: vec![HeaderName::from_static("x-remote-user")],
+            uid: vec![HeaderName::from_static("x-remote-uid")],
+            group: vec![HeaderName::from_static("x-remote-group")],
+            extra_prefix: vec!["x-remote-extra-".into()],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NONE: &[&str] = &[];
+
+    #[test]
+    fn the_default_is_the_convention() {
+        let written = RequestHeaderNames::new(
+            &["X-Remote-User"],
+            &["X-Remote-Uid"],
+            &["X-Remote-Group"],
+            &["X-Remote-Extra-"],
+        );
+        assert_eq!(written, Ok(RequestHeaderNames::default()));
+    }
+
+    #[test]
+    fn all_mistakes_are_told_at_once() {
+        let errors = RequestHeaderNames::new(&["X User"], NONE, NONE, &["extra:"]).unwrap_err();
+        let told: Vec<_> = errors.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            told,
+            [
+                "user header \"X User\": not a valid header name; use letters, digits and hyphens",
+                "extra prefix header \"extra:\": not a valid header name; use letters, digits and hyphens",
+                "no group header is named; name at least one",
+            ]
+        );
+    }
+}

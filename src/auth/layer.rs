@@ -1,0 +1,275 @@
+//! The layer that makes calls: it parses a request, finds its user, and takes out of its headers
+//! what only the gateway may say.
+//!
+//! From here on types carry the facts: a [`Call`] always has a user and a meaning.
+
+use std::{
+    cell::RefCell,
+    future::Future,
+    pin::Pin,
+    rc::Rc,
+    sync::Arc,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use arc_swap::ArcSwap;
+use pin_project_lite::pin_project;
+use tower::{Layer, Service};
+
+use super::{
+    Authentication, ConfiguredNames, Credentials, Decision, HeaderRefusal, Identity, Now, Outcome,
+    PeerIdentityCache, PendingReview, strip_identity_headers,
+};
+use crate::{
+    call::{Call, Inbound, Peer, Refusal, Reply, RequestKind},
+    clock::Clock,
+    digest::{RequestDigest, RequestInfo},
+};
+
+/// What the layer goes by; replaced whole when settings change.
+#[derive(Debug)]
+pub struct AuthRules {
+    /// The methods of authentication.
+    pub authentication: Authentication,
+    /// Front-proxy header names besides the conventional ones, never to be passed on.
+    pub names: ConfiguredNames,
+    /// A request's time limit, unless it asks for a shorter one.
+    pub request_timeout: Duration,
+}
+
+/// Puts authentication in front of a service of calls.
+#[derive(Clone, Debug)]
+pub struct AuthLayer {
+    rules: Arc<ArcSwap<AuthRules>>,
+    clock: Clock,
+}
+
+impl AuthLayer {
+    /// A layer that goes by whatever `rules` holds when a request comes.
+    pub fn new(rules: Arc<ArcSwap<AuthRules>>, clock: Clock) -> Self {
+        Self { rules, clock }
+    }
+}
+
+impl<S> Layer<S> for AuthLayer {
+    type Service = Auth<S>;
+
+    fn layer(&self, inner: S) -> Auth<S> {
+        Auth {
+            rules: Arc::clone(&self.rules),
+            clock: self.clock.clone(),
+            inner,
+        }
+    }
+}
+
+/// See [`AuthLayer`].
+#[derive(Clone, Debug)]
+pub struct Auth<S> {
+    rules: Arc<ArcSwap<AuthRules>>,
+    clock: Clock,
+    inner: S,
+}
+
+impl<S> Service<Inbound> for Auth<S>
+where
+    S: Service<Call, Response = Reply, Error = Refusal> + Clone,
+{
+    type Response = Reply;
+    type Error = Refusal;
+    type Future = Authenticated<S>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Refusal>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, inbound: Inbound) -> Authenticated<S> {
+        let rules = self.rules.load_full();
+        match self.begin(&rules, inbound) {
+            Err(refusal) => Authenticated {
+                state: State::Refused {
+                    refusal: Some(refusal),
+                },
+            },
+            Ok((parsed, Outcome::Decided(decision))) => match parsed.decide(decision, &rules) {
+                Ok(call) => Authenticated {
+                    state: State::Serving {
+                        future: self.inner.call(call),
+                    },
+                },
+                Err(refusal) => Authenticated {
+                    state: State::Refused {
+                        refusal: Some(refusal),
+                    },
+                },
+            },
+            Ok((parsed, Outcome::Review(review))) => Authenticated {
+                state: State::Reviewing {
+                    waiting: Box::new(Waiting {
+                        review,
+                        parsed: Some(parsed),
+                        rules,
+                        inner: self.inner.clone(),
+                    }),
+                },
+            },
+        }
+    }
+}
+
+impl<S> Auth<S> {
+    /// Parses the request, and asks who makes it.
+    fn begin(&self, rules: &AuthRules, inbound: Inbound) -> Result<(Parsed, Outcome), Refusal> {
+        let uri = inbound.request.uri();
+        let info = RequestInfo::parse(inbound.request.method().as_str(), uri.path(), uri.query())?;
+        let kind = RequestKind::of(&info);
+        inbound.trace.kind.set(kind);
+        if let (false, Some(Err(error))) = (kind.is_long_running(), &info.timeout) {
+            return Err(Refusal::BadTimeout(error.clone()));
+        }
+        let memo = memo_of(&inbound.peer);
+        let credentials = Credentials {
+            headers: inbound.request.headers(),
+            peer_certificates: inbound.peer.certificates(),
+            decoded_path: info.path(),
+        };
+        let now = Now::of(&self.clock);
+        let outcome = rules
+            .authentication
+            .authenticate(&credentials, &mut memo.borrow_mut(), now);
+        Ok((Parsed { inbound, info }, outcome))
+    }
+}
+
+/// What the connection keeps of its peer's certificate.
+fn memo_of(peer: &Peer) -> Rc<RefCell<PeerIdentityCache>> {
+    let memo = peer
+        .memo
+        .get_or_init(|| Rc::new(RefCell::new(PeerIdentityCache::default())));
+    // Another layer may have put something else there first: then nothing is kept.
+    Rc::clone(memo).downcast().unwrap_or_default()
+}
+
+/// A request whose meaning is known.
+#[derive(Debug)]
+struct Parsed {
+    inbound: Inbound,
+    info: RequestInfo,
+}
+
+impl Parsed {
+    fn decide(self, decision: Decision, rules: &AuthRules) -> Result<Call, Refusal> {
+        match decision {
+            Decision::Known(identity) => self.into_call(&identity, rules),
+            Decision::Unauthorized(failures) => {
+                tracing::debug!(%failures, "unauthorized");
+                Err(Refusal::Unauthorized)
+            }
+            Decision::Unavailable(error) => {
+                tracing::warn!(%error, "a token could not be reviewed");
+                Err(Refusal::CredentialCheckUnavailable)
+            }
+        }
+    }
+
+    fn into_call(mut self, identity: &Arc<Identity>, rules: &AuthRules) -> Result<Call, Refusal> {
+        strip_identity_headers(self.inbound.request.headers_mut(), &rules.names)?;
+        let digest = Arc::new(RequestDigest {
+            info: self.info,
+            user: Arc::clone(identity.user()),
+        });
+        Call::new(self.inbound, digest, rules.request_timeout)
+    }
+}
+
+impl From<HeaderRefusal> for Refusal {
+    fn from(refusal: HeaderRefusal) -> Self {
+        match refusal {
+            HeaderRefusal::Impersonation { .. } => Self::Forbidden(refusal.to_string().into()),
+            HeaderRefusal::SeveralAuthorizations => {
+                Self::Malformed("several Authorization headers")
+            }
+            HeaderRefusal::ConnectionNames { .. } => {
+                Self::Malformed("Connection names a header that is not about the connection")
+            }
+        }
+    }
+}
+
+pin_project! {
+    /// The answer to a request whose user may have to be found out first.
+    pub struct Authenticated<S>
+    where
+        S: Service<Call>,
+    {
+        #[pin]
+        state: State<S>,
+    }
+}
+
+pin_project! {
+    #[project = StateProjection]
+    enum State<S>
+    where
+        S: Service<Call>,
+    {
+        Refused { refusal: Option<Refusal> },
+        Reviewing { waiting: Box<Waiting<S>> },
+        Serving { #[pin] future: S::Future },
+    }
+}
+
+/// A request whose token is being reviewed.
+struct Waiting<S> {
+    review: Box<PendingReview>,
+    parsed: Option<Parsed>,
+    rules: Arc<AuthRules>,
+    inner: S,
+}
+
+impl<S> Future for Authenticated<S>
+where
+    S: Service<Call, Response = Reply, Error = Refusal>,
+{
+    type Output = Result<Reply, Refusal>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut state = self.project().state;
+        loop {
+            let next = match state.as_mut().project() {
+                StateProjection::Serving { future } => return future.poll(cx),
+                StateProjection::Refused { refusal } => {
+                    let refusal = refusal.take();
+                    return Poll::Ready(Err(refusal.unwrap_or_else(polled_again)));
+                }
+                StateProjection::Reviewing { waiting } => {
+                    let decision = ready!(Pin::new(&mut *waiting.review).poll(cx));
+                    waiting.resume(decision)
+                }
+            };
+            state.set(next);
+        }
+    }
+}
+
+impl<S> Waiting<S>
+where
+    S: Service<Call, Response = Reply, Error = Refusal>,
+{
+    fn resume(&mut self, decision: Decision) -> State<S> {
+        let parsed = self.parsed.take().ok_or_else(polled_again);
+        match parsed.and_then(|parsed| parsed.decide(decision, &self.rules)) {
+            Ok(call) => State::Serving {
+                future: self.inner.call(call),
+            },
+            Err(refusal) => State::Refused {
+                refusal: Some(refusal),
+            },
+        }
+    }
+}
+
+fn polled_again() -> Refusal {
+    Refusal::Internal("a finished request was polled again".into())
+}

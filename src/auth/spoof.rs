@@ -1,0 +1,465 @@
+//! What a client may not say about itself.
+//!
+//! An upstream believes the identity headers the gateway sends, so none of a client's own may reach
+//! it: not in odd spelling, not by naming one in `Connection` to have it dropped after it was added,
+//! not as a token that another server would read. Everything hop-by-hop goes in the same step, because
+//! what `Connection` names must be gone *before* identity is added.
+//!
+//! Not here: trailers (a request's are never forwarded), and the gateway's own `X-Forwarded-*`.
+
+use http::{
+    HeaderMap, HeaderName, HeaderValue,
+    header::{AUTHORIZATION, CONNECTION, SEC_WEBSOCKET_PROTOCOL, TE, UPGRADE},
+};
+use smallvec::SmallVec;
+
+use super::{bearer, header_names::RequestHeaderNames};
+
+/// Names that never pass, in full.
+const NAMES: [&str; 10] = [
+    "authorization",
+    "proxy-authorization",
+    "proxy-authenticate",
+    "proxy-connection",
+    "keep-alive",
+    "trailer",
+    "transfer-encoding",
+    "connection",
+    "te",
+    "upgrade",
+];
+/// Whole families that never pass.
+const PREFIXES: [&str; 3] = ["x-remote-", IMPERSONATE, "x-kubernetes-pf-"];
+/// Where a request came from, as its sender has it.
+const SOURCE_NAMES: [&str; 2] = ["forwarded", "x-real-ip"];
+const SOURCE_PREFIX: &str = "x-forwarded-";
+const IMPERSONATE: &str = "impersonate-";
+
+/// What `Connection` must not name: a request without it would mean something else.
+const NOT_HOP_BY_HOP: [&str; 5] = [
+    "host",
+    "content-length",
+    "content-type",
+    "accept",
+    "authorization",
+];
+
+/// What configuration adds to the well-known headers, or takes from them.
+#[derive(Clone, Debug, Default)]
+pub struct ConfiguredNames {
+    names: Vec<HeaderName>,
+    prefixes: Vec<Box<str>>,
+    keep_source: bool,
+}
+
+/// Why a request is refused for its headers.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages name the fields")]
+pub enum HeaderRefusal {
+    /// To be answered 403.
+    #[error("impersonation is not supported through this gateway: header {name}")]
+    Impersonation { name: HeaderName },
+    /// To be answered 400.
+    #[error("the Connection header must not name {name}")]
+    ConnectionNames { name: &'static str },
+    /// To be answered 400.
+    #[error("more than one Authorization header")]
+    SeveralAuthorizations,
+}
+
+impl ConfiguredNames {
+    /// The names of these sets: those accepted from a front proxy, those the upstream accepts.
+    pub fn new<'a>(sets: impl IntoIterator<Item = &'a RequestHeaderNames>) -> Self {
+        let mut all = Self::default();
+        for set in sets {
+            all.names.extend(set.whole().cloned());
+            all.prefixes.extend(set.extra_prefix.iter().cloned());
+        }
+        all
+    }
+
+    /// Lets headers pass that say where a request came from: `Forwarded`, `X-Forwarded-*`, `X-Real-Ip`.
+    /// For whoever judges these himself later on.
+    #[must_use]
+    pub fn keeping_source(mut self) -> Self {
+        self.keep_source = true;
+        self
+    }
+
+    /// Whether a header of this name, in lower case, stays behind.
+    fn contain(&self, name: &str) -> bool {
+        let well_known = NAMES.iter().any(|n| folded_eq(name, n))
+            || PREFIXES.iter().any(|p| folded_starts_with(name, p));
+        let source = SOURCE_NAMES.iter().any(|n| folded_eq(name, n))
+            || folded_starts_with(name, SOURCE_PREFIX);
+        well_known || (source && !self.keep_source) || self.configured(name)
+    }
+
+    fn configured(&self, name: &str) -> bool {
+        self.names.iter().any(|n| folded_eq(name, n.as_str()))
+            || self.prefixes.iter().any(|p| folded_starts_with(name, p))
+    }
+}
+
+/// Takes out of a request all that a client may not send on, and what is hop-by-hop.
+///
+/// Goes between authentication, which reads some of these, and [`UpstreamIdentity::write`], which adds
+/// the true ones. A name with `_` for `-` counts as the same, since some servers fold the two. If the
+/// request truly asks for an upgrade, exactly `connection: upgrade` and one `upgrade` line are left;
+/// of `te`, only `trailers`. One pass over the names, and no allocation unless there is much to remove.
+///
+/// # Errors
+///
+/// [`HeaderRefusal`], with the headers as they were.
+///
+/// [`UpstreamIdentity::write`]: super::UpstreamIdentity::write
+pub fn strip_identity_headers(
+    headers: &mut HeaderMap,
+    configured: &ConfiguredNames,
+) -> Result<(), HeaderRefusal> {
+    refuse_identity_headers(headers)?;
+    let upgrade = upgrade_value(headers);
+    let te_trailers = lists(headers, &TE, b"trailers");
+
+    let mut remove: SmallVec<[HeaderName; 8]> = headers
+        .keys()
+        .filter(|name| configured.contain(name.as_str()))
+        .cloned()
+        .collect();
+    remove.extend(named_by_connection(headers));
+    if let Some(rest) = bearer::without_tokens(headers) {
+        remove.push(SEC_WEBSOCKET_PROTOCOL);
+        remove_all(headers, &remove);
+        insert_protocols(headers, &rest);
+    } else {
+        remove_all(headers, &remove);
+    }
+
+    if let Some(protocol) = upgrade {
+        headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+        headers.insert(UPGRADE, protocol);
+    }
+    if te_trailers {
+        headers.insert(TE, HeaderValue::from_static("trailers"));
+    }
+    Ok(())
+}
+
+/// Whether `name` could carry an identity to an upstream that takes one by these configured names.
+pub(super) fn carries_identity(name: &str, configured: Option<&RequestHeaderNames>) -> bool {
+    folded_starts_with(name, IMPERSONATE)
+        || folded_starts_with(name, "x-remote-")
+        || configured.is_some_and(|set| {
+            set.whole().any(|n| folded_eq(name, n.as_str()))
+                || set.extra_prefix.iter().any(|p| folded_starts_with(name, p))
+        })
+}
+
+/// Whether a request may not pass at all for its headers. Part of [`strip_identity_headers`].
+///
+/// # Errors
+///
+/// [`HeaderRefusal`].
+pub fn refuse_identity_headers(headers: &HeaderMap) -> Result<(), HeaderRefusal> {
+    if let Some(name) = headers
+        .keys()
+        .find(|name| name.as_str().starts_with(IMPERSONATE))
+    {
+        return Err(HeaderRefusal::Impersonation { name: name.clone() });
+    }
+    if headers.get_all(AUTHORIZATION).iter().nth(1).is_some() {
+        return Err(HeaderRefusal::SeveralAuthorizations);
+    }
+    for name in NOT_HOP_BY_HOP {
+        if lists(headers, &CONNECTION, name.as_bytes()) {
+            return Err(HeaderRefusal::ConnectionNames { name });
+        }
+    }
+    Ok(())
+}
+
+/// The one protocol asked for, if `Connection` asks for an upgrade too.
+fn upgrade_value(headers: &HeaderMap) -> Option<HeaderValue> {
+    let mut lines = headers.get_all(UPGRADE).iter();
+    let only = lines.next().filter(|_| lines.next().is_none())?;
+    let one = !only.is_empty() && !only.as_bytes().contains(&b',');
+    (one && lists(headers, &CONNECTION, b"upgrade")).then(|| only.clone())
+}
+
+/// Every header that a `Connection` line names.
+fn named_by_connection(headers: &HeaderMap) -> impl Iterator<Item = HeaderName> {
+    elements(headers, &CONNECTION).filter_map(|name| HeaderName::from_bytes(name).ok())
+}
+
+/// Whether one of the comma-separated elements of the header `name` is `element`, in any case.
+fn lists(headers: &HeaderMap, name: &HeaderName, element: &[u8]) -> bool {
+    elements(headers, name).any(|e| e.eq_ignore_ascii_case(element))
+}
+
+fn elements<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a [u8]> {
+    headers
+        .get_all(name)
+        .iter()
+        .flat_map(|line| line.as_bytes().split(|&byte| byte == b','))
+        .map(<[u8]>::trim_ascii)
+}
+
+fn remove_all(headers: &mut HeaderMap, names: &[HeaderName]) {
+    for name in names {
+        headers.remove(name);
+    }
+}
+
+fn insert_protocols(headers: &mut HeaderMap, protocols: &[u8]) {
+    // Parts of header values make a header value.
+    if let (false, Ok(value)) = (protocols.is_empty(), HeaderValue::from_bytes(protocols)) {
+        headers.insert(SEC_WEBSOCKET_PROTOCOL, value);
+    }
+}
+
+/// Whether two lower-case names are the same, `_` and `-` being one.
+fn folded_eq(name: &str, other: &str) -> bool {
+    name.len() == other.len() && folded_starts_with(name, other)
+}
+
+fn folded_starts_with(name: &str, prefix: &str) -> bool {
+    let fold = |byte: u8| if byte == b'_' { b'-' } else { byte };
+    name.len() >= prefix.len()
+        && name
+            .bytes()
+            .zip(prefix.bytes())
+            .all(|(a, b)| fold(a) == fold(b))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(lines: &[(&str, &str)]) -> HeaderMap {
+        lines
+            .iter()
+            .map(|(name, value)| {
+                (
+                    HeaderName::from_bytes(name.as_bytes()).unwrap(),
+                    HeaderValue::from_bytes(value.as_bytes()).unwrap(),
+                )
+            })
+            .collect()
+    }
+
+    fn stripped(lines: &[(&str, &str)]) -> HeaderMap {
+        let mut headers = headers(lines);
+        strip_identity_headers(&mut headers, &ConfiguredNames::default()).unwrap();
+        headers
+    }
+
+    #[test]
+    fn no_identity_header_passes_however_it_is_spelled() {
+        for name in [
+            "X-Remote-User",
+            "x-remote-uid",
+            "X-REMOTE-GROUP",
+            "X-Remote-Extra-Scopes",
+            "X-Remote-Extra-example.com%2Fa",
+            "X-Remote-Anything-New",
+            "X_Remote_User",
+            "x-remote_user",
+            "X-Remote_Extra-a",
+            "Impersonate_User",
+            "impersonate_group",
+            "Impersonate_Extra-a",
+            "Authorization",
+            "Proxy-Authorization",
+            "Proxy_Authorization",
+            "Proxy-Authenticate",
+            "Proxy-Connection",
+            "Keep-Alive",
+            "TE",
+            "Trailer",
+            "Transfer-Encoding",
+            "Transfer_Encoding",
+            "Connection",
+            "Upgrade",
+            "X-Forwarded-For",
+            "X-Forwarded-Proto",
+            "X-Forwarded-Host",
+            "X-Forwarded-Uri",
+            "X-Forwarded-Client-Cert",
+            "X_Forwarded_For",
+            "Forwarded",
+            "X-Real-Ip",
+            "X_Real_IP",
+            "X-Kubernetes-PF-FlowSchema-UID",
+        ] {
+            let once = stripped(&[("accept", "a"), (name, "x"), ("user-agent", "u")]);
+            assert_eq!(once, headers(&[("accept", "a"), ("user-agent", "u")]));
+            if name != "Authorization" {
+                let twice = stripped(&[(name, "x"), ("accept", "a"), (name, "y")]);
+                assert_eq!(twice, headers(&[("accept", "a")]), "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_identity_passes_untouched() {
+        let lines = [
+            ("accept", "application/json"),
+            ("accept", "text/plain"),
+            ("content-type", "application/json"),
+            ("cookie", "a=b"),
+            ("x-request-id", "1"),
+            ("x-remote", "1"),
+            ("remote-user", "1"),
+            ("impersonated", "1"),
+            ("sec-websocket-protocol", "v4.channel.k8s.io, v5"),
+        ];
+        assert_eq!(stripped(&lines), headers(&lines));
+    }
+
+    #[test]
+    fn where_a_request_came_from_may_be_kept_for_others_to_judge() {
+        let lines = [
+            ("x-forwarded-for", "a"),
+            ("forwarded", "b"),
+            ("x-real-ip", "c"),
+        ];
+        let mut given = headers(&lines);
+        let configured = ConfiguredNames::default().keeping_source();
+        strip_identity_headers(&mut given, &configured).unwrap();
+        assert_eq!(given, headers(&lines));
+    }
+
+    #[test]
+    fn impersonation_is_refused_whatever_its_suffix() {
+        for name in [
+            "Impersonate-User",
+            "IMPERSONATE-GROUP",
+            "impersonate-uid",
+            "Impersonate-Extra-a",
+            "Impersonate-Later",
+            "Impersonate-",
+        ] {
+            let before = headers(&[("connection", name), (name, ""), ("x-remote-user", "u")]);
+            let mut after = before.clone();
+            let refusal = strip_identity_headers(&mut after, &ConfiguredNames::default());
+            assert!(
+                matches!(refusal, Err(HeaderRefusal::Impersonation { .. })),
+                "{name}"
+            );
+            assert_eq!(after, before);
+        }
+    }
+
+    #[test]
+    fn configured_names_are_taken_out_in_every_spelling() {
+        let names = RequestHeaderNames::new(
+            &["My-User", "Other"],
+            &["My_Uid"],
+            &["My-Group"],
+            &["My-X-"],
+        )
+        .unwrap();
+        let mut given = headers(&[
+            ("my-user", "a"),
+            ("MY_USER", "b"),
+            ("other", "c"),
+            ("my-uid", "d"),
+            ("my_group", "e"),
+            ("my-x-key", "f"),
+            ("my_x_key", "g"),
+            ("x-remote-user", "h"),
+            ("mine", "i"),
+        ]);
+        strip_identity_headers(&mut given, &ConfiguredNames::new([&names])).unwrap();
+        assert_eq!(given, headers(&[("mine", "i")]));
+    }
+
+    #[test]
+    fn what_any_connection_line_names_is_gone_before_identity_is_added() {
+        let left = stripped(&[
+            ("connection", "close, X-Remote-User , x-custom"),
+            ("connection", "Impersonate-Group"),
+            ("x-custom", "1"),
+            ("x-other", "2"),
+        ]);
+        assert_eq!(left, headers(&[("x-other", "2")]));
+    }
+
+    #[test]
+    fn a_connection_line_may_not_name_what_gives_a_request_its_meaning() {
+        for name in [
+            "Host",
+            "content-length",
+            "Content-Type",
+            "ACCEPT",
+            "Authorization",
+        ] {
+            let mut given = headers(&[("connection", "keep-alive"), ("connection", name)]);
+            let refusal = strip_identity_headers(&mut given, &ConfiguredNames::default());
+            assert!(matches!(
+                refusal,
+                Err(HeaderRefusal::ConnectionNames { .. })
+            ));
+        }
+    }
+
+    #[test]
+    fn two_authorization_lines_are_refused() {
+        let mut given = headers(&[("authorization", "Bearer a"), ("authorization", "Bearer b")]);
+        assert_eq!(
+            strip_identity_headers(&mut given, &ConfiguredNames::default()),
+            Err(HeaderRefusal::SeveralAuthorizations)
+        );
+    }
+
+    #[test]
+    fn a_true_upgrade_is_left_in_one_form() {
+        let left = stripped(&[
+            ("connection", "keep-alive, UPGRADE, x-remote-user"),
+            ("upgrade", "SPDY/3.1"),
+            ("te", "gzip, Trailers"),
+        ]);
+        let wanted = [
+            ("connection", "upgrade"),
+            ("upgrade", "SPDY/3.1"),
+            ("te", "trailers"),
+        ];
+        assert_eq!(left, headers(&wanted));
+    }
+
+    #[test]
+    fn half_an_upgrade_is_none() {
+        for lines in [
+            &[("upgrade", "websocket")][..],
+            &[("connection", "upgrade")],
+            &[("connection", "upgraded"), ("upgrade", "websocket")],
+            &[("connection", "upgrade"), ("upgrade", "websocket, h2c")],
+            &[
+                ("connection", "upgrade"),
+                ("upgrade", "websocket"),
+                ("upgrade", "h2c"),
+            ],
+        ] {
+            assert_eq!(stripped(lines), HeaderMap::new(), "{lines:?}");
+        }
+    }
+
+    #[test]
+    fn a_token_among_subprotocols_never_passes() {
+        let token = "base64url.bearer.authorization.k8s.io.c2VjcmV0";
+        let left = stripped(&[
+            ("sec-websocket-protocol", "v4.channel.k8s.io"),
+            ("sec-websocket-protocol", token),
+            ("sec-websocket-protocol", "v5.channel.k8s.io"),
+        ]);
+        let wanted = [(
+            "sec-websocket-protocol",
+            "v4.channel.k8s.io,v5.channel.k8s.io",
+        )];
+        assert_eq!(left, headers(&wanted));
+        assert_eq!(
+            stripped(&[("sec-websocket-protocol", token)]),
+            HeaderMap::new()
+        );
+    }
+}

@@ -1,0 +1,260 @@
+use std::{
+    convert::Infallible,
+    sync::atomic::{AtomicUsize, Ordering},
+};
+
+use hyper::{server::conn, service::service_fn};
+use rustls::{
+    RootCertStore,
+    pki_types::{CertificateDer, PrivateKeyDer},
+};
+use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
+
+use super::*;
+
+/// A server on loopback that answers a review as its body says, and counts connections.
+struct Server {
+    authority: Authority,
+    certificate: CertificateDer<'static>,
+    connections: Arc<AtomicUsize>,
+}
+
+impl Server {
+    /// Speaks plain text without protocols, else TLS with these.
+    async fn start(protocols: &[&str]) -> Self {
+        let rcgen::CertifiedKey { cert, signing_key } =
+            rcgen::generate_simple_self_signed(["upstream".to_owned()]).unwrap();
+        let key = PrivateKeyDer::try_from(signing_key.serialize_der()).unwrap();
+        let mut config = rustls::ServerConfig::builder_with_provider(provider())
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![cert.der().clone()], key)
+            .unwrap();
+        config.alpn_protocols = alpn(protocols);
+        let tls = (!protocols.is_empty()).then(|| TlsAcceptor::from(Arc::new(config)));
+
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let authority = listener.local_addr().unwrap().to_string();
+        let connections = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&connections);
+        tokio::spawn(async move {
+            loop {
+                let (tcp, _) = listener.accept().await.unwrap();
+                count.fetch_add(1, Ordering::Relaxed);
+                match tls.clone() {
+                    None => drop(tokio::spawn(serve(tcp, false))),
+                    Some(tls) => drop(tokio::spawn(async move {
+                        if let Ok(stream) = tls.accept(tcp).await {
+                            let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+                            serve(stream, http2).await;
+                        }
+                    })),
+                }
+            }
+        });
+        Self {
+            authority: authority.parse().unwrap(),
+            certificate: cert.der().clone(),
+            connections,
+        }
+    }
+
+    fn transport(&self, protocols: &[&str]) -> HttpTransport {
+        self.transport_trusting(protocols, &self.certificate)
+    }
+
+    fn transport_trusting(
+        &self,
+        protocols: &[&str],
+        certificate: &CertificateDer<'static>,
+    ) -> HttpTransport {
+        let mut roots = RootCertStore::empty();
+        roots.add(certificate.clone()).unwrap();
+        let mut config = rustls::ClientConfig::builder_with_provider(provider())
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        config.alpn_protocols = alpn(protocols);
+        HttpTransport::new(HttpTransportSettings {
+            authority: self.authority.clone(),
+            tls: (!protocols.is_empty()).then(|| Arc::new(config)),
+            server_name: Some("upstream".try_into().unwrap()),
+            path: HttpTransport::PATH.parse().unwrap(),
+            credential: Arc::new(|| {
+                let token = HeaderValue::from_static("Bearer gateway");
+                [(http::header::AUTHORIZATION, token)].into_iter().collect()
+            }),
+        })
+        .unwrap()
+    }
+
+    fn connections(&self) -> usize {
+        self.connections.load(Ordering::Relaxed)
+    }
+}
+
+fn provider() -> Arc<rustls::crypto::CryptoProvider> {
+    Arc::new(rustls::crypto::ring::default_provider())
+}
+
+fn alpn(protocols: &[&str]) -> Vec<Vec<u8>> {
+    protocols.iter().map(|p| p.as_bytes().to_vec()).collect()
+}
+
+async fn serve(stream: impl Stream, http2: bool) {
+    let stream = TokioIo::new(stream);
+    let service = service_fn(answer);
+    if http2 {
+        let _ = conn::http2::Builder::new(TokioExecutor::new())
+            .serve_connection(stream, service)
+            .await;
+    } else {
+        let _ = conn::http1::Builder::new()
+            .serve_connection(stream, service)
+            .await;
+    }
+}
+
+async fn answer(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
+    let (head, body) = request.into_parts();
+    let body = body.collect().await.unwrap().to_bytes();
+    let mut response = Response::new(Full::new(Bytes::new()));
+    let as_expected = head.method == Method::POST
+        && head.uri.path() == HttpTransport::PATH
+        && head.headers["authorization"] == "Bearer gateway"
+        && head.headers["content-type"] == "application/json"
+        && (head.headers.contains_key(HOST) || head.uri.authority().is_some());
+    *response.status_mut() = match &*body {
+        _ if !as_expected => StatusCode::IM_A_TEAPOT,
+        b"busy" => StatusCode::TOO_MANY_REQUESTS,
+        b"silence" => std::future::pending().await,
+        _ => StatusCode::CREATED,
+    };
+    match &*body {
+        b"busy" => drop(response.headers_mut().insert(RETRY_AFTER, 7.into())),
+        b"close" => {
+            let close = HeaderValue::from_static("close");
+            response
+                .headers_mut()
+                .insert(http::header::CONNECTION, close);
+        }
+        b"endless" => *response.body_mut() = Full::new(vec![b'x'; MAX_BODY_BYTES + 1].into()),
+        _ => *response.body_mut() = Full::new(body),
+    }
+    Ok(response)
+}
+
+fn body(text: &'static str) -> Bytes {
+    Bytes::from_static(text.as_bytes())
+}
+
+const ALL: [&[&str]; 3] = [&[], &["http/1.1"], &["h2", "http/1.1"]];
+
+#[tokio::test]
+async fn reviews_in_turn_share_a_connection_whatever_the_protocol() {
+    for protocols in ALL {
+        let server = Server::start(protocols).await;
+        let transport = server.transport(protocols);
+        for text in ["one", "two", "three"] {
+            assert_eq!(transport.post(body(text)).await, Ok(body(text)));
+        }
+        assert_eq!(server.connections(), 1, "{protocols:?}");
+    }
+}
+
+#[tokio::test]
+async fn reviews_at_once_share_a_connection_over_http2_only() {
+    for (protocols, shared) in [(&["http/1.1"][..], false), (&["h2"], true)] {
+        let server = Server::start(protocols).await;
+        let transport = server.transport(protocols);
+        transport.post(body("first")).await.unwrap();
+        let posts = (
+            transport.post(body("a")),
+            transport.post(body("b")),
+            transport.post(body("c")),
+        );
+        let answers = tokio::join!(posts.0, posts.1, posts.2);
+        assert_eq!(
+            answers,
+            (Ok(body("a")), Ok(body("b")), Ok(body("c"))),
+            "{protocols:?}"
+        );
+        assert_eq!(server.connections() == 1, shared, "{protocols:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_status_comes_back_with_its_retry_after_and_keeps_the_connection() {
+    for protocols in ALL {
+        let server = Server::start(protocols).await;
+        let transport = server.transport(protocols);
+        assert_eq!(
+            transport.post(body("busy")).await,
+            Err(TransportError::Status {
+                status: 429,
+                retry_after: Some(Duration::from_secs(7)),
+            })
+        );
+        assert_eq!(transport.post(body("x")).await, Ok(body("x")));
+        assert_eq!(server.connections(), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_closed_connection_is_replaced() {
+    let server = Server::start(&[]).await;
+    let transport = server.transport(&[]);
+    transport.post(body("close")).await.unwrap();
+    assert_eq!(transport.post(body("x")).await, Ok(body("x")));
+    assert_eq!(server.connections(), 2);
+}
+
+#[tokio::test]
+async fn a_connection_whose_review_was_given_up_is_not_used_again() {
+    for protocols in ALL {
+        let server = Server::start(protocols).await;
+        let transport = server.transport(protocols);
+        transport.post(body("x")).await.unwrap();
+        let given_up =
+            tokio::time::timeout(Duration::from_millis(20), transport.post(body("silence")));
+        assert!(given_up.await.is_err());
+        assert_eq!(transport.post(body("y")).await, Ok(body("y")));
+        assert_eq!(server.connections(), 2, "{protocols:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_endless_answer_is_cut_off() {
+    for protocols in ALL {
+        let server = Server::start(protocols).await;
+        let transport = server.transport(protocols);
+        assert_eq!(
+            transport.post(body("endless")).await,
+            Err(TransportError::TooLong {
+                max_bytes: MAX_BODY_BYTES
+            })
+        );
+        assert_eq!(transport.post(body("x")).await, Ok(body("x")));
+    }
+}
+
+#[tokio::test]
+async fn nobody_is_asked_who_does_not_prove_to_be_the_upstream() {
+    let (server, other) = (Server::start(&["h2"]).await, Server::start(&["h2"]).await);
+    let transport = server.transport_trusting(&["h2"], &other.certificate);
+    let refused = transport.post(body("x")).await;
+    assert!(matches!(refused, Err(TransportError::Connect { .. })));
+}
+
+#[tokio::test]
+async fn an_upstream_that_is_not_there_is_told_as_such() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let mut server = Server::start(&[]).await;
+    server.authority = listener.local_addr().unwrap().to_string().parse().unwrap();
+    drop(listener);
+    let refused = server.transport(&[]).post(body("x")).await;
+    assert!(matches!(refused, Err(TransportError::Connect { .. })));
+}

@@ -1,0 +1,423 @@
+use std::{sync::Mutex, thread};
+
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use serde_json::json;
+use tokio::sync::mpsc;
+
+use super::*;
+use crate::{apf::Time, sync};
+
+/// A transport whose answers the test gives, one post at a time.
+struct Upstream {
+    posts: mpsc::UnboundedSender<Post>,
+}
+
+struct Post {
+    body: Bytes,
+    answer: oneshot::Sender<Result<Bytes, TransportError>>,
+}
+
+impl ReviewTransport for Upstream {
+    fn post(&self, body: Bytes) -> PostFuture<'_> {
+        let (answer, answered) = oneshot::channel();
+        let _ = self.posts.send(Post { body, answer });
+        Box::pin(async {
+            answered.await.unwrap_or(Err(TransportError::Connect {
+                reason: "the test has ended".into(),
+            }))
+        })
+    }
+}
+
+impl Post {
+    fn token(&self) -> String {
+        let sent: serde_json::Value = serde_json::from_slice(&self.body).unwrap();
+        sent["spec"]["token"].as_str().unwrap().to_owned()
+    }
+
+    fn accept(self, name: &str) {
+        self.status(&json!({"authenticated": true, "user": {"username": name}}));
+    }
+
+    fn refuse(self) {
+        self.status(&json!({"authenticated": false, "error": "no such token"}));
+    }
+
+    fn status(self, status: &serde_json::Value) {
+        let body = json!({
+            "apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview",
+            "metadata": {}, "spec": {}, "status": status,
+        });
+        let _ = self.answer.send(Ok(body.to_string().into()));
+    }
+
+    fn fail(self, error: TransportError) {
+        let _ = self.answer.send(Err(error));
+    }
+}
+
+/// Reviews with their upstream and clock in the hand of the test.
+struct Scene {
+    reviews: TokenReviews,
+    posts: mpsc::UnboundedReceiver<Post>,
+    clock: Clock,
+}
+
+fn quick() -> ReviewSettings {
+    ReviewSettings {
+        first_pause: Duration::ZERO,
+        ..ReviewSettings::default()
+    }
+}
+
+impl Scene {
+    fn new(settings: ReviewSettings) -> Self {
+        let (sender, posts) = mpsc::unbounded_channel();
+        Self::over(
+            settings,
+            Upstream { posts: sender },
+            posts,
+            Handle::current(),
+        )
+    }
+
+    fn over(
+        settings: ReviewSettings,
+        transport: impl ReviewTransport,
+        posts: mpsc::UnboundedReceiver<Post>,
+        runtime: Handle,
+    ) -> Self {
+        let clock = Clock::manual(Time::ZERO);
+        let key = TokenKey::random().unwrap();
+        Self {
+            reviews: TokenReviews::new(settings, transport, key, clock.clone(), runtime),
+            posts,
+            clock,
+        }
+    }
+
+    fn pass(&self, seconds: u64) {
+        self.clock.advance(Duration::from_secs(seconds));
+    }
+
+    /// A JWT that says it ends in so many seconds.
+    fn expiring_in(&self, seconds: f64) -> String {
+        let end = Now::of(&self.clock).wall.as_secs_f64() + seconds;
+        let claims = URL_SAFE_NO_PAD.encode(json!({"exp": end}).to_string());
+        format!("e30.{claims}.c2ln")
+    }
+
+    fn digest(&self, token: &str) -> TokenDigest {
+        self.reviews.key().digest(token.as_bytes())
+    }
+
+    fn review(&self, token: &str) -> Review {
+        let digest = self.digest(token);
+        self.reviews
+            .review(&Token::new(token.as_bytes()).unwrap(), digest)
+    }
+
+    /// What is known of a token, at the scene's time.
+    fn known(&self, token: &str) -> Option<Result<String, ()>> {
+        let now = Now::of(&self.clock);
+        let reviewed = self.reviews.lookup_cached(&self.digest(token), now)?;
+        Some(match reviewed {
+            Ok(identity) => Ok(identity.user().name.clone()),
+            Err(_) => Err(()),
+        })
+    }
+
+    async fn post(&mut self) -> Post {
+        self.posts.recv().await.unwrap()
+    }
+
+    /// Reviews a token that the upstream accepts.
+    async fn accept(&mut self, token: &str) {
+        let review = self.review(token);
+        self.post().await.accept("alice");
+        review.await.unwrap().unwrap();
+    }
+
+    /// Lets every other task run until it waits, and tells that nothing was posted.
+    async fn nothing_posted(&mut self) -> bool {
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        self.posts.try_recv().is_err()
+    }
+}
+
+#[tokio::test]
+async fn equal_look_ups_merge_into_one_review() {
+    let mut scene = Scene::new(quick());
+    let (one, two, other) = (scene.review("t"), scene.review("t"), scene.review("u"));
+    let (first, second) = (scene.post().await, scene.post().await);
+    assert_eq!((first.token(), second.token()), ("t".into(), "u".into()));
+    first.accept("alice");
+    second.refuse();
+    assert_eq!(one.await.unwrap().unwrap().user().name, "alice");
+    assert_eq!(two.await.unwrap().unwrap().user().name, "alice");
+    assert!(other.await.unwrap().is_err());
+
+    // Known by now, whoever asks.
+    assert!(scene.review("t").await.unwrap().is_ok());
+    assert!(scene.nothing_posted().await);
+}
+
+#[tokio::test]
+async fn an_accepted_token_is_believed_ten_seconds_at_most() {
+    for (setting, holds) in [(3600, 10), (10, 10), (4, 4)] {
+        let mut scene = Scene::new(ReviewSettings {
+            accepted_ttl: Duration::from_secs(setting),
+            ..quick()
+        });
+        scene.accept("t").await;
+        scene.pass(holds - 1);
+        assert_eq!(scene.known("t"), Some(Ok("alice".into())));
+        scene.pass(1);
+        assert_eq!(scene.known("t"), None);
+    }
+}
+
+#[tokio::test]
+async fn an_accepted_token_is_not_believed_past_its_own_end() {
+    let mut scene = Scene::new(quick());
+    for (claim, holds) in [(2.5, 2), (100.0, 9)] {
+        let token = scene.expiring_in(claim);
+        scene.accept(&token).await;
+        scene.pass(holds);
+        assert!(scene.known(&token).is_some());
+        scene.pass(1);
+        assert!(scene.known(&token).is_none());
+    }
+    let past = scene.expiring_in(-1.0);
+    scene.accept(&past).await;
+    assert_eq!(scene.known(&past), None);
+}
+
+#[tokio::test]
+async fn a_refusal_is_remembered_for_a_short_while() {
+    let mut scene = Scene::new(quick());
+    let review = scene.review("bad");
+    scene.post().await.refuse();
+    let refused = review.await.unwrap().unwrap_err();
+    assert_eq!(refused.to_string(), "invalid bearer token: no such token");
+    scene.pass(9);
+    assert_eq!(scene.known("bad"), Some(Err(())));
+    scene.pass(1);
+    assert_eq!(scene.known("bad"), None);
+    drop(scene.review("bad"));
+    assert_eq!(scene.post().await.token(), "bad");
+}
+
+#[tokio::test]
+async fn an_error_is_never_remembered() {
+    let mut scene = Scene::new(quick());
+    for error in [
+        TransportError::Connect { reason: "r".into() },
+        TransportError::TooLong { max_bytes: 1 },
+        TransportError::Status {
+            status: 403,
+            retry_after: None,
+        },
+    ] {
+        let review = scene.review("t");
+        scene.post().await.fail(error.clone());
+        assert_eq!(review.await.unwrap_err(), ReviewError::Transport(error));
+        assert_eq!(scene.known("t"), None);
+    }
+    let review = scene.review("t");
+    let garbage = Ok(Bytes::from_static(b"<html>"));
+    let _ = scene.post().await.answer.send(garbage);
+    assert!(matches!(
+        review.await.unwrap_err(),
+        ReviewError::Malformed { .. }
+    ));
+    scene.accept("t").await;
+    assert!(scene.known("t").is_some());
+}
+
+#[tokio::test]
+async fn passing_trouble_is_tried_again_five_times_in_all() {
+    let status = |status, retry_after| TransportError::Status {
+        status,
+        retry_after,
+    };
+    let mut scene = Scene::new(quick());
+    for error in [
+        TransportError::Lost { reason: "r".into() },
+        status(429, None),
+        status(500, None),
+        status(504, None),
+        status(503, Some(Duration::ZERO)),
+    ] {
+        let review = scene.review("t");
+        for _ in 0..4 {
+            scene.post().await.fail(error.clone());
+        }
+        scene.post().await.refuse();
+        assert!(review.await.unwrap().is_err());
+        scene.pass(100);
+
+        let review = scene.review("t");
+        for _ in 0..5 {
+            scene.post().await.fail(error.clone());
+        }
+        assert_eq!(review.await.unwrap_err(), ReviewError::Transport(error));
+        assert!(scene.nothing_posted().await);
+    }
+}
+
+#[tokio::test]
+async fn a_review_runs_on_when_all_who_asked_have_left() {
+    let mut scene = Scene::new(quick());
+    drop((scene.review("t"), scene.review("t")));
+    let post = scene.post().await;
+    let later = scene.review("t");
+    post.accept("alice");
+    assert!(later.await.unwrap().is_ok());
+    assert!(scene.known("t").is_some());
+}
+
+#[tokio::test]
+async fn an_upstream_that_does_not_answer_costs_a_limited_time() {
+    for limits in [(1, 60_000), (60_000, 1)] {
+        let mut scene = Scene::new(ReviewSettings {
+            try_limit: Duration::from_millis(limits.0),
+            review_limit: Duration::from_millis(limits.1),
+            ..quick()
+        });
+        let review = scene.review("t");
+        let post = scene.post().await;
+        assert_eq!(review.await.unwrap_err(), ReviewError::TimedOut);
+        drop(post);
+        scene.accept("t").await; // the turn was given back
+    }
+}
+
+#[tokio::test]
+async fn only_so_many_reviews_run_at_once() {
+    let mut scene = Scene::new(ReviewSettings {
+        max_running: 2,
+        ..quick()
+    });
+    let reviews = ["a", "b", "c"].map(|token| scene.review(token));
+    let (first, second) = (scene.post().await, scene.post().await);
+    assert!(scene.nothing_posted().await);
+    second.refuse();
+    let third = scene.post().await;
+    assert_eq!(third.token(), "c");
+    first.accept("alice");
+    third.accept("carol");
+    let [a, b, c] = reviews;
+    assert!(a.await.unwrap().is_ok() && b.await.unwrap().is_err() && c.await.unwrap().is_ok());
+}
+
+#[tokio::test]
+async fn a_flood_of_strangers_is_bounded_and_holds_up_no_renewal() {
+    let mut scene = Scene::new(ReviewSettings {
+        max_running: 1,
+        max_pending: 3,
+        ..quick()
+    });
+    scene.accept("good").await;
+    scene.pass(60);
+
+    let flood = ["x", "y", "z"].map(|token| scene.review(token));
+    assert_eq!(
+        scene.review("w").await.unwrap_err(),
+        ReviewError::Overloaded
+    );
+    let first = scene.post().await;
+    assert_eq!(first.token(), "x");
+    assert!(scene.nothing_posted().await);
+
+    let renewal = scene.review("good");
+    let post = scene.post().await;
+    assert_eq!(post.token(), "good");
+    post.accept("alice");
+    assert!(renewal.await.unwrap().is_ok());
+
+    first.refuse();
+    for _ in ["y", "z"] {
+        scene.post().await.refuse();
+    }
+    for review in flood {
+        assert!(review.await.unwrap().is_err());
+    }
+    scene.accept("w").await; // there is room again
+}
+
+#[tokio::test]
+async fn what_is_remembered_is_bounded() {
+    let mut scene = Scene::new(ReviewSettings {
+        max_entries: 3,
+        ..quick()
+    });
+    for i in 0..10 {
+        scene.accept(&format!("good {i}")).await;
+        let review = scene.review(&format!("bad {i}"));
+        scene.post().await.refuse();
+        assert!(review.await.unwrap().is_err());
+    }
+    assert_eq!(scene.reviews.remembered(), (3, 3));
+    assert!(scene.known("good 9").is_some() && scene.known("good 6").is_none());
+}
+
+#[tokio::test]
+async fn a_token_that_is_not_utf8_is_refused_without_asking() {
+    let mut scene = Scene::new(quick());
+    let digest = scene.reviews.key().digest(b"\xff");
+    let review = scene.reviews.review(&Token::new(*b"\xff").unwrap(), digest);
+    assert!(review.await.unwrap().is_err());
+    assert!(scene.nothing_posted().await);
+}
+
+#[tokio::test]
+async fn a_panic_of_the_transport_leaves_nobody_waiting() {
+    struct Panics(Mutex<u32>);
+    impl ReviewTransport for Panics {
+        fn post(&self, _: Bytes) -> PostFuture<'_> {
+            *sync::lock(&self.0) += 1;
+            panic!("as the test wants it");
+        }
+    }
+    let (_sender, posts) = mpsc::unbounded_channel();
+    let scene = Scene::over(quick(), Panics(Mutex::new(0)), posts, Handle::current());
+    for _ in 0..3 {
+        assert_eq!(scene.review("t").await.unwrap_err(), ReviewError::Abandoned);
+    }
+    assert_eq!(scene.reviews.0.pending.load(Ordering::Relaxed), 0);
+    assert!(scene.reviews.0.flights.is_empty());
+}
+
+#[tokio::test]
+async fn a_control_runtime_that_has_ended_leaves_nobody_waiting() {
+    let control = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
+    let (sender, posts) = mpsc::unbounded_channel();
+    let upstream = Upstream { posts: sender };
+    let scene = Scene::over(quick(), upstream, posts, control.handle().clone());
+    let running = scene.review("t");
+    control.shutdown_background();
+    assert_eq!(running.await.unwrap_err(), ReviewError::Abandoned);
+    assert_eq!(scene.review("u").await.unwrap_err(), ReviewError::Abandoned);
+}
+
+#[tokio::test]
+async fn a_data_core_on_a_thread_of_its_own_gets_its_answer() {
+    let mut scene = Scene::new(quick());
+    let (reviews, digest) = (scene.reviews.clone(), scene.digest("t"));
+    let core = thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap();
+        runtime.block_on(reviews.review(&Token::new(*b"t").unwrap(), digest))
+    });
+    scene.post().await.accept("alice");
+    let reviewed = tokio::task::spawn_blocking(move || core.join().unwrap())
+        .await
+        .unwrap();
+    assert_eq!(reviewed.unwrap().unwrap().user().name, "alice");
+}

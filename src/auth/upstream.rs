@@ -1,0 +1,536 @@
+//! How the gateway tells the upstream who asks.
+//!
+//! Either by impersonation, with a credential whose power RBAC bounds, or as a front proxy, whose word
+//! the upstream takes. In both a request without an identity would run as the gateway itself, so what
+//! cannot be said exactly is refused here, never trimmed or left out.
+//!
+//! What is to be sent is made once for a user and kept with its [`Identity`]; after that a request
+//! only clones reference counts.
+//!
+//! Not here: the client's own headers, which are gone by then (`spoof`), and the gateway's credential.
+
+use std::sync::{Arc, OnceLock};
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+use super::{extra_key, header_names::RequestHeaderNames, spoof};
+use crate::digest::User;
+
+/// The way an identity is told to the upstream. Cloning shares it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum UpstreamIdentity {
+    /// `Impersonate-*`, next to a credential of the gateway that may impersonate.
+    Impersonate,
+    /// Front-proxy headers, over a connection with a certificate the upstream trusts for them.
+    RequestHeader(Arc<RequestHeaderNames>),
+}
+
+/// The header lines that tell one user, ready to be sent. Cloning shares them.
+#[derive(Clone, Debug)]
+pub struct IdentityHeaders(Arc<[(HeaderName, HeaderValue)]>);
+
+/// A user as authentication found it, with room for what the upstream is told of it.
+#[derive(Debug)]
+pub struct Identity {
+    user: Arc<User>,
+    prepared: OnceLock<Prepared>,
+}
+
+type Prepared = (UpstreamIdentity, Result<IdentityHeaders, IdentityError>);
+
+/// Why a user cannot be told to the upstream. The request must not be sent; answer 403.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages name the fields")]
+pub enum IdentityError {
+    /// An empty group, or a key of no length.
+    #[error("the user has an empty {part}, which no header can carry")]
+    Empty { part: &'static str },
+    /// Parsers trim blanks and may cut at control characters: another name would arrive.
+    #[error(
+        "the user's {part} {value:?} has control characters, or blanks at an end, which no header can carry"
+    )]
+    Unrepresentable { part: &'static str, value: String },
+    /// Two identities would mix.
+    #[error("the request to the upstream already has the identity header {name}")]
+    AlreadyTold { name: HeaderName },
+}
+
+impl Identity {
+    /// The identity of `user`.
+    pub fn new(user: User) -> Self {
+        Self {
+            user: Arc::new(user),
+            prepared: OnceLock::new(),
+        }
+    }
+
+    /// Who it is.
+    pub fn user(&self) -> &Arc<User> {
+        &self.user
+    }
+
+    /// What `upstream` is to be told; made at the first call and shared by all later ones.
+    ///
+    /// # Errors
+    ///
+    /// [`IdentityError`] when the user cannot be told exactly.
+    pub fn headers(&self, upstream: &UpstreamIdentity) -> Result<IdentityHeaders, IdentityError> {
+        let (made_for, headers) = self
+            .prepared
+            .get_or_init(|| (upstream.clone(), upstream.headers(&self.user)));
+        if made_for.is_same(upstream) {
+            headers.clone()
+        } else {
+            upstream.headers(&self.user)
+        }
+    }
+}
+
+impl UpstreamIdentity {
+    /// The lines that tell `user`.
+    ///
+    /// # Errors
+    ///
+    /// [`IdentityError`] when one of its parts fits in no header.
+    pub fn headers(&self, user: &User) -> Result<IdentityHeaders, IdentityError> {
+        let mut lines = Lines::default();
+        match self {
+            Self::Impersonate => lines.impersonate(user)?,
+            Self::RequestHeader(names) => lines.request_header(names, user)?,
+        }
+        Ok(IdentityHeaders(lines.0.into()))
+    }
+
+    /// Adds the lines that tell `user` to `out`, the headers of a request to the upstream.
+    ///
+    /// # Errors
+    ///
+    /// As [`UpstreamIdentity::headers`], and [`IdentityError::AlreadyTold`]; nothing is added then.
+    pub fn write(&self, user: &User, out: &mut HeaderMap) -> Result<(), IdentityError> {
+        self.add(&self.headers(user)?, out)
+    }
+
+    /// As [`UpstreamIdentity::write`], from what was made for an earlier request of the same identity.
+    ///
+    /// # Errors
+    ///
+    /// As [`UpstreamIdentity::write`].
+    pub fn write_identity(
+        &self,
+        identity: &Identity,
+        out: &mut HeaderMap,
+    ) -> Result<(), IdentityError> {
+        self.add(&identity.headers(self)?, out)
+    }
+
+    /// Whether this user's requests must not share an HTTP/2 connection to the upstream with others.
+    ///
+    /// A Kubernetes server closes the connection on which it authenticates somebody as anonymous. Under
+    /// impersonation it authenticates the gateway, so there it does not matter.
+    pub fn needs_own_connection(&self, user: &User) -> bool {
+        matches!(self, Self::RequestHeader(_))
+            && (user.name == User::ANONYMOUS || user.in_group(User::UNAUTHENTICATED))
+    }
+
+    fn add(&self, headers: &IdentityHeaders, out: &mut HeaderMap) -> Result<(), IdentityError> {
+        let names = match self {
+            Self::Impersonate => None,
+            Self::RequestHeader(names) => Some(&**names),
+        };
+        if let Some(name) = out
+            .keys()
+            .find(|name| spoof::carries_identity(name.as_str(), names))
+        {
+            return Err(IdentityError::AlreadyTold { name: name.clone() });
+        }
+        for (name, value) in headers.iter() {
+            out.append(name.clone(), value.clone());
+        }
+        Ok(())
+    }
+
+    /// Equality by sharing: cheap, and at worst something is made anew.
+    fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Impersonate, Self::Impersonate) => true,
+            (Self::RequestHeader(a), Self::RequestHeader(b)) => Arc::ptr_eq(a, b),
+            _ => false,
+        }
+    }
+}
+
+impl IdentityError {
+    /// Which part of the identity is at fault, in a word or two.
+    pub fn part(&self) -> &'static str {
+        match self {
+            Self::Empty { part } | Self::Unrepresentable { part, .. } => part,
+            Self::AlreadyTold { .. } => "identity header",
+        }
+    }
+}
+
+impl IdentityHeaders {
+    /// The lines in the order in which they are sent.
+    pub fn iter(&self) -> impl Iterator<Item = &(HeaderName, HeaderValue)> {
+        self.0.iter()
+    }
+}
+
+/// Lines under construction.
+#[derive(Default)]
+struct Lines(Vec<(HeaderName, HeaderValue)>);
+
+impl Lines {
+    fn impersonate(&mut self, user: &User) -> Result<(), IdentityError> {
+        self.user(HeaderName::from_static("impersonate-user"), &user.name)?;
+        if !user.uid.is_empty() {
+            self.push(HeaderName::from_static("impersonate-uid"), "uid", &user.uid)?;
+        }
+        for group in groups_to_impersonate(user) {
+            self.group(HeaderName::from_static("impersonate-group"), group)?;
+        }
+        self.extra("impersonate-extra-", user)
+    }
+
+    fn request_header(
+        &mut self,
+        names: &RequestHeaderNames,
+        user: &User,
+    ) -> Result<(), IdentityError> {
+        // `RequestHeaderNames` has at least one name of each but the uid.
+        for name in names.user.iter().take(1) {
+            self.user(name.clone(), &user.name)?;
+        }
+        for name in names.uid.iter().take(1).filter(|_| !user.uid.is_empty()) {
+            self.push(name.clone(), "uid", &user.uid)?;
+        }
+        for name in names.group.iter().take(1) {
+            for group in &user.groups {
+                self.group(name.clone(), group)?;
+            }
+        }
+        for prefix in names.extra_prefix.iter().take(1) {
+            self.extra(prefix, user)?;
+        }
+        Ok(())
+    }
+
+    fn user(&mut self, name: HeaderName, value: &str) -> Result<(), IdentityError> {
+        if value.is_empty() {
+            return Err(IdentityError::Empty { part: "name" });
+        }
+        self.push(name, "name", value)
+    }
+
+    fn group(&mut self, name: HeaderName, value: &str) -> Result<(), IdentityError> {
+        if value.is_empty() {
+            return Err(IdentityError::Empty { part: "group" });
+        }
+        self.push(name, "group", value)
+    }
+
+    fn extra(&mut self, prefix: &str, user: &User) -> Result<(), IdentityError> {
+        for (key, values) in &user.extra {
+            if key.is_empty() {
+                return Err(IdentityError::Empty { part: "extra key" });
+            }
+            let name = format!("{prefix}{}", extra_key::escape(key));
+            let name = HeaderName::from_bytes(name.as_bytes())
+                .map_err(|_too_long| unrepresentable("extra key", key))?;
+            for value in values {
+                self.push(name.clone(), "extra value", value)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn push(
+        &mut self,
+        name: HeaderName,
+        part: &'static str,
+        value: &str,
+    ) -> Result<(), IdentityError> {
+        let blank = |end: Option<char>| end.is_some_and(char::is_whitespace);
+        let chars = || value.chars();
+        if chars().any(char::is_control) || blank(chars().next()) || blank(chars().next_back()) {
+            return Err(unrepresentable(part, value));
+        }
+        let value = HeaderValue::from_bytes(value.as_bytes())
+            .map_err(|_invalid| unrepresentable(part, value))?;
+        self.0.push((name, value));
+        Ok(())
+    }
+}
+
+fn unrepresentable(part: &'static str, value: &str) -> IdentityError {
+    IdentityError::Unrepresentable {
+        part,
+        value: value.chars().take(64).collect(),
+    }
+}
+
+/// The groups to send so that the server ends up with exactly the user's.
+///
+/// Each group costs the server one check, so those it adds by itself are left out: but only where it
+/// adds just these.
+fn groups_to_impersonate(user: &User) -> Vec<&str> {
+    let all = || user.groups.iter().map(String::as_str);
+    if user.name == User::ANONYMOUS {
+        return if all().eq([User::UNAUTHENTICATED]) {
+            Vec::new()
+        } else {
+            all().collect()
+        };
+    }
+    if user.in_group(User::UNAUTHENTICATED) {
+        return all().collect(); // with it the server adds nothing
+    }
+    let rest: Vec<&str> = all().filter(|g| *g != User::AUTHENTICATED).collect();
+    let Some(namespace) = service_account_namespace(&user.name) else {
+        return rest;
+    };
+    if rest == [SERVICE_ACCOUNTS, &format!("{SERVICE_ACCOUNTS}:{namespace}")] {
+        return Vec::new();
+    }
+    if rest.is_empty() {
+        // No group line at all would make it a member of the service account groups.
+        return vec![User::AUTHENTICATED];
+    }
+    rest
+}
+
+const SERVICE_ACCOUNTS: &str = "system:serviceaccounts";
+
+/// The namespace in the name of a service account; `None` if the name is not of that form.
+fn service_account_namespace(name: &str) -> Option<&str> {
+    let (namespace, account) = name
+        .strip_prefix("system:serviceaccount:")?
+        .split_once(':')?;
+    let subdomain = account.len() <= 253 && account.split('.').all(is_dns_label_of_any_length);
+    (namespace.len() <= 63 && is_dns_label_of_any_length(namespace) && subdomain)
+        .then_some(namespace)
+}
+
+fn is_dns_label_of_any_length(text: &str) -> bool {
+    let inner = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-');
+    !text.is_empty() && text.bytes().all(inner) && !text.starts_with('-') && !text.ends_with('-')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(upstream: &UpstreamIdentity, user: &User) -> Vec<(String, String)> {
+        let mut out = HeaderMap::new();
+        upstream.write(user, &mut out).unwrap();
+        out.iter()
+            .map(|(name, value)| {
+                let value = String::from_utf8(value.as_bytes().to_vec()).unwrap();
+                (name.to_string(), value)
+            })
+            .collect()
+    }
+
+    fn lines(expected: &[(&str, &str)]) -> Vec<(String, String)> {
+        expected
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect()
+    }
+
+    fn impersonated_groups(name: &str, groups: &[&str]) -> Vec<String> {
+        let user = User::new(name, groups.iter().copied());
+        told(&UpstreamIdentity::Impersonate, &user)
+            .into_iter()
+            .filter(|(name, _)| name == "impersonate-group")
+            .map(|(_, value)| value)
+            .collect()
+    }
+
+    fn front_proxy() -> UpstreamIdentity {
+        UpstreamIdentity::RequestHeader(Arc::default())
+    }
+
+    fn full_user() -> User {
+        let mut user = User::new("jürgen", ["dev,ops", "a b", User::AUTHENTICATED]);
+        user.uid = "42".into();
+        user.extra.insert(
+            "example.com/Project".into(),
+            vec!["x".into(), "y, z".into()],
+        );
+        user.extra.insert("scopes".into(), vec![String::new()]);
+        user
+    }
+
+    #[test]
+    fn impersonation_says_everything_but_what_the_server_adds() {
+        assert_eq!(
+            told(&UpstreamIdentity::Impersonate, &full_user()),
+            lines(&[
+                ("impersonate-user", "jürgen"),
+                ("impersonate-uid", "42"),
+                ("impersonate-group", "dev,ops"),
+                ("impersonate-group", "a b"),
+                ("impersonate-extra-example.com%2f%50roject", "x"),
+                ("impersonate-extra-example.com%2f%50roject", "y, z"),
+                ("impersonate-extra-scopes", ""),
+            ])
+        );
+    }
+
+    #[test]
+    fn a_front_proxy_says_everything() {
+        assert_eq!(
+            told(&front_proxy(), &full_user()),
+            lines(&[
+                ("x-remote-user", "jürgen"),
+                ("x-remote-uid", "42"),
+                ("x-remote-group", "dev,ops"),
+                ("x-remote-group", "a b"),
+                ("x-remote-group", "system:authenticated"),
+                ("x-remote-extra-example.com%2f%50roject", "x"),
+                ("x-remote-extra-example.com%2f%50roject", "y, z"),
+                ("x-remote-extra-scopes", ""),
+            ])
+        );
+    }
+
+    #[test]
+    fn a_front_proxy_uses_the_first_of_the_configured_names() {
+        let names = RequestHeaderNames::new(
+            &["My-User", "Old-User"],
+            &[] as &[&str],
+            &["My-Group"],
+            &["My-X-"],
+        );
+        let upstream = UpstreamIdentity::RequestHeader(Arc::new(names.unwrap()));
+        let mut user = User::new("alice", ["dev"]);
+        user.uid = "no name for it".into();
+        user.extra.insert("k".into(), vec!["v".into()]);
+        assert_eq!(
+            told(&upstream, &user),
+            lines(&[("my-user", "alice"), ("my-group", "dev"), ("my-x-k", "v")])
+        );
+    }
+
+    #[test]
+    fn anonymous_is_always_said_by_name() {
+        assert_eq!(
+            told(&UpstreamIdentity::Impersonate, &User::anonymous()),
+            lines(&[("impersonate-user", "system:anonymous")])
+        );
+        assert_eq!(
+            told(&front_proxy(), &User::anonymous()),
+            lines(&[
+                ("x-remote-user", "system:anonymous"),
+                ("x-remote-group", "system:unauthenticated")
+            ])
+        );
+    }
+
+    #[test]
+    fn groups_are_left_out_only_where_the_server_adds_the_same() {
+        let auth = User::AUTHENTICATED;
+        let unauth = User::UNAUTHENTICATED;
+        let all = SERVICE_ACCOUNTS;
+        let ns = "system:serviceaccounts:ns";
+        let account = "system:serviceaccount:ns:builder";
+        for (name, groups, sent) in [
+            ("alice", &[auth][..], &[][..]),
+            ("alice", &[auth, "dev"], &["dev"]),
+            ("alice", &["dev", unauth], &["dev", unauth]),
+            ("alice", &[auth, unauth], &[auth, unauth]),
+            (account, &[all, ns, auth], &[]),
+            (account, &[all, ns], &[]),
+            (account, &[all, ns, "dev", auth], &[all, ns, "dev"]),
+            (account, &[all, auth], &[all]),
+            // Without a line the server would make it a member of both.
+            (account, &[auth], &[auth]),
+            (
+                "system:serviceaccount:other:a",
+                &[all, ns, auth],
+                &[all, ns],
+            ),
+            ("system:serviceaccount:NS:a", &[auth], &[]),
+            ("system:serviceaccount:ns:a:b", &[auth], &[]),
+            (User::ANONYMOUS, &[unauth], &[]),
+            (User::ANONYMOUS, &[unauth, "dev"], &[unauth, "dev"]),
+            (User::ANONYMOUS, &[auth], &[auth]),
+        ] {
+            assert_eq!(impersonated_groups(name, groups), sent, "{name} {groups:?}");
+        }
+    }
+
+    #[test]
+    fn what_no_header_can_carry_is_refused_and_nothing_is_written() {
+        let with = |change: &dyn Fn(&mut User)| {
+            let mut user = User::new("alice", ["dev"]);
+            change(&mut user);
+            user
+        };
+        let odd = [
+            " x", "x ", "\tx", "x\u{a0}", "x\ny", "x\0", "x\u{7f}", "a\tb", "\u{85}x",
+        ];
+        let mut users = vec![
+            with(&|u| u.name.clear()),
+            with(&|u| u.groups.push(String::new())),
+            with(&|u| drop(u.extra.insert(String::new(), vec!["v".into()]))),
+            with(&|u| drop(u.extra.insert("k".repeat(70_000), vec!["v".into()]))),
+        ];
+        for value in odd {
+            users.push(with(&|u| u.name = value.into()));
+            users.push(with(&|u| u.uid = value.into()));
+            users.push(with(&|u| u.groups.push(value.into())));
+            users.push(with(&|u| {
+                drop(u.extra.insert("k".into(), vec![value.into()]));
+            }));
+        }
+        for user in users {
+            for upstream in [UpstreamIdentity::Impersonate, front_proxy()] {
+                let mut out = HeaderMap::new();
+                assert!(upstream.write(&user, &mut out).is_err(), "{user:?}");
+                assert!(out.is_empty());
+            }
+        }
+    }
+
+    #[test]
+    fn two_identities_never_mix() {
+        let user = User::new("alice", ["dev"]);
+        for name in [
+            "impersonate-group",
+            "x-remote-user",
+            "x_remote_user",
+            "impersonate_x",
+        ] {
+            for upstream in [UpstreamIdentity::Impersonate, front_proxy()] {
+                let mut out = HeaderMap::new();
+                out.insert(HeaderName::from_static(name), HeaderValue::from_static("x"));
+                let refused = upstream.write(&user, &mut out);
+                assert!(matches!(refused, Err(IdentityError::AlreadyTold { .. })));
+                assert_eq!(out.len(), 1);
+            }
+        }
+    }
+
+    #[test]
+    fn an_identity_keeps_what_it_made_for_one_upstream_and_still_serves_another() {
+        let identity = Identity::new(full_user());
+        let upstream = front_proxy();
+        let (one, two) = (identity.headers(&upstream), identity.headers(&upstream));
+        assert!(Arc::ptr_eq(&one.unwrap().0, &two.unwrap().0));
+
+        let other = identity.headers(&UpstreamIdentity::Impersonate).unwrap();
+        assert_eq!(other.iter().next().unwrap().0, "impersonate-user");
+    }
+
+    #[test]
+    fn only_anonymous_over_front_proxy_headers_closes_a_shared_connection() {
+        let odd = User::new("alice", [User::UNAUTHENTICATED]);
+        for user in [User::anonymous(), odd] {
+            assert!(front_proxy().needs_own_connection(&user));
+            assert!(!UpstreamIdentity::Impersonate.needs_own_connection(&user));
+        }
+        assert!(!front_proxy().needs_own_connection(&full_user()));
+    }
+}

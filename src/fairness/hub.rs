@@ -1,0 +1,321 @@
+//! What all cores share: the dispatcher, the upstream's object counts, and each other's mailboxes.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+
+use http::HeaderValue;
+
+use super::{
+    gate::Letter,
+    long_running::{Caps, LongRunning},
+    mailbox::Mailbox,
+    slots::Waiter,
+};
+use crate::{
+    apf::{
+        Time, Work,
+        counts::{CountSettings, Counts},
+        dispatcher::{Dispatcher, LimitChange, View},
+        level::Decisions,
+        policy::{Policy, Schema},
+        scope::StatsScope,
+        watchers::Watchers,
+        work::{Depends, EstimatorSettings, ObjectStats, WidthCap},
+    },
+    call::FlowUids,
+    digest::RequestInfo,
+    observe::cells::FlowCells,
+    sync::{Mutex, lock},
+};
+
+/// Different watches told apart; further ones are not counted.
+const MAX_WATCH_KEYS: usize = 100_000;
+
+/// What is done about the dispatcher's decisions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Enforcement {
+    /// They are carried out.
+    #[default]
+    Enforce,
+    /// They are counted; every request goes ahead.
+    Observe,
+    /// None are asked for.
+    Off,
+}
+
+/// Settings of the hub.
+#[derive(Clone, Debug)]
+pub struct HubSettings {
+    /// What is done about decisions.
+    pub enforcement: Enforcement,
+    /// A request's time limit; a quarter of it may be spent in a queue.
+    pub request_timeout: Duration,
+    /// Requests that may wait, all levels together.
+    pub max_queued: u32,
+    /// How costs are estimated.
+    pub estimator: EstimatorSettings,
+    /// How many long-running requests that are no watches may run.
+    pub long_running: Caps,
+}
+
+/// What all cores share.
+#[derive(Debug)]
+pub struct Hub {
+    dispatcher: Dispatcher<Waiter>,
+    mailboxes: Box<[Mailbox<Letter>]>,
+    settings: Mutex<HubSettings>,
+    cells: Mutex<CellRegistry>,
+    counts: Mutex<Counts>,
+    watchers: Mutex<Watchers>,
+    queued: AtomicU32,
+    /// Long-running requests that flow control lets pass.
+    pub long_running: Arc<LongRunning>,
+}
+
+/// Each flow schema's cells, one per core, by level and schema name.
+type CellRegistry = BTreeMap<(Arc<str>, Arc<str>), Box<[Arc<FlowCells>]>>;
+
+/// The policy as one core sees it, with all that a request needs of it at hand.
+#[derive(Debug)]
+pub struct CorePolicy {
+    /// Policy and levels.
+    pub view: Arc<View<Waiter>>,
+    /// What is done about decisions.
+    pub enforcement: Enforcement,
+    /// A request's time limit.
+    pub request_timeout: Duration,
+    /// Requests that may wait, all levels together.
+    pub max_queued: u32,
+    /// How costs are estimated.
+    pub estimator: EstimatorSettings,
+    flows: Box<[FlowFacts]>,
+    cells_by_id: Vec<Option<Arc<FlowCells>>>,
+}
+
+/// What a request needs of the schema it matched.
+#[derive(Clone, Debug)]
+pub struct FlowFacts {
+    /// Where it is counted.
+    pub cells: Arc<FlowCells>,
+    /// Name of the schema.
+    pub schema: Arc<str>,
+    /// Name of its level.
+    pub level: Arc<str>,
+    /// UIDs of schema and level, ready to be put into headers.
+    pub uids: FlowUids,
+}
+
+impl Hub {
+    /// A hub for `cores` data cores that follows `policy` from `now` on.
+    pub fn new(cores: u16, policy: Arc<Policy>, settings: HubSettings, now: Time) -> Arc<Self> {
+        let semantics = policy.settings().semantics;
+        let hub = Arc::new(Self {
+            dispatcher: Dispatcher::new(policy, now),
+            mailboxes: (0..cores).map(|_| Mailbox::default()).collect(),
+            long_running: Arc::new(LongRunning::new(settings.long_running)),
+            settings: Mutex::new(settings),
+            cells: Mutex::default(),
+            counts: Mutex::new(Counts::new(CountSettings::of(semantics))),
+            watchers: Mutex::new(Watchers::new(MAX_WATCH_KEYS)),
+            queued: AtomicU32::new(0),
+        });
+        hub.publish();
+        hub
+    }
+
+    /// Takes on another policy, on all cores.
+    pub fn apply(&self, now: Time, policy: Arc<Policy>) {
+        let mut out = Decisions::default();
+        self.dispatcher.apply(now, policy, &mut out);
+        self.publish();
+        self.deliver(out);
+    }
+
+    /// Takes on other settings, on all cores. The number of cores stays.
+    pub fn configure(&self, settings: HubSettings) {
+        self.long_running.set_caps(settings.long_running);
+        *lock(&self.settings) = settings;
+        self.publish();
+    }
+
+    /// Lends and borrows seats; to be called every [`Dispatcher::period`].
+    pub fn rebalance(&self, now: Time) -> Vec<LimitChange> {
+        let mut out = Decisions::default();
+        let changes = self.dispatcher.rebalance(now, &mut out);
+        self.deliver(out);
+        changes
+    }
+
+    /// The dispatcher, for metrics and dumps.
+    pub fn dispatcher(&self) -> &Dispatcher<Waiter> {
+        &self.dispatcher
+    }
+
+    /// Data cores.
+    pub fn cores(&self) -> usize {
+        self.mailboxes.len()
+    }
+
+    /// The mailbox of a core.
+    pub fn mailbox(&self, core: u16) -> &Mailbox<Letter> {
+        &self.mailboxes[core as usize]
+    }
+
+    /// Calls `visit` with the names of level and schema and the cells of all cores.
+    pub fn visit_cells(&self, mut visit: impl FnMut(&str, &str, &[Arc<FlowCells>])) {
+        for ((level, schema), cells) in &*lock(&self.cells) {
+            visit(level, schema, cells);
+        }
+    }
+
+    /// Object counts of the upstream, to be seeded or told of an answer.
+    pub fn with_counts<T>(&self, act: impl FnOnce(&mut Counts) -> T) -> T {
+        act(&mut lock(&self.counts))
+    }
+
+    /// The watches that run.
+    pub fn with_watchers<T>(&self, act: impl FnOnce(&mut Watchers) -> T) -> T {
+        act(&mut lock(&self.watchers))
+    }
+
+    /// Requests waiting, all cores together.
+    pub fn queued(&self) -> u32 {
+        self.queued.load(Ordering::Relaxed)
+    }
+
+    /// One more request waits; false if that would be too many.
+    pub(super) fn enter_queue(&self, max: u32) -> bool {
+        let before = self.queued.fetch_add(1, Ordering::Relaxed);
+        if before >= max {
+            self.leave_queue();
+        }
+        before < max
+    }
+
+    /// One request less waits.
+    pub(super) fn leave_queue(&self) {
+        self.queued.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// What a request costs, and how many watchers it wakes, if it is one that does.
+    pub(super) fn estimate(
+        &self,
+        now: Time,
+        info: &RequestInfo,
+        estimator: &EstimatorSettings,
+        cap: WidthCap,
+    ) -> (Work, Option<u32>) {
+        match estimator.depends(info) {
+            Depends::Nothing => (
+                estimator.estimate(info, ObjectStats::Untracked, 0, cap),
+                None,
+            ),
+            Depends::Objects => {
+                let stats = lock(&self.counts).lookup(now, &StatsScope::of(info));
+                (estimator.estimate(info, stats, 0, cap), None)
+            }
+            Depends::Watchers => {
+                let watchers = lock(&self.watchers).interested(info);
+                (
+                    estimator.estimate(info, ObjectStats::Untracked, watchers, cap),
+                    Some(watchers),
+                )
+            }
+        }
+    }
+
+    /// Sends every core the present policy and settings.
+    fn publish(&self) {
+        let view = self.dispatcher.view();
+        let settings = lock(&self.settings).clone();
+        let mut registry = lock(&self.cells);
+        let wanted = |schema: &Schema| {
+            let level = &view.policy().levels()[schema.level.0 as usize];
+            (Arc::clone(&level.name), Arc::clone(&schema.name))
+        };
+        let keys: Vec<_> = view.policy().schemas().iter().map(wanted).collect();
+        let cores = self.mailboxes.len();
+        for key in &keys {
+            registry
+                .entry(key.clone())
+                .or_insert_with(|| (0..cores).map(|_| Arc::default()).collect());
+        }
+        let kept: std::collections::BTreeSet<_> = keys.iter().collect();
+        registry.retain(|key, _| kept.contains(key));
+        for core in 0..cores {
+            let cells: Vec<_> = keys
+                .iter()
+                .map(|key| Arc::clone(&registry[key][core]))
+                .collect();
+            let policy = CorePolicy::new(Arc::clone(&view), &settings, cells);
+            self.mailboxes[core].post([Letter::Policy(Arc::new(policy))]);
+        }
+    }
+
+    /// Delivers decisions that were made off the data cores.
+    pub(super) fn deliver(&self, out: Decisions<Waiter>) {
+        for (waiter, ticket) in out.dispatched {
+            self.mailbox(waiter.core)
+                .post([Letter::Granted(waiter, ticket)]);
+        }
+    }
+}
+
+impl CorePolicy {
+    fn new(view: Arc<View<Waiter>>, settings: &HubSettings, cells: Vec<Arc<FlowCells>>) -> Self {
+        let policy = Arc::clone(view.policy());
+        let mut cells_by_id = Vec::new();
+        let mut flows = Vec::with_capacity(cells.len());
+        for ((index, schema), cells) in (0..).zip(policy.schemas()).zip(cells) {
+            let id = view.schema_id(crate::apf::SchemaIndex(index)).0 as usize;
+            if cells_by_id.len() <= id {
+                cells_by_id.resize(id + 1, None);
+            }
+            cells_by_id[id] = Some(Arc::clone(&cells));
+            let level = &policy.levels()[schema.level.0 as usize];
+            flows.push(FlowFacts {
+                cells,
+                schema: Arc::clone(&schema.name),
+                level: Arc::clone(&level.name),
+                uids: FlowUids {
+                    schema: uid_header(&schema.uid),
+                    level: uid_header(&level.uid),
+                },
+            });
+        }
+        Self {
+            view,
+            enforcement: settings.enforcement,
+            request_timeout: settings.request_timeout,
+            max_queued: settings.max_queued,
+            estimator: settings.estimator,
+            flows: flows.into(),
+            cells_by_id,
+        }
+    }
+
+    /// What a request needs of the schema it matched.
+    pub fn flow(&self, schema: crate::apf::SchemaIndex) -> &FlowFacts {
+        &self.flows[schema.0 as usize]
+    }
+
+    /// The cells of a schema by its lasting number.
+    pub(super) fn cells_of(&self, id: u32) -> Option<&FlowCells> {
+        self.cells_by_id.get(id as usize)?.as_deref()
+    }
+}
+
+/// A UID as a header value. What cannot be one is not passed on as it is, but is never empty.
+fn uid_header(uid: &str) -> HeaderValue {
+    HeaderValue::from_str(uid)
+        .ok()
+        .filter(|value| !value.is_empty())
+        .unwrap_or_else(|| HeaderValue::from_static("not-representable"))
+}

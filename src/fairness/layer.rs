@@ -1,0 +1,382 @@
+//! The layer that admits calls: the one place where a request is held back.
+//!
+//! A call waits here until it has a seat; its answer's body then holds the seat to its end. If the
+//! client leaves, or its time is up, while the upstream may be working on the request, the seat stays
+//! taken until the upstream is done, or as long as such requests were seen to take.
+
+use std::{
+    future::{Future, poll_fn},
+    pin::Pin,
+    rc::Rc,
+    task::{Context, Poll, ready},
+};
+
+use http::StatusCode;
+use http_body::Body;
+use tower::{Layer, Service};
+
+use super::{
+    gate::{Gate, Verdict, Waiting},
+    learn::ListObserver,
+    long_running,
+    seat::{Seat, SeatGuard},
+    service_time::Remainder,
+    watch_init::{Registration, WatchGuard},
+};
+use crate::{
+    call::{BodyEnd, Call, Progress, Refusal, Reply, ReplyGuard, RequestKind, Trace},
+    digest::Verb,
+};
+
+/// Seconds until a client with too many long-running requests should ask again.
+const LONG_RUNNING_RETRY_AFTER: u32 = 5;
+
+/// Puts a core's gate in front of a service.
+#[derive(Clone, Debug)]
+pub struct FairnessLayer {
+    gate: Rc<Gate>,
+}
+
+impl FairnessLayer {
+    /// A layer before which calls wait at `gate`.
+    pub fn new(gate: Rc<Gate>) -> Self {
+        Self { gate }
+    }
+}
+
+impl<S> Layer<S> for FairnessLayer {
+    type Service = Fairness<S>;
+
+    fn layer(&self, inner: S) -> Fairness<S> {
+        Fairness {
+            gate: Rc::clone(&self.gate),
+            inner,
+        }
+    }
+}
+
+/// A service before which calls wait for a seat.
+#[derive(Clone, Debug)]
+pub struct Fairness<S> {
+    gate: Rc<Gate>,
+    inner: S,
+}
+
+impl<S> Service<Call> for Fairness<S>
+where
+    S: Service<Call, Response = Reply, Error = Refusal> + Clone,
+    S::Future: Unpin + 'static,
+{
+    type Response = Reply;
+    type Error = Refusal;
+    type Future = Admitted<S>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Refusal>> {
+        // Only the dispatcher holds a request back.
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, call: Call) -> Admitted<S> {
+        let state = match self.gate.admit(&call) {
+            Verdict::Execute(seat) => State::serve(&mut self.inner, call, Some(seat)),
+            Verdict::Wait(waiting) => State::Waiting {
+                waiting,
+                call: Box::new(call),
+                inner: self.inner.clone(),
+            },
+            Verdict::Refuse(rejection) => {
+                State::Refused(Some(Refusal::TooManyRequests(Box::new(rejection))))
+            }
+            Verdict::Unlimited if call.kind == RequestKind::LongRunning => {
+                match self.gate.hub().long_running.enter(&call.digest.user) {
+                    Some(place) => State::serve_long(&mut self.inner, call, place),
+                    None => State::Refused(Some(Refusal::TooManyLongRunning {
+                        retry_after: LONG_RUNNING_RETRY_AFTER,
+                    })),
+                }
+            }
+            Verdict::Unlimited => State::serve(&mut self.inner, call, None),
+        };
+        Admitted { state }
+    }
+}
+
+/// The answer to a call that may have to wait for its seat.
+pub struct Admitted<S>
+where
+    S: Service<Call, Response = Reply, Error = Refusal>,
+    S::Future: Unpin + 'static,
+{
+    state: State<S>,
+}
+
+enum State<S>
+where
+    S: Service<Call, Response = Reply, Error = Refusal>,
+    S::Future: Unpin + 'static,
+{
+    Refused(Option<Refusal>),
+    Waiting {
+        waiting: Box<Waiting>,
+        call: Box<Call>,
+        inner: S,
+    },
+    Serving(Serving<S::Future>),
+    Over,
+}
+
+/// A request that executes.
+struct Serving<F>
+where
+    F: Future<Output = Result<Reply, Refusal>> + Unpin + 'static,
+{
+    future: Option<F>,
+    held: Held,
+    trace: Rc<Trace>,
+    is_list: bool,
+}
+
+/// What a request holds while it executes.
+enum Held {
+    Nothing,
+    Seat(Seat),
+    Watch(Seat, Registration),
+    LongRunning(long_running::Place),
+}
+
+impl<S> State<S>
+where
+    S: Service<Call, Response = Reply, Error = Refusal>,
+    S::Future: Unpin + 'static,
+{
+    fn serve(inner: &mut S, call: Call, seat: Option<Seat>) -> Self {
+        let held = match seat {
+            None => Held::Nothing,
+            Some(seat) if call.kind == RequestKind::Watch => {
+                let registration = Registration::new(seat.gate(), &call.digest.info);
+                Held::Watch(seat, registration)
+            }
+            Some(seat) => Held::Seat(seat),
+        };
+        Self::serve_holding(inner, call, held)
+    }
+
+    fn serve_long(inner: &mut S, call: Call, place: long_running::Place) -> Self {
+        Self::serve_holding(inner, call, Held::LongRunning(place))
+    }
+
+    fn serve_holding(inner: &mut S, call: Call, held: Held) -> Self {
+        let trace = Rc::clone(&call.trace);
+        let is_list = call.digest.info.verb == Verb::List;
+        Self::Serving(Serving {
+            future: Some(inner.call(call)),
+            held,
+            trace,
+            is_list,
+        })
+    }
+}
+
+impl<S> Future for Admitted<S>
+where
+    S: Service<Call, Response = Reply, Error = Refusal>,
+    S::Future: Unpin + 'static,
+{
+    type Output = Result<Reply, Refusal>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        // Nothing in here is pinned: the inner future is a box.
+        let this = self.get_mut();
+        loop {
+            match &mut this.state {
+                State::Refused(refusal) => {
+                    let refusal = refusal
+                        .take()
+                        .unwrap_or_else(|| Refusal::Internal("polled after its end".into()));
+                    return Poll::Ready(Err(refusal));
+                }
+                State::Waiting { waiting, call, .. } => {
+                    let outcome = ready!(poll_wait(waiting, call, cx));
+                    this.state = this.take_outcome(outcome);
+                }
+                State::Serving(serving) => {
+                    let answer = ready!(serving.poll(cx));
+                    this.state = State::Over;
+                    return Poll::Ready(answer);
+                }
+                State::Over => {
+                    return Poll::Ready(Err(Refusal::Internal("polled after its end".into())));
+                }
+            }
+        }
+    }
+}
+
+impl<S> Unpin for Admitted<S>
+where
+    S: Service<Call, Response = Reply, Error = Refusal>,
+    S::Future: Unpin + 'static,
+{
+}
+
+impl<S> Admitted<S>
+where
+    S: Service<Call, Response = Reply, Error = Refusal>,
+    S::Future: Unpin + 'static,
+{
+    fn take_outcome(&mut self, outcome: Result<Seat, Refusal>) -> State<S> {
+        let State::Waiting {
+            waiting,
+            call,
+            mut inner,
+        } = std::mem::replace(&mut self.state, State::Over)
+        else {
+            return State::Over;
+        };
+        call.trace.wait.set(Some(waiting.waited()));
+        match outcome {
+            Ok(seat) => State::serve(&mut inner, *call, Some(seat)),
+            Err(refusal) => State::Refused(Some(refusal)),
+        }
+    }
+}
+
+/// Waits for the seat, and for signs that the client has left.
+fn poll_wait(
+    waiting: &mut Waiting,
+    call: &mut Call,
+    cx: &mut Context<'_>,
+) -> Poll<Result<Seat, Refusal>> {
+    match waiting.poll(cx) {
+        Poll::Ready(Ok(seat)) => return Poll::Ready(Ok(seat)),
+        Poll::Ready(Err(rejection)) => {
+            return Poll::Ready(Err(Refusal::TooManyRequests(Box::new(rejection))));
+        }
+        Poll::Pending => {}
+    }
+    // A connection that ends drops this request; an end behind unread bytes shows when they are read.
+    if let Poll::Ready(Err(_)) = call.request.body_mut().poll_read_ahead(cx) {
+        return Poll::Ready(Err(Refusal::ClientGone));
+    }
+    Poll::Pending
+}
+
+impl<F> Serving<F>
+where
+    F: Future<Output = Result<Reply, Refusal>> + Unpin + 'static,
+{
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Reply, Refusal>> {
+        let Some(future) = &mut self.future else {
+            return Poll::Ready(Err(Refusal::Internal("polled after its end".into())));
+        };
+        let answer = ready!(Pin::new(future).poll(cx));
+        self.future = None;
+        let held = std::mem::replace(&mut self.held, Held::Nothing);
+        Poll::Ready(match answer {
+            Ok(reply) => Ok(self.attach(reply, held)),
+            Err(refusal) => {
+                self.settle(&refusal, held);
+                Err(refusal)
+            }
+        })
+    }
+
+    /// Makes the answer's body hold what the request holds.
+    fn attach(&self, mut reply: Reply, held: Held) -> Reply {
+        let trace = Rc::clone(&self.trace);
+        let guard: Box<dyn ReplyGuard> = match held {
+            Held::Nothing => return reply,
+            Held::Seat(seat) => {
+                let info = &seat.digest().info;
+                let list = self
+                    .is_list
+                    .then(|| ListObserver::new(info, reply.status(), reply.headers()))
+                    .flatten();
+                Box::new(SeatGuard::new(seat, trace, list))
+            }
+            Held::Watch(seat, registration) => {
+                let accepted = reply.status() == StatusCode::OK;
+                Box::new(WatchGuard::new(seat, registration, trace, accepted))
+            }
+            Held::LongRunning(place) => Box::new(PlaceGuard { _place: place }),
+        };
+        reply.body_mut().hold(guard);
+        reply
+    }
+
+    /// The request was not answered by the upstream: it may be working on it all the same.
+    fn settle(&self, refusal: &Refusal, held: Held) {
+        let (Held::Seat(seat) | Held::Watch(seat, _)) = held else {
+            return;
+        };
+        self.trace.execution.set(Some(seat.elapsed()));
+        if let Refusal::UpstreamTimeout = refusal {
+            let rest = match seat.remainder() {
+                Remainder::Hold(rest) => rest,
+                Remainder::Watch => seat.elapsed(),
+            };
+            seat.keep_for(rest);
+        }
+    }
+}
+
+/// The client has left before its answer began. If the upstream may be working on the request, it is
+/// cancelled and its seat kept for as long as such requests take; or, when that is not known, it is
+/// let run to its end, which tells.
+impl<F> Drop for Serving<F>
+where
+    F: Future<Output = Result<Reply, Refusal>> + Unpin + 'static,
+{
+    fn drop(&mut self) {
+        let held = std::mem::replace(&mut self.held, Held::Nothing);
+        let Held::Seat(seat) = held else {
+            return;
+        };
+        let working = matches!(
+            self.trace.progress.get(),
+            Progress::Sent | Progress::Answered
+        );
+        let Some(future) = self.future.take() else {
+            return;
+        };
+        if !working || std::thread::panicking() {
+            return;
+        }
+        self.trace.execution.set(Some(seat.elapsed()));
+        match seat.remainder() {
+            Remainder::Hold(rest) => seat.keep_for(rest),
+            Remainder::Watch => {
+                tokio::task::spawn_local(run_to_the_end(future, seat));
+            }
+        }
+    }
+}
+
+/// Runs a request that nobody waits for to its end, to learn how long it takes.
+async fn run_to_the_end<F>(future: F, seat: Seat)
+where
+    F: Future<Output = Result<Reply, Refusal>>,
+{
+    let limit = seat.time_left();
+    let run = async {
+        let mut reply = future.await?;
+        while let Some(frame) = poll_fn(|cx| Pin::new(reply.body_mut()).poll_frame(cx)).await {
+            if frame.is_err() {
+                return Ok(false);
+            }
+        }
+        Ok::<bool, Refusal>(true)
+    };
+    if let Ok(Ok(true)) = tokio::time::timeout(limit, run).await {
+        seat.learn();
+    }
+}
+
+/// Makes room for another long-running request when this one ends.
+struct PlaceGuard {
+    _place: long_running::Place,
+}
+
+impl ReplyGuard for PlaceGuard {
+    fn end(self: Box<Self>, _: BodyEnd) {}
+}

@@ -1,0 +1,120 @@
+//! Long-running requests that flow control lets pass: exec, attach, port-forward, proxy, logs.
+//!
+//! A client can make almost any request look like one by its path, so there are caps, per user and
+//! in total. Off the hot path: such requests live for minutes.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU32, Ordering},
+};
+
+use dashmap::DashMap;
+
+use crate::{
+    digest::User,
+    sync::{Mutex, lock},
+};
+
+/// How many long-running requests may run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Caps {
+    /// Of one user.
+    pub per_user: u32,
+    /// Of all together.
+    pub total: u32,
+}
+
+/// The long-running requests that run.
+#[derive(Debug)]
+pub struct LongRunning {
+    caps: Mutex<Caps>,
+    total: AtomicU32,
+    by_user: DashMap<String, u32>,
+}
+
+/// One long-running request; dropping it makes room for another.
+#[derive(Debug)]
+pub struct Place {
+    of: Arc<LongRunning>,
+    user: Arc<User>,
+}
+
+impl LongRunning {
+    /// None run yet.
+    pub fn new(caps: Caps) -> Self {
+        Self {
+            caps: Mutex::new(caps),
+            total: AtomicU32::new(0),
+            by_user: DashMap::new(),
+        }
+    }
+
+    /// Sets the caps for those to come.
+    pub fn set_caps(&self, caps: Caps) {
+        *lock(&self.caps) = caps;
+    }
+
+    /// How many run.
+    pub fn running(&self) -> u32 {
+        self.total.load(Ordering::Relaxed)
+    }
+
+    /// `user` runs one more; `None` if that is too many.
+    pub fn enter(self: &Arc<Self>, user: &Arc<User>) -> Option<Place> {
+        let caps = *lock(&self.caps);
+        {
+            let mut mine = self.by_user.entry(user.name.clone()).or_insert(0);
+            if *mine >= caps.per_user || self.total.load(Ordering::Relaxed) >= caps.total {
+                let none = *mine == 0;
+                drop(mine);
+                if none {
+                    self.by_user.remove_if(&user.name, |_, count| *count == 0);
+                }
+                return None;
+            }
+            *mine += 1;
+        }
+        self.total.fetch_add(1, Ordering::Relaxed);
+        Some(Place {
+            of: Arc::clone(self),
+            user: Arc::clone(user),
+        })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let this = &self.of;
+        this.total.fetch_sub(1, Ordering::Relaxed);
+        if let Some(mut mine) = this.by_user.get_mut(&self.user.name) {
+            *mine = mine.saturating_sub(1);
+        }
+        this.by_user
+            .remove_if(&self.user.name, |_, count| *count == 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn user(name: &str) -> Arc<User> {
+        Arc::new(User::new(name, ["g"]))
+    }
+
+    #[test]
+    fn caps_hold_per_user_and_in_total() {
+        let all = Arc::new(LongRunning::new(Caps {
+            per_user: 2,
+            total: 3,
+        }));
+        let mine: Vec<_> = (0..2).map(|_| all.enter(&user("a")).unwrap()).collect();
+        assert!(all.enter(&user("a")).is_none());
+        let other = all.enter(&user("b")).unwrap();
+        assert!(all.enter(&user("c")).is_none());
+        drop(mine);
+        assert!(all.enter(&user("c")).is_some());
+        drop(other);
+        assert_eq!((all.running(), all.by_user.len()), (0, 0));
+    }
+}

@@ -1,0 +1,28 @@
+//! Fairness in the path of a request: from a call to a seat, and from the seat's end to the next.
+//!
+//! The [`Hub`] is shared by all cores: the dispatcher, what is learnt of the upstream, and the
+//! mailboxes. Each core has a [`Gate`], the asynchronous face of the dispatcher, which knows the
+//! requests of its core by slots and hands decisions to whoever they concern. A [`Seat`] is held by
+//! the answer's body, and by what goes on upstream after the client has left. [`layer`] joins it
+//! with the stack.
+//!
+//! Not here: who runs next ([`crate::apf`]), how an answer looks ([`crate::call`]).
+
+mod gate;
+mod hub;
+pub mod layer;
+mod learn;
+mod long_running;
+mod mailbox;
+mod seat;
+mod service_time;
+mod slots;
+mod wait;
+mod watch_init;
+
+pub use gate::{Gate, Letter};
+pub use hub::{CorePolicy, Enforcement, FlowFacts, Hub, HubSettings};
+pub use layer::FairnessLayer;
+pub use long_running::{Caps, LongRunning};
+pub use seat::Seat;
+pub use slots::Waiter;

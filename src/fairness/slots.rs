@@ -1,0 +1,113 @@
+//! The requests of one core that are waiting or executing.
+//!
+//! The dispatcher knows a request by a [`Waiter`], a small copy that names its core, a slot there,
+//! and the slot's generation. When a request has gone its slot's generation changes, so a decision
+//! that comes too late is recognised as such.
+
+use std::{sync::Arc, task::Waker};
+
+use crate::{apf::level::Ticket, digest::RequestDigest};
+
+/// Names a request to the dispatcher.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Waiter {
+    /// The core that serves it.
+    pub core: u16,
+    /// Its slot there.
+    pub slot: u32,
+    /// Which of the slot's requests.
+    pub generation: u32,
+}
+
+/// All slots of a core.
+#[derive(Debug)]
+pub(super) struct Slots {
+    core: u16,
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    generation: u32,
+    digest: Option<Arc<RequestDigest>>,
+    waker: Option<Waker>,
+    granted: Option<Ticket<Waiter>>,
+}
+
+impl Slots {
+    pub(super) fn new(core: u16) -> Self {
+        Self {
+            core,
+            slots: Vec::new(),
+            free: Vec::new(),
+        }
+    }
+
+    /// Takes a slot for a request.
+    pub(super) fn take(&mut self, digest: &Arc<RequestDigest>) -> Waiter {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot::default());
+            u32::try_from(self.slots.len() - 1).expect("a core has fewer than 2^32 requests")
+        });
+        let taken = &mut self.slots[slot as usize];
+        taken.digest = Some(Arc::clone(digest));
+        Waiter {
+            core: self.core,
+            slot,
+            generation: taken.generation,
+        }
+    }
+
+    /// Gives the slot up. Returns a ticket that was granted and not yet fetched.
+    pub(super) fn give_back(&mut self, waiter: Waiter) -> Option<Ticket<Waiter>> {
+        let slot = self.get(waiter)?;
+        slot.generation = slot.generation.wrapping_add(1);
+        slot.digest = None;
+        slot.waker = None;
+        let unfetched = slot.granted.take();
+        self.free.push(waiter.slot);
+        unfetched
+    }
+
+    /// Grants a waiting request its ticket. The ticket comes back if the request has gone.
+    pub(super) fn grant(
+        &mut self,
+        waiter: Waiter,
+        ticket: Ticket<Waiter>,
+    ) -> Result<Option<Waker>, Ticket<Waiter>> {
+        let Some(slot) = self.get(waiter) else {
+            return Err(ticket);
+        };
+        debug_assert!(slot.granted.is_none(), "a request is granted one ticket");
+        slot.granted = Some(ticket);
+        Ok(slot.waker.take())
+    }
+
+    /// The ticket granted to a waiting request; without one, `waker` is woken when it comes.
+    pub(super) fn fetch(&mut self, waiter: Waiter, waker: &Waker) -> Option<Ticket<Waiter>> {
+        let slot = self.get(waiter)?;
+        if slot.granted.is_none() {
+            slot.waker = Some(waker.clone());
+        }
+        slot.granted.take()
+    }
+
+    /// The ticket granted to a request, if it is there.
+    pub(super) fn fetch_now(&mut self, waiter: Waiter) -> Option<Ticket<Waiter>> {
+        self.get(waiter)?.granted.take()
+    }
+
+    /// What is known of a request, if it is still here.
+    pub(super) fn digest(&self, waiter: Waiter) -> Option<Arc<RequestDigest>> {
+        let slot = self.slots.get(waiter.slot as usize)?;
+        (slot.generation == waiter.generation)
+            .then(|| slot.digest.clone())
+            .flatten()
+    }
+
+    fn get(&mut self, waiter: Waiter) -> Option<&mut Slot> {
+        let slot = self.slots.get_mut(waiter.slot as usize)?;
+        (slot.generation == waiter.generation && slot.digest.is_some()).then_some(slot)
+    }
+}

@@ -1,0 +1,46 @@
+//! How long a request may wait, as the original reckons it.
+
+use std::time::Duration;
+
+use crate::apf::Time;
+
+/// No request waits longer, whatever its deadline.
+const MAX_WAIT: Duration = Duration::from_secs(60);
+
+/// Until when a request may wait in a queue: a quarter of the time it has from its arrival to its
+/// deadline (or of the usual time limit, if it has none), at most a minute, and never past the
+/// deadline.
+pub(super) fn wait_deadline(
+    received: Time,
+    deadline: Option<Time>,
+    request_timeout: Duration,
+) -> Time {
+    let whole = deadline.map_or(request_timeout, |deadline| deadline.since(received));
+    let until = received.plus((whole / 4).min(MAX_WAIT));
+    deadline.map_or(until, |deadline| until.min(deadline))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Time {
+        Time::from_nanos(seconds * 1_000_000_000)
+    }
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn a_quarter_of_the_time_may_be_spent_waiting() {
+        // The request arrived at 100 s.
+        assert_eq!(wait_deadline(at(100), Some(at(160)), MINUTE), at(115));
+        assert_eq!(wait_deadline(at(100), None, MINUTE), at(115));
+        assert_eq!(
+            wait_deadline(at(100), Some(at(580)), MINUTE),
+            at(160),
+            "at most a minute"
+        );
+        assert_eq!(wait_deadline(at(100), None, 8 * MINUTE), at(160));
+        assert_eq!(wait_deadline(at(100), Some(at(100)), MINUTE), at(100));
+    }
+}

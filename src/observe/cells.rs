@@ -1,0 +1,175 @@
+//! Plain cells for what is counted on every request.
+//!
+//! Each data core counts in cells of its own, so counting is a load and a store without contention,
+//! and costs the same however many series there are. A scrape reads the cells of all cores and adds
+//! them up; nothing has to be drained, so never scraping grows nothing.
+//!
+//! One thread writes a cell, any may read it.
+
+use std::{
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
+
+/// A count.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// Adds one.
+    pub fn increment(&self) {
+        self.add(1);
+    }
+
+    /// Adds `n`.
+    pub fn add(&self, n: u64) {
+        // One writer: no read-modify-write is needed.
+        self.0.store(
+            self.0.load(Ordering::Relaxed).wrapping_add(n),
+            Ordering::Relaxed,
+        );
+    }
+
+    /// The count.
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// A histogram over `N` upper bounds; what exceeds the last falls into one bucket more.
+#[derive(Debug)]
+pub struct Histogram<const N: usize> {
+    bounds: &'static [f64; N],
+    buckets: [Counter; N],
+    beyond: Counter,
+    /// Bits of a double.
+    sum: AtomicU64,
+}
+
+impl<const N: usize> Histogram<N> {
+    /// An empty histogram over `bounds`, ascending.
+    pub fn new(bounds: &'static [f64; N]) -> Self {
+        Self {
+            bounds,
+            buckets: std::array::from_fn(|_| Counter::default()),
+            beyond: Counter::default(),
+            sum: AtomicU64::new(0.0_f64.to_bits()),
+        }
+    }
+
+    /// Counts `value`.
+    pub fn observe(&self, value: f64) {
+        let bucket = self.bounds.iter().position(|bound| value <= *bound);
+        bucket
+            .map_or(&self.beyond, |bucket| &self.buckets[bucket])
+            .increment();
+        let sum = f64::from_bits(self.sum.load(Ordering::Relaxed)) + value;
+        self.sum.store(sum.to_bits(), Ordering::Relaxed);
+    }
+
+    /// Counts a duration in seconds.
+    pub fn observe_duration(&self, duration: Duration) {
+        self.observe(duration.as_secs_f64());
+    }
+
+    /// Adds what is counted here to `total`.
+    pub fn add_to(&self, total: &mut HistogramTotal) {
+        total.bounds = self.bounds;
+        total.counts.resize(N + 1, 0);
+        for (total, bucket) in total
+            .counts
+            .iter_mut()
+            .zip(self.buckets.iter().chain([&self.beyond]))
+        {
+            *total += bucket.get();
+        }
+        total.sum += f64::from_bits(self.sum.load(Ordering::Relaxed));
+    }
+}
+
+/// Histograms of several cores, added up.
+#[derive(Debug, Default)]
+pub struct HistogramTotal {
+    /// The upper bounds, without the infinite one.
+    pub bounds: &'static [f64],
+    /// Counts per bucket, not cumulative, the infinite one last.
+    pub counts: Vec<u64>,
+    /// Sum of the values.
+    pub sum: f64,
+}
+
+/// Upper bounds of durations in seconds.
+pub const DURATIONS: [f64; 13] = [
+    0.0, 0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 30.0,
+];
+const QUEUE_LENGTHS: [f64; 8] = [0.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1000.0];
+const WATCH_COUNTS: [f64; 6] = [0.0, 1.0, 10.0, 100.0, 1000.0, 10000.0];
+const SEATS: [f64; 8] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 100.0];
+
+/// What one core counts of one flow schema in one priority level.
+#[derive(Debug)]
+pub struct FlowCells {
+    /// Requests whose execution began.
+    pub dispatched: Counter,
+    /// Requests refused because their queue was full.
+    pub queue_full: Counter,
+    /// Requests refused at the limit of a level that does not queue.
+    pub concurrency_limit: Counter,
+    /// Requests that waited too long, or whose client left.
+    pub time_out: Counter,
+    /// Dispatch attempts at which a request of the schema was next but did not fit.
+    pub no_accommodation: Counter,
+    /// Waiting time, in seconds, of requests that then executed.
+    pub wait_executed: Histogram<13>,
+    /// Waiting time, in seconds, of those that did not.
+    pub wait_refused: Histogram<13>,
+    /// Execution time, in seconds.
+    pub execution: Histogram<13>,
+    /// Time to initialise a watch, in seconds.
+    pub watch_init: Histogram<13>,
+    /// Waiting requests in the chosen queue, the arriving one included.
+    pub queue_length: Histogram<8>,
+    /// Watchers that a mutating request concerns.
+    pub watch_count: Histogram<6>,
+    /// The greater of a request's initial and final seats.
+    pub seats: Histogram<8>,
+}
+
+impl Default for FlowCells {
+    fn default() -> Self {
+        Self {
+            dispatched: Counter::default(),
+            queue_full: Counter::default(),
+            concurrency_limit: Counter::default(),
+            time_out: Counter::default(),
+            no_accommodation: Counter::default(),
+            wait_executed: Histogram::new(&DURATIONS),
+            wait_refused: Histogram::new(&DURATIONS),
+            execution: Histogram::new(&DURATIONS),
+            watch_init: Histogram::new(&DURATIONS),
+            queue_length: Histogram::new(&QUEUE_LENGTHS),
+            watch_count: Histogram::new(&WATCH_COUNTS),
+            seats: Histogram::new(&SEATS),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_counts_in_the_first_bucket_that_reaches_it() {
+        static BOUNDS: [f64; 3] = [0.0, 1.0, 2.0];
+        let (one, other) = (Histogram::new(&BOUNDS), Histogram::new(&BOUNDS));
+        for value in [0.0, 1.0, 1.5, 9.0] {
+            one.observe(value);
+        }
+        other.observe(0.5);
+        let mut total = HistogramTotal::default();
+        one.add_to(&mut total);
+        other.add_to(&mut total);
+        assert_eq!(total.counts, [1, 2, 1, 1]);
+        assert!((total.sum - 12.0).abs() < 1e-12);
+    }
+}

@@ -1,0 +1,5 @@
+//! What the gateway tells of itself: metrics, dumps, logs.
+//!
+//! It reads, and never decides.
+
+pub mod cells;

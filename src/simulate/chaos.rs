@@ -1,0 +1,451 @@
+//! Random trouble, by seed: whatever clients, policies and clocks do, no seat may be lost.
+//!
+//! A run makes a few policies with odd settings, then lets requests come, finish, give up singly and
+//! in masses, policies change, time jump and go back a little, in a random order. After every step
+//! the books of every level must balance, and each request has exactly one fate. In the end all that
+//! still waits must get its turn. What happened is written down: the same seed writes the same bytes.
+
+use std::{collections::BTreeMap, fmt::Write as _, time::Duration};
+
+use super::random::Random;
+use crate::{
+    apf::{
+        Flow, SchemaIndex, Time, Work,
+        dispatcher::{Dispatcher, View},
+        level::{Arrival, Decisions, Level, Place, Ticket},
+        policy::{Policy, Semantics},
+    },
+    sync::Arc,
+};
+
+/// A request's number.
+type Number = u64;
+
+/// One run.
+struct World {
+    random: Random,
+    now: u64,
+    policies: Vec<Arc<Policy>>,
+    dispatcher: Dispatcher<Number>,
+    view: Arc<View<Number>>,
+    waiting: BTreeMap<Number, Place<Number>>,
+    executing: BTreeMap<Number, Ticket<Number>>,
+    /// Seats in use of each level after the last step.
+    in_use: BTreeMap<Arc<str>, u32>,
+    releases: Vec<(u64, Arc<Level<Number>>)>,
+    next: Number,
+    log: String,
+}
+
+/// Runs `steps` steps of the run of `seed` over `policies`; returns what happened.
+///
+/// # Panics
+///
+/// If a seat is lost or given twice, a limit is exceeded, or somebody starves.
+pub fn run(seed: u64, steps: u32, policies: Vec<Arc<Policy>>) -> String {
+    let mut random = Random::seeded(seed);
+    let first = Arc::clone(random.pick(&policies));
+    let dispatcher = Dispatcher::new(first, Time::ZERO);
+    let view = dispatcher.view();
+    let mut world = World {
+        random,
+        now: 1_000_000_000,
+        policies,
+        dispatcher,
+        view,
+        waiting: BTreeMap::new(),
+        executing: BTreeMap::new(),
+        in_use: BTreeMap::new(),
+        releases: Vec::new(),
+        next: 0,
+        log: String::new(),
+    };
+    for _ in 0..steps {
+        world.step();
+        world.check();
+    }
+    world.drain();
+    world.log
+}
+
+impl World {
+    fn step(&mut self) {
+        self.pass_time();
+        self.check();
+        match self.random.within(0..1000) {
+            0..450 => self.arrive(),
+            450..850 => self.finish_one(),
+            850..940 => self.cancel_one(),
+            940..945 => self.cancel_most(),
+            945..965 => self.change_policy(),
+            965..1000 => self.rebalance(),
+            _ => {}
+        }
+    }
+
+    /// Mostly some microseconds; now and then hours, or a little back.
+    fn pass_time(&mut self) {
+        self.now += match self.random.within(0..1000) {
+            0 => 7_200_000_000_000,
+            1..20 => self.random.within(0..15_000_000_000),
+            _ => self.random.within(0..3_000_000),
+        };
+        let now = self.time();
+        let due: Vec<_> = self
+            .releases
+            .extract_if(.., |(at, _)| *at <= now.as_nanos())
+            .collect();
+        for (_, level) in due {
+            let mut out = Decisions::default();
+            level.tick(now, &mut out);
+            self.deliver(out);
+        }
+    }
+
+    /// The time as some core sees it.
+    fn time(&mut self) -> Time {
+        let behind = if self.random.chance(5) {
+            self.random.within(0..1_000_000)
+        } else {
+            0
+        };
+        Time::from_nanos(self.now - behind)
+    }
+
+    fn arrive(&mut self) {
+        let number = self.next;
+        self.next += 1;
+        let schemas = self.view.policy().schemas();
+        let index = self.random.within(0..schemas.len() as u64);
+        let level = schemas[usize::try_from(index).unwrap_or(0)].level;
+        let schema = SchemaIndex(u32::try_from(index).unwrap_or(0));
+        let flow = Flow {
+            schema,
+            level,
+            hash: self.random.within(0..12) * 0x1234_5678_9abc_def1,
+        };
+        let work = self.work();
+        let now = self.time();
+        let until = Time::from_nanos(self.now + self.random.within(0..20_000_000_000));
+        let mut out = Decisions::default();
+        let view = Arc::clone(&self.view);
+        let fate = match view.arrive(now, &flow, work, until, number, &mut out) {
+            Arrival::Execute(ticket) => {
+                self.executing.insert(number, ticket);
+                "executes"
+            }
+            Arrival::Wait(place) => {
+                self.waiting.insert(number, place);
+                "waits"
+            }
+            Arrival::Reject(_) => "refused",
+        };
+        self.note(format_args!(
+            "{number} {} {work:?} {fate}",
+            view.policy().level(level).name
+        ));
+        self.deliver(out);
+    }
+
+    fn work(&mut self) -> Work {
+        let initial = if self.random.chance(80) {
+            1
+        } else {
+            self.random.within(1..30)
+        };
+        let lingers = self.random.chance(20);
+        Work {
+            initial_seats: u32::try_from(initial).unwrap_or(1),
+            final_seats: if lingers {
+                u32::try_from(self.random.within(0..25)).unwrap_or(0)
+            } else {
+                0
+            },
+            additional_latency: Duration::from_micros(if lingers {
+                self.random.within(0..50_000)
+            } else {
+                0
+            }),
+        }
+    }
+
+    fn finish_one(&mut self) {
+        let Some(number) = nth(&self.executing, &mut self.random) else {
+            return;
+        };
+        self.finish(number);
+    }
+
+    fn finish(&mut self, number: Number) {
+        let ticket = self
+            .executing
+            .remove(&number)
+            .expect("it was found executing");
+        let level = Arc::clone(ticket.level());
+        let now = self.time();
+        let mut out = Decisions::default();
+        if let Some(at) = ticket.finish(now, &mut out) {
+            self.releases.push((at.as_nanos(), level));
+        }
+        self.note(format_args!("{number} done"));
+        self.deliver(out);
+    }
+
+    fn cancel_one(&mut self) {
+        if let Some(number) = nth(&self.waiting, &mut self.random) {
+            self.cancel(number);
+        }
+    }
+
+    fn cancel_most(&mut self) {
+        let numbers: Vec<Number> = self.waiting.keys().copied().collect();
+        for number in numbers {
+            if self.waiting.contains_key(&number) && self.random.chance(90) {
+                self.cancel(number);
+            }
+        }
+    }
+
+    fn cancel(&mut self, number: Number) {
+        let place = self.waiting.remove(&number).expect("it was found waiting");
+        let now = self.time();
+        let mut out = Decisions::default();
+        assert!(
+            place.cancel(now, &mut out),
+            "{number} waits, or a decision was delivered"
+        );
+        self.note(format_args!("{number} gives up"));
+        self.deliver(out);
+    }
+
+    fn change_policy(&mut self) {
+        let policy = Arc::clone(self.random.pick(&self.policies));
+        let now = self.time();
+        let mut out = Decisions::default();
+        let view = self.dispatcher.apply(now, policy, &mut out);
+        // Some cores hear of it later than others.
+        if self.random.chance(70) {
+            self.view = view;
+        }
+        self.note(format_args!("policy"));
+        self.deliver(out);
+    }
+
+    fn rebalance(&mut self) {
+        let now = self.time();
+        let mut out = Decisions::default();
+        let changes = self.dispatcher.rebalance(now, &mut out);
+        for change in changes {
+            self.note(format_args!(
+                "{} {} -> {}",
+                change.level, change.from, change.to
+            ));
+        }
+        self.deliver(out);
+        self.view = self.dispatcher.view();
+    }
+
+    fn deliver(&mut self, out: Decisions<Number>) {
+        for (number, ticket) in out.dispatched {
+            self.note(format_args!("{number} executes at last"));
+            assert!(
+                self.waiting.remove(&number).is_some(),
+                "{number} is dispatched while it waits"
+            );
+            let twice = self.executing.insert(number, ticket);
+            assert!(twice.is_none(), "{number} is dispatched once");
+        }
+    }
+
+    fn note(&mut self, what: std::fmt::Arguments<'_>) {
+        writeln!(self.log, "{} {what}", self.now).expect("a string takes everything");
+    }
+
+    fn check(&mut self) {
+        let (mut executing, mut waiting) = (0, 0);
+        let mut in_use = BTreeMap::new();
+        for (name, level) in self.dispatcher.levels() {
+            let glance = level.inspect(|set| {
+                set.check_invariants();
+                set.glance()
+            });
+            executing += glance.executing as usize;
+            waiting += glance.waiting as usize;
+            let before = self.in_use.get(&name).copied().unwrap_or(0);
+            assert!(
+                &*name == "exempt"
+                    || glance.seats_in_use <= glance.limit.max(before)
+                    || self.is_compatible(),
+                "{name} goes over its limit: {glance:?}"
+            );
+            in_use.insert(name, glance.seats_in_use);
+        }
+        self.in_use = in_use;
+        // A level that a late core still uses may have been dropped; its requests are not seen here.
+        assert!(
+            executing <= self.executing.len(),
+            "more execute than were let in"
+        );
+        assert!(waiting <= self.waiting.len(), "more wait than came");
+    }
+
+    fn is_compatible(&self) -> bool {
+        self.view.policy().settings().semantics == Semantics::Compatible
+    }
+
+    /// No more arrivals: whoever waits must get a turn, and all seats come back.
+    fn drain(&mut self) {
+        for _ in 0..100_000 {
+            if self.executing.is_empty() && self.waiting.is_empty() && self.releases.is_empty() {
+                break;
+            }
+            self.now += 1_000_000_000;
+            self.pass_time();
+            self.check();
+            self.finish_one();
+            self.check();
+            if self.executing.is_empty() {
+                self.rebalance();
+                self.cancel_the_hopeless();
+            }
+            self.check();
+        }
+        assert!(
+            self.waiting.is_empty(),
+            "starved: {:?}",
+            self.waiting.keys()
+        );
+        for (name, level) in self.dispatcher.levels() {
+            let glance = level.inspect(|set| set.glance());
+            assert_eq!(
+                (glance.seats_in_use, glance.executing, glance.waiting),
+                (0, 0, 0),
+                "{name}"
+            );
+        }
+    }
+
+    /// Levels of no seats never run anything: what waits there can only give up. So can what the
+    /// original loses when it removes the wrong queue.
+    fn cancel_the_hopeless(&mut self) {
+        let numbers: Vec<Number> = self.waiting.keys().copied().collect();
+        for number in numbers {
+            let limit = self.waiting[&number]
+                .level()
+                .inspect(|set| set.glance().limit);
+            if limit == 0 || self.is_compatible() {
+                self.cancel(number);
+            }
+        }
+    }
+}
+
+fn nth<T>(map: &BTreeMap<Number, T>, random: &mut Random) -> Option<Number> {
+    if map.is_empty() {
+        return None;
+    }
+    let n = random.within(0..map.len() as u64);
+    map.keys().nth(usize::try_from(n).unwrap_or(0)).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::apf::{ObjectSet, PolicySettings};
+
+    /// Levels with odd settings; some names occur in all policies, some only in one.
+    fn objects(random: &mut Random, shrinks: bool) -> Vec<(String, Value)> {
+        let mut documents = Vec::new();
+        for i in 0..random.within(1..6) {
+            let queues = if shrinks { random.within(1..40) } else { 16 };
+            let hand = 1 + random.within(0..queues.min(8));
+            let response = if random.chance(75) {
+                json!({"type": "Queue", "queuing": {
+                    "queues": queues, "handSize": hand, "queueLengthLimit": random.within(1..12)}})
+            } else {
+                json!({"type": "Reject"})
+            };
+            let mut limited = json!({
+                "nominalConcurrencyShares": random.within(0..40),
+                "lendablePercent": random.within(0..101),
+                "limitResponse": response,
+            });
+            if random.chance(40) {
+                limited["borrowingLimitPercent"] = json!(random.within(0..150));
+            }
+            documents.push(json!({
+                "apiVersion": "flowcontrol.apiserver.k8s.io/v1", "kind": "PriorityLevelConfiguration",
+                "metadata": {"name": format!("level-{i}")}, "spec": {"type": "Limited", "limited": limited},
+            }));
+            documents.push(json!({
+                "apiVersion": "flowcontrol.apiserver.k8s.io/v1", "kind": "FlowSchema",
+                "metadata": {"name": format!("schema-{i}")},
+                "spec": {"priorityLevelConfiguration": {"name": format!("level-{i}")}, "matchingPrecedence": 50},
+            }));
+        }
+        documents
+            .into_iter()
+            .map(|document| ("test".to_owned(), document))
+            .collect()
+    }
+
+    fn policies(random: &mut Random, semantics: Semantics) -> Vec<Arc<Policy>> {
+        let compile = |random: &mut Random| {
+            let total_seats = u32::try_from(random.within(1..120)).unwrap();
+            let settings = PolicySettings {
+                total_seats,
+                semantics,
+                hash_key: [0; 16],
+            };
+            let objects = ObjectSet::read(objects(random, true));
+            Arc::new(Policy::compile(&objects, &settings).unwrap().policy)
+        };
+        (0..5).map(|_| compile(random)).collect()
+    }
+
+    fn chaos(seed: u64, steps: u32, semantics: Semantics) -> String {
+        let policies = policies(&mut Random::seeded(seed), semantics);
+        run(seed, steps, policies)
+    }
+
+    /// `FAIRGATE_SEED` replays one run.
+    fn seeds(few: u64) -> std::ops::Range<u64> {
+        match std::env::var("FAIRGATE_SEED") {
+            Ok(seed) => {
+                let seed = seed.parse().expect("FAIRGATE_SEED is a number");
+                seed..seed + 1
+            }
+            Err(_) => 0..few,
+        }
+    }
+
+    #[test]
+    fn no_seat_is_lost_and_nobody_starves_whatever_happens() {
+        for seed in seeds(60) {
+            eprintln!("FAIRGATE_SEED={seed}");
+            chaos(seed, 1500, Semantics::Improved);
+        }
+    }
+
+    #[test]
+    fn the_books_balance_in_the_originals_semantics_too() {
+        for seed in seeds(40) {
+            eprintln!("FAIRGATE_SEED={seed}");
+            chaos(seed, 1500, Semantics::Compatible);
+        }
+    }
+
+    #[test]
+    fn the_same_seed_writes_the_same_bytes() {
+        assert_eq!(
+            chaos(3, 2000, Semantics::Improved),
+            chaos(3, 2000, Semantics::Improved)
+        );
+        assert_ne!(
+            chaos(3, 2000, Semantics::Improved),
+            chaos(4, 2000, Semantics::Improved)
+        );
+    }
+}
