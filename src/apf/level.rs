@@ -119,7 +119,7 @@ impl<W: Copy> Level<W> {
         out: &mut Decisions<W>,
     ) {
         self.with(out, |set, events| {
-            set.configure(now, semantics, discipline, events)
+            set.configure(now, semantics, discipline, events);
         });
     }
 
@@ -132,7 +132,7 @@ impl<W: Copy> Level<W> {
         out: &mut Decisions<W>,
     ) {
         self.with(out, |set, events| {
-            set.set_limit(now, limit, denominator, events)
+            set.set_limit(now, limit, denominator, events);
         });
     }
 

@@ -18,7 +18,7 @@ const REREAD: Duration = Duration::from_secs(60);
 
 /// The gateway's own credential, if it is a token.
 #[derive(Clone, Debug)]
-pub struct UpstreamCredential {
+pub(super) struct UpstreamCredential {
     path: Option<PathBuf>,
     header: Arc<ArcSwapOption<HeaderValue>>,
 }
