@@ -30,8 +30,6 @@ pub mod fairness;
 #[cfg(feature = "server")]
 pub mod forward;
 #[cfg(feature = "server")]
-pub mod limit;
-#[cfg(feature = "server")]
 pub mod local;
 #[cfg(feature = "server")]
 pub mod observe;

@@ -1,0 +1,22 @@
+//! Behaviour through the public API: real sockets on loopback against a fake upstream.
+
+#![expect(
+    unreachable_pub,
+    reason = "the modules are each other's helpers, and nobody else's"
+)]
+
+mod client;
+mod gate;
+mod pki;
+mod upstream;
+
+mod draining;
+mod failures;
+mod forwarding;
+mod framing;
+mod hanging_up;
+mod listening;
+mod panics;
+mod pooling;
+mod tls;
+mod tunnels;
