@@ -130,14 +130,14 @@ impl<W: Copy> Level<W> {
         out: &mut Decisions<W>,
     ) {
         self.with(out, |set, events| {
-            set.configure(now, semantics, discipline, events)
+            set.configure(now, semantics, discipline, events);
         });
     }
 
     /// Takes on another current limit; `denominator` is what the ratio metrics divide by.
     pub fn set_limit(&self, now: Time, limit: Seats, denominator: Seats, out: &mut Decisions<W>) {
         self.with(out, |set, events| {
-            set.set_limit(now, limit, denominator, events)
+            set.set_limit(now, limit, denominator, events);
         });
     }
 

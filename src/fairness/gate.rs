@@ -233,7 +233,7 @@ impl Gate {
         let cap = policy.view.width_cap(flow.level);
         let (work, watchers) = self
             .hub
-            .estimate(now, &call.digest.info, &policy.estimator, cap);
+            .estimate(now, &call.digest.info, policy.estimator, cap);
         let facts = policy.flow(flow.schema);
         facts.cells.seats.observe(f64::from(work.max_seats()));
         if let Some(watchers) = watchers {
@@ -466,7 +466,7 @@ impl Waiting {
         self.gate.leave(self.waiter, Some(place));
     }
 
-    fn give_up_without_count(mut self: Box<Self>) {
+    fn give_up_without_count(mut self) {
         let place = self.place.take();
         self.gate.leave(self.waiter, place);
     }
