@@ -52,8 +52,12 @@ impl Gate {
     ) -> Self {
         let mut settings = settings();
         adapt(&mut settings, &mut to);
+        Self::limited(to, settings, LimitLayer::new(1000))
+    }
+
+    /// A gateway that lets so many requests execute.
+    pub fn limited(to: UpstreamSettings, settings: AppSettings, limit: LimitLayer) -> Self {
         let to = Arc::new(to);
-        let limit = LimitLayer::new(1000);
         let shared = limit.clone();
         let gateway = Gateway::start(
             settings,
@@ -93,7 +97,7 @@ impl Gate {
     }
 }
 
-fn settings() -> AppSettings {
+pub fn settings() -> AppSettings {
     let mut settings = AppSettings {
         cores: NonZero::new(2).unwrap(),
         ..AppSettings::default()
