@@ -30,8 +30,6 @@ pub mod fairness;
 #[cfg(feature = "server")]
 pub mod forward;
 #[cfg(feature = "server")]
-pub mod limit;
-#[cfg(feature = "server")]
 pub mod local;
 #[cfg(feature = "server")]
 pub mod observe;
@@ -43,3 +41,8 @@ pub mod socket;
 pub mod source;
 #[cfg(feature = "server")]
 pub mod stack;
+
+/// For loom alone, which builds no server: what the cores of one share.
+#[cfg(all(loom, not(feature = "server")))]
+#[path = "fairness/mailbox.rs"]
+pub mod mailbox;

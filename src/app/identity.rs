@@ -8,8 +8,7 @@ use http::{HeaderMap, HeaderValue, header::AUTHORIZATION};
 use super::settings::SettingsError;
 use crate::{
     auth::{IdentityError, UpstreamIdentity},
-    call::Refusal,
-    digest::User,
+    call::{Call, Refusal},
     forward,
 };
 
@@ -18,7 +17,7 @@ const REREAD: Duration = Duration::from_secs(60);
 
 /// The gateway's own credential, if it is a token.
 #[derive(Clone, Debug)]
-pub struct UpstreamCredential {
+pub(super) struct UpstreamCredential {
     path: Option<PathBuf>,
     header: Arc<ArcSwapOption<HeaderValue>>,
 }
@@ -99,19 +98,18 @@ impl Teller {
 }
 
 impl forward::UpstreamIdentity for Teller {
-    fn write(&self, user: &User, headers: &mut HeaderMap) -> Result<(), Refusal> {
-        self.identity.write(user, headers).map_err(|error| {
+    fn write(&self, call: &Call, headers: &mut HeaderMap) -> Result<(), Refusal> {
+        let written = match &call.identity {
+            Some(identity) => self.identity.write_identity(identity, headers),
+            None => self.identity.write(&call.digest.user, headers),
+        };
+        written.map_err(|error| {
             tracing::warn!(%error, "a user cannot be told to the upstream");
             match error {
-                IdentityError::Empty { .. } => {
-                    Refusal::IdentityNotRepresentable("a part of it is empty")
+                IdentityError::Empty { .. } | IdentityError::Unrepresentable { .. } => {
+                    Refusal::IdentityNotRepresentable(error.to_string().into())
                 }
-                IdentityError::Unrepresentable { .. } => {
-                    Refusal::IdentityNotRepresentable("it has characters that no header can carry")
-                }
-                IdentityError::AlreadyTold { .. } => {
-                    Refusal::Internal("an identity header was left in the request".into())
-                }
+                IdentityError::AlreadyTold { .. } => Refusal::Internal(error.to_string().into()),
             }
         })?;
         if let Some(header) = self.credential.header() {

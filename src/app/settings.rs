@@ -77,14 +77,14 @@ pub enum SettingsError {
 }
 
 /// Key of the flow hash: as configured, or drawn at random.
-pub(super) fn hash_key(config: &Config) -> Result<[u8; 16], SettingsError> {
+pub(super) fn hash_key(config: &Config) -> [u8; 16] {
     if let Some(key) = &config.flow_control.hash_key {
-        return Ok(**key);
+        return **key;
     }
     let mut key = [0; 16];
     key[..8].copy_from_slice(&random().to_le_bytes());
     key[8..].copy_from_slice(&random().to_le_bytes());
-    Ok(key)
+    key
 }
 
 /// A random number from the standard library's per-process keys.
@@ -251,7 +251,7 @@ pub(super) fn told_identity(config: &Config) -> Result<UpstreamIdentity, Setting
                 &[username.to_string()],
                 &[uid.to_string()],
                 &[group.to_string()],
-                &[extra_prefix.clone()],
+                std::slice::from_ref(extra_prefix),
             )
             .map_err(SettingsError::HeaderNames)?,
         )),

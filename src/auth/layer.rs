@@ -179,7 +179,9 @@ impl Parsed {
             info: self.info,
             user: Arc::clone(identity.user()),
         });
-        Call::new(self.inbound, digest, rules.request_timeout)
+        let mut call = Call::new(self.inbound, digest, rules.request_timeout)?;
+        call.identity = Some(Arc::clone(identity));
+        Ok(call)
     }
 }
 

@@ -29,6 +29,7 @@ pub use trace::{FlowUids, Progress, Trace};
 
 use crate::{
     apf::Time,
+    auth::Identity,
     digest::{RequestDigest, RequestInfo},
 };
 
@@ -55,6 +56,8 @@ pub struct Call {
     pub request: http::Request<ClientBody>,
     /// All that policy may know of it.
     pub digest: Arc<RequestDigest>,
+    /// The user with what is ready to be told the upstream of it, where `auth` has made that.
+    pub identity: Option<Arc<Identity>>,
     /// Whether it is a watch, otherwise long-running, mutating, or a plain read.
     pub kind: RequestKind,
     /// Who holds the other end of the connection.
@@ -119,6 +122,7 @@ impl Call {
         Ok(Self {
             request,
             digest,
+            identity: None,
             kind,
             peer,
             received,

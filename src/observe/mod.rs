@@ -3,3 +3,4 @@
 //! It reads, and never decides.
 
 pub mod cells;
+pub mod upstream_counts;

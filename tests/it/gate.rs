@@ -11,11 +11,13 @@ use std::{
 };
 
 use fairgate::{
+    apf::{ObjectSet, Policy, PolicySettings, Semantics, Time, work::EstimatorSettings},
     app::{AppSettings, CoreContext, Gateway, runtimes::control_runtime},
     call::{Call, Inbound, Refusal, Reply},
+    clock::Clock,
     digest::{RequestDigest, User},
+    fairness::{Caps, Enforcement, FairnessLayer, Gate as FairnessGate, Hub, HubSettings},
     forward::{Forward, UpstreamIdentity, UpstreamProtocol, UpstreamSettings},
-    limit::LimitLayer,
     stack::stack,
 };
 use http::{HeaderMap, HeaderValue};
@@ -25,7 +27,61 @@ use crate::upstream::Upstream;
 
 pub struct Gate {
     pub gateway: Gateway,
-    pub limit: LimitLayer,
+    pub limit: Seats,
+}
+
+/// The seats of all levels together.
+#[derive(Clone)]
+pub struct Seats(pub Arc<Hub>);
+
+impl Seats {
+    pub const ALL: u32 = 1000;
+
+    /// Seats nobody holds.
+    pub fn free(&self) -> u32 {
+        let levels = self.0.dispatcher().report(Clock::system().now());
+        Self::ALL
+            - levels
+                .iter()
+                .map(|level| level.glance.seats_in_use)
+                .sum::<u32>()
+    }
+}
+
+/// What all cores of a test's gateway share: the built-in policy, and seats for everybody.
+pub fn hub(cores: usize) -> Arc<Hub> {
+    let settings = PolicySettings {
+        total_seats: 100 * Seats::ALL,
+        semantics: Semantics::Improved,
+        hash_key: [7; 16],
+    };
+    let policy = Policy::compile(&ObjectSet::default(), &settings)
+        .unwrap()
+        .policy;
+    let settings = HubSettings {
+        enforcement: Enforcement::Enforce,
+        request_timeout: Duration::from_secs(60),
+        max_queued: 10_000,
+        estimator: EstimatorSettings::default(),
+        long_running: Caps {
+            per_user: 100,
+            total: 1000,
+        },
+    };
+    Hub::new(
+        u16::try_from(cores).unwrap(),
+        Arc::new(policy),
+        settings,
+        Time::ZERO,
+    )
+}
+
+/// The layer of the core that is calling.
+pub fn fairness(hub: &Arc<Hub>, core: &CoreContext) -> FairnessLayer {
+    let index = u16::try_from(core.index).unwrap();
+    let gate = FairnessGate::new(Arc::clone(hub), index, core.clock.clone(), 1);
+    tokio::task::spawn_local(Rc::clone(&gate).run());
+    FairnessLayer::new(gate)
 }
 
 impl Gate {
@@ -52,20 +108,17 @@ impl Gate {
     ) -> Self {
         let mut settings = settings();
         adapt(&mut settings, &mut to);
-        Self::limited(to, settings, LimitLayer::new(1000))
-    }
-
-    /// A gateway that lets so many requests execute.
-    pub fn limited(to: UpstreamSettings, settings: AppSettings, limit: LimitLayer) -> Self {
         let to = Arc::new(to);
-        let shared = limit.clone();
+        let hub = hub(settings.cores.get());
+        let limit = Seats(Arc::clone(&hub));
         let gateway = Gateway::start(
             settings,
             control_runtime().unwrap(),
             move |core: CoreContext| {
+                let fairness = fairness(&hub, &core);
                 let identity: Rc<dyn UpstreamIdentity> = Rc::new(tell_upstream);
                 let leaf = Forward::new(to.clone(), identity, core.clock);
-                stack(&TestAuth, &shared, leaf)
+                stack(&TestAuth, &fairness, leaf)
             },
         )
         .unwrap();
@@ -79,15 +132,17 @@ impl Gate {
     ) -> Self
     where
         L: Service<Call, Response = Reply, Error = Refusal> + Clone + 'static,
-        L::Future: 'static,
+        L::Future: Unpin + 'static,
     {
         let mut settings = settings();
         adapt(&mut settings);
-        let limit = LimitLayer::new(1000);
-        let shared = limit.clone();
-        let gateway = Gateway::start(settings, control_runtime().unwrap(), move |_| {
-            stack(&TestAuth, &shared, leaf())
-        })
+        let hub = hub(settings.cores.get());
+        let limit = Seats(Arc::clone(&hub));
+        let gateway = Gateway::start(
+            settings,
+            control_runtime().unwrap(),
+            move |core: CoreContext| stack(&TestAuth, &fairness(&hub, &core), leaf()),
+        )
         .unwrap();
         Self { gateway, limit }
     }
@@ -97,7 +152,7 @@ impl Gate {
     }
 }
 
-pub fn settings() -> AppSettings {
+fn settings() -> AppSettings {
     let mut settings = AppSettings {
         cores: NonZero::new(2).unwrap(),
         ..AppSettings::default()
@@ -106,9 +161,9 @@ pub fn settings() -> AppSettings {
     settings
 }
 
-fn tell_upstream(user: &User, headers: &mut HeaderMap) -> Result<(), Refusal> {
-    let name =
-        HeaderValue::from_str(&user.name).map_err(|_| Refusal::IdentityNotRepresentable("name"))?;
+fn tell_upstream(call: &Call, headers: &mut HeaderMap) -> Result<(), Refusal> {
+    let name = HeaderValue::from_str(&call.digest.user.name)
+        .map_err(|_| Refusal::IdentityNotRepresentable("name".into()))?;
     headers.insert("x-remote-user", name);
     Ok(())
 }
@@ -146,7 +201,7 @@ where
             let user = if inbound.request.headers().contains_key("x-nobody") {
                 User::anonymous()
             } else {
-                User::new("alice", ["staff"])
+                User::new("alice", ["staff", User::AUTHENTICATED])
             };
             let digest = RequestDigest {
                 info: inbound.info()?,

@@ -6,12 +6,15 @@ use std::{
     time::Duration,
 };
 
-use fairgate::app::{AppSettings, Gateway, StartError, runtimes::control_runtime};
+use fairgate::{
+    app::{AppSettings, CoreContext, Gateway, StartError, runtimes::control_runtime},
+    stack::stack,
+};
 
 use crate::{
     client::{Client, body, raw, soon, status},
     failures::until,
-    gate::Gate,
+    gate::{Gate, TestAuth, fairness, hub},
     upstream::{Speaks, Upstream},
 };
 
@@ -21,13 +24,8 @@ fn a_second_gateway_cannot_take_the_same_address() {
     let gate = Gate::before(&upstream);
     let mut settings = AppSettings::default();
     settings.serve.listen = gate.address();
-    let leaf = |_| {
-        fairgate::stack::stack(
-            &crate::gate::TestAuth,
-            &fairgate::limit::LimitLayer::new(1),
-            Nowhere,
-        )
-    };
+    let hub = hub(settings.cores.get());
+    let leaf = move |core: CoreContext| stack(&TestAuth, &fairness(&hub, &core), Nowhere);
     let error = Gateway::start(settings, control_runtime().unwrap(), leaf).unwrap_err();
     assert!(matches!(error, StartError::Bind(_)), "{error}");
     assert!(error.to_string().contains(&gate.address().to_string()));
