@@ -21,7 +21,7 @@ use fairgate::{
     stack::stack,
 };
 use http::{HeaderMap, HeaderValue};
-use serde_json::{Value, json};
+use serde_json::Value;
 use tower::{Layer, Service};
 
 use crate::upstream::Upstream;
@@ -52,30 +52,6 @@ impl Seats {
 /// What all cores of a test's gateway share: the built-in policy, and seats for everybody.
 pub fn hub(cores: usize) -> Arc<Hub> {
     hub_of(cores, [])
-}
-
-/// A hub under which alice is always turned away.
-pub fn hub_without_seats(cores: usize) -> Arc<Hub> {
-    let level = json!({
-        "apiVersion": "flowcontrol.apiserver.k8s.io/v1", "kind": "PriorityLevelConfiguration",
-        "metadata": {"name": "none"},
-        "spec": {"type": "Limited", "limited": {
-            "nominalConcurrencyShares": 0, "borrowingLimitPercent": 0,
-            "limitResponse": {"type": "Reject"},
-        }},
-    });
-    let schema = json!({
-        "apiVersion": "flowcontrol.apiserver.k8s.io/v1", "kind": "FlowSchema",
-        "metadata": {"name": "none"},
-        "spec": {
-            "matchingPrecedence": 10, "priorityLevelConfiguration": {"name": "none"},
-            "rules": [{
-                "subjects": [{"kind": "User", "user": {"name": "alice"}}],
-                "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
-            }],
-        },
-    });
-    hub_of(cores, [level, schema])
 }
 
 fn hub_of(cores: usize, objects: impl IntoIterator<Item = Value>) -> Arc<Hub> {
