@@ -20,6 +20,8 @@ pub mod auth;
 #[cfg(feature = "server")]
 pub mod call;
 #[cfg(feature = "server")]
+pub mod cli;
+#[cfg(feature = "server")]
 pub mod clock;
 #[cfg(feature = "server")]
 pub mod config;
@@ -27,8 +29,6 @@ pub mod config;
 pub mod fairness;
 #[cfg(feature = "server")]
 pub mod forward;
-#[cfg(feature = "server")]
-pub mod limit;
 #[cfg(feature = "server")]
 pub mod local;
 #[cfg(feature = "server")]
@@ -41,3 +41,8 @@ pub mod socket;
 pub mod source;
 #[cfg(feature = "server")]
 pub mod stack;
+
+/// For loom alone, which builds no server: what the cores of one share.
+#[cfg(all(loom, not(feature = "server")))]
+#[path = "fairness/mailbox.rs"]
+pub mod mailbox;

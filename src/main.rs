@@ -1,1 +1,7 @@
-fn main() {}
+//! The `fairgate` command.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    fairgate::cli::main()
+}

@@ -179,7 +179,8 @@ mod tests {
 
     #[test]
     fn hands_of_named_flows_are_the_originals() {
-        let rows: [(u64, [u32; 6], [u32; 6], [u32; 4]); 7] = [
+        type Row = (u64, [u32; 6], [u32; 6], [u32; 4]);
+        let rows: [Row; 7] = [
             (
                 0xf4de_3bd4_2ccd_f6b7,
                 [55, 62, 126, 125, 105, 1],

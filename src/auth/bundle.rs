@@ -39,7 +39,7 @@ pub enum BundleError {
     #[error("not PEM: {reason}")]
     Pem { reason: String },
     /// PEM without a certificate.
-    #[error("holds no certificate; give at least one certificate authority in PEM")]
+    #[error("holds no certificate; give at least one certificate authority")]
     Empty,
     /// Certificates are counted from 1.
     #[error("certificate {number}: {reason}")]
@@ -64,11 +64,22 @@ impl CaBundle {
     ///
     /// [`BundleError`] at the first certificate that cannot be used.
     pub fn from_pem(pem: &[u8]) -> Result<Self, BundleError> {
-        let mut authorities = Vec::new();
-        for certificate in CertificateDer::pem_slice_iter(pem) {
-            let certificate = certificate.map_err(|error| BundleError::Pem {
+        let certificates = CertificateDer::pem_slice_iter(pem)
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(|error| BundleError::Pem {
                 reason: error.to_string(),
             })?;
+        Self::new(&certificates)
+    }
+
+    /// The bundle of these certificates.
+    ///
+    /// # Errors
+    ///
+    /// [`BundleError`] at the first that cannot be used, or when there is none.
+    pub fn new(certificates: &[CertificateDer<'_>]) -> Result<Self, BundleError> {
+        let mut authorities = Vec::with_capacity(certificates.len());
+        for certificate in certificates {
             let authority =
                 Authority::new(certificate).map_err(|reason| BundleError::Certificate {
                     number: authorities.len() + 1,
@@ -127,10 +138,12 @@ impl fmt::Debug for CaBundle {
 }
 
 impl Authority {
-    fn new(certificate: CertificateDer<'_>) -> Result<Self, String> {
-        let validity = Validity::parse(&certificate).map_err(|error| error.to_string())?;
+    fn new(certificate: &CertificateDer<'_>) -> Result<Self, String> {
+        let validity = Validity::parse(certificate).map_err(|error| error.to_string())?;
         let mut roots = RootCertStore::empty();
-        roots.add(certificate).map_err(|error| error.to_string())?;
+        roots
+            .add(certificate.clone().into_owned())
+            .map_err(|error| error.to_string())?;
         let provider = Arc::new(ring::default_provider());
         let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
             .build()

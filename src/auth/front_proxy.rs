@@ -11,22 +11,13 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use rustls::pki_types::CertificateDer;
 
 use super::{
-    CaBundle, Identity, RequestHeaderNames,
+    FrontProxySettings, Identity,
     bundle::ChainError,
     extra_key,
     peer::{Judgement, Slot},
     x509::{Subject, SubjectError},
 };
 use crate::digest::User;
-
-/// Which proxies are believed, and in which headers they speak.
-#[derive(Debug)]
-pub(super) struct FrontProxy {
-    pub(super) authorities: CaBundle,
-    /// Common names; all, if there are none.
-    pub(super) allowed_names: Vec<String>,
-    pub(super) headers: RequestHeaderNames,
-}
 
 /// Why a peer is not believed to be a front proxy, or cannot be understood.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -46,7 +37,7 @@ pub enum FrontProxyError {
     NotText { name: HeaderName },
 }
 
-impl FrontProxy {
+impl FrontProxySettings {
     /// Who the peer says the client is; `None` if it names nobody.
     ///
     /// `chain` is not empty, and `judged` is what is known of it.
@@ -138,18 +129,23 @@ fn text(name: &HeaderName, value: &HeaderValue) -> Result<String, FrontProxyErro
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::auth::pki::{Authority, Leaf, NOW};
+    use crate::auth::{
+        CaBundle, RequestHeaderNames,
+        pki::{Authority, Leaf, NOW},
+    };
 
     struct Scene {
         authority: Authority,
-        proxy: FrontProxy,
+        proxy: FrontProxySettings,
     }
 
     impl Scene {
         fn new(allowed_names: &[&str], headers: RequestHeaderNames) -> Self {
             let authority = Authority::new("proxies");
-            let proxy = FrontProxy {
-                authorities: CaBundle::from_pem(authority.pem().as_bytes()).unwrap(),
+            let proxy = FrontProxySettings {
+                authorities: CaBundle::from_pem(authority.pem().as_bytes())
+                    .unwrap()
+                    .into(),
                 allowed_names: allowed_names.iter().map(|n| (*n).to_owned()).collect(),
                 headers,
             };

@@ -37,38 +37,31 @@ impl RequestHeaderNames {
     /// # Errors
     ///
     /// Every mistake: a name that is none, or none at all for user, group or extra.
-    pub fn new<S: AsRef<str>>(
-        user: &[S],
-        uid: &[S],
-        group: &[S],
-        extra_prefix: &[S],
+    pub fn new(
+        user: &[impl AsRef<str>],
+        uid: &[impl AsRef<str>],
+        group: &[impl AsRef<str>],
+        extra_prefix: &[impl AsRef<str>],
     ) -> Result<Self, Vec<HeaderNameError>> {
         let mut errors = Vec::new();
-        let mut parse = |kind, names: &[S], required: bool| {
-            if required && names.is_empty() {
-                errors.push(HeaderNameError::Missing { kind });
-            }
-            let mut parsed = Vec::with_capacity(names.len());
-            for name in names.iter().map(AsRef::as_ref) {
-                match HeaderName::from_bytes(name.as_bytes()) {
-                    Ok(name) => parsed.push(name),
-                    Err(_) => errors.push(HeaderNameError::Invalid {
-                        kind,
-                        name: name.to_owned(),
-                    }),
-                }
-            }
-            parsed
-        };
         let names = Self {
-            user: parse("user", user, true),
-            uid: parse("uid", uid, false),
-            group: parse("group", group, true),
-            extra_prefix: parse("extra prefix", extra_prefix, true)
+            user: parse("user", user, &mut errors),
+            uid: parse("uid", uid, &mut errors),
+            group: parse("group", group, &mut errors),
+            extra_prefix: parse("extra prefix", extra_prefix, &mut errors)
                 .iter()
                 .map(|name| name.as_str().into())
                 .collect(),
         };
+        for (kind, missing) in [
+            ("user", user.is_empty()),
+            ("group", group.is_empty()),
+            ("extra prefix", extra_prefix.is_empty()),
+        ] {
+            if missing {
+                errors.push(HeaderNameError::Missing { kind });
+            }
+        }
         if errors.is_empty() {
             Ok(names)
         } else {
@@ -80,6 +73,25 @@ impl RequestHeaderNames {
     pub(super) fn whole(&self) -> impl Iterator<Item = &HeaderName> {
         self.user.iter().chain(&self.uid).chain(&self.group)
     }
+}
+
+/// Those of `names` that can be header names; the others go to `errors`.
+fn parse(
+    kind: &'static str,
+    names: &[impl AsRef<str>],
+    errors: &mut Vec<HeaderNameError>,
+) -> Vec<HeaderName> {
+    let mut parsed = Vec::with_capacity(names.len());
+    for name in names.iter().map(AsRef::as_ref) {
+        match HeaderName::from_bytes(name.as_bytes()) {
+            Ok(name) => parsed.push(name),
+            Err(_) => errors.push(HeaderNameError::Invalid {
+                kind,
+                name: name.to_owned(),
+            }),
+        }
+    }
+    parsed
 }
 
 /// The conventional names: `X-Remote-User`, `-Uid`, `-Group`, and the prefix `X-Remote-Extra-`.
@@ -98,6 +110,8 @@ impl Default for RequestHeaderNames {
 mod tests {
     use super::*;
 
+    const NONE: &[&str] = &[];
+
     #[test]
     fn the_default_is_the_convention() {
         let written = RequestHeaderNames::new(
@@ -111,14 +125,14 @@ mod tests {
 
     #[test]
     fn all_mistakes_are_told_at_once() {
-        let errors = RequestHeaderNames::new(&["X User"], &[], &[], &["extra:"]).unwrap_err();
+        let errors = RequestHeaderNames::new(&["X User"], NONE, NONE, &["extra:"]).unwrap_err();
         let told: Vec<_> = errors.iter().map(ToString::to_string).collect();
         assert_eq!(
             told,
             [
                 "user header \"X User\": not a valid header name; use letters, digits and hyphens",
-                "no group header is named; name at least one",
                 "extra prefix header \"extra:\": not a valid header name; use letters, digits and hyphens",
+                "no group header is named; name at least one",
             ]
         );
     }

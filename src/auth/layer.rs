@@ -134,10 +134,7 @@ impl<S> Auth<S> {
             peer_certificates: inbound.peer.certificates(),
             decoded_path: info.path(),
         };
-        let now = Now {
-            time: self.clock.now(),
-            unix_seconds: i64::try_from(self.clock.unix_seconds()).unwrap_or(i64::MAX),
-        };
+        let now = Now::of(&self.clock);
         let outcome = rules
             .authentication
             .authenticate(&credentials, &mut memo.borrow_mut(), now);
@@ -182,7 +179,9 @@ impl Parsed {
             info: self.info,
             user: Arc::clone(identity.user()),
         });
-        Call::new(self.inbound, digest, rules.request_timeout)
+        let mut call = Call::new(self.inbound, digest, rules.request_timeout)?;
+        call.identity = Some(Arc::clone(identity));
+        Ok(call)
     }
 }
 

@@ -35,11 +35,13 @@ use std::{
     pin::Pin,
     sync::{Arc, LazyLock},
     task::{Context, Poll, ready},
+    time::{Duration, SystemTime},
 };
 
 use http::HeaderMap;
 use rustls::{DistinguishedName, pki_types::CertificateDer};
 
+use self::token_review::Review;
 pub use self::{
     bundle::{BundleError, CaBundle, ChainError},
     failure::{Failure, Failures},
@@ -47,15 +49,14 @@ pub use self::{
     header_names::{HeaderNameError, RequestHeaderNames},
     mtls::CertificateError,
     peer::PeerIdentityCache,
-    settings::{Anonymous, AuthSettings, AuthSettingsError, FrontProxySettings},
-    spoof::{ConfiguredNames, HeaderRefusal, strip_identity_headers},
+    settings::{Anonymous, AuthSettings, FrontProxySettings},
+    spoof::{ConfiguredNames, HeaderRefusal, refuse_identity_headers, strip_identity_headers},
     token_file::{TokenFile, TokenFileError, TokenFileWarning},
     token_key::{NoRandomness, Token, TokenDigest, TokenKey},
     token_review::{ReviewError, TokenRefused, TokenReviews},
     upstream::{Identity, IdentityError, IdentityHeaders, UpstreamIdentity},
 };
-use self::{front_proxy::FrontProxy, token_review::Review};
-use crate::{apf::Time, digest::User};
+use crate::{apf::Time, clock::Clock, digest::User};
 
 /// A moment by both clocks: the monotonic one for how long something is kept, that of the wall for
 /// certificates and tokens.
@@ -63,23 +64,32 @@ use crate::{apf::Time, digest::User};
 pub struct Now {
     /// Monotonic.
     pub time: Time,
-    /// Seconds since 1970.
-    pub unix_seconds: i64,
+    /// Since 1970.
+    pub wall: Duration,
 }
 
-/// Reads both clocks.
-pub type NowFn = Arc<dyn Fn() -> Now + Send + Sync>;
+impl Now {
+    /// What the clock shows.
+    pub fn of(clock: &Clock) -> Self {
+        let wall = clock.wall().duration_since(SystemTime::UNIX_EPOCH);
+        Self {
+            time: clock.now(),
+            wall: wall.unwrap_or_default(), // a clock before 1970 makes every certificate invalid
+        }
+    }
+
+    /// Whole seconds since 1970.
+    pub fn unix_seconds(self) -> i64 {
+        i64::try_from(self.wall.as_secs()).unwrap_or(i64::MAX)
+    }
+}
 
 /// All methods of authentication, as settings made them. Replaced whole when settings change.
 #[derive(Debug)]
 pub struct Authentication {
     /// Different for each set of settings in this process.
     version: u64,
-    front_proxy: Option<FrontProxy>,
-    client_ca: Option<CaBundle>,
-    token_file: Option<TokenFile>,
-    token_reviews: Option<TokenReviews>,
-    anonymous: Anonymous,
+    settings: AuthSettings,
 }
 
 /// What a request shows of its client.
@@ -162,14 +172,21 @@ impl Authentication {
     ///
     /// They are no condition: the handshake must let every certificate in, and none.
     pub fn authorities(&self) -> Vec<DistinguishedName> {
-        let front_proxy = self.front_proxy.as_ref().map(|proxy| &proxy.authorities);
-        let bundles = self.client_ca.iter().chain(front_proxy);
-        bundles.flat_map(CaBundle::subjects).cloned().collect()
+        let front_proxy = self.settings.front_proxy.as_ref();
+        let front_proxy = front_proxy.map(|proxy| &proxy.authorities);
+        let bundles = self.settings.client_ca.iter().chain(front_proxy);
+        bundles
+            .flat_map(|bundle| bundle.subjects())
+            .cloned()
+            .collect()
     }
 
     /// The front-proxy names accepted from proxies, never to be passed on; the conventional ones apart.
     pub fn front_proxy_headers(&self) -> Option<&RequestHeaderNames> {
-        self.front_proxy.as_ref().map(|proxy| &proxy.headers)
+        self.settings
+            .front_proxy
+            .as_ref()
+            .map(|proxy| &proxy.headers)
     }
 
     fn by_certificate(
@@ -184,15 +201,15 @@ impl Authentication {
             return None;
         }
         let peer = peer.at(self.version);
-        let at = now.unix_seconds;
-        if let Some(proxy) = &self.front_proxy {
+        let at = now.unix_seconds();
+        if let Some(proxy) = &self.settings.front_proxy {
             match proxy.authenticate(credentials.headers, chain, &mut peer.front_proxy, at) {
                 Ok(Some(identity)) => return Some(identity),
                 Ok(None) => {}
                 Err(error) => failures.push(error),
             }
         }
-        let authorities = self.client_ca.as_ref()?;
+        let authorities = self.settings.client_ca.as_ref()?;
         match peer.user.get(at, || mtls::judge(authorities, chain, at)) {
             Ok(user) => user.clone(),
             Err(error) => {
@@ -245,16 +262,16 @@ impl Authentication {
         }
     }
 
-    /// Looks a token up in the file and among reviewed ones. Settings give both the same key.
+    /// Looks a token up in the file and among reviewed ones, both under one digest.
     fn glance(&self, token: &[u8], now: Now) -> Glance {
         let mut digest = None;
-        if let Some(file) = &self.token_file {
+        if let Some(file) = &self.settings.token_file {
             let digest = digest.insert(file.key().digest(token));
             if let Some(identity) = file.lookup(digest) {
                 return Glance::Known(Arc::clone(identity));
             }
         }
-        let Some(reviews) = &self.token_reviews else {
+        let Some(reviews) = &self.settings.token_reviews else {
             return Glance::Refused(TokenRefused::default());
         };
         let digest = digest.unwrap_or_else(|| reviews.key().digest(token));
@@ -272,7 +289,7 @@ impl Authentication {
         next: Option<NextToken>,
         failures: Failures,
     ) -> Result<Outcome, Failures> {
-        let (Some(token), Some(reviews)) = (token, &self.token_reviews) else {
+        let (Some(token), Some(reviews)) = (token, &self.settings.token_reviews) else {
             return Err(failures); // `glance` asks only for a token, and only with reviews
         };
         Ok(Outcome::Review(Box::new(PendingReview {
@@ -287,7 +304,7 @@ impl Authentication {
     fn without_user(&self, decoded_path: &[u8], failures: Failures) -> Outcome {
         static ANONYMOUS: LazyLock<Arc<Identity>> =
             LazyLock::new(|| Arc::new(Identity::new(User::anonymous())));
-        if failures.is_empty() && self.anonymous.allows(decoded_path) {
+        if failures.is_empty() && self.settings.anonymous.allows(decoded_path) {
             return Outcome::known(Arc::clone(&ANONYMOUS));
         }
         Outcome::Decided(Decision::Unauthorized(failures))

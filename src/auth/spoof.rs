@@ -16,7 +16,7 @@ use smallvec::SmallVec;
 use super::{bearer, header_names::RequestHeaderNames};
 
 /// Names that never pass, in full.
-const NAMES: [&str; 12] = [
+const NAMES: [&str; 10] = [
     "authorization",
     "proxy-authorization",
     "proxy-authenticate",
@@ -24,14 +24,15 @@ const NAMES: [&str; 12] = [
     "keep-alive",
     "trailer",
     "transfer-encoding",
-    "forwarded",
-    "x-real-ip",
     "connection",
     "te",
     "upgrade",
 ];
 /// Whole families that never pass.
-const PREFIXES: [&str; 4] = ["x-remote-", IMPERSONATE, "x-forwarded-", "x-kubernetes-pf-"];
+const PREFIXES: [&str; 3] = ["x-remote-", IMPERSONATE, "x-kubernetes-pf-"];
+/// Where a request came from, as its sender has it.
+const SOURCE_NAMES: [&str; 2] = ["forwarded", "x-real-ip"];
+const SOURCE_PREFIX: &str = "x-forwarded-";
 const IMPERSONATE: &str = "impersonate-";
 
 /// What `Connection` must not name: a request without it would mean something else.
@@ -43,11 +44,12 @@ const NOT_HOP_BY_HOP: [&str; 5] = [
     "authorization",
 ];
 
-/// The identity headers that configuration adds to the well-known ones.
+/// What configuration adds to the well-known headers, or takes from them.
 #[derive(Clone, Debug, Default)]
 pub struct ConfiguredNames {
     names: Vec<HeaderName>,
     prefixes: Vec<Box<str>>,
+    keep_source: bool,
 }
 
 /// Why a request is refused for its headers.
@@ -76,7 +78,24 @@ impl ConfiguredNames {
         all
     }
 
-    fn contains(&self, name: &str) -> bool {
+    /// Lets headers pass that say where a request came from: `Forwarded`, `X-Forwarded-*`, `X-Real-Ip`.
+    /// For whoever judges these himself later on.
+    #[must_use]
+    pub fn keeping_source(mut self) -> Self {
+        self.keep_source = true;
+        self
+    }
+
+    /// Whether a header of this name, in lower case, stays behind.
+    fn contain(&self, name: &str) -> bool {
+        let well_known = NAMES.iter().any(|n| folded_eq(name, n))
+            || PREFIXES.iter().any(|p| folded_starts_with(name, p));
+        let source = SOURCE_NAMES.iter().any(|n| folded_eq(name, n))
+            || folded_starts_with(name, SOURCE_PREFIX);
+        well_known || (source && !self.keep_source) || self.configured(name)
+    }
+
+    fn configured(&self, name: &str) -> bool {
         self.names.iter().any(|n| folded_eq(name, n.as_str()))
             || self.prefixes.iter().any(|p| folded_starts_with(name, p))
     }
@@ -98,13 +117,13 @@ pub fn strip_identity_headers(
     headers: &mut HeaderMap,
     configured: &ConfiguredNames,
 ) -> Result<(), HeaderRefusal> {
-    refuse(headers)?;
+    refuse_identity_headers(headers)?;
     let upgrade = upgrade_value(headers);
     let te_trailers = lists(headers, &TE, b"trailers");
 
     let mut remove: SmallVec<[HeaderName; 8]> = headers
         .keys()
-        .filter(|name| never_passes(name.as_str()) || configured.contains(name.as_str()))
+        .filter(|name| configured.contain(name.as_str()))
         .cloned()
         .collect();
     remove.extend(named_by_connection(headers));
@@ -136,7 +155,12 @@ pub(super) fn carries_identity(name: &str, configured: Option<&RequestHeaderName
         })
 }
 
-fn refuse(headers: &HeaderMap) -> Result<(), HeaderRefusal> {
+/// Whether a request may not pass at all for its headers. Part of [`strip_identity_headers`].
+///
+/// # Errors
+///
+/// [`HeaderRefusal`].
+pub fn refuse_identity_headers(headers: &HeaderMap) -> Result<(), HeaderRefusal> {
     if let Some(name) = headers
         .keys()
         .find(|name| name.as_str().starts_with(IMPERSONATE))
@@ -191,10 +215,6 @@ fn insert_protocols(headers: &mut HeaderMap, protocols: &[u8]) {
     if let (false, Ok(value)) = (protocols.is_empty(), HeaderValue::from_bytes(protocols)) {
         headers.insert(SEC_WEBSOCKET_PROTOCOL, value);
     }
-}
-
-fn never_passes(name: &str) -> bool {
-    NAMES.iter().any(|n| folded_eq(name, n)) || PREFIXES.iter().any(|p| folded_starts_with(name, p))
 }
 
 /// Whether two lower-case names are the same, `_` and `-` being one.
@@ -294,6 +314,19 @@ mod tests {
             ("sec-websocket-protocol", "v4.channel.k8s.io, v5"),
         ];
         assert_eq!(stripped(&lines), headers(&lines));
+    }
+
+    #[test]
+    fn where_a_request_came_from_may_be_kept_for_others_to_judge() {
+        let lines = [
+            ("x-forwarded-for", "a"),
+            ("forwarded", "b"),
+            ("x-real-ip", "c"),
+        ];
+        let mut given = headers(&lines);
+        let configured = ConfiguredNames::default().keeping_source();
+        strip_identity_headers(&mut given, &configured).unwrap();
+        assert_eq!(given, headers(&lines));
     }
 
     #[test]

@@ -76,7 +76,7 @@ impl TokenFile {
             .from_reader(&*text);
         for record in reader.byte_records() {
             let row = record
-                .map_err(not_text)
+                .map_err(|error| not_text(&error))
                 .and_then(|record| Row::parse(&record));
             match row {
                 Ok(row) => warnings.extend(file.insert(row)),
@@ -154,7 +154,7 @@ impl Row {
 }
 
 /// The reader asks for bytes of memory, so it has nothing else to fail at.
-fn not_text(error: csv::Error) -> TokenFileError {
+fn not_text(error: &csv::Error) -> TokenFileError {
     TokenFileError::NotText {
         line: error.position().map_or(0, csv::Position::line),
     }
@@ -182,7 +182,6 @@ fn check_quotes(text: &[u8]) -> Result<(), TokenFileError> {
     let (mut at, mut line, mut opened) = (At::FieldStart, 1, 1);
     for &byte in text {
         at = match (at, byte) {
-            (At::Plain, b'"') => return Err(TokenFileError::Quote { line }),
             (At::FieldStart, b'"') => {
                 opened = line;
                 At::Quoted
@@ -190,7 +189,7 @@ fn check_quotes(text: &[u8]) -> Result<(), TokenFileError> {
             (At::Quoted, b'"') => At::AfterQuote,
             (At::Quoted, _) | (At::AfterQuote, b'"') => At::Quoted,
             (_, b',' | b'\n') => At::FieldStart,
-            (At::AfterQuote, _) => return Err(TokenFileError::Quote { line }),
+            (At::AfterQuote, _) | (At::Plain, b'"') => return Err(TokenFileError::Quote { line }),
             (At::FieldStart | At::Plain, _) => At::Plain,
         };
         line += u64::from(byte == b'\n');

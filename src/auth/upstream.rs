@@ -159,6 +159,16 @@ impl UpstreamIdentity {
     }
 }
 
+impl IdentityError {
+    /// Which part of the identity is at fault, in a word or two.
+    pub fn part(&self) -> &'static str {
+        match self {
+            Self::Empty { part } | Self::Unrepresentable { part, .. } => part,
+            Self::AlreadyTold { .. } => "identity header",
+        }
+    }
+}
+
 impl IdentityHeaders {
     /// The lines in the order in which they are sent.
     pub fn iter(&self) -> impl Iterator<Item = &(HeaderName, HeaderValue)> {
@@ -387,8 +397,12 @@ mod tests {
 
     #[test]
     fn a_front_proxy_uses_the_first_of_the_configured_names() {
-        let names =
-            RequestHeaderNames::new(&["My-User", "Old-User"], &[], &["My-Group"], &["My-X-"]);
+        let names = RequestHeaderNames::new(
+            &["My-User", "Old-User"],
+            &[] as &[&str],
+            &["My-Group"],
+            &["My-X-"],
+        );
         let upstream = UpstreamIdentity::RequestHeader(Arc::new(names.unwrap()));
         let mut user = User::new("alice", ["dev"]);
         user.uid = "no name for it".into();
@@ -468,7 +482,7 @@ mod tests {
             users.push(with(&|u| u.uid = value.into()));
             users.push(with(&|u| u.groups.push(value.into())));
             users.push(with(&|u| {
-                drop(u.extra.insert("k".into(), vec![value.into()]))
+                drop(u.extra.insert("k".into(), vec![value.into()]));
             }));
         }
         for user in users {

@@ -23,11 +23,7 @@ impl RequestKind {
     pub fn of(info: &RequestInfo) -> Self {
         match &info.verb {
             Verb::Watch => Self::Watch,
-            Verb::Proxy => Self::LongRunning,
-            _ if info.is_resource && has_long_subresource(info) => Self::LongRunning,
-            _ if !info.is_resource && info.path().starts_with(b"/debug/pprof/") => {
-                Self::LongRunning
-            }
+            _ if info.is_long_running() => Self::LongRunning,
             Verb::Get | Verb::List => Self::Read,
             Verb::Other(method) if matches!(&**method, "get" | "head") => Self::Read,
             _ => Self::Mutating,
@@ -45,9 +41,29 @@ impl RequestKind {
     }
 }
 
-fn has_long_subresource(info: &RequestInfo) -> bool {
-    matches!(
-        info.subresource(),
-        b"attach" | b"exec" | b"proxy" | b"log" | b"portforward"
-    )
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_may_be_sent_again_is_only_what_reads() {
+        let kind =
+            |method, target| RequestKind::of(&RequestInfo::from_target(method, target).unwrap());
+        for (method, target, expected) in [
+            ("GET", "/api/v1/pods", RequestKind::Read),
+            ("HEAD", "/livez/ping", RequestKind::Read),
+            ("GET", "/api/v1/pods?watch=1", RequestKind::Watch),
+            ("POST", "/api/v1/namespaces/a/pods", RequestKind::Mutating),
+            ("OPTIONS", "/api/v1/pods", RequestKind::Mutating),
+            ("get", "/api/v1/pods", RequestKind::Mutating),
+            (
+                "GET",
+                "/api/v1/namespaces/a/pods/p/log",
+                RequestKind::LongRunning,
+            ),
+            ("GET", "/debug/pprof/heap", RequestKind::LongRunning),
+        ] {
+            assert_eq!(kind(method, target), expected, "{method} {target}");
+        }
+    }
 }

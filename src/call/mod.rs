@@ -27,7 +27,11 @@ pub use refusal::Refusal;
 pub use reply_body::{BodyEnd, BodyError, Lender, OnFailure, ReplyBody, ReplyGuard};
 pub use trace::{FlowUids, Progress, Recorder, Trace};
 
-use crate::{apf::Time, digest::RequestDigest};
+use crate::{
+    apf::Time,
+    auth::Identity,
+    digest::{RequestDigest, RequestInfo},
+};
 
 /// The answer to a request.
 pub type Reply = http::Response<ReplyBody>;
@@ -52,6 +56,8 @@ pub struct Call {
     pub request: http::Request<ClientBody>,
     /// All that policy may know of it.
     pub digest: Arc<RequestDigest>,
+    /// The user with what is ready to be told the upstream of it, where `auth` has made that.
+    pub identity: Option<Arc<Identity>>,
     /// Whether it is a watch, otherwise long-running, mutating, or a plain read.
     pub kind: RequestKind,
     /// Who holds the other end of the connection.
@@ -62,6 +68,20 @@ pub struct Call {
     pub deadline: Option<Time>,
     /// What the layers note for the access log.
     pub trace: Rc<Trace>,
+}
+
+impl Inbound {
+    /// Reads what the request asks for: its method, path and query, as the client sent them.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal::Malformed`] or [`Refusal::Unclassifiable`], where the API server would not read on
+    /// either.
+    pub fn info(&self) -> Result<RequestInfo, Refusal> {
+        let uri = self.request.uri();
+        let method = self.request.method().as_str();
+        Ok(RequestInfo::parse(method, uri.path(), uri.query())?)
+    }
 }
 
 impl Call {
@@ -103,6 +123,7 @@ impl Call {
         Ok(Self {
             request,
             digest,
+            identity: None,
             kind,
             peer,
             received,

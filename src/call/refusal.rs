@@ -61,7 +61,7 @@ pub enum Refusal {
     HeadersTooLarge,
     /// The identity cannot be put into headers.
     #[error("the user's identity cannot be passed on: {0}")]
-    IdentityNotRepresentable(&'static str),
+    IdentityNotRepresentable(Box<str>),
     /// A fault of the gateway's own; the text is for the log alone.
     #[error("an error of the gateway's own")]
     Internal(Box<str>),
@@ -107,7 +107,9 @@ impl From<InfoError> for Refusal {
     fn from(error: InfoError) -> Self {
         match error {
             InfoError::BadEscape => Self::Malformed("the path has a malformed percent escape"),
-            InfoError::BadByte => Self::Malformed("the target has a control character or a space"),
+            InfoError::BadByte => {
+                Self::Malformed("the target holds an unescaped control character or space")
+            }
             InfoError::TooManyParameters => {
                 Self::Malformed("the query has more than 10000 parameters")
             }

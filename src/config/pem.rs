@@ -3,9 +3,10 @@
 //! What comes out can be used as it is: every certificate parses, a key belongs to its certificate.
 //! Not here: whether a chain is trusted or a certificate has expired; that is judged per handshake.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use rustls::{
+    RootCertStore,
     pki_types::{
         CertificateDer, PrivateKeyDer,
         pem::{Error as PemError, PemObject as _},
@@ -20,6 +21,8 @@ use super::values::Wrong;
 pub struct Authorities {
     /// In the file's order, each one well-formed.
     pub certificates: Vec<CertificateDer<'static>>,
+    /// The file as read.
+    pub pem: Arc<[u8]>,
 }
 
 impl fmt::Debug for Authorities {
@@ -53,7 +56,19 @@ impl fmt::Debug for Identity {
 
 /// The authorities in `pem`.
 pub(super) fn authorities(pem: &[u8]) -> Result<Authorities, Wrong> {
-    certificates(pem).map(|certificates| Authorities { certificates })
+    let certificates = certificates(pem)?;
+    for (index, certificate) in certificates.iter().enumerate() {
+        if let Err(error) = RootCertStore::empty().add(certificate.clone()) {
+            return Err(Wrong::new(
+                format!("certificate {} cannot be an authority: {error}", index + 1),
+                "give the certificates of authorities",
+            ));
+        }
+    }
+    Ok(Authorities {
+        certificates,
+        pem: pem.into(),
+    })
 }
 
 /// The certificates in `pem`, at least one, each of them well-formed.

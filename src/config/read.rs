@@ -10,20 +10,23 @@ use std::{
     time::Duration,
 };
 
-use http::{HeaderName, Uri};
+use http::HeaderName;
 use serde_json::{Map, Value};
 
 use super::{
     Admin, Anonymous, Authentication, Authorities, Config, ConfigError, Drain, Enforcement,
     FlowControl, Identity, Limits, Listen, Log, LogFormat, LogLevel, Protocol, RequestHeader,
-    Secret, Timeouts, TokenFile, TokenReview, Upstream, UpstreamIdentity, UpstreamUrl, pem,
+    Secret, Timeouts, TokenFile, TokenReview, Upstream, UpstreamIdentity, UpstreamUrl, judge, pem,
     section::{Section, Walk, read_bounded},
     values::{self, Word, Wrong},
     yaml,
 };
-use crate::apf::{
-    objects::{Bootstrap, Finding},
-    policy::Semantics,
+use crate::{
+    apf::{
+        objects::{Bootstrap, Finding},
+        policy::Semantics,
+    },
+    auth::{self, TokenKey},
 };
 
 /// The API version of the file.
@@ -95,7 +98,7 @@ impl Config {
 
     fn from_values(mut walk: Walk, entries: Map<String, Value>) -> Reading {
         let mut config = walk.root(entries, read);
-        judge(&mut walk, &config);
+        judge::judge(&mut walk, &config);
         config.effective = walk.effective;
         Reading {
             config,
@@ -191,7 +194,7 @@ fn listen(section: &mut Section<'_>) -> Listen {
 fn limits(section: &mut Section<'_>) -> Limits {
     let mut count = |key, default, most| section.ranged(key, default, &(1..=most), values::count);
     Limits {
-        connections: count("connections", 20_000, 1_000_000),
+        connections: count("connections", 16_384, 1_000_000),
         streams_per_connection: count("streamsPerConnection", 250, 100_000),
         queued_requests: count("queuedRequests", 20_000, 10_000_000),
         long_running_per_user: count("longRunningPerUser", 500, 1_000_000),
@@ -267,10 +270,32 @@ fn token_file(section: &mut Section<'_>) -> Option<TokenFile> {
     let path = section.path("tokenFile")?;
     let field = section.field("tokenFile");
     let contents = section.walk.contents(&field, &path)?;
+    judge_tokens(section.walk, &field, &path, &contents);
     Some(TokenFile {
         path,
         contents: Secret::new(Arc::from(contents)),
     })
+}
+
+/// Tells the mistakes in a token file, by their lines and without the tokens.
+fn judge_tokens(walk: &mut Walk, field: &str, path: &Path, contents: &[u8]) {
+    // Without random bytes nothing can be hashed; whoever starts the gateway will tell.
+    let Ok(key) = TokenKey::random() else { return };
+    let path = path.display();
+    match auth::TokenFile::parse(contents, &key) {
+        Ok((_, warnings)) => {
+            for warning in warnings {
+                let remedy = "remove the line that has no effect";
+                walk.warning(field, format!("{path}: {warning}"), remedy);
+            }
+        }
+        Err(errors) => {
+            for error in errors {
+                let remedy = "write lines of token,user,uid,\"group1,group2\"";
+                walk.error(field, format!("{path}: {error}"), remedy);
+            }
+        }
+    }
 }
 
 fn token_review(section: &mut Section<'_>) -> Option<TokenReview> {
@@ -593,235 +618,6 @@ fn url(value: &Value) -> Result<UpstreamUrl, Wrong> {
             "write it as https://host:6443, without user, path or query",
         )
     })
-}
-
-impl UpstreamUrl {
-    fn parse(text: &str) -> Option<Self> {
-        let uri: Uri = text.parse().ok()?;
-        let tls = match uri.scheme_str()? {
-            "https" => true,
-            "http" => false,
-            _ => return None,
-        };
-        let authority = uri.authority()?;
-        if authority.as_str().contains('@') || uri.query().is_some() || uri.path() != "/" {
-            return None;
-        }
-        let host = authority.host();
-        let bare = host
-            .strip_prefix('[')
-            .and_then(|host| host.strip_suffix(']'));
-        let port = match &authority.as_str()[host.len()..] {
-            "" => {
-                if tls {
-                    443
-                } else {
-                    80
-                }
-            }
-            port => port
-                .strip_prefix(':')?
-                .parse()
-                .ok()
-                .filter(|port| *port != 0)?,
-        };
-        (!host.is_empty()).then(|| Self {
-            tls,
-            host: bare.unwrap_or(host).to_owned(),
-            port,
-        })
-    }
-
-    /// `host:port`, an IPv6 address in brackets.
-    pub fn authority(&self) -> String {
-        let Self { host, port, .. } = self;
-        if host.contains(':') {
-            format!("[{host}]:{port}")
-        } else {
-            format!("{host}:{port}")
-        }
-    }
-
-    /// Whether it is this machine, as far as its name tells.
-    fn is_loopback(&self) -> bool {
-        self.host == "localhost"
-            || self
-                .host
-                .parse::<std::net::IpAddr>()
-                .is_ok_and(|ip| ip.is_loopback())
-    }
-}
-
-/// Finds what is wrong between keys that are each right by themselves.
-fn judge(walk: &mut Walk, config: &Config) {
-    judge_listen(walk, config);
-    judge_authentication(walk, config);
-    judge_upstream(walk, config);
-    if config.limits.long_running_per_user > config.limits.long_running_total {
-        walk.error(
-            "limits.longRunningPerUser",
-            "more than limits.longRunningTotal",
-            "lower it or raise the total",
-        );
-    }
-}
-
-fn judge_listen(walk: &mut Walk, config: &Config) {
-    let Config { listen, admin, .. } = config;
-    if listen.address == admin.address && listen.address.port() != 0 {
-        walk.error(
-            "admin.address",
-            "the same as listen.address",
-            "give it another port",
-        );
-    }
-    if walk.is_set("listen.tls.certFile") || walk.is_set("listen.tls.keyFile") {
-        return;
-    }
-    if !listen.address.ip().is_loopback() {
-        walk.warning(
-            "listen.tls",
-            "not set, and listen.address can be reached from elsewhere: tokens travel unprotected",
-            "set listen.tls.certFile and keyFile, or listen on 127.0.0.1",
-        );
-    }
-    for field in [
-        "authentication.clientCertificate.caFile",
-        "authentication.requestHeader.caFile",
-    ] {
-        if walk.is_set(field) {
-            walk.error(
-                field,
-                "without listen.tls no client can show a certificate",
-                "set listen.tls.certFile and keyFile, or remove it",
-            );
-        }
-    }
-}
-
-fn judge_authentication(walk: &mut Walk, config: &Config) {
-    let Authentication {
-        client_certificate,
-        request_header,
-        token_review,
-        anonymous,
-        ..
-    } = &config.authentication;
-    let proven = walk.is_set("authentication.clientCertificate.caFile")
-        || walk.is_set("authentication.requestHeader.caFile")
-        || walk.is_set("authentication.tokenFile")
-        || token_review.is_some();
-    if !proven && *anonymous != Anonymous::Everywhere {
-        walk.warning(
-            "authentication",
-            "no way to prove who one is is set, so nearly every request gets 401",
-            "enable tokenReview, or set clientCertificate.caFile, requestHeader.caFile or tokenFile",
-        );
-    }
-    let Some(proxy) = request_header else { return };
-    if proxy.username_headers.is_empty() {
-        walk.error(
-            "authentication.requestHeader.usernameHeaders",
-            "empty, so that no user is ever found",
-            "name at least one header, such as X-Remote-User",
-        );
-    }
-    let shared = client_certificate.as_ref().is_some_and(|clients| {
-        let mut ours = proxy.authorities.certificates.iter();
-        ours.any(|authority| clients.certificates.contains(authority))
-    });
-    if shared && proxy.allowed_names.is_empty() {
-        walk.error(
-            "authentication.requestHeader.allowedNames",
-            "empty while caFile shares an authority with clientCertificate.caFile: every client could name any user",
-            "list the proxy's common name, or better give the proxy an authority of its own",
-        );
-    } else if shared {
-        walk.warning(
-            "authentication.requestHeader.caFile",
-            "shares an authority with clientCertificate.caFile: whoever gets a certificate with an allowed name can name any user",
-            "give the proxy an authority of its own",
-        );
-    }
-}
-
-fn judge_upstream(walk: &mut Walk, config: &Config) {
-    let upstream = &config.upstream;
-    if config.listen.address.to_string() == upstream.url.authority() {
-        walk.error(
-            "upstream.url",
-            "the gateway's own listen.address",
-            "write the API server's address",
-        );
-    }
-    let as_proxy = matches!(upstream.identity, UpstreamIdentity::RequestHeader { .. });
-    let certificate = walk.is_set("upstream.clientCertificate.certFile")
-        || walk.is_set("upstream.clientCertificate.keyFile");
-    let token = walk.is_set("upstream.tokenFile");
-    if as_proxy && !certificate {
-        walk.error(
-            "upstream.clientCertificate",
-            "not set, though upstream.identity.mode is requestHeader: only a certificate makes the upstream believe it",
-            "set certFile and keyFile to a certificate of the upstream's front-proxy authority",
-        );
-    }
-    if upstream.url.tls {
-        judge_https(walk, certificate, token);
-    } else {
-        judge_http(walk, upstream, certificate, token);
-    }
-}
-
-fn judge_https(walk: &mut Walk, certificate: bool, token: bool) {
-    if !walk.is_set("upstream.caFile") {
-        walk.error(
-            "upstream.caFile",
-            "not set, so that the upstream's certificate cannot be verified",
-            "set it to the authority of the API server's serving certificate",
-        );
-    }
-    if !certificate && !token {
-        walk.error(
-            "upstream",
-            "the gateway has no credential of its own",
-            "set clientCertificate.certFile and keyFile, or tokenFile",
-        );
-    }
-    if certificate && token {
-        walk.warning(
-            "upstream.tokenFile",
-            "never used: the certificate comes first",
-            "keep one of clientCertificate and tokenFile",
-        );
-    }
-}
-
-fn judge_http(walk: &mut Walk, upstream: &Upstream, certificate: bool, token: bool) {
-    for (field, set) in [
-        ("upstream.caFile", walk.is_set("upstream.caFile")),
-        ("upstream.clientCertificate", certificate),
-        ("upstream.tlsServerName", upstream.tls_server_name.is_some()),
-    ] {
-        if set {
-            walk.error(
-                field,
-                "of no use: upstream.url is not https",
-                "write https:// in upstream.url, or remove it",
-            );
-        }
-    }
-    if !upstream.url.is_loopback() {
-        let carried = if token {
-            "the gateway's token and "
-        } else {
-            ""
-        };
-        walk.warning(
-            "upstream.url",
-            format!("not https: {carried}every client's identity travels unprotected"),
-            "write https:// and set upstream.caFile",
-        );
-    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -285,6 +285,30 @@ fn a_broken_file_is_named_with_its_key() {
 }
 
 #[test]
+fn the_mistakes_of_a_token_file_are_told_by_line_and_without_tokens() {
+    let scratch = Scratch::new("tokens");
+    scratch
+        .file("broken.csv", "hunter2\nhunter3,,1\n")
+        .file("odd.csv", ",u,1\na,u,1\n");
+    for (file, severity, lines) in [
+        (
+            "broken.csv",
+            Severity::Error,
+            ["line 1", "line 2"].as_slice(),
+        ),
+        ("odd.csv", Severity::Warning, &["line 1"]),
+    ] {
+        let reading = scratch.read(json!({"authentication": {"tokenFile": file}}));
+        let keys = vec!["authentication.tokenFile"; lines.len()];
+        assert_eq!(fields(&reading, severity), keys);
+        for (finding, line) in reading.findings.iter().zip(lines) {
+            assert!(finding.message.contains(line), "{finding}");
+            assert!(!finding.to_string().contains("hunter"), "{finding}");
+        }
+    }
+}
+
+#[test]
 fn no_secret_is_printed() {
     let scratch = Scratch::new("secret");
     let key = "0123456789abcdef0123456789abcdef";
@@ -362,6 +386,12 @@ fn keys_that_contradict_each_other_are_told() {
             json!({"authentication": {"clientCertificate": {"caFile": "ca.crt"}}}),
             Severity::Error,
             "authentication.clientCertificate.caFile",
+        ),
+        (
+            json!({"listen": {"tls": tls}, "authentication": {"requestHeader": {
+                "caFile": "ca.crt", "groupHeaders": []}}}),
+            Severity::Error,
+            "authentication.requestHeader.groupHeaders",
         ),
         (
             json!({"listen": {"tls": tls}, "authentication": {

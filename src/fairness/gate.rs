@@ -237,7 +237,7 @@ impl Gate {
         let cap = policy.view.width_cap(flow.level);
         let (work, watchers) = self
             .hub
-            .estimate(now, &call.digest.info, &policy.estimator, cap);
+            .estimate(now, &call.digest.info, policy.estimator, cap);
         let facts = policy.flow(flow.schema);
         facts.cells.seats.observe(f64::from(work.max_seats()));
         if let Some(watchers) = watchers {
@@ -377,7 +377,7 @@ impl Gate {
 
     /// Gives a seat back.
     pub(super) fn finish(&self, ticket: Ticket<Waiter>) {
-        let level = Arc::clone(ticket.level());
+        let level = ticket.level().clone();
         let mut out = Decisions::default();
         let release = ticket.finish(self.now(), &mut out);
         self.deliver(out);
@@ -387,7 +387,7 @@ impl Gate {
     }
 
     /// Sees to it that seats which linger until `at` are given on then.
-    fn tick_at(&self, level: Arc<Level<Waiter>>, at: Time) {
+    fn tick_at(&self, level: Level<Waiter>, at: Time) {
         let (hub, clock) = (Arc::clone(&self.hub), self.clock.clone());
         tokio::task::spawn_local(async move {
             tokio::time::sleep_until(clock.instant(at)).await;
@@ -482,7 +482,7 @@ impl Waiting {
         self.gate.leave(self.waiter, Some(place));
     }
 
-    fn give_up_without_count(mut self: Box<Self>) {
+    fn give_up_without_count(mut self) {
         let place = self.place.take();
         self.gate.leave(self.waiter, place);
     }

@@ -230,7 +230,7 @@ impl Hub {
         &self,
         now: Time,
         info: &RequestInfo,
-        estimator: &EstimatorSettings,
+        estimator: EstimatorSettings,
         cap: WidthCap,
     ) -> (Work, Option<u32>) {
         match estimator.depends(info) {

@@ -23,6 +23,6 @@ mod watch_init;
 pub use gate::{Gate, Letter};
 pub use hub::{CorePolicy, Enforcement, FlowFacts, Hub, HubSettings};
 pub use layer::FairnessLayer;
-pub use long_running::LongRunning;
+pub use long_running::{Caps, LongRunning};
 pub use seat::Seat;
 pub use slots::Waiter;

@@ -76,7 +76,7 @@ impl ServiceTimes {
         });
         estimate.unseen = 0;
         estimate.time = match estimate.time.checked_sub(took) {
-            Some(shorter) => estimate.time - shorter / FADE,
+            Some(shorter) => estimate.time.saturating_sub(shorter / FADE),
             None => took,
         };
     }

@@ -23,7 +23,7 @@ pub struct Waiter {
 #[derive(Debug)]
 pub(super) struct Slots {
     core: u16,
-    slots: Vec<Slot>,
+    all: Vec<Slot>,
     free: Vec<u32>,
 }
 
@@ -39,7 +39,7 @@ impl Slots {
     pub(super) fn new(core: u16) -> Self {
         Self {
             core,
-            slots: Vec::new(),
+            all: Vec::new(),
             free: Vec::new(),
         }
     }
@@ -47,10 +47,10 @@ impl Slots {
     /// Takes a slot for a request.
     pub(super) fn take(&mut self, digest: &Arc<RequestDigest>) -> Waiter {
         let slot = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(Slot::default());
-            u32::try_from(self.slots.len() - 1).expect("a core has fewer than 2^32 requests")
+            self.all.push(Slot::default());
+            u32::try_from(self.all.len() - 1).expect("a core has fewer than 2^32 requests")
         });
-        let taken = &mut self.slots[slot as usize];
+        let taken = &mut self.all[slot as usize];
         taken.digest = Some(Arc::clone(digest));
         Waiter {
             core: self.core,
@@ -100,14 +100,14 @@ impl Slots {
 
     /// What is known of a request, if it is still here.
     pub(super) fn digest(&self, waiter: Waiter) -> Option<Arc<RequestDigest>> {
-        let slot = self.slots.get(waiter.slot as usize)?;
+        let slot = self.all.get(waiter.slot as usize)?;
         (slot.generation == waiter.generation)
             .then(|| slot.digest.clone())
             .flatten()
     }
 
     fn get(&mut self, waiter: Waiter) -> Option<&mut Slot> {
-        let slot = self.slots.get_mut(waiter.slot as usize)?;
+        let slot = self.all.get_mut(waiter.slot as usize)?;
         (slot.generation == waiter.generation && slot.digest.is_some()).then_some(slot)
     }
 }

@@ -57,7 +57,7 @@ pub(super) fn outgoing(
     }
     add_forwarded(call, settings, &mut headers)?;
     headers.insert(AUDIT_ID, audit_id(call.trace.id.get())?);
-    identity.write(&call.digest.user, &mut headers)?;
+    identity.write(call, &mut headers)?;
     if size(&headers) > HEAD_BYTES {
         return Err(Refusal::HeadersTooLarge);
     }
@@ -299,8 +299,9 @@ mod tests {
             user: Arc::new(User::new("alice", ["staff"])),
         });
         let call = Call::new(inbound, digest, std::time::Duration::from_secs(60)).unwrap();
-        let identity = |user: &User, headers: &mut HeaderMap| {
-            headers.insert("x-remote-user", HeaderValue::from_str(&user.name).unwrap());
+        let identity = |call: &Call, headers: &mut HeaderMap| {
+            let name = &call.digest.user.name;
+            headers.insert("x-remote-user", HeaderValue::from_str(name).unwrap());
             Ok(())
         };
         let mut settings = UpstreamSettings::new("up:1".parse().unwrap(), None);

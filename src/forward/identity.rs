@@ -2,23 +2,24 @@
 
 use http::HeaderMap;
 
-use crate::{call::Refusal, digest::User};
+use crate::call::{Call, Refusal};
 
-/// Writes a user into the headers of a request to the upstream.
+/// Writes a call's user into the headers of the request to the upstream.
 ///
-/// The list it is given holds no header a client could have set to the same effect.
+/// The list it is given holds no header a client could have set to the same effect. A function of the
+/// same form is one too.
 pub trait UpstreamIdentity {
-    /// Adds the headers that say who `user` is, and those that prove that we may say so.
+    /// Adds the headers that say who the user of `call` is, and those that prove that we may say so.
     ///
     /// # Errors
     ///
     /// [`Refusal::IdentityNotRepresentable`] when a name cannot be carried in a header unchanged;
     /// then nothing is sent.
-    fn write(&self, user: &User, headers: &mut HeaderMap) -> Result<(), Refusal>;
+    fn write(&self, call: &Call, headers: &mut HeaderMap) -> Result<(), Refusal>;
 }
 
-impl<F: Fn(&User, &mut HeaderMap) -> Result<(), Refusal>> UpstreamIdentity for F {
-    fn write(&self, user: &User, headers: &mut HeaderMap) -> Result<(), Refusal> {
-        self(user, headers)
+impl<F: Fn(&Call, &mut HeaderMap) -> Result<(), Refusal>> UpstreamIdentity for F {
+    fn write(&self, call: &Call, headers: &mut HeaderMap) -> Result<(), Refusal> {
+        self(call, headers)
     }
 }

@@ -26,6 +26,7 @@ mod sight;
 #[cfg(test)]
 mod tests;
 pub mod text;
+pub mod upstream_counts;
 
 pub use admin::Admin;
 pub use checks::Checks;

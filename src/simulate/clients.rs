@@ -133,10 +133,10 @@ impl<'a> Run<'a> {
             Admission::Execute(id) => self.begin(now, caller, id),
             Admission::Wait(_) => {}
             Admission::Reject(Rejection::QueueFull) => {
-                self.shares[caller.0 as usize].queue_full += 1
+                self.shares[caller.0 as usize].queue_full += 1;
             }
             Admission::Reject(Rejection::ConcurrencyLimit) => {
-                self.shares[caller.0 as usize].concurrency_limit += 1
+                self.shares[caller.0 as usize].concurrency_limit += 1;
             }
         }
     }

@@ -47,6 +47,7 @@ pub struct Files {
     settle: Duration,
     nudge: Arc<Notify>,
     seen: Option<Revision>,
+    nudged: bool,
 }
 
 impl Files {
@@ -63,12 +64,17 @@ impl Files {
             settle,
             nudge: Arc::default(),
             seen: None,
+            nudged: false,
         }
     }
 
     /// Makes [`Source::next`] yield the set at once, changed or not, when notified: for SIGHUP.
     pub fn nudge(&self) -> Arc<Notify> {
         Arc::clone(&self.nudge)
+    }
+
+    fn is_news(&self, snapshot: &Snapshot) -> bool {
+        self.nudged || self.seen.as_ref() != Some(&snapshot.revision)
     }
 
     /// Reads the directory on the blocking pool.
@@ -101,25 +107,25 @@ impl Files {
             Err(error) => Snapshot::failed(&self.directory, &error.to_string()).into_set(),
         };
         self.seen = Some(revision);
+        self.nudged = false;
         set
     }
 }
 
 impl Source for Files {
     async fn next(&mut self) -> DocumentSet {
-        let mut nudged = false;
         loop {
             let snapshot = self.read().await;
-            if nudged || self.seen.as_ref() != Some(&snapshot.revision) {
+            if self.is_news(&snapshot) {
                 let snapshot = self.read_settled(snapshot).await;
-                if nudged || self.seen.as_ref() != Some(&snapshot.revision) {
+                if self.is_news(&snapshot) {
                     return self.yielded(snapshot).await;
                 }
             }
-            nudged = tokio::select! {
-                () = self.nudge.notified() => true,
-                () = time::sleep(self.period) => false,
-            };
+            tokio::select! {
+                () = self.nudge.notified() => self.nudged = true,
+                () = time::sleep(self.period) => {}
+            }
         }
     }
 
@@ -435,6 +441,16 @@ mod tests {
         let mut files = Files::polling(&scratch.0, Duration::from_secs(3600), Duration::ZERO);
         let first = files.next().await;
         files.nudge().notify_one();
+        assert_eq!(files.next().await, first);
+    }
+
+    #[tokio::test]
+    async fn a_nudge_that_a_dropped_wait_has_taken_still_counts() {
+        let scratch = Scratch::new("dropped-nudge");
+        let hour = Duration::from_secs(3600);
+        let mut files = Files::polling(&scratch.0, hour, Duration::ZERO);
+        let first = files.next().await;
+        files.nudged = true;
         assert_eq!(files.next().await, first);
     }
 

@@ -16,11 +16,23 @@ use super::{
 };
 use crate::digest::Verb;
 
-/// Combinations that any part of a rule may have, and how many more for each name it lists.
+/// How many combinations are listed before a rule is kept whole.
 ///
-/// Together they bound the table to a small multiple of the objects.
-const FREE_COMBINATIONS: usize = 16;
-const COMBINATIONS_PER_NAME: usize = 8;
+/// Together the two bound the table to a small multiple of the objects.
+#[derive(Clone, Copy)]
+pub(super) struct Budget {
+    /// For each part of a rule.
+    pub(super) per_part: usize,
+    /// And for each name it lists.
+    pub(super) per_name: usize,
+}
+
+impl Budget {
+    const USUAL: Self = Self {
+        per_part: 16,
+        per_name: 8,
+    };
+}
 
 /// A rule with its names as numbers.
 struct Rule {
@@ -62,6 +74,15 @@ impl Classifier {
         levels: &[LevelSpec],
         key: [u8; 16],
     ) -> Self {
+        Self::within(Budget::USUAL, schemas, levels, key)
+    }
+
+    pub(super) fn within(
+        budget: Budget,
+        schemas: &[(&Schema, &[PolicyRulesWithSubjects])],
+        levels: &[LevelSpec],
+        key: [u8; 16],
+    ) -> Self {
         let mut reader = Reader::new(&key);
         let mut rules = Vec::new();
         for (schema, (_, of_schema)) in (0..).zip(schemas) {
@@ -79,12 +100,13 @@ impl Classifier {
         }
         let everybody = classes.numbers[everybody as usize];
         let subjects = classes.subjects as usize;
-        let mut table = Table::new(subjects);
+        let mut table = Table::new(budget, subjects);
         for rule in &rules {
             table.add(rule);
         }
         let above = above(&parents, &classes.numbers);
         let Table {
+            budget: _,
             combinations,
             broad,
             mut subjects,
@@ -320,19 +342,21 @@ impl Classes {
 
 /// The combinations of all rules.
 struct Table {
+    budget: Budget,
     combinations: Vec<(Key, Entry)>,
     broad: broad::Builder,
     subjects: Vec<Subject>,
 }
 
 impl Table {
-    fn new(subjects: usize) -> Self {
+    fn new(budget: Budget, subjects: usize) -> Self {
         let unmentioned = Subject {
             first: UNKNOWN,
             shapes: 0,
             broad: broad::Row::default(),
         };
         Self {
+            budget,
             combinations: Vec::new(),
             broad: broad::Builder::default(),
             subjects: vec![unmentioned; subjects],
@@ -340,12 +364,13 @@ impl Table {
     }
 
     fn add(&mut self, rule: &Rule) {
-        let mut budget = rule.subjects.len() * COMBINATIONS_PER_NAME;
+        let Budget { per_part, per_name } = self.budget;
+        let mut budget = rule.subjects.len() * per_name;
         for part in &rule.resources {
             let places = part.places();
             let sets = [&part.groups, &part.resources];
             let names: usize = sets.iter().map(|set| set.values.len()).sum();
-            budget += FREE_COMBINATIONS + COMBINATIONS_PER_NAME * (names + places.len());
+            budget += per_part + per_name * (names + places.len());
             let combinations = sets
                 .iter()
                 .map(|set| set.numbers().len())
@@ -360,7 +385,7 @@ impl Table {
         }
         for part in &rule.paths {
             let paths = part.paths.numbers();
-            budget += FREE_COMBINATIONS + COMBINATIONS_PER_NAME * paths.len();
+            budget += per_part + per_name * paths.len();
             let combinations = paths.len().saturating_mul(rule.subjects.len());
             if combinations <= budget {
                 budget -= combinations;

@@ -5,7 +5,7 @@ use std::ops::Range;
 /// What a tuple of a rule stands for; the meaning of each number is the index's.
 pub(super) type Key = [u32; 4];
 
-/// Open addressing, at most half full. The numbers are ours, so the hash needs no key.
+/// Open addressing, at most a quarter full, so that chains are short. The numbers are ours, so the hash needs no key.
 pub(super) struct Tuples {
     slots: Box<[Slot]>,
 }
@@ -27,7 +27,7 @@ const FREE: Slot = Slot {
 impl Tuples {
     /// A table of these entries, whose keys are distinct and whose ranges are not empty.
     pub(super) fn new(entries: &[(Key, Range<u32>)]) -> Self {
-        let len = (entries.len() * 2).max(2).next_power_of_two();
+        let len = (entries.len() * 4).max(4).next_power_of_two();
         let mut slots = vec![FREE; len].into_boxed_slice();
         for (key, range) in entries {
             debug_assert!(!range.is_empty());

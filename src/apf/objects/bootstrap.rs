@@ -385,7 +385,8 @@ mod tests {
 
     #[test]
     fn the_table_of_levels_is_the_originals() {
-        let rows: [(&str, i32, i32, Option<(i32, i32, i32)>); 7] = [
+        type Queues = Option<(i32, i32, i32)>;
+        let rows: [(&str, i32, i32, Queues); 7] = [
             ("catch-all", 5, 0, None),
             ("system", 30, 33, Some((64, 6, 50))),
             ("node-high", 40, 25, Some((64, 6, 50))),

@@ -380,7 +380,7 @@ impl<W: Copy> QueueSet<W> {
         entry.passable_until = self
             .now
             .plus((until.since(self.now) / 4).min(dispatch::PASSING_MAX));
-        self.virtual_time.check_plausible(entry.total_work);
+        VirtualTime::check_plausible(entry.total_work);
         self.entries.insert(entry).index
     }
 

@@ -346,7 +346,7 @@ impl Stage {
     fn new(set: QueueSet<&'static str>) -> Self {
         Self {
             set,
-            ids: Default::default(),
+            ids: std::collections::BTreeMap::default(),
             running: Vec::new(),
             blocked: 0,
         }
@@ -363,7 +363,7 @@ impl Stage {
         if let Admission::Execute(_) = admission {
             self.running.push(waiter);
         }
-        self.note(events);
+        self.note(&events);
         admission
     }
 
@@ -374,24 +374,24 @@ impl Stage {
     fn finish(&mut self, now: Time, waiter: &'static str) -> Option<Time> {
         let mut events = Events::default();
         let until = self.set.finish(now, self.ids[waiter], &mut events);
-        self.note(events);
+        self.note(&events);
         until
     }
 
     fn cancel(&mut self, now: Time, waiter: &'static str) -> bool {
         let mut events = Events::default();
         let gone = self.set.cancel(now, self.ids[waiter], &mut events);
-        self.note(events);
+        self.note(&events);
         gone
     }
 
     fn tick(&mut self, now: Time) {
         let mut events = Events::default();
         self.set.tick(now, &mut events);
-        self.note(events);
+        self.note(&events);
     }
 
-    fn note(&mut self, events: Events<&'static str>) {
+    fn note(&mut self, events: &Events<&'static str>) {
         self.running
             .extend(events.dispatched.iter().map(|(waiter, _)| waiter));
         self.blocked += events.blocked.len();
@@ -726,7 +726,7 @@ fn a_deck_that_grows_and_shrinks_keeps_whoever_waits() {
         stage
             .set
             .configure(at(i), Semantics::Improved, shape, &mut events);
-        stage.note(events);
+        stage.note(&events);
     }
     stage.finish(at(10), "busy");
     assert_eq!(stage.running, ["busy", "waits"]);

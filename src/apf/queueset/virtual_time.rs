@@ -30,7 +30,7 @@ impl VirtualTime {
         self.r.units() >= DUE
     }
 
-    pub(super) fn check_plausible(self, total_work: SeatSeconds) {
+    pub(super) fn check_plausible(total_work: SeatSeconds) {
         debug_assert!(
             total_work.units() <= IMPLAUSIBLE,
             "no request is that long: {total_work}"

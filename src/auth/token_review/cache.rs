@@ -156,20 +156,20 @@ mod tests {
         Time::ZERO.plus(Duration::from_secs(seconds))
     }
 
-    fn accepted(name: &str) -> Reviewed {
-        Ok(Arc::new(Identity::new(User::new(name, ["dev"]))))
+    fn alice() -> Arc<Identity> {
+        Arc::new(Identity::new(User::new("alice", ["dev"])))
     }
 
-    fn refused() -> Reviewed {
-        Err(TokenRefused::default())
+    fn refused() -> TokenRefused {
+        TokenRefused::default()
     }
 
     #[test]
     fn a_result_holds_until_it_expires() {
         let (cache, key) = (ReviewCache::new(10), TokenKey::random().unwrap());
         let (good, bad) = (key.digest(b"good"), key.digest(b"bad"));
-        cache.put(good, accepted("alice"), at(0), at(10), at(100));
-        cache.put(bad, refused(), at(0), at(5), at(5));
+        cache.put(good, Ok(alice()), at(0), at(10), at(100));
+        cache.put(bad, Err(refused()), at(0), at(5), at(5));
 
         assert!(matches!(cache.get(&good, at(9)), Some(Ok(_))));
         assert!(matches!(cache.get(&bad, at(4)), Some(Err(_))));
@@ -184,11 +184,11 @@ mod tests {
             ReviewCache::new(10),
             TokenKey::random().unwrap().digest(b"t"),
         );
-        cache.put(digest, accepted("alice"), at(0), at(10), at(100));
-        cache.put(digest, refused(), at(1), at(11), at(11));
+        cache.put(digest, Ok(alice()), at(0), at(10), at(100));
+        cache.put(digest, Err(refused()), at(1), at(11), at(11));
         assert!(matches!(cache.get(&digest, at(2)), Some(Err(_))));
         assert!(!cache.was_accepted(&digest));
-        cache.put(digest, accepted("alice"), at(3), at(13), at(100));
+        cache.put(digest, Ok(alice()), at(3), at(13), at(100));
         assert!(matches!(cache.get(&digest, at(4)), Some(Ok(_))));
         assert_eq!(cache.len(), (1, 0));
     }
@@ -198,10 +198,10 @@ mod tests {
         let (cache, key) = (ReviewCache::new(10), TokenKey::random().unwrap());
         let digest = |i: u32| key.digest(&i.to_le_bytes());
         for i in 0..10 {
-            cache.put(digest(i), accepted("alice"), at(0), at(10), at(100));
+            cache.put(digest(i), Ok(alice()), at(0), at(10), at(100));
         }
         for i in 100..1100 {
-            cache.put(digest(i), refused(), at(1), at(11), at(11));
+            cache.put(digest(i), Err(refused()), at(1), at(11), at(11));
         }
         assert_eq!(cache.len(), (10, 10));
         assert!((0..10).all(|i| cache.get(&digest(i), at(2)).is_some()));
@@ -212,11 +212,11 @@ mod tests {
     fn a_renewed_entry_does_not_leave_with_its_old_record() {
         let (cache, key) = (ReviewCache::new(10), TokenKey::random().unwrap());
         let digest = key.digest(b"t");
-        cache.put(digest, accepted("alice"), at(0), at(10), at(20));
-        cache.put(digest, accepted("alice"), at(15), at(25), at(35));
-        cache.put(key.digest(b"u"), accepted("bob"), at(21), at(31), at(41));
+        cache.put(digest, Ok(alice()), at(0), at(10), at(20));
+        cache.put(digest, Ok(alice()), at(15), at(25), at(35));
+        cache.put(key.digest(b"u"), Ok(alice()), at(21), at(31), at(41));
         assert!(cache.get(&digest, at(22)).is_some());
-        cache.put(key.digest(b"v"), accepted("bob"), at(36), at(46), at(56));
+        cache.put(key.digest(b"v"), Ok(alice()), at(36), at(46), at(56));
         assert_eq!(cache.len(), (2, 0));
         assert!(!cache.was_accepted(&digest));
     }
@@ -225,13 +225,7 @@ mod tests {
     fn records_of_replaced_entries_do_not_pile_up() {
         let (cache, key) = (ReviewCache::new(10), TokenKey::random().unwrap());
         for now in 0..10_000 {
-            cache.put(
-                key.digest(b"t"),
-                accepted("alice"),
-                at(0),
-                at(now),
-                Time::NEVER,
-            );
+            cache.put(key.digest(b"t"), Ok(alice()), at(0), at(now), Time::NEVER);
         }
         assert_eq!(cache.len(), (1, 0));
         assert_eq!(sync::lock(&cache.accepted.order).len(), 10);

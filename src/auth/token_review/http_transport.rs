@@ -1,4 +1,4 @@
-//! TokenReviews over HTTP to the upstream, on connections of their own.
+//! `TokenReview`s over HTTP to the upstream, on connections of their own.
 //!
 //! Reviews do not share the connections of requests, so that neither can hold the other up. The server
 //! chooses the protocol by ALPN: over HTTP/2 one connection carries all reviews, over HTTP/1.1 each

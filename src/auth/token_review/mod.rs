@@ -1,4 +1,4 @@
-//! Tokens that the upstream judges, by TokenReview.
+//! Tokens that the upstream judges, by `TokenReview`.
 //!
 //! A gateway cannot judge most tokens itself: that a pod or an account is gone only the upstream
 //! knows. So it asks, and remembers the answer for a few seconds. A data core looks a token up without
@@ -41,7 +41,8 @@ use self::cache::ReviewCache;
 pub use self::http_transport::{
     HeaderSource, HttpTransport, HttpTransportError, HttpTransportSettings,
 };
-use super::{Identity, Now, NowFn, Token, TokenDigest, TokenKey};
+use super::{Identity, Now, Token, TokenDigest, TokenKey};
+use crate::clock::Clock;
 
 /// Whose token it is, or that it is nobody's.
 pub type Reviewed = Result<Arc<Identity>, TokenRefused>;
@@ -92,7 +93,7 @@ const KNOWN_FOR: Duration = Duration::from_secs(300);
 /// How often one review is attempted.
 const TRIES: u32 = 5;
 
-/// Carries the body of a TokenReview to whoever judges, and brings back the body of the answer.
+/// Carries the body of a `TokenReview` to whoever judges, and brings back the body of the answer.
 ///
 /// An implementation need not limit time nor repeat.
 pub trait ReviewTransport: Send + Sync + 'static {
@@ -160,7 +161,7 @@ struct Shared {
     key: TokenKey,
     settings: ReviewSettings,
     transport: Box<dyn ReviewTransport>,
-    now: NowFn,
+    clock: Clock,
     runtime: Handle,
     cache: ReviewCache,
     /// Who waits for the review of each token that is under review.
@@ -185,12 +186,12 @@ enum State {
 }
 
 impl TokenReviews {
-    /// A handle whose reviews run on `runtime` and go through `transport`; `now` reads the clocks.
+    /// A handle whose reviews run on `runtime` and go through `transport`.
     pub fn new(
         settings: ReviewSettings,
         transport: impl ReviewTransport,
         key: TokenKey,
-        now: NowFn,
+        clock: Clock,
         runtime: Handle,
     ) -> Self {
         let lane = || Semaphore::new(settings.max_running.clamp(1, Semaphore::MAX_PERMITS));
@@ -202,13 +203,13 @@ impl TokenReviews {
             strangers: lane(),
             renewals: lane(),
             transport: Box::new(transport),
-            now,
+            clock,
             runtime,
             settings,
         }))
     }
 
-    /// The key under which tokens are looked up.
+    /// A key under which tokens may be looked up.
     pub fn key(&self) -> &TokenKey {
         &self.0.key
     }
@@ -220,7 +221,7 @@ impl TokenReviews {
 
     /// The outcome of the review of `token`: of one that runs already, or else of a new one.
     pub fn review(&self, token: &Token, digest: TokenDigest) -> Review {
-        let now = (self.0.now)();
+        let now = Now::of(&self.0.clock);
         let known = self.0.cache.was_accepted(&digest);
         let (sender, receiver) = oneshot::channel();
         match self.0.flights.entry(digest) {
@@ -244,7 +245,7 @@ impl TokenReviews {
             shared: Arc::clone(&self.0),
             digest,
             known,
-            told: false,
+            landed: None,
         };
         self.0.runtime.spawn(flight.fly(token.clone()));
         Review(State::Waiting(receiver))
@@ -293,10 +294,10 @@ impl Shared {
     }
 
     fn remember(&self, digest: TokenDigest, token: &Token, reviewed: &Reviewed) {
-        let now = (self.now)();
+        let now = Now::of(&self.clock);
         let (ttl, known_for) = match reviewed {
             Ok(_) => {
-                let own = verdict::remaining(token.as_bytes(), now.unix_seconds);
+                let own = verdict::remaining(token.as_bytes(), now.wall);
                 let granted = self.settings.accepted_ttl.min(MAX_ACCEPTED_TTL);
                 let ttl = granted.min(own.unwrap_or(Duration::MAX));
                 (ttl, ttl.max(KNOWN_FOR.min(own.unwrap_or(KNOWN_FOR))))
@@ -315,7 +316,8 @@ struct Flight {
     digest: TokenDigest,
     /// Whether the token was accepted lately.
     known: bool,
-    told: bool,
+    /// How it ended, once it has.
+    landed: Option<Landed>,
 }
 
 impl Flight {
@@ -340,19 +342,7 @@ impl Flight {
             Ok(reviewed) => shared.remember(self.digest, &token, reviewed),
             Err(error) => tracing::warn!(%error, "a bearer token could not be reviewed"),
         }
-        self.tell(&landed);
-    }
-
-    /// Ends the flight. Only once: after that another may be under way for the same token.
-    fn tell(&mut self, landed: &Landed) {
-        if std::mem::replace(&mut self.told, true) {
-            return;
-        }
-        if let Some((_, waiting)) = self.shared.flights.remove(&self.digest) {
-            for sender in waiting {
-                let _ = sender.send(landed.clone()); // fails for those who have left
-            }
-        }
+        self.landed = Some(landed);
     }
 }
 
@@ -361,7 +351,12 @@ impl Drop for Flight {
         if !self.known {
             self.shared.pending.fetch_sub(1, Ordering::Relaxed);
         }
-        self.tell(&Err(ReviewError::Abandoned));
+        let landed = self.landed.take().unwrap_or(Err(ReviewError::Abandoned));
+        if let Some((_, waiting)) = self.shared.flights.remove(&self.digest) {
+            for sender in waiting {
+                let _ = sender.send(landed.clone()); // fails for those who have left
+            }
+        }
     }
 }
 
@@ -384,12 +379,12 @@ impl TransportError {
     /// Whether another attempt may help, and how long it should wait at least.
     fn worth_repeating(&self) -> Option<Duration> {
         match self {
-            Self::Lost { .. } => Some(Duration::ZERO),
             Self::Status {
                 retry_after: Some(wait),
                 ..
             } => Some(*wait),
-            Self::Status {
+            Self::Lost { .. }
+            | Self::Status {
                 status: 429 | 500 | 504,
                 ..
             } => Some(Duration::ZERO),

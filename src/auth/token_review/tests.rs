@@ -1,7 +1,4 @@
-use std::{
-    sync::{Mutex, atomic::AtomicU64},
-    thread,
-};
+use std::{sync::Mutex, thread};
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde_json::json;
@@ -63,16 +60,7 @@ impl Post {
 struct Scene {
     reviews: TokenReviews,
     posts: mpsc::UnboundedReceiver<Post>,
-    seconds: Arc<AtomicU64>,
-}
-
-const EPOCH: u64 = 1_780_000_000;
-
-fn moment(seconds: u64) -> Now {
-    Now {
-        time: Time::ZERO.plus(Duration::from_secs(seconds)),
-        unix_seconds: i64::try_from(EPOCH + seconds).unwrap(),
-    }
+    clock: Clock,
 }
 
 fn quick() -> ReviewSettings {
@@ -99,19 +87,24 @@ impl Scene {
         posts: mpsc::UnboundedReceiver<Post>,
         runtime: Handle,
     ) -> Self {
-        let seconds = Arc::new(AtomicU64::new(0));
-        let clock = Arc::clone(&seconds);
-        let now: NowFn = Arc::new(move || moment(clock.load(Ordering::Relaxed)));
+        let clock = Clock::manual(Time::ZERO);
         let key = TokenKey::random().unwrap();
         Self {
-            reviews: TokenReviews::new(settings, transport, key, now, runtime),
+            reviews: TokenReviews::new(settings, transport, key, clock.clone(), runtime),
             posts,
-            seconds,
+            clock,
         }
     }
 
-    fn at(&self, seconds: u64) {
-        self.seconds.store(seconds, Ordering::Relaxed);
+    fn pass(&self, seconds: u64) {
+        self.clock.advance(Duration::from_secs(seconds));
+    }
+
+    /// A JWT that says it ends in so many seconds.
+    fn expiring_in(&self, seconds: f64) -> String {
+        let end = Now::of(&self.clock).wall.as_secs_f64() + seconds;
+        let claims = URL_SAFE_NO_PAD.encode(json!({"exp": end}).to_string());
+        format!("e30.{claims}.c2ln")
     }
 
     fn digest(&self, token: &str) -> TokenDigest {
@@ -126,7 +119,7 @@ impl Scene {
 
     /// What is known of a token, at the scene's time.
     fn known(&self, token: &str) -> Option<Result<String, ()>> {
-        let now = moment(self.seconds.load(Ordering::Relaxed));
+        let now = Now::of(&self.clock);
         let reviewed = self.reviews.lookup_cached(&self.digest(token), now)?;
         Some(match reviewed {
             Ok(identity) => Ok(identity.user().name.clone()),
@@ -154,11 +147,6 @@ impl Scene {
     }
 }
 
-fn expiring(at: u64) -> String {
-    let claims = URL_SAFE_NO_PAD.encode(json!({"exp": EPOCH + at}).to_string());
-    format!("e30.{claims}.c2ln")
-}
-
 #[tokio::test]
 async fn equal_look_ups_merge_into_one_review() {
     let mut scene = Scene::new(quick());
@@ -183,11 +171,10 @@ async fn an_accepted_token_is_believed_ten_seconds_at_most() {
             accepted_ttl: Duration::from_secs(setting),
             ..quick()
         });
-        scene.at(5);
         scene.accept("t").await;
-        scene.at(5 + holds - 1);
+        scene.pass(holds - 1);
         assert_eq!(scene.known("t"), Some(Ok("alice".into())));
-        scene.at(5 + holds);
+        scene.pass(1);
         assert_eq!(scene.known("t"), None);
     }
 }
@@ -195,16 +182,15 @@ async fn an_accepted_token_is_believed_ten_seconds_at_most() {
 #[tokio::test]
 async fn an_accepted_token_is_not_believed_past_its_own_end() {
     let mut scene = Scene::new(quick());
-    for (token, end) in [(expiring(3), 3), (expiring(100), 10)] {
-        scene.at(0);
+    for (claim, holds) in [(2.5, 2), (100.0, 9)] {
+        let token = scene.expiring_in(claim);
         scene.accept(&token).await;
-        scene.at(end - 1);
+        scene.pass(holds);
         assert!(scene.known(&token).is_some());
-        scene.at(end);
+        scene.pass(1);
         assert!(scene.known(&token).is_none());
     }
-    scene.at(0);
-    let past = format!("{}x", expiring(0));
+    let past = scene.expiring_in(-1.0);
     scene.accept(&past).await;
     assert_eq!(scene.known(&past), None);
 }
@@ -216,9 +202,9 @@ async fn a_refusal_is_remembered_for_a_short_while() {
     scene.post().await.refuse();
     let refused = review.await.unwrap().unwrap_err();
     assert_eq!(refused.to_string(), "invalid bearer token: no such token");
-    scene.at(9);
+    scene.pass(9);
     assert_eq!(scene.known("bad"), Some(Err(())));
-    scene.at(10);
+    scene.pass(1);
     assert_eq!(scene.known("bad"), None);
     drop(scene.review("bad"));
     assert_eq!(scene.post().await.token(), "bad");
@@ -271,7 +257,7 @@ async fn passing_trouble_is_tried_again_five_times_in_all() {
         }
         scene.post().await.refuse();
         assert!(review.await.unwrap().is_err());
-        scene.at(scene.seconds.load(Ordering::Relaxed) + 100);
+        scene.pass(100);
 
         let review = scene.review("t");
         for _ in 0..5 {
@@ -335,7 +321,7 @@ async fn a_flood_of_strangers_is_bounded_and_holds_up_no_renewal() {
         ..quick()
     });
     scene.accept("good").await;
-    scene.at(60);
+    scene.pass(60);
 
     let flood = ["x", "y", "z"].map(|token| scene.review(token));
     assert_eq!(

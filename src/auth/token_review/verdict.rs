@@ -1,4 +1,4 @@
-//! What a TokenReview says, and for how long that may be believed.
+//! What a `TokenReview` says, and for how long that may be believed.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -50,7 +50,7 @@ pub(super) fn answer(body: &[u8], audiences: &[String]) -> Result<Reviewed, Revi
 /// How long the token itself claims to be valid from now on, if it is a JWT that says so.
 ///
 /// Nothing is verified: this only shortens what the review granted.
-pub(super) fn remaining(token: &[u8], unix_seconds: i64) -> Option<Duration> {
+pub(super) fn remaining(token: &[u8], wall: Duration) -> Option<Duration> {
     #[derive(Deserialize)]
     struct Claims {
         exp: Option<f64>,
@@ -63,11 +63,7 @@ pub(super) fn remaining(token: &[u8], unix_seconds: i64) -> Option<Duration> {
     };
     let payload = URL_SAFE_NO_PAD.decode(payload).ok()?;
     let claims: Claims = serde_json::from_slice(&payload).ok()?;
-    #[expect(
-        clippy::cast_precision_loss,
-        reason = "seconds since 1970 are far below 2^52"
-    )]
-    let seconds = claims.exp? - unix_seconds as f64;
+    let seconds = claims.exp? - wall.as_secs_f64();
     // Too far away to be a duration is as good as no claim.
     Duration::try_from_secs_f64(seconds.max(0.0)).ok()
 }
@@ -205,7 +201,7 @@ mod tests {
             (r#"{"iss": "x"}"#, None),
             ("not json", None),
         ] {
-            assert_eq!(remaining(&jwt(claims), 1000), left, "{claims}");
+            assert_eq!(remaining(&jwt(claims), seconds(1000)), left, "{claims}");
         }
         for token in [
             &b"opaque"[..],
@@ -214,7 +210,7 @@ mod tests {
             b"a.eyJleHAiOjF9.c.d",
             b"..",
         ] {
-            assert_eq!(remaining(token, 1000), None);
+            assert_eq!(remaining(token, Duration::from_secs(1000)), None);
         }
     }
 }

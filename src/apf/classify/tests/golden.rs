@@ -246,170 +246,54 @@ fn a_schema_without_level_is_passed_over() {
     assert_eq!(matched(&policy(vec![dangling, good]), &get("/x")), "good");
 }
 
-// Cases 42 to 48, and a few more.
+// Cases 42 to 48, and a few more: user, groups, request, schema, level.
+const BUILT_IN: &str = "
+loner                                 |                               | GET /api/v1/pods             | catch-all                    | catch-all
+system:kube-scheduler                 | a                             | PUT LEASE/kube-scheduler     | system-leader-election       | leader-election
+system:kube-scheduler                 | a                             | GET LEASE/kube-scheduler     | system-leader-election       | leader-election
+system:kube-scheduler                 | a                             | POST LEASE                   | system-leader-election       | leader-election
+system:kube-scheduler                 | a                             | GET LEASE                    | kube-scheduler               | workload-high
+system:kube-scheduler                 | a                             | GET LEASE?watch=true         | kube-scheduler               | workload-high
+system:kube-scheduler                 | a                             | PATCH LEASE/kube-scheduler   | kube-scheduler               | workload-high
+system:kube-controller-manager        | a                             | GET /version                 | kube-controller-manager      | workload-high
+system:node:n1                        | system:nodes a                | PUT LEASE/n1                 | system-node-high             | node-high
+system:node:n1                        | system:nodes a                | PATCH /api/v1/nodes/n1/status | system-node-high            | node-high
+system:node:n1                        | system:nodes a                | GET /apis/coordination.k8s.io/v1/leases | system-nodes      | system
+system:node:n1                        | system:nodes a                | GET /api/v1/pods             | system-nodes                 | system
+system:anonymous                      | u                             | GET /livez?verbose           | probes                       | exempt
+system:anonymous                      | u                             | GET /healthz/etcd            | probes                       | exempt
+system:anonymous                      | u                             | HEAD /livez                  | global-default               | global-default
+system:anonymous                      | u                             | GET /version                 | global-default               | global-default
+alice                                 | a                             | GET /api/v1/pods             | global-default               | global-default
+root                                  | system:masters a              | GET /api/v1/pods             | exempt                       | exempt
+system:serviceaccount:kube-system:x   | system:serviceaccounts a      | GET /api/v1/pods             | kube-system-service-accounts | workload-high
+system:serviceaccount:kube-system:x   | system:serviceaccounts a      | PUT LEASE/x                  | system-leader-election       | leader-election
+system:serviceaccount:default:default | system:serviceaccounts a      | GET /api/v1/pods             | service-accounts             | workload-low
+";
+
 #[test]
 fn the_built_in_schemas_catch_what_they_are_meant_for() {
-    const AUTHENTICATED: &str = "system:authenticated";
-    const SCHEDULER: &str = "system:kube-scheduler";
-    let lease = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-scheduler";
-    let leases = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
-    let node_lease = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/n1";
-    let all_leases = "/apis/coordination.k8s.io/v1/leases";
-    let authenticated = [AUTHENTICATED];
-    let kubelet = ["system:nodes", AUTHENTICATED];
-    let anonymous = ["system:unauthenticated"];
-    let account = [
-        "system:serviceaccounts",
-        "system:serviceaccounts:kube-system",
-        AUTHENTICATED,
-    ];
-    let pods = "/api/v1/pods";
-    let rows: [(&str, &[&str], &str, &str, &str, &str); 18] = [
-        ("loner", &[], "GET", pods, "catch-all", "catch-all"),
-        (
-            SCHEDULER,
-            &authenticated,
-            "PUT",
-            lease,
-            "system-leader-election",
-            "leader-election",
-        ),
-        (
-            SCHEDULER,
-            &authenticated,
-            "POST",
-            leases,
-            "system-leader-election",
-            "leader-election",
-        ),
-        (
-            SCHEDULER,
-            &authenticated,
-            "GET",
-            leases,
-            "kube-scheduler",
-            "workload-high",
-        ),
-        (
-            SCHEDULER,
-            &authenticated,
-            "PATCH",
-            lease,
-            "kube-scheduler",
-            "workload-high",
-        ),
-        (
-            "system:node:n1",
-            &kubelet,
-            "PUT",
-            node_lease,
-            "system-node-high",
-            "node-high",
-        ),
-        (
-            "system:node:n1",
-            &kubelet,
-            "PATCH",
-            "/api/v1/nodes/n1/status",
-            "system-node-high",
-            "node-high",
-        ),
-        (
-            "system:node:n1",
-            &kubelet,
-            "GET",
-            all_leases,
-            "system-nodes",
-            "system",
-        ),
-        (
-            "system:node:n1",
-            &kubelet,
-            "GET",
-            pods,
-            "system-nodes",
-            "system",
-        ),
-        (
-            "system:anonymous",
-            &anonymous,
-            "GET",
-            "/livez?verbose",
-            "probes",
-            "exempt",
-        ),
-        (
-            "system:anonymous",
-            &anonymous,
-            "GET",
-            "/healthz/etcd",
-            "probes",
-            "exempt",
-        ),
-        (
-            "system:anonymous",
-            &anonymous,
-            "HEAD",
-            "/livez",
-            "global-default",
-            "global-default",
-        ),
-        (
-            "system:anonymous",
-            &anonymous,
-            "GET",
-            "/version",
-            "global-default",
-            "global-default",
-        ),
-        (
-            "alice",
-            &authenticated,
-            "GET",
-            pods,
-            "global-default",
-            "global-default",
-        ),
-        (
-            "root",
-            &["system:masters", AUTHENTICATED],
-            "GET",
-            pods,
-            "exempt",
-            "exempt",
-        ),
-        (
-            "system:serviceaccount:kube-system:x",
-            &account,
-            "GET",
-            pods,
-            "kube-system-service-accounts",
-            "workload-high",
-        ),
-        (
-            "system:serviceaccount:kube-system:x",
-            &account,
-            "PUT",
-            lease,
-            "system-leader-election",
-            "leader-election",
-        ),
-        (
-            "system:serviceaccount:default:default",
-            &["system:serviceaccounts", AUTHENTICATED],
-            "GET",
-            pods,
-            "service-accounts",
-            "workload-low",
-        ),
-    ];
     let policy = policy(vec![]);
-    for (user, groups, method, target, schema, level) in rows {
-        let request = digest(user, groups, method, target);
-        let context = format!("{user} {method} {target}");
-        assert_eq!(matched(&policy, &request), schema, "{context}");
+    for row in BUILT_IN.trim().lines() {
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        let [user, groups, request, schema, level] = cells[..] else {
+            panic!("{row}");
+        };
+        let groups: Vec<&str> = groups
+            .split_whitespace()
+            .map(|group| match group {
+                "a" => User::AUTHENTICATED,
+                "u" => User::UNAUTHENTICATED,
+                other => other,
+            })
+            .collect();
+        let leases = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
+        let request = request.replace("LEASE", leases);
+        let (method, target) = request.split_once(' ').unwrap();
+        let request = digest(user, &groups, method, target);
+        assert_eq!(matched(&policy, &request), schema, "{row}");
         let flow = policy.classify(&request);
-        assert_eq!(&*policy.level(flow.level).name, level, "{context}");
+        assert_eq!(&*policy.level(flow.level).name, level, "{row}");
     }
 }
 

@@ -2,7 +2,7 @@
 
 use proptest::sample::{Index, select, subsequence};
 
-use super::*;
+use super::{super::build::Budget, *};
 
 const USERS: [&str; 6] = [
     "alice",
@@ -191,7 +191,7 @@ fn unreachable(policy: &Policy) -> Vec<(SchemaIndex, bool)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(ProptestConfig::with_cases(100))]
 
     #[test]
     fn the_index_answers_like_the_scan(
@@ -200,6 +200,29 @@ proptest! {
     ) {
         for request in requests {
             prop_assert_eq!(policy.classify(&request).schema, scan(&policy, &request), "{:?}", request);
+        }
+    }
+
+    #[test]
+    fn rules_kept_whole_answer_like_the_scan(
+        policy in a_policy(),
+        requests in prop::collection::vec(a_request(), 60),
+    ) {
+        let nothing = Budget { per_part: 0, per_name: 0 };
+        let schemas: Vec<_> = policy
+            .schemas()
+            .iter()
+            .zip((0..).map(SchemaIndex))
+            .map(|(schema, index)| (schema, policy.rules(index)))
+            .collect();
+        let classifier = Classifier::within(nothing, &schemas, policy.levels(), [1; 16]);
+        prop_assert!(classifier.entries.is_empty(), "no combination is listed");
+        for request in requests {
+            let found = match classifier.first_match(&request) {
+                UNKNOWN => policy.catch_all(),
+                found => SchemaIndex(found),
+            };
+            prop_assert_eq!(found, scan(&policy, &request), "{:?}", request);
         }
     }
 

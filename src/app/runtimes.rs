@@ -1,4 +1,4 @@
-//! The composition root: starts the runtimes, wires listener to cores, and ends it all in order.
+//! The runtimes of the process: starts them, wires listener to cores, and ends it all in order.
 //!
 //! *Data* runtimes, one per core and single-threaded, run the request path and share nothing but
 //! what a layer shares on purpose. The *control* runtime does everything else: it accepts, listens
@@ -70,6 +70,23 @@ pub enum StartError {
     },
 }
 
+/// Makes the control runtime.
+///
+/// # Errors
+///
+/// When the system refuses what a runtime needs.
+pub fn control_runtime() -> Result<Runtime, StartError> {
+    runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .thread_name("fairgate-control")
+        .enable_all()
+        .build()
+        .map_err(|source| StartError::Runtime {
+            runtime: "control",
+            source,
+        })
+}
+
 /// A running gateway. Dropped, it ends at once.
 #[derive(Debug)]
 pub struct Gateway {
@@ -79,6 +96,7 @@ pub struct Gateway {
     connections: Arc<Connections>,
     threads: Vec<JoinHandle<()>>,
     control: Option<Runtime>,
+    control_handle: runtime::Handle,
 }
 
 impl Gateway {
@@ -87,7 +105,11 @@ impl Gateway {
     /// # Errors
     ///
     /// [`StartError`]; nothing is left running then.
-    pub fn start<B, S>(settings: AppSettings, build: B) -> Result<Self, StartError>
+    pub fn start<B, S>(
+        settings: AppSettings,
+        control: Runtime,
+        build: B,
+    ) -> Result<Self, StartError>
     where
         B: Fn(CoreContext) -> S + Send + Sync + 'static,
         S: Service<Inbound, Response = Reply, Error = Infallible> + Clone + 'static,
@@ -99,21 +121,13 @@ impl Gateway {
             address: settings.serve.listen,
             source,
         })?;
-        let control = runtime::Builder::new_multi_thread()
-            .worker_threads(1)
-            .thread_name("fairgate-control")
-            .enable_all()
-            .build()
-            .map_err(|source| StartError::Runtime {
-                runtime: "control",
-                source,
-            })?;
         let mut gateway = Self {
             address,
             drain: Drain::default(),
             connections: Connections::new(settings.serve.connections),
             threads: Vec::new(),
             control: None,
+            control_handle: control.handle().clone(),
             settings,
         };
         let build = Arc::new(build);
@@ -187,6 +201,11 @@ impl Gateway {
             Err(_) => return Err(failed(io::Error::other("the thread ended at once"))),
         }
         Ok(handle)
+    }
+
+    /// The runtime of everything but requests.
+    pub fn control(&self) -> runtime::Handle {
+        self.control_handle.clone()
     }
 
     /// Where it listens; the actual port, if any was asked for.

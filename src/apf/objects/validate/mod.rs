@@ -761,5 +761,4 @@ impl Errors {
 }
 
 #[cfg(test)]
-#[path = "validate_tests.rs"]
 mod tests;

@@ -1,0 +1,269 @@
+//! What goes on beside the requests, on the control runtime: policies that change, borrowing,
+//! reloads.
+
+use std::{path::PathBuf, sync::Arc};
+
+use arc_swap::ArcSwap;
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    sync::Notify,
+};
+
+use super::{ServeError, identity::UpstreamCredential, runtimes::Gateway, settings};
+use crate::{
+    apf::{Compiled, Finding, ObjectSet, Policy, PolicySettings, objects::Bootstrap},
+    auth::{TokenReviews, layer::AuthRules},
+    clock::Clock,
+    config::Config,
+    fairness::Hub,
+    source::{
+        DocumentSet, Source,
+        files::{self, Files},
+    },
+    sync::{Mutex, lock},
+};
+
+/// All that the control tasks work on.
+pub(super) struct Control {
+    pub(super) config: Config,
+    pub(super) path: Option<PathBuf>,
+    pub(super) hub: Arc<Hub>,
+    pub(super) rules: Arc<ArcSwap<AuthRules>>,
+    pub(super) reviews: Option<TokenReviews>,
+    pub(super) policies: Policies,
+    pub(super) credential: UpstreamCredential,
+    pub(super) clock: Clock,
+    pub(super) hash_key: [u8; 16],
+}
+
+impl Control {
+    /// Starts the tasks on the gateway's control runtime.
+    pub(super) fn start(self, gateway: &Gateway) -> Result<(), ServeError> {
+        let control = gateway.control();
+        let _inside = control.enter();
+        let hangup = signal(SignalKind::hangup())?;
+        control.spawn(self.credential.follow());
+        control.spawn(rebalance(Arc::clone(&self.hub), self.clock.clone()));
+        let compiling = Arc::new(Mutex::new(Compiling {
+            settings: settings::policy(&self.config, self.hash_key),
+            bootstrap: self.config.flow_control.bootstrap,
+            documents: self.policies.documents.clone(),
+        }));
+        let applier = Applier {
+            hub: Arc::clone(&self.hub),
+            clock: self.clock.clone(),
+            compiling,
+        };
+        let nudge = self.policies.source.as_ref().map(Files::nudge);
+        if let Some(source) = self.policies.source {
+            control.spawn(follow(source, applier.clone()));
+        }
+        let reload = Reload {
+            config: self.config,
+            path: self.path,
+            rules: self.rules,
+            reviews: self.reviews,
+            applier,
+            nudge,
+            hash_key: self.hash_key,
+        };
+        control.spawn(reload.run(hangup));
+        Ok(())
+    }
+}
+
+/// Lends and borrows seats, for ever.
+async fn rebalance(hub: Arc<Hub>, clock: Clock) {
+    loop {
+        tokio::time::sleep(hub.dispatcher().period()).await;
+        for change in hub.rebalance(clock.now()) {
+            tracing::debug!(level = %change.level, from = change.from, to = change.to, "current limit");
+        }
+    }
+}
+
+/// The policy objects as they were found at the start, and where to look for changes.
+#[derive(Debug)]
+pub struct Policies {
+    source: Option<Files>,
+    documents: Option<DocumentSet>,
+}
+
+impl Policies {
+    /// Reads and compiles the policies that `config` names.
+    ///
+    /// # Errors
+    ///
+    /// All findings, when the set cannot be used.
+    pub fn load(config: &Config, hash_key: [u8; 16]) -> Result<(Self, Compiled), Vec<Finding>> {
+        let directory = config.flow_control.policies.as_deref();
+        let documents = directory.map(files::load);
+        let compiling = Compiling {
+            settings: settings::policy(config, hash_key),
+            bootstrap: config.flow_control.bootstrap,
+            documents: documents.clone(),
+        };
+        let compiled = compiling.compile()?;
+        Ok((
+            Self {
+                source: directory.map(Files::new),
+                documents,
+            },
+            compiled,
+        ))
+    }
+}
+
+/// What a policy is compiled from.
+#[derive(Clone, Debug)]
+struct Compiling {
+    settings: PolicySettings,
+    bootstrap: Bootstrap,
+    documents: Option<DocumentSet>,
+}
+
+impl Compiling {
+    fn compile(&self) -> Result<Compiled, Vec<Finding>> {
+        let (documents, unreadable) = match self.documents.clone() {
+            None => (Vec::new(), Vec::new()),
+            Some(set) => (set.documents, set.findings),
+        };
+        let objects = ObjectSet::read(
+            documents
+                .into_iter()
+                .map(|document| (document.origin, document.value)),
+        )
+        .with_bootstrap(self.bootstrap);
+        let compiled = Policy::compile(&objects, &self.settings);
+        if !unreadable.iter().any(Finding::is_error) {
+            return compiled;
+        }
+        let mut all = unreadable;
+        all.extend(compiled.err().unwrap_or_default());
+        Err(all)
+    }
+}
+
+/// Compiles policies and gives them to the hub; the last good one stays when a new one is not.
+#[derive(Clone)]
+struct Applier {
+    hub: Arc<Hub>,
+    clock: Clock,
+    compiling: Arc<Mutex<Compiling>>,
+}
+
+impl Applier {
+    /// Changes what is compiled from, and compiles; returns whether it was applied, and what is to be
+    /// said. Blocks for as long as compiling takes.
+    fn apply(&self, change: impl FnOnce(&mut Compiling)) -> (bool, Vec<Finding>) {
+        let mut compiling = lock(&self.compiling);
+        let mut changed = compiling.clone();
+        change(&mut changed);
+        match changed.compile() {
+            Ok(Compiled {
+                policy, findings, ..
+            }) => {
+                *compiling = changed;
+                self.hub.apply(self.clock.now(), Arc::new(policy));
+                (true, findings)
+            }
+            Err(findings) => (false, findings),
+        }
+    }
+}
+
+/// Follows a source of policy objects, for ever.
+async fn follow(mut source: Files, applier: Applier) {
+    loop {
+        let set = source.next().await;
+        let revision = set.revision.clone();
+        let applier = applier.clone();
+        let applied = tokio::task::spawn_blocking(move || {
+            applier.apply(|compiling| compiling.documents = Some(set))
+        });
+        let Ok((applied, findings)) = applied.await else {
+            tracing::error!("compiling the policies failed; the last good ones stay");
+            continue;
+        };
+        tell(applied, &findings);
+        source.report(&revision, applied, &findings).await;
+    }
+}
+
+fn tell(applied: bool, findings: &[Finding]) {
+    for finding in findings {
+        if finding.is_error() {
+            tracing::error!(%finding, "policy");
+        } else {
+            tracing::warn!(%finding, "policy");
+        }
+    }
+    if applied {
+        tracing::info!("policies applied");
+    } else {
+        tracing::error!("the policies cannot be used; the last good ones stay");
+    }
+}
+
+/// Reads the configuration again at each SIGHUP.
+struct Reload {
+    config: Config,
+    path: Option<PathBuf>,
+    rules: Arc<ArcSwap<AuthRules>>,
+    reviews: Option<TokenReviews>,
+    applier: Applier,
+    nudge: Option<Arc<Notify>>,
+    hash_key: [u8; 16],
+}
+
+impl Reload {
+    async fn run(mut self, mut hangup: tokio::signal::unix::Signal) {
+        while hangup.recv().await.is_some() {
+            let reloading = tokio::task::spawn_blocking(move || {
+                self.reload();
+                self
+            });
+            match reloading.await {
+                Ok(reload) => self = reload,
+                Err(error) => {
+                    tracing::error!(%error, "reloading failed; SIGHUP is not heeded any more");
+                    return;
+                }
+            }
+        }
+    }
+
+    fn reload(&mut self) {
+        if let Some(nudge) = &self.nudge {
+            nudge.notify_one();
+        }
+        let (new, warnings) = match Config::read(self.path.as_deref()).usable() {
+            Ok(read) => read,
+            Err(error) => {
+                tracing::error!(%error, "the configuration cannot be used; the last good one stays");
+                return;
+            }
+        };
+        for warning in warnings {
+            tracing::warn!(%warning, "configuration");
+        }
+        match settings::auth_rules(&new, self.reviews.clone()) {
+            Ok(rules) => self.rules.store(Arc::new(rules)),
+            Err(error) => {
+                tracing::error!(%error, "the configuration cannot be used; the last good one stays");
+                return;
+            }
+        }
+        for key in self.config.restart_needed_for(&new) {
+            tracing::warn!(%key, "this key changed; it takes effect after a restart");
+        }
+        self.applier.hub.configure(settings::hub(&new));
+        let policy = settings::policy(&new, self.hash_key);
+        let (applied, findings) = self.applier.apply(|compiling| {
+            compiling.settings = policy;
+            compiling.bootstrap = new.flow_control.bootstrap;
+        });
+        tell(applied, &findings);
+        self.config = new;
+    }
+}

@@ -1,0 +1,120 @@
+//! What the upstream is told: who the user is, and that the gateway may say so.
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use arc_swap::ArcSwapOption;
+use http::{HeaderMap, HeaderValue, header::AUTHORIZATION};
+
+use super::settings::SettingsError;
+use crate::{
+    auth::{IdentityError, UpstreamIdentity},
+    call::{Call, Refusal},
+    forward,
+};
+
+/// How often a token file is read again: such tokens are renewed well before they expire.
+const REREAD: Duration = Duration::from_secs(60);
+
+/// The gateway's own credential, if it is a token.
+#[derive(Clone, Debug)]
+pub(super) struct UpstreamCredential {
+    path: Option<PathBuf>,
+    header: Arc<ArcSwapOption<HeaderValue>>,
+}
+
+impl UpstreamCredential {
+    /// The token in the file at `path`.
+    ///
+    /// # Errors
+    ///
+    /// When there is such a file to be read, and it cannot be, or holds no token.
+    pub(super) fn new(path: Option<PathBuf>) -> Result<Self, SettingsError> {
+        let credential = Self {
+            path,
+            header: Arc::default(),
+        };
+        credential.reread()?;
+        Ok(credential)
+    }
+
+    /// The header that proves who the gateway is.
+    pub(super) fn header(&self) -> Option<HeaderValue> {
+        self.header
+            .load()
+            .as_ref()
+            .map(|header| HeaderValue::clone(header))
+    }
+
+    /// Reads the file again, for ever.
+    pub(super) async fn follow(self) {
+        if self.path.is_none() {
+            return;
+        }
+        loop {
+            tokio::time::sleep(REREAD).await;
+            let again = self.clone();
+            match tokio::task::spawn_blocking(move || again.reread()).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => tracing::warn!(%error, "the token known so far stays in use"),
+                Err(error) => tracing::warn!(%error, "the token file was not read again"),
+            }
+        }
+    }
+
+    fn reread(&self) -> Result<(), SettingsError> {
+        let Some(path) = &self.path else {
+            return Ok(());
+        };
+        let token = std::fs::read_to_string(path).map_err(|source| SettingsError::TokenFile {
+            path: path.clone(),
+            source,
+        })?;
+        let token = token.trim();
+        let header = HeaderValue::from_str(&format!("Bearer {token}"));
+        let mut header = header
+            .ok()
+            .filter(|_| !token.is_empty())
+            .ok_or_else(|| SettingsError::NotAToken { path: path.clone() })?;
+        header.set_sensitive(true);
+        self.header.store(Some(Arc::new(header)));
+        Ok(())
+    }
+}
+
+/// Tells the upstream who the user is.
+#[derive(Clone, Debug)]
+pub(super) struct Teller {
+    identity: UpstreamIdentity,
+    credential: UpstreamCredential,
+}
+
+impl Teller {
+    pub(super) fn new(identity: UpstreamIdentity, credential: UpstreamCredential) -> Self {
+        Self {
+            identity,
+            credential,
+        }
+    }
+}
+
+impl forward::UpstreamIdentity for Teller {
+    fn write(&self, call: &Call, headers: &mut HeaderMap) -> Result<(), Refusal> {
+        let written = match &call.identity {
+            Some(identity) => self.identity.write_identity(identity, headers),
+            None => self.identity.write(&call.digest.user, headers),
+        };
+        written.map_err(|error| {
+            tracing::warn!(%error, "a user cannot be told to the upstream");
+            match error {
+                IdentityError::Empty { .. } | IdentityError::Unrepresentable { .. } => {
+                    Refusal::IdentityNotRepresentable(error.to_string().into())
+                }
+                IdentityError::AlreadyTold { .. } => Refusal::Internal(error.to_string().into()),
+            }
+        })?;
+        if let Some(header) = self.credential.header() {
+            headers.insert(AUTHORIZATION, header);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,136 @@
+//! The composition root: alone knows every module, and joins them.
+//!
+//! [`serve`] turns a configuration into a running gateway and runs it to its end. [`runtimes`] lays
+//! out threads; [`settings`] says the configuration in each module's own terms; [`identity`] is what
+//! the upstream is told; [`control`] holds what goes on beside the requests: policies that change,
+//! borrowing, reloads, the admin port.
+
+pub mod control;
+mod identity;
+pub mod runtimes;
+mod settings;
+
+use std::{path::PathBuf, rc::Rc, sync::Arc};
+
+use arc_swap::ArcSwap;
+
+pub use runtimes::{AppSettings, CoreContext, Gateway, StartError};
+
+use crate::{
+    apf::{Compiled, Finding},
+    auth::layer::{AuthLayer, AuthRules},
+    clock::Clock,
+    config::Config,
+    fairness::{FairnessLayer, Gate, Hub},
+    forward::Forward,
+    stack::stack,
+};
+use control::{Control, Policies};
+use identity::UpstreamCredential;
+
+/// Why the gateway does not serve.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The policy objects cannot be used.
+    #[error("the policies cannot be used:\n{}", lines(.0))]
+    Policies(Vec<Finding>),
+    /// A setting that only shows to be wrong when it is put to use.
+    #[error("{0}")]
+    Settings(#[from] settings::SettingsError),
+    /// It cannot listen, or the system refuses it a thread.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// Signals or the runtime fail.
+    #[error("the gateway cannot go on")]
+    Io(#[from] std::io::Error),
+}
+
+fn lines(findings: &[Finding]) -> String {
+    let lines: Vec<String> = findings
+        .iter()
+        .map(|finding| format!("  {finding}"))
+        .collect();
+    lines.join("\n")
+}
+
+/// Runs the gateway until it is told to end by a signal. `path` is what SIGHUP reads again.
+///
+/// # Errors
+///
+/// [`ServeError`], when it cannot start.
+pub fn serve(config: Config, path: Option<PathBuf>) -> Result<(), ServeError> {
+    let clock = Clock::system();
+    let hash_key = settings::hash_key(&config);
+    let (policies, compiled) = Policies::load(&config, hash_key).map_err(ServeError::Policies)?;
+    let Compiled {
+        policy, findings, ..
+    } = compiled;
+    for finding in &findings {
+        tracing::warn!(%finding, "policy");
+    }
+    let cores = settings::cores(&config);
+    let hub = Hub::new(
+        u16::try_from(cores.get()).unwrap_or(u16::MAX),
+        Arc::new(policy),
+        settings::hub(&config),
+        clock.now(),
+    );
+    let control_runtime = runtimes::control_runtime()?;
+    let credential = UpstreamCredential::new(config.upstream.token_file.clone())?;
+    let reviews = settings::token_reviews(&config, &credential, &clock, control_runtime.handle())?;
+    let rules = settings::auth_rules(&config, reviews.clone())?;
+    let authorities = rules.authentication.authorities();
+    let rules = Arc::new(ArcSwap::from_pointee(rules));
+    let app = AppSettings {
+        serve: settings::serve(&config, authorities)?,
+        cores,
+    };
+    let build = build_stack(&config, &hub, &rules, &credential)?;
+    let gateway = Gateway::start(app, control_runtime, build)?;
+    let control = Control {
+        config,
+        path,
+        hub,
+        rules,
+        reviews,
+        policies,
+        credential,
+        clock,
+        hash_key,
+    };
+    control.start(&gateway)?;
+    Ok(gateway.run_until_signal()?)
+}
+
+/// What makes the stack of each core, on the core's own thread.
+fn build_stack(
+    config: &Config,
+    hub: &Arc<Hub>,
+    rules: &Arc<ArcSwap<AuthRules>>,
+    credential: &UpstreamCredential,
+) -> Result<impl Fn(CoreContext) -> CoreStack + Send + Sync + 'static, ServeError> {
+    let upstream = Arc::new(settings::upstream(config)?);
+    let (hub, rules) = (Arc::clone(hub), Arc::clone(rules));
+    let identity = identity::Teller::new(settings::told_identity(config)?, credential.clone());
+    Ok(move |context: CoreContext| {
+        let core = u16::try_from(context.index).unwrap_or(u16::MAX);
+        let gate = Gate::new(
+            Arc::clone(&hub),
+            core,
+            context.clock.clone(),
+            settings::random(),
+        );
+        tokio::task::spawn_local(Rc::clone(&gate).run());
+        let auth = AuthLayer::new(Arc::clone(&rules), context.clock.clone());
+        let forward = Forward::new(
+            Arc::clone(&upstream),
+            Rc::new(identity.clone()),
+            context.clock,
+        );
+        stack(&auth, &FairnessLayer::new(gate), forward)
+    })
+}
+
+type CoreStack = crate::call::answer::Answer<
+    crate::auth::layer::Auth<crate::fairness::layer::Fairness<Forward>>,
+>;

@@ -1,0 +1,416 @@
+//! The configuration, said in each module's own terms.
+
+use std::{io, num::NonZero, path::PathBuf, sync::Arc, time::Duration};
+
+use http::{HeaderMap, header::AUTHORIZATION, uri::Authority};
+use rustls::{ClientConfig, DistinguishedName, pki_types::ServerName};
+use tokio::runtime;
+
+use super::identity::UpstreamCredential;
+use crate::{
+    apf::{PolicySettings, work::EstimatorSettings},
+    auth::{
+        Anonymous, AuthSettings, Authentication, BundleError, CaBundle, ConfiguredNames,
+        FrontProxySettings, HeaderNameError, NoRandomness, RequestHeaderNames, TokenFile,
+        TokenFileError, TokenKey, TokenReviews, UpstreamIdentity,
+        layer::AuthRules,
+        token_review::{HttpTransport, HttpTransportError, HttpTransportSettings, ReviewSettings},
+    },
+    clock::Clock,
+    config::{self, Config},
+    fairness::{Caps, Enforcement, HubSettings},
+    forward::{self, UpstreamProtocol, UpstreamSettings, settings::UpstreamTls},
+    serve::{self, DrainSettings, ServeSettings},
+};
+
+/// A setting that only shows to be wrong when it is put to use.
+#[derive(Debug, thiserror::Error)]
+pub enum SettingsError {
+    /// The upstream's name.
+    #[error("upstream.url: {0:?} is no host and port; write https://host:port")]
+    Authority(String),
+    /// The name its certificate must bear.
+    #[error("upstream: {0:?} is no name for TLS; set upstream.tlsServerName")]
+    ServerName(String),
+    /// Certificates and keys do not fit.
+    #[error("{field}: certificate and key cannot be used together")]
+    Tls {
+        /// Which ones.
+        field: &'static str,
+        /// What rustls says.
+        source: rustls::Error,
+    },
+    /// Authorities that vouch for nobody.
+    #[error("{field}: {source}")]
+    Authorities {
+        /// Whose.
+        field: &'static str,
+        /// What is wrong with them.
+        source: BundleError,
+    },
+    /// The file of static tokens.
+    #[error("authentication.tokenFile: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    StaticTokens(Vec<TokenFileError>),
+    /// Header names.
+    #[error("header names: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    HeaderNames(Vec<HeaderNameError>),
+    /// The way to the token reviews.
+    #[error("authentication.tokenReview: {0}")]
+    TokenReview(#[from] HttpTransportError),
+    /// The gateway's own token.
+    #[error("upstream.tokenFile: {path} cannot be read", path = path.display())]
+    TokenFile {
+        /// Where it should be.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The gateway's own token.
+    #[error("upstream.tokenFile: {path} holds no token", path = path.display())]
+    NotAToken {
+        /// Where it should be.
+        path: PathBuf,
+    },
+    /// The system has no random numbers.
+    #[error(transparent)]
+    NoRandomness(#[from] NoRandomness),
+}
+
+/// Key of the flow hash: as configured, or drawn at random.
+pub(super) fn hash_key(config: &Config) -> [u8; 16] {
+    if let Some(key) = &config.flow_control.hash_key {
+        return **key;
+    }
+    let mut key = [0; 16];
+    key[..8].copy_from_slice(&random().to_le_bytes());
+    key[8..].copy_from_slice(&random().to_le_bytes());
+    key
+}
+
+/// A random number from the standard library's per-process keys.
+pub(super) fn random() -> u64 {
+    use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+    RandomState::new().build_hasher().finish()
+}
+
+pub(super) fn cores(config: &Config) -> NonZero<usize> {
+    let configured = config
+        .data_cores
+        .and_then(|n| NonZero::new(n.get() as usize));
+    configured
+        .or_else(|| std::thread::available_parallelism().ok())
+        .unwrap_or(NonZero::<usize>::MIN)
+}
+
+pub(super) fn policy(config: &Config, hash_key: [u8; 16]) -> PolicySettings {
+    PolicySettings {
+        total_seats: config.flow_control.total_seats,
+        semantics: config.flow_control.semantics,
+        hash_key,
+    }
+}
+
+pub(super) fn hub(config: &Config) -> HubSettings {
+    HubSettings {
+        enforcement: match config.flow_control.enforcement {
+            config::Enforcement::Enforce => Enforcement::Enforce,
+            config::Enforcement::Observe => Enforcement::Observe,
+            config::Enforcement::Off => Enforcement::Off,
+        },
+        request_timeout: config.timeouts.request,
+        max_queued: config.limits.queued_requests,
+        estimator: EstimatorSettings {
+            semantics: config.flow_control.semantics,
+            ..EstimatorSettings::default()
+        },
+        long_running: Caps {
+            per_user: config.limits.long_running_per_user,
+            total: config.limits.long_running_total,
+        },
+    }
+}
+
+pub(super) fn serve(
+    config: &Config,
+    authorities: Vec<DistinguishedName>,
+) -> Result<ServeSettings, SettingsError> {
+    let tls = match &config.listen.tls {
+        None => None,
+        Some(own) => {
+            let made =
+                serve::tls::server_config(own.chain.clone(), own.key.clone_key(), authorities);
+            Some(made.map_err(|source| SettingsError::Tls {
+                field: "listen.tls",
+                source,
+            })?)
+        }
+    };
+    let (limits, timeouts) = (&config.limits, &config.timeouts);
+    Ok(ServeSettings {
+        listen: config.listen.address,
+        tls,
+        connections: limits.connections as usize,
+        streams_per_connection: limits.streams_per_connection,
+        head_bytes: limits.header_bytes as usize,
+        handshake_timeout: timeouts.handshake,
+        head_timeout: timeouts.header_read,
+        idle_timeout: timeouts.idle,
+        stall_timeout: timeouts.body_idle,
+        drain: DrainSettings {
+            delay: config.drain.delay,
+            limit: config.drain.grace,
+            watch_spread: config.drain.grace.mul_f64(0.5).min(Duration::from_secs(30)),
+            ..DrainSettings::default()
+        },
+        ..ServeSettings::default()
+    })
+}
+
+pub(super) fn upstream(config: &Config) -> Result<UpstreamSettings, SettingsError> {
+    let (upstream, timeouts) = (&config.upstream, &config.timeouts);
+    let tls = match client_tls(config)? {
+        None => None,
+        Some(tls) => Some(UpstreamTls {
+            config: tls,
+            server_name: server_name(config)?,
+        }),
+    };
+    let mut settings = UpstreamSettings::new(authority(config)?, tls);
+    settings.protocol = match upstream.protocol {
+        config::Protocol::Auto => UpstreamProtocol::Auto,
+        config::Protocol::Http1 => UpstreamProtocol::Http1,
+        config::Protocol::Http2 => UpstreamProtocol::Http2,
+    };
+    settings.connect_timeout = timeouts.upstream_connect;
+    settings.silence = timeouts.body_idle;
+    settings.idle_timeout = timeouts.upstream_idle;
+    settings.streams_per_connection = upstream.max_streams as usize;
+    if let config::UpstreamIdentity::RequestHeader {
+        username,
+        uid,
+        group,
+        extra_prefix,
+        ..
+    } = &upstream.identity
+    {
+        let names = [username, uid, group].map(ToString::to_string);
+        settings.reserved_headers.extend(names);
+        settings.reserved_headers.push(extra_prefix.clone());
+    }
+    Ok(settings)
+}
+
+fn client_tls(config: &Config) -> Result<Option<Arc<ClientConfig>>, SettingsError> {
+    if !config.upstream.url.tls {
+        return Ok(None);
+    }
+    let roots = config
+        .upstream
+        .authorities
+        .iter()
+        .flat_map(|bundle| bundle.certificates.iter().cloned());
+    let own = config.upstream.client_certificate.as_ref();
+    let own = own.map(|own| (own.chain.clone(), own.key.clone_key()));
+    forward::tls::client_config(roots, own)
+        .map(Some)
+        .map_err(|source| SettingsError::Tls {
+            field: "upstream.clientCertificate",
+            source,
+        })
+}
+
+fn authority(config: &Config) -> Result<Authority, SettingsError> {
+    let authority = config.upstream.url.authority();
+    authority
+        .parse()
+        .map_err(|_| SettingsError::Authority(authority))
+}
+
+fn server_name(config: &Config) -> Result<ServerName<'static>, SettingsError> {
+    let url = &config.upstream.url;
+    let name = config
+        .upstream
+        .tls_server_name
+        .as_ref()
+        .unwrap_or(&url.host);
+    ServerName::try_from(name.clone()).map_err(|_| SettingsError::ServerName(name.clone()))
+}
+
+/// How the upstream is told who the client is.
+pub(super) fn told_identity(config: &Config) -> Result<UpstreamIdentity, SettingsError> {
+    Ok(match &config.upstream.identity {
+        config::UpstreamIdentity::Impersonate => UpstreamIdentity::Impersonate,
+        config::UpstreamIdentity::RequestHeader {
+            username,
+            uid,
+            group,
+            extra_prefix,
+            ..
+        } => UpstreamIdentity::RequestHeader(Arc::new(
+            RequestHeaderNames::new(
+                &[username.to_string()],
+                &[uid.to_string()],
+                &[group.to_string()],
+                std::slice::from_ref(extra_prefix),
+            )
+            .map_err(SettingsError::HeaderNames)?,
+        )),
+    })
+}
+
+/// The headers of what the gateway asks the upstream in its own name.
+pub(super) fn own_headers(
+    config: &Config,
+    credential: &UpstreamCredential,
+) -> Arc<dyn Fn() -> HeaderMap + Send + Sync> {
+    let credential = credential.clone();
+    let own_name = match &config.upstream.identity {
+        config::UpstreamIdentity::Impersonate => None,
+        config::UpstreamIdentity::RequestHeader {
+            gateway_user,
+            username,
+            ..
+        } => {
+            let value = http::HeaderValue::from_str(gateway_user).ok();
+            value.map(|value| (username.clone(), value))
+        }
+    };
+    Arc::new(move || {
+        let mut headers = HeaderMap::new();
+        if let Some((name, value)) = &own_name {
+            headers.insert(name.clone(), value.clone());
+        }
+        if let Some(token) = credential.header() {
+            headers.insert(AUTHORIZATION, token);
+        }
+        headers
+    })
+}
+
+/// The handle to token reviews, if tokens are reviewed.
+pub(super) fn token_reviews(
+    config: &Config,
+    credential: &UpstreamCredential,
+    clock: &Clock,
+    control: &runtime::Handle,
+) -> Result<Option<TokenReviews>, SettingsError> {
+    let Some(review) = &config.authentication.token_review else {
+        return Ok(None);
+    };
+    let tls = client_tls(config)?.map(|tls| {
+        let mut tls = ClientConfig::clone(&tls);
+        tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        Arc::new(tls)
+    });
+    let transport = HttpTransport::new(HttpTransportSettings {
+        authority: authority(config)?,
+        server_name: if tls.is_some() {
+            Some(server_name(config)?)
+        } else {
+            None
+        },
+        tls,
+        path: http::uri::PathAndQuery::from_static(HttpTransport::PATH),
+        credential: own_headers(config, credential),
+    })?;
+    let settings = ReviewSettings {
+        audiences: review.audiences.clone(),
+        accepted_ttl: review.cache_ttl,
+        refused_ttl: review.refusal_ttl,
+        try_limit: review.timeout,
+        ..ReviewSettings::default()
+    };
+    let key = TokenKey::random()?;
+    Ok(Some(TokenReviews::new(
+        settings,
+        transport,
+        key,
+        clock.clone(),
+        control.clone(),
+    )))
+}
+
+/// What authentication goes by.
+pub(super) fn auth_rules(
+    config: &Config,
+    reviews: Option<TokenReviews>,
+) -> Result<AuthRules, SettingsError> {
+    let authentication = &config.authentication;
+    let front_proxy = match &authentication.request_header {
+        None => None,
+        Some(proxy) => {
+            let names = |names: &[http::HeaderName]| {
+                names.iter().map(ToString::to_string).collect::<Vec<_>>()
+            };
+            Some(FrontProxySettings {
+                authorities: bundle("authentication.requestHeader.caFile", &proxy.authorities)?,
+                allowed_names: proxy.allowed_names.clone(),
+                headers: RequestHeaderNames::new(
+                    &names(&proxy.username_headers),
+                    &names(&proxy.uid_headers),
+                    &names(&proxy.group_headers),
+                    &proxy.extra_header_prefixes,
+                )
+                .map_err(SettingsError::HeaderNames)?,
+            })
+        }
+    };
+    let upstream_names = match told_identity(config)? {
+        UpstreamIdentity::Impersonate => None,
+        UpstreamIdentity::RequestHeader(names) => Some(names),
+    };
+    let accepted_names = front_proxy.as_ref().map(|proxy| &proxy.headers);
+    let names = ConfiguredNames::new(accepted_names.into_iter().chain(upstream_names.as_deref()));
+    let settings = AuthSettings {
+        client_ca: match &authentication.client_certificate {
+            None => None,
+            Some(authorities) => Some(bundle(
+                "authentication.clientCertificate.caFile",
+                authorities,
+            )?),
+        },
+        front_proxy,
+        token_file: token_file(config, reviews.as_ref())?,
+        token_reviews: reviews,
+        anonymous: match &authentication.anonymous {
+            config::Anonymous::Refused => Anonymous::Off,
+            config::Anonymous::Paths(paths) => Anonymous::Paths(paths.clone()),
+            config::Anonymous::Everywhere => Anonymous::Everywhere,
+        },
+    };
+    let authentication = Authentication::new(settings);
+    Ok(AuthRules {
+        authentication,
+        names,
+        request_timeout: config.timeouts.request,
+    })
+}
+
+fn bundle(
+    field: &'static str,
+    authorities: &config::Authorities,
+) -> Result<Arc<CaBundle>, SettingsError> {
+    CaBundle::new(&authorities.certificates)
+        .map(Arc::new)
+        .map_err(|source| SettingsError::Authorities { field, source })
+}
+
+/// The static tokens, hashed under the key of the reviews if there are any: one hash serves both.
+fn token_file(
+    config: &Config,
+    reviews: Option<&TokenReviews>,
+) -> Result<Option<TokenFile>, SettingsError> {
+    let Some(file) = &config.authentication.token_file else {
+        return Ok(None);
+    };
+    let key = match reviews {
+        Some(reviews) => reviews.key().clone(),
+        None => TokenKey::random()?,
+    };
+    let (tokens, warnings) =
+        TokenFile::parse(&file.contents, &key).map_err(SettingsError::StaticTokens)?;
+    for warning in warnings {
+        tracing::warn!(%warning, "authentication.tokenFile");
+    }
+    Ok(Some(tokens))
+}

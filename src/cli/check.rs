@@ -1,0 +1,202 @@
+//! `fairgate check`: everything wrong with a configuration and its policies, and what they come to.
+
+use std::{io, path::PathBuf};
+
+use serde::Serialize;
+
+use super::{Outcome, Output, PolicyArgs, Streams, policy::Loaded, table};
+use crate::{
+    apf::{
+        Seats,
+        borrowing::Limits,
+        objects::Finding,
+        policy::{LevelKind, LevelSpec, LimitResponse, Policy},
+        work::{EstimatorSettings, ObjectStats, WidthCap},
+    },
+    digest::RequestInfo,
+};
+
+/// Check a configuration and its policy objects, and show the limits they come to.
+///
+/// Tells every mistake at once, each with its file, object, field and remedy, and warns of what is
+/// probably not meant: a FlowSchema that nothing reaches, a level that does not exist, a level
+/// narrower than its widest request. Then shows the limits of each level in seats.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  fairgate check --config fairgate.yaml
+  fairgate check --config fairgate.yaml --policies policies/
+  kubectl get flowschemas,prioritylevelconfigurations -o yaml | fairgate check --policies -
+
+Exit codes: 0 usable, perhaps with warnings; 1 not usable; 2 wrong usage.")]
+pub(super) struct Args {
+    /// The configuration; without it the built-in defaults are looked at.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    #[command(flatten)]
+    policies: PolicyArgs,
+    /// How the result is written.
+    #[arg(long, value_enum, default_value_t)]
+    output: Output,
+}
+
+/// What `check` found.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Report {
+    /// Whether a gateway would take it.
+    ok: bool,
+    findings: Vec<Finding>,
+    total_seats: Seats,
+    /// Empty if the objects cannot be used.
+    levels: Vec<LevelLine>,
+}
+
+/// A level in absolute figures.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct LevelLine {
+    name: String,
+    /// `Exempt`, `Reject` or `Queue`.
+    response: &'static str,
+    shares: u32,
+    nominal_seats: Seats,
+    min_seats: Seats,
+    max_seats: Seats,
+    queues: Option<u32>,
+    hand_size: Option<u32>,
+    queue_length_limit: Option<u32>,
+    /// Seats of the widest request; `None` for exempt levels, which hold nothing back.
+    widest_request_seats: Option<Seats>,
+}
+
+pub(super) fn run(args: &Args, streams: &mut Streams<'_>) -> io::Result<Outcome> {
+    let loaded = Loaded::read(args.config.as_deref(), &args.policies, streams.input);
+    let report = Report {
+        ok: loaded.is_usable(),
+        total_seats: loaded.config.flow_control.total_seats,
+        levels: loaded.policy.as_ref().map(lines).unwrap_or_default(),
+        findings: loaded.findings,
+    };
+    match args.output {
+        Output::Json => {
+            serde_json::to_writer_pretty(&mut streams.out, &report)?;
+            writeln!(streams.out)?;
+        }
+        Output::Text => report.write(streams)?,
+    }
+    Ok(if report.ok {
+        Outcome::Fine
+    } else {
+        Outcome::Wrong
+    })
+}
+
+impl Report {
+    fn write(&self, streams: &mut Streams<'_>) -> io::Result<()> {
+        for finding in &self.findings {
+            writeln!(streams.err, "{finding}")?;
+        }
+        let errors = self.findings.iter().filter(|f| f.is_error()).count();
+        let warnings = self.findings.len() - errors;
+        let verdict = if self.ok { "usable" } else { "not usable" };
+        writeln!(
+            streams.err,
+            "{verdict}: {errors} {}, {warnings} {}",
+            plural(errors, "error"),
+            plural(warnings, "warning"),
+        )?;
+        if self.levels.is_empty() {
+            return Ok(());
+        }
+        let seats = self.total_seats;
+        writeln!(
+            streams.out,
+            "The limits of each priority level, in seats, out of {seats}:\n"
+        )?;
+        let rows: Vec<_> = self.levels.iter().map(LevelLine::row).collect();
+        let heads = [
+            "LEVEL", "RESPONSE", "SHARES", "NOMINAL", "MIN", "MAX", "QUEUES", "HAND", "LENGTH",
+            "WIDEST",
+        ];
+        table::write(streams.out, heads, &rows)?;
+        writeln!(
+            streams.out,
+            "\nMIN remains when all it lends is lent, MAX is what it has when it borrows all it may;\n\
+             LENGTH is what each queue holds, WIDEST the seats of its widest request."
+        )
+    }
+}
+
+impl LevelLine {
+    fn of(level: &LevelSpec, total_seats: Seats, share_sum: u64) -> Self {
+        let limits = Limits::of(level, total_seats, share_sum);
+        let queuing = match level.kind {
+            LevelKind::Limited {
+                response: LimitResponse::Queue(queuing),
+                ..
+            } => Some(queuing),
+            LevelKind::Limited { .. } | LevelKind::Exempt => None,
+        };
+        let is_exempt = level.kind == LevelKind::Exempt;
+        Self {
+            name: level.name.to_string(),
+            response: match level.kind {
+                LevelKind::Exempt => "Exempt",
+                LevelKind::Limited {
+                    response: LimitResponse::Reject,
+                    ..
+                } => "Reject",
+                LevelKind::Limited { .. } => "Queue",
+            },
+            shares: level.shares,
+            nominal_seats: limits.nominal,
+            min_seats: limits.min,
+            max_seats: limits.max,
+            queues: queuing.map(|queuing| queuing.queues),
+            hand_size: queuing.map(|queuing| queuing.hand_size),
+            queue_length_limit: queuing.map(|queuing| queuing.queue_length_limit),
+            widest_request_seats: (!is_exempt).then(|| widest(limits.width_cap(&level.kind))),
+        }
+    }
+
+    fn row(&self) -> [String; 10] {
+        let or_dash = |number: Option<u32>| number.map_or("-".to_owned(), |n| n.to_string());
+        [
+            self.name.clone(),
+            self.response.to_owned(),
+            self.shares.to_string(),
+            self.nominal_seats.to_string(),
+            self.min_seats.to_string(),
+            self.max_seats.to_string(),
+            or_dash(self.queues),
+            or_dash(self.hand_size),
+            or_dash(self.queue_length_limit),
+            or_dash(self.widest_request_seats),
+        ]
+    }
+}
+
+fn lines(policy: &Policy) -> Vec<LevelLine> {
+    let total_seats = policy.settings().total_seats;
+    let share_sum = Limits::share_sum(policy.levels());
+    let line = |level| LevelLine::of(level, total_seats, share_sum);
+    policy.levels().iter().map(line).collect()
+}
+
+/// The seats of the widest request under `cap`: a list of all there is, however much that may be.
+fn widest(cap: WidthCap) -> Seats {
+    const LIST: &str = "/api/v1/pods?resourceVersion=1&resourceVersionMatch=Exact";
+    RequestInfo::from_target("GET", LIST).map_or(1, |list| {
+        let work = EstimatorSettings::default().estimate(&list, ObjectStats::Unknown, 0, cap);
+        work.max_seats()
+    })
+}
+
+fn plural(count: usize, word: &str) -> String {
+    if count == 1 {
+        word.to_owned()
+    } else {
+        format!("{word}s")
+    }
+}

@@ -1,0 +1,435 @@
+//! `fairgate explain`: where one request would wait, and why there.
+
+use std::{
+    io::{self, Write},
+    path::PathBuf,
+    sync::Arc,
+};
+
+use serde::Serialize;
+
+use super::{Outcome, Output, PolicyArgs, Streams, policy::Loaded};
+use crate::{
+    apf::{
+        Flow, SchemaIndex, Seats, Work,
+        borrowing::Limits,
+        policy::{Distinguisher, LevelKind, LevelSpec, LimitResponse, Policy, Queuing},
+        shard::Dealer,
+        work::{Depends, EstimatorSettings, ObjectStats, WidthCap},
+    },
+    digest::{RequestDigest, RequestInfo, User, readable},
+};
+
+/// Explain where a request would wait: how it is read, which FlowSchema catches it, and why no
+/// earlier one does.
+///
+/// Asks no server. The groups are exactly those given: a real request of a user who proved who they
+/// are is in system:authenticated too, and one of a service account in system:serviceaccounts and
+/// system:serviceaccounts:NAMESPACE.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  fairgate explain --as alice --as-group system:authenticated GET /api/v1/namespaces/a/pods
+  fairgate explain --as system:kube-scheduler --as-group system:authenticated \\
+      GET '/api/v1/pods?watch=true&resourceVersion=0' --config fairgate.yaml --output json
+
+Exit codes: 0 explained, 1 not possible, 2 wrong usage.")]
+pub(super) struct Args {
+    /// The user who asks.
+    #[arg(long = "as", value_name = "USER", value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    user: String,
+    /// A group of the user; give it once for each.
+    #[arg(long = "as-group", value_name = "GROUP")]
+    groups: Vec<String>,
+    /// The HTTP method, in capitals as it is sent.
+    #[arg(value_name = "METHOD", value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    method: String,
+    /// The path and query of the request, not decoded; in quotes, because of ? and &.
+    #[arg(value_name = "PATH?QUERY", value_parser = target)]
+    target: String,
+    /// The configuration; without it the built-in policy explains.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    #[command(flatten)]
+    policies: PolicyArgs,
+    /// How the result is written.
+    #[arg(long, value_enum, default_value_t)]
+    output: Output,
+}
+
+fn target(text: &str) -> Result<String, String> {
+    if text.starts_with('/') {
+        Ok(text.to_owned())
+    } else {
+        Err("a path begins with /".to_owned())
+    }
+}
+
+/// A request explained.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Explanation {
+    request_info: InfoView,
+    long_running: bool,
+    /// Whether it passes by flow control, so that the rest is what would be.
+    bypasses: bool,
+    flow_schema: String,
+    /// Where it stands among the schemas; low wins.
+    matching_precedence: i32,
+    /// The part that matches; empty when nothing matches and the last resort is taken.
+    matched: String,
+    /// The schemas before it, in matching order.
+    not_matched: Vec<NotMatched>,
+    priority_level: String,
+    exempt: bool,
+    /// `Exempt`, `Reject` or `Queue`.
+    response: &'static str,
+    distinguisher: String,
+    /// The queues dealt to the flow; empty where there are none.
+    hand: Vec<u32>,
+    /// Whether a real process would deal other queues, there being no hash key.
+    hand_is_illustrative: bool,
+    work: WorkView,
+    /// What the estimate leaves open.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    work_depends_on: Option<Unknowns>,
+}
+
+/// How a request is read.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct InfoView {
+    is_resource: bool,
+    verb: String,
+    api_prefix: String,
+    group: String,
+    version: String,
+    namespace: String,
+    resource: String,
+    subresource: String,
+    name: String,
+    parts: Vec<String>,
+    path: String,
+}
+
+/// A schema that does not match, and why.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct NotMatched {
+    flow_schema: String,
+    matching_precedence: i32,
+    /// One for each of its rules.
+    reasons: Vec<String>,
+}
+
+/// What a request costs.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct WorkView {
+    initial_seats: Seats,
+    final_seats: Seats,
+    additional_latency_seconds: f64,
+}
+
+/// What only a running gateway knows of a request's cost.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Unknowns {
+    /// What is not known here.
+    counts: &'static str,
+    /// The seats it takes if that is as large as can be.
+    at_most_seats: Seats,
+}
+
+pub(super) fn run(args: &Args, streams: &mut Streams<'_>) -> io::Result<Outcome> {
+    let loaded = Loaded::read(args.config.as_deref(), &args.policies, streams.input);
+    for finding in loaded.findings.iter().filter(|f| f.is_error()) {
+        writeln!(streams.err, "{finding}")?;
+    }
+    let (true, Some(policy)) = (loaded.knows_its_policy(), &loaded.policy) else {
+        writeln!(
+            streams.err,
+            "fairgate: without a usable policy there is nothing to explain"
+        )?;
+        return Ok(Outcome::Wrong);
+    };
+    let info = match RequestInfo::from_target(&args.method, &args.target) {
+        Ok(info) => info,
+        Err(error) => {
+            writeln!(
+                streams.err,
+                "fairgate: such a request is refused unread: {error}"
+            )?;
+            return Ok(Outcome::Wrong);
+        }
+    };
+    let user = Arc::new(User::new(&args.user, &args.groups));
+    let explanation = explain(policy, &RequestDigest { info, user }, &loaded);
+    match args.output {
+        Output::Json => {
+            serde_json::to_writer_pretty(&mut streams.out, &explanation)?;
+            writeln!(streams.out)?;
+        }
+        Output::Text => explanation.write(args, streams.out)?,
+    }
+    Ok(Outcome::Fine)
+}
+
+fn explain(policy: &Policy, digest: &RequestDigest, loaded: &Loaded) -> Explanation {
+    let info = &digest.info;
+    let flow = policy.classify(digest);
+    let (schema, level) = (policy.schema(flow.schema), policy.level(flow.level));
+    let cap = {
+        let share_sum = Limits::share_sum(policy.levels());
+        Limits::of(level, policy.settings().total_seats, share_sum).width_cap(&level.kind)
+    };
+    let (work, unknowns) = estimate(policy, info, cap);
+    let hand = hand(level, flow);
+    Explanation {
+        request_info: InfoView::of(info),
+        long_running: info.is_long_running(),
+        bypasses: info.is_long_running() && !info.is_watch(),
+        flow_schema: schema.name.to_string(),
+        matching_precedence: schema.precedence,
+        matched: policy
+            .explain(flow.schema, digest)
+            .map_or_else(|_| String::new(), |matched| matched.to_string()),
+        not_matched: not_matched(policy, digest, flow.schema),
+        priority_level: level.name.to_string(),
+        exempt: level.kind == LevelKind::Exempt,
+        response: response(level),
+        distinguisher: distinguisher(schema.distinguisher, level, digest),
+        hand_is_illustrative: !hand.is_empty() && loaded.config.flow_control.hash_key.is_none(),
+        hand,
+        work,
+        work_depends_on: unknowns,
+    }
+}
+
+/// The schemas before `matched`, all others if it is the last resort, and why they do not match.
+fn not_matched(policy: &Policy, digest: &RequestDigest, matched: SchemaIndex) -> Vec<NotMatched> {
+    let all = (0..).map(SchemaIndex).zip(policy.schemas());
+    let before = all
+        .filter(|(index, _)| *index != matched)
+        .map_while(|(index, schema)| {
+            let reasons = policy.why_not(index, digest)?;
+            Some(NotMatched {
+                flow_schema: schema.name.to_string(),
+                matching_precedence: schema.precedence,
+                reasons: reasons.iter().map(ToString::to_string).collect(),
+            })
+        });
+    let is_last_resort = policy.why_not(matched, digest).is_some();
+    let count = if is_last_resort {
+        policy.schemas().len()
+    } else {
+        matched.0 as usize
+    };
+    before.take(count).collect()
+}
+
+fn queuing(level: &LevelSpec) -> Option<Queuing> {
+    match level.kind {
+        LevelKind::Limited {
+            response: LimitResponse::Queue(queuing),
+            ..
+        } => Some(queuing),
+        LevelKind::Limited { .. } | LevelKind::Exempt => None,
+    }
+}
+
+fn response(level: &LevelSpec) -> &'static str {
+    match (&level.kind, queuing(level)) {
+        (LevelKind::Exempt, _) => "Exempt",
+        (_, Some(_)) => "Queue",
+        (_, None) => "Reject",
+    }
+}
+
+/// The queues of the flow, in the order dealt.
+fn hand(level: &LevelSpec, flow: Flow) -> Vec<u32> {
+    queuing(level)
+        .and_then(|queuing| Dealer::new(queuing.queues, queuing.hand_size).ok())
+        .map(|dealer| dealer.deal(flow.hash).as_slice().to_vec())
+        .unwrap_or_default()
+}
+
+/// What tells this flow from others of its schema; empty where all share one queue anyway.
+fn distinguisher(by: Option<Distinguisher>, level: &LevelSpec, digest: &RequestDigest) -> String {
+    if queuing(level).is_none_or(|queuing| queuing.queues < 2) {
+        return String::new();
+    }
+    match by {
+        None => String::new(),
+        Some(Distinguisher::ByUser) => digest.user.name.clone(),
+        Some(Distinguisher::ByNamespace) => readable(digest.info.namespace()).into_owned(),
+    }
+}
+
+/// The cost as far as it is known without counts, and what it could be with them.
+fn estimate(policy: &Policy, info: &RequestInfo, cap: WidthCap) -> (WorkView, Option<Unknowns>) {
+    let estimator = EstimatorSettings {
+        semantics: policy.settings().semantics,
+        ..EstimatorSettings::default()
+    };
+    let known = estimator.estimate(info, ObjectStats::Untracked, 0, cap);
+    let at_most = estimator.estimate(info, ObjectStats::Unknown, u32::MAX, cap);
+    let counts = match estimator.depends(info) {
+        Depends::Objects => "number and size of the objects",
+        Depends::Watchers => "number of watchers",
+        Depends::Nothing => return (WorkView::of(known), None),
+    };
+    let unknowns = (at_most != known).then_some(Unknowns {
+        counts,
+        at_most_seats: at_most.max_seats(),
+    });
+    (WorkView::of(known), unknowns)
+}
+
+impl InfoView {
+    fn of(info: &RequestInfo) -> Self {
+        let text = |part: &[u8]| readable(part).into_owned();
+        Self {
+            is_resource: info.is_resource,
+            verb: info.verb.as_str().to_owned(),
+            api_prefix: text(info.api_prefix()),
+            group: text(info.group()),
+            version: text(info.version()),
+            namespace: text(info.namespace()),
+            resource: text(info.resource()),
+            subresource: text(info.subresource()),
+            name: text(info.name()),
+            parts: info.parts().map(text).collect(),
+            path: text(info.path()),
+        }
+    }
+
+    /// `list pods of "" v1 in namespace "a"`, without what is empty.
+    fn sentence(&self) -> String {
+        if !self.is_resource {
+            return format!("{} the path {}, which is no resource", self.verb, self.path);
+        }
+        let mut sentence = format!("{} {}", self.verb, self.resource);
+        for (before, part) in [
+            ("/", &self.subresource),
+            (", API group ", &self.group),
+            (", version ", &self.version),
+            (", namespace ", &self.namespace),
+            (", name ", &self.name),
+        ] {
+            if !part.is_empty() {
+                sentence += before;
+                sentence += part;
+            }
+        }
+        sentence
+    }
+}
+
+impl WorkView {
+    fn of(work: Work) -> Self {
+        Self {
+            initial_seats: work.initial_seats,
+            final_seats: work.final_seats,
+            additional_latency_seconds: work.additional_latency.as_secs_f64(),
+        }
+    }
+
+    fn sentence(&self) -> String {
+        let Self {
+            initial_seats,
+            final_seats,
+            additional_latency_seconds,
+        } = self;
+        let noun = if *initial_seats == 1 { "seat" } else { "seats" };
+        let lingering = match final_seats {
+            0 => String::new(),
+            seats => format!(", then {seats} for {additional_latency_seconds} s more"),
+        };
+        format!("{initial_seats} {noun}{lingering}")
+    }
+}
+
+impl Explanation {
+    fn write(&self, args: &Args, out: &mut dyn Write) -> io::Result<()> {
+        let groups = match args.groups.as_slice() {
+            [] => "in no group".to_owned(),
+            groups => format!("in {}", groups.join(", ")),
+        };
+        let matched = match self.matched.as_str() {
+            "" => "nothing matches, and this is the last resort",
+            matched => matched,
+        };
+        let running = match (self.bypasses, self.long_running) {
+            (true, _) => "long-running, bypasses flow control: the rest is what would be",
+            (_, true) => "long-running: holds its seats until the watch is initialised",
+            (_, false) => "holds its seats until it is answered",
+        };
+        let (schema, precedence) = (&self.flow_schema, self.matching_precedence);
+        for (head, text) in [
+            ("Request", format!("{} {}", args.method, args.target)),
+            ("User", format!("{}, {groups}", args.user)),
+            ("Read as", self.request_info.sentence()),
+            ("", running.to_owned()),
+            ("FlowSchema", format!("{schema} (precedence {precedence})")),
+            ("", matched.to_owned()),
+            (
+                "Level",
+                format!("{} ({})", self.priority_level, self.response),
+            ),
+            ("Flow", self.flow_sentence()),
+            ("Queues", self.hand_sentence()),
+            ("Work", self.work_sentence()),
+        ] {
+            writeln!(out, "{head:<11} {text}")?;
+        }
+        if !self.not_matched.is_empty() {
+            writeln!(out, "\nBefore it, these do not match:")?;
+        }
+        for earlier in &self.not_matched {
+            writeln!(
+                out,
+                "  {} (precedence {})",
+                earlier.flow_schema, earlier.matching_precedence
+            )?;
+            for reason in &earlier.reasons {
+                writeln!(out, "    {reason}")?;
+            }
+        }
+        Ok(())
+    }
+
+    fn flow_sentence(&self) -> String {
+        match self.distinguisher.as_str() {
+            "" => format!("all of {}", self.flow_schema),
+            distinguisher => format!("{distinguisher:?} of {}", self.flow_schema),
+        }
+    }
+
+    fn hand_sentence(&self) -> String {
+        if self.hand.is_empty() {
+            return "none".to_owned();
+        }
+        let cards: Vec<_> = self.hand.iter().map(u32::to_string).collect();
+        let note = if self.hand_is_illustrative {
+            " (illustrative: without flowControl.hashKey every process deals its own)"
+        } else {
+            ""
+        };
+        format!("one of {}{note}", cards.join(", "))
+    }
+
+    fn work_sentence(&self) -> String {
+        let known = self.work.sentence();
+        match &self.work_depends_on {
+            None => known,
+            Some(Unknowns {
+                counts,
+                at_most_seats,
+            }) => format!(
+                "{known} at least, {at_most_seats} at most: depends on the {counts}, which a \
+                 running gateway learns"
+            ),
+        }
+    }
+}

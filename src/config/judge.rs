@@ -1,0 +1,197 @@
+//! What is wrong between keys that are each right by themselves.
+//!
+//! A gateway that would refuse everybody, believe anybody, or send secrets in the open is told
+//! before it starts. Not here: single keys (`read`).
+
+use super::{Anonymous, Authentication, Config, Upstream, UpstreamIdentity, section::Walk};
+
+/// Finds what is wrong between keys that are each right by themselves.
+pub(super) fn judge(walk: &mut Walk, config: &Config) {
+    judge_listen(walk, config);
+    judge_authentication(walk, config);
+    judge_upstream(walk, config);
+    if config.limits.long_running_per_user > config.limits.long_running_total {
+        walk.error(
+            "limits.longRunningPerUser",
+            "more than limits.longRunningTotal",
+            "lower it or raise the total",
+        );
+    }
+}
+
+fn judge_listen(walk: &mut Walk, config: &Config) {
+    let Config { listen, admin, .. } = config;
+    if listen.address == admin.address && listen.address.port() != 0 {
+        walk.error(
+            "admin.address",
+            "the same as listen.address",
+            "give it another port",
+        );
+    }
+    if walk.is_set("listen.tls.certFile") || walk.is_set("listen.tls.keyFile") {
+        return;
+    }
+    if !listen.address.ip().is_loopback() {
+        walk.warning(
+            "listen.tls",
+            "not set, and listen.address can be reached from elsewhere: tokens travel unprotected",
+            "set listen.tls.certFile and keyFile, or listen on 127.0.0.1",
+        );
+    }
+    for field in [
+        "authentication.clientCertificate.caFile",
+        "authentication.requestHeader.caFile",
+    ] {
+        if walk.is_set(field) {
+            walk.error(
+                field,
+                "without listen.tls no client can show a certificate",
+                "set listen.tls.certFile and keyFile, or remove it",
+            );
+        }
+    }
+}
+
+fn judge_authentication(walk: &mut Walk, config: &Config) {
+    let Authentication {
+        client_certificate,
+        request_header,
+        token_review,
+        anonymous,
+        ..
+    } = &config.authentication;
+    let proven = walk.is_set("authentication.clientCertificate.caFile")
+        || walk.is_set("authentication.requestHeader.caFile")
+        || walk.is_set("authentication.tokenFile")
+        || token_review.is_some();
+    if !proven && *anonymous != Anonymous::Everywhere {
+        walk.warning(
+            "authentication",
+            "no way to prove who one is is set, so nearly every request gets 401",
+            "enable tokenReview, or set clientCertificate.caFile, requestHeader.caFile or tokenFile",
+        );
+    }
+    let Some(proxy) = request_header else { return };
+    for (key, is_empty, example) in [
+        (
+            "usernameHeaders",
+            proxy.username_headers.is_empty(),
+            "X-Remote-User",
+        ),
+        (
+            "groupHeaders",
+            proxy.group_headers.is_empty(),
+            "X-Remote-Group",
+        ),
+        (
+            "extraHeaderPrefixes",
+            proxy.extra_header_prefixes.is_empty(),
+            "X-Remote-Extra-",
+        ),
+    ] {
+        if is_empty {
+            let field = format!("authentication.requestHeader.{key}");
+            walk.error(
+                &field,
+                "empty",
+                format!("name at least one, such as {example}"),
+            );
+        }
+    }
+    let shared = client_certificate.as_ref().is_some_and(|clients| {
+        let mut ours = proxy.authorities.certificates.iter();
+        ours.any(|authority| clients.certificates.contains(authority))
+    });
+    if shared && proxy.allowed_names.is_empty() {
+        walk.error(
+            "authentication.requestHeader.allowedNames",
+            "empty while caFile shares an authority with clientCertificate.caFile: every client could name any user",
+            "list the proxy's common name, or better give the proxy an authority of its own",
+        );
+    } else if shared {
+        walk.warning(
+            "authentication.requestHeader.caFile",
+            "shares an authority with clientCertificate.caFile: whoever gets a certificate with an allowed name can name any user",
+            "give the proxy an authority of its own",
+        );
+    }
+}
+
+fn judge_upstream(walk: &mut Walk, config: &Config) {
+    let upstream = &config.upstream;
+    if config.listen.address.to_string() == upstream.url.authority() {
+        walk.error(
+            "upstream.url",
+            "the gateway's own listen.address",
+            "write the API server's address",
+        );
+    }
+    let as_proxy = matches!(upstream.identity, UpstreamIdentity::RequestHeader { .. });
+    let certificate = walk.is_set("upstream.clientCertificate.certFile")
+        || walk.is_set("upstream.clientCertificate.keyFile");
+    let token = walk.is_set("upstream.tokenFile");
+    if as_proxy && !certificate {
+        walk.error(
+            "upstream.clientCertificate",
+            "not set, though upstream.identity.mode is requestHeader: only a certificate makes the upstream believe it",
+            "set certFile and keyFile to a certificate of the upstream's front-proxy authority",
+        );
+    }
+    if upstream.url.tls {
+        judge_https(walk, certificate, token);
+    } else {
+        judge_http(walk, upstream, certificate, token);
+    }
+}
+
+fn judge_https(walk: &mut Walk, certificate: bool, token: bool) {
+    if !walk.is_set("upstream.caFile") {
+        walk.error(
+            "upstream.caFile",
+            "not set, so that the upstream's certificate cannot be verified",
+            "set it to the authority of the API server's serving certificate",
+        );
+    }
+    if !certificate && !token {
+        walk.error(
+            "upstream",
+            "the gateway has no credential of its own",
+            "set clientCertificate.certFile and keyFile, or tokenFile",
+        );
+    }
+    if certificate && token {
+        walk.warning(
+            "upstream.tokenFile",
+            "never used: the certificate comes first",
+            "keep one of clientCertificate and tokenFile",
+        );
+    }
+}
+
+fn judge_http(walk: &mut Walk, upstream: &Upstream, certificate: bool, token: bool) {
+    for (field, set) in [
+        ("upstream.caFile", walk.is_set("upstream.caFile")),
+        ("upstream.clientCertificate", certificate),
+        ("upstream.tlsServerName", upstream.tls_server_name.is_some()),
+    ] {
+        if set {
+            walk.error(
+                field,
+                "of no use: upstream.url is not https",
+                "write https:// in upstream.url, or remove it",
+            );
+        }
+    }
+    if !upstream.url.is_loopback() {
+        let carried = if token {
+            "the gateway's token and "
+        } else {
+            ""
+        };
+        walk.warning(
+            "upstream.url",
+            format!("not https: {carried}every client's identity travels unprotected"),
+            "write https:// and set upstream.caFile",
+        );
+    }
+}

@@ -1,0 +1,62 @@
+//! The address of an upstream, out of a URL and back.
+
+use http::Uri;
+
+use super::UpstreamUrl;
+
+impl UpstreamUrl {
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let uri: Uri = text.parse().ok()?;
+        let tls = match uri.scheme_str()? {
+            "https" => true,
+            "http" => false,
+            _ => return None,
+        };
+        let authority = uri.authority()?;
+        if authority.as_str().contains('@') || uri.query().is_some() || uri.path() != "/" {
+            return None;
+        }
+        let host = authority.host();
+        let bare = host
+            .strip_prefix('[')
+            .and_then(|host| host.strip_suffix(']'));
+        let port = match &authority.as_str()[host.len()..] {
+            "" => {
+                if tls {
+                    443
+                } else {
+                    80
+                }
+            }
+            port => port
+                .strip_prefix(':')?
+                .parse()
+                .ok()
+                .filter(|port| *port != 0)?,
+        };
+        (!host.is_empty()).then(|| Self {
+            tls,
+            host: bare.unwrap_or(host).to_owned(),
+            port,
+        })
+    }
+
+    /// `host:port`, an IPv6 address in brackets.
+    pub fn authority(&self) -> String {
+        let Self { host, port, .. } = self;
+        if host.contains(':') {
+            format!("[{host}]:{port}")
+        } else {
+            format!("{host}:{port}")
+        }
+    }
+
+    /// Whether it is this machine, as far as its name tells.
+    pub(super) fn is_loopback(&self) -> bool {
+        self.host == "localhost"
+            || self
+                .host
+                .parse::<std::net::IpAddr>()
+                .is_ok_and(|ip| ip.is_loopback())
+    }
+}

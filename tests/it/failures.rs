@@ -1,0 +1,358 @@
+//! When the upstream is down, slow, or breaks off.
+
+use std::{
+    io::{self, Read as _, Write as _},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use fairgate::{
+    call::{Call, Refusal, Reply, refusal::Rejection},
+    forward::{UpstreamProtocol, UpstreamSettings},
+};
+use http::{Method, StatusCode};
+use tokio::sync::mpsc;
+
+use crate::{
+    client::{Client, body_text, piece, soon, status},
+    gate::Gate,
+    upstream::{Speaks, Upstream, full, streamed, text},
+};
+
+/// A gateway in front of nobody.
+fn before_nobody() -> Gate {
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = nobody.local_addr().unwrap();
+    drop(nobody);
+    let to = UpstreamSettings::new(address.to_string().parse().unwrap(), None);
+    Gate::towards(to, |_, _| {})
+}
+
+#[tokio::test]
+async fn an_unreachable_upstream_is_a_503_to_all_but_watches() {
+    let gate = before_nobody();
+    for mut client in Client::both(gate.address()).await {
+        let response = client.get("/api/v1/pods").await;
+        assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(response.headers()["retry-after"], "1");
+        assert_eq!(
+            response.headers()["x-fairgate-reason"],
+            "upstream-unreachable"
+        );
+        assert!(
+            body_text(response)
+                .await
+                .contains(r#""reason":"ServiceUnavailable""#)
+        );
+
+        let response = client.post("/api/v1/namespaces/a/pods", full("{}")).await;
+        assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(response.headers()["retry-after"], "1", "nothing was sent");
+
+        let response = client.get("/api/v1/pods?watch=1").await;
+        assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
+    }
+    assert_eq!(gate.limit.free(), 1000, "every seat is back");
+}
+
+#[tokio::test]
+async fn a_mutating_request_that_may_have_run_is_not_invited_again() {
+    for http2 in [false, true] {
+        // Takes every connection, reads, and closes it.
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let accepted = Arc::new(AtomicUsize::new(0));
+        let count = accepted.clone();
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                count.fetch_add(1, Ordering::SeqCst);
+                tokio::spawn(async move {
+                    use tokio::io::AsyncReadExt as _;
+                    if http2 {
+                        let mut builder = hyper::server::conn::http2::Builder::new(
+                            hyper_util::rt::TokioExecutor::new(),
+                        );
+                        builder.timer(hyper_util::rt::TokioTimer::new());
+                        let (close, closed) = tokio::sync::oneshot::channel::<()>();
+                        let close = std::sync::Mutex::new(Some(close));
+                        let service = hyper::service::service_fn(move |_| {
+                            drop(close.lock().unwrap().take());
+                            std::future::pending::<
+                                Result<crate::upstream::Answer, std::convert::Infallible>,
+                            >()
+                        });
+                        let io = hyper_util::rt::TokioIo::new(stream);
+                        tokio::select! {
+                            _ = builder.serve_connection(io, service) => {}
+                            _ = closed => {}
+                        }
+                    } else {
+                        let _ = stream.read(&mut [0; 4096]).await;
+                    }
+                });
+            }
+        });
+        let mut to = UpstreamSettings::new(address.to_string().parse().unwrap(), None);
+        if http2 {
+            to.protocol = UpstreamProtocol::Http2;
+        }
+        let gate = Gate::towards(to, |_, _| {});
+        let mut client = Client::http1(gate.address()).await;
+        let response = client.post("/api/v1/namespaces/a/pods", full("{}")).await;
+        assert_eq!(response.status(), StatusCode::BAD_GATEWAY);
+        assert!(!response.headers().contains_key("retry-after"));
+        assert_eq!(accepted.load(Ordering::SeqCst), 1, "it is sent once");
+        assert!(
+            body_text(response)
+                .await
+                .contains(r#""reason":"InternalError""#)
+        );
+
+        let response = client.get("/api/v1/pods").await;
+        assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(response.headers()["retry-after"], "1");
+    }
+}
+
+#[tokio::test]
+async fn an_upstream_too_slow_to_answer_is_a_504() {
+    let upstream = Upstream::start(Speaks::Http2, |_| std::future::pending());
+    let gate = Gate::with(&upstream, |_, to| to.deadline_grace = Duration::ZERO);
+    let mut client = Client::http2(gate.address()).await;
+    for request in [
+        client.request(Method::GET, "/api/v1/pods?timeout=50ms"),
+        client.request(Method::DELETE, "/api/v1/namespaces/a/pods/p?timeout=50ms"),
+    ] {
+        let response = soon(client.send(request.body(full("")).unwrap()))
+            .await
+            .unwrap();
+        assert_eq!(response.status(), StatusCode::GATEWAY_TIMEOUT);
+        assert!(!response.headers().contains_key("retry-after"));
+        let body = body_text(response).await;
+        assert!(body.contains(r#""message":"Timeout: "#), "{body}");
+        assert!(body.contains(r#""reason":"Timeout""#), "{body}");
+    }
+    until(|| gate.limit.free() == 1000).await;
+}
+
+/// An upstream whose answers the test sends, piece by piece.
+fn by_hand(speaks: Speaks) -> (Upstream, mpsc::UnboundedReceiver<Pieces>) {
+    let (hand, hands) = mpsc::unbounded_channel();
+    let upstream = Upstream::start(speaks, move |_| {
+        let (send, answer) = streamed();
+        hand.send(send).unwrap();
+        async move { http::Response::new(answer) }
+    });
+    (upstream, hands)
+}
+
+type Pieces = mpsc::UnboundedSender<io::Result<bytes::Bytes>>;
+
+#[tokio::test]
+async fn a_list_that_breaks_off_is_broken_for_the_client_too() {
+    for speaks in [Speaks::Http1, Speaks::Http2] {
+        let (upstream, mut hands) = by_hand(speaks);
+        let gate = Gate::before(&upstream);
+        for mut client in Client::both(gate.address()).await {
+            let mut list = client.get("/api/v1/pods").await.into_body();
+            let send = soon(hands.recv()).await.unwrap();
+            send.send(Ok("half".into())).unwrap();
+            assert_eq!(piece(&mut list).await.unwrap().unwrap(), "half");
+            send.send(Err(io::Error::other("broken"))).unwrap();
+            assert!(piece(&mut list).await.unwrap().is_err());
+        }
+        until(|| gate.limit.free() == 1000).await;
+    }
+}
+
+#[tokio::test]
+async fn a_watch_that_breaks_off_ends_cleanly_for_the_client() {
+    for speaks in [Speaks::Http1, Speaks::Http2] {
+        let (upstream, mut hands) = by_hand(speaks);
+        let gate = Gate::before(&upstream);
+        for mut client in Client::both(gate.address()).await {
+            let mut watch = client.get("/api/v1/pods?watch=1").await.into_body();
+            let send = soon(hands.recv()).await.unwrap();
+            send.send(Ok("event".into())).unwrap();
+            assert_eq!(piece(&mut watch).await.unwrap().unwrap(), "event");
+            send.send(Err(io::Error::other("broken"))).unwrap();
+            assert!(piece(&mut watch).await.is_none(), "a clean end");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_falls_silent_is_broken_off() {
+    let (upstream, mut hands) = by_hand(Speaks::Http2);
+    let gate = Gate::with(&upstream, |_, to| to.silence = Duration::from_millis(50));
+    let mut client = Client::http2(gate.address()).await;
+    let mut list = client.get("/api/v1/pods").await.into_body();
+    let send = soon(hands.recv()).await.unwrap();
+    send.send(Ok("half".into())).unwrap();
+    assert_eq!(piece(&mut list).await.unwrap().unwrap(), "half");
+    assert!(piece(&mut list).await.unwrap().is_err());
+    until(|| gate.limit.free() == 1000).await;
+}
+
+#[tokio::test]
+async fn a_read_on_a_connection_that_had_gone_stale_is_sent_again() {
+    // Each connection answers once and closes without saying so.
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+        while let Ok((mut stream, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let _ = stream.read(&mut [0; 4096]).await;
+                let _ = stream
+                    .write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+                    .await;
+                // Takes the next request too, and leaves.
+                let _ = stream.read(&mut [0; 4096]).await;
+            });
+        }
+    });
+    let to = UpstreamSettings::new(address.to_string().parse().unwrap(), None);
+    let gate = Gate::towards(to, |settings, _| {
+        settings.cores = std::num::NonZero::<usize>::MIN;
+    });
+    let mut client = Client::http1(gate.address()).await;
+    for _ in 0..3 {
+        let response = client.get("/api/v1/pods").await;
+        assert_eq!(response.status(), 200);
+        assert_eq!(body_text(response).await, "ok");
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_cancels_what_runs_upstream() {
+    for speaks in [Speaks::Http1, Speaks::Http2] {
+        let (came, mut comes) = mpsc::unbounded_channel();
+        let (went, mut goes) = mpsc::unbounded_channel();
+        let upstream = Upstream::start(speaks, move |request| {
+            let leaving = (request.uri().query() != Some("learn")).then(|| {
+                came.send(()).unwrap();
+                Leaving(went.clone())
+            });
+            async move {
+                if leaving.is_some() {
+                    std::future::pending::<()>().await;
+                }
+                tokio::time::sleep(Duration::from_millis(300)).await;
+                text("")
+            }
+        });
+        let gate = Gate::before(&upstream);
+        for mut client in Client::both(gate.address()).await {
+            // Only a kind of request that is known to take a while is cancelled and waited for.
+            assert_eq!(
+                client.get("/api/v1/pods?learn").await.status(),
+                StatusCode::OK
+            );
+            let request = client
+                .request(Method::GET, "/api/v1/pods")
+                .body(full(""))
+                .unwrap();
+            let mut sending = Box::pin(client.send(request));
+            tokio::select! {
+                _ = &mut sending => unreachable!("there is no answer"),
+                came = soon(comes.recv()) => came.unwrap(),
+            }
+            drop(sending);
+            client.abandon().await;
+            soon(goes.recv()).await.unwrap();
+        }
+        until(|| gate.limit.free() == 1000).await;
+    }
+}
+
+#[tokio::test]
+async fn an_error_of_the_upstreams_own_passes_unchanged() {
+    let upstream = Upstream::start(Speaks::Http2, |_| async {
+        let mut answer = text("{\"kind\":\"Status\"}");
+        *answer.status_mut() = StatusCode::TOO_MANY_REQUESTS;
+        answer
+            .headers_mut()
+            .insert("retry-after", "7".parse().unwrap());
+        answer
+    });
+    let gate = Gate::before(&upstream);
+    let mut client = Client::http2(gate.address()).await;
+    let response = client.get("/api/v1/pods").await;
+    assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(response.headers()["retry-after"], "7");
+    assert!(!response.headers().contains_key("x-fairgate-reason"));
+}
+
+#[tokio::test]
+async fn a_refusal_reaches_a_client_that_is_still_sending() {
+    let gate = Gate::around(|| Full, |_| {});
+    let address = gate.address();
+    let answer = tokio::task::spawn_blocking(move || {
+        let mut request =
+            b"POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 8388608\r\n\r\n".to_vec();
+        request.resize(request.len() + (8 << 20), b'x');
+        let mut stream = std::net::TcpStream::connect(address).unwrap();
+        stream
+            .write_all(&request)
+            .expect("the gateway takes it all");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    });
+    let answer = soon(answer).await.unwrap();
+    assert_eq!(status(&answer), 429, "HTTP/1");
+    assert!(answer.ends_with("Too many requests, please try again later.\n"));
+
+    let mut client = Client::http2(address).await;
+    let response = soon(client.post("/a", full(vec![0; 8 << 20]))).await;
+    assert_eq!(response.status(), 429, "HTTP/2");
+    assert_eq!(response.headers()["retry-after"], "1");
+    assert!(body_text(response).await.starts_with("Too many requests"));
+}
+
+/// Turns every request away, unread.
+#[derive(Clone)]
+struct Full;
+
+impl tower::Service<Call> for Full {
+    type Response = Reply;
+    type Error = Refusal;
+    type Future = std::future::Ready<Result<Reply, Refusal>>;
+
+    fn poll_ready(
+        &mut self,
+        _: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Result<(), Refusal>> {
+        std::task::Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Call) -> Self::Future {
+        std::future::ready(Err(Refusal::TooManyRequests(Box::new(Rejection {
+            reason: "queue-full",
+            retry_after: 1,
+        }))))
+    }
+}
+
+/// Tells when it is dropped.
+pub struct Leaving(pub mpsc::UnboundedSender<()>);
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        let _ = self.0.send(());
+    }
+}
+
+/// Waits until `holds`, which must come true.
+pub async fn until(holds: impl Fn() -> bool) {
+    soon(async {
+        while !holds() {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+}

@@ -1,0 +1,223 @@
+//! A gateway for tests: everybody is alice, but whoever says so is nobody.
+
+use std::{
+    future::Future,
+    num::NonZero,
+    pin::Pin,
+    rc::Rc,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use fairgate::{
+    apf::{ObjectSet, Policy, PolicySettings, Semantics, Time, work::EstimatorSettings},
+    app::{AppSettings, CoreContext, Gateway, runtimes::control_runtime},
+    call::{Call, Inbound, Refusal, Reply},
+    clock::Clock,
+    digest::{RequestDigest, User},
+    fairness::{Caps, Enforcement, FairnessLayer, Gate as FairnessGate, Hub, HubSettings},
+    forward::{Forward, UpstreamIdentity, UpstreamProtocol, UpstreamSettings},
+    stack::stack,
+};
+use http::{HeaderMap, HeaderValue};
+use serde_json::Value;
+use tower::{Layer, Service};
+
+use crate::upstream::Upstream;
+
+pub struct Gate {
+    pub gateway: Gateway,
+    pub limit: Seats,
+}
+
+/// The seats of all levels together.
+#[derive(Clone)]
+pub struct Seats(pub Arc<Hub>);
+
+impl Seats {
+    pub const ALL: u32 = 1000;
+
+    /// Seats nobody holds.
+    pub fn free(&self) -> u32 {
+        let levels = self.0.dispatcher().report(Clock::system().now());
+        Self::ALL
+            - levels
+                .iter()
+                .map(|level| level.glance.seats_in_use)
+                .sum::<u32>()
+    }
+}
+
+/// What all cores of a test's gateway share: the built-in policy, and seats for everybody.
+pub fn hub(cores: usize) -> Arc<Hub> {
+    hub_of(cores, [])
+}
+
+fn hub_of(cores: usize, objects: impl IntoIterator<Item = Value>) -> Arc<Hub> {
+    let settings = PolicySettings {
+        total_seats: 100 * Seats::ALL,
+        semantics: Semantics::Improved,
+        hash_key: [7; 16],
+    };
+    let objects = ObjectSet::read(objects.into_iter().map(|object| ("test", object)));
+    let policy = Policy::compile(&objects, &settings).unwrap().policy;
+    let settings = HubSettings {
+        enforcement: Enforcement::Enforce,
+        request_timeout: Duration::from_secs(60),
+        max_queued: 10_000,
+        estimator: EstimatorSettings::default(),
+        long_running: Caps {
+            per_user: 100,
+            total: 1000,
+        },
+    };
+    Hub::new(
+        u16::try_from(cores).unwrap(),
+        Arc::new(policy),
+        settings,
+        Time::ZERO,
+    )
+}
+
+/// The layer of the core that is calling.
+pub fn fairness(hub: &Arc<Hub>, core: &CoreContext) -> FairnessLayer {
+    let index = u16::try_from(core.index).unwrap();
+    let gate = FairnessGate::new(Arc::clone(hub), index, core.clock.clone(), 1);
+    tokio::task::spawn_local(Rc::clone(&gate).run());
+    FairnessLayer::new(gate)
+}
+
+impl Gate {
+    /// A gateway in front of `upstream`.
+    pub fn before(upstream: &Upstream) -> Self {
+        Self::with(upstream, |_, _| {})
+    }
+
+    /// A gateway in front of `upstream`, with settings of the test's own.
+    pub fn with(
+        upstream: &Upstream,
+        adapt: impl FnOnce(&mut AppSettings, &mut UpstreamSettings),
+    ) -> Self {
+        let mut to = UpstreamSettings::new(upstream.address.to_string().parse().unwrap(), None);
+        if upstream.http2 {
+            to.protocol = UpstreamProtocol::Http2;
+        }
+        Self::towards(to, adapt)
+    }
+
+    pub fn towards(
+        mut to: UpstreamSettings,
+        adapt: impl FnOnce(&mut AppSettings, &mut UpstreamSettings),
+    ) -> Self {
+        let mut settings = settings();
+        adapt(&mut settings, &mut to);
+        let hub = hub(settings.cores.get());
+        Self::governed(to, settings, hub)
+    }
+
+    /// A gateway under the policy of `hub`.
+    pub fn governed(to: UpstreamSettings, settings: AppSettings, hub: Arc<Hub>) -> Self {
+        let to = Arc::new(to);
+        let limit = Seats(Arc::clone(&hub));
+        let gateway = Gateway::start(
+            settings,
+            control_runtime().unwrap(),
+            move |core: CoreContext| {
+                let fairness = fairness(&hub, &core);
+                let identity: Rc<dyn UpstreamIdentity> = Rc::new(tell_upstream);
+                let leaf = Forward::new(to.clone(), identity, core.clock);
+                stack(&TestAuth, &fairness, leaf)
+            },
+        )
+        .unwrap();
+        Self { gateway, limit }
+    }
+
+    /// A gateway whose leaf is `leaf`.
+    pub fn around<L>(
+        leaf: impl Fn() -> L + Send + Sync + 'static,
+        adapt: impl FnOnce(&mut AppSettings),
+    ) -> Self
+    where
+        L: Service<Call, Response = Reply, Error = Refusal> + Clone + 'static,
+        L::Future: Unpin + 'static,
+    {
+        let mut settings = settings();
+        adapt(&mut settings);
+        let hub = hub(settings.cores.get());
+        let limit = Seats(Arc::clone(&hub));
+        let gateway = Gateway::start(
+            settings,
+            control_runtime().unwrap(),
+            move |core: CoreContext| stack(&TestAuth, &fairness(&hub, &core), leaf()),
+        )
+        .unwrap();
+        Self { gateway, limit }
+    }
+
+    pub fn address(&self) -> std::net::SocketAddr {
+        self.gateway.address()
+    }
+}
+
+pub fn settings() -> AppSettings {
+    let mut settings = AppSettings {
+        cores: NonZero::new(2).unwrap(),
+        ..AppSettings::default()
+    };
+    settings.serve.listen.set_port(0);
+    settings
+}
+
+fn tell_upstream(call: &Call, headers: &mut HeaderMap) -> Result<(), Refusal> {
+    let name = HeaderValue::from_str(&call.digest.user.name)
+        .map_err(|_| Refusal::IdentityNotRepresentable("name".into()))?;
+    headers.insert("x-remote-user", name);
+    Ok(())
+}
+
+/// Makes everybody alice, except whoever asks to be nobody.
+#[derive(Clone, Copy)]
+pub struct TestAuth;
+
+impl<S> Layer<S> for TestAuth {
+    type Service = TestAuthed<S>;
+
+    fn layer(&self, inner: S) -> TestAuthed<S> {
+        TestAuthed(inner)
+    }
+}
+
+#[derive(Clone)]
+pub struct TestAuthed<S>(S);
+
+impl<S> Service<Inbound> for TestAuthed<S>
+where
+    S: Service<Call, Response = Reply, Error = Refusal> + Clone + 'static,
+{
+    type Response = Reply;
+    type Error = Refusal;
+    type Future = Pin<Box<dyn Future<Output = Result<Reply, Refusal>>>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Refusal>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, inbound: Inbound) -> Self::Future {
+        let mut inner = self.0.clone();
+        Box::pin(async move {
+            let user = if inbound.request.headers().contains_key("x-nobody") {
+                User::anonymous()
+            } else {
+                User::new("alice", ["staff", User::AUTHENTICATED])
+            };
+            let digest = RequestDigest {
+                info: inbound.info()?,
+                user: Arc::new(user),
+            };
+            let call = Call::new(inbound, Arc::new(digest), Duration::from_secs(60))?;
+            inner.call(call).await
+        })
+    }
+}

@@ -1,0 +1,217 @@
+//! The listener, and how connections are bounded.
+
+use std::{
+    io::{Read as _, Write as _},
+    net::TcpStream,
+    time::Duration,
+};
+
+use fairgate::{
+    app::{AppSettings, CoreContext, Gateway, StartError, runtimes::control_runtime},
+    stack::stack,
+};
+
+use crate::{
+    client::{Client, body, raw, soon, status},
+    failures::until,
+    gate::{Gate, TestAuth, fairness, hub},
+    upstream::{Speaks, Upstream},
+};
+
+#[test]
+fn a_second_gateway_cannot_take_the_same_address() {
+    let upstream = Upstream::saying(Speaks::Http1, "");
+    let gate = Gate::before(&upstream);
+    let mut settings = AppSettings::default();
+    settings.serve.listen = gate.address();
+    let hub = hub(settings.cores.get());
+    let leaf = move |core: CoreContext| stack(&TestAuth, &fairness(&hub, &core), Nowhere);
+    let error = Gateway::start(settings, control_runtime().unwrap(), leaf).unwrap_err();
+    assert!(matches!(error, StartError::Bind(_)), "{error}");
+    assert!(error.to_string().contains(&gate.address().to_string()));
+}
+
+#[derive(Clone)]
+struct Nowhere;
+
+impl tower::Service<fairgate::call::Call> for Nowhere {
+    type Response = fairgate::call::Reply;
+    type Error = fairgate::call::Refusal;
+    type Future = std::future::Ready<Result<Self::Response, Self::Error>>;
+
+    fn poll_ready(
+        &mut self,
+        _: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Result<(), Self::Error>> {
+        std::task::Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: fairgate::call::Call) -> Self::Future {
+        std::future::ready(Err(fairgate::call::Refusal::UpstreamUnreachable))
+    }
+}
+
+#[tokio::test]
+async fn beyond_the_limit_connections_wait_for_others_to_end() {
+    let upstream = Upstream::saying(Speaks::Http1, "served");
+    let gate = Gate::with(&upstream, |settings, _| settings.serve.connections = 2);
+    let address = gate.address();
+    let mut first = Client::http1(address).await;
+    let mut second = Client::http1(address).await;
+    body(first.get("/a").await).await;
+    body(second.get("/a").await).await;
+    let third = tokio::task::spawn_blocking(move || {
+        raw(
+            address,
+            b"GET /3 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
+        )
+    });
+    body(second.get("/b").await).await;
+    assert_eq!(gate.gateway.connections(), 2);
+    assert!(upstream.seen().iter().all(|seen| seen.target != "/3"));
+    first.abandon().await;
+    assert_eq!(status(&soon(third).await.unwrap()), 200);
+}
+
+#[tokio::test]
+async fn a_client_too_slow_with_its_head_is_cut_off() {
+    let upstream = Upstream::saying(Speaks::Http1, "served");
+    let gate = Gate::with(&upstream, |settings, _| {
+        settings.serve.head_timeout = Duration::from_millis(100);
+    });
+    let mut stream = TcpStream::connect(gate.address()).unwrap();
+    stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n").unwrap();
+    stream
+        .set_read_timeout(Some(Duration::from_secs(10)))
+        .unwrap();
+    let mut said = Vec::new();
+    let _ = stream.read_to_end(&mut said);
+    assert!(said.is_empty());
+    until(|| gate.gateway.connections() == 0).await;
+}
+
+#[tokio::test]
+async fn an_idle_connection_is_closed() {
+    let upstream = Upstream::saying(Speaks::Http1, "served");
+    let gate = Gate::with(&upstream, |settings, _| {
+        settings.serve.idle_timeout = Duration::from_millis(100);
+    });
+    for mut client in Client::both(gate.address()).await {
+        body(client.get("/a").await).await;
+        soon(client.closed()).await;
+    }
+    until(|| gate.gateway.connections() == 0).await;
+}
+
+#[tokio::test]
+async fn a_client_that_takes_nothing_is_cut_off() {
+    use crate::upstream::streamed;
+    let upstream = Upstream::start(Speaks::Http2, |_| async {
+        let (send, answer) = streamed();
+        tokio::spawn(async move {
+            while send.send(Ok(vec![0; 256 << 10].into())).is_ok() {
+                tokio::task::yield_now().await;
+                if send.is_closed() {
+                    break;
+                }
+            }
+        });
+        http::Response::new(answer)
+    });
+    let gate = Gate::with(&upstream, |settings, _| {
+        settings.serve.stall_timeout = Duration::from_millis(200);
+    });
+    // HTTP/1: nobody reads the socket.
+    let mut stream = TcpStream::connect(gate.address()).unwrap();
+    stream
+        .write_all(b"GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
+        .unwrap();
+    until(|| !upstream.seen().is_empty()).await;
+    until(|| gate.limit.free() == 1000).await;
+    // HTTP/2: the connection is read, one stream's window stays shut, and another stream goes on.
+    let mut client = Client::http2(gate.address()).await;
+    let unread = client.get("/a").await;
+    until(|| gate.limit.free() == 1000).await;
+    let other = client.get("/b").await;
+    assert_eq!(other.status(), 200);
+    drop((unread, other));
+}
+
+/// Runs alone in a process of its own, by the test below.
+#[test]
+#[ignore = "lowers the descriptor limit of its process"]
+fn out_of_descriptors_child() {
+    use rustix::process::{Resource, Rlimit, setrlimit};
+    use std::os::fd::AsRawFd as _;
+
+    let upstream = Upstream::saying(Speaks::Http1, "served");
+    let gate = Gate::before(&upstream);
+    let ask = b"GET /a HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+    assert_eq!(status(&raw(gate.address(), ask)), 200);
+    let before = cpu_seconds();
+    let mut clients: Vec<TcpStream> = (0..40).map(|_| unconnected()).collect();
+    // Leaves room for about ten of the gateway's ends. The next descriptor tells how many are open.
+    let next = std::fs::File::open("/dev/null").unwrap().as_raw_fd();
+    let limit = Some(u64::try_from(next).unwrap() + 10);
+    let limit = Rlimit {
+        current: limit,
+        maximum: limit,
+    };
+    setrlimit(Resource::Nofile, limit).unwrap();
+    for client in &clients {
+        rustix::net::connect(client, &gate.address()).unwrap();
+    }
+    // Those the gateway cannot accept are turned away, one by one, instead of left waiting.
+    for client in &mut clients[20..] {
+        client
+            .set_read_timeout(Some(Duration::from_secs(10)))
+            .unwrap();
+        let read = client.read(&mut [0; 1]);
+        let left_waiting = read
+            .as_ref()
+            .is_err_and(|e| e.kind() == std::io::ErrorKind::WouldBlock);
+        assert!(!left_waiting, "{read:?}");
+    }
+    drop(clients);
+    while gate.gateway.connections() > 0 {
+        std::thread::park_timeout(Duration::from_millis(1));
+    }
+    assert_eq!(status(&raw(gate.address(), ask)), 200, "it goes on");
+    let used = cpu_seconds() - before;
+    assert!(used < 0.5, "the acceptor does not spin: {used} s");
+}
+
+fn unconnected() -> TcpStream {
+    use rustix::net::{AddressFamily, SocketType, socket};
+    TcpStream::from(socket(AddressFamily::INET, SocketType::STREAM, None).unwrap())
+}
+
+fn cpu_seconds() -> f64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
+    let fields: Vec<&str> = stat
+        .rsplit(')')
+        .next()
+        .unwrap()
+        .split_whitespace()
+        .collect();
+    let ticks: f64 = fields[11..13]
+        .iter()
+        .map(|t| t.parse::<f64>().unwrap())
+        .sum();
+    ticks / 100.0
+}
+
+#[test]
+fn out_of_descriptors_clients_are_turned_away_and_the_gateway_goes_on() {
+    let child = std::process::Command::new(std::env::current_exe().unwrap())
+        .args([
+            "listening::out_of_descriptors_child",
+            "--exact",
+            "--ignored",
+        ])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&child.stdout);
+    assert!(child.status.success(), "{said}");
+    assert!(said.contains("1 passed"), "{said}");
+}

@@ -1,0 +1,23 @@
+//! Behaviour through the public API: real sockets on loopback against a fake upstream.
+
+#![expect(
+    clippy::unwrap_used,
+    unreachable_pub,
+    reason = "tests fail by panicking, and their helpers are nobody else's"
+)]
+
+mod client;
+mod gate;
+mod pki;
+mod upstream;
+
+mod draining;
+mod failures;
+mod forwarding;
+mod framing;
+mod hanging_up;
+mod listening;
+mod panics;
+mod pooling;
+mod tls;
+mod tunnels;

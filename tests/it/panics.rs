@@ -1,0 +1,74 @@
+//! A panic in one request is that request's alone.
+
+use std::{
+    future::{Ready, ready},
+    task::{Context, Poll},
+};
+
+use bytes::Bytes;
+use fairgate::call::{BodyEnd, Call, Refusal, Reply, ReplyBody, ReplyGuard};
+use tower::Service;
+
+use crate::{
+    client::{Client, body_text, soon},
+    failures::until,
+    gate::Gate,
+};
+
+/// Panics where the path says.
+#[derive(Clone)]
+struct Panicky;
+
+impl Service<Call> for Panicky {
+    type Response = Reply;
+    type Error = Refusal;
+    type Future = Ready<Result<Reply, Refusal>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Refusal>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, call: Call) -> Self::Future {
+        let path = call.request.uri().path();
+        assert_ne!(path, "/panic/call", "on purpose");
+        let mut reply = http::Response::new(ReplyBody::full("fine"));
+        if path == "/panic/body" {
+            reply.body_mut().hold(Box::new(PanickyGuard));
+        }
+        ready(Ok(reply))
+    }
+}
+
+struct PanickyGuard;
+
+impl ReplyGuard for PanickyGuard {
+    fn data(&mut self, _: &Bytes) {
+        panic!("on purpose");
+    }
+
+    fn end(self: Box<Self>, _: BodyEnd) {}
+}
+
+#[tokio::test]
+async fn in_the_stack_it_is_a_500_and_the_connection_lives_on() {
+    let gate = Gate::around(|| Panicky, |_| {});
+    for mut client in Client::both(gate.address()).await {
+        let response = client.get("/panic/call").await;
+        assert_eq!(response.status(), 500);
+        let body = body_text(response).await;
+        assert!(!body.contains("on purpose"), "no detail leaves the gateway");
+        assert_eq!(body_text(client.get("/fine").await).await, "fine");
+    }
+    assert_eq!(gate.limit.free(), 1000, "every seat is back");
+}
+
+#[tokio::test]
+async fn in_the_body_it_ends_the_stream_and_no_other() {
+    let gate = Gate::around(|| Panicky, |_| {});
+    let mut client = Client::http2(gate.address()).await;
+    let response = client.get("/panic/body").await;
+    let broken = soon(http_body_util::BodyExt::collect(response.into_body())).await;
+    assert!(broken.is_err());
+    assert_eq!(body_text(client.get("/fine").await).await, "fine");
+    until(|| gate.limit.free() == 1000).await;
+}

@@ -1,0 +1,179 @@
+//! TLS on both sides.
+
+use std::sync::{Arc, Mutex};
+
+use fairgate::{
+    call::{Call, Refusal, Reply, ReplyBody},
+    forward::{UpstreamSettings, settings::UpstreamTls},
+    serve::tls::server_config,
+};
+use hyper_util::rt::TokioIo;
+use rustls::pki_types::{CertificateDer, ServerName};
+use tokio::net::TcpStream;
+use tokio_rustls::{TlsConnector, client::TlsStream};
+use tower::Service;
+
+use crate::{
+    client::{Client, body_text},
+    gate::Gate,
+    pki::{Chain, Pki},
+    upstream::{Speaks, Upstream},
+};
+
+async fn connect(
+    gate: &Gate,
+    pki: &Pki,
+    own: Option<Chain>,
+    protocols: &[&[u8]],
+) -> std::io::Result<TlsStream<TcpStream>> {
+    let stream = TcpStream::connect(gate.address()).await?;
+    TlsConnector::from(pki.client(own, protocols))
+        .connect(ServerName::try_from("localhost").unwrap(), stream)
+        .await
+}
+
+#[tokio::test]
+async fn both_protocols_are_negotiated_with_clients_and_upstream() {
+    let pki = Pki::new();
+    for offered in [vec![&b"h2"[..], b"http/1.1"], vec![b"http/1.1"], vec![]] {
+        let upstream = Upstream::saying(Speaks::Tls(pki.server(&offered)), "served");
+        let config = fairgate::forward::tls::client_config([pki.root.clone()], None).unwrap();
+        let to = UpstreamSettings::new(
+            upstream.address.to_string().parse().unwrap(),
+            Some(UpstreamTls {
+                config,
+                server_name: ServerName::try_from("localhost").unwrap(),
+            }),
+        );
+        let (chain, key) = pki.issue("localhost");
+        let own = server_config(chain, key, Vec::new()).unwrap();
+        let gate = Gate::towards(to, |settings, _| settings.serve.tls = Some(own));
+        for protocol in [&b"h2"[..], b"http/1.1"] {
+            let stream = connect(&gate, &pki, None, &[protocol]).await.unwrap();
+            assert_eq!(stream.get_ref().1.alpn_protocol(), Some(protocol));
+            let io = TokioIo::new(stream);
+            let mut client = if protocol == b"h2" {
+                Client::http2_over(io).await
+            } else {
+                Client::http1_over(io).await
+            };
+            assert_eq!(body_text(client.get("/api").await).await, "served");
+        }
+        for seen in upstream.seen() {
+            assert_eq!(seen.headers["x-forwarded-proto"], "https");
+            let http2 = offered.contains(&&b"h2"[..]);
+            assert_eq!(seen.version == http::Version::HTTP_2, http2);
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_upstream_of_another_authority_gets_nothing() {
+    let (ours, theirs) = (Pki::new(), Pki::new());
+    let upstream = Upstream::saying(Speaks::Tls(theirs.server(&[b"h2"])), "served");
+    let config = fairgate::forward::tls::client_config([ours.root.clone()], None).unwrap();
+    let to = UpstreamSettings::new(
+        upstream.address.to_string().parse().unwrap(),
+        Some(UpstreamTls {
+            config,
+            server_name: ServerName::try_from("localhost").unwrap(),
+        }),
+    );
+    let gate = Gate::towards(to, |_, _| {});
+    let mut client = Client::http1(gate.address()).await;
+    assert_eq!(client.get("/api").await.status(), 503);
+    assert!(upstream.seen().is_empty());
+}
+
+type Chains = Arc<Mutex<Vec<Vec<CertificateDer<'static>>>>>;
+
+/// Notes which certificates the client showed.
+#[derive(Clone)]
+struct Certificates(Chains);
+
+impl Service<Call> for Certificates {
+    type Response = Reply;
+    type Error = Refusal;
+    type Future = std::future::Ready<Result<Reply, Refusal>>;
+
+    fn poll_ready(
+        &mut self,
+        _: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Result<(), Refusal>> {
+        std::task::Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, call: Call) -> Self::Future {
+        self.0
+            .lock()
+            .unwrap()
+            .push(call.peer.certificates().to_vec());
+        std::future::ready(Ok(http::Response::new(ReplyBody::empty())))
+    }
+}
+
+#[tokio::test]
+async fn any_certificate_whose_key_the_client_holds_is_passed_on() {
+    let (pki, stranger) = (Pki::new(), Pki::new());
+    let (chain, key) = pki.issue("localhost");
+    let own = server_config(chain, key, Vec::new()).unwrap();
+    let shown: Chains = Arc::default();
+    let leaf = Certificates(shown.clone());
+    let gate = Gate::around(
+        move || leaf.clone(),
+        |settings| settings.serve.tls = Some(own),
+    );
+    let alice = stranger.issue("alice");
+    let expected = alice.0.clone();
+    for own in [None, Some(alice)] {
+        let stream = connect(&gate, &pki, own, &[b"h2"]).await.unwrap();
+        let mut client = Client::http2_over(TokioIo::new(stream)).await;
+        assert_eq!(client.get("/api").await.status(), 200);
+    }
+    assert_eq!(*shown.lock().unwrap(), [Vec::new(), expected]);
+}
+
+#[tokio::test]
+async fn a_certificate_whose_key_the_client_does_not_hold_ends_the_handshake() {
+    let pki = Pki::new();
+    let (chain, key) = pki.issue("localhost");
+    let own = server_config(chain, key, Vec::new()).unwrap();
+    let gate = Gate::around(
+        || Certificates(Arc::default()),
+        |settings| settings.serve.tls = Some(own),
+    );
+    let (stolen, _) = pki.issue("alice");
+    let (_, other_key) = pki.issue("mallory");
+    let provider = rustls::crypto::ring::default_provider();
+    let key = provider.key_provider.load_private_key(other_key).unwrap();
+    let mut config = rustls::ClientConfig::clone(&pki.client(None, &[b"h2"]));
+    config.client_auth_cert_resolver = Arc::new(Thief(Arc::new(rustls::sign::CertifiedKey::new(
+        stolen, key,
+    ))));
+    let stream = TcpStream::connect(gate.address()).await.unwrap();
+    let connected = TlsConnector::from(Arc::new(config))
+        .connect(ServerName::try_from("localhost").unwrap(), stream)
+        .await;
+    // In TLS 1.3 the client is done before the server objects; the first read tells.
+    if let Ok(mut stream) = connected {
+        let read = tokio::io::AsyncReadExt::read(&mut stream, &mut [0; 1]).await;
+        assert!(read.is_err(), "{read:?}");
+    }
+}
+
+#[derive(Debug)]
+struct Thief(Arc<rustls::sign::CertifiedKey>);
+
+impl rustls::client::ResolvesClientCert for Thief {
+    fn resolve(
+        &self,
+        _: &[&[u8]],
+        _: &[rustls::SignatureScheme],
+    ) -> Option<Arc<rustls::sign::CertifiedKey>> {
+        Some(self.0.clone())
+    }
+
+    fn has_certs(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,100 @@
+//! Exec and its like: requests that become tunnels.
+
+use http::{Method, Request, Response, StatusCode};
+use hyper::body::Incoming;
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+use crate::{
+    client::{Client, body_text, soon},
+    failures::until,
+    gate::Gate,
+    upstream::{Answer, Speaks, Upstream, full, text},
+};
+
+const EXEC: &str = "/api/v1/namespaces/a/pods/p/exec?command=sh";
+
+fn upgrade(client: &Client, target: &str) -> Request<crate::upstream::Body> {
+    client
+        .request(Method::GET, target)
+        .header("connection", "Upgrade")
+        .header("upgrade", "websocket")
+        .header("sec-websocket-protocol", "v5.channel.k8s.io")
+        .body(full(""))
+        .unwrap()
+}
+
+/// Switches protocols, and says everything back in upper case.
+async fn echoes(mut request: Request<Incoming>) -> Answer {
+    let upgrade = hyper::upgrade::on(&mut request);
+    tokio::spawn(async move {
+        let mut stream = TokioIo::new(upgrade.await.unwrap());
+        let mut bytes = [0; 64];
+        while let Ok(n @ 1..) = stream.read(&mut bytes).await {
+            bytes[..n].make_ascii_uppercase();
+            stream.write_all(&bytes[..n]).await.unwrap();
+        }
+    });
+    Response::builder()
+        .status(StatusCode::SWITCHING_PROTOCOLS)
+        .header("connection", "Upgrade")
+        .header("upgrade", "websocket")
+        .body(full(""))
+        .unwrap()
+}
+
+#[tokio::test]
+async fn an_exec_becomes_a_tunnel_that_ends_with_either_side() {
+    let upstream = Upstream::start(Speaks::Http1, echoes);
+    let gate = Gate::before(&upstream);
+    let mut client = Client::http1(gate.address()).await;
+    let request = upgrade(&client, EXEC);
+    let mut response = client.send(request).await.unwrap();
+    assert_eq!(response.status(), StatusCode::SWITCHING_PROTOCOLS);
+    assert_eq!(response.headers()["upgrade"], "websocket");
+    let mut tunnel = TokioIo::new(hyper::upgrade::on(&mut response).await.unwrap());
+    for word in ["hello", "world"] {
+        tunnel.write_all(word.as_bytes()).await.unwrap();
+        let mut said = [0; 5];
+        soon(tunnel.read_exact(&mut said)).await.unwrap();
+        assert_eq!(said.as_slice(), word.to_uppercase().as_bytes());
+    }
+    let seen = upstream.only();
+    assert_eq!(seen.headers["x-remote-user"], "alice");
+    assert_eq!(seen.headers["connection"], "Upgrade");
+    assert_eq!(seen.headers["sec-websocket-protocol"], "v5.channel.k8s.io");
+    assert_eq!(gate.gateway.connections(), 1, "a tunnel is a connection");
+    drop(tunnel);
+    until(|| gate.gateway.connections() == 0).await;
+}
+
+#[tokio::test]
+async fn a_refused_upgrade_closes_the_upstreams_connection() {
+    let upstream = Upstream::start(Speaks::Http1, |_| async {
+        let mut answer = text("no");
+        *answer.status_mut() = StatusCode::FORBIDDEN;
+        answer
+    });
+    let gate = Gate::before(&upstream);
+    let mut client = Client::http1(gate.address()).await;
+    for _ in 0..2 {
+        let request = upgrade(&client, EXEC);
+        let response = client.send(request).await.unwrap();
+        assert_eq!(response.status(), StatusCode::FORBIDDEN);
+        assert_eq!(body_text(response).await, "no");
+    }
+    assert_eq!(upstream.connections(), 2, "no connection is used twice");
+}
+
+#[tokio::test]
+async fn an_upgrade_of_an_ordinary_request_is_ignored() {
+    let upstream = Upstream::saying(Speaks::Http1, "plain");
+    let gate = Gate::before(&upstream);
+    let mut client = Client::http1(gate.address()).await;
+    let request = upgrade(&client, "/api/v1/pods");
+    let response = client.send(request).await.unwrap();
+    assert_eq!(body_text(response).await, "plain");
+    let seen = upstream.only();
+    assert!(!seen.headers.contains_key("upgrade"));
+    assert!(!seen.headers.contains_key("connection"));
+}

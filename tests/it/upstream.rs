@@ -1,0 +1,232 @@
+//! A fake upstream: answers as the test says, and remembers what reached it.
+
+use std::{
+    convert::Infallible,
+    future::Future,
+    io,
+    net::SocketAddr,
+    pin::Pin,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    task::{Context, Poll},
+};
+
+use bytes::Bytes;
+use http::{HeaderMap, Method, Request, Response, Version};
+use http_body::Frame;
+use http_body_util::{BodyExt, Full, combinators::UnsyncBoxBody};
+use hyper::{
+    body::Incoming,
+    server::conn::{http1, http2},
+    service::service_fn,
+};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    runtime::Runtime,
+    sync::mpsc,
+};
+
+pub type Body = UnsyncBoxBody<Bytes, io::Error>;
+pub type Answer = Response<Body>;
+
+/// What the upstream speaks.
+#[derive(Clone)]
+pub enum Speaks {
+    Http1,
+    Http2,
+    /// HTTP/2 with this many streams a connection.
+    Http2Streams(u32),
+    Tls(Arc<rustls::ServerConfig>),
+}
+
+/// What reached the upstream.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    pub method: Method,
+    pub target: String,
+    pub version: Version,
+    pub headers: HeaderMap,
+}
+
+pub struct Upstream {
+    pub address: SocketAddr,
+    pub http2: bool,
+    seen: Arc<Mutex<Vec<Seen>>>,
+    connections: Arc<AtomicUsize>,
+    runtime: Option<Runtime>,
+}
+
+impl Upstream {
+    pub fn start<F, A>(speaks: Speaks, handler: F) -> Self
+    where
+        F: Fn(Request<Incoming>) -> A + Send + Sync + 'static,
+        A: Future<Output = Answer> + Send + 'static,
+    {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let address = listener.local_addr().unwrap();
+        let seen: Arc<Mutex<Vec<Seen>>> = Arc::default();
+        let connections = Arc::<AtomicUsize>::default();
+        let handler = Arc::new(handler);
+        let http2 = matches!(speaks, Speaks::Http2 | Speaks::Http2Streams(_));
+        let (log, count) = (seen.clone(), connections.clone());
+        runtime.spawn(async move {
+            let listener = TcpListener::from_std(listener).unwrap();
+            while let Ok((stream, _)) = listener.accept().await {
+                count.fetch_add(1, Ordering::SeqCst);
+                tokio::spawn(serve(stream, speaks.clone(), log.clone(), handler.clone()));
+            }
+        });
+        Self {
+            address,
+            http2,
+            seen,
+            connections,
+            runtime: Some(runtime),
+        }
+    }
+
+    /// An upstream that answers every request with 200 and `body`.
+    pub fn saying(speaks: Speaks, body: &'static str) -> Self {
+        Self::start(speaks, move |_| async move { text(body) })
+    }
+
+    pub fn seen(&self) -> Vec<Seen> {
+        self.seen.lock().unwrap().clone()
+    }
+
+    /// The one request that reached it.
+    pub fn only(&self) -> Seen {
+        let seen = self.seen();
+        assert_eq!(seen.len(), 1, "{seen:?}");
+        seen[0].clone()
+    }
+
+    pub fn connections(&self) -> usize {
+        self.connections.load(Ordering::SeqCst)
+    }
+}
+
+impl Drop for Upstream {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+async fn serve<F, A>(
+    stream: TcpStream,
+    speaks: Speaks,
+    seen: Arc<Mutex<Vec<Seen>>>,
+    handler: Arc<F>,
+) where
+    F: Fn(Request<Incoming>) -> A + Send + Sync + 'static,
+    A: Future<Output = Answer> + Send + 'static,
+{
+    stream.set_nodelay(true).unwrap();
+    let service = service_fn(move |request: Request<Incoming>| {
+        let target = request
+            .uri()
+            .path_and_query()
+            .map(|target| target.as_str().to_owned())
+            .unwrap_or_default();
+        seen.lock().unwrap().push(Seen {
+            method: request.method().clone(),
+            target,
+            version: request.version(),
+            headers: request.headers().clone(),
+        });
+        let answer = handler(request);
+        async move { Ok::<_, Infallible>(answer.await) }
+    });
+    match speaks {
+        Speaks::Http1 => serve_http1(TokioIo::new(stream), service).await,
+        Speaks::Http2 => serve_http2(TokioIo::new(stream), service, 250).await,
+        Speaks::Http2Streams(streams) => {
+            serve_http2(TokioIo::new(stream), service, streams).await;
+        }
+        Speaks::Tls(config) => {
+            let acceptor = tokio_rustls::TlsAcceptor::from(config);
+            let Ok(stream) = acceptor.accept(stream).await else {
+                return;
+            };
+            if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
+                serve_http2(TokioIo::new(stream), service, 250).await;
+            } else {
+                serve_http1(TokioIo::new(stream), service).await;
+            }
+        }
+    }
+}
+
+async fn serve_http1<I, S>(io: I, service: S)
+where
+    I: hyper::rt::Read + hyper::rt::Write + Unpin + Send + 'static,
+    S: hyper::service::Service<Request<Incoming>, Response = Answer, Error = Infallible>
+        + Send
+        + 'static,
+    S::Future: Send,
+{
+    let _ = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .serve_connection(io, service)
+        .with_upgrades()
+        .await;
+}
+
+async fn serve_http2<I, S>(io: I, service: S, streams: u32)
+where
+    I: hyper::rt::Read + hyper::rt::Write + Unpin + Send + 'static,
+    S: hyper::service::Service<Request<Incoming>, Response = Answer, Error = Infallible>
+        + Send
+        + 'static,
+    S::Future: Send + 'static,
+{
+    let _ = http2::Builder::new(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(streams)
+        .max_header_list_size(1 << 20)
+        .serve_connection(io, service)
+        .await;
+}
+
+pub fn text(body: &'static str) -> Answer {
+    Response::new(full(body))
+}
+
+pub fn full(body: impl Into<Bytes>) -> Body {
+    Full::new(body.into())
+        .map_err(|never| match never {})
+        .boxed_unsync()
+}
+
+/// A body the test sends piece by piece; an error breaks it off.
+pub fn streamed() -> (mpsc::UnboundedSender<io::Result<Bytes>>, Body) {
+    let (sender, receiver) = mpsc::unbounded_channel();
+    (sender, Streamed(receiver).boxed_unsync())
+}
+
+struct Streamed(mpsc::UnboundedReceiver<io::Result<Bytes>>);
+
+impl http_body::Body for Streamed {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        self.0
+            .poll_recv(cx)
+            .map(|piece| piece.map(|piece| piece.map(Frame::data)))
+    }
+}
