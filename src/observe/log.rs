@@ -220,3 +220,39 @@ impl Drop for LogGuard {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::apf::Time;
+
+    #[test]
+    fn lines_that_cannot_wait_are_lost_and_counted() {
+        let own = Own::new();
+        let (lines, waiting) = sync_channel(2);
+        let to = Lines {
+            lines: lines.clone(),
+            dropped: own.log_dropped(),
+        };
+        for line in ["one\n", "two\nlines\n", "three\n"] {
+            to.make_writer().write_all(line.as_bytes()).unwrap();
+        }
+        drop((to, lines));
+        let mut written = Vec::new();
+        write_lines(&waiting, &mut written);
+        assert_eq!(written, b"one\ntwo\\nlines\n");
+        let dropped = "\nfairgate_log_lines_dropped_total 1\n";
+        assert!(own.render(Time::ZERO).contains(dropped));
+    }
+
+    #[test]
+    fn the_end_comes_after_what_was_logged_before() {
+        let (lines, waiting) = sync_channel(9);
+        lines.send(Message::Line(b"last\n".to_vec())).unwrap();
+        lines.send(Message::End).unwrap();
+        lines.send(Message::Line(b"never\n".to_vec())).unwrap();
+        let mut written = Vec::new();
+        write_lines(&waiting, &mut written);
+        assert_eq!(written, b"last\n");
+    }
+}

@@ -2,7 +2,8 @@
 //!
 //! Only counters and gauges: neither grows, however long nobody scrapes. What is counted on every
 //! request is kept in cells instead ([`super::metrics`]). Values that somebody else keeps are
-//! *pulled*: asked for at each scrape.
+//! *pulled*: asked for at each scrape. Whoever has no [`Own`] at hand counts by the facade's macros
+//! under the same names, once [`Own::install`] was called.
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
@@ -104,7 +105,11 @@ impl Own {
             if !tracing::dispatcher::has_been_set() {
                 return print(info);
             }
-            let message = info.payload_as_str().unwrap_or("no message");
+            let payload = info.payload();
+            let message = payload
+                .downcast_ref::<&str>()
+                .copied()
+                .or_else(|| payload.downcast_ref::<String>().map(String::as_str));
             let location = info.location().map(ToString::to_string);
             tracing::error!(message, location, "panic");
         }));
