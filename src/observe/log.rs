@@ -14,7 +14,7 @@ use std::{
 use metrics::Counter;
 use tracing::{Subscriber, level_filters::LevelFilter};
 use tracing_subscriber::{
-    Layer, Registry,
+    Registry,
     filter::Targets,
     fmt::{MakeWriter, format::FmtSpan},
     layer::SubscriberExt as _,
@@ -86,13 +86,13 @@ where
         .with_writer(writer)
         .with_ansi(false)
         .with_span_events(FmtSpan::NONE);
-    let filter = filter(settings);
+    // A filter of the whole: what it leaves out costs one load where it would be logged.
+    let filtered = Registry::default().with(filter(settings));
     match settings.format {
-        LogFormat::Text => Box::new(Registry::default().with(lines.with_filter(filter))),
+        LogFormat::Text => Box::new(filtered.with(lines)),
         LogFormat::Json => {
             let lines = lines.json().flatten_event(true).with_current_span(false);
-            let lines = lines.with_span_list(false);
-            Box::new(Registry::default().with(lines.with_filter(filter)))
+            Box::new(filtered.with(lines.with_span_list(false)))
         }
     }
 }

@@ -11,7 +11,7 @@ pub const ACCESS_LOG: &str = "fairgate::access";
 macro_rules! families {
     ($($(#[$doc:meta])* $id:ident: $kind:ident = $name:literal, $help:literal;)*) => {
         $(
-            #[doc = $help]
+            #[doc = concat!("`", $name, "`.")]
             pub const $id: Family = Family { name: $name, kind: Kind::$kind, help: $help };
         )*
         /// All metrics that are kept in cells.
@@ -118,7 +118,7 @@ pub struct Own {
 macro_rules! own {
     ($all:ident: $($id:ident = $name:literal, $help:literal;)*) => {
         $(
-            #[doc = $help]
+            #[doc = concat!("`", $name, "`.")]
             pub const $id: Own = Own { name: $name, help: $help };
         )*
         /// All of this kind.

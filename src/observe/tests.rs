@@ -157,22 +157,25 @@ fn schema(name: &str, level: &str, user: &str) -> (&'static str, Value) {
     object("FlowSchema", name, &spec)
 }
 
-/// A level of one seat and four queues, one of one seat that refuses, and what is mandatory.
-fn policy() -> Arc<Policy> {
+/// A level of one seat that refuses, and what is mandatory; with `narrow`, a level of one seat and
+/// four queues, too.
+fn policy(narrow: bool) -> Arc<Policy> {
     let queuing = json!({"queues": 4, "handSize": 1, "queueLengthLimit": 2});
-    let narrow = json!({"type": "Limited", "limited": {
+    let queued = json!({"type": "Limited", "limited": {
         "nominalConcurrencyShares": 1, "lendablePercent": 0, "borrowingLimitPercent": 0,
         "limitResponse": {"type": "Queue", "queuing": queuing}}});
     let strict = json!({"type": "Limited", "limited": {
         "nominalConcurrencyShares": 1, "lendablePercent": 0, "borrowingLimitPercent": 0,
         "limitResponse": {"type": "Reject"}}});
-    let objects = ObjectSet::read([
-        object("PriorityLevelConfiguration", "narrow", &narrow),
+    let mut objects = vec![
         object("PriorityLevelConfiguration", "strict", &strict),
-        schema("elephants", "narrow", "ann"),
         schema("strangers", "strict", "sid"),
-    ])
-    .with_bootstrap(Bootstrap::Mandatory);
+    ];
+    if narrow {
+        objects.push(object("PriorityLevelConfiguration", "narrow", &queued));
+        objects.push(schema("elephants", "narrow", "ann"));
+    }
+    let objects = ObjectSet::read(objects).with_bootstrap(Bootstrap::Mandatory);
     let settings = PolicySettings {
         total_seats: 2,
         semantics: Semantics::Improved,
@@ -195,7 +198,7 @@ impl World {
                 total: 10,
             },
         };
-        let hub = Hub::new(1, policy(), settings, START);
+        let hub = Hub::new(1, policy(true), settings, START);
         let gate = Gate::new(Arc::clone(&hub), 0, clock.clone(), 1);
         tokio::task::spawn_local(Rc::clone(&gate).run());
         let sight = Sight::new(hub, clock.clone(), "kube:6443", Own::new());
@@ -1023,6 +1026,39 @@ fn operators_find_everything_on_their_own_port() {
         assert!(posted.starts_with("HTTP/1.1 405 ") && posted.contains("allow: GET, HEAD\r\n"));
         running.abort();
         drop(sent);
+    });
+}
+
+#[test]
+fn a_level_that_is_gone_takes_its_series_along_once_it_has_drained() {
+    local(async {
+        let mut world = World::new();
+        let sent = world.crowd().await;
+        let (hub, now) = (Arc::clone(world.sight.hub()), world.clock.now());
+        hub.apply(now, policy(false));
+        let levels = world.sight.dump(Dump::PriorityLevels).await;
+        let rows = cells(&levels);
+        let narrow = rows.iter().find(|row| row[0] == "narrow").unwrap();
+        assert_eq!(
+            narrow[1..6],
+            ["1", "false", "true", "2", "1"],
+            "it is quiescing"
+        );
+        let scrape = Scrape::parse(&world.sight.metrics());
+        scrape.is(&format!("{APF}current_inqueue_requests{{{ANN}}}"), 2.0);
+        scrape.is(&format!("{APF}current_executing_requests{{{ANN}}}"), 1.0);
+        for sent in sent {
+            world.release().await;
+            assert_eq!(sent.await.unwrap().status, 200);
+        }
+        hub.rebalance(world.clock.now());
+        let text = world.sight.metrics();
+        assert!(
+            !text.contains("narrow") && !text.contains("elephants"),
+            "{text}"
+        );
+        let dump = Dump::Requests { details: true };
+        assert_eq!(world.sight.dump(dump).await.lines().count(), 1);
     });
 }
 
