@@ -1,7 +1,7 @@
 //! The composition root: alone knows every module, and joins them.
 //!
 //! [`serve`] turns a configuration into a running gateway and runs it to its end. [`runtimes`] lays
-//! out threads; [`settings`] says the configuration in each module's own terms; [`identity`] is what
+//! out threads; `settings` says the configuration in each module's own terms; `identity` is what
 //! the upstream is told; [`control`] holds what goes on beside the requests: policies that change,
 //! borrowing, reloads, the admin port.
 
