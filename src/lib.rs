@@ -41,3 +41,8 @@ pub mod socket;
 pub mod source;
 #[cfg(feature = "server")]
 pub mod stack;
+
+/// For loom alone, which builds no server: what the cores of one share.
+#[cfg(all(loom, not(feature = "server")))]
+#[path = "fairness/mailbox.rs"]
+pub mod mailbox;

@@ -9,7 +9,7 @@
 //!
 //! Not here: what a request costs ([`super::work`]), delivering decisions, timers.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
     borrowing::{Limits, Party, ratio_denominator, rebalance},
@@ -23,7 +23,7 @@ use super::{
     units::{Seats, Time},
     work::{WidthCap, Work},
 };
-use crate::sync::{Arc, Mutex, lock};
+use crate::sync::{Mutex, lock};
 
 /// A schema's number, the same under every policy that has a schema of this name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -46,7 +46,7 @@ struct Control<W> {
 /// A level and what the control side knows of it.
 #[derive(Debug)]
 struct Held<W> {
-    level: Arc<Level<W>>,
+    level: Level<W>,
     spec: LevelSpec,
     limits: Limits,
     demand: Demand,
@@ -66,7 +66,7 @@ pub struct View<W> {
 
 #[derive(Debug)]
 struct ViewLevel<W> {
-    level: Arc<Level<W>>,
+    level: Level<W>,
     width_cap: WidthCap,
     exempt: bool,
 }
@@ -172,12 +172,12 @@ impl<W: Copy> Dispatcher<W> {
     }
 
     /// All levels by name, to look into their queue sets.
-    pub fn levels(&self) -> Vec<(Arc<str>, Arc<Level<W>>)> {
+    pub fn levels(&self) -> Vec<(Arc<str>, Level<W>)> {
         let control = lock(&self.control);
         control
             .levels
             .iter()
-            .map(|(name, held)| (Arc::clone(name), Arc::clone(&held.level)))
+            .map(|(name, held)| (Arc::clone(name), held.level.clone()))
             .collect()
     }
 
@@ -272,7 +272,7 @@ impl<W: Copy> Control<W> {
         let levels = policy.levels().iter().map(|spec| {
             let held = &self.levels[&spec.name];
             ViewLevel {
-                level: Arc::clone(&held.level),
+                level: held.level.clone(),
                 width_cap: held.limits.width_cap(&spec.kind),
                 exempt: spec.kind == LevelKind::Exempt,
             }
@@ -367,7 +367,7 @@ impl<W: Copy> View<W> {
     }
 
     /// A level.
-    pub fn level(&self, level: LevelIndex) -> &Arc<Level<W>> {
+    pub fn level(&self, level: LevelIndex) -> &Level<W> {
         &self.levels[level.0 as usize].level
     }
 }

@@ -17,25 +17,38 @@ use super::{
 };
 use crate::sync::{Arc, Mutex, lock};
 
-/// One priority level. `W` names whoever waits and is never looked at.
+/// One priority level; clones are the same level. `W` names whoever waits and is never looked at.
 #[derive(Debug)]
 pub struct Level<W> {
+    shared: Arc<Shared<W>>,
+}
+
+#[derive(Debug)]
+struct Shared<W> {
     set: Mutex<QueueSet<W>>,
     retry_after: Mutex<RetryAfter>,
+}
+
+impl<W> Clone for Level<W> {
+    fn clone(&self) -> Self {
+        Self {
+            shared: Arc::clone(&self.shared),
+        }
+    }
 }
 
 /// The right to execute one request.
 #[must_use = "seats are held until the ticket is finished"]
 #[derive(Debug)]
 pub struct Ticket<W> {
-    level: Arc<Level<W>>,
+    level: Level<W>,
     id: EntryId,
 }
 
 /// A place in a queue.
 #[derive(Debug)]
 pub struct Place<W> {
-    level: Arc<Level<W>>,
+    level: Level<W>,
     id: EntryId,
 }
 
@@ -73,20 +86,18 @@ impl<W> Default for Decisions<W> {
 
 impl<W: Copy> Level<W> {
     /// A level without requests.
-    pub fn new(semantics: Semantics, discipline: Discipline, limit: Seats, now: Time) -> Arc<Self> {
-        Arc::new(Self {
+    pub fn new(semantics: Semantics, discipline: Discipline, limit: Seats, now: Time) -> Self {
+        let shared = Shared {
             set: Mutex::new(QueueSet::new(semantics, discipline, limit, now)),
-            retry_after: Mutex::default(),
-        })
+            retry_after: Mutex::new(RetryAfter::default()),
+        };
+        Self {
+            shared: Arc::new(shared),
+        }
     }
 
     /// A request arrives. O(hand + log queues), one short lock.
-    pub fn arrive(
-        self: &Arc<Self>,
-        now: Time,
-        arriving: Arriving<W>,
-        out: &mut Decisions<W>,
-    ) -> Arrival<W> {
+    pub fn arrive(&self, now: Time, arriving: Arriving<W>, out: &mut Decisions<W>) -> Arrival<W> {
         let (admission, queue_length) = self.with(out, |set, events| {
             let admission = set.arrive(now, arriving, events);
             (admission, events.queue_length)
@@ -94,11 +105,11 @@ impl<W: Copy> Level<W> {
         out.queue_length = queue_length;
         match admission {
             Admission::Execute(id) => Arrival::Execute(Ticket {
-                level: Arc::clone(self),
+                level: self.clone(),
                 id,
             }),
             Admission::Wait(id) => Arrival::Wait(Place {
-                level: Arc::clone(self),
+                level: self.clone(),
                 id,
             }),
             Admission::Reject(rejection) => Arrival::Reject(rejection),
@@ -106,13 +117,13 @@ impl<W: Copy> Level<W> {
     }
 
     /// Time passes; needed when a [`Ticket::finish`] told of a later release.
-    pub fn tick(self: &Arc<Self>, now: Time, out: &mut Decisions<W>) {
+    pub fn tick(&self, now: Time, out: &mut Decisions<W>) {
         self.with(out, |set, events| set.tick(now, events));
     }
 
     /// Takes on another discipline and semantics; what waits keeps its place.
     pub fn configure(
-        self: &Arc<Self>,
+        &self,
         now: Time,
         semantics: Semantics,
         discipline: Discipline,
@@ -124,13 +135,7 @@ impl<W: Copy> Level<W> {
     }
 
     /// Takes on another current limit; `denominator` is what the ratio metrics divide by.
-    pub fn set_limit(
-        self: &Arc<Self>,
-        now: Time,
-        limit: Seats,
-        denominator: Seats,
-        out: &mut Decisions<W>,
-    ) {
+    pub fn set_limit(&self, now: Time, limit: Seats, denominator: Seats, out: &mut Decisions<W>) {
         self.with(out, |set, events| {
             set.set_limit(now, limit, denominator, events);
         });
@@ -139,28 +144,28 @@ impl<W: Copy> Level<W> {
     /// Counts a rejection at `unix_seconds`; returns after how many seconds the client should come
     /// again. `random` spreads clients out where the semantics allow it.
     pub fn retry_after(&self, semantics: Semantics, unix_seconds: u64, random: u64) -> u32 {
-        let mut tracker = lock(&self.retry_after);
+        let mut tracker = lock(&self.shared.retry_after);
         tracker.record(semantics, unix_seconds);
         tracker.answer(semantics, random)
     }
 
     /// Looks at the queue set; for metrics, dumps and borrowing, off the hot path.
     pub fn inspect<T>(&self, look: impl FnOnce(&mut QueueSet<W>) -> T) -> T {
-        look(&mut lock(&self.set))
+        look(&mut lock(&self.shared.set))
     }
 
     fn with<T>(
-        self: &Arc<Self>,
+        &self,
         out: &mut Decisions<W>,
         act: impl FnOnce(&mut QueueSet<W>, &mut Events<W>) -> T,
     ) -> T {
         let mut events = Events::default();
-        let result = act(&mut lock(&self.set), &mut events);
+        let result = act(&mut lock(&self.shared.set), &mut events);
         let ticket = |(waiter, id)| {
             (
                 waiter,
                 Ticket {
-                    level: Arc::clone(self),
+                    level: self.clone(),
                     id,
                 },
             )
@@ -181,14 +186,14 @@ impl<W: Copy> Ticket<W> {
     }
 
     /// The level that gave it.
-    pub fn level(&self) -> &Arc<Level<W>> {
+    pub fn level(&self) -> &Level<W> {
         &self.level
     }
 }
 
 impl<W> Place<W> {
     /// The level whose queue it is in.
-    pub fn level(&self) -> &Arc<Level<W>> {
+    pub fn level(&self) -> &Level<W> {
         &self.level
     }
 }
@@ -199,5 +204,147 @@ impl<W: Copy> Place<W> {
     pub fn cancel(&self, now: Time, out: &mut Decisions<W>) -> bool {
         self.level
             .with(out, |set, events| set.cancel(now, self.id, events))
+    }
+}
+
+/// Every interleaving of what several threads do to one level.
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use loom::thread;
+
+    use super::*;
+    use crate::apf::{policy::Queuing, shard::Dealer, work::Work};
+
+    const NOW: Time = Time::from_nanos(1);
+
+    fn level(limit: Seats) -> Level<u32> {
+        let queuing = Queuing {
+            queues: 2,
+            hand_size: 1,
+            queue_length_limit: 5,
+        };
+        let dealer = Dealer::new(2, 1).expect("two queues can be dealt");
+        Level::new(
+            Semantics::Improved,
+            Discipline::Queue { queuing, dealer },
+            limit,
+            Time::ZERO,
+        )
+    }
+
+    fn arrive(level: &Level<u32>, waiter: u32, out: &mut Decisions<u32>) -> Arrival<u32> {
+        let hash = u64::from(waiter);
+        let until = Time::NEVER;
+        level.arrive(
+            NOW,
+            Arriving {
+                waiter,
+                schema: 0,
+                hash,
+                work: Work::ONE,
+                until,
+            },
+            out,
+        )
+    }
+
+    /// Finishes what was dispatched, and what that lets in, and so on; returns how many there were.
+    fn finish_all(out: Decisions<u32>) -> usize {
+        let mut count = 0;
+        let mut tickets: Vec<_> = out
+            .dispatched
+            .into_iter()
+            .map(|(_, ticket)| ticket)
+            .collect();
+        while let Some(ticket) = tickets.pop() {
+            count += 1;
+            let mut out = Decisions::default();
+            ticket.finish(NOW, &mut out);
+            tickets.extend(out.dispatched.into_iter().map(|(_, ticket)| ticket));
+        }
+        count
+    }
+
+    fn assert_empty(level: &Level<u32>) {
+        level.inspect(|set| {
+            set.check_invariants();
+            assert!(set.is_idle() && set.glance().seats_in_use == 0);
+        });
+    }
+
+    #[test]
+    fn of_two_threads_each_request_executes_once() {
+        loom::model(|| {
+            let level = level(1);
+            let request = |waiter: u32| {
+                let level = level.clone();
+                move || {
+                    let mut out = Decisions::default();
+                    let executed = match arrive(&level, waiter, &mut out) {
+                        Arrival::Execute(ticket) => {
+                            ticket.finish(NOW, &mut out);
+                            1
+                        }
+                        // The other thread, which has the seat, gets the decision and carries it out.
+                        Arrival::Wait(_) => 0,
+                        Arrival::Reject(_) => panic!("there is room to wait"),
+                    };
+                    executed + finish_all(out)
+                }
+            };
+            let other = thread::spawn(request(1));
+            let executed = request(0)();
+            assert_eq!(executed + other.join().expect("the other thread ends"), 2);
+            assert_empty(&level);
+        });
+    }
+
+    #[test]
+    fn a_request_that_gives_up_while_a_seat_comes_free_either_leaves_or_runs() {
+        loom::model(|| {
+            let level = level(1);
+            let mut out = Decisions::default();
+            let Arrival::Execute(ticket) = arrive(&level, 0, &mut out) else {
+                panic!("the level is empty");
+            };
+            let Arrival::Wait(place) = arrive(&level, 1, &mut out) else {
+                panic!("the level is full");
+            };
+            let finishing = thread::spawn(move || {
+                let mut out = Decisions::default();
+                ticket.finish(NOW, &mut out);
+                finish_all(out)
+            });
+            let mut out = Decisions::default();
+            let left = place.cancel(NOW, &mut out);
+            let ran = finishing.join().expect("the other thread ends");
+            assert_eq!(usize::from(left) + ran, 1, "one fate");
+            assert_empty(&level);
+        });
+    }
+
+    #[test]
+    fn a_limit_that_changes_meanwhile_loses_nobody() {
+        loom::model(|| {
+            let level = level(1);
+            let mut out = Decisions::default();
+            let Arrival::Execute(ticket) = arrive(&level, 0, &mut out) else {
+                panic!("the level is empty");
+            };
+            let Arrival::Wait(_) = arrive(&level, 1, &mut out) else {
+                panic!("the level is full");
+            };
+            let shared = level.clone();
+            let control = thread::spawn(move || {
+                let mut out = Decisions::default();
+                shared.set_limit(NOW, 2, 2, &mut out);
+                finish_all(out)
+            });
+            let mut out = Decisions::default();
+            ticket.finish(NOW, &mut out);
+            let ran = finish_all(out) + control.join().expect("the other thread ends");
+            assert_eq!(ran, 1);
+            assert_empty(&level);
+        });
     }
 }

@@ -297,7 +297,7 @@ fn panicked(panic: &(dyn Any + Send)) -> Refusal {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::call::refusal::Rejection;
+    use crate::call::{FlowUids, refusal::Rejection};
 
     fn said(refusal: &Refusal, kind: RequestKind) -> (u16, Option<String>) {
         let trace = Trace::new(Method::GET, None, 0);
@@ -346,7 +346,14 @@ mod tests {
             reason: "queue-full",
             retry_after: 4,
         }));
-        let reply = reply(&refusal, &Trace::new(Method::GET, None, 0));
+        let trace = Trace::new(Method::GET, None, 0);
+        let uids = FlowUids {
+            schema: HeaderValue::from_static("s"),
+            level: HeaderValue::from_static("l"),
+        };
+        assert!(trace.flow_uids.set(uids).is_ok());
+        let mut reply = reply(&refusal, &trace);
+        tell_flow(reply.headers_mut(), &trace);
         let headers = reply.headers();
         assert_eq!(headers[RETRY_AFTER], "4");
         assert_eq!(headers[CONTENT_TYPE], "text/plain; charset=utf-8");

@@ -372,7 +372,7 @@ impl Gate {
 
     /// Gives a seat back.
     pub(super) fn finish(&self, ticket: Ticket<Waiter>) {
-        let level = Arc::clone(ticket.level());
+        let level = ticket.level().clone();
         let mut out = Decisions::default();
         let release = ticket.finish(self.now(), &mut out);
         self.deliver(out);
@@ -382,7 +382,7 @@ impl Gate {
     }
 
     /// Sees to it that seats which linger until `at` are given on then.
-    fn tick_at(&self, level: Arc<Level<Waiter>>, at: Time) {
+    fn tick_at(&self, level: Level<Waiter>, at: Time) {
         let (hub, clock) = (Arc::clone(&self.hub), self.clock.clone());
         tokio::task::spawn_local(async move {
             tokio::time::sleep_until(clock.instant(at)).await;

@@ -104,3 +104,48 @@ mod tests {
         );
     }
 }
+
+/// Every interleaving of a writer and the reader.
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use std::task::Wake;
+
+    use loom::thread;
+
+    use super::*;
+    use crate::sync::{Arc, AtomicU32, Ordering};
+
+    struct Count(Arc<AtomicU32>);
+
+    impl Wake for Count {
+        fn wake(self: std::sync::Arc<Self>) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    #[test]
+    fn a_reader_that_found_nothing_is_woken_for_what_comes() {
+        loom::model(|| {
+            let (mailbox, woken) = (Arc::new(Mailbox::default()), Arc::new(AtomicU32::new(0)));
+            let writing = Arc::clone(&mailbox);
+            let writer = thread::spawn(move || {
+                writing.post([1]);
+                writing.post([2]);
+            });
+            let waker = Waker::from(std::sync::Arc::new(Count(Arc::clone(&woken))));
+            let mut cx = Context::from_waker(&waker);
+            let mut letters = Vec::new();
+            let slept = mailbox.poll_fetch(&mut cx, &mut letters).is_pending();
+            writer.join().expect("the writer ends");
+            assert_eq!(
+                woken.load(Ordering::SeqCst),
+                u32::from(slept),
+                "once, if it slept"
+            );
+            let mut rest = Vec::new();
+            let _ = mailbox.poll_fetch(&mut cx, &mut rest);
+            letters.extend(rest);
+            assert_eq!(letters, [1, 2], "nothing is lost");
+        });
+    }
+}

@@ -1,6 +1,10 @@
 //! Behaviour through the public API: real sockets on loopback against a fake upstream.
 
 #![expect(
+    clippy::unwrap_used,
+    reason = "in a test, what goes wrong should end it there and then"
+)]
+#![expect(
     unreachable_pub,
     reason = "the modules are each other's helpers, and nobody else's"
 )]

@@ -9,7 +9,7 @@
 //!
 //! Names that always occur together (say, the forty users that every rule of a team lists) share a
 //! number, a *class*, which keeps the combinations few. A rule that would still have too many is
-//! kept whole in [`broad`], so memory stays in proportion to the objects.
+//! kept whole (see `broad`), so memory stays in proportion to the objects.
 //!
 //! Not here: what a digest is (`digest`), which objects there are (`objects`), hands (`shard`).
 

@@ -1,7 +1,9 @@
 //! The names that rules mention, as small numbers.
 //!
 //! A request's user, groups, resource and so on are looked up here once each; all further steps
-//! compare numbers. The hash is keyed, because whoever sends a request chooses what is looked up.
+//! compare numbers. Whoever sends a request chooses what is looked up, but not what is in the table:
+//! that is the policy's, so nobody can make chains long. The hash is keyed nevertheless, so that
+//! nobody can aim at the longest, and is fast rather than cryptographic.
 
 use siphasher::sip::SipHasher13;
 
@@ -45,7 +47,7 @@ impl Scope {
 
 /// Numbers names from 0. Grows while a policy is compiled; then only looked into.
 pub(super) struct Names {
-    hasher: SipHasher13,
+    key: [u64; 2],
     /// A power of two, at most a quarter full, so that chains are short.
     slots: Vec<Slot>,
     entries: Vec<Entry>,
@@ -72,10 +74,10 @@ const FREE: Slot = Slot { tag: 0, number: 0 };
 impl Names {
     /// No names; hashed under `key`.
     pub(super) fn new(key: &[u8; 16]) -> Self {
-        // Another key than that of the flow hash, which goes its own ways.
-        let key = SipHasher13::new_with_key(key).hash(b"names");
+        // Other keys than that of the flow hash, which goes its own ways.
+        let hasher = SipHasher13::new_with_key(key);
         Self {
-            hasher: SipHasher13::new_with_keys(key, !key),
+            key: [hasher.hash(b"names 0"), hasher.hash(b"names 1")],
             slots: vec![FREE; 16],
             entries: Vec::new(),
             bytes: Vec::new(),
@@ -163,9 +165,44 @@ impl Names {
         self.slots = slots;
     }
 
+    /// Multiplies sixteen bytes at a time into 128 bits and folds them.
     fn hash(&self, scope: Scope, name: &[u8]) -> u64 {
-        self.hasher.hash(name) ^ scope.0.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23)
+        let [low, high] = self.key;
+        let mut hash = fold(low ^ scope.0, high ^ name.len() as u64);
+        let mut rest = name;
+        while rest.len() > 16 {
+            hash = fold(word(&rest[..8]) ^ high, word(&rest[8..16]) ^ hash);
+            rest = &rest[16..];
+        }
+        let (first, last) = match rest.len() {
+            8.. => (word(&rest[..8]), word(&rest[rest.len() - 8..])),
+            4..8 => (half(&rest[..4]), half(&rest[rest.len() - 4..])),
+            1..4 => (
+                u64::from(rest[0]) << 8 | u64::from(rest[rest.len() / 2]),
+                u64::from(rest[rest.len() - 1]),
+            ),
+            0 => (0, 0),
+        };
+        fold(fold(first ^ high, last ^ hash) ^ low, SPREAD)
     }
+}
+
+/// An odd number of no pattern.
+const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// The product of two words, its halves laid over each other.
+#[expect(clippy::cast_possible_truncation, reason = "the two halves")]
+const fn fold(a: u64, b: u64) -> u64 {
+    let product = a as u128 * b as u128;
+    product as u64 ^ (product >> 64) as u64
+}
+
+fn word(bytes: &[u8]) -> u64 {
+    bytes.try_into().map_or(0, u64::from_le_bytes)
+}
+
+fn half(bytes: &[u8]) -> u64 {
+    bytes.try_into().map_or(0, u32::from_le_bytes).into()
 }
 
 const fn tag(hash: u64) -> u32 {
@@ -175,6 +212,25 @@ const fn tag(hash: u64) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn texts_of_every_length_are_told_apart() {
+        let names = Names::new(&[7; 16]);
+        let mut hashes = Vec::new();
+        for len in 0..100 {
+            let text = vec![b'a'; len];
+            hashes.push(names.hash(Scope::USER, &text));
+            for at in 0..len {
+                let mut other = text.clone();
+                other[at] = b'b';
+                hashes.push(names.hash(Scope::USER, &other));
+            }
+        }
+        let count = hashes.len();
+        hashes.sort_unstable();
+        hashes.dedup();
+        assert_eq!(hashes.len(), count, "every byte and the length count");
+    }
 
     #[test]
     fn names_are_found_by_scope_and_text_alone() {

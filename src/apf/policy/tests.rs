@@ -1,3 +1,8 @@
+#![expect(
+    clippy::needless_pass_by_value,
+    reason = "JSON literals read better by value"
+)]
+
 use serde_json::{Value, json};
 
 use super::*;

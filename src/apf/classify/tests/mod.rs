@@ -158,5 +158,6 @@ fn matched<'a>(policy: &'a Policy, digest: &RequestDigest) -> &'a str {
 }
 
 mod cost;
+mod cover;
 mod golden;
 mod random;

@@ -191,7 +191,7 @@ fn unreachable(policy: &Policy) -> Vec<(SchemaIndex, bool)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(ProptestConfig::with_cases(100))]
 
     #[test]
     fn the_index_answers_like_the_scan(

@@ -1,0 +1,208 @@
+//! What does fairness cost a request in the gateway?
+//!
+//! One request through the layer of a data core: classify, estimate, admit, hold the seat with the
+//! answer's body, give it back, every metric cell updated; with seats free, and with 1 000 requests
+//! waiting, half of them on another core, so that half the decisions go by mailbox. The baseline is the
+//! same stack with enforcement off.
+
+mod support;
+
+use std::{
+    cell::RefCell,
+    future::{Future, Ready, poll_fn, ready},
+    pin::{Pin, pin},
+    rc::Rc,
+    sync::Arc,
+    task::{Context, Poll, Waker},
+};
+
+use fairgate::{
+    apf::{Time, work::EstimatorSettings},
+    call::{Call, ClientBody, Inbound, Peer, Refusal, Reply, ReplyBody, Trace},
+    clock::Clock,
+    digest::RequestDigest,
+    fairness::{Caps, Enforcement, FairnessLayer, Gate, Hub, HubSettings, layer::Fairness},
+};
+use http_body::Body as _;
+use support::{Case, digests, measure, policy};
+use tower::{Layer, Service};
+
+const SEATS: u32 = 600;
+const WAITING: usize = 1_000;
+
+/// A leaf that answers at once.
+#[derive(Clone)]
+struct Leaf;
+
+impl Service<Call> for Leaf {
+    type Response = Reply;
+    type Error = Refusal;
+    type Future = Ready<Result<Reply, Refusal>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Refusal>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Call) -> Self::Future {
+        ready(Ok(Reply::new(ReplyBody::full("ok"))))
+    }
+}
+
+type Waiting = Pin<Box<dyn Future<Output = Result<Reply, Refusal>>>>;
+
+/// Two cores on one thread, so that what each costs is counted.
+struct Cores {
+    services: [Fairness<Leaf>; 2],
+    readers: [Pin<Box<dyn Future<Output = ()>>>; 2],
+    digests: Vec<Arc<RequestDigest>>,
+    peer: Rc<Peer>,
+    waiting: Vec<Waiting>,
+    held: Vec<Reply>,
+    clock: Clock,
+    next: usize,
+}
+
+impl Cores {
+    fn new(schemas: usize, waiting: usize, enforcement: Enforcement) -> Self {
+        let settings = HubSettings {
+            enforcement,
+            request_timeout: std::time::Duration::from_secs(3600),
+            max_queued: 1_000_000,
+            estimator: EstimatorSettings::default(),
+            long_running: Caps {
+                per_user: 100,
+                total: 1000,
+            },
+        };
+        let hub = Hub::new(2, policy(schemas, SEATS), settings, Time::ZERO);
+        let clock = Clock::system();
+        let gates = [0, 1].map(|core| Gate::new(Arc::clone(&hub), core, clock.clone(), 1));
+        let mut cores = Self {
+            services: gates
+                .each_ref()
+                .map(|gate| FairnessLayer::new(Rc::clone(gate)).layer(Leaf)),
+            readers: gates.map(|gate| Box::pin(gate.run()) as Pin<Box<dyn Future<Output = ()>>>),
+            digests: digests(500),
+            peer: Rc::new(Peer::local()),
+            waiting: Vec::new(),
+            held: Vec::new(),
+            clock,
+            next: 0,
+        };
+        while cores.waiting.len() < waiting {
+            let answer = cores.request();
+            cores.take(answer);
+        }
+        cores
+    }
+
+    /// Sends a request to one of the cores.
+    fn request(&mut self) -> Waiting {
+        self.next += 1;
+        let digest = Arc::clone(&self.digests[self.next % self.digests.len()]);
+        let mut request = http::Request::new(ClientBody::empty());
+        *request.uri_mut() = http::Uri::from_static("/api/v1/namespaces/a/pods/p");
+        let inbound = Inbound {
+            request,
+            peer: Rc::clone(&self.peer),
+            received: self.clock.now(),
+            trace: Rc::new(Trace::default()),
+        };
+        let call = Call::new(inbound, digest, std::time::Duration::from_secs(3600));
+        let call = call.expect("its time limit is well-formed");
+        let core = self.next % 2;
+        Box::pin(self.services[core].call(call))
+    }
+
+    /// Polls an answer once: it is held if it is there, else it waits.
+    fn take(&mut self, mut answer: Waiting) {
+        match answer
+            .as_mut()
+            .poll(&mut Context::from_waker(Waker::noop()))
+        {
+            Poll::Ready(reply) => self.held.push(reply.expect("nothing is refused")),
+            Poll::Pending => self.waiting.push(answer),
+        }
+    }
+
+    /// One request comes, one answer is read to its end, and whoever got its seat is answered.
+    fn round(&mut self) {
+        let answer = self.request();
+        self.take(answer);
+        if let Some(mut reply) = (!self.held.is_empty()).then(|| self.held.swap_remove(0)) {
+            let mut cx = Context::from_waker(Waker::noop());
+            let _ = Pin::new(reply.body_mut()).poll_frame(&mut cx);
+        }
+        for reader in &mut self.readers {
+            let _ = reader
+                .as_mut()
+                .poll(&mut Context::from_waker(Waker::noop()));
+        }
+    }
+
+    /// Collects the answers of those that were dispatched meanwhile; not part of a round, because it
+    /// polls everybody.
+    fn collect(&mut self) {
+        for answer in std::mem::take(&mut self.waiting) {
+            self.take(answer);
+        }
+    }
+}
+
+fn main() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let runtime = runtime.expect("a runtime can be made");
+    let local = tokio::task::LocalSet::new();
+    runtime.block_on(local.run_until(poll_fn(|_| {
+        let mut cases = vec![case("enforcement off", 0, 0, Enforcement::Off)];
+        for schemas in [0, 1_000, 10_000] {
+            cases.push(case(
+                &format!("+{schemas} schemas, seats free"),
+                schemas,
+                0,
+                Enforcement::Enforce,
+            ));
+        }
+        cases.push(case("observe, seats free", 0, 0, Enforcement::Observe));
+        measure(
+            "One request through the fairness layer, with its request, trace and answer.",
+            cases,
+        );
+        Poll::Ready(())
+    })));
+    runtime.block_on(local.run_until(poll_fn(|_| {
+        waiting_case();
+        Poll::Ready(())
+    })));
+    let _ = pin!(());
+}
+
+fn case(name: &str, schemas: usize, waiting: usize, enforcement: Enforcement) -> Case<'static> {
+    let cores = RefCell::new(Cores::new(schemas, waiting, enforcement));
+    Case::new(name, move || cores.borrow_mut().round())
+}
+
+/// With requests waiting on both cores: one arrives and waits, one ends and lets another run.
+fn waiting_case() {
+    if std::env::args().any(|argument| argument == "--rounds") {
+        return;
+    }
+    let cores = Rc::new(RefCell::new(Cores::new(0, WAITING, Enforcement::Enforce)));
+    let rounds = if support::is_quick() { 5 } else { 200 };
+    let mut times = Vec::new();
+    for _ in 0..25 {
+        let took = support::time(|| {
+            (0..rounds).for_each(|_| cores.borrow_mut().round());
+        });
+        times.push(took.as_secs_f64() * 1e9 / f64::from(rounds));
+        cores.borrow_mut().collect();
+    }
+    times.sort_by(f64::total_cmp);
+    println!(
+        "{:<44} {:>9.0}",
+        "1000 waiting on two cores (arrive, finish)",
+        times[times.len() / 2]
+    );
+}
