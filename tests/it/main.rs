@@ -22,5 +22,6 @@ mod hanging_up;
 mod listening;
 mod panics;
 mod pooling;
+mod tidy;
 mod tls;
 mod tunnels;
