@@ -67,6 +67,7 @@ fn hub_of(cores: usize, objects: impl IntoIterator<Item = Value>) -> Arc<Hub> {
         request_timeout: Duration::from_secs(60),
         max_queued: 10_000,
         estimator: EstimatorSettings::default(),
+        borrowing_period: Duration::from_secs(1),
         long_running: Caps {
             per_user: 100,
             total: 1000,
