@@ -69,6 +69,7 @@ impl Cores {
             request_timeout: std::time::Duration::from_secs(3600),
             max_queued: 1_000_000,
             estimator: EstimatorSettings::default(),
+            borrowing_period: std::time::Duration::from_secs(1),
             long_running: Caps {
                 per_user: 100,
                 total: 1000,

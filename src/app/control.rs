@@ -9,7 +9,13 @@ use tokio::{
     sync::Notify,
 };
 
-use super::{ServeError, identity::UpstreamCredential, runtimes::Gateway, settings};
+use super::{
+    ServeError,
+    identity::UpstreamCredential,
+    object_counts::{self, UpstreamMetrics},
+    runtimes::Gateway,
+    settings,
+};
 use crate::{
     apf::{Compiled, Finding, ObjectSet, Policy, PolicySettings, objects::Bootstrap},
     auth::{TokenReviews, layer::AuthRules},
@@ -33,6 +39,7 @@ pub(super) struct Control {
     pub(super) policies: Policies,
     pub(super) credential: UpstreamCredential,
     pub(super) clock: Clock,
+    pub(super) metrics: UpstreamMetrics,
     pub(super) hash_key: [u8; 16],
 }
 
@@ -43,6 +50,11 @@ impl Control {
         let _inside = control.enter();
         let hangup = signal(SignalKind::hangup())?;
         control.spawn(self.credential.follow());
+        control.spawn(object_counts::follow(
+            Arc::clone(&self.hub),
+            self.clock.clone(),
+            self.metrics,
+        ));
         control.spawn(rebalance(Arc::clone(&self.hub), self.clock.clone()));
         let compiling = Arc::new(Mutex::new(Compiling {
             settings: settings::policy(&self.config, self.hash_key),
@@ -75,7 +87,7 @@ impl Control {
 /// Lends and borrows seats, for ever.
 async fn rebalance(hub: Arc<Hub>, clock: Clock) {
     loop {
-        tokio::time::sleep(hub.dispatcher().period()).await;
+        tokio::time::sleep(hub.borrowing_period()).await;
         for change in hub.rebalance(clock.now()) {
             tracing::debug!(level = %change.level, from = change.from, to = change.to, "current limit");
         }

@@ -7,6 +7,7 @@
 
 pub mod control;
 mod identity;
+mod object_counts;
 pub mod runtimes;
 mod settings;
 
@@ -87,6 +88,7 @@ pub fn serve(config: Config, path: Option<PathBuf>) -> Result<(), ServeError> {
     };
     let build = build_stack(&config, &hub, &rules, &credential)?;
     let gateway = Gateway::start(app, control_runtime, build)?;
+    let metrics = settings::upstream_metrics(&config, &credential)?;
     let control = Control {
         config,
         path,
@@ -96,6 +98,7 @@ pub fn serve(config: Config, path: Option<PathBuf>) -> Result<(), ServeError> {
         policies,
         credential,
         clock,
+        metrics,
         hash_key,
     };
     control.start(&gateway)?;

@@ -11,7 +11,7 @@ use std::{
 };
 
 use fairgate::{
-    apf::{ObjectSet, Policy, PolicySettings, Semantics, Time},
+    apf::{ObjectSet, Policy, PolicySettings, Semantics, Time, work::EstimatorSettings},
     app::{AppSettings, CoreContext, Gateway, runtimes::control_runtime},
     call::{Call, Inbound, Refusal, Reply},
     clock::Clock,
@@ -21,6 +21,7 @@ use fairgate::{
     stack::stack,
 };
 use http::{HeaderMap, HeaderValue};
+use serde_json::Value;
 use tower::{Layer, Service};
 
 use crate::upstream::Upstream;
@@ -50,19 +51,23 @@ impl Seats {
 
 /// What all cores of a test's gateway share: the built-in policy, and seats for everybody.
 pub fn hub(cores: usize) -> Arc<Hub> {
+    hub_of(cores, [])
+}
+
+fn hub_of(cores: usize, objects: impl IntoIterator<Item = Value>) -> Arc<Hub> {
     let settings = PolicySettings {
         total_seats: 100 * Seats::ALL,
         semantics: Semantics::Improved,
         hash_key: [7; 16],
     };
-    let policy = Policy::compile(&ObjectSet::default(), &settings)
-        .unwrap()
-        .policy;
+    let objects = ObjectSet::read(objects.into_iter().map(|object| ("test", object)));
+    let policy = Policy::compile(&objects, &settings).unwrap().policy;
     let settings = HubSettings {
         enforcement: Enforcement::Enforce,
         request_timeout: Duration::from_secs(60),
         max_queued: 10_000,
-        estimator: Default::default(),
+        estimator: EstimatorSettings::default(),
+        borrowing_period: Duration::from_secs(1),
         long_running: Caps {
             per_user: 100,
             total: 1000,
@@ -108,8 +113,13 @@ impl Gate {
     ) -> Self {
         let mut settings = settings();
         adapt(&mut settings, &mut to);
-        let to = Arc::new(to);
         let hub = hub(settings.cores.get());
+        Self::governed(to, settings, hub)
+    }
+
+    /// A gateway under the policy of `hub`.
+    pub fn governed(to: UpstreamSettings, settings: AppSettings, hub: Arc<Hub>) -> Self {
+        let to = Arc::new(to);
         let limit = Seats(Arc::clone(&hub));
         let gateway = Gateway::start(
             settings,
@@ -152,7 +162,7 @@ impl Gate {
     }
 }
 
-fn settings() -> AppSettings {
+pub fn settings() -> AppSettings {
     let mut settings = AppSettings {
         cores: NonZero::new(2).unwrap(),
         ..AppSettings::default()
