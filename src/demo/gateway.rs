@@ -26,10 +26,9 @@ use crate::{
         AuthSettings, Authentication, ConfiguredNames, TokenFile, TokenKey, UpstreamIdentity,
         layer::{AuthLayer, AuthRules},
     },
-    call::Refusal,
+    call::{Call, Refusal},
     clock::Clock,
     config::yaml,
-    digest::User,
     fairness::{Caps, Enforcement, FairnessLayer, Gate, Hub, HubSettings},
     forward::{Forward, UpstreamSettings},
     serve::ServeSettings,
@@ -143,7 +142,7 @@ impl DemoGateway {
 /// Lends and borrows seats, for ever.
 async fn rebalance(hub: Arc<Hub>, clock: Clock) {
     loop {
-        tokio::time::sleep(hub.dispatcher().period()).await;
+        tokio::time::sleep(hub.borrowing_period()).await;
         hub.rebalance(clock.now());
     }
 }
@@ -153,6 +152,7 @@ fn hub_settings() -> HubSettings {
         enforcement: Enforcement::Enforce,
         request_timeout: REQUEST_TIMEOUT,
         max_queued: 20_000,
+        borrowing_period: Duration::from_secs(1),
         estimator: EstimatorSettings::default(),
         long_running: Caps {
             per_user: 1,
@@ -208,10 +208,10 @@ fn authority(address: SocketAddr) -> Result<Authority, DemoError> {
 }
 
 /// Tells the stand-in who asks, as an API server would be told.
-fn impersonate(user: &User, headers: &mut HeaderMap) -> Result<(), Refusal> {
+fn impersonate(call: &Call, headers: &mut HeaderMap) -> Result<(), Refusal> {
     UpstreamIdentity::Impersonate
-        .write(user, headers)
-        .map_err(|_| Refusal::IdentityNotRepresentable("the name fits in no header"))
+        .write(&call.digest.user, headers)
+        .map_err(|_| Refusal::IdentityNotRepresentable("the name fits in no header".into()))
 }
 
 #[cfg(test)]
