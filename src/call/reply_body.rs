@@ -227,6 +227,9 @@ impl ReplyBody {
         if let Some(guard) = self.guard.take() {
             guard.end(how);
         }
+        if let Some(trace) = &self.trace {
+            trace.end(how);
+        }
     }
 
     fn poll_source(

@@ -3,15 +3,21 @@
 //! Plain cells: a request lives on one core, and every layer writes its own cells once.
 
 use std::{
-    cell::{Cell, OnceCell},
+    cell::{Cell, OnceCell, RefCell},
+    fmt,
+    net::SocketAddr,
+    rc::Rc,
     sync::Arc,
     time::Duration,
 };
 
 use http::{HeaderValue, Method, uri::PathAndQuery};
 
-use super::RequestKind;
-use crate::digest::User;
+use super::{BodyEnd, RequestKind};
+use crate::{
+    apf::Time,
+    digest::{RequestDigest, User},
+};
 
 /// How far a request has got. Only ever moves forward.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -37,6 +43,13 @@ pub struct FlowUids {
     pub level: HeaderValue,
 }
 
+/// Is told when requests have ended.
+pub trait Recorder: fmt::Debug {
+    /// The request that `trace` is of has ended: its answer with its body, or, without a status,
+    /// because the client has left before there was one.
+    fn ended(&self, trace: &Trace, how: BodyEnd);
+}
+
 /// What the layers note of one request.
 #[derive(Debug, Default)]
 pub struct Trace {
@@ -46,6 +59,16 @@ pub struct Trace {
     pub method: Method,
     /// The target as received.
     pub target: Option<PathAndQuery>,
+    /// When the request's head was complete.
+    pub received: Cell<Time>,
+    /// Who holds the other end of the connection; only where somebody wants to know.
+    pub remote: Cell<Option<SocketAddr>>,
+    /// What the client calls itself; only where somebody wants to know.
+    pub user_agent: OnceCell<HeaderValue>,
+    /// Whether it is a server-side apply.
+    pub is_apply: Cell<bool>,
+    /// What it asks for, once it is known who asks.
+    pub digest: OnceCell<Arc<RequestDigest>>,
     /// The kind, once parsed.
     pub kind: Cell<RequestKind>,
     /// The user, once known.
@@ -80,6 +103,8 @@ pub struct Trace {
     pub upstream: OnceCell<Arc<str>>,
     /// How far it got.
     pub progress: Cell<Progress>,
+    /// Who is told of the end.
+    recorder: RefCell<Option<Rc<dyn Recorder>>>,
 }
 
 impl Trace {
@@ -90,6 +115,19 @@ impl Trace {
             method,
             target,
             ..Self::default()
+        }
+    }
+
+    /// Has `recorder` told of the end.
+    pub fn tell(&self, recorder: Rc<dyn Recorder>) {
+        *self.recorder.borrow_mut() = Some(recorder);
+    }
+
+    /// The request has ended. Only the first end counts.
+    pub fn end(&self, how: BodyEnd) {
+        let recorder = self.recorder.take();
+        if let Some(recorder) = recorder {
+            recorder.ended(self, how);
         }
     }
 

@@ -30,7 +30,7 @@ use crate::{
     },
     call::FlowUids,
     digest::RequestInfo,
-    observe::cells::FlowCells,
+    observe::cells::{CoreCells, FlowCells, Window},
     sync::{Mutex, lock},
 };
 
@@ -74,6 +74,8 @@ pub struct Hub {
     mailboxes: Box<[Mailbox<Letter>]>,
     settings: Mutex<HubSettings>,
     cells: Mutex<CellRegistry>,
+    core_cells: Box<[Arc<CoreCells>]>,
+    window: Arc<Window>,
     counts: Mutex<Counts>,
     watchers: Mutex<Watchers>,
     queued: AtomicU32,
@@ -118,12 +120,16 @@ impl Hub {
     /// A hub for `cores` data cores that follows `policy` from `now` on.
     pub fn new(cores: u16, policy: Arc<Policy>, settings: HubSettings, now: Time) -> Arc<Self> {
         let semantics = policy.settings().semantics;
+        let window = Arc::new(Window::default());
+        let core_cells = (0..cores).map(|_| Arc::new(CoreCells::new(&window)));
         let hub = Arc::new(Self {
             dispatcher: Dispatcher::new(policy, now),
             mailboxes: (0..cores).map(|_| Mailbox::default()).collect(),
             long_running: Arc::new(LongRunning::new(settings.long_running)),
             settings: Mutex::new(settings),
             cells: Mutex::default(),
+            core_cells: core_cells.collect(),
+            window,
             counts: Mutex::new(Counts::new(CountSettings::of(semantics))),
             watchers: Mutex::new(Watchers::new(MAX_WATCH_KEYS)),
             queued: AtomicU32::new(0),
@@ -180,6 +186,21 @@ impl Hub {
         for ((level, schema), cells) in &*lock(&self.cells) {
             visit(level, schema, cells);
         }
+    }
+
+    /// What each core counts of all its requests.
+    pub fn core_cells(&self) -> &[Arc<CoreCells>] {
+        &self.core_cells
+    }
+
+    /// The window that the watermarks of all cores follow.
+    pub fn window(&self) -> &Window {
+        &self.window
+    }
+
+    /// What is done about decisions.
+    pub fn enforcement(&self) -> Enforcement {
+        lock(&self.settings).enforcement
     }
 
     /// Object counts of the upstream, to be seeded or told of an answer.
