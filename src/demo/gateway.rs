@@ -14,6 +14,7 @@ use std::{
 
 use arc_swap::ArcSwap;
 use http::{HeaderMap, uri::Authority};
+use tower::layer::util::Identity;
 
 use super::{DemoError, flow::Flow, upstream::WORKERS};
 use crate::{
@@ -100,7 +101,8 @@ impl DemoGateway {
             tokio::task::spawn_local(Rc::clone(&gate).run());
             let auth = AuthLayer::new(Arc::clone(&rules), context.clock.clone());
             let forward = Forward::new(Arc::clone(&upstream), Rc::new(impersonate), context.clock);
-            stack(&auth, &FairnessLayer::new(gate), forward)
+            let (trace, dumps) = (Identity::new(), Identity::new());
+            stack(&trace, &auth, &FairnessLayer::new(gate), &dumps, forward)
         })?;
         Ok(Self {
             gateway,
