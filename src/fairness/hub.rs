@@ -61,6 +61,8 @@ pub struct HubSettings {
     pub max_queued: u32,
     /// How costs are estimated.
     pub estimator: EstimatorSettings,
+    /// How often seats are lent and borrowed; not zero.
+    pub borrowing_period: Duration,
     /// How many long-running requests that are no watches may run.
     pub long_running: Caps,
 }
@@ -151,12 +153,17 @@ impl Hub {
         self.publish();
     }
 
-    /// Lends and borrows seats; to be called every [`Dispatcher::period`].
+    /// Lends and borrows seats; to be called every [`Hub::borrowing_period`].
     pub fn rebalance(&self, now: Time) -> Vec<LimitChange> {
         let mut out = Decisions::default();
         let changes = self.dispatcher.rebalance(now, &mut out);
         self.deliver(out);
         changes
+    }
+
+    /// How often seats are lent and borrowed.
+    pub fn borrowing_period(&self) -> Duration {
+        lock(&self.settings).borrowing_period
     }
 
     /// The dispatcher, for metrics and dumps.

@@ -24,6 +24,8 @@ use http::{HeaderMap, HeaderValue};
 use serde_json::Value;
 use tower::{Layer, Service};
 
+use tower::layer::util::Identity;
+
 use crate::upstream::Upstream;
 
 pub struct Gate {
@@ -67,6 +69,7 @@ fn hub_of(cores: usize, objects: impl IntoIterator<Item = Value>) -> Arc<Hub> {
         request_timeout: Duration::from_secs(60),
         max_queued: 10_000,
         estimator: EstimatorSettings::default(),
+        borrowing_period: Duration::from_secs(1),
         long_running: Caps {
             per_user: 100,
             total: 1000,
@@ -127,7 +130,13 @@ impl Gate {
                 let fairness = fairness(&hub, &core);
                 let identity: Rc<dyn UpstreamIdentity> = Rc::new(tell_upstream);
                 let leaf = Forward::new(to.clone(), identity, core.clock);
-                stack(&TestAuth, &fairness, leaf)
+                stack(
+                    &Identity::new(),
+                    &TestAuth,
+                    &fairness,
+                    &Identity::new(),
+                    leaf,
+                )
             },
         )
         .unwrap();
@@ -150,7 +159,15 @@ impl Gate {
         let gateway = Gateway::start(
             settings,
             control_runtime().unwrap(),
-            move |core: CoreContext| stack(&TestAuth, &fairness(&hub, &core), leaf()),
+            move |core: CoreContext| {
+                stack(
+                    &Identity::new(),
+                    &TestAuth,
+                    &fairness(&hub, &core),
+                    &Identity::new(),
+                    leaf(),
+                )
+            },
         )
         .unwrap();
         Self { gateway, limit }

@@ -11,6 +11,8 @@ use fairgate::{
     stack::stack,
 };
 
+use tower::layer::util::Identity;
+
 use crate::{
     client::{Client, body, raw, soon, status},
     failures::until,
@@ -25,7 +27,15 @@ fn a_second_gateway_cannot_take_the_same_address() {
     let mut settings = AppSettings::default();
     settings.serve.listen = gate.address();
     let hub = hub(settings.cores.get());
-    let leaf = move |core: CoreContext| stack(&TestAuth, &fairness(&hub, &core), Nowhere);
+    let leaf = move |core: CoreContext| {
+        stack(
+            &Identity::new(),
+            &TestAuth,
+            &fairness(&hub, &core),
+            &Identity::new(),
+            Nowhere,
+        )
+    };
     let error = Gateway::start(settings, control_runtime().unwrap(), leaf).unwrap_err();
     assert!(matches!(error, StartError::Bind(_)), "{error}");
     assert!(error.to_string().contains(&gate.address().to_string()));

@@ -19,5 +19,6 @@ mod hanging_up;
 mod listening;
 mod panics;
 mod pooling;
+mod tidy;
 mod tls;
 mod tunnels;
