@@ -9,6 +9,7 @@ use std::{
     io::{self, Write},
     sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel},
     thread::JoinHandle,
+    time::Duration,
 };
 
 use metrics::Counter;
@@ -25,6 +26,9 @@ use crate::config::{Log, LogFormat, LogLevel};
 
 /// Lines that may wait to be written.
 const MAX_WAITING: usize = 8192;
+/// How often, and how long each time, the end waits for the last lines to be written.
+const LAST_STEPS: u32 = 400;
+const LAST_STEP: Duration = Duration::from_millis(5);
 
 /// Why logging is not set up.
 #[derive(Debug, thiserror::Error)]
@@ -37,7 +41,7 @@ pub enum LogError {
     Thread(#[source] io::Error),
 }
 
-/// Writes what is still waiting when it is dropped. To be kept to the end of the process.
+/// Writes what is still waiting when it is dropped, for two seconds at most. To be kept to the end of the process.
 #[derive(Debug)]
 #[must_use = "dropping it ends the log"]
 pub struct LogGuard {
@@ -212,11 +216,17 @@ fn write_lines(waiting: &Receiver<Message>, mut out: impl Write) {
 
 impl Drop for LogGuard {
     fn drop(&mut self) {
-        if let Some(lines) = self.lines.take() {
-            let _ = lines.send(Message::End);
-        }
-        if let Some(writer) = self.writer.take() {
-            let _ = writer.join();
+        let (Some(lines), Some(writer)) = (self.lines.take(), self.writer.take()) else {
+            return;
+        };
+        // Whoever reads the log may have stopped reading: the process ends all the same.
+        let mut told = false;
+        for _ in 0..LAST_STEPS {
+            told = told || lines.try_send(Message::End).is_ok();
+            if writer.is_finished() {
+                break;
+            }
+            std::thread::sleep(LAST_STEP);
         }
     }
 }

@@ -192,6 +192,7 @@ impl World {
             enforcement: Enforcement::Enforce,
             request_timeout: Duration::from_secs(60),
             max_queued: 100,
+            borrowing_period: Duration::from_secs(10),
             estimator: EstimatorSettings::default(),
             long_running: Caps {
                 per_user: 10,

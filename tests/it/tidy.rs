@@ -44,7 +44,9 @@ const EDGES: &[(&str, &[&str])] = &[
     // What the layers count is `observe`'s; what it tells besides, it reads from the hub.
     (
         "observe",
-        &["apf", "call", "clock", "digest", "fairness", "sync"],
+        &[
+            "apf", "call", "clock", "config", "digest", "fairness", "sync",
+        ],
     ),
     //
     (
