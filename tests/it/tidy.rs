@@ -41,7 +41,8 @@ const EDGES: &[(&str, &[&str])] = &[
     ("source", &["apf", "config"]),
     // Whether tokens are well written is for `auth` to say, before anything starts.
     ("config", &["apf", "auth"]),
-    // What the layers count is `observe`'s; what it tells besides, it reads from the hub.
+    // What the layers count is `observe`'s; what it tells besides, it reads from the hub. How to log
+    // is a setting as it stands.
     (
         "observe",
         &[
