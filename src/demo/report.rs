@@ -206,17 +206,17 @@ impl Report {
             return writeln!(f, "It ended before there was anything to compare.");
         };
         let verdict = if gain >= TENFOLD {
-            "Fairness keeps the mice out of the elephant's queue"
+            "Fairness keeps the mice out of the elephant's queue."
         } else if gain > 1.0 {
-            "Fairness helps the mice, but less than tenfold; is the machine busy?"
+            "Fairness helps the mice, but less than tenfold. Is the machine busy?"
         } else {
-            "Fairness did not help the mice; is the machine busy?"
+            "Fairness did not help the mice. Is the machine busy?"
         };
         writeln!(
             f,
-            "{verdict}:\n\
-             99 of 100 requests of each mouse take at most {with:.0} ms with it and {without:.0} ms \
-             without,\n{gain:.1} times as long. One request alone takes {} ms.",
+            "{verdict}\n\
+             The slowest mouse's p99 is {with:.0} ms with it and {without:.0} ms without: {gain:.1} \
+             times as long.\nOf that, its own work takes {} ms; the rest is waiting.",
             SERVICE_TIME.as_millis()
         )
     }
@@ -229,14 +229,25 @@ impl Report {
             let ok = side.elephant().map_or(0, |elephant| elephant.ok);
             count(ok) / self.measured.as_secs_f64()
         };
-        let even = if with >= EVEN { "" } else { "not " };
         writeln!(
             f,
-            "The elephant loses little by it: {:.0} requests a second with, {:.0} without.\n\
-             Shares are {even}even: Jain's index of all flows is {with:.3} with, {without:.3} without.",
+            "The elephant is served {:.0} requests a second with it, {:.0} without.",
             rate(&self.with),
             rate(&self.without),
-        )
+        )?;
+        write!(
+            f,
+            "Jain's index over each flow's part of its fair share is {with:.3} with, {without:.3} \
+             without"
+        )?;
+        match (with >= EVEN, without >= EVEN) {
+            (true, true) => writeln!(
+                f,
+                ":\nboth serve everybody, but only one lets the mice wait."
+            ),
+            (true, false) => writeln!(f, "."),
+            (false, _) => writeln!(f, ":\nless even than it should be."),
+        }
     }
 
     fn write_troubles(&self, f: &mut Formatter<'_>) -> fmt::Result {
@@ -328,8 +339,9 @@ mod tests {
     fn the_verdict_tells_by_how_much_the_mice_are_better_off() {
         let text = report(side(1950, 20, 60.0), side(1950, 20, 900.0)).to_string();
         assert!(text.contains("keeps the mice out"), "{text}");
+        assert!(text.contains("both serve everybody"), "{text}");
         assert!(text.contains("15.0 times as long"), "{text}");
-        assert!(text.contains("195 requests a second with"), "{text}");
+        assert!(text.contains("served 195 requests a second"), "{text}");
     }
 
     #[test]
@@ -338,7 +350,7 @@ mod tests {
         assert!(text.contains("less than tenfold"), "{text}");
         let text = report(side(1950, 2, 900.0), side(1950, 20, 300.0)).to_string();
         assert!(text.contains("did not help"), "{text}");
-        assert!(text.contains("Shares are not even"), "{text}");
+        assert!(text.contains("less even than it should be"), "{text}");
     }
 
     #[test]
