@@ -216,7 +216,7 @@ impl Report {
             f,
             "{verdict}\n\
              The slowest mouse's p99 is {with:.0} ms with it and {without:.0} ms without: {gain:.1} \
-             times as long.\nOf that, its own work takes {} ms; the rest is waiting.",
+             times as long.\nOf that, its own work takes about {} ms; the rest is waiting.",
             SERVICE_TIME.as_millis()
         )
     }
