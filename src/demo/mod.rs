@@ -16,6 +16,7 @@ mod gateway;
 mod live;
 mod load;
 mod report;
+mod stall;
 mod upstream;
 
 use std::{
@@ -32,11 +33,15 @@ use tokio::{
 pub use live::Display;
 pub use report::{FlowReport, Report, SideReport};
 
-use crate::{apf::Time, app::StartError, auth::NoRandomness, clock::Clock, sync::Arc};
+use crate::{
+    apf::Time, app::StartError, auth::NoRandomness, clock::Clock,
+    serve::limits::raise_descriptor_limit, sync::Arc,
+};
 use flow::Flow;
 use gateway::DemoGateway;
 use live::{Live, Picture};
 use load::Course;
+use stall::StallWatch;
 use upstream::Upstream;
 
 /// The policy with fairness.
@@ -47,6 +52,8 @@ const FIFO: &str = include_str!("fifo.yaml");
 /// The time in which clients come, and in which the last answers are expected, unless the run is so
 /// short that this were more than a quarter of it.
 const SETTLING: Duration = Duration::from_secs(1);
+/// Open files at least: both ends of every connection, twice, and some to spare.
+const DESCRIPTORS: u64 = 1000;
 /// How long last answers are waited for; what has none by then stays unanswered.
 const PATIENCE: Duration = Duration::from_secs(3);
 
@@ -67,6 +74,15 @@ pub enum DemoError {
     /// The system has no random numbers.
     #[error(transparent)]
     NoRandomness(#[from] NoRandomness),
+    /// Too few descriptors for its connections, all ends of which are in this process.
+    #[error(
+        "the demonstration needs {DESCRIPTORS} open files, and the limit is {limit}; raise it with \
+         `ulimit -n {DESCRIPTORS}`"
+    )]
+    Descriptors {
+        /// How many there may be.
+        limit: u64,
+    },
     /// Something built in is wrong.
     #[error("what is built in cannot be used: {0}")]
     Embedded(String),
@@ -95,6 +111,9 @@ pub fn run(
     interrupt: impl Future<Output = ()>,
     out: &mut dyn Write,
 ) -> Result<Report, DemoError> {
+    if let Some(limit) = raise_descriptor_limit().filter(|limit| *limit < DESCRIPTORS) {
+        return Err(DemoError::Descriptors { limit });
+    }
     let runtime = runtime()?;
     let sides = [
         Side::start("with fairness", FAIR, &runtime)?,
@@ -195,6 +214,7 @@ impl Run {
         live: &mut Live,
         out: &mut dyn Write,
     ) -> Result<Report, DemoError> {
+        let stalls = StallWatch::start(self.clock.clone());
         let mut clients = JoinSet::new();
         for side in sides {
             let mut started = load::start(&self.course(side), &side.flows)
@@ -219,6 +239,7 @@ impl Run {
             without: without.report(measured)?,
             interrupted,
             measured,
+            stalled: stalls.longest(),
         })
     }
 

@@ -16,6 +16,8 @@ use crate::sync::Arc;
 
 /// How many times longer the mice are to wait without fairness than with it.
 const TENFOLD: f64 = 10.0;
+/// From when on it is told that the machine keeps programs waiting: this is as long as a request.
+const LONG_STALL: Duration = SERVICE_TIME;
 /// What Jain's index is to be at least.
 const EVEN: f64 = 0.95;
 
@@ -33,6 +35,9 @@ pub struct Report {
     /// For how long requests began that are in the figures.
     #[serde(skip)]
     pub measured: Duration,
+    /// How long the machine kept this process waiting at most.
+    #[serde(skip)]
+    pub stalled: Duration,
 }
 
 /// What came of one side.
@@ -208,9 +213,9 @@ impl Report {
         let verdict = if gain >= TENFOLD {
             "Fairness keeps the mice out of the elephant's queue."
         } else if gain > 1.0 {
-            "Fairness helps the mice, but less than tenfold. Is the machine busy?"
+            "Fairness helps the mice, but less than tenfold."
         } else {
-            "Fairness did not help the mice. Is the machine busy?"
+            "Fairness did not help the mice."
         };
         writeln!(
             f,
@@ -251,6 +256,14 @@ impl Report {
     }
 
     fn write_troubles(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        if self.stalled >= LONG_STALL {
+            writeln!(
+                f,
+                "The machine was busy and kept programs waiting for up to {} ms; that is in all \
+                 figures.",
+                self.stalled.as_millis()
+            )?;
+        }
         for (name, side) in [("With", &self.with), ("Without", &self.without)] {
             let unanswered: u64 = side.flows.iter().map(|flow| flow.unanswered).sum();
             if unanswered > 0 {
@@ -309,6 +322,7 @@ mod tests {
             without,
             interrupted: false,
             measured: Duration::from_secs(10),
+            stalled: Duration::ZERO,
         }
     }
 
@@ -359,7 +373,11 @@ mod tests {
         with.flows[0].unanswered = 3;
         with.flows[0].failure = Some("answered 502 Bad Gateway".to_owned());
         with.most_upstream = 12;
-        let text = report(with, side(1950, 20, 900.0)).to_string();
+        let mut report = report(with, side(1950, 20, 900.0));
+        assert!(!report.to_string().contains("busy"), "{report}");
+        report.stalled = Duration::from_millis(300);
+        let text = report.to_string();
+        assert!(text.contains("up to 300 ms"), "{text}");
         assert!(
             text.contains("3 requests went unanswered: answered 502"),
             "{text}"
