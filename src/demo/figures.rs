@@ -1,6 +1,8 @@
-//! What the figures mean: percentiles, fair shares, and how evenly they were met.
+//! Arithmetic: percentiles, fair shares, how evenly they were met, and numbers that look random.
 
 use std::time::Duration;
+
+use crate::apf::units::nanos;
 
 /// The percentile `percent` (1 to 100) by nearest rank: the least of `values` that at least so many
 /// of a hundred do not exceed. `None` without values. Reorders them; O(values).
@@ -40,6 +42,15 @@ pub(super) fn jain(values: impl IntoIterator<Item = f64>) -> Option<f64> {
         squares += value * value;
     }
     (squares > 0.0).then(|| sum * sum / (count * squares))
+}
+
+/// A part of `whole`, less than all of it, that looks random and is always the same for `number`.
+pub(super) fn scrambled_part(number: u64, whole: Duration) -> Duration {
+    // The mixing of SplitMix64.
+    let mut mixed = number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    Duration::from_nanos((mixed ^ (mixed >> 31)) % nanos(whole).max(1))
 }
 
 #[cfg(test)]

@@ -13,11 +13,15 @@ use crate::sync::Arc;
 /// Width of the names, and of each panel.
 const NAME: usize = 11;
 const PANEL: usize = 33;
-/// Goes up so many lines; what is drawn over is erased line by line, lest it flicker.
+/// Erases what an earlier drawing left of the line; all at once it would flicker.
 const ERASE_TO_END: &str = "\x1b[K";
 /// A window too narrow cuts lines rather than wrap them, which would spoil the count of lines.
 const WRAP_OFF: &str = "\x1b[?7l";
 const WRAP_ON: &str = "\x1b[?7h";
+
+/// What stands in each line.
+const LINE_HEAD: &str = "\
+seats in use, requests waiting; p50/p99 in ms of the slowest mouse and of the elephant";
 
 /// How progress is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +54,7 @@ struct Row {
 pub(super) struct Live {
     display: Display,
     length: Duration,
-    /// Lines that the next drawing replaces.
+    /// Lines shown before that are still in their place.
     drawn: usize,
 }
 
@@ -128,7 +132,13 @@ impl Live {
     ) -> io::Result<()> {
         match self.display {
             Display::Redrawn => self.redraw(&panels(elapsed, self.length, sides), out)?,
-            Display::Lines => writeln!(out, "{}", line(elapsed, self.length, sides))?,
+            Display::Lines => {
+                if self.drawn == 0 {
+                    writeln!(out, "{LINE_HEAD}")?;
+                }
+                writeln!(out, "{}", line(elapsed, self.length, sides))?;
+                self.drawn += 1;
+            }
         }
         out.flush()
     }
@@ -192,7 +202,7 @@ fn line(elapsed: Duration, length: Duration, sides: &[Picture; 2]) -> String {
     let side = |picture: &Picture| {
         let elephant = picture.flows.first();
         format!(
-            "{}/{} seats, {} waiting, mice p50 {} p99 {} ms, elephant p50 {} p99 {} ms",
+            "{}/{} seats, {}, mice {}/{}, elephant {}/{}",
             picture.load.in_use,
             picture.load.seats,
             picture.waiting(),
@@ -256,12 +266,12 @@ mod tests {
     fn elsewhere_than_on_a_terminal_there_is_a_line_each_time() {
         let text = shown(Display::Lines, 2);
         let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines.len(), 2);
+        assert_eq!(lines.len(), 3);
+        assert_eq!(lines[0], LINE_HEAD);
         assert_eq!(
-            lines[1],
-            "   2 of 20 s | with: 7/10 seats, 37 in 3 queues waiting, mice p50 - p99 60 ms, \
-             elephant p50 - p99 1000 ms | without: 7/10 seats, 40 in 1 queue waiting, mice p50 - \
-             p99 900 ms, elephant p50 - p99 1000 ms"
+            lines[2],
+            "   2 of 20 s | with: 7/10 seats, 37 in 3 queues, mice -/60, elephant -/1000 \
+             | without: 7/10 seats, 40 in 1 queue, mice -/900, elephant -/1000"
         );
         assert!(!text.contains('\x1b'));
     }

@@ -15,6 +15,7 @@ use tokio::{sync::watch, task::JoinSet};
 
 use super::{
     client::{Answer, ClientError, Connection},
+    figures::scrambled_part,
     flow::Flow,
 };
 use crate::{
@@ -167,11 +168,7 @@ impl Client {
 /// When a mouse asks for the `round`th time, counted from the start: once in each period, at a moment
 /// that looks random and is the same in every run, so that no mouse falls into step with the server.
 fn mouse_moment(mouse: u64, round: u32) -> Duration {
-    let mut mixed = (mouse << 32 | u64::from(round)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    let period = u64::try_from(MOUSE_PERIOD.as_nanos()).unwrap_or(u64::MAX);
-    MOUSE_PERIOD * round + Duration::from_nanos((mixed ^ (mixed >> 31)) % period)
+    MOUSE_PERIOD * round + scrambled_part(mouse << 32 | u64::from(round), MOUSE_PERIOD)
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ mod gateway;
 mod live;
 mod load;
 mod report;
+mod stall;
 mod upstream;
 
 use std::{
@@ -32,11 +33,15 @@ use tokio::{
 pub use live::Display;
 pub use report::{FlowReport, Report, SideReport};
 
-use crate::{apf::Time, app::StartError, auth::NoRandomness, clock::Clock, sync::Arc};
+use crate::{
+    apf::Time, app::StartError, auth::NoRandomness, clock::Clock,
+    serve::limits::raise_descriptor_limit, sync::Arc,
+};
 use flow::Flow;
 use gateway::DemoGateway;
 use live::{Live, Picture};
 use load::Course;
+use stall::StallWatch;
 use upstream::Upstream;
 
 /// The policy with fairness.
@@ -44,10 +49,11 @@ const FAIR: &str = include_str!("fair.yaml");
 /// The policy without.
 const FIFO: &str = include_str!("fifo.yaml");
 
-/// The longest time in which clients come, and in which the last answers are expected.
-const SETTLING_MAX: Duration = Duration::from_secs(1);
-/// The shortest.
-const SETTLING_MIN: Duration = Duration::from_millis(200);
+/// The time in which clients come, and in which the last answers are expected, unless the run is so
+/// short that this were more than a quarter of it.
+const SETTLING: Duration = Duration::from_secs(1);
+/// Open files at least: both ends of every connection, twice, and some to spare.
+const DESCRIPTORS: u64 = 1000;
 /// How long last answers are waited for; what has none by then stays unanswered.
 const PATIENCE: Duration = Duration::from_secs(3);
 
@@ -68,6 +74,15 @@ pub enum DemoError {
     /// The system has no random numbers.
     #[error(transparent)]
     NoRandomness(#[from] NoRandomness),
+    /// Too few descriptors for its connections, all ends of which are in this process.
+    #[error(
+        "the demonstration needs {DESCRIPTORS} open files, and the limit is {limit}; raise it with \
+         `ulimit -n {DESCRIPTORS}`"
+    )]
+    Descriptors {
+        /// How many there may be.
+        limit: u64,
+    },
     /// Something built in is wrong.
     #[error("what is built in cannot be used: {0}")]
     Embedded(String),
@@ -96,13 +111,16 @@ pub fn run(
     interrupt: impl Future<Output = ()>,
     out: &mut dyn Write,
 ) -> Result<Report, DemoError> {
+    if let Some(limit) = raise_descriptor_limit().filter(|limit| *limit < DESCRIPTORS) {
+        return Err(DemoError::Descriptors { limit });
+    }
     let runtime = runtime()?;
     let sides = [
         Side::start("with fairness", FAIR, &runtime)?,
         Side::start("without fairness", FIFO, &runtime)?,
     ];
     let mut live = Live::new(display, length);
-    let run = Run::new(length, &sides);
+    let run = Run::new(length);
     let report = runtime.block_on(run.drive(&sides, interrupt, &mut live, out));
     drop(sides);
     runtime.shutdown_background();
@@ -175,12 +193,11 @@ struct Run {
 }
 
 impl Run {
-    fn new(length: Duration, sides: &[Side; 2]) -> Self {
-        debug_assert!(sides.iter().all(|side| !side.flows.is_empty()));
+    fn new(length: Duration) -> Self {
         let clock = Clock::system();
         let start = clock.now();
         // As long as it takes to fill the queues it takes to empty them.
-        let settling = (length / 10).clamp(SETTLING_MIN, SETTLING_MAX);
+        let settling = (length / 4).min(SETTLING);
         Self {
             start,
             settled: start.plus(settling),
@@ -197,6 +214,7 @@ impl Run {
         live: &mut Live,
         out: &mut dyn Write,
     ) -> Result<Report, DemoError> {
+        let stalls = StallWatch::start(self.clock.clone());
         let mut clients = JoinSet::new();
         for side in sides {
             let mut started = load::start(&self.course(side), &side.flows)
@@ -221,6 +239,7 @@ impl Run {
             without: without.report(measured)?,
             interrupted,
             measured,
+            stalled: stalls.longest(),
         })
     }
 
@@ -310,7 +329,7 @@ mod tests {
             slowest(&report.with) < slowest(&report.without),
             "{report:?}"
         );
-        assert_eq!(shown.lines().count(), 3, "{shown}");
+        assert_eq!(shown.lines().count(), 3, "a head and two seconds: {shown}");
     }
 
     #[test]

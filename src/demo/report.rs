@@ -16,6 +16,8 @@ use crate::sync::Arc;
 
 /// How many times longer the mice are to wait without fairness than with it.
 const TENFOLD: f64 = 10.0;
+/// From when on it is told that the machine keeps programs waiting: this is as long as a request.
+const LONG_STALL: Duration = SERVICE_TIME;
 /// What Jain's index is to be at least.
 const EVEN: f64 = 0.95;
 
@@ -33,6 +35,9 @@ pub struct Report {
     /// For how long requests began that are in the figures.
     #[serde(skip)]
     pub measured: Duration,
+    /// How long the machine kept this process waiting at most.
+    #[serde(skip)]
+    pub stalled: Duration,
 }
 
 /// What came of one side.
@@ -206,17 +211,17 @@ impl Report {
             return writeln!(f, "It ended before there was anything to compare.");
         };
         let verdict = if gain >= TENFOLD {
-            "Fairness keeps the mice out of the elephant's queue"
+            "Fairness keeps the mice out of the elephant's queue."
         } else if gain > 1.0 {
-            "Fairness helps the mice, but less than tenfold; is the machine busy?"
+            "Fairness helps the mice, but less than tenfold."
         } else {
-            "Fairness did not help the mice; is the machine busy?"
+            "Fairness did not help the mice."
         };
         writeln!(
             f,
-            "{verdict}:\n\
-             99 of 100 requests of each mouse take at most {with:.0} ms with it and {without:.0} ms \
-             without,\n{gain:.1} times as long. One request alone takes {} ms.",
+            "{verdict}\n\
+             The slowest mouse's p99 is {with:.0} ms with it and {without:.0} ms without: {gain:.1} \
+             times as long.\nOf that, its own work takes about {} ms; the rest is waiting.",
             SERVICE_TIME.as_millis()
         )
     }
@@ -229,17 +234,36 @@ impl Report {
             let ok = side.elephant().map_or(0, |elephant| elephant.ok);
             count(ok) / self.measured.as_secs_f64()
         };
-        let even = if with >= EVEN { "" } else { "not " };
         writeln!(
             f,
-            "The elephant loses little by it: {:.0} requests a second with, {:.0} without.\n\
-             Shares are {even}even: Jain's index of all flows is {with:.3} with, {without:.3} without.",
+            "The elephant is served {:.0} requests a second with it, {:.0} without.",
             rate(&self.with),
             rate(&self.without),
-        )
+        )?;
+        write!(
+            f,
+            "Jain's index over each flow's part of its fair share is {with:.3} with, {without:.3} \
+             without"
+        )?;
+        match (with >= EVEN, without >= EVEN) {
+            (true, true) => writeln!(
+                f,
+                ":\nboth serve everybody, but only one lets the mice wait."
+            ),
+            (true, false) => writeln!(f, "."),
+            (false, _) => writeln!(f, ":\nless even than it should be."),
+        }
     }
 
     fn write_troubles(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        if self.stalled >= LONG_STALL {
+            writeln!(
+                f,
+                "The machine was busy and kept programs waiting for up to {} ms; that is in all \
+                 figures.",
+                self.stalled.as_millis()
+            )?;
+        }
         for (name, side) in [("With", &self.with), ("Without", &self.without)] {
             let unanswered: u64 = side.flows.iter().map(|flow| flow.unanswered).sum();
             if unanswered > 0 {
@@ -298,6 +322,7 @@ mod tests {
             without,
             interrupted: false,
             measured: Duration::from_secs(10),
+            stalled: Duration::ZERO,
         }
     }
 
@@ -328,8 +353,9 @@ mod tests {
     fn the_verdict_tells_by_how_much_the_mice_are_better_off() {
         let text = report(side(1950, 20, 60.0), side(1950, 20, 900.0)).to_string();
         assert!(text.contains("keeps the mice out"), "{text}");
+        assert!(text.contains("both serve everybody"), "{text}");
         assert!(text.contains("15.0 times as long"), "{text}");
-        assert!(text.contains("195 requests a second with"), "{text}");
+        assert!(text.contains("served 195 requests a second"), "{text}");
     }
 
     #[test]
@@ -338,7 +364,7 @@ mod tests {
         assert!(text.contains("less than tenfold"), "{text}");
         let text = report(side(1950, 2, 900.0), side(1950, 20, 300.0)).to_string();
         assert!(text.contains("did not help"), "{text}");
-        assert!(text.contains("Shares are not even"), "{text}");
+        assert!(text.contains("less even than it should be"), "{text}");
     }
 
     #[test]
@@ -347,7 +373,11 @@ mod tests {
         with.flows[0].unanswered = 3;
         with.flows[0].failure = Some("answered 502 Bad Gateway".to_owned());
         with.most_upstream = 12;
-        let text = report(with, side(1950, 20, 900.0)).to_string();
+        let mut report = report(with, side(1950, 20, 900.0));
+        assert!(!report.to_string().contains("busy"), "{report}");
+        report.stalled = Duration::from_millis(300);
+        let text = report.to_string();
+        assert!(text.contains("up to 300 ms"), "{text}");
         assert!(
             text.contains("3 requests went unanswered: answered 502"),
             "{text}"
