@@ -126,7 +126,7 @@ fn checks(gateway: &Gateway, sight: &Arc<Sight>) -> Checks {
 /// Lends and borrows seats, for ever.
 async fn rebalance(hub: Arc<Hub>, clock: Clock) {
     loop {
-        tokio::time::sleep(hub.borrowing_period()).await;
+        hub.borrowing_due().await;
         for change in hub.rebalance(clock.now()) {
             tracing::debug!(level = %change.level, from = change.from, to = change.to, "current limit");
         }

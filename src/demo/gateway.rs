@@ -144,7 +144,7 @@ impl DemoGateway {
 /// Lends and borrows seats, for ever.
 async fn rebalance(hub: Arc<Hub>, clock: Clock) {
     loop {
-        tokio::time::sleep(hub.borrowing_period()).await;
+        hub.borrowing_due().await;
         hub.rebalance(clock.now());
     }
 }

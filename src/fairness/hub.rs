@@ -4,12 +4,13 @@ use std::{
     collections::BTreeMap,
     sync::{
         Arc,
-        atomic::{AtomicU32, Ordering},
+        atomic::{AtomicBool, AtomicU32, Ordering},
     },
     time::Duration,
 };
 
 use http::HeaderValue;
+use tokio::sync::Notify;
 
 use super::{
     gate::Letter,
@@ -19,7 +20,7 @@ use super::{
 };
 use crate::{
     apf::{
-        Time, Work,
+        Semantics, Time, Work,
         counts::{CountSettings, Counts},
         dispatcher::{Dispatcher, LimitChange, View},
         level::Decisions,
@@ -79,6 +80,9 @@ pub struct Hub {
     counts: Mutex<Counts>,
     watchers: Mutex<Watchers>,
     queued: AtomicU32,
+    /// A request had to wait since seats were last lent and borrowed.
+    pressed: AtomicBool,
+    press: Notify,
     /// Long-running requests that flow control lets pass.
     pub long_running: Arc<LongRunning>,
 }
@@ -133,6 +137,8 @@ impl Hub {
             counts: Mutex::new(Counts::new(CountSettings::of(semantics))),
             watchers: Mutex::new(Watchers::new(MAX_WATCH_KEYS)),
             queued: AtomicU32::new(0),
+            pressed: AtomicBool::new(false),
+            press: Notify::new(),
         });
         hub.publish();
         hub
@@ -153,7 +159,31 @@ impl Hub {
         self.publish();
     }
 
-    /// Lends and borrows seats; to be called every [`Hub::borrowing_period`].
+    /// Waits until seats should be lent and borrowed again, the last time having just been: for
+    /// [`Hub::borrowing_period`], or less once a request has to wait. The original lets demand that
+    /// rises wait for the whole period, and so does [`Semantics::Compatible`].
+    pub async fn borrowing_due(&self) {
+        let period = self.borrowing_period();
+        let semantics = self.dispatcher.view().policy().settings().semantics;
+        if semantics == Semantics::Compatible {
+            return tokio::time::sleep(period).await;
+        }
+        let soon = period / 10;
+        tokio::time::sleep(soon).await;
+        let rest = tokio::time::timeout(period - soon, self.press.notified());
+        // Either way it is due.
+        let _ = rest.await;
+        self.pressed.store(false, Ordering::Relaxed);
+    }
+
+    /// A request has to wait.
+    fn press(&self) {
+        if !self.pressed.swap(true, Ordering::Relaxed) {
+            self.press.notify_one();
+        }
+    }
+
+    /// Lends and borrows seats; to be called when [`Hub::borrowing_due`] says so.
     pub fn rebalance(&self, now: Time) -> Vec<LimitChange> {
         let mut out = Decisions::default();
         let changes = self.dispatcher.rebalance(now, &mut out);
@@ -220,6 +250,7 @@ impl Hub {
 
     /// One more request waits; false if that would be too many.
     pub(super) fn enter_queue(&self, max: u32) -> bool {
+        self.press();
         let before = self.queued.fetch_add(1, Ordering::Relaxed);
         if before >= max {
             self.leave_queue();

@@ -1,7 +1,7 @@
 //! The port for operators: metrics, health, dumps. Plain HTTP/1, read only.
 //!
-//! It runs on the control runtime, and what takes time runs on its blocking pool, one at a time: no
-//! scrape, however slow its reader, holds up a request. Connections are few and do not live for ever.
+//! It runs on the control runtime, metrics are rendered on its blocking pool, one scrape at a time:
+//! none, however slow its reader, holds up a request. Connections are few and do not live for ever.
 //!
 //! Whoever reaches this port sees everything it has; it listens on loopback unless told otherwise.
 
@@ -60,8 +60,9 @@ pub struct Admin {
 struct Shared {
     sight: Arc<Sight>,
     checks: Checks,
-    /// One thing that takes time is made at once.
-    making: Mutex<()>,
+    /// Of what takes time, one of a kind is made at once.
+    rendering: Mutex<()>,
+    dumping: Mutex<()>,
 }
 
 type Answer = Response<Full<Bytes>>;
@@ -78,7 +79,8 @@ impl Admin {
             shared: Arc::new(Shared {
                 sight,
                 checks,
-                making: Mutex::default(),
+                rendering: Mutex::default(),
+                dumping: Mutex::default(),
             }),
         })
     }
@@ -158,7 +160,7 @@ impl Shared {
     }
 
     async fn metrics(self: &Arc<Self>) -> Answer {
-        let _one = self.making.lock().await;
+        let _one = self.rendering.lock().await;
         let sight = Arc::clone(&self.sight);
         match tokio::task::spawn_blocking(move || sight.metrics()).await {
             Ok(metrics) => respond(StatusCode::OK, METRICS_TEXT, metrics),
@@ -167,7 +169,7 @@ impl Shared {
     }
 
     async fn dump(&self, dump: Dump) -> Answer {
-        let _one = self.making.lock().await;
+        let _one = self.dumping.lock().await;
         respond(StatusCode::OK, TEXT, self.sight.dump(dump).await)
     }
 

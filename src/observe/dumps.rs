@@ -341,3 +341,25 @@ impl WallTimes {
         wall.map_or_else(|_| NO_TIME.to_owned(), |wall| wall.to_string())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_no_more_digits_than_they_need() {
+        let times = WallTimes {
+            now: Time::from_nanos(5_000_000_000),
+            wall: Timestamp::from_nanosecond(1_700_000_005_000_000_000).unwrap(),
+        };
+        let at = |nanos| times.of(Time::from_nanos(nanos));
+        assert_eq!(at(5_000_000_000), "2023-11-14T22:13:25Z");
+        assert_eq!(at(500_000_000), "2023-11-14T22:13:20.5Z");
+        assert_eq!(at(1), "2023-11-14T22:13:20.000000001Z");
+    }
+
+    #[test]
+    fn of_a_request_that_nobody_knows_everything_is_empty() {
+        assert!(detail_cells(None).iter().all(String::is_empty));
+    }
+}

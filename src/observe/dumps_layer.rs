@@ -77,21 +77,16 @@ where
                 future: self.inner.call(call),
             };
         }
-        match self.layer.begin(&call) {
-            Ok(text) => Dumping::Making { text },
-            Err(answer) => Dumping::Answered {
-                answer: Some(answer),
-            },
-        }
+        self.layer.begin(&call)
     }
 }
 
 impl DumpsLayer {
     /// Has the dump made that `call` asks for.
-    fn begin(&self, call: &Call) -> Result<oneshot::Receiver<String>, Result<Reply, Refusal>> {
+    fn begin<F>(&self, call: &Call) -> Dumping<F> {
         let (info, user) = (&call.digest.info, &call.digest.user);
         if !matches!(*call.request.method(), Method::GET | Method::HEAD) {
-            return Err(Err(Refusal::MethodNotAllowed));
+            return Dumping::answered(Err(Refusal::MethodNotAllowed));
         }
         if !user.in_group(User::MASTERS) {
             let message = format!(
@@ -100,13 +95,11 @@ impl DumpsLayer {
                 info.verb,
                 readable(info.path())
             );
-            return Err(Err(Refusal::Forbidden(message.into())));
+            return Dumping::answered(Err(Refusal::Forbidden(message.into())));
         }
         let Some(dump) = Dump::of(info.path(), call.request.uri().query()) else {
-            return Err(Ok(reply(
-                StatusCode::NOT_FOUND,
-                "404 page not found\n".into(),
-            )));
+            let unknown = "404 page not found\n".into();
+            return Dumping::answered(Ok(reply(StatusCode::NOT_FOUND, unknown)));
         };
         let (made, text) = oneshot::channel();
         let sight = Arc::clone(&self.sight);
@@ -114,7 +107,7 @@ impl DumpsLayer {
             // Whoever asked may have left.
             let _ = made.send(sight.dump(dump).await);
         });
-        Ok(text)
+        Dumping::Making { text }
     }
 }
 
@@ -141,7 +134,15 @@ pin_project! {
     pub enum Dumping<F> {
         Passing { #[pin] future: F },
         Making { text: oneshot::Receiver<String> },
-        Answered { answer: Option<Result<Reply, Refusal>> },
+        Answered { answer: Option<Box<Result<Reply, Refusal>>> },
+    }
+}
+
+impl<F> Dumping<F> {
+    fn answered(answer: Result<Reply, Refusal>) -> Self {
+        Self::Answered {
+            answer: Some(Box::new(answer)),
+        }
     }
 }
 
@@ -162,7 +163,7 @@ where
             }
             DumpingProjection::Answered { answer } => {
                 let again = || Err(Refusal::Internal("polled after its end".into()));
-                Poll::Ready(answer.take().unwrap_or_else(again))
+                Poll::Ready(answer.take().map_or_else(again, |answer| *answer))
             }
         }
     }

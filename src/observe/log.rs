@@ -9,12 +9,13 @@ use std::{
     io::{self, Write},
     sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel},
     thread::JoinHandle,
+    time::Duration,
 };
 
 use metrics::Counter;
 use tracing::{Subscriber, level_filters::LevelFilter};
 use tracing_subscriber::{
-    Layer, Registry,
+    Registry,
     filter::Targets,
     fmt::{MakeWriter, format::FmtSpan},
     layer::SubscriberExt as _,
@@ -25,6 +26,9 @@ use crate::config::{Log, LogFormat, LogLevel};
 
 /// Lines that may wait to be written.
 const MAX_WAITING: usize = 8192;
+/// How often, and how long each time, the end waits for the last lines to be written.
+const LAST_STEPS: u32 = 400;
+const LAST_STEP: Duration = Duration::from_millis(5);
 
 /// Why logging is not set up.
 #[derive(Debug, thiserror::Error)]
@@ -37,7 +41,7 @@ pub enum LogError {
     Thread(#[source] io::Error),
 }
 
-/// Writes what is still waiting when it is dropped. To be kept to the end of the process.
+/// Writes what is still waiting when it is dropped, for two seconds at most. To be kept to the end of the process.
 #[derive(Debug)]
 #[must_use = "dropping it ends the log"]
 pub struct LogGuard {
@@ -86,13 +90,13 @@ where
         .with_writer(writer)
         .with_ansi(false)
         .with_span_events(FmtSpan::NONE);
-    let filter = filter(settings);
+    // A filter of the whole: what it leaves out costs one load where it would be logged.
+    let filtered = Registry::default().with(filter(settings));
     match settings.format {
-        LogFormat::Text => Box::new(Registry::default().with(lines.with_filter(filter))),
+        LogFormat::Text => Box::new(filtered.with(lines)),
         LogFormat::Json => {
             let lines = lines.json().flatten_event(true).with_current_span(false);
-            let lines = lines.with_span_list(false);
-            Box::new(Registry::default().with(lines.with_filter(filter)))
+            Box::new(filtered.with(lines.with_span_list(false)))
         }
     }
 }
@@ -212,11 +216,53 @@ fn write_lines(waiting: &Receiver<Message>, mut out: impl Write) {
 
 impl Drop for LogGuard {
     fn drop(&mut self) {
-        if let Some(lines) = self.lines.take() {
-            let _ = lines.send(Message::End);
+        let (Some(lines), Some(writer)) = (self.lines.take(), self.writer.take()) else {
+            return;
+        };
+        // Whoever reads the log may have stopped reading: the process ends all the same.
+        let mut told = false;
+        for _ in 0..LAST_STEPS {
+            told = told || lines.try_send(Message::End).is_ok();
+            if writer.is_finished() {
+                break;
+            }
+            std::thread::sleep(LAST_STEP);
         }
-        if let Some(writer) = self.writer.take() {
-            let _ = writer.join();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::apf::Time;
+
+    #[test]
+    fn lines_that_cannot_wait_are_lost_and_counted() {
+        let own = Own::new();
+        let (lines, waiting) = sync_channel(2);
+        let to = Lines {
+            lines: lines.clone(),
+            dropped: own.log_dropped(),
+        };
+        for line in ["one\n", "two\nlines\n", "three\n"] {
+            to.make_writer().write_all(line.as_bytes()).unwrap();
         }
+        drop((to, lines));
+        let mut written = Vec::new();
+        write_lines(&waiting, &mut written);
+        assert_eq!(written, b"one\ntwo\\nlines\n");
+        let dropped = "\nfairgate_log_lines_dropped_total 1\n";
+        assert!(own.render(Time::ZERO).contains(dropped));
+    }
+
+    #[test]
+    fn the_end_comes_after_what_was_logged_before() {
+        let (lines, waiting) = sync_channel(9);
+        lines.send(Message::Line(b"last\n".to_vec())).unwrap();
+        lines.send(Message::End).unwrap();
+        lines.send(Message::Line(b"never\n".to_vec())).unwrap();
+        let mut written = Vec::new();
+        write_lines(&waiting, &mut written);
+        assert_eq!(written, b"last\n");
     }
 }

@@ -11,7 +11,7 @@ pub const ACCESS_LOG: &str = "fairgate::access";
 macro_rules! families {
     ($($(#[$doc:meta])* $id:ident: $kind:ident = $name:literal, $help:literal;)*) => {
         $(
-            #[doc = $help]
+            #[doc = concat!("`", $name, "`.")]
             pub const $id: Family = Family { name: $name, kind: Kind::$kind, help: $help };
         )*
         /// All metrics that are kept in cells.
@@ -33,7 +33,7 @@ families! {
     EXECUTING_SEATS: Gauge = "apiserver_flowcontrol_current_executing_seats",
         "[BETA] Seats held by requests, by those that linger after their answer, too.";
     IN_USE: Gauge = "apiserver_flowcontrol_request_concurrency_in_use",
-        "[ALPHA] An older name of current_executing_seats.";
+        "[ALPHA] An older name of `current_executing_seats`.";
     QUEUE_LENGTH: Histogram = "apiserver_flowcontrol_request_queue_length_after_enqueue",
         "[ALPHA] Requests in a queue, seen by each request that joins it, itself included.";
     WAIT: Histogram = "apiserver_flowcontrol_request_wait_duration_seconds",
@@ -51,7 +51,7 @@ families! {
     NOMINAL_LIMIT: Gauge = "apiserver_flowcontrol_nominal_limit_seats",
         "[BETA] Seats that a priority level has by its shares.";
     CONCURRENCY_LIMIT: Gauge = "apiserver_flowcontrol_request_concurrency_limit",
-        "[ALPHA] An older name of nominal_limit_seats.";
+        "[ALPHA] An older name of `nominal_limit_seats`.";
     LOWER_LIMIT: Gauge = "apiserver_flowcontrol_lower_limit_seats",
         "[ALPHA] Seats left to a priority level that lends all it may.";
     UPPER_LIMIT: Gauge = "apiserver_flowcontrol_upper_limit_seats",
@@ -93,7 +93,7 @@ families! {
     INQUEUE: Gauge = "apiserver_current_inqueue_requests",
         "[ALPHA] Most requests waiting in queues in the last second.";
     REQUESTS: Counter = "apiserver_request_total",
-        "[STABLE] Requests of authenticated clients, by what they asked for and the status of the answer.";
+        "[STABLE] Requests whose user and meaning were found out, by what they asked for and the status of the answer.";
     TERMINATIONS: Counter = "apiserver_request_terminations_total",
         "[ALPHA] Requests that the gateway refused or ended in self-defence.";
     FILTER: Histogram = "apiserver_request_filter_duration_seconds",
@@ -103,7 +103,7 @@ families! {
     REFUSALS: Counter = "fairgate_refusals_total",
         "Requests answered by the gateway itself, by the reason it gave.";
     REQUEST_KINDS: Gauge = "fairgate_request_kinds",
-        "Kinds of request told apart by apiserver_request_total; further ones are counted as other.";
+        "Kinds of request told apart by `apiserver_request_total`; further ones are counted as other.";
 }
 
 /// A metric that goes through the `metrics` facade.
@@ -118,7 +118,7 @@ pub struct Own {
 macro_rules! own {
     ($all:ident: $($id:ident = $name:literal, $help:literal;)*) => {
         $(
-            #[doc = $help]
+            #[doc = concat!("`", $name, "`.")]
             pub const $id: Own = Own { name: $name, help: $help };
         )*
         /// All of this kind.

@@ -2,9 +2,14 @@
 //!
 //! Only counters and gauges: neither grows, however long nobody scrapes. What is counted on every
 //! request is kept in cells instead ([`super::metrics`]). Values that somebody else keeps are
-//! *pulled*: asked for at each scrape.
+//! *pulled*: asked for at each scrape. Whoever has no [`Own`] at hand counts by the facade's macros
+//! under the same names, once [`Own::install`] was called.
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, LazyLock},
+};
 
 use metrics::{
     Counter, Gauge, counter, describe_counter, describe_gauge, gauge, with_local_recorder,
@@ -37,10 +42,9 @@ pub struct Own {
     policy_taken_on: Mutex<Option<Time>>,
     policy_age: Gauge,
     config_reloads: [Counter; 2],
-    token_reviews: [Counter; 3],
-    upstream_connections: Gauge,
-    upstream_opened: Counter,
-    upstream_errors: [Counter; 2],
+    // These show once somebody has told of them.
+    token_reviews: LazyLock<[Counter; 3], Register<[Counter; 3]>>,
+    upstream: LazyLock<Upstream, Register<Upstream>>,
     panics: Counter,
     log_dropped: Counter,
     pulled: Mutex<Vec<Pulled>>,
@@ -51,6 +55,14 @@ type Pull = Box<dyn Fn() -> f64 + Send + Sync>;
 struct Pulled {
     gauge: Gauge,
     value: Pull,
+}
+
+type Register<T> = Box<dyn FnOnce() -> T + Send>;
+
+struct Upstream {
+    connections: Gauge,
+    opened: Counter,
+    errors: [Counter; 2],
 }
 
 /// What went wrong with the upstream.
@@ -76,10 +88,14 @@ impl Own {
                 policy_taken_on: Mutex::default(),
                 policy_age: gauge!(n::POLICY_AGE.name),
                 config_reloads: outcomes(&n::CONFIG_RELOADS, ["failed", "ok"]),
-                token_reviews: outcomes(&n::TOKEN_REVIEWS, ["accepted", "refused", "failed"]),
-                upstream_connections: gauge!(n::UPSTREAM_CONNECTIONS.name),
-                upstream_opened: counter!(n::UPSTREAM_OPENED.name),
-                upstream_errors: outcomes(&n::UPSTREAM_ERRORS, ["connect", "lost"]),
+                token_reviews: lazily(&recorder, || {
+                    outcomes(&n::TOKEN_REVIEWS, ["accepted", "refused", "failed"])
+                }),
+                upstream: lazily(&recorder, || Upstream {
+                    connections: gauge!(n::UPSTREAM_CONNECTIONS.name),
+                    opened: counter!(n::UPSTREAM_OPENED.name),
+                    errors: outcomes(&n::UPSTREAM_ERRORS, ["connect", "lost"]),
+                }),
                 panics: counter!(n::PANICS.name),
                 log_dropped: counter!(n::LOG_DROPPED.name),
                 pulled: Mutex::default(),
@@ -104,7 +120,11 @@ impl Own {
             if !tracing::dispatcher::has_been_set() {
                 return print(info);
             }
-            let message = info.payload_as_str().unwrap_or("no message");
+            let payload = info.payload();
+            let message = payload
+                .downcast_ref::<&str>()
+                .copied()
+                .or_else(|| payload.downcast_ref::<String>().map(String::as_str));
             let location = info.location().map(ToString::to_string);
             tracing::error!(message, location, "panic");
         }));
@@ -139,18 +159,18 @@ impl Own {
 
     /// A connection to the upstream was opened.
     pub fn upstream_opened(&self) {
-        self.upstream_opened.increment(1);
-        self.upstream_connections.increment(1.0);
+        self.upstream.opened.increment(1);
+        self.upstream.connections.increment(1.0);
     }
 
     /// A connection to the upstream was closed.
     pub fn upstream_closed(&self) {
-        self.upstream_connections.decrement(1.0);
+        self.upstream.connections.decrement(1.0);
     }
 
     /// Something went wrong with the upstream.
     pub fn upstream_failed(&self, how: UpstreamError) {
-        self.upstream_errors[how as usize].increment(1);
+        self.upstream.errors[how as usize].increment(1);
     }
 
     /// Counts log lines that were lost.
@@ -212,6 +232,15 @@ fn describe() {
     }
 }
 
+/// Metrics that are made when they are first needed.
+fn lazily<T: 'static>(
+    recorder: &Arc<PrometheusRecorder>,
+    register: fn() -> T,
+) -> LazyLock<T, Register<T>> {
+    let recorder = Arc::clone(recorder);
+    LazyLock::new(Box::new(move || with_local_recorder(&recorder, register)))
+}
+
 fn outcomes<const N: usize>(metric: &n::Own, names: [&'static str; N]) -> [Counter; N] {
     names.map(|outcome| counter!(metric.name, "outcome" => outcome))
 }
@@ -260,6 +289,7 @@ mod tests {
         own.pull(&n::CONNECTIONS, || 7.0);
         own.pull_labelled(&n::ENFORCEMENT, Some(("mode", "off")), || 1.0);
         let text = own.render(Time::ZERO.plus(Duration::from_secs(3)));
+        assert!(!text.contains("fairgate_upstream"), "nobody has told of it");
         for line in [
             "# TYPE fairgate_connections gauge",
             "fairgate_connections 7",

@@ -216,12 +216,11 @@ pub(super) fn is_wild(c: char) -> bool {
 }
 
 fn uuid(id: u128) -> String {
-    let digits = format!("{id:032x}");
-    let (a, rest) = digits.split_at(8);
-    let (b, rest) = rest.split_at(4);
-    let (c, rest) = rest.split_at(4);
-    let (d, e) = rest.split_at(4);
-    format!("{a}-{b}-{c}-{d}-{e}")
+    let mut text = format!("{id:032x}");
+    for dash in [8, 13, 18, 23] {
+        text.insert(dash, '-');
+    }
+    text
 }
 
 /// Has the requests of a core recorded. Belongs outside of everything else.

@@ -447,11 +447,11 @@ impl Hasher for AsIs {
 mod tests {
     use super::*;
 
-    fn count(table: &Table, method: Method, target: &str, code: u16) {
+    fn count(table: &Table, method: &Method, target: &str, code: u16) {
         let info = RequestInfo::from_target(method.as_str(), target).unwrap();
         table.count(&Ended {
             info: &info,
-            method: &method,
+            method,
             is_apply: target.contains("fieldManager"),
             dry_run: DryRun::of(target.split_once('?').map(|(_, query)| query)),
             code,
@@ -486,22 +486,22 @@ mod tests {
         let registry = Arc::new(Registry::default());
         let (one, other) = (Table::new(registry.clone()), Table::new(registry.clone()));
         let pods = "/api/v1/namespaces/a/pods";
-        count(&one, Method::GET, pods, 200);
-        count(&other, Method::GET, pods, 200);
-        count(&other, Method::GET, &format!("{pods}/x"), 404);
-        count(&one, Method::GET, &format!("{pods}?watch=1"), 200);
-        count(&one, Method::GET, &format!("{pods}/x/log"), 200);
-        count(&one, Method::POST, &format!("{pods}?dryRun=All"), 201);
+        count(&one, &Method::GET, pods, 200);
+        count(&other, &Method::GET, pods, 200);
+        count(&other, &Method::GET, &format!("{pods}/x"), 404);
+        count(&one, &Method::GET, &format!("{pods}?watch=1"), 200);
+        count(&one, &Method::GET, &format!("{pods}/x/log"), 200);
+        count(&one, &Method::POST, &format!("{pods}?dryRun=All"), 201);
         count(
             &one,
-            Method::PATCH,
+            &Method::PATCH,
             &format!("{pods}/x?fieldManager=m"),
             200,
         );
-        count(&one, Method::DELETE, pods, 429);
-        count(&one, Method::GET, "/apis/apps/v1/deployments", 200);
-        count(&one, Method::HEAD, "/livez/ping", 200);
-        count(&one, Method::GET, "/secret/path", 404);
+        count(&one, &Method::DELETE, pods, 429);
+        count(&one, &Method::GET, "/apis/apps/v1/deployments", 200);
+        count(&one, &Method::HEAD, "/livez/ping", 200);
+        count(&one, &Method::GET, "/secret/path", 404);
         assert_eq!(
             lines(&registry),
             [
@@ -529,8 +529,8 @@ mod tests {
         let registry = Arc::new(Registry::default());
         let table = Table::new(registry.clone());
         for i in 0..1000 {
-            count(&table, Method::GET, &format!("/apis/g{i}/v1/things"), 404);
-            count(&table, Method::GET, &format!("/api/v1/made-up-{i}/x"), 429);
+            count(&table, &Method::GET, &format!("/apis/g{i}/v1/things"), 404);
+            count(&table, &Method::GET, &format!("/api/v1/made-up-{i}/x"), 429);
         }
         assert_eq!(
             lines(&registry),
@@ -547,8 +547,8 @@ mod tests {
         let tables = [Table::new(registry.clone()), Table::new(registry.clone())];
         for i in 0..MAX_KINDS * 2 {
             let target = format!("/apis/g/v1/thing{i}");
-            count(&tables[i % 2], Method::GET, &target, 200);
-            count(&tables[i % 2], Method::POST, &target, 201);
+            count(&tables[i % 2], &Method::GET, &target, 200);
+            count(&tables[i % 2], &Method::POST, &target, 201);
         }
         assert!(registry.len() <= MAX_KINDS + 4, "{}", registry.len());
         let counted: u64 = registry

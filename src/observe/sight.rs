@@ -55,6 +55,16 @@ impl Sight {
         &self.own
     }
 
+    /// What it sees.
+    pub fn hub(&self) -> &Arc<Hub> {
+        &self.hub
+    }
+
+    /// What is sampled; [`run`](Self::run) does it.
+    pub fn sampler(&self) -> &Sampler {
+        &self.sampler
+    }
+
     /// The outermost layer of core `core`. To be made once on each core.
     ///
     /// # Panics
