@@ -110,9 +110,12 @@ fn checks(gateway: &Gateway, sight: &Arc<Sight>) -> Checks {
     let phases = gateway.drain().subscribe();
     let sight = Arc::clone(sight);
     Checks::new()
-        .ready("policy", move || match sight.own().has_policy() {
-            true => Ok(()),
-            false => Err("no policy was taken on yet".to_owned()),
+        .ready("policy", move || {
+            if sight.own().has_policy() {
+                Ok(())
+            } else {
+                Err("no policy was taken on yet".to_owned())
+            }
         })
         .ready("shutdown", move || match *phases.borrow() {
             Phase::Serving => Ok(()),
