@@ -1,4 +1,4 @@
-//! A gateway for tests: everybody is alice, but whoever says so is nobody.
+//! A gateway for tests: everybody is alice, unless they say who else or that they are nobody.
 
 use std::{
     future::Future,
@@ -11,19 +11,19 @@ use std::{
 };
 
 use fairgate::{
-    apf::{ObjectSet, Policy, PolicySettings, Semantics, Time},
+    apf::{ObjectSet, Policy, PolicySettings, Semantics, Time, queueset::Glance},
     app::{AppSettings, CoreContext, Gateway, runtimes::control_runtime},
     call::{Call, Inbound, Refusal, Reply},
     clock::Clock,
     digest::{RequestDigest, User},
-    fairness::{Caps, Enforcement, FairnessLayer, Gate as FairnessGate, Hub, HubSettings},
+    fairness::{FairnessLayer, Gate as FairnessGate, Hub},
     forward::{Forward, UpstreamIdentity, UpstreamProtocol, UpstreamSettings},
     stack::stack,
 };
 use http::{HeaderMap, HeaderValue};
 use tower::{Layer, Service};
 
-use crate::upstream::Upstream;
+use crate::{rules::Rules, upstream::Upstream};
 
 pub struct Gate {
     pub gateway: Gateway,
@@ -58,20 +58,10 @@ pub fn hub(cores: usize) -> Arc<Hub> {
     let policy = Policy::compile(&ObjectSet::default(), &settings)
         .unwrap()
         .policy;
-    let settings = HubSettings {
-        enforcement: Enforcement::Enforce,
-        request_timeout: Duration::from_secs(60),
-        max_queued: 10_000,
-        estimator: Default::default(),
-        long_running: Caps {
-            per_user: 100,
-            total: 1000,
-        },
-    };
     Hub::new(
         u16::try_from(cores).unwrap(),
         Arc::new(policy),
-        settings,
+        Rules::new().settings,
         Time::ZERO,
     )
 }
@@ -103,6 +93,32 @@ impl Gate {
     }
 
     pub fn towards(
+        to: UpstreamSettings,
+        adapt: impl FnOnce(&mut AppSettings, &mut UpstreamSettings),
+    ) -> Self {
+        Self::towards_under(hub, to, adapt)
+    }
+
+    /// A gateway in front of `upstream` that goes by `rules`.
+    pub fn governed(upstream: &Upstream, rules: &Rules) -> Self {
+        Self::governed_with(upstream, rules, |_, _| {})
+    }
+
+    /// As [`Self::governed`], with settings of the test's own.
+    pub fn governed_with(
+        upstream: &Upstream,
+        rules: &Rules,
+        adapt: impl FnOnce(&mut AppSettings, &mut UpstreamSettings),
+    ) -> Self {
+        let mut to = UpstreamSettings::new(upstream.address.to_string().parse().unwrap(), None);
+        if upstream.http2 {
+            to.protocol = UpstreamProtocol::Http2;
+        }
+        Self::towards_under(|cores| rules.hub(cores), to, adapt)
+    }
+
+    pub fn towards_under(
+        hub: impl FnOnce(usize) -> Arc<Hub>,
         mut to: UpstreamSettings,
         adapt: impl FnOnce(&mut AppSettings, &mut UpstreamSettings),
     ) -> Self {
@@ -134,6 +150,19 @@ impl Gate {
         L: Service<Call, Response = Reply, Error = Refusal> + Clone + 'static,
         L::Future: Unpin + 'static,
     {
+        Self::around_under(hub, leaf, adapt)
+    }
+
+    /// A gateway whose leaf is `leaf`, under the policy of `hub`.
+    pub fn around_under<L>(
+        hub: impl FnOnce(usize) -> Arc<Hub>,
+        leaf: impl Fn() -> L + Send + Sync + 'static,
+        adapt: impl FnOnce(&mut AppSettings),
+    ) -> Self
+    where
+        L: Service<Call, Response = Reply, Error = Refusal> + Clone + 'static,
+        L::Future: Unpin + 'static,
+    {
         let mut settings = settings();
         adapt(&mut settings);
         let hub = hub(settings.cores.get());
@@ -149,6 +178,18 @@ impl Gate {
 
     pub fn address(&self) -> std::net::SocketAddr {
         self.gateway.address()
+    }
+
+    /// What all cores share.
+    pub fn hub(&self) -> &Arc<Hub> {
+        &self.limit.0
+    }
+
+    /// The present state of a level.
+    pub fn level(&self, name: &str) -> Glance {
+        let levels = self.hub().dispatcher().report(Clock::system().now());
+        let level = levels.iter().find(|level| &*level.spec.name == name);
+        level.expect("there is such a level").glance
     }
 }
 
@@ -168,7 +209,7 @@ fn tell_upstream(call: &Call, headers: &mut HeaderMap) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Makes everybody alice, except whoever asks to be nobody.
+/// Makes everybody alice, except whoever asks to be nobody, or another by `X-User`. Root is a master.
 #[derive(Clone, Copy)]
 pub struct TestAuth;
 
@@ -198,11 +239,7 @@ where
     fn call(&mut self, inbound: Inbound) -> Self::Future {
         let mut inner = self.0.clone();
         Box::pin(async move {
-            let user = if inbound.request.headers().contains_key("x-nobody") {
-                User::anonymous()
-            } else {
-                User::new("alice", ["staff", User::AUTHENTICATED])
-            };
+            let user = user_of(inbound.request.headers());
             let digest = RequestDigest {
                 info: inbound.info()?,
                 user: Arc::new(user),
@@ -210,5 +247,16 @@ where
             let call = Call::new(inbound, Arc::new(digest), Duration::from_secs(60))?;
             inner.call(call).await
         })
+    }
+}
+
+fn user_of(headers: &HeaderMap) -> User {
+    if headers.contains_key("x-nobody") {
+        return User::anonymous();
+    }
+    let name = headers.get("x-user").map(|name| name.to_str().unwrap());
+    match name.unwrap_or("alice") {
+        "root" => User::new("root", [User::MASTERS, User::AUTHENTICATED]),
+        name => User::new(name, ["staff", User::AUTHENTICATED]),
     }
 }
