@@ -4,13 +4,16 @@
 
 use std::{
     cell::{Cell, OnceCell},
+    fmt,
+    future::Future,
+    pin::Pin,
     sync::Arc,
     time::Duration,
 };
 
 use http::{HeaderValue, Method, uri::PathAndQuery};
 
-use super::RequestKind;
+use super::{Refusal, Reply, RequestKind};
 use crate::digest::User;
 
 /// How far a request has got. Only ever moves forward.
@@ -35,6 +38,32 @@ pub struct FlowUids {
     pub schema: HeaderValue,
     /// The priority level's.
     pub level: HeaderValue,
+}
+
+/// A request that the upstream may be working on although its client has its answer already.
+pub type Unfinished = Pin<Box<dyn Future<Output = Result<Reply, Refusal>>>>;
+
+/// Where the leaf leaves a request that it refused because its time was up. Whoever holds a seat for
+/// it takes it and runs it to its end; dropping it cancels it.
+#[derive(Default)]
+pub struct Leftover(Cell<Option<Unfinished>>);
+
+impl Leftover {
+    /// Leaves a request.
+    pub fn leave(&self, unfinished: Unfinished) {
+        self.0.set(Some(unfinished));
+    }
+
+    /// Takes what was left.
+    pub fn take(&self) -> Option<Unfinished> {
+        self.0.take()
+    }
+}
+
+impl fmt::Debug for Leftover {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Leftover").finish_non_exhaustive()
+    }
 }
 
 /// What the layers note of one request.
@@ -80,6 +109,8 @@ pub struct Trace {
     pub upstream: OnceCell<Arc<str>>,
     /// How far it got.
     pub progress: Cell<Progress>,
+    /// The request itself, when it was refused for taking too long.
+    pub leftover: Leftover,
 }
 
 impl Trace {

@@ -316,7 +316,12 @@ where
         };
         self.trace.execution.set(Some(seat.elapsed()));
         match refusal {
-            Refusal::UpstreamTimeout => seat.keep(),
+            Refusal::UpstreamTimeout => match self.trace.leftover.take() {
+                Some(unfinished) => {
+                    drop(tokio::task::spawn_local(run_to_the_end(unfinished, seat)))
+                }
+                None => seat.keep(),
+            },
             // The client's body broke off half-way, and the upstream has the other half.
             Refusal::Malformed(_) if is_upstream(&self.trace) => seat.keep(),
             _ => {}
