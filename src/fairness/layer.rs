@@ -20,6 +20,7 @@ use tower::{Layer, Service};
 
 use super::{
     gate::{Gate, Verdict, Waiting},
+    hub::Enforcement,
     learn::ListObserver,
     long_running,
     seat::{Seat, SeatGuard},
@@ -90,7 +91,9 @@ where
                 State::Refused(Some(Refusal::TooManyRequests(Box::new(rejection))))
             }
             Verdict::Unlimited if call.kind == RequestKind::LongRunning => {
-                match self.gate.hub().long_running.enter(&call.digest.user) {
+                // Only enforced caps hold anybody back; who runs is counted in any case.
+                let enforced = self.gate.policy().enforcement == Enforcement::Enforce;
+                match (self.gate.hub().long_running).enter(&call.digest.user, enforced) {
                     Some(place) => State::serve_long(&mut self.inner, call, place),
                     None => State::Refused(Some(Refusal::TooManyLongRunning {
                         retry_after: LONG_RUNNING_RETRY_AFTER,
