@@ -1,14 +1,10 @@
 //! Clients that give up while the upstream works on, and an upstream that pays no heed to cancels:
 //! what executes there never exceeds the limit.
 
-use http::StatusCode;
 use tokio::task::JoinSet;
 
 use super::*;
-use crate::{
-    gate::Gate,
-    rules::{Full, Rules},
-};
+use crate::rules::{Full, Rules};
 
 const SEATS: u32 = 3;
 
@@ -28,14 +24,6 @@ async fn impatient(gate: Arc<Gate>, http2: bool, how: How, end: Time) {
                 client = connect(&gate, http2).await;
             }
         }
-    }
-}
-
-async fn connect(gate: &Gate, http2: bool) -> Client {
-    if http2 {
-        Client::http2(gate.address()).await
-    } else {
-        Client::http1(gate.address()).await
     }
 }
 
@@ -109,7 +97,7 @@ impl Trial {
             clients.spawn(impatient(gate, number % 2 == 0, how.clone(), end));
         }
         clients.join_all().await;
-        until(|| is_at_rest(&gate)).await;
+        until(|| small(&gate) == (0, 0, 0)).await;
         Case {
             http2: upstream.http2,
             how,
@@ -117,11 +105,6 @@ impl Trial {
             done: work.done(),
         }
     }
-}
-
-fn is_at_rest(gate: &Gate) -> bool {
-    let level = gate.level("small");
-    (level.executing, level.waiting, level.seats_in_use) == (0, 0, 0)
 }
 
 #[derive(Debug)]

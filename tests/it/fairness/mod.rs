@@ -1,6 +1,9 @@
 //! Fairness in the path: seats, queues and refusals over real sockets.
 
+mod answers;
 mod giving_up;
+mod queues;
+mod seats;
 
 use std::{
     sync::{
@@ -11,11 +14,15 @@ use std::{
 };
 
 use fairgate::{apf::Time, clock::Clock};
-use http::{Method, Request};
-use tokio::sync::{mpsc, oneshot};
+use http::{HeaderMap, Method, Request, StatusCode};
+use tokio::{
+    sync::{mpsc, oneshot},
+    task::JoinHandle,
+};
 
 use crate::{
-    client::{Client, soon},
+    client::{Client, body_text, soon},
+    gate::Gate,
     upstream::{Answer, Body, Speaks, Upstream, full, text},
 };
 
@@ -43,6 +50,80 @@ async fn until(holds: impl Fn() -> bool) {
 fn of(client: &Client, user: &str, method: Method, target: &str) -> Request<Body> {
     let request = client.request(method, target).header("x-user", user);
     request.body(full("")).unwrap()
+}
+
+/// What a client was told.
+#[derive(Debug)]
+struct Told {
+    status: StatusCode,
+    headers: HeaderMap,
+    body: String,
+}
+
+impl Told {
+    /// The UIDs of schema and level, each of which must be there once.
+    fn uids(&self) -> (&str, &str) {
+        (
+            self.only("x-kubernetes-pf-flowschema-uid"),
+            self.only("x-kubernetes-pf-prioritylevel-uid"),
+        )
+    }
+
+    fn only(&self, name: &str) -> &str {
+        let values: Vec<_> = self.headers.get_all(name).iter().collect();
+        let [value] = values[..] else {
+            panic!("{name} is not there once: {self:?}");
+        };
+        value.to_str().unwrap()
+    }
+}
+
+/// Asks on a connection of its own, and waits for the answer elsewhere.
+async fn ask(gate: &Gate, http2: bool, user: &str, method: Method, target: &str) -> Asking {
+    let mut client = connect(gate, http2).await;
+    let request = of(&client, user, method, target);
+    Asking(tokio::spawn(async move {
+        let response = client.send(request).await.unwrap();
+        Told {
+            status: response.status(),
+            headers: response.headers().clone(),
+            body: body_text(response).await,
+        }
+    }))
+}
+
+async fn connect(gate: &Gate, http2: bool) -> Client {
+    if http2 {
+        Client::http2(gate.address()).await
+    } else {
+        Client::http1(gate.address()).await
+    }
+}
+
+/// A request on its way.
+struct Asking(JoinHandle<Told>);
+
+impl Asking {
+    async fn told(self) -> Told {
+        soon(self.0).await.unwrap()
+    }
+
+    /// Asserts that it is served.
+    async fn served(self) {
+        let told = self.told().await;
+        assert_eq!(told.status, StatusCode::OK, "{told:?}");
+    }
+}
+
+/// Alice reads, over HTTP/1.
+async fn get(gate: &Gate, target: &str) -> Asking {
+    ask(gate, false, "alice", Method::GET, target).await
+}
+
+/// How many execute and how many wait in the level `small`, and how many seats are taken.
+fn small(gate: &Gate) -> (u32, u32, u32) {
+    let level = gate.level("small");
+    (level.executing, level.waiting, level.seats_in_use)
 }
 
 /// A request that has reached the upstream and waits for the test to answer it.
