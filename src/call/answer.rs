@@ -263,7 +263,11 @@ where
         };
         let trace = &**this.trace;
         // What the request holds goes before the answer does; a panic in there changes nothing more.
-        let _ = catch_unwind(AssertUnwindSafe(|| this.future.set(None)));
+        let _ = catch_unwind(AssertUnwindSafe(|| {
+            this.future.set(None);
+            // It knows its trace, and must not keep it alive.
+            drop(trace.leftover.take());
+        }));
         let mut reply = polled.unwrap_or_else(|refusal| {
             if let Refusal::Internal(detail) = &refusal {
                 tracing::error!(%detail, "the gateway failed to handle a request");

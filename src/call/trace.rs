@@ -5,7 +5,9 @@
 use std::{
     cell::{Cell, OnceCell, RefCell},
     fmt,
+    future::Future,
     net::SocketAddr,
+    pin::Pin,
     rc::Rc,
     sync::Arc,
     time::Duration,
@@ -13,7 +15,7 @@ use std::{
 
 use http::{HeaderValue, Method, uri::PathAndQuery};
 
-use super::{BodyEnd, RequestKind};
+use super::{BodyEnd, Refusal, Reply, RequestKind};
 use crate::{
     apf::Time,
     digest::{RequestDigest, User},
@@ -48,6 +50,32 @@ pub trait Recorder: fmt::Debug {
     /// The request that `trace` is of has ended: its answer with its body, or, without a status,
     /// because the client has left before there was one.
     fn ended(&self, trace: &Trace, how: BodyEnd);
+}
+
+/// A request that the upstream may be working on although its client has its answer already.
+pub type Unfinished = Pin<Box<dyn Future<Output = Result<Reply, Refusal>>>>;
+
+/// Where the leaf leaves a request that it refused because its time was up. Whoever holds a seat for
+/// it takes it and runs it to its end; dropping it cancels it.
+#[derive(Default)]
+pub struct Leftover(Cell<Option<Unfinished>>);
+
+impl Leftover {
+    /// Leaves a request.
+    pub fn leave(&self, unfinished: Unfinished) {
+        self.0.set(Some(unfinished));
+    }
+
+    /// Takes what was left.
+    pub fn take(&self) -> Option<Unfinished> {
+        self.0.take()
+    }
+}
+
+impl fmt::Debug for Leftover {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Leftover").finish_non_exhaustive()
+    }
 }
 
 /// What the layers note of one request.
@@ -105,6 +133,8 @@ pub struct Trace {
     pub progress: Cell<Progress>,
     /// Who is told of the end.
     recorder: RefCell<Option<Rc<dyn Recorder>>>,
+    /// The request itself, when it was refused for taking too long.
+    pub leftover: Leftover,
 }
 
 impl Trace {

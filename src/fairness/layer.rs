@@ -1,8 +1,11 @@
 //! The layer that admits calls: the one place where a request is held back.
 //!
 //! A call waits here until it has a seat; its answer's body then holds the seat to its end. If the
-//! client leaves, or its time is up, while the upstream may be working on the request, the seat stays
-//! taken until the upstream is done, or as long as such requests were seen to take.
+//! client leaves, or its time is up, before the upstream has answered, the request runs on unseen and
+//! keeps its seat until the upstream is done with it. It is not cancelled: a cancel stops little, since
+//! a server may go on all the same, and it hides when the server is done, which no estimate replaces
+//! when service times vary. An answer that has begun and that nobody reads is cancelled, because a
+//! server that cannot write does stop; its seat is kept for as long as such requests take.
 
 use std::{
     future::{Future, poll_fn},
@@ -17,11 +20,11 @@ use tower::{Layer, Service};
 
 use super::{
     gate::{Gate, Verdict, Waiting},
+    hub::Enforcement,
     learn::ListObserver,
     long_running,
     seat::{Seat, SeatGuard},
-    service_time::Remainder,
-    watch_init::{Registration, WatchGuard},
+    watch_init::{MAX_INITIALISATION, Registration, WatchGuard},
 };
 use crate::{
     call::{BodyEnd, Call, Progress, Refusal, Reply, ReplyGuard, RequestKind, Trace},
@@ -88,7 +91,9 @@ where
                 State::Refused(Some(Refusal::TooManyRequests(Box::new(rejection))))
             }
             Verdict::Unlimited if call.kind == RequestKind::LongRunning => {
-                match self.gate.hub().long_running.enter(&call.digest.user) {
+                // Only enforced caps hold anybody back; who runs is counted in any case.
+                let enforced = self.gate.policy().enforcement == Enforcement::Enforce;
+                match (self.gate.hub().long_running).enter(&call.digest.user, enforced) {
                     Some(place) => State::serve_long(&mut self.inner, call, place),
                     None => State::Refused(Some(Refusal::TooManyLongRunning {
                         retry_after: LONG_RUNNING_RETRY_AFTER,
@@ -266,11 +271,14 @@ where
     F: Future<Output = Result<Reply, Refusal>> + Unpin + 'static,
 {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Reply, Refusal>> {
-        let Some(future) = &mut self.future else {
+        // Taken out for the time being: one that panics must not be polled again.
+        let Some(mut future) = self.future.take() else {
             return Poll::Ready(Err(Refusal::Internal("polled after its end".into())));
         };
-        let answer = ready!(Pin::new(future).poll(cx));
-        self.future = None;
+        let Poll::Ready(answer) = Pin::new(&mut future).poll(cx) else {
+            self.future = Some(future);
+            return Poll::Pending;
+        };
         let held = std::mem::replace(&mut self.held, Held::Nothing);
         Poll::Ready(match answer {
             Ok(reply) => Ok(self.attach(reply, held)),
@@ -310,54 +318,58 @@ where
             return;
         };
         self.trace.execution.set(Some(seat.elapsed()));
-        if let Refusal::UpstreamTimeout = refusal {
-            let rest = match seat.remainder() {
-                Remainder::Hold(rest) => rest,
-                Remainder::Watch => seat.elapsed(),
-            };
-            seat.keep_for(rest);
+        match refusal {
+            Refusal::UpstreamTimeout => match self.trace.leftover.take() {
+                Some(unfinished) => {
+                    drop(tokio::task::spawn_local(run_to_the_end(unfinished, seat)))
+                }
+                None => seat.keep(),
+            },
+            // The client's body broke off half-way, and the upstream has the other half.
+            Refusal::Malformed(_) if is_upstream(&self.trace) => seat.keep(),
+            _ => {}
         }
     }
 }
 
+/// Whether the upstream may be working on the request.
+fn is_upstream(trace: &Trace) -> bool {
+    matches!(trace.progress.get(), Progress::Sent | Progress::Answered)
+}
+
 /// The client has left before its answer began. If the upstream may be working on the request, it is
-/// cancelled and its seat kept for as long as such requests take; or, when that is not known, it is
-/// let run to its end, which tells.
+/// let run to its end, and keeps its seat until then.
 impl<F> Drop for Serving<F>
 where
     F: Future<Output = Result<Reply, Refusal>> + Unpin + 'static,
 {
     fn drop(&mut self) {
         let held = std::mem::replace(&mut self.held, Held::Nothing);
-        let Held::Seat(seat) = held else {
-            return;
-        };
-        let working = matches!(
-            self.trace.progress.get(),
-            Progress::Sent | Progress::Answered
-        );
         let Some(future) = self.future.take() else {
             return;
         };
-        if !working || std::thread::panicking() {
+        if !is_upstream(&self.trace) || std::thread::panicking() {
             return;
         }
-        self.trace.execution.set(Some(seat.elapsed()));
-        match seat.remainder() {
-            Remainder::Hold(rest) => seat.keep_for(rest),
-            Remainder::Watch => {
+        match held {
+            Held::Seat(seat) => {
+                self.trace.execution.set(Some(seat.elapsed()));
                 tokio::task::spawn_local(run_to_the_end(future, seat));
             }
+            Held::Watch(seat, _) => {
+                tokio::task::spawn_local(run_to_the_head(future, seat));
+            }
+            Held::Nothing | Held::LongRunning(_) => {}
         }
     }
 }
 
-/// Runs a request that nobody waits for to its end, to learn how long it takes.
+/// Runs a request that nobody waits for to its end, at most until its time limit, and learns how
+/// long it takes.
 async fn run_to_the_end<F>(future: F, seat: Seat)
 where
     F: Future<Output = Result<Reply, Refusal>>,
 {
-    let limit = seat.time_left();
     let run = async {
         let mut reply = future.await?;
         while let Some(frame) = poll_fn(|cx| Pin::new(reply.body_mut()).poll_frame(cx)).await {
@@ -367,9 +379,23 @@ where
         }
         Ok::<bool, Refusal>(true)
     };
-    if let Ok(Ok(true)) = tokio::time::timeout(limit, run).await {
-        seat.learn();
+    match tokio::time::timeout(seat.time_left(), run).await {
+        Ok(Ok(true)) => seat.learn(),
+        // The rest of the client's body went with the client.
+        Ok(Err(Refusal::Malformed(_))) => seat.keep(),
+        Ok(Ok(false) | Err(_)) | Err(_) => {}
     }
+}
+
+/// Runs a watch that nobody waits for until it is accepted, at most as long as one initialises.
+async fn run_to_the_head<F>(future: F, seat: Seat)
+where
+    F: Future<Output = Result<Reply, Refusal>>,
+{
+    let left = MAX_INITIALISATION.saturating_sub(seat.elapsed());
+    // What comes of it is of no interest, only when.
+    let _ = tokio::time::timeout(left, future).await;
+    drop(seat);
 }
 
 /// Makes room for another long-running request when this one ends.

@@ -7,12 +7,7 @@ use std::{rc::Rc, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 
-use super::{
-    gate::Gate,
-    learn::ListObserver,
-    service_time::{Kind, Remainder},
-    slots::Waiter,
-};
+use super::{gate::Gate, learn::ListObserver, service_time::Kind, slots::Waiter};
 use crate::{
     apf::{
         Time,
@@ -92,12 +87,6 @@ impl Seat {
         self.gate.times.borrow_mut().learn(kind, self.elapsed());
     }
 
-    /// What to do about the seat of a request whose client has left while the upstream works on it.
-    pub(super) fn remainder(&self) -> Remainder {
-        let kind = Kind::of(&self.digest.info);
-        self.gate.times.borrow_mut().remainder(kind, self.elapsed())
-    }
-
     /// How much longer the request may execute at most.
     pub(super) fn time_left(&self) -> Duration {
         self.gate
@@ -106,8 +95,11 @@ impl Seat {
             .saturating_sub(self.elapsed())
     }
 
-    /// Keeps the seat for `rest`, at most until the request's time limit; then gives it back.
-    pub(super) fn keep_for(self, rest: Duration) {
+    /// Keeps the seat of a request that was cancelled for as long as such requests take, at most
+    /// until the request's time limit; then gives it back.
+    pub(super) fn keep(self) {
+        let kind = Kind::of(&self.digest.info);
+        let rest = self.gate.times.borrow().rest(kind, self.elapsed());
         let rest = rest.min(self.time_left());
         if rest.is_zero() {
             return;
@@ -195,17 +187,8 @@ impl ReplyGuard for SeatGuard {
             // Its answer broke off: it has ended, as far as anyone can tell.
             BodyEnd::Failed => drop(seat),
             BodyEnd::Abandoned if self.trace.progress.get() == Progress::Done => drop(seat),
-            BodyEnd::Abandoned => abandon_answer(seat),
+            // The client stopped reading, so the answer is cancelled upstream.
+            BodyEnd::Abandoned => seat.keep(),
         }
     }
-}
-
-/// The client stopped reading an answer, so it is cancelled upstream: its seat is kept for as long as
-/// such requests take, or for as long again as it has taken already.
-fn abandon_answer(seat: Seat) {
-    let rest = match seat.remainder() {
-        Remainder::Hold(rest) => rest,
-        Remainder::Watch => seat.elapsed(),
-    };
-    seat.keep_for(rest);
 }

@@ -1,9 +1,9 @@
 //! How long requests of a kind take, learnt from those that were answered.
 //!
-//! When a client leaves, the upstream may go on working: its seat is held for as long as such a
-//! request was seen to take. The estimate follows the longest recent times, because a seat given
-//! back too early lets more execute than the limit allows, and one held too long only costs
-//! throughput that a vanished client wanted.
+//! When a request is cancelled, the upstream may go on working: its seat is held for as long as such
+//! a request was seen to take, and a quarter more. The estimate follows the longest recent times,
+//! because a seat given back too early lets more execute than the limit allows, and one held too
+//! long only costs throughput that a vanished client wanted.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -42,60 +42,30 @@ impl Kind {
 /// The estimates of one core.
 #[derive(Debug, Default)]
 pub(super) struct ServiceTimes {
-    known: HashMap<Kind, Estimate>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Estimate {
-    time: Duration,
-    /// Requests given up since one was last seen to its end.
-    unseen: u32,
-}
-
-/// What to do about a request whose client has left while the upstream may be working on it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Remainder {
-    /// Cancel it upstream, and hold its seat for this long.
-    Hold(Duration),
-    /// Too little is known: let it run to its end unseen, and learn.
-    Watch,
+    known: HashMap<Kind, Duration>,
 }
 
 impl ServiceTimes {
-    /// After how many given-up requests in a row one is watched to its end.
-    const PROBE_EVERY: u32 = 16;
-
     /// A request of `kind` was answered, body and all, after `took`.
     pub(super) fn learn(&mut self, kind: Kind, took: Duration) {
         if self.known.len() >= MAX_KINDS && !self.known.contains_key(&kind) {
             self.known.clear();
         }
-        let estimate = self.known.entry(kind).or_insert(Estimate {
-            time: took,
-            unseen: 0,
-        });
-        estimate.unseen = 0;
-        estimate.time = match estimate.time.checked_sub(took) {
-            Some(shorter) => estimate.time.saturating_sub(shorter / FADE),
+        let estimate = self.known.entry(kind).or_insert(took);
+        *estimate = match estimate.checked_sub(took) {
+            Some(shorter) => estimate.saturating_sub(shorter / FADE),
             None => took,
         };
     }
 
-    /// What to do about a request of `kind` that was given up after `elapsed`.
-    pub(super) fn remainder(&mut self, kind: Kind, elapsed: Duration) -> Remainder {
-        let Some(estimate) = self.known.get_mut(&kind) else {
-            return Remainder::Watch;
-        };
-        estimate.unseen += 1;
-        if estimate.unseen >= Self::PROBE_EVERY {
-            estimate.unseen = 0;
-            return Remainder::Watch;
-        }
-        match estimate.time.checked_sub(elapsed) {
-            Some(rest) if !rest.is_zero() => Remainder::Hold(rest),
-            // It already takes longer than any such request was seen to.
-            _ => Remainder::Watch,
-        }
+    /// How much longer a request of `kind` is to be reckoned with that was cancelled after
+    /// `elapsed`. As long again, if that is longer than any such request was seen to take.
+    pub(super) fn rest(&self, kind: Kind, elapsed: Duration) -> Duration {
+        let known = self.known.get(&kind);
+        known
+            .map(|known| (*known + *known / 4).saturating_sub(elapsed))
+            .filter(|rest| !rest.is_zero())
+            .unwrap_or(elapsed)
     }
 }
 
@@ -126,31 +96,13 @@ mod tests {
     }
 
     #[test]
-    fn the_rest_of_the_longest_recent_time_is_held() {
+    fn the_rest_of_the_longest_recent_time_is_held_and_a_quarter_more() {
         let (mut times, kind) = (ServiceTimes::default(), kind("/api/v1/pods"));
-        assert_eq!(
-            times.remainder(kind, ms(50)),
-            Remainder::Watch,
-            "nothing is known"
-        );
+        assert_eq!(times.rest(kind, ms(50)), ms(50), "nothing is known");
         times.learn(kind, ms(500));
-        assert_eq!(times.remainder(kind, ms(50)), Remainder::Hold(ms(450)));
+        assert_eq!(times.rest(kind, ms(50)), ms(575));
         times.learn(kind, ms(180));
-        assert_eq!(times.remainder(kind, ms(50)), Remainder::Hold(ms(440)));
-        assert_eq!(
-            times.remainder(kind, ms(490)),
-            Remainder::Watch,
-            "it takes longer than known"
-        );
-    }
-
-    #[test]
-    fn when_all_are_given_up_one_in_a_while_is_watched() {
-        let (mut times, kind) = (ServiceTimes::default(), kind("/api/v1/pods"));
-        times.learn(kind, ms(500));
-        let watched = (0..64)
-            .filter(|_| times.remainder(kind, ms(1)) == Remainder::Watch)
-            .count();
-        assert_eq!(watched, 4);
+        assert_eq!(times.rest(kind, ms(50)), ms(562) + ms(1) / 2);
+        assert_eq!(times.rest(kind, ms(700)), ms(700), "longer than is known");
     }
 }

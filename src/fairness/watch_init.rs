@@ -28,7 +28,7 @@ const INITIAL_EVENTS_END: &[u8] = b"k8s.io/initial-events-end";
 /// A pause this long ends the initial events of a watch that marks no end.
 const PAUSE: Duration = Duration::from_millis(100);
 /// No watch takes longer to initialise, unless as the original has it.
-const MAX_INITIALISATION: Duration = Duration::from_secs(10);
+pub(super) const MAX_INITIALISATION: Duration = Duration::from_secs(10);
 
 /// What tells that a watch is initialised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,8 +5,9 @@
 //! ([`identity`]). Connections come from a pool of this core's own ([`pool`]).
 //!
 //! A request is sent again, once, only when the upstream cannot have seen it, or when it is a read
-//! on a connection that had been idle. What happens after a client leaves: the upstream's stream is
-//! reset (HTTP/2) or its connection closed (HTTP/1). Whether the upstream heeds that, nobody knows.
+//! on a connection that had been idle. When an answer or the wait for it is dropped, the upstream's
+//! stream is reset (HTTP/2) or its connection closed (HTTP/1). Whether the upstream heeds that, nobody
+//! knows; so a request whose time is up is not dropped here but left to whoever holds its seat.
 //!
 //! Not here: who may send how much (`fairness`), what an error looks like ([`crate::call::answer`]).
 
@@ -29,13 +30,18 @@ use std::{
 
 use http::{Request, Response, StatusCode, Uri, Version};
 use hyper::body::Incoming;
+use pin_project_lite::pin_project;
+use tokio::time::Sleep;
 use tower::Service;
 
 pub use identity::UpstreamIdentity;
 pub use settings::{UpstreamProtocol, UpstreamSettings};
 
 use crate::{
-    call::{Call, ClientBody, OnFailure, Progress, Refusal, Reply, ReplyBody, RequestKind},
+    call::{
+        Call, ClientBody, OnFailure, Progress, Refusal, Reply, ReplyBody, RequestKind, Trace,
+        trace::Unfinished,
+    },
     clock::Clock,
     digest::User,
 };
@@ -77,37 +83,95 @@ impl Forward {
 impl Service<Call> for Forward {
     type Response = Reply;
     type Error = Refusal;
-    // The one boxed future of a request: what it holds while it waits differs from step to step.
-    type Future = Pin<Box<dyn Future<Output = Result<Reply, Refusal>>>>;
+    type Future = Forwarding;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Refusal>> {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, call: Call) -> Self::Future {
+    fn call(&mut self, call: Call) -> Forwarding {
         let shared = self.shared.clone();
-        Box::pin(async move { shared.forward(call).await })
+        let trace = call.trace.clone();
+        let upgrade = headers::wanted_upgrade(&call);
+        let grace = shared.settings.deadline_grace;
+        let until = call.deadline.filter(|_| upgrade.is_none());
+        let until = until.map(|deadline| shared.clock.instant(deadline.plus(grace)));
+        let _ = trace.upstream.set(shared.settings.name.clone());
+        let answer = async move {
+            match upgrade {
+                Some(upgrade) => tunnel::open(&shared, call, upgrade).await,
+                None => shared.forward(call).await,
+            }
+        };
+        Forwarding {
+            answer: Some(Box::pin(Timed {
+                answer,
+                timer: until.map(tokio::time::sleep_until),
+            })),
+            trace,
+        }
+    }
+}
+
+/// The answer to a call that was sent upstream.
+pub struct Forwarding {
+    // The one boxed future of a request: what it holds while it waits differs from step to step.
+    answer: Option<Unfinished>,
+    trace: Rc<Trace>,
+}
+
+impl Future for Forwarding {
+    type Output = Result<Reply, Refusal>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        // Taken out for the time being, so that nothing is left of one that panics.
+        let Some(mut answer) = this.answer.take() else {
+            return Poll::Ready(Err(Refusal::Internal("polled after its end".into())));
+        };
+        let polled = answer.as_mut().poll(cx);
+        match polled {
+            Poll::Pending => this.answer = Some(answer),
+            Poll::Ready(Err(Refusal::UpstreamTimeout)) => this.trace.leftover.leave(answer),
+            Poll::Ready(_) => {}
+        }
+        polled
+    }
+}
+
+pin_project! {
+    /// An answer that is awaited until a certain time. When that has come, it is a refusal; the next
+    /// poll goes on waiting, without end.
+    struct Timed<F> {
+        #[pin]
+        answer: F,
+        #[pin]
+        timer: Option<Sleep>,
+    }
+}
+
+impl<F: Future<Output = Result<Reply, Refusal>>> Future for Timed<F> {
+    type Output = Result<Reply, Refusal>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut this = self.project();
+        if let Poll::Ready(answer) = this.answer.poll(cx) {
+            return Poll::Ready(answer);
+        }
+        match this.timer.as_mut().as_pin_mut().map(|timer| timer.poll(cx)) {
+            Some(Poll::Ready(())) => {
+                this.timer.set(None);
+                Poll::Ready(Err(Refusal::UpstreamTimeout))
+            }
+            Some(Poll::Pending) | None => Poll::Pending,
+        }
     }
 }
 
 impl Shared {
     async fn forward(&self, mut call: Call) -> Result<Reply, Refusal> {
-        let _ = call.trace.upstream.set(self.settings.name.clone());
-        if let Some(upgrade) = headers::wanted_upgrade(&call) {
-            return tunnel::open(self, call, upgrade).await;
-        }
         let body = std::mem::replace(call.request.body_mut(), ClientBody::empty());
-        let answer = self.send(&call, body);
-        let Some(deadline) = call.deadline else {
-            return answer.await;
-        };
-        let give_up = self
-            .clock
-            .instant(deadline.plus(self.settings.deadline_grace));
-        match tokio::time::timeout_at(give_up, answer).await {
-            Ok(answer) => answer,
-            Err(_) => Err(Refusal::UpstreamTimeout),
-        }
+        self.send(&call, body).await
     }
 
     /// Sends the call, a second time if the first came to nothing, and brings the reply.

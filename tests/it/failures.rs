@@ -19,6 +19,7 @@ use tokio::sync::mpsc;
 use crate::{
     client::{Client, body_text, piece, soon, status},
     gate::Gate,
+    rules::Rules,
     upstream::{Speaks, Upstream, full, streamed, text},
 };
 
@@ -120,7 +121,9 @@ async fn a_mutating_request_that_may_have_run_is_not_invited_again() {
 #[tokio::test]
 async fn an_upstream_too_slow_to_answer_is_a_504() {
     let upstream = Upstream::start(Speaks::Http2, |_| std::future::pending());
-    let gate = Gate::with(&upstream, |_, to| to.deadline_grace = Duration::ZERO);
+    let gate = Gate::governed_with(&upstream, &impatient(), |_, to| {
+        to.deadline_grace = Duration::ZERO;
+    });
     let mut client = Client::http2(gate.address()).await;
     for request in [
         client.request(Method::GET, "/api/v1/pods?timeout=50ms"),
@@ -136,6 +139,11 @@ async fn an_upstream_too_slow_to_answer_is_a_504() {
         assert!(body.contains(r#""reason":"Timeout""#), "{body}");
     }
     until(|| gate.limit.free() == 1000).await;
+}
+
+/// Rules under which a request may take no longer than 300 ms, whoever waits for it.
+fn impatient() -> Rules {
+    Rules::new().set(|settings| settings.request_timeout = Duration::from_millis(300))
 }
 
 /// An upstream whose answers the test sends, piece by piece.
@@ -228,30 +236,44 @@ async fn a_read_on_a_connection_that_had_gone_stale_is_sent_again() {
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_cancels_what_runs_upstream() {
+async fn a_client_that_leaves_in_the_middle_of_its_answer_cancels_it_upstream() {
+    for speaks in [Speaks::Http1, Speaks::Http2] {
+        let (upstream, mut hands) = by_hand(speaks);
+        let gate = Gate::before(&upstream);
+        for mut client in Client::both(gate.address()).await {
+            let mut list = client.get("/api/v1/pods").await.into_body();
+            let send = soon(hands.recv()).await.unwrap();
+            send.send(Ok("half".into())).unwrap();
+            assert_eq!(piece(&mut list).await.unwrap().unwrap(), "half");
+            drop(list);
+            client.abandon().await;
+            soon(async {
+                // An upstream that does not read learns of it when it writes.
+                while send.send(Ok(vec![0; 1 << 16].into())).is_ok() {
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
+            })
+            .await;
+        }
+        until(|| gate.limit.free() == 1000).await;
+    }
+}
+
+#[tokio::test]
+async fn what_runs_upstream_for_a_client_that_has_left_is_cancelled_when_its_time_is_up() {
     for speaks in [Speaks::Http1, Speaks::Http2] {
         let (came, mut comes) = mpsc::unbounded_channel();
         let (went, mut goes) = mpsc::unbounded_channel();
-        let upstream = Upstream::start(speaks, move |request| {
-            let leaving = (request.uri().query() != Some("learn")).then(|| {
-                came.send(()).unwrap();
-                Leaving(went.clone())
-            });
+        let upstream = Upstream::start(speaks, move |_| {
+            came.send(()).unwrap();
+            let leaving = Leaving(went.clone());
             async move {
-                if leaving.is_some() {
-                    std::future::pending::<()>().await;
-                }
-                tokio::time::sleep(Duration::from_millis(300)).await;
-                text("")
+                let _leaving = leaving;
+                std::future::pending().await
             }
         });
-        let gate = Gate::before(&upstream);
+        let gate = Gate::governed(&upstream, &impatient());
         for mut client in Client::both(gate.address()).await {
-            // Only a kind of request that is known to take a while is cancelled and waited for.
-            assert_eq!(
-                client.get("/api/v1/pods?learn").await.status(),
-                StatusCode::OK
-            );
             let request = client
                 .request(Method::GET, "/api/v1/pods")
                 .body(full(""))

@@ -1,4 +1,4 @@
-//! A gateway for tests: everybody is alice, but whoever says so is nobody.
+//! A gateway for tests: everybody is alice, unless they say who else or that they are nobody.
 
 use std::{
     future::Future,
@@ -11,22 +11,19 @@ use std::{
 };
 
 use fairgate::{
-    apf::{ObjectSet, Policy, PolicySettings, Semantics, Time, work::EstimatorSettings},
+    apf::{ObjectSet, Policy, PolicySettings, Semantics, Time, queueset::Glance},
     app::{AppSettings, CoreContext, Gateway, runtimes::control_runtime},
     call::{Call, Inbound, Refusal, Reply},
     clock::Clock,
     digest::{RequestDigest, User},
-    fairness::{Caps, Enforcement, FairnessLayer, Gate as FairnessGate, Hub, HubSettings},
+    fairness::{FairnessLayer, Gate as FairnessGate, Hub},
     forward::{Forward, UpstreamIdentity, UpstreamProtocol, UpstreamSettings},
     stack::stack,
 };
 use http::{HeaderMap, HeaderValue};
-use serde_json::Value;
-use tower::{Layer, Service};
+use tower::{Layer, Service, layer::util::Identity};
 
-use tower::layer::util::Identity;
-
-use crate::upstream::Upstream;
+use crate::{rules::Rules, upstream::Upstream};
 
 pub struct Gate {
     pub gateway: Gateway,
@@ -53,32 +50,18 @@ impl Seats {
 
 /// What all cores of a test's gateway share: the built-in policy, and seats for everybody.
 pub fn hub(cores: usize) -> Arc<Hub> {
-    hub_of(cores, [])
-}
-
-fn hub_of(cores: usize, objects: impl IntoIterator<Item = Value>) -> Arc<Hub> {
     let settings = PolicySettings {
         total_seats: 100 * Seats::ALL,
         semantics: Semantics::Improved,
         hash_key: [7; 16],
     };
-    let objects = ObjectSet::read(objects.into_iter().map(|object| ("test", object)));
-    let policy = Policy::compile(&objects, &settings).unwrap().policy;
-    let settings = HubSettings {
-        enforcement: Enforcement::Enforce,
-        request_timeout: Duration::from_secs(60),
-        max_queued: 10_000,
-        estimator: EstimatorSettings::default(),
-        borrowing_period: Duration::from_secs(1),
-        long_running: Caps {
-            per_user: 100,
-            total: 1000,
-        },
-    };
+    let policy = Policy::compile(&ObjectSet::default(), &settings)
+        .unwrap()
+        .policy;
     Hub::new(
         u16::try_from(cores).unwrap(),
         Arc::new(policy),
-        settings,
+        Rules::new().settings,
         Time::ZERO,
     )
 }
@@ -110,18 +93,39 @@ impl Gate {
     }
 
     pub fn towards(
+        to: UpstreamSettings,
+        adapt: impl FnOnce(&mut AppSettings, &mut UpstreamSettings),
+    ) -> Self {
+        Self::towards_under(hub, to, adapt)
+    }
+
+    /// A gateway in front of `upstream` that goes by `rules`.
+    pub fn governed(upstream: &Upstream, rules: &Rules) -> Self {
+        Self::governed_with(upstream, rules, |_, _| {})
+    }
+
+    /// As [`Self::governed`], with settings of the test's own.
+    pub fn governed_with(
+        upstream: &Upstream,
+        rules: &Rules,
+        adapt: impl FnOnce(&mut AppSettings, &mut UpstreamSettings),
+    ) -> Self {
+        let mut to = UpstreamSettings::new(upstream.address.to_string().parse().unwrap(), None);
+        if upstream.http2 {
+            to.protocol = UpstreamProtocol::Http2;
+        }
+        Self::towards_under(|cores| rules.hub(cores), to, adapt)
+    }
+
+    pub fn towards_under(
+        hub: impl FnOnce(usize) -> Arc<Hub>,
         mut to: UpstreamSettings,
         adapt: impl FnOnce(&mut AppSettings, &mut UpstreamSettings),
     ) -> Self {
         let mut settings = settings();
         adapt(&mut settings, &mut to);
-        let hub = hub(settings.cores.get());
-        Self::governed(to, settings, hub)
-    }
-
-    /// A gateway under the policy of `hub`.
-    pub fn governed(to: UpstreamSettings, settings: AppSettings, hub: Arc<Hub>) -> Self {
         let to = Arc::new(to);
+        let hub = hub(settings.cores.get());
         let limit = Seats(Arc::clone(&hub));
         let gateway = Gateway::start(
             settings,
@@ -145,6 +149,19 @@ impl Gate {
 
     /// A gateway whose leaf is `leaf`.
     pub fn around<L>(
+        leaf: impl Fn() -> L + Send + Sync + 'static,
+        adapt: impl FnOnce(&mut AppSettings),
+    ) -> Self
+    where
+        L: Service<Call, Response = Reply, Error = Refusal> + Clone + 'static,
+        L::Future: Unpin + 'static,
+    {
+        Self::around_under(hub, leaf, adapt)
+    }
+
+    /// A gateway whose leaf is `leaf`, under the policy of `hub`.
+    pub fn around_under<L>(
+        hub: impl FnOnce(usize) -> Arc<Hub>,
         leaf: impl Fn() -> L + Send + Sync + 'static,
         adapt: impl FnOnce(&mut AppSettings),
     ) -> Self
@@ -176,9 +193,21 @@ impl Gate {
     pub fn address(&self) -> std::net::SocketAddr {
         self.gateway.address()
     }
+
+    /// What all cores share.
+    pub fn hub(&self) -> &Arc<Hub> {
+        &self.limit.0
+    }
+
+    /// The present state of a level.
+    pub fn level(&self, name: &str) -> Glance {
+        let levels = self.hub().dispatcher().report(Clock::system().now());
+        let level = levels.iter().find(|level| &*level.spec.name == name);
+        level.expect("there is such a level").glance
+    }
 }
 
-pub fn settings() -> AppSettings {
+fn settings() -> AppSettings {
     let mut settings = AppSettings {
         cores: NonZero::new(2).unwrap(),
         ..AppSettings::default()
@@ -194,7 +223,7 @@ fn tell_upstream(call: &Call, headers: &mut HeaderMap) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Makes everybody alice, except whoever asks to be nobody.
+/// Makes everybody alice, except whoever asks to be nobody, or another by `X-User`. Root is a master.
 #[derive(Clone, Copy)]
 pub struct TestAuth;
 
@@ -224,11 +253,7 @@ where
     fn call(&mut self, inbound: Inbound) -> Self::Future {
         let mut inner = self.0.clone();
         Box::pin(async move {
-            let user = if inbound.request.headers().contains_key("x-nobody") {
-                User::anonymous()
-            } else {
-                User::new("alice", ["staff", User::AUTHENTICATED])
-            };
+            let user = user_of(inbound.request.headers());
             let digest = RequestDigest {
                 info: inbound.info()?,
                 user: Arc::new(user),
@@ -236,5 +261,16 @@ where
             let call = Call::new(inbound, Arc::new(digest), Duration::from_secs(60))?;
             inner.call(call).await
         })
+    }
+}
+
+fn user_of(headers: &HeaderMap) -> User {
+    if headers.contains_key("x-nobody") {
+        return User::anonymous();
+    }
+    let name = headers.get("x-user").map(|name| name.to_str().unwrap());
+    match name.unwrap_or("alice") {
+        "root" => User::new("root", [User::MASTERS, User::AUTHENTICATED]),
+        name => User::new(name, ["staff", User::AUTHENTICATED]),
     }
 }

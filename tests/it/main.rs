@@ -9,10 +9,12 @@
 mod client;
 mod gate;
 mod pki;
+mod rules;
 mod upstream;
 
 mod draining;
 mod failures;
+mod fairness;
 mod forwarding;
 mod framing;
 mod hanging_up;

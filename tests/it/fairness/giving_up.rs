@@ -1,0 +1,169 @@
+//! Clients that give up while the upstream works on, and an upstream that pays no heed to cancels:
+//! what executes there never exceeds the limit.
+
+use tokio::task::JoinSet;
+
+use super::*;
+use crate::rules::{Full, Rules};
+
+const SEATS: u32 = 3;
+
+/// A client that asks one time after the other until `end`, and gives up each time as `how` says.
+async fn impatient(gate: Arc<Gate>, http2: bool, how: How, end: Time) {
+    let mut client = connect(&gate, http2).await;
+    while now() < end {
+        let request = of(&client, "alice", how.method.clone(), how.target);
+        match tokio::time::timeout(how.patience, client.send(request)).await {
+            // Some are quick enough, and refused ones try again.
+            Ok(Ok(response)) => drop(crate::client::body(response).await),
+            Ok(Err(_)) => client = connect(&gate, http2).await,
+            // On HTTP/2 the stream is reset and the connection lives on.
+            Err(_) if http2 => {}
+            Err(_) => {
+                client.abandon().await;
+                client = connect(&gate, http2).await;
+            }
+        }
+    }
+}
+
+/// How clients ask, and how long they wait.
+#[derive(Clone, Debug)]
+struct How {
+    method: Method,
+    target: &'static str,
+    patience: Duration,
+}
+
+/// What to try.
+#[derive(Clone)]
+struct Trial {
+    /// Whether requests were answered before clients began to give up.
+    learnt: bool,
+    /// How long each request takes upstream.
+    takes: fn(usize) -> Duration,
+    target: &'static str,
+    patience: Duration,
+}
+
+impl Trial {
+    /// Clients that leave after 50 ms.
+    fn leaving(takes: fn(usize) -> Duration) -> Self {
+        Self {
+            learnt: true,
+            takes,
+            target: PODS,
+            patience: ms(50),
+        }
+    }
+
+    /// Twelve clients, on either protocol and towards either, for GET and POST.
+    async fn never_exceeds_the_limit(self) {
+        let mut cases = JoinSet::new();
+        for speaks in [Speaks::Http1, Speaks::Http2] {
+            for method in [Method::GET, Method::POST] {
+                cases.spawn(self.clone().one_case(speaks.clone(), method));
+            }
+        }
+        for case in cases.join_all().await {
+            assert!(case.most <= SEATS as usize, "{case:?}");
+            assert!(case.done >= 2 * SEATS as usize, "{case:?}");
+        }
+    }
+
+    async fn one_case(self, speaks: Speaks, method: Method) -> Case {
+        let Stubborn { upstream, work } = Stubborn::start(speaks, self.takes);
+        let rules = Rules::small(SEATS, Full::queue(100));
+        let gate = Gate::governed_with(&upstream, &rules, |_, to| {
+            to.deadline_grace = Duration::ZERO;
+        });
+        let gate = Arc::new(gate);
+        if self.learnt {
+            for mut client in Client::both(gate.address()).await {
+                let request = of(&client, "alice", method.clone(), PODS);
+                let response = soon(client.send(request)).await.unwrap();
+                assert_eq!(response.status(), StatusCode::OK);
+            }
+        }
+        let how = How {
+            method,
+            target: self.target,
+            patience: self.patience,
+        };
+        let end = now().plus(ms(1500));
+        let mut clients = JoinSet::new();
+        for number in 0..12 {
+            let gate = Arc::clone(&gate);
+            clients.spawn(impatient(gate, number % 2 == 0, how.clone(), end));
+        }
+        clients.join_all().await;
+        until(|| small(&gate) == (0, 0, 0)).await;
+        Case {
+            http2: upstream.http2,
+            how,
+            most: work.most(),
+            done: work.done(),
+        }
+    }
+}
+
+#[derive(Debug)]
+#[expect(dead_code, reason = "shown when a test fails")]
+struct Case {
+    http2: bool,
+    how: How,
+    most: usize,
+    done: usize,
+}
+
+#[tokio::test]
+async fn after_50_ms_when_nothing_is_known_of_the_upstream() {
+    let trial = Trial::leaving(|_| ms(200));
+    let trial = Trial {
+        learnt: false,
+        ..trial
+    };
+    trial.never_exceeds_the_limit().await;
+}
+
+#[tokio::test]
+async fn after_50_ms_when_it_is_known_how_long_requests_take() {
+    let trial = Trial::leaving(|_| ms(200));
+    trial.never_exceeds_the_limit().await;
+}
+
+#[tokio::test]
+async fn after_50_ms_when_requests_take_now_longer_now_less() {
+    let trial = Trial::leaving(|number| ms([100, 230, 400, 150, 310][number % 5]));
+    trial.never_exceeds_the_limit().await;
+}
+
+#[tokio::test]
+async fn after_50_ms_when_the_upstream_is_suddenly_five_times_slower() {
+    let trial = Trial::leaving(|number| ms(if number < 12 { 100 } else { 500 }));
+    trial.never_exceeds_the_limit().await;
+}
+
+#[tokio::test]
+async fn before_a_watch_is_accepted() {
+    let trial = Trial {
+        learnt: false,
+        target: "/api/v1/namespaces/a/pods?watch=1&resourceVersion=7",
+        ..Trial::leaving(|_| ms(200))
+    };
+    trial.never_exceeds_the_limit().await;
+}
+
+#[tokio::test]
+async fn when_their_deadline_has_passed() {
+    for learnt in [false, true] {
+        let trial = Trial {
+            learnt,
+            takes: |number| ms([100, 230, 400][number % 3]),
+            // A quarter of it may be spent in the queue.
+            target: "/api/v1/namespaces/a/pods?timeout=100ms",
+            patience: Duration::from_secs(10),
+        };
+        trial.never_exceeds_the_limit().await;
+    }
+}

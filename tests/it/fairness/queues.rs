@@ -1,0 +1,274 @@
+//! Waiting: who waits, who is next, and who leaves.
+
+use std::{
+    io::{Read as _, Write as _},
+    net::{Shutdown, TcpStream},
+};
+
+use super::*;
+use crate::{
+    rules::{Full, Rules},
+    upstream::streamed,
+};
+
+#[tokio::test]
+async fn five_at_once_wait_and_then_execute() {
+    let (upstream, mut asked) = by_hand(Speaks::Http2);
+    let gate = Gate::governed(&upstream, &Rules::small(5, Full::queue(10)));
+    let mut first = Vec::new();
+    for number in 0..5 {
+        let asking = ask(&gate, number % 2 == 0, "alice", Method::GET, PODS).await;
+        first.push((asking, soon(asked.recv()).await.unwrap()));
+    }
+    let mut second = Vec::new();
+    for number in 0..5 {
+        second.push(ask(&gate, number % 2 == 0, "bob", Method::GET, PODS).await);
+    }
+    until(|| small(&gate) == (5, 5, 5)).await;
+    assert_eq!(gate.hub().queued(), 5);
+    for (asking, upstream) in first {
+        upstream.say("");
+        asking.served().await;
+    }
+    until(|| small(&gate) == (5, 0, 5)).await;
+    assert_eq!(gate.hub().queued(), 0);
+    for _ in &second {
+        soon(asked.recv()).await.unwrap().say("");
+    }
+    for asking in second {
+        asking.served().await;
+    }
+    until(|| small(&gate) == (0, 0, 0)).await;
+}
+
+/// One request executes, one waits that will leave, and one behind it is next.
+struct Line {
+    upstream: Upstream,
+    asked: mpsc::UnboundedReceiver<Asked>,
+    gate: Gate,
+    first: Asking,
+    executing: Asked,
+}
+
+impl Line {
+    async fn form(read_ahead: bool) -> Self {
+        let (upstream, mut asked) = by_hand(Speaks::Http1);
+        let rules = Rules::small(1, Full::queue(10));
+        let gate = Gate::governed_with(&upstream, &rules, |settings, _| {
+            if !read_ahead {
+                settings.serve.read_ahead_small_bytes = 0;
+                settings.serve.read_ahead_large_bytes = 0;
+            }
+        });
+        let first = get(&gate, "/api/v1/first").await;
+        let executing = soon(asked.recv()).await.unwrap();
+        Self {
+            upstream,
+            asked,
+            gate,
+            first,
+            executing,
+        }
+    }
+
+    /// The leaver waits; now another comes. Afterwards `leave` must make the leaver's place free.
+    async fn goes_on_without<F: Future>(mut self, leave: F) {
+        until(|| small(&self.gate) == (1, 1, 1)).await;
+        let next = get(&self.gate, "/api/v1/next").await;
+        until(|| small(&self.gate) == (1, 2, 1)).await;
+        let left = leave.await;
+        until(|| small(&self.gate) == (1, 1, 1)).await;
+        until(|| self.gate.hub().queued() == 1).await;
+        self.executing.say("");
+        self.first.served().await;
+        let asked = soon(self.asked.recv()).await.unwrap();
+        assert_eq!(asked.target, "/api/v1/next");
+        asked.say("");
+        next.served().await;
+        until(|| small(&self.gate) == (0, 0, 0)).await;
+        assert_eq!(self.gate.hub().queued(), 0);
+        assert_eq!(self.upstream.seen().len(), 2, "the leaver was never sent");
+        drop(left);
+    }
+}
+
+/// Sends `head` and `bytes` of body on a bare socket, and leaves when all of it is sent.
+async fn leaves(read_ahead: bool, head: String, bytes: usize) {
+    let line = Line::form(read_ahead).await;
+    let mut stream = TcpStream::connect(line.gate.address()).unwrap();
+    stream.write_all(head.as_bytes()).unwrap();
+    let sender = tokio::task::spawn_blocking(move || {
+        stream.write_all(&vec![b'x'; bytes]).unwrap();
+        stream
+    });
+    line.goes_on_without(async { drop(soon(sender).await.unwrap()) })
+        .await;
+}
+
+fn post(bytes: usize, more: &str) -> String {
+    format!("POST {PODS} HTTP/1.1\r\nHost: a\r\nContent-Length: {bytes}\r\n{more}\r\n")
+}
+
+#[tokio::test]
+async fn a_get_whose_client_leaves_frees_its_place() {
+    leaves(true, format!("GET {PODS} HTTP/1.1\r\nHost: a\r\n\r\n"), 0).await;
+}
+
+#[tokio::test]
+async fn a_post_of_1_mib_whose_client_leaves_frees_its_place() {
+    leaves(true, post(1 << 20, ""), 1 << 20).await;
+}
+
+#[tokio::test]
+async fn a_post_of_10_mib_whose_client_leaves_frees_its_place() {
+    leaves(true, post(10 << 20, ""), 10 << 20).await;
+}
+
+#[tokio::test]
+async fn a_post_broken_off_half_way_frees_its_place() {
+    leaves(true, post(10 << 20, ""), 3 << 20).await;
+}
+
+#[tokio::test]
+async fn a_post_that_nobody_reads_frees_its_place() {
+    leaves(false, post(100 << 10, ""), 100 << 10).await;
+}
+
+#[tokio::test]
+async fn a_post_that_was_not_told_to_continue_frees_its_place() {
+    let line = Line::form(true).await;
+    let mut stream = TcpStream::connect(line.gate.address()).unwrap();
+    let head = post(9, "Expect: 100-continue\r\n");
+    stream.write_all(head.as_bytes()).unwrap();
+    line.goes_on_without(async {
+        stream.shutdown(Shutdown::Write).unwrap();
+        let mut said = Vec::new();
+        stream.read_to_end(&mut said).unwrap();
+        assert!(said.is_empty(), "{:?}", String::from_utf8_lossy(&said));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_post_is_told_to_continue_when_it_is_admitted_and_not_before() {
+    let mut line = Line::form(true).await;
+    let mut stream = TcpStream::connect(line.gate.address()).unwrap();
+    let head = post(4, "Expect: 100-continue\r\nConnection: close\r\n");
+    stream.write_all(head.as_bytes()).unwrap();
+    until(|| small(&line.gate) == (1, 1, 1)).await;
+    stream.set_nonblocking(true).unwrap();
+    let said = stream.read(&mut [0; 100]);
+    assert_eq!(said.unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
+    stream.set_nonblocking(false).unwrap();
+
+    line.executing.say("");
+    line.first.served().await;
+    soon(line.asked.recv()).await.unwrap().say("created");
+    let answer = tokio::task::spawn_blocking(move || {
+        let mut interim = [0; 25];
+        stream.read_exact(&mut interim).unwrap();
+        assert_eq!(&interim, b"HTTP/1.1 100 Continue\r\n\r\n");
+        stream.write_all(b"body").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    });
+    let answer = soon(answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
+    assert!(answer.ends_with("created"), "{answer}");
+}
+
+#[tokio::test]
+async fn http2_streams_that_are_reset_free_their_places() {
+    for method in [Method::GET, Method::POST] {
+        for bytes in [0, 1 << 20] {
+            let line = Line::form(true).await;
+            let mut client = Client::http2(line.gate.address()).await;
+            let request = client.request(method.clone(), PODS);
+            let request = request.body(full(vec![0; bytes])).unwrap();
+            let sending = client.start(request);
+            line.goes_on_without(async {
+                drop(sending);
+                client
+            })
+            .await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_http2_connection_that_ends_frees_all_its_places() {
+    let line = Line::form(true).await;
+    let stream = TcpStream::connect(line.gate.address()).unwrap();
+    stream.set_nonblocking(true).unwrap();
+    let io = tokio::net::TcpStream::from_std(stream.try_clone().unwrap()).unwrap();
+    let mut client = Client::http2_over(hyper_util::rt::TokioIo::new(io)).await;
+    let (_sender, unfinished) = streamed();
+    let request = client.request(Method::POST, PODS).body(unfinished).unwrap();
+    let _sending = client.start(request);
+    line.goes_on_without(async { stream.shutdown(Shutdown::Both).unwrap() })
+        .await;
+}
+
+#[tokio::test]
+async fn no_more_wait_in_total_than_is_allowed() {
+    let (upstream, mut asked) = by_hand(Speaks::Http1);
+    let rules = Rules::new()
+        .level("small", 1, Full::queue(10))
+        .level("other", 1, Full::queue(10))
+        .schema("small", "small", &["alice"])
+        .schema("other", "other", &["bob"])
+        .set(|set| set.max_queued = 3);
+    let gate = Gate::governed(&upstream, &rules);
+    let mut all = Vec::new();
+    for user in ["alice", "bob"] {
+        all.push(ask(&gate, false, user, Method::GET, PODS).await);
+    }
+    until(|| small(&gate).0 + gate.level("other").executing == 2).await;
+    for user in ["alice", "bob", "bob"] {
+        all.push(ask(&gate, true, user, Method::GET, PODS).await);
+    }
+    until(|| gate.hub().queued() == 3).await;
+    for user in ["alice", "bob"] {
+        let told = ask(&gate, false, user, Method::GET, PODS)
+            .await
+            .told()
+            .await;
+        assert_eq!(told.status, StatusCode::TOO_MANY_REQUESTS);
+        assert_eq!(told.only("x-fairgate-reason"), "queue-full");
+    }
+    assert_eq!(small(&gate), (1, 1, 1));
+    for _ in &all {
+        soon(asked.recv()).await.unwrap().say("");
+    }
+    for asking in all {
+        asking.served().await;
+    }
+    until(|| gate.hub().queued() == 0).await;
+}
+
+#[tokio::test]
+async fn a_request_of_one_core_is_dispatched_by_the_end_of_one_of_another() {
+    let (upstream, mut asked) = by_hand(Speaks::Http1);
+    let gate = Gate::governed(&upstream, &Rules::small(1, Full::queue(10)));
+    let mut first = get(&gate, PODS).await;
+    for _ in 0..10 {
+        let executing = soon(asked.recv()).await.unwrap();
+        // A connection goes to the core with the fewest requests in hand: the other one.
+        let second = get(&gate, PODS).await;
+        until(|| small(&gate) == (1, 1, 1)).await;
+        let levels = gate.hub().dispatcher().levels();
+        let (_, level) = levels.iter().find(|(name, _)| &**name == "small").unwrap();
+        let mut cores: Vec<u16> = level.inspect(|set| {
+            let requests = set.requests();
+            requests.iter().map(|r| r.entry.waiter.core).collect()
+        });
+        cores.sort_unstable();
+        assert_eq!(cores, [0, 1]);
+        executing.say("");
+        first.served().await;
+        first = second;
+    }
+    soon(asked.recv()).await.unwrap().say("");
+    first.served().await;
+}

@@ -1,0 +1,264 @@
+//! How long a seat is held, and when none is.
+
+use std::{
+    io,
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use bytes::Bytes;
+use fairgate::{
+    call::{BodyEnd, Call, Refusal, Reply, ReplyBody, ReplyGuard},
+    fairness::Enforcement,
+    observe::cells::FlowCells,
+};
+use http_body_util::BodyExt as _;
+use tower::Service;
+
+use super::*;
+use crate::{
+    client::piece,
+    rules::{Full, Rules},
+    upstream::streamed,
+};
+
+#[tokio::test]
+async fn a_seat_is_held_to_the_end_of_the_answers_body() {
+    for speaks in [Speaks::Http1, Speaks::Http2] {
+        let (hand, mut hands) = mpsc::unbounded_channel();
+        let upstream = Upstream::start(speaks, move |_| {
+            let (send, answer) = streamed();
+            hand.send(send).unwrap();
+            async move { http::Response::new(answer) }
+        });
+        let gate = Gate::governed(&upstream, &Rules::small(1, Full::queue(10)));
+        for mut client in Client::both(gate.address()).await {
+            let mut list = client.get(PODS).await.into_body();
+            let send = soon(hands.recv()).await.unwrap();
+            let next = get(&gate, PODS).await;
+            send.send(Ok("half".into())).unwrap();
+            assert_eq!(piece(&mut list).await.unwrap().unwrap(), "half");
+            until(|| small(&gate) == (1, 1, 1)).await;
+            assert!(hands.try_recv().is_err());
+            drop(send);
+            assert!(piece(&mut list).await.is_none());
+            drop(soon(hands.recv()).await.unwrap());
+            next.served().await;
+
+            // A body that breaks off is an end as well.
+            let mut list = client.get(PODS).await.into_body();
+            let send = soon(hands.recv()).await.unwrap();
+            send.send(Ok("half".into())).unwrap();
+            assert_eq!(piece(&mut list).await.unwrap().unwrap(), "half");
+            assert_eq!(small(&gate), (1, 0, 1));
+            send.send(Err(io::Error::other("broken"))).unwrap();
+            assert!(piece(&mut list).await.unwrap().is_err());
+            until(|| small(&gate) == (0, 0, 0)).await;
+            client.abandon().await;
+            break;
+        }
+    }
+}
+
+/// Panics where the path says; pauses first, so that others can queue behind it.
+#[derive(Clone)]
+struct Panicky {
+    go: Arc<tokio::sync::Semaphore>,
+}
+
+impl Service<Call> for Panicky {
+    type Response = Reply;
+    type Error = Refusal;
+    type Future = Pin<Box<dyn Future<Output = Result<Reply, Refusal>>>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Refusal>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, call: Call) -> Self::Future {
+        let path = call.request.uri().path().to_owned();
+        assert_ne!(path, "/panic/call", "on purpose");
+        let go = Arc::clone(&self.go);
+        Box::pin(async move {
+            let sent = fairgate::call::Progress::Sent;
+            call.trace.reached(sent);
+            go.acquire().await.unwrap().forget();
+            assert_ne!(path, "/panic/future", "on purpose");
+            let mut reply = http::Response::new(ReplyBody::full("fine"));
+            if path == "/panic/body" {
+                reply.body_mut().hold(Box::new(PanickyGuard));
+            }
+            Ok(reply)
+        })
+    }
+}
+
+struct PanickyGuard;
+
+impl ReplyGuard for PanickyGuard {
+    fn data(&mut self, _: &Bytes) {
+        panic!("on purpose");
+    }
+
+    fn end(self: Box<Self>, _: BodyEnd) {}
+}
+
+#[tokio::test]
+async fn a_panic_gives_the_seat_back_and_ends_only_its_stream() {
+    let go = Arc::new(tokio::sync::Semaphore::new(0));
+    let leaf = Panicky {
+        go: Arc::clone(&go),
+    };
+    let rules = Rules::small(1, Full::queue(10));
+    let gate = Gate::around_under(|cores| rules.hub(cores), move || leaf.clone(), |_| {});
+    let mut client = Client::http2(gate.address()).await;
+    for target in ["/panic/call", "/panic/future", "/panic/body"] {
+        let panics = of(&client, "alice", Method::GET, target);
+        let panics = client.start(panics);
+        if target != "/panic/call" {
+            until(|| small(&gate) == (1, 0, 1)).await;
+        }
+        let next = of(&client, "alice", Method::GET, "/fine");
+        let next = client.start(next);
+        if target != "/panic/call" {
+            until(|| small(&gate) == (1, 1, 1)).await;
+            go.add_permits(1);
+        }
+        let answer = soon(panics).await.unwrap();
+        if target == "/panic/body" {
+            assert!(soon(answer.into_body().collect()).await.is_err());
+        } else {
+            assert_eq!(answer.status(), StatusCode::INTERNAL_SERVER_ERROR);
+            assert!(
+                answer
+                    .headers()
+                    .contains_key("x-kubernetes-pf-flowschema-uid")
+            );
+        }
+        until(|| small(&gate) == (1, 0, 1)).await;
+        go.add_permits(1);
+        assert_eq!(body_text(soon(next).await.unwrap()).await, "fine");
+        until(|| small(&gate) == (0, 0, 0)).await;
+    }
+}
+
+/// What is counted of a schema, all cores together.
+fn counted(gate: &Gate, schema: &str, count: impl Fn(&FlowCells) -> u64) -> u64 {
+    let mut total = 0;
+    gate.hub().visit_cells(|_, name, cells| {
+        if name == schema {
+            total += cells.iter().map(|cells| count(cells)).sum::<u64>();
+        }
+    });
+    total
+}
+
+#[tokio::test]
+async fn who_only_observes_holds_nobody_back_and_keeps_the_books() {
+    for full in [Full::queue(3), Full::Reject] {
+        let (upstream, mut asked) = by_hand(Speaks::Http1);
+        let rules = Rules::small(1, full).set(|set| {
+            set.enforcement = Enforcement::Observe;
+            set.max_queued = 0;
+            set.long_running.per_user = 0;
+        });
+        let gate = Gate::governed(&upstream, &rules);
+        let mut running = Vec::new();
+        for number in 0..6 {
+            let asking = ask(&gate, number % 2 == 0, "alice", Method::GET, PODS).await;
+            running.push((asking, soon(asked.recv()).await.unwrap()));
+        }
+        // One executes, and by the books the rest waits or was refused.
+        let refused = |cells: &FlowCells| cells.queue_full.get() + cells.concurrency_limit.get();
+        let waiting = if matches!(full, Full::Reject) { 0 } else { 3 };
+        assert_eq!(small(&gate), (1, waiting, 1));
+        assert_eq!(counted(&gate, "small", refused), 5 - u64::from(waiting));
+        let dispatched = |cells: &FlowCells| cells.dispatched.get();
+        assert_eq!(counted(&gate, "small", dispatched), 6);
+        // Neither are long-running requests held back.
+        let log = get(&gate, "/api/v1/namespaces/a/pods/p/log").await;
+        soon(asked.recv()).await.unwrap().say("");
+        log.served().await;
+        for (asking, upstream) in running {
+            upstream.say("");
+            let told = asking.told().await;
+            assert_eq!(told.status, StatusCode::OK);
+            assert_eq!(told.uids(), ("uid-of-schema-small", "uid-of-level-small"));
+        }
+        until(|| small(&gate) == (0, 0, 0)).await;
+    }
+}
+
+#[tokio::test]
+async fn enforcement_is_switched_while_requests_run_and_wait() {
+    let (upstream, mut asked) = by_hand(Speaks::Http1);
+    let rules = Rules::small(1, Full::queue(10));
+    let gate = Gate::governed_with(&upstream, &rules, |settings, _| {
+        settings.cores = std::num::NonZero::<usize>::MIN;
+    });
+    let switch = |enforcement| {
+        let rules = rules.clone().set(|set| set.enforcement = enforcement);
+        gate.hub().configure(rules.settings);
+    };
+    let first = get(&gate, PODS).await;
+    let executing = soon(asked.recv()).await.unwrap();
+    let second = get(&gate, PODS).await;
+    until(|| small(&gate) == (1, 1, 1)).await;
+
+    switch(Enforcement::Off);
+    // The core hears of it a moment later; masters pass in any case and are told.
+    let told = loop {
+        let master = ask(&gate, false, "root", Method::GET, PODS).await;
+        soon(asked.recv()).await.unwrap().say("");
+        let told = master.told().await;
+        if !told.headers.contains_key("x-kubernetes-pf-flowschema-uid") {
+            break told;
+        }
+    };
+    assert!(
+        !told
+            .headers
+            .contains_key("x-kubernetes-pf-prioritylevel-uid")
+    );
+    let passes = get(&gate, "/api/v1/passes").await;
+    let asked_off = soon(asked.recv()).await.unwrap();
+    assert_eq!(asked_off.target, "/api/v1/passes");
+    assert_eq!(small(&gate), (1, 1, 1), "it is in no book");
+
+    switch(Enforcement::Enforce);
+    loop {
+        let master = ask(&gate, false, "root", Method::GET, PODS).await;
+        soon(asked.recv()).await.unwrap().say("");
+        let told = master.told().await;
+        if told.headers.contains_key("x-kubernetes-pf-flowschema-uid") {
+            break;
+        }
+    }
+    let third = get(&gate, PODS).await;
+    until(|| small(&gate) == (1, 2, 1)).await;
+
+    // What waits goes on waiting; what comes passes, and stands in the books.
+    switch(Enforcement::Observe);
+    let fourth = get(&gate, "/api/v1/observed").await;
+    let observed = loop {
+        match soon(asked.recv()).await {
+            Some(asked) if asked.target == "/api/v1/observed" => break asked,
+            other => panic!("{:?}", other.map(|asked| asked.target)),
+        }
+    };
+    assert_eq!(small(&gate), (1, 3, 1));
+    observed.say("");
+    fourth.served().await;
+    until(|| small(&gate) == (1, 2, 1)).await;
+
+    asked_off.say("");
+    passes.served().await;
+    executing.say("");
+    first.served().await;
+    for waiting in [second, third] {
+        soon(asked.recv()).await.unwrap().say("");
+        waiting.served().await;
+    }
+    until(|| small(&gate) == (0, 0, 0)).await;
+    assert_eq!(gate.hub().queued(), 0);
+}

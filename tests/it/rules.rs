@@ -1,0 +1,156 @@
+//! Policies of a few small levels, for tests, written as their objects are.
+
+use std::{sync::Arc, time::Duration};
+
+use fairgate::{
+    apf::{
+        ObjectSet, Policy, PolicySettings, Semantics, Time, objects::Bootstrap,
+        work::EstimatorSettings,
+    },
+    fairness::{Caps, Enforcement, Hub, HubSettings},
+};
+use serde_json::{Value, json};
+
+/// Shares of the mandatory level for what nothing else matches.
+const CATCH_ALL_SHARES: u32 = 5;
+
+/// A policy in the making. Every level has exactly the seats it is given: none lends or borrows.
+#[derive(Clone)]
+pub struct Rules {
+    documents: Vec<Value>,
+    seats: u32,
+    pub semantics: Semantics,
+    pub settings: HubSettings,
+}
+
+/// What a level does with a request that finds no seat.
+#[derive(Clone, Copy)]
+pub enum Full {
+    Reject,
+    Queue { queues: u32, hand: u32, length: u32 },
+}
+
+impl Full {
+    /// One queue of this length.
+    pub const fn queue(length: u32) -> Self {
+        Self::Queue {
+            queues: 1,
+            hand: 1,
+            length,
+        }
+    }
+}
+
+impl Rules {
+    pub fn new() -> Self {
+        Self {
+            documents: Vec::new(),
+            seats: CATCH_ALL_SHARES,
+            semantics: Semantics::Improved,
+            settings: HubSettings {
+                enforcement: Enforcement::Enforce,
+                request_timeout: Duration::from_secs(60),
+                max_queued: 10_000,
+                estimator: EstimatorSettings::default(),
+                borrowing_period: Duration::from_secs(1),
+                long_running: Caps {
+                    per_user: 100,
+                    total: 1000,
+                },
+            },
+        }
+    }
+
+    /// One level, `small`, for everybody but masters.
+    pub fn small(seats: u32, full: Full) -> Self {
+        Self::new()
+            .level("small", seats, full)
+            .schema("small", "small", &[])
+    }
+
+    /// Adds a level of `seats` seats; its UID is `uid-of-level-` and its name.
+    pub fn level(mut self, name: &str, seats: u32, full: Full) -> Self {
+        let response = match full {
+            Full::Reject => json!({"type": "Reject"}),
+            Full::Queue {
+                queues,
+                hand,
+                length,
+            } => json!({"type": "Queue", "queuing": {
+                "queues": queues, "handSize": hand, "queueLengthLimit": length,
+            }}),
+        };
+        self.seats += seats;
+        self.documents.push(json!({
+            "apiVersion": "flowcontrol.apiserver.k8s.io/v1",
+            "kind": "PriorityLevelConfiguration",
+            "metadata": {"name": name, "uid": format!("uid-of-level-{name}")},
+            "spec": {"type": "Limited", "limited": {
+                "nominalConcurrencyShares": seats,
+                "lendablePercent": 0,
+                "borrowingLimitPercent": 0,
+                "limitResponse": response,
+            }},
+        }));
+        self
+    }
+
+    /// Sends whatever `users` ask for, or everybody who is known, to `level`, a flow for each user.
+    /// Its UID is `uid-of-schema-` and its name.
+    pub fn schema(mut self, name: &str, level: &str, users: &[&str]) -> Self {
+        let subjects: Vec<Value> = if users.is_empty() {
+            vec![json!({"kind": "Group", "group": {"name": "system:authenticated"}})]
+        } else {
+            let user = |name| json!({"kind": "User", "user": {"name": name}});
+            users.iter().map(user).collect()
+        };
+        let precedence = if users.is_empty() { 1000 } else { 500 };
+        self.documents.push(json!({
+            "apiVersion": "flowcontrol.apiserver.k8s.io/v1",
+            "kind": "FlowSchema",
+            "metadata": {"name": name, "uid": format!("uid-of-schema-{name}")},
+            "spec": {
+                "priorityLevelConfiguration": {"name": level},
+                "matchingPrecedence": precedence,
+                "distinguisherMethod": {"type": "ByUser"},
+                "rules": [{
+                    "subjects": subjects,
+                    "resourceRules": [{
+                        "verbs": ["*"], "apiGroups": ["*"], "resources": ["*"],
+                        "namespaces": ["*"], "clusterScope": true,
+                    }],
+                    "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
+                }],
+            },
+        }));
+        self
+    }
+
+    pub fn semantics(mut self, semantics: Semantics) -> Self {
+        self.semantics = semantics;
+        self.settings.estimator.semantics = semantics;
+        self
+    }
+
+    pub fn set(mut self, set: impl FnOnce(&mut HubSettings)) -> Self {
+        set(&mut self.settings);
+        self
+    }
+
+    pub fn policy(&self) -> Arc<Policy> {
+        let documents = self.documents.iter().cloned();
+        let objects = ObjectSet::read(documents.map(|document| ("test", document)))
+            .with_bootstrap(Bootstrap::Mandatory);
+        let settings = PolicySettings {
+            total_seats: self.seats,
+            semantics: self.semantics,
+            hash_key: [7; 16],
+        };
+        Arc::new(Policy::compile(&objects, &settings).unwrap().policy)
+    }
+
+    pub fn hub(&self, cores: usize) -> Arc<Hub> {
+        let cores = u16::try_from(cores).unwrap();
+        Hub::new(cores, self.policy(), self.settings.clone(), Time::ZERO)
+    }
+}
