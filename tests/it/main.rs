@@ -11,6 +11,7 @@ mod gate;
 mod pki;
 mod upstream;
 
+mod demo;
 mod draining;
 mod failures;
 mod forwarding;
