@@ -1,9 +1,9 @@
 //! The demonstration: what fairness does, shown with nothing else installed.
 //!
 //! Two gateways run side by side, each real, over real sockets on loopback, in front of a stand-in
-//! API server of its own ([`upstream`]). Both have ten seats, and both get the same clients
-//! ([`load`]): an elephant and four mice. One deals every user a hand of queues; the other has one
-//! queue for all. While they run, [`live`] shows seats, queues and times; at the end [`report`] says
+//! API server of its own (`upstream`). Both have ten seats, and both get the same clients
+//! (`load`): an elephant and four mice. One deals every user a hand of queues; the other has one
+//! queue for all. While they run, `live` shows seats, queues and times; at the end `report` says
 //! what came of it.
 //!
 //! The clients come one after another while things settle; what begins after that and before the stop
