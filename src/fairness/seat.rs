@@ -69,6 +69,11 @@ impl Seat {
         self.gate.now().since(self.since)
     }
 
+    /// When it began to execute.
+    pub fn since(&self) -> Time {
+        self.since
+    }
+
     /// The gate of its core.
     pub fn gate(&self) -> &Rc<Gate> {
         &self.gate
