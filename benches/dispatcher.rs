@@ -8,7 +8,6 @@
 mod support;
 
 use std::{
-    cell::RefCell,
     collections::VecDeque,
     hint::black_box,
     sync::{Arc, Mutex},
@@ -87,21 +86,24 @@ impl Core {
 }
 
 fn main() {
-    let counter = Mutex::new(0_u64);
     let mut cases = vec![Case::new("a mutex, locked and unlocked twice", || {
-        for _ in 0..2 {
-            *black_box(&counter).lock().expect("nobody panics") += 1;
+        let counter = Mutex::new(0_u64);
+        move || {
+            for _ in 0..2 {
+                *black_box(&counter).lock().expect("nobody panics") += 1;
+            }
         }
     })];
     for (waiting, what) in [(0, "seats free"), (1_000, "1000 waiting")] {
         for schemas in [0, 1_000, 10_000] {
-            let core = RefCell::new(Core::new(schemas, waiting));
             cases.push(Case::new(
                 format!("+{schemas} schemas, {what}"),
                 move || {
-                    let mut core = core.borrow_mut();
-                    core.arrive();
-                    core.finish();
+                    let mut core = Core::new(schemas, waiting);
+                    move || {
+                        core.arrive();
+                        core.finish();
+                    }
                 },
             ));
         }

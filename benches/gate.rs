@@ -8,9 +8,8 @@
 mod support;
 
 use std::{
-    cell::RefCell,
     future::{Future, Ready, poll_fn, ready},
-    pin::{Pin, pin},
+    pin::Pin,
     rc::Rc,
     sync::Arc,
     task::{Context, Poll, Waker},
@@ -69,6 +68,7 @@ impl Cores {
             request_timeout: std::time::Duration::from_secs(3600),
             max_queued: 1_000_000,
             estimator: EstimatorSettings::default(),
+            borrowing_period: std::time::Duration::from_secs(1),
             long_running: Caps {
                 per_user: 100,
                 total: 1000,
@@ -176,12 +176,13 @@ fn main() {
         waiting_case();
         Poll::Ready(())
     })));
-    let _ = pin!(());
 }
 
 fn case(name: &str, schemas: usize, waiting: usize, enforcement: Enforcement) -> Case<'static> {
-    let cores = RefCell::new(Cores::new(schemas, waiting, enforcement));
-    Case::new(name, move || cores.borrow_mut().round())
+    Case::new(name, move || {
+        let mut cores = Cores::new(schemas, waiting, enforcement);
+        move || cores.round()
+    })
 }
 
 /// With requests waiting on both cores: one arrives and waits, one ends and lets another run.
@@ -189,15 +190,15 @@ fn waiting_case() {
     if std::env::args().any(|argument| argument == "--rounds") {
         return;
     }
-    let cores = Rc::new(RefCell::new(Cores::new(0, WAITING, Enforcement::Enforce)));
+    let mut cores = Cores::new(0, WAITING, Enforcement::Enforce);
     let rounds = if support::is_quick() { 5 } else { 200 };
     let mut times = Vec::new();
     for _ in 0..25 {
         let took = support::time(|| {
-            (0..rounds).for_each(|_| cores.borrow_mut().round());
+            (0..rounds).for_each(|_| cores.round());
         });
         times.push(took.as_secs_f64() * 1e9 / f64::from(rounds));
-        cores.borrow_mut().collect();
+        cores.collect();
     }
     times.sort_by(f64::total_cmp);
     println!(

@@ -6,7 +6,7 @@
 
 mod support;
 
-use std::{cell::RefCell, collections::VecDeque};
+use std::collections::VecDeque;
 
 use fairgate::apf::{
     Semantics, Time, Work,
@@ -83,11 +83,12 @@ impl Bench {
 
 fn main() {
     let case = |name: &str, queues, waiting| {
-        let bench = RefCell::new(Bench::new(queues, waiting));
         Case::new(name, move || {
-            let mut bench = bench.borrow_mut();
-            bench.arrive();
-            bench.finish();
+            let mut bench = Bench::new(queues, waiting);
+            move || {
+                bench.arrive();
+                bench.finish();
+            }
         })
     };
     measure(

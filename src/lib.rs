@@ -26,6 +26,8 @@ pub mod clock;
 #[cfg(feature = "server")]
 pub mod config;
 #[cfg(feature = "server")]
+pub mod demo;
+#[cfg(feature = "server")]
 pub mod fairness;
 #[cfg(feature = "server")]
 pub mod forward;

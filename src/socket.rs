@@ -5,10 +5,13 @@
 
 use std::{
     io::{self, IoSlice},
+    os::fd::AsFd,
     pin::Pin,
     task::{Context, Poll},
+    time::Duration,
 };
 
+use rustix::net::sockopt;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::TcpStream,
@@ -22,6 +25,21 @@ pub enum Socket {
     Plain(TcpStream),
     /// Under TLS, from either end.
     Tls(Box<TlsStream<TcpStream>>),
+}
+
+/// Sets up a TCP connection: what is written is sent at once, and an end that has vanished without a
+/// word is found out within two minutes.
+///
+/// # Errors
+///
+/// When the connection has ended already.
+pub fn set_up(stream: &impl AsFd) -> io::Result<()> {
+    sockopt::set_tcp_nodelay(stream, true)?;
+    sockopt::set_socket_keepalive(stream, true)?;
+    sockopt::set_tcp_keepidle(stream, Duration::from_secs(60))?;
+    sockopt::set_tcp_keepintvl(stream, Duration::from_secs(15))?;
+    sockopt::set_tcp_keepcnt(stream, 4)?;
+    Ok(())
 }
 
 impl AsyncRead for Socket {

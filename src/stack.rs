@@ -1,12 +1,14 @@
 //! The request path. Read this first.
 //!
 //! ```text
-//! serve → answer → auth → fairness → forward
+//! serve → trace → answer → auth → fairness → dumps → forward
 //! ```
 //!
-//! `serve` hands in an [`Inbound`](crate::call::Inbound); `answer` turns every refusal and panic
+//! `serve` hands in an [`Inbound`](crate::call::Inbound); `trace` counts and logs it at its very
+//! end, with what the others noted; `answer` turns every refusal and panic
 //! from further in into a reply; `auth` finds the user and makes the [`Call`](crate::call::Call);
-//! `fairness` holds it back until it has a seat; the leaf answers it. No step goes back, and every
+//! `fairness` holds it back until it has a seat; `dumps` answers operators' questions about the
+//! queues; the leaf answers all else. No step goes back, and every
 //! layer is always ready: only the dispatcher behind `fairness` holds a request back.
 //!
 //! The layers are ordinary `tower` layers. One of the user's own goes anywhere between two of these:
@@ -17,10 +19,12 @@ use tower::Layer;
 use crate::call::answer::{Answer, AnswerLayer};
 
 /// The request path, from the outermost layer to the leaf.
-pub fn stack<A, F, L>(auth: &A, fairness: &F, leaf: L) -> Answer<A::Service>
+pub fn stack<T, A, F, D, L>(trace: &T, auth: &A, fairness: &F, dumps: &D, leaf: L) -> T::Service
 where
+    T: Layer<Answer<A::Service>>,
     A: Layer<F::Service>,
-    F: Layer<L>,
+    F: Layer<D::Service>,
+    D: Layer<L>,
 {
-    AnswerLayer.layer(auth.layer(fairness.layer(leaf)))
+    trace.layer(AnswerLayer.layer(auth.layer(fairness.layer(dumps.layer(leaf)))))
 }

@@ -18,32 +18,37 @@ use fairgate::{
 };
 use serde_json::{Value, json};
 
-/// A case to be measured: what it does once, after having been set up.
+/// A case to be measured. It is set up only when its turn comes.
 pub(crate) struct Case<'a> {
     pub(crate) name: String,
-    pub(crate) run: Box<dyn FnMut() + 'a>,
+    set_up: Box<dyn FnOnce() -> Round<'a> + 'a>,
 }
 
+/// What a case does once.
+type Round<'a> = Box<dyn FnMut() + 'a>;
+
 impl<'a> Case<'a> {
-    pub(crate) fn new(name: impl Into<String>, run: impl FnMut() + 'a) -> Self {
+    /// The case in which what `set_up` returns is done again and again.
+    pub(crate) fn new<R>(name: impl Into<String>, set_up: impl FnOnce() -> R + 'a) -> Self
+    where
+        R: FnMut() + 'a,
+    {
         Self {
             name: name.into(),
-            run: Box::new(run),
+            set_up: Box::new(|| Box::new(set_up())),
         }
     }
 }
 
 /// Measures the cases that `cases` makes, as the arguments say. The first is the baseline.
-pub(crate) fn measure(question: &str, mut cases: Vec<Case<'_>>) {
+pub(crate) fn measure(question: &str, cases: Vec<Case<'_>>) {
     let arguments: Vec<String> = std::env::args().collect();
     if let Some(rounds) = rounds_of(&arguments) {
         // Under callgrind: one case, so many rounds, nothing printed.
         let wanted = arguments.last().expect("a case is named");
-        let case = cases
-            .iter_mut()
-            .find(|case| case.name == *wanted)
-            .expect("the case exists");
-        (0..rounds).for_each(|_| (case.run)());
+        let case = cases.into_iter().find(|case| case.name == *wanted);
+        let mut run = (case.expect("the case exists").set_up)();
+        (0..rounds).for_each(|_| run());
         return;
     }
     let count = arguments
@@ -55,9 +60,10 @@ pub(crate) fn measure(question: &str, mut cases: Vec<Case<'_>>) {
         "", "ns", "ratio", "allocs", "instructions"
     );
     let mut baseline = None;
-    for case in &mut cases {
-        let nanos = median(&mut case.run);
-        let allocations = allocations(&mut case.run);
+    for case in cases {
+        let mut run = (case.set_up)();
+        let nanos = median(&mut run);
+        let allocations = allocations(&mut run);
         let instructions = if count {
             instructions(&case.name)
         } else {
@@ -108,7 +114,8 @@ fn allocations(run: &mut dyn FnMut()) -> f64 {
 
 /// The instructions of one round of a case, by callgrind.
 fn instructions(case: &str) -> String {
-    let rounds = 2_000;
+    // Many, so that what the set-up costs, which differs from run to run, does not show.
+    let rounds = 50_000;
     match (callgrind(case, rounds), callgrind(case, 2 * rounds)) {
         (Some(once), Some(twice)) => (twice.saturating_sub(once) / rounds).to_string(),
         _ => "no valgrind".to_owned(),

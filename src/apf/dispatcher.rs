@@ -147,19 +147,12 @@ impl<W: Copy> Dispatcher<W> {
     }
 
     /// Lends and borrows seats by recent demand, and drops levels that have drained. To be called
-    /// every [`Dispatcher::period`]. O(levels · log levels).
+    /// regularly: every 10 s in the original, every second to make up for demand that rises fast.
+    /// O(levels · log levels).
     pub fn rebalance(&self, now: Time, out: &mut Decisions<W>) -> Vec<LimitChange> {
         let mut control = lock(&self.control);
         control.drop_drained();
         control.rebalance(now, out)
-    }
-
-    /// How long after a rebalancing the next is due.
-    pub fn period(&self) -> std::time::Duration {
-        match lock(&self.control).semantics() {
-            Semantics::Compatible => std::time::Duration::from_secs(10),
-            Semantics::Improved => std::time::Duration::from_secs(1),
-        }
     }
 
     /// All levels, by name. O(queues).

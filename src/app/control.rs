@@ -9,13 +9,21 @@ use tokio::{
     sync::Notify,
 };
 
-use super::{ServeError, identity::UpstreamCredential, runtimes::Gateway, settings};
+use super::{
+    ServeError,
+    identity::UpstreamCredential,
+    object_counts::{self, UpstreamMetrics},
+    runtimes::Gateway,
+    settings,
+};
 use crate::{
     apf::{Compiled, Finding, ObjectSet, Policy, PolicySettings, objects::Bootstrap},
     auth::{TokenReviews, layer::AuthRules},
     clock::Clock,
     config::Config,
     fairness::Hub,
+    observe::{Admin, Checks, Sight},
+    serve::Phase,
     source::{
         DocumentSet, Source,
         files::{self, Files},
@@ -33,6 +41,8 @@ pub(super) struct Control {
     pub(super) policies: Policies,
     pub(super) credential: UpstreamCredential,
     pub(super) clock: Clock,
+    pub(super) metrics: UpstreamMetrics,
+    pub(super) sight: Arc<Sight>,
     pub(super) hash_key: [u8; 16],
 }
 
@@ -42,7 +52,29 @@ impl Control {
         let control = gateway.control();
         let _inside = control.enter();
         let hangup = signal(SignalKind::hangup())?;
+        let address = self.config.admin.address;
+        let admin = Admin::bind(
+            address,
+            Arc::clone(&self.sight),
+            checks(gateway, &self.sight),
+        );
+        let admin = control
+            .block_on(admin)
+            .map_err(|source| ServeError::Admin { address, source })?;
+        tracing::info!(
+            address = %gateway.address(),
+            admin = %admin.address().unwrap_or(address),
+            upstream = %self.config.upstream.url.authority(),
+            "serving"
+        );
+        control.spawn(admin.run());
+        control.spawn(Arc::clone(&self.sight).run());
         control.spawn(self.credential.follow());
+        control.spawn(object_counts::follow(
+            Arc::clone(&self.hub),
+            self.clock.clone(),
+            self.metrics,
+        ));
         control.spawn(rebalance(Arc::clone(&self.hub), self.clock.clone()));
         let compiling = Arc::new(Mutex::new(Compiling {
             settings: settings::policy(&self.config, self.hash_key),
@@ -52,6 +84,7 @@ impl Control {
         let applier = Applier {
             hub: Arc::clone(&self.hub),
             clock: self.clock.clone(),
+            sight: Arc::clone(&self.sight),
             compiling,
         };
         let nudge = self.policies.source.as_ref().map(Files::nudge);
@@ -72,10 +105,28 @@ impl Control {
     }
 }
 
+/// What tells whether the gateway lives and is ready.
+fn checks(gateway: &Gateway, sight: &Arc<Sight>) -> Checks {
+    let phases = gateway.drain().subscribe();
+    let sight = Arc::clone(sight);
+    Checks::new()
+        .ready("policy", move || {
+            if sight.own().has_policy() {
+                Ok(())
+            } else {
+                Err("no policy was taken on yet".to_owned())
+            }
+        })
+        .ready("shutdown", move || match *phases.borrow() {
+            Phase::Serving => Ok(()),
+            _ => Err("the gateway is draining".to_owned()),
+        })
+}
+
 /// Lends and borrows seats, for ever.
 async fn rebalance(hub: Arc<Hub>, clock: Clock) {
     loop {
-        tokio::time::sleep(hub.dispatcher().period()).await;
+        hub.borrowing_due().await;
         for change in hub.rebalance(clock.now()) {
             tracing::debug!(level = %change.level, from = change.from, to = change.to, "current limit");
         }
@@ -149,6 +200,7 @@ impl Compiling {
 struct Applier {
     hub: Arc<Hub>,
     clock: Clock,
+    sight: Arc<Sight>,
     compiling: Arc<Mutex<Compiling>>,
 }
 
@@ -164,10 +216,15 @@ impl Applier {
                 policy, findings, ..
             }) => {
                 *compiling = changed;
-                self.hub.apply(self.clock.now(), Arc::new(policy));
+                let now = self.clock.now();
+                self.hub.apply(now, Arc::new(policy));
+                self.sight.own().policy_taken_on(now);
                 (true, findings)
             }
-            Err(findings) => (false, findings),
+            Err(findings) => {
+                self.sight.own().policy_refused();
+                (false, findings)
+            }
         }
     }
 }
@@ -234,6 +291,12 @@ impl Reload {
     }
 
     fn reload(&mut self) {
+        let taken_on = self.take_on();
+        self.applier.sight.own().config_reloaded(taken_on);
+    }
+
+    /// Takes on what the configuration says now; false if it cannot be used.
+    fn take_on(&mut self) -> bool {
         if let Some(nudge) = &self.nudge {
             nudge.notify_one();
         }
@@ -241,7 +304,7 @@ impl Reload {
             Ok(read) => read,
             Err(error) => {
                 tracing::error!(%error, "the configuration cannot be used; the last good one stays");
-                return;
+                return false;
             }
         };
         for warning in warnings {
@@ -251,7 +314,7 @@ impl Reload {
             Ok(rules) => self.rules.store(Arc::new(rules)),
             Err(error) => {
                 tracing::error!(%error, "the configuration cannot be used; the last good one stays");
-                return;
+                return false;
             }
         }
         for key in self.config.restart_needed_for(&new) {
@@ -265,5 +328,6 @@ impl Reload {
         });
         tell(applied, &findings);
         self.config = new;
+        applied
     }
 }

@@ -1,12 +1,13 @@
 //! The composition root: alone knows every module, and joins them.
 //!
 //! [`serve`] turns a configuration into a running gateway and runs it to its end. [`runtimes`] lays
-//! out threads; [`settings`] says the configuration in each module's own terms; [`identity`] is what
+//! out threads; `settings` says the configuration in each module's own terms; `identity` is what
 //! the upstream is told; [`control`] holds what goes on beside the requests: policies that change,
 //! borrowing, reloads, the admin port.
 
 pub mod control;
 mod identity;
+mod object_counts;
 pub mod runtimes;
 mod settings;
 
@@ -18,11 +19,13 @@ pub use runtimes::{AppSettings, CoreContext, Gateway, StartError};
 
 use crate::{
     apf::{Compiled, Finding},
-    auth::layer::{AuthLayer, AuthRules},
+    auth::layer::{Auth, AuthLayer, AuthRules},
+    call::answer::Answer,
     clock::Clock,
     config::Config,
-    fairness::{FairnessLayer, Gate, Hub},
+    fairness::{FairnessLayer, Gate, Hub, layer::Fairness},
     forward::Forward,
+    observe::{self, Own, Sight, dumps_layer::Dumps, recorder::Traced},
     stack::stack,
 };
 use control::{Control, Policies};
@@ -40,6 +43,17 @@ pub enum ServeError {
     /// It cannot listen, or the system refuses it a thread.
     #[error(transparent)]
     Start(#[from] StartError),
+    /// Nothing can be logged.
+    #[error(transparent)]
+    Log(#[from] observe::log::LogError),
+    /// The port for operators.
+    #[error("admin.address: {address} cannot be bound; choose another, or end what listens there")]
+    Admin {
+        /// Where it should be.
+        address: std::net::SocketAddr,
+        /// What the system says.
+        source: std::io::Error,
+    },
     /// Signals or the runtime fail.
     #[error("the gateway cannot go on")]
     Io(#[from] std::io::Error),
@@ -60,6 +74,10 @@ fn lines(findings: &[Finding]) -> String {
 /// [`ServeError`], when it cannot start.
 pub fn serve(config: Config, path: Option<PathBuf>) -> Result<(), ServeError> {
     let clock = Clock::system();
+    let own = Own::new();
+    let _log = observe::log::install(&config.log, &own)?;
+    own.install();
+    own.watch_panics();
     let hash_key = settings::hash_key(&config);
     let (policies, compiled) = Policies::load(&config, hash_key).map_err(ServeError::Policies)?;
     let Compiled {
@@ -75,6 +93,8 @@ pub fn serve(config: Config, path: Option<PathBuf>) -> Result<(), ServeError> {
         settings::hub(&config),
         clock.now(),
     );
+    own.policy_taken_on(clock.now());
+    let sight = Sight::new(Arc::clone(&hub), clock.clone(), &config.apiserver, own);
     let control_runtime = runtimes::control_runtime()?;
     let credential = UpstreamCredential::new(config.upstream.token_file.clone())?;
     let reviews = settings::token_reviews(&config, &credential, &clock, control_runtime.handle())?;
@@ -85,8 +105,9 @@ pub fn serve(config: Config, path: Option<PathBuf>) -> Result<(), ServeError> {
         serve: settings::serve(&config, authorities)?,
         cores,
     };
-    let build = build_stack(&config, &hub, &rules, &credential)?;
+    let build = build_stack(&config, &sight, &hub, &rules, &credential)?;
     let gateway = Gateway::start(app, control_runtime, build)?;
+    let metrics = settings::upstream_metrics(&config, &credential)?;
     let control = Control {
         config,
         path,
@@ -96,6 +117,8 @@ pub fn serve(config: Config, path: Option<PathBuf>) -> Result<(), ServeError> {
         policies,
         credential,
         clock,
+        metrics,
+        sight,
         hash_key,
     };
     control.start(&gateway)?;
@@ -105,12 +128,13 @@ pub fn serve(config: Config, path: Option<PathBuf>) -> Result<(), ServeError> {
 /// What makes the stack of each core, on the core's own thread.
 fn build_stack(
     config: &Config,
+    sight: &Arc<Sight>,
     hub: &Arc<Hub>,
     rules: &Arc<ArcSwap<AuthRules>>,
     credential: &UpstreamCredential,
 ) -> Result<impl Fn(CoreContext) -> CoreStack + Send + Sync + 'static, ServeError> {
     let upstream = Arc::new(settings::upstream(config)?);
-    let (hub, rules) = (Arc::clone(hub), Arc::clone(rules));
+    let (sight, hub, rules) = (Arc::clone(sight), Arc::clone(hub), Arc::clone(rules));
     let identity = identity::Teller::new(settings::told_identity(config)?, credential.clone());
     Ok(move |context: CoreContext| {
         let core = u16::try_from(context.index).unwrap_or(u16::MAX);
@@ -127,10 +151,11 @@ fn build_stack(
             Rc::new(identity.clone()),
             context.clock,
         );
-        stack(&auth, &FairnessLayer::new(gate), forward)
+        let fairness = FairnessLayer::new(gate);
+        let trace = sight.trace_layer(core);
+        let dumps = sight.dumps_layer(context.control);
+        stack(&trace, &auth, &fairness, &dumps, forward)
     })
 }
 
-type CoreStack = crate::call::answer::Answer<
-    crate::auth::layer::Auth<crate::fairness::layer::Fairness<Forward>>,
->;
+type CoreStack = Traced<Answer<Auth<Fairness<Dumps<Forward>>>>>;

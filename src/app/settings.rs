@@ -6,7 +6,7 @@ use http::{HeaderMap, header::AUTHORIZATION, uri::Authority};
 use rustls::{ClientConfig, DistinguishedName, pki_types::ServerName};
 use tokio::runtime;
 
-use super::identity::UpstreamCredential;
+use super::{identity::UpstreamCredential, object_counts::UpstreamMetrics};
 use crate::{
     apf::{PolicySettings, work::EstimatorSettings},
     auth::{
@@ -119,6 +119,7 @@ pub(super) fn hub(config: &Config) -> HubSettings {
         },
         request_timeout: config.timeouts.request,
         max_queued: config.limits.queued_requests,
+        borrowing_period: config.flow_control.borrowing_period,
         estimator: EstimatorSettings {
             semantics: config.flow_control.semantics,
             ..EstimatorSettings::default()
@@ -284,6 +285,22 @@ pub(super) fn own_headers(
             headers.insert(AUTHORIZATION, token);
         }
         headers
+    })
+}
+
+/// Where to read the upstream's metrics.
+pub(super) fn upstream_metrics(
+    config: &Config,
+    credential: &UpstreamCredential,
+) -> Result<UpstreamMetrics, SettingsError> {
+    let tls = match client_tls(config)? {
+        None => None,
+        Some(tls) => Some((tls, server_name(config)?)),
+    };
+    Ok(UpstreamMetrics {
+        authority: authority(config)?,
+        tls,
+        headers: own_headers(config, credential),
     })
 }
 

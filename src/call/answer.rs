@@ -49,7 +49,11 @@ struct Spoken<'a> {
     text: bool,
 }
 
-fn status(code: StatusCode, reason: &'static str, message: impl ToString) -> Spoken<'static> {
+fn status(
+    code: StatusCode,
+    reason: &'static str,
+    message: &(impl ToString + ?Sized),
+) -> Spoken<'static> {
     Spoken {
         code,
         reason,
@@ -59,7 +63,7 @@ fn status(code: StatusCode, reason: &'static str, message: impl ToString) -> Spo
     }
 }
 
-fn text(code: StatusCode, message: impl ToString) -> Spoken<'static> {
+fn text(code: StatusCode, message: &(impl ToString + ?Sized)) -> Spoken<'static> {
     Spoken {
         text: true,
         ..status(code, "", message)
@@ -81,28 +85,28 @@ fn speak(refusal: &Refusal, kind: RequestKind, trace: &Trace) -> Spoken<'static>
     use StatusCode as S;
     let ours = || format!("fairgate: {refusal}");
     match refusal {
-        R::Malformed(_) => status(S::BAD_REQUEST, "BadRequest", ours()),
+        R::Malformed(_) => status(S::BAD_REQUEST, "BadRequest", &ours()),
         R::BadTimeout(_) => status(S::BAD_REQUEST, "BadRequest", refusal),
         R::MethodNotAllowed => status(S::METHOD_NOT_ALLOWED, "MethodNotAllowed", refusal),
-        R::ExpectationFailed => text(S::EXPECTATION_FAILED, ours()),
-        R::Unclassifiable => text(S::INTERNAL_SERVER_ERROR, unclassifiable(refusal, trace)),
-        R::Misdirected => text(S::MISDIRECTED_REQUEST, ours()),
+        R::ExpectationFailed => text(S::EXPECTATION_FAILED, &ours()),
+        R::Unclassifiable => text(S::INTERNAL_SERVER_ERROR, &unclassifiable(refusal, trace)),
+        R::Misdirected => text(S::MISDIRECTED_REQUEST, &ours()),
         R::Unauthorized => status(S::UNAUTHORIZED, "Unauthorized", refusal),
         R::Forbidden(_) => status(S::FORBIDDEN, "Forbidden", refusal),
-        R::IdentityNotRepresentable(_) => status(S::FORBIDDEN, "Forbidden", ours()),
+        R::IdentityNotRepresentable(_) => status(S::FORBIDDEN, "Forbidden", &ours()),
         R::TooManyRequests(rejection) => {
             text(S::TOO_MANY_REQUESTS, refusal).retry_after(rejection.retry_after)
         }
         R::TooManyLongRunning { retry_after } => {
-            status(S::TOO_MANY_REQUESTS, "TooManyRequests", ours()).retry_after(*retry_after)
+            status(S::TOO_MANY_REQUESTS, "TooManyRequests", &ours()).retry_after(*retry_after)
         }
         R::ClientGone | R::CredentialCheckUnavailable | R::Draining | R::UpstreamUnreachable => {
-            unavailable(kind, ours()).retry_after(1)
+            unavailable(kind, &ours()).retry_after(1)
         }
-        R::UpstreamFailed if kind.may_repeat() => unavailable(kind, ours()).retry_after(1),
-        R::UpstreamFailed => status(S::BAD_GATEWAY, "InternalError", ours()),
+        R::UpstreamFailed if kind.may_repeat() => unavailable(kind, &ours()).retry_after(1),
+        R::UpstreamFailed => status(S::BAD_GATEWAY, "InternalError", &ours()),
         R::UpstreamTimeout => status(S::GATEWAY_TIMEOUT, "Timeout", refusal),
-        R::HeadersTooLarge => text(S::REQUEST_HEADER_FIELDS_TOO_LARGE, ours()),
+        R::HeadersTooLarge => text(S::REQUEST_HEADER_FIELDS_TOO_LARGE, &ours()),
         R::Internal(_) => status(
             S::INTERNAL_SERVER_ERROR,
             "InternalError",
@@ -112,7 +116,7 @@ fn speak(refusal: &Refusal, kind: RequestKind, trace: &Trace) -> Spoken<'static>
 }
 
 /// Not now: 429 to a watch, which then waits and watches again; 503 to the rest.
-fn unavailable(kind: RequestKind, message: String) -> Spoken<'static> {
+fn unavailable(kind: RequestKind, message: &str) -> Spoken<'static> {
     if kind == RequestKind::Watch {
         status(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message)
     } else {

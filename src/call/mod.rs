@@ -25,7 +25,7 @@ pub use kind::RequestKind;
 pub use peer::Peer;
 pub use refusal::Refusal;
 pub use reply_body::{BodyEnd, BodyError, Lender, OnFailure, ReplyBody, ReplyGuard};
-pub use trace::{FlowUids, Progress, Trace};
+pub use trace::{FlowUids, Progress, Recorder, Trace};
 
 use crate::{
     apf::Time,
@@ -102,6 +102,7 @@ impl Call {
         let kind = RequestKind::of(&digest.info);
         inbound.trace.kind.set(kind);
         let _ = inbound.trace.user.set(digest.user.clone());
+        let _ = inbound.trace.digest.set(digest.clone());
         let deadline = if kind.is_long_running() {
             None
         } else {

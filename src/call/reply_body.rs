@@ -23,7 +23,7 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use tokio::time::Sleep;
 
-use super::Trace;
+use super::{Progress, Trace};
 
 /// Why a body was not completed.
 #[derive(Debug, thiserror::Error)]
@@ -132,6 +132,8 @@ struct Upstream {
     /// How long the upstream may be silent.
     silence: Option<Duration>,
     timer: Option<Pin<Box<Sleep>>>,
+    /// Whether the upstream has nothing more to say.
+    ended: bool,
 }
 
 /// Keeps the guard of a reply that became a tunnel, whose body ends long before the tunnel does.
@@ -173,6 +175,7 @@ impl ReplyBody {
             on_failure,
             silence,
             timer: None,
+            ended: false,
         }))
     }
 
@@ -213,10 +216,19 @@ impl ReplyBody {
     /// Ends the body here: the guard learns of it, and the connection goes back.
     fn finish(&mut self, how: BodyEnd) {
         if let Source::Upstream(upstream) = &mut self.source {
-            upstream.release(how == BodyEnd::Complete && upstream.body.is_end_stream());
+            let all = upstream.body.is_end_stream();
+            upstream.release(how == BodyEnd::Complete && all);
+            if let Some(trace) = &self.trace
+                && (all || how == BodyEnd::Failed || upstream.ended)
+            {
+                trace.reached(Progress::Done);
+            }
         }
         if let Some(guard) = self.guard.take() {
             guard.end(how);
+        }
+        if let Some(trace) = &self.trace {
+            trace.end(how);
         }
     }
 
@@ -250,10 +262,12 @@ impl Upstream {
                 Poll::Ready(Some(Ok(frame)))
             }
             Poll::Ready(None) => {
+                self.ended = true;
                 self.release(true);
                 Poll::Ready(None)
             }
             Poll::Ready(Some(Err(error))) => {
+                self.ended = true;
                 self.release(false);
                 Poll::Ready(match self.on_failure {
                     OnFailure::Error => Some(Err(BodyError::Upstream(error))),

@@ -3,18 +3,23 @@
 //! Plain cells: a request lives on one core, and every layer writes its own cells once.
 
 use std::{
-    cell::{Cell, OnceCell},
+    cell::{Cell, OnceCell, RefCell},
     fmt,
     future::Future,
+    net::SocketAddr,
     pin::Pin,
+    rc::Rc,
     sync::Arc,
     time::Duration,
 };
 
 use http::{HeaderValue, Method, uri::PathAndQuery};
 
-use super::{Refusal, Reply, RequestKind};
-use crate::digest::User;
+use super::{BodyEnd, Refusal, Reply, RequestKind};
+use crate::{
+    apf::Time,
+    digest::{RequestDigest, User},
+};
 
 /// How far a request has got. Only ever moves forward.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,6 +43,13 @@ pub struct FlowUids {
     pub schema: HeaderValue,
     /// The priority level's.
     pub level: HeaderValue,
+}
+
+/// Is told when requests have ended.
+pub trait Recorder: fmt::Debug {
+    /// The request that `trace` is of has ended: its answer with its body, or, without a status,
+    /// because the client has left before there was one.
+    fn ended(&self, trace: &Trace, how: BodyEnd);
 }
 
 /// A request that the upstream may be working on although its client has its answer already.
@@ -75,6 +87,16 @@ pub struct Trace {
     pub method: Method,
     /// The target as received.
     pub target: Option<PathAndQuery>,
+    /// When the request's head was complete.
+    pub received: Cell<Time>,
+    /// Who holds the other end of the connection; only where somebody wants to know.
+    pub remote: Cell<Option<SocketAddr>>,
+    /// What the client calls itself; only where somebody wants to know.
+    pub user_agent: OnceCell<HeaderValue>,
+    /// Whether it is a server-side apply.
+    pub is_apply: Cell<bool>,
+    /// What it asks for, once it is known who asks.
+    pub digest: OnceCell<Arc<RequestDigest>>,
     /// The kind, once parsed.
     pub kind: Cell<RequestKind>,
     /// The user, once known.
@@ -109,6 +131,8 @@ pub struct Trace {
     pub upstream: OnceCell<Arc<str>>,
     /// How far it got.
     pub progress: Cell<Progress>,
+    /// Who is told of the end.
+    recorder: RefCell<Option<Rc<dyn Recorder>>>,
     /// The request itself, when it was refused for taking too long.
     pub leftover: Leftover,
 }
@@ -121,6 +145,19 @@ impl Trace {
             method,
             target,
             ..Self::default()
+        }
+    }
+
+    /// Has `recorder` told of the end.
+    pub fn tell(&self, recorder: Rc<dyn Recorder>) {
+        *self.recorder.borrow_mut() = Some(recorder);
+    }
+
+    /// The request has ended. Only the first end counts.
+    pub fn end(&self, how: BodyEnd) {
+        let recorder = self.recorder.take();
+        if let Some(recorder) = recorder {
+            recorder.ended(self, how);
         }
     }
 

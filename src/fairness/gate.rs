@@ -31,6 +31,7 @@ use crate::{
     call::{Call, RequestKind, refusal::Rejection},
     clock::Clock,
     digest::RequestDigest,
+    observe::cells::{Access, CoreCells},
 };
 
 /// What arrives in a core's mailbox.
@@ -56,6 +57,7 @@ pub struct Gate {
     policy: RefCell<Arc<CorePolicy>>,
     slots: RefCell<Slots>,
     pub(super) times: RefCell<ServiceTimes>,
+    pub(super) cells: Arc<CoreCells>,
     random: Cell<u64>,
 }
 
@@ -102,6 +104,7 @@ impl Gate {
             Letter::Granted(..) | Letter::Describe(..) => None,
         });
         Rc::new(Self {
+            cells: Arc::clone(&hub.core_cells()[core as usize]),
             hub,
             core,
             clock,
@@ -187,6 +190,7 @@ impl Gate {
                 if !policy.view.is_exempt(flow.level) {
                     facts.cells.wait_executed.observe(0.0);
                 }
+                self.cells.filter.observe_duration(self.now().since(now));
                 Verdict::Execute(self.seat(
                     Hold::Ticket(ticket),
                     waiter,
@@ -296,6 +300,7 @@ impl Gate {
             policy,
         });
         if self.hub.enter_queue(waiting.policy.max_queued) {
+            self.cells.waiting(waiting.access()).enter();
             return Verdict::Wait(waiting);
         }
         let (policy, schema) = (Arc::clone(&waiting.policy), waiting.schema);
@@ -431,12 +436,23 @@ impl Waiting {
         self.gate.now().since(self.since)
     }
 
+    fn access(&self) -> Access {
+        Access::of(&self.digest.info.verb)
+    }
+
+    fn leave_queue(&self) {
+        self.gate.hub.leave_queue();
+        self.gate.cells.waiting(self.access()).leave();
+    }
+
     fn take_seat(&mut self, ticket: Ticket<Waiter>) -> Seat {
         self.place = None;
-        self.gate.hub.leave_queue();
+        self.leave_queue();
         let now = self.gate.now();
         let cells = Arc::clone(&self.policy.flow(self.schema).cells);
-        cells.wait_executed.observe_duration(now.since(self.since));
+        let waited = now.since(self.since);
+        cells.wait_executed.observe_duration(waited);
+        self.gate.cells.filter.observe_duration(waited);
         let hold = Hold::Ticket(ticket);
         Seat::new(
             Rc::clone(&self.gate),
@@ -454,7 +470,7 @@ impl Waiting {
         let Some(place) = self.place.take() else {
             return;
         };
-        self.gate.hub.leave_queue();
+        self.leave_queue();
         let cells = &self.policy.flow(self.schema).cells;
         cells.time_out.increment();
         let waited = self.waited();

@@ -4,12 +4,13 @@ use std::{
     collections::BTreeMap,
     sync::{
         Arc,
-        atomic::{AtomicU32, Ordering},
+        atomic::{AtomicBool, AtomicU32, Ordering},
     },
     time::Duration,
 };
 
 use http::HeaderValue;
+use tokio::sync::Notify;
 
 use super::{
     gate::Letter,
@@ -19,7 +20,7 @@ use super::{
 };
 use crate::{
     apf::{
-        Time, Work,
+        Semantics, Time, Work,
         counts::{CountSettings, Counts},
         dispatcher::{Dispatcher, LimitChange, View},
         level::Decisions,
@@ -30,7 +31,7 @@ use crate::{
     },
     call::FlowUids,
     digest::RequestInfo,
-    observe::cells::FlowCells,
+    observe::cells::{CoreCells, FlowCells, Window},
     sync::{Mutex, lock},
 };
 
@@ -61,6 +62,8 @@ pub struct HubSettings {
     pub max_queued: u32,
     /// How costs are estimated.
     pub estimator: EstimatorSettings,
+    /// How often seats are lent and borrowed; not zero.
+    pub borrowing_period: Duration,
     /// How many long-running requests that are no watches may run.
     pub long_running: Caps,
 }
@@ -72,9 +75,14 @@ pub struct Hub {
     mailboxes: Box<[Mailbox<Letter>]>,
     settings: Mutex<HubSettings>,
     cells: Mutex<CellRegistry>,
+    core_cells: Box<[Arc<CoreCells>]>,
+    window: Arc<Window>,
     counts: Mutex<Counts>,
     watchers: Mutex<Watchers>,
     queued: AtomicU32,
+    /// A request had to wait since seats were last lent and borrowed.
+    pressed: AtomicBool,
+    press: Notify,
     /// Long-running requests that flow control lets pass.
     pub long_running: Arc<LongRunning>,
 }
@@ -116,15 +124,21 @@ impl Hub {
     /// A hub for `cores` data cores that follows `policy` from `now` on.
     pub fn new(cores: u16, policy: Arc<Policy>, settings: HubSettings, now: Time) -> Arc<Self> {
         let semantics = policy.settings().semantics;
+        let window = Arc::new(Window::default());
+        let core_cells = (0..cores).map(|_| Arc::new(CoreCells::new(&window)));
         let hub = Arc::new(Self {
             dispatcher: Dispatcher::new(policy, now),
             mailboxes: (0..cores).map(|_| Mailbox::default()).collect(),
             long_running: Arc::new(LongRunning::new(settings.long_running)),
             settings: Mutex::new(settings),
             cells: Mutex::default(),
+            core_cells: core_cells.collect(),
+            window,
             counts: Mutex::new(Counts::new(CountSettings::of(semantics))),
             watchers: Mutex::new(Watchers::new(MAX_WATCH_KEYS)),
             queued: AtomicU32::new(0),
+            pressed: AtomicBool::new(false),
+            press: Notify::new(),
         });
         hub.publish();
         hub
@@ -145,12 +159,41 @@ impl Hub {
         self.publish();
     }
 
-    /// Lends and borrows seats; to be called every [`Dispatcher::period`].
+    /// Waits until seats should be lent and borrowed again, the last time having just been: for
+    /// [`Hub::borrowing_period`], or less once a request has to wait. The original lets demand that
+    /// rises wait for the whole period, and so does [`Semantics::Compatible`].
+    pub async fn borrowing_due(&self) {
+        let period = self.borrowing_period();
+        let semantics = self.dispatcher.view().policy().settings().semantics;
+        if semantics == Semantics::Compatible {
+            return tokio::time::sleep(period).await;
+        }
+        let soon = period / 10;
+        tokio::time::sleep(soon).await;
+        let rest = tokio::time::timeout(period - soon, self.press.notified());
+        // Either way it is due.
+        let _ = rest.await;
+        self.pressed.store(false, Ordering::Relaxed);
+    }
+
+    /// A request has to wait.
+    fn press(&self) {
+        if !self.pressed.swap(true, Ordering::Relaxed) {
+            self.press.notify_one();
+        }
+    }
+
+    /// Lends and borrows seats; to be called when [`Hub::borrowing_due`] says so.
     pub fn rebalance(&self, now: Time) -> Vec<LimitChange> {
         let mut out = Decisions::default();
         let changes = self.dispatcher.rebalance(now, &mut out);
         self.deliver(out);
         changes
+    }
+
+    /// How often seats are lent and borrowed.
+    pub fn borrowing_period(&self) -> Duration {
+        lock(&self.settings).borrowing_period
     }
 
     /// The dispatcher, for metrics and dumps.
@@ -175,6 +218,21 @@ impl Hub {
         }
     }
 
+    /// What each core counts of all its requests.
+    pub fn core_cells(&self) -> &[Arc<CoreCells>] {
+        &self.core_cells
+    }
+
+    /// The window that the watermarks of all cores follow.
+    pub fn window(&self) -> &Window {
+        &self.window
+    }
+
+    /// What is done about decisions.
+    pub fn enforcement(&self) -> Enforcement {
+        lock(&self.settings).enforcement
+    }
+
     /// Object counts of the upstream, to be seeded or told of an answer.
     pub fn with_counts<T>(&self, act: impl FnOnce(&mut Counts) -> T) -> T {
         act(&mut lock(&self.counts))
@@ -192,6 +250,7 @@ impl Hub {
 
     /// One more request waits; false if that would be too many.
     pub(super) fn enter_queue(&self, max: u32) -> bool {
+        self.press();
         let before = self.queued.fetch_add(1, Ordering::Relaxed);
         if before >= max {
             self.leave_queue();

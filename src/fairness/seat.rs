@@ -16,7 +16,7 @@ use crate::{
     },
     call::{BodyEnd, Progress, ReplyGuard, RequestKind, Trace},
     digest::RequestDigest,
-    observe::cells::FlowCells,
+    observe::cells::{Access, FlowCells},
 };
 
 /// What stands behind a seat.
@@ -53,6 +53,8 @@ impl Seat {
         since: Time,
     ) -> Self {
         cells.dispatched.increment();
+        let access = Access::of(&digest.info.verb);
+        gate.cells.executing(access).enter();
         Self {
             gate,
             hold: Some(hold),
@@ -122,6 +124,8 @@ impl Drop for Seat {
             _ => &self.cells.execution,
         };
         histogram.observe_duration(self.elapsed());
+        let access = Access::of(&self.digest.info.verb);
+        self.gate.cells.executing(access).leave();
         let granted = self.gate.fetch_now(self.waiter);
         let place = match self.hold.take() {
             Some(Hold::Ticket(ticket)) => {

@@ -7,7 +7,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use super::{UpstreamProtocol, UpstreamSettings, tls::offering};
-use crate::socket::Socket;
+use crate::socket::{Socket, set_up};
 
 /// Why no connection could be opened. Nothing has been sent.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -83,7 +83,7 @@ impl Connector {
     async fn try_open(&self, upgrade: bool) -> io::Result<(Socket, Spoken)> {
         let settings = &*self.settings;
         let stream = TcpStream::connect((settings.host.as_str(), settings.port)).await?;
-        stream.set_nodelay(true)?;
+        set_up(&stream)?;
         let config = if upgrade { &self.http1 } else { &self.any };
         let (Some(config), Some(tls)) = (config, &settings.tls) else {
             let spoken = match settings.protocol {

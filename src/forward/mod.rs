@@ -45,6 +45,7 @@ use crate::{
     clock::Clock,
     digest::User,
 };
+use connect::ConnectError;
 use lent::{Fate, Lent};
 use pool::{Lane, Leased, Pool};
 
@@ -70,7 +71,7 @@ impl Forward {
     ) -> Self {
         Self {
             shared: Rc::new(Shared {
-                pool: Pool::new(settings.clone(), clock.clone()),
+                pool: Pool::new(&settings, &clock),
                 settings,
                 identity,
                 clock,
@@ -181,7 +182,7 @@ impl Shared {
         loop {
             let leased = match self.pool.acquire(lane, !again).await {
                 Ok(leased) => leased,
-                Err(_) if again => {
+                Err(ConnectError::Io { .. } | ConnectError::Http { .. }) if again => {
                     again = false;
                     continue;
                 }
@@ -224,16 +225,15 @@ impl Shared {
         drop(unsent);
         let error = error.into_error();
         tracing::debug!(%error, nothing_sent, "the upstream failed a request");
-        let harmless = nothing_sent
-            || pool::was_refused(&error)
-            || (leased.is_stale(&error) && call.kind.may_repeat());
-        if nothing_sent {
+        let unseen = nothing_sent || pool::was_refused(&error);
+        if unseen {
             call.trace.progress.set(Progress::Here);
         }
+        let harmless = unseen || (leased.is_stale(&error) && call.kind.may_repeat());
         match fate.recover() {
             lent::Recovered::Untouched(body) if harmless => Err(Failed::Again(body)),
             lent::Recovered::ClientFailed => Err(Failed::Client),
-            _ if nothing_sent => Err(Failed::Unsent),
+            _ if unseen => Err(Failed::Unsent),
             _ => Err(Failed::Upstream),
         }
     }

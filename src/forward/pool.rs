@@ -49,7 +49,7 @@ pub(super) struct Pool {
 }
 
 impl Pool {
-    pub(super) fn new(settings: Arc<UpstreamSettings>, clock: Clock) -> Self {
+    pub(super) fn new(settings: &Arc<UpstreamSettings>, clock: &Clock) -> Self {
         let connector = Rc::new(Connector::new(settings.clone()));
         let lane = || {
             Rc::new_cyclic(|this| Connections {
@@ -61,6 +61,7 @@ impl Pool {
                 shared: RefCell::default(),
                 idle: RefCell::default(),
                 attempt: RefCell::default(),
+                failing: Cell::new(false),
             })
         };
         Self {
@@ -87,6 +88,8 @@ struct Connections {
     idle: RefCell<Vec<Rc<Http1>>>,
     /// The connection being opened for everybody, if one is.
     attempt: RefCell<Option<Rc<Attempt>>>,
+    /// Whether the last attempt failed: failures are told once, not once a request.
+    failing: Cell<bool>,
 }
 
 /// A connection being opened for everybody who waits for one.
@@ -112,6 +115,27 @@ impl Attempt {
     }
 }
 
+/// A connection on its way. However that ends, those who wait hear of it.
+struct Opening {
+    lane: Rc<Connections>,
+    attempt: Rc<Attempt>,
+    outcome: Result<(), ConnectError>,
+}
+
+impl Opening {
+    fn done(mut self, outcome: Result<(), ConnectError>) {
+        self.outcome = outcome;
+    }
+}
+
+impl Drop for Opening {
+    fn drop(&mut self) {
+        self.lane.attempt.borrow_mut().take();
+        self.lane.note(&self.outcome);
+        self.attempt.finish(self.outcome.clone());
+    }
+}
+
 impl Connections {
     async fn acquire(&self, fresh: bool) -> Result<Leased, ConnectError> {
         loop {
@@ -131,7 +155,10 @@ impl Connections {
             if let Some(leased) = self.take_shared() {
                 return Ok(leased);
             }
-            self.opening().wait().await?;
+            if let Err(error) = self.opening().wait().await {
+                // Better to wait for a stream of a full connection than not to be served at all.
+                return self.least_loaded().map(Leased::http2).ok_or(error);
+            }
         }
     }
 
@@ -139,13 +166,8 @@ impl Connections {
     /// background when that one is nearly full.
     fn take_shared(&self) -> Option<Leased> {
         self.drop_unused();
-        let shared = self.shared.borrow();
-        let best = shared
-            .iter()
-            .min_by_key(|connection| connection.load())
-            .cloned()?;
-        let count = shared.len();
-        drop(shared);
+        let best = self.least_loaded()?;
+        let count = self.shared.borrow().len();
         let full = best.active.get() >= best.limit();
         let nearly_full = best.active.get() * 5 >= best.limit() * 4;
         if nearly_full && count < self.settings.connections {
@@ -157,6 +179,14 @@ impl Connections {
         Some(Leased::http2(best))
     }
 
+    fn least_loaded(&self) -> Option<Rc<Http2>> {
+        let shared = self.shared.borrow();
+        shared
+            .iter()
+            .min_by_key(|connection| connection.load())
+            .cloned()
+    }
+
     /// The connection being opened; starts opening one if none is.
     fn opening(&self) -> Rc<Attempt> {
         if let Some(attempt) = &*self.attempt.borrow() {
@@ -164,19 +194,30 @@ impl Connections {
         }
         let attempt = Rc::new(Attempt::default());
         *self.attempt.borrow_mut() = Some(attempt.clone());
-        let opened = attempt.clone();
-        if let Some(this) = self.this.upgrade() {
+        if let Some(lane) = self.this.upgrade() {
+            let opening = Opening {
+                attempt: attempt.clone(),
+                outcome: Err(ConnectError::TooSlow {
+                    name: self.settings.name.clone(),
+                }),
+                lane,
+            };
             // A task of its own: whoever asked may leave, others may be waiting.
             tokio::task::spawn_local(async move {
-                let outcome = this.open_for_all().await;
-                this.attempt.borrow_mut().take();
-                if let Err(error) = &outcome {
-                    tracing::warn!(%error, "cannot reach the upstream");
-                }
-                opened.finish(outcome);
+                let outcome = opening.lane.open_for_all().await;
+                opening.done(outcome);
             });
         }
         attempt
+    }
+
+    fn note(&self, outcome: &Result<(), ConnectError>) {
+        let failed = outcome.is_err();
+        match (self.failing.replace(failed), outcome) {
+            (false, Err(error)) => tracing::warn!(%error, "cannot reach the upstream"),
+            (true, Ok(())) => tracing::info!("the upstream can be reached again"),
+            _ => {}
+        }
     }
 
     async fn open_for_all(&self) -> Result<(), ConnectError> {

@@ -7,9 +7,14 @@
 //! One thread writes a cell, any may read it.
 
 use std::{
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU32, AtomicU64, Ordering},
+    },
     time::Duration,
 };
+
+use crate::digest::Verb;
 
 /// A count.
 #[derive(Debug, Default)]
@@ -88,7 +93,7 @@ impl<const N: usize> Histogram<N> {
 }
 
 /// Histograms of several cores, added up.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct HistogramTotal {
     /// The upper bounds, without the infinite one.
     pub bounds: &'static [f64],
@@ -96,6 +101,13 @@ pub struct HistogramTotal {
     pub counts: Vec<u64>,
     /// Sum of the values.
     pub sum: f64,
+}
+
+impl HistogramTotal {
+    /// How many values were counted.
+    pub fn count(&self) -> u64 {
+        self.counts.iter().sum()
+    }
 }
 
 /// Upper bounds of durations in seconds.
@@ -154,9 +166,183 @@ impl Default for FlowCells {
     }
 }
 
+/// Whether a request only reads: what the API server's limits and metrics go by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// `get`, `list` or `watch`.
+    ReadOnly,
+    /// Anything else.
+    Mutating,
+}
+
+impl Access {
+    /// Both, in the order of their cells.
+    pub const ALL: [Self; 2] = [Self::ReadOnly, Self::Mutating];
+
+    /// Whether a request of `verb` only reads.
+    pub const fn of(verb: &Verb) -> Self {
+        if verb.is_read_only() {
+            Self::ReadOnly
+        } else {
+            Self::Mutating
+        }
+    }
+
+    /// The value of the `request_kind` label.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::ReadOnly => "readOnly",
+            Self::Mutating => "mutating",
+        }
+    }
+}
+
+/// The number of the present window of all [`Occupancy`]s that share it. Whoever samples moves it on.
+#[derive(Debug, Default)]
+pub struct Window(AtomicU32);
+
+impl Window {
+    /// Begins the next window; returns the number of the one that has ended.
+    pub fn advance(&self) -> u32 {
+        self.0.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+/// How many there are now, and the most there were in a window of time.
+#[derive(Debug)]
+pub struct Occupancy {
+    window: Arc<Window>,
+    now: AtomicU32,
+    /// Number of the window with the latest change, and the most in it.
+    peak: AtomicU64,
+    /// The same of the window with a change before that.
+    before: AtomicU64,
+}
+
+impl Occupancy {
+    /// There are none.
+    pub fn new(window: Arc<Window>) -> Self {
+        Self {
+            window,
+            now: AtomicU32::new(0),
+            peak: AtomicU64::new(0),
+            before: AtomicU64::new(0),
+        }
+    }
+
+    /// One more.
+    pub fn enter(&self) {
+        let before = self.now();
+        self.set(before, before.wrapping_add(1));
+    }
+
+    /// One less.
+    pub fn leave(&self) {
+        let before = self.now();
+        self.set(before, before.wrapping_sub(1));
+    }
+
+    /// How many there are.
+    pub fn now(&self) -> u32 {
+        self.now.load(Ordering::Relaxed)
+    }
+
+    /// The most there were in the window of this number, which has just ended. Those that were there
+    /// all the time count, too.
+    pub fn most_in(&self, window: u32) -> u32 {
+        let peak = self.peak.load(Ordering::Acquire);
+        let before = self.before.load(Ordering::Relaxed);
+        for (of, most) in [unpack(peak), unpack(before)] {
+            if of == window {
+                return most;
+            }
+        }
+        self.now()
+    }
+
+    fn set(&self, before: u32, after: u32) {
+        self.now.store(after, Ordering::Relaxed);
+        let window = self.window.0.load(Ordering::Relaxed);
+        let peak = self.peak.load(Ordering::Relaxed);
+        let (of, most) = unpack(peak);
+        if of != window {
+            self.before.store(peak, Ordering::Relaxed);
+            self.peak
+                .store(pack(window, before.max(after)), Ordering::Release);
+        } else if most < after {
+            self.peak.store(pack(window, after), Ordering::Release);
+        }
+    }
+}
+
+fn pack(window: u32, most: u32) -> u64 {
+    u64::from(window) << 32 | u64::from(most)
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "that is how it was packed")]
+fn unpack(packed: u64) -> (u32, u32) {
+    ((packed >> 32) as u32, packed as u32)
+}
+
+/// Upper bounds of the time spent before the upstream is asked, in seconds.
+const FILTER_DURATIONS: [f64; 13] = [
+    0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 5.0, 10.0, 15.0, 30.0,
+];
+
+/// What one core counts of all its requests.
+#[derive(Debug)]
+pub struct CoreCells {
+    executing: [Occupancy; 2],
+    waiting: [Occupancy; 2],
+    /// Time spent before the upstream is asked, in seconds; of requests that got so far.
+    pub filter: Histogram<13>,
+}
+
+impl CoreCells {
+    /// Cells of a core whose watermarks follow `window`.
+    pub fn new(window: &Arc<Window>) -> Self {
+        let two = || std::array::from_fn(|_| Occupancy::new(Arc::clone(window)));
+        Self {
+            executing: two(),
+            waiting: two(),
+            filter: Histogram::new(&FILTER_DURATIONS),
+        }
+    }
+
+    /// Requests that hold seats and have not been answered; of a watch, while it is initialised.
+    pub fn executing(&self, access: Access) -> &Occupancy {
+        &self.executing[access as usize]
+    }
+
+    /// Requests that wait in a queue.
+    pub fn waiting(&self, access: Access) -> &Occupancy {
+        &self.waiting[access as usize]
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_most_in_a_window_counts_those_who_were_there_all_the_time() {
+        let window = Arc::new(Window::default());
+        let seats = Occupancy::new(Arc::clone(&window));
+        seats.enter();
+        seats.enter();
+        seats.leave();
+        assert_eq!(seats.most_in(window.advance()), 2);
+        assert_eq!(seats.most_in(window.advance()), 1, "nothing changed");
+        seats.leave();
+        assert_eq!(seats.most_in(window.advance()), 1, "there was one at first");
+        let ended = window.advance();
+        seats.enter();
+        assert_eq!(
+            seats.most_in(ended),
+            1,
+            "a change since then does not hide it"
+        );
+    }
 
     #[test]
     fn a_value_counts_in_the_first_bucket_that_reaches_it() {

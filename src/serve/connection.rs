@@ -29,7 +29,7 @@ use super::{
 };
 use crate::{
     call::{Inbound, Peer, Reply, peer::PeerTls},
-    socket::Socket,
+    socket::{Socket, set_up},
 };
 
 /// What every HTTP/2 connection begins with.
@@ -107,7 +107,7 @@ struct Opened {
 }
 
 async fn open(core: &Shared, stream: TcpStream, from: SocketAddr) -> io::Result<Opened> {
-    stream.set_nodelay(true)?;
+    set_up(&stream)?;
     let stream = tokio::net::TcpStream::from_std(stream)?;
     let Some(tls) = &core.tls else {
         return open_plain(stream, from).await;

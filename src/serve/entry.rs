@@ -58,7 +58,7 @@ impl<S> Entry<S> {
     }
 
     /// Refuses a malformed request, answers what needs no stack, and makes an `Inbound` of the rest.
-    fn enter(&self, request: Request<Incoming>) -> Result<Inbound, Reply> {
+    fn enter(&self, request: Request<Incoming>) -> Enters {
         let trace = Rc::new(Trace::new(
             request.method().clone(),
             request.uri().path_and_query().cloned(),
@@ -73,10 +73,10 @@ impl<S> Entry<S> {
         };
         match checked {
             Ok(Asks::Request) => {}
-            Ok(Asks::IsAnybodyThere) => return Err(Response::new(ReplyBody::empty())),
-            Err(refusal) => return Err(self.refuse(&refusal, &trace)),
+            Ok(Asks::IsAnybodyThere) => return Enters::Answered(Response::new(ReplyBody::empty())),
+            Err(refusal) => return Enters::Answered(self.refuse(&refusal, &trace)),
         }
-        Ok(Inbound {
+        Enters::Stack(Inbound {
             request: request
                 .map_body(|headers, body| self.body(headers.contains_key(EXPECT), body)),
             peer: self.connection.peer.clone(),
@@ -105,6 +105,12 @@ impl<S> Entry<S> {
         }
         body
     }
+}
+
+/// Where a request goes.
+enum Enters {
+    Stack(Inbound),
+    Answered(Reply),
 }
 
 /// The id the client gave its request, if it is a UUID.
@@ -151,13 +157,13 @@ where
         let life = Life::begin(self.core.clone(), self.connection.clone());
         let version = request.version();
         match self.enter(request) {
-            Err(reply) => Entered {
+            Enters::Answered(reply) => Entered {
                 state: State::Answered { reply: Some(reply) },
                 life: Some(life),
                 trace: None,
                 version,
             },
-            Ok(inbound) => Entered {
+            Enters::Stack(inbound) => Entered {
                 trace: Some(inbound.trace.clone()),
                 state: State::Serving {
                     future: self.stack.borrow_mut().call(inbound),

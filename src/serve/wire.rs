@@ -1,10 +1,11 @@
 //! The bytes of a client's connection, on their way to and from hyper.
 //!
-//! Three things need the bytes themselves. A client that takes too long over a request head, or that
+//! Four things need the bytes themselves. A client that takes too long over a request head, or that
 //! does not take what is ready for it, is cut off: hyper times the first only together with the idle
 //! time between requests, and the second not at all. And some malformed HTTP/1 heads cannot be told
 //! from good ones once hyper has parsed them, so a copy of the head is kept until it has been looked
-//! at ([`super::head`]).
+//! at ([`super::head`]). Last, an answer given before a request's body was read would be destroyed if
+//! the connection were closed with bytes unread, so those are taken and forgotten.
 
 use std::{
     future::Future,
@@ -14,7 +15,7 @@ use std::{
         Arc, Mutex,
         atomic::{AtomicBool, Ordering},
     },
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
     time::Duration,
 };
 
@@ -29,6 +30,9 @@ use crate::{socket::Socket, sync::lock};
 
 /// Bytes of a head that are kept. A head that does not fit is taken on hyper's word.
 const KEPT_BYTES: usize = 16 << 10;
+
+/// How long a connection that is being closed takes what the client still sends.
+const LINGER: Duration = Duration::from_secs(1);
 
 /// What an HTTP/1 connection has brought since the last request was looked at.
 #[derive(Debug, Default)]
@@ -80,6 +84,8 @@ pub struct Wire {
     head_timer: Option<Pin<Box<Sleep>>>,
     stall_timeout: Duration,
     stall_timer: Option<Pin<Box<Sleep>>>,
+    /// While the connection is being closed: until when, at the latest.
+    closing: Option<Pin<Box<Sleep>>>,
     _counted: Counted,
 }
 
@@ -100,6 +106,7 @@ impl Wire {
             head_timer: None,
             stall_timeout,
             stall_timer: None,
+            closing: None,
             _counted: counted,
         }
     }
@@ -145,6 +152,39 @@ impl Wire {
         if timer.as_mut().poll(cx).is_ready() {
             return Poll::Ready(Err(too_slow("the client takes nothing")));
         }
+        Poll::Pending
+    }
+}
+
+impl Wire {
+    /// Takes and forgets what the client still sends. Closing at once would reset the connection,
+    /// and a reset destroys the answer the client has not read yet.
+    fn poll_linger(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.head.is_none() {
+            return Poll::Ready(Ok(()));
+        }
+        let mut scratch = [0; 8192];
+        for _ in 0..64 {
+            let mut buf = ReadBuf::new(&mut scratch);
+            match Pin::new(&mut self.socket).poll_read(cx, &mut buf) {
+                Poll::Ready(Ok(())) if !buf.filled().is_empty() => {}
+                Poll::Ready(_) => return Poll::Ready(Ok(())),
+                Poll::Pending => {
+                    return match &mut self.closing {
+                        Some(limit) => limit.as_mut().poll(cx).map(Ok),
+                        None => Poll::Ready(Ok(())),
+                    };
+                }
+            }
+        }
+        if self
+            .closing
+            .as_mut()
+            .is_some_and(|limit| limit.as_mut().poll(cx).is_ready())
+        {
+            return Poll::Ready(Ok(()));
+        }
+        cx.waker().wake_by_ref();
         Poll::Pending
     }
 }
@@ -215,7 +255,12 @@ impl AsyncWrite for Wire {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let shut = Pin::new(&mut self.socket).poll_shutdown(cx);
-        self.unless_stalled(cx, shut)
+        let this = &mut *self;
+        if this.closing.is_none() {
+            let shut = Pin::new(&mut this.socket).poll_shutdown(cx);
+            ready!(this.unless_stalled(cx, shut))?;
+            this.closing = Some(Box::pin(tokio::time::sleep(LINGER)));
+        }
+        this.poll_linger(cx)
     }
 }

@@ -390,14 +390,18 @@ mod tests {
 
     fn policies(random: &mut Random, semantics: Semantics) -> Vec<Arc<Policy>> {
         let compile = |random: &mut Random| {
-            let total_seats = u32::try_from(random.within(1..120)).unwrap();
+            let total_seats = u32::try_from(random.within(1..120)).expect("120 fits");
             let settings = PolicySettings {
                 total_seats,
                 semantics,
                 hash_key: [0; 16],
             };
             let objects = ObjectSet::read(objects(random, true));
-            Arc::new(Policy::compile(&objects, &settings).unwrap().policy)
+            Arc::new(
+                Policy::compile(&objects, &settings)
+                    .expect("made to be usable")
+                    .policy,
+            )
         };
         (0..5).map(|_| compile(random)).collect()
     }

@@ -1,7 +1,7 @@
 //! When the upstream is down, slow, or breaks off.
 
 use std::{
-    io,
+    io::{self, Read as _, Write as _},
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -9,12 +9,15 @@ use std::{
     time::Duration,
 };
 
-use fairgate::forward::{UpstreamProtocol, UpstreamSettings};
+use fairgate::{
+    call::{Call, Refusal, Reply, refusal::Rejection},
+    forward::{UpstreamProtocol, UpstreamSettings},
+};
 use http::{Method, StatusCode};
 use tokio::sync::mpsc;
 
 use crate::{
-    client::{Client, body_text, piece, soon},
+    client::{Client, body_text, piece, soon, status},
     gate::Gate,
     rules::Rules,
     upstream::{Speaks, Upstream, full, streamed, text},
@@ -222,7 +225,7 @@ async fn a_read_on_a_connection_that_had_gone_stale_is_sent_again() {
     });
     let to = UpstreamSettings::new(address.to_string().parse().unwrap(), None);
     let gate = Gate::towards(to, |settings, _| {
-        settings.cores = std::num::NonZero::<usize>::MIN
+        settings.cores = std::num::NonZero::<usize>::MIN;
     });
     let mut client = Client::http1(gate.address()).await;
     for _ in 0..3 {
@@ -304,6 +307,57 @@ async fn an_error_of_the_upstreams_own_passes_unchanged() {
     assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
     assert_eq!(response.headers()["retry-after"], "7");
     assert!(!response.headers().contains_key("x-fairgate-reason"));
+}
+
+#[tokio::test]
+async fn a_refusal_reaches_a_client_that_is_still_sending() {
+    let gate = Gate::around(|| Full, |_| {});
+    let address = gate.address();
+    let answer = tokio::task::spawn_blocking(move || {
+        let mut request =
+            b"POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 8388608\r\n\r\n".to_vec();
+        request.resize(request.len() + (8 << 20), b'x');
+        let mut stream = std::net::TcpStream::connect(address).unwrap();
+        stream
+            .write_all(&request)
+            .expect("the gateway takes it all");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    });
+    let answer = soon(answer).await.unwrap();
+    assert_eq!(status(&answer), 429, "HTTP/1");
+    assert!(answer.ends_with("Too many requests, please try again later.\n"));
+
+    let mut client = Client::http2(address).await;
+    let response = soon(client.post("/a", full(vec![0; 8 << 20]))).await;
+    assert_eq!(response.status(), 429, "HTTP/2");
+    assert_eq!(response.headers()["retry-after"], "1");
+    assert!(body_text(response).await.starts_with("Too many requests"));
+}
+
+/// Turns every request away, unread.
+#[derive(Clone)]
+struct Full;
+
+impl tower::Service<Call> for Full {
+    type Response = Reply;
+    type Error = Refusal;
+    type Future = std::future::Ready<Result<Reply, Refusal>>;
+
+    fn poll_ready(
+        &mut self,
+        _: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Result<(), Refusal>> {
+        std::task::Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Call) -> Self::Future {
+        std::future::ready(Err(Refusal::TooManyRequests(Box::new(Rejection {
+            reason: "queue-full",
+            retry_after: 1,
+        }))))
+    }
 }
 
 /// Tells when it is dropped.

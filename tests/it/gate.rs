@@ -21,7 +21,7 @@ use fairgate::{
     stack::stack,
 };
 use http::{HeaderMap, HeaderValue};
-use tower::{Layer, Service};
+use tower::{Layer, Service, layer::util::Identity};
 
 use crate::{rules::Rules, upstream::Upstream};
 
@@ -134,7 +134,13 @@ impl Gate {
                 let fairness = fairness(&hub, &core);
                 let identity: Rc<dyn UpstreamIdentity> = Rc::new(tell_upstream);
                 let leaf = Forward::new(to.clone(), identity, core.clock);
-                stack(&TestAuth, &fairness, leaf)
+                stack(
+                    &Identity::new(),
+                    &TestAuth,
+                    &fairness,
+                    &Identity::new(),
+                    leaf,
+                )
             },
         )
         .unwrap();
@@ -170,7 +176,15 @@ impl Gate {
         let gateway = Gateway::start(
             settings,
             control_runtime().unwrap(),
-            move |core: CoreContext| stack(&TestAuth, &fairness(&hub, &core), leaf()),
+            move |core: CoreContext| {
+                stack(
+                    &Identity::new(),
+                    &TestAuth,
+                    &fairness(&hub, &core),
+                    &Identity::new(),
+                    leaf(),
+                )
+            },
         )
         .unwrap();
         Self { gateway, limit }

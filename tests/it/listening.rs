@@ -11,6 +11,8 @@ use fairgate::{
     stack::stack,
 };
 
+use tower::layer::util::Identity;
+
 use crate::{
     client::{Client, body, raw, soon, status},
     failures::until,
@@ -25,7 +27,15 @@ fn a_second_gateway_cannot_take_the_same_address() {
     let mut settings = AppSettings::default();
     settings.serve.listen = gate.address();
     let hub = hub(settings.cores.get());
-    let leaf = move |core: CoreContext| stack(&TestAuth, &fairness(&hub, &core), Nowhere);
+    let leaf = move |core: CoreContext| {
+        stack(
+            &Identity::new(),
+            &TestAuth,
+            &fairness(&hub, &core),
+            &Identity::new(),
+            Nowhere,
+        )
+    };
     let error = Gateway::start(settings, control_runtime().unwrap(), leaf).unwrap_err();
     assert!(matches!(error, StartError::Bind(_)), "{error}");
     assert!(error.to_string().contains(&gate.address().to_string()));
@@ -135,4 +145,83 @@ async fn a_client_that_takes_nothing_is_cut_off() {
     let other = client.get("/b").await;
     assert_eq!(other.status(), 200);
     drop((unread, other));
+}
+
+/// Runs alone in a process of its own, by the test below.
+#[test]
+#[ignore = "lowers the descriptor limit of its process"]
+fn out_of_descriptors_child() {
+    use rustix::process::{Resource, Rlimit, setrlimit};
+    use std::os::fd::AsRawFd as _;
+
+    let upstream = Upstream::saying(Speaks::Http1, "served");
+    let gate = Gate::before(&upstream);
+    let ask = b"GET /a HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+    assert_eq!(status(&raw(gate.address(), ask)), 200);
+    let before = cpu_seconds();
+    let mut clients: Vec<TcpStream> = (0..40).map(|_| unconnected()).collect();
+    // Leaves room for about ten of the gateway's ends. The next descriptor tells how many are open.
+    let next = std::fs::File::open("/dev/null").unwrap().as_raw_fd();
+    let limit = Some(u64::try_from(next).unwrap() + 10);
+    let limit = Rlimit {
+        current: limit,
+        maximum: limit,
+    };
+    setrlimit(Resource::Nofile, limit).unwrap();
+    for client in &clients {
+        rustix::net::connect(client, &gate.address()).unwrap();
+    }
+    // Those the gateway cannot accept are turned away, one by one, instead of left waiting.
+    for client in &mut clients[20..] {
+        client
+            .set_read_timeout(Some(Duration::from_secs(10)))
+            .unwrap();
+        let read = client.read(&mut [0; 1]);
+        let left_waiting = read
+            .as_ref()
+            .is_err_and(|e| e.kind() == std::io::ErrorKind::WouldBlock);
+        assert!(!left_waiting, "{read:?}");
+    }
+    drop(clients);
+    while gate.gateway.connections() > 0 {
+        std::thread::park_timeout(Duration::from_millis(1));
+    }
+    assert_eq!(status(&raw(gate.address(), ask)), 200, "it goes on");
+    let used = cpu_seconds() - before;
+    assert!(used < 0.5, "the acceptor does not spin: {used} s");
+}
+
+fn unconnected() -> TcpStream {
+    use rustix::net::{AddressFamily, SocketType, socket};
+    TcpStream::from(socket(AddressFamily::INET, SocketType::STREAM, None).unwrap())
+}
+
+fn cpu_seconds() -> f64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
+    let fields: Vec<&str> = stat
+        .rsplit(')')
+        .next()
+        .unwrap()
+        .split_whitespace()
+        .collect();
+    let ticks: f64 = fields[11..13]
+        .iter()
+        .map(|t| t.parse::<f64>().unwrap())
+        .sum();
+    ticks / 100.0
+}
+
+#[test]
+fn out_of_descriptors_clients_are_turned_away_and_the_gateway_goes_on() {
+    let child = std::process::Command::new(std::env::current_exe().unwrap())
+        .args([
+            "listening::out_of_descriptors_child",
+            "--exact",
+            "--ignored",
+        ])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&child.stdout);
+    assert!(child.status.success(), "{said}");
+    assert!(said.contains("1 passed"), "{said}");
 }

@@ -3,7 +3,10 @@
 use std::{sync::Arc, time::Duration};
 
 use fairgate::{
-    apf::{ObjectSet, Policy, PolicySettings, Semantics, Time, objects::Bootstrap},
+    apf::{
+        ObjectSet, Policy, PolicySettings, Semantics, Time, objects::Bootstrap,
+        work::EstimatorSettings,
+    },
     fairness::{Caps, Enforcement, Hub, HubSettings},
 };
 use serde_json::{Value, json};
@@ -48,7 +51,8 @@ impl Rules {
                 enforcement: Enforcement::Enforce,
                 request_timeout: Duration::from_secs(60),
                 max_queued: 10_000,
-                estimator: Default::default(),
+                estimator: EstimatorSettings::default(),
+                borrowing_period: Duration::from_secs(1),
                 long_running: Caps {
                     per_user: 100,
                     total: 1000,

@@ -238,6 +238,14 @@ impl<W: Copy> QueueSet<W> {
         bounds
     }
 
+    /// Shows `see` every request, lingering ones too, in no order that means anything. O(requests);
+    /// allocates nothing, so it may be done under a lock.
+    pub fn visit(&self, mut see: impl FnMut(&Entry<W>)) {
+        for entry in self.entries.iter() {
+            see(entry);
+        }
+    }
+
     /// All requests, lingering ones too: queue by queue those that wait, first to last, then the
     /// others in no order that means anything. O(requests + queues).
     pub fn requests(&self) -> Vec<RequestReport<W>> {

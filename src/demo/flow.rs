@@ -1,0 +1,179 @@
+//! One user of the gateway, and what became of his requests.
+
+use std::time::Duration;
+
+use http::{HeaderValue, StatusCode};
+
+use super::{
+    client::{Answer, ClientError},
+    figures::percentile,
+};
+use crate::{
+    apf::Time,
+    sync::{Arc, Mutex, lock},
+};
+
+/// One user. Its name begins with `elephant` or `mouse`.
+#[derive(Debug)]
+pub(super) struct Flow {
+    name: String,
+    tally: Mutex<Tally>,
+}
+
+/// What became of a flow's requests. Only those that began after the settling time are in the
+/// figures, each with the time from when it was meant to be sent to the end of its answer.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Tally {
+    /// Requests in the figures.
+    pub(super) requests: u64,
+    /// Of these, those that were served.
+    pub(super) ok: u64,
+    /// Those that were refused with 429.
+    pub(super) rejected: u64,
+    /// Requests without an answer at present, in the figures or not.
+    pub(super) open: u64,
+    /// Why the last request failed that was neither served nor refused.
+    pub(super) failure: Option<String>,
+    /// How long those took that were served.
+    latencies: Vec<Duration>,
+}
+
+/// A request on its way. Dropped without an end, it stays one that was not answered.
+#[derive(Debug)]
+pub(super) struct Open {
+    flow: Arc<Flow>,
+    intended: Time,
+    counts: bool,
+}
+
+impl Flow {
+    pub(super) fn new(name: String) -> Arc<Self> {
+        let tally = Mutex::default();
+        Arc::new(Self { name, tally })
+    }
+
+    /// The user's name.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The user's bearer token. It opens nothing but this demonstration, so it may be guessed.
+    pub(super) fn token(&self) -> String {
+        format!("demo-{}", self.name)
+    }
+
+    /// The header that shows the token.
+    pub(super) fn authorization(&self) -> Result<HeaderValue, http::Error> {
+        Ok(HeaderValue::try_from(format!("Bearer {}", self.token()))?)
+    }
+
+    /// The figures so far.
+    pub(super) fn tally(&self) -> Tally {
+        lock(&self.tally).clone()
+    }
+
+    /// A request is meant to be sent at `intended`; `counts` says whether it is in the figures.
+    pub(super) fn begin(self: &Arc<Self>, intended: Time, counts: bool) -> Open {
+        let mut tally = lock(&self.tally);
+        tally.open += 1;
+        tally.requests += u64::from(counts);
+        Open {
+            flow: Arc::clone(self),
+            intended,
+            counts,
+        }
+    }
+}
+
+impl Open {
+    /// The request has come to its end.
+    pub(super) fn end(self, now: Time, answer: &Result<Answer, ClientError>) {
+        let mut tally = lock(&self.flow.tally);
+        match answer {
+            Ok(answer) if answer.status == StatusCode::OK => {
+                if self.counts {
+                    tally.ok += 1;
+                    tally.latencies.push(now.since(self.intended));
+                }
+            }
+            Ok(answer) if answer.status == StatusCode::TOO_MANY_REQUESTS => {
+                tally.rejected += u64::from(self.counts);
+            }
+            Ok(answer) => tally.failure = Some(format!("answered {}", answer.status)),
+            Err(error) => tally.failure = Some(error.to_string()),
+        }
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        lock(&self.flow.tally).open -= 1;
+    }
+}
+
+impl Tally {
+    /// The percentile `percent` of the times of those that were served. O(served).
+    pub(super) fn latency(&mut self, percent: usize) -> Option<Duration> {
+        percentile(&mut self.latencies, percent)
+    }
+
+    /// Requests of the figures that were neither served nor refused.
+    pub(super) fn unanswered(&self) -> u64 {
+        self.requests.saturating_sub(self.ok + self.rejected)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OK: Answer = Answer {
+        status: StatusCode::OK,
+        retry_after: None,
+    };
+
+    fn at(ms: u64) -> Time {
+        Time::ZERO.plus(Duration::from_millis(ms))
+    }
+
+    #[test]
+    fn time_counts_from_the_moment_a_request_was_meant_to_be_sent() {
+        let flow = Flow::new("mouse-1".to_owned());
+        flow.begin(at(100), true).end(at(350), &Ok(OK));
+        let mut tally = flow.tally();
+        assert_eq!((tally.requests, tally.ok, tally.open), (1, 1, 0));
+        assert_eq!(tally.latency(99), Some(Duration::from_millis(250)));
+    }
+
+    #[test]
+    fn requests_of_the_settling_time_are_not_in_the_figures() {
+        let flow = Flow::new("elephant".to_owned());
+        let open = flow.begin(at(0), false);
+        assert_eq!(flow.tally().open, 1);
+        open.end(at(50), &Ok(OK));
+        let mut tally = flow.tally();
+        assert_eq!((tally.requests, tally.ok, tally.open), (0, 0, 0));
+        assert_eq!(tally.latency(50), None);
+    }
+
+    #[test]
+    fn served_refused_and_unanswered_requests_are_told_apart() {
+        let flow = Flow::new("elephant".to_owned());
+        let refused = Answer {
+            status: StatusCode::TOO_MANY_REQUESTS,
+            retry_after: Some(Duration::from_secs(1)),
+        };
+        let broken = Answer {
+            status: StatusCode::BAD_GATEWAY,
+            ..OK
+        };
+        flow.begin(at(0), true).end(at(1), &Ok(OK));
+        flow.begin(at(0), true).end(at(1), &Ok(refused));
+        flow.begin(at(0), true).end(at(1), &Ok(broken));
+        drop(flow.begin(at(0), true));
+        let tally = flow.tally();
+        assert_eq!((tally.requests, tally.ok, tally.rejected), (4, 1, 1));
+        assert_eq!(tally.unanswered(), 2);
+        assert_eq!(tally.failure.as_deref(), Some("answered 502 Bad Gateway"));
+    }
+}

@@ -1,0 +1,269 @@
+//! A gateway as in [`crate::app`], with what a configuration would say made up in memory: users by
+//! static tokens, one embedded policy, ten seats, plain HTTP on a port of the system's choice.
+//!
+//! Not here: reloading, the admin port and reviews of tokens, which the demonstration has no use for.
+
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    num::NonZero,
+    rc::Rc,
+    sync::Arc,
+    thread,
+    time::Duration,
+};
+
+use arc_swap::ArcSwap;
+use http::{HeaderMap, uri::Authority};
+use tower::layer::util::Identity;
+
+use super::{DemoError, flow::Flow, upstream::WORKERS};
+use crate::{
+    apf::{
+        Compiled, Finding, ObjectSet, Policy, PolicySettings, Semantics, objects::Bootstrap,
+        work::EstimatorSettings,
+    },
+    app::{AppSettings, CoreContext, Gateway, runtimes::control_runtime},
+    auth::{
+        AuthSettings, Authentication, ConfiguredNames, TokenFile, TokenKey, UpstreamIdentity,
+        layer::{AuthLayer, AuthRules},
+    },
+    call::{Call, Refusal},
+    clock::Clock,
+    config::yaml,
+    fairness::{Caps, Enforcement, FairnessLayer, Gate, Hub, HubSettings},
+    forward::{Forward, UpstreamSettings},
+    serve::ServeSettings,
+    stack::stack,
+};
+
+/// The one level of the embedded policies that requests go to.
+const LEVEL: &str = "demo";
+/// Always the same, so that every run deals the same hands.
+const HASH_KEY: [u8; 16] = *b"fairgate demo v1";
+/// Data cores, unless the machine has fewer: enough for decisions to cross from one to another.
+const CORES: usize = 2;
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// A running gateway. Dropped, it ends at once.
+#[derive(Debug)]
+pub(super) struct DemoGateway {
+    gateway: Gateway,
+    hub: Arc<Hub>,
+    clock: Clock,
+}
+
+/// Seats and queues at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Load {
+    /// Seats there are.
+    pub(super) seats: u32,
+    /// Seats in use.
+    pub(super) in_use: u32,
+    /// Waiting requests of each queue that has any.
+    pub(super) queues: Vec<u32>,
+}
+
+impl DemoGateway {
+    /// Starts a gateway with a policy in front of `upstream`. Not to be called on a runtime.
+    pub(super) fn start(
+        policy: &str,
+        flows: &[Arc<Flow>],
+        upstream: SocketAddr,
+    ) -> Result<Self, DemoError> {
+        let clock = Clock::system();
+        let cores = thread::available_parallelism().map_or(1, NonZero::get);
+        let app = AppSettings {
+            serve: ServeSettings {
+                listen: (Ipv4Addr::LOCALHOST, 0).into(),
+                ..ServeSettings::default()
+            },
+            cores: NonZero::new(cores.min(CORES)).unwrap_or(NonZero::<usize>::MIN),
+        };
+        let hub = Hub::new(
+            u16::try_from(app.cores.get()).unwrap_or(u16::MAX),
+            Arc::new(compile(policy)?),
+            hub_settings(),
+            clock.now(),
+        );
+        let rules = Arc::new(ArcSwap::from_pointee(rules(flows)?));
+        let upstream = Arc::new(UpstreamSettings::new(authority(upstream)?, None));
+        let control = control_runtime()?;
+        control.spawn(rebalance(Arc::clone(&hub), clock.clone()));
+        let shared = Arc::clone(&hub);
+        let gateway = Gateway::start(app, control, move |context: CoreContext| {
+            let core = u16::try_from(context.index).unwrap_or(u16::MAX);
+            let gate = Gate::new(
+                Arc::clone(&shared),
+                core,
+                context.clock.clone(),
+                core.into(),
+            );
+            tokio::task::spawn_local(Rc::clone(&gate).run());
+            let auth = AuthLayer::new(Arc::clone(&rules), context.clock.clone());
+            let forward = Forward::new(Arc::clone(&upstream), Rc::new(impersonate), context.clock);
+            let (trace, dumps) = (Identity::new(), Identity::new());
+            stack(&trace, &auth, &FairnessLayer::new(gate), &dumps, forward)
+        })?;
+        Ok(Self {
+            gateway,
+            hub,
+            clock,
+        })
+    }
+
+    /// Where it listens.
+    pub(super) fn address(&self) -> SocketAddr {
+        self.gateway.address()
+    }
+
+    /// Seats and queues now. O(queues), under the level's lock.
+    pub(super) fn load(&self) -> Load {
+        let dispatcher = self.hub.dispatcher();
+        let levels = dispatcher.report(self.clock.now());
+        let Some(report) = levels.iter().find(|level| &*level.spec.name == LEVEL) else {
+            return Load::default();
+        };
+        let mut load = Load {
+            seats: report.current,
+            in_use: report.glance.seats_in_use,
+            queues: Vec::new(),
+        };
+        for (name, level) in dispatcher.levels() {
+            if &*name == LEVEL {
+                let waiting = |set: &mut crate::apf::queueset::QueueSet<_>| {
+                    let queues = set.queues().map(|queue| queue.waiting);
+                    queues.filter(|waiting| *waiting > 0).collect()
+                };
+                load.queues = level.inspect(waiting);
+            }
+        }
+        load
+    }
+}
+
+/// Lends and borrows seats, for ever.
+async fn rebalance(hub: Arc<Hub>, clock: Clock) {
+    loop {
+        hub.borrowing_due().await;
+        hub.rebalance(clock.now());
+    }
+}
+
+fn hub_settings() -> HubSettings {
+    HubSettings {
+        enforcement: Enforcement::Enforce,
+        request_timeout: REQUEST_TIMEOUT,
+        max_queued: 20_000,
+        borrowing_period: Duration::from_secs(1),
+        estimator: EstimatorSettings::default(),
+        long_running: Caps {
+            per_user: 1,
+            total: 1,
+        },
+    }
+}
+
+/// Compiles an embedded policy.
+fn compile(text: &str) -> Result<Policy, DemoError> {
+    let documents = yaml::documents(text.as_bytes())
+        .map_err(|error| DemoError::Embedded(error.to_string()))?
+        .into_iter()
+        .map(|document| ("the embedded policy", document));
+    let objects = ObjectSet::read(documents).with_bootstrap(Bootstrap::Mandatory);
+    let settings = PolicySettings {
+        total_seats: WORKERS,
+        semantics: Semantics::Improved,
+        hash_key: HASH_KEY,
+    };
+    match Policy::compile(&objects, &settings) {
+        Ok(Compiled { policy, .. }) => Ok(policy),
+        Err(findings) => {
+            let findings: Vec<String> = findings.iter().map(Finding::to_string).collect();
+            Err(DemoError::Embedded(findings.join("; ")))
+        }
+    }
+}
+
+/// Authentication by a file of static tokens that is only in memory: one line for each user.
+fn rules(flows: &[Arc<Flow>]) -> Result<AuthRules, DemoError> {
+    let line = |flow: &Arc<Flow>| format!("{},{name},{name}\n", flow.token(), name = flow.name());
+    let file: String = flows.iter().map(line).collect();
+    let (tokens, _) =
+        TokenFile::parse(file.as_bytes(), &TokenKey::random()?).map_err(|errors| {
+            let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
+            DemoError::Embedded(errors.join("; "))
+        })?;
+    Ok(AuthRules {
+        authentication: Authentication::new(AuthSettings {
+            token_file: Some(tokens),
+            ..AuthSettings::default()
+        }),
+        names: ConfiguredNames::new([]),
+        request_timeout: REQUEST_TIMEOUT,
+    })
+}
+
+fn authority(address: SocketAddr) -> Result<Authority, DemoError> {
+    let text = address.to_string();
+    text.parse()
+        .map_err(|_| DemoError::Embedded(format!("{text} is no host and port")))
+}
+
+/// Tells the stand-in who asks, as an API server would be told.
+fn impersonate(call: &Call, headers: &mut HeaderMap) -> Result<(), Refusal> {
+    UpstreamIdentity::Impersonate
+        .write(&call.digest.user, headers)
+        .map_err(|_| Refusal::IdentityNotRepresentable("the name fits in no header".into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::{FAIR, FIFO},
+        *,
+    };
+    use crate::apf::policy::{Distinguisher, LevelKind, LimitResponse, Queuing};
+
+    /// How the level of `policy` queues, its seats, and how its schema tells flows apart.
+    fn shape(policy: &str) -> (Queuing, u32, Option<Distinguisher>) {
+        let policy = Arc::new(compile(policy).unwrap());
+        let level = policy.level(policy.level_by_name(LEVEL).unwrap());
+        let LevelKind::Limited {
+            response: LimitResponse::Queue(queuing),
+            ..
+        } = level.kind
+        else {
+            panic!("it queues");
+        };
+        let schema = policy.schema(policy.schema_by_name(LEVEL).unwrap());
+        let now = Clock::system().now();
+        let hub = Hub::new(1, Arc::clone(&policy), hub_settings(), now);
+        hub.rebalance(now);
+        let levels = hub.dispatcher().report(now);
+        let level = levels.iter().find(|level| &*level.spec.name == LEVEL);
+        (queuing, level.unwrap().current, schema.distinguisher)
+    }
+
+    #[test]
+    fn with_and_without_fairness_there_are_the_same_seats_and_room_for_the_elephant() {
+        let (fair, fair_seats, by) = shape(FAIR);
+        let (fifo, fifo_seats, by_nothing) = shape(FIFO);
+        assert_eq!((fair_seats, fifo_seats), (WORKERS, WORKERS));
+        assert_eq!((by, by_nothing), (Some(Distinguisher::ByUser), None));
+        assert_eq!((fifo.queues, fifo.hand_size), (1, 1));
+        assert_eq!(
+            fair.hand_size * fair.queue_length_limit,
+            fifo.queue_length_limit
+        );
+        assert!(fifo.queue_length_limit > super::super::load::ELEPHANT_CONNECTIONS);
+    }
+
+    #[test]
+    fn every_user_has_a_token_of_its_own() {
+        let flows = super::super::load::flows();
+        rules(&flows).unwrap();
+        let tokens: std::collections::BTreeSet<String> =
+            flows.iter().map(|flow| flow.token()).collect();
+        assert_eq!(tokens.len(), flows.len());
+    }
+}

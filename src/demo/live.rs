@@ -1,0 +1,298 @@
+//! What goes on, shown while it does: two panels redrawn in place on a terminal, a line each second
+//! elsewhere.
+
+use std::{
+    fmt::Write as _,
+    io::{self, Write},
+    time::Duration,
+};
+
+use super::{flow::Flow, gateway::Load, load::ELEPHANT_CONNECTIONS, upstream::WORKERS};
+use crate::sync::Arc;
+
+/// Width of the names, and of each panel.
+const NAME: usize = 11;
+const PANEL: usize = 33;
+/// Erases what an earlier drawing left of the line; all at once it would flicker.
+const ERASE_TO_END: &str = "\x1b[K";
+/// A window too narrow cuts lines rather than wrap them, which would spoil the count of lines.
+const WRAP_OFF: &str = "\x1b[?7l";
+const WRAP_ON: &str = "\x1b[?7h";
+
+/// What stands in each line.
+const LINE_HEAD: &str = "\
+seats in use, requests waiting; p50/p99 in ms of the slowest mouse and of the elephant";
+
+/// How progress is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Display {
+    /// Redrawn in place, for terminals.
+    Redrawn,
+    /// A line each second, for files and pipes.
+    Lines,
+}
+
+/// One side at one moment.
+#[derive(Clone, Debug)]
+pub(super) struct Picture {
+    load: Load,
+    flows: Vec<Row>,
+}
+
+/// One flow, so far.
+#[derive(Clone, Debug)]
+struct Row {
+    name: String,
+    open: u64,
+    ok: u64,
+    p50: Option<Duration>,
+    p99: Option<Duration>,
+}
+
+/// Shows pictures.
+#[derive(Debug)]
+pub(super) struct Live {
+    display: Display,
+    length: Duration,
+    /// Lines shown before that are still in their place.
+    drawn: usize,
+}
+
+impl Picture {
+    /// `load`, and the figures of `flows` so far.
+    pub(super) fn of(load: Load, flows: &[Arc<Flow>]) -> Self {
+        let row = |flow: &Arc<Flow>| {
+            let mut tally = flow.tally();
+            Row {
+                name: flow.name().to_owned(),
+                open: tally.open,
+                ok: tally.ok,
+                p50: tally.latency(50),
+                p99: tally.latency(99),
+            }
+        };
+        let flows = flows.iter().map(row).collect();
+        Self { load, flows }
+    }
+
+    fn waiting(&self) -> String {
+        let waiting: u32 = self.load.queues.iter().sum();
+        match self.load.queues.len() {
+            0 => "nobody".to_owned(),
+            1 => format!("{waiting} in 1 queue"),
+            queues => format!("{waiting} in {queues} queues"),
+        }
+    }
+
+    fn seats(&self) -> String {
+        let Load { seats, in_use, .. } = self.load;
+        let bar: String = (0..seats)
+            .map(|seat| if seat < in_use { '#' } else { '.' })
+            .collect();
+        format!("[{bar}] {in_use} of {seats}")
+    }
+
+    /// The longest queues first.
+    fn lengths(&self) -> String {
+        let mut lengths = self.load.queues.clone();
+        lengths.sort_unstable_by(|a, b| b.cmp(a));
+        let lengths: Vec<String> = lengths.iter().map(ToString::to_string).collect();
+        lengths.join(" ")
+    }
+
+    /// The greatest of the mice's percentiles.
+    fn slowest_mouse(&self, of: impl Fn(&Row) -> Option<Duration>) -> Option<Duration> {
+        self.flows.iter().skip(1).filter_map(of).max()
+    }
+}
+
+impl Live {
+    pub(super) fn new(display: Display, length: Duration) -> Self {
+        Self {
+            display,
+            length,
+            drawn: 0,
+        }
+    }
+
+    /// How often to show a picture.
+    pub(super) fn period(&self) -> Duration {
+        match self.display {
+            Display::Redrawn => Duration::from_millis(500),
+            Display::Lines => Duration::from_secs(1),
+        }
+    }
+
+    /// Shows both sides, with fairness first, as they are after `elapsed`.
+    pub(super) fn show(
+        &mut self,
+        elapsed: Duration,
+        sides: &[Picture; 2],
+        out: &mut dyn Write,
+    ) -> io::Result<()> {
+        match self.display {
+            Display::Redrawn => self.redraw(&panels(elapsed, self.length, sides), out)?,
+            Display::Lines => {
+                if self.drawn == 0 {
+                    writeln!(out, "{LINE_HEAD}")?;
+                }
+                writeln!(out, "{}", line(elapsed, self.length, sides))?;
+                self.drawn += 1;
+            }
+        }
+        out.flush()
+    }
+
+    fn redraw(&mut self, lines: &[String], out: &mut dyn Write) -> io::Result<()> {
+        let mut text = String::from(WRAP_OFF);
+        if self.drawn > 0 {
+            let _ = write!(text, "\x1b[{}A\r", self.drawn);
+        }
+        for line in lines {
+            let _ = writeln!(text, "{line}{ERASE_TO_END}");
+        }
+        text.push_str(WRAP_ON);
+        self.drawn = lines.len();
+        out.write_all(text.as_bytes())
+    }
+}
+
+fn panels(elapsed: Duration, length: Duration, sides: &[Picture; 2]) -> Vec<String> {
+    let beside = |name: &str, of: &dyn Fn(&Picture) -> String| {
+        let [with, without] = sides.each_ref().map(of);
+        let line = format!("{name:<NAME$}{with:<PANEL$}  {without:<PANEL$}");
+        line.trim_end().to_owned()
+    };
+    let heads = format!("{:>6}{:>8}{:>9}{:>9}", "OPEN", "SERVED", "P50 ms", "P99 ms");
+    let mut lines = vec![
+        format!(
+            "An elephant of {ELEPHANT_CONNECTIONS} connections, four mice, {WORKERS} seats{:>14} of {} s",
+            elapsed.as_secs(),
+            length.as_secs(),
+        ),
+        String::new(),
+        format!(
+            "{:<NAME$}{:<PANEL$}  WITHOUT: ONE FIFO QUEUE",
+            "", "WITH FAIRNESS"
+        ),
+        beside("seats", &Picture::seats),
+        beside("waiting", &Picture::waiting),
+        beside("queues", &Picture::lengths),
+        String::new(),
+        beside("", &|_| heads.clone()),
+    ];
+    for index in 0..sides[0].flows.len() {
+        let cells = |picture: &Picture| {
+            picture.flows.get(index).map_or(String::new(), |row| {
+                format!(
+                    "{:>6}{:>8}{:>9}{:>9}",
+                    row.open,
+                    row.ok,
+                    ms(row.p50),
+                    ms(row.p99)
+                )
+            })
+        };
+        lines.push(beside(&sides[0].flows[index].name, &cells));
+    }
+    lines
+}
+
+fn line(elapsed: Duration, length: Duration, sides: &[Picture; 2]) -> String {
+    let side = |picture: &Picture| {
+        let elephant = picture.flows.first();
+        format!(
+            "{}/{} seats, {}, mice {}/{}, elephant {}/{}",
+            picture.load.in_use,
+            picture.load.seats,
+            picture.waiting(),
+            ms(picture.slowest_mouse(|row| row.p50)),
+            ms(picture.slowest_mouse(|row| row.p99)),
+            ms(elephant.and_then(|row| row.p50)),
+            ms(elephant.and_then(|row| row.p99)),
+        )
+    };
+    let [with, without] = sides.each_ref().map(side);
+    format!(
+        "{:>4} of {} s | with: {with} | without: {without}",
+        elapsed.as_secs(),
+        length.as_secs()
+    )
+}
+
+/// Milliseconds without a fraction, or a dash.
+fn ms(time: Option<Duration>) -> String {
+    time.map_or("-".to_owned(), |time| time.as_millis().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn picture(queues: &[u32], p99: u64) -> Picture {
+        let row = |name: &str, p99| Row {
+            name: name.to_owned(),
+            open: 1,
+            ok: 20,
+            p50: None,
+            p99: Some(Duration::from_millis(p99)),
+        };
+        Picture {
+            load: Load {
+                seats: 10,
+                in_use: 7,
+                queues: queues.to_vec(),
+            },
+            flows: vec![
+                row("elephant", 1000),
+                row("mouse-1", p99),
+                row("mouse-2", 1),
+            ],
+        }
+    }
+
+    fn shown(display: Display, times: u64) -> String {
+        let sides = [picture(&[3, 30, 4], 60), picture(&[40], 900)];
+        let mut live = Live::new(display, Duration::from_secs(20));
+        let mut out = Vec::new();
+        for second in 1..=times {
+            live.show(Duration::from_secs(second), &sides, &mut out)
+                .unwrap();
+        }
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn elsewhere_than_on_a_terminal_there_is_a_line_each_time() {
+        let text = shown(Display::Lines, 2);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 3);
+        assert_eq!(lines[0], LINE_HEAD);
+        assert_eq!(
+            lines[2],
+            "   2 of 20 s | with: 7/10 seats, 37 in 3 queues, mice -/60, elephant -/1000 \
+             | without: 7/10 seats, 40 in 1 queue, mice -/900, elephant -/1000"
+        );
+        assert!(!text.contains('\x1b'));
+    }
+
+    #[test]
+    fn on_a_terminal_each_drawing_replaces_the_one_before() {
+        let text = shown(Display::Redrawn, 2);
+        let lines = shown(Display::Redrawn, 1).lines().count() - 1;
+        assert_eq!(text.matches(&format!("\x1b[{lines}A")).count(), 1);
+        assert_eq!(text.matches(WRAP_OFF).count(), 2);
+        assert_eq!(text.matches(WRAP_ON).count(), 2);
+    }
+
+    #[test]
+    fn panels_stand_side_by_side_within_eighty_columns() {
+        let text = shown(Display::Redrawn, 1);
+        let plain = text.replace(ERASE_TO_END, "").replace(WRAP_OFF, "");
+        assert!(plain.contains("[#######...] 7 of 10"), "{plain}");
+        assert!(plain.contains("queues     30 4 3"), "{plain}");
+        for line in plain.replace(WRAP_ON, "").lines() {
+            assert!(line.len() <= 79, "{line}");
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! The clients: an elephant that never stops asking, and mice that ask now and then.
+//!
+//! The elephant is one user with 200 connections, each in a *closed loop*: it asks, waits for the
+//! answer and asks again. A refusal keeps a connection away for as long as `Retry-After` says. A
+//! mouse is a user of its own in an *open loop*: it asks at set times whether or not earlier answers
+//! have come, and its time counts from then, so that waiting hides in no late start.
+//!
+//! The connections of the elephant come one by one while things settle, as those of separate
+//! processes would; all at once they would also be answered in step ever after.
+
+use std::{net::SocketAddr, time::Duration};
+
+use http::HeaderValue;
+use tokio::{sync::watch, task::JoinSet};
+
+use super::{
+    client::{Answer, ClientError, Connection},
+    figures::scrambled_part,
+    flow::Flow,
+};
+use crate::{
+    apf::Time,
+    clock::Clock,
+    sync::{Arc, Mutex, lock},
+};
+
+/// Connections of the elephant.
+pub(super) const ELEPHANT_CONNECTIONS: u32 = 200;
+/// Mice.
+pub(super) const MICE: u32 = 4;
+/// How often a mouse asks.
+const MOUSE_PERIOD: Duration = Duration::from_millis(500);
+/// Requests of one mouse without an answer, at most; what would be more fails at once.
+const MOUSE_OPEN_MAX: usize = 128;
+/// How long a client waits before it tries again after a failure.
+const FAILURE_PAUSE: Duration = Duration::from_millis(200);
+/// How long a client stays away at most, whatever `Retry-After` says.
+const PAUSE_MAX: Duration = Duration::from_secs(5);
+
+/// When things happen, and against whom.
+#[derive(Clone, Debug)]
+pub(super) struct Course {
+    /// The gateway.
+    pub(super) gateway: SocketAddr,
+    /// When the clients begin to come.
+    pub(super) start: Time,
+    /// When all of them have come: requests from here on are in the figures.
+    pub(super) settled: Time,
+    /// Turns true when no further request is to begin.
+    pub(super) stop: watch::Receiver<bool>,
+    /// The time.
+    pub(super) clock: Clock,
+}
+
+/// The users: the elephant first, then the mice.
+pub(super) fn flows() -> Vec<Arc<Flow>> {
+    let mice = (1..=MICE).map(|number| format!("mouse-{number}"));
+    let names = ["elephant".to_owned()].into_iter().chain(mice);
+    names.map(Flow::new).collect()
+}
+
+/// Starts the clients of `flows`, as [`flows`] made them, on the current runtime. They end when the
+/// course says stop and their last answers have come.
+pub(super) fn start(course: &Course, flows: &[Arc<Flow>]) -> Result<JoinSet<()>, http::Error> {
+    let mut clients = JoinSet::new();
+    let settling = course.settled.since(course.start);
+    for (flow, number) in flows.iter().zip(0..) {
+        let client = Client {
+            flow: Arc::clone(flow),
+            authorization: flow.authorization()?,
+            course: course.clone(),
+        };
+        if number == 0 {
+            for connection in 0..ELEPHANT_CONNECTIONS {
+                let after = settling * connection / ELEPHANT_CONNECTIONS;
+                let client = client.clone();
+                clients.spawn(client.run_closed_loop(course.start.plus(after)));
+            }
+        } else {
+            clients.spawn(client.run_open_loop(number));
+        }
+    }
+    Ok(clients)
+}
+
+#[derive(Clone, Debug)]
+struct Client {
+    flow: Arc<Flow>,
+    authorization: HeaderValue,
+    course: Course,
+}
+
+impl Client {
+    /// One connection of the elephant.
+    async fn run_closed_loop(mut self, begin: Time) {
+        let mut connection = None;
+        let mut next = begin;
+        while self.wait_until(next).await {
+            next = self.course.clock.now();
+            let pause = self.request(&mut connection, next).await;
+            next = self.course.clock.now().plus(pause);
+        }
+    }
+
+    /// A whole mouse.
+    async fn run_open_loop(mut self, number: u64) {
+        let idle = Arc::new(Mutex::new(Vec::new()));
+        let mut open = JoinSet::new();
+        for round in 0.. {
+            let intended = self.course.start.plus(mouse_moment(number, round));
+            if !self.wait_until(intended).await {
+                break;
+            }
+            while open.try_join_next().is_some() {}
+            if open.len() >= MOUSE_OPEN_MAX {
+                drop(self.flow.begin(intended, self.counts(intended)));
+                continue;
+            }
+            let (mouse, idle) = (self.clone(), Arc::clone(&idle));
+            open.spawn(async move {
+                let mut connection = lock(&idle).pop();
+                mouse.request(&mut connection, intended).await;
+                lock(&idle).extend(connection);
+            });
+        }
+        while open.join_next().await.is_some() {}
+    }
+
+    /// Waits for `moment`. False if it is time to stop.
+    async fn wait_until(&mut self, moment: Time) -> bool {
+        let Course { stop, clock, .. } = &mut self.course;
+        if moment > clock.now() {
+            tokio::select! {
+                () = tokio::time::sleep_until(clock.instant(moment)) => {}
+                _ = stop.wait_for(|stop| *stop) => return false,
+            }
+        }
+        !*stop.borrow()
+    }
+
+    fn counts(&self, intended: Time) -> bool {
+        intended >= self.course.settled
+    }
+
+    /// Makes one request that was meant to be sent at `intended`; returns how long to stay away.
+    async fn request(&self, connection: &mut Option<Connection>, intended: Time) -> Duration {
+        let open = self.flow.begin(intended, self.counts(intended));
+        let answer = self.ask(connection).await;
+        open.end(self.course.clock.now(), &answer);
+        match answer {
+            Ok(answer) => answer.retry_after.unwrap_or_default().min(PAUSE_MAX),
+            Err(_) => FAILURE_PAUSE,
+        }
+    }
+
+    /// Asks over `connection`, which is opened if need be, and gone after a failure.
+    async fn ask(&self, connection: &mut Option<Connection>) -> Result<Answer, ClientError> {
+        let mut used = match connection.take() {
+            Some(used) => used,
+            None => Connection::open(self.course.gateway).await?,
+        };
+        let answer = used.ask(&self.authorization).await?;
+        *connection = Some(used);
+        Ok(answer)
+    }
+}
+
+/// When a mouse asks for the `round`th time, counted from the start: once in each period, at a moment
+/// that looks random and is the same in every run, so that no mouse falls into step with the server.
+fn mouse_moment(mouse: u64, round: u32) -> Duration {
+    MOUSE_PERIOD * round + scrambled_part(mouse << 32 | u64::from(round), MOUSE_PERIOD)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_are_an_elephant_and_four_mice() {
+        let flows = flows();
+        let names: Vec<&str> = flows.iter().map(|flow| flow.name()).collect();
+        assert_eq!(
+            names,
+            ["elephant", "mouse-1", "mouse-2", "mouse-3", "mouse-4"]
+        );
+    }
+
+    #[test]
+    fn a_mouse_asks_twice_a_second_at_moments_of_its_own() {
+        for round in 0..1000 {
+            let moments = [1, 2].map(|mouse| mouse_moment(mouse, round));
+            let period = MOUSE_PERIOD * round..MOUSE_PERIOD * (round + 1);
+            assert!(moments.iter().all(|moment| period.contains(moment)));
+            assert_ne!(moments[0], moments[1]);
+        }
+    }
+}

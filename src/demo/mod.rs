@@ -1,0 +1,349 @@
+//! The demonstration: what fairness does, shown with nothing else installed.
+//!
+//! Two gateways run side by side, each real, over real sockets on loopback, in front of a stand-in
+//! API server of its own ([`upstream`]). Both have ten seats, and both get the same clients
+//! ([`load`]): an elephant and four mice. One deals every user a hand of queues; the other has one
+//! queue for all. While they run, [`live`] shows seats, queues and times; at the end [`report`] says
+//! what came of it.
+//!
+//! The clients come one after another while things settle; what begins after that and before the stop
+//! is in the figures, and is followed to its end.
+
+mod client;
+mod figures;
+mod flow;
+mod gateway;
+mod live;
+mod load;
+mod report;
+mod stall;
+mod upstream;
+
+use std::{
+    io::{self, Write},
+    time::Duration,
+};
+
+use tokio::{
+    runtime::{self, Runtime},
+    sync::watch,
+    task::JoinSet,
+};
+
+pub use live::Display;
+pub use report::{FlowReport, Report, SideReport};
+
+use crate::{
+    apf::Time, app::StartError, auth::NoRandomness, clock::Clock,
+    serve::limits::raise_descriptor_limit, sync::Arc,
+};
+use flow::Flow;
+use gateway::DemoGateway;
+use live::{Live, Picture};
+use load::Course;
+use stall::StallWatch;
+use upstream::Upstream;
+
+/// The policy with fairness.
+const FAIR: &str = include_str!("fair.yaml");
+/// The policy without.
+const FIFO: &str = include_str!("fifo.yaml");
+
+/// The time in which clients come, and in which the last answers are expected, unless the run is so
+/// short that this were more than a quarter of it.
+const SETTLING: Duration = Duration::from_secs(1);
+/// Open files at least: both ends of every connection, twice, and some to spare.
+const DESCRIPTORS: u64 = 1000;
+/// How long last answers are waited for; what has none by then stays unanswered.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// Why the demonstration cannot run.
+#[derive(Debug, thiserror::Error)]
+pub enum DemoError {
+    /// No socket, or no runtime.
+    #[error("the demonstration cannot start its {what}")]
+    Io {
+        /// What it would have been for.
+        what: &'static str,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// A gateway does not start.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// The system has no random numbers.
+    #[error(transparent)]
+    NoRandomness(#[from] NoRandomness),
+    /// Too few descriptors for its connections, all ends of which are in this process.
+    #[error(
+        "the demonstration needs {DESCRIPTORS} open files, and the limit is {limit}; raise it with \
+         `ulimit -n {DESCRIPTORS}`"
+    )]
+    Descriptors {
+        /// How many there may be.
+        limit: u64,
+    },
+    /// Something built in is wrong.
+    #[error("what is built in cannot be used: {0}")]
+    Embedded(String),
+    /// Nothing was served, so there is nothing to show.
+    #[error("no request was served {side}; the last failure: {failure}")]
+    NothingServed {
+        /// By which gateway.
+        side: &'static str,
+        /// What a client saw.
+        failure: String,
+    },
+    /// The progress cannot be shown.
+    #[error("cannot write")]
+    Write(#[source] io::Error),
+}
+
+/// Runs for about `length`, showing progress to `out`, until all is done or `interrupt` is ready;
+/// then tells what there is. Must not be called on a runtime.
+///
+/// # Errors
+///
+/// [`DemoError`], when it cannot run or cannot write.
+pub fn run(
+    length: Duration,
+    display: Display,
+    interrupt: impl Future<Output = ()>,
+    out: &mut dyn Write,
+) -> Result<Report, DemoError> {
+    if let Some(limit) = raise_descriptor_limit().filter(|limit| *limit < DESCRIPTORS) {
+        return Err(DemoError::Descriptors { limit });
+    }
+    let runtime = runtime()?;
+    let sides = [
+        Side::start("with fairness", FAIR, &runtime)?,
+        Side::start("without fairness", FIFO, &runtime)?,
+    ];
+    let mut live = Live::new(display, length);
+    let run = Run::new(length);
+    let report = runtime.block_on(run.drive(&sides, interrupt, &mut live, out));
+    drop(sides);
+    runtime.shutdown_background();
+    report
+}
+
+/// The runtime of the clients and the stand-ins; the gateways have their own.
+fn runtime() -> Result<Runtime, DemoError> {
+    runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .thread_name("fairgate-demo")
+        .enable_all()
+        .build()
+        .map_err(|source| DemoError::Io {
+            what: "clients",
+            source,
+        })
+}
+
+/// One gateway, the server behind it, and its users.
+#[derive(Debug)]
+struct Side {
+    name: &'static str,
+    gateway: DemoGateway,
+    upstream: Upstream,
+    flows: Vec<Arc<Flow>>,
+}
+
+impl Side {
+    fn start(name: &'static str, policy: &str, runtime: &Runtime) -> Result<Self, DemoError> {
+        let upstream = runtime.block_on(Upstream::start());
+        let upstream = upstream.map_err(|source| DemoError::Io {
+            what: "stand-in API server",
+            source,
+        })?;
+        let flows = load::flows();
+        Ok(Self {
+            name,
+            gateway: DemoGateway::start(policy, &flows, upstream.address())?,
+            upstream,
+            flows,
+        })
+    }
+
+    fn picture(&self) -> Picture {
+        Picture::of(self.gateway.load(), &self.flows)
+    }
+
+    fn report(&self, measured: Duration) -> Result<SideReport, DemoError> {
+        let report = SideReport::of(&self.flows, self.upstream.most_at_once(), measured);
+        let served = report.flows.iter().any(|flow| flow.ok > 0);
+        let failure = report.flows.iter().find_map(|flow| flow.failure.as_ref());
+        match failure {
+            Some(failure) if !served => Err(DemoError::NothingServed {
+                side: self.name,
+                failure: failure.clone(),
+            }),
+            _ => Ok(report),
+        }
+    }
+}
+
+/// The course of things in time.
+struct Run {
+    clock: Clock,
+    start: Time,
+    settled: Time,
+    stop: Time,
+    stopping: watch::Sender<bool>,
+}
+
+impl Run {
+    fn new(length: Duration) -> Self {
+        let clock = Clock::system();
+        let start = clock.now();
+        // As long as it takes to fill the queues it takes to empty them.
+        let settling = (length / 4).min(SETTLING);
+        Self {
+            start,
+            settled: start.plus(settling),
+            stop: start.plus(length.saturating_sub(settling)),
+            stopping: watch::Sender::new(false),
+            clock,
+        }
+    }
+
+    async fn drive(
+        &self,
+        sides: &[Side; 2],
+        interrupt: impl Future<Output = ()>,
+        live: &mut Live,
+        out: &mut dyn Write,
+    ) -> Result<Report, DemoError> {
+        let stalls = StallWatch::start(self.clock.clone());
+        let mut clients = JoinSet::new();
+        for side in sides {
+            let mut started = load::start(&self.course(side), &side.flows)
+                .map_err(|error| DemoError::Embedded(error.to_string()))?;
+            clients.spawn(async move { while started.join_next().await.is_some() {} });
+        }
+        let interrupted = tokio::select! {
+            shown = self.show(sides, live, out) => shown.map(|()| false),
+            () = interrupt => Ok(true),
+        };
+        let stopped = self.clock.now();
+        self.stopping.send_replace(true);
+        let all_ended = async { while clients.join_next().await.is_some() {} };
+        // What is not answered by then is cut, and told as such.
+        let _ = tokio::time::timeout(PATIENCE, all_ended).await;
+        clients.shutdown().await;
+        let interrupted = interrupted.map_err(DemoError::Write)?;
+        let measured = stopped.since(self.settled);
+        let [with, without] = sides;
+        Ok(Report {
+            with: with.report(measured)?,
+            without: without.report(measured)?,
+            interrupted,
+            measured,
+            stalled: stalls.longest(),
+        })
+    }
+
+    fn course(&self, side: &Side) -> Course {
+        Course {
+            gateway: side.gateway.address(),
+            start: self.start,
+            settled: self.settled,
+            stop: self.stopping.subscribe(),
+            clock: self.clock.clone(),
+        }
+    }
+
+    /// Shows what goes on until it is time to stop.
+    async fn show(
+        &self,
+        sides: &[Side; 2],
+        live: &mut Live,
+        out: &mut dyn Write,
+    ) -> io::Result<()> {
+        let mut next = self.start;
+        while next < self.stop {
+            next = next.plus(live.period()).min(self.stop);
+            tokio::time::sleep_until(self.clock.instant(next)).await;
+            let elapsed = next.since(self.start);
+            let pictures = [sides[0].picture(), sides[1].picture()];
+            live.show(elapsed, &pictures, out)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run_for(length: Duration, interrupt: impl Future<Output = ()>) -> (Report, String) {
+        let mut shown = Vec::new();
+        let report = run(length, Display::Lines, interrupt, &mut shown).unwrap();
+        (report, String::from_utf8(shown).unwrap())
+    }
+
+    fn check_side(side: &serde_json::Value) {
+        let names: Vec<&str> = side["flows"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|flow| {
+                let mut keys: Vec<&String> = flow.as_object().unwrap().keys().collect();
+                keys.sort();
+                assert_eq!(
+                    keys,
+                    ["name", "ok", "p50_ms", "p99_ms", "rejected", "requests"]
+                );
+                assert!(flow["ok"].as_u64().unwrap() > 0, "{flow}");
+                assert!(flow["p99_ms"].as_f64().unwrap() >= 50.0, "{flow}");
+                flow["name"].as_str().unwrap()
+            })
+            .collect();
+        assert_eq!(
+            names,
+            ["elephant", "mouse-1", "mouse-2", "mouse-3", "mouse-4"]
+        );
+        let jain = side["jain"].as_f64().unwrap();
+        assert!((0.2..=1.0).contains(&jain), "{jain}");
+        assert_eq!(side.as_object().unwrap().len(), 2);
+    }
+
+    #[test]
+    fn the_mice_are_served_and_wait_less_with_fairness_than_without() {
+        let (report, shown) = run_for(Duration::from_millis(2500), std::future::pending());
+
+        let json = serde_json::to_value(&report).unwrap();
+        assert_eq!(json.as_object().unwrap().len(), 2);
+        check_side(&json["with"]);
+        check_side(&json["without"]);
+        for side in [&report.with, &report.without] {
+            assert!(side.most_upstream <= 10, "{side:?}");
+            let unanswered = side.flows.iter().map(|flow| flow.unanswered).sum::<u64>();
+            assert_eq!(unanswered, 0, "{side:?}");
+        }
+        let slowest = |side: &SideReport| {
+            let mice = side.flows[1..].iter().filter_map(|flow| flow.p50_ms);
+            mice.fold(0.0, f64::max)
+        };
+        assert!(
+            slowest(&report.with) < slowest(&report.without),
+            "{report:?}"
+        );
+        assert_eq!(shown.lines().count(), 3, "a head and two seconds: {shown}");
+    }
+
+    #[test]
+    fn an_interrupted_run_ends_soon_and_tells_what_there_is() {
+        let moment = tokio::sync::oneshot::channel::<()>();
+        let interrupt = async {
+            drop(moment.0);
+            let _ = moment.1.await;
+        };
+        let (report, _) = run_for(Duration::from_secs(3600), interrupt);
+        assert!(report.interrupted);
+        assert_eq!(report.measured, Duration::ZERO);
+        assert!(report.to_string().contains("Interrupted"), "{report}");
+        let json = serde_json::to_value(&report).unwrap();
+        assert!(json["with"]["flows"][0]["p99_ms"].is_null());
+    }
+}

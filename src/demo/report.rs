@@ -1,0 +1,387 @@
+//! What came of it: figures of each flow, and a verdict.
+
+use std::{
+    fmt::{self, Display, Formatter},
+    time::Duration,
+};
+
+use serde::Serialize;
+
+use super::{
+    figures::{jain, max_min_shares},
+    flow::Flow,
+    upstream::{SERVICE_TIME, WORKERS},
+};
+use crate::sync::Arc;
+
+/// How many times longer the mice are to wait without fairness than with it.
+const TENFOLD: f64 = 10.0;
+/// From when on it is told that the machine keeps programs waiting: this is as long as a request.
+const LONG_STALL: Duration = SERVICE_TIME;
+/// What Jain's index is to be at least.
+const EVEN: f64 = 0.95;
+
+/// What came of both sides. As JSON `{"with": {"flows": […], "jain": x}, "without": {…}}`; as text a
+/// table and a verdict.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// With fairness.
+    pub with: SideReport,
+    /// With one queue for all.
+    pub without: SideReport,
+    /// Whether it was ended before its time.
+    #[serde(skip)]
+    pub interrupted: bool,
+    /// For how long requests began that are in the figures.
+    #[serde(skip)]
+    pub measured: Duration,
+    /// How long the machine kept this process waiting at most.
+    #[serde(skip)]
+    pub stalled: Duration,
+}
+
+/// What came of one side.
+#[derive(Clone, Debug, Serialize)]
+pub struct SideReport {
+    /// The elephant first, then the mice.
+    pub flows: Vec<FlowReport>,
+    /// Jain's index over what each flow was served of its max-min fair share, of all flows that
+    /// asked for something; `None` if nothing was served.
+    pub jain: Option<f64>,
+    /// The most requests that were ever at the upstream at once.
+    #[serde(skip)]
+    pub most_upstream: usize,
+}
+
+/// What became of one flow's requests.
+#[derive(Clone, Debug, Serialize)]
+pub struct FlowReport {
+    /// The user; begins with `elephant` or `mouse`.
+    pub name: String,
+    /// Requests in the figures.
+    pub requests: u64,
+    /// Of these, those that were served.
+    pub ok: u64,
+    /// Those that were refused with 429.
+    pub rejected: u64,
+    /// Median time in milliseconds from the intended moment of sending to the end of the answer, of
+    /// those that were served; `None` if none was.
+    pub p50_ms: Option<f64>,
+    /// The same for the 99th percentile, by nearest rank.
+    pub p99_ms: Option<f64>,
+    /// Requests that were neither served nor refused.
+    #[serde(skip)]
+    pub unanswered: u64,
+    /// Why the latest failed that is known of.
+    #[serde(skip)]
+    pub failure: Option<String>,
+}
+
+impl SideReport {
+    /// The figures of `flows`, the elephant first, out of what was asked during `measured`.
+    pub(super) fn of(flows: &[Arc<Flow>], most_upstream: usize, measured: Duration) -> Self {
+        let flows: Vec<FlowReport> = flows.iter().map(|flow| FlowReport::of(flow)).collect();
+        Self {
+            jain: jain_of(&flows, measured),
+            flows,
+            most_upstream,
+        }
+    }
+
+    fn elephant(&self) -> Option<&FlowReport> {
+        self.flows.iter().find(|flow| flow.is_elephant())
+    }
+
+    /// The greatest 99th percentile of the mice.
+    fn mice_p99_ms(&self) -> Option<f64> {
+        let mice = self.flows.iter().filter(|flow| !flow.is_elephant());
+        mice.filter_map(|flow| flow.p99_ms).reduce(f64::max)
+    }
+}
+
+impl FlowReport {
+    fn of(flow: &Flow) -> Self {
+        let mut tally = flow.tally();
+        Self {
+            name: flow.name().to_owned(),
+            requests: tally.requests,
+            ok: tally.ok,
+            rejected: tally.rejected,
+            p50_ms: tally.latency(50).map(tenths_of_ms),
+            p99_ms: tally.latency(99).map(tenths_of_ms),
+            unanswered: tally.unanswered(),
+            failure: tally.failure,
+        }
+    }
+
+    fn is_elephant(&self) -> bool {
+        self.name.starts_with("elephant")
+    }
+
+    fn cells(&self) -> String {
+        format!(
+            "{:>6}{:>6}{:>5}{:>8}{:>8}",
+            self.requests,
+            self.ok,
+            self.rejected,
+            or_dash(self.p50_ms),
+            or_dash(self.p99_ms),
+        )
+    }
+}
+
+/// Jain's index over the served part of each flow's max-min fair share. The elephant asks for all
+/// there is; a mouse for what it asked for.
+fn jain_of(flows: &[FlowReport], measured: Duration) -> Option<f64> {
+    let capacity = f64::from(WORKERS) * measured.as_secs_f64() / SERVICE_TIME.as_secs_f64();
+    let demand = |flow: &FlowReport| {
+        if flow.is_elephant() {
+            f64::INFINITY
+        } else {
+            count(flow.requests)
+        }
+    };
+    let demands: Vec<f64> = flows.iter().map(demand).collect();
+    let shares = max_min_shares(capacity, &demands);
+    let of_share = flows.iter().zip(shares);
+    jain(
+        of_share
+            .filter(|(_, share)| *share > 0.0)
+            .map(|(flow, share)| count(flow.ok) / share),
+    )
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "a run makes far fewer requests than 2^52"
+)]
+fn count(number: u64) -> f64 {
+    number as f64
+}
+
+fn tenths_of_ms(time: Duration) -> f64 {
+    (time.as_secs_f64() * 10_000.0).round() / 10.0
+}
+
+fn or_dash(ms: Option<f64>) -> String {
+    ms.map_or("-".to_owned(), |ms| format!("{ms:.0}"))
+}
+
+impl Display for Report {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let head = format!(
+            "{:>6}{:>6}{:>5}{:>8}{:>8}",
+            "ASKED", "OK", "429", "P50 ms", "P99 ms"
+        );
+        writeln!(
+            f,
+            "{:<11}{:<33}  WITHOUT: ONE FIFO QUEUE",
+            "", "WITH FAIRNESS"
+        )?;
+        writeln!(f, "{:<11}{head}  {head}", "")?;
+        for (with, without) in self.with.flows.iter().zip(&self.without.flows) {
+            writeln!(f, "{:<11}{}  {}", with.name, with.cells(), without.cells())?;
+        }
+        writeln!(f)?;
+        if self.interrupted {
+            writeln!(
+                f,
+                "Interrupted: the figures are of the first {:.0} s.",
+                self.measured.as_secs_f64()
+            )?;
+        }
+        self.write_latency(f)?;
+        self.write_shares(f)?;
+        self.write_troubles(f)
+    }
+}
+
+impl Report {
+    /// How many times longer the slowest mouse waits without fairness than with it.
+    fn gain(&self) -> Option<f64> {
+        Some(self.without.mice_p99_ms()? / self.with.mice_p99_ms()?)
+    }
+
+    fn write_latency(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let (Some(with), Some(without), Some(gain)) = (
+            self.with.mice_p99_ms(),
+            self.without.mice_p99_ms(),
+            self.gain(),
+        ) else {
+            return writeln!(f, "It ended before there was anything to compare.");
+        };
+        let verdict = if gain >= TENFOLD {
+            "Fairness keeps the mice out of the elephant's queue."
+        } else if gain > 1.0 {
+            "Fairness helps the mice, but less than tenfold."
+        } else {
+            "Fairness did not help the mice."
+        };
+        writeln!(
+            f,
+            "{verdict}\n\
+             The slowest mouse's p99 is {with:.0} ms with it and {without:.0} ms without: {gain:.1} \
+             times as long.\nOf that, its own work takes about {} ms; the rest is waiting.",
+            SERVICE_TIME.as_millis()
+        )
+    }
+
+    fn write_shares(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let (Some(with), Some(without)) = (self.with.jain, self.without.jain) else {
+            return Ok(());
+        };
+        let rate = |side: &SideReport| {
+            let ok = side.elephant().map_or(0, |elephant| elephant.ok);
+            count(ok) / self.measured.as_secs_f64()
+        };
+        writeln!(
+            f,
+            "The elephant is served {:.0} requests a second with it, {:.0} without.",
+            rate(&self.with),
+            rate(&self.without),
+        )?;
+        write!(
+            f,
+            "Jain's index over each flow's part of its fair share is {with:.3} with, {without:.3} \
+             without"
+        )?;
+        match (with >= EVEN, without >= EVEN) {
+            (true, true) => writeln!(
+                f,
+                ":\nboth serve everybody, but only one lets the mice wait."
+            ),
+            (true, false) => writeln!(f, "."),
+            (false, _) => writeln!(f, ":\nless even than it should be."),
+        }
+    }
+
+    fn write_troubles(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        if self.stalled >= LONG_STALL {
+            writeln!(
+                f,
+                "The machine was busy and kept programs waiting for up to {} ms; that is in all \
+                 figures.",
+                self.stalled.as_millis()
+            )?;
+        }
+        for (name, side) in [("With", &self.with), ("Without", &self.without)] {
+            let unanswered: u64 = side.flows.iter().map(|flow| flow.unanswered).sum();
+            if unanswered > 0 {
+                let failure = side.flows.iter().find_map(|flow| flow.failure.as_deref());
+                let failure = failure.unwrap_or("no answer in time");
+                writeln!(
+                    f,
+                    "{name} fairness {unanswered} requests went unanswered: {failure}."
+                )?;
+            }
+            if side.most_upstream > WORKERS as usize {
+                writeln!(
+                    f,
+                    "{name} fairness {} requests were at the server at once, of {WORKERS} allowed.",
+                    side.most_upstream
+                )?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flow(name: &str, requests: u64, ok: u64, p99_ms: f64) -> FlowReport {
+        FlowReport {
+            name: name.to_owned(),
+            requests,
+            ok,
+            rejected: requests - ok,
+            p50_ms: Some(p99_ms / 2.0),
+            p99_ms: Some(p99_ms),
+            unanswered: 0,
+            failure: None,
+        }
+    }
+
+    /// A side of ten seconds with one mouse.
+    fn side(elephant_ok: u64, mouse_ok: u64, mouse_p99_ms: f64) -> SideReport {
+        let flows = vec![
+            flow("elephant", elephant_ok, elephant_ok, 1000.0),
+            flow("mouse-1", 20, mouse_ok, mouse_p99_ms),
+        ];
+        SideReport {
+            jain: jain_of(&flows, Duration::from_secs(10)),
+            flows,
+            most_upstream: 10,
+        }
+    }
+
+    fn report(with: SideReport, without: SideReport) -> Report {
+        Report {
+            with,
+            without,
+            interrupted: false,
+            measured: Duration::from_secs(10),
+            stalled: Duration::ZERO,
+        }
+    }
+
+    #[test]
+    fn jains_index_is_over_served_parts_of_fair_shares() {
+        // 200 a second for 10 s: 20 for the mouse, who asks for no more, and 1980 for the elephant.
+        let jain = |elephant_ok, mouse_ok| side(elephant_ok, mouse_ok, 60.0).jain.unwrap();
+        assert!((jain(1980, 20) - 1.0).abs() < 1e-9);
+        assert!((jain(990, 10) - 1.0).abs() < 1e-9);
+        assert!((jain(1980, 0) - 0.5).abs() < 1e-9);
+        assert!((jain(1980, 10) - 0.9).abs() < 1e-9);
+    }
+
+    #[test]
+    fn json_has_the_agreed_keys_and_no_others() {
+        let json = serde_json::to_value(report(side(1980, 20, 60.0), side(1980, 20, 900.0)));
+        let flow = serde_json::json!({
+            "name": "mouse-1", "requests": 20, "ok": 20, "rejected": 0, "p50_ms": 450.0, "p99_ms": 900.0,
+        });
+        let json = json.unwrap();
+        assert_eq!(json["without"]["flows"][1], flow);
+        assert!(json["with"]["jain"].is_f64());
+        let keys = |value: &serde_json::Value| value.as_object().unwrap().len();
+        assert_eq!((keys(&json), keys(&json["with"])), (2, 2));
+    }
+
+    #[test]
+    fn the_verdict_tells_by_how_much_the_mice_are_better_off() {
+        let text = report(side(1950, 20, 60.0), side(1950, 20, 900.0)).to_string();
+        assert!(text.contains("keeps the mice out"), "{text}");
+        assert!(text.contains("both serve everybody"), "{text}");
+        assert!(text.contains("15.0 times as long"), "{text}");
+        assert!(text.contains("served 195 requests a second"), "{text}");
+    }
+
+    #[test]
+    fn the_verdict_does_not_claim_what_is_not_so() {
+        let text = report(side(1950, 20, 300.0), side(1950, 20, 900.0)).to_string();
+        assert!(text.contains("less than tenfold"), "{text}");
+        let text = report(side(1950, 2, 900.0), side(1950, 20, 300.0)).to_string();
+        assert!(text.contains("did not help"), "{text}");
+        assert!(text.contains("less even than it should be"), "{text}");
+    }
+
+    #[test]
+    fn what_went_wrong_is_told() {
+        let mut with = side(1950, 20, 60.0);
+        with.flows[0].unanswered = 3;
+        with.flows[0].failure = Some("answered 502 Bad Gateway".to_owned());
+        with.most_upstream = 12;
+        let mut report = report(with, side(1950, 20, 900.0));
+        assert!(!report.to_string().contains("busy"), "{report}");
+        report.stalled = Duration::from_millis(300);
+        let text = report.to_string();
+        assert!(text.contains("up to 300 ms"), "{text}");
+        assert!(
+            text.contains("3 requests went unanswered: answered 502"),
+            "{text}"
+        );
+        assert!(text.contains("12 requests were at the server"), "{text}");
+    }
+}

@@ -1,0 +1,170 @@
+//! The stand-in API server: ten workers that take 50 ms for a request, whatever it asks.
+//!
+//! That is the mean; the single time lies between 40 and 60 ms, as no server's is ever the same. Were
+//! it, one hiccup of the machine would bring all workers into step, and they would stay so: all seats
+//! would come free at once, every 50 ms, and waiting for the next would take as long as the work.
+//!
+//! What finds no worker free waits in a queue of the server's own, first come first served and
+//! without a bound: should a gateway let more through than it may, that shows as waiting here and in
+//! [`Upstream::most_at_once`]. It speaks HTTP/1.1 over a real socket on a port of the system's choice.
+
+use std::{
+    convert::Infallible,
+    io,
+    net::{Ipv4Addr, SocketAddr},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{HeaderValue, Response, header::CONTENT_TYPE};
+use http_body_util::Full;
+use hyper::{server::conn::http1, service::service_fn};
+use hyper_util::rt::TokioIo;
+use tokio::{net::TcpListener, sync::Semaphore, task::JoinSet};
+
+use super::figures::scrambled_part;
+
+/// Requests it executes at a time.
+pub(super) const WORKERS: u32 = 10;
+/// How long each takes on average.
+pub(super) const SERVICE_TIME: Duration = Duration::from_millis(50);
+/// How long the shortest takes, and how much longer the longest.
+const SERVICE_TIME_MIN: Duration = Duration::from_millis(40);
+const SERVICE_TIME_SPREAD: Duration = Duration::from_millis(20);
+
+/// How long to wait when the system has no descriptor for another connection.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+const BODY: &[u8] =
+    br#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"demo","namespace":"default"}}"#;
+
+/// A running stand-in. Dropped, it ends at once.
+#[derive(Debug)]
+pub(super) struct Upstream {
+    address: SocketAddr,
+    workers: Arc<Workers>,
+    _accepting: JoinSet<()>,
+}
+
+#[derive(Debug)]
+struct Workers {
+    free: Semaphore,
+    /// Requests here now, and the most there ever were.
+    here: AtomicUsize,
+    most: AtomicUsize,
+    /// Requests begun.
+    begun: AtomicU64,
+}
+
+impl Upstream {
+    /// Starts it on the current runtime.
+    pub(super) async fn start() -> io::Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let address = listener.local_addr()?;
+        let workers = Arc::new(Workers {
+            free: Semaphore::new(WORKERS as usize),
+            here: AtomicUsize::new(0),
+            most: AtomicUsize::new(0),
+            begun: AtomicU64::new(0),
+        });
+        let mut accepting = JoinSet::new();
+        accepting.spawn(accept(listener, Arc::clone(&workers)));
+        Ok(Self {
+            address,
+            workers,
+            _accepting: accepting,
+        })
+    }
+
+    /// Where it listens.
+    pub(super) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The most requests that were ever here at once, those in its own queue included.
+    pub(super) fn most_at_once(&self) -> usize {
+        self.workers.most.load(Ordering::Relaxed)
+    }
+}
+
+async fn accept(listener: TcpListener, workers: Arc<Workers>) {
+    let mut connections = JoinSet::new();
+    loop {
+        while connections.try_join_next().is_some() {}
+        let Ok((stream, _)) = listener.accept().await else {
+            tokio::time::sleep(ACCEPT_PAUSE).await;
+            continue;
+        };
+        // Without it answers are only slower.
+        let _ = stream.set_nodelay(true);
+        let workers = Arc::clone(&workers);
+        connections.spawn(async move {
+            let answer = service_fn(|_request| {
+                let workers = Arc::clone(&workers);
+                async move { Ok::<_, Infallible>(workers.execute().await) }
+            });
+            // A connection that breaks is the gateway's to report.
+            let _ = http1::Builder::new()
+                .serve_connection(TokioIo::new(stream), answer)
+                .await;
+        });
+    }
+}
+
+impl Workers {
+    /// Takes a worker, in the order of arrival, for the time of one request.
+    async fn execute(&self) -> Response<Full<Bytes>> {
+        let _here = Here::enter(self);
+        // The semaphore is fair, and is never closed.
+        let _worker = self.free.acquire().await;
+        let number = self.begun.fetch_add(1, Ordering::Relaxed);
+        tokio::time::sleep(service_time(number)).await;
+        let mut response = Response::new(Full::new(Bytes::from_static(BODY)));
+        let json = HeaderValue::from_static("application/json");
+        response.headers_mut().insert(CONTENT_TYPE, json);
+        response
+    }
+}
+
+/// How long the request of this number takes; the same in every run.
+fn service_time(number: u64) -> Duration {
+    SERVICE_TIME_MIN + scrambled_part(number, SERVICE_TIME_SPREAD)
+}
+
+/// A request that is here, also when its connection is cut.
+struct Here<'a>(&'a Workers);
+
+impl<'a> Here<'a> {
+    fn enter(workers: &'a Workers) -> Self {
+        let here = workers.here.fetch_add(1, Ordering::Relaxed) + 1;
+        workers.most.fetch_max(here, Ordering::Relaxed);
+        Self(workers)
+    }
+}
+
+impl Drop for Here<'_> {
+    fn drop(&mut self) {
+        self.0.here.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_take_fifty_milliseconds_on_average() {
+        let times: Vec<Duration> = (0..10_000).map(service_time).collect();
+        let (least, most) = (times.iter().min().unwrap(), times.iter().max().unwrap());
+        assert!((40..41).contains(&least.as_millis()), "{least:?}");
+        assert!((59..60).contains(&most.as_millis()), "{most:?}");
+        let mean = times.iter().sum::<Duration>() / 10_000;
+        assert!(
+            mean.abs_diff(SERVICE_TIME) < Duration::from_micros(200),
+            "{mean:?}"
+        );
+    }
+}

@@ -1,0 +1,216 @@
+//! Whether the gateway lives and is ready, in the form that Kubernetes' probes and people know.
+
+use std::{fmt, fmt::Write as _};
+
+/// Says what is wrong, if anything is. Must not wait.
+pub type Check = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Probe {
+    /// `/livez`: whether a restart would help.
+    Live,
+    /// `/readyz`: whether clients should come here.
+    Ready,
+    /// `/healthz`: as `/livez`, by its old name.
+    Health,
+}
+
+impl Probe {
+    /// The probe that a path asks for, and the one check it names, if it does.
+    pub fn of(path: &str) -> Option<(Self, Option<&str>)> {
+        let (probe, check) = match path[1..].split_once('/') {
+            Some((probe, check)) => (probe, Some(check).filter(|check| !check.is_empty())),
+            None => (path.get(1..)?, None),
+        };
+        let probe = match probe {
+            "livez" => Self::Live,
+            "readyz" => Self::Ready,
+            "healthz" => Self::Health,
+            _ => return None,
+        };
+        Some((probe, check))
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Live => "livez",
+            Self::Ready => "readyz",
+            Self::Health => "healthz",
+        }
+    }
+}
+
+/// The checks of all probes, in the order they were added.
+#[derive(Default)]
+pub struct Checks {
+    checks: Vec<Named>,
+}
+
+struct Named {
+    name: &'static str,
+    only_ready: bool,
+    check: Check,
+}
+
+/// What a probe found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Findings {
+    /// Whether all is well.
+    pub ok: bool,
+    /// What to say of it.
+    pub text: String,
+}
+
+impl Checks {
+    /// No checks but `ping`, which always succeeds.
+    pub fn new() -> Self {
+        Self::default().both("ping", || Ok(()))
+    }
+
+    /// Adds a check to all probes.
+    #[must_use]
+    pub fn both(
+        self,
+        name: &'static str,
+        check: impl Fn() -> Result<(), String> + Send + Sync + 'static,
+    ) -> Self {
+        self.add(name, false, Box::new(check))
+    }
+
+    /// Adds a check to `/readyz` alone.
+    #[must_use]
+    pub fn ready(
+        self,
+        name: &'static str,
+        check: impl Fn() -> Result<(), String> + Send + Sync + 'static,
+    ) -> Self {
+        self.add(name, true, Box::new(check))
+    }
+
+    fn add(mut self, name: &'static str, only_ready: bool, check: Check) -> Self {
+        self.checks.push(Named {
+            name,
+            only_ready,
+            check,
+        });
+        self
+    }
+
+    /// Asks all checks of `probe`. `query` may say `verbose`, and `exclude=` some.
+    pub fn ask(&self, probe: Probe, query: &str) -> Findings {
+        let verbose = query
+            .split('&')
+            .any(|pair| pair == "verbose" || pair.starts_with("verbose="));
+        let excluded = |name| {
+            query
+                .split('&')
+                .any(|pair| pair.strip_prefix("exclude=") == Some(name))
+        };
+        let mut ok = true;
+        let mut text = String::new();
+        for check in self.of(probe) {
+            let name = check.name;
+            let _ = if excluded(name) {
+                writeln!(text, "[+]{name} excluded: ok")
+            } else {
+                match (check.check)() {
+                    Ok(()) => writeln!(text, "[+]{name} ok"),
+                    Err(why) => {
+                        ok = false;
+                        writeln!(text, "[-]{name} failed: {why}")
+                    }
+                }
+            };
+        }
+        if ok && !verbose {
+            return Findings {
+                ok,
+                text: "ok".to_owned(),
+            };
+        }
+        let verdict = if ok { "passed" } else { "failed" };
+        let _ = writeln!(text, "{} check {verdict}", probe.name());
+        Findings { ok, text }
+    }
+
+    /// Asks one check; `None` if `probe` has none of this name.
+    pub fn ask_one(&self, probe: Probe, name: &str) -> Option<Findings> {
+        let check = self.of(probe).find(|check| check.name == name)?;
+        Some(match (check.check)() {
+            Ok(()) => Findings {
+                ok: true,
+                text: "ok".to_owned(),
+            },
+            Err(why) => Findings {
+                ok: false,
+                text: format!("{name} failed: {why}\n"),
+            },
+        })
+    }
+
+    fn of(&self, probe: Probe) -> impl Iterator<Item = &Named> {
+        self.checks
+            .iter()
+            .filter(move |check| probe == Probe::Ready || !check.only_ready)
+    }
+}
+
+impl fmt::Debug for Checks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list()
+            .entries(self.checks.iter().map(|check| check.name))
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn checks() -> Checks {
+        Checks::new()
+            .both("listener", || Ok(()))
+            .ready("shutdown", || Err("process is shutting down".to_owned()))
+    }
+
+    #[test]
+    fn probes_answer_as_those_of_kubernetes() {
+        let checks = checks();
+        let live = checks.ask(Probe::Live, "");
+        assert_eq!((live.ok, &*live.text), (true, "ok"));
+        assert_eq!(
+            checks.ask(Probe::Health, "verbose").text,
+            "[+]ping ok\n[+]listener ok\nhealthz check passed\n"
+        );
+        let ready = checks.ask(Probe::Ready, "");
+        assert!(!ready.ok);
+        assert_eq!(
+            ready.text,
+            "[+]ping ok\n[+]listener ok\n[-]shutdown failed: process is shutting down\n\
+             readyz check failed\n"
+        );
+        let excluded = checks.ask(Probe::Ready, "verbose&exclude=shutdown");
+        assert!(excluded.ok);
+        assert!(excluded.text.contains("[+]shutdown excluded: ok\n"));
+    }
+
+    #[test]
+    fn one_check_may_be_asked_by_its_path() {
+        assert_eq!(Probe::of("/livez"), Some((Probe::Live, None)));
+        assert_eq!(
+            Probe::of("/readyz/ping"),
+            Some((Probe::Ready, Some("ping")))
+        );
+        assert_eq!(Probe::of("/healthz/"), Some((Probe::Health, None)));
+        assert_eq!(Probe::of("/livezz"), None);
+        let checks = checks();
+        assert!(checks.ask_one(Probe::Live, "ping").is_some_and(|f| f.ok));
+        assert_eq!(checks.ask_one(Probe::Live, "shutdown"), None);
+        assert!(
+            checks
+                .ask_one(Probe::Ready, "shutdown")
+                .is_some_and(|f| !f.ok)
+        );
+    }
+}

@@ -1,0 +1,365 @@
+//! The debug dumps, in the original's columns.
+//!
+//! Levels are looked at one after the other, each under its lock for as long as copying takes; the
+//! text is made afterwards. Levels stand in the order of their names throughout, queues by index,
+//! waiting requests first to last, executing ones by their arrival.
+//!
+//! Not here: who may see them ([`super::dumps_layer`], [`super::admin`]).
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+    time::Duration,
+};
+
+use jiff::Timestamp;
+use tokio::sync::oneshot;
+
+use super::{columns::Table, go_duration::GoDuration};
+use crate::{
+    apf::{
+        Policy, Time,
+        dispatcher::SchemaId,
+        queueset::{Phase, RequestReport},
+    },
+    clock::Clock,
+    digest::{RequestDigest, RequestInfo, readable},
+    fairness::{Hub, Letter, Waiter},
+};
+
+/// Where the dumps are; a name follows.
+pub const PATH: &str = "/debug/api_priority_and_fairness/";
+/// How long a core may take to say who its requests are.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// What the original writes where there is no time.
+const NO_TIME: &str = "0001-01-01T00:00:00Z";
+
+/// A dump.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dump {
+    /// One row for each level.
+    PriorityLevels,
+    /// One row for each queue.
+    Queues,
+    /// One row for each request that waits or executes.
+    Requests {
+        /// Whether to tell what it asks for.
+        details: bool,
+    },
+}
+
+impl Dump {
+    /// The dump that a path and query ask for.
+    pub fn of(path: &[u8], query: Option<&str>) -> Option<Self> {
+        match path.strip_prefix(PATH.as_bytes())? {
+            b"dump_priority_levels" => Some(Self::PriorityLevels),
+            b"dump_queues" => Some(Self::Queues),
+            b"dump_requests" => Some(Self::Requests {
+                details: wants_details(query.unwrap_or_default()),
+            }),
+            _ => None,
+        }
+    }
+
+    /// Makes the dump. Waits at most a second, for cores that do not answer; what they know is left
+    /// empty. To be done on the control runtime.
+    pub async fn make(self, hub: &Arc<Hub>, clock: &Clock) -> String {
+        match self {
+            Self::PriorityLevels => priority_levels(hub, clock.now()),
+            Self::Queues => queues(hub),
+            Self::Requests { details } => {
+                let rows = requests(hub);
+                let waiters = rows.iter().map(|row| row.report.entry.waiter);
+                let digests = describe(hub, waiters).await;
+                write_requests(hub, clock, &rows, &digests, details)
+            }
+        }
+    }
+}
+
+/// Any value but an empty one.
+fn wants_details(query: &str) -> bool {
+    query
+        .split('&')
+        .find_map(|pair| pair.strip_prefix("includeRequestDetails="))
+        .is_some_and(|value| !value.is_empty())
+}
+
+fn priority_levels(hub: &Hub, now: Time) -> String {
+    let mut table = Table::new(&[
+        "PriorityLevelName",
+        "ActiveQueues",
+        "IsIdle",
+        "IsQuiescing",
+        "WaitingRequests",
+        "ExecutingRequests",
+        "DispatchedRequests",
+        "RejectedRequests",
+        "TimedoutRequests",
+        "CancelledRequests",
+    ]);
+    for level in hub.dispatcher().report(now) {
+        let (glance, counters) = (&level.glance, &level.glance.counters);
+        table.row([
+            level.spec.name.to_string(),
+            glance.queues_waiting.to_string(),
+            level.idle.to_string(),
+            level.quiescing.to_string(),
+            glance.waiting.to_string(),
+            glance.executing.to_string(),
+            counters.dispatched.to_string(),
+            counters.rejected.to_string(),
+            // Time-outs are cancellations; the original never counts here either.
+            "0".to_owned(),
+            counters.cancelled.to_string(),
+        ]);
+    }
+    table.to_text()
+}
+
+fn queues(hub: &Hub) -> String {
+    let mut table = Table::new(&[
+        "PriorityLevelName",
+        "Index",
+        "PendingRequests",
+        "ExecutingRequests",
+        "SeatsInUse",
+        "NextDispatchR",
+        "InitialSeatsSum",
+        "MaxSeatsSum",
+        "TotalWorkSum",
+    ]);
+    for (name, level) in hub.dispatcher().levels() {
+        let queues = level.inspect(|set| set.queues().collect::<Vec<_>>());
+        for queue in queues {
+            table.row([
+                name.to_string(),
+                queue.index.to_string(),
+                queue.waiting.to_string(),
+                queue.executing.to_string(),
+                queue.seats_in_use.to_string(),
+                queue.next_dispatch_r.to_string(),
+                queue.initial_seats.to_string(),
+                queue.max_seats.to_string(),
+                queue.total_work.to_string(),
+            ]);
+        }
+    }
+    table.to_text()
+}
+
+/// A request and the names of its level and schema.
+struct Row {
+    level: Arc<str>,
+    schema: Arc<str>,
+    report: RequestReport<Waiter>,
+}
+
+/// All requests that wait or execute, in the order of the dump.
+fn requests(hub: &Hub) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for (level, queues) in hub.dispatcher().levels() {
+        let mut reports = queues.inspect(|set| set.requests());
+        reports.retain(|report| report.entry.phase != Phase::Lingering);
+        reports.sort_by_key(|report| {
+            (
+                report.queue.unwrap_or(u32::MAX),
+                report.place.unwrap_or(u32::MAX),
+                report.entry.arrived,
+            )
+        });
+        rows.extend(reports.into_iter().map(|report| Row {
+            level: Arc::clone(&level),
+            schema: hub.dispatcher().schema_name(SchemaId(report.entry.schema)),
+            report,
+        }));
+    }
+    rows
+}
+
+/// Asks the cores who `waiters` are.
+async fn describe(
+    hub: &Hub,
+    waiters: impl Iterator<Item = Waiter>,
+) -> HashMap<Waiter, Arc<RequestDigest>> {
+    let mut by_core: BTreeMap<u16, Vec<Waiter>> = BTreeMap::new();
+    for waiter in waiters {
+        by_core.entry(waiter.core).or_default().push(waiter);
+    }
+    let asked: Vec<_> = by_core
+        .into_iter()
+        .map(|(core, waiters)| {
+            let (answer, answered) = oneshot::channel();
+            hub.mailbox(core)
+                .post([Letter::Describe(waiters.clone(), answer)]);
+            (waiters, answered)
+        })
+        .collect();
+    let mut known = HashMap::new();
+    let _ = tokio::time::timeout(PATIENCE, async {
+        for (waiters, answered) in asked {
+            let digests = answered.await.unwrap_or_default();
+            let found = waiters.into_iter().zip(digests);
+            known.extend(found.filter_map(|(waiter, digest)| Some((waiter, digest?))));
+        }
+    })
+    .await;
+    known
+}
+
+fn write_requests(
+    hub: &Hub,
+    clock: &Clock,
+    rows: &[Row],
+    digests: &HashMap<Waiter, Arc<RequestDigest>>,
+    details: bool,
+) -> String {
+    let mut header = vec![
+        "PriorityLevelName",
+        "FlowSchemaName",
+        "QueueIndex",
+        "RequestIndexInQueue",
+        // Consumers know it by this spelling.
+        "FlowDistingsher",
+        "ArriveTime",
+        "InitialSeats",
+        "FinalSeats",
+        "AdditionalLatency",
+        "StartTime",
+    ];
+    if details {
+        header.extend([
+            "UserName",
+            "Verb",
+            "APIPath",
+            "Namespace",
+            "Name",
+            "APIVersion",
+            "Resource",
+            "SubResource",
+        ]);
+    }
+    let mut table = Table::new(&header);
+    let view = hub.dispatcher().view();
+    let distinguishers = Distinguishers::new(view.policy());
+    let times = WallTimes::new(clock);
+    let index = |index: Option<u32>| index.map_or_else(|| "-1".to_owned(), |i| i.to_string());
+    for row in rows {
+        let entry = &row.report.entry;
+        let digest = digests.get(&entry.waiter).map(|digest| &**digest);
+        let mut cells = vec![
+            row.level.to_string(),
+            row.schema.to_string(),
+            index(row.report.queue),
+            index(row.report.place),
+            digest.map_or_else(String::new, |d| distinguishers.of(&row.schema, d)),
+            times.of(entry.arrived),
+            entry.work.initial_seats.to_string(),
+            entry.work.final_seats.to_string(),
+            GoDuration(entry.work.additional_latency).to_string(),
+            entry
+                .started
+                .map_or_else(|| NO_TIME.to_owned(), |at| times.of(at)),
+        ];
+        if details {
+            cells.extend(detail_cells(digest));
+        }
+        table.row(cells);
+    }
+    table.to_text()
+}
+
+fn detail_cells(digest: Option<&RequestDigest>) -> [String; 8] {
+    let Some(digest) = digest else {
+        return Default::default();
+    };
+    let info = &digest.info;
+    let text = |part: &[u8]| readable(part).into_owned();
+    [
+        digest.user.name.clone(),
+        info.verb.to_string(),
+        text(info.path()),
+        text(info.namespace()),
+        text(info.name()),
+        api_version(info),
+        text(info.resource()),
+        text(info.subresource()),
+    ]
+}
+
+fn api_version(info: &RequestInfo) -> String {
+    let (group, version) = (readable(info.group()), readable(info.version()));
+    if group.is_empty() {
+        version.into_owned()
+    } else {
+        format!("{group}/{version}")
+    }
+}
+
+/// Tells flows apart as the present policy does it.
+struct Distinguishers<'a> {
+    policy: &'a Policy,
+    schemas: HashMap<&'a str, crate::apf::SchemaIndex>,
+}
+
+impl<'a> Distinguishers<'a> {
+    fn new(policy: &'a Policy) -> Self {
+        let schemas = policy.schemas().iter().zip(0..);
+        Self {
+            policy,
+            schemas: schemas
+                .map(|(schema, index)| (&*schema.name, crate::apf::SchemaIndex(index)))
+                .collect(),
+        }
+    }
+
+    /// Empty for a schema that is gone.
+    fn of(&self, schema: &str, digest: &RequestDigest) -> String {
+        self.schemas.get(schema).map_or_else(String::new, |index| {
+            readable(self.policy.distinguisher(*index, digest)).into_owned()
+        })
+    }
+}
+
+/// Turns monotonic time into UTC, going by both clocks as they stand at one moment.
+struct WallTimes {
+    now: Time,
+    wall: Timestamp,
+}
+
+impl WallTimes {
+    fn new(clock: &Clock) -> Self {
+        Self {
+            now: clock.now(),
+            wall: Timestamp::try_from(clock.wall()).unwrap_or_default(),
+        }
+    }
+
+    /// With as many digits of the fraction as there are, at most nine.
+    fn of(&self, at: Time) -> String {
+        let wall = self.wall.checked_sub(self.now.since(at));
+        wall.map_or_else(|_| NO_TIME.to_owned(), |wall| wall.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_no_more_digits_than_they_need() {
+        let times = WallTimes {
+            now: Time::from_nanos(5_000_000_000),
+            wall: Timestamp::from_nanosecond(1_700_000_005_000_000_000).unwrap(),
+        };
+        let at = |nanos| times.of(Time::from_nanos(nanos));
+        assert_eq!(at(5_000_000_000), "2023-11-14T22:13:25Z");
+        assert_eq!(at(500_000_000), "2023-11-14T22:13:20.5Z");
+        assert_eq!(at(1), "2023-11-14T22:13:20.000000001Z");
+    }
+
+    #[test]
+    fn of_a_request_that_nobody_knows_everything_is_empty() {
+        assert!(detail_cells(None).iter().all(String::is_empty));
+    }
+}

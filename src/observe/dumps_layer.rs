@@ -1,0 +1,170 @@
+//! The debug dumps on the main port, for `system:masters` alone.
+//!
+//! The layer belongs inside of fairness: whoever asks is authenticated, and flow control applies.
+//! Other paths pass without a box or an allocation. The dump itself is made on the control runtime.
+
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
+
+use http::{
+    HeaderValue, Method, Response, StatusCode,
+    header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName},
+};
+use pin_project_lite::pin_project;
+use tokio::{runtime::Handle, sync::oneshot};
+use tower::{Layer, Service};
+
+use super::{
+    dumps::{Dump, PATH},
+    sight::Sight,
+};
+use crate::{
+    call::{Call, Refusal, Reply, ReplyBody},
+    digest::{User, readable},
+};
+
+/// Answers the dumps instead of the service behind it.
+#[derive(Clone, Debug)]
+pub struct DumpsLayer {
+    sight: Arc<Sight>,
+    control: Handle,
+}
+
+impl DumpsLayer {
+    /// A layer that has dumps of `sight` made on `control`.
+    pub(super) fn new(sight: Arc<Sight>, control: Handle) -> Self {
+        Self { sight, control }
+    }
+}
+
+impl<S> Layer<S> for DumpsLayer {
+    type Service = Dumps<S>;
+
+    fn layer(&self, inner: S) -> Dumps<S> {
+        Dumps {
+            layer: self.clone(),
+            inner,
+        }
+    }
+}
+
+/// See [`DumpsLayer`].
+#[derive(Clone, Debug)]
+pub struct Dumps<S> {
+    layer: DumpsLayer,
+    inner: S,
+}
+
+impl<S> Service<Call> for Dumps<S>
+where
+    S: Service<Call, Response = Reply, Error = Refusal>,
+{
+    type Response = Reply;
+    type Error = Refusal;
+    type Future = Dumping<S::Future>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Refusal>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, call: Call) -> Self::Future {
+        if !call.digest.info.path().starts_with(PATH.as_bytes()) {
+            return Dumping::Passing {
+                future: self.inner.call(call),
+            };
+        }
+        self.layer.begin(&call)
+    }
+}
+
+impl DumpsLayer {
+    /// Has the dump made that `call` asks for.
+    fn begin<F>(&self, call: &Call) -> Dumping<F> {
+        let (info, user) = (&call.digest.info, &call.digest.user);
+        if !matches!(*call.request.method(), Method::GET | Method::HEAD) {
+            return Dumping::answered(Err(Refusal::MethodNotAllowed));
+        }
+        if !user.in_group(User::MASTERS) {
+            let message = format!(
+                "forbidden: User {:?} cannot {} path {:?}",
+                user.name,
+                info.verb,
+                readable(info.path())
+            );
+            return Dumping::answered(Err(Refusal::Forbidden(message.into())));
+        }
+        let Some(dump) = Dump::of(info.path(), call.request.uri().query()) else {
+            let unknown = "404 page not found\n".into();
+            return Dumping::answered(Ok(reply(StatusCode::NOT_FOUND, unknown)));
+        };
+        let (made, text) = oneshot::channel();
+        let sight = Arc::clone(&self.sight);
+        self.control.spawn(async move {
+            // Whoever asked may have left.
+            let _ = made.send(sight.dump(dump).await);
+        });
+        Dumping::Making { text }
+    }
+}
+
+fn reply(status: StatusCode, text: String) -> Reply {
+    let mut reply = Response::new(ReplyBody::full(text));
+    *reply.status_mut() = status;
+    let headers = reply.headers_mut();
+    headers.insert(
+        CONTENT_TYPE,
+        HeaderValue::from_static("text/plain; charset=utf-8"),
+    );
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    headers.insert(
+        HeaderName::from_static("x-content-type-options"),
+        HeaderValue::from_static("nosniff"),
+    );
+    reply
+}
+
+pin_project! {
+    /// The future of [`Dumps`].
+    #[project = DumpingProjection]
+    #[expect(missing_docs, reason = "made and taken apart here alone")]
+    pub enum Dumping<F> {
+        Passing { #[pin] future: F },
+        Making { text: oneshot::Receiver<String> },
+        Answered { answer: Option<Box<Result<Reply, Refusal>>> },
+    }
+}
+
+impl<F> Dumping<F> {
+    fn answered(answer: Result<Reply, Refusal>) -> Self {
+        Self::Answered {
+            answer: Some(Box::new(answer)),
+        }
+    }
+}
+
+impl<F> Future for Dumping<F>
+where
+    F: Future<Output = Result<Reply, Refusal>>,
+{
+    type Output = Result<Reply, Refusal>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        match self.project() {
+            DumpingProjection::Passing { future } => future.poll(cx),
+            DumpingProjection::Making { text } => {
+                Poll::Ready(match ready!(Pin::new(text).poll(cx)) {
+                    Ok(text) => Ok(reply(StatusCode::OK, text)),
+                    Err(_) => Err(Refusal::Internal("the dump was not made".into())),
+                })
+            }
+            DumpingProjection::Answered { answer } => {
+                let again = || Err(Refusal::Internal("polled after its end".into()));
+                Poll::Ready(answer.take().map_or_else(again, |answer| *answer))
+            }
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! Sets logging up, by the `tracing` facade, to standard error.
+//!
+//! Lines are written by a thread of their own, so that a reader of the log who falls behind holds up
+//! no request; when too many wait, further ones are lost and counted. Nothing in an event can begin a
+//! line of its own: nobody can forge one.
+
+use std::{
+    fmt,
+    io::{self, Write},
+    sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel},
+    thread::JoinHandle,
+    time::Duration,
+};
+
+use metrics::Counter;
+use tracing::{Subscriber, level_filters::LevelFilter};
+use tracing_subscriber::{
+    Registry,
+    filter::Targets,
+    fmt::{MakeWriter, format::FmtSpan},
+    layer::SubscriberExt as _,
+};
+
+use super::{names::ACCESS_LOG, own::Own, recorder::is_wild};
+use crate::config::{Log, LogFormat, LogLevel};
+
+/// Lines that may wait to be written.
+const MAX_WAITING: usize = 8192;
+/// How often, and how long each time, the end waits for the last lines to be written.
+const LAST_STEPS: u32 = 400;
+const LAST_STEP: Duration = Duration::from_millis(5);
+
+/// Why logging is not set up.
+#[derive(Debug, thiserror::Error)]
+pub enum LogError {
+    /// Somebody else has set it up.
+    #[error("logging is set up already")]
+    Taken,
+    /// The system refuses a thread.
+    #[error("cannot start the thread that writes the log")]
+    Thread(#[source] io::Error),
+}
+
+/// Writes what is still waiting when it is dropped, for two seconds at most. To be kept to the end of the process.
+#[derive(Debug)]
+#[must_use = "dropping it ends the log"]
+pub struct LogGuard {
+    lines: Option<SyncSender<Message>>,
+    writer: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+enum Message {
+    Line(Vec<u8>),
+    End,
+}
+
+/// Sets logging up for the whole process, by `settings`; lost lines are counted in `own`.
+///
+/// # Errors
+///
+/// [`LogError`]; nothing is changed then.
+pub fn install(settings: &Log, own: &Own) -> Result<LogGuard, LogError> {
+    let (lines, waiting) = sync_channel(MAX_WAITING);
+    let subscriber = subscriber(
+        settings,
+        Lines {
+            lines: lines.clone(),
+            dropped: own.log_dropped(),
+        },
+    );
+    let writer = std::thread::Builder::new()
+        .name("fairgate-log".to_owned())
+        .spawn(move || write_lines(&waiting, io::stderr()))
+        .map_err(LogError::Thread)?;
+    let guard = LogGuard {
+        lines: Some(lines),
+        writer: Some(writer),
+    };
+    tracing::subscriber::set_global_default(subscriber).map_err(|_| LogError::Taken)?;
+    Ok(guard)
+}
+
+/// A subscriber that writes what `settings` want, in the form they want.
+pub fn subscriber<W>(settings: &Log, writer: W) -> Box<dyn Subscriber + Send + Sync>
+where
+    W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
+{
+    let lines = tracing_subscriber::fmt::layer()
+        .with_writer(writer)
+        .with_ansi(false)
+        .with_span_events(FmtSpan::NONE);
+    // A filter of the whole: what it leaves out costs one load where it would be logged.
+    let filtered = Registry::default().with(filter(settings));
+    match settings.format {
+        LogFormat::Text => Box::new(filtered.with(lines)),
+        LogFormat::Json => {
+            let lines = lines.json().flatten_event(true).with_current_span(false);
+            Box::new(filtered.with(lines.with_span_list(false)))
+        }
+    }
+}
+
+/// Libraries are asked for less than the gateway itself, unless everything is wanted.
+fn filter(settings: &Log) -> Targets {
+    let level = match settings.level {
+        LogLevel::Error => LevelFilter::ERROR,
+        LogLevel::Warn => LevelFilter::WARN,
+        LogLevel::Info => LevelFilter::INFO,
+        LogLevel::Debug => LevelFilter::DEBUG,
+        LogLevel::Trace => LevelFilter::TRACE,
+    };
+    let others = match level {
+        LevelFilter::ERROR | LevelFilter::TRACE => level,
+        _ => LevelFilter::WARN,
+    };
+    let access = if settings.access {
+        LevelFilter::INFO
+    } else {
+        LevelFilter::OFF
+    };
+    Targets::new()
+        .with_default(others)
+        .with_target("fairgate", level)
+        .with_target(ACCESS_LOG, access)
+}
+
+/// Hands lines to the thread that writes them; never waits.
+#[derive(Clone)]
+struct Lines {
+    lines: SyncSender<Message>,
+    dropped: Counter,
+}
+
+impl fmt::Debug for Lines {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lines").finish_non_exhaustive()
+    }
+}
+
+impl<'w> MakeWriter<'w> for Lines {
+    type Writer = Line<'w>;
+
+    fn make_writer(&'w self) -> Line<'w> {
+        Line {
+            bytes: Vec::with_capacity(512),
+            to: self,
+        }
+    }
+}
+
+/// A line in the making; sent when it is dropped.
+struct Line<'w> {
+    bytes: Vec<u8>,
+    to: &'w Lines,
+}
+
+impl Write for Line<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.bytes.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Drop for Line<'_> {
+    fn drop(&mut self) {
+        let line = Message::Line(in_one_line(&self.bytes));
+        if let Err(TrySendError::Full(_)) = self.to.lines.try_send(line) {
+            self.to.dropped.increment(1);
+        }
+    }
+}
+
+/// A line as it is written: whatever a value holds, it stays one line, and no terminal heeds it.
+fn in_one_line(bytes: &[u8]) -> Vec<u8> {
+    let text = String::from_utf8_lossy(bytes);
+    let text = text.trim_end_matches('\n');
+    let mut line = String::with_capacity(text.len() + 1);
+    for c in text.chars() {
+        match c {
+            '\n' => line.push_str("\\n"),
+            '\t' => line.push(c),
+            c if is_wild(c) => line.push('\u{fffd}'),
+            c => line.push(c),
+        }
+    }
+    line.push('\n');
+    line.into_bytes()
+}
+
+/// Writes lines until the end is told; as many as wait with one flush.
+fn write_lines(waiting: &Receiver<Message>, mut out: impl Write) {
+    while let Ok(first) = waiting.recv() {
+        let mut batch = Vec::new();
+        let mut ended = false;
+        for message in std::iter::once(first).chain(waiting.try_iter().take(256)) {
+            match message {
+                Message::Line(line) => batch.extend_from_slice(&line),
+                Message::End => {
+                    ended = true;
+                    break;
+                }
+            }
+        }
+        // There is nowhere to tell of a failure.
+        let _ = out.write_all(&batch).and_then(|()| out.flush());
+        if ended {
+            return;
+        }
+    }
+}
+
+impl Drop for LogGuard {
+    fn drop(&mut self) {
+        let (Some(lines), Some(writer)) = (self.lines.take(), self.writer.take()) else {
+            return;
+        };
+        // Whoever reads the log may have stopped reading: the process ends all the same.
+        let mut told = false;
+        for _ in 0..LAST_STEPS {
+            told = told || lines.try_send(Message::End).is_ok();
+            if writer.is_finished() {
+                break;
+            }
+            std::thread::sleep(LAST_STEP);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::apf::Time;
+
+    #[test]
+    fn lines_that_cannot_wait_are_lost_and_counted() {
+        let own = Own::new();
+        let (lines, waiting) = sync_channel(2);
+        let to = Lines {
+            lines: lines.clone(),
+            dropped: own.log_dropped(),
+        };
+        for line in ["one\n", "two\nlines\n", "three\n"] {
+            to.make_writer().write_all(line.as_bytes()).unwrap();
+        }
+        drop((to, lines));
+        let mut written = Vec::new();
+        write_lines(&waiting, &mut written);
+        assert_eq!(written, b"one\ntwo\\nlines\n");
+        let dropped = "\nfairgate_log_lines_dropped_total 1\n";
+        assert!(own.render(Time::ZERO).contains(dropped));
+    }
+
+    #[test]
+    fn the_end_comes_after_what_was_logged_before() {
+        let (lines, waiting) = sync_channel(9);
+        lines.send(Message::Line(b"last\n".to_vec())).unwrap();
+        lines.send(Message::End).unwrap();
+        lines.send(Message::Line(b"never\n".to_vec())).unwrap();
+        let mut written = Vec::new();
+        write_lines(&waiting, &mut written);
+        assert_eq!(written, b"last\n");
+    }
+}

@@ -1,0 +1,422 @@
+//! The metrics that are kept in cells, as text.
+//!
+//! Reads the cells of all cores and adds them up, and asks each level for its state, one at a time.
+//! Nothing is kept from one scrape to the next, and a level or schema that is gone takes its series
+//! along. To be done on the control runtime: it takes time in proportion to the series.
+
+use std::collections::BTreeMap;
+
+use super::{
+    cells::{Access, FlowCells, Histogram, HistogramTotal},
+    names::{self as n},
+    recorder::Refusals,
+    requests::{DryRun, Kind, KindTotals, OTHER, Registry, Totals},
+    sampler::Sampled,
+    text::{Exposition, Family, Labels, Value},
+};
+use crate::{
+    apf::{
+        Time,
+        dispatcher::{LevelReport, SchemaId},
+        queueset::Phase,
+    },
+    fairness::Hub,
+    sync::Arc,
+};
+
+/// Where the values come from.
+#[derive(Clone, Copy, Debug)]
+pub struct Sources<'a> {
+    /// Flow control.
+    pub hub: &'a Hub,
+    /// What requests asked for and how they ended.
+    pub requests: &'a Registry,
+    /// Refusals, by core.
+    pub refusals: &'a [Arc<Refusals>],
+    /// What is sampled.
+    pub sampled: &'a Sampled,
+    /// The time.
+    pub now: Time,
+}
+
+/// All metrics of [`n::CELLS`], each with the label `apiserver` of this value.
+pub fn render(sources: &Sources<'_>, apiserver: &str) -> String {
+    let mut text = Exposition::with_label("apiserver", apiserver);
+    let flows = Flows::read(sources.hub);
+    flows.render(&mut text);
+    let levels = sources.hub.dispatcher().report(sources.now);
+    render_levels(&mut text, &levels);
+    text.family(&n::FAIR_FRACTION);
+    let fraction = sources.hub.dispatcher().fair_fraction();
+    text.sample(&n::FAIR_FRACTION, &[], fraction);
+    render_virtual_time(&mut text, &levels);
+    render_ratios(&mut text, &levels, sources.sampled);
+    render_watermarks(&mut text, sources.sampled);
+    render_requests(&mut text, sources);
+    text.finish()
+}
+
+type Names = (Arc<str>, Arc<str>);
+
+/// Counts by level and schema.
+struct Flows {
+    counted: BTreeMap<Names, FlowTotals>,
+    present: BTreeMap<Names, Present>,
+}
+
+/// [`FlowCells`] of all cores, added up.
+#[derive(Default)]
+struct FlowTotals {
+    dispatched: u64,
+    queue_full: u64,
+    concurrency_limit: u64,
+    time_out: u64,
+    no_accommodation: u64,
+    wait_executed: HistogramTotal,
+    wait_refused: HistogramTotal,
+    execution: HistogramTotal,
+    watch_init: HistogramTotal,
+    queue_length: HistogramTotal,
+    watch_count: HistogramTotal,
+    seats: HistogramTotal,
+}
+
+impl FlowTotals {
+    fn add(&mut self, cells: &FlowCells) {
+        self.dispatched += cells.dispatched.get();
+        self.queue_full += cells.queue_full.get();
+        self.concurrency_limit += cells.concurrency_limit.get();
+        self.time_out += cells.time_out.get();
+        self.no_accommodation += cells.no_accommodation.get();
+        cells.wait_executed.add_to(&mut self.wait_executed);
+        cells.wait_refused.add_to(&mut self.wait_refused);
+        cells.execution.add_to(&mut self.execution);
+        cells.watch_init.add_to(&mut self.watch_init);
+        cells.queue_length.add_to(&mut self.queue_length);
+        cells.watch_count.add_to(&mut self.watch_count);
+        cells.seats.add_to(&mut self.seats);
+    }
+}
+
+/// The requests that are there now.
+#[derive(Clone, Copy, Default)]
+struct Present {
+    waiting: u64,
+    waiting_seats: u64,
+    executing: u64,
+    seats: u64,
+}
+
+impl Flows {
+    fn read(hub: &Hub) -> Self {
+        let mut counted: BTreeMap<Names, FlowTotals> = BTreeMap::new();
+        hub.visit_cells(|level, schema, cores| {
+            let totals = counted.entry((level.into(), schema.into())).or_default();
+            for cells in cores {
+                totals.add(cells);
+            }
+        });
+        let mut present: BTreeMap<Names, Present> = counted
+            .keys()
+            .map(|names| (names.clone(), Present::default()))
+            .collect();
+        let mut by_schema: Vec<Present> = Vec::new();
+        for (level, queues) in hub.dispatcher().levels() {
+            by_schema.fill(Present::default());
+            queues.inspect(|set| {
+                set.visit(|entry| {
+                    let schema = entry.schema as usize;
+                    if schema >= by_schema.len() {
+                        by_schema.resize(schema + 1, Present::default());
+                    }
+                    by_schema[schema].add(entry.phase, entry.seats, entry.work.max_seats());
+                });
+            });
+            for (id, here) in (0..).zip(&by_schema).filter(|(_, here)| here.is_any()) {
+                let schema = hub.dispatcher().schema_name(SchemaId(id));
+                present.insert((Arc::clone(&level), schema), *here);
+            }
+        }
+        Self { counted, present }
+    }
+
+    fn render(&self, text: &mut Exposition) {
+        text.family(&n::REJECTED);
+        for (names, totals) in &self.counted {
+            for (reason, count) in [
+                ("concurrency-limit", totals.concurrency_limit),
+                ("queue-full", totals.queue_full),
+                ("time-out", totals.time_out),
+            ] {
+                text.sample(&n::REJECTED, &with(names, ("reason", reason)), count);
+            }
+        }
+        self.counter(text, &n::DISPATCHED, |totals| totals.dispatched);
+        self.gauge(text, &n::INQUEUE_REQUESTS, |here| here.waiting);
+        self.gauge(text, &n::INQUEUE_SEATS, |here| here.waiting_seats);
+        self.gauge(text, &n::EXECUTING_REQUESTS, |here| here.executing);
+        self.gauge(text, &n::EXECUTING_SEATS, |here| here.seats);
+        self.gauge(text, &n::IN_USE, |here| here.seats);
+        self.histogram(text, &n::QUEUE_LENGTH, |totals| &totals.queue_length);
+        text.family(&n::WAIT);
+        for (names, totals) in &self.counted {
+            let execute = |value| [("execute", value), schema(names), level(names)];
+            histogram(text, &n::WAIT, &execute("false"), &totals.wait_refused);
+            histogram(text, &n::WAIT, &execute("true"), &totals.wait_executed);
+        }
+        text.family(&n::EXECUTION);
+        for (names, totals) in &self.counted {
+            let of = |value| with(names, ("type", value));
+            histogram(text, &n::EXECUTION, &of("regular"), &totals.execution);
+            histogram(text, &n::EXECUTION, &of("watch"), &totals.watch_init);
+        }
+        self.histogram(text, &n::WATCH_COUNT, |totals| &totals.watch_count);
+        self.histogram(text, &n::SEATS, |totals| &totals.seats);
+        self.counter(text, &n::NO_ACCOMMODATION, |totals| totals.no_accommodation);
+    }
+
+    fn counter(&self, text: &mut Exposition, family: &Family, count: impl Fn(&FlowTotals) -> u64) {
+        text.family(family);
+        for (names, totals) in &self.counted {
+            text.sample(family, &[schema(names), level(names)], count(totals));
+        }
+    }
+
+    fn gauge(&self, text: &mut Exposition, family: &Family, value: impl Fn(&Present) -> u64) {
+        text.family(family);
+        for (names, here) in &self.present {
+            text.sample(family, &[schema(names), level(names)], value(here));
+        }
+    }
+
+    fn histogram(
+        &self,
+        text: &mut Exposition,
+        family: &Family,
+        total: impl Fn(&FlowTotals) -> &HistogramTotal,
+    ) {
+        text.family(family);
+        for (names, totals) in &self.counted {
+            histogram(text, family, &[schema(names), level(names)], total(totals));
+        }
+    }
+}
+
+impl Present {
+    fn add(&mut self, phase: Phase, seats: u32, max_seats: u32) {
+        match phase {
+            Phase::Waiting => {
+                self.waiting += 1;
+                self.waiting_seats += u64::from(max_seats);
+            }
+            Phase::Executing => {
+                self.executing += 1;
+                self.seats += u64::from(seats);
+            }
+            Phase::Lingering => self.seats += u64::from(seats),
+        }
+    }
+
+    fn is_any(&self) -> bool {
+        self.waiting + self.executing + self.seats > 0
+    }
+}
+
+fn level(names: &Names) -> (&'static str, &str) {
+    ("priority_level", &names.0)
+}
+
+fn schema(names: &Names) -> (&'static str, &str) {
+    ("flow_schema", &names.1)
+}
+
+fn with<'a>(names: &'a Names, last: (&'static str, &'a str)) -> [(&'static str, &'a str); 3] {
+    [schema(names), level(names), last]
+}
+
+/// A histogram that has seen nothing is left out: with thousands of schemas most have not.
+fn histogram(text: &mut Exposition, family: &Family, labels: Labels<'_>, total: &HistogramTotal) {
+    if total.count() > 0 {
+        text.histogram(family, labels, total);
+    }
+}
+
+fn render_levels(text: &mut Exposition, levels: &[LevelReport]) {
+    text.family(&n::EPOCHS);
+    for report in levels {
+        let counters = &report.glance.counters;
+        for (success, count) in [("false", counters.epochs_failed), ("true", counters.epochs)] {
+            let labels = [("priority_level", &*report.spec.name), ("success", success)];
+            text.sample(&n::EPOCHS, &labels, count);
+        }
+    }
+    let mut gauge = |family: &Family, value: &dyn Fn(&LevelReport) -> Value| {
+        text.family(family);
+        for report in levels {
+            let labels = [("priority_level", &*report.spec.name)];
+            text.sample(family, &labels, value(report));
+        }
+    };
+    gauge(&n::NOMINAL_LIMIT, &|level| level.limits.nominal.into());
+    gauge(&n::CONCURRENCY_LIMIT, &|level| level.limits.nominal.into());
+    gauge(&n::LOWER_LIMIT, &|level| level.limits.min.into());
+    gauge(&n::UPPER_LIMIT, &|level| level.limits.max.into());
+    gauge(&n::CURRENT_LIMIT, &|level| level.current.into());
+    gauge(&n::TARGET, &|level| level.target.into());
+    gauge(&n::DEMAND_HIGH, &|level| level.demand.high_watermark.into());
+    gauge(&n::DEMAND_AVERAGE, &|level| level.demand.average.into());
+    gauge(&n::DEMAND_STDEV, &|level| level.demand.deviation.into());
+    gauge(&n::DEMAND_SMOOTHED, &|level| level.demand.smoothed.into());
+    let counters = |level: &LevelReport| level.glance.counters;
+    gauge(&n::CURRENT_R, &|level| level.glance.r.as_f64().into());
+    gauge(&n::DISPATCH_R, &|level| {
+        counters(level).dispatch_r.as_f64().into()
+    });
+    gauge(&n::LATEST_S, &|level| {
+        counters(level).latest_s.as_f64().into()
+    });
+}
+
+fn render_virtual_time(text: &mut Exposition, levels: &[LevelReport]) {
+    for (family, of) in [(&n::NEXT_S, [0, 1]), (&n::NEXT_DISCOUNTED_S, [2, 3])] {
+        text.family(family);
+        for report in levels {
+            let Some(bounds) = report.next_s_bounds else {
+                continue;
+            };
+            for (bound, at) in ["min", "max"].into_iter().zip(of) {
+                let labels = [("bound", bound), ("priority_level", &*report.spec.name)];
+                text.sample(family, &labels, bounds[at]);
+            }
+        }
+    }
+}
+
+fn render_ratios(text: &mut Exposition, levels: &[LevelReport], sampled: &Sampled) {
+    text.family(&n::SEAT_UTILIZATION);
+    for report in levels {
+        let labels = [
+            ("phase", "executing"),
+            ("priority_level", &*report.spec.name),
+        ];
+        text.ratio(&n::SEAT_UTILIZATION, &labels, &report.ratios.seats);
+    }
+    text.family(&n::REQUEST_UTILIZATION);
+    for report in levels {
+        let ratios = &report.ratios;
+        for (phase, ratio) in [
+            ("executing", &ratios.executing),
+            ("waiting", &ratios.waiting),
+        ] {
+            let labels = [("phase", phase), ("priority_level", &*report.spec.name)];
+            text.ratio(&n::REQUEST_UTILIZATION, &labels, ratio);
+        }
+    }
+    text.family(&n::READ_VS_WRITE);
+    for (phase, ratios) in [
+        ("executing", &sampled.executing),
+        ("waiting", &sampled.waiting),
+    ] {
+        for (access, ratio) in Access::ALL.into_iter().zip(ratios) {
+            let labels = [("phase", phase), ("request_kind", access.as_str())];
+            text.ratio(&n::READ_VS_WRITE, &labels, ratio);
+        }
+    }
+    text.family(&n::DEMAND);
+    for report in levels {
+        let labels = [("priority_level", &*report.spec.name)];
+        text.ratio(&n::DEMAND, &labels, &report.ratios.demand);
+    }
+}
+
+fn render_watermarks(text: &mut Exposition, sampled: &Sampled) {
+    for (family, most) in [
+        (&n::INFLIGHT, sampled.most_executing),
+        (&n::INQUEUE, sampled.most_waiting),
+    ] {
+        text.family(family);
+        for (access, most) in Access::ALL.into_iter().zip(most) {
+            text.sample(family, &[("request_kind", access.as_str())], most);
+        }
+    }
+}
+
+fn render_requests(text: &mut Exposition, sources: &Sources<'_>) {
+    let kinds = sources.requests.totals();
+    text.family(&n::REQUESTS);
+    for (kind, totals) in &kinds {
+        render_codes(text, &n::REQUESTS, kind, &totals.requests, true);
+    }
+    text.family(&n::TERMINATIONS);
+    for (kind, totals) in &kinds {
+        render_codes(text, &n::TERMINATIONS, kind, &totals.terminations, false);
+    }
+    text.family(&n::FILTER);
+    let mut filter = HistogramTotal::default();
+    for core in sources.hub.core_cells() {
+        add(&core.filter, &mut filter);
+    }
+    text.histogram(&n::FILTER, &[("filter", "priorityandfairness")], &filter);
+    text.family(&n::SLI);
+    for (kind, KindTotals { took, .. }) in &kinds {
+        let labels = [
+            ("component", "apiserver"),
+            ("group", &*kind.group),
+            ("resource", &kind.resource),
+            ("scope", kind.scope),
+            ("subresource", &kind.subresource),
+            ("verb", kind.verb),
+            ("version", &kind.version),
+        ];
+        histogram(text, &n::SLI, &labels, took);
+    }
+    let mut refusals: BTreeMap<&str, u64> = BTreeMap::new();
+    for core in sources.refusals {
+        for (reason, count) in core.counts() {
+            *refusals.entry(reason).or_default() += count;
+        }
+    }
+    text.family(&n::REFUSALS);
+    for (reason, count) in refusals {
+        text.sample(&n::REFUSALS, &[("reason", reason)], count);
+    }
+    text.family(&n::REQUEST_KINDS);
+    text.sample(
+        &n::REQUEST_KINDS,
+        &[],
+        u64::try_from(kinds.len()).unwrap_or(u64::MAX),
+    );
+}
+
+fn add<const N: usize>(one: &Histogram<N>, total: &mut HistogramTotal) {
+    one.add_to(total);
+}
+
+fn render_codes(
+    text: &mut Exposition,
+    family: &Family,
+    kind: &Kind,
+    totals: &Totals,
+    tells_dry_run: bool,
+) {
+    for ((code, dry_run), count) in totals {
+        let code = code.map_or_else(|| OTHER.to_owned(), |code| code.to_string());
+        let first = [("code", &*code), ("component", "apiserver")];
+        let dry_run: &[(&str, &str)] = match dry_run {
+            _ if !tells_dry_run => &[],
+            DryRun::No => &[("dry_run", "")],
+            DryRun::All => &[("dry_run", "All")],
+            DryRun::Invalid => &[("dry_run", "invalid")],
+        };
+        let last = [
+            ("group", &*kind.group),
+            ("resource", &kind.resource),
+            ("scope", kind.scope),
+            ("subresource", &kind.subresource),
+            ("verb", kind.verb),
+            ("version", &kind.version),
+        ];
+        let labels = [&first, dry_run, &last].concat();
+        text.sample(family, &labels, *count);
+    }
+}

@@ -1,0 +1,330 @@
+//! Records each request at its end: counts it, and writes its line of the access log.
+//!
+//! [`TraceLayer`] is the outermost layer. A request ends with the last byte of its answer, or when
+//! its client leaves before; either way it is recorded once. A request costs no allocation for it.
+//! The access log costs one load while nobody wants it.
+//!
+//! Not here: heads so malformed that the stack never sees them.
+
+use std::{
+    borrow::Cow,
+    cell::Cell,
+    convert::Infallible,
+    future::Future,
+    pin::Pin,
+    rc::Rc,
+    sync::{Arc, OnceLock},
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use http::{
+    StatusCode,
+    header::{CONTENT_TYPE, USER_AGENT},
+};
+use pin_project_lite::pin_project;
+use tower::{Layer, Service};
+use tracing::Level;
+
+use super::{
+    cells::Counter,
+    go_duration::GoDuration,
+    names::ACCESS_LOG,
+    requests::{DryRun, Ended, Registry, Table},
+};
+use crate::{
+    call::{self, BodyEnd, Inbound, Reply, ReplyGuard, Trace},
+    clock::Clock,
+};
+
+/// Stands for the status of requests whose client left before there was one.
+pub const CLIENT_GONE: u16 = 499;
+
+/// Reasons told apart; there are fewer.
+const REASONS: usize = 32;
+/// Bytes of a target or user agent that are logged.
+const MAX_TEXT: usize = 1024;
+/// Bytes of the names of schemas and levels that are logged.
+const MAX_NAME: usize = 64;
+
+/// What one core counts of refusals, by reason.
+#[derive(Debug, Default)]
+pub struct Refusals([(OnceLock<&'static str>, Counter); REASONS]);
+
+impl Refusals {
+    fn count(&self, reason: &'static str) {
+        for (name, count) in &self.0 {
+            if *name.get_or_init(|| reason) == reason {
+                count.increment();
+                return;
+            }
+        }
+    }
+
+    /// Reasons and counts.
+    pub fn counts(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        self.0
+            .iter()
+            .map_while(|(name, count)| Some((*name.get()?, count.get())))
+    }
+}
+
+/// Records the requests of one core.
+#[derive(Debug)]
+pub struct Recorder {
+    clock: Clock,
+    table: Table,
+    refusals: Arc<Refusals>,
+}
+
+impl Recorder {
+    /// A recorder that counts where a scrape finds it.
+    pub fn new(clock: Clock, registry: Arc<Registry>, refusals: Arc<Refusals>) -> Rc<Self> {
+        Rc::new(Self {
+            clock,
+            table: Table::new(registry),
+            refusals,
+        })
+    }
+
+    /// Notes what only the request itself can tell.
+    fn begin(self: &Rc<Self>, inbound: &Inbound) {
+        let trace = &inbound.trace;
+        trace.received.set(inbound.received);
+        let headers = inbound.request.headers();
+        if trace.method == http::Method::PATCH {
+            let kind = headers.get(CONTENT_TYPE);
+            let is_apply =
+                kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/apply-patch+"));
+            trace.is_apply.set(is_apply);
+        }
+        if tracing::enabled!(target: ACCESS_LOG, Level::INFO) {
+            trace.remote.set(Some(inbound.peer.remote));
+            if let Some(agent) = headers.get(USER_AGENT) {
+                let _ = trace.user_agent.set(agent.clone());
+            }
+        }
+        trace.tell(Rc::clone(self) as Rc<dyn call::Recorder>);
+    }
+
+    fn count(&self, trace: &Trace, took: Duration) {
+        let code = status(trace);
+        if let Some(reason) = trace.reason.get() {
+            self.refusals.count(reason);
+        }
+        let Some(digest) = trace.digest.get() else {
+            return;
+        };
+        let refused = trace.reason.get().is_some();
+        self.table.count(&Ended {
+            info: &digest.info,
+            method: &trace.method,
+            is_apply: trace.is_apply.get(),
+            dry_run: DryRun::of(trace.target.as_ref().and_then(|target| target.query())),
+            code,
+            terminated: refused && (code == 429 || code >= 500),
+            took: took.saturating_sub(trace.wait.get().unwrap_or_default()),
+        });
+    }
+}
+
+impl call::Recorder for Recorder {
+    fn ended(&self, trace: &Trace, how: BodyEnd) {
+        let took = self.clock.now().since(trace.received.get());
+        self.count(trace, took);
+        if tracing::enabled!(target: ACCESS_LOG, Level::INFO) {
+            log(trace, how, took);
+        }
+    }
+}
+
+fn status(trace: &Trace) -> u16 {
+    match trace.status.get() {
+        0 => CLIENT_GONE,
+        code => code,
+    }
+}
+
+/// Writes the line of a request. Clients' text goes in as strings, which every format escapes.
+fn log(trace: &Trace, how: BodyEnd, took: Duration) {
+    let target = trace.target.as_ref();
+    let path = tame(target.map_or("", |target| target.as_str()), MAX_TEXT);
+    let agent = trace
+        .user_agent
+        .get()
+        .map(|agent| String::from_utf8_lossy(agent.as_bytes()));
+    let agent = agent.as_ref().map(|agent| tame(agent, MAX_TEXT));
+    let user = trace.user.get().map(|user| tame(&user.name, MAX_TEXT));
+    let duration = |duration: Duration| GoDuration(duration).to_string();
+    let level = trace.level.get().map(|name| tame(name, MAX_NAME));
+    let schema = trace.schema.get().map(|name| tame(name, MAX_NAME));
+    let additional = level
+        .is_some()
+        .then(|| duration(trace.additional_latency.get()));
+    let how = match how {
+        BodyEnd::Complete => "complete",
+        BodyEnd::Failed => "failed",
+        BodyEnd::Abandoned => "abandoned",
+    };
+    tracing::event!(
+        target: ACCESS_LOG,
+        Level::INFO,
+        method = trace.method.as_str(),
+        path = &*path,
+        user = user.as_deref(),
+        status = status(trace),
+        latency = duration(took),
+        bytes_in = trace.request_bytes.get(),
+        bytes_out = trace.reply_bytes.get(),
+        end = how,
+        reason = trace.reason.get(),
+        apf_pl = level.as_deref(),
+        apf_fs = schema.as_deref(),
+        apf_iseats = level.is_some().then(|| trace.initial_seats.get()),
+        apf_fseats = level.is_some().then(|| trace.final_seats.get()),
+        apf_additionalLatency = additional,
+        apf_wait = trace.wait.get().map(duration),
+        apf_execution_time = trace.execution.get().map(duration),
+        apf_init_latency = trace.watch_init.get().map(duration),
+        upstream = trace.upstream.get().map(|name| &**name),
+        remote = trace.remote.get().map(|remote| remote.to_string()),
+        audit_id = uuid(trace.id.get()),
+        user_agent = agent.as_deref(),
+        "request"
+    );
+}
+
+/// `text` without anything that a terminal or a reader of lines could take for more than text, cut
+/// to at most `max` bytes.
+pub(super) fn tame(text: &str, max: usize) -> Cow<'_, str> {
+    let mut end = text.len().min(max);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    let cut = &text[..end];
+    if cut.contains(is_wild) {
+        Cow::Owned(cut.replace(is_wild, "\u{fffd}"))
+    } else {
+        Cow::Borrowed(cut)
+    }
+}
+
+/// Control characters, line and paragraph separators, and what turns the direction of writing.
+pub(super) fn is_wild(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}')
+}
+
+fn uuid(id: u128) -> String {
+    let mut text = format!("{id:032x}");
+    for dash in [8, 13, 18, 23] {
+        text.insert(dash, '-');
+    }
+    text
+}
+
+/// Has the requests of a core recorded. Belongs outside of everything else.
+#[derive(Clone, Debug)]
+pub struct TraceLayer {
+    recorder: Rc<Recorder>,
+}
+
+impl TraceLayer {
+    /// A layer that tells `recorder` of each request's end.
+    pub fn new(recorder: Rc<Recorder>) -> Self {
+        Self { recorder }
+    }
+}
+
+impl<S> Layer<S> for TraceLayer {
+    type Service = Traced<S>;
+
+    fn layer(&self, inner: S) -> Traced<S> {
+        Traced {
+            recorder: Rc::clone(&self.recorder),
+            inner,
+        }
+    }
+}
+
+/// See [`TraceLayer`].
+#[derive(Clone, Debug)]
+pub struct Traced<S> {
+    recorder: Rc<Recorder>,
+    inner: S,
+}
+
+impl<S> Service<Inbound> for Traced<S>
+where
+    S: Service<Inbound, Response = Reply, Error = Infallible>,
+{
+    type Response = Reply;
+    type Error = Infallible;
+    type Future = Tracing<S::Future>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, inbound: Inbound) -> Self::Future {
+        self.recorder.begin(&inbound);
+        Tracing {
+            trace: Rc::clone(&inbound.trace),
+            answered: Cell::new(false),
+            inner: Some(self.inner.call(inbound)),
+        }
+    }
+}
+
+pin_project! {
+    /// The future of [`Traced`]. Dropped before its answer, it records that the client has left.
+    pub struct Tracing<F> {
+        #[pin]
+        inner: Option<F>,
+        trace: Rc<Trace>,
+        answered: Cell<bool>,
+    }
+
+    impl<F> PinnedDrop for Tracing<F> {
+        fn drop(this: Pin<&mut Self>) {
+            let mut this = this.project();
+            // What the request holds goes first, and notes how long it held it.
+            this.inner.set(None);
+            if !this.answered.get() {
+                this.trace.end(BodyEnd::Abandoned);
+            }
+        }
+    }
+}
+
+impl<F> Future for Tracing<F>
+where
+    F: Future<Output = Result<Reply, Infallible>>,
+{
+    type Output = Result<Reply, Infallible>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        let Some(inner) = this.inner.as_pin_mut() else {
+            return Poll::Pending;
+        };
+        let Ok(mut reply) = ready!(inner.poll(cx));
+        this.answered.set(true);
+        reply.body_mut().count_in(Rc::clone(this.trace));
+        if reply.status() == StatusCode::SWITCHING_PROTOCOLS {
+            // The body ends long before the tunnel does.
+            let ending = TunnelEnd(Rc::clone(this.trace));
+            reply.body_mut().hold(Box::new(ending));
+        }
+        Poll::Ready(Ok(reply))
+    }
+}
+
+/// Records a request that became a tunnel, when the tunnel ends.
+struct TunnelEnd(Rc<Trace>);
+
+impl ReplyGuard for TunnelEnd {
+    fn end(self: Box<Self>, how: BodyEnd) {
+        self.0.end(how);
+    }
+}

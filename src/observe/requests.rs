@@ -1,0 +1,588 @@
+//! What requests asked for and how they ended, counted by bounded labels.
+//!
+//! Group, version, resource and subresource come from the path, where a client can write what it
+//! likes. So they become labels only once a request for them has succeeded, which the upstream alone
+//! decides, and only [`MAX_KINDS`] combinations are told apart; everything else is counted under
+//! [`OTHER`]. Paths that are no resources share [`NON_RESOURCE`]. Every other label has few values.
+//!
+//! Each core counts in rows of its own, found by one look into a small table; the key is a hash that
+//! no client can aim at. The [`Registry`] knows the rows of all cores, for the scrape.
+
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, HashMap, HashSet},
+    hash::{BuildHasherDefault, Hasher, RandomState},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+
+use http::Method;
+use siphasher::sip::SipHasher13;
+
+use super::cells::{Counter, Histogram, HistogramTotal};
+use crate::{
+    digest::{RequestInfo, Verb, readable},
+    sync::{Mutex, lock},
+};
+
+/// Combinations of verb, scope and resource that are told apart.
+pub const MAX_KINDS: usize = 4096;
+/// Resources that one core knows to exist.
+const MAX_RESOURCES: usize = 4096;
+/// Stands for all that is not told apart.
+pub const OTHER: &str = "other";
+/// The subresource of paths that are no resources.
+pub const NON_RESOURCE: &str = "non-resource";
+
+/// Upper bounds of the time to the end of an answer, in seconds.
+const SLI_DURATIONS: [f64; 21] = [
+    0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0, 20.0,
+    30.0, 45.0, 60.0,
+];
+
+/// Whether a request was to be carried out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum DryRun {
+    /// It was.
+    #[default]
+    No,
+    /// It was to be tried only.
+    All,
+    /// It did not say so properly.
+    Invalid,
+}
+
+impl DryRun {
+    /// What the query of a request says.
+    pub fn of(query: Option<&str>) -> Self {
+        let mut values = query
+            .unwrap_or_default()
+            .split('&')
+            .filter_map(|pair| pair.strip_prefix("dryRun="));
+        match values.next() {
+            None => Self::No,
+            Some("All") if values.all(|value| value == "All") => Self::All,
+            Some(_) => Self::Invalid,
+        }
+    }
+
+    /// The value of the `dry_run` label.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::No => "",
+            Self::All => "All",
+            Self::Invalid => "invalid",
+        }
+    }
+}
+
+/// A request that has ended.
+#[derive(Clone, Copy, Debug)]
+pub struct Ended<'a> {
+    /// What it asked for.
+    pub info: &'a RequestInfo,
+    /// Its method.
+    pub method: &'a Method,
+    /// Whether it was a server-side apply.
+    pub is_apply: bool,
+    /// Whether it was to be carried out.
+    pub dry_run: DryRun,
+    /// The status of its answer.
+    pub code: u16,
+    /// Whether the gateway refused or ended it in self-defence.
+    pub terminated: bool,
+    /// Time to the end of the answer, less the wait for seats.
+    pub took: Duration,
+}
+
+/// What a row counts requests of.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[expect(missing_docs, reason = "they are the labels of the same names")]
+pub struct Kind {
+    pub group: Box<str>,
+    pub version: Box<str>,
+    pub resource: Box<str>,
+    pub subresource: Box<str>,
+    pub scope: &'static str,
+    pub verb: &'static str,
+}
+
+impl Kind {
+    fn of(info: &RequestInfo, scope: &'static str, verb: &'static str) -> Self {
+        let text = |part: &[u8]| readable(part).into();
+        if !info.is_resource {
+            return Self::fixed("", NON_RESOURCE, scope, verb);
+        }
+        Self {
+            group: text(info.group()),
+            version: text(info.version()),
+            resource: text(info.resource()),
+            subresource: text(info.subresource()),
+            scope,
+            verb,
+        }
+    }
+
+    fn other(scope: &'static str, verb: &'static str) -> Self {
+        Self::fixed(OTHER, OTHER, scope, verb)
+    }
+
+    fn fixed(name: &str, subresource: &str, scope: &'static str, verb: &'static str) -> Self {
+        Self {
+            group: name.into(),
+            version: name.into(),
+            resource: name.into(),
+            subresource: subresource.into(),
+            scope,
+            verb,
+        }
+    }
+}
+
+/// The `verb` label: the method as the API server reports it.
+fn verb_label(request: &Ended<'_>) -> &'static str {
+    let info = request.info;
+    match info.verb {
+        Verb::Watch => return "WATCH",
+        _ if info.is_resource && info.is_long_running() => return "CONNECT",
+        Verb::List => return "LIST",
+        Verb::Patch if request.is_apply => return "APPLY",
+        _ => {}
+    }
+    match *request.method {
+        Method::GET | Method::HEAD => "GET",
+        Method::POST => "POST",
+        Method::PUT => "PUT",
+        Method::PATCH => "PATCH",
+        Method::DELETE => "DELETE",
+        _ => OTHER,
+    }
+}
+
+/// The `scope` label: what the request reaches.
+fn scope_label(info: &RequestInfo) -> &'static str {
+    if !info.is_resource {
+        ""
+    } else if !info.name().is_empty() || info.verb == Verb::Create {
+        "resource"
+    } else if info.namespace().is_empty() {
+        "cluster"
+    } else {
+        "namespace"
+    }
+}
+
+/// Counts by status and dry run: the first `N` of them apart, the rest together.
+#[derive(Debug)]
+struct Codes<const N: usize> {
+    /// Status and dry run; 0 while the cell is free.
+    tags: [AtomicU32; N],
+    counts: [Counter; N],
+    rest: Counter,
+}
+
+impl<const N: usize> Default for Codes<N> {
+    fn default() -> Self {
+        Self {
+            tags: std::array::from_fn(|_| AtomicU32::new(0)),
+            counts: std::array::from_fn(|_| Counter::default()),
+            rest: Counter::default(),
+        }
+    }
+}
+
+impl<const N: usize> Codes<N> {
+    fn count(&self, code: u16, dry_run: DryRun) {
+        let wanted = u32::from(code) << 2 | dry_run as u32 | 1 << 31;
+        for (tag, count) in self.tags.iter().zip(&self.counts) {
+            let present = tag.load(Ordering::Relaxed);
+            if present == 0 {
+                tag.store(wanted, Ordering::Relaxed);
+            }
+            if present == 0 || present == wanted {
+                count.increment();
+                return;
+            }
+        }
+        self.rest.increment();
+    }
+
+    fn add_to(&self, totals: &mut Totals) {
+        for (tag, count) in self.tags.iter().zip(&self.counts) {
+            let tag = tag.load(Ordering::Relaxed);
+            if tag == 0 {
+                return;
+            }
+            let dry_run = match tag & 3 {
+                0 => DryRun::No,
+                1 => DryRun::All,
+                _ => DryRun::Invalid,
+            };
+            let code = u16::try_from(tag >> 2 & 0xffff).ok();
+            *totals.entry((code, dry_run)).or_default() += count.get();
+        }
+        let rest = self.rest.get();
+        if rest > 0 {
+            *totals.entry((None, DryRun::No)).or_default() += rest;
+        }
+    }
+}
+
+/// Counts by status, `None` for those not told apart, and dry run.
+pub type Totals = BTreeMap<(Option<u16>, DryRun), u64>;
+
+/// What one core counts of one kind of request.
+#[derive(Debug)]
+struct Row {
+    requests: Codes<16>,
+    terminations: Codes<6>,
+    took: Histogram<21>,
+}
+
+impl Row {
+    fn new() -> Self {
+        Self {
+            requests: Codes::default(),
+            terminations: Codes::default(),
+            took: Histogram::new(&SLI_DURATIONS),
+        }
+    }
+
+    fn count(&self, request: &Ended<'_>) {
+        self.requests.count(request.code, request.dry_run);
+        if request.terminated {
+            self.terminations.count(request.code, DryRun::No);
+        }
+        self.took.observe_duration(request.took);
+    }
+}
+
+/// What all cores counted of one kind of request.
+#[derive(Debug, Default)]
+pub struct KindTotals {
+    /// All requests.
+    pub requests: Totals,
+    /// Those that the gateway refused or ended.
+    pub terminations: Totals,
+    /// Time to the end of the answer, less the wait for seats, in seconds.
+    pub took: HistogramTotal,
+}
+
+/// The rows of all cores.
+#[derive(Debug, Default)]
+pub struct Registry {
+    rows: Mutex<BTreeMap<Kind, Vec<Arc<Row>>>>,
+    is_full: AtomicBool,
+}
+
+impl Registry {
+    /// A new row for requests of `kind`; `None` if there are too many kinds already.
+    fn add(&self, kind: &Kind) -> Option<Arc<Row>> {
+        if self.is_full.load(Ordering::Relaxed) {
+            return None;
+        }
+        let mut rows = lock(&self.rows);
+        if rows.len() >= MAX_KINDS && !rows.contains_key(kind) {
+            self.is_full.store(true, Ordering::Relaxed);
+            return None;
+        }
+        let row = Arc::new(Row::new());
+        rows.entry(kind.clone()).or_default().push(Arc::clone(&row));
+        Some(row)
+    }
+
+    /// A new row for requests that are not told apart.
+    fn add_other(&self, kind: Kind) -> Arc<Row> {
+        let row = Arc::new(Row::new());
+        let mut rows = lock(&self.rows);
+        rows.entry(kind).or_default().push(Arc::clone(&row));
+        row
+    }
+
+    /// How many kinds are told apart.
+    pub fn len(&self) -> usize {
+        lock(&self.rows).len()
+    }
+
+    /// Whether nothing was counted yet.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Everything counted, by kind.
+    pub fn totals(&self) -> Vec<(Kind, KindTotals)> {
+        let rows = lock(&self.rows).clone();
+        let total = |rows: Vec<Arc<Row>>| {
+            let mut totals = KindTotals::default();
+            for row in rows {
+                row.requests.add_to(&mut totals.requests);
+                row.terminations.add_to(&mut totals.terminations);
+                row.took.add_to(&mut totals.took);
+            }
+            totals
+        };
+        rows.into_iter()
+            .map(|(kind, rows)| (kind, total(rows)))
+            .collect()
+    }
+}
+
+/// What one core counts.
+#[derive(Debug)]
+pub struct Table {
+    registry: Arc<Registry>,
+    /// The hasher that keys are made with.
+    hasher: SipHasher13,
+    rows: RefCell<HashMap<u64, Arc<Row>, BuildHasherDefault<AsIs>>>,
+    resources: RefCell<HashSet<u64, BuildHasherDefault<AsIs>>>,
+}
+
+impl Table {
+    /// An empty table whose rows `registry` knows.
+    pub fn new(registry: Arc<Registry>) -> Self {
+        use std::hash::BuildHasher as _;
+        let random = RandomState::new();
+        Self {
+            registry,
+            hasher: SipHasher13::new_with_keys(random.hash_one(0), random.hash_one(1)),
+            rows: RefCell::default(),
+            resources: RefCell::default(),
+        }
+    }
+
+    /// Counts a request. Two hashes of a few dozen bytes, two looks into tables; allocates only for
+    /// the first of its kind.
+    pub fn count(&self, request: &Ended<'_>) {
+        let (verb, scope) = (verb_label(request), scope_label(request.info));
+        let resource = self.resource_key(request.info);
+        let known = self.knows(resource, request);
+        let key = self.key(if known { resource } else { 0 }, verb, scope);
+        if let Some(row) = self.rows.borrow().get(&key) {
+            row.count(request);
+            return;
+        }
+        if known && let Some(row) = self.registry.add(&Kind::of(request.info, scope, verb)) {
+            row.count(request);
+            self.rows.borrow_mut().insert(key, row);
+            return;
+        }
+        self.count_as_other(request, scope, verb);
+    }
+
+    /// Counts a request of a kind that is not told apart. There are few of those, whatever clients do.
+    fn count_as_other(&self, request: &Ended<'_>, scope: &'static str, verb: &'static str) {
+        let mut rows = self.rows.borrow_mut();
+        let row = rows
+            .entry(self.key(0, verb, scope))
+            .or_insert_with(|| self.registry.add_other(Kind::other(scope, verb)));
+        row.count(request);
+    }
+
+    fn key(&self, resource: u64, verb: &str, scope: &str) -> u64 {
+        let mut hasher = self.hasher;
+        hasher.write_u64(resource);
+        hasher.write(verb.as_bytes());
+        hasher.write_u8(0);
+        hasher.write(scope.as_bytes());
+        hasher.finish()
+    }
+
+    fn resource_key(&self, info: &RequestInfo) -> u64 {
+        if !info.is_resource {
+            return 1;
+        }
+        let mut hasher = self.hasher;
+        for part in [
+            info.group(),
+            info.version(),
+            info.resource(),
+            info.subresource(),
+        ] {
+            hasher.write(part);
+            hasher.write_u8(0);
+        }
+        // 0 stands for all that is not told apart, 1 for what is no resource.
+        hasher.finish() | 2
+    }
+
+    /// Whether there is such a resource, as far as this core has seen.
+    fn knows(&self, resource: u64, request: &Ended<'_>) -> bool {
+        if !request.info.is_resource || self.resources.borrow().contains(&resource) {
+            return true;
+        }
+        // Only for what exists does the upstream answer so.
+        let exists = matches!(request.code, 100..400 | 409 | 422) && !request.terminated;
+        let mut resources = self.resources.borrow_mut();
+        let learn = exists
+            && resources.len() < MAX_RESOURCES
+            && !self.registry.is_full.load(Ordering::Relaxed);
+        learn && resources.insert(resource)
+    }
+}
+
+/// Takes a hash for what it is.
+#[derive(Clone, Copy, Debug, Default)]
+struct AsIs(u64);
+
+impl Hasher for AsIs {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
+        }
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn count(table: &Table, method: &Method, target: &str, code: u16) {
+        let info = RequestInfo::from_target(method.as_str(), target).unwrap();
+        table.count(&Ended {
+            info: &info,
+            method,
+            is_apply: target.contains("fieldManager"),
+            dry_run: DryRun::of(target.split_once('?').map(|(_, query)| query)),
+            code,
+            terminated: code == 429,
+            took: Duration::from_millis(70),
+        });
+    }
+
+    fn lines(registry: &Registry) -> Vec<String> {
+        let mut lines = Vec::new();
+        for (kind, totals) in registry.totals() {
+            for ((code, dry_run), count) in totals.requests {
+                let Kind {
+                    group,
+                    version,
+                    resource,
+                    subresource,
+                    scope,
+                    verb,
+                } = &kind;
+                let (code, dry_run) = (code.unwrap_or(0), dry_run.as_str());
+                lines.push(format!(
+                    "{verb} {group}/{version}/{resource}/{subresource} {scope} {code}{dry_run} {count}"
+                ));
+            }
+        }
+        lines
+    }
+
+    #[test]
+    fn requests_are_told_apart_as_the_api_server_does_it() {
+        let registry = Arc::new(Registry::default());
+        let (one, other) = (Table::new(registry.clone()), Table::new(registry.clone()));
+        let pods = "/api/v1/namespaces/a/pods";
+        count(&one, &Method::GET, pods, 200);
+        count(&other, &Method::GET, pods, 200);
+        count(&other, &Method::GET, &format!("{pods}/x"), 404);
+        count(&one, &Method::GET, &format!("{pods}?watch=1"), 200);
+        count(&one, &Method::GET, &format!("{pods}/x/log"), 200);
+        count(&one, &Method::POST, &format!("{pods}?dryRun=All"), 201);
+        count(
+            &one,
+            &Method::PATCH,
+            &format!("{pods}/x?fieldManager=m"),
+            200,
+        );
+        count(&one, &Method::DELETE, pods, 429);
+        count(&one, &Method::GET, "/apis/apps/v1/deployments", 200);
+        count(&one, &Method::HEAD, "/livez/ping", 200);
+        count(&one, &Method::GET, "/secret/path", 404);
+        assert_eq!(
+            lines(&registry),
+            [
+                "GET ///non-resource  200 1",
+                "GET ///non-resource  404 1",
+                "DELETE /v1/pods/ namespace 429 1",
+                "LIST /v1/pods/ namespace 200 2",
+                "WATCH /v1/pods/ namespace 200 1",
+                "APPLY /v1/pods/ resource 200 1",
+                "GET /v1/pods/ resource 404 1",
+                "POST /v1/pods/ resource 201All 1",
+                "CONNECT /v1/pods/log resource 200 1",
+                "LIST apps/v1/deployments/ cluster 200 1",
+            ]
+        );
+        let totals = registry.totals();
+        let terminated = totals.iter().map(|(_, t)| t.terminations.len());
+        assert_eq!(terminated.sum::<usize>(), 1);
+        let took: u64 = totals.iter().map(|(_, t)| t.took.count()).sum();
+        assert_eq!(took, 11);
+    }
+
+    #[test]
+    fn a_resource_that_never_answered_is_not_told_apart() {
+        let registry = Arc::new(Registry::default());
+        let table = Table::new(registry.clone());
+        for i in 0..1000 {
+            count(&table, &Method::GET, &format!("/apis/g{i}/v1/things"), 404);
+            count(&table, &Method::GET, &format!("/api/v1/made-up-{i}/x"), 429);
+        }
+        assert_eq!(
+            lines(&registry),
+            [
+                "LIST other/other/other/other cluster 404 1000",
+                "GET other/other/other/other resource 429 1000"
+            ]
+        );
+    }
+
+    #[test]
+    fn kinds_are_bounded_even_if_the_upstream_answers_everything() {
+        let registry = Arc::new(Registry::default());
+        let tables = [Table::new(registry.clone()), Table::new(registry.clone())];
+        for i in 0..MAX_KINDS * 2 {
+            let target = format!("/apis/g/v1/thing{i}");
+            count(&tables[i % 2], &Method::GET, &target, 200);
+            count(&tables[i % 2], &Method::POST, &target, 201);
+        }
+        assert!(registry.len() <= MAX_KINDS + 4, "{}", registry.len());
+        let counted: u64 = registry
+            .totals()
+            .iter()
+            .flat_map(|(_, totals)| totals.requests.values())
+            .sum();
+        assert_eq!(counted, MAX_KINDS as u64 * 4);
+        assert!(
+            lines(&registry)
+                .iter()
+                .any(|line| line.starts_with("POST other/"))
+        );
+    }
+
+    #[test]
+    fn statuses_beyond_a_few_are_counted_together() {
+        let codes = Codes::<3>::default();
+        for code in 200..210 {
+            codes.count(code, DryRun::No);
+        }
+        codes.count(201, DryRun::All);
+        let mut totals = Totals::new();
+        codes.add_to(&mut totals);
+        assert_eq!(totals[&(None, DryRun::No)], 8);
+        assert_eq!(totals[&(Some(201), DryRun::No)], 1);
+        assert_eq!(totals.len(), 4);
+    }
+
+    #[test]
+    fn a_dry_run_is_one_that_says_all() {
+        assert_eq!(DryRun::of(None), DryRun::No);
+        assert_eq!(DryRun::of(Some("a=b&dryRun=All")), DryRun::All);
+        assert_eq!(DryRun::of(Some("dryRun=Some")), DryRun::Invalid);
+        assert_eq!(DryRun::of(Some("dryRun=All&dryRun=x")), DryRun::Invalid);
+    }
+}

@@ -1,0 +1,150 @@
+//! What is sampled, because no single core can tell it: how many requests wait and execute on all
+//! cores together.
+//!
+//! `read_vs_write_current_requests` is a ratio over time. Each core knows how many requests of its
+//! own there are; the sum is read every [`PERIOD`] and credited with the time since the last reading.
+//! Bursts shorter than that may be missed, means over seconds are right. The watermarks of the last
+//! second are exact for each core; their sum is at least the true one, and equal to it on one core.
+
+use std::time::Duration;
+
+use super::cells::{Access, CoreCells};
+use crate::{
+    apf::{
+        Policy, Time,
+        borrowing::Limits,
+        policy::{LevelKind, LimitResponse},
+        ratio::{Buckets, RatioHistogram, RatioSnapshot},
+    },
+    fairness::Hub,
+    sync::{Arc, Mutex, lock},
+};
+
+/// How often the cores are read.
+pub const PERIOD: Duration = Duration::from_millis(50);
+/// The length of a watermark's window.
+const WINDOW: Duration = Duration::from_secs(1);
+
+/// What was sampled so far.
+#[derive(Debug)]
+pub struct Sampler(Mutex<State>);
+
+#[derive(Debug)]
+struct State {
+    waiting: [RatioHistogram; 2],
+    executing: [RatioHistogram; 2],
+    most_waiting: [u32; 2],
+    most_executing: [u32; 2],
+    window_since: Time,
+    policy: Option<Arc<Policy>>,
+}
+
+/// What a scrape tells of the samples; always read-only first.
+#[derive(Clone, Debug)]
+pub struct Sampled {
+    /// Waiting requests over the places in all queues.
+    pub waiting: [RatioSnapshot; 2],
+    /// Executing requests over all nominal limits.
+    pub executing: [RatioSnapshot; 2],
+    /// Most waiting requests in the last second.
+    pub most_waiting: [u32; 2],
+    /// Most executing requests in the last second.
+    pub most_executing: [u32; 2],
+}
+
+impl Sampler {
+    /// Nothing was sampled before `now`.
+    pub fn new(now: Time) -> Self {
+        let ratios = || [(); 2].map(|()| RatioHistogram::new(Buckets::READ_VS_WRITE, now, 0, 1));
+        Self(Mutex::new(State {
+            waiting: ratios(),
+            executing: ratios(),
+            most_waiting: [0; 2],
+            most_executing: [0; 2],
+            window_since: now,
+            policy: None,
+        }))
+    }
+
+    /// Reads all cores; to be called every [`PERIOD`]. O(cores), and O(levels) once a second.
+    pub fn sample(&self, hub: &Hub, now: Time) {
+        let mut state = lock(&self.0);
+        let cores = hub.core_cells();
+        for access in Access::ALL {
+            let sum = |of: &dyn Fn(&CoreCells) -> u32| cores.iter().map(|c| u64::from(of(c))).sum();
+            let waiting = sum(&|core| core.waiting(access).now());
+            let executing = sum(&|core| core.executing(access).now());
+            state.waiting[access as usize].set_numerator(now, waiting);
+            state.executing[access as usize].set_numerator(now, executing);
+        }
+        if state.policy.is_none() || now.since(state.window_since) >= WINDOW {
+            state.window_since = now;
+            state.end_window(hub);
+            state.follow_policy(hub, now);
+        }
+    }
+
+    /// What was sampled up to `now`.
+    pub fn sampled(&self, now: Time) -> Sampled {
+        let state = lock(&self.0);
+        let snapshots = |ratios: &[RatioHistogram; 2]| ratios.each_ref().map(|r| r.snapshot(now));
+        Sampled {
+            waiting: snapshots(&state.waiting),
+            executing: snapshots(&state.executing),
+            most_waiting: state.most_waiting,
+            most_executing: state.most_executing,
+        }
+    }
+}
+
+impl State {
+    fn end_window(&mut self, hub: &Hub) {
+        let window = hub.window().advance();
+        for access in Access::ALL {
+            let cores = hub.core_cells().iter();
+            self.most_waiting[access as usize] = cores
+                .clone()
+                .map(|core| core.waiting(access).most_in(window))
+                .sum();
+            self.most_executing[access as usize] = cores
+                .map(|core| core.executing(access).most_in(window))
+                .sum();
+        }
+    }
+
+    /// Sets what the ratios divide by.
+    fn follow_policy(&mut self, hub: &Hub, now: Time) {
+        let view = hub.dispatcher().view();
+        let policy = view.policy();
+        if self
+            .policy
+            .as_ref()
+            .is_some_and(|mine| Arc::ptr_eq(mine, policy))
+        {
+            return;
+        }
+        let (places, seats) = capacity(policy);
+        for access in Access::ALL {
+            self.waiting[access as usize].set_denominator(now, places);
+            self.executing[access as usize].set_denominator(now, seats);
+        }
+        self.policy = Some(Arc::clone(policy));
+    }
+}
+
+/// The places in all queues of all levels, and the sum of all nominal limits.
+fn capacity(policy: &Policy) -> (u64, u64) {
+    let share_sum = Limits::share_sum(policy.levels().iter());
+    let (mut places, mut seats) = (0, 0);
+    for level in policy.levels() {
+        seats += u64::from(Limits::of(level, policy.settings().total_seats, share_sum).nominal);
+        if let LevelKind::Limited {
+            response: LimitResponse::Queue(queuing),
+            ..
+        } = level.kind
+        {
+            places += u64::from(queuing.queues) * u64::from(queuing.queue_length_limit);
+        }
+    }
+    (places, seats)
+}

@@ -1,0 +1,448 @@
+//! What keeps the repository as ARCHITECTURE.md says it is: who may use whom, what a file must have,
+//! and that the documents speak of keys, files, metrics and commands that exist.
+//!
+//! It reads text, so a mention in a string counts too; comments do not.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+/// Which top-level modules of `src/` each may name, tests aside.
+///
+/// In order: the pure core; what everybody stands on; the request path, whose layers never use each
+/// other; objects, settings, sight; and those that put it all together.
+const EDGES: &[(&str, &[&str])] = &[
+    ("sync", &[]),
+    ("digest", &[]),
+    ("apf", &["digest", "sync"]),
+    ("simulate", &["apf"]),
+    //
+    ("clock", &["apf"]),
+    ("local", &[]),
+    ("socket", &[]),
+    // A call bears what `auth` found out, in a type of `auth`'s.
+    ("call", &["apf", "auth", "digest"]),
+    //
+    ("serve", &["call", "clock", "local", "socket", "sync"]),
+    ("auth", &["apf", "call", "clock", "digest", "sync"]),
+    // The cells that it counts in are `observe`'s.
+    (
+        "fairness",
+        &["apf", "call", "clock", "digest", "observe", "sync"],
+    ),
+    (
+        "forward",
+        &["apf", "call", "clock", "digest", "local", "socket"],
+    ),
+    ("stack", &["call"]),
+    //
+    ("source", &["apf", "config"]),
+    // Whether tokens are well written is for `auth` to say, before anything starts.
+    ("config", &["apf", "auth"]),
+    // What it tells of queues and requests it reads from the hub.
+    (
+        "observe",
+        &[
+            "apf", "call", "clock", "config", "digest", "fairness", "sync",
+        ],
+    ),
+    //
+    (
+        "app",
+        &[
+            "apf", "auth", "call", "clock", "config", "fairness", "forward", "observe", "serve",
+            "source", "stack", "sync",
+        ],
+    ),
+    // Another gateway, with an upstream and clients of its own.
+    (
+        "demo",
+        &[
+            "apf", "app", "auth", "call", "clock", "config", "fairness", "forward", "serve",
+            "stack", "sync",
+        ],
+    ),
+    ("cli", &["apf", "app", "config", "demo", "digest", "source"]),
+];
+
+/// Crates that only these files may name, so that they can be replaced.
+const BEHIND: &[(&str, &[&str])] = &[("serde_yaml", &["src/config/yaml.rs"])];
+
+/// The ways to read the time. Only `clock` may.
+const READS_TIME: &[&str] = &[
+    "Instant::now",
+    "SystemTime::now",
+    "Timestamp::now",
+    "Zoned::now",
+];
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn read(path: impl AsRef<Path>) -> String {
+    let path = root().join(path);
+    fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}
+
+/// All files of an extension below a directory of the repository, by their paths in it.
+fn files(directory: &str, extension: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut open = vec![root().join(directory)];
+    while let Some(directory) = open.pop() {
+        let Ok(entries) = fs::read_dir(&directory) else {
+            continue;
+        };
+        for entry in entries {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                open.push(path);
+            } else if path.extension().is_some_and(|e| e == extension) {
+                found.push(path.strip_prefix(root()).unwrap().to_owned());
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+fn is_test(path: &Path) -> bool {
+    let text = path.to_str().unwrap();
+    text.contains("/tests/") || text.ends_with("tests.rs")
+}
+
+/// The code of a source file: without comments, and without its tests.
+fn code(path: &Path) -> String {
+    let text = read(path);
+    let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
+    let lines = text
+        .lines()
+        .filter(|line| !line.trim_start().starts_with("//"));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// Tells all of `wrong` at once.
+fn nothing_is(wrong: &[String]) {
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+/// The top-level modules that `code` names, by `crate::x` or in a `crate::{…}`.
+fn modules_named(code: &str) -> BTreeSet<String> {
+    let mut named = BTreeSet::new();
+    for (at, _) in code.match_indices("crate::") {
+        let is_word = code[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_');
+        if is_word {
+            continue;
+        }
+        let rest = &code[at + "crate::".len()..];
+        let Some(group) = rest.strip_prefix('{') else {
+            named.insert(word(rest));
+            continue;
+        };
+        let (mut depth, mut begins) = (0, true);
+        for (at, c) in group.char_indices() {
+            match c {
+                '{' => depth += 1,
+                '}' if depth == 0 => break,
+                '}' => depth -= 1,
+                ',' => begins |= depth == 0,
+                c if depth == 0 && begins && !c.is_whitespace() => {
+                    named.insert(word(&group[at..]));
+                    begins = false;
+                }
+                _ => {}
+            }
+        }
+    }
+    named
+}
+
+fn word(text: &str) -> String {
+    text.chars()
+        .take_while(|c| c.is_alphanumeric() || *c == '_')
+        .collect()
+}
+
+#[test]
+fn modules_are_found_in_every_form_of_use() {
+    let code =
+        "use crate::{\n a::{b, c::{d}},\n e,\n};\nuse crate::f::g;\nmycrate::h; (crate::i::j)";
+    let named: Vec<_> = modules_named(code).into_iter().collect();
+    assert_eq!(named, ["a", "e", "f", "i"]);
+}
+
+#[test]
+fn modules_use_only_whom_they_may() {
+    let table: BTreeMap<_, _> = EDGES.iter().copied().collect();
+    let mut used = BTreeSet::new();
+    let mut wrong = Vec::new();
+    for path in files("src", "rs").iter().filter(|path| !is_test(path)) {
+        let inside = path.strip_prefix("src").unwrap();
+        let top = inside.iter().next().unwrap().to_str().unwrap();
+        let top = top.strip_suffix(".rs").unwrap_or(top);
+        if top == "main" || top == "lib" {
+            continue;
+        }
+        let Some(allowed) = table.get(top) else {
+            wrong.push(format!("{}: `{top}` has no line in EDGES", path.display()));
+            continue;
+        };
+        for module in modules_named(&code(path)) {
+            used.insert((top.to_owned(), module.clone()));
+            if module != top && !allowed.contains(&module.as_str()) {
+                wrong.push(format!(
+                    "{}: `{top}` may not use `{module}`",
+                    path.display()
+                ));
+            }
+        }
+    }
+    for (module, allowed) in EDGES {
+        for other in *allowed {
+            if !used.contains(&((*module).to_owned(), (*other).to_owned())) {
+                wrong.push(format!("EDGES: `{module}` does not use `{other}` any more"));
+            }
+        }
+    }
+    nothing_is(&wrong);
+}
+
+#[test]
+fn the_pure_core_uses_nothing_of_the_server() {
+    let pure = ["sync", "digest", "apf", "simulate"];
+    for (module, uses) in EDGES.iter().filter(|(module, _)| pure.contains(module)) {
+        assert!(uses.iter().all(|used| pure.contains(used)), "{module}");
+    }
+}
+
+#[test]
+fn some_crates_stay_behind_one_module() {
+    let mut wrong = Vec::new();
+    for path in files("src", "rs").iter().filter(|path| !is_test(path)) {
+        let code = code(path);
+        for (name, allowed) in BEHIND {
+            if code.contains(name) && !allowed.iter().any(|file| path == Path::new(file)) {
+                wrong.push(format!(
+                    "{}: names {name}; go through {allowed:?}",
+                    path.display()
+                ));
+            }
+        }
+    }
+    nothing_is(&wrong);
+}
+
+#[test]
+fn every_source_file_says_what_it_is() {
+    let mut wrong = Vec::new();
+    for path in files("src", "rs").iter().filter(|path| !is_test(path)) {
+        let text = read(path);
+        let first = text.lines().next().unwrap_or_default();
+        if first
+            .strip_prefix("//! ")
+            .is_none_or(|says| says.len() < 12)
+        {
+            wrong.push(format!("{}: opens with {first:?}", path.display()));
+        }
+    }
+    nothing_is(&wrong);
+}
+
+#[test]
+fn only_the_clock_reads_time() {
+    let mut wrong = Vec::new();
+    for path in files("src", "rs") {
+        let text = read(&path);
+        for way in READS_TIME {
+            if path != Path::new("src/clock.rs") && text.contains(way) {
+                wrong.push(format!("{}: {way}", path.display()));
+            }
+        }
+    }
+    nothing_is(&wrong);
+}
+
+#[test]
+fn nothing_is_left_undone() {
+    let marks = ["todo!", "unimplemented!", "FIXME", "XXX", "TODO"];
+    let mut wrong = Vec::new();
+    for directory in ["src", "tests", "benches", "config"] {
+        for extension in ["rs", "go", "yaml"] {
+            for path in files(directory, extension) {
+                if path.ends_with("tidy.rs") || path.iter().any(|part| part == ".cache") {
+                    continue;
+                }
+                for (number, line) in read(&path).lines().enumerate() {
+                    if marks.iter().any(|mark| line.contains(mark)) {
+                        wrong.push(format!(
+                            "{}:{}: {}",
+                            path.display(),
+                            number + 1,
+                            line.trim()
+                        ));
+                    }
+                }
+            }
+        }
+    }
+    nothing_is(&wrong);
+}
+
+/// The documents that speak of the rest.
+const DOCUMENTS: &[&str] = &["README.md", "ARCHITECTURE.md", "CHANGELOG.md"];
+
+/// What stands between single backticks, outside of blocks.
+fn quoted(document: &str) -> BTreeSet<String> {
+    let mut quoted = BTreeSet::new();
+    let mut inside = false;
+    for line in read(document).lines() {
+        if line.trim_start().starts_with("```") {
+            inside = !inside;
+        } else if !inside {
+            quoted.extend(line.split('`').skip(1).step_by(2).map(str::to_owned));
+        }
+    }
+    quoted
+}
+
+#[test]
+fn the_documents_name_configuration_keys_that_exist() {
+    let config: serde_yaml::Value = serde_yaml::from_str(&read("config/fairgate.yaml")).unwrap();
+    let sections = config.as_mapping().unwrap();
+    let mut wrong = Vec::new();
+    let mut seen = 0;
+    for document in DOCUMENTS {
+        for text in quoted(document) {
+            // Without a value that may follow it.
+            let key = text.split(':').next().unwrap();
+            let mut parts = key.split('.');
+            let first = parts.next().unwrap();
+            if !key.contains('.') || !sections.contains_key(first) {
+                continue;
+            }
+            seen += 1;
+            let found = parts.try_fold(&config[first], |value, part| value.get(part));
+            if found.is_none() {
+                wrong.push(format!("{document}: no key {text}"));
+            }
+        }
+    }
+    nothing_is(&wrong);
+    assert!(seen > 10, "the documents name keys: {seen}");
+}
+
+#[test]
+fn the_documents_name_files_and_metrics_that_exist() {
+    let source: String = files("src", "rs").iter().map(read).collect();
+    let mut wrong = Vec::new();
+    for document in DOCUMENTS {
+        for text in quoted(document) {
+            let is_path = ["src/", "config/", "tests/", "benches/", ".ci/"]
+                .iter()
+                .any(|start| text.starts_with(start));
+            // What follows are arguments.
+            let file = text.split(' ').next().unwrap_or_default();
+            if is_path && !file.contains('*') && !root().join(file).exists() {
+                wrong.push(format!("{document}: no file {file}"));
+            }
+            let is_metric =
+                text.starts_with("apiserver_flowcontrol_") || text.starts_with("fairgate_");
+            let name = word(&text);
+            if is_metric && !text.contains('*') && !source.contains(&format!("\"{name}\"")) {
+                wrong.push(format!("{document}: no metric {name}"));
+            }
+        }
+        for link in links(&read(document)) {
+            if !root().join(&link).exists() {
+                wrong.push(format!("{document}: no file {link}"));
+            }
+        }
+    }
+    nothing_is(&wrong);
+}
+
+/// Where the links of a document lead to, as far as that is in the repository.
+fn links(text: &str) -> Vec<String> {
+    let ends = text.split("](").skip(1);
+    let targets = ends.filter_map(|rest| rest.split([')', '#']).next());
+    let own = targets.filter(|target| !target.is_empty() && !target.contains("://"));
+    own.map(str::to_owned).collect()
+}
+
+/// Commands of a document with the output that it shows: ```console blocks, `$` before commands.
+fn commands(document: &str) -> Vec<(String, String)> {
+    let mut commands: Vec<(String, String)> = Vec::new();
+    let mut inside = false;
+    for line in read(document).lines() {
+        if line.starts_with("```") {
+            inside = line == "```console";
+        } else if !inside {
+        } else if let Some(command) = line.strip_prefix("$ ") {
+            commands.push((command.to_owned(), String::new()));
+        } else if let Some((command, output)) = commands.last_mut() {
+            if command.ends_with('\\') && output.is_empty() {
+                command.pop();
+                command.push_str(line.trim_start());
+            } else {
+                output.push_str(line);
+                output.push('\n');
+            }
+        }
+    }
+    commands
+}
+
+#[test]
+fn the_readme_shows_what_its_commands_print() {
+    let directory = Path::new(env!("CARGO_BIN_EXE_fairgate")).parent().unwrap();
+    let path = std::env::var("PATH").unwrap_or_default();
+    let path = format!("{}:{path}", directory.display());
+    let mut ran = 0;
+    for (command, expected) in commands("README.md") {
+        let shows = ["fairgate check", "fairgate explain"]
+            .iter()
+            .any(|c| command.contains(c));
+        if !shows || command.contains("/etc/") || command.contains("kubectl") {
+            continue;
+        }
+        let output = Command::new("sh")
+            .args(["-c", &format!("{{ {command}; }} 2>&1")])
+            .current_dir(root())
+            .env("PATH", &path)
+            .output()
+            .unwrap();
+        let printed = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(printed.trim_end(), expected.trim_end(), "$ {command}");
+        ran += 1;
+    }
+    assert!(ran >= 3, "the README shows examples: {ran}");
+}
+
+#[test]
+fn the_readme_knows_the_commands_there_are() {
+    let readme = read("README.md");
+    for command in [
+        "cargo run --release -- demo",
+        "cargo test --workspace",
+        ".ci/run",
+    ] {
+        assert!(readme.contains(command), "{command}");
+    }
+    let help = Command::new(env!("CARGO_BIN_EXE_fairgate"))
+        .arg("--help")
+        .output()
+        .unwrap();
+    let help = String::from_utf8(help.stdout).unwrap();
+    for (command, _) in commands("README.md") {
+        let Some(rest) = command.split("fairgate ").nth(1) else {
+            continue;
+        };
+        let name = rest.split(' ').next().unwrap();
+        if command.starts_with("fairgate ") {
+            assert!(help.contains(&format!("\n  {name} ")), "{command}\n{help}");
+        }
+    }
+}
