@@ -320,7 +320,7 @@ where
         match refusal {
             Refusal::UpstreamTimeout => match self.trace.leftover.take() {
                 Some(unfinished) => {
-                    drop(tokio::task::spawn_local(run_to_the_end(unfinished, seat)))
+                    tokio::task::spawn_local(run_to_the_end(unfinished, seat));
                 }
                 None => seat.keep(),
             },

@@ -270,6 +270,7 @@ mod tests {
             request_timeout: Duration::from_secs(60),
             max_queued: 10,
             estimator: EstimatorSettings::default(),
+            borrowing_period: Duration::from_secs(1),
             long_running: Caps::NONE,
         };
         let hub = Hub::new(1, Arc::new(compiled.policy), settings, clock.now());

@@ -66,7 +66,7 @@ fn rules(random: &mut Random) -> Rules {
 /// Asks one time after the other until told to stop; counts the answers by status.
 async fn client(gate: Arc<Gate>, number: usize, stop: Time) -> BTreeMap<u16, u32> {
     let mut answers = BTreeMap::new();
-    let mut client = connect(&gate, number % 2 == 0).await;
+    let mut client = connect(&gate, number.is_multiple_of(2)).await;
     while now() < stop {
         let method = [Method::GET, Method::POST][number % 2].clone();
         let request = of(&client, USERS[number % USERS.len()], method, PODS);

@@ -41,7 +41,7 @@ fn watched(speaks: Speaks) -> (Upstream, mpsc::UnboundedReceiver<Watched>) {
 
 /// A watch that was accepted, as its client sees it.
 struct Open {
-    _client: Client,
+    client: Client,
     body: Incoming,
     events: mpsc::UnboundedSender<std::io::Result<Bytes>>,
 }
@@ -68,7 +68,7 @@ impl Open {
         let response = response.unwrap();
         assert_eq!(response.status(), StatusCode::OK);
         Self {
-            _client: client,
+            client,
             body: response.into_body(),
             events,
         }
@@ -227,7 +227,7 @@ async fn a_watch_that_fails_or_is_left_gives_its_seat_back() {
     for http2 in [false, true] {
         let watch = Open::start(&gate, http2, INITIAL_EVENTS, &mut comes).await;
         assert_eq!(small(&gate), (1, 0, 1));
-        watch._client.abandon().await;
+        watch.client.abandon().await;
         drop(watch.body);
         until(|| small(&gate) == (0, 0, 0)).await;
 
@@ -272,9 +272,9 @@ fn greatest(gate: &Gate) -> f64 {
     let mut total = HistogramTotal::default();
     gate.hub().visit_cells(|_, schema, cells| {
         if schema == "small" {
-            cells
-                .iter()
-                .for_each(|cells| cells.seats.add_to(&mut total));
+            for core in cells {
+                core.seats.add_to(&mut total);
+            }
         }
     });
     let filled = total.counts.iter().rposition(|count| *count > 0);
