@@ -24,7 +24,7 @@ use super::{
     learn::ListObserver,
     long_running,
     seat::{Seat, SeatGuard},
-    watch_init::{MAX_INITIALISATION, Registration, WatchGuard},
+    watch_init::{MAX_INITIALISATION, WatchGuard},
 };
 use crate::{
     call::{BodyEnd, Call, Progress, Refusal, Reply, ReplyGuard, RequestKind, Trace},
@@ -145,7 +145,7 @@ where
 enum Held {
     Nothing,
     Seat(Seat),
-    Watch(Seat, Registration),
+    Watch(WatchGuard),
     LongRunning(long_running::Place),
 }
 
@@ -158,8 +158,7 @@ where
         let held = match seat {
             None => Held::Nothing,
             Some(seat) if call.kind == RequestKind::Watch => {
-                let registration = Registration::new(seat.gate(), &call.digest.info);
-                Held::Watch(seat, registration)
+                Held::Watch(WatchGuard::new(seat, Rc::clone(&call.trace)))
             }
             Some(seat) => Held::Seat(seat),
         };
@@ -302,9 +301,9 @@ where
                     .flatten();
                 Box::new(SeatGuard::new(seat, trace, list))
             }
-            Held::Watch(seat, registration) => {
-                let accepted = reply.status() == StatusCode::OK;
-                Box::new(WatchGuard::new(seat, registration, trace, accepted))
+            Held::Watch(mut watch) => {
+                watch.answered(reply.status() == StatusCode::OK);
+                Box::new(watch)
             }
             Held::LongRunning(place) => Box::new(PlaceGuard { _place: place }),
         };
@@ -314,15 +313,13 @@ where
 
     /// The request was not answered by the upstream: it may be working on it all the same.
     fn settle(&self, refusal: &Refusal, held: Held) {
-        let (Held::Seat(seat) | Held::Watch(seat, _)) = held else {
+        let Held::Seat(seat) = held else {
             return;
         };
         self.trace.execution.set(Some(seat.elapsed()));
         match refusal {
             Refusal::UpstreamTimeout => match self.trace.leftover.take() {
-                Some(unfinished) => {
-                    drop(tokio::task::spawn_local(run_to_the_end(unfinished, seat)));
-                }
+                Some(unfinished) => give_up(unfinished, seat),
                 None => seat.keep(),
             },
             // The client's body broke off half-way, and the upstream has the other half.
@@ -337,8 +334,8 @@ fn is_upstream(trace: &Trace) -> bool {
     matches!(trace.progress.get(), Progress::Sent | Progress::Answered)
 }
 
-/// The client has left before its answer began. If the upstream may be working on the request, it is
-/// let run to its end, and keeps its seat until then.
+/// The client has left before its answer began. If the upstream may be working on the request, its
+/// seat is not simply free.
 impl<F> Drop for Serving<F>
 where
     F: Future<Output = Result<Reply, Refusal>> + Unpin + 'static,
@@ -354,13 +351,28 @@ where
         match held {
             Held::Seat(seat) => {
                 self.trace.execution.set(Some(seat.elapsed()));
-                tokio::task::spawn_local(run_to_the_end(future, seat));
+                give_up(future, seat);
             }
-            Held::Watch(seat, _) => {
-                tokio::task::spawn_local(run_to_the_head(future, seat));
+            Held::Watch(watch) => {
+                tokio::task::spawn_local(run_to_the_head(future, watch));
             }
             Held::Nothing | Held::LongRunning(_) => {}
         }
+    }
+}
+
+/// Gives up a request that nobody waits for. It is cancelled upstream, and its seat kept for as long as
+/// such requests take; or, where that is not known well, let run to its end, which tells.
+fn give_up<F>(future: F, seat: Seat)
+where
+    F: Future<Output = Result<Reply, Refusal>> + 'static,
+{
+    match seat.cancel() {
+        Some(rest) => {
+            drop(future);
+            seat.keep_for(rest);
+        }
+        None => drop(tokio::task::spawn_local(run_to_the_end(future, seat))),
     }
 }
 
@@ -387,15 +399,14 @@ where
     }
 }
 
-/// Runs a watch that nobody waits for until it is accepted, at most as long as one initialises.
-async fn run_to_the_head<F>(future: F, seat: Seat)
+/// Runs a watch that nobody waits for until it is answered, at most as long as one initialises.
+async fn run_to_the_head<F>(future: F, watch: WatchGuard)
 where
     F: Future<Output = Result<Reply, Refusal>>,
 {
-    let left = MAX_INITIALISATION.saturating_sub(seat.elapsed());
     // What comes of it is of no interest, only when.
-    let _ = tokio::time::timeout(left, future).await;
-    drop(seat);
+    let _ = tokio::time::timeout(MAX_INITIALISATION, future).await;
+    drop(watch);
 }
 
 /// Makes room for another long-running request when this one ends.

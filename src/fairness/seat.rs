@@ -71,6 +71,11 @@ impl Seat {
         self.gate.now().since(self.since)
     }
 
+    /// When it began to execute.
+    pub fn since(&self) -> Time {
+        self.since
+    }
+
     /// The gate of its core.
     pub fn gate(&self) -> &Rc<Gate> {
         &self.gate
@@ -95,11 +100,21 @@ impl Seat {
             .saturating_sub(self.elapsed())
     }
 
-    /// Keeps the seat of a request that was cancelled for as long as such requests take, at most
-    /// until the request's time limit; then gives it back.
+    /// How long to keep the seat if the request is cancelled now; `None` if it should be let run.
+    pub(super) fn cancel(&self) -> Option<Duration> {
+        let kind = Kind::of(&self.digest.info);
+        self.gate.times.borrow_mut().cancel(kind, self.elapsed())
+    }
+
+    /// Keeps the seat of a request that has been cancelled for as long as such requests take.
     pub(super) fn keep(self) {
         let kind = Kind::of(&self.digest.info);
         let rest = self.gate.times.borrow().rest(kind, self.elapsed());
+        self.keep_for(rest);
+    }
+
+    /// Keeps the seat for `rest`, at most until the request's time limit; then gives it back.
+    pub(super) fn keep_for(self, rest: Duration) {
         let rest = rest.min(self.time_left());
         if rest.is_zero() {
             return;

@@ -4,21 +4,22 @@
 //! not say when; what can be seen is, for a watch that asked for initial events, the bookmark that
 //! ends them; for one that goes on from a resource version, the head of the answer; for the others,
 //! the first pause in the stream.
+//!
+//! Time is kept by a task of its own: a body that its client does not read is not polled, and the
+//! seat must not depend on that.
 
 use std::{
-    future::Future,
-    pin::Pin,
+    cell::{Cell, RefCell},
     rc::Rc,
-    task::{Context, Poll},
     time::Duration,
 };
 
 use bytes::Bytes;
-use tokio::time::Sleep;
+use tokio::task::AbortHandle;
 
 use super::{gate::Gate, seat::Seat};
 use crate::{
-    apf::{Semantics, watchers::WatchKey},
+    apf::{Semantics, Time, watchers::WatchKey},
     call::{BodyEnd, ReplyGuard, Trace},
     digest::RequestInfo,
 };
@@ -56,27 +57,31 @@ impl Sign {
 
 /// Holds the seat of a watch until it is initialised, and its entry among the watchers to its end.
 pub(super) struct WatchGuard {
-    initialising: Option<Initialising>,
-    trace: Rc<Trace>,
-    _registration: Registration,
-}
-
-struct Initialising {
-    seat: Seat,
+    initialising: Rc<Initialising>,
     sign: Sign,
     tail: Tail,
-    pause: Pin<Box<Sleep>>,
-    limit: Option<Pin<Box<Sleep>>>,
+    limit: Option<Time>,
+    timer: Option<AbortHandle>,
+    /// Dropped with the guard.
+    registration: Registration,
+}
+
+/// What the guard shares with the task that keeps its time.
+struct Initialising {
+    /// `None` once the watch is initialised.
+    seat: RefCell<Option<Seat>>,
+    last_data: Cell<Time>,
+    trace: Rc<Trace>,
 }
 
 /// A watch's entry among the watchers; dropping it takes it out.
-pub(super) struct Registration {
+struct Registration {
     gate: Rc<Gate>,
     key: Option<WatchKey>,
 }
 
 impl Registration {
-    pub(super) fn new(gate: &Rc<Gate>, info: &RequestInfo) -> Self {
+    fn new(gate: &Rc<Gate>, info: &RequestInfo) -> Self {
         let key = gate.hub().with_watchers(|watchers| watchers.register(info));
         Self {
             gate: Rc::clone(gate),
@@ -96,70 +101,115 @@ impl Drop for Registration {
 }
 
 impl WatchGuard {
-    /// A guard of a watch whose answer has just begun. `accepted` tells whether it is one at all.
-    pub(super) fn new(
-        seat: Seat,
-        registration: Registration,
-        trace: Rc<Trace>,
-        accepted: bool,
-    ) -> Self {
-        let sign = Sign::of(&seat.digest().info);
-        let bounded =
-            seat.gate().policy().view.policy().settings().semantics == Semantics::Improved;
-        let left = MAX_INITIALISATION.saturating_sub(seat.elapsed());
+    /// A guard of a watch that has its seat and is about to be sent.
+    pub(super) fn new(seat: Seat, trace: Rc<Trace>) -> Self {
+        let gate = Rc::clone(seat.gate());
+        let semantics = gate.policy().view.policy().settings().semantics;
+        let limit =
+            (semantics == Semantics::Improved).then(|| seat.since().plus(MAX_INITIALISATION));
         let mut guard = Self {
-            initialising: Some(Initialising {
-                seat,
-                sign,
-                tail: Tail::default(),
-                pause: Box::pin(tokio::time::sleep(PAUSE)),
-                limit: bounded.then(|| Box::pin(tokio::time::sleep(left))),
+            sign: Sign::of(&seat.digest().info),
+            tail: Tail::default(),
+            limit,
+            timer: None,
+            registration: Registration::new(&gate, &seat.digest().info),
+            initialising: Rc::new(Initialising {
+                seat: RefCell::new(Some(seat)),
+                last_data: Cell::new(gate.now()),
+                trace,
             }),
-            trace,
-            _registration: registration,
         };
-        if accepted && sign == Sign::Head {
-            guard.initialised();
-        }
+        guard.keep_time(None);
         guard
     }
 
-    fn initialised(&mut self) {
-        if let Some(initialising) = self.initialising.take() {
-            self.trace.watch_init.set(Some(initialising.seat.elapsed()));
-        }
-    }
-}
-
-impl ReplyGuard for WatchGuard {
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let Some(initialising) = &mut self.initialising else {
-            return Poll::Pending;
-        };
-        let paused =
-            initialising.sign == Sign::Pause && initialising.pause.as_mut().poll(cx).is_ready();
-        let limit = initialising.limit.as_mut();
-        if paused || limit.is_some_and(|limit| limit.as_mut().poll(cx).is_ready()) {
-            self.initialised();
-        }
-        // A guard that is ready would end the body.
-        Poll::Pending
-    }
-
-    fn data(&mut self, data: &Bytes) {
-        let Some(initialising) = &mut self.initialising else {
-            return;
-        };
-        match initialising.sign {
-            Sign::Bookmark if initialising.tail.saw(data) => self.initialised(),
+    /// The answer has begun. `accepted` tells whether it is a watch at all.
+    pub(super) fn answered(&mut self, accepted: bool) {
+        match self.sign {
+            Sign::Head if accepted => self.initialised(),
             Sign::Pause => {
-                initialising.pause = Box::pin(tokio::time::sleep(PAUSE));
+                self.note_data();
+                self.keep_time(Some(PAUSE));
             }
             Sign::Bookmark | Sign::Head => {}
         }
     }
 
+    fn note_data(&self) {
+        self.initialising
+            .last_data
+            .set(self.registration.gate.now());
+    }
+
+    /// Starts the task that ends the initialisation at a `pause`, or at the limit.
+    fn keep_time(&mut self, pause: Option<Duration>) {
+        self.stop_time();
+        if pause.is_none() && self.limit.is_none() {
+            return;
+        }
+        let gate = Rc::clone(&self.registration.gate);
+        let task = Rc::clone(&self.initialising).end_in_time(gate, pause, self.limit);
+        self.timer = Some(tokio::task::spawn_local(task).abort_handle());
+    }
+
+    fn stop_time(&mut self) {
+        if let Some(timer) = self.timer.take() {
+            timer.abort();
+        }
+    }
+
+    fn initialised(&mut self) {
+        self.stop_time();
+        self.initialising.over();
+    }
+}
+
+impl Initialising {
+    fn over(&self) {
+        let seat = self.seat.borrow_mut().take();
+        if let Some(seat) = seat {
+            self.trace.watch_init.set(Some(seat.elapsed()));
+        }
+    }
+
+    async fn end_in_time(
+        self: Rc<Self>,
+        gate: Rc<Gate>,
+        pause: Option<Duration>,
+        limit: Option<Time>,
+    ) {
+        loop {
+            let paused = pause.map(|pause| self.last_data.get().plus(pause));
+            let Some(due) = paused.into_iter().chain(limit).min() else {
+                return;
+            };
+            if gate.now() >= due {
+                return self.over();
+            }
+            tokio::time::sleep_until(gate.clock().instant(due)).await;
+        }
+    }
+}
+
+impl ReplyGuard for WatchGuard {
+    fn data(&mut self, data: &Bytes) {
+        if self.initialising.seat.borrow().is_none() {
+            return;
+        }
+        match self.sign {
+            Sign::Bookmark if self.tail.saw(data) => self.initialised(),
+            Sign::Pause => self.note_data(),
+            Sign::Bookmark | Sign::Head => {}
+        }
+    }
+
     fn end(mut self: Box<Self>, _: BodyEnd) {
+        self.initialised();
+    }
+}
+
+impl Drop for WatchGuard {
+    fn drop(&mut self) {
         self.initialised();
     }
 }
@@ -197,7 +247,130 @@ fn contains(data: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+    use crate::{
+        apf::{ObjectSet, Policy, PolicySettings, work::EstimatorSettings},
+        call::{Call, ClientBody, Inbound, Peer},
+        clock::Clock,
+        digest::{RequestDigest, User},
+        fairness::{Caps, Enforcement, Hub, HubSettings, gate::Verdict},
+    };
+
+    fn gate(semantics: Semantics, clock: &Clock) -> Rc<Gate> {
+        let settings = PolicySettings {
+            total_seats: 100,
+            semantics,
+            hash_key: [7; 16],
+        };
+        let compiled = Policy::compile(&ObjectSet::default(), &settings).unwrap();
+        let settings = HubSettings {
+            enforcement: Enforcement::Enforce,
+            request_timeout: Duration::from_secs(60),
+            max_queued: 10,
+            estimator: EstimatorSettings::default(),
+            borrowing_period: Duration::from_secs(1),
+            long_running: Caps::NONE,
+        };
+        let hub = Hub::new(1, Arc::new(compiled.policy), settings, clock.now());
+        Gate::new(hub, 0, clock.clone(), 1)
+    }
+
+    fn seats_in_use(gate: &Gate) -> u32 {
+        let levels = gate.hub().dispatcher().report(gate.now());
+        levels.iter().map(|level| level.glance.seats_in_use).sum()
+    }
+
+    /// A watch that was admitted.
+    fn watch(gate: &Rc<Gate>, query: &str) -> WatchGuard {
+        let target = format!("/api/v1/pods?watch=1{query}");
+        let request = http::Request::get(&target).body(ClientBody::empty());
+        let inbound = Inbound {
+            request: request.unwrap(),
+            peer: Rc::new(Peer::plain(([127, 0, 0, 1], 1).into())),
+            received: gate.now(),
+            trace: Rc::default(),
+        };
+        let digest = RequestDigest {
+            info: inbound.info().unwrap(),
+            user: Arc::new(User::new("alice", [User::AUTHENTICATED])),
+        };
+        let call = Call::new(inbound, Arc::new(digest), Duration::from_secs(60)).unwrap();
+        let Verdict::Execute(seat) = gate.admit(&call) else {
+            panic!("there are seats");
+        };
+        WatchGuard::new(seat, call.trace)
+    }
+
+    fn on_a_core(test: impl AsyncFnOnce()) {
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build_local(tokio::runtime::LocalOptions::default())
+            .unwrap()
+            .block_on(test());
+    }
+
+    async fn let_others_run() {
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    const WITH_INITIAL_EVENTS: &str = "&sendInitialEvents=true&resourceVersion=7";
+
+    #[test]
+    fn a_watch_takes_ten_seconds_to_initialise_at_most() {
+        on_a_core(async || {
+            let clock = Clock::manual(Time::ZERO);
+            let gate = gate(Semantics::Improved, &clock);
+            let just_before = watch(&gate, WITH_INITIAL_EVENTS);
+            clock.advance(Duration::from_millis(9_999));
+            let_others_run().await;
+            assert_eq!(seats_in_use(&gate), 1);
+            drop(just_before);
+            assert_eq!(seats_in_use(&gate), 0, "its end is the end of it");
+            // Whether it was answered by then or not.
+            for answered in [false, true] {
+                let mut guard = watch(&gate, WITH_INITIAL_EVENTS);
+                clock.advance(MAX_INITIALISATION);
+                if answered {
+                    guard.answered(true);
+                }
+                let_others_run().await;
+                assert_eq!(seats_in_use(&gate), 0);
+            }
+        });
+    }
+
+    #[test]
+    fn as_the_original_has_it_a_watch_initialises_as_long_as_it_likes() {
+        on_a_core(async || {
+            let clock = Clock::manual(Time::ZERO);
+            let gate = gate(Semantics::Compatible, &clock);
+            let mut guard = watch(&gate, WITH_INITIAL_EVENTS);
+            guard.answered(true);
+            clock.advance(Duration::from_secs(3600));
+            let_others_run().await;
+            assert_eq!(seats_in_use(&gate), 1);
+            guard.data(&Bytes::from_static(INITIAL_EVENTS_END));
+            assert_eq!(seats_in_use(&gate), 0);
+        });
+    }
+
+    #[test]
+    fn the_limit_holds_for_a_watch_that_never_pauses() {
+        on_a_core(async || {
+            let clock = Clock::manual(Time::ZERO);
+            let gate = gate(Semantics::Improved, &clock);
+            let mut guard = watch(&gate, "");
+            clock.advance(MAX_INITIALISATION);
+            guard.answered(true);
+            guard.data(&Bytes::from_static(b"event"));
+            let_others_run().await;
+            assert_eq!(seats_in_use(&gate), 0);
+        });
+    }
 
     fn sign(query: &str) -> Sign {
         Sign::of(&RequestInfo::from_target("GET", &format!("/api/v1/pods?watch=1{query}")).unwrap())

@@ -2,8 +2,11 @@
 
 mod answers;
 mod giving_up;
+mod isolation;
+mod live;
 mod queues;
 mod seats;
+mod watches;
 
 use std::{
     sync::{

@@ -24,14 +24,12 @@ async fn five_at_once_wait_and_then_execute() {
     for number in 0..5 {
         second.push(ask(&gate, number % 2 == 0, "bob", Method::GET, PODS).await);
     }
-    until(|| small(&gate) == (5, 5, 5)).await;
-    assert_eq!(gate.hub().queued(), 5);
+    until(|| small(&gate) == (5, 5, 5) && gate.hub().queued() == 5).await;
     for (asking, upstream) in first {
         upstream.say("");
         asking.served().await;
     }
-    until(|| small(&gate) == (5, 0, 5)).await;
-    assert_eq!(gate.hub().queued(), 0);
+    until(|| small(&gate) == (5, 0, 5) && gate.hub().queued() == 0).await;
     for _ in &second {
         soon(asked.recv()).await.unwrap().say("");
     }
