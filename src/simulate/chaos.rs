@@ -207,11 +207,14 @@ impl World {
         let place = self.waiting.remove(&number).expect("it was found waiting");
         let now = self.time();
         let mut out = Decisions::default();
-        assert!(
-            place.cancel(now, &mut out),
-            "{number} waits, or a decision was delivered"
-        );
-        self.note(format_args!("{number} gives up"));
+        if place.cancel(now, &mut out) {
+            self.note(format_args!("{number} gives up"));
+        } else {
+            // Lingering seats came free just before, and the first decision is about itself.
+            let dispatched = out.dispatched.iter().any(|(waiter, _)| *waiter == number);
+            assert!(dispatched, "{number} waits, or a decision is on its way");
+            self.waiting.insert(number, place);
+        }
         self.deliver(out);
     }
 

@@ -27,6 +27,8 @@ pub struct Client {
     pub think_nanos: i64,
     /// What a call costs.
     pub work: Work,
+    /// When its threads start.
+    pub starts: Duration,
     /// Whether half the threads start at half time only (each with half the calls).
     pub split: bool,
 }
@@ -36,6 +38,8 @@ pub struct Client {
 pub struct Share {
     /// Time-average of initial seats executing, over the first and second half of the period.
     pub halves: [f64; 2],
+    /// The longest that a call waited.
+    pub longest_wait: Duration,
     /// Calls executed.
     pub executed: u32,
     /// Calls refused for want of room in a queue.
@@ -88,7 +92,7 @@ impl<'a> Run<'a> {
         for (i, client) in (0u32..).zip(clients) {
             for j in 0..client.threads {
                 let late = client.split && j >= client.threads / 2;
-                let from = if late { run.period / 2 } else { 0 };
+                let from = nanos(client.starts) + if late { run.period / 2 } else { 0 };
                 run.at(
                     from + 90 * u64::from(j) + 20 * u64::from(i),
                     Event::Call((i, j, 0)),
@@ -99,9 +103,17 @@ impl<'a> Run<'a> {
     }
 
     /// Runs until nothing happens any more. Returns what each client got, and the queue set.
-    pub fn finish(mut self) -> (Vec<Share>, QueueSet<Caller>) {
+    pub fn finish(self) -> (Vec<Share>, QueueSet<Caller>) {
+        self.until(Time::NEVER)
+    }
+
+    /// Runs until `end`. Returns what each client got, and the queue set as it then stands.
+    pub fn until(mut self, end: Time) -> (Vec<Share>, QueueSet<Caller>) {
         while let Some(Reverse((at, _, event))) = self.events.pop() {
             let now = Time::from_nanos(at);
+            if now > end {
+                break;
+            }
             let mut out = Events::default();
             match event {
                 Event::Call(caller) => self.call(now, caller, &mut out),
@@ -142,9 +154,12 @@ impl<'a> Run<'a> {
     }
 
     fn begin(&mut self, now: Time, caller: Caller, id: EntryId) {
+        let arrived = self.set.arrived(id).unwrap_or(now);
         let client = self.clients[caller.0 as usize];
         let begun = now.as_nanos();
-        self.shares[caller.0 as usize].executed += 1;
+        let share = &mut self.shares[caller.0 as usize];
+        share.executed += 1;
+        share.longest_wait = share.longest_wait.max(now.since(arrived));
         let slot = self.executing.len();
         self.executing.push(Some((id, begun)));
         let ended = begun + nanos(client.execution);

@@ -172,6 +172,11 @@ impl<W: Copy> QueueSet<W> {
         self.demand.read_and_reset(now.max(self.now))
     }
 
+    /// When a request arrived that is still here.
+    pub fn arrived(&self, id: super::EntryId) -> Option<Time> {
+        self.entries.get(id).map(|entry| entry.arrived)
+    }
+
     /// The present state, at a glance. O(1).
     pub fn glance(&self) -> Glance {
         Glance {

@@ -6,12 +6,14 @@ use super::{Events, NONE, Phase, QueueSet};
 use crate::apf::{
     policy::Semantics,
     units::{SeatSeconds, Seats, Time},
-    work::Work,
 };
 
 /// How long narrower requests may pass a head that does not fit, at most; a quarter of the time it
 /// is willing to wait if that is less. After that, seats are kept free for it.
 pub(super) const PASSING_MAX: Duration = Duration::from_secs(1);
+
+/// Longer than this no request is assumed to take.
+const LONGEST_ASSUMED: Duration = Duration::from_secs(60);
 
 impl<W: Copy> QueueSet<W> {
     /// Dispatches as much as possible. `arriving` is not reported in `events`.
@@ -85,6 +87,9 @@ impl<W: Copy> QueueSet<W> {
         self.after_robin = queue.position.saturating_add(1);
         self.counters.dispatch_r = self.virtual_time.r();
         self.counters.latest_s = queue.next_dispatch_r;
+        if self.semantics == Semantics::Improved {
+            self.virtual_time.catch_up(queue.next_dispatch_r);
+        }
         let waited_for = self.entries.at(index).seats;
         let counted = match self.semantics {
             Semantics::Compatible => {
@@ -132,14 +137,30 @@ impl<W: Copy> QueueSet<W> {
             return;
         }
         let seats = entry.work.initial_seats;
-        let assumed = SeatSeconds::product(seats, Work::ASSUMED_SERVICE_TIME);
-        let actual = SeatSeconds::product(seats, self.now.since(entry.started.unwrap_or(self.now)));
+        let took = self.now.since(entry.started.unwrap_or(self.now));
+        let assumed = SeatSeconds::product(seats, entry.assumed);
+        let actual = SeatSeconds::product(seats, took);
         let in_deck = self.in_deck(entry.slot);
         let queue = &mut self.slots[entry.slot as usize];
         queue.next_dispatch_r = queue.next_dispatch_r.minus(assumed).plus(actual);
         queue.executing -= 1;
         self.sums.active_queues -= u32::from(in_deck && !queue.is_active());
         self.settle(entry.slot);
+    }
+
+    /// Follows the mean service time, so that requests to come are charged about what they will cost.
+    ///
+    /// The original charges 3 ms at dispatch whatever is known, and the rest at the end: until then a
+    /// flow that is dealt several queues gets ahead by all that it was not charged for.
+    pub(super) fn learn_service_time(&mut self, index: u32) {
+        const MEMORY: u32 = 32;
+        self.learnt = (self.learnt + 1).min(MEMORY);
+        let started = self.entries.at(index).started;
+        let took = self
+            .now
+            .since(started.unwrap_or(self.now))
+            .min(LONGEST_ASSUMED);
+        self.assumed = (self.assumed * (self.learnt - 1) + took) / self.learnt;
     }
 
     /// Turns an answered request to its final phase; returns when that ends, if it has one.
@@ -260,12 +281,29 @@ impl<W: Copy> QueueSet<W> {
         queue.next_dispatch_r = queue.next_dispatch_r.max(arrival_r);
     }
 
+    /// Reckons what a head will cost by what is known now: it may have waited since little was.
+    fn reassess(&mut self, head: u32, slot: u32) {
+        let assumed = self.assumed;
+        let entry = self.entries.at_mut(head);
+        if entry.assumed == assumed {
+            return;
+        }
+        let (before, after) = (entry.total_work, entry.work.total_work(assumed));
+        entry.assumed = assumed;
+        entry.total_work = after;
+        let queue = &mut self.slots[slot as usize];
+        queue.total_work = queue.total_work.minus(before).plus(after);
+    }
+
     /// Puts the head of a queue where it belongs, after the head or the queue's charge changed.
     pub(super) fn settle(&mut self, slot: u32) {
         let head = self.slots[slot as usize].head;
         if head == NONE || !self.in_deck(slot) {
             self.order.remove(slot);
             return;
+        }
+        if self.semantics == Semantics::Improved {
+            self.reassess(head, slot);
         }
         let entry = *self.entries.at(head);
         self.catch_up(slot, entry.arrival_r);

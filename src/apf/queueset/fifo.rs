@@ -4,6 +4,8 @@
 //! leaving from the middle, and leaving at the head cost O(1) and, once the slab has grown to the
 //! most requests ever present, no allocation.
 
+use std::time::Duration;
+
 use crate::apf::{
     units::{SeatSeconds, Seats, Time},
     work::Work,
@@ -39,6 +41,8 @@ pub struct Entry<W> {
     pub schema: u32,
     /// What it costs; the final phase may have been narrowed at dispatch.
     pub work: Work,
+    /// The service time assumed of it.
+    pub assumed: Duration,
     /// What it is charged for, in virtual time, at dispatch.
     pub total_work: SeatSeconds,
     /// When it arrived.
@@ -273,12 +277,14 @@ impl<W> Entry<W> {
         arrived: Time,
         arrival_r: SeatSeconds,
         slot: u32,
+        assumed: Duration,
     ) -> Self {
         Self {
             waiter,
             schema,
             work,
-            total_work: work.total_work(Work::ASSUMED_SERVICE_TIME),
+            assumed,
+            total_work: work.total_work(assumed),
             arrived,
             started: None,
             phase: Phase::Waiting,
@@ -320,6 +326,7 @@ mod tests {
                     Time::ZERO,
                     SeatSeconds::ZERO,
                     0,
+                    Work::ASSUMED_SERVICE_TIME,
                 );
                 let index = entries.insert(entry).index;
                 queue.push(&mut entries, index);
@@ -374,7 +381,15 @@ mod tests {
         queue.unlink(&mut entries, indices[0]);
         entries.remove(indices[0]);
         assert!(entries.get(id).is_none());
-        let entry = Entry::new(9, 0, Work::ONE, Time::ZERO, SeatSeconds::ZERO, 0);
+        let entry = Entry::new(
+            9,
+            0,
+            Work::ONE,
+            Time::ZERO,
+            SeatSeconds::ZERO,
+            0,
+            Work::ASSUMED_SERVICE_TIME,
+        );
         let reused = entries.insert(entry);
         assert_eq!(reused.index, id.index);
         assert!(entries.get(id).is_none() && entries.get(reused).is_some());

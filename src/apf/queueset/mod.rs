@@ -18,7 +18,7 @@ mod reconfigure;
 mod tests;
 mod virtual_time;
 
-use std::{cmp::Reverse, collections::BinaryHeap};
+use std::{cmp::Reverse, collections::BinaryHeap, time::Duration};
 
 use smallvec::SmallVec;
 
@@ -129,6 +129,10 @@ pub struct QueueSet<W> {
     after_robin: u32,
     enqueued: u64,
     sums: Sums,
+    /// The service time assumed of requests to come.
+    assumed: Duration,
+    /// Requests it is the mean of, up to the number that is remembered.
+    learnt: u32,
     lingering: BinaryHeap<Reverse<(Time, u32)>>,
     counters: Counters,
     demand: Integrator,
@@ -166,6 +170,8 @@ impl<W: Copy> QueueSet<W> {
             after_robin: 0,
             enqueued: 0,
             sums: Sums::default(),
+            assumed: Work::ASSUMED_SERVICE_TIME,
+            learnt: 0,
             lingering: BinaryHeap::new(),
             counters: Counters::default(),
             demand: Integrator::new(now),
@@ -268,6 +274,9 @@ impl<W: Copy> QueueSet<W> {
         };
         self.sums.executing -= 1;
         self.correct_charge(id.index);
+        if self.semantics == Semantics::Improved {
+            self.learn_service_time(id.index);
+        }
         let until = self.linger_or_release(id.index);
         self.dispatch(None, events);
         self.account();
@@ -375,7 +384,15 @@ impl<W: Copy> QueueSet<W> {
             until,
             ..
         } = arriving;
-        let mut entry = Entry::new(waiter, schema, work, self.now, self.virtual_time.r(), slot);
+        let mut entry = Entry::new(
+            waiter,
+            schema,
+            work,
+            self.now,
+            self.virtual_time.r(),
+            slot,
+            self.assumed,
+        );
         entry.seats = self.width(&work);
         entry.passable_until = self
             .now

@@ -37,6 +37,7 @@ fn client(hash: u64, threads: u32, calls: u32, execution: Duration, think_nanos:
         execution,
         think_nanos,
         work: Work::ONE,
+        starts: Duration::ZERO,
         split: false,
     }
 }
@@ -316,6 +317,63 @@ fn without_queues_the_greedier_flow_wins() {
     );
     assert_eq!([shares[0].executed, shares[1].executed], [20, 30]);
     fair(&averages(&shares), &[1.5385, 1.1923], 0.001);
+}
+
+/// Threads that each call again as soon as they are answered, and light flows of two calls a second.
+fn elephants_and_mice(elephants: &[(u64, u32, u64)]) -> Vec<Client> {
+    let service = Duration::from_millis(50);
+    let mouse = |i: u64| Client {
+        starts: Duration::from_millis(61 * i),
+        ..client(
+            i.wrapping_mul(0x9e37_79b9_7f4a_7c15),
+            1,
+            10_000,
+            service,
+            450_000_000,
+        )
+    };
+    let elephant = |(hash, threads, starts): &(u64, u32, u64)| Client {
+        starts: Duration::from_secs(*starts),
+        ..client(*hash, *threads, 100_000, service, 0)
+    };
+    (1..5)
+        .map(mouse)
+        .chain(elephants.iter().map(elephant))
+        .collect()
+}
+
+/// Runs the clients for so many seconds, and leaves whatever is then going on.
+fn watch(clients: &[Client], set: QueueSet<(u32, u32, u32)>, seconds: u64) -> Vec<Share> {
+    let run = Run::new(clients, set, Duration::from_secs(seconds));
+    run.until(Time::from_nanos(seconds * 1_000_000_000)).0
+}
+
+#[test]
+fn a_flow_that_comes_late_starves_the_first_or_shares_with_it() {
+    let clients = elephants_and_mice(&[(FIRST, 40, 0), (SECOND_FLOW, 40, 100)]);
+    let shape = || queues(64, 200, 1);
+    let longest = |set| watch(&clients, set, 120)[4].longest_wait;
+    let (original, ours) = (longest(set(shape(), 10)), longest(improved(shape(), 10)));
+    assert!(original > Duration::from_secs(5), "{original:?}");
+    assert!(ours < Duration::from_secs(1), "{ours:?}");
+}
+
+#[test]
+fn a_light_flow_waits_longer_than_one_service_time_or_no_longer() {
+    let clients = elephants_and_mice(&[(FIRST, 200, 0)]);
+    let shape = || queues(64, 200, 6);
+    let longest = |set| {
+        let shares = watch(&clients, set, 30);
+        shares[..4]
+            .iter()
+            .map(|share| share.longest_wait)
+            .max()
+            .unwrap()
+    };
+    let (original, ours) = (longest(set(shape(), 10)), longest(improved(shape(), 10)));
+    assert!(original > Duration::from_millis(60), "{original:?}");
+    // The threads begin some nanoseconds apart.
+    assert!(ours <= Duration::from_millis(51), "{ours:?}");
 }
 
 // Single steps.

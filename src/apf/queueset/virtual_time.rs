@@ -30,6 +30,15 @@ impl VirtualTime {
         self.r.units() >= DUE
     }
 
+    /// Is at least the virtual start of what is dispatched.
+    ///
+    /// The original advances by equal shares, also for queues that use less than theirs; so it falls
+    /// behind the queues that use more, without bound, and one that comes later, starting from it,
+    /// leaves them nothing until it has caught up.
+    pub(super) fn catch_up(&mut self, start: SeatSeconds) {
+        self.r = self.r.max(start);
+    }
+
     pub(super) fn check_plausible(total_work: SeatSeconds) {
         debug_assert!(
             total_work.units() <= IMPLAUSIBLE,
