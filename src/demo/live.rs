@@ -166,8 +166,8 @@ fn panels(elapsed: Duration, length: Duration, sides: &[Picture; 2]) -> Vec<Stri
     let heads = format!("{:>6}{:>8}{:>9}{:>9}", "OPEN", "SERVED", "P50 ms", "P99 ms");
     let mut lines = vec![
         format!(
-            "An elephant of {ELEPHANT_CONNECTIONS} connections, four mice, {WORKERS} seats{:>14} of {} s",
-            elapsed.as_secs(),
+            "An elephant of {ELEPHANT_CONNECTIONS} connections, four mice, {WORKERS} seats{:>14.0} of {} s",
+            elapsed.as_secs_f64(),
             length.as_secs(),
         ),
         String::new(),
@@ -214,8 +214,8 @@ fn line(elapsed: Duration, length: Duration, sides: &[Picture; 2]) -> String {
     };
     let [with, without] = sides.each_ref().map(side);
     format!(
-        "{:>4} of {} s | with: {with} | without: {without}",
-        elapsed.as_secs(),
+        "{:>4.0} of {} s | with: {with} | without: {without}",
+        elapsed.as_secs_f64(),
         length.as_secs()
     )
 }

@@ -170,7 +170,7 @@ impl Hub {
         }
         let soon = period / 10;
         tokio::time::sleep(soon).await;
-        let rest = tokio::time::timeout(period - soon, self.press.notified());
+        let rest = tokio::time::timeout(period.saturating_sub(soon), self.press.notified());
         // Either way it is due.
         let _ = rest.await;
         self.pressed.store(false, Ordering::Relaxed);

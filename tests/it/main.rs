@@ -12,6 +12,7 @@ mod pki;
 mod rules;
 mod upstream;
 
+mod demo;
 mod draining;
 mod failures;
 mod fairness;

@@ -372,7 +372,7 @@ fn links(text: &str) -> Vec<String> {
     own.map(str::to_owned).collect()
 }
 
-/// Commands of a document with the output that it shows: ```console blocks, `$` before commands.
+/// Commands of a document with the output that it shows: its console blocks, a dollar before commands.
 fn commands(document: &str) -> Vec<(String, String)> {
     let mut commands: Vec<(String, String)> = Vec::new();
     let mut inside = false;

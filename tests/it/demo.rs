@@ -1,0 +1,109 @@
+//! The demonstration: that it runs, ends in time, and tells what it should.
+
+use std::{
+    future::{Future, pending, ready},
+    process::{Command, Stdio},
+    time::Duration,
+};
+
+use fairgate::demo::{self, Display, Report, SideReport};
+use serde_json::Value;
+
+fn run_for(length: Duration, interrupt: impl Future<Output = ()>) -> (Report, String) {
+    let mut shown = Vec::new();
+    let report = demo::run(length, Display::Lines, interrupt, &mut shown).unwrap();
+    (report, String::from_utf8(shown).unwrap())
+}
+
+/// The greatest median time of the mice.
+fn slowest_mouse_ms(side: &SideReport) -> f64 {
+    let mice = side.flows[1..].iter().filter_map(|flow| flow.p50_ms);
+    mice.fold(0.0, f64::max)
+}
+
+fn keys(object: &Value) -> Vec<&str> {
+    object
+        .as_object()
+        .unwrap()
+        .keys()
+        .map(String::as_str)
+        .collect()
+}
+
+fn check_side(side: &Value) {
+    assert_eq!(keys(side), ["flows", "jain"]);
+    let jain = side["jain"].as_f64().unwrap();
+    assert!((0.2..=1.0).contains(&jain), "{jain}");
+    let flows = side["flows"].as_array().unwrap();
+    let names: Vec<&str> = flows
+        .iter()
+        .filter_map(|flow| flow["name"].as_str())
+        .collect();
+    assert_eq!(
+        names,
+        ["elephant", "mouse-1", "mouse-2", "mouse-3", "mouse-4"]
+    );
+    for flow in flows {
+        let mut keys = keys(flow);
+        keys.sort_unstable();
+        assert_eq!(
+            keys,
+            ["name", "ok", "p50_ms", "p99_ms", "rejected", "requests"]
+        );
+        assert!(flow["ok"].as_u64().unwrap() > 0, "{flow}");
+        assert!(flow["p50_ms"].as_f64().unwrap() >= 40.0, "{flow}");
+        assert!(flow["p99_ms"].as_f64() >= flow["p50_ms"].as_f64(), "{flow}");
+    }
+}
+
+#[test]
+fn the_mice_are_served_and_wait_less_with_fairness_than_without() {
+    let (report, shown) = run_for(Duration::from_secs(3), pending());
+
+    for side in [&report.with, &report.without] {
+        assert!(side.most_upstream <= 10, "{side:?}");
+        assert!(
+            side.flows.iter().all(|flow| flow.unanswered == 0),
+            "{side:?}"
+        );
+        assert!(side.flows.iter().all(|flow| flow.ok > 0), "{side:?}");
+    }
+    let (with, without) = (
+        slowest_mouse_ms(&report.with),
+        slowest_mouse_ms(&report.without),
+    );
+    assert!(with < without, "{report}");
+    assert!(!report.interrupted);
+    assert!(
+        shown.lines().count() >= 3,
+        "a head and a line each second: {shown}"
+    );
+}
+
+#[test]
+fn the_command_writes_one_json_object_and_its_progress_elsewhere() {
+    let output = Command::new(env!("CARGO_BIN_EXE_fairgate"))
+        .args(["demo", "--seconds", "3", "--output", "json"])
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+
+    let progress = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{progress}");
+    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(keys(&json), ["with", "without"]);
+    check_side(&json["with"]);
+    check_side(&json["without"]);
+    assert!(progress.contains("without: "), "{progress}");
+}
+
+#[test]
+fn an_interrupted_run_ends_soon_and_tells_what_there_is() {
+    let (report, _) = run_for(Duration::from_secs(3600), ready(()));
+
+    assert!(report.interrupted);
+    assert_eq!(report.measured, Duration::ZERO);
+    assert!(report.to_string().contains("Interrupted"), "{report}");
+    let json = serde_json::to_value(&report).unwrap();
+    assert!(json["with"]["flows"][0]["p99_ms"].is_null());
+}
