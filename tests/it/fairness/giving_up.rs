@@ -167,3 +167,72 @@ async fn when_their_deadline_has_passed() {
         trial.never_exceeds_the_limit().await;
     }
 }
+
+/// A gateway of one core, which has learnt that reading and creating pods take at least 300 ms.
+async fn taught(speaks: Speaks) -> (Upstream, Gate) {
+    let upstream = Upstream::start(speaks, |request| async move {
+        if request.uri().query() == Some("half") {
+            let (pieces, answer) = crate::upstream::streamed();
+            pieces.send(Ok("half".into())).unwrap();
+            tokio::spawn(async move { pieces.closed().await });
+            return http::Response::new(answer);
+        }
+        tokio::time::sleep(ms(300)).await;
+        text("done")
+    });
+    let gate = Gate::governed_with(
+        &upstream,
+        &Rules::small(1, Full::queue(10)),
+        |settings, _| {
+            settings.cores = std::num::NonZero::<usize>::MIN;
+        },
+    );
+    for method in [Method::GET, Method::POST] {
+        let asking = ask(&gate, false, "alice", method, PODS).await;
+        asking.served().await;
+    }
+    (upstream, gate)
+}
+
+/// Waits until the seat is free, which takes the learnt time and a quarter more.
+async fn seat_is_kept(gate: &Gate, since: Time) {
+    until(|| small(gate) == (0, 0, 0)).await;
+    let kept = now().since(since);
+    assert!(kept >= ms(375), "{kept:?}");
+}
+
+#[tokio::test]
+async fn an_answer_left_half_way_is_cancelled_and_its_seat_kept_for_the_learnt_time() {
+    for speaks in [Speaks::Http1, Speaks::Http2] {
+        let (_upstream, gate) = taught(speaks).await;
+        for mut client in Client::both(gate.address()).await {
+            let since = now();
+            let half = "/api/v1/namespaces/a/pods?half";
+            let mut body = client.get(half).await.into_body();
+            assert!(crate::client::piece(&mut body).await.is_some());
+            drop(body);
+            client.abandon().await;
+            seat_is_kept(&gate, since).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_seat_is_kept_for_a_request_whose_body_broke_off_half_way() {
+    for speaks in [Speaks::Http1, Speaks::Http2] {
+        let (upstream, gate) = taught(speaks).await;
+        for mut client in Client::both(gate.address()).await {
+            let (before, since) = (upstream.seen().len(), now());
+            let (pieces, half) = crate::upstream::streamed();
+            pieces.send(Ok("half".into())).unwrap();
+            let request = client.request(Method::POST, PODS).body(half).unwrap();
+            let leaving = tokio::spawn(async move {
+                let _ = client.send(request).await;
+            });
+            until(|| upstream.seen().len() > before).await;
+            pieces.send(Err(std::io::Error::other("broken"))).unwrap();
+            soon(leaving).await.unwrap();
+            seat_is_kept(&gate, since).await;
+        }
+    }
+}
