@@ -157,7 +157,9 @@ impl Policies {
         let compiled = compiling.compile()?;
         Ok((
             Self {
-                source: directory.map(Files::new),
+                source: directory
+                    .zip(documents.as_ref())
+                    .map(|(directory, set)| Files::new(directory).after(set.revision.clone())),
                 documents,
             },
             compiled,
@@ -242,7 +244,6 @@ async fn follow(mut source: Files, applier: Applier) {
             tracing::error!("compiling the policies failed; the last good ones stay");
             continue;
         };
-        tell(applied, &findings);
         source.report(&revision, applied, &findings).await;
     }
 }
