@@ -8,8 +8,9 @@ FROM rust:1.95-alpine AS build
 RUN apk add --no-cache build-base
 WORKDIR /src
 COPY Cargo.toml Cargo.lock ./
-# Cargo wants to see the benches that Cargo.toml names.
+# Cargo wants to see the benches and tests that Cargo.toml names.
 COPY benches benches
+COPY tests tests
 COPY src src
 # On Alpine the target is musl, which Rust links statically.
 RUN cargo build --release --locked && mkdir /rootfs && cp target/release/fairgate /rootfs/fairgate

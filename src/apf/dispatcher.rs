@@ -482,3 +482,136 @@ mod tests {
         assert_eq!(marks.greatest(at(115), 0), 0);
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod borrowing_tests {
+    //! Borrowing between two levels under load, in virtual time.
+
+    use std::{cmp::Reverse, collections::BinaryHeap};
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::apf::{ObjectSet, PolicySettings};
+
+    const SECOND: u64 = 1_000_000_000;
+
+    /// Two levels of 100 shares, each with a schema of its name; lendable and borrowing percents.
+    fn policy(levels: [(u32, u32); 2], semantics: Semantics) -> Arc<Policy> {
+        let objects = (0..).zip(levels).flat_map(|(i, (lendable, borrowing))| {
+            let level = json!({
+                "apiVersion": "flowcontrol.apiserver.k8s.io/v1", "kind": "PriorityLevelConfiguration",
+                "metadata": {"name": format!("pl{i}")},
+                "spec": {"type": "Limited", "limited": {
+                    "nominalConcurrencyShares": 100, "lendablePercent": lendable,
+                    "borrowingLimitPercent": borrowing,
+                    "limitResponse": {"type": "Queue", "queuing": {
+                        "queues": 10, "handSize": 2, "queueLengthLimit": 10}},
+                }},
+            });
+            let schema = json!({
+                "apiVersion": "flowcontrol.apiserver.k8s.io/v1", "kind": "FlowSchema",
+                "metadata": {"name": format!("fs{i}")},
+                "spec": {"matchingPrecedence": 100 + i, "priorityLevelConfiguration": {"name": format!("pl{i}")}},
+            });
+            [("test", level), ("test", schema)]
+        });
+        let objects = ObjectSet::read(objects.collect::<Vec<_>>())
+            .with_bootstrap(crate::apf::objects::Bootstrap::Mandatory);
+        let settings = PolicySettings {
+            total_seats: 24,
+            semantics,
+            hash_key: [0; 16],
+        };
+        Arc::new(Policy::compile(&objects, &settings).unwrap().policy)
+    }
+
+    #[derive(PartialEq, Eq, PartialOrd, Ord)]
+    enum Event {
+        Call(u32),
+        End(u32, usize),
+        Rebalance,
+    }
+
+    /// 24 loops of 250 ms calls at the first level and 6 at the second; what they average from the
+    /// tenth second to the twenty-fifth.
+    fn averages(levels: [(u32, u32); 2], semantics: Semantics, period: u64) -> [f64; 2] {
+        let dispatcher = Dispatcher::new(policy(levels, semantics), Time::ZERO);
+        let view = dispatcher.view();
+        let mut heap = BinaryHeap::new();
+        let mut tickets = Vec::new();
+        let mut averages = [0.0; 2];
+        for i in 0..30 {
+            heap.push(Reverse((u64::from(i), Event::Call(i))));
+        }
+        heap.push(Reverse((period, Event::Rebalance)));
+        while let Some(Reverse((at, event))) = heap.pop() {
+            if at > 25 * SECOND {
+                break;
+            }
+            let now = Time::from_nanos(at);
+            let mut out = Decisions::default();
+            match event {
+                Event::Call(i) => {
+                    let name = if i < 24 { "fs0" } else { "fs1" };
+                    let schema = view.policy().schema_by_name(name).unwrap();
+                    let level = view.policy().schema(schema).level;
+                    let flow = Flow {
+                        schema,
+                        level,
+                        hash: 1,
+                    };
+                    match view.arrive(now, &flow, Work::ONE, Time::NEVER, i, &mut out) {
+                        Arrival::Execute(ticket) => out.dispatched.push((i, ticket)),
+                        Arrival::Wait(_) => {}
+                        Arrival::Reject(_) => heap.push(Reverse((at + SECOND, Event::Call(i)))),
+                    }
+                }
+                Event::End(i, slot) => {
+                    let ticket: Option<_> = std::mem::take(&mut tickets[slot]);
+                    let ticket: crate::apf::level::Ticket<u32> = ticket.unwrap();
+                    ticket.finish(now, &mut out);
+                    heap.push(Reverse((at + 1, Event::Call(i))));
+                }
+                Event::Rebalance => {
+                    dispatcher.rebalance(now, &mut out);
+                    heap.push(Reverse((at + period, Event::Rebalance)));
+                }
+            }
+            for (i, ticket) in out.dispatched {
+                heap.push(Reverse((at + SECOND / 4, Event::End(i, tickets.len()))));
+                tickets.push(Some(ticket));
+                let counted = (at + SECOND / 4).clamp(10 * SECOND, 25 * SECOND)
+                    - at.max(10 * SECOND).min(25 * SECOND);
+                #[expect(clippy::cast_precision_loss, reason = "some seconds")]
+                let part = counted as f64 / (15 * SECOND) as f64;
+                averages[usize::from(i >= 24)] += part;
+            }
+        }
+        averages
+    }
+
+    #[test]
+    fn a_level_borrows_what_another_lends_and_no_more_than_it_may() {
+        let cases = [
+            ("lending bounds it", [(50, 67), (33, 50)]),
+            ("borrowing bounds it", [(50, 33), (67, 50)]),
+        ];
+        for (what, levels) in cases {
+            for (semantics, period) in [
+                (Semantics::Compatible, 10 * SECOND),
+                (Semantics::Improved, SECOND),
+            ] {
+                let [first, second] = averages(levels, semantics, period);
+                assert!(
+                    (15.5..=16.1).contains(&first),
+                    "{what}, {semantics:?}: {first}"
+                );
+                assert!(
+                    (5.5..=6.1).contains(&second),
+                    "{what}, {semantics:?}: {second}"
+                );
+            }
+        }
+    }
+}

@@ -22,7 +22,7 @@ use crate::{
     clock::Clock,
     config::Config,
     fairness::Hub,
-    observe::{Admin, Checks, Sight},
+    observe::{Admin, Checks, Sight, names},
     serve::Phase,
     source::{
         DocumentSet, Source,
@@ -67,6 +67,7 @@ impl Control {
             upstream = %self.config.upstream.url.authority(),
             "serving"
         );
+        show_load(gateway, &self.sight);
         control.spawn(admin.run());
         control.spawn(Arc::clone(&self.sight).run());
         control.spawn(self.credential.follow());
@@ -103,6 +104,16 @@ impl Control {
         control.spawn(reload.run(hangup));
         Ok(())
     }
+}
+
+/// Has the metrics ask for what the gateway has in hand.
+fn show_load(gateway: &Gateway, sight: &Sight) {
+    #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
+    let number = |count: usize| count as f64;
+    let (connections, streams) = gateway.gauges();
+    let own = sight.own();
+    own.pull(&names::CONNECTIONS, move || number(connections()));
+    own.pull(&names::STREAMS, move || number(streams()));
 }
 
 /// What tells whether the gateway lives and is ready.
@@ -157,7 +168,9 @@ impl Policies {
         let compiled = compiling.compile()?;
         Ok((
             Self {
-                source: directory.map(Files::new),
+                source: directory
+                    .zip(documents.as_ref())
+                    .map(|(directory, set)| Files::new(directory).after(set.revision.clone())),
                 documents,
             },
             compiled,
@@ -242,7 +255,6 @@ async fn follow(mut source: Files, applier: Applier) {
             tracing::error!("compiling the policies failed; the last good ones stay");
             continue;
         };
-        tell(applied, &findings);
         source.report(&revision, applied, &findings).await;
     }
 }

@@ -21,7 +21,7 @@ use crate::{
     clock::Clock,
     serve::{
         Acceptor, BindError, Core, CoreHandle, Drain, Phase, ServeSettings, acceptor::Connections,
-        limits::raise_descriptor_limit,
+        core::Load, limits::raise_descriptor_limit,
     },
 };
 
@@ -94,6 +94,7 @@ pub struct Gateway {
     settings: AppSettings,
     drain: Drain,
     connections: Arc<Connections>,
+    loads: Vec<Arc<Load>>,
     threads: Vec<JoinHandle<()>>,
     control: Option<Runtime>,
     control_handle: runtime::Handle,
@@ -125,6 +126,7 @@ impl Gateway {
             address,
             drain: Drain::default(),
             connections: Connections::new(settings.serve.connections),
+            loads: Vec::new(),
             threads: Vec::new(),
             control: None,
             control_handle: control.handle().clone(),
@@ -141,6 +143,7 @@ impl Gateway {
             };
             cores.push(gateway.start_core(context, build.clone())?);
         }
+        gateway.loads = cores.iter().map(|core| core.load.clone()).collect();
         let acceptor = Acceptor::new(listener, cores, gateway.connections.clone());
         let phases = gateway.drain.subscribe();
         control.spawn(async move {
@@ -221,6 +224,17 @@ impl Gateway {
     /// Client connections open now.
     pub fn connections(&self) -> usize {
         self.connections.open()
+    }
+
+    /// Tells, for as long as anybody asks, how many client connections are open, and how many
+    /// requests are in hand.
+    pub fn gauges(&self) -> (impl Fn() -> usize + use<>, impl Fn() -> usize + use<>) {
+        let connections = self.connections.clone();
+        let loads = self.loads.clone();
+        (
+            move || connections.open(),
+            move || loads.iter().map(|load| load.streams()).sum(),
+        )
     }
 
     /// Serves until the process is told to end by SIGTERM or SIGINT, then drains. A second signal

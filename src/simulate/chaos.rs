@@ -228,7 +228,27 @@ impl World {
             self.view = view;
         }
         self.note(format_args!("policy"));
+        self.check_levels();
         self.deliver(out);
+    }
+
+    /// The levels are those of the policy, and those that are not drained yet.
+    fn check_levels(&self) {
+        let view = self.dispatcher.view();
+        let wanted = |name: &str| view.policy().level_by_name(name).is_some();
+        for report in self.dispatcher.report(Time::from_nanos(self.now)) {
+            let name = &report.spec.name;
+            assert_eq!(report.quiescing, !wanted(name), "{name}");
+            assert!(
+                !report.quiescing || !report.idle,
+                "{name} has drained and is still there"
+            );
+        }
+        let levels = self.dispatcher.levels().len();
+        assert!(
+            levels >= view.policy().levels().len(),
+            "every level is there"
+        );
     }
 
     fn rebalance(&mut self) {

@@ -57,6 +57,13 @@ impl Files {
         Self::polling(directory, POLL_PERIOD, SETTLE)
     }
 
+    /// Takes the set at `revision` for known: [`Source::next`] yields only what comes after it.
+    #[must_use]
+    pub fn after(mut self, revision: Revision) -> Self {
+        self.seen = Some(revision);
+        self
+    }
+
     fn polling(directory: impl Into<PathBuf>, period: Duration, settle: Duration) -> Self {
         Self {
             directory: directory.into(),
@@ -332,6 +339,20 @@ mod tests {
             .iter()
             .map(|document| &document.value)
             .collect()
+    }
+
+    #[tokio::test]
+    async fn what_is_known_already_is_not_yielded_again() {
+        let scratch = Scratch::new("known");
+        scratch.write("a.yaml", "1");
+        let known = load(&scratch.0).revision;
+        let mut files = scratch.follow().after(known.clone());
+        let unchanged = time::timeout(Duration::from_millis(50), files.next()).await;
+        assert!(unchanged.is_err());
+        scratch.write("a.yaml", "2");
+        let set = files.next().await;
+        assert_eq!(values(&set), [&json!(2)]);
+        assert_ne!(set.revision, known);
     }
 
     #[test]

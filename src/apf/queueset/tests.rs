@@ -817,3 +817,72 @@ fn a_smaller_limit_takes_no_seat_away() {
     stage.finish(at(4), "c");
     assert!(stage.running.contains(&"e"));
 }
+
+/// A queue set with one request of each width at the head of its own queue, whose virtual start is
+/// given in seat-seconds.
+fn heads(
+    set: QueueSet<&'static str>,
+    limit: Seats,
+    in_use: Seats,
+    heads: &[(u64, Seats)],
+) -> Stage {
+    let mut stage = Stage {
+        set,
+        ids: Default::default(),
+        running: Vec::new(),
+        blocked: 0,
+    };
+    stage.set.limit = 1000;
+    if in_use > 0 {
+        // Seats that linger belong to no queue with work.
+        stage.arrive(at(0), "in use", 0, Work::seats(in_use));
+    }
+    stage.set.limit = in_use;
+    for ((start, width), (name, hash)) in heads.iter().zip([("q0", 0), ("q1", 1)]) {
+        assert!(!stage.executes(at(0), name, hash, Work::seats(*width)));
+        let slot = usize::try_from(hash).unwrap();
+        stage.set.slots[slot].next_dispatch_r = SeatSeconds::from_units(start * 100_000_000);
+        stage.set.settle(u32::try_from(hash).unwrap());
+    }
+    stage.set.after_robin = 0;
+    stage.set.limit = limit;
+    stage.running.clear();
+    stage
+}
+
+impl Stage {
+    /// One attempt to dispatch; who got the seats, and which queue was chosen last.
+    fn attempt(&mut self) -> (Vec<&'static str>, u32) {
+        let before = self.running.len();
+        let mut events = Events::default();
+        self.set.dispatch(None, &mut events);
+        self.running
+            .extend(events.dispatched.iter().map(|(waiter, _)| waiter));
+        (self.running[before..].to_vec(), self.set.after_robin)
+    }
+}
+
+#[test]
+fn the_head_with_the_least_virtual_finish_is_chosen_if_it_fits() {
+    let compatible = || set(two_queues(), 0);
+    let mut free = heads(compatible(), 1, 0, &[(200, 1), (100, 1)]);
+    assert_eq!(
+        free.attempt(),
+        (vec!["q1"], 2),
+        "the smaller virtual time wins"
+    );
+    let mut full = heads(compatible(), 1, 1, &[(200, 1)]);
+    assert_eq!(full.attempt(), (vec![], 0), "no seat is free");
+    let mut exact = heads(compatible(), 50, 25, &[(200, 50), (100, 25)]);
+    assert_eq!(exact.attempt(), (vec!["q1"], 2), "it fits exactly");
+    let mut wide = heads(compatible(), 50, 26, &[(200, 10), (100, 25)]);
+    for _ in 0..2 {
+        assert_eq!(
+            wide.attempt(),
+            (vec![], 0),
+            "the best does not fit, though the other would"
+        );
+    }
+    wide.set.limit = 51;
+    assert_eq!(wide.attempt(), (vec!["q1"], 2), "until seats appear");
+}
