@@ -8,9 +8,10 @@ use std::{
 
 use bytes::Bytes;
 use fairgate::{
+    apf::Semantics,
     call::{BodyEnd, Call, Refusal, Reply, ReplyBody, ReplyGuard},
     fairness::Enforcement,
-    observe::cells::FlowCells,
+    observe::cells::{FlowCells, Histogram, HistogramTotal},
 };
 use http_body_util::BodyExt as _;
 use tower::Service;
@@ -149,6 +150,36 @@ fn counted(gate: &Gate, schema: &str, count: impl Fn(&FlowCells) -> u64) -> u64 
         }
     });
     total
+}
+
+/// Values in a histogram.
+fn values<const N: usize>(histogram: &Histogram<N>) -> u64 {
+    let mut total = HistogramTotal::default();
+    histogram.add_to(&mut total);
+    total.counts.iter().sum()
+}
+
+#[tokio::test]
+async fn a_time_out_in_the_queue_counts_as_executed_or_as_not() {
+    let cases = [
+        (Semantics::Compatible, (2, 0)),
+        (Semantics::Improved, (1, 1)),
+    ];
+    for (semantics, expected) in cases {
+        let (upstream, mut asked) = by_hand(Speaks::Http1);
+        let rules = Rules::small(1, Full::queue(10)).semantics(semantics);
+        let gate = Gate::governed(&upstream, &rules);
+        let first = get(&gate, PODS).await;
+        let executing = soon(asked.recv()).await.unwrap();
+        let target = "/api/v1/namespaces/a/pods?timeout=200ms";
+        let told = get(&gate, target).await.told().await;
+        assert_eq!(told.status, StatusCode::TOO_MANY_REQUESTS);
+        let executed = counted(&gate, "small", |cells| values(&cells.wait_executed));
+        let refused = counted(&gate, "small", |cells| values(&cells.wait_refused));
+        assert_eq!((executed, refused), expected, "{semantics:?}");
+        executing.say("");
+        first.served().await;
+    }
 }
 
 #[tokio::test]
