@@ -193,6 +193,11 @@ impl Shared {
             };
             let request = self.request(call, &leased)?;
             match Self::attempt(call, leased, request, body).await {
+                // A tunnel nobody asked for: not even to be relayed, and the connection is not one.
+                Ok((response, _)) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
+                    tracing::warn!("the upstream switched protocols without being asked");
+                    return Err(Refusal::UpstreamFailed);
+                }
                 Ok((response, leased)) => return Ok(self.reply(call, response, leased)),
                 Err(Failed::Again(recovered)) if again => {
                     again = false;

@@ -98,3 +98,22 @@ async fn an_upgrade_of_an_ordinary_request_is_ignored() {
     assert!(!seen.headers.contains_key("upgrade"));
     assert!(!seen.headers.contains_key("connection"));
 }
+
+#[tokio::test]
+async fn a_switch_of_protocols_nobody_asked_for_is_a_failure_of_the_upstream() {
+    let upstream = Upstream::start(Speaks::Http1, |_| async {
+        Response::builder()
+            .status(StatusCode::SWITCHING_PROTOCOLS)
+            .header("connection", "Upgrade")
+            .header("upgrade", "websocket")
+            .body(full(""))
+            .unwrap()
+    });
+    let gate = Gate::before(&upstream);
+    for mut client in Client::both(gate.address()).await {
+        let response = client.get("/api/v1/pods").await;
+        assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
+        let response = client.post("/api/v1/namespaces/a/pods", full("")).await;
+        assert_eq!(response.status(), StatusCode::BAD_GATEWAY);
+    }
+}
