@@ -1,5 +1,7 @@
 //! Exec and its like: requests that become tunnels.
 
+use std::time::Duration;
+
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
@@ -116,4 +118,21 @@ async fn a_switch_of_protocols_nobody_asked_for_is_a_failure_of_the_upstream() {
         let response = client.post("/api/v1/namespaces/a/pods", full("")).await;
         assert_eq!(response.status(), StatusCode::BAD_GATEWAY);
     }
+}
+
+#[tokio::test]
+async fn a_tunnel_that_carries_nothing_for_too_long_is_closed() {
+    let upstream = Upstream::start(Speaks::Http1, echoes);
+    let gate = Gate::with(&upstream, |_, to| {
+        to.tunnel_idle = Duration::from_millis(100);
+    });
+    let mut client = Client::http1(gate.address()).await;
+    let request = upgrade(&client, EXEC);
+    let mut response = client.send(request).await.unwrap();
+    assert_eq!(response.status(), StatusCode::SWITCHING_PROTOCOLS);
+    let mut tunnel = TokioIo::new(hyper::upgrade::on(&mut response).await.unwrap());
+    tunnel.write_all(b"hello").await.unwrap();
+    let mut said = Vec::new();
+    let _ = soon(tunnel.read_to_end(&mut said)).await;
+    assert_eq!(said, b"HELLO");
 }
