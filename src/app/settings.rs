@@ -186,6 +186,7 @@ pub(super) fn upstream(config: &Config) -> Result<UpstreamSettings, SettingsErro
     };
     settings.connect_timeout = timeouts.upstream_connect;
     settings.silence = timeouts.body_idle;
+    settings.tunnel_idle = timeouts.tunnel_idle;
     settings.idle_timeout = timeouts.upstream_idle;
     settings.streams_per_connection = upstream.max_streams as usize;
     if let config::UpstreamIdentity::RequestHeader {

@@ -28,7 +28,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use http::{Request, Response, StatusCode, Uri, Version};
+use http::{Request, Response, StatusCode, Uri, Version, uri::PathAndQuery};
 use hyper::body::Incoming;
 use pin_project_lite::pin_project;
 use tokio::time::Sleep;
@@ -193,6 +193,11 @@ impl Shared {
             };
             let request = self.request(call, &leased)?;
             match Self::attempt(call, leased, request, body).await {
+                // A tunnel nobody asked for: not even to be relayed, and the connection is not one.
+                Ok((response, _)) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
+                    tracing::warn!("the upstream switched protocols without being asked");
+                    return Err(Refusal::UpstreamFailed);
+                }
                 Ok((response, leased)) => return Ok(self.reply(call, response, leased)),
                 Err(Failed::Again(recovered)) if again => {
                     again = false;
@@ -250,7 +255,14 @@ impl Shared {
 
     fn target(&self, call: &Call, http2: bool) -> Result<Uri, Refusal> {
         let mut parts = http::uri::Parts::default();
-        parts.path_and_query = call.request.uri().path_and_query().cloned();
+        parts.path_and_query = call.request.uri().path_and_query().map(|target| {
+            // It may be empty inside and only read like this; written, it would be nothing.
+            if target.as_str() == "/" {
+                PathAndQuery::from_static("/")
+            } else {
+                target.clone()
+            }
+        });
         if http2 {
             parts.scheme = Some(self.settings.scheme());
             parts.authority = Some(self.settings.authority.clone());

@@ -26,6 +26,8 @@ pub struct UpstreamSettings {
     pub deadline_grace: Duration,
     /// Longest silence inside the answer of an ordinary request: 60 s.
     pub silence: Duration,
+    /// Longest silence of a tunnel, both ways: 4 h.
+    pub tunnel_idle: Duration,
     /// Streams one HTTP/2 connection is given at most, whatever the upstream allows: 100.
     pub streams_per_connection: usize,
     /// Bytes one stream may hold unread: 256 KiB.
@@ -85,6 +87,7 @@ impl UpstreamSettings {
             connect_timeout: Duration::from_secs(5),
             deadline_grace: Duration::from_secs(5),
             silence: Duration::from_secs(60),
+            tunnel_idle: Duration::from_secs(4 * 3600),
             streams_per_connection: 100,
             stream_window: 256 << 10,
             connections: 64,

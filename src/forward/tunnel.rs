@@ -4,7 +4,14 @@
 //! opens the tunnel. After any other answer the upstream connection is closed, or the client could
 //! go on talking to the upstream over a connection that already bears an identity.
 
-use std::rc::Rc;
+use std::{
+    cell::Cell,
+    io,
+    pin::Pin,
+    rc::Rc,
+    task::{Context, Poll},
+    time::Duration,
+};
 
 use http::{
     HeaderValue, Request, Response, StatusCode,
@@ -16,14 +23,19 @@ use hyper::{
     upgrade::{OnUpgrade, Upgraded},
 };
 use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::{
     Shared, headers,
     lent::{Fate, Lent},
 };
-use crate::call::{
-    Call, ClientBody, Lender, OnFailure, Progress, Refusal, Reply, ReplyBody,
-    reply_body::TunnelGuard,
+use crate::{
+    apf::Time,
+    call::{
+        Call, ClientBody, Lender, OnFailure, Progress, Refusal, Reply, ReplyBody,
+        reply_body::TunnelGuard,
+    },
+    clock::Clock,
 };
 
 /// Sends `call` as an upgrade to `protocol`; a `101` becomes a tunnel.
@@ -52,23 +64,83 @@ pub(super) async fn open(
     let guard = Rc::new(TunnelGuard::default());
     let upstream = hyper::upgrade::on(&mut response);
     let held = guard.clone();
+    let (idle, clock) = (shared.settings.tunnel_idle, shared.clock.clone());
     tokio::task::spawn_local(async move {
         let _held = held;
         let _abort = abort;
-        carry(client, upstream).await;
+        carry(client, upstream, idle, &clock).await;
     });
     Ok(switched(response, guard))
 }
 
-/// Carries bytes both ways until both ends are done.
-async fn carry(client: OnUpgrade, upstream: OnUpgrade) {
+/// Carries bytes both ways until both ends are done, or nothing was carried for as long as `idle`.
+async fn carry(client: OnUpgrade, upstream: OnUpgrade, idle: Duration, clock: &Clock) {
     let both: Result<(Upgraded, Upgraded), _> = tokio::try_join!(client, upstream);
     match both {
         Ok((client, upstream)) => {
-            let (mut client, mut upstream) = (TokioIo::new(client), TokioIo::new(upstream));
-            let _ = tokio::io::copy_bidirectional(&mut client, &mut upstream).await;
+            let last = Cell::new(clock.now());
+            let end = |upgraded| End {
+                io: TokioIo::new(upgraded),
+                last: &last,
+                clock,
+            };
+            let (mut client, mut upstream) = (end(client), end(upstream));
+            tokio::select! {
+                _ = tokio::io::copy_bidirectional(&mut client, &mut upstream) => {}
+                () = silence(&last, idle, clock) => tracing::debug!("a tunnel was silent for too long"),
+            }
         }
         Err(error) => tracing::debug!(%error, "an upgrade came to nothing"),
+    }
+}
+
+/// Completes when `last` is `idle` ago.
+async fn silence(last: &Cell<Time>, idle: Duration, clock: &Clock) {
+    loop {
+        let seen = last.get();
+        tokio::time::sleep_until(clock.instant(seen.plus(idle))).await;
+        if last.get() == seen {
+            return;
+        }
+    }
+}
+
+/// One end of a tunnel, which notes when something was last read from it.
+struct End<'a> {
+    io: TokioIo<Upgraded>,
+    last: &'a Cell<Time>,
+    clock: &'a Clock,
+}
+
+impl AsyncRead for End<'_> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let read = Pin::new(&mut self.io).poll_read(cx, buf);
+        if read.is_ready() {
+            self.last.set(self.clock.now());
+        }
+        read
+    }
+}
+
+impl AsyncWrite for End<'_> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.io).poll_write(cx, buf)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(cx)
     }
 }
 

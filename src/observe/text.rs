@@ -176,6 +176,8 @@ fn escape(text: &mut String, value: &str) {
             '\\' => text.push_str("\\\\"),
             '"' => text.push_str("\\\""),
             '\n' => text.push_str("\\n"),
+            // Readers refuse the whole text for some of them.
+            c if c.is_control() => text.push(char::REPLACEMENT_CHARACTER),
             c => text.push(c),
         }
     }
@@ -203,6 +205,16 @@ mod tests {
                 r#"thing_total{apiserver="a\"b",name="x\\y\n\"z\""} 3"#,
                 "\n"
             )
+        );
+    }
+
+    #[test]
+    fn a_control_character_in_a_label_cannot_spoil_the_whole_scrape() {
+        let mut text = Exposition::default();
+        text.sample(&THING, &[("name", "a\0b\rc")], 3_u64);
+        assert_eq!(
+            text.finish(),
+            "thing_total{name=\"a\u{fffd}b\u{fffd}c\"} 3\n"
         );
     }
 

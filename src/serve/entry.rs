@@ -64,6 +64,10 @@ impl<S> Entry<S> {
             request.uri().path_and_query().cloned(),
             given_id(&request).unwrap_or_else(|| self.core.new_id()),
         ));
+        // HTTP/2 bounds the bytes of a head, not its lines, of which short ones are very many.
+        if request.headers().len() > self.core.settings.header_lines {
+            return Enters::Answered(self.refuse(&Refusal::HeadersTooLarge, &trace));
+        }
         let checked = match &self.connection.head {
             None => head::check(&request, None),
             Some(head) => {

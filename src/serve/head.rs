@@ -135,10 +135,13 @@ fn check_connection(headers: &HeaderMap) -> Result<(), Refusal> {
 /// The lines of the head at the beginning of `bytes`, line ends included; not the empty line that
 /// ends it, nor those that may come before it.
 fn lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
-    bytes
-        .split_inclusive(|b| *b == b'\n')
+    split(bytes)
         .skip_while(|line| is_empty(line))
         .take_while(|line| !is_empty(line))
+}
+
+fn split(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    bytes.split_inclusive(|b| *b == b'\n')
 }
 
 fn is_empty(line: &[u8]) -> bool {
@@ -154,7 +157,7 @@ fn has_length(bytes: &[u8]) -> bool {
     })
 }
 
-/// Whether a line of the head ends with a line feed alone.
+/// Whether a line of the head, the empty one at its end included, ends with a line feed alone.
 fn has_bare_line_feed(bytes: &[u8]) -> bool {
     // Counting takes far less time than searching, and nearly always settles it.
     #[expect(
@@ -167,7 +170,12 @@ fn has_bare_line_feed(bytes: &[u8]) -> bool {
         .zip(bytes.iter().skip(1))
         .filter(|pair| (*pair.0, *pair.1) == (b'\r', b'\n'))
         .count();
-    feeds != ends && lines(bytes).any(|line| line.ends_with(b"\n") && !line.ends_with(b"\r\n"))
+    let is_bare = |line: &[u8]| line.ends_with(b"\n") && !line.ends_with(b"\r\n");
+    let mut from_the_first = split(bytes).skip_while(|line| is_empty(line));
+    feeds != ends
+        && from_the_first
+            .find(|line| is_bare(line) || is_empty(line))
+            .is_some_and(is_bare)
 }
 
 #[cfg(test)]
@@ -250,6 +258,7 @@ mod tests {
         assert!(!has_length(body), "that is the body");
         assert!(!has_bare_line_feed(body), "that is the body");
         assert!(has_bare_line_feed(b"GET / HTTP/1.1\nHost: a\r\n\r\n"));
+        assert!(has_bare_line_feed(b"GET / HTTP/1.1\r\nHost: a\r\n\n"));
         assert!(has_length(
             b"\r\n\r\nGET / HTTP/1.1\r\nContent-Length: 0\r\n\r\n"
         ));

@@ -54,6 +54,23 @@ async fn the_target_arrives_byte_for_byte() {
     assert_eq!(arrived, [targets, targets].concat());
 }
 
+#[test]
+fn a_target_without_a_path_arrives_as_the_root() {
+    for speaks in [Speaks::Http1, Speaks::Http2] {
+        let upstream = Upstream::saying(speaks, "hello");
+        let gate = Gate::before(&upstream);
+        for target in ["http://a", "http://a#b", "#b"] {
+            let request = format!("GET {target} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+            raw(gate.address(), request.as_bytes());
+        }
+        let seen = upstream.seen();
+        assert!(seen.len() >= 2, "{seen:?}");
+        for request in seen {
+            assert_eq!(request.target, "/");
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_body_is_streamed_both_ways_piece_by_piece() {
     for speaks in [Speaks::Http1, Speaks::Http2] {

@@ -2,10 +2,12 @@
 
 use std::fmt::Write as _;
 
+use http::Method;
+
 use crate::{
-    client::{raw, status},
+    client::{Client, raw, status},
     gate::Gate,
-    upstream::{Speaks, Upstream},
+    upstream::{Speaks, Upstream, full},
 };
 
 /// Sends each of `requests` and returns the statuses; none may reach the upstream.
@@ -35,6 +37,7 @@ fn ambiguous_framing_is_refused_and_the_connection_closed() {
         b"GET / HTTP/1.1\r\nHost: a\r\nX: a\r\n b\r\n\r\n",
         b"GET / HTTP/1.1\nHost: a\n\n",
         b"GET / HTTP/1.1\r\nHost: a\r\nX: a\nY: b\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: a\r\n\n",
         b"GET / HTTP/1.1\r\nHost: a\r\nX : a\r\n\r\n",
         b"GET / HTTP/1.1\r\nHost: a\r\nX: a\0b\r\n\r\n",
         b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
@@ -90,6 +93,23 @@ fn oversize_heads_are_refused() {
     );
     let statuses = refused(&[long_target.as_bytes(), big.as_bytes(), many.as_bytes()]);
     assert_eq!(statuses, [414, 431, 431]);
+}
+
+#[tokio::test]
+async fn too_many_lines_are_refused_over_http2_too() {
+    let upstream = Upstream::saying(Speaks::Http1, "served");
+    let gate = Gate::before(&upstream);
+    let mut client = Client::http2(gate.address()).await;
+    // As many as fit into the size of a head, and more than a header list can hold.
+    for lines in [600, 24_500, 30_000] {
+        let mut request = client.request(Method::GET, "/");
+        for _ in 0..lines {
+            request = request.header("x", "");
+        }
+        let answer = client.send(request.body(full("")).unwrap()).await.unwrap();
+        assert_eq!(answer.status(), 431, "{lines} lines");
+    }
+    assert!(upstream.seen().is_empty(), "{:?}", upstream.seen().len());
 }
 
 #[test]

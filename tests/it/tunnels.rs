@@ -1,5 +1,7 @@
 //! Exec and its like: requests that become tunnels.
 
+use std::time::Duration;
+
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
@@ -97,4 +99,40 @@ async fn an_upgrade_of_an_ordinary_request_is_ignored() {
     let seen = upstream.only();
     assert!(!seen.headers.contains_key("upgrade"));
     assert!(!seen.headers.contains_key("connection"));
+}
+
+#[tokio::test]
+async fn a_switch_of_protocols_nobody_asked_for_is_a_failure_of_the_upstream() {
+    let upstream = Upstream::start(Speaks::Http1, |_| async {
+        Response::builder()
+            .status(StatusCode::SWITCHING_PROTOCOLS)
+            .header("connection", "Upgrade")
+            .header("upgrade", "websocket")
+            .body(full(""))
+            .unwrap()
+    });
+    let gate = Gate::before(&upstream);
+    for mut client in Client::both(gate.address()).await {
+        let response = client.get("/api/v1/pods").await;
+        assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
+        let response = client.post("/api/v1/namespaces/a/pods", full("")).await;
+        assert_eq!(response.status(), StatusCode::BAD_GATEWAY);
+    }
+}
+
+#[tokio::test]
+async fn a_tunnel_that_carries_nothing_for_too_long_is_closed() {
+    let upstream = Upstream::start(Speaks::Http1, echoes);
+    let gate = Gate::with(&upstream, |_, to| {
+        to.tunnel_idle = Duration::from_millis(100);
+    });
+    let mut client = Client::http1(gate.address()).await;
+    let request = upgrade(&client, EXEC);
+    let mut response = client.send(request).await.unwrap();
+    assert_eq!(response.status(), StatusCode::SWITCHING_PROTOCOLS);
+    let mut tunnel = TokioIo::new(hyper::upgrade::on(&mut response).await.unwrap());
+    tunnel.write_all(b"hello").await.unwrap();
+    let mut said = Vec::new();
+    let _ = soon(tunnel.read_to_end(&mut said)).await;
+    assert_eq!(said, b"HELLO");
 }
