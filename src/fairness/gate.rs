@@ -11,6 +11,7 @@ use std::{
     rc::Rc,
     sync::Arc,
     task::{Context, Poll, Waker},
+    time::Duration,
 };
 
 use tokio::{sync::oneshot, time::Sleep};
@@ -33,6 +34,11 @@ use crate::{
     digest::RequestDigest,
     observe::cells::{Access, CoreCells},
 };
+
+/// How often seats are looked for whose time has passed.
+const SWEEP: Duration = Duration::from_secs(1);
+/// How long after its time limit a request loses its seat.
+const OVERDUE: Duration = Duration::from_secs(1);
 
 /// What arrives in a core's mailbox.
 #[derive(Debug)]
@@ -85,6 +91,7 @@ pub(super) struct Waiting {
     place: Option<Place<Waiter>>,
     digest: Arc<RequestDigest>,
     kind: RequestKind,
+    received: Time,
     since: Time,
     timer: Pin<Box<Sleep>>,
 }
@@ -115,11 +122,16 @@ impl Gate {
         })
     }
 
-    /// Reads this core's mailbox, for ever.
+    /// Reads this core's mailbox, and looks after its seats, for ever.
     pub async fn run(self: Rc<Self>) {
         let mut letters = Vec::new();
+        let mut sweeps = tokio::time::interval(SWEEP);
         loop {
-            poll_fn(|cx| self.hub.mailbox(self.core).poll_fetch(cx, &mut letters)).await;
+            let mailbox = self.hub.mailbox(self.core);
+            tokio::select! {
+                () = poll_fn(|cx| mailbox.poll_fetch(cx, &mut letters)) => {}
+                _ = sweeps.tick() => self.release_overdue(),
+            }
             for letter in letters.drain(..) {
                 self.read(letter);
             }
@@ -274,6 +286,7 @@ impl Gate {
             &call.digest,
             call.kind,
             now,
+            overdue_at(call.kind, call.received, policy),
         )
     }
 
@@ -298,6 +311,7 @@ impl Gate {
             place: Some(place),
             digest: Arc::clone(&call.digest),
             kind: call.kind,
+            received: call.received,
             since,
             timer: Box::pin(tokio::time::sleep_until(self.clock.instant(until))),
             policy,
@@ -414,10 +428,37 @@ impl Gate {
         cancelled
     }
 
-    /// The ticket a request was granted meanwhile, if any; for those that did not wait for it.
-    pub(super) fn fetch_now(&self, waiter: Waiter) -> Option<Ticket<Waiter>> {
-        self.slots.borrow_mut().fetch_now(waiter)
+    /// Keeps the ticket of a request that executes, at most until `until`.
+    pub(super) fn hold(&self, waiter: Waiter, ticket: Ticket<Waiter>, until: Time) {
+        let held = self.slots.borrow_mut().hold(waiter, ticket, until);
+        if let Err(ticket) = held {
+            self.finish(ticket);
+        }
     }
+
+    /// The ticket a request executes by, or was granted meanwhile; `None` once it was taken from it.
+    pub(super) fn take_ticket(&self, waiter: Waiter) -> Option<Ticket<Waiter>> {
+        let mut slots = self.slots.borrow_mut();
+        slots.take_held(waiter).or_else(|| slots.fetch_now(waiter))
+    }
+
+    /// Gives back the seats of requests whose time limit has passed. The upstream has given them up
+    /// by itself; what keeps them here is a client that takes its answer too slowly.
+    fn release_overdue(&self) {
+        let overdue = self.slots.borrow_mut().take_overdue(self.now());
+        for ticket in overdue {
+            self.finish(ticket);
+        }
+    }
+}
+
+/// When a request that arrived at `received` loses its seat, whatever becomes of it. A watch has its
+/// own bound.
+fn overdue_at(kind: RequestKind, received: Time, policy: &CorePolicy) -> Time {
+    if kind.is_long_running() {
+        return Time::NEVER;
+    }
+    received.plus(policy.request_timeout + OVERDUE)
 }
 
 impl Waiting {
@@ -465,6 +506,7 @@ impl Waiting {
             &self.digest,
             self.kind,
             now,
+            overdue_at(self.kind, self.received, &self.policy),
         )
     }
 

@@ -51,13 +51,22 @@ impl Seat {
         digest: &Arc<RequestDigest>,
         kind: RequestKind,
         since: Time,
+        until: Time,
     ) -> Self {
         cells.dispatched.increment();
+        // A ticket is kept with the slot, so that it can be taken from who keeps it too long.
+        let hold = match hold {
+            Hold::Ticket(ticket) => {
+                gate.hold(waiter, ticket, until);
+                None
+            }
+            Hold::Place(_) | Hold::Nothing => Some(hold),
+        };
         let access = Access::of(&digest.info.verb);
         gate.cells.executing(access).enter();
         Self {
             gate,
-            hold: Some(hold),
+            hold,
             waiter,
             cells,
             digest: Arc::clone(digest),
@@ -136,16 +145,12 @@ impl Drop for Seat {
         histogram.observe_duration(self.elapsed());
         let access = Access::of(&self.digest.info.verb);
         self.gate.cells.executing(access).leave();
-        let granted = self.gate.fetch_now(self.waiter);
+        let held = self.gate.take_ticket(self.waiter);
         let place = match self.hold.take() {
-            Some(Hold::Ticket(ticket)) => {
-                self.gate.finish(ticket);
-                None
-            }
             Some(Hold::Place(place)) => Some(place),
-            Some(Hold::Nothing) | None => None,
+            Some(Hold::Ticket(_) | Hold::Nothing) | None => None,
         };
-        if let Some(ticket) = granted {
+        if let Some(ticket) = held {
             self.gate.finish(ticket);
             self.gate.leave(self.waiter, None);
         } else {

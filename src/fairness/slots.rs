@@ -6,7 +6,10 @@
 
 use std::{sync::Arc, task::Waker};
 
-use crate::{apf::level::Ticket, digest::RequestDigest};
+use crate::{
+    apf::{Time, level::Ticket},
+    digest::RequestDigest,
+};
 
 /// Names a request to the dispatcher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -33,6 +36,8 @@ struct Slot {
     digest: Option<Arc<RequestDigest>>,
     waker: Option<Waker>,
     granted: Option<Ticket<Waiter>>,
+    /// The ticket it executes by, and until when it may keep it.
+    held: Option<(Ticket<Waiter>, Time)>,
 }
 
 impl Slots {
@@ -96,6 +101,34 @@ impl Slots {
     /// The ticket granted to a request, if it is there.
     pub(super) fn fetch_now(&mut self, waiter: Waiter) -> Option<Ticket<Waiter>> {
         self.get(waiter)?.granted.take()
+    }
+
+    /// Keeps the ticket of a request that executes, at most until `until`. It comes back if the
+    /// request has gone.
+    pub(super) fn hold(
+        &mut self,
+        waiter: Waiter,
+        ticket: Ticket<Waiter>,
+        until: Time,
+    ) -> Result<(), Ticket<Waiter>> {
+        let Some(slot) = self.get(waiter) else {
+            return Err(ticket);
+        };
+        debug_assert!(slot.held.is_none(), "a request executes by one ticket");
+        slot.held = Some((ticket, until));
+        Ok(())
+    }
+
+    /// The ticket a request executes by, unless it was taken from it.
+    pub(super) fn take_held(&mut self, waiter: Waiter) -> Option<Ticket<Waiter>> {
+        Some(self.get(waiter)?.held.take()?.0)
+    }
+
+    /// Takes the tickets that were to be given back before `now`. O(slots).
+    pub(super) fn take_overdue(&mut self, now: Time) -> Vec<Ticket<Waiter>> {
+        let is_overdue = |held: &mut (Ticket<Waiter>, Time)| held.1 <= now;
+        let overdue = |slot: &mut Slot| Some(slot.held.take_if(is_overdue)?.0);
+        self.all.iter_mut().filter_map(overdue).collect()
     }
 
     /// What is known of a request, if it is still here.
