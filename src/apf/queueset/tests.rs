@@ -886,3 +886,66 @@ fn the_head_with_the_least_virtual_finish_is_chosen_if_it_fits() {
     wide.set.limit = 51;
     assert_eq!(wide.attempt(), (vec!["q1"], 2), "until seats appear");
 }
+
+impl Stage {
+    fn switch(&mut self, now: Time, semantics: Semantics) {
+        let mut events = Events::default();
+        let discipline = self.set.discipline;
+        self.set.configure(now, semantics, discipline, &mut events);
+        self.note(&events);
+    }
+}
+
+#[test]
+fn whoever_waits_while_the_semantics_change_is_counted_as_the_new_ones_count() {
+    let wide_end = Work {
+        initial_seats: 1,
+        final_seats: 3,
+        additional_latency: Duration::from_millis(10),
+    };
+    let cases = [
+        (set(two_queues(), 3), Semantics::Improved, 1),
+        (improved(two_queues(), 3), Semantics::Compatible, 3),
+    ];
+    for (set, semantics, wanted) in cases {
+        let mut stage = Stage::new(set);
+        stage.arrive(at(0), "busy", 0, Work::seats(3));
+        stage.arrive(at(1), "waits", 1, wide_end);
+        stage.switch(at(2), semantics);
+        assert_eq!(stage.set.glance().waiting_seats, wanted, "{semantics:?}");
+        stage.finish(at(3), "busy");
+        assert_eq!(stage.running, ["busy", "waits"]);
+        assert_eq!(stage.set.glance().waiting_seats, 0, "{semantics:?}");
+        stage.finish(at(4), "waits");
+        stage.tick(at(1_000_000));
+        let demand = stage.set.take_demand(at(1_000_001));
+        assert!(demand.max <= 6, "{semantics:?}: {demand:?}");
+    }
+}
+
+#[test]
+fn the_leak_of_the_original_semantics_ends_with_them() {
+    let mut stage = Stage::new(set(two_queues(), 5));
+    let wide = Work {
+        initial_seats: 1,
+        final_seats: 10,
+        additional_latency: Duration::from_millis(10),
+    };
+    stage.arrive(at(0), "r", 0, wide);
+    stage.finish(at(1), "r");
+    stage.tick(at(90_000));
+    assert_eq!(stage.set.glance().waiting_seats, 5);
+    stage.switch(at(90_001), Semantics::Improved);
+    assert_eq!(stage.set.glance().waiting_seats, 0);
+}
+
+#[test]
+fn the_original_semantics_assume_three_milliseconds_whatever_was_learnt_before() {
+    let mut stage = Stage::new(improved(two_queues(), 1));
+    stage.arrive(at(0), "slow", 0, Work::ONE);
+    stage.finish(at(10_000_000), "slow");
+    stage.switch(at(10_000_001), Semantics::Compatible);
+    stage.arrive(at(10_000_002), "next", 0, Work::ONE);
+    let entry = stage.set.entries.get(stage.ids["next"]).unwrap();
+    assert_eq!(entry.assumed, Work::ASSUMED_SERVICE_TIME);
+}
