@@ -1,7 +1,7 @@
 //! The scenarios of the original's own tests in virtual time, and for each of its defects a pair
 //! that shows both semantics.
 
-use std::time::Duration;
+use std::{collections::VecDeque, time::Duration};
 
 use super::*;
 use crate::simulate::clients::{Client, Run, Share, max_min_fair};
@@ -948,4 +948,40 @@ fn the_original_semantics_assume_three_milliseconds_whatever_was_learnt_before()
     stage.arrive(at(10_000_002), "next", 0, Work::ONE);
     let entry = stage.set.entries.get(stage.ids["next"]).unwrap();
     assert_eq!(entry.assumed, Work::ASSUMED_SERVICE_TIME);
+}
+
+/// Of one flow 4 requests run and 40 more wait, all the time. Its first answers take ten seconds, all
+/// later ones ten milliseconds. After `before` answers another flow's request comes; returns how many
+/// of the first flow's are served before it.
+fn served_before_a_newcomer(before: u32) -> u32 {
+    let mut stage = Stage::new(improved(two_queues(), 4));
+    for i in 0..44 {
+        stage.arrive(at(i), "elephant", 0, Work::ONE);
+    }
+    let mut running: VecDeque<_> = (0..4).map(|index| stage.set.entries.id(index)).collect();
+    for served in 0..before + 2000 {
+        let now = at(10_000_000 + u64::from(served) * 2_500);
+        if served == before {
+            stage.arrive(now, "mouse", 1, Work::ONE);
+        }
+        stage.arrive(now, "elephant", 0, Work::ONE);
+        let mut events = Events::default();
+        let ended = running.pop_front().unwrap();
+        stage.set.finish(now, ended, &mut events);
+        stage.note(&events);
+        let (waiter, id) = events.dispatched[0];
+        if waiter == "mouse" {
+            return served - before;
+        }
+        running.push_back(id);
+    }
+    panic!("it is never served");
+}
+
+#[test]
+fn answers_that_were_faster_than_assumed_give_a_flow_no_lasting_precedence() {
+    for before in [1000, 2000] {
+        let served = served_before_a_newcomer(before);
+        assert!(served <= 8, "{served} of 44 after {before}");
+    }
 }
