@@ -164,6 +164,25 @@ impl<W: Copy> QueueSet<W> {
         self.assumed = (self.assumed * (self.learnt - 1) + took) / self.learnt;
     }
 
+    /// Has the heads of all queues, one after the other, reckoned by what is known now. A queue of
+    /// which nothing starts or ends would otherwise be held to what was assumed when its head came,
+    /// and lose its turn to those that are reckoned anew.
+    pub(super) fn reassess_next(&mut self) {
+        /// Empty queues that are passed over.
+        const LOOKED_AT: usize = 8;
+        if self.sums.waiting == 0 {
+            return;
+        }
+        for _ in 0..LOOKED_AT.min(self.deck.len()) {
+            let position = self.reassessed as usize % self.deck.len();
+            self.reassessed = u32::try_from(position + 1).unwrap_or(0);
+            let slot = self.deck[position];
+            if self.slots[slot as usize].waiting > 0 {
+                return self.settle(slot);
+            }
+        }
+    }
+
     /// Turns an answered request to its final phase; returns when that ends, if it has one.
     pub(super) fn linger_or_release(&mut self, index: u32) -> Option<Time> {
         if self.semantics == Semantics::Improved {
