@@ -147,7 +147,9 @@ impl Hub {
     /// Takes on another policy, on all cores.
     pub fn apply(&self, now: Time, policy: Arc<Policy>) {
         let mut out = Decisions::default();
+        let semantics = policy.settings().semantics;
         self.dispatcher.apply(now, policy, &mut out);
+        self.with_counts(|counts| counts.set_semantics(semantics));
         self.publish();
         self.deliver(out);
     }
@@ -388,9 +390,13 @@ mod tests {
     use crate::apf::{ObjectSet, PolicySettings};
 
     fn policy(total_seats: u32) -> Arc<Policy> {
+        policy_of(total_seats, Semantics::Improved)
+    }
+
+    fn policy_of(total_seats: u32, semantics: Semantics) -> Arc<Policy> {
         let settings = PolicySettings {
             total_seats,
-            semantics: Semantics::Improved,
+            semantics,
             hash_key: [7; 16],
         };
         let compiled = Policy::compile(&ObjectSet::default(), &settings);
@@ -435,5 +441,21 @@ mod tests {
             drop(held_up);
         });
         assert!(Arc::ptr_eq(&latest(&hub).view, &hub.dispatcher().view()));
+    }
+
+    #[test]
+    fn what_is_known_of_objects_is_believed_as_the_new_semantics_have_it() {
+        let hub = Hub::new(1, policy(1), settings(), Time::ZERO);
+        let pods = StatsScope {
+            group: b"",
+            resource: b"pods",
+            namespace: None,
+        };
+        hub.with_counts(|counts| counts.seed(Time::ZERO, &pods, 7, None));
+        let later = Time::ZERO.plus(Duration::from_secs(600));
+        let stats = || hub.with_counts(|counts| counts.lookup(later, &pods));
+        assert!(matches!(stats(), ObjectStats::Known { count: 7, .. }));
+        hub.apply(later, policy_of(1, Semantics::Compatible));
+        assert_eq!(stats(), ObjectStats::Stale);
     }
 }
