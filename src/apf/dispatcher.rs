@@ -523,7 +523,8 @@ mod borrowing_tests {
             semantics,
             hash_key: [0; 16],
         };
-        Arc::new(Policy::compile(&objects, &settings).unwrap().policy)
+        let compiled = Policy::compile(&objects, &settings).expect("usable objects");
+        Arc::new(compiled.policy)
     }
 
     #[derive(PartialEq, Eq, PartialOrd, Ord)]
@@ -554,7 +555,7 @@ mod borrowing_tests {
             match event {
                 Event::Call(i) => {
                     let name = if i < 24 { "fs0" } else { "fs1" };
-                    let schema = view.policy().schema_by_name(name).unwrap();
+                    let schema = view.policy().schema_by_name(name).expect("it is there");
                     let level = view.policy().schema(schema).level;
                     let flow = Flow {
                         schema,
@@ -569,7 +570,7 @@ mod borrowing_tests {
                 }
                 Event::End(i, slot) => {
                     let ticket: Option<_> = std::mem::take(&mut tickets[slot]);
-                    let ticket: crate::apf::level::Ticket<u32> = ticket.unwrap();
+                    let ticket: crate::apf::level::Ticket<u32> = ticket.expect("a call ends once");
                     ticket.finish(now, &mut out);
                     heap.push(Reverse((at + 1, Event::Call(i))));
                 }
@@ -582,7 +583,7 @@ mod borrowing_tests {
                 heap.push(Reverse((at + SECOND / 4, Event::End(i, tickets.len()))));
                 tickets.push(Some(ticket));
                 let counted = (at + SECOND / 4).clamp(10 * SECOND, 25 * SECOND)
-                    - at.max(10 * SECOND).min(25 * SECOND);
+                    - at.clamp(10 * SECOND, 25 * SECOND);
                 #[expect(clippy::cast_precision_loss, reason = "some seconds")]
                 let part = counted as f64 / (15 * SECOND) as f64;
                 averages[usize::from(i >= 24)] += part;

@@ -78,7 +78,7 @@ pub fn serve(config: Config, path: Option<PathBuf>) -> Result<(), ServeError> {
     let _log = observe::log::install(&config.log, &own)?;
     own.install();
     own.watch_panics();
-    let hash_key = settings::hash_key(&config);
+    let hash_key = settings::hash_key(&config)?;
     let (policies, compiled) = Policies::load(&config, hash_key).map_err(ServeError::Policies)?;
     let Compiled {
         policy, findings, ..

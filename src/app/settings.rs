@@ -3,6 +3,7 @@
 use std::{io, num::NonZero, path::PathBuf, sync::Arc, time::Duration};
 
 use http::{HeaderMap, header::AUTHORIZATION, uri::Authority};
+use ring::rand::{SecureRandom as _, SystemRandom};
 use rustls::{ClientConfig, DistinguishedName, pki_types::ServerName};
 use tokio::runtime;
 
@@ -77,14 +78,15 @@ pub enum SettingsError {
 }
 
 /// Key of the flow hash: as configured, or drawn at random.
-pub(super) fn hash_key(config: &Config) -> [u8; 16] {
+pub(super) fn hash_key(config: &Config) -> Result<[u8; 16], SettingsError> {
     if let Some(key) = &config.flow_control.hash_key {
-        return **key;
+        return Ok(**key);
     }
     let mut key = [0; 16];
-    key[..8].copy_from_slice(&random().to_le_bytes());
-    key[8..].copy_from_slice(&random().to_le_bytes());
-    key
+    SystemRandom::new()
+        .fill(&mut key)
+        .map_err(|_| NoRandomness)?;
+    Ok(key)
 }
 
 /// A random number from the standard library's per-process keys.

@@ -129,7 +129,10 @@ impl Gate {
     fn read(&self, letter: Letter) {
         match letter {
             Letter::Granted(waiter, ticket) => self.grant(waiter, ticket),
-            Letter::Policy(policy) => *self.policy.borrow_mut() = policy,
+            Letter::Policy(policy) => {
+                let old = self.policy.replace(policy);
+                self.hub.retire(old);
+            }
             Letter::Describe(waiters, answer) => {
                 let slots = self.slots.borrow();
                 let known = waiters

@@ -80,6 +80,8 @@ pub struct Hub {
     counts: Mutex<Counts>,
     watchers: Mutex<Watchers>,
     queued: AtomicU32,
+    /// Policies that cores no longer follow; whoever holds one last must not be a data core.
+    retired: Mutex<Vec<Arc<CorePolicy>>>,
     /// A request had to wait since seats were last lent and borrowed.
     pressed: AtomicBool,
     press: Notify,
@@ -137,6 +139,7 @@ impl Hub {
             counts: Mutex::new(Counts::new(CountSettings::of(semantics))),
             watchers: Mutex::new(Watchers::new(MAX_WATCH_KEYS)),
             queued: AtomicU32::new(0),
+            retired: Mutex::default(),
             pressed: AtomicBool::new(false),
             press: Notify::new(),
         });
@@ -178,6 +181,20 @@ impl Hub {
         self.pressed.store(false, Ordering::Relaxed);
     }
 
+    /// A core follows another policy than `old` from now on.
+    pub(super) fn retire(&self, old: Arc<CorePolicy>) {
+        lock(&self.retired).push(old);
+    }
+
+    /// Drops the policies that nobody needs any more. That can take long: not for a data core.
+    fn drop_retired(&self) {
+        let is_needed = |policy: &mut Arc<CorePolicy>| Arc::strong_count(policy) > 1;
+        let unneeded: Vec<_> = lock(&self.retired)
+            .extract_if(.., |policy| !is_needed(policy))
+            .collect();
+        drop(unneeded);
+    }
+
     /// A request has to wait.
     fn press(&self) {
         if !self.pressed.swap(true, Ordering::Relaxed) {
@@ -187,6 +204,7 @@ impl Hub {
 
     /// Lends and borrows seats; to be called when [`Hub::borrowing_due`] says so.
     pub fn rebalance(&self, now: Time) -> Vec<LimitChange> {
+        self.drop_retired();
         let mut out = Decisions::default();
         let changes = self.dispatcher.rebalance(now, &mut out);
         self.deliver(out);

@@ -1,11 +1,9 @@
 //! The layer that admits calls: the one place where a request is held back.
 //!
 //! A call waits here until it has a seat; its answer's body then holds the seat to its end. If the
-//! client leaves, or its time is up, before the upstream has answered, the request runs on unseen and
-//! keeps its seat until the upstream is done with it. It is not cancelled: a cancel stops little, since
-//! a server may go on all the same, and it hides when the server is done, which no estimate replaces
-//! when service times vary. An answer that has begun and that nobody reads is cancelled, because a
-//! server that cannot write does stop; its seat is kept for as long as such requests take.
+//! client leaves, or its time is up, while the upstream may be working on the request, it is cancelled
+//! upstream, and its seat kept for as long as such requests were seen to take; or, while too few were
+//! seen to know that, it is let run to its end, with its seat.
 
 use std::{
     future::{Future, poll_fn},

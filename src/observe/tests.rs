@@ -857,6 +857,10 @@ fn on_the_main_port_only_masters_see_the_dumps() {
 #[derive(Clone, Default)]
 struct Collected(Arc<Mutex<Vec<u8>>>);
 
+/// Tests that log do so one at a time, asking every callsite anew: what a callsite was told while
+/// another's subscriber came or went would else be kept.
+static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+
 impl Write for Collected {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -872,7 +876,13 @@ fn logged(settings: &Log, test: impl Future<Output = ()> + 'static) -> String {
     let collected = Collected::default();
     let to = collected.clone();
     let subscriber = log::subscriber(settings, move || to.clone());
-    tracing::subscriber::with_default(subscriber, || local(test));
+    let _alone = ALONE
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    tracing::subscriber::with_default(subscriber, || {
+        tracing::callsite::rebuild_interest_cache();
+        local(test);
+    });
     let bytes = collected.0.lock().unwrap().clone();
     String::from_utf8(bytes).unwrap()
 }

@@ -17,7 +17,7 @@ import (
 const (
 	elephantClients = 48
 	elephantSeconds = 15
-	elephantSeats   = 40 // fairgate's server concurrency limit: what two cores serve well
+	elephantSeats   = 8 // fairgate's server concurrency limit: what two cores serve without long queues of their own
 	mouseInterval   = 200 * time.Millisecond
 	requestLimit    = 60 * time.Second
 )

@@ -123,7 +123,7 @@ rules:
 - apiGroups: [authentication.k8s.io]
   resources: [tokenreviews]
   verbs: [create]
-- nonResourceURLs: [/metrics, /readyz]
+- nonResourceURLs: [/metrics]
   verbs: [get]
 ---
 apiVersion: rbac.authorization.k8s.io/v1

@@ -828,7 +828,7 @@ fn heads(
 ) -> Stage {
     let mut stage = Stage {
         set,
-        ids: Default::default(),
+        ids: std::collections::BTreeMap::default(),
         running: Vec::new(),
         blocked: 0,
     };
