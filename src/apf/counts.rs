@@ -102,6 +102,17 @@ impl Counts {
         }
     }
 
+    /// Believes and forgets as `semantics` has it from now on; what is known stays.
+    pub fn set_semantics(&mut self, semantics: Semantics) {
+        let usual = CountSettings::of(semantics);
+        self.settings = CountSettings {
+            semantics,
+            stale_after: usual.stale_after,
+            forget_after: usual.forget_after,
+            ..self.settings
+        };
+    }
+
     /// Takes over what the server itself says: `count` objects of `total_bytes`, if it knows.
     ///
     /// A size so told stands for three minutes against the sizes seen in answers.

@@ -150,7 +150,9 @@ impl Hub {
     /// Takes on another policy, on all cores.
     pub fn apply(&self, now: Time, policy: Arc<Policy>) {
         let mut out = Decisions::default();
+        let semantics = policy.settings().semantics;
         self.dispatcher.apply(now, policy, &mut out);
+        self.with_counts(|counts| counts.set_semantics(semantics));
         self.publish();
         self.deliver(out);
     }
@@ -310,9 +312,10 @@ impl Hub {
 
     /// Sends every core the present policy and settings.
     fn publish(&self) {
+        // Held to the end: of two that publish at once the later one must send the later view.
+        let mut registry = lock(&self.cells);
         let view = self.dispatcher.view();
         let settings = lock(&self.settings).clone();
-        let mut registry = lock(&self.cells);
         let wanted = |schema: &Schema| {
             let level = &view.policy().levels()[schema.level.0 as usize];
             (Arc::clone(&level.name), Arc::clone(&schema.name))
@@ -395,4 +398,82 @@ fn uid_header(uid: &str) -> HeaderValue {
         .ok()
         .filter(|value| !value.is_empty())
         .unwrap_or_else(|| HeaderValue::from_static("not-representable"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::{Context, Waker};
+
+    use super::*;
+    use crate::apf::{ObjectSet, PolicySettings};
+
+    fn policy(total_seats: u32) -> Arc<Policy> {
+        policy_of(total_seats, Semantics::Improved)
+    }
+
+    fn policy_of(total_seats: u32, semantics: Semantics) -> Arc<Policy> {
+        let settings = PolicySettings {
+            total_seats,
+            semantics,
+            hash_key: [7; 16],
+        };
+        let compiled = Policy::compile(&ObjectSet::default(), &settings);
+        Arc::new(compiled.expect("the mandatory objects compile").policy)
+    }
+
+    fn settings() -> HubSettings {
+        HubSettings {
+            enforcement: Enforcement::Enforce,
+            request_timeout: Duration::from_secs(60),
+            max_queued: 10,
+            estimator: EstimatorSettings::default(),
+            borrowing_period: Duration::from_secs(1),
+            long_running: Caps::NONE,
+        }
+    }
+
+    fn latest(hub: &Hub) -> Arc<CorePolicy> {
+        let mut letters = Vec::new();
+        let mut cx = Context::from_waker(Waker::noop());
+        assert!(hub.mailbox(0).poll_fetch(&mut cx, &mut letters).is_ready());
+        let Some(Letter::Policy(policy)) = letters.pop() else {
+            panic!("the last letter is no policy");
+        };
+        policy
+    }
+
+    #[test]
+    fn settings_that_change_along_with_the_policy_do_not_bring_the_old_policy_back() {
+        let hub = Hub::new(1, policy(1), settings(), Time::ZERO);
+        let old = hub.dispatcher().view();
+        std::thread::scope(|scope| {
+            let held_up = lock(&hub.cells);
+            let known = Arc::strong_count(&old);
+            scope.spawn(|| hub.configure(settings()));
+            // Either it has the old view in its hands by now, or will not take it any more.
+            (0..10_000)
+                .take_while(|_| Arc::strong_count(&old) == known)
+                .for_each(|_| std::thread::yield_now());
+            let mut nobody = Decisions::default();
+            hub.dispatcher.apply(Time::ZERO, policy(2), &mut nobody);
+            drop(held_up);
+        });
+        assert!(Arc::ptr_eq(&latest(&hub).view, &hub.dispatcher().view()));
+    }
+
+    #[test]
+    fn what_is_known_of_objects_is_believed_as_the_new_semantics_have_it() {
+        let hub = Hub::new(1, policy(1), settings(), Time::ZERO);
+        let pods = StatsScope {
+            group: b"",
+            resource: b"pods",
+            namespace: None,
+        };
+        hub.with_counts(|counts| counts.seed(Time::ZERO, &pods, 7, None));
+        let later = Time::ZERO.plus(Duration::from_secs(600));
+        let stats = || hub.with_counts(|counts| counts.lookup(later, &pods));
+        assert!(matches!(stats(), ObjectStats::Known { count: 7, .. }));
+        hub.apply(later, policy_of(1, Semantics::Compatible));
+        assert_eq!(stats(), ObjectStats::Stale);
+    }
 }

@@ -88,7 +88,7 @@ impl<W: Copy> QueueSet<W> {
         self.counters.dispatch_r = self.virtual_time.r();
         self.counters.latest_s = queue.next_dispatch_r;
         if self.semantics == Semantics::Improved {
-            self.virtual_time.catch_up(queue.next_dispatch_r);
+            self.virtual_time.catch_up(queue.certain_r());
         }
         let waited_for = self.entries.at(index).seats;
         let counted = match self.semantics {
@@ -102,13 +102,14 @@ impl<W: Copy> QueueSet<W> {
         self.sums.waiting_seats = self.sums.waiting_seats.wrapping_sub(counted.into());
         self.start(index);
         let entry = self.entries.at(index);
-        let (seats, work) = (entry.seats, entry.total_work);
+        let (seats, work, guess) = (entry.seats, entry.total_work, entry.guess());
         let queue = &mut self.slots[slot as usize];
         let was_active = queue.is_active();
         queue.executing += 1;
         queue.holding += 1;
         queue.seats_in_use += seats;
         queue.next_dispatch_r = queue.next_dispatch_r.plus(work);
+        queue.guessed = queue.guessed.plus(guess);
         self.sums.deck_seats_in_use += u64::from(seats);
         self.sums.active_queues += u32::from(!was_active);
     }
@@ -136,13 +137,13 @@ impl<W: Copy> QueueSet<W> {
         if entry.slot == NONE {
             return;
         }
-        let seats = entry.work.initial_seats;
         let took = self.now.since(entry.started.unwrap_or(self.now));
-        let assumed = SeatSeconds::product(seats, entry.assumed);
-        let actual = SeatSeconds::product(seats, took);
+        let assumed = entry.guess();
+        let actual = SeatSeconds::product(entry.work.initial_seats, took);
         let in_deck = self.in_deck(entry.slot);
         let queue = &mut self.slots[entry.slot as usize];
         queue.next_dispatch_r = queue.next_dispatch_r.minus(assumed).plus(actual);
+        queue.guessed = queue.guessed.minus(assumed);
         queue.executing -= 1;
         self.sums.active_queues -= u32::from(in_deck && !queue.is_active());
         self.settle(entry.slot);
@@ -161,6 +162,25 @@ impl<W: Copy> QueueSet<W> {
             .since(started.unwrap_or(self.now))
             .min(LONGEST_ASSUMED);
         self.assumed = (self.assumed * (self.learnt - 1) + took) / self.learnt;
+    }
+
+    /// Has the heads of all queues, one after the other, reckoned by what is known now. A queue of
+    /// which nothing starts or ends would otherwise be held to what was assumed when its head came,
+    /// and lose its turn to those that are reckoned anew.
+    pub(super) fn reassess_next(&mut self) {
+        /// Empty queues that are passed over.
+        const LOOKED_AT: usize = 8;
+        if self.sums.waiting == 0 {
+            return;
+        }
+        for _ in 0..LOOKED_AT.min(self.deck.len()) {
+            let position = self.reassessed as usize % self.deck.len();
+            self.reassessed = u32::try_from(position + 1).unwrap_or(0);
+            let slot = self.deck[position];
+            if self.slots[slot as usize].waiting > 0 {
+                return self.settle(slot);
+            }
+        }
     }
 
     /// Turns an answered request to its final phase; returns when that ends, if it has one.

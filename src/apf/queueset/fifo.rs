@@ -175,6 +175,8 @@ pub(super) struct Queue {
     pub(super) seats_in_use: Seats,
     /// Virtual time at which its next request is dispatched.
     pub(super) next_dispatch_r: SeatSeconds,
+    /// What that contains of guesses: the assumed work of its executing requests.
+    pub(super) guessed: SeatSeconds,
     /// Sums over the waiting requests.
     pub(super) initial_seats: u64,
     pub(super) max_seats: u64,
@@ -194,6 +196,7 @@ impl Queue {
             holding: 0,
             seats_in_use: 0,
             next_dispatch_r: SeatSeconds::ZERO,
+            guessed: SeatSeconds::ZERO,
             initial_seats: 0,
             max_seats: 0,
             waiting_seats: 0,
@@ -204,6 +207,14 @@ impl Queue {
     /// Whether it has waiting or executing requests.
     pub(super) fn is_active(&self) -> bool {
         self.waiting > 0 || self.executing > 0
+    }
+
+    /// The virtual time of its next dispatch, by what is certain of the work before.
+    pub(super) fn certain_r(&self) -> SeatSeconds {
+        if self.guessed > self.next_dispatch_r {
+            return SeatSeconds::ZERO;
+        }
+        self.next_dispatch_r.minus(self.guessed)
     }
 
     pub(super) fn push<W: Copy>(&mut self, entries: &mut Entries<W>, index: u32) {
@@ -267,6 +278,11 @@ impl<W> Entry<W> {
     /// The entry behind it in its queue, or [`NONE`].
     pub(super) fn next_in_queue(&self) -> u32 {
         self.next
+    }
+
+    /// What it is charged for its initial phase as long as nobody knows how long that takes.
+    pub(super) fn guess(&self) -> SeatSeconds {
+        SeatSeconds::product(self.work.initial_seats, self.assumed)
     }
 
     /// A request that has just arrived and waits in the queue of `slot`.

@@ -133,6 +133,8 @@ pub struct QueueSet<W> {
     assumed: Duration,
     /// Requests it is the mean of, up to the number that is remembered.
     learnt: u32,
+    /// The position of the queue whose head is reckoned anew next.
+    reassessed: u32,
     lingering: BinaryHeap<Reverse<(Time, u32)>>,
     counters: Counters,
     demand: Integrator,
@@ -172,6 +174,7 @@ impl<W: Copy> QueueSet<W> {
             sums: Sums::default(),
             assumed: Work::ASSUMED_SERVICE_TIME,
             learnt: 0,
+            reassessed: 0,
             lingering: BinaryHeap::new(),
             counters: Counters::default(),
             demand: Integrator::new(now),
@@ -276,6 +279,7 @@ impl<W: Copy> QueueSet<W> {
         self.correct_charge(id.index);
         if self.semantics == Semantics::Improved {
             self.learn_service_time(id.index);
+            self.reassess_next();
         }
         let until = self.linger_or_release(id.index);
         self.dispatch(None, events);

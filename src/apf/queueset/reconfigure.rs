@@ -5,7 +5,8 @@
 use super::{Discipline, Events, NONE, Queue, QueueSet};
 use crate::apf::{
     policy::Semantics,
-    units::{Seats, Time},
+    units::{SeatSeconds, Seats, Time},
+    work::Work,
 };
 
 impl<W: Copy> QueueSet<W> {
@@ -18,9 +19,12 @@ impl<W: Copy> QueueSet<W> {
         events: &mut Events<W>,
     ) {
         self.advance(now, events);
-        self.semantics = semantics;
         self.discipline = discipline;
         self.grow_deck();
+        if self.semantics != semantics {
+            self.semantics = semantics;
+            self.recount_waiting();
+        }
         if semantics == Semantics::Improved {
             self.truncate_deck();
         }
@@ -45,6 +49,43 @@ impl<W: Copy> QueueSet<W> {
         self.ratios.reshape(self.now, &self.discipline);
         self.dispatch(None, events);
         self.account();
+    }
+
+    /// Counts whoever waits as the present semantics do: they come off the sums by the same count, and
+    /// what other semantics have leaked into those is gone. O(queues + waiting requests).
+    fn recount_waiting(&mut self) {
+        self.assumed = Work::ASSUMED_SERVICE_TIME;
+        self.learnt = 0;
+        self.sums.waiting_seats = 0;
+        self.sums.deck_waiting_seats = 0;
+        for slot in (0..).take(self.slots.len()) {
+            let seats = self.recount_queue(slot);
+            self.sums.waiting_seats += seats;
+            if self.in_deck(slot) {
+                self.sums.deck_waiting_seats += seats;
+                self.settle(slot);
+            }
+        }
+    }
+
+    /// The same for one queue; returns the seats that are waited for there.
+    fn recount_queue(&mut self, slot: u32) -> u64 {
+        let (mut seats, mut work) = (0, SeatSeconds::ZERO);
+        let mut next = self.slots[slot as usize].head;
+        while next != NONE {
+            let width = self.width(&self.entries.at(next).work);
+            let entry = self.entries.at_mut(next);
+            entry.seats = width;
+            entry.assumed = self.assumed;
+            entry.total_work = entry.work.total_work(self.assumed);
+            seats += u64::from(width);
+            work = work.plus(entry.total_work);
+            next = entry.next_in_queue();
+        }
+        let queue = &mut self.slots[slot as usize];
+        queue.waiting_seats = seats;
+        queue.total_work = work;
+        seats
     }
 
     fn desired_queues(&self) -> usize {

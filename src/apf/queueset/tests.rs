@@ -1,7 +1,7 @@
 //! The scenarios of the original's own tests in virtual time, and for each of its defects a pair
 //! that shows both semantics.
 
-use std::time::Duration;
+use std::{collections::VecDeque, time::Duration};
 
 use super::*;
 use crate::simulate::clients::{Client, Run, Share, max_min_fair};
@@ -885,4 +885,114 @@ fn the_head_with_the_least_virtual_finish_is_chosen_if_it_fits() {
     }
     wide.set.limit = 51;
     assert_eq!(wide.attempt(), (vec!["q1"], 2), "until seats appear");
+}
+
+impl Stage {
+    fn switch(&mut self, now: Time, semantics: Semantics) {
+        let mut events = Events::default();
+        let discipline = self.set.discipline;
+        self.set.configure(now, semantics, discipline, &mut events);
+        self.note(&events);
+    }
+}
+
+#[test]
+fn whoever_waits_while_the_semantics_change_is_counted_as_the_new_ones_count() {
+    let wide_end = Work {
+        initial_seats: 1,
+        final_seats: 3,
+        additional_latency: Duration::from_millis(10),
+    };
+    let cases = [
+        (set(two_queues(), 3), Semantics::Improved, 1),
+        (improved(two_queues(), 3), Semantics::Compatible, 3),
+    ];
+    for (set, semantics, wanted) in cases {
+        let mut stage = Stage::new(set);
+        stage.arrive(at(0), "busy", 0, Work::seats(3));
+        stage.arrive(at(1), "waits", 1, wide_end);
+        stage.switch(at(2), semantics);
+        assert_eq!(stage.set.glance().waiting_seats, wanted, "{semantics:?}");
+        stage.finish(at(3), "busy");
+        assert_eq!(stage.running, ["busy", "waits"]);
+        assert_eq!(stage.set.glance().waiting_seats, 0, "{semantics:?}");
+        stage.finish(at(4), "waits");
+        stage.tick(at(1_000_000));
+        let demand = stage.set.take_demand(at(1_000_001));
+        assert!(demand.max <= 6, "{semantics:?}: {demand:?}");
+    }
+}
+
+#[test]
+fn the_leak_of_the_original_semantics_ends_with_them() {
+    let mut stage = Stage::new(set(two_queues(), 5));
+    let wide = Work {
+        initial_seats: 1,
+        final_seats: 10,
+        additional_latency: Duration::from_millis(10),
+    };
+    stage.arrive(at(0), "r", 0, wide);
+    stage.finish(at(1), "r");
+    stage.tick(at(90_000));
+    assert_eq!(stage.set.glance().waiting_seats, 5);
+    stage.switch(at(90_001), Semantics::Improved);
+    assert_eq!(stage.set.glance().waiting_seats, 0);
+}
+
+#[test]
+fn the_original_semantics_assume_three_milliseconds_whatever_was_learnt_before() {
+    let mut stage = Stage::new(improved(two_queues(), 1));
+    stage.arrive(at(0), "slow", 0, Work::ONE);
+    stage.finish(at(10_000_000), "slow");
+    stage.switch(at(10_000_001), Semantics::Compatible);
+    stage.arrive(at(10_000_002), "next", 0, Work::ONE);
+    let entry = stage.set.entries.get(stage.ids["next"]).unwrap();
+    assert_eq!(entry.assumed, Work::ASSUMED_SERVICE_TIME);
+}
+
+/// Of one flow 4 requests run and 40 more wait, all the time. Its first answers take ten seconds, all
+/// later ones ten milliseconds. After `before` answers another flow's request comes; returns how many
+/// of the first flow's are served before it.
+fn served_before_a_newcomer(newcomer: Work, before: u32) -> u32 {
+    let mut stage = Stage::new(improved(two_queues(), 4));
+    for i in 0..44 {
+        stage.arrive(at(i), "elephant", 0, Work::ONE);
+    }
+    let mut running: VecDeque<_> = (0..4).map(|index| stage.set.entries.id(index)).collect();
+    for served in 0..before + 2000 {
+        let now = at(10_000_000 + u64::from(served) * 2_500);
+        if served == before {
+            stage.arrive(now, "mouse", 1, newcomer);
+        }
+        stage.arrive(now, "elephant", 0, Work::ONE);
+        let mut events = Events::default();
+        let ended = running.pop_front().unwrap();
+        stage.set.finish(now, ended, &mut events);
+        stage.note(&events);
+        let Some(&(waiter, id)) = events.dispatched.first() else {
+            continue; // Seats are kept free for the newcomer.
+        };
+        if waiter == "mouse" {
+            return served - before;
+        }
+        running.push_back(id);
+    }
+    panic!("it is never served");
+}
+
+#[test]
+fn answers_that_were_faster_than_assumed_give_a_flow_no_lasting_precedence() {
+    for before in [1000, 2000] {
+        let served = served_before_a_newcomer(Work::ONE, before);
+        assert!(served <= 8, "{served} of 44 after {before}");
+    }
+}
+
+#[test]
+fn a_wide_head_that_came_while_answers_were_slow_is_not_held_back_when_they_are_fast() {
+    // It may be passed for a second: four seats serve 400 in that time.
+    for before in [1, 10, 50] {
+        let served = served_before_a_newcomer(Work::seats(3), before);
+        assert!(served <= 410, "{served} after {before}");
+    }
 }

@@ -34,7 +34,9 @@ impl VirtualTime {
     ///
     /// The original advances by equal shares, also for queues that use less than theirs; so it falls
     /// behind the queues that use more, without bound, and one that comes later, starting from it,
-    /// leaves them nothing until it has caught up.
+    /// leaves them nothing until it has caught up. `start` must not contain guesses: time does not go
+    /// back when they prove too high, and whoever came later would have to wait for all that came
+    /// before.
     pub(super) fn catch_up(&mut self, start: SeatSeconds) {
         self.r = self.r.max(start);
     }
