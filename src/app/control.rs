@@ -7,6 +7,7 @@ use arc_swap::ArcSwap;
 use tokio::{
     signal::unix::{SignalKind, signal},
     sync::Notify,
+    task::JoinHandle,
 };
 
 use super::{
@@ -25,7 +26,7 @@ use crate::{
     observe::{Admin, Checks, Sight, names},
     serve::Phase,
     source::{
-        DocumentSet, Source,
+        DocumentSet, Revision, Source,
         files::{self, Files},
     },
     sync::{Mutex, lock},
@@ -89,9 +90,8 @@ impl Control {
             compiling,
         };
         let nudge = self.policies.source.as_ref().map(Files::nudge);
-        if let Some(source) = self.policies.source {
-            control.spawn(follow(source, applier.clone()));
-        }
+        let source = self.policies.source;
+        let following = source.map(|source| control.spawn(follow(source, applier.clone())));
         let reload = Reload {
             config: self.config,
             path: self.path,
@@ -99,6 +99,7 @@ impl Control {
             reviews: self.reviews,
             applier,
             nudge,
+            following,
             hash_key: self.hash_key,
         };
         control.spawn(reload.run(hangup));
@@ -282,10 +283,22 @@ struct Reload {
     reviews: Option<TokenReviews>,
     applier: Applier,
     nudge: Option<Arc<Notify>>,
+    following: Option<JoinHandle<()>>,
     hash_key: [u8; 16],
 }
 
 impl Reload {
+    /// Follows the policies in another directory, or in none, from a revision on.
+    fn follow(&mut self, directory: Option<(PathBuf, Revision)>) {
+        if let Some(following) = self.following.take() {
+            following.abort();
+        }
+        let source = directory.map(|(directory, revision)| Files::new(directory).after(revision));
+        self.nudge = source.as_ref().map(Files::nudge);
+        let applier = self.applier.clone();
+        self.following = source.map(|source| tokio::spawn(follow(source, applier)));
+    }
+
     async fn run(mut self, mut hangup: tokio::signal::unix::Signal) {
         while hangup.recv().await.is_some() {
             let reloading = tokio::task::spawn_blocking(move || {
@@ -309,9 +322,6 @@ impl Reload {
 
     /// Takes on what the configuration says now; false if it cannot be used.
     fn take_on(&mut self) -> bool {
-        if let Some(nudge) = &self.nudge {
-            nudge.notify_one();
-        }
         let (new, warnings) = match Config::read(self.path.as_deref()).usable() {
             Ok(read) => read,
             Err(error) => {
@@ -322,23 +332,39 @@ impl Reload {
         for warning in warnings {
             tracing::warn!(%warning, "configuration");
         }
-        match settings::auth_rules(&new, self.reviews.clone()) {
-            Ok(rules) => self.rules.store(Arc::new(rules)),
+        let rules = match settings::auth_rules(&new, self.reviews.clone()) {
+            Ok(rules) => rules,
             Err(error) => {
                 tracing::error!(%error, "the configuration cannot be used; the last good one stays");
                 return false;
             }
-        }
-        for key in self.config.restart_needed_for(&new) {
-            tracing::warn!(%key, "this key changed; it takes effect after a restart");
-        }
-        self.applier.hub.configure(settings::hub(&new));
+        };
+        let directory = new.flow_control.policies.clone();
+        let moved = directory != self.config.flow_control.policies;
+        let documents = directory.as_deref().filter(|_| moved).map(files::load);
+        let revision = documents.as_ref().map(|set| set.revision.clone());
         let policy = settings::policy(&new, self.hash_key);
         let (applied, findings) = self.applier.apply(|compiling| {
             compiling.settings = policy;
             compiling.bootstrap = new.flow_control.bootstrap;
+            if moved {
+                compiling.documents = documents;
+            }
         });
         tell(applied, &findings);
+        if !applied {
+            return false;
+        }
+        self.rules.store(Arc::new(rules));
+        self.applier.hub.configure(settings::hub(&new));
+        if moved {
+            self.follow(directory.zip(revision));
+        } else if let Some(nudge) = &self.nudge {
+            nudge.notify_one();
+        }
+        for key in self.config.restart_needed_for(&new) {
+            tracing::warn!(%key, "this key changed; it takes effect after a restart");
+        }
         self.config = new;
         applied
     }

@@ -142,8 +142,13 @@ impl Gate {
         match letter {
             Letter::Granted(waiter, ticket) => self.grant(waiter, ticket),
             Letter::Policy(policy) => {
+                let enforces = policy.enforcement == Enforcement::Enforce;
                 let old = self.policy.replace(policy);
                 self.hub.retire(old);
+                if !enforces {
+                    // Nobody is held back any more.
+                    self.slots.borrow_mut().wake_all();
+                }
             }
             Letter::Describe(waiters, answer) => {
                 let slots = self.slots.borrow();
@@ -207,7 +212,7 @@ impl Gate {
                 }
                 self.cells.filter.observe_duration(self.now().since(now));
                 Verdict::Execute(self.seat(
-                    Hold::Ticket(ticket),
+                    Hold::Ticket(ticket, overdue_at(call.kind, call.received, &policy)),
                     waiter,
                     call,
                     &policy,
@@ -286,7 +291,6 @@ impl Gate {
             &call.digest,
             call.kind,
             now,
-            overdue_at(call.kind, call.received, policy),
         )
     }
 
@@ -466,7 +470,12 @@ impl Waiting {
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Seat, Rejection>> {
         let granted = self.gate.slots.borrow_mut().fetch(self.waiter, cx.waker());
         if let Some(ticket) = granted {
-            return Poll::Ready(Ok(self.take_seat(ticket)));
+            let until = overdue_at(self.kind, self.received, &self.policy);
+            return Poll::Ready(Ok(self.take_seat(Hold::Ticket(ticket, until))));
+        }
+        let enforces = self.gate.policy.borrow().enforcement == Enforcement::Enforce;
+        if !enforces && let Some(place) = self.place.take() {
+            return Poll::Ready(Ok(self.take_seat(Hold::Place(place))));
         }
         if self.timer.as_mut().poll(cx).is_pending() {
             return Poll::Pending;
@@ -489,7 +498,7 @@ impl Waiting {
         self.gate.cells.waiting(self.access()).leave();
     }
 
-    fn take_seat(&mut self, ticket: Ticket<Waiter>) -> Seat {
+    fn take_seat(&mut self, hold: Hold) -> Seat {
         self.place = None;
         self.leave_queue();
         let now = self.gate.now();
@@ -497,7 +506,6 @@ impl Waiting {
         let waited = now.since(self.since);
         cells.wait_executed.observe_duration(waited);
         self.gate.cells.filter.observe_duration(waited);
-        let hold = Hold::Ticket(ticket);
         Seat::new(
             Rc::clone(&self.gate),
             hold,
@@ -506,7 +514,6 @@ impl Waiting {
             &self.digest,
             self.kind,
             now,
-            overdue_at(self.kind, self.received, &self.policy),
         )
     }
 

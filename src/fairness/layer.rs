@@ -297,7 +297,8 @@ where
                     .is_list
                     .then(|| ListObserver::new(info, reply.status(), reply.headers()))
                     .flatten();
-                Box::new(SeatGuard::new(seat, trace, list))
+                let served = reply.status().is_success();
+                Box::new(SeatGuard::new(seat, trace, list, served))
             }
             Held::Watch(mut watch) => {
                 watch.answered(reply.status() == StatusCode::OK);
@@ -387,7 +388,7 @@ where
                 return Ok(false);
             }
         }
-        Ok::<bool, Refusal>(true)
+        Ok::<bool, Refusal>(reply.status().is_success())
     };
     match tokio::time::timeout(seat.time_left(), run).await {
         Ok(Ok(true)) => seat.learn(),

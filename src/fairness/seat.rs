@@ -22,8 +22,8 @@ use crate::{
 /// What stands behind a seat.
 #[derive(Debug)]
 pub(super) enum Hold {
-    /// The right to execute.
-    Ticket(Ticket<Waiter>),
+    /// The right to execute, and until when at most.
+    Ticket(Ticket<Waiter>, Time),
     /// A place in a queue: the request goes ahead although it would have to wait.
     Place(Place<Waiter>),
     /// Nothing: the request goes ahead although it would have been refused.
@@ -51,12 +51,11 @@ impl Seat {
         digest: &Arc<RequestDigest>,
         kind: RequestKind,
         since: Time,
-        until: Time,
     ) -> Self {
         cells.dispatched.increment();
         // A ticket is kept with the slot, so that it can be taken from who keeps it too long.
         let hold = match hold {
-            Hold::Ticket(ticket) => {
+            Hold::Ticket(ticket, until) => {
                 gate.hold(waiter, ticket, until);
                 None
             }
@@ -148,7 +147,7 @@ impl Drop for Seat {
         let held = self.gate.take_ticket(self.waiter);
         let place = match self.hold.take() {
             Some(Hold::Place(place)) => Some(place),
-            Some(Hold::Ticket(_) | Hold::Nothing) | None => None,
+            Some(Hold::Ticket(..) | Hold::Nothing) | None => None,
         };
         if let Some(ticket) = held {
             self.gate.finish(ticket);
@@ -164,14 +163,22 @@ pub(super) struct SeatGuard {
     seat: Option<Seat>,
     trace: Rc<Trace>,
     list: Option<ListObserver>,
+    /// Whether it was served, and not refused, which takes no time.
+    served: bool,
 }
 
 impl SeatGuard {
-    pub(super) fn new(seat: Seat, trace: Rc<Trace>, list: Option<ListObserver>) -> Self {
+    pub(super) fn new(
+        seat: Seat,
+        trace: Rc<Trace>,
+        list: Option<ListObserver>,
+        served: bool,
+    ) -> Self {
         Self {
             seat: Some(seat),
             trace,
             list,
+            served,
         }
     }
 
@@ -201,7 +208,9 @@ impl ReplyGuard for SeatGuard {
         self.note_list(&seat, how == BodyEnd::Complete);
         match how {
             BodyEnd::Complete => {
-                seat.learn();
+                if self.served {
+                    seat.learn();
+                }
                 drop(seat);
             }
             // Its answer broke off: it has ended, as far as anyone can tell.

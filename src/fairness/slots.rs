@@ -98,6 +98,16 @@ impl Slots {
         slot.granted.take()
     }
 
+    /// Wakes all who wait.
+    pub(super) fn wake_all(&mut self) {
+        let wakers: Vec<Waker> = self
+            .all
+            .iter_mut()
+            .filter_map(|slot| slot.waker.take())
+            .collect();
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
     /// The ticket granted to a request, if it is there.
     pub(super) fn fetch_now(&mut self, waiter: Waiter) -> Option<Ticket<Waiter>> {
         self.get(waiter)?.granted.take()

@@ -219,6 +219,29 @@ async fn who_only_observes_holds_nobody_back_and_keeps_the_books() {
 }
 
 #[tokio::test]
+async fn a_client_that_reads_too_slowly_loses_its_seat_when_its_time_is_up() {
+    for speaks in [Speaks::Http1, Speaks::Http2] {
+        // Far more than any buffer on the way holds.
+        let upstream = Upstream::start(speaks, |_| async {
+            http::Response::new(full(vec![b'x'; 64 << 20]))
+        });
+        let rules = Rules::small(1, Full::queue(10)).set(|set| {
+            set.request_timeout = ms(500);
+        });
+        let gate = Gate::governed(&upstream, &rules);
+        for http2 in [false, true] {
+            let mut client = connect(&gate, http2).await;
+            let request = of(&client, "alice", Method::GET, PODS);
+            let unread = soon(client.send(request)).await.unwrap();
+            assert_eq!(unread.status(), StatusCode::OK);
+            assert_eq!(small(&gate).0, 1);
+            until(|| small(&gate) == (0, 0, 0)).await;
+            drop(unread);
+        }
+    }
+}
+
+#[tokio::test]
 async fn enforcement_is_switched_while_requests_run_and_wait() {
     let (upstream, mut asked) = by_hand(Speaks::Http1);
     let rules = Rules::small(1, Full::queue(10));
@@ -234,7 +257,9 @@ async fn enforcement_is_switched_while_requests_run_and_wait() {
     let second = get(&gate, PODS).await;
     until(|| small(&gate) == (1, 1, 1)).await;
 
+    // What waits goes ahead, and keeps its place in the books.
     switch(Enforcement::Off);
+    let going_ahead = soon(asked.recv()).await.unwrap();
     // The core hears of it a moment later; masters pass in any case and are told.
     let told = loop {
         let master = ask(&gate, false, "root", Method::GET, PODS).await;
@@ -266,8 +291,9 @@ async fn enforcement_is_switched_while_requests_run_and_wait() {
     let third = get(&gate, PODS).await;
     until(|| small(&gate) == (1, 2, 1)).await;
 
-    // What waits goes on waiting; what comes passes, and stands in the books.
+    // What waits goes ahead; what comes passes, and stands in the books.
     switch(Enforcement::Observe);
+    let ahead_too = soon(asked.recv()).await.unwrap();
     let fourth = get(&gate, "/api/v1/observed").await;
     let observed = soon(asked.recv()).await.unwrap();
     assert_eq!(observed.target, "/api/v1/observed");
@@ -280,8 +306,8 @@ async fn enforcement_is_switched_while_requests_run_and_wait() {
     passes.served().await;
     executing.say("");
     first.served().await;
-    for waiting in [second, third] {
-        soon(asked.recv()).await.unwrap().say("");
+    for (asked, waiting) in [(going_ahead, second), (ahead_too, third)] {
+        asked.say("");
         waiting.served().await;
     }
     until(|| small(&gate) == (0, 0, 0)).await;
