@@ -93,6 +93,22 @@ fn one_client_alone_uses_the_only_seat_all_the_time() {
 }
 
 #[test]
+fn without_restraint_clients_get_what_they_ask_for_fair_or_not() {
+    let clients = [
+        client(FIRST, 5, 15, SECOND, 1_000_000_000),
+        client(SECOND_FLOW, 2, 15, SECOND, 500_000_000),
+    ];
+    let demands = [2.5, 2.0 / 1.5];
+    let (shares, _) = run(&clients, set(Discipline::Exempt, 10), 18);
+    let got = averages(&shares);
+    fair(&got, &max_min_fair(&demands, 10.0), 0.001);
+    // With two seats it would be unfair to both, in that they get more than their share.
+    for (got, fair) in got.iter().zip(max_min_fair(&demands, 2.0)) {
+        assert!((got - fair).abs() / fair > 0.25, "{got} beside {fair}");
+    }
+}
+
+#[test]
 fn an_exempt_level_never_holds_back() {
     for limit in [0, 2] {
         let mut wide = client(FIRST, 5, 20, SECOND, 1_000_000_000);

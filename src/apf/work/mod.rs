@@ -76,3 +76,29 @@ impl Work {
         SeatSeconds::product(self.initial_seats, service_time).plus(self.final_work())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn work(initial_seats: Seats, final_seats: Seats, seconds: u64) -> Work {
+        Work {
+            initial_seats,
+            final_seats,
+            additional_latency: Duration::from_secs(seconds),
+        }
+    }
+
+    #[test]
+    fn the_wider_phase_is_the_width() {
+        for (initial, last) in [(3, 3), (1, 3), (3, 1)] {
+            assert_eq!(work(initial, last, 1).max_seats(), 3);
+        }
+    }
+
+    #[test]
+    fn both_phases_are_worked() {
+        let expected = SeatSeconds::product(3 * 2 + 50 * 70, Duration::from_secs(1));
+        assert_eq!(work(3, 50, 70).total_work(Duration::from_secs(2)), expected);
+    }
+}
