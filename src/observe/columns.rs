@@ -7,6 +7,10 @@ const LEAST_WIDTH: usize = 8;
 /// Spaces after the longest cell of a column.
 const PADDING: usize = 1;
 
+/// Characters of a cell; the rest is cut off. Every row is padded to the longest cell of a column, so
+/// that one long path would be as long in every row.
+const MOST_CHARACTERS: usize = 1024;
+
 /// Rows of equally many cells.
 #[derive(Debug)]
 pub(super) struct Table {
@@ -25,7 +29,10 @@ impl Table {
 
     /// Adds a row. Control characters are replaced: a cell cannot pretend to be several.
     pub(super) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
-        self.cells.extend(cells.into_iter().map(|cell| {
+        self.cells.extend(cells.into_iter().map(|mut cell| {
+            if let Some((end, _)) = cell.char_indices().nth(MOST_CHARACTERS) {
+                cell.truncate(end);
+            }
             if cell.contains(char::is_control) {
                 cell.replace(char::is_control, "\u{fffd}")
             } else {
@@ -80,6 +87,18 @@ mod tests {
             "A,      LongerName, Last\n\
              x,      y,          z\n\
              ünï,    two\u{fffd}lines,  \n"
+        );
+    }
+
+    #[test]
+    fn a_long_cell_is_cut() {
+        let mut table = Table::new(&["A", "B"]);
+        table.row(["é".repeat(5000), "b".to_owned()]);
+        let text = table.to_text();
+        assert_eq!(text.matches('é').count(), MOST_CHARACTERS);
+        assert!(
+            text.lines().all(|line| line.chars().count() < 1100),
+            "{text}"
         );
     }
 }
