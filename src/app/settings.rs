@@ -199,7 +199,9 @@ pub(super) fn upstream(config: &Config) -> Result<UpstreamSettings, SettingsErro
     {
         let names = [username, uid, group].map(ToString::to_string);
         settings.reserved_headers.extend(names);
-        settings.reserved_headers.push(extra_prefix.clone());
+        settings
+            .reserved_headers
+            .push(extra_prefix.to_ascii_lowercase());
     }
     Ok(settings)
 }
