@@ -141,6 +141,32 @@ async fn a_panic_gives_the_seat_back_and_ends_only_its_stream() {
     }
 }
 
+#[tokio::test]
+async fn a_panic_after_the_client_has_left_gives_the_seat_back_too() {
+    let go = Arc::new(tokio::sync::Semaphore::new(0));
+    let leaf = Panicky {
+        go: Arc::clone(&go),
+    };
+    let rules = Rules::small(1, Full::queue(10));
+    let gate = Gate::around_under(|cores| rules.hub(cores), move || leaf.clone(), |_| {});
+    let mut leaves = connect(&gate, true).await;
+    let panics = of(&leaves, "alice", Method::GET, "/panic/future");
+    let panics = leaves.start(panics);
+    until(|| small(&gate) == (1, 0, 1)).await;
+    drop(panics);
+    leaves.abandon().await;
+    let mut stays = connect(&gate, true).await;
+    let next = of(&stays, "alice", Method::GET, "/fine");
+    let next = stays.start(next);
+    // Nothing is known of such requests: it runs on, and keeps its seat until it panics.
+    until(|| small(&gate) == (1, 1, 1)).await;
+    go.add_permits(1);
+    until(|| small(&gate) == (1, 0, 1)).await;
+    go.add_permits(1);
+    assert_eq!(body_text(soon(next).await.unwrap()).await, "fine");
+    until(|| small(&gate) == (0, 0, 0)).await;
+}
+
 /// What is counted of a schema, all cores together.
 fn counted(gate: &Gate, schema: &str, count: impl Fn(&FlowCells) -> u64) -> u64 {
     let mut total = 0;
