@@ -7,7 +7,7 @@ use std::{
     io::Write,
     pin::Pin,
     rc::Rc,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, LazyLock, Mutex, PoisonError},
     task::{Context, Poll},
     time::Duration,
 };
@@ -861,6 +861,11 @@ struct Collected(Arc<Mutex<Vec<u8>>>);
 /// another's subscriber came or went would else be kept.
 static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
+/// A second subscriber, alive for ever. With one alone, tracing judges a callsite by the thread
+/// that meets it first, which may be one of a test that does not log, and keeps the answer.
+static SECOND: LazyLock<tracing::Dispatch> =
+    LazyLock::new(|| tracing::Dispatch::new(tracing_subscriber::registry()));
+
 impl Write for Collected {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -879,6 +884,7 @@ fn logged(settings: &Log, test: impl Future<Output = ()> + 'static) -> String {
     let _alone = ALONE
         .lock()
         .unwrap_or_else(std::sync::PoisonError::into_inner);
+    LazyLock::force(&SECOND);
     tracing::subscriber::with_default(subscriber, || {
         tracing::callsite::rebuild_interest_cache();
         local(test);
