@@ -1,3 +1,5 @@
+//! Who a request comes from, for each pair of what it may carry, and what of it goes upstream.
+
 use std::{str::FromStr as _, time::Duration};
 
 use bytes::Bytes;

@@ -1,3 +1,5 @@
+//! Commands are run on files and standard input, and what they print is read.
+
 use std::{fs, path::Path};
 
 use clap::CommandFactory as _;

@@ -1,3 +1,5 @@
+//! Configurations are read from text and files, and every mistake in them is told with its remedy.
+
 use std::{collections::BTreeSet, fs, path::Path};
 
 use serde_json::{Value, json};

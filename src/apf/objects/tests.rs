@@ -1,3 +1,5 @@
+//! Objects are read in every form they come in, and become one set.
+
 use serde_json::json;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Sets of objects are compiled into policies, and what cannot work in them is told.
+
 #![expect(
     clippy::needless_pass_by_value,
     reason = "JSON literals read better by value"

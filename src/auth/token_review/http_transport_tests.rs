@@ -1,3 +1,5 @@
+//! Reviews go over real sockets to a stand-in that speaks one protocol or both.
+
 use std::{
     convert::Infallible,
     sync::atomic::{AtomicUsize, Ordering},

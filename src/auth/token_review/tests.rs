@@ -1,3 +1,5 @@
+//! Tokens are looked up: what is asked of the upstream, how often, and how long its word counts.
+
 use std::{sync::Mutex, thread};
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};

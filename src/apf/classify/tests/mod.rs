@@ -1,3 +1,5 @@
+//! The index gives the answers of a plain scan, in few steps.
+
 use std::{cell::Cell, sync::Arc};
 
 use k8s_openapi::{

@@ -1,3 +1,5 @@
+//! What the original refuses is refused, under the same field.
+
 #![expect(
     clippy::needless_pass_by_value,
     reason = "JSON literals read better by value"
