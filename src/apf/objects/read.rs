@@ -201,17 +201,24 @@ fn read(
         }
     };
     let items = value.remove("items").unwrap_or(Value::Null);
+    read_items(set, origin, kind, items, items_of, depth);
+}
+
+/// `items_of` is the kind and version that a list of `kind` implies for what is in it.
+fn read_items(
+    set: &mut ObjectSet,
+    origin: &str,
+    kind: &str,
+    items: Value,
+    items_of: Option<(&'static str, Version)>,
+    depth: u32,
+) {
     let problem = match items {
         Value::Null => return,
         Value::Array(items) if depth > 0 => {
             for (i, item) in items.into_iter().enumerate() {
-                read(
-                    set,
-                    &format!("{origin}, items[{i}]"),
-                    item,
-                    items_of,
-                    depth - 1,
-                );
+                let origin = format!("{origin}, items[{i}]");
+                read(set, &origin, item, items_of, depth - 1);
             }
             return;
         }
