@@ -859,7 +859,7 @@ struct Collected(Arc<Mutex<Vec<u8>>>);
 
 /// Tests that log do so one at a time, asking every callsite anew: what a callsite was told while
 /// another's subscriber came or went would else be kept.
-static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+static ALONE: Mutex<()> = Mutex::new(());
 
 /// A second subscriber, alive for ever. With one alone, tracing judges a callsite by the thread
 /// that meets it first, which may be one of a test that does not log, and keeps the answer.
@@ -881,9 +881,7 @@ fn logged(settings: &Log, test: impl Future<Output = ()> + 'static) -> String {
     let collected = Collected::default();
     let to = collected.clone();
     let subscriber = log::subscriber(settings, move || to.clone());
-    let _alone = ALONE
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     LazyLock::force(&SECOND);
     tracing::subscriber::with_default(subscriber, || {
         tracing::callsite::rebuild_interest_cache();
