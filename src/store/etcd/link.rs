@@ -1,0 +1,171 @@
+//! The connection to etcd: made when first needed, and what its failures mean.
+//!
+//! Connections that break are made again by the client, over all endpoints. Every call is bounded in
+//! time, more tightly while etcd is known to be away, so that whoever waits hears soon.
+
+use std::time::Duration;
+
+use etcd_client::{
+    Certificate, Client, ConnectOptions, Error, Identity, KvClient, TlsOptions, WatchClient,
+};
+use tokio::sync::OnceCell;
+
+use super::Settings;
+use crate::store::{MAX_VALUE_BYTES, StoreError};
+
+/// How long a call may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How long, while etcd does not answer others either.
+const LITTLE_PATIENCE: Duration = Duration::from_secs(1);
+/// How long connecting may take.
+const CONNECT: Duration = Duration::from_secs(3);
+/// How often an idle connection is tried, and how long that may take.
+const KEEP_ALIVE: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(5));
+/// etcd bounds what it takes, not what it sends: many changes of long values at once.
+const LONGEST_ANSWER: usize = 1 << 30;
+
+/// The connection.
+pub(super) struct Link {
+    endpoints: Vec<String>,
+    options: ConnectOptions,
+    client: OnceCell<Client>,
+}
+
+impl Link {
+    pub(super) fn new(settings: &Settings) -> Result<Self, StoreError> {
+        let mut options = ConnectOptions::new()
+            .with_connect_timeout(CONNECT)
+            .with_keep_alive(KEEP_ALIVE.0, KEEP_ALIVE.1)
+            .with_keep_alive_while_idle(true)
+            .with_require_leader(true)
+            .with_auto_token_refresh(true);
+        if let Some(tls) = &settings.tls {
+            let mut with = TlsOptions::new().ca_certificate(Certificate::from_pem(&tls.ca));
+            if let Some((certificate, key)) = &tls.identity {
+                with = with.identity(Identity::from_pem(certificate, key));
+            }
+            if let Some(name) = &tls.server_name {
+                with = with.domain_name(name);
+            }
+            options = options.with_tls(with);
+        }
+        if let Some((user, password)) = &settings.user {
+            options = options.with_user(user, password);
+        }
+        check_endpoints(settings)?;
+        Ok(Self {
+            endpoints: settings.endpoints.clone(),
+            options,
+            client: OnceCell::new(),
+        })
+    }
+
+    pub(super) async fn kv(&self) -> Result<KvClient, StoreError> {
+        let kv = self.client().await?.kv_client();
+        Ok(kv.max_decoding_message_size(LONGEST_ANSWER))
+    }
+
+    pub(super) async fn watches(&self) -> Result<WatchClient, StoreError> {
+        let watches = self.client().await?.watch_client();
+        Ok(watches.max_decoding_message_size(LONGEST_ANSWER))
+    }
+
+    /// With a user, this asks etcd for a token; without, it does nothing yet.
+    async fn client(&self) -> Result<&Client, StoreError> {
+        let connect = || Client::connect(&self.endpoints, Some(self.options.clone()));
+        let connected = self.client.get_or_try_init(connect);
+        match tokio::time::timeout(PATIENCE, connected).await {
+            Ok(client) => client.map_err(|error| explain(&error)),
+            Err(_) => Err(silent()),
+        }
+    }
+}
+
+/// Waits for an answer of etcd's, less patiently if it is known to be `away`.
+pub(super) async fn answer<T>(
+    away: bool,
+    call: impl Future<Output = Result<T, Error>>,
+) -> Result<T, StoreError> {
+    let patience = if away { LITTLE_PATIENCE } else { PATIENCE };
+    match tokio::time::timeout(patience, call).await {
+        Ok(answered) => answered.map_err(|error| explain(&error)),
+        Err(_) => Err(silent()),
+    }
+}
+
+fn silent() -> StoreError {
+    StoreError::Unavailable("etcd does not answer; check it, and the network to it".to_owned())
+}
+
+fn check_endpoints(settings: &Settings) -> Result<(), StoreError> {
+    let wrong = |what: String| Err(StoreError::Failed(what));
+    if settings.endpoints.is_empty() {
+        return wrong("no endpoint of etcd is named; name one".to_owned());
+    }
+    let scheme = if settings.tls.is_some() {
+        "https://"
+    } else {
+        "http://"
+    };
+    for endpoint in &settings.endpoints {
+        if !endpoint.starts_with(scheme) {
+            return wrong(format!(
+                "the endpoint {endpoint:?} of etcd should begin with {scheme}; with a CA it is https, without it http"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// What an error of etcd's means. Codes and texts are those of its API.
+pub(super) fn explain(error: &Error) -> StoreError {
+    let Error::GRpcStatus(status) = error else {
+        return StoreError::Unavailable(format!("etcd cannot be reached: {}", causes(error)));
+    };
+    let message = status.message();
+    let has = |part: &str| message.contains(part);
+    if has("mvcc: database space exceeded") {
+        return StoreError::Full {
+            place: "etcd's database (raise --quota-backend-bytes, or compact, defragment and disarm its alarm)"
+                .to_owned(),
+        };
+    }
+    if has("request is too large") || has("larger than max") {
+        return StoreError::TooLarge {
+            key: "the key".to_owned(),
+            bytes: MAX_VALUE_BYTES,
+            limit: MAX_VALUE_BYTES,
+        };
+    }
+    if has("required revision has been compacted") {
+        return StoreError::Compacted { asked: 0, floor: 0 };
+    }
+    let refused = [
+        "permission denied",
+        "authentication",
+        "invalid auth token",
+        "user name is empty",
+    ];
+    if refused.iter().any(|part| has(part)) {
+        return StoreError::Denied(message.to_owned());
+    }
+    StoreError::Unavailable(format!("etcd says: {}", causes(status)))
+}
+
+/// An error and its causes in one line.
+fn causes(error: &dyn std::error::Error) -> String {
+    // A chain is finite, but it is not ours.
+    const MOST: usize = 8;
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    for _ in 0..MOST {
+        let Some(error) = cause else { break };
+        let part = error.to_string();
+        if !text.contains(&part) {
+            text.push_str(": ");
+            text.push_str(&part);
+        }
+        cause = error.source();
+    }
+    text
+}

@@ -1,0 +1,184 @@
+//! The latest changes, in order, for watches and for reads of the past.
+//!
+//! A revision may have several changes (one transaction of etcd's may touch many keys); they enter and
+//! leave together. The *floor* is the revision after which the history is complete.
+//!
+//! Bounded by age, by number and by bytes: whichever comes first.
+
+use std::{collections::VecDeque, sync::Arc, time::Duration};
+
+use super::Event;
+use crate::apf::Time;
+
+/// How much history is kept.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Older changes are dropped. Clients expect 75 seconds at least.
+    pub age: Duration,
+    /// No more changes than this.
+    pub events: usize,
+    /// No more than about this many bytes of earlier values.
+    pub bytes: usize,
+}
+
+impl Default for Limits {
+    /// Five minutes, 100 000 changes, 128 MiB.
+    fn default() -> Self {
+        Self {
+            age: Duration::from_secs(300),
+            events: 100_000,
+            bytes: 128 << 20,
+        }
+    }
+}
+
+/// The window of changes after the floor.
+#[derive(Debug, Default)]
+pub(super) struct History {
+    /// Ascending revisions, all greater than `floor`, and when they came in.
+    events: VecDeque<(Time, Arc<Event>)>,
+    bytes: usize,
+    floor: u64,
+}
+
+impl History {
+    /// Nothing, at `floor`.
+    pub(super) fn beginning_at(floor: u64) -> Self {
+        Self {
+            floor,
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn floor(&self) -> u64 {
+        self.floor
+    }
+
+    /// How many changes there are, and about how many bytes they take.
+    pub(super) fn size(&self) -> (usize, usize) {
+        (self.events.len(), self.bytes)
+    }
+
+    /// Appends a change, no older than the last.
+    pub(super) fn push(&mut self, now: Time, event: Arc<Event>) {
+        debug_assert!(event.revision > self.floor);
+        debug_assert!(
+            self.events
+                .back()
+                .is_none_or(|(_, last)| last.revision <= event.revision)
+        );
+        self.bytes += event.cost();
+        self.events.push_back((now, event));
+    }
+
+    /// The changes after `revision`, oldest first. Finding the first costs `O(log n)`.
+    pub(super) fn after(&self, revision: u64) -> impl DoubleEndedIterator<Item = &Arc<Event>> {
+        let first = self
+            .events
+            .partition_point(|(_, event)| event.revision <= revision);
+        self.events.range(first..).map(|(_, event)| event)
+    }
+
+    /// The floor that `limits` ask for: at least the present one.
+    ///
+    /// Looks only at what has to go. To be called under a shared lock.
+    pub(super) fn due(&self, now: Time, limits: &Limits) -> u64 {
+        let mut left = (self.events.len(), self.bytes);
+        let mut floor = self.floor;
+        for (at, event) in &self.events {
+            let within = left.0 <= limits.events && left.1 <= limits.bytes;
+            if within && now.since(*at) <= limits.age {
+                break;
+            }
+            left = (left.0 - 1, left.1.saturating_sub(event.cost()));
+            floor = event.revision;
+        }
+        floor
+    }
+
+    /// Whether more is kept than `limits` allow by number or by bytes, and by an eighth at that: so
+    /// that dropping is done seldom, and much at once.
+    pub(super) fn overflows(&self, limits: &Limits) -> bool {
+        self.events.len() > limits.events.saturating_add(limits.events / 8)
+            || self.bytes > limits.bytes.saturating_add(limits.bytes / 8)
+    }
+
+    /// Drops the changes up to `floor`, and gives them, to be freed when no lock is held. Never goes
+    /// down.
+    pub(super) fn raise(&mut self, floor: u64) -> VecDeque<(Time, Arc<Event>)> {
+        if floor <= self.floor {
+            return VecDeque::new();
+        }
+        self.floor = floor;
+        let kept = self
+            .events
+            .partition_point(|(_, event)| event.revision <= floor);
+        let kept = self.events.split_off(kept);
+        let dropped = std::mem::replace(&mut self.events, kept);
+        for (_, event) in &dropped {
+            self.bytes -= event.cost();
+        }
+        dropped
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seconds(seconds: u64) -> Time {
+        Time::ZERO.plus(Duration::from_secs(seconds))
+    }
+
+    /// Revisions 2, 3, … at seconds 2, 3, ….
+    fn history(last: u64) -> History {
+        let mut history = History::beginning_at(1);
+        for revision in 2..=last {
+            let event = Event::new(revision, "/k".into(), None, None);
+            history.push(seconds(revision), Arc::new(event));
+        }
+        history
+    }
+
+    fn revisions(history: &History, after: u64) -> Vec<u64> {
+        history.after(after).map(|event| event.revision).collect()
+    }
+
+    #[test]
+    fn age_number_and_bytes_each_raise_the_floor() {
+        let history = history(10);
+        let wide = Limits::default();
+        assert_eq!(history.due(seconds(10), &wide), 1);
+        let age = Duration::from_secs(4);
+        assert_eq!(history.due(seconds(10), &Limits { age, ..wide }), 5);
+        assert_eq!(history.due(seconds(10), &Limits { events: 2, ..wide }), 8);
+        let bytes = history.bytes / 9 * 3;
+        assert_eq!(history.due(seconds(10), &Limits { bytes, ..wide }), 7);
+        assert_eq!(history.due(seconds(10), &Limits { events: 0, ..wide }), 10);
+    }
+
+    #[test]
+    fn the_floor_only_moves_up_and_takes_whole_revisions_with_it() {
+        let mut history = history(5);
+        let twin = Event::new(5, "/twin".into(), None, None);
+        history.push(seconds(5), Arc::new(twin));
+        assert_eq!(history.raise(3).len(), 2);
+        assert_eq!(history.raise(2).len(), 0);
+        assert_eq!(history.floor(), 3);
+        assert_eq!(revisions(&history, 0), [4, 5, 5]);
+        assert_eq!(revisions(&history, 4), [5, 5]);
+        assert_eq!(history.raise(5).len(), 3);
+        assert_eq!(history.bytes, 0);
+        assert_eq!(revisions(&history, 0), [0; 0]);
+    }
+
+    #[test]
+    fn it_overflows_only_by_an_eighth() {
+        let limits = Limits {
+            events: 8,
+            ..Limits::default()
+        };
+        assert!(!history(10).overflows(&limits));
+        assert!(history(11).overflows(&limits));
+    }
+}

@@ -1,0 +1,450 @@
+//! The file: its tables, how it is made, opened, checked, read and written.
+//!
+//! | table | key | value |
+//! |---|---|---|
+//! | `meta` | `format`, `revision`, `floor` | a number |
+//! | `state` | key of an entry | its revision, its value |
+//! | `undo` | revision of a change | the key; the revision (0: none) and value it had before |
+//!
+//! `undo` is the history, told backwards: what a change led to is in the next `undo` of the same key,
+//! or in `state`. So each value is written once when it comes and once when it goes, and the two
+//! tables cannot disagree without it showing.
+//!
+//! A new file is made under another name and renamed, so a file of the right name is always a whole
+//! one; an empty one was cut off. redb is to report damage as errors; panics are caught all the same.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    fs::{self, File, OpenOptions, TryLockError},
+    io::{self, ErrorKind},
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use bytes::Bytes;
+use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
+
+use super::beside;
+use crate::store::{Entry, Event, StoreError};
+
+const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
+const STATE: TableDefinition<'_, &str, (u64, &[u8])> = TableDefinition::new("state");
+const UNDO: TableDefinition<'_, u64, (&str, u64, &[u8])> = TableDefinition::new("undo");
+
+const FORMAT: u64 = 1;
+/// Of a store that nobody has written to.
+const FIRST_REVISION: u64 = 1;
+/// Everything is in memory already; redb needs to remember little.
+const CACHE_BYTES: usize = 8 << 20;
+
+/// The file, open, and no other process's.
+pub(super) struct StoreFile {
+    // Closed before it is unlocked: fields are dropped in order.
+    database: Database,
+    path: PathBuf,
+    _lock: Lock,
+}
+
+/// The lock against other processes, until it is dropped.
+struct Lock(File);
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Closing would do, but for a process that is being started just now and has a copy.
+        let _ = self.0.unlock();
+    }
+}
+
+/// What a file held.
+pub(super) struct Contents {
+    pub(super) entries: BTreeMap<Arc<str>, Arc<Entry>>,
+    /// Ascending.
+    pub(super) events: Vec<Arc<Event>>,
+    pub(super) floor: u64,
+    pub(super) revision: u64,
+}
+
+impl StoreFile {
+    /// Opens or makes the file at `path`, checks all of it, and reads it.
+    pub(super) fn open(path: &Path) -> Result<(Self, Contents), StoreError> {
+        let lock = locked(path)?;
+        match fs::metadata(path) {
+            Ok(metadata) if metadata.len() == 0 => {
+                return Err(corrupt(path, "it is empty"));
+            }
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::NotFound => make(path)?,
+            Err(error) => return Err(failed(path, "reading it", error)),
+        }
+        let database = guarded(path, || checked(path))?;
+        let file = Self {
+            database,
+            path: path.to_owned(),
+            _lock: lock,
+        };
+        let contents = guarded(path, || read(path, &file.database))?;
+        Ok((file, contents))
+    }
+
+    /// Makes `events`, ascending, durable, and drops the history up to `floor`: both or neither, if it
+    /// fails. After a failure the file has to be closed and opened again, which tells which.
+    pub(super) fn commit(&self, events: &[Arc<Event>], floor: u64) -> Result<(), StoreError> {
+        guarded(&self.path, || write(&self.database, events, floor))
+    }
+
+    /// Closes it, whatever state it is in.
+    pub(super) fn close(self) {
+        let path = self.path.clone();
+        // It may try to write once more, on a disk that has just failed.
+        let closed = guarded(&path, move || {
+            drop(self);
+            Ok(())
+        });
+        if let Err(error) = closed {
+            tracing::warn!(%error, "closing the store failed");
+        }
+        forget_cached(&path);
+    }
+}
+
+impl fmt::Debug for StoreFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StoreFile")
+            .field("path", &self.path)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Raises the revision counter of the file at `path` by `by` and forgets its history.
+///
+/// To be done after the file was restored from a backup and before it is served: clients have seen
+/// revisions that the backup does not know, and must not see them again with another content. Gives
+/// the new revision.
+///
+/// # Errors
+///
+/// As [`Local::open`](super::Local::open); [`StoreError::Failed`] when the counter would overflow.
+pub fn raise_revision(path: &Path, by: u64) -> Result<u64, StoreError> {
+    let (file, contents) = StoreFile::open(path)?;
+    let overflow = || StoreError::Failed(format!("revisions end before {by} more"));
+    // Revisions are signed elsewhere.
+    let raised = contents.revision.checked_add(by);
+    let raised = raised
+        .filter(|&raised| i64::try_from(raised).is_ok())
+        .ok_or_else(overflow)?;
+    guarded(path, || {
+        let transaction = begin(&file.database)?;
+        {
+            let mut meta = transaction.open_table(META)?;
+            meta.insert("revision", raised)?;
+            meta.insert("floor", raised)?;
+            transaction.open_table(UNDO)?.retain(|_, _| false)?;
+        }
+        Ok(transaction.commit()?)
+    })?;
+    Ok(raised)
+}
+
+/// Locks `path` against other processes, and makes its directory.
+fn locked(path: &Path) -> Result<Lock, StoreError> {
+    let directory = directory(path);
+    if !directory.is_dir() {
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(directory)
+            .map_err(|error| failed(directory, "making the directory", error))?;
+    }
+    let name = beside(path, ".lock");
+    let lock = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(&name)
+        .map_err(|error| failed(&name, "opening it", error))?;
+    match lock.try_lock() {
+        Ok(()) => Ok(Lock(lock)),
+        Err(TryLockError::WouldBlock) => Err(StoreError::Locked {
+            path: path.to_owned(),
+        }),
+        Err(TryLockError::Error(error)) => Err(failed(&name, "locking it", error)),
+    }
+}
+
+/// Makes an empty store at `path`, whole or not at all.
+fn make(path: &Path) -> Result<(), StoreError> {
+    let name = beside(path, ".new");
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&name)
+        .map_err(|error| failed(&name, "making it", error))?;
+    guarded(&name, || {
+        let database = builder().create_file(file)?;
+        let transaction = begin(&database)?;
+        {
+            let mut meta = transaction.open_table(META)?;
+            meta.insert("format", FORMAT)?;
+            meta.insert("revision", FIRST_REVISION)?;
+            meta.insert("floor", FIRST_REVISION)?;
+            transaction.open_table(STATE)?;
+            transaction.open_table(UNDO)?;
+        }
+        Ok(transaction.commit()?)
+    })?;
+    let named = sync(&name)
+        .and_then(|()| fs::rename(&name, path))
+        .and_then(|()| sync(directory(path)));
+    named.map_err(|error| failed(path, "making it", error))?;
+    // The directory may be new as well. Some cannot be opened, and are then not ours to have made.
+    let _ = directory(path).parent().map(sync);
+    Ok(())
+}
+
+/// Opens the database and compares every page with its checksum.
+fn checked(path: &Path) -> Result<Database, Failure> {
+    let mut database = builder().open(path)?;
+    if !database.check_integrity()? {
+        return Err(Failure::Damaged("a checksum is wrong".to_owned()));
+    }
+    Ok(database)
+}
+
+fn builder() -> redb::Builder {
+    let mut builder = Database::builder();
+    builder.set_cache_size(CACHE_BYTES);
+    builder
+}
+
+fn begin(database: &Database) -> Result<redb::WriteTransaction, Failure> {
+    let mut transaction = database.begin_write()?;
+    transaction.set_two_phase_commit(true);
+    Ok(transaction)
+}
+
+fn write(database: &Database, events: &[Arc<Event>], floor: u64) -> Result<(), Failure> {
+    let transaction = begin(database)?;
+    {
+        let mut meta = transaction.open_table(META)?;
+        let mut state = transaction.open_table(STATE)?;
+        let mut undo = transaction.open_table(UNDO)?;
+        for event in events {
+            match &event.after {
+                Some(entry) => state.insert(&*event.key, (entry.revision, &*entry.value))?,
+                None => state.remove(&*event.key)?,
+            };
+            let before = event.before.as_ref();
+            let (revision, value) = before.map_or((0, &[][..]), |b| (b.revision, &b.value[..]));
+            undo.insert(event.revision, (&*event.key, revision, value))?;
+        }
+        if let Some(last) = events.last() {
+            meta.insert("revision", last.revision)?;
+        }
+        let known = number(&meta, "floor")?;
+        // Written in any case: even a commit of nothing says whether the disk takes it.
+        meta.insert("floor", floor.max(known))?;
+        if floor > known {
+            undo.retain_in(..=floor, |_, _| false)?;
+        }
+    }
+    Ok(transaction.commit()?)
+}
+
+fn read(path: &Path, database: &Database) -> Result<Contents, Failure> {
+    let transaction = database.begin_read()?;
+    let meta = transaction.open_table(META)?;
+    match number(&meta, "format")? {
+        FORMAT => {}
+        other => {
+            return Err(Failure::Foreign(format!(
+                "{} has format {other}, and this fairgate knows {FORMAT} alone",
+                path.display()
+            )));
+        }
+    }
+    let (floor, revision) = (number(&meta, "floor")?, number(&meta, "revision")?);
+    let mut entries = BTreeMap::new();
+    for row in transaction.open_table(STATE)?.iter()? {
+        let (key, row) = row?;
+        let (of, value) = row.value();
+        let key: Arc<str> = key.value().into();
+        let entry = Entry::new(key.clone(), Bytes::copy_from_slice(value), of);
+        entries.insert(key, Arc::new(entry));
+    }
+    let events = replay(&transaction.open_table(UNDO)?, &entries)?;
+    let contents = Contents {
+        entries,
+        events,
+        floor,
+        revision,
+    };
+    contents.check().map_err(Failure::Damaged)?;
+    Ok(contents)
+}
+
+/// The history, ascending, from its undoing.
+fn replay(
+    undo: &impl ReadableTable<u64, (&'static str, u64, &'static [u8])>,
+    entries: &BTreeMap<Arc<str>, Arc<Entry>>,
+) -> Result<Vec<Arc<Event>>, Failure> {
+    let mut events = Vec::new();
+    // What each key held right before the changes looked at so far.
+    let mut then: BTreeMap<Arc<str>, Option<Arc<Entry>>> = BTreeMap::new();
+    for row in undo.iter()?.rev() {
+        let (revision, row) = row?;
+        let (key, before_revision, before) = row.value();
+        let (key, after) = match (then.get_key_value(key), entries.get_key_value(key)) {
+            (Some((key, after)), _) => (key.clone(), after.clone()),
+            (None, Some((key, entry))) => (key.clone(), Some(entry.clone())),
+            (None, None) => (key.into(), None),
+        };
+        let before = (before_revision > 0).then(|| {
+            let value = Bytes::copy_from_slice(before);
+            Arc::new(Entry::new(key.clone(), value, before_revision))
+        });
+        then.insert(key.clone(), before.clone());
+        events.push(Arc::new(Event::new(revision.value(), key, before, after)));
+    }
+    events.reverse();
+    Ok(events)
+}
+
+fn number(meta: &impl ReadableTable<&'static str, u64>, name: &str) -> Result<u64, Failure> {
+    match meta.get(name)? {
+        Some(number) => Ok(number.value()),
+        None => Err(Failure::Damaged(format!("it has no {name}"))),
+    }
+}
+
+impl Contents {
+    /// What must hold of everything that was ever committed. Says what does not.
+    pub(super) fn check(&self) -> Result<(), String> {
+        let (floor, revision) = (self.floor, self.revision);
+        if floor < FIRST_REVISION || revision < floor {
+            return Err(format!("revision {revision} is below the floor {floor}"));
+        }
+        // One change a revision, and no gap.
+        let expected = floor + 1..=revision;
+        if !expected.eq(self.events.iter().map(|event| event.revision)) {
+            return Err(format!("the history from {floor} to {revision} has gaps"));
+        }
+        for event in &self.events {
+            let made = event.after.as_ref().map(|after| after.revision);
+            let had = event.before.as_ref().map(|before| before.revision);
+            let fits = made.is_none_or(|made| made == event.revision)
+                && had.is_none_or(|had| had < event.revision)
+                && (made.is_some() || had.is_some());
+            if !fits {
+                return Err(format!("change {} has another result", event.revision));
+            }
+        }
+        let recent = |entry: &&Arc<Entry>| entry.revision > floor;
+        for entry in self.entries.values().filter(recent) {
+            let index = usize::try_from(entry.revision - floor - 1).ok();
+            let event = index.and_then(|index| self.events.get(index));
+            if event.is_none_or(|event| event.key != entry.key) {
+                return Err(format!("no change led to the entry {}", entry.key));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Why a step on the database failed.
+enum Failure {
+    Redb(redb::Error),
+    Damaged(String),
+    Foreign(String),
+}
+
+impl<E: Into<redb::Error>> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self::Redb(error.into())
+    }
+}
+
+/// Does a step on the database at `path`, and says of its failure or panic what it means.
+fn guarded<T>(path: &Path, step: impl FnOnce() -> Result<T, Failure>) -> Result<T, StoreError> {
+    // What a panic leaves behind is dropped, never used.
+    match catch_unwind(AssertUnwindSafe(step)) {
+        Ok(Ok(done)) => Ok(done),
+        Ok(Err(failure)) => Err(explain(path, failure)),
+        Err(_) => Err(corrupt(path, "the database could not make sense of it")),
+    }
+}
+
+fn explain(path: &Path, failure: Failure) -> StoreError {
+    match failure {
+        Failure::Damaged(what) => corrupt(path, what),
+        Failure::Foreign(what) => StoreError::Foreign { what },
+        Failure::Redb(redb::Error::Io(error)) if error.kind() == ErrorKind::UnexpectedEof => {
+            corrupt(path, "it ends too early")
+        }
+        // What is no database at all.
+        Failure::Redb(redb::Error::Io(error)) if error.kind() == ErrorKind::InvalidData => {
+            corrupt(path, error.to_string())
+        }
+        Failure::Redb(redb::Error::Io(error)) => failed(path, "reading or writing it", error),
+        Failure::Redb(redb::Error::DatabaseAlreadyOpen) => StoreError::Locked {
+            path: path.to_owned(),
+        },
+        Failure::Redb(redb::Error::PreviousIo) => failed(
+            path,
+            "reading or writing it",
+            io::Error::other("an earlier failure"),
+        ),
+        Failure::Redb(other) => corrupt(path, other.to_string()),
+    }
+}
+
+fn corrupt(path: &Path, what: impl Into<String>) -> StoreError {
+    StoreError::Corrupt {
+        path: path.to_owned(),
+        what: what.into(),
+    }
+}
+
+fn failed(path: &Path, doing: &'static str, error: io::Error) -> StoreError {
+    let full = [
+        ErrorKind::StorageFull,
+        ErrorKind::QuotaExceeded,
+        ErrorKind::FileTooLarge,
+    ];
+    if full.contains(&error.kind()) {
+        let place = format!("the disk below {}", path.display());
+        return StoreError::Full { place };
+    }
+    StoreError::Io {
+        path: path.to_owned(),
+        doing,
+        source: Arc::new(error),
+    }
+}
+
+/// The directory of `path`.
+fn directory(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        _ => Path::new("."),
+    }
+}
+
+fn sync(path: &Path) -> io::Result<()> {
+    File::open(path)?.sync_all()
+}
+
+/// Asks the system to read the file from the disk again: after a failed flush its memory may hold what
+/// the disk does not.
+fn forget_cached(path: &Path) {
+    if let Ok(file) = File::open(path) {
+        // Advice: where it is not heeded, there is nothing else to do.
+        let _ = rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed);
+    }
+}

@@ -1,0 +1,263 @@
+//! The store in a file: one process, no other program.
+//!
+//! Everything is in memory, in a [`Mirror`]; the file is there to find it again. One thread writes it.
+//! Writes that queue up while the disk works are committed together, each still compared with the
+//! state as of its turn and given a revision of its own, and none is visible before it is durable.
+//!
+//! The file is redb's: copy-on-write B-trees with checksums, no log to replay, pure Rust. Its two-phase
+//! commit is on, which costs a second flush and buys that damage to what was acknowledged is an error
+//! when the file is opened. With one phase, damage to the last commit cannot be told from a crash
+//! within it, and would silently take it back.
+//!
+//! The history is in the file too, so a watch resumes across restarts. See `file` for the tables.
+//!
+//! Not here: several processes. A second one is refused; `etcd` is for that.
+
+mod file;
+mod writer;
+
+#[cfg(test)]
+mod crash_tests;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    num::NonZeroUsize,
+    path::{Path, PathBuf},
+    sync::{Arc, mpsc},
+    thread,
+};
+
+use bytes::Bytes;
+use tokio::sync::{Semaphore, oneshot};
+
+pub use self::file::raise_revision;
+use self::writer::{Op, Writer};
+use super::{
+    Answer, At, Entry, Expected, Health, Limits, MAX_VALUE_BYTES, Page, Size, Store, StoreError,
+    Watch, Written, check_key, mirror::Mirror,
+};
+use crate::{apf::Time, clock::Clock};
+
+/// How many writes may wait for the disk; more wait before they are taken in.
+const QUEUE: usize = 256;
+
+/// Where the file is, and how much it keeps.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The file. It and its directory are made if missing, readable by their owner alone; beside it
+    /// lies an empty file with `.lock` appended, which the process that has the store open has locked.
+    pub path: PathBuf,
+    /// How much history.
+    pub limits: Limits,
+}
+
+/// A store in a file.
+///
+/// Dropped, it writes what was queued and closes the file, which may wait for the disk.
+#[derive(Debug)]
+pub struct Local {
+    mirror: Arc<Mirror>,
+    limits: Limits,
+    /// `None` only while it is dropped.
+    ops: Option<mpsc::Sender<Op>>,
+    /// Bounds what is in `ops`.
+    room: Arc<Semaphore>,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+impl Local {
+    /// Opens or makes the file. Blocks until it was read and checked.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Locked`], [`StoreError::Corrupt`], [`StoreError::Foreign`] for a format that is
+    /// not ours, [`StoreError::Full`], [`StoreError::Io`].
+    pub fn open(settings: Settings, clock: Clock) -> Result<Self, StoreError> {
+        let (told, opened) = mpsc::sync_channel(1);
+        let local = Self::spawn(settings, clock, Some(told))?;
+        match opened.recv() {
+            Ok(result) => result.map(|()| local),
+            Err(_) => Err(StoreError::Failed("its thread ended".to_owned())),
+        }
+    }
+
+    /// As [`open`](Self::open), but returns at once, and where that fails, tries again every second.
+    /// Until then reads and writes fail, and [`health`](Store::health) says why.
+    ///
+    /// # Errors
+    ///
+    /// Only when the system has no thread left.
+    pub fn start(settings: Settings, clock: Clock) -> Result<Self, StoreError> {
+        Self::spawn(settings, clock, None)
+    }
+
+    fn spawn(
+        settings: Settings,
+        clock: Clock,
+        told: Option<mpsc::SyncSender<Result<(), StoreError>>>,
+    ) -> Result<Self, StoreError> {
+        let mirror = Arc::new(Mirror::new());
+        let limits = settings.limits;
+        let (ops, inbox) = mpsc::channel();
+        let path = settings.path.clone();
+        let mut writer = Writer::new(settings, clock, mirror.clone());
+        let thread = thread::Builder::new()
+            .name("store".to_owned())
+            .spawn(move || writer.run(&inbox, told))
+            .map_err(|source| StoreError::Io {
+                path,
+                doing: "starting its thread",
+                source: Arc::new(source),
+            })?;
+        Ok(Self {
+            mirror,
+            limits,
+            ops: Some(ops),
+            room: Arc::new(Semaphore::new(QUEUE)),
+            thread: Some(thread),
+        })
+    }
+
+    async fn submit<T>(
+        &self,
+        op: impl FnOnce(oneshot::Sender<Result<T, StoreError>>) -> writer::Request,
+    ) -> Result<T, StoreError> {
+        let gone = || StoreError::Failed("its thread ended; restart fairgate".to_owned());
+        let room = self.room.clone().acquire_owned().await;
+        let room = room.map_err(|_| gone())?;
+        let (reply, answer) = oneshot::channel();
+        let op = Op {
+            request: op(reply),
+            room,
+        };
+        let ops = self.ops.as_ref().ok_or_else(gone)?;
+        ops.send(op).map_err(|_| gone())?;
+        answer.await.map_err(|_| gone())?
+    }
+}
+
+impl Drop for Local {
+    fn drop(&mut self) {
+        self.ops = None;
+        if let Some(thread) = self.thread.take() {
+            // It catches its panics; there is nobody to tell of one that escaped.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Store for Local {
+    fn get<'a>(&'a self, key: &'a str, at: At) -> Answer<'a, Option<Arc<Entry>>> {
+        Box::pin(async move {
+            check_key(key)?;
+            match at {
+                At::Newest | At::Cached => self.mirror.get(key),
+                At::Exactly(revision) => self.mirror.get_at(key, revision),
+            }
+        })
+    }
+
+    fn list<'a>(
+        &'a self,
+        prefix: &'a str,
+        after: Option<&'a str>,
+        limit: Option<NonZeroUsize>,
+        at: At,
+    ) -> Answer<'a, Page> {
+        Box::pin(async move {
+            match at {
+                At::Newest | At::Cached => self.mirror.list(prefix, after, limit),
+                At::Exactly(revision) => self.mirror.list_at(prefix, after, limit, revision),
+            }
+        })
+    }
+
+    fn write<'a>(
+        &'a self,
+        key: &'a str,
+        expected: Expected,
+        value: Option<Bytes>,
+    ) -> Answer<'a, Written> {
+        Box::pin(async move {
+            check_key(key)?;
+            check_size(key, value.as_ref())?;
+            let key = Arc::from(key);
+            self.submit(|reply| writer::Request::Write {
+                key,
+                expected,
+                value,
+                reply,
+            })
+            .await
+        })
+    }
+
+    fn revision(&self) -> Answer<'_, u64> {
+        // Nobody else writes, and a write is in the mirror before it is acknowledged.
+        Box::pin(async move {
+            match self.mirror.revision() {
+                0 => Err(StoreError::not_loaded(&self.mirror.health())),
+                revision => Ok(revision),
+            }
+        })
+    }
+
+    fn cached_revision(&self) -> u64 {
+        self.mirror.revision()
+    }
+
+    fn wait_for(&self, revision: u64) -> Answer<'_, ()> {
+        Box::pin(async move {
+            self.mirror.wait_for(revision).await;
+            Ok(())
+        })
+    }
+
+    fn watch(&self, prefix: &str, after: u64) -> Result<Watch, StoreError> {
+        self.mirror.watch(prefix, after)
+    }
+
+    fn floor(&self) -> u64 {
+        self.mirror.floor()
+    }
+
+    fn maintain(&self, now: Time) -> Answer<'_, ()> {
+        Box::pin(async move {
+            let floor = self.mirror.due_floor(now, &self.limits);
+            if floor <= self.mirror.floor() {
+                return Ok(());
+            }
+            self.submit(|reply| writer::Request::Raise { floor, reply })
+                .await
+        })
+    }
+
+    fn health(&self) -> Health {
+        self.mirror.health()
+    }
+
+    fn size(&self) -> Size {
+        self.mirror.size()
+    }
+}
+
+/// Refuses a value that is too long.
+pub(super) fn check_size(key: &str, value: Option<&Bytes>) -> Result<(), StoreError> {
+    let bytes = value.map_or(0, Bytes::len);
+    if bytes > MAX_VALUE_BYTES {
+        return Err(StoreError::TooLarge {
+            key: key.to_owned(),
+            bytes,
+            limit: MAX_VALUE_BYTES,
+        });
+    }
+    Ok(())
+}
+
+/// `path` with `suffix` appended to its last part.
+fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}

@@ -1,0 +1,216 @@
+//! The store in a file: what all stores keep, and what is a file's own.
+
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+};
+
+use bytes::Bytes;
+
+use super::{Local, Settings, raise_revision};
+use crate::{
+    clock::Clock,
+    store::{
+        Answer, At, Expected, Health, Limits, Store, StoreError, Written,
+        conformance::{self, Place, conformance},
+    },
+};
+
+/// A directory of a test's own, removed with it.
+pub(super) struct Scratch(pub(super) PathBuf);
+
+impl Scratch {
+    pub(super) fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let next = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("fairgate-store-{}-{next}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let _ = fs::remove_dir_all(&path);
+        Self(path)
+    }
+
+    pub(super) fn file(&self) -> PathBuf {
+        self.0.join("deeper/store.redb")
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+struct FilePlace(Scratch, Clock);
+
+impl FilePlace {
+    fn new() -> Self {
+        Self(Scratch::new(), conformance::clock())
+    }
+}
+
+impl Place for FilePlace {
+    fn open(&mut self) -> Answer<'_, Arc<dyn Store>> {
+        Box::pin(async move {
+            let local = Local::open(settings(&self.0.file()), self.1.clone())?;
+            Ok(Arc::new(local) as Arc<dyn Store>)
+        })
+    }
+
+    fn clock(&self) -> Clock {
+        self.1.clone()
+    }
+}
+
+conformance!(FilePlace::new());
+
+pub(super) fn settings(path: &Path) -> Settings {
+    Settings {
+        path: path.to_owned(),
+        limits: Limits::default(),
+    }
+}
+
+pub(super) fn open(path: &Path) -> Result<Local, StoreError> {
+    Local::open(settings(path), conformance::clock())
+}
+
+pub(super) async fn write(
+    store: &dyn Store,
+    key: &str,
+    expected: Expected,
+    value: &[u8],
+) -> Result<u64, StoreError> {
+    let value = Some(Bytes::copy_from_slice(value));
+    match store.write(key, expected, value).await? {
+        Written::Done { revision, .. } => Ok(revision),
+        Written::Lost(found) => panic!("lost to {found:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_new_store_is_private_and_begins_at_revision_one() {
+    let scratch = Scratch::new();
+    let store = open(&scratch.file()).unwrap();
+    assert_eq!(store.revision().await.unwrap(), 1);
+    assert_eq!(store.floor(), 1);
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&scratch.file()), 0o600);
+    assert_eq!(mode(scratch.file().parent().unwrap()), 0o700);
+}
+
+#[tokio::test]
+async fn a_second_opener_is_told_and_may_wait_for_its_turn() {
+    let scratch = Scratch::new();
+    let first = open(&scratch.file()).unwrap();
+    let refused = open(&scratch.file()).unwrap_err();
+    assert!(matches!(refused, StoreError::Locked { .. }), "{refused}");
+
+    let second = Local::start(settings(&scratch.file()), conformance::clock()).unwrap();
+    let unavailable = write(&second, "/a", Expected::Absent, b"1")
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(unavailable, StoreError::Locked { .. }),
+        "{unavailable}"
+    );
+    let read = second.get("/a", At::Newest).await.unwrap_err();
+    assert!(read.to_string().contains("another process"), "{read}");
+    assert!(matches!(second.health(), Health::Degraded(_)));
+    assert!(second.watch("/", 1).is_err());
+    drop(first);
+    // The next write opens it; so would a second's patience.
+    write(&second, "/a", Expected::Absent, b"1").await.unwrap();
+    assert_eq!(second.health(), Health::Ready);
+}
+
+#[tokio::test]
+async fn started_without_its_directory_it_serves_once_that_can_be_made() {
+    let scratch = Scratch::new();
+    // A file where the directory should be.
+    fs::write(&scratch.0, "in the way").unwrap();
+    let store = Local::start(settings(&scratch.file()), conformance::clock()).unwrap();
+    let failed = write(&store, "/a", Expected::Absent, b"1")
+        .await
+        .unwrap_err();
+    assert!(matches!(failed, StoreError::Io { .. }), "{failed}");
+    fs::remove_file(&scratch.0).unwrap();
+    // Nobody writes: it tries by itself.
+    store.wait_for(1).await.unwrap();
+    write(&store, "/a", Expected::Absent, b"1").await.unwrap();
+}
+
+#[tokio::test]
+async fn history_beyond_its_limits_is_dropped_by_writing_too() {
+    let scratch = Scratch::new();
+    let mut settings = settings(&scratch.file());
+    settings.limits.events = 16;
+    let store = Local::open(settings.clone(), conformance::clock()).unwrap();
+    let mut last = write(&store, "/a", Expected::Absent, b"0").await.unwrap();
+    for n in 0..100_u32 {
+        let value = n.to_le_bytes();
+        last = write(&store, "/a", Expected::At(last), &value)
+            .await
+            .unwrap();
+        assert!(last - store.floor() <= 20, "{last} {}", store.floor());
+    }
+    let floor = store.floor();
+    assert!(floor > 50);
+    drop(store);
+    let store = Local::open(settings, conformance::clock()).unwrap();
+    assert_eq!(store.floor(), floor);
+    assert_eq!(store.revision().await.unwrap(), last);
+}
+
+#[tokio::test]
+async fn after_a_backup_the_counter_can_be_raised() {
+    let scratch = Scratch::new();
+    let file = scratch.file();
+    let store = open(&file).unwrap();
+    let kept = write(&store, "/a", Expected::Absent, b"kept")
+        .await
+        .unwrap();
+    drop(store);
+    let backup = scratch.0.join("backup");
+    fs::copy(&file, &backup).unwrap();
+    let store = open(&file).unwrap();
+    let lost = write(&store, "/b", Expected::Absent, b"lost")
+        .await
+        .unwrap();
+    drop(store);
+    fs::copy(&backup, &file).unwrap();
+
+    assert_eq!(raise_revision(&file, 1_000_000).unwrap(), kept + 1_000_000);
+    assert!(raise_revision(&file, u64::MAX).is_err());
+    let store = open(&file).unwrap();
+    assert_eq!(store.floor(), kept + 1_000_000);
+    assert!(matches!(
+        store.watch("/", lost),
+        Err(StoreError::Compacted { .. })
+    ));
+    let entry = store.get("/a", At::Newest).await.unwrap().unwrap();
+    assert_eq!(entry.revision, kept);
+    let next = write(&store, "/b", Expected::Absent, b"new").await.unwrap();
+    assert_eq!(next, kept + 1_000_001);
+}
+
+#[tokio::test]
+async fn the_file_of_a_format_to_come_is_refused() {
+    let scratch = Scratch::new();
+    drop(open(&scratch.file()).unwrap());
+    {
+        let database = redb::Database::open(scratch.file()).unwrap();
+        let transaction = database.begin_write().unwrap();
+        let meta = redb::TableDefinition::<&str, u64>::new("meta");
+        let mut table = transaction.open_table(meta).unwrap();
+        table.insert("format", 2).unwrap();
+        drop(table);
+        transaction.commit().unwrap();
+    }
+    let refused = open(&scratch.file()).unwrap_err();
+    assert!(matches!(refused, StoreError::Foreign { .. }), "{refused}");
+}

@@ -1,0 +1,357 @@
+//! The thread that writes the file.
+//!
+//! It takes what has queued up, decides each write against the state as of its turn, commits all that
+//! change something at once, shows them to the mirror, and answers. A commit that fails closes the
+//! file and opens it again, which tells whether it took place; meanwhile the mirror goes on serving.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        mpsc::{Receiver, RecvTimeoutError, SyncSender},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
+
+use super::{
+    Settings,
+    file::{Contents, StoreFile},
+};
+use crate::{
+    clock::Clock,
+    store::{Entry, Event, Expected, Health, StoreError, Written, mirror::Mirror},
+};
+
+/// How many bytes one commit takes together, at least one write.
+const BATCH_BYTES: usize = 8 << 20;
+/// How often a file that could not be opened is tried again.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// Something to do, and the room it takes in the queue.
+pub(super) struct Op {
+    pub(super) request: Request,
+    pub(super) room: OwnedSemaphorePermit,
+}
+
+/// Where an answer goes.
+type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
+
+/// What to do.
+pub(super) enum Request {
+    /// See [`Store::write`](crate::store::Store::write).
+    Write {
+        key: Arc<str>,
+        expected: Expected,
+        value: Option<Bytes>,
+        reply: Reply<Written>,
+    },
+    /// Forget the history up to `floor`.
+    Raise { floor: u64, reply: Reply<()> },
+}
+
+impl Request {
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Write { value, .. } => value.as_ref().map_or(0, Bytes::len),
+            Self::Raise { .. } => 0,
+        }
+    }
+}
+
+/// The one who writes.
+pub(super) struct Writer {
+    settings: Settings,
+    clock: Clock,
+    mirror: Arc<Mirror>,
+    /// `None` before it could be opened, and after a failure.
+    file: Option<StoreFile>,
+}
+
+/// Requests decided but not yet durable.
+#[derive(Default)]
+struct Batch {
+    events: Vec<Arc<Event>>,
+    /// What the keys it touches hold after it.
+    staged: BTreeMap<Arc<str>, Option<Arc<Entry>>>,
+    floor: u64,
+    written: Vec<(Reply<Written>, Written)>,
+    raised: Vec<Reply<()>>,
+}
+
+impl Writer {
+    pub(super) fn new(settings: Settings, clock: Clock, mirror: Arc<Mirror>) -> Self {
+        Self {
+            settings,
+            clock,
+            mirror,
+            file: None,
+        }
+    }
+
+    /// Serves `inbox` until nobody can send any more. Whoever is to be `told` learns how the first
+    /// attempt at opening went; if badly, that was the only one.
+    pub(super) fn run(
+        &mut self,
+        inbox: &Receiver<Op>,
+        told: Option<SyncSender<Result<(), StoreError>>>,
+    ) {
+        let opened = self.open();
+        if let Some(told) = told {
+            let failed = opened.is_err();
+            let _ = told.send(opened);
+            if failed {
+                return;
+            }
+        }
+        loop {
+            match self.receive(inbox) {
+                Ok(first) => self.serve(first, inbox),
+                // The failure is in the health; there is nobody else to tell.
+                Err(RecvTimeoutError::Timeout) => drop(self.open()),
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+        }
+        if let Some(file) = self.file.take() {
+            file.close();
+        }
+    }
+
+    fn receive(&self, inbox: &Receiver<Op>) -> Result<Op, RecvTimeoutError> {
+        match self.file {
+            Some(_) => Ok(inbox.recv()?),
+            None => inbox.recv_timeout(RETRY),
+        }
+    }
+
+    fn serve(&mut self, first: Op, inbox: &Receiver<Op>) {
+        let mut bytes = first.request.bytes();
+        let mut ops = vec![first];
+        while bytes < BATCH_BYTES
+            && let Ok(op) = inbox.try_recv()
+        {
+            bytes += op.request.bytes();
+            ops.push(op);
+        }
+        let mut batch = Batch::default();
+        let mut rooms = Vec::with_capacity(ops.len());
+        let open = self.open();
+        for op in ops {
+            rooms.push(op.room);
+            match &open {
+                Ok(()) => batch.take(&self.mirror, op.request),
+                Err(error) => refuse(op.request, error),
+            }
+        }
+        self.finish(batch);
+    }
+
+    /// Makes `batch` durable, then visible, then answers.
+    fn finish(&mut self, mut batch: Batch) {
+        if self.mirror.overflows(&self.settings.limits) {
+            let now = self.clock.now();
+            let due = self.mirror.due_floor(now, &self.settings.limits);
+            batch.floor = batch.floor.max(due);
+        }
+        let outcome = self.commit(&batch.events, batch.floor);
+        if outcome.is_ok() {
+            self.mirror.apply(self.clock.now(), &batch.events);
+            self.mirror.raise_floor(batch.floor);
+        }
+        // Also what was lost or changed nothing was decided on top of what may have failed.
+        for (reply, written) in batch.written {
+            // Whoever does not wait any more does not want to know.
+            let _ = reply.send(outcome.clone().map(|()| written));
+        }
+        for reply in batch.raised {
+            let _ = reply.send(outcome.clone());
+        }
+    }
+
+    fn commit(&mut self, events: &[Arc<Event>], floor: u64) -> Result<(), StoreError> {
+        if events.is_empty() && floor <= self.mirror.floor() {
+            return Ok(());
+        }
+        let Some(file) = self.file.take() else {
+            return Err(StoreError::not_loaded(&self.mirror.health()));
+        };
+        let Err(error) = file.commit(events, floor) else {
+            self.file = Some(file);
+            self.mirror.set_health(Health::Ready);
+            return Ok(());
+        };
+        file.close();
+        tracing::error!(%error, "a write to the store failed");
+        self.recover(events, error)
+    }
+
+    /// Opens the file again after a commit of `events` failed with `error`, to see what became of it.
+    fn recover(&mut self, events: &[Arc<Event>], error: StoreError) -> Result<(), StoreError> {
+        let before = self.mirror.revision();
+        let after = events.last().map_or(before, |event| event.revision);
+        let (file, contents) = match StoreFile::open(&self.settings.path) {
+            Ok(opened) => opened,
+            Err(unopened) => {
+                self.degrade(&unopened);
+                return Err(uncertain(error));
+            }
+        };
+        if !events.is_empty() && contents.revision == after {
+            // It had taken place after all: but is it on the disk? A further commit tells.
+            return match file.commit(&[], contents.floor) {
+                Ok(()) => {
+                    self.file = Some(file);
+                    Ok(())
+                }
+                Err(again) => {
+                    file.close();
+                    self.degrade(&again);
+                    Err(uncertain(error))
+                }
+            };
+        }
+        if contents.revision == before {
+            self.file = Some(file);
+            self.mirror.set_health(degraded(&error));
+            return Err(error);
+        }
+        file.close();
+        let went_back = StoreError::WentBack {
+            seen: before,
+            found: contents.revision,
+        };
+        self.degrade(&went_back);
+        Err(went_back)
+    }
+
+    /// Opens the file, unless it is open.
+    fn open(&mut self) -> Result<(), StoreError> {
+        if self.file.is_some() {
+            return Ok(());
+        }
+        match StoreFile::open(&self.settings.path) {
+            Ok((file, contents)) => self.adopt(file, contents),
+            Err(error) => {
+                self.degrade(&error);
+                Err(error)
+            }
+        }
+    }
+
+    /// Serves what the file holds, which is no older than what was served before.
+    fn adopt(&mut self, file: StoreFile, contents: Contents) -> Result<(), StoreError> {
+        let seen = self.mirror.revision();
+        let found = contents.revision;
+        if found < seen {
+            file.close();
+            let error = StoreError::WentBack { seen, found };
+            self.degrade(&error);
+            return Err(error);
+        }
+        let now = self.clock.now();
+        if seen == 0 || contents.floor > seen {
+            let Contents {
+                entries,
+                events,
+                floor,
+                revision,
+            } = contents;
+            self.mirror.load(now, entries, events, floor, revision);
+        } else {
+            let missed = contents.events.partition_point(|e| e.revision <= seen);
+            self.mirror.apply(now, &contents.events[missed..]);
+            self.mirror.raise_floor(contents.floor);
+        }
+        self.file = Some(file);
+        self.mirror.set_health(Health::Ready);
+        Ok(())
+    }
+
+    fn degrade(&self, error: &StoreError) {
+        let health = degraded(error);
+        if self.mirror.health() != health {
+            tracing::error!(%error, "the store is not available");
+            self.mirror.set_health(health);
+        }
+    }
+}
+
+impl Batch {
+    /// Decides `request` as of its turn.
+    fn take(&mut self, mirror: &Mirror, request: Request) {
+        match request {
+            Request::Write {
+                key,
+                expected,
+                value,
+                reply,
+            } => match self.decide(mirror, key, expected, value) {
+                Ok(written) => self.written.push((reply, written)),
+                Err(error) => drop(reply.send(Err(error))),
+            },
+            Request::Raise { floor, reply } => {
+                self.floor = self.floor.max(floor);
+                self.raised.push(reply);
+            }
+        }
+    }
+
+    fn decide(
+        &mut self,
+        mirror: &Mirror,
+        key: Arc<str>,
+        expected: Expected,
+        value: Option<Bytes>,
+    ) -> Result<Written, StoreError> {
+        let before = match self.staged.get(&key) {
+            Some(staged) => staged.clone(),
+            None => mirror.get(&key)?,
+        };
+        if !expected.holds(before.as_ref()) {
+            return Ok(Written::Lost(before));
+        }
+        let newest = self.events.last().map(|event| event.revision);
+        let newest = newest.unwrap_or_else(|| mirror.revision());
+        if before.as_ref().map(|before| &before.value) == value.as_ref() {
+            return Ok(Written::Done {
+                revision: before.as_ref().map_or(newest, |before| before.revision),
+                after: before.clone(),
+                before,
+            });
+        }
+        let revision = newest + 1;
+        let after = value.map(|value| Arc::new(Entry::new(key.clone(), value, revision)));
+        self.staged.insert(key.clone(), after.clone());
+        let event = Event::new(revision, key, before.clone(), after.clone());
+        self.events.push(Arc::new(event));
+        Ok(Written::Done {
+            revision,
+            before,
+            after,
+        })
+    }
+}
+
+fn refuse(request: Request, error: &StoreError) {
+    let error = error.clone();
+    match request {
+        Request::Write { reply, .. } => drop(reply.send(Err(error))),
+        Request::Raise { reply, .. } => drop(reply.send(Err(error))),
+    }
+}
+
+fn degraded(error: &StoreError) -> Health {
+    Health::Degraded(error.to_string().into())
+}
+
+/// `error`, of a write of which it is not known whether it took place.
+fn uncertain(error: StoreError) -> StoreError {
+    match error {
+        StoreError::Full { place } => StoreError::Unavailable(format!(
+            "{place} is full, and whether the write took place is not known; make room there"
+        )),
+        error => error,
+    }
+}

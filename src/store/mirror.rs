@@ -1,0 +1,541 @@
+//! The state in memory that a store serves reads and watches from.
+//!
+//! The present is an ordered map; the past is reached by undoing the [`History`] backwards. A change
+//! enters only once it is durable, so whoever reads here sees nothing that a crash could take back.
+//!
+//! One lock, held for as long as it takes to copy pointers. Woken watches take it shared, so a thousand
+//! of them do not wait for each other.
+//!
+//! Not here: who makes the changes, and how they become durable.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    num::NonZeroUsize,
+    ops::Bound,
+    sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
+};
+
+use arc_swap::ArcSwap;
+use tokio::sync::watch;
+
+use super::{
+    Entry, Event, Health, Limits, Page, Size, StoreError, Watch, check_prefix, history::History,
+};
+use crate::apf::Time;
+
+/// How many changes a watch looks at under one lock.
+const SCAN: usize = 4096;
+/// How many changes a watch gets at once, unless one revision has more.
+const BATCH: usize = 256;
+
+/// The state in memory.
+pub struct Mirror {
+    state: RwLock<State>,
+    /// The revision, for those who wait.
+    news: watch::Sender<u64>,
+    health: ArcSwap<Health>,
+}
+
+#[derive(Default)]
+struct State {
+    entries: BTreeMap<Arc<str>, Arc<Entry>>,
+    history: History,
+    /// Everything up to here is in; 0 before the first load.
+    revision: u64,
+}
+
+impl fmt::Debug for Mirror {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Mirror")
+            .field("revision", &self.revision())
+            .field("health", &self.health())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Default for Mirror {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Mirror {
+    /// Nothing yet: reads fail until [`load`](Self::load).
+    pub fn new() -> Self {
+        let unread: Arc<str> = "it was not read yet; try again".into();
+        Self {
+            state: RwLock::default(),
+            news: watch::Sender::new(0),
+            health: ArcSwap::from_pointee(Health::Degraded(unread)),
+        }
+    }
+
+    /// Replaces everything: `entries` at `floor`, and `events`, ascending, that led from there to
+    /// `revision`. `entries` are those at `revision`.
+    ///
+    /// Entries known already stay the same objects, with their memos. Watches below `floor` end.
+    pub fn load(
+        &self,
+        now: Time,
+        mut entries: BTreeMap<Arc<str>, Arc<Entry>>,
+        events: Vec<Arc<Event>>,
+        floor: u64,
+        revision: u64,
+    ) {
+        let mut history = History::beginning_at(floor);
+        for event in events {
+            history.push(now, event);
+        }
+        let old = {
+            let mut state = self.change();
+            for (key, entry) in &mut entries {
+                if let Some(known) = state.entries.get(key)
+                    && known.revision == entry.revision
+                {
+                    entry.clone_from(known);
+                }
+            }
+            std::mem::replace(
+                &mut *state,
+                State {
+                    entries,
+                    history,
+                    revision,
+                },
+            )
+        };
+        drop(old);
+        self.news.send_replace(revision);
+    }
+
+    /// Appends `events`, ascending and all newer than what is known; those of one revision together.
+    pub fn apply(&self, now: Time, events: &[Arc<Event>]) {
+        let Some(last) = events.last() else { return };
+        {
+            let mut state = self.change();
+            debug_assert!(events.iter().all(|event| event.revision > state.revision));
+            for event in events {
+                match &event.after {
+                    Some(entry) => state.entries.insert(entry.key.clone(), entry.clone()),
+                    None => state.entries.remove(&event.key),
+                };
+                state.history.push(now, event.clone());
+            }
+            state.revision = last.revision;
+        }
+        self.news.send_replace(last.revision);
+    }
+
+    /// Notes that nothing more happened up to `revision`.
+    pub fn advance(&self, revision: u64) {
+        {
+            let mut state = self.change();
+            if revision <= state.revision {
+                return;
+            }
+            state.revision = revision;
+        }
+        self.news.send_replace(revision);
+    }
+
+    /// The entry at `key`, as of now.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Unavailable`] before the first load.
+    pub fn get(&self, key: &str) -> Result<Option<Arc<Entry>>, StoreError> {
+        Ok(self.loaded()?.entries.get(key).cloned())
+    }
+
+    /// The entry at `key` right after `revision`. Costs `O(changes since)`.
+    ///
+    /// # Errors
+    ///
+    /// As [`list_at`](Self::list_at).
+    pub fn get_at(&self, key: &str, revision: u64) -> Result<Option<Arc<Entry>>, StoreError> {
+        let state = self.loaded()?;
+        state.reaches(revision)?;
+        let mut since = state.history.after(revision);
+        let undone = since.find(|event| &*event.key == key);
+        Ok(match undone {
+            Some(event) => event.before.clone(),
+            None => state.entries.get(key).cloned(),
+        })
+    }
+
+    /// The change that `revision` made of `key`, if it is in the history.
+    pub fn event(&self, key: &str, revision: u64) -> Option<Arc<Event>> {
+        let state = self.read();
+        let mut from = state.history.after(revision.checked_sub(1)?);
+        let found = from
+            .by_ref()
+            .take_while(|event| event.revision == revision)
+            .find(|event| &*event.key == key);
+        found.cloned()
+    }
+
+    /// A page as of now. Costs `O(entries below the prefix)`.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Unavailable`] before the first load; [`StoreError::BadKey`].
+    pub fn list(
+        &self,
+        prefix: &str,
+        after: Option<&str>,
+        limit: Option<NonZeroUsize>,
+    ) -> Result<Page, StoreError> {
+        check_prefix(prefix)?;
+        let state = self.loaded()?;
+        Ok(paged(state.below(prefix, after), limit, state.revision))
+    }
+
+    /// A page of the state right after `revision`. Costs `O(entries below the prefix + changes since)`.
+    ///
+    /// # Errors
+    ///
+    /// As [`list`](Self::list); [`StoreError::Compacted`] below the floor, [`StoreError::Future`]
+    /// beyond what is known.
+    pub fn list_at(
+        &self,
+        prefix: &str,
+        after: Option<&str>,
+        limit: Option<NonZeroUsize>,
+        revision: u64,
+    ) -> Result<Page, StoreError> {
+        check_prefix(prefix)?;
+        let state = self.loaded()?;
+        state.reaches(revision)?;
+        let undone = state.undone(prefix, after, revision);
+        let unchanged = state
+            .below(prefix, after)
+            .filter(|entry| !undone.contains_key(&*entry.key));
+        // Two ascending sequences without a key in common. Merged by key, they ascend too.
+        let mut unchanged = unchanged.peekable();
+        let mut earlier = undone.values().copied().flatten().peekable();
+        let merged = std::iter::from_fn(|| match (unchanged.peek(), earlier.peek()) {
+            (Some(one), Some(other)) if one.key < other.key => unchanged.next(),
+            (Some(_), None) => unchanged.next(),
+            _ => earlier.next(),
+        });
+        Ok(paged(merged, limit, revision))
+    }
+
+    /// Every change below `prefix` after the revision `after`.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Compacted`] below the floor, [`StoreError::Unavailable`] before the first load,
+    /// [`StoreError::BadKey`].
+    pub fn watch(self: &Arc<Self>, prefix: &str, after: u64) -> Result<Watch, StoreError> {
+        check_prefix(prefix)?;
+        let floor = self.loaded()?.history.floor();
+        if after < floor {
+            return Err(StoreError::Compacted {
+                asked: after,
+                floor,
+            });
+        }
+        let news = self.news.subscribe();
+        Ok(Watch::new(self.clone(), prefix.into(), after, news))
+    }
+
+    /// Adds to `out` what happened below `prefix` after `after`, and says up to which revision it has
+    /// looked. Stops after some hundreds, never within a revision.
+    pub(super) fn events(
+        &self,
+        prefix: &str,
+        after: u64,
+        out: &mut Vec<Arc<Event>>,
+    ) -> Result<u64, StoreError> {
+        let state = self.read();
+        let floor = state.history.floor();
+        if after < floor {
+            return Err(StoreError::Compacted {
+                asked: after,
+                floor,
+            });
+        }
+        let mut read_to = after;
+        for (looked_at, event) in state.history.after(after).enumerate() {
+            let enough = out.len() >= BATCH || looked_at >= SCAN;
+            if enough && event.revision != read_to {
+                return Ok(read_to);
+            }
+            if event.key.starts_with(prefix) {
+                out.push(event.clone());
+            }
+            read_to = event.revision;
+        }
+        // A watch may begin in the future; it stays there.
+        Ok(state.revision.max(after))
+    }
+
+    /// Up to where everything is in; 0 before the first load.
+    pub fn revision(&self) -> u64 {
+        *self.news.borrow()
+    }
+
+    /// Returns once [`revision`](Self::revision) is at least `revision`.
+    pub async fn wait_for(&self, revision: u64) {
+        let mut news = self.news.subscribe();
+        // It fails only when the sender is gone, which `self` holds.
+        let _ = news.wait_for(|&reached| reached >= revision).await;
+    }
+
+    /// The oldest revision that can be read.
+    pub fn floor(&self) -> u64 {
+        self.read().history.floor()
+    }
+
+    /// The floor that `limits` ask for.
+    pub fn due_floor(&self, now: Time, limits: &Limits) -> u64 {
+        self.read().history.due(now, limits)
+    }
+
+    /// Whether the history is well beyond `limits` by number or bytes.
+    pub fn overflows(&self, limits: &Limits) -> bool {
+        self.read().history.overflows(limits)
+    }
+
+    /// Forgets the changes up to `floor`. Watches that have not read them end.
+    pub fn raise_floor(&self, floor: u64) {
+        let dropped = self.change().history.raise(floor);
+        drop(dropped);
+    }
+
+    /// How much there is.
+    pub fn size(&self) -> Size {
+        let state = self.read();
+        let (events, history_bytes) = state.history.size();
+        Size {
+            entries: state.entries.len(),
+            events,
+            history_bytes,
+            watches: self.news.receiver_count(),
+        }
+    }
+
+    /// As last told.
+    pub fn health(&self) -> Health {
+        (**self.health.load()).clone()
+    }
+
+    /// Tells how the store does.
+    pub fn set_health(&self, health: Health) {
+        self.health.store(Arc::new(health));
+    }
+
+    fn loaded(&self) -> Result<RwLockReadGuard<'_, State>, StoreError> {
+        let state = self.read();
+        if state.revision == 0 {
+            return Err(StoreError::not_loaded(&self.health()));
+        }
+        Ok(state)
+    }
+
+    // Nothing below panics between two changes of the state, so poison carries no news.
+    fn read(&self) -> RwLockReadGuard<'_, State> {
+        self.state.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change(&self) -> RwLockWriteGuard<'_, State> {
+        self.state.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// The entries below `prefix` whose key is greater than `after`, as of now.
+    fn below<'a>(
+        &'a self,
+        prefix: &'a str,
+        after: Option<&str>,
+    ) -> impl Iterator<Item = &'a Arc<Entry>> {
+        let from = match after {
+            Some(after) if after >= prefix => Bound::Excluded(after),
+            _ => Bound::Included(prefix),
+        };
+        self.entries
+            .range::<str, _>((from, Bound::Unbounded))
+            .take_while(move |(key, _)| key.starts_with(prefix))
+            .map(|(_, entry)| entry)
+    }
+
+    /// What the keys below `prefix` that changed since `revision` were then.
+    fn undone(
+        &self,
+        prefix: &str,
+        after: Option<&str>,
+        revision: u64,
+    ) -> BTreeMap<&str, Option<&Arc<Entry>>> {
+        let mut undone = BTreeMap::new();
+        for event in self.history.after(revision).rev() {
+            let wanted =
+                event.key.starts_with(prefix) && after.is_none_or(|after| &*event.key > after);
+            if wanted {
+                undone.insert(&*event.key, event.before.as_ref());
+            }
+        }
+        undone
+    }
+
+    fn reaches(&self, revision: u64) -> Result<(), StoreError> {
+        let floor = self.history.floor();
+        if revision < floor {
+            return Err(StoreError::Compacted {
+                asked: revision,
+                floor,
+            });
+        }
+        if revision > self.revision {
+            return Err(StoreError::Future {
+                asked: revision,
+                newest: self.revision,
+            });
+        }
+        Ok(())
+    }
+}
+
+/// The first `limit` of `entries`, and how many follow.
+fn paged<'a>(
+    mut entries: impl Iterator<Item = &'a Arc<Entry>>,
+    limit: Option<NonZeroUsize>,
+    revision: u64,
+) -> Page {
+    let limit = limit.map_or(usize::MAX, NonZeroUsize::get);
+    let page = entries.by_ref().take(limit).cloned().collect();
+    Page {
+        entries: page,
+        revision,
+        remaining: entries.count() as u64,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+
+    /// A mirror at revision 1 with nothing in it.
+    fn empty() -> Arc<Mirror> {
+        let mirror = Mirror::new();
+        mirror.load(Time::ZERO, BTreeMap::new(), Vec::new(), 1, 1);
+        Arc::new(mirror)
+    }
+
+    /// Puts or deletes `key`.
+    fn change(mirror: &Mirror, revision: u64, key: &str, put: bool) -> Arc<Event> {
+        let key: Arc<str> = key.into();
+        let before = mirror.get(&key).unwrap();
+        let value = Bytes::from(revision.to_string());
+        let after = put.then(|| Arc::new(Entry::new(key.clone(), value, revision)));
+        Arc::new(Event::new(revision, key, before, after))
+    }
+
+    fn shown(page: &Page) -> Vec<(Arc<str>, u64)> {
+        let entries = page.entries.iter();
+        entries.map(|e| (e.key.clone(), e.revision)).collect()
+    }
+
+    #[test]
+    fn every_page_of_every_revision_is_as_it_was_then() {
+        let mirror = empty();
+        let mut past = vec![];
+        let mut draw = 12_345_u32;
+        for revision in 2..120 {
+            draw = draw.wrapping_mul(1_103_515_245).wrapping_add(12_345);
+            let key = format!("/a/{}", (draw >> 16) % 12);
+            let put = mirror.get(&key).unwrap().is_none() || (draw >> 8).is_multiple_of(3);
+            mirror.apply(Time::ZERO, &[change(&mirror, revision, &key, put)]);
+            past.push(mirror.list("/a/", None, None).unwrap());
+        }
+        for then in &past {
+            let limit = NonZeroUsize::new(5);
+            let mut after: Option<Arc<str>> = None;
+            let mut read = Vec::new();
+            loop {
+                let page = mirror
+                    .list_at("/a/", after.as_deref(), limit, then.revision)
+                    .unwrap();
+                read.extend(shown(&page));
+                assert_eq!(
+                    read.len() as u64 + page.remaining,
+                    then.entries.len() as u64
+                );
+                if !page.more() {
+                    break;
+                }
+                after = page.entries.last().map(|entry| entry.key.clone());
+            }
+            assert_eq!(read, shown(then));
+            for n in 0..12 {
+                let key = format!("/a/{n}");
+                let got = mirror.get_at(&key, then.revision).unwrap();
+                let listed = then.entries.iter().find(|entry| *entry.key == *key);
+                assert_eq!(got.map(|e| e.revision), listed.map(|e| e.revision));
+            }
+        }
+    }
+
+    #[test]
+    fn a_watch_gets_the_changes_of_one_revision_together() {
+        let mirror = empty();
+        let mut watch = mirror.watch("/a/", 1).unwrap();
+        let many = BATCH + 10;
+        let events: Vec<_> = (0..many)
+            .map(|n| change(&mirror, 2, &format!("/a/{n:04}"), true))
+            .collect();
+        mirror.apply(Time::ZERO, &events);
+        mirror.apply(Time::ZERO, &[change(&mirror, 3, "/a/x", true)]);
+        assert_eq!(watch.ready().unwrap().len(), many);
+        assert_eq!(watch.progress(), 2);
+        assert_eq!(watch.ready().unwrap().len(), 1);
+    }
+
+    #[test]
+    fn a_watch_passes_over_more_foreign_changes_than_one_look_takes() {
+        let mirror = empty();
+        let mut watch = mirror.watch("/a/", 1).unwrap();
+        let foreign = SCAN as u64 * 2;
+        for revision in 2..2 + foreign {
+            mirror.apply(Time::ZERO, &[change(&mirror, revision, "/b/x", true)]);
+        }
+        let last = 2 + foreign;
+        mirror.apply(Time::ZERO, &[change(&mirror, last, "/a/x", true)]);
+        let events = watch.ready().unwrap();
+        assert_eq!((events.len(), events[0].revision), (1, last));
+        assert_eq!(watch.progress(), last);
+    }
+
+    #[test]
+    fn loading_anew_keeps_the_entries_that_are_the_same() {
+        let mirror = empty();
+        mirror.apply(Time::ZERO, &[change(&mirror, 2, "/a", true)]);
+        let known = mirror.get("/a").unwrap().unwrap();
+        let again = Arc::new(Entry::new("/a".into(), known.value.clone(), 2));
+        let new = Arc::new(Entry::new("/b".into(), Bytes::new(), 9));
+        let entries = [again, new].map(|entry| (entry.key.clone(), entry));
+        let mut watch = mirror.watch("/", 2).unwrap();
+        mirror.load(Time::ZERO, entries.into(), Vec::new(), 9, 9);
+        assert!(Arc::ptr_eq(&mirror.get("/a").unwrap().unwrap(), &known));
+        assert!(matches!(
+            watch.ready(),
+            Err(StoreError::Compacted { asked: 2, floor: 9 })
+        ));
+        assert_eq!(mirror.size().entries, 2);
+        assert_eq!(mirror.size().watches, 1);
+    }
+
+    #[test]
+    fn before_it_is_loaded_it_says_why_it_cannot_answer() {
+        let mirror = Arc::new(Mirror::new());
+        mirror.set_health(Health::Degraded("the disk is away".into()));
+        let told = mirror.list("/", None, None).unwrap_err().to_string();
+        assert!(told.contains("the disk is away"), "{told}");
+        assert!(mirror.watch("/", 0).is_err());
+        assert_eq!(mirror.revision(), 0);
+    }
+}
