@@ -107,7 +107,14 @@ fn gateway(hub: &Arc<Hub>, upstream: SocketAddr) -> Gateway {
         let tell = |_: &Call, _: &mut http::HeaderMap| Ok::<(), Refusal>(());
         let forward = Forward::new(Arc::clone(&upstream), Rc::new(tell), core.clock);
         let none = Identity::new();
-        stack(&none, &auth, &FairnessLayer::new(gate), &none, forward)
+        stack(
+            &none,
+            &auth,
+            &FairnessLayer::new(gate),
+            &none,
+            &none,
+            forward,
+        )
     };
     Gateway::start(settings, control, build).expect("loopback has ports")
 }

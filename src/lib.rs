@@ -32,6 +32,8 @@ pub mod fairness;
 #[cfg(feature = "server")]
 pub mod forward;
 #[cfg(feature = "server")]
+pub mod hosted;
+#[cfg(feature = "server")]
 pub mod local;
 #[cfg(feature = "server")]
 pub mod observe;
@@ -43,6 +45,8 @@ pub mod socket;
 pub mod source;
 #[cfg(feature = "server")]
 pub mod stack;
+#[cfg(feature = "server")]
+pub mod store;
 
 /// For loom alone, which builds no server: what the cores of one share.
 #[cfg(all(loom, not(feature = "server")))]

@@ -1,7 +1,7 @@
 //! What goes on beside the requests, on the control runtime: policies that change, borrowing,
 //! reloads.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
 use tokio::{
@@ -12,6 +12,7 @@ use tokio::{
 
 use super::{
     ServeError,
+    hosting::Hosting,
     identity::UpstreamCredential,
     object_counts::{self, UpstreamMetrics},
     runtimes::Gateway,
@@ -21,13 +22,14 @@ use crate::{
     apf::{Compiled, Finding, ObjectSet, Policy, PolicySettings, objects::Bootstrap},
     auth::{TokenReviews, layer::AuthRules},
     clock::Clock,
-    config::Config,
+    config::{self, Config},
     fairness::Hub,
-    observe::{Admin, Checks, Sight, names},
+    observe::{Admin, Checks, Sight, View, names},
     serve::Phase,
     source::{
         DocumentSet, Revision, Source,
         files::{self, Files},
+        store::Stored,
     },
     sync::{Mutex, lock},
 };
@@ -40,6 +42,7 @@ pub(super) struct Control {
     pub(super) rules: Arc<ArcSwap<AuthRules>>,
     pub(super) reviews: Option<TokenReviews>,
     pub(super) policies: Policies,
+    pub(super) hosting: Option<Hosting>,
     pub(super) credential: UpstreamCredential,
     pub(super) clock: Clock,
     pub(super) metrics: UpstreamMetrics,
@@ -54,33 +57,41 @@ impl Control {
         let _inside = control.enter();
         let hangup = signal(SignalKind::hangup())?;
         let address = self.config.admin.address;
-        let admin = Admin::bind(
-            address,
-            Arc::clone(&self.sight),
-            checks(gateway, &self.sight),
-        );
+        let mut checks = checks(gateway, &self.sight);
+        if let Some(hosting) = &self.hosting {
+            checks = hosting.check(checks);
+            hosting.measure(&self.sight);
+            hosting.start(&control);
+        }
+        let view = View::new(Arc::clone(&self.sight), checks);
+        if let Some(hosting) = &self.hosting {
+            hosting.show(&view);
+        }
         let admin = control
-            .block_on(admin)
+            .block_on(Admin::bind(address, view))
             .map_err(|source| ServeError::Admin { address, source })?;
+        let upstream = self.config.upstream.url.authority();
         tracing::info!(
             address = %gateway.address(),
             admin = %admin.address().unwrap_or(address),
-            upstream = %self.config.upstream.url.authority(),
+            upstream = self.config.has_upstream.then_some(upstream),
             "serving"
         );
         show_load(gateway, &self.sight);
         control.spawn(admin.run());
         control.spawn(Arc::clone(&self.sight).run());
         control.spawn(self.credential.follow());
-        control.spawn(object_counts::follow(
-            Arc::clone(&self.hub),
-            self.clock.clone(),
-            self.metrics,
-        ));
+        if self.config.has_upstream {
+            control.spawn(object_counts::follow(
+                Arc::clone(&self.hub),
+                self.clock.clone(),
+                self.metrics,
+            ));
+        }
         control.spawn(rebalance(Arc::clone(&self.hub), self.clock.clone()));
         let compiling = Arc::new(Mutex::new(Compiling {
             settings: settings::policy(&self.config, self.hash_key),
-            bootstrap: self.config.flow_control.bootstrap,
+            bootstrap: self.policies.bootstrap(&self.config),
             documents: self.policies.documents.clone(),
         }));
         let applier = Applier {
@@ -88,8 +99,10 @@ impl Control {
             clock: self.clock.clone(),
             sight: Arc::clone(&self.sight),
             compiling,
+            hosting: self.hosting,
+            from_api: self.config.mode != config::Mode::Files,
         };
-        let nudge = self.policies.source.as_ref().map(Files::nudge);
+        let nudge = self.policies.source.as_ref().and_then(PolicySource::nudge);
         let source = self.policies.source;
         let following = source.map(|source| control.spawn(follow(source, applier.clone())));
         let reload = Reload {
@@ -148,9 +161,45 @@ async fn rebalance(hub: Arc<Hub>, clock: Clock) {
 /// The policy objects as they were found at the start, and where to look for changes.
 #[derive(Debug)]
 pub struct Policies {
-    source: Option<Files>,
+    source: Option<PolicySource>,
     documents: Option<DocumentSet>,
 }
+
+/// Where policy objects come from, as far as they change.
+#[derive(Debug)]
+enum PolicySource {
+    Files(Files),
+    Stored(Stored),
+}
+
+impl PolicySource {
+    /// What makes the source yield what it has at once, where that can be asked of it.
+    fn nudge(&self) -> Option<Arc<Notify>> {
+        match self {
+            Self::Files(files) => Some(files.nudge()),
+            Self::Stored(_) => None,
+        }
+    }
+}
+
+impl Source for PolicySource {
+    async fn next(&mut self) -> DocumentSet {
+        match self {
+            Self::Files(files) => files.next().await,
+            Self::Stored(stored) => stored.next().await,
+        }
+    }
+
+    async fn report(&mut self, revision: &Revision, applied: bool, findings: &[Finding]) {
+        match self {
+            Self::Files(files) => files.report(revision, applied, findings).await,
+            Self::Stored(stored) => stored.report(revision, applied, findings).await,
+        }
+    }
+}
+
+/// How long the objects of a store are waited for before the gateway starts without them.
+const FIRST_SET: Duration = Duration::from_secs(2);
 
 impl Policies {
     /// Reads and compiles the policies that `config` names.
@@ -158,24 +207,60 @@ impl Policies {
     /// # Errors
     ///
     /// All findings, when the set cannot be used.
-    pub fn load(config: &Config, hash_key: [u8; 16]) -> Result<(Self, Compiled), Vec<Finding>> {
-        let directory = config.flow_control.policies.as_deref();
-        let documents = directory.map(files::load);
+    pub(super) async fn load(
+        config: &Config,
+        hash_key: [u8; 16],
+        hosting: Option<&Hosting>,
+    ) -> Result<(Self, Compiled), Vec<Finding>> {
+        let policies = match hosting {
+            Some(hosting) => Self::stored(hosting).await,
+            None => Self::files(config),
+        };
         let compiling = Compiling {
             settings: settings::policy(config, hash_key),
-            bootstrap: config.flow_control.bootstrap,
-            documents: documents.clone(),
+            bootstrap: policies.bootstrap(config),
+            documents: policies.documents.clone(),
         };
         let compiled = compiling.compile()?;
-        Ok((
-            Self {
-                source: directory
-                    .zip(documents.as_ref())
-                    .map(|(directory, set)| Files::new(directory).after(set.revision.clone())),
-                documents,
-            },
-            compiled,
-        ))
+        Ok((policies, compiled))
+    }
+
+    fn files(config: &Config) -> Self {
+        let directory = config.flow_control.policies.as_deref();
+        let documents = directory.map(files::load);
+        let source = directory
+            .zip(documents.as_ref())
+            .map(|(directory, set)| Files::new(directory).after(set.revision.clone()));
+        Self {
+            source: source.map(PolicySource::Files),
+            documents,
+        }
+    }
+
+    async fn stored(hosting: &Hosting) -> Self {
+        let mut source = Stored::new(Arc::clone(&hosting.store));
+        let documents = tokio::time::timeout(FIRST_SET, source.next()).await;
+        Self {
+            source: Some(PolicySource::Stored(source)),
+            documents: documents.ok(),
+        }
+    }
+
+    /// Which objects are built in besides those that were found.
+    fn bootstrap(&self, config: &Config) -> Bootstrap {
+        bootstrap_of(config, self.documents.as_ref())
+    }
+}
+
+/// Where the objects come from an API, that has the built-in ones, too; until they are known, the
+/// gateway has to know them itself.
+fn bootstrap_of(config: &Config, documents: Option<&DocumentSet>) -> Bootstrap {
+    let from_api = config.mode != config::Mode::Files;
+    let any = documents.is_some_and(|set| !set.documents.is_empty());
+    if from_api && any {
+        Bootstrap::Mandatory
+    } else {
+        config.flow_control.bootstrap
     }
 }
 
@@ -216,6 +301,9 @@ struct Applier {
     clock: Clock,
     sight: Arc<Sight>,
     compiling: Arc<Mutex<Compiling>>,
+    hosting: Option<Hosting>,
+    /// Whether the objects come from an API, which has the built-in ones, too.
+    from_api: bool,
 }
 
 impl Applier {
@@ -244,18 +332,27 @@ impl Applier {
 }
 
 /// Follows a source of policy objects, for ever.
-async fn follow(mut source: Files, applier: Applier) {
+async fn follow(mut source: PolicySource, applier: Applier) {
     loop {
         let set = source.next().await;
         let revision = set.revision.clone();
         let applier = applier.clone();
+        let hosting = applier.hosting.clone();
         let applied = tokio::task::spawn_blocking(move || {
-            applier.apply(|compiling| compiling.documents = Some(set))
+            applier.apply(|compiling| {
+                if applier.from_api && !set.documents.is_empty() {
+                    compiling.bootstrap = Bootstrap::Mandatory;
+                }
+                compiling.documents = Some(set);
+            })
         });
         let Ok((applied, findings)) = applied.await else {
             tracing::error!("compiling the policies failed; the last good ones stay");
             continue;
         };
+        if let Some(hosting) = hosting {
+            hosting.found(&findings);
+        }
         source.report(&revision, applied, &findings).await;
     }
 }
@@ -296,6 +393,7 @@ impl Reload {
         let source = directory.map(|(directory, revision)| Files::new(directory).after(revision));
         self.nudge = source.as_ref().map(Files::nudge);
         let applier = self.applier.clone();
+        let source = source.map(PolicySource::Files);
         self.following = source.map(|source| tokio::spawn(follow(source, applier)));
     }
 
@@ -346,7 +444,7 @@ impl Reload {
         let policy = settings::policy(&new, self.hash_key);
         let (applied, findings) = self.applier.apply(|compiling| {
             compiling.settings = policy;
-            compiling.bootstrap = new.flow_control.bootstrap;
+            compiling.bootstrap = bootstrap_of(&new, compiling.documents.as_ref());
             if moved {
                 compiling.documents = documents;
             }

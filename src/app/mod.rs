@@ -6,6 +6,8 @@
 //! borrowing, reloads, the admin port.
 
 pub mod control;
+pub mod home;
+mod hosting;
 mod identity;
 mod object_counts;
 pub mod runtimes;
@@ -14,6 +16,7 @@ mod settings;
 use std::{path::PathBuf, rc::Rc, sync::Arc};
 
 use arc_swap::ArcSwap;
+use tokio::runtime::Runtime;
 
 pub use runtimes::{AppSettings, CoreContext, Gateway, StartError};
 
@@ -25,10 +28,13 @@ use crate::{
     config::Config,
     fairness::{FairnessLayer, Gate, Hub, layer::Fairness},
     forward::Forward,
+    hosted::{HostedLayer, Hosting as Served, Ownership},
     observe::{self, Own, Sight, dumps_layer::Dumps, recorder::Traced},
     stack::stack,
+    store::StoreError,
 };
 use control::{Control, Policies};
+use hosting::Hosting;
 use identity::UpstreamCredential;
 
 /// Why the gateway does not serve.
@@ -40,6 +46,9 @@ pub enum ServeError {
     /// A setting that only shows to be wrong when it is put to use.
     #[error("{0}")]
     Settings(#[from] settings::SettingsError),
+    /// The store of the hosted API makes no sense as it is set up.
+    #[error("store: {0}")]
+    Store(#[from] StoreError),
     /// It cannot listen, or the system refuses it a thread.
     #[error(transparent)]
     Start(#[from] StartError),
@@ -79,7 +88,11 @@ pub fn serve(config: Config, path: Option<PathBuf>) -> Result<(), ServeError> {
     own.install();
     own.watch_panics();
     let hash_key = settings::hash_key(&config)?;
-    let (policies, compiled) = Policies::load(&config, hash_key).map_err(ServeError::Policies)?;
+    let control_runtime = runtimes::control_runtime()?;
+    let hosting = open_hosting(&config, &clock, &control_runtime)?;
+    let (policies, compiled) = control_runtime
+        .block_on(Policies::load(&config, hash_key, hosting.as_ref()))
+        .map_err(ServeError::Policies)?;
     let Compiled {
         policy, findings, ..
     } = compiled;
@@ -95,7 +108,6 @@ pub fn serve(config: Config, path: Option<PathBuf>) -> Result<(), ServeError> {
     );
     own.policy_taken_on(clock.now());
     let sight = Sight::new(Arc::clone(&hub), clock.clone(), &config.apiserver, own);
-    let control_runtime = runtimes::control_runtime()?;
     let credential = UpstreamCredential::new(config.upstream.token_file.clone())?;
     let reviews = settings::token_reviews(&config, &credential, &clock, control_runtime.handle())?;
     let rules = settings::auth_rules(&config, reviews.clone())?;
@@ -105,7 +117,7 @@ pub fn serve(config: Config, path: Option<PathBuf>) -> Result<(), ServeError> {
         serve: settings::serve(&config, authorities)?,
         cores,
     };
-    let build = build_stack(&config, &sight, &hub, &rules, &credential)?;
+    let build = build_stack(&config, &sight, &hub, &rules, &credential, hosting.as_ref())?;
     let gateway = Gateway::start(app, control_runtime, build)?;
     let metrics = settings::upstream_metrics(&config, &credential)?;
     let control = Control {
@@ -115,6 +127,7 @@ pub fn serve(config: Config, path: Option<PathBuf>) -> Result<(), ServeError> {
         rules,
         reviews,
         policies,
+        hosting,
         credential,
         clock,
         metrics,
@@ -125,6 +138,22 @@ pub fn serve(config: Config, path: Option<PathBuf>) -> Result<(), ServeError> {
     Ok(gateway.run_until_signal()?)
 }
 
+/// Opens the hosted API and what is in it, if this gateway has one.
+fn open_hosting(
+    config: &Config,
+    clock: &Clock,
+    control: &Runtime,
+) -> Result<Option<Hosting>, ServeError> {
+    if !config.mode.hosts() {
+        return Ok(None);
+    }
+    let _inside = control.enter();
+    let store = hosting::open_store(config, clock)?;
+    let hosting = Hosting::new(config, store, clock);
+    control.block_on(hosting.prepare());
+    Ok(Some(hosting))
+}
+
 /// What makes the stack of each core, on the core's own thread.
 fn build_stack(
     config: &Config,
@@ -132,10 +161,17 @@ fn build_stack(
     hub: &Arc<Hub>,
     rules: &Arc<ArcSwap<AuthRules>>,
     credential: &UpstreamCredential,
+    hosting: Option<&Hosting>,
 ) -> Result<impl Fn(CoreContext) -> CoreStack + Send + Sync + 'static, ServeError> {
     let upstream = Arc::new(settings::upstream(config)?);
     let (sight, hub, rules) = (Arc::clone(sight), Arc::clone(hub), Arc::clone(rules));
     let identity = identity::Teller::new(settings::told_identity(config)?, credential.clone());
+    let hosted = hosting.map(|hosting| Arc::clone(&hosting.hosted));
+    let ownership = if config.has_upstream {
+        Ownership::Known
+    } else {
+        Ownership::Everything
+    };
     Ok(move |context: CoreContext| {
         let core = u16::try_from(context.index).unwrap_or(u16::MAX);
         let gate = Gate::new(
@@ -146,6 +182,15 @@ fn build_stack(
         );
         tokio::task::spawn_local(Rc::clone(&gate).run());
         let auth = AuthLayer::new(Arc::clone(&rules), context.clock.clone());
+        let hosted = match &hosted {
+            None => HostedLayer::none(),
+            Some(hosted) => HostedLayer::new(
+                Arc::clone(hosted),
+                context.control.clone(),
+                context.clock.clone(),
+                ownership,
+            ),
+        };
         let forward = Forward::new(
             Arc::clone(&upstream),
             Rc::new(identity.clone()),
@@ -154,8 +199,8 @@ fn build_stack(
         let fairness = FairnessLayer::new(gate);
         let trace = sight.trace_layer(core);
         let dumps = sight.dumps_layer(context.control);
-        stack(&trace, &auth, &fairness, &dumps, forward)
+        stack(&trace, &auth, &fairness, &dumps, &hosted, forward)
     })
 }
 
-type CoreStack = Traced<Answer<Auth<Fairness<Dumps<Forward>>>>>;
+type CoreStack = Traced<Answer<Auth<Fairness<Dumps<Served<Forward>>>>>>;

@@ -316,7 +316,9 @@ pub(super) fn token_reviews(
     clock: &Clock,
     control: &runtime::Handle,
 ) -> Result<Option<TokenReviews>, SettingsError> {
-    let Some(review) = &config.authentication.token_review else {
+    // Nobody can be asked where there is no upstream.
+    let review = config.authentication.token_review.as_ref();
+    let Some(review) = review.filter(|_| config.has_upstream) else {
         return Ok(None);
     };
     let tls = client_tls(config)?.map(|tls| {

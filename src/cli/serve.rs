@@ -6,37 +6,35 @@ use std::{
 };
 
 use super::{Outcome, Streams};
-use crate::config::Config;
+use crate::{app::home::Home, clock::Clock, config::Config};
 
 /// Serve: authenticate, classify and queue requests, and pass them to the API server.
 ///
 /// Runs until SIGTERM or SIGINT, then drains. SIGHUP reads the configuration and policies again.
+///
+/// Without --config it serves the API of the policy objects itself, on port 8443 of this machine, and
+/// keeps all it needs in .fairgate/: certificates, a store, and kubeconfigs for kubectl.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  fairgate serve --config /etc/fairgate/fairgate.yaml
-  kubectl proxy & fairgate serve
+  Try it, with nothing else installed but kubectl:
+    fairgate serve
+    kubectl --kubeconfig .fairgate/admin.kubeconfig get flowschemas
+  In front of an API server:
+    fairgate serve --config /etc/fairgate/fairgate.yaml
 
 Exit codes: 0 drained, 1 not started or ended by a failure, 2 wrong usage.")]
 pub(super) struct Args {
-    /// The configuration; without it the built-in defaults apply, and nothing is picked up from the
-    /// working directory.
+    /// The configuration; without it .fairgate/fairgate.yaml, which is made if it is missing.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 }
 
+/// Where a gateway without a configuration keeps what it needs.
+const HOME: &str = ".fairgate";
+
 pub(super) fn run(args: &Args, streams: &mut Streams<'_>) -> io::Result<Outcome> {
-    let (config, warnings) = match Config::read(args.config.as_deref()).usable() {
-        Ok(usable) => usable,
-        Err(error) => {
-            writeln!(streams.err, "fairgate: {error}")?;
-            return Ok(Outcome::Wrong);
-        }
-    };
-    for warning in warnings {
-        writeln!(streams.err, "fairgate: {warning}")?;
-    }
-    match serve(config, args.config.as_deref()) {
+    match start(args, streams) {
         Ok(()) => Ok(Outcome::Fine),
         Err(error) => {
             writeln!(streams.err, "fairgate: {error:#}")?;
@@ -45,7 +43,30 @@ pub(super) fn run(args: &Args, streams: &mut Streams<'_>) -> io::Result<Outcome>
     }
 }
 
-/// Runs the gateway to its end. `path` is what SIGHUP reads again.
-fn serve(config: Config, path: Option<&Path>) -> anyhow::Result<()> {
-    Ok(crate::app::serve(config, path.map(Path::to_owned))?)
+/// Runs the gateway to its end.
+fn start(args: &Args, streams: &mut Streams<'_>) -> anyhow::Result<()> {
+    let home = match &args.config {
+        Some(_) => None,
+        None => Some(Home::prepare(Path::new(HOME), &Clock::system())?),
+    };
+    let path = match (&args.config, &home) {
+        (Some(path), _) => path.clone(),
+        (None, Some(home)) => home.config(),
+        (None, None) => PathBuf::new(),
+    };
+    let (config, warnings) = Config::read(Some(&path)).usable()?;
+    for warning in warnings {
+        writeln!(streams.err, "fairgate: {warning}")?;
+    }
+    if let Some(home) = home {
+        let admin = home.write_kubeconfigs(config.listen.address)?;
+        writeln!(
+            streams.out,
+            "Try: kubectl --kubeconfig {} get flowschemas",
+            admin.display()
+        )?;
+        streams.out.flush()?;
+    }
+    // What SIGHUP reads again.
+    Ok(crate::app::serve(config, Some(path))?)
 }

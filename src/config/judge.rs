@@ -3,18 +3,40 @@
 //! A gateway that would refuse everybody, believe anybody, or send secrets in the open is told
 //! before it starts. Not here: single keys (`read`).
 
-use super::{Anonymous, Authentication, Config, Upstream, UpstreamIdentity, section::Walk};
+use super::{Anonymous, Authentication, Config, Mode, Upstream, UpstreamIdentity, section::Walk};
 
 /// Finds what is wrong between keys that are each right by themselves.
 pub(super) fn judge(walk: &mut Walk, config: &Config) {
     judge_listen(walk, config);
     judge_authentication(walk, config);
-    judge_upstream(walk, config);
+    if config.has_upstream {
+        judge_upstream(walk, config);
+    }
+    judge_mode(walk, config);
     if config.limits.long_running_per_user > config.limits.long_running_total {
         walk.error(
             "limits.longRunningPerUser",
             "more than limits.longRunningTotal",
             "lower it or raise the total",
+        );
+    }
+}
+
+/// What a mode needs, and what it has no use for.
+fn judge_mode(walk: &mut Walk, config: &Config) {
+    let directory = "flowControl.policies.directory";
+    if config.mode != Mode::Files && walk.is_set(directory) {
+        walk.error(
+            directory,
+            "of no use: policy objects come from files only with mode: files",
+            "remove it, or set mode to files",
+        );
+    }
+    if config.mode.hosts() && config.listen.tls.is_none() {
+        walk.warning(
+            "listen.tls",
+            "not set: kubectl sends no credentials over plain HTTP, so nobody could change a policy",
+            "set listen.tls.certFile and keyFile",
         );
     }
 }

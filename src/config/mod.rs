@@ -37,6 +37,8 @@ use crate::apf::{Seats, objects::Bootstrap, policy::Semantics};
 /// All settings of a gateway, ready to use.
 #[derive(Clone, Debug)]
 pub struct Config {
+    /// Where policy objects come from, and what is answered here.
+    pub mode: Mode,
     /// Where clients connect.
     pub listen: Listen,
     /// Bounds on what clients may use.
@@ -49,6 +51,12 @@ pub struct Config {
     pub authentication: Authentication,
     /// The API server behind the gateway.
     pub upstream: Upstream,
+    /// Whether there is one: not behind a standalone gateway that names none.
+    pub has_upstream: bool,
+    /// The API of the policy objects, where it is answered here.
+    pub hosted_api: HostedApi,
+    /// Where those objects are kept.
+    pub store: Store,
     /// Priority and fairness.
     pub flow_control: FlowControl,
     /// The port for operators.
@@ -61,6 +69,64 @@ pub struct Config {
     pub drain: Drain,
     /// Every key's path with its value in effect; see [`Config::restart_needed_for`].
     effective: BTreeMap<String, String>,
+}
+
+/// Where policy objects come from, and what is answered here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// From files; every request goes upstream.
+    Files,
+    /// From the gateway's own API, with or without an upstream for the rest.
+    Standalone,
+    /// From the gateway's own API, which takes the place of the upstream's.
+    Overlay,
+    /// From the upstream's API.
+    Sidecar,
+}
+
+impl Mode {
+    /// Whether the API of the policy objects is answered here.
+    pub fn hosts(self) -> bool {
+        matches!(self, Self::Standalone | Self::Overlay)
+    }
+}
+
+/// The API of the policy objects, where it is answered here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostedApi {
+    /// The version of Kubernetes that `/version` claims, such as `v1.36.3`.
+    pub kubernetes_version: String,
+    /// Groups whose members read the objects, metrics and lists of rights.
+    pub reader_groups: Vec<String>,
+}
+
+/// Where hosted objects are kept.
+#[derive(Clone, Debug)]
+pub enum Store {
+    /// In a file.
+    Local {
+        /// The file.
+        path: PathBuf,
+    },
+    /// In an etcd that several gateways share.
+    Etcd(Etcd),
+}
+
+/// How an etcd is reached.
+#[derive(Clone, Debug)]
+pub struct Etcd {
+    /// `http://` or `https://` addresses of its members; not empty.
+    pub endpoints: Vec<String>,
+    /// What all keys begin with.
+    pub prefix: String,
+    /// Authorities (PEM) of the members' certificates.
+    pub authorities_pem: Option<Vec<u8>>,
+    /// The gateway's own certificate and key (PEM).
+    pub client_pem: Option<(Vec<u8>, Secret<Vec<u8>>)>,
+    /// User and password.
+    pub user: Option<(String, Secret<String>)>,
+    /// Whether the gateway drops the cluster's old history.
+    pub compaction: bool,
 }
 
 /// Where clients connect.

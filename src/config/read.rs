@@ -14,9 +14,10 @@ use http::HeaderName;
 use serde_json::{Map, Value};
 
 use super::{
-    Admin, Anonymous, Authentication, Authorities, Config, ConfigError, Drain, Enforcement,
-    FlowControl, Identity, Limits, Listen, Log, LogFormat, LogLevel, Protocol, RequestHeader,
-    Secret, Timeouts, TokenFile, TokenReview, Upstream, UpstreamIdentity, UpstreamUrl, judge, pem,
+    Admin, Anonymous, Authentication, Authorities, Config, ConfigError, Drain, Enforcement, Etcd,
+    FlowControl, HostedApi, Identity, Limits, Listen, Log, LogFormat, LogLevel, Mode, Protocol,
+    RequestHeader, Secret, Store, Timeouts, TokenFile, TokenReview, Upstream, UpstreamIdentity,
+    UpstreamUrl, judge, pem,
     section::{Section, Walk, read_bounded},
     values::{self, Word, Wrong},
     yaml,
@@ -146,9 +147,21 @@ fn document(walk: &mut Walk, text: &[u8]) -> Map<String, Value> {
 
 fn read(root: &mut Section<'_>) -> Config {
     let upstream = root.section("upstream", upstream);
-    let authority = upstream.url.authority();
+    let names_upstream = root.walk.is_set("upstream.url") && upstream.url != default_upstream();
+    let mode = root.word("mode", Mode::Files);
+    let has_upstream = mode != Mode::Standalone || names_upstream;
+    let listen = root.section("listen", listen);
+    let authority = if has_upstream {
+        upstream.url.authority()
+    } else {
+        listen.address.to_string()
+    };
     Config {
-        listen: root.section("listen", listen),
+        mode,
+        has_upstream,
+        hosted_api: root.section("hostedApi", hosted_api),
+        store: root.section("store", store),
+        listen,
         authentication: root.section("authentication", authentication),
         upstream,
         flow_control: root.section("flowControl", flow_control),
@@ -343,14 +356,17 @@ fn anonymous(section: &mut Section<'_>) -> Anonymous {
     }
 }
 
-fn upstream(section: &mut Section<'_>) -> Upstream {
-    let default = UpstreamUrl {
+fn default_upstream() -> UpstreamUrl {
+    UpstreamUrl {
         tls: false,
         host: "127.0.0.1".to_owned(),
         port: 8001,
-    };
+    }
+}
+
+fn upstream(section: &mut Section<'_>) -> Upstream {
     Upstream {
-        url: section.get("url", default, url),
+        url: section.get("url", default_upstream(), url),
         authorities: authorities(section, "caFile"),
         tls_server_name: server_name(section),
         client_certificate: section.section("clientCertificate", identity),
@@ -436,6 +452,150 @@ fn gateway_user(section: &mut Section<'_>) -> String {
             "write a name without blanks at its ends",
         ))
     })
+}
+
+fn hosted_api(section: &mut Section<'_>) -> HostedApi {
+    HostedApi {
+        kubernetes_version: section.get(
+            "kubernetesVersion",
+            "v1.36.3".to_owned(),
+            kubernetes_version,
+        ),
+        reader_groups: section.get("readerGroups", Vec::new(), values::texts),
+    }
+}
+
+/// `v1.36.3`: what clients parse as a semantic version.
+fn kubernetes_version(value: &Value) -> Result<String, Wrong> {
+    let text = values::text(value)?;
+    let numbers = text.strip_prefix('v').map(|rest| rest.split('.'));
+    let is_version = numbers.is_some_and(|numbers| {
+        let numbers: Vec<&str> = numbers.collect();
+        let is_number = |part: &&str| {
+            !part.is_empty() && part.len() < 6 && part.bytes().all(|byte| byte.is_ascii_digit())
+        };
+        numbers.len() == 3 && numbers.iter().all(is_number)
+    });
+    if is_version {
+        return Ok(text);
+    }
+    Err(Wrong::new(
+        format!("{text:?} is not the version of a Kubernetes"),
+        "write it as v1.36.3",
+    ))
+}
+
+fn store(section: &mut Section<'_>) -> Store {
+    let kind = section.word("type", StoreKind::Local);
+    let path = section.section("local", |local| {
+        let path = local.path("path");
+        path.unwrap_or_else(|| local.walk.beside("fairgate.redb"))
+    });
+    let etcd = section.section("etcd", etcd);
+    match kind {
+        StoreKind::Local => Store::Local { path },
+        StoreKind::Etcd => {
+            if !cfg!(feature = "etcd") {
+                let field = section.field("type");
+                section.walk.error(
+                    &field,
+                    "this fairgate was built without etcd",
+                    "build it with --features etcd, or use local",
+                );
+            }
+            if etcd.endpoints.is_empty() {
+                let field = section.field("etcd.endpoints");
+                section.walk.error(
+                    &field,
+                    "empty",
+                    "name at least one, such as https://etcd-0:2379",
+                );
+            }
+            Store::Etcd(etcd)
+        }
+    }
+}
+
+fn etcd(section: &mut Section<'_>) -> Etcd {
+    let endpoints = section.get("endpoints", Vec::new(), endpoints);
+    let prefix = section.get("prefix", "/fairgate".to_owned(), etcd_prefix);
+    let ca = section.path("caFile");
+    let authorities_pem = ca.and_then(|path| {
+        let field = section.field("caFile");
+        section.walk.contents(&field, &path)
+    });
+    let client_pem = section.section("clientCertificate", pem_pair);
+    let user = section.text("user");
+    let password = section.path("passwordFile").and_then(|path| {
+        let field = section.field("passwordFile");
+        section.walk.contents(&field, &path)
+    });
+    let password = password.map(|text| String::from_utf8_lossy(&text).trim().to_owned());
+    if user.is_empty() != password.is_none() {
+        let field = section.field("user");
+        section.walk.error(
+            &field,
+            "user and passwordFile belong together",
+            "set both, or neither",
+        );
+    }
+    Etcd {
+        endpoints,
+        prefix,
+        authorities_pem,
+        client_pem,
+        user: password
+            .filter(|_| !user.is_empty())
+            .map(|password| (user, Secret::new(password))),
+        compaction: section.get("compaction", false, values::flag),
+    }
+}
+
+fn endpoints(value: &Value) -> Result<Vec<String>, Wrong> {
+    let endpoints = values::texts(value)?;
+    let wrong = endpoints
+        .iter()
+        .find(|endpoint| UpstreamUrl::parse(endpoint).is_none());
+    match wrong {
+        None => Ok(endpoints),
+        Some(endpoint) => Err(Wrong::new(
+            format!("{endpoint:?} is not the address of a server"),
+            "write it as https://host:2379",
+        )),
+    }
+}
+
+fn etcd_prefix(value: &Value) -> Result<String, Wrong> {
+    let prefix = values::text(value)?;
+    let rest = prefix.strip_prefix('/').unwrap_or_default();
+    let is_path = !rest.is_empty() && rest.split('/').all(|segment| !segment.is_empty());
+    if is_path && rest != "registry" && !rest.starts_with("registry/") {
+        return Ok(prefix);
+    }
+    Err(Wrong::new(
+        format!("{prefix:?} cannot be the prefix"),
+        "write a path such as /fairgate; /registry belongs to kube-apiserver",
+    ))
+}
+
+/// Certificate and key as they stand in the files, if given.
+fn pem_pair(section: &mut Section<'_>) -> Option<(Vec<u8>, Secret<Vec<u8>>)> {
+    let paths = (section.path("certFile"), section.path("keyFile"));
+    let (Some(cert), Some(key)) = paths else {
+        if paths.0.is_some() || paths.1.is_some() {
+            let field = section.field("certFile");
+            section.walk.error(
+                &field,
+                "certFile and keyFile belong together",
+                "set both, or neither",
+            );
+        }
+        return None;
+    };
+    let fields = [section.field("certFile"), section.field("keyFile")];
+    let cert = section.walk.contents(&fields[0], &cert)?;
+    let key = section.walk.contents(&fields[1], &key)?;
+    Some((cert, Secret::new(key)))
 }
 
 fn flow_control(section: &mut Section<'_>) -> FlowControl {
@@ -624,6 +784,25 @@ fn url(value: &Value) -> Result<UpstreamUrl, Wrong> {
 enum IdentityMode {
     Impersonate,
     RequestHeader,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum StoreKind {
+    Local,
+    Etcd,
+}
+
+impl Word for StoreKind {
+    const WORDS: &'static [(&'static str, Self)] = &[("local", Self::Local), ("etcd", Self::Etcd)];
+}
+
+impl Word for Mode {
+    const WORDS: &'static [(&'static str, Self)] = &[
+        ("files", Self::Files),
+        ("standalone", Self::Standalone),
+        ("overlay", Self::Overlay),
+        ("sidecar", Self::Sidecar),
+    ];
 }
 
 impl Word for IdentityMode {

@@ -81,6 +81,11 @@ impl Walk {
         self.effective.get(field).is_some_and(|note| note != "\"\"")
     }
 
+    /// A file beside the configuration.
+    pub(super) fn beside(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+
     /// Walks the root of a file.
     pub(super) fn root<T>(
         &mut self,

@@ -102,7 +102,14 @@ impl DemoGateway {
             let auth = AuthLayer::new(Arc::clone(&rules), context.clock.clone());
             let forward = Forward::new(Arc::clone(&upstream), Rc::new(impersonate), context.clock);
             let (trace, dumps) = (Identity::new(), Identity::new());
-            stack(&trace, &auth, &FairnessLayer::new(gate), &dumps, forward)
+            stack(
+                &trace,
+                &auth,
+                &FairnessLayer::new(gate),
+                &dumps,
+                &Identity::new(),
+                forward,
+            )
         })?;
         Ok(Self {
             gateway,

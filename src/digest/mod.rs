@@ -22,6 +22,7 @@ use std::{borrow::Cow, sync::Arc};
 
 pub use info::{InfoError, RequestInfo};
 pub use options::ListOptions;
+pub use query::query_pairs;
 pub use user::User;
 pub use verb::Verb;
 

@@ -101,6 +101,22 @@ pub(super) fn decode_path(raw: &[u8]) -> Option<Box<[u8]>> {
     }
 }
 
+/// The decoded pairs of a raw query, in order; at most 10 000. Pairs that do not decode are left out,
+/// and bytes that are no UTF-8 replaced.
+pub fn query_pairs(query: &str) -> impl Iterator<Item = (String, String)> {
+    let text = |bytes: Cow<'_, [u8]>| String::from_utf8_lossy(&bytes).into_owned();
+    query
+        .split('&')
+        .take(MAX_PARAMETERS)
+        .filter(|pair| !pair.contains(';') && !pair.is_empty())
+        .filter_map(move |pair| {
+            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let key = decode_form(key.as_bytes())?;
+            let value = decode_form(value.as_bytes())?;
+            Some((text(key), text(value)))
+        })
+}
+
 /// Decodes a key or value of a query: `%XX` becomes a byte, `+` a space.
 fn decode_form(raw: &[u8]) -> Option<Cow<'_, [u8]>> {
     if raw.iter().any(|&b| b == b'%' || b == b'+') {

@@ -17,14 +17,10 @@ use hyper::{server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{
     net::{TcpListener, TcpStream},
-    sync::{Mutex, Semaphore},
+    sync::Semaphore,
 };
 
-use super::{
-    checks::{Checks, Probe},
-    dumps::{Dump, PATH},
-    sight::Sight,
-};
+use super::view::View;
 
 /// Connections at once; further ones wait to be accepted.
 const MAX_CONNECTIONS: usize = 64;
@@ -38,7 +34,6 @@ const LAST_ANSWER: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(200);
 
 const TEXT: &str = "text/plain; charset=utf-8";
-const METRICS_TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 const INDEX: &str = "fairgate\n\n\
     /metrics\n\
@@ -53,16 +48,7 @@ const INDEX: &str = "fairgate\n\n\
 #[derive(Debug)]
 pub struct Admin {
     listener: TcpListener,
-    shared: Arc<Shared>,
-}
-
-#[derive(Debug)]
-struct Shared {
-    sight: Arc<Sight>,
-    checks: Checks,
-    /// Of what takes time, one of a kind is made at once.
-    rendering: Mutex<()>,
-    dumping: Mutex<()>,
+    view: Arc<View>,
 }
 
 type Answer = Response<Full<Bytes>>;
@@ -73,15 +59,10 @@ impl Admin {
     /// # Errors
     ///
     /// When the address is taken, or not ours.
-    pub async fn bind(address: SocketAddr, sight: Arc<Sight>, checks: Checks) -> io::Result<Self> {
+    pub async fn bind(address: SocketAddr, view: Arc<View>) -> io::Result<Self> {
         Ok(Self {
             listener: TcpListener::bind(address).await?,
-            shared: Arc::new(Shared {
-                sight,
-                checks,
-                rendering: Mutex::default(),
-                dumping: Mutex::default(),
-            }),
+            view,
         })
     }
 
@@ -103,9 +84,9 @@ impl Admin {
             };
             match self.listener.accept().await {
                 Ok((stream, _)) => {
-                    let shared = Arc::clone(&self.shared);
+                    let view = Arc::clone(&self.view);
                     tokio::spawn(async move {
-                        serve(shared, stream).await;
+                        serve(view, stream).await;
                         drop(place);
                     });
                 }
@@ -118,10 +99,10 @@ impl Admin {
     }
 }
 
-async fn serve(shared: Arc<Shared>, stream: TcpStream) {
+async fn serve(view: Arc<View>, stream: TcpStream) {
     let service = service_fn(|request| {
-        let shared = Arc::clone(&shared);
-        async move { Ok::<_, Infallible>(shared.answer(&request).await) }
+        let view = Arc::clone(&view);
+        async move { Ok::<_, Infallible>(answer(&view, &request).await) }
     });
     let mut connection = pin!(
         http1::Builder::new()
@@ -139,51 +120,20 @@ async fn serve(shared: Arc<Shared>, stream: TcpStream) {
     }
 }
 
-impl Shared {
-    async fn answer<B>(self: &Arc<Self>, request: &Request<B>) -> Answer {
-        if !matches!(*request.method(), Method::GET | Method::HEAD) {
-            let mut refusal = text(StatusCode::METHOD_NOT_ALLOWED, "method not allowed\n");
-            let allowed = HeaderValue::from_static("GET, HEAD");
-            refusal.headers_mut().insert(ALLOW, allowed);
-            return refusal;
-        }
-        let (path, query) = (request.uri().path(), request.uri().query());
-        match path {
-            "/" => text(StatusCode::OK, INDEX),
-            "/metrics" => self.metrics().await,
-            _ if path.starts_with(PATH) => match Dump::of(path.as_bytes(), query) {
-                Some(dump) => self.dump(dump).await,
-                None => not_found(),
-            },
-            _ => self.probe(path, query.unwrap_or_default()),
-        }
+async fn answer<B>(view: &View, request: &Request<B>) -> Answer {
+    if !matches!(*request.method(), Method::GET | Method::HEAD) {
+        let mut refusal = text(StatusCode::METHOD_NOT_ALLOWED, "method not allowed\n");
+        let allowed = HeaderValue::from_static("GET, HEAD");
+        refusal.headers_mut().insert(ALLOW, allowed);
+        return refusal;
     }
-
-    async fn metrics(self: &Arc<Self>) -> Answer {
-        let _one = self.rendering.lock().await;
-        let sight = Arc::clone(&self.sight);
-        match tokio::task::spawn_blocking(move || sight.metrics()).await {
-            Ok(metrics) => respond(StatusCode::OK, METRICS_TEXT, metrics),
-            Err(_) => text(StatusCode::INTERNAL_SERVER_ERROR, "rendering failed\n"),
-        }
+    let (path, query) = (request.uri().path(), request.uri().query());
+    if path == "/" {
+        return text(StatusCode::OK, INDEX);
     }
-
-    async fn dump(&self, dump: Dump) -> Answer {
-        let _one = self.dumping.lock().await;
-        respond(StatusCode::OK, TEXT, self.sight.dump(dump).await)
-    }
-
-    fn probe(&self, path: &str, query: &str) -> Answer {
-        let findings = match Probe::of(path) {
-            None => None,
-            Some((probe, None)) => Some(self.checks.ask(probe, query)),
-            Some((probe, Some(check))) => self.checks.ask_one(probe, check),
-        };
-        match findings {
-            None => not_found(),
-            Some(findings) if findings.ok => respond(StatusCode::OK, TEXT, findings.text),
-            Some(findings) => respond(StatusCode::INTERNAL_SERVER_ERROR, TEXT, findings.text),
-        }
+    match view.see(path, query.unwrap_or_default()).await {
+        Some(seen) => respond(seen.status, seen.content_type, seen.text),
+        None => not_found(),
     }
 }
 

@@ -41,10 +41,14 @@ impl Probe {
     }
 }
 
+/// Says what is to be known, though nothing is wrong enough to go away. Must not wait.
+pub type Note = Box<dyn Fn() -> Option<String> + Send + Sync>;
+
 /// The checks of all probes, in the order they were added.
 #[derive(Default)]
 pub struct Checks {
     checks: Vec<Named>,
+    notes: Vec<(&'static str, Note)>,
 }
 
 struct Named {
@@ -88,6 +92,18 @@ impl Checks {
         self.add(name, true, Box::new(check))
     }
 
+    /// Adds something to be told by `/readyz?verbose`, which passes all the same: a gateway that goes
+    /// by what it last knew serves better than none.
+    #[must_use]
+    pub fn note(
+        mut self,
+        name: &'static str,
+        note: impl Fn() -> Option<String> + Send + Sync + 'static,
+    ) -> Self {
+        self.notes.push((name, Box::new(note)));
+        self
+    }
+
     fn add(mut self, name: &'static str, only_ready: bool, check: Check) -> Self {
         self.checks.push(Named {
             name,
@@ -123,6 +139,9 @@ impl Checks {
                 }
             };
         }
+        if probe == Probe::Ready {
+            self.tell_notes(&mut text);
+        }
         if ok && !verbose {
             return Findings {
                 ok,
@@ -132,6 +151,15 @@ impl Checks {
         let verdict = if ok { "passed" } else { "failed" };
         let _ = writeln!(text, "{} check {verdict}", probe.name());
         Findings { ok, text }
+    }
+
+    fn tell_notes(&self, text: &mut String) {
+        for (name, note) in &self.notes {
+            let _ = match note() {
+                None => writeln!(text, "[+]{name} ok"),
+                Some(what) => writeln!(text, "[!]{name}: {what}"),
+            };
+        }
     }
 
     /// Asks one check; `None` if `probe` has none of this name.
@@ -193,6 +221,21 @@ mod tests {
         let excluded = checks.ask(Probe::Ready, "verbose&exclude=shutdown");
         assert!(excluded.ok);
         assert!(excluded.text.contains("[+]shutdown excluded: ok\n"));
+    }
+
+    #[test]
+    fn what_is_only_to_be_known_fails_nothing() {
+        let checks = Checks::new()
+            .note("store", || Some("gone".to_owned()))
+            .note("source", || None);
+        let ready = checks.ask(Probe::Ready, "verbose");
+        assert!(ready.ok);
+        assert_eq!(
+            ready.text,
+            "[+]ping ok\n[!]store: gone\n[+]source ok\nreadyz check passed\n"
+        );
+        assert_eq!(checks.ask(Probe::Ready, "").text, "ok");
+        assert!(!checks.ask(Probe::Live, "verbose").text.contains("store"));
     }
 
     #[test]

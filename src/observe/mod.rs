@@ -27,6 +27,7 @@ mod sight;
 mod tests;
 pub mod text;
 pub mod upstream_counts;
+mod view;
 
 pub use admin::Admin;
 pub use checks::Checks;
@@ -34,3 +35,4 @@ pub use dumps_layer::DumpsLayer;
 pub use own::Own;
 pub use recorder::TraceLayer;
 pub use sight::Sight;
+pub use view::{Seen, View};

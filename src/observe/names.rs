@@ -149,6 +149,12 @@ own! { OWN_GAUGES:
         "How many sets of policy objects were taken on since the start.";
     POLICY_AGE = "fairgate_policy_age_seconds",
         "Time since a set of policy objects was taken on.";
+    STORE_UP = "fairgate_store_up",
+        "Whether reads and writes get through to the store of the hosted API.";
+    STORE_REVISION = "fairgate_store_revision",
+        "The newest revision of that store that was seen.";
+    BOOTSTRAP_ENSURED = "fairgate_bootstrap_ensured",
+        "Whether the built-in objects were seen to be in that store since the start.";
     UPSTREAM_CONNECTIONS = "fairgate_upstream_connections",
         "Connections to the upstream open now.";
 }

@@ -995,7 +995,7 @@ fn operators_find_everything_on_their_own_port() {
         let sent = world.crowd().await;
         let checks = Checks::new().ready("shutdown", || Err("draining".to_owned()));
         let anywhere = "127.0.0.1:0".parse().unwrap();
-        let admin = Admin::bind(anywhere, Arc::clone(&world.sight), checks)
+        let admin = Admin::bind(anywhere, super::View::new(Arc::clone(&world.sight), checks))
             .await
             .unwrap();
         let address = admin.address().unwrap();

@@ -139,6 +139,7 @@ impl Gate {
                     &TestAuth,
                     &fairness,
                     &Identity::new(),
+                    &Identity::new(),
                     leaf,
                 )
             },
@@ -181,6 +182,7 @@ impl Gate {
                     &Identity::new(),
                     &TestAuth,
                     &fairness(&hub, &core),
+                    &Identity::new(),
                     &Identity::new(),
                     leaf(),
                 )

@@ -33,6 +33,7 @@ fn a_second_gateway_cannot_take_the_same_address() {
             &TestAuth,
             &fairness(&hub, &core),
             &Identity::new(),
+            &Identity::new(),
             Nowhere,
         )
     };

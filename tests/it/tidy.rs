@@ -37,9 +37,14 @@ const EDGES: &[(&str, &[&str])] = &[
         "forward",
         &["apf", "call", "clock", "digest", "local", "socket"],
     ),
+    (
+        "hosted",
+        &["apf", "call", "clock", "config", "digest", "store", "sync"],
+    ),
     ("stack", &["call"]),
     //
-    ("source", &["apf", "config"]),
+    ("store", &["apf", "clock"]),
+    ("source", &["apf", "config", "store"]),
     // Whether tokens are well written is for `auth` to say, before anything starts.
     ("config", &["apf", "auth"]),
     // What it tells of queues and requests it reads from the hub.
@@ -53,8 +58,8 @@ const EDGES: &[(&str, &[&str])] = &[
     (
         "app",
         &[
-            "apf", "auth", "call", "clock", "config", "fairness", "forward", "observe", "serve",
-            "source", "stack", "sync",
+            "apf", "auth", "call", "clock", "config", "digest", "fairness", "forward", "hosted",
+            "observe", "serve", "source", "stack", "store", "sync",
         ],
     ),
     // Another gateway, with an upstream and clients of its own.
@@ -65,7 +70,10 @@ const EDGES: &[(&str, &[&str])] = &[
             "stack", "sync",
         ],
     ),
-    ("cli", &["apf", "app", "config", "demo", "digest", "source"]),
+    (
+        "cli",
+        &["apf", "app", "clock", "config", "demo", "digest", "source"],
+    ),
 ];
 
 /// Crates that only these files may name, so that they can be replaced.

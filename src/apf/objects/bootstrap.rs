@@ -46,7 +46,7 @@ pub fn is_mandatory(name: &str) -> bool {
 
 /// Whose spec an object of a suggested name gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Keeper {
+pub enum Keeper {
     /// The server's.
     BuiltIn,
     /// Its author's.
@@ -57,7 +57,7 @@ pub(super) enum Keeper {
 ///
 /// Generation 1 means never edited. An object that tells no generation comes from a file, and
 /// somebody wrote that file: it counts as edited.
-pub(super) fn keeper(annotation: Option<&str>, generation: Option<i64>) -> Keeper {
+pub fn keeper(annotation: Option<&str>, generation: Option<i64>) -> Keeper {
     match annotation.and_then(parse_bool) {
         Some(true) => Keeper::BuiltIn,
         None if generation == Some(1) => Keeper::BuiltIn,
@@ -75,7 +75,7 @@ pub(super) fn autoupdate(metadata: &ObjectMeta) -> Option<&str> {
 }
 
 /// A boolean as Go writes it.
-pub(super) fn parse_bool(text: &str) -> Option<bool> {
+pub fn parse_bool(text: &str) -> Option<bool> {
     match text {
         "1" | "t" | "T" | "TRUE" | "true" | "True" => Some(true),
         "0" | "f" | "F" | "FALSE" | "false" | "False" => Some(false),

@@ -8,6 +8,7 @@
 pub mod bootstrap;
 pub mod defaults;
 mod finding;
+pub mod names;
 mod read;
 pub mod v1beta3;
 pub mod validate;
@@ -21,7 +22,7 @@ use k8s_openapi::{
 use serde_json::Value;
 
 pub use bootstrap::Bootstrap;
-pub use finding::{Finding, Severity};
+pub use finding::{Finding, MATCHES_NOTHING, NEVER_REACHED, Severity};
 pub use read::GROUP;
 
 use bootstrap::Keeper;

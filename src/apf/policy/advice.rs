@@ -7,7 +7,10 @@ use super::{
 use crate::apf::{
     borrowing::Limits,
     classify::{Classifier, Cover},
-    objects::{BUILT_IN, FLOW_SCHEMA, Finding, PRIORITY_LEVEL, Severity, bootstrap},
+    objects::{
+        BUILT_IN, FLOW_SCHEMA, Finding, MATCHES_NOTHING, NEVER_REACHED, PRIORITY_LEVEL, Severity,
+        bootstrap,
+    },
     units::Seats,
 };
 
@@ -150,13 +153,13 @@ pub(super) fn on_schemas(candidates: &[Candidate], classifier: &Classifier) -> V
             Cover::Open => {}
             Cover::Nothing => warn(
                 "spec.rules",
-                "can match no request".to_owned(),
+                MATCHES_NOTHING.to_owned(),
                 "add a rule or remove the schema",
             ),
             Cover::Whole(takers) => warn(
                 "spec.matchingPrecedence",
                 format!(
-                    "is never reached: all its requests match earlier: {}",
+                    "{NEVER_REACHED}: all its requests match earlier: {}",
                     names(candidates, takers)
                 ),
                 remedy,

@@ -16,7 +16,7 @@ use k8s_openapi::{
 };
 use serde::Serialize;
 
-use super::{bootstrap, v1beta3::PRESERVE_ZERO_SHARES};
+use super::{bootstrap, names, v1beta3::PRESERVE_ZERO_SHARES};
 use crate::apf::shard;
 
 /// The verbs a rule may name besides `*`, in alphabetical order.
@@ -164,7 +164,7 @@ fn check_metadata(metadata: &ObjectMeta, errors: &mut Errors) {
             "give the object a name",
         ),
         Some(name) => {
-            for text in not_a_subdomain(name) {
+            for text in names::subdomain(name) {
                 errors.invalid("metadata.name", name, &text, "rename the object");
             }
         }
@@ -204,7 +204,7 @@ fn check_schema_spec(name: &str, spec: &FlowSchemaSpec, errors: &mut Errors) {
             "name the PriorityLevelConfiguration for its requests",
         );
     } else {
-        for text in not_a_subdomain(level) {
+        for text in names::subdomain(level) {
             errors.invalid(
                 field,
                 level,
@@ -320,7 +320,7 @@ fn check_service_account(account: &ServiceAccountSubject, path: &str, errors: &m
     if account.name.is_empty() {
         errors.required(&field, "", "name a service account, or * for all");
     } else if account.name != "*" {
-        for text in not_a_subdomain(&account.name) {
+        for text in names::subdomain(&account.name) {
             errors.invalid(&field, &account.name, &text, "correct the name");
         }
     }
@@ -332,7 +332,7 @@ fn check_service_account(account: &ServiceAccountSubject, path: &str, errors: &m
             "name its namespace",
         );
     } else {
-        for text in not_a_label(&account.namespace) {
+        for text in names::label(&account.namespace) {
             errors.invalid(&field, &account.namespace, &text, "name one namespace");
         }
     }
@@ -370,7 +370,7 @@ fn check_resource_rule(rule: &ResourcePolicyRule, path: &str, errors: &mut Error
         return;
     }
     for (i, namespace) in namespaces.iter().enumerate() {
-        for text in not_a_label(namespace) {
+        for text in names::label(namespace) {
             errors.invalid(
                 &format!("{field}[{i}]"),
                 namespace,
@@ -667,42 +667,6 @@ fn check_conditions<'a>(types: impl Iterator<Item = Option<&'a str>>, errors: &m
             errors.required(&field, "must not be empty", "leave the status out");
         }
     }
-}
-
-/// Why `name` is no DNS-1123 subdomain; nothing if it is one.
-fn not_a_subdomain(name: &str) -> Vec<String> {
-    const TEXT: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric \
-        characters, '-' or '.', and must start and end with an alphanumeric character (e.g. \
-        'example.com', regex used for validation is \
-        '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
-    name_problems(name, 253, name.split('.').all(is_label_shaped), TEXT)
-}
-
-/// Why `name` is no DNS-1123 label; nothing if it is one.
-fn not_a_label(name: &str) -> Vec<String> {
-    const TEXT: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric \
-        characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  \
-        or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
-    name_problems(name, 63, is_label_shaped(name), TEXT)
-}
-
-fn name_problems(name: &str, longest: usize, well_formed: bool, text: &str) -> Vec<String> {
-    let mut problems = Vec::new();
-    if name.len() > longest {
-        problems.push(format!("must be no more than {longest} characters"));
-    }
-    if !well_formed {
-        problems.push(text.to_owned());
-    }
-    problems
-}
-
-fn is_label_shaped(label: &str) -> bool {
-    let alphanumeric = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    let bytes = label.as_bytes();
-    bytes.first().is_some_and(alphanumeric)
-        && bytes.last().is_some_and(alphanumeric)
-        && bytes.iter().all(|byte| alphanumeric(byte) || *byte == b'-')
 }
 
 fn json<T: Serialize + ?Sized>(value: &T) -> String {

@@ -1,0 +1,208 @@
+//! The rules for names, labels and keys, in the API server's words.
+
+use std::fmt::Write as _;
+
+const LABEL: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
+const SUBDOMAIN: &str = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*";
+const QUALIFIED: &str = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]";
+const LABEL_VALUE: &str = "(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?";
+
+/// What is wrong with a DNS-1123 subdomain.
+pub fn subdomain(name: &str) -> Vec<String> {
+    const WORDS: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric \
+        characters, '-' or '.', and must start and end with an alphanumeric character";
+    let mut wrong = too_long(name, 253);
+    if !name.split('.').all(is_label) {
+        wrong.push(against(WORDS, SUBDOMAIN, &["example.com"]));
+    }
+    wrong
+}
+
+/// What is wrong with a DNS-1123 label.
+pub fn label(name: &str) -> Vec<String> {
+    const WORDS: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric \
+        characters or '-', and must start and end with an alphanumeric character";
+    let mut wrong = too_long(name, 63);
+    if !is_label(name) {
+        if name.split('.').all(is_label) {
+            wrong.push("must not contain dots".to_owned());
+        } else {
+            wrong.push(against(WORDS, LABEL, &["my-name", "123-abc"]));
+        }
+    }
+    wrong
+}
+
+/// What is wrong with the name of an object that has to be a DNS-1123 subdomain; with `prefix`, of
+/// the beginning of one.
+pub fn object_name(name: &str, prefix: bool) -> Vec<String> {
+    if prefix {
+        subdomain(&without_trailing_dash(name))
+    } else {
+        subdomain(name)
+    }
+}
+
+/// A prefix may end in a dash, since something will follow.
+fn without_trailing_dash(name: &str) -> String {
+    // What the server masks, one byte more than the dash included.
+    match name.strip_suffix('-') {
+        Some(stem) if !stem.is_empty() => {
+            let mut stem = stem.to_owned();
+            stem.pop();
+            stem + "a"
+        }
+        _ => name.to_owned(),
+    }
+}
+
+/// What is wrong with a name that only has to be a segment of a path.
+pub fn path_segment(name: &str, prefix: bool) -> Vec<String> {
+    if !prefix && (name == "." || name == "..") {
+        return vec![format!("may not be '{name}'")];
+    }
+    ["/", "%"]
+        .iter()
+        .filter(|part| name.contains(**part))
+        .map(|part| format!("may not contain '{part}'"))
+        .collect()
+}
+
+/// What is wrong with a qualified name: the key of a label, a finalizer.
+pub fn qualified(name: &str) -> Vec<String> {
+    const WORDS: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start \
+        and end with an alphanumeric character";
+    const EXAMPLES: &[&str] = &["MyName", "my.name", "123-abc"];
+    let mut wrong = Vec::new();
+    let parts: Vec<&str> = name.split('/').collect();
+    let local = match parts.as_slice() {
+        [local] => local,
+        [prefix, local] => {
+            if prefix.is_empty() {
+                wrong.push("prefix part must be non-empty".to_owned());
+            } else {
+                wrong.extend(
+                    subdomain(prefix)
+                        .into_iter()
+                        .map(|text| format!("prefix part {text}")),
+                );
+            }
+            local
+        }
+        _ => {
+            let text = against(&format!("a valid label key {WORDS}"), QUALIFIED, EXAMPLES);
+            return vec![
+                text + " with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')",
+            ];
+        }
+    };
+    if local.is_empty() {
+        wrong.push("name part must be non-empty".to_owned());
+    } else {
+        wrong.extend(
+            too_long(local, 63)
+                .into_iter()
+                .map(|text| format!("name part {text}")),
+        );
+    }
+    if !is_qualified(local) {
+        wrong.push(against(&format!("name part {WORDS}"), QUALIFIED, EXAMPLES));
+    }
+    wrong
+}
+
+/// What is wrong with the value of a label.
+pub fn label_value(value: &str) -> Vec<String> {
+    const WORDS: &str = "a valid label must be an empty string or consist of alphanumeric \
+        characters, '-', '_' or '.', and must start and end with an alphanumeric character";
+    let mut wrong = too_long(value, 63);
+    if !value.is_empty() && !is_qualified(value) {
+        wrong.push(against(
+            WORDS,
+            LABEL_VALUE,
+            &["MyValue", "my_value", "12345"],
+        ));
+    }
+    wrong
+}
+
+fn too_long(text: &str, limit: usize) -> Vec<String> {
+    if text.len() > limit {
+        vec![format!("must be no more than {limit} bytes")]
+    } else {
+        Vec::new()
+    }
+}
+
+/// A rule with its pattern and examples of what fits.
+fn against(words: &str, pattern: &str, examples: &[&str]) -> String {
+    let mut text = format!("{words} (e.g. ");
+    for (index, example) in examples.iter().enumerate() {
+        if index > 0 {
+            text.push_str(" or ");
+        }
+        let _ = write!(text, "'{example}', ");
+    }
+    let _ = write!(text, "regex used for validation is '{pattern}')");
+    text
+}
+
+fn is_label(label: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    begins_and_ends(label, plain) && label.bytes().all(|byte| plain(byte) || byte == b'-')
+}
+
+fn is_qualified(name: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric();
+    begins_and_ends(name, plain)
+        && name
+            .bytes()
+            .all(|byte| plain(byte) || b"-_.".contains(&byte))
+}
+
+fn begins_and_ends(text: &str, with: impl Fn(u8) -> bool) -> bool {
+    let bytes = text.as_bytes();
+    bytes.first().is_some_and(|&byte| with(byte)) && bytes.last().is_some_and(|&byte| with(byte))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefix_may_end_in_a_dash() {
+        assert!(object_name("e2e-example-fs-", true).is_empty());
+        assert!(object_name("a-", true).is_empty());
+        assert!(!object_name("A-b", true).is_empty());
+        assert!(!object_name("a-", false).is_empty());
+    }
+
+    #[test]
+    fn a_subdomain_is_told_what_is_wrong_with_it() {
+        assert_eq!(
+            subdomain("Ab"),
+            [
+                "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, \
+                 '-' or '.', and must start and end with an alphanumeric character (e.g. \
+                 'example.com', regex used for validation is \
+                 '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
+            ]
+        );
+        assert_eq!(
+            subdomain(&"a".repeat(254)),
+            ["must be no more than 253 bytes"]
+        );
+        assert!(subdomain("a.b-c.d1").is_empty());
+        assert_eq!(label("a.b"), ["must not contain dots"]);
+    }
+
+    #[test]
+    fn qualified_names_have_at_most_one_prefix() {
+        assert!(qualified("example.com/My_Name.1").is_empty());
+        assert_eq!(qualified("/a"), ["prefix part must be non-empty"]);
+        assert_eq!(qualified("a/b/c").len(), 1);
+        assert_eq!(qualified("a/").len(), 2);
+        assert_eq!(label_value("-").len(), 1);
+        assert!(label_value("").is_empty());
+    }
+}

@@ -1,0 +1,287 @@
+//! The hosted API of a gateway: its store, what is kept in order there, and what operators see.
+
+use std::{
+    path::Path,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio::{runtime, sync::watch};
+
+use crate::{
+    apf::{
+        Finding,
+        objects::{Bootstrap, FLOW_SCHEMA},
+    },
+    clock::Clock,
+    config::{self, Config},
+    hosted::{
+        Asked, Hosted, HostedSettings, Operators, Report,
+        authorize::Rules,
+        upkeep::{Bootstrapper, Conditions, Opinion},
+    },
+    observe::{Checks, Sight, View, names},
+    store::{Health, Limits, Store, StoreError, local},
+};
+
+/// How often the built-in objects are looked after, besides when something changes.
+const ENSURE: Duration = Duration::from_secs(60);
+/// How soon that is tried again after a failure.
+const RETRY: Duration = Duration::from_secs(1);
+/// How often the store drops old history.
+const MAINTAIN: Duration = Duration::from_secs(10);
+/// How long the start of the gateway waits for the store and the built-in objects in it.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Opens the store that the configuration names. Must be called inside of the control runtime.
+pub(super) fn open_store(config: &Config, clock: &Clock) -> Result<Arc<dyn Store>, StoreError> {
+    match &config.store {
+        config::Store::Local { path } => Ok(Arc::new(open_local(path, clock)?)),
+        config::Store::Etcd(etcd) => open_etcd(etcd, clock),
+    }
+}
+
+fn open_local(path: &Path, clock: &Clock) -> Result<local::Local, StoreError> {
+    let settings = local::Settings {
+        path: path.to_owned(),
+        limits: Limits::default(),
+    };
+    local::Local::start(settings, clock.clone())
+}
+
+#[cfg(feature = "etcd")]
+fn open_etcd(settings: &config::Etcd, clock: &Clock) -> Result<Arc<dyn Store>, StoreError> {
+    use crate::store::etcd;
+    let identity = settings.client_pem.as_ref();
+    let identity = identity.map(|(cert, key)| (cert.clone(), (**key).clone()));
+    let tls = settings.authorities_pem.as_ref().map(|ca| etcd::Tls {
+        ca: ca.clone(),
+        identity,
+        server_name: None,
+    });
+    let user = settings.user.as_ref();
+    let settings = etcd::Settings {
+        endpoints: settings.endpoints.clone(),
+        prefix: settings.prefix.clone(),
+        tls,
+        user: user.map(|(user, password)| (user.clone(), (**password).clone())),
+        limits: Limits::default(),
+        compaction: settings.compaction.then_some(Duration::from_secs(300)),
+    };
+    Ok(Arc::new(etcd::Etcd::start(settings, clock.clone())?))
+}
+
+#[cfg(not(feature = "etcd"))]
+fn open_etcd(_: &config::Etcd, _: &Clock) -> Result<Arc<dyn Store>, StoreError> {
+    // The configuration was refused before it came here.
+    Err(StoreError::Failed(
+        "this fairgate was built without etcd".to_owned(),
+    ))
+}
+
+/// The hosted API of this gateway.
+#[derive(Clone)]
+pub(super) struct Hosting {
+    pub(super) hosted: Arc<Hosted>,
+    pub(super) store: Arc<dyn Store>,
+    clock: Clock,
+    bootstrap: Bootstrap,
+    seeing: Arc<Seeing>,
+    /// Whether the built-in objects were seen to be in the store.
+    ensured: Arc<AtomicBool>,
+    opinions: watch::Sender<Vec<Opinion>>,
+}
+
+impl Hosting {
+    pub(super) fn new(config: &Config, store: Arc<dyn Store>, clock: &Clock) -> Self {
+        let seeing = Arc::new(Seeing::default());
+        let hosted = Hosted::new(HostedSettings {
+            store: Arc::clone(&store),
+            clock: clock.clone(),
+            rules: Rules {
+                readers: config.hosted_api.reader_groups.clone(),
+            },
+            version: config.hosted_api.kubernetes_version.clone(),
+            address: config.listen.address.to_string(),
+            operators: seeing.clone(),
+        });
+        Self {
+            hosted,
+            store,
+            clock: clock.clone(),
+            bootstrap: config.flow_control.bootstrap,
+            seeing,
+            ensured: Arc::default(),
+            opinions: watch::Sender::default(),
+        }
+    }
+
+    /// Waits a while for the store and puts the built-in objects into it. Without them the gateway
+    /// starts with those it knows, and goes on trying.
+    pub(super) async fn prepare(&self) {
+        let keeper = Bootstrapper::new(Arc::clone(&self.hosted), self.bootstrap);
+        let work = async {
+            if self.store.wait_for(1).await.is_err() {
+                return;
+            }
+            while let Err(error) = keeper.ensure().await {
+                tracing::debug!(%error, "the built-in objects are not in the store yet");
+                tokio::time::sleep(RETRY).await;
+            }
+            self.ensured.store(true, Ordering::Relaxed);
+        };
+        if tokio::time::timeout(PATIENCE, work).await.is_err() {
+            let why = self
+                .trouble()
+                .unwrap_or_else(|| "it does not answer".to_owned());
+            tracing::error!(%why, "the store is not available; the built-in objects serve until it is");
+        }
+    }
+
+    /// What is wrong with the store, if anything is.
+    fn trouble(&self) -> Option<String> {
+        match self.store.health() {
+            Health::Ready => None,
+            Health::Degraded(why) => Some(why.to_string()),
+        }
+    }
+
+    /// Lets operators see the gateway on the port of the API, too.
+    pub(super) fn show(&self, view: &Arc<View>) {
+        let _ = self.seeing.0.set(Arc::clone(view));
+    }
+
+    /// Adds what is to be known of the store to the checks.
+    pub(super) fn check(&self, checks: Checks) -> Checks {
+        let this = self.clone();
+        checks.note("store", move || {
+            this.trouble()
+                .map(|why| format!("{why}; the last good policy serves"))
+        })
+    }
+
+    /// Has the metrics show the store.
+    pub(super) fn measure(&self, sight: &Sight) {
+        let own = sight.own();
+        let this = self.clone();
+        own.pull(&names::STORE_UP, move || {
+            f64::from(u8::from(this.trouble().is_none()))
+        });
+        let this = self.clone();
+        #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
+        own.pull(&names::STORE_REVISION, move || {
+            this.store.cached_revision() as f64
+        });
+        let this = self.clone();
+        own.pull(&names::BOOTSTRAP_ENSURED, move || {
+            f64::from(u8::from(this.ensured.load(Ordering::Relaxed)))
+        });
+    }
+
+    /// Starts what keeps the objects in order.
+    pub(super) fn start(&self, control: &runtime::Handle) {
+        control.spawn(self.clone().keep_bootstrap());
+        control.spawn(self.clone().keep_conditions());
+        control.spawn(self.clone().maintain());
+    }
+
+    /// Takes findings about the objects, to be told in their status.
+    pub(super) fn found(&self, findings: &[Finding]) {
+        let opinions: Vec<Opinion> = findings
+            .iter()
+            .filter(|finding| finding.kind == FLOW_SCHEMA && finding.is_unreachable())
+            .map(|finding| Opinion {
+                schema: finding.name.clone(),
+                unreachable: finding.message.clone(),
+            })
+            .collect();
+        self.opinions.send_replace(opinions);
+    }
+
+    /// Ensures the built-in objects, whenever something changes and every minute.
+    async fn keep_bootstrap(self) {
+        let keeper = Bootstrapper::new(Arc::clone(&self.hosted), self.bootstrap);
+        loop {
+            let pause = match keeper.ensure().await {
+                Ok(()) => {
+                    self.ensured.store(true, Ordering::Relaxed);
+                    ENSURE
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "the built-in objects could not be looked after");
+                    RETRY
+                }
+            };
+            let _ = tokio::time::timeout(pause, self.change()).await;
+        }
+    }
+
+    /// Waits until something changes in the store.
+    async fn change(&self) {
+        match self.store.watch("/", self.store.cached_revision()) {
+            Ok(mut watch) => {
+                if watch.next().await.is_err() {
+                    tokio::time::sleep(RETRY).await;
+                }
+            }
+            Err(_) => tokio::time::sleep(RETRY).await,
+        }
+    }
+
+    /// Tells what was found, whenever something changes.
+    async fn keep_conditions(self) {
+        let mut conditions = Conditions::new(Arc::clone(&self.hosted), self.clock.clone());
+        let mut opinions = self.opinions.subscribe();
+        if self.store.wait_for(1).await.is_err() {
+            return;
+        }
+        loop {
+            let known = opinions.borrow_and_update().clone();
+            // Asked for before the objects are read, so that no change between the two is missed.
+            let change = self.change();
+            let told = conditions.tell(&known).await;
+            let pause = match told {
+                Ok(true) => ENSURE,
+                Ok(false) => RETRY * 30,
+                Err(error) => {
+                    tracing::warn!(%error, "conditions could not be written");
+                    RETRY
+                }
+            };
+            tokio::select! {
+                () = change => {}
+                _ = opinions.changed() => {}
+                () = tokio::time::sleep(pause) => {}
+            }
+        }
+    }
+
+    async fn maintain(self) {
+        loop {
+            tokio::time::sleep(MAINTAIN).await;
+            if let Err(error) = self.store.maintain(self.clock.now()).await {
+                tracing::debug!(%error, "old history stays in the store for now");
+            }
+        }
+    }
+}
+
+/// What operators see of the gateway, once it runs.
+#[derive(Default)]
+struct Seeing(OnceLock<Arc<View>>);
+
+impl Operators for Seeing {
+    fn ask<'a>(&'a self, path: &'a str, query: &'a str) -> Asked<'a> {
+        Box::pin(async move {
+            let seen = self.0.get()?.see(path, query).await?;
+            Some(Report {
+                status: seen.status,
+                content_type: seen.content_type,
+                text: seen.text,
+            })
+        })
+    }
+}

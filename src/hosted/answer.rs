@@ -1,0 +1,443 @@
+//! What a call to the hosted API is answered with, written in the language that was agreed on.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{
+    HeaderMap, HeaderValue, StatusCode,
+    header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, RETRY_AFTER, WARNING},
+};
+use serde_json::{Map, Value, json};
+
+use super::{
+    codec,
+    fault::Fault,
+    kind::{Kind, KindVersion},
+    negotiate::{Form, Media, Output},
+    object::{self, Object},
+    schema::{
+        Struct,
+        meta::{PARTIAL_OBJECT_METADATA, STATUS},
+    },
+    table::{Include, Layout, partial},
+    watching::Watching,
+};
+use crate::config::yaml;
+
+const NOSNIFF: HeaderName = HeaderName::from_static("x-content-type-options");
+
+/// The answer to a call.
+#[derive(Debug)]
+pub struct Answer {
+    /// The HTTP status.
+    pub status: StatusCode,
+    /// Its headers; the length is for whoever sends it.
+    pub headers: HeaderMap,
+    /// What follows them.
+    pub body: AnswerBody,
+}
+
+/// What follows the headers.
+#[derive(Debug)]
+pub enum AnswerBody {
+    /// All of it.
+    Full(Bytes),
+    /// Changes as they come.
+    Watch(Box<Watching>),
+}
+
+impl Answer {
+    /// An answer of bytes.
+    pub fn full(status: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> Self {
+        let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+        Self {
+            status,
+            headers,
+            body: AnswerBody::Full(body.into()),
+        }
+    }
+
+    /// Plain text.
+    pub fn text(status: StatusCode, text: impl Into<Bytes>) -> Self {
+        let mut answer = Self::full(status, "text/plain; charset=utf-8", text);
+        answer
+            .headers
+            .insert(NOSNIFF, HeaderValue::from_static("nosniff"));
+        answer
+    }
+
+    /// What an unknown path gets.
+    pub fn not_found() -> Self {
+        Self::text(StatusCode::NOT_FOUND, "404 page not found\n")
+    }
+
+    /// A document without a table of its own, such as those of discovery.
+    pub fn document(status: StatusCode, value: &Value, output: Output) -> Self {
+        match output.media {
+            Media::Yaml => Self::full(status, Media::Yaml.name(), yaml::text(value)),
+            // No document is written in protobuf: clients that ask for it take JSON, too.
+            Media::Json | Media::Protobuf => Self::full(
+                status,
+                Media::Json.name(),
+                codec::json::encode_plain(value, output.pretty),
+            ),
+        }
+    }
+
+    /// A `Status`.
+    pub fn status(status: StatusCode, value: &Value, output: Output) -> Self {
+        let output = Output {
+            form: None,
+            ..output
+        };
+        write(status, &STATUS, "v1", "Status", value, output)
+    }
+
+    /// A failure.
+    pub fn fault(fault: &Fault, output: Output) -> Self {
+        let mut answer = Self::status(fault.code, &fault.status(), output);
+        if let Some(seconds) = fault.retry_after().filter(|seconds| *seconds > 0) {
+            answer
+                .headers
+                .insert(RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        answer
+    }
+
+    /// Adds warnings, each once, as far as their total length allows.
+    #[must_use]
+    pub fn warn(mut self, warnings: &[String]) -> Self {
+        for value in warning_headers(warnings) {
+            self.headers.append(WARNING, value);
+        }
+        self
+    }
+}
+
+/// Writes an object of a table in a language.
+fn write(
+    status: StatusCode,
+    shape: &'static Struct,
+    api_version: &str,
+    kind: &str,
+    value: &Value,
+    output: Output,
+) -> Answer {
+    match output.media {
+        Media::Json => Answer::full(
+            status,
+            Media::Json.name(),
+            codec::json::encode(shape, value, output.pretty),
+        ),
+        Media::Yaml => Answer::full(status, Media::Yaml.name(), yaml::text(value)),
+        Media::Protobuf => Answer::full(
+            status,
+            Media::Protobuf.name(),
+            codec::envelope::seal(api_version, kind, &codec::protobuf::encode(shape, value)),
+        ),
+    }
+}
+
+/// How objects of one version of one kind are written.
+#[derive(Clone, Copy, Debug)]
+pub struct Writer {
+    /// The kind.
+    pub kind: &'static Kind,
+    /// The version.
+    pub version: &'static KindVersion,
+    /// The language and form.
+    pub output: Output,
+    /// What tables are made by.
+    pub layout: Layout,
+}
+
+impl Writer {
+    /// A writer that makes no tables.
+    pub fn plain(kind: &'static Kind, version: &'static KindVersion, output: Output) -> Self {
+        let layout = Layout {
+            kind,
+            version,
+            meta: "v1",
+            include: Include::default(),
+            now: 0,
+        };
+        Self {
+            kind,
+            version,
+            output,
+            layout,
+        }
+    }
+
+    /// One object, in the version of the writer, with its stored form for tables.
+    ///
+    /// # Errors
+    ///
+    /// 406, when a list was asked for.
+    pub fn object(&self, status: StatusCode, object: &Object) -> Result<Answer, Fault> {
+        let value = object.value(self.version);
+        Ok(match self.output.form {
+            None if self.output.media == Media::Json && !self.output.pretty => {
+                let mut json = object.json(self.version).to_vec();
+                json.push(b'\n');
+                Answer::full(status, Media::Json.name(), json)
+            }
+            None => write(
+                status,
+                self.version.shape,
+                &self.kind.api_version(self.version.name),
+                self.kind.kind,
+                value,
+                self.output,
+            ),
+            Some(Form::Table(_)) => {
+                let table = self.layout.single(object.stored(), value, true);
+                Answer::document(status, &table, self.output)
+            }
+            Some(Form::Partial(meta)) => write(
+                status,
+                &PARTIAL_OBJECT_METADATA,
+                &format!("meta.k8s.io/{meta}"),
+                "PartialObjectMetadata",
+                &partial(value, meta),
+                self.output,
+            ),
+            Some(Form::PartialList(_)) => {
+                return Err(Fault::not_acceptable(format!(
+                    "you requested PartialObjectMetadataList, but the requested object is not a list \
+                     (*{})",
+                    self.go_type(self.kind.kind)
+                )));
+            }
+        })
+    }
+
+    /// A list of objects; `metadata` is the list's own.
+    ///
+    /// # Errors
+    ///
+    /// 406, when a single object was asked for.
+    pub fn list(
+        &self,
+        status: StatusCode,
+        objects: &[Arc<Object>],
+        metadata: Map<String, Value>,
+    ) -> Result<Answer, Fault> {
+        let metadata = Value::Object(metadata);
+        Ok(match self.output.form {
+            Some(Form::Table(_)) => {
+                let table = self.layout.table(objects, &metadata, true);
+                Answer::document(status, &table, self.output)
+            }
+            Some(Form::Partial(_)) => {
+                return Err(Fault::not_acceptable(format!(
+                    "you requested PartialObjectMetadata, but the requested object is a list (*{})",
+                    self.go_type(self.kind.list_kind)
+                )));
+            }
+            Some(Form::PartialList(meta)) => {
+                let items: Vec<Value> = objects
+                    .iter()
+                    .map(|object| partial(object.value(self.version), meta))
+                    .collect();
+                let api_version = format!("meta.k8s.io/{meta}");
+                let kind = "PartialObjectMetadataList";
+                if self.output.media == Media::Protobuf {
+                    let shape = &PARTIAL_OBJECT_METADATA;
+                    let list =
+                        codec::envelope::seal_list(shape, kind, &api_version, &metadata, &items);
+                    Answer::full(status, Media::Protobuf.name(), list)
+                } else {
+                    let list = json!({
+                        "kind": kind,
+                        "apiVersion": api_version,
+                        "metadata": metadata,
+                        "items": items,
+                    });
+                    Answer::document(status, &list, self.output)
+                }
+            }
+            None => self.plain_list(status, objects, &metadata),
+        })
+    }
+
+    fn plain_list(&self, status: StatusCode, objects: &[Arc<Object>], metadata: &Value) -> Answer {
+        let api_version = self.kind.api_version(self.version.name);
+        match self.output.media {
+            Media::Json if !self.output.pretty => {
+                let json = self.json_list(&api_version, objects, metadata);
+                Answer::full(status, Media::Json.name(), json)
+            }
+            Media::Protobuf => {
+                let list = codec::envelope::seal_list(
+                    self.version.shape,
+                    self.kind.list_kind,
+                    &api_version,
+                    metadata,
+                    objects.iter().map(|object| object.value(self.version)),
+                );
+                Answer::full(status, Media::Protobuf.name(), list)
+            }
+            Media::Yaml => {
+                let items: Vec<Value> = objects.iter().map(|object| self.bare(object)).collect();
+                let list = json!({
+                    "kind": self.kind.list_kind,
+                    "apiVersion": api_version,
+                    "metadata": metadata,
+                    "items": items,
+                });
+                Answer::document(status, &list, self.output)
+            }
+            Media::Json => {
+                let json = codec::json::encode_list(
+                    self.version.shape,
+                    self.kind.list_kind,
+                    &api_version,
+                    metadata,
+                    objects.iter().map(|object| object.value(self.version)),
+                    true,
+                );
+                Answer::full(status, Media::Json.name(), json)
+            }
+        }
+    }
+
+    /// A list in compact JSON, put together from the JSON of its items.
+    fn json_list(&self, api_version: &str, objects: &[Arc<Object>], metadata: &Value) -> Vec<u8> {
+        let head = format!(
+            "{{\"kind\":\"{}\",\"apiVersion\":\"{api_version}\",\"metadata\":{metadata},\"items\":[",
+            self.kind.list_kind
+        );
+        // Items of a list do not repeat what they are.
+        let prefix = format!(
+            "{{\"kind\":\"{}\",\"apiVersion\":\"{api_version}\",",
+            self.kind.kind
+        );
+        let mut json = head.into_bytes();
+        for (index, object) in objects.iter().enumerate() {
+            if index > 0 {
+                json.push(b',');
+            }
+            let item = object.json(self.version);
+            match item.strip_prefix(prefix.as_bytes()) {
+                Some(rest) => {
+                    json.push(b'{');
+                    json.extend_from_slice(rest);
+                }
+                None => json.extend_from_slice(&item),
+            }
+        }
+        json.extend_from_slice(b"]}\n");
+        json
+    }
+
+    /// The object without kind and API version, as lists have it.
+    fn bare(&self, object: &Object) -> Value {
+        let mut value = object.value(self.version).clone();
+        if let Some(fields) = value.as_object_mut() {
+            fields.remove("kind");
+            fields.remove("apiVersion");
+        }
+        value
+    }
+
+    /// One object of a stream of events, in JSON or protobuf, as its form has it.
+    pub fn streamed(&self, object: &Object, head: bool) -> Bytes {
+        let value = object.value(self.version);
+        match (self.output.media, self.output.form) {
+            (Media::Protobuf, None) => codec::envelope::seal(
+                &self.kind.api_version(self.version.name),
+                self.kind.kind,
+                &codec::protobuf::encode(self.version.shape, value),
+            )
+            .into(),
+            (Media::Protobuf, Some(Form::Partial(meta) | Form::PartialList(meta))) => {
+                codec::envelope::seal(
+                    &format!("meta.k8s.io/{meta}"),
+                    "PartialObjectMetadata",
+                    &codec::protobuf::encode(&PARTIAL_OBJECT_METADATA, &partial(value, meta)),
+                )
+                .into()
+            }
+            (_, Some(Form::Table(_))) => trimmed(codec::json::encode_plain(
+                &self.layout.single(object.stored(), value, head),
+                false,
+            )),
+            (_, Some(Form::Partial(meta) | Form::PartialList(meta))) => trimmed(
+                codec::json::encode(&PARTIAL_OBJECT_METADATA, &partial(value, meta), false),
+            ),
+            (_, None) => object::compact(self.version, value),
+        }
+    }
+
+    /// A Go name for messages that show one.
+    fn go_type(&self, kind: &str) -> String {
+        let package = self.kind.group.split('.').next().unwrap_or_default();
+        format!("{package}.{kind}")
+    }
+}
+
+fn trimmed(mut json: Vec<u8>) -> Bytes {
+    while json.last() == Some(&b'\n') {
+        json.pop();
+    }
+    json.into()
+}
+
+/// The most that all warnings of an answer may hold, in characters.
+const MAX_WARNINGS: usize = 4096;
+/// What each is cut to if they hold more.
+const CUT_WARNING: usize = 256;
+
+fn warning_headers(warnings: &[String]) -> Vec<HeaderValue> {
+    let mut distinct: Vec<&String> = Vec::new();
+    for warning in warnings {
+        if !warning.is_empty()
+            && !warning.chars().any(char::is_control)
+            && !distinct.contains(&warning)
+        {
+            distinct.push(warning);
+        }
+    }
+    let total: usize = distinct.iter().map(|text| text.chars().count()).sum();
+    let mut left = MAX_WARNINGS;
+    let mut values = Vec::new();
+    for warning in distinct {
+        let text: String = if total > MAX_WARNINGS {
+            warning.chars().take(CUT_WARNING).collect()
+        } else {
+            warning.clone()
+        };
+        let Some(rest) = left.checked_sub(text.chars().count()) else {
+            break;
+        };
+        left = rest;
+        let quoted = text.replace('\\', "\\\\").replace('"', "\\\"");
+        if let Ok(value) = HeaderValue::from_bytes(format!("299 - \"{quoted}\"").as_bytes()) {
+            values.push(value);
+        }
+    }
+    values
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn warnings_are_quoted_and_said_once() {
+        let warnings = [
+            "unknown field \"spec.foo\"".to_owned(),
+            "unknown field \"spec.foo\"".to_owned(),
+            "bad\nline".to_owned(),
+        ];
+        assert_eq!(
+            warning_headers(&warnings),
+            ["299 - \"unknown field \\\"spec.foo\\\"\""]
+        );
+        let many: Vec<String> = (0..100).map(|n| format!("{n:0300}")).collect();
+        assert_eq!(warning_headers(&many).len(), MAX_WARNINGS / CUT_WARNING);
+    }
+}

@@ -1,0 +1,253 @@
+//! Who may do what on a gateway of its own.
+//!
+//! Names of schemas and levels tell what a cluster runs, so reading them is for a group that the
+//! configuration names; writing is for `system:masters`. What there is in general, anybody who proved
+//! who they are may know; whether the gateway lives, anybody.
+
+use serde_json::{Value, json};
+
+use super::fault::Fault;
+use crate::digest::{RequestInfo, User, readable};
+
+/// The group of everybody who proved who they are.
+const AUTHENTICATED: &str = "system:authenticated";
+
+/// What somebody wants to do.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Attributes {
+    /// Such as `get`.
+    pub verb: String,
+    /// Whether a resource is meant.
+    pub is_resource: bool,
+    /// The resource's group.
+    pub group: String,
+    /// The resource, plural.
+    pub resource: String,
+    /// The subresource.
+    pub subresource: String,
+    /// The namespace; empty for none.
+    pub namespace: String,
+    /// The object's name.
+    pub name: String,
+    /// The path, where no resource is meant.
+    pub path: String,
+}
+
+impl Attributes {
+    /// What a request wants to do.
+    pub fn of(info: &RequestInfo) -> Self {
+        let text = |part: &[u8]| readable(part).into_owned();
+        Self {
+            verb: info.verb.to_string(),
+            is_resource: info.is_resource,
+            group: text(info.group()),
+            resource: text(info.resource()),
+            subresource: text(info.subresource()),
+            namespace: text(info.namespace()),
+            name: text(info.name()),
+            path: text(info.path()),
+        }
+    }
+
+    /// The refusal of it.
+    pub fn refusal(&self, user: &User) -> Fault {
+        let who = escaped(&user.name);
+        if !self.is_resource {
+            let path = escaped(&self.path);
+            let message = format!(
+                "forbidden: User \"{who}\" cannot {} path \"{path}\"",
+                self.verb
+            );
+            return Fault::forbidden(message, json!({}));
+        }
+        let dotted = if self.group.is_empty() {
+            self.resource.clone()
+        } else {
+            format!("{}.{}", self.resource, self.group)
+        };
+        let named = if self.name.is_empty() {
+            String::new()
+        } else {
+            format!(" {:?}", self.name)
+        };
+        let sub = if self.subresource.is_empty() {
+            String::new()
+        } else {
+            format!("/{}", self.subresource)
+        };
+        let place = if self.namespace.is_empty() {
+            "at the cluster scope".to_owned()
+        } else {
+            format!("in the namespace \"{}\"", escaped(&self.namespace))
+        };
+        let message = format!(
+            "{dotted}{named} is forbidden: User \"{who}\" cannot {} resource \"{}{sub}\" in API group \
+             \"{}\" {place}",
+            self.verb, self.resource, self.group
+        );
+        let details = super::fault::details(&self.name, &self.group, &self.resource);
+        Fault::forbidden(message, details)
+    }
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+}
+
+/// The rules of a gateway of its own.
+#[derive(Clone, Debug, Default)]
+pub struct Rules {
+    /// Groups whose members read the hosted objects and the gateway's figures.
+    pub readers: Vec<String>,
+}
+
+impl Rules {
+    /// Whether `user` may do this. Costs a few comparisons.
+    pub fn allow(&self, user: &User, wanted: &Attributes) -> bool {
+        user.in_group(User::MASTERS)
+            || (wanted.is_resource && self.allow_resource(user, wanted))
+            || (!wanted.is_resource && self.allow_path(user, wanted))
+    }
+
+    fn reads(&self, user: &User) -> bool {
+        self.readers.iter().any(|group| user.in_group(group))
+    }
+
+    fn allow_resource(&self, user: &User, wanted: &Attributes) -> bool {
+        if is_self_review(wanted) {
+            return user.in_group(AUTHENTICATED);
+        }
+        let hosted = super::kinds::KINDS
+            .iter()
+            .any(|kind| kind.group == wanted.group && kind.plural == wanted.resource);
+        hosted && ["get", "list", "watch"].contains(&wanted.verb.as_str()) && self.reads(user)
+    }
+
+    fn allow_path(&self, user: &User, wanted: &Attributes) -> bool {
+        if !["get", "head"].contains(&wanted.verb.as_str()) {
+            return false;
+        }
+        let below = |root: &str| {
+            wanted
+                .path
+                .strip_prefix(root)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        if ["/livez", "/readyz", "/healthz", "/version"]
+            .iter()
+            .any(|path| below(path))
+        {
+            return true;
+        }
+        if ["/api", "/apis", "/openapi"].iter().any(|path| below(path)) {
+            return user.in_group(AUTHENTICATED);
+        }
+        below("/metrics") && self.reads(user)
+    }
+
+    /// What `user` may do, as `kubectl auth can-i --list` asks for it.
+    pub fn listed(&self, user: &User) -> Value {
+        let every = json!(["*"]);
+        let mut resources = Vec::new();
+        let mut paths = Vec::new();
+        if user.in_group(AUTHENTICATED) {
+            resources.push(
+                json!({"verbs": ["create"], "apiGroups": ["authorization.k8s.io"],
+                "resources": ["selfsubjectaccessreviews", "selfsubjectrulesreviews"]}),
+            );
+            resources.push(
+                json!({"verbs": ["create"], "apiGroups": ["authentication.k8s.io"],
+                "resources": ["selfsubjectreviews"]}),
+            );
+            paths.push(json!({"verbs": ["get"], "nonResourceURLs":
+                ["/api", "/api/*", "/apis", "/apis/*", "/openapi", "/openapi/*"]}));
+        }
+        paths.push(json!({"verbs": ["get"], "nonResourceURLs":
+            ["/healthz", "/livez", "/readyz", "/version", "/version/"]}));
+        if self.reads(user) {
+            let plurals: Vec<&str> = super::kinds::KINDS.iter().map(|kind| kind.plural).collect();
+            resources.push(json!({"verbs": ["get", "list", "watch"],
+                "apiGroups": [crate::apf::objects::GROUP], "resources": plurals}));
+            paths.push(json!({"verbs": ["get"], "nonResourceURLs": ["/metrics"]}));
+        }
+        if user.in_group(User::MASTERS) {
+            resources.push(json!({"verbs": every, "apiGroups": every, "resources": every}));
+            paths.push(json!({"verbs": every, "nonResourceURLs": every}));
+        }
+        json!({"resourceRules": resources, "nonResourceRules": paths, "incomplete": false})
+    }
+}
+
+fn is_self_review(wanted: &Attributes) -> bool {
+    let kinds: &[&str] = match wanted.group.as_str() {
+        "authorization.k8s.io" => &["selfsubjectaccessreviews", "selfsubjectrulesreviews"],
+        "authentication.k8s.io" => &["selfsubjectreviews"],
+        _ => return false,
+    };
+    wanted.verb == "create" && kinds.contains(&wanted.resource.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules() -> Rules {
+        Rules {
+            readers: vec!["readers".to_owned()],
+        }
+    }
+
+    fn wanted(method: &str, target: &str) -> Attributes {
+        Attributes::of(&RequestInfo::from_target(method, target).unwrap())
+    }
+
+    #[test]
+    fn each_does_what_is_meant_for_them_and_no_more() {
+        let masters = User::new("root", [User::MASTERS, AUTHENTICATED]);
+        let reader = User::new("r", ["readers", AUTHENTICATED]);
+        let alice = User::new("alice", [AUTHENTICATED]);
+        let nobody = User::anonymous();
+        let schemas = "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas";
+        let review = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+        let cases = [
+            ("POST", schemas, [true, false, false, false]),
+            ("GET", schemas, [true, true, false, false]),
+            ("GET", "/apis", [true, true, true, false]),
+            ("GET", "/openapi/v3", [true, true, true, false]),
+            ("POST", review, [true, true, true, false]),
+            ("GET", "/metrics", [true, true, false, false]),
+            ("GET", "/livez/ping", [true, true, true, true]),
+            ("HEAD", "/livez/ping", [true, true, true, true]),
+            ("GET", "/livezx", [true, false, false, false]),
+            ("GET", "/debug/x", [true, false, false, false]),
+            ("GET", "/api/v1/pods", [true, false, false, false]),
+        ];
+        for (method, target, allowed) in cases {
+            for (user, allowed) in [&masters, &reader, &alice, &nobody]
+                .into_iter()
+                .zip(allowed)
+            {
+                let is = rules().allow(user, &wanted(method, target));
+                assert_eq!(is, allowed, "{} {method} {target}", user.name);
+            }
+        }
+    }
+
+    #[test]
+    fn a_refusal_says_who_may_not_do_what() {
+        let alice = User::new("alice", [AUTHENTICATED]);
+        let target = "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas/x/status";
+        assert_eq!(
+            wanted("GET", target).refusal(&alice).message,
+            "flowschemas.flowcontrol.apiserver.k8s.io \"x\" is forbidden: User \"alice\" cannot get \
+             resource \"flowschemas/status\" in API group \"flowcontrol.apiserver.k8s.io\" at the \
+             cluster scope"
+        );
+        assert_eq!(
+            wanted("GET", "/metrics").refusal(&alice).message,
+            "forbidden: User \"alice\" cannot get path \"/metrics\""
+        );
+    }
+}

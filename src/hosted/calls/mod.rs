@@ -1,0 +1,293 @@
+//! The verbs, one file each, the same for every kind.
+//!
+//! A [`Scope`] is a call to one resource: which kind and version, which object, how to answer. Every
+//! verb takes one and gives an [`Answer`](super::answer::Answer) or a [`Fault`].
+
+mod create;
+mod delete;
+mod delete_options;
+mod patch;
+mod read;
+mod update;
+mod watch;
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use serde_json::Value;
+
+use super::{
+    Hosted,
+    answer::{Answer, Writer},
+    fault::Fault,
+    kind::{Kind, KindVersion},
+    metadata,
+    negotiate::{self, Form, Output, PatchType, Produces},
+    object::{self, Object},
+    query::Query,
+    request::Request,
+    route::Place,
+    schema::canonical,
+    ssa,
+    table::{Include, Layout},
+};
+use crate::{
+    store::{Entry, StoreError},
+    sync::{Mutex, lock},
+};
+
+/// A call to one resource.
+pub(super) struct Scope<'a> {
+    pub(super) hosted: &'a Hosted,
+    pub(super) request: &'a Request,
+    pub(super) kind: &'static Kind,
+    pub(super) version: &'static KindVersion,
+    pub(super) place: &'a Place,
+    pub(super) query: &'a Query,
+    pub(super) output: Output,
+    warnings: Mutex<Vec<String>>,
+}
+
+/// Answers a call to a resource. The second value is what errors are to be written in.
+pub(super) async fn serve(
+    hosted: &Hosted,
+    request: &Request,
+    place: &Place,
+    query: &Query,
+) -> Answer {
+    let mut output = Output::JSON;
+    let scope = match Scope::new(hosted, request, place, query, &mut output) {
+        Ok(scope) => scope,
+        Err(fault) => return Answer::fault(&fault, output),
+    };
+    let answer = match scope.dispatch().await {
+        Ok(answer) => answer,
+        Err(fault) => Answer::fault(&fault, scope.output),
+    };
+    let warnings = lock(&scope.warnings);
+    answer.warn(&warnings)
+}
+
+/// What a method on a place means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verb {
+    Get,
+    List,
+    Watch,
+    Create,
+    Update,
+    Patch(PatchType),
+    Delete,
+    DeleteCollection,
+}
+
+impl Verb {
+    fn of(request: &Request, place: &Place) -> Result<Self, Fault> {
+        use http::Method as M;
+        let on_collection = place.name.is_empty();
+        if place.watch {
+            return if request.method == M::GET {
+                Ok(Self::Watch)
+            } else {
+                Err(Fault::method_not_allowed())
+            };
+        }
+        let everywhere = place.kind.namespaced && place.namespace.is_empty();
+        Ok(match (&request.method, on_collection) {
+            (&M::GET, true) => Self::List,
+            (&M::POST, true) if !everywhere => Self::Create,
+            (&M::DELETE, true) if !everywhere => Self::DeleteCollection,
+            (&M::GET, false) => Self::Get,
+            (&M::PUT, false) => Self::Update,
+            (&M::PATCH, false) => {
+                Self::Patch(negotiate::patch_type(request.header("content-type"))?)
+            }
+            (&M::DELETE, false) if !place.status => Self::Delete,
+            _ => return Err(Fault::method_not_allowed()),
+        })
+    }
+}
+
+impl<'a> Scope<'a> {
+    fn new(
+        hosted: &'a Hosted,
+        request: &'a Request,
+        place: &'a Place,
+        query: &'a Query,
+        output: &mut Output,
+    ) -> Result<Self, Fault> {
+        let produces = if place.name.is_empty() || place.watch {
+            Produces::Collections
+        } else {
+            Produces::Objects
+        };
+        // The route is found before anything is agreed on.
+        Verb::of(request, place)?;
+        let accept = request.header("accept");
+        *output = negotiate::output(accept, produces, query, request.header("user-agent"))?;
+        let scope = Self {
+            hosted,
+            request,
+            kind: place.kind,
+            version: place.version,
+            place,
+            query,
+            output: *output,
+            warnings: Mutex::default(),
+        };
+        scope.warn_of_version();
+        Ok(scope)
+    }
+
+    async fn dispatch(&self) -> Result<Answer, Fault> {
+        match Verb::of(self.request, self.place)? {
+            Verb::Get => self.get().await,
+            Verb::List => self.list().await,
+            Verb::Watch => self.watch().await,
+            Verb::Create => self.create().await,
+            Verb::Update => self.update().await,
+            Verb::Patch(how) => self.patch(how).await,
+            Verb::Delete => self.delete().await,
+            Verb::DeleteCollection => self.delete_collection().await,
+        }
+    }
+
+    /// Adds a warning to the answer.
+    fn warn(&self, text: impl Into<String>) {
+        lock(&self.warnings).push(text.into());
+    }
+
+    fn warn_of_version(&self) {
+        let Some(deprecation) = self.version.deprecated else {
+            return;
+        };
+        let kind = self.kind;
+        let old = kind.api_version(self.version.name);
+        let new = kind.api_version(kind.stored().name);
+        self.warn(format!(
+            "{old} {name} is deprecated in v{since}+, unavailable in v{removed}+; use {new} {name}",
+            name = kind.kind,
+            since = deprecation.since,
+            removed = deprecation.removed,
+        ));
+    }
+
+    /// What all keys of the resource begin with, as far as the call reaches.
+    fn prefix(&self) -> String {
+        let plural = self.kind.plural;
+        if self.place.namespace.is_empty() {
+            format!("/{plural}/")
+        } else {
+            format!("/{plural}/{}/", self.place.namespace)
+        }
+    }
+
+    fn key(&self, name: &str) -> String {
+        self.prefix() + name
+    }
+
+    fn decode(&self, entry: &Entry) -> Result<Arc<Object>, Fault> {
+        Object::of(self.kind, entry)
+    }
+
+    /// The subresource, as managed fields name it.
+    fn subresource(&self) -> &'static str {
+        if self.place.status { "status" } else { "" }
+    }
+
+    fn writer(&self) -> Result<Writer, Fault> {
+        let (meta, include) = match self.output.form {
+            Some(Form::Table(meta)) => (meta, Include::read(self.query)?),
+            _ => ("v1", Include::default()),
+        };
+        Ok(Writer {
+            kind: self.kind,
+            version: self.version,
+            output: self.output,
+            layout: Layout {
+                kind: self.kind,
+                version: self.version,
+                meta,
+                include,
+                now: self.hosted.now_seconds(),
+            },
+        })
+    }
+
+    /// Answers with an object in its stored version.
+    fn answer(&self, status: StatusCode, stored: Value) -> Result<Answer, Fault> {
+        let object = Object::new(self.kind, stored);
+        self.writer()?.object(status, &object)
+    }
+
+    /// The namespace an object has to name, if any: its own, or none.
+    fn settle_namespace(&self, object: &mut Value, on_request: &str) -> Result<(), Fault> {
+        if !self.kind.namespaced {
+            metadata::set(object, "namespace", Value::Null);
+            return Ok(());
+        }
+        let given = metadata::text(object, "namespace").to_owned();
+        let wanted = &self.place.namespace;
+        if given.is_empty() {
+            metadata::set(object, "namespace", Value::String(wanted.clone()));
+        } else if given != *wanted {
+            return Err(Fault::bad_request(on_request.to_owned()));
+        }
+        Ok(())
+    }
+}
+
+/// What a fault of the store's is to a client.
+pub(super) fn store_fault(error: &StoreError) -> Fault {
+    match error {
+        StoreError::Compacted { .. } => {
+            Fault::expired("The resourceVersion for the provided list is too old.")
+        }
+        StoreError::Future { asked, newest } => Fault::too_large_version(*asked, *newest),
+        StoreError::Unavailable(_) | StoreError::Denied(_) | StoreError::Locked { .. } => {
+            Fault::unavailable(error.to_string())
+        }
+        StoreError::TooLarge { .. } => Fault::too_large(&error.to_string()),
+        StoreError::BadKey(_) => Fault::bad_request(error.to_string()),
+        _ => Fault::internal(error.to_string()),
+    }
+}
+
+/// A kind as the ownership of its fields sees it.
+pub(super) struct Owned(pub(super) &'static Kind);
+
+impl ssa::Kinds for Owned {
+    fn shape(&self, api_version: &str) -> Option<&'static super::schema::Struct> {
+        self.version(api_version).map(|version| version.shape)
+    }
+
+    fn convert(&self, object: &Value, to: &str) -> Option<Value> {
+        let from = object["apiVersion"].as_str()?;
+        if from == to {
+            return Some(object.clone());
+        }
+        let (from, to) = (self.version(from)?, self.version(to)?);
+        let stored = object::to_stored(self.0, from, object.clone());
+        let versioned = object::versioned(self.0, to, &stored);
+        // What an apply merged is not in canonical form yet.
+        Some(canonical::decode(to.shape, &versioned).ok()?.value)
+    }
+
+    fn reset_fields(&self, _: &str, subresource: &str) -> &'static [&'static str] {
+        match (subresource, self.0.has_status) {
+            ("status", _) if self.0.rules.status_writes_metadata => &["spec"],
+            ("status", _) => &["metadata", "spec"],
+            (_, true) => &["status"],
+            (_, false) => &[],
+        }
+    }
+}
+
+impl Owned {
+    fn version(&self, api_version: &str) -> Option<&'static KindVersion> {
+        self.0
+            .versions
+            .iter()
+            .find(|version| self.0.api_version(version.name) == api_version)
+    }
+}

@@ -1,0 +1,237 @@
+//! `PATCH`: three ways to describe a change, and server-side apply.
+
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use super::{Answer, Fault, Owned, Scope, update::Changed};
+use crate::hosted::{
+    codec,
+    field_error::FieldError,
+    metadata,
+    negotiate::PatchType,
+    patch::{self, PatchError, Patched},
+    query::{Validation, Write, WriteOptions},
+    schema::canonical,
+    ssa::{self, Actor, ApplyError, Conflict},
+};
+
+impl Scope<'_> {
+    pub(super) async fn patch(&self, how: PatchType) -> Result<Answer, Fault> {
+        let body = self.request.body()?;
+        let apply = how == PatchType::Apply;
+        let agent = self.request.header("user-agent");
+        let options = WriteOptions::read(self.query, Write::Patch { apply }, agent)?;
+        let updated = if apply {
+            let config = self.applied(body, options.validation)?;
+            self.change("", &options, |live| self.apply(live, &config, &options))
+                .await?
+        } else {
+            self.change("", &options, |live| self.patched(how, live, body, &options))
+                .await?
+        };
+        let status = if updated.created {
+            StatusCode::CREATED
+        } else {
+            StatusCode::OK
+        };
+        self.answer(status, updated.object)
+    }
+
+    /// One of the three plain ways.
+    fn patched(
+        &self,
+        how: PatchType,
+        live: Option<&Value>,
+        body: &[u8],
+        options: &WriteOptions,
+    ) -> Result<Changed, Fault> {
+        let live = live.ok_or_else(|| Fault::not_found(self.kind, &self.place.name))?;
+        let validation = options.validation;
+        let patched = match how {
+            PatchType::Json => patch::json_patch(live, body, validation),
+            PatchType::Merge => patch::merge_patch(live, body, validation),
+            PatchType::Strategic => patch::strategic(self.version.shape, live, body, validation),
+            PatchType::Apply => return Err(Fault::internal("an apply is no plain patch")),
+        }
+        .map_err(fault_of)?;
+        let mut new = self.decode_patched(how, &patched, options.validation)?;
+        carry_reset(&patched.value, &mut new);
+        self.track(Some(live), &mut new, options);
+        self.finish(new, false)
+    }
+
+    /// The object that a patched document is.
+    fn decode_patched(
+        &self,
+        how: PatchType,
+        patched: &Patched,
+        validation: Validation,
+    ) -> Result<Value, Fault> {
+        let refuse = |text: String| {
+            let error = FieldError::patched(&patched.quoted(), text);
+            Fault::invalid("", "", "", &[error])
+        };
+        let decoded = canonical::decode(self.version.shape, &patched.value)
+            .map_err(|error| refuse(error.to_string()))?;
+        // Of a strategic patch the server does not look at the type.
+        if how != PatchType::Strategic
+            && let Some(text) = self.not_ours(&patched.value)
+        {
+            return Err(refuse(text));
+        }
+        let mut problems = patched.problems.clone();
+        problems.extend(decoded.problems);
+        if !problems.is_empty() {
+            match validation {
+                Validation::Ignore => {}
+                Validation::Warn => self.warn_of(&problems, validation),
+                Validation::Strict => {
+                    let text = format!("strict decoding error: {}", problems.join(", "));
+                    return Err(refuse(text));
+                }
+            }
+        }
+        let mut value = decoded.value;
+        value["kind"] = json!(self.kind.kind);
+        value["apiVersion"] = json!(self.kind.api_version(self.version.name));
+        (self.version.default)(&mut value);
+        Ok(value)
+    }
+
+    /// What is said of a document that a patch turned into something else; what it does not say of
+    /// itself goes without saying.
+    fn not_ours(&self, value: &Value) -> Option<String> {
+        let part = |key: &str| value[key].as_str().unwrap_or_default();
+        let (kind, api_version) = (part("kind"), part("apiVersion"));
+        let ours = self.kind.api_version(self.version.name);
+        let fits = ["", self.kind.kind].contains(&kind) && ["", &ours].contains(&api_version);
+        (!fits).then(|| {
+            let (kind, version) = (
+                if kind.is_empty() {
+                    self.kind.kind
+                } else {
+                    kind
+                },
+                if api_version.is_empty() {
+                    &ours
+                } else {
+                    api_version
+                },
+            );
+            format!("no kind {kind:?} is registered for version {version:?} in scheme")
+        })
+    }
+
+    /// The body of an apply: YAML, not yet held against any shape.
+    fn applied(&self, body: &[u8], validation: Validation) -> Result<Value, Fault> {
+        let parsed = codec::yaml::parse(body)
+            .map_err(|error| Fault::bad_request(format!("error encoding patch: {error}")))?;
+        if !parsed.value.is_object() {
+            return Err(Fault::bad_request(format!(
+                "error decoding patch: json: cannot unmarshal {} into Go value of type \
+                 map[string]interface {{}}",
+                go_word(&parsed.value)
+            )));
+        }
+        match validation {
+            Validation::Ignore => {}
+            Validation::Warn => self.warn_of(&parsed.duplicates, validation),
+            Validation::Strict if parsed.duplicates.is_empty() => {}
+            Validation::Strict => {
+                return Err(Fault::bad_request(format!(
+                    "error strict decoding patch: {}",
+                    parsed.duplicates.join(", ")
+                )));
+            }
+        }
+        Ok(parsed.value)
+    }
+
+    fn apply(
+        &self,
+        live: Option<&Value>,
+        config: &Value,
+        options: &WriteOptions,
+    ) -> Result<Changed, Fault> {
+        if live.is_none() && self.place.status {
+            return Err(Fault::not_found(self.kind, &self.place.name));
+        }
+        let now = self.hosted.now_text();
+        let api_version = self.kind.api_version(self.version.name);
+        let actor = Actor {
+            manager: &options.manager,
+            subresource: self.subresource(),
+            api_version: &api_version,
+            now: &now,
+        };
+        let merged = ssa::apply(&Owned(self.kind), live, config, &actor, options.force)
+            .map_err(|error| apply_fault(&error))?;
+        let decoded = canonical::decode(self.version.shape, &merged).map_err(|error| {
+            let kind = format!("{api_version}, Kind={}", self.kind.kind);
+            Fault::internal(format!(
+                "failed to convert new object ({}/{}; {kind}) to proper version: unable to convert \
+                 unstructured object to {kind}: {error}",
+                self.place.namespace, self.place.name
+            ))
+        })?;
+        let mut new = decoded.value;
+        (self.version.default)(&mut new);
+        self.finish(new, live.is_none())
+    }
+
+    fn finish(&self, mut object: Value, may_create: bool) -> Result<Changed, Fault> {
+        self.check_name(&object)?;
+        if let Some(warning) = metadata::dedup_owners(&mut object) {
+            self.warn(warning);
+        }
+        Ok(Changed { object, may_create })
+    }
+}
+
+fn apply_fault(error: &ApplyError) -> Fault {
+    match error {
+        ApplyError::BadRequest(text) => Fault::bad_request(text.clone()),
+        ApplyError::Internal(text) => Fault::internal(text.clone()),
+        ApplyError::Conflicts(conflicts) => {
+            let causes: Vec<Value> = conflicts.iter().map(cause).collect();
+            Fault::new(StatusCode::CONFLICT, "Conflict", error.to_string())
+                .with_details(json!({"causes": causes}))
+        }
+    }
+}
+
+/// An empty list of managed fields asks that all ownership be forgotten; the canonical form of an
+/// object has no empty lists, so it is carried over.
+pub(super) fn carry_reset(raw: &Value, object: &mut Value) {
+    let managed = &raw["metadata"]["managedFields"];
+    if managed.as_array().is_some_and(Vec::is_empty) {
+        metadata::set(object, "managedFields", json!([]));
+    }
+}
+
+fn cause(conflict: &Conflict) -> Value {
+    json!({
+        "reason": "FieldManagerConflict",
+        "message": conflict.message(),
+        "field": conflict.path,
+    })
+}
+
+fn fault_of(error: PatchError) -> Fault {
+    match error {
+        PatchError::BadRequest(text) => Fault::bad_request(text),
+        PatchError::TooLarge(text) => Fault::too_large(&text),
+        PatchError::Unprocessable => Fault::unprocessable(),
+        PatchError::Internal(text) => Fault::internal(text),
+    }
+}
+
+fn go_word(value: &Value) -> &'static str {
+    match value {
+        Value::Null | Value::Object(_) => "object",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+    }
+}

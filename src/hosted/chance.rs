@@ -1,0 +1,88 @@
+//! What has to be unlike anything before: UIDs, and the ends of generated names.
+
+use ring::rand::{SecureRandom as _, SystemRandom};
+
+use super::fault::Fault;
+
+/// Letters and digits that spell no words.
+const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+/// How many of them end a generated name.
+const SUFFIX: usize = 5;
+/// The most bytes of the beginning of a generated name.
+const MAX_PREFIX: usize = 63 - SUFFIX;
+
+fn bytes<const N: usize>() -> Result<[u8; N], Fault> {
+    let mut bytes = [0; N];
+    SystemRandom::new()
+        .fill(&mut bytes)
+        .map_err(|_| Fault::internal("the system gives no random numbers"))?;
+    Ok(bytes)
+}
+
+/// A random UUID (version 4).
+///
+/// # Errors
+///
+/// 500, when the system gives no random numbers.
+pub fn uid() -> Result<String, Fault> {
+    let mut bytes = bytes::<16>()?;
+    bytes[6] = bytes[6] & 0x0f | 0x40;
+    bytes[8] = bytes[8] & 0x3f | 0x80;
+    let mut text = String::with_capacity(36);
+    for (index, byte) in bytes.iter().enumerate() {
+        if [4, 6, 8, 10].contains(&index) {
+            text.push('-');
+        }
+        for nibble in [byte >> 4, byte & 0xf] {
+            text.push(char::from_digit(nibble.into(), 16).unwrap_or('0'));
+        }
+    }
+    Ok(text)
+}
+
+/// A name that begins with `prefix`.
+///
+/// # Errors
+///
+/// 500, when the system gives no random numbers.
+pub fn name(prefix: &str) -> Result<String, Fault> {
+    let mut end = prefix.len().min(MAX_PREFIX);
+    while !prefix.is_char_boundary(end) {
+        end -= 1;
+    }
+    let mut name = prefix[..end].to_owned();
+    // Two bytes for each letter leave no letter noticeably likelier than another.
+    let random = bytes::<{ SUFFIX * 2 }>()?;
+    for pair in random.chunks_exact(2) {
+        let number = usize::from(u16::from_be_bytes([pair[0], pair[1]]));
+        name.push(char::from(ALPHABET[number % ALPHABET.len()]));
+    }
+    Ok(name)
+}
+
+/// A random number from 0 to 1; 0 where the system gives none.
+pub fn fraction() -> f64 {
+    bytes::<2>().map_or(0.0, |two| {
+        f64::from(u16::from_be_bytes(two)) / f64::from(u16::MAX)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_uid_is_a_uuid_of_version_4() {
+        let uid = uid().unwrap();
+        assert_eq!(uid.len(), 36);
+        assert_eq!(&uid[14..15], "4");
+        assert_ne!(uid, super::uid().unwrap());
+    }
+
+    #[test]
+    fn a_generated_name_fits_a_label() {
+        let name = name(&"a".repeat(100)).unwrap();
+        assert_eq!(name.len(), 63);
+        assert!(super::name("e2e-").unwrap().starts_with("e2e-"));
+    }
+}

@@ -1,0 +1,143 @@
+//! Continue tokens: where a page of a list ended, and at which revision the next one is read.
+//!
+//! Written as the API server writes them. A token comes back from a client, so it is checked as
+//! anything from there: it can never leave the resource it is used on, because the key in it is
+//! only looked up below that resource's prefix.
+
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use serde_json::{Value, json};
+
+use super::fault::Fault;
+
+const VERSION: &str = "meta.k8s.io/v1";
+
+/// Where a list goes on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContinueToken {
+    /// The revision to read at; `None`: the newest.
+    pub revision: Option<u64>,
+    /// The first key to read, below the resource's prefix: `name` or `namespace/name`.
+    pub start: String,
+}
+
+impl ContinueToken {
+    /// The token that goes on behind `key`.
+    pub fn behind(key: &str, revision: Option<u64>) -> Self {
+        Self {
+            revision,
+            start: format!("{key}\0"),
+        }
+    }
+
+    /// The token as clients get it.
+    pub fn encode(&self) -> String {
+        let revision = self
+            .revision
+            .map_or(-1, |revision| i64::try_from(revision).unwrap_or(i64::MAX));
+        let key = serde_json::to_string(&format!("/{}", self.start)).unwrap_or_default();
+        URL_SAFE_NO_PAD.encode(format!(
+            "{{\"v\":\"{VERSION}\",\"rv\":{revision},\"start\":{key}}}"
+        ))
+    }
+
+    /// Reads a token that a client brings.
+    ///
+    /// # Errors
+    ///
+    /// 400.
+    pub fn decode(text: &str) -> Result<Self, Fault> {
+        Self::read(text).map_err(|why| {
+            Fault::bad_request(format!(
+                "invalid continue token: continue key is not valid{why}"
+            ))
+        })
+    }
+
+    fn read(text: &str) -> Result<Self, String> {
+        let data = URL_SAFE_NO_PAD
+            .decode(text)
+            .map_err(|error| format!(": {error}"))?;
+        let token: Value = serde_json::from_slice(&data).map_err(|error| format!(": {error}"))?;
+        let version = token["v"].as_str().unwrap_or_default();
+        if version != VERSION {
+            return Err(format!(
+                ": server does not recognize this encoded version {version}"
+            ));
+        }
+        let revision = match token.get("rv").unwrap_or(&json!(0)).as_i64() {
+            None => return Err(": rv is not a number".to_owned()),
+            Some(0) => {
+                return Err(format!(
+                    ": incorrect encoded start resourceVersion (version {VERSION})"
+                ));
+            }
+            Some(revision) => u64::try_from(revision).ok(),
+        };
+        let start = token["start"].as_str().unwrap_or_default();
+        if start.is_empty() {
+            return Err(format!(": encoded start key empty (version {VERSION})"));
+        }
+        let key = start.strip_prefix('/').unwrap_or(start);
+        if !is_clean(key) {
+            return Err(format!(": {start}"));
+        }
+        Ok(Self {
+            revision,
+            start: key.to_owned(),
+        })
+    }
+}
+
+/// Whether a key has no empty, `.` or `..` segment.
+fn is_clean(key: &str) -> bool {
+    key.is_empty()
+        || key
+            .split('/')
+            .all(|segment| !["", ".", ".."].contains(&segment))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn encoded(json: &str) -> Result<ContinueToken, String> {
+        ContinueToken::decode(&URL_SAFE_NO_PAD.encode(json)).map_err(|fault| fault.message)
+    }
+
+    #[test]
+    fn a_token_is_what_the_api_server_writes() {
+        let token = ContinueToken::behind("catch-all", Some(407));
+        assert_eq!(
+            token.encode(),
+            "eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6NDA3LCJzdGFydCI6Ii9jYXRjaC1hbGxcdTAwMDAifQ"
+        );
+        assert_eq!(ContinueToken::decode(&token.encode()).unwrap(), token);
+        let newest = ContinueToken::behind("a", None);
+        assert_eq!(ContinueToken::decode(&newest.encode()).unwrap(), newest);
+    }
+
+    #[test]
+    fn bad_tokens_are_told_what_is_wrong() {
+        let prefix = "invalid continue token: continue key is not valid";
+        let cases = [
+            (
+                r#"{"v":"meta.k8s.io/v1","rv":0,"start":"a"}"#,
+                ": incorrect encoded start resourceVersion (version meta.k8s.io/v1)",
+            ),
+            (
+                r#"{"v":"meta.k8s.io/v1","rv":5,"start":""}"#,
+                ": encoded start key empty (version meta.k8s.io/v1)",
+            ),
+            (
+                r#"{"v":"v2","rv":5,"start":"a"}"#,
+                ": server does not recognize this encoded version v2",
+            ),
+            (r#"{"v":"meta.k8s.io/v1","rv":5,"start":"../a"}"#, ": ../a"),
+        ];
+        for (json, why) in cases {
+            assert_eq!(encoded(json).unwrap_err(), format!("{prefix}{why}"));
+        }
+        assert!(ContinueToken::decode("!!!").is_err());
+        assert!(encoded("nope").is_err());
+    }
+}

@@ -1,0 +1,152 @@
+//! Discovery: what a client learns of the API before it uses it.
+//!
+//! Made from the table of kinds alone, in the two forms that clients ask for: one document per group
+//! version ([`plain`]), and all in one ([`aggregated`]). [`wanted`] tells which of the two a client asks
+//! for; [`merge_group_list`] and [`merge_aggregated`] put our groups into the documents of an upstream
+//! server that serves others.
+//!
+//! All functions are pure and make a new document at each call: whoever serves them keeps them.
+//!
+//! Not here: HTTP, and what each kind consists of ([`super::openapi`]).
+//!
+//! Source: policy-api.md, sections 2.1 and 2.2; the order of groups is kube-apiserver's.
+
+mod accept;
+pub mod aggregated;
+mod merge;
+pub mod plain;
+
+#[cfg(test)]
+pub(super) mod tests;
+
+pub use accept::{Wanted, wanted};
+pub use merge::{merge_aggregated, merge_group_list};
+
+use sha2::{Digest, Sha512};
+
+use super::kind::{Kind, Storage};
+
+/// Verbs of a kind whose objects are kept, sorted.
+const STORED_VERBS: &[&str] = &[
+    "create",
+    "delete",
+    "deletecollection",
+    "get",
+    "list",
+    "patch",
+    "update",
+    "watch",
+];
+/// Verbs of a kind that is only answered.
+const CREATE_VERBS: &[&str] = &["create"];
+/// Verbs of a `status` subresource, sorted.
+const STATUS_VERBS: &[&str] = &["get", "patch", "update"];
+
+/// Priorities of the groups that kube-apiserver knows; higher comes first.
+const PRIORITIES: &[(&str, u32)] = &[
+    ("", 18_000),
+    ("apiregistration.k8s.io", 18_000),
+    ("apps", 17_800),
+    ("events.k8s.io", 17_750),
+    ("authentication.k8s.io", 17_700),
+    ("authorization.k8s.io", 17_600),
+    ("autoscaling", 17_500),
+    ("batch", 17_400),
+    ("certificates.k8s.io", 17_300),
+    ("networking.k8s.io", 17_200),
+    ("policy", 17_100),
+    ("rbac.authorization.k8s.io", 17_000),
+    ("storage.k8s.io", 16_800),
+    ("admissionregistration.k8s.io", 16_700),
+    ("apiextensions.k8s.io", 16_700),
+    ("scheduling.k8s.io", 16_600),
+    ("coordination.k8s.io", 16_500),
+    ("node.k8s.io", 16_300),
+    ("discovery.k8s.io", 16_200),
+    ("resource.k8s.io", 16_200),
+    ("flowcontrol.apiserver.k8s.io", 16_100),
+    ("internal.apiserver.k8s.io", 16_000),
+    ("storagemigration.k8s.io", 15_800),
+];
+
+/// Priority of a group that is not listed, such as one of custom resources.
+const OTHER_PRIORITY: u32 = 1_000;
+
+/// The entity tag of a document, with its quotes: `"<hash>"`.
+pub fn etag(document: &str) -> String {
+    format!("\"{}\"", hash(document))
+}
+
+/// SHA-512 of a document's text, in upper-case hexadecimal digits.
+pub fn hash(document: &str) -> String {
+    use std::fmt::Write as _;
+
+    let mut hex = String::with_capacity(128);
+    for byte in Sha512::digest(document.as_bytes()) {
+        // Writing to a string cannot fail.
+        let _ = write!(hex, "{byte:02X}");
+    }
+    hex
+}
+
+/// Where a group stands among others: the lesser key comes first.
+fn rank(group: &str) -> (std::cmp::Reverse<u32>, &str) {
+    let priority = PRIORITIES
+        .iter()
+        .find(|(name, _)| *name == group)
+        .map_or(OTHER_PRIORITY, |(_, priority)| *priority);
+    (std::cmp::Reverse(priority), group)
+}
+
+/// The named groups of `kinds` in order; the core group is not one of them.
+pub(super) fn groups<'a>(kinds: &[&'a Kind]) -> Vec<&'a str> {
+    let mut groups: Vec<_> = kinds
+        .iter()
+        .map(|kind| kind.group)
+        .filter(|group| !group.is_empty())
+        .collect();
+    groups.sort_by(|a, b| rank(a).cmp(&rank(b)));
+    groups.dedup();
+    groups
+}
+
+/// The versions of a group, in the order in which its kinds name them first; empty for a group that
+/// there is not.
+pub(super) fn versions<'a>(kinds: &[&'a Kind], group: &str) -> Vec<&'a str> {
+    let mut versions = Vec::new();
+    for kind in kinds.iter().filter(|kind| kind.group == group) {
+        for version in kind.versions {
+            if !versions.contains(&version.name) {
+                versions.push(version.name);
+            }
+        }
+    }
+    versions
+}
+
+/// The kinds of a group version, sorted by resource.
+pub(super) fn resources<'a>(kinds: &[&'a Kind], group: &str, version: &str) -> Vec<&'a Kind> {
+    let mut found: Vec<_> = kinds
+        .iter()
+        .copied()
+        .filter(|kind| kind.group == group && kind.version(version).is_some())
+        .collect();
+    found.sort_by_key(|kind| kind.plural);
+    found
+}
+
+/// `group/version`, or the version alone in the core group.
+pub(super) fn group_version(group: &str, version: &str) -> String {
+    if group.is_empty() {
+        version.to_owned()
+    } else {
+        format!("{group}/{version}")
+    }
+}
+
+fn verbs(kind: &Kind) -> &'static [&'static str] {
+    match kind.storage {
+        Storage::Stored => STORED_VERBS,
+        Storage::CreateOnly => CREATE_VERBS,
+    }
+}

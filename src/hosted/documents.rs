@@ -1,0 +1,279 @@
+//! The documents that clients find their way by: discovery, OpenAPI, the version.
+//!
+//! They follow from the table of kinds alone, so each is made once, when the API is.
+
+use std::io::Write as _;
+
+use flate2::{Compression, write::GzEncoder};
+use http::{
+    HeaderMap, HeaderValue, Method, StatusCode,
+    header::{CACHE_CONTROL, CONTENT_ENCODING, ETAG, EXPIRES, IF_NONE_MATCH, LOCATION, VARY},
+};
+use serde_json::{Value, json};
+
+use super::{
+    answer::{Answer, AnswerBody},
+    discovery::{self, Wanted, wanted},
+    fault::Fault,
+    kind::Kind,
+    negotiate::{self, Output, Produces},
+    openapi,
+    query::Query,
+    request::Request,
+    route::Route,
+};
+
+/// Answers longer than this are compressed for whoever takes that.
+const COMPRESS_FROM: usize = 128 << 10;
+
+const PROTO_V2: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
+const PROTO_V2_OLD: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+
+/// The documents.
+pub(super) struct Documents {
+    kinds: Vec<&'static Kind>,
+    version: Value,
+    address: String,
+    v2: Document,
+    v2_proto: Document,
+    v3_index: Document,
+    v3: Vec<openapi::v3::Document>,
+    apis: [Document; 2],
+    api: [Document; 2],
+}
+
+/// A document with the tag that tells whether it changed.
+struct Document {
+    bytes: Vec<u8>,
+    etag: HeaderValue,
+}
+
+impl Document {
+    fn of(value: &Value) -> Self {
+        let text = value.to_string();
+        Self::tagged(text.clone().into_bytes(), &text)
+    }
+
+    fn tagged(bytes: Vec<u8>, text: &str) -> Self {
+        let etag = discovery::etag(text);
+        Self {
+            bytes,
+            etag: HeaderValue::from_str(&etag).unwrap_or(HeaderValue::from_static("\"\"")),
+        }
+    }
+}
+
+impl Documents {
+    pub(super) fn new(kinds: &[&'static Kind], version: &str, address: String) -> Self {
+        let claimed = format!("{version}+fairgate");
+        let v2 = openapi::v2::document(kinds, &claimed);
+        let v3 = openapi::v3::documents(kinds, &claimed);
+        let both = [Wanted::V2, Wanted::V2Beta1];
+        Self {
+            version: version_document(version),
+            v2_proto: Document::tagged(openapi::v2_proto::encode(&v2), &v2.to_string()),
+            v2: Document::of(&v2),
+            v3_index: Document::of(&openapi::v3::index(&v3)),
+            v3,
+            apis: both.map(|form| Document::of(&discovery::aggregated::apis(kinds, form))),
+            api: both.map(|form| Document::of(&discovery::aggregated::api(kinds, form))),
+            kinds: kinds.to_vec(),
+            address,
+        }
+    }
+
+    /// Answers a call for a document.
+    pub(super) fn serve(&self, request: &Request, route: &Route, query: &Query) -> Answer {
+        if ![Method::GET, Method::HEAD].contains(&request.method) {
+            return Answer::fault(&Fault::method_not_allowed(), Output::JSON);
+        }
+        let accept = request.header("accept");
+        let form = wanted(accept).map(|form| (form, usize::from(form != Wanted::V2)));
+        match route {
+            Route::Version => pretty(&self.version),
+            Route::Root => pretty(&discovery::plain::paths(
+                &self.kinds,
+                &["/healthz", "/livez", "/metrics", "/readyz", "/version"],
+            )),
+            Route::OpenApiV2 => self.v2(request),
+            Route::OpenApiV3Index => conditional(request, &self.v3_index, "application/json", None),
+            Route::OpenApiV3(key) => self.v3(request, key, query),
+            Route::Groups if let Some((form, index)) = form => {
+                aggregated(request, &self.apis[index], form)
+            }
+            Route::Api if let Some((form, index)) = form => {
+                aggregated(request, &self.api[index], form)
+            }
+            route => self.plain(request, route, query),
+        }
+    }
+
+    fn plain(&self, request: &Request, route: &Route, query: &Query) -> Answer {
+        let value = match route {
+            Route::Api => Some(discovery::plain::api_versions(&self.kinds, &self.address)),
+            Route::Groups => Some(discovery::plain::group_list(&self.kinds)),
+            Route::Group(group) => discovery::plain::group(&self.kinds, group),
+            Route::GroupVersion(group, version) => {
+                discovery::plain::resource_list(&self.kinds, group, version)
+            }
+            _ => None,
+        };
+        let Some(value) = value else {
+            return Answer::not_found();
+        };
+        let agent = request.header("user-agent");
+        match negotiate::output(request.header("accept"), Produces::Documents, query, agent) {
+            Ok(output) => Answer::document(StatusCode::OK, &value, output),
+            Err(fault) => Answer::fault(&fault, Output::JSON),
+        }
+    }
+
+    fn v2(&self, request: &Request) -> Answer {
+        let accept = request.header("accept");
+        let names: Vec<&str> = accept
+            .split(',')
+            .filter_map(|clause| clause.split(';').next())
+            .map(str::trim)
+            .collect();
+        for name in &names {
+            match *name {
+                PROTO_V2 | PROTO_V2_OLD => {
+                    return conditional(request, &self.v2_proto, PROTO_V2, Some("Accept"));
+                }
+                "application/json" | "application/*" | "*/*" => {
+                    return conditional(request, &self.v2, "application/json", Some("Accept"));
+                }
+                _ => {}
+            }
+        }
+        if accept.is_empty() {
+            return conditional(request, &self.v2, "application/json", Some("Accept"));
+        }
+        Answer::full(StatusCode::NOT_ACCEPTABLE, "text/plain; charset=utf-8", "")
+    }
+
+    fn v3(&self, request: &Request, key: &str, query: &Query) -> Answer {
+        let Some(document) = self.v3.iter().find(|document| document.key == key) else {
+            return Answer::not_found();
+        };
+        let accept = request.header("accept");
+        let takes_json = accept.is_empty()
+            || accept.split(',').any(|clause| {
+                let name = clause.split(';').next().unwrap_or_default().trim();
+                ["application/json", "application/*", "*/*"].contains(&name)
+            });
+        if !takes_json {
+            return Answer::full(StatusCode::NOT_ACCEPTABLE, "text/plain; charset=utf-8", "");
+        }
+        let asked = query.text("hash");
+        if !asked.is_empty() && asked != document.hash {
+            let mut answer = Answer::text(StatusCode::MOVED_PERMANENTLY, "");
+            let url = format!("/openapi/v3/{key}?hash={}", document.hash);
+            if let Ok(url) = HeaderValue::from_str(&url) {
+                answer.headers.insert(LOCATION, url);
+            }
+            return answer;
+        }
+        let tagged = Document::tagged(document.json.clone().into_bytes(), &document.json);
+        let mut answer = conditional(request, &tagged, "application/json", Some("Accept"));
+        if !asked.is_empty() {
+            let headers = &mut answer.headers;
+            headers.insert(CACHE_CONTROL, HeaderValue::from_static("public, immutable"));
+            headers.insert(
+                EXPIRES,
+                HeaderValue::from_static("Fri, 31 Dec 2100 23:59:59 GMT"),
+            );
+        }
+        answer
+    }
+}
+
+fn aggregated(request: &Request, document: &Document, form: Wanted) -> Answer {
+    let mut answer = conditional(request, document, form.content_type(), Some("Accept"));
+    answer
+        .headers
+        .insert(CACHE_CONTROL, HeaderValue::from_static("public"));
+    answer
+}
+
+/// A document, or the word that the client has it already.
+fn conditional(
+    request: &Request,
+    document: &Document,
+    content_type: &'static str,
+    vary: Option<&'static str>,
+) -> Answer {
+    let known = request
+        .headers
+        .get_all(IF_NONE_MATCH)
+        .iter()
+        .any(|tag| *tag == document.etag || tag == "*");
+    let mut answer = if known {
+        Answer::full(StatusCode::NOT_MODIFIED, content_type, "")
+    } else {
+        Answer::full(StatusCode::OK, content_type, document.bytes.clone())
+    };
+    answer.headers.insert(ETAG, document.etag.clone());
+    if let Some(vary) = vary {
+        answer.headers.insert(VARY, HeaderValue::from_static(vary));
+    }
+    answer
+}
+
+fn pretty(value: &Value) -> Answer {
+    let text = serde_json::to_string_pretty(value).unwrap_or_default();
+    Answer::full(StatusCode::OK, "application/json", text)
+}
+
+/// What `/version` says: the Kubernetes whose API this is like, and who it is.
+fn version_document(version: &str) -> Value {
+    let mut parts = version.trim_start_matches('v').split('.');
+    let mut part = || parts.next().unwrap_or("0").to_owned();
+    let (major, minor) = (part(), part());
+    json!({
+        "major": major,
+        "minor": minor,
+        "emulationMajor": major,
+        "emulationMinor": minor,
+        "minCompatibilityMajor": major,
+        "minCompatibilityMinor": minor,
+        "gitVersion": format!("{version}+fairgate"),
+        "gitCommit": "",
+        "gitTreeState": "clean",
+        "buildDate": "1970-01-01T00:00:00Z",
+        "goVersion": "",
+        "compiler": "rustc",
+        "platform": format!("{}/{}", std::env::consts::OS, std::env::consts::ARCH),
+    })
+}
+
+/// Compresses a long answer, if the client takes that.
+pub(super) fn compressed(request: &Request, mut answer: Answer) -> Answer {
+    let AnswerBody::Full(body) = &answer.body else {
+        return answer;
+    };
+    if body.len() <= COMPRESS_FROM || !takes_gzip(&request.headers) {
+        return answer;
+    }
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::new(1));
+    let compressed = encoder.write_all(body).and_then(|()| encoder.finish());
+    if let Ok(compressed) = compressed {
+        answer.body = AnswerBody::Full(compressed.into());
+        answer
+            .headers
+            .insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+        answer
+            .headers
+            .insert(VARY, HeaderValue::from_static("Accept-Encoding"));
+    }
+    answer
+}
+
+fn takes_gzip(headers: &HeaderMap) -> bool {
+    headers
+        .get_all(http::header::ACCEPT_ENCODING)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .any(|coding| coding.split(';').next().unwrap_or_default().trim() == "gzip")
+}

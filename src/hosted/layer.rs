@@ -1,0 +1,249 @@
+//! The hosted API in the request path, in front of the leaf.
+//!
+//! A call that is ours is read whole here, on its data core, and answered on the control runtime;
+//! the stream of a watch runs on the data core again, where it costs nothing while nothing changes.
+//! All other calls go on to the leaf behind, unread.
+
+use std::{
+    future::Future,
+    pin::Pin,
+    rc::Rc,
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
+
+use bytes::{Bytes, BytesMut};
+use http::Response;
+use http_body::{Body, Frame};
+use http_body_util::BodyExt as _;
+use tokio::runtime::Handle;
+use tower::{Layer, Service};
+
+use super::{
+    Answer, AnswerBody, Hosted, Watching,
+    fault::Fault,
+    negotiate::Output,
+    request::{MAX_BODY, Request},
+};
+use crate::{
+    call::{BodyError, Call, ClientBody, Refusal, Reply, ReplyBody},
+    clock::Clock,
+    digest::readable,
+};
+
+/// Answers hosted calls instead of the service behind it.
+#[derive(Clone, Debug)]
+pub struct HostedLayer {
+    shared: Option<Rc<Shared>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    hosted: Arc<Hosted>,
+    control: Handle,
+    clock: Clock,
+    ownership: Ownership,
+}
+
+/// Which paths are answered here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ownership {
+    /// All of them: there is nothing behind.
+    Everything,
+    /// All that mean something here; the rest goes on to what is behind.
+    Known,
+}
+
+impl HostedLayer {
+    /// A layer that hosts nothing.
+    pub fn none() -> Self {
+        Self { shared: None }
+    }
+
+    /// A layer for one data core; calls are answered on `control`.
+    pub fn new(hosted: Arc<Hosted>, control: Handle, clock: Clock, ownership: Ownership) -> Self {
+        Self {
+            shared: Some(Rc::new(Shared {
+                hosted,
+                control,
+                clock,
+                ownership,
+            })),
+        }
+    }
+}
+
+impl<S> Layer<S> for HostedLayer {
+    type Service = Hosting<S>;
+
+    fn layer(&self, inner: S) -> Hosting<S> {
+        Hosting {
+            shared: self.shared.clone(),
+            inner,
+        }
+    }
+}
+
+/// See [`HostedLayer`].
+#[derive(Clone, Debug)]
+pub struct Hosting<S> {
+    shared: Option<Rc<Shared>>,
+    inner: S,
+}
+
+impl<S> Service<Call> for Hosting<S>
+where
+    S: Service<Call, Response = Reply, Error = Refusal>,
+{
+    type Response = Reply;
+    type Error = Refusal;
+    type Future = HostingFuture<S::Future>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Refusal>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, call: Call) -> Self::Future {
+        match &self.shared {
+            Some(shared) if shared.owns(&call) => HostingFuture::Hosted {
+                answer: Box::pin(answer(Rc::clone(shared), call)),
+            },
+            _ => HostingFuture::Passing {
+                future: self.inner.call(call),
+            },
+        }
+    }
+}
+
+impl Shared {
+    fn owns(&self, call: &Call) -> bool {
+        self.ownership == Ownership::Everything
+            || self.hosted.knows(&readable(call.digest.info.path()))
+    }
+}
+
+pin_project_lite::pin_project! {
+    /// The future of [`Hosting`].
+    #[project = HostingProjection]
+    #[expect(missing_docs, reason = "made and taken apart here alone")]
+    pub enum HostingFuture<F> {
+        Passing { #[pin] future: F },
+        Hosted { answer: Pin<Box<dyn Future<Output = Result<Reply, Refusal>>>> },
+    }
+}
+
+impl<F> Future for HostingFuture<F>
+where
+    F: Future<Output = Result<Reply, Refusal>>,
+{
+    type Output = Result<Reply, Refusal>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        match self.project() {
+            HostingProjection::Passing { future } => future.poll(cx),
+            HostingProjection::Hosted { answer } => answer.as_mut().poll(cx),
+        }
+    }
+}
+
+/// Reads a call, has it answered, and brings the answer.
+async fn answer(shared: Rc<Shared>, mut call: Call) -> Result<Reply, Refusal> {
+    let body = std::mem::replace(call.request.body_mut(), ClientBody::empty());
+    let deadline = call.deadline.map(|deadline| shared.clock.instant(deadline));
+    let work = async {
+        let body = read(body).await?;
+        let request = Request {
+            method: call.request.method().clone(),
+            path: readable(call.digest.info.path()).into_owned(),
+            query: call.request.uri().query().unwrap_or_default().to_owned(),
+            headers: call.request.headers().clone(),
+            body,
+            digest: Arc::clone(&call.digest),
+        };
+        let hosted = Arc::clone(&shared.hosted);
+        let answered = shared
+            .control
+            .spawn(async move { hosted.serve(&request).await });
+        answered
+            .await
+            .map_err(|error| Refusal::Internal(error.to_string().into()))
+    };
+    let answer = match deadline {
+        None => work.await?,
+        Some(deadline) => match tokio::time::timeout_at(deadline, work).await {
+            Ok(answer) => answer?,
+            Err(_) => Answer::fault(&Fault::timeout(), Output::JSON),
+        },
+    };
+    Ok(reply(answer, &shared.clock))
+}
+
+/// The whole body; `None` if it is too long.
+async fn read(mut body: ClientBody) -> Result<Option<Bytes>, Refusal> {
+    let mut whole = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|_| Refusal::ClientGone)?;
+        if let Ok(data) = frame.into_data() {
+            if whole.len() + data.len() > MAX_BODY {
+                return Ok(None);
+            }
+            whole.extend_from_slice(&data);
+        }
+    }
+    Ok(Some(whole.freeze()))
+}
+
+fn reply(answer: Answer, clock: &Clock) -> Reply {
+    let body = match answer.body {
+        AnswerBody::Full(bytes) => ReplyBody::full(bytes),
+        AnswerBody::Watch(watching) => ReplyBody::boxed(WatchBody::new(*watching, clock.clone())),
+    };
+    let mut reply = Response::new(body);
+    *reply.status_mut() = answer.status;
+    *reply.headers_mut() = answer.headers;
+    reply
+}
+
+type Step = Pin<Box<dyn Future<Output = (Watching, Option<Bytes>)>>>;
+
+/// A watch as the body of an answer.
+struct WatchBody {
+    step: Option<Step>,
+    clock: Clock,
+}
+
+impl WatchBody {
+    fn new(watching: Watching, clock: Clock) -> Self {
+        let mut body = Self { step: None, clock };
+        body.go_on(watching);
+        body
+    }
+
+    fn go_on(&mut self, mut watching: Watching) {
+        let clock = self.clock.clone();
+        self.step = Some(Box::pin(async move {
+            let bytes = watching.next(&clock).await;
+            (watching, bytes)
+        }));
+    }
+}
+
+impl Body for WatchBody {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let Some(step) = &mut self.step else {
+            return Poll::Ready(None);
+        };
+        let (watching, bytes) = ready!(step.as_mut().poll(cx));
+        self.step = None;
+        Poll::Ready(bytes.map(|bytes| {
+            self.go_on(watching);
+            Ok(Frame::data(bytes))
+        }))
+    }
+}

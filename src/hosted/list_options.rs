@@ -1,0 +1,219 @@
+//! The options of lists, watches and deletions of collections.
+
+use serde_json::{Value, json};
+
+use super::{
+    fault::Fault,
+    field_error::FieldError,
+    metadata,
+    query::Query,
+    selector::{FieldSelector, LabelSelector},
+};
+
+/// What a list, a watch or a deletion of a collection is told.
+#[derive(Clone, Debug)]
+pub struct ListOptions {
+    /// Which labels.
+    pub labels: LabelSelector,
+    /// Which names and namespaces.
+    pub fields: FieldSelector,
+    /// Changes instead of a list.
+    pub watch: bool,
+    /// Whether progress may be told while nothing changes.
+    pub bookmarks: bool,
+    /// As given; empty if not.
+    pub resource_version: String,
+    /// As given; empty if not.
+    pub version_match: String,
+    /// Seconds after which a watch ends; 0: the server's choice.
+    pub timeout_seconds: i64,
+    /// The most items of a page; 0: all.
+    pub limit: i64,
+    /// Where the last page ended; empty at the beginning.
+    pub continue_token: String,
+    /// Whether a watch begins with what there is.
+    pub initial_events: Option<bool>,
+}
+
+impl ListOptions {
+    /// Reads and checks the options. `watch` tells that the path is one that always watches; `name`
+    /// that it is about one object.
+    ///
+    /// # Errors
+    ///
+    /// 400 for what cannot be read, 422 for what cannot be.
+    pub fn read(query: &Query) -> Result<Self, Fault> {
+        let labels = LabelSelector::parse(query.text("labelSelector"))
+            .map_err(|error| Fault::bad_request(error.to_string()))?;
+        let fields = FieldSelector::parse(query.text("fieldSelector"))
+            .map_err(|error| Fault::bad_request(error.to_string()))?;
+        let mut options = Self {
+            labels,
+            fields,
+            watch: query.flag("watch") == Some(true),
+            bookmarks: query.flag("allowWatchBookmarks") == Some(true),
+            resource_version: query.text("resourceVersion").to_owned(),
+            version_match: query.text("resourceVersionMatch").to_owned(),
+            timeout_seconds: query.number("timeoutSeconds")?.unwrap_or_default(),
+            limit: query.number("limit")?.unwrap_or_default(),
+            continue_token: query.text("continue").to_owned(),
+            initial_events: query.flag("sendInitialEvents"),
+        };
+        options.set_defaults();
+        let errors = options.errors();
+        if !errors.is_empty() {
+            return Err(Fault::invalid_options("ListOptions", &errors));
+        }
+        Ok(options)
+    }
+
+    /// A watch from nowhere that does not say what it wants gets what there is, as events.
+    fn set_defaults(&mut self) {
+        let from_nowhere = self.resource_version.is_empty() || self.resource_version == "0";
+        if self.watch
+            && from_nowhere
+            && self.initial_events.is_none()
+            && self.version_match.is_empty()
+        {
+            self.initial_events = Some(true);
+            "NotOlderThan".clone_into(&mut self.version_match);
+        }
+    }
+
+    fn errors(&self) -> Vec<FieldError> {
+        if self.watch {
+            self.watch_errors()
+        } else {
+            self.list_errors()
+        }
+    }
+
+    fn list_errors(&self) -> Vec<FieldError> {
+        let field = "resourceVersionMatch";
+        let mut errors = Vec::new();
+        let wanted = self.version_match.as_str();
+        if !wanted.is_empty() {
+            if self.resource_version.is_empty() {
+                let detail = "resourceVersionMatch is forbidden unless resourceVersion is provided";
+                errors.push(FieldError::forbidden(field, detail));
+            }
+            if !self.continue_token.is_empty() {
+                let detail = "resourceVersionMatch is forbidden when continue is provided";
+                errors.push(FieldError::forbidden(field, detail));
+            }
+            if !["Exact", "NotOlderThan"].contains(&wanted) {
+                let known = ["Exact", "NotOlderThan", ""];
+                errors.push(FieldError::unsupported(field, &json!(wanted), &known));
+            }
+            if wanted == "Exact" && self.resource_version == "0" {
+                let detail =
+                    "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"";
+                errors.push(FieldError::forbidden(field, detail));
+            }
+        }
+        if self.initial_events.is_some() {
+            let detail = "sendInitialEvents is forbidden for list";
+            errors.push(FieldError::forbidden("sendInitialEvents", detail));
+        }
+        errors
+    }
+
+    fn watch_errors(&self) -> Vec<FieldError> {
+        let field = "resourceVersionMatch";
+        let mut errors = Vec::new();
+        let wanted = self.version_match.as_str();
+        if self.initial_events.is_some() && wanted != "NotOlderThan" {
+            let detail = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
+            errors.push(FieldError::forbidden(field, detail));
+        }
+        if wanted.is_empty() {
+            return errors;
+        }
+        if self.initial_events.is_none() {
+            let detail =
+                "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
+            errors.push(FieldError::forbidden(field, detail));
+        }
+        if wanted != "NotOlderThan" {
+            errors.push(FieldError::unsupported(
+                field,
+                &json!(wanted),
+                &["NotOlderThan"],
+            ));
+        }
+        if !self.continue_token.is_empty() {
+            let detail = "resourceVersionMatch is forbidden when continue is provided";
+            errors.push(FieldError::forbidden(field, detail));
+        }
+        errors
+    }
+
+    /// Narrows the options to one object.
+    ///
+    /// # Errors
+    ///
+    /// 400, when a field selector asks for another.
+    pub fn only(&mut self, name: &str) -> Result<(), Fault> {
+        if self.fields.is_everything() {
+            let escaped: String = name
+                .chars()
+                .flat_map(|c| {
+                    ['\\', ',', '=']
+                        .contains(&c)
+                        .then_some('\\')
+                        .into_iter()
+                        .chain([c])
+                })
+                .collect();
+            self.fields = FieldSelector::parse(&format!("metadata.name={escaped}"))
+                .map_err(|error| Fault::bad_request(error.to_string()))?;
+        } else if self.fields.required("metadata.name") != Some(name) {
+            return Err(Fault::bad_request(
+                "fieldSelector metadata.name doesn't match requested name",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Whether an object is among those asked for.
+    pub fn select(&self, object: &Value) -> bool {
+        let labels = |key: &str| metadata::entry(object, "labels", key);
+        self.labels.matches_by(labels)
+            && self.fields.matches(|path| match path {
+                "metadata.name" => Some(metadata::name(object)),
+                "metadata.namespace" => Some(metadata::text(object, "namespace")),
+                _ => None,
+            })
+    }
+
+    /// The resource version as a number; `None` where none is given.
+    ///
+    /// # Errors
+    ///
+    /// The text that tells what is wrong with it.
+    pub fn version(&self) -> Result<Option<u64>, String> {
+        parse_version(&self.resource_version)
+    }
+}
+
+/// A resource version as a number; `None` if it is empty.
+///
+/// # Errors
+///
+/// The text that tells what is wrong with it.
+pub fn parse_version(text: &str) -> Result<Option<u64>, String> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let wrong = |why: &str| {
+        format!(
+            "resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: {why}"
+        )
+    };
+    if !text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(wrong("invalid syntax"));
+    }
+    text.parse()
+        .map(Some)
+        .map_err(|_| wrong("value out of range"))
+}

@@ -1,0 +1,399 @@
+//! Which language is spoken: `Accept`, `Content-Type`, `pretty`.
+//!
+//! The API server decides twice, and so do we: its router looks at bare media types and turns away
+//! what names none it has; then its handler reads clauses with their parameters, in the order of
+//! their quality. The first is stricter about wildcards, the second knows conversions.
+
+use super::{fault::Fault, query::Query};
+
+/// A language of bodies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Media {
+    /// `application/json`
+    Json,
+    /// `application/yaml`
+    Yaml,
+    /// `application/vnd.kubernetes.protobuf`
+    Protobuf,
+}
+
+/// The languages there are, the preferred one first.
+const MEDIA: [Media; 3] = [Media::Json, Media::Yaml, Media::Protobuf];
+
+/// Their names, as messages list them.
+pub const MEDIA_TYPES: [&str; 3] = [
+    "application/json",
+    "application/yaml",
+    "application/vnd.kubernetes.protobuf",
+];
+
+/// What a list or watch can produce besides, as the router has it.
+const STREAM_TYPES: [&str; 2] = [
+    "application/json;stream=watch",
+    "application/vnd.kubernetes.protobuf;stream=watch",
+];
+
+impl Media {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Json => MEDIA_TYPES[0],
+            Self::Yaml => MEDIA_TYPES[1],
+            Self::Protobuf => MEDIA_TYPES[2],
+        }
+    }
+
+    fn named(name: &str) -> Option<Self> {
+        MEDIA.into_iter().find(|media| media.name() == name)
+    }
+}
+
+/// Another form of the answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// Rows and columns, of this version of `meta.k8s.io`.
+    Table(&'static str),
+    /// The metadata of one object.
+    Partial(&'static str),
+    /// The metadata of a list of objects.
+    PartialList(&'static str),
+}
+
+/// How to answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Output {
+    /// The language.
+    pub media: Media,
+    /// The form, if not the object's own.
+    pub form: Option<Form>,
+    /// Indented.
+    pub pretty: bool,
+}
+
+impl Output {
+    /// What errors are written in where nothing could be agreed on.
+    pub const JSON: Self = Self {
+        media: Media::Json,
+        form: None,
+        pretty: false,
+    };
+}
+
+/// What a place in the API can produce.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Produces {
+    /// Documents without other forms: discovery.
+    Documents,
+    /// Objects.
+    Objects,
+    /// Lists of objects, and watches.
+    Collections,
+}
+
+/// One clause of an `Accept` header.
+#[derive(Clone, Debug, PartialEq)]
+struct Clause<'a> {
+    ty: &'a str,
+    subtype: &'a str,
+    quality: f64,
+    parameters: Vec<(&'a str, &'a str)>,
+}
+
+/// Agrees on the output. `accept` is the header, empty if absent.
+///
+/// # Errors
+///
+/// 406.
+pub fn output(
+    accept: &str,
+    produces: Produces,
+    query: &Query,
+    user_agent: &str,
+) -> Result<Output, Fault> {
+    if !routed(accept, produces) {
+        return Err(no_route(produces));
+    }
+    let human = is_pretty(query, user_agent);
+    if accept.is_empty() {
+        return Ok(Output {
+            pretty: human,
+            ..Output::JSON
+        });
+    }
+    for clause in clauses(accept) {
+        for media in MEDIA {
+            if let Some((form, pretty)) = clause.admits(media, produces) {
+                return Ok(Output {
+                    media,
+                    form,
+                    pretty: human || pretty,
+                });
+            }
+        }
+    }
+    Err(Fault::not_acceptable(format!(
+        "only the following media types are accepted: {}",
+        MEDIA_TYPES.join(", ")
+    )))
+}
+
+/// Whether the router lets the request in: the exact name of a type, or `*/*`.
+fn routed(accept: &str, produces: Produces) -> bool {
+    if accept.is_empty() {
+        return true;
+    }
+    accept.split(',').any(|clause| {
+        let name = clause.split(';').next().unwrap_or_default().trim();
+        name == "*/*"
+            || Media::named(name).is_some()
+            || (produces == Produces::Collections && STREAM_TYPES.contains(&name))
+    })
+}
+
+fn no_route(produces: Produces) -> Fault {
+    let mut types = MEDIA_TYPES.to_vec();
+    if produces == Produces::Collections {
+        types.extend(STREAM_TYPES);
+    }
+    Fault::not_acceptable(format!(
+        "406: Not Acceptable\n\nAvailable representations: {}",
+        types.join(", ")
+    ))
+}
+
+/// The clauses of `accept`, the best first. Clauses that cannot be read count as absent.
+fn clauses(accept: &str) -> Vec<Clause<'_>> {
+    let mut clauses: Vec<Clause<'_>> = accept.split(',').filter_map(clause).collect();
+    clauses.sort_by(|a, b| {
+        let wild = |clause: &Clause<'_>| (clause.ty == "*", clause.subtype == "*");
+        b.quality
+            .total_cmp(&a.quality)
+            .then_with(|| wild(a).cmp(&wild(b)))
+    });
+    clauses
+}
+
+fn clause(text: &str) -> Option<Clause<'_>> {
+    let mut parts = text.trim().split(';');
+    let name = parts.next()?.trim();
+    let (ty, subtype) = match name.split_once('/') {
+        None if name == "*" => ("*", "*"),
+        Some((ty, subtype)) if !subtype.is_empty() && !subtype.contains('/') => (ty, subtype),
+        _ => return None,
+    };
+    let mut clause = Clause {
+        ty: ty.trim(),
+        subtype: subtype.trim(),
+        quality: 1.0,
+        parameters: Vec::new(),
+    };
+    for part in parts {
+        let Some((key, value)) = part.split_once('=') else {
+            continue;
+        };
+        if value.is_empty() || value.contains('=') {
+            continue;
+        }
+        if key.trim() == "q" {
+            clause.quality = value.trim().parse().unwrap_or(0.0);
+        } else {
+            clause.parameters.push((key.trim(), value.trim()));
+        }
+    }
+    Some(clause)
+}
+
+impl Clause<'_> {
+    /// Whether the clause can be met by `media`, and then in which form, and whether indented.
+    fn admits(&self, media: Media, produces: Produces) -> Option<(Option<Form>, bool)> {
+        let (ty, subtype) = media.name().split_once('/')?;
+        let fits =
+            (self.ty == ty || self.ty == "*") && (self.subtype == subtype || self.subtype == "*");
+        if !fits || (self.ty == "*" && self.subtype != "*") {
+            return None;
+        }
+        if self
+            .parameter("stream")
+            .is_some_and(|value| value != "watch")
+            || self.parameter("sv").is_some_and(|value| value != "v1")
+            || (self.parameter("stream").is_some() && media == Media::Yaml)
+        {
+            return None;
+        }
+        let pretty = self.parameter("pretty") == Some("1");
+        if ["as", "g", "v"]
+            .iter()
+            .all(|key| self.parameter(key).is_none())
+        {
+            return Some((None, pretty));
+        }
+        Some((Some(self.form(media, produces)?), pretty))
+    }
+
+    /// The form that is asked for; `None` if it cannot be had.
+    fn form(&self, media: Media, produces: Produces) -> Option<Form> {
+        let [kind, group, version] = ["as", "g", "v"].map(|key| self.parameter(key));
+        if produces == Produces::Documents || group != Some("meta.k8s.io") {
+            return None;
+        }
+        let version = match version {
+            Some("v1") => "v1",
+            Some("v1beta1") => "v1beta1",
+            _ => return None,
+        };
+        match kind {
+            Some("Table") if media != Media::Protobuf => Some(Form::Table(version)),
+            Some("PartialObjectMetadata") => Some(Form::Partial(version)),
+            Some("PartialObjectMetadataList") => Some(Form::PartialList(version)),
+            _ => None,
+        }
+    }
+
+    fn parameter(&self, key: &str) -> Option<&str> {
+        self.parameters
+            .iter()
+            .rev()
+            .find(|(name, _)| *name == key)
+            .map(|(_, value)| *value)
+    }
+}
+
+/// Whether JSON is to be indented: when asked for, or for clients that people sit at.
+fn is_pretty(query: &Query, user_agent: &str) -> bool {
+    match query.text("pretty") {
+        "" => ["curl", "Wget", "Mozilla/5.0"]
+            .iter()
+            .any(|human| user_agent.starts_with(human)),
+        value => ["1", "t", "T", "TRUE", "true", "True"].contains(&value),
+    }
+}
+
+/// The language of a body; `content_type` is the header, empty if absent.
+///
+/// # Errors
+///
+/// 415.
+pub fn input(content_type: &str) -> Result<Media, Fault> {
+    if content_type.is_empty() {
+        return Ok(Media::Json);
+    }
+    let name = content_type.split(';').next().unwrap_or_default();
+    Media::named(&name.trim().to_ascii_lowercase())
+        .ok_or_else(|| Fault::unsupported_media_type(&MEDIA_TYPES))
+}
+
+/// The ways to patch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PatchType {
+    /// RFC 6902.
+    Json,
+    /// RFC 7396.
+    Merge,
+    /// With knowledge of the kind's lists.
+    Strategic,
+    /// Server-side apply.
+    Apply,
+}
+
+/// The names of the ways to patch, as messages list them.
+pub const PATCH_TYPES: [&str; 4] = [
+    "application/json-patch+json",
+    "application/merge-patch+json",
+    "application/strategic-merge-patch+json",
+    "application/apply-patch+yaml",
+];
+
+/// How to patch; `content_type` is the header, empty if absent.
+///
+/// # Errors
+///
+/// 415, as the router says it.
+pub fn patch_type(content_type: &str) -> Result<PatchType, Fault> {
+    let name = content_type.split(';').next().unwrap_or_default().trim();
+    match PATCH_TYPES.iter().position(|ty| *ty == name) {
+        Some(0) => Ok(PatchType::Json),
+        Some(1) => Ok(PatchType::Merge),
+        Some(2) => Ok(PatchType::Strategic),
+        Some(_) => Ok(PatchType::Apply),
+        None => Err(Fault::new(
+            http::StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "UnsupportedMediaType",
+            "415: Unsupported Media Type",
+        )
+        .with_details(serde_json::json!({}))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn agreed(accept: &str, produces: Produces) -> Option<(Media, Option<Form>)> {
+        output(accept, produces, &Query::default(), "")
+            .ok()
+            .map(|output| (output.media, output.form))
+    }
+
+    #[test]
+    fn the_first_clause_that_can_be_met_wins() {
+        use Form as F;
+        use Media as M;
+        let table = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
+        let cases = [
+            ("", Some((M::Json, None))),
+            ("*/*", Some((M::Json, None))),
+            (table, Some((M::Json, Some(F::Table("v1"))))),
+            (
+                "application/json;as=Nope;v=v1;g=meta.k8s.io,application/json",
+                Some((M::Json, None)),
+            ),
+            (
+                "application/vnd.kubernetes.protobuf, */*",
+                Some((M::Protobuf, None)),
+            ),
+            (
+                "application/yaml;q=0.5,application/json;q=0.4",
+                Some((M::Yaml, None)),
+            ),
+            (
+                "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
+                Some((M::Protobuf, Some(F::Partial("v1")))),
+            ),
+            ("application/cbor", None),
+            ("application/*", None),
+            ("text/html", None),
+        ];
+        for (accept, expected) in cases {
+            assert_eq!(agreed(accept, Produces::Objects), expected, "{accept}");
+        }
+        assert_eq!(agreed(table, Produces::Documents), Some((M::Json, None)));
+    }
+
+    #[test]
+    fn people_get_indented_json() {
+        let pretty = |query: &str, agent: &str| {
+            output("", Produces::Objects, &Query::parse(query), agent)
+                .unwrap()
+                .pretty
+        };
+        assert!(pretty("", "curl/8.5"));
+        assert!(!pretty("pretty=false", "curl/8.5"));
+        assert!(pretty("pretty=true", "kubectl"));
+        assert!(!pretty("pretty=yes", "kubectl"));
+    }
+
+    #[test]
+    fn bodies_come_in_the_languages_there_are() {
+        assert_eq!(input("").unwrap(), Media::Json);
+        assert_eq!(
+            input("application/json; charset=utf-8").unwrap(),
+            Media::Json
+        );
+        assert!(input("application/cbor").is_err());
+        assert_eq!(
+            patch_type("application/apply-patch+yaml; charset=utf-8").unwrap(),
+            PatchType::Apply
+        );
+        assert!(patch_type("application/json").is_err());
+    }
+}

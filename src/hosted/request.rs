@@ -1,0 +1,55 @@
+//! A call as the hosted API sees it: all of it here, and free to go to another thread.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{HeaderMap, Method};
+
+use super::fault::Fault;
+use crate::digest::RequestDigest;
+
+/// The most bytes of a body: 3 MiB.
+pub const MAX_BODY: usize = 3 << 20;
+
+/// A call.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The method.
+    pub method: Method,
+    /// The path, decoded.
+    pub path: String,
+    /// The query as it came; empty if there is none.
+    pub query: String,
+    /// The headers.
+    pub headers: HeaderMap,
+    /// The body, unless it was longer than [`MAX_BODY`].
+    pub body: Option<Bytes>,
+    /// What it asks for, and who asks.
+    pub digest: Arc<RequestDigest>,
+}
+
+impl Request {
+    /// A header; empty if absent or no text.
+    pub fn header(&self, name: &str) -> &str {
+        self.headers
+            .get(name)
+            .and_then(|value| value.to_str().ok())
+            .unwrap_or_default()
+    }
+
+    /// The body.
+    ///
+    /// # Errors
+    ///
+    /// 413, when it was too long.
+    pub fn body(&self) -> Result<&Bytes, Fault> {
+        self.body
+            .as_ref()
+            .ok_or_else(|| Fault::too_large(&format!("limit is {MAX_BODY}")))
+    }
+
+    /// Who asks.
+    pub fn user(&self) -> &crate::digest::User {
+        &self.digest.user
+    }
+}

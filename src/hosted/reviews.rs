@@ -1,0 +1,204 @@
+//! The reviews that a user makes of itself: who am I, and what may I do.
+
+use serde_json::{Value, json};
+
+use super::{
+    authorize::{Attributes, Rules},
+    fault::Fault,
+    field_error::FieldError,
+    kind::{Kind, KindVersion, Rules as KindRules, Storage},
+    schema::reviews as shapes,
+};
+use crate::{apf::objects::names, digest::User};
+
+/// The kinds of reviews.
+pub static REVIEWS: [&Kind; 3] = [&ACCESS, &RULES, &SELF];
+
+const RULES_OF_REVIEWS: &KindRules = &KindRules {
+    name: names::object_name,
+    validate: nothing_wrong,
+    validate_status: nothing_wrong,
+    warnings: |_| Vec::new(),
+    unconditional_update: false,
+    status_writes_metadata: false,
+    columns: &[],
+    row_order: None,
+};
+
+fn nothing_wrong(_: &Value) -> Vec<FieldError> {
+    Vec::new()
+}
+
+const fn review(
+    group: &'static str,
+    kind: &'static str,
+    plural: &'static str,
+    singular: &'static str,
+    versions: &'static [KindVersion],
+) -> Kind {
+    Kind {
+        group,
+        kind,
+        list_kind: "",
+        plural,
+        singular,
+        short_names: &[],
+        categories: &[],
+        namespaced: false,
+        has_status: false,
+        storage: Storage::CreateOnly,
+        versions,
+        rules: RULES_OF_REVIEWS,
+    }
+}
+
+const fn v1(shape: &'static super::schema::Struct) -> KindVersion {
+    KindVersion {
+        name: "v1",
+        shape,
+        deprecated: None,
+        default: |_| {},
+        to_storage: |_| {},
+        from_storage: |_| {},
+    }
+}
+
+static ACCESS: Kind = review(
+    "authorization.k8s.io",
+    "SelfSubjectAccessReview",
+    "selfsubjectaccessreviews",
+    "selfsubjectaccessreview",
+    &[v1(&shapes::SELF_SUBJECT_ACCESS_REVIEW)],
+);
+
+static RULES: Kind = review(
+    "authorization.k8s.io",
+    "SelfSubjectRulesReview",
+    "selfsubjectrulesreviews",
+    "selfsubjectrulesreview",
+    &[v1(&shapes::SELF_SUBJECT_RULES_REVIEW)],
+);
+
+static SELF: Kind = review(
+    "authentication.k8s.io",
+    "SelfSubjectReview",
+    "selfsubjectreviews",
+    "selfsubjectreview",
+    &[v1(&shapes::SELF_SUBJECT_REVIEW)],
+);
+
+/// Fills in the status of a review.
+///
+/// # Errors
+///
+/// 422, when it asks nothing, or two things at once.
+pub fn answer(rules: &Rules, kind: &Kind, user: &User, review: &mut Value) -> Result<(), Fault> {
+    review["status"] = match kind.kind {
+        "SelfSubjectReview" => json!({"userInfo": user_info(user)}),
+        "SelfSubjectRulesReview" => rules.listed(user),
+        _ => {
+            let wanted = wanted(review)
+                .map_err(|error| Fault::invalid(kind.kind, kind.group, "", &[error]))?;
+            let allowed = rules.allow(user, &wanted);
+            let mut status = json!({"allowed": allowed});
+            if allowed && user.in_group(User::MASTERS) {
+                status["reason"] = json!("system:masters may do everything");
+            }
+            status
+        }
+    };
+    Ok(())
+}
+
+fn user_info(user: &User) -> Value {
+    let mut info = json!({"username": user.name});
+    if !user.uid.is_empty() {
+        info["uid"] = json!(user.uid);
+    }
+    if !user.groups.is_empty() {
+        info["groups"] = json!(user.groups);
+    }
+    if !user.extra.is_empty() {
+        info["extra"] = json!(user.extra);
+    }
+    info
+}
+
+/// What an access review asks about.
+fn wanted(review: &Value) -> Result<Attributes, FieldError> {
+    let spec = &review["spec"];
+    let text =
+        |attributes: &Value, field: &str| attributes[field].as_str().unwrap_or_default().to_owned();
+    match (
+        spec["resourceAttributes"].is_object(),
+        spec["nonResourceAttributes"].is_object(),
+    ) {
+        (true, true) => Err(FieldError::invalid(
+            "spec.nonResourceAttributes",
+            &spec["nonResourceAttributes"],
+            "cannot be specified in combination with resourceAttributes",
+        )),
+        (false, false) => Err(FieldError::invalid(
+            "spec.resourceAttributes",
+            &Value::Null,
+            "exactly one of nonResourceAttributes or resourceAttributes must be specified",
+        )),
+        (true, false) => {
+            let attributes = &spec["resourceAttributes"];
+            Ok(Attributes {
+                verb: text(attributes, "verb"),
+                is_resource: true,
+                group: text(attributes, "group"),
+                resource: text(attributes, "resource"),
+                subresource: text(attributes, "subresource"),
+                namespace: text(attributes, "namespace"),
+                name: text(attributes, "name"),
+                path: String::new(),
+            })
+        }
+        (false, true) => {
+            let attributes = &spec["nonResourceAttributes"];
+            Ok(Attributes {
+                verb: text(attributes, "verb"),
+                path: text(attributes, "path"),
+                ..Attributes::default()
+            })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reviewed(kind: &Kind, mut review: Value) -> Result<Value, String> {
+        let user = User::new("alice", ["devs", User::AUTHENTICATED]);
+        let rules = Rules {
+            readers: vec!["devs".to_owned()],
+        };
+        answer(&rules, kind, &user, &mut review)
+            .map(|()| review["status"].clone())
+            .map_err(|fault| fault.message)
+    }
+
+    #[test]
+    fn a_user_learns_who_it_is_and_what_it_may() {
+        assert_eq!(
+            reviewed(&SELF, json!({})).unwrap(),
+            json!({"userInfo": {"username": "alice", "groups": ["devs", "system:authenticated"]}})
+        );
+        let asks = |verb: &str| {
+            json!({"spec": {"resourceAttributes": {"verb": verb, "resource": "flowschemas",
+                "group": "flowcontrol.apiserver.k8s.io"}}})
+        };
+        assert_eq!(reviewed(&ACCESS, asks("list")).unwrap()["allowed"], true);
+        assert_eq!(reviewed(&ACCESS, asks("delete")).unwrap()["allowed"], false);
+        let path = json!({"spec": {"nonResourceAttributes": {"path": "/metrics", "verb": "get"}}});
+        assert_eq!(reviewed(&ACCESS, path).unwrap()["allowed"], true);
+        assert!(
+            reviewed(&ACCESS, json!({"spec": {}}))
+                .unwrap_err()
+                .contains("exactly one")
+        );
+    }
+}

@@ -1,0 +1,322 @@
+//! Points in time: RFC 3339 text as Go's `time.Parse` reads it, and whole seconds as Go writes them.
+
+use std::fmt;
+
+use jiff::{SignedDuration, Timestamp, civil::DateTime, tz::TimeZone};
+
+const LAYOUT: &str = "2006-01-02T15:04:05Z07:00";
+
+/// Seconds from the Unix epoch to Go's zero time, the begin of the year 1.
+pub const ZERO: i64 = -62_135_596_800;
+
+/// Why a text is no time. Its text is Go's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TimeError {
+    text: String,
+    kind: Kind,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Kind {
+    /// The rest of the text is not what the layout has next.
+    Unlike { rest: String, element: &'static str },
+    /// A number is too large or too small.
+    OutOfRange(&'static str),
+    /// Something follows the time.
+    Extra(String),
+}
+
+impl fmt::Display for TimeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "parsing time {}", Quoted(&self.text))?;
+        match &self.kind {
+            Kind::Unlike { rest, element } => write!(
+                f,
+                " as \"{LAYOUT}\": cannot parse {} as \"{element}\"",
+                Quoted(rest)
+            ),
+            Kind::OutOfRange(what) => write!(f, ": {what} out of range"),
+            Kind::Extra(rest) => write!(f, ": extra text: {}", Quoted(rest)),
+        }
+    }
+}
+
+impl std::error::Error for TimeError {}
+
+/// Text in quotes as the time package writes it: every byte outside ASCII is escaped.
+struct Quoted<'a>(&'a str);
+
+impl fmt::Display for Quoted<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("\"")?;
+        for byte in self.0.bytes() {
+            match byte {
+                b'"' | b'\\' => write!(f, "\\{}", char::from(byte))?,
+                b' '..0x80 => write!(f, "{}", char::from(byte))?,
+                _ => write!(f, "\\x{byte:02x}")?,
+            }
+        }
+        f.write_str("\"")
+    }
+}
+
+/// The time that `text` says, in UTC and whole seconds; none for the zero time of Go.
+///
+/// # Errors
+///
+/// [`TimeError`], if it is not RFC 3339. As in Go, the hour may have a single digit.
+pub fn parse(text: &str) -> Result<Option<String>, TimeError> {
+    Cursor { text, rest: text }.time()
+}
+
+/// Seconds since the Unix epoch of a canonical time; none if it is none.
+pub fn seconds(text: &str) -> Option<i64> {
+    text.parse::<Timestamp>().ok().map(Timestamp::as_second)
+}
+
+/// The canonical time of these seconds since the Unix epoch, unless it is the zero time or out of
+/// the years from 0 to 9999.
+pub fn from_seconds(seconds: i64) -> Option<String> {
+    let time = Timestamp::from_second(seconds)
+        .ok()?
+        .to_zoned(TimeZone::UTC)
+        .datetime();
+    write(time)
+}
+
+fn write(time: DateTime) -> Option<String> {
+    let zero = DateTime::constant(1, 1, 1, 0, 0, 0, 0);
+    (time != zero && time.year() >= 0).then(|| time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
+}
+
+/// What is left of a text.
+struct Cursor<'a> {
+    text: &'a str,
+    rest: &'a str,
+}
+
+impl Cursor<'_> {
+    fn time(mut self) -> Result<Option<String>, TimeError> {
+        let year = self.year()?;
+        self.literal("-")?;
+        let month = self.number("01", true)?;
+        if !(1..=12).contains(&month) {
+            return Err(self.out_of_range("month"));
+        }
+        self.literal("-")?;
+        let day = self.number("02", true)?;
+        self.literal("T")?;
+        let hour = self.below(24, "15", false, "hour")?;
+        self.literal(":")?;
+        let minute = self.below(60, "04", true, "minute")?;
+        self.literal(":")?;
+        let second = self.below(60, "05", true, "second")?;
+        self.fraction();
+        let offset = self.zone()?;
+        if !self.rest.is_empty() {
+            return Err(self.error(Kind::Extra(self.rest.to_owned())));
+        }
+        let time = DateTime::new(year, month, day, hour, minute, second, 0)
+            .map_err(|_| self.out_of_range("day"))?
+            .checked_sub(SignedDuration::from_mins(offset))
+            .map_err(|_| self.out_of_range("year"))?;
+        Ok(write(time))
+    }
+
+    fn year(&mut self) -> Result<i16, TimeError> {
+        let digits = self.rest.get(..4).filter(|text| is_digits(text));
+        let year = digits.and_then(|digits| digits.parse().ok());
+        let year = year.ok_or_else(|| self.unlike("2006"))?;
+        self.rest = &self.rest[4..];
+        Ok(year)
+    }
+
+    fn literal(&mut self, element: &'static str) -> Result<(), TimeError> {
+        self.rest = self
+            .rest
+            .strip_prefix(element)
+            .ok_or_else(|| self.unlike(element))?;
+        Ok(())
+    }
+
+    /// Two digits; or one, unless they are `fixed`.
+    fn number(&mut self, element: &'static str, fixed: bool) -> Result<i8, TimeError> {
+        let lengths: &[usize] = if fixed { &[2] } else { &[2, 1] };
+        for &length in lengths {
+            if let Some(digits) = self.rest.get(..length).filter(|text| is_digits(text))
+                && let Ok(number) = digits.parse()
+            {
+                self.rest = &self.rest[length..];
+                return Ok(number);
+            }
+        }
+        Err(self.unlike(element))
+    }
+
+    fn below(
+        &mut self,
+        bound: i8,
+        element: &'static str,
+        fixed: bool,
+        name: &'static str,
+    ) -> Result<i8, TimeError> {
+        let number = self.number(element, fixed)?;
+        if number >= bound {
+            return Err(self.out_of_range(name));
+        }
+        Ok(number)
+    }
+
+    /// Skips a fraction of a second.
+    fn fraction(&mut self) {
+        if let Some(rest) = self.rest.strip_prefix(['.', ','])
+            && rest.starts_with(|c: char| c.is_ascii_digit())
+        {
+            self.rest = rest.trim_start_matches(|c: char| c.is_ascii_digit());
+        }
+    }
+
+    /// Minutes that the text is ahead of UTC.
+    fn zone(&mut self) -> Result<i64, TimeError> {
+        const ELEMENT: &str = "Z07:00";
+        if let Some(rest) = self.rest.strip_prefix('Z') {
+            self.rest = rest;
+            return Ok(0);
+        }
+        let zone = self.rest.get(..6).ok_or_else(|| self.unlike(ELEMENT))?;
+        let parts = zone.get(1..3).zip(zone.get(3..4)).zip(zone.get(4..6));
+        let Some(((hours, ":"), minutes)) = parts else {
+            return Err(self.unlike(ELEMENT));
+        };
+        if !is_digits(hours) || !is_digits(minutes) {
+            return Err(self.unlike(ELEMENT));
+        }
+        let (Ok(hours), Ok(minutes)) = (hours.parse::<i64>(), minutes.parse::<i64>()) else {
+            return Err(self.unlike(ELEMENT));
+        };
+        if hours > 24 {
+            return Err(self.out_of_range("time zone offset hour"));
+        }
+        if minutes > 60 {
+            return Err(self.out_of_range("time zone offset minute"));
+        }
+        let sign = match zone.as_bytes().first() {
+            Some(b'+') => 1,
+            Some(b'-') => -1,
+            _ => return Err(self.unlike(ELEMENT)),
+        };
+        self.rest = &self.rest[6..];
+        Ok(sign * (hours * 60 + minutes))
+    }
+
+    fn unlike(&self, element: &'static str) -> TimeError {
+        self.error(Kind::Unlike {
+            rest: self.rest.to_owned(),
+            element,
+        })
+    }
+
+    fn out_of_range(&self, what: &'static str) -> TimeError {
+        self.error(Kind::OutOfRange(what))
+    }
+
+    fn error(&self, kind: Kind) -> TimeError {
+        TimeError {
+            text: self.text.to_owned(),
+            kind,
+        }
+    }
+}
+
+fn is_digits(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_come_out_in_utc_and_whole_seconds() {
+        for (text, time) in [
+            ("2020-01-01T00:00:00Z", "2020-01-01T00:00:00Z"),
+            ("2020-01-01T00:00:00.9+01:00", "2019-12-31T23:00:00Z"),
+            ("2020-01-01T0:00:00Z", "2020-01-01T00:00:00Z"),
+            ("2020-01-01T00:00:00,5Z", "2020-01-01T00:00:00Z"),
+            ("2020-02-29T12:34:56-23:59", "2020-03-01T12:33:56Z"),
+        ] {
+            assert_eq!(parse(text).unwrap().as_deref(), Some(time), "{text}");
+        }
+        assert_eq!(parse("0001-01-01T00:00:00Z").unwrap(), None);
+    }
+
+    #[test]
+    fn what_is_no_time_is_refused_in_the_words_of_go() {
+        for (text, message) in [
+            (
+                "x",
+                r#" as "2006-01-02T15:04:05Z07:00": cannot parse "x" as "2006""#,
+            ),
+            (
+                "",
+                r#" as "2006-01-02T15:04:05Z07:00": cannot parse "" as "2006""#,
+            ),
+            (
+                "2020-01-01",
+                r#" as "2006-01-02T15:04:05Z07:00": cannot parse "" as "T""#,
+            ),
+            ("2020-13-01T00:00:00Z", ": month out of range"),
+            ("2020-02-30T00:00:00Z", ": day out of range"),
+            ("2020-01-00T00:00:00Z", ": day out of range"),
+            ("2020-01-01T24:00:00Z", ": hour out of range"),
+            ("2020-01-01T00:60:00Z", ": minute out of range"),
+            ("2020-01-01T00:00:60Z", ": second out of range"),
+            (
+                "2020-01-01T00:00:00+01",
+                r#" as "2006-01-02T15:04:05Z07:00": cannot parse "+01" as "Z07:00""#,
+            ),
+            ("2020-01-01T00:00:00Zx", r#": extra text: "x""#),
+            (
+                "2020-01-01t00:00:00z",
+                r#" as "2006-01-02T15:04:05Z07:00": cannot parse "t00:00:00z" as "T""#,
+            ),
+            (
+                "2020-01-01T00:00:00+25:00",
+                ": time zone offset hour out of range",
+            ),
+            (
+                "2020-01-01T00:00:00-01:61",
+                ": time zone offset minute out of range",
+            ),
+        ] {
+            let error = parse(text).unwrap_err().to_string();
+            assert_eq!(error, format!("parsing time \"{text}\"{message}"));
+        }
+        assert_eq!(
+            parse("2\"é").unwrap_err().to_string(),
+            r#"parsing time "2\"\xc3\xa9" as "2006-01-02T15:04:05Z07:00": cannot parse "2\"\xc3\xa9" as "2006""#
+        );
+    }
+
+    #[test]
+    fn odd_text_does_not_panic() {
+        for text in [
+            "2020-01-01T00:00:00é23456",
+            "éééé",
+            "9999-12-31T23:59:59-24:00",
+            "2020-é",
+        ] {
+            assert!(parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn seconds_go_there_and_back() {
+        let time = "2020-01-01T00:00:01Z";
+        assert_eq!(seconds(time), Some(1_577_836_801));
+        assert_eq!(from_seconds(1_577_836_801).as_deref(), Some(time));
+        assert_eq!(from_seconds(ZERO), None);
+        assert_eq!(from_seconds(i64::MAX), None);
+        assert_eq!(seconds("x"), None);
+    }
+}

@@ -1,0 +1,228 @@
+//! Sets of paths as `FieldsV1`: the JSON that `managedFields` stores them in.
+//!
+//! A set is an object with a key for each step, `f:` and a name, `k:` and the key fields, `v:` and
+//! the item, `i:` and the index. What a key holds is the set below it; `{}` is a member with nothing
+//! below, and `".":{}` says that a node with something below is a member too.
+//!
+//! The JSON here is a [`Value`], whose keys are sorted by byte. Upstream sorts `k:` and `v:` by
+//! value instead; the two differ only for keys that are prefixes of one another and for numbers.
+
+use serde_json::{Map, Value};
+
+use super::{
+    go,
+    path::{Scalar, Step},
+    set::Set,
+};
+
+/// How deep a stored set may be; no schema table comes near.
+const MAX_DEPTH: usize = 100;
+
+/// Why stored fields cannot be read.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum FieldsError {
+    /// Something other than an object, where a set should be.
+    #[error("a set of fields must be an object, not {0}")]
+    NotAnObject(&'static str),
+    /// A key without a sort.
+    #[error("key must be 2 characters long")]
+    ShortKey,
+    /// A key whose second character is not a colon.
+    #[error("missing colon: {0}")]
+    NoColon(String),
+    /// A key whose value is not what its sort says.
+    #[error("{0} is not a path element")]
+    BadKey(String),
+    /// More levels than any object has.
+    #[error("a set of fields must not be deeper than {MAX_DEPTH} levels")]
+    TooDeep,
+}
+
+/// Reads a set; null is the empty one. Keys of unknown sorts are left out with all below them.
+///
+/// # Errors
+///
+/// [`FieldsError`] says what is wrong with the first thing that is.
+pub(super) fn decode(fields: &Value) -> Result<Set, FieldsError> {
+    decode_level(fields, MAX_DEPTH).map(|level| level.set)
+}
+
+/// What an object says of the step that it belongs to.
+struct Level {
+    member: bool,
+    set: Set,
+}
+
+fn decode_level(fields: &Value, depth: usize) -> Result<Level, FieldsError> {
+    let empty = Map::new();
+    let fields = match fields {
+        Value::Object(fields) => fields,
+        Value::Null => &empty,
+        other => return Err(FieldsError::NotAnObject(go::type_name(other))),
+    };
+    let below = depth.checked_sub(1).ok_or(FieldsError::TooDeep)?;
+    let mut level = Level {
+        member: false,
+        set: Set::default(),
+    };
+    for (key, value) in fields {
+        if key == "." {
+            level.member = true;
+        } else if let Some(step) = decode_step(key)? {
+            let lower = decode_level(value, below)?;
+            level.set.add(step, lower.member, lower.set);
+        }
+    }
+    level.member |= level.set.is_empty();
+    Ok(level)
+}
+
+fn decode_step(key: &str) -> Result<Option<Step>, FieldsError> {
+    if key.len() < 2 {
+        return Err(FieldsError::ShortKey);
+    }
+    if key.as_bytes()[1] != b':' {
+        return Err(FieldsError::NoColon(key.to_owned()));
+    }
+    let (sort, content) = key.split_at(2);
+    let bad = || FieldsError::BadKey(key.to_owned());
+    Ok(Some(match sort {
+        "f:" => Step::name(content),
+        "k:" => {
+            let fields: Map<String, Value> = serde_json::from_str(content).map_err(|_| bad())?;
+            Step::Key(fields.into_iter().map(|(k, v)| (k, Scalar(v))).collect())
+        }
+        "v:" => Step::Item(Scalar(serde_json::from_str(content).map_err(|_| bad())?)),
+        "i:" => Step::Index(content.parse().map_err(|_| bad())?),
+        _ => return Ok(None),
+    }))
+}
+
+/// Writes a set.
+pub(super) fn encode(set: &Set) -> Value {
+    Value::Object(encode_level(set))
+}
+
+fn encode_level(set: &Set) -> Map<String, Value> {
+    let mut fields = Map::new();
+    for (step, node) in set.iter() {
+        let mut below = encode_level(&node.below);
+        if node.member && !below.is_empty() {
+            below.insert(".".to_owned(), Value::Object(Map::new()));
+        }
+        fields.insert(encode_step(step), Value::Object(below));
+    }
+    fields
+}
+
+fn encode_step(step: &Step) -> String {
+    match step {
+        Step::Name(name) => format!("f:{name}"),
+        Step::Key(fields) => {
+            let fields: Map<_, _> = fields
+                .iter()
+                .map(|(name, value)| (name.clone(), value.0.clone()))
+                .collect();
+            format!("k:{}", go::json(&Value::Object(fields)))
+        }
+        Step::Item(value) => format!("v:{}", go::json(&value.0)),
+        Step::Index(index) => format!("i:{index}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_stored_set_is_written_as_it_was_read() {
+        let fields = json!({
+            "f:metadata": {"f:labels": {".": {}, "f:a": {}}, "f:finalizers": {"v:\"x.y/z\"": {}}},
+            "f:status": {"f:conditions": {
+                "k:{\"type\":\"a\\u003cb\"}": {".": {}, "f:type": {}},
+                "k:{\"port\":80,\"protocol\":\"TCP\"}": {},
+            }},
+            "i:3": {},
+        });
+        assert_eq!(encode(&decode(&fields).unwrap()), fields);
+    }
+
+    #[test]
+    fn unknown_sorts_are_left_out_with_all_below() {
+        let set = decode(&json!({"f:a": {"x:y": {"5": 5}}, "z:": {}})).unwrap();
+        assert_eq!(encode(&set), json!({"f:a": {}}));
+    }
+
+    #[test]
+    fn nothing_at_all_is_the_empty_set() {
+        for nothing in [json!(null), json!({}), json!({".": {}})] {
+            assert!(decode(&nothing).unwrap().is_empty());
+        }
+    }
+
+    #[test]
+    fn what_is_no_set_is_refused() {
+        for (fields, why) in [
+            (json!([]), FieldsError::NotAnObject("[]interface {}")),
+            (json!({"f:a": "x"}), FieldsError::NotAnObject("string")),
+            (json!({"f": {}}), FieldsError::ShortKey),
+            (json!({"name": {}}), FieldsError::NoColon("name".to_owned())),
+            (json!({"v:{": {}}), FieldsError::BadKey("v:{".to_owned())),
+            (
+                json!({"v:1 2": {}}),
+                FieldsError::BadKey("v:1 2".to_owned()),
+            ),
+            (json!({"k:5": {}}), FieldsError::BadKey("k:5".to_owned())),
+            (json!({"i:x": {}}), FieldsError::BadKey("i:x".to_owned())),
+            (json!({"é": {}}), FieldsError::NoColon("é".to_owned())),
+        ] {
+            assert_eq!(decode(&fields), Err(why), "{fields}");
+        }
+    }
+
+    #[test]
+    fn a_set_deeper_than_any_object_is_refused() {
+        let mut fields = json!({});
+        for _ in 0..MAX_DEPTH {
+            fields = json!({"f:a": fields});
+        }
+        assert_eq!(decode(&fields), Err(FieldsError::TooDeep));
+        assert!(decode(&fields["f:a"]).is_ok());
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        let scalar = prop_oneof![
+            ".{0,3}".prop_map(|text| json!(text)),
+            any::<i32>().prop_map(|number| json!(number)),
+            any::<bool>().prop_map(|flag| json!(flag)),
+        ]
+        .prop_map(Scalar);
+        prop_oneof![
+            ".{0,3}".prop_map(Step::Name),
+            prop::collection::btree_map("[a-c]", scalar.clone(), 1..3)
+                .prop_map(|fields| Step::Key(fields.into_iter().collect())),
+            scalar.prop_map(Step::Item),
+            any::<i8>().prop_map(|index| Step::Index(index.into())),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn every_set_comes_back_from_its_json(
+            paths in prop::collection::vec(prop::collection::vec(step(), 1..5), 0..9)
+        ) {
+            let mut set = Set::default();
+            for path in &paths {
+                set.insert(path);
+            }
+            let fields = encode(&set);
+            prop_assert_eq!(decode(&fields), Ok(set));
+            // Through text as well: keys hold JSON of their own.
+            let text = fields.to_string();
+            prop_assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), fields);
+        }
+    }
+}

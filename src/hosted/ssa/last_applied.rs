@@ -1,0 +1,83 @@
+//! The annotation in which kubectl keeps what it applied on the client's side.
+//!
+//! Server-side apply by kubectl keeps the annotation up to date, so that one can go back; and it may
+//! take what the annotation says that kubectl set, so that one can go over without conflicts.
+
+use serde_json::Value;
+
+use super::{body::Body, field_set::field_set, go, set::Set, validate::Duplicates};
+
+/// The annotation's key.
+pub(super) const ANNOTATION: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+/// How many bytes all annotations may have, keys included.
+const MAX_ANNOTATION_BYTES: usize = 256 * 1024;
+
+/// The paths that the annotation of a live object sets to what they still are. `None` if there is no
+/// annotation of the object's version that fits its table.
+pub(super) fn owned(live: &Body) -> Option<Set> {
+    let text = live.value()["metadata"]["annotations"][ANNOTATION].as_str()?;
+    let applied: Value = serde_json::from_str(text).ok()?;
+    let stated = live.object();
+    if applied["apiVersion"] != stated["apiVersion"] || applied["kind"] != stated["kind"] {
+        return None;
+    }
+    let applied = live.with(body_of(applied));
+    applied.validate(Duplicates::Refused).ok()?;
+    let comparison = applied.compare(live);
+    let set = field_set(&applied.ty(), applied.value());
+    Some(
+        set.difference(&comparison.set_now())
+            .difference(&comparison.removed),
+    )
+}
+
+fn body_of(mut object: Value) -> Value {
+    if let Some(fields) = object.as_object_mut() {
+        fields.remove("apiVersion");
+        fields.remove("kind");
+    }
+    object
+}
+
+/// Writes the applied object into the annotation, if there is one; if all annotations would get too
+/// big by that, takes it away.
+pub(super) fn sync(object: &mut Value, applied: &Value) {
+    let annotations = object
+        .get_mut("metadata")
+        .and_then(|metadata| metadata.get_mut("annotations"))
+        .and_then(Value::as_object_mut);
+    let Some(annotations) = annotations else {
+        return;
+    };
+    let earlier = annotations.get(ANNOTATION).and_then(Value::as_str);
+    if earlier.is_none_or(str::is_empty) {
+        return;
+    }
+    let text = format!("{}\n", go::json(&without_annotation(applied)));
+    annotations.insert(ANNOTATION.to_owned(), text.into());
+    let bytes: usize = annotations
+        .iter()
+        .map(|(key, value)| key.len() + value.as_str().map_or(0, str::len))
+        .sum();
+    if bytes > MAX_ANNOTATION_BYTES {
+        annotations.remove(ANNOTATION);
+    }
+}
+
+fn without_annotation(applied: &Value) -> Value {
+    let mut applied = applied.clone();
+    if let Some(Value::Object(metadata)) = applied.get_mut("metadata") {
+        let plain = match metadata.get_mut("annotations") {
+            Some(Value::Object(annotations)) if annotations.values().all(Value::is_string) => {
+                annotations.remove(ANNOTATION);
+                true
+            }
+            _ => false,
+        };
+        if !plain {
+            metadata.remove("annotations");
+        }
+    }
+    applied
+}

@@ -1,0 +1,284 @@
+//! Who owns what: the entries of `metadata.managedFields`.
+//!
+//! An entry is known by its [`Identity`]. Appliers are known by name and subresource alone, so that
+//! one applier has one entry, whatever version it used last; updaters have one for each version.
+
+use std::{cmp::Ordering, collections::BTreeMap};
+
+use serde_json::{Map, Value};
+
+use super::{
+    fields_v1::{self, FieldsError},
+    go,
+    set::Set,
+};
+
+/// How an entry came about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Operation {
+    /// Server-side apply.
+    Apply,
+    /// Every other write.
+    Update,
+}
+
+impl Operation {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Apply => "Apply",
+            Self::Update => "Update",
+        }
+    }
+}
+
+/// What tells entries apart. Ordered by its JSON text, as upstream orders conflicts.
+#[derive(Clone, Debug)]
+pub(super) struct Identity {
+    text: String,
+    manager: String,
+    operation: Operation,
+    version: String,
+    subresource: String,
+}
+
+impl Identity {
+    /// The identity of an entry; the version of appliers does not count.
+    pub(super) fn new(
+        manager: &str,
+        operation: Operation,
+        version: &str,
+        subresource: &str,
+    ) -> Self {
+        let version = match operation {
+            Operation::Apply => "",
+            Operation::Update => version,
+        };
+        let parts = [
+            ("manager", manager),
+            ("operation", operation.name()),
+            ("apiVersion", version),
+            ("subresource", subresource),
+        ];
+        let parts: Vec<_> = parts
+            .into_iter()
+            .filter(|(_, value)| !value.is_empty())
+            .map(|(name, value)| format!("\"{name}\":{}", go::json(&value.into())))
+            .collect();
+        Self {
+            text: format!("{{{}}}", parts.join(",")),
+            manager: manager.to_owned(),
+            operation,
+            version: version.to_owned(),
+            subresource: subresource.to_owned(),
+        }
+    }
+
+    /// The manager's name.
+    pub(super) fn manager(&self) -> &str {
+        &self.manager
+    }
+
+    /// The version of an updater; empty for appliers.
+    pub(super) fn version(&self) -> &str {
+        &self.version
+    }
+
+    /// The subresource, empty for the object itself.
+    pub(super) fn subresource(&self) -> &str {
+        &self.subresource
+    }
+}
+
+impl PartialEq for Identity {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+impl Eq for Identity {}
+
+impl PartialOrd for Identity {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Identity {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.text.cmp(&other.text)
+    }
+}
+
+/// What one manager owns.
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    /// The version that the paths are of.
+    pub(super) version: String,
+    /// The paths it owns.
+    pub(super) set: Set,
+    /// When it last changed, RFC 3339 in whole seconds of UTC.
+    pub(super) time: Option<String>,
+}
+
+/// Why stored entries cannot be read.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum ManagersError {
+    /// Neither a list nor nothing.
+    #[error("managedFields must be a list of objects")]
+    NotAList,
+    /// Another operation.
+    #[error("operation must be `Apply` or `Update`")]
+    Operation,
+    /// No version.
+    #[error("apiVersion must not be empty")]
+    Version,
+    /// No type of fields.
+    #[error("missing fieldsType in managed fields entry {0}")]
+    NoFieldsType(usize),
+    /// An unknown type of fields.
+    #[error("invalid fieldsType {0:?} in managed fields entry {1}")]
+    FieldsType(String, usize),
+    /// Fields that are no set.
+    #[error("error decoding set: {0}")]
+    Fields(#[from] FieldsError),
+}
+
+/// All managers of an object.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Managers {
+    entries: BTreeMap<Identity, Entry>,
+}
+
+impl Managers {
+    /// Reads `managedFields`; null is none. Of entries of one identity the last counts.
+    ///
+    /// # Errors
+    ///
+    /// [`ManagersError`] says what is wrong with the first entry that is not well-formed.
+    pub(super) fn decode(list: &Value) -> Result<Self, ManagersError> {
+        let list = match list {
+            Value::Null => &[],
+            Value::Array(list) => list.as_slice(),
+            _ => return Err(ManagersError::NotAList),
+        };
+        let mut managers = Self::default();
+        for (index, entry) in list.iter().enumerate() {
+            let (identity, entry) = decode_entry(index, entry)?;
+            managers.entries.insert(identity, entry);
+        }
+        Ok(managers)
+    }
+
+    /// Writes `managedFields`: appliers first, then by time, name, version and subresource. `None`
+    /// if there is no entry.
+    pub(super) fn encode(&self) -> Option<Value> {
+        let mut entries: Vec<_> = self.entries.iter().collect();
+        entries.sort_by(|(a, x), (b, y)| {
+            let key = |identity: &Identity| identity.operation;
+            (key(a), &x.time, &a.manager, &x.version, &a.subresource).cmp(&(
+                key(b),
+                &y.time,
+                &b.manager,
+                &y.version,
+                &b.subresource,
+            ))
+        });
+        let entries: Vec<_> = entries
+            .into_iter()
+            .map(|(identity, entry)| encode_entry(identity, entry))
+            .collect();
+        (!entries.is_empty()).then_some(Value::Array(entries))
+    }
+
+    /// Whether nobody is known.
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// What one manager owns.
+    pub(super) fn get(&self, identity: &Identity) -> Option<&Entry> {
+        self.entries.get(identity)
+    }
+
+    /// What one manager owns, to be changed.
+    pub(super) fn get_mut(&mut self, identity: &Identity) -> Option<&mut Entry> {
+        self.entries.get_mut(identity)
+    }
+
+    /// Replaces what one manager owns.
+    pub(super) fn insert(&mut self, identity: Identity, entry: Entry) {
+        self.entries.insert(identity, entry);
+    }
+
+    /// Forgets a manager.
+    pub(super) fn remove(&mut self, identity: &Identity) -> Option<Entry> {
+        self.entries.remove(identity)
+    }
+
+    /// Keeps the entries that say so, which may change them.
+    pub(super) fn retain(&mut self, keep: impl FnMut(&Identity, &mut Entry) -> bool) {
+        self.entries.retain(keep);
+    }
+
+    /// All entries, by identity.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&Identity, &Entry)> {
+        self.entries.iter()
+    }
+
+    /// The updaters, the one that has been silent longest first.
+    pub(super) fn updaters_by_age(&self) -> Vec<Identity> {
+        let mut updaters: Vec<_> = self
+            .entries
+            .iter()
+            .filter(|(identity, _)| identity.operation == Operation::Update)
+            .map(|(identity, entry)| (&entry.time, identity))
+            .collect();
+        updaters.sort();
+        updaters
+            .into_iter()
+            .map(|(_, identity)| identity.clone())
+            .collect()
+    }
+}
+
+fn decode_entry(index: usize, entry: &Value) -> Result<(Identity, Entry), ManagersError> {
+    let text = |name| entry.get(name).and_then(Value::as_str).unwrap_or("");
+    let operation = match text("operation") {
+        "Apply" => Operation::Apply,
+        "Update" => Operation::Update,
+        _ => return Err(ManagersError::Operation),
+    };
+    let version = text("apiVersion");
+    if version.is_empty() {
+        return Err(ManagersError::Version);
+    }
+    match text("fieldsType") {
+        "FieldsV1" => {}
+        "" => return Err(ManagersError::NoFieldsType(index)),
+        other => return Err(ManagersError::FieldsType(other.to_owned(), index)),
+    }
+    let identity = Identity::new(text("manager"), operation, version, text("subresource"));
+    let entry = Entry {
+        version: version.to_owned(),
+        set: fields_v1::decode(entry.get("fieldsV1").unwrap_or(&Value::Null))?,
+        time: Some(text("time").to_owned()).filter(|time| !time.is_empty()),
+    };
+    Ok((identity, entry))
+}
+
+fn encode_entry(identity: &Identity, entry: &Entry) -> Value {
+    let mut out = Map::new();
+    let mut put = |name: &str, value: &str| {
+        if !value.is_empty() {
+            out.insert(name.to_owned(), value.into());
+        }
+    };
+    put("manager", &identity.manager);
+    put("operation", identity.operation.name());
+    put("apiVersion", &entry.version);
+    put("time", entry.time.as_deref().unwrap_or(""));
+    put("fieldsType", "FieldsV1");
+    put("subresource", &identity.subresource);
+    out.insert("fieldsV1".to_owned(), fields_v1::encode(&entry.set));
+    Value::Object(out)
+}

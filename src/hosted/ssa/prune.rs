@@ -1,0 +1,74 @@
+//! Taking out what an applier has given up.
+//!
+//! A path goes if the applier claimed it last time and nobody, the applier included, claims it now.
+//! What nobody ever claimed stays, unless what it is in goes.
+//!
+//! The last claim may be in another version than the new one, and other managers in more versions.
+
+use super::{
+    Kinds,
+    body::Body,
+    field_set::field_set,
+    managers::{Entry, Managers},
+    merge,
+    set::Set,
+};
+
+/// The merged object without what only the last claim held.
+pub(super) fn prune(kinds: &dyn Kinds, merged: Body, managers: &Managers, last: &Entry) -> Body {
+    if last.set.is_empty() {
+        return merged;
+    }
+    let Some(then) = merged.to(kinds, &last.version) else {
+        return merged;
+    };
+    let stripped = without(&then, &then.with_struct_fields(&last.set));
+    let pruned = add_back_owned(kinds, &then, stripped, managers);
+    let pruned = add_back_unclaimed(kinds, &then, &pruned, &last.set);
+    match pruned.to(kinds, merged.version()) {
+        Some(pruned) => pruned.into_owned(),
+        None => merged,
+    }
+}
+
+/// Adds back what any manager claims now.
+fn add_back_owned(kinds: &dyn Kinds, merged: &Body, pruned: Body, managers: &Managers) -> Body {
+    let mut versions: Vec<(&str, Set)> = vec![(merged.version(), Set::default())];
+    for (_, entry) in managers.iter() {
+        match versions
+            .iter_mut()
+            .find(|(version, _)| *version == entry.version)
+        {
+            Some((_, set)) => set.unite(entry.set.clone()),
+            None => versions.push((&entry.version, entry.set.clone())),
+        }
+    }
+    let mut pruned = pruned;
+    for (version, owned) in versions {
+        let (Some(merged), Some(before)) = (merged.to(kinds, version), pruned.to(kinds, version))
+        else {
+            continue;
+        };
+        let mut kept = members(&before);
+        kept.unite(merged.with_struct_fields(&owned));
+        pruned = without(&merged, &members(&merged).difference(&kept));
+    }
+    pruned
+}
+
+/// Adds back what the last claim did not hold.
+fn add_back_unclaimed(kinds: &dyn Kinds, merged: &Body, pruned: &Body, last: &Set) -> Body {
+    let Some(pruned) = pruned.to(kinds, merged.version()) else {
+        return merged.clone();
+    };
+    let lost = members(merged).difference(&members(&pruned));
+    without(merged, &lost.intersection(&merged.with_struct_fields(last)))
+}
+
+fn members(body: &Body) -> Set {
+    body.with_struct_fields(&field_set(&body.ty(), body.value()))
+}
+
+fn without(body: &Body, gone: &Set) -> Body {
+    body.with(merge::remove(&body.ty(), body.value(), gone))
+}

@@ -1,0 +1,231 @@
+//! Sets of paths, as tries.
+//!
+//! A node of the trie says whether the path up to it is a member, and what lies below; a path may be
+//! a member without the paths above or below it. No node is kept that neither is a member nor has
+//! members below.
+//!
+//! Sets are as deep as what they are made from: a schema table, or a stored set, whose depth
+//! [`super::fields_v1`] bounds; so everything here may recurse. Each operation is linear in the sizes
+//! of its sets, times the logarithm of the widest level.
+//!
+//! Not here: what a set has to do with an object ([`super::field_set`], [`super::compare`]).
+
+use std::collections::BTreeMap;
+
+use super::path::{Path, Step};
+
+/// A set of paths.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Set {
+    nodes: BTreeMap<Step, Node>,
+}
+
+/// What a set says of one step.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Node {
+    /// Whether the path that ends here is in the set.
+    pub(super) member: bool,
+    /// The paths that go on from here.
+    pub(super) below: Set,
+}
+
+impl Node {
+    fn is_empty(&self) -> bool {
+        !self.member && self.below.is_empty()
+    }
+}
+
+impl Set {
+    /// A set of fields of the object itself.
+    pub(super) fn of_names(names: &[&str]) -> Self {
+        let mut set = Self::default();
+        for name in names {
+            set.add(Step::name(name), true, Self::default());
+        }
+        set
+    }
+
+    /// Adds what lies at and below one step to what is there already.
+    pub(super) fn add(&mut self, step: Step, member: bool, below: Self) {
+        if !member && below.is_empty() {
+            return;
+        }
+        let node = self.nodes.entry(step).or_default();
+        node.member |= member;
+        if node.below.is_empty() {
+            node.below = below;
+        } else {
+            node.below.unite(below);
+        }
+    }
+
+    /// Whether the set has no member.
+    pub(super) fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+
+    /// What the set says of one step.
+    pub(super) fn get(&self, step: &Step) -> Option<&Node> {
+        self.nodes.get(step)
+    }
+
+    /// All steps of this level, in order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&Step, &Node)> {
+        self.nodes.iter()
+    }
+
+    /// Whether the path is a member.
+    pub(super) fn contains(&self, path: &[Step]) -> bool {
+        match path {
+            [] => false,
+            [last] => self.get(last).is_some_and(|node| node.member),
+            [first, rest @ ..] => self
+                .get(first)
+                .is_some_and(|node| node.below.contains(rest)),
+        }
+    }
+
+    /// Adds a path.
+    pub(super) fn insert(&mut self, path: &[Step]) {
+        match path {
+            [] => {}
+            [last] => self.nodes.entry(last.clone()).or_default().member = true,
+            [first, rest @ ..] => self
+                .nodes
+                .entry(first.clone())
+                .or_default()
+                .below
+                .insert(rest),
+        }
+    }
+
+    /// Adds all paths of another set.
+    pub(super) fn unite(&mut self, other: Self) {
+        for (step, node) in other.nodes {
+            self.add(step, node.member, node.below);
+        }
+    }
+
+    /// The paths of both sets.
+    pub(super) fn intersection(&self, other: &Self) -> Self {
+        self.zipped(other, |node, theirs| {
+            let theirs = theirs?;
+            Some(Node {
+                member: node.member && theirs.member,
+                below: node.below.intersection(&theirs.below),
+            })
+        })
+    }
+
+    /// The paths that are not in the other set.
+    pub(super) fn difference(&self, other: &Self) -> Self {
+        self.zipped(other, |node, theirs| {
+            let Some(theirs) = theirs else {
+                return Some(node.clone());
+            };
+            Some(Node {
+                member: node.member && !theirs.member,
+                below: node.below.difference(&theirs.below),
+            })
+        })
+    }
+
+    /// The paths that neither are in the other set nor go on from one that is.
+    pub(super) fn without_trees(&self, other: &Self) -> Self {
+        self.zipped(other, |node, theirs| match theirs {
+            None => Some(node.clone()),
+            Some(theirs) if theirs.member => None,
+            Some(theirs) => Some(Node {
+                member: node.member,
+                below: node.below.without_trees(&theirs.below),
+            }),
+        })
+    }
+
+    fn zipped(&self, other: &Self, f: impl Fn(&Node, Option<&Node>) -> Option<Node>) -> Self {
+        let nodes = self
+            .nodes
+            .iter()
+            .filter_map(|(step, node)| {
+                let node = f(node, other.get(step)).filter(|node| !node.is_empty())?;
+                Some((step.clone(), node))
+            })
+            .collect();
+        Self { nodes }
+    }
+
+    /// All members: those of a level first, then those below each of its steps.
+    pub(super) fn paths(&self) -> Vec<Path> {
+        let mut paths = Vec::new();
+        self.collect_paths(&mut Path::new(), &mut paths);
+        paths
+    }
+
+    fn collect_paths(&self, prefix: &mut Path, paths: &mut Vec<Path>) {
+        for (step, node) in &self.nodes {
+            if node.member {
+                let mut path = prefix.clone();
+                path.push(step.clone());
+                paths.push(path);
+            }
+        }
+        for (step, node) in &self.nodes {
+            prefix.push(step.clone());
+            node.below.collect_paths(prefix, paths);
+            prefix.pop();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(paths: &[&str]) -> Set {
+        let mut set = Set::default();
+        for path in paths {
+            set.insert(&steps(path));
+        }
+        set
+    }
+
+    fn steps(path: &str) -> Path {
+        path.split('.').map(Step::name).collect()
+    }
+
+    #[test]
+    fn a_node_and_what_is_below_it_are_owned_apart() {
+        let parent_and_child = set(&["a", "a.b"]);
+        assert_eq!(parent_and_child.difference(&set(&["a"])), set(&["a.b"]));
+        assert_eq!(parent_and_child.difference(&set(&["a.b"])), set(&["a"]));
+        assert_eq!(
+            parent_and_child.intersection(&set(&["a.b", "c"])),
+            set(&["a.b"])
+        );
+        assert!(!set(&["a.b"]).contains(&steps("a")));
+    }
+
+    #[test]
+    fn a_tree_goes_with_its_root() {
+        let all = set(&["a", "a.b", "a.c.d", "e"]);
+        assert_eq!(all.without_trees(&set(&["a"])), set(&["e"]));
+        assert_eq!(all.without_trees(&set(&["a.c"])), set(&["a", "a.b", "e"]));
+        assert_eq!(all.without_trees(&set(&["a.c.d.x"])), all);
+    }
+
+    #[test]
+    fn nothing_is_left_of_nodes_without_members() {
+        assert!(set(&["a.b.c"]).difference(&set(&["a.b.c"])).is_empty());
+        assert!(set(&["a.b"]).intersection(&set(&["a.c"])).is_empty());
+    }
+
+    #[test]
+    fn members_of_a_level_come_before_those_below() {
+        let paths = set(&["b", "a.z", "a", "a.c.d", "c"]).paths();
+        let texts: Vec<_> = paths
+            .iter()
+            .map(|path| super::super::path::text(path))
+            .collect();
+        assert_eq!(texts, [".a", ".b", ".c", ".a.z", ".a.c.d"]);
+    }
+}

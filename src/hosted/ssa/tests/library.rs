@@ -1,0 +1,150 @@
+//! Random writes, and what the original's library makes of them.
+//!
+//! `library.json` was recorded from structured-merge-diff v6.3: sequences of six writes by a few
+//! managers to an object with maps, sets and lists of two keys, some with repeated items. The library
+//! knows nothing of identities, times or what nobody owns, so this goes below these.
+
+use serde_json::{Value, json};
+
+use super::{
+    super::{
+        Actor,
+        body::Body,
+        conflict::Clashes,
+        field_set::field_set,
+        fields_v1,
+        managers::{Entry, Identity, Managers, Operation},
+        merge::merge,
+        prune::prune,
+        settle::Request,
+        validate::Duplicates,
+    },
+    tables::Served,
+};
+
+const VERSION: &str = "example.com/v2";
+const RECORDED: &str = include_str!("library.json");
+
+#[test]
+fn random_writes_come_out_as_the_library_has_them() {
+    let sequences: Vec<Vec<Value>> = serde_json::from_str(RECORDED).unwrap();
+    assert_eq!(sequences.len(), 40);
+    for steps in sequences {
+        let mut state = State {
+            kinds: Served::of_kind("Widget"),
+            live: json!({"metadata": {}, "spec": {}}),
+            managers: Managers::default(),
+        };
+        for step in steps {
+            let before = format!("{} owned by {}: {step}", state.live, owned(&state.managers));
+            let outcome = if step["do"] == "update" {
+                state.update(&step);
+                Ok(())
+            } else {
+                state.apply(&step)
+            };
+            match outcome {
+                Ok(()) => assert_eq!(owned(&state.managers), step["managers"], "{before}"),
+                Err(clashes) => assert_eq!(told(&clashes), step["conflicts"], "{before}"),
+            }
+            if let Some(result) = step.get("result") {
+                assert_eq!(state.live, *result, "{before}");
+            }
+        }
+    }
+}
+
+struct State {
+    kinds: Served,
+    live: Value,
+    managers: Managers,
+}
+
+impl State {
+    fn body(&self, value: &Value) -> Body {
+        let mut object = value.clone();
+        object["apiVersion"] = json!(VERSION);
+        Body::of(&self.kinds, &object, VERSION).unwrap()
+    }
+
+    fn update(&mut self, step: &Value) {
+        let actor = actor(step);
+        let request = Request {
+            kinds: &self.kinds,
+            actor: &actor,
+        };
+        let (live, new) = (self.body(&self.live), self.body(&step["new"]));
+        let change = request
+            .settle(&live, &new, &mut self.managers, None, true)
+            .unwrap();
+        let identity = Identity::new(actor.manager, Operation::Update, VERSION, "");
+        let mut set = change.set;
+        if let Some(earlier) = self.managers.remove(&identity) {
+            set.unite(earlier.set);
+        }
+        if !set.is_empty() {
+            self.managers.insert(identity, entry(set));
+        }
+        self.live = step["new"].clone();
+    }
+
+    fn apply(&mut self, step: &Value) -> Result<(), Clashes> {
+        let actor = actor(step);
+        let request = Request {
+            kinds: &self.kinds,
+            actor: &actor,
+        };
+        let (live, config) = (self.body(&self.live), self.body(&step["config"]));
+        config.validate(Duplicates::Refused).unwrap();
+        let identity = Identity::new(actor.manager, Operation::Apply, VERSION, "");
+        let mut managers = self.managers.clone();
+        let last = managers.remove(&identity);
+        let claim = field_set(&config.ty(), config.value());
+        managers.insert(identity.clone(), entry(claim));
+        let merged = live.with(merge(&live.ty(), live.value(), config.value()));
+        let new = match last {
+            Some(last) => prune(&self.kinds, merged, &managers, &last),
+            None => merged,
+        };
+        let force = step["force"] == true;
+        request.settle(&live, &new, &mut managers, Some(&identity), force)?;
+        self.live = new.value().clone();
+        self.managers = managers;
+        Ok(())
+    }
+}
+
+fn actor(step: &Value) -> Actor<'_> {
+    Actor {
+        manager: step["by"].as_str().unwrap(),
+        subresource: "",
+        api_version: VERSION,
+        now: "",
+    }
+}
+
+fn entry(set: super::super::set::Set) -> Entry {
+    Entry {
+        version: VERSION.to_owned(),
+        set,
+        time: None,
+    }
+}
+
+fn owned(managers: &Managers) -> Value {
+    let entry = |(identity, entry): (&Identity, &Entry)| {
+        let fields = fields_v1::encode(&entry.set);
+        (identity.manager().to_owned(), fields)
+    };
+    managers.iter().map(entry).collect()
+}
+
+fn told(clashes: &Clashes) -> Value {
+    let conflicts = clashes.describe();
+    let mut told: Vec<_> = conflicts
+        .iter()
+        .map(|conflict| format!("{}{}", conflict.manager, conflict.path))
+        .collect();
+    told.sort();
+    json!(told)
+}

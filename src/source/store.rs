@@ -1,0 +1,156 @@
+//! Policy objects from the store of the hosted API.
+//!
+//! A set is all of them at one revision. It is yielded anew when something in it changed that a
+//! policy depends on: what only tells of the objects (their status, who manages which field) is
+//! passed over, lest every status written makes a policy anew.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::{Document, DocumentSet, Revision, Source};
+use crate::{
+    apf::objects::{Finding, Severity},
+    store::{At, Entry, Event, Store, StoreError, Watch},
+};
+
+/// What the keys of policy objects begin with.
+const PREFIXES: [&str; 2] = ["/prioritylevelconfigurations/", "/flowschemas/"];
+
+/// How long after the store failed it is asked again.
+const PAUSE: std::time::Duration = std::time::Duration::from_millis(200);
+
+/// The policy objects in a store, followed.
+pub struct Stored {
+    store: Arc<dyn Store>,
+    watch: Option<Watch>,
+    /// Whether something changed since the last set.
+    changed: bool,
+}
+
+impl std::fmt::Debug for Stored {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Stored")
+            .field("changed", &self.changed)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Stored {
+    /// Follows the objects in `store`.
+    pub fn new(store: Arc<dyn Store>) -> Self {
+        Self {
+            store,
+            watch: None,
+            changed: true,
+        }
+    }
+
+    /// Waits until something changed.
+    async fn change(&mut self) {
+        while !self.changed {
+            let Some(watch) = &mut self.watch else {
+                self.changed = true;
+                return;
+            };
+            match watch.next().await {
+                Ok(events) => self.changed = events.iter().any(|event| matters(event)),
+                // The history has gone on without us: read all of it again.
+                Err(_) => self.watch = None,
+            }
+        }
+    }
+
+    /// Reads everything, and watches from there on.
+    async fn read(&mut self) -> Result<DocumentSet, StoreError> {
+        self.store.wait_for(1).await?;
+        let mut documents = Vec::new();
+        let mut at = At::Cached;
+        let mut revision = 0;
+        for prefix in PREFIXES {
+            let page = self.store.list(prefix, None, None, at).await?;
+            revision = page.revision;
+            at = At::Exactly(revision);
+            documents.extend(page.entries);
+        }
+        self.watch = Some(self.store.watch("/", revision)?);
+        self.changed = false;
+        let mut set = DocumentSet {
+            revision: Revision(revision.to_string()),
+            documents: Vec::new(),
+            findings: Vec::new(),
+        };
+        for entry in documents {
+            match document(&entry) {
+                Ok(document) => set.documents.push(document),
+                Err(finding) => set.findings.push(*finding),
+            }
+        }
+        Ok(set)
+    }
+}
+
+impl Source for Stored {
+    async fn next(&mut self) -> DocumentSet {
+        loop {
+            self.change().await;
+            match self.read().await {
+                Ok(set) => return set,
+                Err(error) => {
+                    tracing::debug!(%error, "the policy objects cannot be read from the store");
+                    self.changed = true;
+                    tokio::time::sleep(PAUSE).await;
+                }
+            }
+        }
+    }
+
+    async fn report(&mut self, revision: &Revision, applied: bool, findings: &[Finding]) {
+        let Revision(revision) = revision;
+        for finding in findings.iter().filter(|finding| finding.is_error()) {
+            tracing::error!(%finding, "policy");
+        }
+        if applied {
+            tracing::info!(%revision, warnings = findings.len(), "policy objects applied");
+        } else {
+            tracing::error!(%revision, "policy objects refused; the last good ones stay");
+        }
+    }
+}
+
+fn document(entry: &Entry) -> Result<Document, Box<Finding>> {
+    let origin = format!("{} at {}", entry.key, entry.revision);
+    match serde_json::from_slice(&entry.value) {
+        Ok(value) => Ok(Document { origin, value }),
+        Err(error) => Err(Box::new(Finding {
+            // One object that nobody can read must not keep all others from taking effect.
+            severity: Severity::Warning,
+            origin,
+            kind: String::new(),
+            name: String::new(),
+            field: String::new(),
+            message: format!("cannot be read: {error}"),
+            remedy: "delete the object and make it again".to_owned(),
+        })),
+    }
+}
+
+/// Whether a policy can depend on a change.
+fn matters(event: &Event) -> bool {
+    let ours = PREFIXES.iter().any(|prefix| event.key.starts_with(prefix));
+    ours && match (&event.before, &event.after) {
+        (Some(before), Some(after)) => essence(before) != essence(after),
+        _ => true,
+    }
+}
+
+/// What a policy can depend on.
+fn essence(entry: &Entry) -> Option<(Value, Value, Value)> {
+    let value: Value = serde_json::from_slice(&entry.value).ok()?;
+    let metadata = &value["metadata"];
+    Some((
+        value["spec"].clone(),
+        metadata["uid"].clone(),
+        metadata["annotations"].clone(),
+    ))
+}
