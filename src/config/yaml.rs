@@ -182,12 +182,6 @@ fn lines(text: &str, places: &[(usize, String)]) -> Vec<Repeated> {
     repeated
 }
 
-/// A value as the text of one YAML document.
-pub fn text(value: &Value) -> String {
-    // What comes out of JSON can be written: its keys are text.
-    serde_yaml::to_string(value).unwrap_or_default()
-}
-
 /// `text` as one JSON value: what `-o json` prints, read without the detour through YAML.
 fn json(text: &str) -> Option<Value> {
     if !text.trim_start().starts_with(['{', '[']) {

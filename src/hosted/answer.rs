@@ -22,7 +22,6 @@ use super::{
     table::{Include, Layout, partial},
     watching::Watching,
 };
-use crate::config::yaml;
 
 const NOSNIFF: HeaderName = HeaderName::from_static("x-content-type-options");
 
@@ -76,7 +75,7 @@ impl Answer {
     /// A document without a table of its own, such as those of discovery.
     pub fn document(status: StatusCode, value: &Value, output: Output) -> Self {
         match output.media {
-            Media::Yaml => Self::full(status, Media::Yaml.name(), yaml::text(value)),
+            Media::Yaml => Self::full(status, Media::Yaml.name(), codec::yaml::encode(value)),
             // No document is written in protobuf: clients that ask for it take JSON, too.
             Media::Json | Media::Protobuf => Self::full(
                 status,
@@ -96,7 +95,11 @@ impl Answer {
     }
 
     /// A failure.
-    pub fn fault(fault: &Fault, output: Output) -> Self {
+    pub fn fault(fault: &Fault, mut output: Output) -> Self {
+        // A `Status` has no other form, so a clause that asks for one does not count for it.
+        if output.form.is_some() {
+            output.media = Media::Json;
+        }
         let mut answer = Self::status(fault.code, &fault.status(), output);
         if let Some(seconds) = fault.retry_after().filter(|seconds| *seconds > 0) {
             answer
@@ -131,7 +134,7 @@ fn write(
             Media::Json.name(),
             codec::json::encode(shape, value, output.pretty),
         ),
-        Media::Yaml => Answer::full(status, Media::Yaml.name(), yaml::text(value)),
+        Media::Yaml => Answer::full(status, Media::Yaml.name(), codec::yaml::encode(value)),
         Media::Protobuf => Answer::full(
             status,
             Media::Protobuf.name(),
@@ -250,11 +253,12 @@ impl Writer {
                         codec::envelope::seal_list(shape, kind, &api_version, &metadata, &items);
                     Answer::full(status, Media::Protobuf.name(), list)
                 } else {
+                    // Null where there is none, as clients know it of this kind.
                     let list = json!({
                         "kind": kind,
                         "apiVersion": api_version,
                         "metadata": metadata,
-                        "items": items,
+                        "items": (!items.is_empty()).then_some(items),
                     });
                     Answer::document(status, &list, self.output)
                 }

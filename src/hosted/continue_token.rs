@@ -4,10 +4,17 @@
 //! anything from there: it can never leave the resource it is used on, because the key in it is
 //! only looked up below that resource's prefix.
 
-use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
-use serde_json::{Value, json};
+use base64::{
+    DecodeError, Engine as _, alphabet,
+    engine::{GeneralPurpose, GeneralPurposeConfig, general_purpose::NO_PAD},
+};
+use serde_json::json;
 
-use super::fault::Fault;
+use super::{codec, fault::Fault};
+
+/// As Go reads it: what the last bits are does not matter.
+const BASE64: GeneralPurpose = GeneralPurpose::new(&alphabet::URL_SAFE, LENIENT);
+const LENIENT: GeneralPurposeConfig = NO_PAD.with_decode_allow_trailing_bits(true);
 
 const VERSION: &str = "meta.k8s.io/v1";
 
@@ -35,7 +42,7 @@ impl ContinueToken {
             .revision
             .map_or(-1, |revision| i64::try_from(revision).unwrap_or(i64::MAX));
         let key = serde_json::to_string(&format!("/{}", self.start)).unwrap_or_default();
-        URL_SAFE_NO_PAD.encode(format!(
+        BASE64.encode(format!(
             "{{\"v\":\"{VERSION}\",\"rv\":{revision},\"start\":{key}}}"
         ))
     }
@@ -54,10 +61,17 @@ impl ContinueToken {
     }
 
     fn read(text: &str) -> Result<Self, String> {
-        let data = URL_SAFE_NO_PAD
-            .decode(text)
-            .map_err(|error| format!(": {error}"))?;
-        let token: Value = serde_json::from_slice(&data).map_err(|error| format!(": {error}"))?;
+        let data = BASE64.decode(text).map_err(|error| {
+            let at = match error {
+                DecodeError::InvalidByte(at, _) | DecodeError::InvalidLastSymbol(at, _) => at,
+                // What is left over behind the last group of four.
+                DecodeError::InvalidLength(_) | DecodeError::InvalidPadding => text.len() & !3,
+            };
+            format!(": illegal base64 data at input byte {at}")
+        })?;
+        let token = codec::json::parse(&data)
+            .map_err(|error| format!(": {error}"))?
+            .value;
         let version = token["v"].as_str().unwrap_or_default();
         if version != VERSION {
             return Err(format!(
@@ -101,7 +115,7 @@ mod tests {
     use super::*;
 
     fn encoded(json: &str) -> Result<ContinueToken, String> {
-        ContinueToken::decode(&URL_SAFE_NO_PAD.encode(json)).map_err(|fault| fault.message)
+        ContinueToken::decode(&BASE64.encode(json)).map_err(|fault| fault.message)
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde_json::{Value, json};
 
+use super::schema::canonical::quote::Quoted;
 use crate::apf::objects::validate;
 
 /// The sort of a mistake.
@@ -92,6 +93,13 @@ impl FieldError {
         Self::new(Mistake::Invalid, "patch", printed(&value), detail)
     }
 
+    /// The same mistake, with its value printed otherwise.
+    #[must_use]
+    pub fn showing(mut self, value: String) -> Self {
+        self.value = value;
+        self
+    }
+
     /// The field must not be there.
     pub fn forbidden(field: &str, detail: impl Into<String>) -> Self {
         Self::new(Mistake::Forbidden, field, String::new(), detail)
@@ -135,7 +143,10 @@ impl FieldError {
 
 /// A value as the server prints it: strings quoted, everything else as compact JSON.
 fn printed(value: &Value) -> String {
-    value.to_string()
+    match value {
+        Value::String(text) => Quoted(text).to_string(),
+        _ => value.to_string(),
+    }
 }
 
 impl fmt::Display for FieldError {

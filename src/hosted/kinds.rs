@@ -8,7 +8,7 @@ use super::{
     field_error::FieldError,
     kind::{Column, Deprecation, Kind, KindVersion, Rules, Storage},
     metadata,
-    schema::flowcontrol as shapes,
+    schema::{Field, Struct, Type, flowcontrol as shapes, internal},
     table,
 };
 use crate::apf::objects::{
@@ -288,26 +288,67 @@ fn level_to_v1beta3(level: &mut Value) {
 }
 
 fn check_flow_schema(object: &Value) -> Vec<FieldError> {
+    let mut errors = metadata::check_finalizers_qualified(object);
     match FlowSchema::deserialize(object) {
-        Ok(schema) => beyond_metadata(validate::flow_schema(&schema)),
-        Err(error) => vec![unreadable(&error)],
+        Ok(schema) => errors.extend(beyond_metadata(
+            &shapes::FLOW_SCHEMA,
+            object,
+            validate::flow_schema(&schema),
+        )),
+        Err(error) => errors.push(unreadable(&error)),
     }
+    errors
 }
 
 fn check_level(object: &Value) -> Vec<FieldError> {
+    let mut errors = metadata::check_finalizers_qualified(object);
     match PriorityLevelConfiguration::deserialize(object) {
-        Ok(level) => beyond_metadata(validate::priority_level(&level)),
-        Err(error) => vec![unreadable(&error)],
+        Ok(level) => errors.extend(beyond_metadata(
+            &shapes::PRIORITY_LEVEL,
+            object,
+            validate::priority_level(&level),
+        )),
+        Err(error) => errors.push(unreadable(&error)),
     }
+    errors
 }
 
-/// Names are judged with the rest of the metadata, for every kind alike.
-fn beyond_metadata(errors: Vec<validate::FieldError>) -> Vec<FieldError> {
+/// Names are judged with the rest of the metadata, for every kind alike; what is printed of the spec is
+/// printed as the server does.
+fn beyond_metadata(
+    shape: &'static Struct,
+    object: &Value,
+    errors: Vec<validate::FieldError>,
+) -> Vec<FieldError> {
+    let spec = |error: FieldError| match (error.field.as_str(), shape.field("spec")) {
+        ("spec", Some(field)) => shown(error, &field.ty, &object["spec"]),
+        (
+            "spec.distinguisherMethod.type",
+            Some(Field {
+                ty: Type::Object(spec),
+                ..
+            }),
+        ) => {
+            let method = &object["spec"]["distinguisherMethod"];
+            match spec.field("distinguisherMethod") {
+                Some(field) => shown(error, &field.ty, method),
+                None => error,
+            }
+        }
+        _ => error,
+    };
     errors
         .into_iter()
         .filter(|error| error.field != "metadata.name")
-        .map(FieldError::from)
+        .map(|error| spec(FieldError::from(error)))
         .collect()
+}
+
+fn shown(error: FieldError, ty: &Type, value: &Value) -> FieldError {
+    match ty {
+        Type::Object(shape) => error.showing(internal::printed(shape, value)),
+        _ => error,
+    }
 }
 
 /// A canonical object of our own table always reads; should one not, it is not stored.
@@ -328,7 +369,7 @@ fn check_conditions(object: &Value) -> Vec<FieldError> {
             seen.push(ty);
         }
         if ty.is_empty() {
-            errors.push(FieldError::required(&field, "must not be empty"));
+            errors.push(FieldError::required(&field, ""));
         }
     }
     errors

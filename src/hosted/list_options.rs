@@ -43,6 +43,8 @@ impl ListOptions {
     ///
     /// 400 for what cannot be read, 422 for what cannot be.
     pub fn read(query: &Query) -> Result<Self, Fault> {
+        let timeout_seconds = query.number("timeoutSeconds")?.unwrap_or_default();
+        let limit = query.number("limit")?.unwrap_or_default();
         let labels = LabelSelector::parse(query.text("labelSelector"))
             .map_err(|error| Fault::bad_request(error.to_string()))?;
         let fields = FieldSelector::parse(query.text("fieldSelector"))
@@ -54,8 +56,8 @@ impl ListOptions {
             bookmarks: query.flag("allowWatchBookmarks") == Some(true),
             resource_version: query.text("resourceVersion").to_owned(),
             version_match: query.text("resourceVersionMatch").to_owned(),
-            timeout_seconds: query.number("timeoutSeconds")?.unwrap_or_default(),
-            limit: query.number("limit")?.unwrap_or_default(),
+            timeout_seconds,
+            limit,
             continue_token: query.text("continue").to_owned(),
             initial_events: query.flag("sendInitialEvents"),
         };

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::field_error::FieldError;
+use super::{codec, field_error::FieldError, schema::meta::OWNER_REFERENCE};
 use crate::apf::objects::names;
 
 /// What all annotations may hold together, in bytes.
@@ -102,8 +102,8 @@ pub fn wipe(object: &mut Value) {
     }
 }
 
-/// Takes away owners that are there twice, and says which.
-pub fn dedup_owners(object: &mut Value) -> Option<String> {
+/// Takes away owners that are there twice, and says which. `when` tells when they were found.
+pub fn dedup_owners(object: &mut Value, when: &str) -> Option<String> {
     let owners = of_mut(object).get_mut("ownerReferences")?.as_array_mut()?;
     let mut kept: Vec<Value> = Vec::with_capacity(owners.len());
     let mut again: Vec<String> = Vec::new();
@@ -121,7 +121,7 @@ pub fn dedup_owners(object: &mut Value) -> Option<String> {
     again.sort();
     (!again.is_empty()).then(|| {
         format!(
-            ".metadata.ownerReferences contains duplicate entries; API server dedups owner \
+            ".metadata.ownerReferences contains duplicate entries{when}; API server dedups owner \
              references in 1.20+, and may reject such requests as early as 1.24; please fix your \
              requests; duplicate UID(s) observed: {}",
             again.join(", ")
@@ -305,17 +305,47 @@ fn check_owners(object: &Value, errors: &mut Vec<FieldError>) {
             let this = format!("{}/{}", part("kind"), part("name"));
             match &controller {
                 None => controller = Some(this),
-                Some(first) => errors.push(FieldError::invalid(
-                    path,
-                    &json!(owners),
-                    format!(
+                Some(first) => {
+                    let text = format!(
                         "Only one reference can have Controller set to true. Found \"true\" in \
                          references for {first} and {this}"
-                    ),
-                )),
+                    );
+                    let error = FieldError::invalid(path, &Value::Null, text);
+                    errors.push(error.showing(printed_owners(owners)));
+                }
             }
         }
     }
+}
+
+/// What is wrong with finalizers beyond their form: all but a few well-known ones have to say whose
+/// they are.
+pub fn check_finalizers_qualified(object: &Value) -> Vec<FieldError> {
+    const STANDARD: [&str; 3] = ["kubernetes", "orphan", "foregroundDeletion"];
+    let stranger = |name: &str| !name.contains('/') && !STANDARD.contains(&name);
+    finalizers(object)
+        .enumerate()
+        .filter(|(_, name)| stranger(name))
+        .map(|(index, name)| {
+            FieldError::invalid(
+                &format!("metadata.finalizers[{index}]"),
+                &json!(name),
+                "name is neither a standard finalizer name nor is it fully qualified",
+            )
+        })
+        .collect()
+}
+
+/// Owners as messages show them.
+fn printed_owners(owners: &[Value]) -> String {
+    let printed: Vec<String> = owners
+        .iter()
+        .map(|owner| {
+            let text = codec::json::encode(&OWNER_REFERENCE, owner, false);
+            String::from_utf8_lossy(&text).trim_end().to_owned()
+        })
+        .collect();
+    format!("[{}]", printed.join(","))
 }
 
 fn check_finalizers(object: &Value, errors: &mut Vec<FieldError>) {
@@ -446,8 +476,12 @@ mod tests {
     fn owners_that_are_there_twice_are_taken_away() {
         let owner = json!({"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u"});
         let mut object = json!({"metadata": {"ownerReferences": [owner, owner]}});
-        assert!(dedup_owners(&mut object).unwrap().ends_with("observed: u"));
+        assert!(
+            dedup_owners(&mut object, "")
+                .unwrap()
+                .ends_with("observed: u")
+        );
         assert_eq!(of(&object)["ownerReferences"].as_array().unwrap().len(), 1);
-        assert_eq!(dedup_owners(&mut object), None);
+        assert_eq!(dedup_owners(&mut object, ""), None);
     }
 }

@@ -137,7 +137,12 @@ impl Hosted {
             }
             Route::Answered(kind) => self.review(request, kind, &query),
             Route::Operators => operators::serve(&self.operators, request).await,
-            Route::Nothing => Answer::fault(&Fault::no_route(), Output::JSON),
+            Route::Nothing => {
+                let accept = request.header("accept");
+                let agent = request.header("user-agent");
+                let output = negotiate::output(accept, Produces::Objects, &query, agent);
+                Answer::fault(&Fault::no_route(), output.unwrap_or(Output::JSON))
+            }
             Route::Unknown => Answer::not_found(),
             place => self.documents.serve(request, &place, &query),
         };
@@ -223,6 +228,14 @@ impl Hosted {
 
     /// All kinds in all versions, for telling what a body is that is not what it should be.
     fn scheme(&self) -> Vec<codec::Registered<'static>> {
+        let lists = self.kinds.iter().flat_map(|kind| {
+            kind.versions.iter().map(|version| codec::Registered {
+                group: kind.group,
+                version: version.name,
+                kind: kind.list_kind,
+                shape: None,
+            })
+        });
         let versions = |kind: &&'static Kind| {
             let kind = *kind;
             kind.versions.iter().map(move |version| codec::Registered {
@@ -232,7 +245,7 @@ impl Hosted {
                 shape: Some(version.shape),
             })
         };
-        self.kinds.iter().flat_map(versions).collect()
+        self.kinds.iter().flat_map(versions).chain(lists).collect()
     }
 
     /// Now, RFC 3339 in whole seconds.

@@ -28,7 +28,7 @@ pub const MEDIA_TYPES: [&str; 3] = [
 ];
 
 /// What a list or watch can produce besides, as the router has it.
-const STREAM_TYPES: [&str; 2] = [
+pub const STREAM_TYPES: [&str; 2] = [
     "application/json;stream=watch",
     "application/vnd.kubernetes.protobuf;stream=watch",
 ];
@@ -159,6 +159,7 @@ fn no_route(produces: Produces) -> Fault {
         "406: Not Acceptable\n\nAvailable representations: {}",
         types.join(", ")
     ))
+    .with_details(serde_json::json!({}))
 }
 
 /// The clauses of `accept`, the best first. Clauses that cannot be read count as absent.

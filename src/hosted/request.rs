@@ -33,7 +33,7 @@ impl Request {
     pub fn header(&self, name: &str) -> &str {
         self.headers
             .get(name)
-            .and_then(|value| value.to_str().ok())
+            .and_then(|value| std::str::from_utf8(value.as_bytes()).ok())
             .unwrap_or_default()
     }
 

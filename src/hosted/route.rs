@@ -72,6 +72,7 @@ pub fn route(kinds: &[&'static Kind], path: &str) -> Route {
             (Some(group), Some(version)) if serves(kinds, group, Some(version)) => {
                 below(kinds, group, version, segments)
             }
+            (Some(group), Some(_)) if serves(kinds, group, None) => Route::Nothing,
             _ => Route::Unknown,
         },
         Some(_) => Route::Unknown,
@@ -202,7 +203,8 @@ mod tests {
     fn what_is_not_served_is_told_from_what_is_nothing_there() {
         let of = |path: &str| route(&KINDS, path);
         assert!(matches!(of(&format!("{GROUP}/v1/pods")), Route::Nothing));
-        assert!(matches!(of(&format!("{GROUP}/v2/pods")), Route::Unknown));
+        assert!(matches!(of(&format!("{GROUP}/v2/pods")), Route::Nothing));
+        assert!(matches!(of("/apis/policy/v1/pods"), Route::Unknown));
         assert!(matches!(of("/apis/"), Route::Groups));
         assert!(matches!(of("/api/v1"), Route::GroupVersion(_, _)));
         assert!(matches!(of("/api/v1/pods"), Route::Nothing));

@@ -75,8 +75,13 @@ impl Layout {
     /// The table of one object in its stored version and in the one asked for.
     pub fn single(&self, stored: &Value, value: &Value, head: bool) -> Value {
         let version = metadata::text(value, "resourceVersion");
+        let metadata = if version.is_empty() {
+            json!({})
+        } else {
+            json!({"resourceVersion": version})
+        };
         let rows = [self.row(stored, value)];
-        self.of_rows(&rows, &json!({"resourceVersion": version}), head)
+        self.of_rows(&rows, &metadata, head)
     }
 
     fn of_rows(&self, rows: &[Value], metadata: &Value, head: bool) -> Value {

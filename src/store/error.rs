@@ -64,7 +64,7 @@ pub enum StoreError {
 
     /// The store forgot what it had acknowledged.
     #[error(
-        "the store went back from revision {seen} to {found}, as an old backup does; restore it with its revision raised beyond that (etcdutl --bump-revision), or restart every fairgate"
+        "the store went back from revision {seen} to {found}: it is an old backup, or damaged; if it is to be used as it is, raise its revision far beyond that (of etcd: etcdutl snapshot restore --bump-revision --mark-compacted)"
     )]
     WentBack { seen: u64, found: u64 },
 

@@ -1,6 +1,6 @@
 //! The state in memory that a store serves reads and watches from.
 //!
-//! The present is an ordered map; the past is reached by undoing the [`History`] backwards. A change
+//! The present is an ordered map; the past is reached by undoing the history backwards. A change
 //! enters only once it is durable, so whoever reads here sees nothing that a crash could take back.
 //!
 //! One lock, held for as long as it takes to copy pointers. Woken watches take it shared, so a thousand

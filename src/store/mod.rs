@@ -84,8 +84,10 @@ pub trait Store: Send + Sync {
     ///
     /// # Errors
     ///
-    /// After [`StoreError::Unavailable`] or [`StoreError::Io`] the write may have happened or not;
-    /// after any other it has not.
+    /// After [`StoreError::Full`], [`TooLarge`](StoreError::TooLarge), [`BadKey`](StoreError::BadKey),
+    /// [`Locked`](StoreError::Locked), [`Foreign`](StoreError::Foreign) and
+    /// [`Denied`](StoreError::Denied) nothing was written; after any other the write may have happened
+    /// or not.
     fn write<'a>(
         &'a self,
         key: &'a str,

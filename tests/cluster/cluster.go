@@ -50,7 +50,9 @@ type Cluster struct {
 
 	bin       string
 	etcd      *process
+	etcdURL   string
 	apiserver *process
+	reference *process // see StartReference
 	admin     User
 }
 
@@ -106,6 +108,7 @@ func Start(dir, bin string) (*Cluster, error) {
 
 // Stop ends the servers. It may be called more than once.
 func (c *Cluster) Stop() {
+	_ = c.reference.stop(stopGrace)
 	_ = c.apiserver.stop(stopGrace)
 	_ = c.etcd.stop(stopGrace)
 }
@@ -133,6 +136,7 @@ func (c *Cluster) startServers() error {
 	}
 	client := fmt.Sprintf("http://127.0.0.1:%d", clientPort)
 	peer := fmt.Sprintf("http://127.0.0.1:%d", peerPort)
+	c.etcdURL = client
 	c.etcd, err = startProcess(c.Dir, "etcd", filepath.Join(c.bin, "etcd"),
 		"--name=test", "--data-dir="+data, "--unsafe-no-fsync", "--log-level=warn",
 		"--listen-client-urls="+client, "--advertise-client-urls="+client,

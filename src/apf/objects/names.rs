@@ -11,7 +11,7 @@ const LABEL_VALUE: &str = "(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?";
 pub fn subdomain(name: &str) -> Vec<String> {
     const WORDS: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric \
         characters, '-' or '.', and must start and end with an alphanumeric character";
-    let mut wrong = too_long(name, 253);
+    let mut wrong = too_long(name, 253, "characters");
     if !name.split('.').all(is_label) {
         wrong.push(against(WORDS, SUBDOMAIN, &["example.com"]));
     }
@@ -22,7 +22,7 @@ pub fn subdomain(name: &str) -> Vec<String> {
 pub fn label(name: &str) -> Vec<String> {
     const WORDS: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric \
         characters or '-', and must start and end with an alphanumeric character";
-    let mut wrong = too_long(name, 63);
+    let mut wrong = too_long(name, 63, "characters");
     if !is_label(name) {
         if name.split('.').all(is_label) {
             wrong.push("must not contain dots".to_owned());
@@ -100,7 +100,7 @@ pub fn qualified(name: &str) -> Vec<String> {
         wrong.push("name part must be non-empty".to_owned());
     } else {
         wrong.extend(
-            too_long(local, 63)
+            too_long(local, 63, "bytes")
                 .into_iter()
                 .map(|text| format!("name part {text}")),
         );
@@ -115,7 +115,7 @@ pub fn qualified(name: &str) -> Vec<String> {
 pub fn label_value(value: &str) -> Vec<String> {
     const WORDS: &str = "a valid label must be an empty string or consist of alphanumeric \
         characters, '-', '_' or '.', and must start and end with an alphanumeric character";
-    let mut wrong = too_long(value, 63);
+    let mut wrong = too_long(value, 63, "bytes");
     if !value.is_empty() && !is_qualified(value) {
         wrong.push(against(
             WORDS,
@@ -126,9 +126,10 @@ pub fn label_value(value: &str) -> Vec<String> {
     wrong
 }
 
-fn too_long(text: &str, limit: usize) -> Vec<String> {
+/// The server counts bytes, and says so in some places.
+fn too_long(text: &str, limit: usize, unit: &str) -> Vec<String> {
     if text.len() > limit {
-        vec![format!("must be no more than {limit} bytes")]
+        vec![format!("must be no more than {limit} {unit}")]
     } else {
         Vec::new()
     }
@@ -190,7 +191,7 @@ mod tests {
         );
         assert_eq!(
             subdomain(&"a".repeat(254)),
-            ["must be no more than 253 bytes"]
+            ["must be no more than 253 characters"]
         );
         assert!(subdomain("a.b-c.d1").is_empty());
         assert_eq!(label("a.b"), ["must not contain dots"]);

@@ -29,7 +29,7 @@ impl Scope<'_> {
             &mut object,
             "the namespace of the provided object does not match the namespace sent on the request",
         )?;
-        if let Some(warning) = metadata::dedup_owners(&mut object) {
+        if let Some(warning) = metadata::dedup_owners(&mut object, "") {
             self.warn(warning);
         }
         let now = self.hosted.now_text();
@@ -105,7 +105,8 @@ impl Scope<'_> {
                 return Ok(object);
             }
         }
-        if generated {
+        // Asked for a name, or given one besides: the server does not tell the two apart.
+        if !prefix.is_empty() {
             return Err(Fault::no_unique_name(self.kind, &name));
         }
         Err(self.taken(&name).await)
@@ -138,8 +139,9 @@ impl Scope<'_> {
         mut object: Value,
         dry_run: bool,
     ) -> Result<Option<Value>, Fault> {
-        let version = metadata::text(&object, "resourceVersion");
-        if !["", "0"].contains(&version) {
+        // What is no number counts as none.
+        let version = metadata::text(&object, "resourceVersion").parse::<u64>();
+        if version.is_ok_and(|version| version > 0) {
             return Err(Fault::internal(
                 "resourceVersion should not be set on objects to be created",
             ));

@@ -53,10 +53,12 @@ impl Scope<'_> {
     }
 
     pub(super) async fn delete_collection(&self) -> Result<Answer, Fault> {
-        let list = ListOptions {
-            watch: false,
-            ..ListOptions::read(self.query)?
-        };
+        let mut list = ListOptions::read(self.query)?;
+        list.watch = false;
+        // The server lists in pages, so that a version means exactly this one.
+        if list.version_match.is_empty() && !["", "0"].contains(&list.resource_version.as_str()) {
+            "Exact".clone_into(&mut list.version_match);
+        }
         let options = self.delete_options()?;
         let (objects, list_metadata) = self.collect(&list).await?;
         for object in &objects {

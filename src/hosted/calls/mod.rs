@@ -32,6 +32,7 @@ use super::{
     table::{Include, Layout},
 };
 use crate::{
+    apf::objects::names,
     store::{Entry, StoreError},
     sync::{Mutex, lock},
 };
@@ -116,15 +117,28 @@ impl<'a> Scope<'a> {
         query: &'a Query,
         output: &mut Output,
     ) -> Result<Self, Fault> {
-        let produces = if place.name.is_empty() || place.watch {
-            Produces::Collections
-        } else {
-            Produces::Objects
+        let verb = Verb::of(request, place);
+        let produces = match verb {
+            Ok(Verb::List | Verb::Watch) => Produces::Collections,
+            _ => Produces::Objects,
         };
-        // The route is found before anything is agreed on.
-        Verb::of(request, place)?;
         let accept = request.header("accept");
-        *output = negotiate::output(accept, produces, query, request.header("user-agent"))?;
+        let agreed = negotiate::output(accept, produces, query, request.header("user-agent"));
+        if let Ok(agreed) = &agreed {
+            *output = *agreed;
+        }
+        // The route comes first, though its refusal is written as agreed.
+        verb?;
+        *output = agreed?;
+        for (what, segment) in [("Name", &place.name), ("Namespace", &place.namespace)] {
+            let wrong = names::path_segment(segment, false);
+            if !wrong.is_empty() {
+                return Err(Fault::bad_request(format!(
+                    "{what} parameter invalid: {segment:?}: {}",
+                    wrong.join(";")
+                )));
+            }
+        }
         let scope = Self {
             hosted,
             request,

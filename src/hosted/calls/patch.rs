@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::{Answer, Fault, Owned, Scope, update::Changed};
 use crate::hosted::{
-    codec,
+    codec::{self, json::Parsed},
     field_error::FieldError,
     metadata,
     negotiate::PatchType,
@@ -22,7 +22,7 @@ impl Scope<'_> {
         let agent = self.request.header("user-agent");
         let options = WriteOptions::read(self.query, Write::Patch { apply }, agent)?;
         let updated = if apply {
-            let config = self.applied(body, options.validation)?;
+            let config = applied(body)?;
             self.change("", &options, |live| self.apply(live, &config, &options))
                 .await?
         } else {
@@ -71,14 +71,13 @@ impl Scope<'_> {
             let error = FieldError::patched(&patched.quoted(), text);
             Fault::invalid("", "", "", &[error])
         };
+        // Of a strategic patch the server does not look at the type.
+        if how != PatchType::Strategic {
+            let api_version = self.kind.api_version(self.version.name);
+            codec::check_type(&patched.value, &api_version, self.kind.kind).map_err(refuse)?;
+        }
         let decoded = canonical::decode(self.version.shape, &patched.value)
             .map_err(|error| refuse(error.to_string()))?;
-        // Of a strategic patch the server does not look at the type.
-        if how != PatchType::Strategic
-            && let Some(text) = self.not_ours(&patched.value)
-        {
-            return Err(refuse(text));
-        }
         let mut problems = patched.problems.clone();
         problems.extend(decoded.problems);
         if !problems.is_empty() {
@@ -98,59 +97,10 @@ impl Scope<'_> {
         Ok(value)
     }
 
-    /// What is said of a document that a patch turned into something else; what it does not say of
-    /// itself goes without saying.
-    fn not_ours(&self, value: &Value) -> Option<String> {
-        let part = |key: &str| value[key].as_str().unwrap_or_default();
-        let (kind, api_version) = (part("kind"), part("apiVersion"));
-        let ours = self.kind.api_version(self.version.name);
-        let fits = ["", self.kind.kind].contains(&kind) && ["", &ours].contains(&api_version);
-        (!fits).then(|| {
-            let (kind, version) = (
-                if kind.is_empty() {
-                    self.kind.kind
-                } else {
-                    kind
-                },
-                if api_version.is_empty() {
-                    &ours
-                } else {
-                    api_version
-                },
-            );
-            format!("no kind {kind:?} is registered for version {version:?} in scheme")
-        })
-    }
-
-    /// The body of an apply: YAML, not yet held against any shape.
-    fn applied(&self, body: &[u8], validation: Validation) -> Result<Value, Fault> {
-        let parsed = codec::yaml::parse(body)
-            .map_err(|error| Fault::bad_request(format!("error encoding patch: {error}")))?;
-        if !parsed.value.is_object() {
-            return Err(Fault::bad_request(format!(
-                "error decoding patch: json: cannot unmarshal {} into Go value of type \
-                 map[string]interface {{}}",
-                go_word(&parsed.value)
-            )));
-        }
-        match validation {
-            Validation::Ignore => {}
-            Validation::Warn => self.warn_of(&parsed.duplicates, validation),
-            Validation::Strict if parsed.duplicates.is_empty() => {}
-            Validation::Strict => {
-                return Err(Fault::bad_request(format!(
-                    "error strict decoding patch: {}",
-                    parsed.duplicates.join(", ")
-                )));
-            }
-        }
-        Ok(parsed.value)
-    }
-
     fn apply(
         &self,
         live: Option<&Value>,
-        config: &Value,
+        config: &Parsed,
         options: &WriteOptions,
     ) -> Result<Changed, Fault> {
         if live.is_none() && self.place.status {
@@ -164,8 +114,22 @@ impl Scope<'_> {
             api_version: &api_version,
             now: &now,
         };
-        let merged = ssa::apply(&Owned(self.kind), live, config, &actor, options.force)
-            .map_err(|error| apply_fault(&error))?;
+        let merged = ssa::apply(
+            &Owned(self.kind),
+            live,
+            &config.value,
+            &actor,
+            options.force,
+        )
+        .map_err(|error| apply_fault(&error))?;
+        // Looked at only once the apply itself has proven to be possible, as the server does.
+        if options.validation == Validation::Strict && !config.duplicates.is_empty() {
+            return Err(Fault::bad_request(format!(
+                "error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:\n  {}",
+                config.duplicates.join("\n  ")
+            )));
+        }
+        self.warn_of(&config.duplicates, options.validation);
         let decoded = canonical::decode(self.version.shape, &merged).map_err(|error| {
             let kind = format!("{api_version}, Kind={}", self.kind.kind);
             Fault::internal(format!(
@@ -181,7 +145,9 @@ impl Scope<'_> {
 
     fn finish(&self, mut object: Value, may_create: bool) -> Result<Changed, Fault> {
         self.check_name(&object)?;
-        if let Some(warning) = metadata::dedup_owners(&mut object) {
+        if let Some(warning) =
+            metadata::dedup_owners(&mut object, " after mutating admission happens")
+        {
             self.warn(warning);
         }
         Ok(Changed { object, may_create })
@@ -198,6 +164,25 @@ fn apply_fault(error: &ApplyError) -> Fault {
                 .with_details(json!({"causes": causes}))
         }
     }
+}
+
+/// The body of an apply: YAML, not yet held against any shape. Nothing at all is an empty object.
+fn applied(body: &[u8]) -> Result<Parsed, Fault> {
+    let refuse =
+        |why: &dyn std::fmt::Display| Fault::bad_request(format!("error decoding YAML: {why}"));
+    let mut parsed = codec::yaml::parse(body)
+        .map_err(|error| refuse(&format_args!("error converting YAML to JSON: {error}")))?;
+    if parsed.value.is_null() {
+        parsed.value = json!({});
+    }
+    if parsed.value.is_object() {
+        return Ok(parsed);
+    }
+    Err(refuse(&format_args!(
+        "error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {} into Go value of type \
+         map[string]interface {{}}",
+        go_word(&parsed.value)
+    )))
 }
 
 /// An empty list of managed fields asks that all ownership be forgotten; the canonical form of an

@@ -77,7 +77,12 @@ impl Scope<'_> {
         options: &ListOptions,
     ) -> Result<(Vec<Arc<Object>>, Map<String, Value>), Fault> {
         let start = self.start_of(options).await?;
-        let limit = usize::try_from(options.limit).unwrap_or(0);
+        // Any state will do: then all of what is in memory does, as for the server.
+        let any = options.resource_version == "0" && options.continue_token.is_empty();
+        // Of one object there are no pages.
+        let whole = any || options.fields.required("metadata.name").is_some();
+        let limit = if whole { 0 } else { options.limit };
+        let limit = usize::try_from(limit).unwrap_or(0);
         let prefix = self.prefix();
         let mut after = start.after;
         let mut at = start.at;

@@ -56,7 +56,7 @@ impl Scope<'_> {
             "the namespace of the provided object does not match the namespace sent on the request",
         )?;
         self.check_name(&object)?;
-        if let Some(warning) = metadata::dedup_owners(&mut object) {
+        if let Some(warning) = metadata::dedup_owners(&mut object, "") {
             self.warn(warning);
         }
         let uid = metadata::text(&object, "uid").to_owned();
@@ -126,7 +126,7 @@ impl Scope<'_> {
             let found = found.map_err(|error| store_fault(&error))?;
             let outcome = if let Some(entry) = found {
                 let live = self.decode(&entry)?;
-                self.check_uid(uid, &live)?;
+                self.check_uid(uid, metadata::text(live.stored(), "uid"))?;
                 let changed = make(Some(live.value(self.version)))?;
                 self.replace(&entry, &live, changed.object, options).await?
             } else {
@@ -144,8 +144,7 @@ impl Scope<'_> {
     }
 
     /// An object that names a UID is meant for the one that has it.
-    fn check_uid(&self, uid: &str, live: &Object) -> Result<(), Fault> {
-        let found = metadata::text(live.stored(), "uid");
+    fn check_uid(&self, uid: &str, found: &str) -> Result<(), Fault> {
         if uid.is_empty() || uid == found {
             return Ok(());
         }
@@ -172,7 +171,12 @@ impl Scope<'_> {
             );
             return Err(Fault::conflict(self.kind, &self.place.name, &why));
         }
-        metadata::wipe(&mut object);
+        let version = metadata::text(&object, "resourceVersion");
+        if !version.is_empty() && version.parse::<u64>().is_err() {
+            return Err(bad_version(version));
+        }
+        // Where the object is made, no version of it can have passed.
+        metadata::set(&mut object, "resourceVersion", Value::Null);
         match self.create_stored(object, options.dry_run).await {
             Ok(object) => Ok(Some(Updated {
                 object,

@@ -28,6 +28,31 @@ const TYPE_META: &str = concat!(
     r#"Kind string "json:\"kind,omitempty\"" }"#
 );
 
+/// Whether a value says that it is of a kind and version, or says nothing of it.
+///
+/// # Errors
+///
+/// What is said of a value that is something else.
+pub fn check_type(value: &Value, api_version: &str, kind: &str) -> Result<(), String> {
+    let found = type_meta(value)?;
+    let or = |found: &str, default: &str| -> String {
+        if found.is_empty() { default } else { found }.to_owned()
+    };
+    let (found_version, found_kind) = (or(&found.api_version, api_version), or(&found.kind, kind));
+    if found_version == api_version && found_kind == kind {
+        return Ok(());
+    }
+    Err(unknown(&found_kind, &found_version))
+}
+
+fn unknown(kind: &str, version: &str) -> String {
+    format!(
+        "no kind {} is registered for version {} in scheme \"{SCHEME}\"",
+        Quoted(kind),
+        Quoted(version)
+    )
+}
+
 /// How a body is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyFormat {
@@ -291,11 +316,7 @@ impl<'a> Gvk<'a> {
     }
 
     fn unknown(&self) -> String {
-        format!(
-            "no kind {} is registered for version {} in scheme \"{SCHEME}\"",
-            Quoted(self.kind),
-            Quoted(&self.to_string())
-        )
+        unknown(self.kind, &self.to_string())
     }
 
     fn refused(&self, expected: &str, error: &dyn fmt::Display) -> DecodeError {

@@ -16,4 +16,6 @@ mod tests;
 pub mod tree;
 pub mod yaml;
 
-pub use decode::{Body, BodyFormat, DecodeError, Expect, Registered, decode_body, decode_options};
+pub use decode::{
+    Body, BodyFormat, DecodeError, Expect, Registered, check_type, decode_body, decode_options,
+};

@@ -2,6 +2,10 @@
 //!
 //! Not here: the YAML library ([`crate::config::yaml`]).
 
+mod write;
+
+pub use write::encode;
+
 use super::json::Parsed;
 use crate::{
     config::yaml::{self, YamlError},

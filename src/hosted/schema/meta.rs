@@ -117,7 +117,8 @@ pub static OBJECT_META: Struct = meta(
 
 static OWNER_REFERENCES: List = List::map(Type::Object(&OWNER_REFERENCE), &["uid"]);
 
-static OWNER_REFERENCE: Struct = meta(
+/// One entry of `metadata.ownerReferences`.
+pub static OWNER_REFERENCE: Struct = meta(
     "OwnerReference",
     "OwnerReference names an object that another belongs to.",
     &[

@@ -13,6 +13,7 @@
 
 pub mod canonical;
 pub mod flowcontrol;
+pub mod internal;
 pub mod meta;
 pub mod reviews;
 

@@ -11,14 +11,17 @@
 //! tables cannot disagree without it showing.
 //!
 //! A new file is made under another name and renamed, so a file of the right name is always a whole
-//! one; an empty one was cut off. redb is to report damage as errors; panics are caught all the same.
+//! one; an empty one was cut off.
+//!
+//! Every page is compared with its checksum when the file is opened. Before redb comes to that, some
+//! damage makes it panic; such panics are caught, and are damage.
 
 use std::{
     collections::BTreeMap,
     fmt,
     fs::{self, File, OpenOptions, TryLockError},
     io::{self, ErrorKind},
-    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt},
     panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
     sync::Arc,
@@ -45,11 +48,40 @@ pub(super) struct StoreFile {
     // Closed before it is unlocked: fields are dropped in order.
     database: Database,
     path: PathBuf,
-    _lock: Lock,
+    lock: Lock,
 }
 
 /// The lock against other processes, until it is dropped.
+///
+/// The locked file notes the last revision that was committed: not flushed, so after a power cut it may
+/// be behind, never ahead. A file that is behind its note is an old copy, or lost its last commit in a
+/// way that its checksums cannot tell.
 struct Lock(File);
+
+impl Lock {
+    /// Notes that `revision` is durable.
+    fn note(&self, revision: u64) {
+        let mut note = [0; 16];
+        note[..8].copy_from_slice(&revision.to_le_bytes());
+        note[8..].copy_from_slice(&(!revision).to_le_bytes());
+        // Without a note there is one check less.
+        let _ = self.0.write_all_at(&note, 0);
+    }
+
+    /// What was noted; 0 if nothing that makes sense.
+    fn noted(&self) -> u64 {
+        let (mut revision, mut inverse) = ([0; 8], [0; 8]);
+        let read = self
+            .0
+            .read_exact_at(&mut revision, 0)
+            .and_then(|()| self.0.read_exact_at(&mut inverse, 8));
+        let (revision, inverse) = (u64::from_le_bytes(revision), u64::from_le_bytes(inverse));
+        match read {
+            Ok(()) if revision == !inverse => revision,
+            _ => 0,
+        }
+    }
+}
 
 impl Drop for Lock {
     fn drop(&mut self) {
@@ -70,6 +102,17 @@ pub(super) struct Contents {
 impl StoreFile {
     /// Opens or makes the file at `path`, checks all of it, and reads it.
     pub(super) fn open(path: &Path) -> Result<(Self, Contents), StoreError> {
+        let (file, contents) = Self::open_any(path)?;
+        let (seen, found) = (file.lock.noted(), contents.revision);
+        if found < seen {
+            return Err(StoreError::WentBack { seen, found });
+        }
+        file.lock.note(found);
+        Ok((file, contents))
+    }
+
+    /// As [`open`](Self::open), also a file that is older than it should be.
+    fn open_any(path: &Path) -> Result<(Self, Contents), StoreError> {
         let lock = locked(path)?;
         match fs::metadata(path) {
             Ok(metadata) if metadata.len() == 0 => {
@@ -83,7 +126,7 @@ impl StoreFile {
         let file = Self {
             database,
             path: path.to_owned(),
-            _lock: lock,
+            lock,
         };
         let contents = guarded(path, || read(path, &file.database))?;
         Ok((file, contents))
@@ -92,7 +135,11 @@ impl StoreFile {
     /// Makes `events`, ascending, durable, and drops the history up to `floor`: both or neither, if it
     /// fails. After a failure the file has to be closed and opened again, which tells which.
     pub(super) fn commit(&self, events: &[Arc<Event>], floor: u64) -> Result<(), StoreError> {
-        guarded(&self.path, || write(&self.database, events, floor))
+        guarded(&self.path, || write(&self.database, events, floor))?;
+        if let Some(last) = events.last() {
+            self.lock.note(last.revision);
+        }
+        Ok(())
     }
 
     /// Closes it, whatever state it is in.
@@ -121,17 +168,17 @@ impl fmt::Debug for StoreFile {
 /// Raises the revision counter of the file at `path` by `by` and forgets its history.
 ///
 /// To be done after the file was restored from a backup and before it is served: clients have seen
-/// revisions that the backup does not know, and must not see them again with another content. Gives
-/// the new revision.
+/// revisions that the backup does not know, and must not see them again with another content. It is
+/// raised from what the file holds or its lock notes, whichever is more. Gives the new revision.
 ///
 /// # Errors
 ///
 /// As [`Local::open`](super::Local::open); [`StoreError::Failed`] when the counter would overflow.
 pub fn raise_revision(path: &Path, by: u64) -> Result<u64, StoreError> {
-    let (file, contents) = StoreFile::open(path)?;
+    let (file, contents) = StoreFile::open_any(path)?;
     let overflow = || StoreError::Failed(format!("revisions end before {by} more"));
     // Revisions are signed elsewhere.
-    let raised = contents.revision.checked_add(by);
+    let raised = contents.revision.max(file.lock.noted()).checked_add(by);
     let raised = raised
         .filter(|&raised| i64::try_from(raised).is_ok())
         .ok_or_else(overflow)?;
@@ -145,6 +192,7 @@ pub fn raise_revision(path: &Path, by: u64) -> Result<u64, StoreError> {
         }
         Ok(transaction.commit()?)
     })?;
+    file.lock.note(raised);
     Ok(raised)
 }
 
@@ -160,6 +208,7 @@ fn locked(path: &Path) -> Result<Lock, StoreError> {
     }
     let name = beside(path, ".lock");
     let lock = OpenOptions::new()
+        .read(true)
         .write(true)
         .create(true)
         .truncate(false)

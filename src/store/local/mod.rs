@@ -9,6 +9,8 @@
 //! when the file is opened. With one phase, damage to the last commit cannot be told from a crash
 //! within it, and would silently take it back.
 //!
+//! What checksums cannot tell, that the file as a whole is an older one, the note in the lock tells.
+//!
 //! The history is in the file too, so a watch resumes across restarts. See `file` for the tables.
 //!
 //! Not here: several processes. A second one is refused; `etcd` is for that.
@@ -46,7 +48,8 @@ const QUEUE: usize = 256;
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The file. It and its directory are made if missing, readable by their owner alone; beside it
-    /// lies an empty file with `.lock` appended, which the process that has the store open has locked.
+    /// lies one with `.lock` appended, which the process that has the store open has locked, and which
+    /// notes its revision.
     pub path: PathBuf,
     /// How much history.
     pub limits: Limits,

@@ -184,10 +184,15 @@ async fn after_a_backup_the_counter_can_be_raised() {
     drop(store);
     fs::copy(&backup, &file).unwrap();
 
-    assert_eq!(raise_revision(&file, 1_000_000).unwrap(), kept + 1_000_000);
+    let refused = open(&file).unwrap_err();
+    assert!(
+        matches!(refused, StoreError::WentBack { seen, found } if seen == lost && found == kept),
+        "{refused}"
+    );
+    assert_eq!(raise_revision(&file, 1_000_000).unwrap(), lost + 1_000_000);
     assert!(raise_revision(&file, u64::MAX).is_err());
     let store = open(&file).unwrap();
-    assert_eq!(store.floor(), kept + 1_000_000);
+    assert_eq!(store.floor(), lost + 1_000_000);
     assert!(matches!(
         store.watch("/", lost),
         Err(StoreError::Compacted { .. })
@@ -195,7 +200,7 @@ async fn after_a_backup_the_counter_can_be_raised() {
     let entry = store.get("/a", At::Newest).await.unwrap().unwrap();
     assert_eq!(entry.revision, kept);
     let next = write(&store, "/b", Expected::Absent, b"new").await.unwrap();
-    assert_eq!(next, kept + 1_000_001);
+    assert_eq!(next, lost + 1_000_001);
 }
 
 #[tokio::test]

@@ -27,7 +27,7 @@ use crate::{
 
 /// How many bytes one commit takes together, at least one write.
 const BATCH_BYTES: usize = 8 << 20;
-/// How often a file that could not be opened is tried again.
+/// How often a file that could not be opened or written is tried again.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// Something to do, and the room it takes in the queue.
@@ -109,8 +109,7 @@ impl Writer {
         loop {
             match self.receive(inbox) {
                 Ok(first) => self.serve(first, inbox),
-                // The failure is in the health; there is nobody else to tell.
-                Err(RecvTimeoutError::Timeout) => drop(self.open()),
+                Err(RecvTimeoutError::Timeout) => self.probe(),
                 Err(RecvTimeoutError::Disconnected) => break,
             }
         }
@@ -120,9 +119,28 @@ impl Writer {
     }
 
     fn receive(&self, inbox: &Receiver<Op>) -> Result<Op, RecvTimeoutError> {
-        match self.file {
-            Some(_) => Ok(inbox.recv()?),
-            None => inbox.recv_timeout(RETRY),
+        if self.file.is_some() && self.mirror.health() == Health::Ready {
+            return Ok(inbox.recv()?);
+        }
+        inbox.recv_timeout(RETRY)
+    }
+
+    /// Tries whether a failure has passed. Whoever is sent no requests while unwell would never know.
+    fn probe(&mut self) {
+        let Some(file) = self.file.take() else {
+            // The failure is in the health; there is nobody else to tell.
+            drop(self.open());
+            return;
+        };
+        match file.commit(&[], self.mirror.floor()) {
+            Ok(()) => {
+                self.file = Some(file);
+                self.mirror.set_health(Health::Ready);
+            }
+            Err(error) => {
+                file.close();
+                self.degrade(&error);
+            }
         }
     }
 
@@ -203,6 +221,7 @@ impl Writer {
             return match file.commit(&[], contents.floor) {
                 Ok(()) => {
                     self.file = Some(file);
+                    self.mirror.set_health(Health::Ready);
                     Ok(())
                 }
                 Err(again) => {

@@ -664,7 +664,7 @@ fn check_conditions<'a>(types: impl Iterator<Item = Option<&'a str>>, errors: &m
             );
         }
         if kind.is_empty() {
-            errors.required(&field, "must not be empty", "leave the status out");
+            errors.required(&field, "", "leave the status out");
         }
     }
 }

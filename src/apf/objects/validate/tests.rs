@@ -499,7 +499,7 @@ fn names_are_dns_subdomains() {
     assert_eq!(
         of(&long),
         [format!(
-            "metadata.name: Invalid value: {long:?}: must be no more than 253 bytes"
+            "metadata.name: Invalid value: {long:?}: must be no more than 253 characters"
         )]
     );
     for bad in ["A", "a_b", "-a", "a-", "a..b", ".a", "a b", "ä"] {

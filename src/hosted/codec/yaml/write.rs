@@ -1,0 +1,135 @@
+//! YAML text that every reader takes alike.
+//!
+//! Readers of YAML 1.1, kubectl among them, take a bare `yes` for true and `1_0` for ten; readers of
+//! 1.2 do not. So whatever is not plainly a word is written in quotes, as JSON is, which is YAML, too.
+
+use serde_json::Value;
+
+/// Words that some reader takes for something else than text.
+const TAKEN: [&str; 11] = [
+    "y", "n", "yes", "no", "on", "off", "true", "false", "null", "nan", "inf",
+];
+
+/// The text of a value: one document, keys in the order of the alphabet.
+pub fn encode(value: &Value) -> String {
+    let mut out = String::new();
+    match value {
+        Value::Object(fields) if !fields.is_empty() => block(value, 0, &mut out),
+        Value::Array(items) if !items.is_empty() => block(value, 0, &mut out),
+        _ => {
+            out.push_str(&scalar(value));
+            out.push('\n');
+        }
+    }
+    out
+}
+
+/// A list or object with something in it, from the beginning of a line on.
+fn block(value: &Value, indent: usize, out: &mut String) {
+    match value {
+        Value::Object(fields) => {
+            for (index, (key, value)) in fields.iter().enumerate() {
+                // The first key stands behind what came before it on the line.
+                if index > 0 || out.is_empty() || out.ends_with('\n') {
+                    pad(indent, out);
+                }
+                out.push_str(&text(key));
+                out.push(':');
+                member(value, indent, out);
+            }
+        }
+        Value::Array(items) => {
+            for (index, item) in items.iter().enumerate() {
+                if index > 0 || out.is_empty() || out.ends_with('\n') {
+                    pad(indent, out);
+                }
+                out.push_str("- ");
+                if is_block(item) {
+                    block(item, indent + 2, out);
+                } else {
+                    out.push_str(&scalar(item));
+                    out.push('\n');
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// The value behind a key and its colon.
+fn member(value: &Value, indent: usize, out: &mut String) {
+    if !is_block(value) {
+        out.push(' ');
+        out.push_str(&scalar(value));
+        out.push('\n');
+        return;
+    }
+    out.push('\n');
+    // A list may stand as far left as its key.
+    let deeper = if value.is_array() { indent } else { indent + 2 };
+    block(value, deeper, out);
+}
+
+fn pad(indent: usize, out: &mut String) {
+    out.extend(std::iter::repeat_n(' ', indent));
+}
+
+fn is_block(value: &Value) -> bool {
+    match value {
+        Value::Object(fields) => !fields.is_empty(),
+        Value::Array(items) => !items.is_empty(),
+        _ => false,
+    }
+}
+
+fn scalar(value: &Value) -> String {
+    match value {
+        Value::String(string) => text(string),
+        _ => value.to_string(),
+    }
+}
+
+/// A text, in quotes unless every reader takes it for one without.
+fn text(string: &str) -> String {
+    let mut bytes = string.bytes();
+    let begins = bytes
+        .next()
+        .is_some_and(|byte| byte.is_ascii_alphabetic() || byte == b'/' || byte == b'_');
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/_.-".contains(&byte);
+    let is_word = begins && bytes.all(plain);
+    if is_word && !TAKEN.contains(&string.to_ascii_lowercase().as_str()) {
+        string.to_owned()
+    } else {
+        Value::from(string).to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_is_not_plainly_a_word_is_quoted() {
+        let value = json!({
+            "a": "yes", "b": ["On", "1.5", "a: b", "x/y-z", "", "0x1f", "ä"],
+            "c": {"d": [{"e": 1, "f": null}, [], {}], "g": true}, "h": {}, "y": -1.5,
+        });
+        let text = encode(&value);
+        assert_eq!(
+            text,
+            "a: \"yes\"\nb:\n- \"On\"\n- \"1.5\"\n- \"a: b\"\n- x/y-z\n- \"\"\n- \"0x1f\"\n- \"ä\"\nc:\n  d:\n  \
+             - e: 1\n    f: null\n  - []\n  - {}\n  g: true\nh: {}\n\"y\": -1.5\n"
+        );
+        let read = super::super::parse(text.as_bytes()).unwrap();
+        assert_eq!(read.value, value);
+    }
+
+    #[test]
+    fn lists_in_lists_come_back() {
+        let value = json!([[1, [2, {"a": [3]}]], {"b": [[4]]}]);
+        let read = super::super::parse(encode(&value).as_bytes()).unwrap();
+        assert_eq!(read.value, value);
+    }
+}

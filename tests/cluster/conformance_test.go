@@ -1,0 +1,363 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/retry"
+)
+
+// typedClient is what client-go's typed client of a resource offers; T and L are pointers to an object and a list.
+type typedClient[T, L any] interface {
+	Create(ctx context.Context, object T, options metav1.CreateOptions) (T, error)
+	Update(ctx context.Context, object T, options metav1.UpdateOptions) (T, error)
+	UpdateStatus(ctx context.Context, object T, options metav1.UpdateOptions) (T, error)
+	Delete(ctx context.Context, name string, options metav1.DeleteOptions) error
+	DeleteCollection(ctx context.Context, options metav1.DeleteOptions, selected metav1.ListOptions) error
+	Get(ctx context.Context, name string, options metav1.GetOptions) (T, error)
+	List(ctx context.Context, options metav1.ListOptions) (L, error)
+	Watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error)
+	Patch(ctx context.Context, name string, kind types.PatchType, data []byte, options metav1.PatchOptions, subresources ...string) (T, error)
+}
+
+// conformant is what the conformance test of a resource does in its own way.
+type conformant[T metav1.Object, L metav1.ListInterface] struct {
+	resource, kind, label string
+	client                typedClient[T, L]
+	object                func(labels map[string]string) T
+	patch                 string
+	patched, updated      int32
+	value                 func(T) int32
+	set                   func(T, int32)
+	length                func(L) int
+	conditions            func(T) []string
+	addCondition          func(T)
+}
+
+func TestFlowSchemasPassTheConformanceSequence(t *testing.T) {
+	passSequence(t, conformant[*flowcontrolv1.FlowSchema, *flowcontrolv1.FlowSchemaList]{
+		resource: "flowschemas", kind: "FlowSchema", label: "example-e2e-fs-label",
+		client: hostedClient(t).FlowcontrolV1().FlowSchemas(),
+		object: func(labels map[string]string) *flowcontrolv1.FlowSchema {
+			return &flowcontrolv1.FlowSchema{
+				ObjectMeta: metav1.ObjectMeta{GenerateName: "e2e-example-fs-", Labels: labels},
+				Spec: flowcontrolv1.FlowSchemaSpec{
+					MatchingPrecedence:         10000,
+					PriorityLevelConfiguration: flowcontrolv1.PriorityLevelConfigurationReference{Name: "global-default"},
+					DistinguisherMethod:        &flowcontrolv1.FlowDistinguisherMethod{Type: flowcontrolv1.FlowDistinguisherMethodByUserType},
+					Rules: []flowcontrolv1.PolicyRulesWithSubjects{{
+						Subjects:         []flowcontrolv1.Subject{{Kind: flowcontrolv1.SubjectKindUser, User: &flowcontrolv1.UserSubject{Name: "example-e2e-non-existent-user"}}},
+						NonResourceRules: []flowcontrolv1.NonResourcePolicyRule{{Verbs: []string{"*"}, NonResourceURLs: []string{"*"}}},
+					}},
+				},
+			}
+		},
+		patch: `{"metadata":{"annotations":{"patched":"true"}},"spec":{"matchingPrecedence":9999}}`, patched: 9999, updated: 9000,
+		value:  func(object *flowcontrolv1.FlowSchema) int32 { return object.Spec.MatchingPrecedence },
+		set:    func(object *flowcontrolv1.FlowSchema, value int32) { object.Spec.MatchingPrecedence = value },
+		length: func(list *flowcontrolv1.FlowSchemaList) int { return len(list.Items) },
+		conditions: func(object *flowcontrolv1.FlowSchema) (kinds []string) {
+			for _, condition := range object.Status.Conditions {
+				kinds = append(kinds, string(condition.Type))
+			}
+			return kinds
+		},
+		addCondition: func(object *flowcontrolv1.FlowSchema) {
+			object.Status.Conditions = append(object.Status.Conditions, flowcontrolv1.FlowSchemaCondition{
+				Type: "StatusUpdateFailed", Status: flowcontrolv1.ConditionFalse, Reason: "E2E", Message: "Set from an e2e test",
+			})
+		},
+	})
+}
+
+func TestPriorityLevelsPassTheConformanceSequence(t *testing.T) {
+	passSequence(t, conformant[*flowcontrolv1.PriorityLevelConfiguration, *flowcontrolv1.PriorityLevelConfigurationList]{
+		resource: "prioritylevelconfigurations", kind: "PriorityLevelConfiguration", label: "example-e2e-pl-label",
+		client: hostedClient(t).FlowcontrolV1().PriorityLevelConfigurations(),
+		object: func(labels map[string]string) *flowcontrolv1.PriorityLevelConfiguration {
+			shares := int32(2)
+			return &flowcontrolv1.PriorityLevelConfiguration{
+				ObjectMeta: metav1.ObjectMeta{GenerateName: "e2e-example-pl-", Labels: labels},
+				Spec: flowcontrolv1.PriorityLevelConfigurationSpec{
+					Type: flowcontrolv1.PriorityLevelEnablementLimited,
+					Limited: &flowcontrolv1.LimitedPriorityLevelConfiguration{
+						NominalConcurrencyShares: &shares, LimitResponse: flowcontrolv1.LimitResponse{Type: flowcontrolv1.LimitResponseTypeReject},
+					},
+				},
+			}
+		},
+		patch: `{"metadata":{"annotations":{"patched":"true"}},"spec":{"limited":{"nominalConcurrencyShares":4}}}`, patched: 4, updated: 6,
+		value: func(object *flowcontrolv1.PriorityLevelConfiguration) int32 {
+			return *object.Spec.Limited.NominalConcurrencyShares
+		},
+		set: func(object *flowcontrolv1.PriorityLevelConfiguration, value int32) {
+			object.Spec.Limited.NominalConcurrencyShares = &value
+		},
+		length: func(list *flowcontrolv1.PriorityLevelConfigurationList) int { return len(list.Items) },
+		conditions: func(object *flowcontrolv1.PriorityLevelConfiguration) (kinds []string) {
+			for _, condition := range object.Status.Conditions {
+				kinds = append(kinds, string(condition.Type))
+			}
+			return kinds
+		},
+		addCondition: func(object *flowcontrolv1.PriorityLevelConfiguration) {
+			object.Status.Conditions = append(object.Status.Conditions, flowcontrolv1.PriorityLevelConfigurationCondition{
+				Type: "StatusUpdateFailed", Status: flowcontrolv1.ConditionFalse, Reason: "E2E", Message: "Set from an e2e test",
+			})
+		},
+	})
+}
+
+var wellFormedVersion = regexp.MustCompile(`^[1-9][0-9]*$`)
+
+// newer compares resource versions as clients do: as numbers of any length.
+func newer(a, b string) bool {
+	return len(a) > len(b) || len(a) == len(b) && a > b
+}
+
+// passSequence makes the calls of Kubernetes' conformance tests "should support FlowSchema (and
+// PriorityLevelConfiguration) API operations", one after the other.
+func passSequence[T interface {
+	comparable
+	metav1.Object
+}, L metav1.ListInterface](t *testing.T, c conformant[T, L]) {
+	ctx := inTime(t, 3*time.Minute)
+	client := hostedClient(t)
+
+	// Discovery, in each of its forms.
+	groups := must[*metav1.APIGroupList](t)(client.Discovery().ServerGroups())
+	hasGroup := slices.ContainsFunc(groups.Groups, func(group metav1.APIGroup) bool {
+		return group.Name == "flowcontrol.apiserver.k8s.io" && slices.ContainsFunc(group.Versions, func(v metav1.GroupVersionForDiscovery) bool { return v.Version == "v1" })
+	})
+	if !hasGroup {
+		t.Errorf("no group in %+v", groups)
+	}
+	var group metav1.APIGroup
+	if err := client.Discovery().RESTClient().Get().AbsPath(groupPath).Do(ctx).Into(&group); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.ContainsFunc(group.Versions, func(v metav1.GroupVersionForDiscovery) bool { return v.Version == "v1" }) {
+		t.Errorf("no version in %+v", group)
+	}
+	resources := must[*metav1.APIResourceList](t)(client.Discovery().ServerResourcesForGroupVersion("flowcontrol.apiserver.k8s.io/v1"))
+	for _, name := range []string{c.resource, c.resource + "/status"} {
+		if !slices.ContainsFunc(resources.APIResources, func(resource metav1.APIResource) bool { return resource.Name == name }) {
+			t.Errorf("no resource %s", name)
+		}
+	}
+
+	value := fmt.Sprintf("%08x", rand.Uint32())
+	selected := metav1.ListOptions{LabelSelector: c.label + "=" + value}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if err := c.client.DeleteCollection(ctx, metav1.DeleteOptions{}, selected); err != nil {
+			t.Error(err)
+		}
+	})
+	create := func() T {
+		t.Helper()
+		return must[T](t)(c.client.Create(ctx, c.object(map[string]string{c.label: value}), metav1.CreateOptions{}))
+	}
+	create()
+	create()
+	created := create()
+	name := created.GetName()
+
+	read := must[T](t)(c.client.Get(ctx, name, metav1.GetOptions{}))
+	if read.GetUID() != created.GetUID() || !wellFormedVersion.MatchString(read.GetResourceVersion()) {
+		t.Errorf("read %+v, created %+v", read, created)
+	}
+	list := must[L](t)(c.client.List(ctx, selected))
+	if c.length(list) != 3 {
+		t.Errorf("%d items", c.length(list))
+	}
+	events := must[watch.Interface](t)(c.client.Watch(ctx, metav1.ListOptions{ResourceVersion: list.GetResourceVersion(), LabelSelector: selected.LabelSelector}))
+	defer events.Stop()
+
+	patched := must[T](t)(c.client.Patch(ctx, name, types.MergePatchType, []byte(c.patch), metav1.PatchOptions{}))
+	if patched.GetAnnotations()["patched"] != "true" || c.value(patched) != c.patched || !newer(patched.GetResourceVersion(), created.GetResourceVersion()) {
+		t.Errorf("patched %+v", patched)
+	}
+	var updated T
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		object, err := c.client.Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		object.GetAnnotations()["updated"] = "true" // the map has to be there
+		c.set(object, c.updated)
+		updated, err = c.client.Update(ctx, object, metav1.UpdateOptions{})
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if updated.GetAnnotations()["updated"] != "true" || c.value(updated) != c.updated {
+		t.Errorf("updated %+v", updated)
+	}
+	if err := awaitPatched[T](events); err != nil {
+		t.Error(err)
+	}
+
+	dynamicClient := must[*dynamic.DynamicClient](t)(dynamic.NewForConfig(hostedConfig(t)))
+	resource := schema.GroupVersionResource{Group: "flowcontrol.apiserver.k8s.io", Version: "v1", Resource: c.resource}
+	status := must[*unstructured.Unstructured](t)(dynamicClient.Resource(resource).Get(ctx, name, metav1.GetOptions{}, "status"))
+	if status.GroupVersionKind() != resource.GroupVersion().WithKind(c.kind) || status.GetUID() != created.GetUID() {
+		t.Errorf("status %+v", status)
+	}
+	patch := []byte(`{"status":{"conditions":[{"type":"PatchStatusFailed","status":"False","reason":"e2e"}]}}`)
+	patched = must[T](t)(c.client.Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{}, "status"))
+	if !slices.Contains(c.conditions(patched), "PatchStatusFailed") {
+		t.Errorf("conditions %v", c.conditions(patched))
+	}
+	err = retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		object, err := c.client.Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		c.addCondition(object)
+		updated, err = c.client.UpdateStatus(ctx, object, metav1.UpdateOptions{})
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Contains(c.conditions(updated), "StatusUpdateFailed") {
+		t.Errorf("conditions %v", c.conditions(updated))
+	}
+
+	if err := c.client.Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.client.Get(ctx, name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("a deleted object should be NotFound, got %v", err)
+	}
+	if left := c.length(must[L](t)(c.client.List(ctx, selected))); left != 2 {
+		t.Errorf("%d items", left)
+	}
+	if err := c.client.DeleteCollection(ctx, metav1.DeleteOptions{}, selected); err != nil {
+		t.Fatal(err)
+	}
+	if left := c.length(must[L](t)(c.client.List(ctx, selected))); left != 0 {
+		t.Errorf("%d items", left)
+	}
+}
+
+// awaitPatched reads events until one shows the patch. Each has to be a modification.
+func awaitPatched[T metav1.Object](events watch.Interface) error {
+	for {
+		select {
+		case event, open := <-events.ResultChan():
+			if !open {
+				return errors.New("the watch has ended")
+			}
+			object, ok := event.Object.(T)
+			if event.Type != watch.Modified || !ok {
+				return fmt.Errorf("event %s with %T", event.Type, event.Object)
+			}
+			if object.GetAnnotations()["patched"] == "true" {
+				return nil
+			}
+		case <-time.After(30 * time.Second):
+			return errors.New("no event in time")
+		}
+	}
+}
+
+// The end-to-end test "requests can be classified by adding FlowSchema and PriorityLevelConfiguration".
+func TestRequestsAreClassifiedByWhatTheHostedAPIHolds(t *testing.T) {
+	ctx := inTime(t, 2*time.Minute)
+	client := hostedClient(t)
+	schemas, levels := client.FlowcontrolV1().FlowSchemas(), client.FlowcontrolV1().PriorityLevelConfigurations()
+	const levelName, schemaName = "e2e-testing-prioritylevel", "e2e-testing-flowschema"
+	clear := func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		for _, err := range []error{schemas.Delete(ctx, schemaName, metav1.DeleteOptions{}), levels.Delete(ctx, levelName, metav1.DeleteOptions{})} {
+			if err != nil && !apierrors.IsNotFound(err) {
+				t.Error(err)
+			}
+		}
+	}
+	clear()
+	t.Cleanup(clear)
+
+	shares := int32(1)
+	level := must[*flowcontrolv1.PriorityLevelConfiguration](t)(levels.Create(ctx, &flowcontrolv1.PriorityLevelConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: levelName},
+		Spec: flowcontrolv1.PriorityLevelConfigurationSpec{Type: "Limited", Limited: &flowcontrolv1.LimitedPriorityLevelConfiguration{
+			NominalConcurrencyShares: &shares, LimitResponse: flowcontrolv1.LimitResponse{Type: "Reject"},
+		}},
+	}, metav1.CreateOptions{}))
+	flowSchema := must[*flowcontrolv1.FlowSchema](t)(schemas.Create(ctx, &flowcontrolv1.FlowSchema{
+		ObjectMeta: metav1.ObjectMeta{Name: schemaName},
+		Spec: flowcontrolv1.FlowSchemaSpec{
+			MatchingPrecedence:         1000,
+			PriorityLevelConfiguration: flowcontrolv1.PriorityLevelConfigurationReference{Name: levelName},
+			DistinguisherMethod:        &flowcontrolv1.FlowDistinguisherMethod{Type: "ByUser"},
+			Rules: []flowcontrolv1.PolicyRulesWithSubjects{{
+				Subjects:         []flowcontrolv1.Subject{{Kind: "User", User: &flowcontrolv1.UserSubject{Name: "noxu"}}},
+				NonResourceRules: []flowcontrolv1.NonResourcePolicyRule{{Verbs: []string{"*"}, NonResourceURLs: []string{"*"}}},
+			}},
+		},
+	}, metav1.CreateOptions{}))
+
+	err := poll(30*time.Second, time.Second, func() (bool, error) {
+		current, err := schemas.Get(ctx, schemaName, metav1.GetOptions{})
+		if err != nil {
+			return false, err
+		}
+		if !slices.ContainsFunc(current.Status.Conditions, func(condition flowcontrolv1.FlowSchemaCondition) bool {
+			return condition.Type == flowcontrolv1.FlowSchemaConditionDangling && condition.Status == flowcontrolv1.ConditionFalse
+		}) {
+			return false, nil
+		}
+		text, err := client.CoreV1().RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
+		for line := range strings.Lines(string(text)) {
+			if strings.HasPrefix(line, "apiserver_flowcontrol_nominal_limit_seats{") && strings.Contains(line, `priority_level="`+levelName+`"`) {
+				return true, nil
+			}
+		}
+		return false, err
+	})
+	if err != nil {
+		t.Fatalf("the schema and its level do not come into effect: %v", err)
+	}
+
+	uids := func(user string) (string, string) {
+		t.Helper()
+		config := hostedConfig(t)
+		config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:authenticated"}}
+		transport := must[http.RoundTripper](t)(rest.TransportFor(config))
+		request := must[*http.Request](t)(http.NewRequestWithContext(ctx, http.MethodGet, config.Host+"/version", nil))
+		response := must[*http.Response](t)(transport.RoundTrip(request))
+		defer response.Body.Close()
+		_, _ = io.Copy(io.Discard, response.Body)
+		return response.Header.Get(flowSchemaHeader), response.Header.Get(priorityLevelHeader)
+	}
+	if schemaUID, levelUID := uids("noxu"); schemaUID != string(flowSchema.UID) || levelUID != string(level.UID) {
+		t.Errorf("noxu is classified as %q, %q, want %q, %q", schemaUID, levelUID, flowSchema.UID, level.UID)
+	}
+	if schemaUID, levelUID := uids("foo"); schemaUID == "" || levelUID == "" || schemaUID == string(flowSchema.UID) {
+		t.Errorf("foo is classified as %q, %q", schemaUID, levelUID)
+	}
+}

@@ -1,0 +1,146 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+var (
+	referenceKubeconfig = flag.String("reference-kubeconfig", "", "the real server to compare with; without it one is started")
+	record              = flag.String("record", "", "write what the real server answers to this file")
+	seed                = flag.Uint64("seed", 1, "of the random sessions")
+	requests            = flag.Int("requests", 730, "number of random requests")
+	conditions          = flag.Bool("conditions", false, "a controller writes conditions into the FlowSchemas of the server under test")
+	groupVersion        = flag.String("group-version", "v1", "the version of the group in which the sessions are played")
+	onlySessions        = flag.String("sessions", "", "play only sessions whose name begins so")
+)
+
+// sessionsAtOnce bounds how many sessions are played at one time on one server.
+const sessionsAtOnce = 4
+
+// corpusLimit is how large the recorded corpus may become, in bytes.
+const corpusLimit = 5 << 19
+
+// playedSessions are the sessions of a run.
+func playedSessions() []Session {
+	var chosen []Session
+	for _, session := range append(CuratedSessions(), RandomSessions(*seed, *requests)...) {
+		if strings.HasPrefix(session.Name, *onlySessions) {
+			chosen = append(chosen, session.InVersion(*groupVersion))
+		}
+	}
+	return chosen
+}
+
+// playAll plays sessions and returns what happened, in their order.
+func playAll(ctx context.Context, target *Target, sessions []Session) ([][]Exchange, error) {
+	if err := target.Clear(ctx, sessions); err != nil {
+		return nil, err
+	}
+	played, failures := make([][]Exchange, len(sessions)), make([]error, len(sessions))
+	numbers := make(chan int)
+	var workers sync.WaitGroup
+	for range sessionsAtOnce {
+		workers.Go(func() {
+			for number := range numbers {
+				played[number], failures[number] = target.Play(ctx, sessions[number])
+			}
+		})
+	}
+	for number := range sessions {
+		numbers <- number
+	}
+	close(numbers)
+	workers.Wait()
+	return played, errors.Join(append(failures, target.Clear(ctx, sessions))...)
+}
+
+// reference is the real server, run so that nothing but requests changes its objects.
+func reference(t *testing.T) *Target {
+	t.Helper()
+	if *referenceKubeconfig != "" {
+		return must[*Target](t)(TargetOf("reference", *referenceKubeconfig))
+	}
+	if shared == nil {
+		t.Skip("there is no cluster; name a real server with -reference-kubeconfig")
+	}
+	return must[*Target](t)(startReference())
+}
+
+var startReference = sync.OnceValues(func() (*Target, error) { return shared.StartReference() })
+
+// What is recorded has been played twice without a difference, or it would say nothing about another server.
+func TestRecordTheCorpus(t *testing.T) {
+	if *record == "" {
+		t.Skip("give -record=FILE to record")
+	}
+	target, sessions := reference(t), playedSessions()
+	started := time.Now()
+	played, err := playAll(inTime(t, 30*time.Minute), target, sessions)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := playAll(inTime(t, 30*time.Minute), target, sessions)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var corpus []byte
+	lines := 0
+	for number, session := range played {
+		for _, difference := range Compare(session, again[number]) {
+			t.Error("of two plays:", difference)
+		}
+		for _, exchange := range session {
+			corpus = append(corpus, must[[]byte](t)(exchange.line())...)
+			lines++
+		}
+	}
+	fmt.Printf("tests/cluster: %d sessions, %d requests, %d bytes in %.1f s\n", len(sessions), lines, len(corpus), time.Since(started).Seconds())
+	if len(corpus) > corpusLimit {
+		t.Errorf("the corpus has %d bytes, which is more than %d", len(corpus), corpusLimit)
+	}
+	if t.Failed() {
+		return
+	}
+	if err := os.WriteFile(*record, corpus, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestFairgateAnswersAsARealServer(t *testing.T) {
+	known := must[[]KnownDifference](t)(KnownDifferences())
+	target, sessions := must[*Target](t)(TargetOf("hosted", hosted(t).Admin)), playedSessions()
+	real := reference(t)
+	real.Conditions, target.Conditions, target.Writes = *conditions, *conditions, *conditions
+	want, err := playAll(inTime(t, 30*time.Minute), real, sessions)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := playAll(inTime(t, 30*time.Minute), target, sessions)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []Difference
+	for number := range sessions {
+		found = append(found, Compare(want[number], got[number])...)
+	}
+	unknown, unused, err := SortOut(found, known)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, difference := range unknown {
+		t.Error(difference)
+	}
+	if *onlySessions == "" {
+		for _, one := range unused {
+			t.Logf("no longer occurs: %+v", one)
+		}
+	}
+}

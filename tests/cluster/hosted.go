@@ -1,0 +1,71 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// A Hosted is a server that hosts the API itself: a fairgate without an upstream, or any other that is
+// named by a kubeconfig.
+type Hosted struct {
+	Admin   string       // kubeconfig of somebody who may do everything
+	User    string       // kubeconfig of somebody who may not; "" when there is none
+	Restart func() error // nil when the server cannot be restarted
+	Stop    func() error
+}
+
+// StartStandalone starts fairgate as one does who has just got it: without a configuration, in an empty
+// directory, into which it writes kubeconfigs.
+func StartStandalone(dir string) (*Hosted, error) {
+	program, err := FairgateProgram()
+	if err != nil {
+		return nil, err
+	}
+	admin := filepath.Join(dir, ".fairgate", "admin.kubeconfig")
+	var running *process
+	start := func() error {
+		if running, err = startProcess(dir, "fairgate", program, "serve"); err != nil {
+			return err
+		}
+		if err := running.untilReady(readyLimit, func() error { return readyBy(admin) }); err != nil {
+			return fmt.Errorf("%w\n%s", err, running.tail(40))
+		}
+		return nil
+	}
+	if err := start(); err != nil {
+		return nil, errors.Join(err, running.stop(0))
+	}
+	return &Hosted{
+		Admin: admin,
+		User:  filepath.Join(dir, ".fairgate", "user.kubeconfig"),
+		Restart: func() error {
+			if err := running.stop(stopGrace); err != nil {
+				return err
+			}
+			return start()
+		},
+		Stop: func() error { return running.stop(stopGrace) },
+	}, nil
+}
+
+// readyBy asks the server of a kubeconfig whether it is ready.
+func readyBy(kubeconfig string) error {
+	if _, err := os.Stat(kubeconfig); err != nil {
+		return err
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return err
+	}
+	transport, err := rest.TransportFor(config)
+	if err != nil {
+		return err
+	}
+	return healthy(&http.Client{Transport: transport, Timeout: readyLimit}, config.Host+"/readyz")
+}

@@ -1,0 +1,249 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// A Session is a sequence of requests that can be played on any server: all it needs of earlier answers it
+// takes through placeholders, and it touches no object whose name or label does not begin with its own name.
+type Session struct {
+	Name string
+	// ManagedFields keeps metadata.managedFields in the normalised answers. It is most of the text of an
+	// answer, so only sessions about field ownership ask for it.
+	ManagedFields bool
+	Requests      []Request
+}
+
+// A Request is one step of a session. Path, query, header values and body may hold placeholders:
+//
+//	{{rv:NAME}}      the resource version with which an object of that name was last seen
+//	{{first:NAME}}   the one with which it was first seen
+//	{{uid:NAME}}     its uid
+//	{{rv}}           the resource version of the last list
+//	{{continue}}     the last continue token
+//	{{generated:N}}  the Nth name that the server generated in this session, from 1
+//
+// One that cannot be resolved becomes "unknown".
+type Request struct {
+	Method  string            `json:"method"`
+	Path    string            `json:"path"`
+	Query   string            `json:"query,omitempty"` // as it is on the wire
+	Headers map[string]string `json:"headers,omitempty"`
+	Body    string            `json:"body,omitempty"`
+	Base64  string            `json:"bodyBase64,omitempty"` // instead of Body where that is not text
+}
+
+// A Response is what came back, normalised. At most one of Body, Events and Text is set.
+type Response struct {
+	Code    int             `json:"code"`
+	Headers ResponseHeaders `json:"headers"`
+	// Body is a decoded document, whatever it was encoded in.
+	Body any `json:"body,omitempty"`
+	// Events are those of a watch; not nil when the answer was one.
+	Events []any `json:"events,omitzero"`
+	// Text is a body that is no document.
+	Text string `json:"text,omitempty"`
+}
+
+// ResponseHeaders are those that are compared.
+type ResponseHeaders struct {
+	ContentType string   `json:"Content-Type,omitempty"`
+	Warning     []string `json:"Warning,omitempty"`
+	RetryAfter  string   `json:"Retry-After,omitempty"`
+}
+
+// An Exchange is one line of the corpus.
+type Exchange struct {
+	Session       string   `json:"session"`
+	ManagedFields bool     `json:"managedFields,omitempty"`
+	Request       Request  `json:"request"`
+	Response      Response `json:"response"`
+}
+
+// sessionAgent is the User-Agent of a request that names none. The default field manager derives from it.
+const sessionAgent = "session/1.0"
+
+// A Target is a server on which sessions are played.
+type Target struct {
+	Name string
+	// Conditions says that a controller on the server, or on the one it is compared with, writes conditions
+	// into FlowSchemas behind the sessions' back. Its writes are then waited for, and what they do to
+	// resource versions and watches is not looked at.
+	Conditions bool
+	Writes     bool // the controller is on this one
+
+	base      *url.URL
+	transport http.RoundTripper
+}
+
+// NewTarget makes a target of a client configuration. It speaks HTTP/1.1.
+func NewTarget(name string, config *rest.Config) (*Target, error) {
+	config = rest.CopyConfig(config)
+	config.DisableCompression = true
+	config.NextProtos = []string{"http/1.1"}
+	transport, err := rest.TransportFor(config)
+	if err != nil {
+		return nil, err
+	}
+	base, err := url.Parse(config.Host)
+	return &Target{Name: name, base: base, transport: transport}, err
+}
+
+// TargetOf makes a target of a kubeconfig file.
+func TargetOf(name, kubeconfig string) (*Target, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	return NewTarget(name, config)
+}
+
+// Play plays a session and returns what happened, normalised. An error is one of the connection: whatever
+// the server answers is a result.
+func (t *Target) Play(ctx context.Context, session Session) ([]Exchange, error) {
+	seen := newNormaliser(session.ManagedFields, t.Conditions)
+	var exchanges []Exchange
+	for number, request := range session.Requests {
+		response, err := t.send(ctx, request, seen)
+		if err != nil {
+			return exchanges, fmt.Errorf("%s: session %s, request %d (%s %s): %w", t.Name, session.Name, number, request.Method, request.Path, err)
+		}
+		exchanges = append(exchanges, Exchange{session.Name, session.ManagedFields, request, response})
+		if t.Conditions && t.Writes {
+			if err := t.settle(ctx, request, response, seen); err != nil {
+				return exchanges, err
+			}
+		}
+	}
+	return exchanges, nil
+}
+
+// settle waits after a write of a FlowSchema until the controller has written its condition, and takes the
+// object's resource version as if the write had made it.
+func (t *Target) settle(ctx context.Context, request Request, response Response, seen *normaliser) error {
+	name := text(response.Body, "metadata", "name")
+	written := request.Method != "GET" && request.Method != "DELETE" && response.Code < 300
+	if !written || name == "" || !strings.HasPrefix(request.Path, flowSchemasPath) || strings.Contains(request.Query, "dryRun=All") {
+		return nil
+	}
+	own := seen.resolve(name)
+	get := Request{Method: "GET", Path: flowSchemasPath + "/" + own}
+	probe, version := newNormaliser(false, false), ""
+	err := poll(3*time.Second, 50*time.Millisecond, func() (bool, error) {
+		before := version
+		current, err := t.send(ctx, get, probe)
+		version = probe.values["rv:"+own]
+		return current.Code != http.StatusOK || version == before && probe.dangling[own], err
+	})
+	if written := seen.values["rv:"+own]; version != "" && seen.values["first:"+own] == written {
+		seen.values["first:"+own] = version
+	}
+	if version != "" {
+		seen.values["rv:"+own] = version
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return nil
+	}
+	return err
+}
+
+// Clear removes all objects that sessions have made, or an earlier run has left.
+func (t *Target) Clear(ctx context.Context, sessions []Session) error {
+	for _, path := range []string{flowSchemasPath, levelsPath} {
+		seen := newNormaliser(false, false)
+		response, err := t.send(ctx, Request{Method: "GET", Path: path}, seen)
+		if err != nil {
+			return err
+		}
+		items, _ := at(response.Body, "items").([]any)
+		for _, item := range items {
+			name := text(item, "metadata", "name")
+			own := func(session Session) bool { return strings.HasPrefix(name, session.Name+"-") }
+			if !slices.ContainsFunc(sessions, own) {
+				continue
+			}
+			for _, request := range []Request{
+				{Method: "PATCH", Headers: map[string]string{contentHeader: mergePatch}, Body: `{"metadata":{"finalizers":null}}`},
+				{Method: "DELETE"},
+			} {
+				request.Path = path + "/" + name
+				if _, err := t.send(ctx, request, seen); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func (t *Target) send(ctx context.Context, request Request, seen *normaliser) (Response, error) {
+	ctx, cancel := context.WithTimeout(ctx, 90*time.Second)
+	defer cancel()
+	body := []byte(seen.resolve(request.Body))
+	if request.Base64 != "" {
+		var err error
+		if body, err = base64.StdEncoding.DecodeString(request.Base64); err != nil {
+			return Response{}, err
+		}
+	}
+	wire, err := http.NewRequestWithContext(ctx, request.Method, t.base.String(), bytes.NewReader(body))
+	if err != nil {
+		return Response{}, err
+	}
+	// Opaque, so that nothing is cleaned or escaped on the way.
+	wire.URL.Opaque = seen.resolve(request.Path)
+	wire.URL.RawQuery = seen.resolve(request.Query)
+	if len(body) == 0 {
+		wire.Body, wire.ContentLength = http.NoBody, 0
+	}
+	wire.Header.Set("User-Agent", sessionAgent)
+	for name, value := range request.Headers {
+		wire.Header.Set(name, seen.resolve(value))
+	}
+	answer, err := t.transport.RoundTrip(wire)
+	if err != nil {
+		return Response{}, err
+	}
+	defer answer.Body.Close()
+	data, err := io.ReadAll(answer.Body)
+	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return Response{}, err
+	}
+	return seen.response(request, answer, data)
+}
+
+var placeholder = regexp.MustCompile(`\{\{([a-z]+)(?::([^{}]+))?\}\}`)
+
+// resolve puts values of earlier answers in the place of placeholders.
+func (n *normaliser) resolve(text string) string {
+	return placeholder.ReplaceAllStringFunc(text, func(found string) string {
+		if value, ok := n.values[strings.Trim(found, "{}")]; ok {
+			return value
+		}
+		return "unknown"
+	})
+}
+
+// line encodes an exchange as the corpus has it.
+func (e Exchange) line() ([]byte, error) {
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false)
+	err := encoder.Encode(e)
+	return text.Bytes(), err
+}
