@@ -86,6 +86,7 @@ fn gateway(hub: &Arc<Hub>, upstream: SocketAddr) -> Gateway {
             ..AuthSettings::default()
         }),
         names: ConfiguredNames::new([]),
+        impersonation: false,
         request_timeout: REQUEST_TIMEOUT,
     }));
     let mut settings = AppSettings {

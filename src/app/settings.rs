@@ -406,6 +406,7 @@ pub(super) fn auth_rules(
     Ok(AuthRules {
         authentication,
         names,
+        impersonation: config.mode == config::Mode::Standalone,
         request_timeout: config.timeouts.request,
     })
 }

@@ -19,7 +19,9 @@ use tower::{Layer, Service};
 
 use super::{
     Authentication, ConfiguredNames, Credentials, Decision, HeaderRefusal, Identity, Now, Outcome,
-    PeerIdentityCache, PendingReview, strip_identity_headers,
+    PeerIdentityCache, PendingReview,
+    impersonation::{self, ImpersonationError},
+    strip_identity_headers,
 };
 use crate::{
     call::{Call, Inbound, Peer, Refusal, Reply, RequestKind},
@@ -34,6 +36,8 @@ pub struct AuthRules {
     pub authentication: Authentication,
     /// Front-proxy header names besides the conventional ones, never to be passed on.
     pub names: ConfiguredNames,
+    /// Whether `system:masters` may act as others. Not where an upstream judges who may do what.
+    pub impersonation: bool,
     /// A request's time limit, unless it asks for a shorter one.
     pub request_timeout: Duration,
 }
@@ -174,14 +178,36 @@ impl Parsed {
     }
 
     fn into_call(mut self, identity: &Arc<Identity>, rules: &AuthRules) -> Result<Call, Refusal> {
-        strip_identity_headers(self.inbound.request.headers_mut(), &rules.names)?;
+        let headers = self.inbound.request.headers_mut();
+        let other = if rules.impersonation {
+            impersonation::take(headers, identity.user())?
+        } else {
+            None
+        };
+        let identity = match other {
+            Some(user) => Arc::new(Identity::new(user)),
+            None => Arc::clone(identity),
+        };
+        strip_identity_headers(headers, &rules.names)?;
         let digest = Arc::new(RequestDigest {
             info: self.info,
             user: Arc::clone(identity.user()),
         });
         let mut call = Call::new(self.inbound, digest, rules.request_timeout)?;
-        call.identity = Some(Arc::clone(identity));
+        call.identity = Some(identity);
         Ok(call)
+    }
+}
+
+impl From<ImpersonationError> for Refusal {
+    fn from(error: ImpersonationError) -> Self {
+        match error {
+            ImpersonationError::Forbidden { .. } => Self::Forbidden(error.to_string().into()),
+            ImpersonationError::NoUser => {
+                Self::Malformed("somebody is to be impersonated without Impersonate-User")
+            }
+            ImpersonationError::NotText => Self::Malformed("an Impersonate header holds no text"),
+        }
     }
 }
 

@@ -18,6 +18,7 @@ pub mod extra_key;
 mod failure;
 mod front_proxy;
 mod header_names;
+pub mod impersonation;
 pub mod layer;
 mod mtls;
 mod peer;

@@ -206,6 +206,7 @@ fn rules(flows: &[Arc<Flow>]) -> Result<AuthRules, DemoError> {
             ..AuthSettings::default()
         }),
         names: ConfiguredNames::new([]),
+        impersonation: false,
         request_timeout: REQUEST_TIMEOUT,
     })
 }

@@ -9,9 +9,13 @@ const LABEL_VALUE: &str = "(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?";
 
 /// What is wrong with a DNS-1123 subdomain.
 pub fn subdomain(name: &str) -> Vec<String> {
+    subdomain_in(name, "characters")
+}
+
+fn subdomain_in(name: &str, unit: &str) -> Vec<String> {
     const WORDS: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric \
         characters, '-' or '.', and must start and end with an alphanumeric character";
-    let mut wrong = too_long(name, 253, "characters");
+    let mut wrong = too_long(name, 253, unit);
     if !name.split('.').all(is_label) {
         wrong.push(against(WORDS, SUBDOMAIN, &["example.com"]));
     }
@@ -82,7 +86,7 @@ pub fn qualified(name: &str) -> Vec<String> {
                 wrong.push("prefix part must be non-empty".to_owned());
             } else {
                 wrong.extend(
-                    subdomain(prefix)
+                    subdomain_in(prefix, "bytes")
                         .into_iter()
                         .map(|text| format!("prefix part {text}")),
                 );

@@ -543,7 +543,7 @@ fn condition_types_are_told_and_unique() {
         found,
         [
             "status.conditions[1].type: Duplicate value: \"A\"",
-            "status.conditions[2].type: Required value: must not be empty",
+            "status.conditions[2].type: Required value",
         ]
     );
 }
