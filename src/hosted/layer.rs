@@ -13,14 +13,14 @@ use std::{
 };
 
 use bytes::{Bytes, BytesMut};
-use http::Response;
+use http::{HeaderName, HeaderValue, Response};
 use http_body::{Body, Frame};
 use http_body_util::BodyExt as _;
 use tokio::runtime::Handle;
 use tower::{Layer, Service};
 
 use super::{
-    Answer, AnswerBody, Hosted, Watching,
+    Answer, AnswerBody, Hosted, Watching, chance,
     fault::Fault,
     negotiate::Output,
     request::{MAX_BODY, Request},
@@ -30,6 +30,8 @@ use crate::{
     clock::Clock,
     digest::readable,
 };
+
+const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 
 /// Answers hosted calls instead of the service behind it.
 #[derive(Clone, Debug)]
@@ -160,13 +162,16 @@ async fn answer(shared: Rc<Shared>, mut call: Call) -> Result<Reply, Refusal> {
             body,
             digest: Arc::clone(&call.digest),
         };
+        let audit_id = request.headers.get(&AUDIT_ID).cloned();
         let hosted = Arc::clone(&shared.hosted);
         let answered = shared
             .control
             .spawn(async move { hosted.serve(&request).await });
-        answered
+        let mut answer = answered
             .await
-            .map_err(|error| Refusal::Internal(error.to_string().into()))
+            .map_err(|error| Refusal::Internal(error.to_string().into()))?;
+        tell_audit_id(&mut answer, audit_id);
+        Ok::<_, Refusal>(answer)
     };
     let answer = match deadline {
         None => work.await?,
@@ -176,6 +181,17 @@ async fn answer(shared: Rc<Shared>, mut call: Call) -> Result<Reply, Refusal> {
         },
     };
     Ok(reply(answer, &shared.clock))
+}
+
+/// Names the request: as its client does, or by a name of our own.
+fn tell_audit_id(answer: &mut Answer, given: Option<HeaderValue>) {
+    let made = || {
+        let uid = chance::uid().ok()?;
+        HeaderValue::from_str(&uid).ok()
+    };
+    if let Some(id) = given.or_else(made) {
+        answer.headers.insert(AUDIT_ID, id);
+    }
 }
 
 /// The whole body; `None` if it is too long.
