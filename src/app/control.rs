@@ -320,7 +320,7 @@ impl Applier {
                 *compiling = changed;
                 let now = self.clock.now();
                 self.hub.apply(now, Arc::new(policy));
-                self.sight.own().policy_taken_on(now);
+                self.sight.own().policy_taken_on(now, findings.len());
                 (true, findings)
             }
             Err(findings) => {

@@ -106,7 +106,7 @@ pub fn serve(config: Config, path: Option<PathBuf>) -> Result<(), ServeError> {
         settings::hub(&config),
         clock.now(),
     );
-    own.policy_taken_on(clock.now());
+    own.policy_taken_on(clock.now(), findings.len());
     let sight = Sight::new(Arc::clone(&hub), clock.clone(), &config.apiserver, own);
     let credential = UpstreamCredential::new(config.upstream.token_file.clone())?;
     let reviews = settings::token_reviews(&config, &credential, &clock, control_runtime.handle())?;

@@ -149,6 +149,8 @@ own! { OWN_GAUGES:
         "How many sets of policy objects were taken on since the start.";
     POLICY_AGE = "fairgate_policy_age_seconds",
         "Time since a set of policy objects was taken on.";
+    POLICY_WARNINGS = "fairgate_policy_warnings",
+        "What is probably not meant in the policy objects in force; the log and `fairgate check` say what.";
     STORE_UP = "fairgate_store_up",
         "Whether reads and writes get through to the store of the hosted API.";
     STORE_REVISION = "fairgate_store_revision",

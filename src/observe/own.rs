@@ -39,6 +39,7 @@ pub struct Own {
     handle: PrometheusHandle,
     policy_loads: [Counter; 2],
     policy_generation: Gauge,
+    policy_warnings: Gauge,
     policy_taken_on: Mutex<Option<Time>>,
     policy_age: Gauge,
     config_reloads: [Counter; 2],
@@ -85,6 +86,7 @@ impl Own {
                 handle: recorder.handle(),
                 policy_loads: outcomes(&n::POLICY_LOADS, ["failed", "ok"]),
                 policy_generation: gauge!(n::POLICY_GENERATION.name),
+                policy_warnings: gauge!(n::POLICY_WARNINGS.name),
                 policy_taken_on: Mutex::default(),
                 policy_age: gauge!(n::POLICY_AGE.name),
                 config_reloads: outcomes(&n::CONFIG_RELOADS, ["failed", "ok"]),
@@ -130,8 +132,11 @@ impl Own {
         }));
     }
 
-    /// A set of policy objects was taken on at `now`, the first one included.
-    pub fn policy_taken_on(&self, now: Time) {
+    /// A set of policy objects was taken on at `now`, the first one included; so many warnings came of
+    /// it.
+    pub fn policy_taken_on(&self, now: Time, warnings: usize) {
+        self.policy_warnings
+            .set(f64::from(u32::try_from(warnings).unwrap_or(u32::MAX)));
         self.policy_loads[1].increment(1);
         self.policy_generation.increment(1.0);
         *lock(&self.policy_taken_on) = Some(now);
@@ -283,7 +288,7 @@ mod tests {
     #[test]
     fn what_is_told_shows_in_the_same_order_every_time() {
         let own = Own::new();
-        own.policy_taken_on(Time::ZERO);
+        own.policy_taken_on(Time::ZERO, 2);
         own.policy_refused();
         own.token_reviewed(Reviewed::Refused);
         own.pull(&n::CONNECTIONS, || 7.0);
@@ -298,6 +303,7 @@ mod tests {
             "fairgate_policy_generation 1",
             "fairgate_policy_loads_total{outcome=\"failed\"} 1",
             "fairgate_policy_loads_total{outcome=\"ok\"} 1",
+            "fairgate_policy_warnings 2",
             "fairgate_token_reviews_total{outcome=\"accepted\"} 0",
             "fairgate_token_reviews_total{outcome=\"refused\"} 1",
             "fairgate_panics_total 0",

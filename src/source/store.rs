@@ -26,6 +26,8 @@ pub struct Stored {
     watch: Option<Watch>,
     /// Whether something changed since the last set.
     changed: bool,
+    /// The warnings that were told, lest each change of anything tells them again.
+    told: Vec<String>,
 }
 
 impl std::fmt::Debug for Stored {
@@ -43,6 +45,7 @@ impl Stored {
             store,
             watch: None,
             changed: true,
+            told: Vec::new(),
         }
     }
 
@@ -107,15 +110,33 @@ impl Source for Stored {
 
     async fn report(&mut self, revision: &Revision, applied: bool, findings: &[Finding]) {
         let Revision(revision) = revision;
-        for finding in findings.iter().filter(|finding| finding.is_error()) {
-            tracing::error!(%finding, "policy");
+        let mut warnings = Vec::new();
+        for finding in findings {
+            if finding.is_error() {
+                tracing::error!(%finding, "policy");
+                continue;
+            }
+            let warning = essence_of(finding);
+            if !self.told.contains(&warning) {
+                tracing::warn!(%finding, "policy");
+            }
+            warnings.push(warning);
         }
+        self.told = warnings;
         if applied {
-            tracing::info!(%revision, warnings = findings.len(), "policy objects applied");
+            tracing::info!(%revision, warnings = self.told.len(), "policy objects applied");
         } else {
             tracing::error!(%revision, "policy objects refused; the last good ones stay");
         }
     }
+}
+
+/// What a finding says, without the revision that its object has now.
+fn essence_of(finding: &Finding) -> String {
+    format!(
+        "{} {} {} {}",
+        finding.kind, finding.name, finding.field, finding.message
+    )
 }
 
 fn document(entry: &Entry) -> Result<Document, Box<Finding>> {

@@ -14,6 +14,9 @@ use crate::{
     store::{Expected, Written},
 };
 
+/// Target of the events that tell who changed what.
+const CHANGES: &str = "fairgate::changes";
+
 /// How many generated names are tried.
 const TRIES: usize = 8;
 
@@ -191,16 +194,28 @@ impl Scope<'_> {
         old: Option<u64>,
         new: Option<u64>,
     ) {
-        tracing::info!(
-            user = %self.request.user().name,
-            verb,
-            resource = %self.kind.group_resource(),
-            subresource = self.subresource(),
-            namespace = %self.place.namespace,
-            name,
-            old_resource_version = old,
-            new_resource_version = new,
-            "policy object changed"
-        );
+        // What the gateway keeps in order by itself is of less interest than what people do.
+        macro_rules! tell {
+            ($level:expr) => {
+                tracing::event!(
+                    target: CHANGES,
+                    $level,
+                    user = %self.request.user().name,
+                    verb,
+                    resource = %self.kind.group_resource(),
+                    subresource = self.subresource(),
+                    namespace = %self.place.namespace,
+                    name,
+                    old_resource_version = old,
+                    new_resource_version = new,
+                    "object changed"
+                )
+            };
+        }
+        if self.request.user().name == super::GATEWAY {
+            tell!(tracing::Level::DEBUG);
+        } else {
+            tell!(tracing::Level::INFO);
+        }
     }
 }

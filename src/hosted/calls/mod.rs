@@ -37,6 +37,9 @@ use crate::{
     sync::{Mutex, lock},
 };
 
+/// Who the gateway is to itself.
+pub(super) const GATEWAY: &str = "system:apiserver";
+
 /// A call to one resource.
 pub(super) struct Scope<'a> {
     pub(super) hosted: &'a Hosted,

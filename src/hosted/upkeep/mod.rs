@@ -22,8 +22,7 @@ use crate::{
     store::{At, StoreError},
 };
 
-/// Who the gateway is to itself.
-const GATEWAY: &str = "system:apiserver";
+use super::calls::GATEWAY;
 
 /// Why the gateway could not write.
 #[derive(Clone, Debug, thiserror::Error)]
