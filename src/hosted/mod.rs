@@ -115,9 +115,9 @@ impl Hosted {
         })
     }
 
-    /// Whether a path means something here.
+    /// Whether a path is answered here where another server is behind; see [`route::knows`].
     pub fn knows(&self, path: &str) -> bool {
-        !matches!(route(&self.kinds, path), Route::Unknown)
+        route::knows(&self.kinds, path)
     }
 
     /// Answers a call. To be run on the control runtime.
