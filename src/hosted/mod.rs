@@ -6,6 +6,9 @@
 //! Objects live in a [`Store`](crate::store::Store). [`HostedLayer`] puts it in front of the leaf of
 //! the request path.
 //!
+//! Over an upstream with an API of its own, [`access`] asks it who may, and a call for a document that
+//! both have goes there first: ours is put into its answer.
+//!
 //! A new kind is an entry in [`kinds`], a table in [`schema`], and its rules: validation, defaults,
 //! columns. Nothing else knows a kind by name.
 //!
