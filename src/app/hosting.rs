@@ -20,7 +20,8 @@ use crate::{
     config::{self, Config},
     hosted::{
         Asked, Hosted, HostedSettings, Operators, Report,
-        authorize::Rules,
+        access::SubjectAccess,
+        authorize::{Authorizer, Rules},
         upkeep::{Bootstrapper, Conditions, Opinion},
     },
     observe::{Checks, Sight, View, names},
@@ -96,13 +97,22 @@ pub(super) struct Hosting {
 }
 
 impl Hosting {
-    pub(super) fn new(config: &Config, store: Arc<dyn Store>, clock: &Clock) -> Self {
+    /// An API over a store. Without `access` its own rules say who may do what.
+    pub(super) fn new(
+        config: &Config,
+        store: Arc<dyn Store>,
+        access: Option<SubjectAccess>,
+        clock: &Clock,
+    ) -> Self {
         let seeing = Arc::new(Seeing::default());
         let hosted = Hosted::new(HostedSettings {
             store: Arc::clone(&store),
             clock: clock.clone(),
-            rules: Rules {
-                readers: config.hosted_api.reader_groups.clone(),
+            authorizer: match access {
+                Some(access) => Authorizer::Upstream(access),
+                None => Authorizer::Rules(Rules {
+                    readers: config.hosted_api.reader_groups.clone(),
+                }),
             },
             version: config.hosted_api.kubernetes_version.clone(),
             address: config.listen.address.to_string(),

@@ -2,9 +2,10 @@
 //!
 //! [`serve`] turns a configuration into a running gateway and runs it to its end. [`runtimes`] lays
 //! out threads; `settings` says the configuration in each module's own terms; `identity` is what
-//! the upstream is told; [`control`] holds what goes on beside the requests: policies that change,
+//! the upstream is told, and `access` how it is asked what users may do; [`control`] holds what goes on beside the requests: policies that change,
 //! borrowing, reloads, the admin port.
 
+mod access;
 pub mod control;
 pub mod home;
 mod hosting;
@@ -25,7 +26,7 @@ use crate::{
     auth::layer::{Auth, AuthLayer, AuthRules},
     call::answer::Answer,
     clock::Clock,
-    config::Config,
+    config::{Config, Mode},
     fairness::{FairnessLayer, Gate, Hub, layer::Fairness},
     forward::Forward,
     hosted::{HostedLayer, Hosting as Served, Ownership},
@@ -89,7 +90,8 @@ pub fn serve(config: Config, path: Option<PathBuf>) -> Result<(), ServeError> {
     own.watch_panics();
     let hash_key = settings::hash_key(&config)?;
     let control_runtime = runtimes::control_runtime()?;
-    let hosting = open_hosting(&config, &clock, &control_runtime)?;
+    let credential = UpstreamCredential::new(config.upstream.token_file.clone())?;
+    let hosting = open_hosting(&config, &credential, &clock, &control_runtime)?;
     let (policies, compiled) = control_runtime
         .block_on(Policies::load(&config, hash_key, hosting.as_ref()))
         .map_err(ServeError::Policies)?;
@@ -108,7 +110,6 @@ pub fn serve(config: Config, path: Option<PathBuf>) -> Result<(), ServeError> {
     );
     own.policy_taken_on(clock.now(), findings.len());
     let sight = Sight::new(Arc::clone(&hub), clock.clone(), &config.apiserver, own);
-    let credential = UpstreamCredential::new(config.upstream.token_file.clone())?;
     let reviews = settings::token_reviews(&config, &credential, &clock, control_runtime.handle())?;
     let rules = settings::auth_rules(&config, reviews.clone())?;
     let authorities = rules.authentication.authorities();
@@ -141,6 +142,7 @@ pub fn serve(config: Config, path: Option<PathBuf>) -> Result<(), ServeError> {
 /// Opens the hosted API and what is in it, if this gateway has one.
 fn open_hosting(
     config: &Config,
+    credential: &UpstreamCredential,
     clock: &Clock,
     control: &Runtime,
 ) -> Result<Option<Hosting>, ServeError> {
@@ -149,7 +151,11 @@ fn open_hosting(
     }
     let _inside = control.enter();
     let store = hosting::open_store(config, clock)?;
-    let hosting = Hosting::new(config, store, clock);
+    let access = match config.mode {
+        Mode::Overlay => Some(access::of_upstream(config, credential, clock)?),
+        _ => None,
+    };
+    let hosting = Hosting::new(config, store, access, clock);
     control.block_on(hosting.prepare());
     Ok(Some(hosting))
 }
@@ -167,10 +173,10 @@ fn build_stack(
     let (sight, hub, rules) = (Arc::clone(sight), Arc::clone(hub), Arc::clone(rules));
     let identity = identity::Teller::new(settings::told_identity(config)?, credential.clone());
     let hosted = hosting.map(|hosting| Arc::clone(&hosting.hosted));
-    let ownership = if config.has_upstream {
-        Ownership::Known
-    } else {
-        Ownership::Everything
+    let ownership = match config.mode {
+        Mode::Overlay => Ownership::Overlay,
+        _ if config.has_upstream => Ownership::Known,
+        _ => Ownership::Everything,
     };
     Ok(move |context: CoreContext| {
         let core = u16::try_from(context.index).unwrap_or(u16::MAX);

@@ -2,7 +2,11 @@
 
 use std::{io, num::NonZero, path::PathBuf, sync::Arc, time::Duration};
 
-use http::{HeaderMap, header::AUTHORIZATION, uri::Authority};
+use http::{
+    HeaderMap,
+    header::AUTHORIZATION,
+    uri::{Authority, PathAndQuery},
+};
 use ring::rand::{SecureRandom as _, SystemRandom};
 use rustls::{ClientConfig, DistinguishedName, pki_types::ServerName};
 use tokio::runtime;
@@ -55,9 +59,9 @@ pub enum SettingsError {
     /// Header names.
     #[error("header names: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     HeaderNames(Vec<HeaderNameError>),
-    /// The way to the token reviews.
-    #[error("authentication.tokenReview: {0}")]
-    TokenReview(#[from] HttpTransportError),
+    /// The way to what the upstream is asked in the gateway's own name.
+    #[error("upstream: {0}")]
+    Reviews(#[from] HttpTransportError),
     /// The gateway's own token.
     #[error("upstream.tokenFile: {path} cannot be read", path = path.display())]
     TokenFile {
@@ -309,6 +313,30 @@ pub(super) fn upstream_metrics(
     })
 }
 
+/// A way to the upstream for reviews of one kind, which are posted to `path`.
+pub(super) fn review_transport(
+    config: &Config,
+    credential: &UpstreamCredential,
+    path: &'static str,
+) -> Result<HttpTransport, SettingsError> {
+    let tls = client_tls(config)?.map(|tls| {
+        let mut tls = ClientConfig::clone(&tls);
+        tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        Arc::new(tls)
+    });
+    Ok(HttpTransport::new(HttpTransportSettings {
+        authority: authority(config)?,
+        server_name: if tls.is_some() {
+            Some(server_name(config)?)
+        } else {
+            None
+        },
+        tls,
+        path: PathAndQuery::from_static(path),
+        credential: own_headers(config, credential),
+    })?)
+}
+
 /// The handle to token reviews, if tokens are reviewed.
 pub(super) fn token_reviews(
     config: &Config,
@@ -321,22 +349,7 @@ pub(super) fn token_reviews(
     let Some(review) = review.filter(|_| config.has_upstream) else {
         return Ok(None);
     };
-    let tls = client_tls(config)?.map(|tls| {
-        let mut tls = ClientConfig::clone(&tls);
-        tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        Arc::new(tls)
-    });
-    let transport = HttpTransport::new(HttpTransportSettings {
-        authority: authority(config)?,
-        server_name: if tls.is_some() {
-            Some(server_name(config)?)
-        } else {
-            None
-        },
-        tls,
-        path: http::uri::PathAndQuery::from_static(HttpTransport::PATH),
-        credential: own_headers(config, credential),
-    })?;
+    let transport = review_transport(config, credential, HttpTransport::TOKEN_REVIEWS)?;
     let settings = ReviewSettings {
         audiences: review.audiences.clone(),
         accepted_ttl: review.cache_ttl,

@@ -32,6 +32,14 @@ fn judge_mode(walk: &mut Walk, config: &Config) {
             "remove it, or set mode to files",
         );
     }
+    let readers = "hostedApi.readerGroups";
+    if config.mode == Mode::Overlay && !config.hosted_api.reader_groups.is_empty() {
+        walk.warning(
+            readers,
+            "of no use: with mode: overlay the upstream says who may read",
+            "give these groups the right there, and remove it here",
+        );
+    }
     if config.mode.hosts() && config.listen.tls.is_none() {
         walk.warning(
             "listen.tls",

@@ -98,6 +98,10 @@ pub struct HostedApi {
     pub kubernetes_version: String,
     /// Groups whose members read the objects, metrics and lists of rights.
     pub reader_groups: Vec<String>,
+    /// How long the upstream's leave holds, where it is asked who may do what.
+    pub authorized_ttl: Duration,
+    /// How long its refusal holds.
+    pub unauthorized_ttl: Duration,
 }
 
 /// Where hosted objects are kept.

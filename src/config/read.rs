@@ -462,6 +462,18 @@ fn hosted_api(section: &mut Section<'_>) -> HostedApi {
             kubernetes_version,
         ),
         reader_groups: section.get("readerGroups", Vec::new(), values::texts),
+        authorized_ttl: section.ranged(
+            "authorizedTTL",
+            300 * SECOND,
+            &(Duration::ZERO..=HOUR),
+            values::duration,
+        ),
+        unauthorized_ttl: section.ranged(
+            "unauthorizedTTL",
+            30 * SECOND,
+            &(Duration::ZERO..=HOUR),
+            values::duration,
+        ),
     }
 }
 

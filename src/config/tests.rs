@@ -409,6 +409,12 @@ fn keys_that_contradict_each_other_are_told() {
             "authentication.requestHeader.caFile",
         ),
         (
+            json!({"mode": "overlay", "listen": {"tls": tls},
+                "hostedApi": {"readerGroups": ["devs"]}}),
+            Severity::Warning,
+            "hostedApi.readerGroups",
+        ),
+        (
             json!({"upstream": {"identity": {"mode": "requestHeader"}}}),
             Severity::Error,
             "upstream.clientCertificate",
@@ -579,5 +585,5 @@ fn every_file_under_config_parses_and_every_configuration_in_them_is_sound() {
             configurations += 1;
         }
     }
-    assert_eq!(configurations, 3);
+    assert_eq!(configurations, 4);
 }

@@ -1,4 +1,4 @@
-//! Who may do what on a gateway of its own.
+//! Who may do what: by the rules of a gateway of its own, or by the word of the server behind it.
 //!
 //! Names of schemas and levels tell what a cluster runs, so reading them is for a group that the
 //! configuration names; writing is for `system:masters`. What there is in general, anybody who proved
@@ -6,7 +6,10 @@
 
 use serde_json::{Value, json};
 
-use super::fault::Fault;
+use super::{
+    access::{AccessError, Decision, SubjectAccess},
+    fault::Fault,
+};
 use crate::digest::{RequestInfo, User, readable};
 
 /// The group of everybody who proved who they are.
@@ -21,6 +24,8 @@ pub struct Attributes {
     pub is_resource: bool,
     /// The resource's group.
     pub group: String,
+    /// The version of the group.
+    pub version: String,
     /// The resource, plural.
     pub resource: String,
     /// The subresource.
@@ -41,6 +46,7 @@ impl Attributes {
             verb: info.verb.to_string(),
             is_resource: info.is_resource,
             group: text(info.group()),
+            version: text(info.version()),
             resource: text(info.resource()),
             subresource: text(info.subresource()),
             namespace: text(info.namespace()),
@@ -49,13 +55,18 @@ impl Attributes {
         }
     }
 
-    /// The refusal of it.
-    pub fn refusal(&self, user: &User) -> Fault {
+    /// The refusal of it, for a reason; empty if there is none.
+    pub fn refusal(&self, user: &User, reason: &str) -> Fault {
+        let why = if reason.is_empty() {
+            String::new()
+        } else {
+            format!(": {reason}")
+        };
         let who = escaped(&user.name);
         if !self.is_resource {
             let path = escaped(&self.path);
             let message = format!(
-                "forbidden: User \"{who}\" cannot {} path \"{path}\"",
+                "forbidden: User \"{who}\" cannot {} path \"{path}\"{why}",
                 self.verb
             );
             return Fault::forbidden(message, json!({}));
@@ -82,7 +93,7 @@ impl Attributes {
         };
         let message = format!(
             "{dotted}{named} is forbidden: User \"{who}\" cannot {} resource \"{}{sub}\" in API group \
-             \"{}\" {place}",
+             \"{}\" {place}{why}",
             self.verb, self.resource, self.group
         );
         let details = super::fault::details(&self.name, &self.group, &self.resource);
@@ -90,7 +101,30 @@ impl Attributes {
     }
 }
 
-fn escaped(text: &str) -> String {
+/// Whoever says what somebody may do.
+#[derive(Clone, Debug)]
+pub enum Authorizer {
+    /// Rules of the gateway's own.
+    Rules(Rules),
+    /// The server behind.
+    Upstream(SubjectAccess),
+}
+
+impl Authorizer {
+    /// Whether `user` may do what is wanted. Waits only for a server that has to be asked.
+    ///
+    /// # Errors
+    ///
+    /// [`AccessError`], when it could not be asked.
+    pub async fn decide(&self, user: &User, wanted: &Attributes) -> Result<Decision, AccessError> {
+        match self {
+            Self::Rules(rules) => Ok(Decision::plain(rules.allow(user, wanted))),
+            Self::Upstream(access) => access.decide(user, wanted).await,
+        }
+    }
+}
+
+pub(super) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")
         .replace('>', "&gt;")
@@ -240,14 +274,18 @@ mod tests {
         let alice = User::new("alice", [AUTHENTICATED]);
         let target = "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas/x/status";
         assert_eq!(
-            wanted("GET", target).refusal(&alice).message,
+            wanted("GET", target).refusal(&alice, "").message,
             "flowschemas.flowcontrol.apiserver.k8s.io \"x\" is forbidden: User \"alice\" cannot get \
              resource \"flowschemas/status\" in API group \"flowcontrol.apiserver.k8s.io\" at the \
              cluster scope"
         );
         assert_eq!(
-            wanted("GET", "/metrics").refusal(&alice).message,
+            wanted("GET", "/metrics").refusal(&alice, "").message,
             "forbidden: User \"alice\" cannot get path \"/metrics\""
         );
+        let told = wanted("GET", "/metrics").refusal(&alice, "not today");
+        assert!(told.message.ends_with("path \"/metrics\": not today"));
+        let told = wanted("GET", target).refusal(&alice, "not today");
+        assert!(told.message.ends_with("cluster scope: not today"));
     }
 }

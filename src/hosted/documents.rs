@@ -1,9 +1,11 @@
 //! The documents that clients find their way by: discovery, OpenAPI, the version.
 //!
-//! They follow from the table of kinds alone, so each is made once, when the API is.
+//! They follow from the table of kinds alone, so each is made once, when the API is. Not here: what
+//! becomes of them where a server behind has documents of its own (`merged`).
 
 use std::io::Write as _;
 
+use bytes::Bytes;
 use flate2::{Compression, write::GzEncoder};
 use http::{
     HeaderMap, HeaderValue, Method, StatusCode,
@@ -16,6 +18,7 @@ use super::{
     discovery::{self, Wanted, wanted},
     fault::Fault,
     kind::Kind,
+    merged::Subject,
     negotiate::{self, Output, Produces},
     openapi,
     query::Query,
@@ -24,9 +27,9 @@ use super::{
 };
 
 /// Answers longer than this are compressed for whoever takes that.
-const COMPRESS_FROM: usize = 128 << 10;
+pub(super) const COMPRESS_FROM: usize = 128 << 10;
 
-const PROTO_V2: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
+pub(super) const PROTO_V2: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 const PROTO_V2_OLD: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
 
 /// The documents.
@@ -129,27 +132,27 @@ impl Documents {
     }
 
     fn v2(&self, request: &Request) -> Answer {
-        let accept = request.header("accept");
-        let names: Vec<&str> = accept
-            .split(',')
-            .filter_map(|clause| clause.split(';').next())
-            .map(str::trim)
-            .collect();
-        for name in &names {
-            match *name {
-                PROTO_V2 | PROTO_V2_OLD => {
-                    return conditional(request, &self.v2_proto, PROTO_V2, Some("Accept"));
-                }
-                "application/json" | "application/*" | "*/*" => {
-                    return conditional(request, &self.v2, "application/json", Some("Accept"));
-                }
-                _ => {}
+        let (document, content_type) = match v2_language(request.header("accept")) {
+            Some(V2Language::Json) => (&self.v2, "application/json"),
+            Some(V2Language::Protobuf) => (&self.v2_proto, PROTO_V2),
+            None => {
+                let status = StatusCode::NOT_ACCEPTABLE;
+                return Answer::full(status, "text/plain; charset=utf-8", "");
             }
-        }
-        if accept.is_empty() {
-            return conditional(request, &self.v2, "application/json", Some("Accept"));
-        }
-        Answer::full(StatusCode::NOT_ACCEPTABLE, "text/plain; charset=utf-8", "")
+        };
+        conditional(request, document, content_type, Some("Accept"))
+    }
+
+    /// A document as it is to be put into that of another server.
+    pub(super) fn ours(&self, subject: Subject) -> Value {
+        let document = match subject {
+            Subject::Groups => return discovery::plain::group_list(&self.kinds),
+            Subject::Aggregated(Wanted::V2) => &self.apis[0],
+            Subject::Aggregated(Wanted::V2Beta1) => &self.apis[1],
+            Subject::OpenApiV2 => &self.v2,
+            Subject::OpenApiV3Index => &self.v3_index,
+        };
+        serde_json::from_slice(&document.bytes).unwrap_or_default() // it was written here
     }
 
     fn v3(&self, request: &Request, key: &str, query: &Query) -> Answer {
@@ -186,6 +189,27 @@ impl Documents {
         }
         answer
     }
+}
+
+/// What `/openapi/v2` can be written in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum V2Language {
+    Json,
+    Protobuf,
+}
+
+/// What a client wants `/openapi/v2` written in; `None` if it takes neither.
+pub(super) fn v2_language(accept: &str) -> Option<V2Language> {
+    if accept.is_empty() {
+        return Some(V2Language::Json);
+    }
+    accept.split(',').find_map(
+        |clause| match clause.split(';').next().unwrap_or_default().trim() {
+            PROTO_V2 | PROTO_V2_OLD => Some(V2Language::Protobuf),
+            "application/json" | "application/*" | "*/*" => Some(V2Language::Json),
+            _ => None,
+        },
+    )
 }
 
 fn aggregated(request: &Request, document: &Document, form: Wanted) -> Answer {
@@ -255,10 +279,8 @@ pub(super) fn compressed(request: &Request, mut answer: Answer) -> Answer {
     if body.len() <= COMPRESS_FROM || !takes_gzip(&request.headers) {
         return answer;
     }
-    let mut encoder = GzEncoder::new(Vec::new(), Compression::new(1));
-    let compressed = encoder.write_all(body).and_then(|()| encoder.finish());
-    if let Ok(compressed) = compressed {
-        answer.body = AnswerBody::Full(compressed.into());
+    if let Some(compressed) = gzip(body) {
+        answer.body = AnswerBody::Full(compressed);
         answer
             .headers
             .insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
@@ -269,7 +291,15 @@ pub(super) fn compressed(request: &Request, mut answer: Answer) -> Answer {
     answer
 }
 
-fn takes_gzip(headers: &HeaderMap) -> bool {
+/// Compresses as fast as can be.
+pub(super) fn gzip(bytes: &[u8]) -> Option<Bytes> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::new(1));
+    let compressed = encoder.write_all(bytes).and_then(|()| encoder.finish());
+    compressed.ok().map(Bytes::from)
+}
+
+/// Whether a client takes compressed answers.
+pub(super) fn takes_gzip(headers: &HeaderMap) -> bool {
     headers
         .get_all(http::header::ACCEPT_ENCODING)
         .iter()

@@ -2,7 +2,8 @@
 //!
 //! A call that is ours is read whole here, on its data core, and answered on the control runtime;
 //! the stream of a watch runs on the data core again, where it costs nothing while nothing changes.
-//! All other calls go on to the leaf behind, unread.
+//! All other calls go on to the leaf behind, unread; but where both have a document, ours is put into
+//! the one that comes back.
 
 use std::{
     future::Future,
@@ -22,6 +23,7 @@ use tower::{Layer, Service};
 use super::{
     Answer, AnswerBody, Hosted, Watching, chance,
     fault::Fault,
+    merging::{Desk, Wish},
     negotiate::Output,
     request::{MAX_BODY, Request},
 };
@@ -54,6 +56,16 @@ pub enum Ownership {
     Everything,
     /// All that mean something here; the rest goes on to what is behind.
     Known,
+    /// Those of the hosted groups alone. What is behind has an API of its own, into whose documents
+    /// these groups are put; the rest goes on.
+    Overlay,
+}
+
+/// What becomes of a call.
+enum Plan {
+    Answer,
+    Merge(Wish),
+    Pass,
 }
 
 impl HostedLayer {
@@ -96,6 +108,7 @@ pub struct Hosting<S> {
 impl<S> Service<Call> for Hosting<S>
 where
     S: Service<Call, Response = Reply, Error = Refusal>,
+    S::Future: 'static,
 {
     type Response = Reply;
     type Error = Refusal;
@@ -105,24 +118,54 @@ where
         self.inner.poll_ready(cx)
     }
 
-    fn call(&mut self, call: Call) -> Self::Future {
-        match &self.shared {
-            Some(shared) if shared.owns(&call) => HostingFuture::Hosted {
-                answer: Box::pin(answer(Rc::clone(shared), call)),
-            },
-            _ => HostingFuture::Passing {
-                future: self.inner.call(call),
-            },
-        }
+    fn call(&mut self, mut call: Call) -> Self::Future {
+        let plan = self
+            .shared
+            .as_ref()
+            .map(|shared| (shared, shared.plan(&call)));
+        let answer: Answering = match plan {
+            None | Some((_, Plan::Pass)) => {
+                return HostingFuture::Passing {
+                    future: self.inner.call(call),
+                };
+            }
+            Some((shared, Plan::Answer)) => Box::pin(answer(Rc::clone(shared), call)),
+            Some((shared, Plan::Merge(wish))) => {
+                wish.narrow(call.request.headers_mut());
+                let desk = shared.desk(&call);
+                Box::pin(desk.fulfil(wish, self.inner.call(call)))
+            }
+        };
+        HostingFuture::Hosted { answer }
     }
 }
 
 impl Shared {
-    fn owns(&self, call: &Call) -> bool {
-        self.ownership == Ownership::Everything
-            || self.hosted.knows(&readable(call.digest.info.path()))
+    fn plan(&self, call: &Call) -> Plan {
+        let path = || readable(call.digest.info.path());
+        let (is_ours, merges) = match self.ownership {
+            Ownership::Everything => (true, false),
+            Ownership::Known => (self.hosted.knows(&path()), false),
+            Ownership::Overlay => (self.hosted.covers(&path()), true),
+        };
+        if is_ours {
+            return Plan::Answer;
+        }
+        let wish = merges.then(|| Wish::of(&self.hosted, call)).flatten();
+        wish.map_or(Plan::Pass, Plan::Merge)
+    }
+
+    fn desk(&self, call: &Call) -> Desk {
+        Desk {
+            hosted: Arc::clone(&self.hosted),
+            control: self.control.clone(),
+            until: call.deadline.map(|deadline| self.clock.instant(deadline)),
+            trace: Rc::clone(&call.trace),
+        }
     }
 }
+
+type Answering = Pin<Box<dyn Future<Output = Result<Reply, Refusal>>>>;
 
 pin_project_lite::pin_project! {
     /// The future of [`Hosting`].
@@ -130,7 +173,7 @@ pin_project_lite::pin_project! {
     #[expect(missing_docs, reason = "made and taken apart here alone")]
     pub enum HostingFuture<F> {
         Passing { #[pin] future: F },
-        Hosted { answer: Pin<Box<dyn Future<Output = Result<Reply, Refusal>>>> },
+        Hosted { answer: Answering },
     }
 }
 

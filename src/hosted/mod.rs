@@ -6,11 +6,15 @@
 //! Objects live in a [`Store`](crate::store::Store). [`HostedLayer`] puts it in front of the leaf of
 //! the request path.
 //!
+//! Over an upstream with an API of its own, [`access`] asks it who may, and a call for a document that
+//! both have goes there first: ours is put into its answer.
+//!
 //! A new kind is an entry in [`kinds`], a table in [`schema`], and its rules: validation, defaults,
 //! columns. Nothing else knows a kind by name.
 //!
 //! Not here: who asks (`auth`), whether it is their turn (`fairness`), what the objects mean (`apf`).
 
+pub mod access;
 pub mod answer;
 pub mod authorize;
 mod calls;
@@ -25,6 +29,8 @@ pub mod kind;
 pub mod kinds;
 pub mod layer;
 pub mod list_options;
+mod merged;
+mod merging;
 pub mod metadata;
 pub mod negotiate;
 pub mod object;
@@ -55,9 +61,10 @@ pub use request::{MAX_BODY, Request};
 pub use watching::Watching;
 
 use crate::{clock::Clock, store::Store};
-use authorize::{Attributes, Rules};
+use authorize::{Attributes, Authorizer};
 use documents::Documents;
 use kind::{Kind, KindVersion};
+use merged::Merging;
 use negotiate::{Media, Output, Produces};
 use query::{Query, Validation};
 use route::{Route, route};
@@ -75,8 +82,9 @@ pub struct HostedSettings {
     pub store: Arc<dyn Store>,
     /// The time.
     pub clock: Clock,
-    /// Who may do what.
-    pub rules: Rules,
+    /// Who may do what. Where the upstream says so, the gateway answers for the kinds of policy
+    /// objects alone, and all else is the upstream's.
+    pub authorizer: Authorizer,
     /// The version of Kubernetes that `/version` claims, such as `v1.36.3`.
     pub version: String,
     /// What clients are told to reach the server by, `host:port`.
@@ -85,12 +93,20 @@ pub struct HostedSettings {
     pub operators: Arc<dyn Operators>,
 }
 
+/// Who calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Caller {
+    Client,
+    Gateway,
+}
+
 /// The hosted API.
 pub struct Hosted {
     store: Arc<dyn Store>,
     clock: Clock,
-    rules: Rules,
+    authorizer: Authorizer,
     documents: Documents,
+    merging: Merging,
     operators: Arc<dyn Operators>,
     kinds: Vec<&'static Kind>,
 }
@@ -104,34 +120,55 @@ impl std::fmt::Debug for Hosted {
 impl Hosted {
     /// An API over a store.
     pub fn new(settings: HostedSettings) -> Arc<Self> {
-        let kinds = all_kinds();
+        let kinds = match &settings.authorizer {
+            Authorizer::Rules(_) => all_kinds(),
+            Authorizer::Upstream(_) => kinds::KINDS.to_vec(),
+        };
         Arc::new(Self {
             documents: Documents::new(&kinds, &settings.version, settings.address),
+            merging: Merging::default(),
             store: settings.store,
             clock: settings.clock,
-            rules: settings.rules,
+            authorizer: settings.authorizer,
             operators: settings.operators,
             kinds,
         })
     }
 
-    /// Whether a path means something here.
+    /// Whether a path is answered here where another server is behind; see [`route::knows`].
     pub fn knows(&self, path: &str) -> bool {
-        !matches!(route(&self.kinds, path), Route::Unknown)
+        route::knows(&self.kinds, path)
     }
 
-    /// Answers a call. To be run on the control runtime.
+    /// Whether a path is that of a group of which there are objects here; see [`route::covers`].
+    pub fn covers(&self, path: &str) -> bool {
+        route::covers(&self.kinds, path)
+    }
+
+    /// Answers a client's call. To be run on the control runtime.
     pub async fn serve(&self, request: &Request) -> Answer {
-        let query = Query::parse(&request.query);
-        let place = route(&self.kinds, &request.path);
         let wanted = Attributes::of(&request.digest.info);
-        if !self.rules.allow(request.user(), &wanted) {
-            return Answer::fault(&wanted.refusal(request.user()), Output::JSON);
+        match self.authorize(request, &wanted).await {
+            Ok(()) => self.answer(request, Caller::Client).await,
+            Err(refused) => refused,
         }
-        let answer = match place {
+    }
+
+    /// Answers a call of the gateway's own, which nobody has to allow. No request from outside comes
+    /// this way: a client may well bear the gateway's name.
+    async fn serve_gateway(&self, request: &Request) -> Answer {
+        self.answer(request, Caller::Gateway).await
+    }
+
+    /// Answers a call that is allowed.
+    async fn answer(&self, request: &Request, caller: Caller) -> Answer {
+        let query = Query::parse(&request.query);
+        let answer = match route(&self.kinds, &request.path) {
             Route::Objects(place) => {
-                if let Err(fault) = self.authorize_creation(request, &place).await {
-                    return Answer::fault(&fault, Output::JSON);
+                if caller == Caller::Client
+                    && let Err(refused) = self.authorize_creation(request, &place).await
+                {
+                    return refused;
                 }
                 calls::serve(self, request, &place, &query).await
             }
@@ -152,12 +189,33 @@ impl Hosted {
         documents::compressed(request, answer)
     }
 
+    /// Whether whoever asks may do what is wanted; otherwise the answer that they get.
+    async fn authorize(&self, request: &Request, wanted: &Attributes) -> Result<(), Answer> {
+        let user = request.user();
+        match self.authorizer.decide(user, wanted).await {
+            Ok(decision) if decision.allowed => Ok(()),
+            Ok(decision) => {
+                let fault = wanted.refusal(user, &decision.reason);
+                Err(Answer::fault(&fault, Output::JSON))
+            }
+            Err(error) => {
+                let target = match request.query.as_str() {
+                    "" => request.path.clone(),
+                    query => format!("{}?{query}", request.path),
+                };
+                let text = format!("Internal Server Error: {target:?}: {error}\n");
+                let text = authorize::escaped(&text);
+                Err(Answer::text(StatusCode::INTERNAL_SERVER_ERROR, text))
+            }
+        }
+    }
+
     /// An apply that may make an object has to be allowed to.
     async fn authorize_creation(
         &self,
         request: &Request,
         place: &route::Place,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), Answer> {
         let applies = request.method == Method::PATCH
             && negotiate::patch_type(request.header("content-type"))
                 .is_ok_and(|how| how == negotiate::PatchType::Apply);
@@ -166,16 +224,15 @@ impl Hosted {
         }
         let mut wanted = Attributes::of(&request.digest.info);
         "create".clone_into(&mut wanted.verb);
-        if self.rules.allow(request.user(), &wanted) {
+        let Err(refused) = self.authorize(request, &wanted).await else {
             return Ok(());
-        }
+        };
         let key = format!("/{}/{}", place.kind.plural, place.name);
-        let found = self.store.get(&key, crate::store::At::Newest).await;
-        let found = found.map_err(|error| calls::store_fault(&error))?;
-        if found.is_some() {
-            return Ok(());
+        match self.store.get(&key, crate::store::At::Newest).await {
+            Ok(Some(_)) => Ok(()),
+            Ok(None) => Err(refused),
+            Err(error) => Err(Answer::fault(&calls::store_fault(&error), Output::JSON)),
         }
-        Err(wanted.refusal(request.user()))
     }
 
     /// Answers a review that a user makes of itself.
@@ -193,7 +250,11 @@ impl Hosted {
             let strict = options.validation == Validation::Strict;
             let read = self.read_body(media, request.body()?, kind, version, strict);
             let (mut value, _) = read.map_err(|error| Fault::bad_request(error.to_string()))?;
-            reviews::answer(&self.rules, kind, request.user(), &mut value)?;
+            // Where the upstream decides, it is also the one to be asked.
+            let Authorizer::Rules(rules) = &self.authorizer else {
+                return Err(Fault::no_route());
+            };
+            reviews::answer(rules, kind, request.user(), &mut value)?;
             let object = object::Object::new(kind, value);
             answer::Writer::plain(kind, version, output).object(StatusCode::CREATED, &object)
         })();

@@ -149,6 +149,7 @@ fn wanted(review: &Value) -> Result<Attributes, FieldError> {
                 verb: text(attributes, "verb"),
                 is_resource: true,
                 group: text(attributes, "group"),
+                version: text(attributes, "version"),
                 resource: text(attributes, "resource"),
                 subresource: text(attributes, "subresource"),
                 namespace: text(attributes, "namespace"),

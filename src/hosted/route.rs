@@ -29,7 +29,7 @@ pub enum Route {
     Objects(Place),
     /// A kind that is only answered.
     Answered(&'static Kind),
-    /// Below a group version that is served, but nothing of it.
+    /// Below the core group or a group that is served, but nothing of it.
     Nothing,
     /// Nothing of ours.
     Unknown,
@@ -64,7 +64,7 @@ pub fn route(kinds: &[&'static Kind], path: &str) -> Route {
         Some("api") => match segments.next() {
             None => Route::Api,
             Some("v1") => below(kinds, "", "v1", segments),
-            Some(_) => Route::Unknown,
+            Some(_) => Route::Nothing,
         },
         Some("apis") => match (segments.next(), segments.next()) {
             (None, _) => Route::Groups,
@@ -72,11 +72,35 @@ pub fn route(kinds: &[&'static Kind], path: &str) -> Route {
             (Some(group), Some(version)) if serves(kinds, group, Some(version)) => {
                 below(kinds, group, version, segments)
             }
-            (Some(group), Some(_)) if serves(kinds, group, None) => Route::Nothing,
+            (Some(group), _) if serves(kinds, group, None) => Route::Nothing,
             _ => Route::Unknown,
         },
         Some(_) => Route::Unknown,
     }
+}
+
+/// Whether `path` means something here. Below a group of which there are objects here every path does;
+/// below others, only those of what is answered here.
+pub fn knows(kinds: &[&'static Kind], path: &str) -> bool {
+    match route(kinds, path) {
+        Route::Unknown => false,
+        Route::Nothing => covers(kinds, path),
+        _ => true,
+    }
+}
+
+/// Whether `path` is that of a group of which there are objects here, or of its part of OpenAPI v3:
+/// nothing there is anybody else's, whether it means something or not.
+pub fn covers(kinds: &[&'static Kind], path: &str) -> bool {
+    let below = |root: &str| {
+        path.strip_prefix(root)
+            .and_then(|rest| rest.split('/').next())
+    };
+    let group = below("/apis/").or_else(|| below("/openapi/v3/apis/"));
+    group.is_some_and(|group| {
+        let mut stored = kinds.iter().filter(|kind| kind.storage == Storage::Stored);
+        stored.any(|kind| kind.group == group)
+    })
 }
 
 fn only<'p>(mut rest: impl Iterator<Item = &'p str>, route: Route) -> Route {
@@ -205,10 +229,42 @@ mod tests {
         assert!(matches!(of(&format!("{GROUP}/v1/pods")), Route::Nothing));
         assert!(matches!(of(&format!("{GROUP}/v2/pods")), Route::Nothing));
         assert!(matches!(of("/apis/policy/v1/pods"), Route::Unknown));
+        assert!(matches!(of(&format!("{GROUP}/v2")), Route::Nothing));
+        assert!(matches!(of("/api/v2/pods"), Route::Nothing));
+        assert!(matches!(of("/apis/nope/v1"), Route::Unknown));
         assert!(matches!(of("/apis/"), Route::Groups));
         assert!(matches!(of("/api/v1"), Route::GroupVersion(_, _)));
         assert!(matches!(of("/api/v1/pods"), Route::Nothing));
         assert!(matches!(of("/"), Route::Root));
         assert!(matches!(of("/nope"), Route::Unknown));
+    }
+
+    #[test]
+    fn what_is_nothing_here_may_be_something_on_a_server_behind() {
+        let kinds = crate::hosted::all_kinds();
+        let reviews = "/apis/authorization.k8s.io/v1";
+        for (path, known) in [
+            (format!("{GROUP}/v1/flowschemas"), true),
+            (format!("{GROUP}/v1/pods"), true),
+            (format!("{GROUP}/v9"), true),
+            (format!("{reviews}/selfsubjectaccessreviews"), true),
+            (format!("{reviews}/subjectaccessreviews"), false),
+            ("/apis".to_owned(), true),
+            ("/api/v1/pods".to_owned(), false),
+            ("/apis/apps/v1/deployments".to_owned(), false),
+        ] {
+            assert_eq!(knows(&kinds, &path), known, "{path}");
+        }
+        for (path, covered) in [
+            (GROUP.to_owned(), true),
+            (format!("{GROUP}/"), true),
+            (format!("/openapi/v3{GROUP}/v1"), true),
+            (format!("{GROUP}.example.com/v1"), false),
+            (format!("{reviews}/selfsubjectaccessreviews"), false),
+            ("/apis".to_owned(), false),
+            ("/openapi/v3".to_owned(), false),
+        ] {
+            assert_eq!(covers(&kinds, &path), covered, "{path}");
+        }
     }
 }

@@ -20,6 +20,7 @@ mod forwarding;
 mod framing;
 mod hanging_up;
 mod listening;
+mod overlay;
 mod panics;
 mod pooling;
 mod tidy;

@@ -1,4 +1,6 @@
-//! `TokenReview`s over HTTP to the upstream, on connections of their own.
+//! Reviews over HTTP to the upstream, on connections of their own.
+//!
+//! Those of tokens are what it was made for; any other kind is posted in the same way.
 //!
 //! Reviews do not share the connections of requests, so that neither can hold the other up. The server
 //! chooses the protocol by ALPN: over HTTP/2 one connection carries all reviews, over HTTP/1.1 each
@@ -44,7 +46,7 @@ pub struct HttpTransportSettings {
     pub tls: Option<Arc<rustls::ClientConfig>>,
     /// The name the upstream's certificate must bear; the host if absent.
     pub server_name: Option<ServerName<'static>>,
-    /// Usually [`HttpTransport::PATH`].
+    /// Such as [`HttpTransport::TOKEN_REVIEWS`].
     pub path: PathAndQuery,
     /// For instance `Authorization` with the gateway's own token.
     pub credential: HeaderSource,
@@ -83,14 +85,16 @@ enum Connection {
     Http2(u64, Http2),
 }
 
-/// An answer is one user with its groups.
+/// An answer is one user with its groups, or a reason.
 const MAX_BODY_BYTES: usize = 1 << 20;
 /// Idle connections beyond this are closed.
 const MAX_IDLE: usize = 32;
 
 impl HttpTransport {
-    /// Where Kubernetes takes reviews.
-    pub const PATH: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
+    /// Where Kubernetes takes reviews of tokens.
+    pub const TOKEN_REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
+    /// Where Kubernetes takes reviews of what somebody may do.
+    pub const SUBJECT_ACCESS_REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
 
     /// A transport that will connect when it is needed.
     ///

@@ -84,7 +84,7 @@ impl Server {
             authority: self.authority.clone(),
             tls: (!protocols.is_empty()).then(|| Arc::new(config)),
             server_name: Some("upstream".try_into().unwrap()),
-            path: HttpTransport::PATH.parse().unwrap(),
+            path: HttpTransport::TOKEN_REVIEWS.parse().unwrap(),
             credential: Arc::new(|| {
                 let token = HeaderValue::from_static("Bearer gateway");
                 [(http::header::AUTHORIZATION, token)].into_iter().collect()
@@ -125,7 +125,7 @@ async fn answer(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Inf
     let body = body.collect().await.unwrap().to_bytes();
     let mut response = Response::new(Full::new(Bytes::new()));
     let as_expected = head.method == Method::POST
-        && head.uri.path() == HttpTransport::PATH
+        && head.uri.path() == HttpTransport::TOKEN_REVIEWS
         && head.headers["authorization"] == "Bearer gateway"
         && head.headers["content-type"] == "application/json"
         && (head.headers.contains_key(HOST) || head.uri.authority().is_some());

@@ -93,7 +93,7 @@ const KNOWN_FOR: Duration = Duration::from_secs(300);
 /// How often one review is attempted.
 const TRIES: u32 = 5;
 
-/// Carries the body of a `TokenReview` to whoever judges, and brings back the body of the answer.
+/// Carries the body of a review to whoever judges, and brings back the body of the answer.
 ///
 /// An implementation need not limit time nor repeat.
 pub trait ReviewTransport: Send + Sync + 'static {
@@ -377,7 +377,7 @@ impl Future for Review {
 
 impl TransportError {
     /// Whether another attempt may help, and how long it should wait at least.
-    fn worth_repeating(&self) -> Option<Duration> {
+    pub fn worth_repeating(&self) -> Option<Duration> {
         match self {
             Self::Status {
                 retry_after: Some(wait),

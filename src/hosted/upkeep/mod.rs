@@ -109,7 +109,7 @@ impl Hosted {
                 user: Arc::new(user),
             }),
         };
-        let answer = self.serve(&request).await;
+        let answer = self.serve_gateway(&request).await;
         if answer.status.is_success() {
             return Ok(());
         }

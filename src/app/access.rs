@@ -1,0 +1,45 @@
+//! How the upstream is asked what users may do: as it is asked about their tokens, in the gateway's own
+//! name, on connections apart from those of requests.
+
+use bytes::Bytes;
+
+use super::{
+    identity::UpstreamCredential,
+    settings::{self, SettingsError},
+};
+use crate::{
+    auth::token_review::{HttpTransport, ReviewTransport as _},
+    clock::Clock,
+    config::Config,
+    hosted::access::{AccessSettings, AskAccess, AskFuture, NotAsked, SubjectAccess},
+};
+
+/// The upstream's word on who may do what.
+pub(super) fn of_upstream(
+    config: &Config,
+    credential: &UpstreamCredential,
+    clock: &Clock,
+) -> Result<SubjectAccess, SettingsError> {
+    let path = HttpTransport::SUBJECT_ACCESS_REVIEWS;
+    let upstream = Upstream(settings::review_transport(config, credential, path)?);
+    let settings = AccessSettings {
+        allowed_ttl: config.hosted_api.authorized_ttl,
+        denied_ttl: config.hosted_api.unauthorized_ttl,
+        ..AccessSettings::default()
+    };
+    Ok(SubjectAccess::new(upstream, settings, clock.clone()))
+}
+
+struct Upstream(HttpTransport);
+
+impl AskAccess for Upstream {
+    fn ask(&self, review: Bytes) -> AskFuture<'_> {
+        Box::pin(async move {
+            let answer = self.0.post(review).await;
+            answer.map_err(|error| NotAsked {
+                reason: error.to_string(),
+                again: error.worth_repeating(),
+            })
+        })
+    }
+}

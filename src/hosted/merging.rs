@@ -1,0 +1,296 @@
+//! A call for a document that both have: the server behind is asked, and ours is put into its answer.
+//!
+//! The client's own call goes on, so the server authorizes it as any other, and what it refuses or
+//! cannot do reaches the client unchanged. It is asked for JSON, whole and plain, and, if it was asked
+//! before, whether that has changed since. The text is read on the data core and made use of on the
+//! control runtime.
+//!
+//! Not here: `HEAD`, which gets the server's own answer, since its body is not there to be merged.
+
+use std::{future::Future, rc::Rc, sync::Arc};
+
+use bytes::{Bytes, BytesMut};
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode,
+    header::{
+        ACCEPT, ACCEPT_ENCODING, ACCEPT_RANGES, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE,
+        CONTENT_TYPE, ETAG, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE,
+        IF_UNMODIFIED_SINCE, LAST_MODIFIED, RANGE, USER_AGENT, VARY,
+    },
+};
+use http_body_util::BodyExt as _;
+use tokio::{runtime::Handle, time::Instant};
+
+use super::{
+    Hosted,
+    answer::{Answer, AnswerBody},
+    discovery::{Wanted, wanted},
+    documents::{self, V2Language, v2_language},
+    merged::{Merged, Subject},
+    negotiate::{self, Output, Produces},
+    query::Query,
+    route::{Route, route},
+};
+use crate::{
+    call::{BodyError, Call, Progress, Refusal, Reply, ReplyBody, Trace},
+    digest::readable,
+};
+
+/// The most bytes of a document that are read: 16 MiB.
+const MAX_DOCUMENT: usize = 16 << 20;
+
+/// Conditions on the server's document: they would be about another one.
+const CONDITIONS: [HeaderName; 6] = [
+    IF_MATCH,
+    IF_MODIFIED_SINCE,
+    IF_NONE_MATCH,
+    IF_RANGE,
+    IF_UNMODIFIED_SINCE,
+    RANGE,
+];
+/// What the server says of its own document alone.
+const OF_THEIRS: [HeaderName; 8] = [
+    ACCEPT_RANGES,
+    CONTENT_ENCODING,
+    CONTENT_LENGTH,
+    CONTENT_RANGE,
+    CONTENT_TYPE,
+    ETAG,
+    LAST_MODIFIED,
+    VARY,
+];
+
+/// What a client wants of a document that both have.
+pub(super) struct Wish {
+    subject: Subject,
+    language: Language,
+    takes_gzip: bool,
+    /// What the client has already.
+    tags: Vec<HeaderValue>,
+    /// What was made before.
+    held: Option<Arc<Merged>>,
+}
+
+/// What it is to be written in.
+#[derive(Clone, Copy)]
+enum Language {
+    Plain(Output),
+    Json(&'static str),
+    Protobuf,
+}
+
+impl Wish {
+    /// What `call` wants; `None` if it is none of the documents, or wants one in a language that is
+    /// not known, which is then for the server to say.
+    pub(super) fn of(hosted: &Hosted, call: &Call) -> Option<Self> {
+        if *call.request.method() != Method::GET {
+            return None;
+        }
+        let headers = call.request.headers();
+        let accept = text(headers, &ACCEPT);
+        let (subject, language) = match route(&hosted.kinds, &readable(call.digest.info.path())) {
+            Route::Groups => match wanted(accept) {
+                Some(form) => (
+                    Subject::Aggregated(form),
+                    Language::Json(form.content_type()),
+                ),
+                None => (Subject::Groups, Language::Plain(output(call)?)),
+            },
+            Route::OpenApiV2 => match v2_language(accept)? {
+                V2Language::Json => (Subject::OpenApiV2, Language::Json("application/json")),
+                V2Language::Protobuf => (Subject::OpenApiV2, Language::Protobuf),
+            },
+            Route::OpenApiV3Index => (Subject::OpenApiV3Index, Language::Json("application/json")),
+            _ => return None,
+        };
+        Some(Self {
+            subject,
+            language,
+            takes_gzip: documents::takes_gzip(headers),
+            tags: headers.get_all(IF_NONE_MATCH).iter().cloned().collect(),
+            held: hosted.merging.last(subject),
+        })
+    }
+
+    /// Makes the client's headers ask for what can be merged.
+    pub(super) fn narrow(&self, headers: &mut HeaderMap) {
+        for name in CONDITIONS {
+            headers.remove(name);
+        }
+        let held = self.held.as_ref();
+        if let Some(tag) = held.and_then(|held| held.tag_of_theirs()) {
+            headers.insert(IF_NONE_MATCH, tag.clone());
+        }
+        headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
+        if let Subject::Aggregated(form) = self.subject {
+            let other = match form {
+                Wanted::V2 => Wanted::V2Beta1,
+                Wanted::V2Beta1 => Wanted::V2,
+            };
+            // Servers have one form or the other, or neither.
+            for form in [other.content_type(), form.content_type()] {
+                let rest = text(headers, &ACCEPT);
+                if let Ok(accept) = HeaderValue::from_str(&format!("{form},{rest}")) {
+                    headers.insert(ACCEPT, accept);
+                }
+            }
+        }
+    }
+
+    /// The same, where the server knows no aggregated form and has answered with the plain one.
+    fn settled(mut self, head: &HeaderMap) -> Self {
+        let is_aggregated = text(head, &CONTENT_TYPE).contains("as=APIGroupDiscoveryList");
+        if matches!(self.subject, Subject::Aggregated(_)) && !is_aggregated {
+            self.subject = Subject::Groups;
+            self.language = Language::Plain(Output::JSON);
+        }
+        self
+    }
+
+    /// Whether the client has this already.
+    fn knows(&self, merged: &Merged) -> bool {
+        // Without a tag in its answer the plain list cannot be known.
+        !matches!(self.language, Language::Plain(_))
+            && self
+                .tags
+                .iter()
+                .any(|tag| *tag == merged.etag || tag == "*")
+    }
+
+    /// The answer. Blocks for as long as it takes to write it in a language for the first time.
+    fn answer(&self, merged: &Merged) -> Answer {
+        let (content_type, (body, is_gzip)) = match self.language {
+            Language::Plain(output) => {
+                return Answer::document(StatusCode::OK, &merged.value(), output);
+            }
+            Language::Json(name) if self.knows(merged) => (name, (Bytes::new(), false)),
+            Language::Protobuf if self.knows(merged) => {
+                (documents::PROTO_V2, (Bytes::new(), false))
+            }
+            Language::Json(name) => (name, merged.json(self.takes_gzip)),
+            Language::Protobuf => (documents::PROTO_V2, merged.protobuf(self.takes_gzip)),
+        };
+        let status = if self.knows(merged) {
+            StatusCode::NOT_MODIFIED
+        } else {
+            StatusCode::OK
+        };
+        let mut answer = Answer::full(status, content_type, body);
+        answer.headers.insert(ETAG, merged.etag.clone());
+        if is_gzip {
+            let gzip = HeaderValue::from_static("gzip");
+            answer.headers.insert(CONTENT_ENCODING, gzip);
+        }
+        answer
+    }
+}
+
+/// What the list of groups is to be written in.
+fn output(call: &Call) -> Option<Output> {
+    let headers = call.request.headers();
+    let query = Query::parse(call.request.uri().query().unwrap_or_default());
+    let (accept, agent) = (text(headers, &ACCEPT), text(headers, &USER_AGENT));
+    negotiate::output(accept, Produces::Documents, &query, agent).ok()
+}
+
+fn text<'h>(headers: &'h HeaderMap, name: &HeaderName) -> &'h str {
+    let value = headers.get(name);
+    value
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default()
+}
+
+/// Where a call is answered.
+pub(super) struct Desk {
+    pub(super) hosted: Arc<Hosted>,
+    pub(super) control: Handle,
+    /// When the client no longer waits.
+    pub(super) until: Option<Instant>,
+    pub(super) trace: Rc<Trace>,
+}
+
+impl Desk {
+    /// Fulfils a wish with what `upstream` answers.
+    pub(super) async fn fulfil(
+        self,
+        wish: Wish,
+        upstream: impl Future<Output = Result<Reply, Refusal>>,
+    ) -> Result<Reply, Refusal> {
+        let (head, body) = upstream.await?.into_parts();
+        let unchanged = wish.held.clone();
+        let unchanged = unchanged.filter(|_| head.status == StatusCode::NOT_MODIFIED);
+        if head.status != StatusCode::OK && unchanged.is_none() {
+            return Ok(Response::from_parts(head, body));
+        }
+        let theirs = self.read(body).await?;
+        let wish = match unchanged {
+            Some(_) => wish,
+            None => wish.settled(&head.headers),
+        };
+        let tag = head.headers.get(ETAG).cloned();
+        let (hosted, text) = (Arc::clone(&self.hosted), theirs.clone());
+        let made = self.control.spawn_blocking(move || {
+            let merged = unchanged
+                .or_else(|| (hosted.merging).make(wish.subject, tag, &text, &hosted.documents))?;
+            Some(wish.answer(&merged))
+        });
+        let made = made.await;
+        let made = made.map_err(|error| Refusal::Internal(error.to_string().into()))?;
+        let Some(answer) = made else {
+            tracing::warn!("a document of the upstream's is no JSON, and passes as it is");
+            return Ok(Response::from_parts(head, ReplyBody::full(theirs)));
+        };
+        let mut headers = head.headers;
+        for name in OF_THEIRS {
+            headers.remove(name);
+        }
+        let vary = HeaderValue::from_static("Accept, Accept-Encoding");
+        headers.insert(VARY, vary);
+        // Whether it may be kept is for the server to say.
+        for name in [CONTENT_TYPE, CONTENT_ENCODING, ETAG] {
+            if let Some(value) = answer.headers.get(&name) {
+                headers.insert(name, value.clone());
+            }
+        }
+        let AnswerBody::Full(body) = answer.body else {
+            return Err(Refusal::Internal("a document is no watch".into()));
+        };
+        let mut reply = Response::new(ReplyBody::full(body));
+        *reply.status_mut() = answer.status;
+        *reply.headers_mut() = headers;
+        Ok(reply)
+    }
+
+    /// All of the server's answer.
+    async fn read(&self, body: ReplyBody) -> Result<Bytes, Refusal> {
+        let reading = whole(body);
+        let read = match self.until {
+            None => reading.await,
+            Some(until) => match tokio::time::timeout_at(until, reading).await {
+                Ok(read) => read,
+                Err(_) => return Err(Refusal::UpstreamTimeout),
+            },
+        }?;
+        self.trace.reached(Progress::Done);
+        Ok(read)
+    }
+}
+
+async fn whole(mut body: ReplyBody) -> Result<Bytes, Refusal> {
+    let mut whole = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| match error {
+            BodyError::Idle => Refusal::UpstreamTimeout,
+            _ => Refusal::UpstreamFailed,
+        })?;
+        if let Ok(data) = frame.into_data() {
+            if whole.len() + data.len() > MAX_DOCUMENT {
+                tracing::warn!("a document of the upstream's is longer than {MAX_DOCUMENT} bytes");
+                return Err(Refusal::UpstreamFailed);
+            }
+            whole.extend_from_slice(&data);
+        }
+    }
+    Ok(whole.freeze())
+}
