@@ -1,14 +1,13 @@
 //! Policy objects from the store of the hosted API.
 //!
 //! A set is all of them at one revision. It is yielded anew when something in it changed that a
-//! policy depends on: what only tells of the objects (their status, who manages which field) is
-//! passed over, lest every status written makes a policy anew.
+//! policy depends on.
 
 use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::{Document, DocumentSet, Revision, Source};
+use super::{Document, DocumentSet, Revision, Source, same_policy};
 use crate::{
     apf::objects::{Finding, Severity},
     store::{At, Entry, Event, Store, StoreError, Watch},
@@ -139,18 +138,15 @@ fn document(entry: &Entry) -> Result<Document, Box<Finding>> {
 fn matters(event: &Event) -> bool {
     let ours = PREFIXES.iter().any(|prefix| event.key.starts_with(prefix));
     ours && match (&event.before, &event.after) {
-        (Some(before), Some(after)) => essence(before) != essence(after),
+        (Some(before), Some(after)) => !same_entries(before, after),
         _ => true,
     }
 }
 
-/// What a policy can depend on.
-fn essence(entry: &Entry) -> Option<(Value, Value, Value)> {
-    let value: Value = serde_json::from_slice(&entry.value).ok()?;
-    let metadata = &value["metadata"];
-    Some((
-        value["spec"].clone(),
-        metadata["uid"].clone(),
-        metadata["annotations"].clone(),
-    ))
+fn same_entries(before: &Entry, after: &Entry) -> bool {
+    let read = |entry: &Entry| serde_json::from_slice::<Value>(&entry.value).ok();
+    match (read(before), read(after)) {
+        (Some(before), Some(after)) => same_policy(&before, &after),
+        (before, after) => before.is_none() && after.is_none(),
+    }
 }
