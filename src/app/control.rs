@@ -285,12 +285,20 @@ impl Compiling {
         )
         .with_bootstrap(self.bootstrap);
         let compiled = Policy::compile(&objects, &self.settings);
-        if !unreadable.iter().any(Finding::is_error) {
-            return compiled;
-        }
+        let refused = unreadable.iter().any(Finding::is_error);
         let mut all = unreadable;
-        all.extend(compiled.err().unwrap_or_default());
-        Err(all)
+        match compiled {
+            Ok(mut compiled) if !refused => {
+                all.append(&mut compiled.findings);
+                compiled.findings = all;
+                Ok(compiled)
+            }
+            Ok(_) => Err(all),
+            Err(findings) => {
+                all.extend(findings);
+                Err(all)
+            }
+        }
     }
 }
 
