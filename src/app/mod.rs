@@ -6,6 +6,7 @@
 //! borrowing, reloads, the admin port.
 
 pub mod control;
+mod following;
 pub mod home;
 mod hosting;
 mod identity;
@@ -25,7 +26,7 @@ use crate::{
     auth::layer::{Auth, AuthLayer, AuthRules},
     call::answer::Answer,
     clock::Clock,
-    config::Config,
+    config::{Config, Mode},
     fairness::{FairnessLayer, Gate, Hub, layer::Fairness},
     forward::Forward,
     hosted::{HostedLayer, Hosting as Served, Ownership},
@@ -33,7 +34,7 @@ use crate::{
     stack::stack,
     store::StoreError,
 };
-use control::{Control, Policies};
+use control::{Control, ObjectsFrom, Policies};
 use hosting::Hosting;
 use identity::UpstreamCredential;
 
@@ -90,8 +91,10 @@ pub fn serve(config: Config, path: Option<PathBuf>) -> Result<(), ServeError> {
     let hash_key = settings::hash_key(&config)?;
     let control_runtime = runtimes::control_runtime()?;
     let hosting = open_hosting(&config, &clock, &control_runtime)?;
+    let credential = UpstreamCredential::new(config.upstream.token_file.clone())?;
+    let from = policies_from(&config, hosting.as_ref(), &credential, &clock)?;
     let (policies, compiled) = control_runtime
-        .block_on(Policies::load(&config, hash_key, hosting.as_ref()))
+        .block_on(Policies::load(&config, hash_key, from))
         .map_err(ServeError::Policies)?;
     let Compiled {
         policy, findings, ..
@@ -108,7 +111,6 @@ pub fn serve(config: Config, path: Option<PathBuf>) -> Result<(), ServeError> {
     );
     own.policy_taken_on(clock.now());
     let sight = Sight::new(Arc::clone(&hub), clock.clone(), &config.apiserver, own);
-    let credential = UpstreamCredential::new(config.upstream.token_file.clone())?;
     let reviews = settings::token_reviews(&config, &credential, &clock, control_runtime.handle())?;
     let rules = settings::auth_rules(&config, reviews.clone())?;
     let authorities = rules.authentication.authorities();
@@ -152,6 +154,22 @@ fn open_hosting(
     let hosting = Hosting::new(config, store, clock);
     control.block_on(hosting.prepare());
     Ok(Some(hosting))
+}
+
+/// Where the policy objects come from.
+fn policies_from<'a>(
+    config: &Config,
+    hosting: Option<&'a Hosting>,
+    credential: &UpstreamCredential,
+    clock: &Clock,
+) -> Result<ObjectsFrom<'a>, ServeError> {
+    Ok(match hosting {
+        Some(hosting) => ObjectsFrom::Store(hosting),
+        None if config.mode == Mode::Sidecar => {
+            ObjectsFrom::Upstream(settings::followed(config, credential)?, clock.clone())
+        }
+        None => ObjectsFrom::Files,
+    })
 }
 
 /// What makes the stack of each core, on the core's own thread.

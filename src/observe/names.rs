@@ -149,6 +149,8 @@ own! { OWN_GAUGES:
         "How many sets of policy objects were taken on since the start.";
     POLICY_AGE = "fairgate_policy_age_seconds",
         "Time since a set of policy objects was taken on.";
+    SOURCE_AGE = "fairgate_source_age_seconds",
+        "Time since the policy objects were last known to be those of the upstream that is followed; 0 while they are.";
     STORE_UP = "fairgate_store_up",
         "Whether reads and writes get through to the store of the hosted API.";
     STORE_REVISION = "fairgate_store_revision",

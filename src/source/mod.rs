@@ -6,6 +6,7 @@
 //! the size of a policy; pods and the like need a reflector of their own.
 
 pub mod files;
+pub mod kube;
 pub mod store;
 
 use std::future::Future;
