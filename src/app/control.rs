@@ -12,6 +12,7 @@ use tokio::{
 
 use super::{
     ServeError,
+    following::Following,
     hosting::Hosting,
     identity::UpstreamCredential,
     object_counts::{self, UpstreamMetrics},
@@ -29,6 +30,7 @@ use crate::{
     source::{
         DocumentSet, Revision, Source,
         files::{self, Files},
+        kube::{Followed, Upstream},
         store::Stored,
     },
     sync::{Mutex, lock},
@@ -62,6 +64,10 @@ impl Control {
             checks = hosting.check(checks);
             hosting.measure(&self.sight);
             hosting.start(&control);
+        }
+        if let Some(following) = &self.policies.following {
+            checks = following.check(checks);
+            following.measure(&self.sight);
         }
         let view = View::new(Arc::clone(&self.sight), checks);
         if let Some(hosting) = &self.hosting {
@@ -163,6 +169,18 @@ async fn rebalance(hub: Arc<Hub>, clock: Clock) {
 pub struct Policies {
     source: Option<PolicySource>,
     documents: Option<DocumentSet>,
+    /// How far they are in step, where they are the upstream's.
+    following: Option<Following>,
+}
+
+/// Where policy objects are to come from.
+pub(super) enum ObjectsFrom<'a> {
+    /// From the files that the configuration names, if it does.
+    Files,
+    /// From the store of the hosted API.
+    Store(&'a Hosting),
+    /// From the upstream's API.
+    Upstream(Upstream, Clock),
 }
 
 /// Where policy objects come from, as far as they change.
@@ -170,6 +188,7 @@ pub struct Policies {
 enum PolicySource {
     Files(Files),
     Stored(Stored),
+    Followed(Box<Followed>),
 }
 
 impl PolicySource {
@@ -177,7 +196,7 @@ impl PolicySource {
     fn nudge(&self) -> Option<Arc<Notify>> {
         match self {
             Self::Files(files) => Some(files.nudge()),
-            Self::Stored(_) => None,
+            Self::Stored(_) | Self::Followed(_) => None,
         }
     }
 }
@@ -187,6 +206,7 @@ impl Source for PolicySource {
         match self {
             Self::Files(files) => files.next().await,
             Self::Stored(stored) => stored.next().await,
+            Self::Followed(followed) => followed.next().await,
         }
     }
 
@@ -194,11 +214,12 @@ impl Source for PolicySource {
         match self {
             Self::Files(files) => files.report(revision, applied, findings).await,
             Self::Stored(stored) => stored.report(revision, applied, findings).await,
+            Self::Followed(followed) => followed.report(revision, applied, findings).await,
         }
     }
 }
 
-/// How long the objects of a store are waited for before the gateway starts without them.
+/// How long the objects of an API are waited for before the gateway starts without them.
 const FIRST_SET: Duration = Duration::from_secs(2);
 
 impl Policies {
@@ -210,11 +231,15 @@ impl Policies {
     pub(super) async fn load(
         config: &Config,
         hash_key: [u8; 16],
-        hosting: Option<&Hosting>,
+        from: ObjectsFrom<'_>,
     ) -> Result<(Self, Compiled), Vec<Finding>> {
-        let policies = match hosting {
-            Some(hosting) => Self::stored(hosting).await,
-            None => Self::files(config),
+        let policies = match from {
+            ObjectsFrom::Files => Self::files(config),
+            ObjectsFrom::Store(hosting) => {
+                let source = Stored::new(Arc::clone(&hosting.store));
+                Self::first_of(PolicySource::Stored(source)).await
+            }
+            ObjectsFrom::Upstream(upstream, clock) => Self::followed(upstream, clock).await,
         };
         let compiling = Compiling {
             settings: settings::policy(config, hash_key),
@@ -234,28 +259,42 @@ impl Policies {
         Self {
             source: source.map(PolicySource::Files),
             documents,
+            following: None,
         }
     }
 
-    async fn stored(hosting: &Hosting) -> Self {
-        let mut source = Stored::new(Arc::clone(&hosting.store));
+    async fn followed(upstream: Upstream, clock: Clock) -> Self {
+        let source = Followed::new(upstream, clock);
+        let following = Following::new(source.in_step());
+        let mut policies = Self::first_of(PolicySource::Followed(Box::new(source))).await;
+        if policies.documents.is_none() {
+            let why = following.trouble().unwrap_or_default();
+            tracing::error!(%why, "the upstream's policy objects are not known yet");
+        }
+        policies.following = Some(following);
+        policies
+    }
+
+    /// Waits a while for the first set of a source.
+    async fn first_of(mut source: PolicySource) -> Self {
         let documents = tokio::time::timeout(FIRST_SET, source.next()).await;
         Self {
-            source: Some(PolicySource::Stored(source)),
+            source: Some(source),
             documents: documents.ok(),
+            following: None,
         }
     }
 
     /// Which objects are built in besides those that were found.
     fn bootstrap(&self, config: &Config) -> Bootstrap {
-        bootstrap_of(config, self.documents.as_ref())
+        let from_api = config.mode != config::Mode::Files;
+        bootstrap_of(from_api, config, self.documents.as_ref())
     }
 }
 
 /// Where the objects come from an API, that has the built-in ones, too; until they are known, the
 /// gateway has to know them itself.
-fn bootstrap_of(config: &Config, documents: Option<&DocumentSet>) -> Bootstrap {
-    let from_api = config.mode != config::Mode::Files;
+fn bootstrap_of(from_api: bool, config: &Config, documents: Option<&DocumentSet>) -> Bootstrap {
     let any = documents.is_some_and(|set| !set.documents.is_empty());
     if from_api && any {
         Bootstrap::Mandatory
@@ -285,12 +324,20 @@ impl Compiling {
         )
         .with_bootstrap(self.bootstrap);
         let compiled = Policy::compile(&objects, &self.settings);
-        if !unreadable.iter().any(Finding::is_error) {
-            return compiled;
-        }
+        let refused = unreadable.iter().any(Finding::is_error);
         let mut all = unreadable;
-        all.extend(compiled.err().unwrap_or_default());
-        Err(all)
+        match compiled {
+            Ok(mut compiled) if !refused => {
+                all.append(&mut compiled.findings);
+                compiled.findings = all;
+                Ok(compiled)
+            }
+            Ok(_) => Err(all),
+            Err(findings) => {
+                all.extend(findings);
+                Err(all)
+            }
+        }
     }
 }
 
@@ -437,14 +484,17 @@ impl Reload {
                 return false;
             }
         };
+        // Another mode needs a restart; until then the objects come from where they came from.
+        let from_api = self.applier.from_api;
+        let from_files = !from_api && new.mode == config::Mode::Files;
         let directory = new.flow_control.policies.clone();
-        let moved = directory != self.config.flow_control.policies;
+        let moved = from_files && directory != self.config.flow_control.policies;
         let documents = directory.as_deref().filter(|_| moved).map(files::load);
         let revision = documents.as_ref().map(|set| set.revision.clone());
         let policy = settings::policy(&new, self.hash_key);
         let (applied, findings) = self.applier.apply(|compiling| {
             compiling.settings = policy;
-            compiling.bootstrap = bootstrap_of(&new, compiling.documents.as_ref());
+            compiling.bootstrap = bootstrap_of(from_api, &new, compiling.documents.as_ref());
             if moved {
                 compiling.documents = documents;
             }

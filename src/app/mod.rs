@@ -7,6 +7,7 @@
 
 mod access;
 pub mod control;
+mod following;
 pub mod home;
 mod hosting;
 mod identity;
@@ -34,7 +35,7 @@ use crate::{
     stack::stack,
     store::StoreError,
 };
-use control::{Control, Policies};
+use control::{Control, ObjectsFrom, Policies};
 use hosting::Hosting;
 use identity::UpstreamCredential;
 
@@ -92,8 +93,9 @@ pub fn serve(config: Config, path: Option<PathBuf>) -> Result<(), ServeError> {
     let control_runtime = runtimes::control_runtime()?;
     let credential = UpstreamCredential::new(config.upstream.token_file.clone())?;
     let hosting = open_hosting(&config, &credential, &clock, &control_runtime)?;
+    let from = policies_from(&config, hosting.as_ref(), &credential, &clock)?;
     let (policies, compiled) = control_runtime
-        .block_on(Policies::load(&config, hash_key, hosting.as_ref()))
+        .block_on(Policies::load(&config, hash_key, from))
         .map_err(ServeError::Policies)?;
     let Compiled {
         policy, findings, ..
@@ -158,6 +160,22 @@ fn open_hosting(
     let hosting = Hosting::new(config, store, access, clock);
     control.block_on(hosting.prepare());
     Ok(Some(hosting))
+}
+
+/// Where the policy objects come from.
+fn policies_from<'a>(
+    config: &Config,
+    hosting: Option<&'a Hosting>,
+    credential: &UpstreamCredential,
+    clock: &Clock,
+) -> Result<ObjectsFrom<'a>, ServeError> {
+    Ok(match hosting {
+        Some(hosting) => ObjectsFrom::Store(hosting),
+        None if config.mode == Mode::Sidecar => {
+            ObjectsFrom::Upstream(settings::followed(config, credential)?, clock.clone())
+        }
+        None => ObjectsFrom::Files,
+    })
 }
 
 /// What makes the stack of each core, on the core's own thread.

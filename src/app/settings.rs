@@ -26,6 +26,7 @@ use crate::{
     fairness::{Caps, Enforcement, HubSettings},
     forward::{self, UpstreamProtocol, UpstreamSettings, settings::UpstreamTls},
     serve::{self, DrainSettings, ServeSettings},
+    source::kube,
 };
 
 /// A setting that only shows to be wrong when it is put to use.
@@ -335,6 +336,23 @@ pub(super) fn review_transport(
         path: PathAndQuery::from_static(path),
         credential: own_headers(config, credential),
     })?)
+}
+
+/// Where to follow the upstream's policy objects.
+pub(super) fn followed(
+    config: &Config,
+    credential: &UpstreamCredential,
+) -> Result<kube::Upstream, SettingsError> {
+    let tls = match client_tls(config)? {
+        None => None,
+        Some(tls) => Some((tls, server_name(config)?)),
+    };
+    Ok(kube::Upstream {
+        authority: authority(config)?,
+        tls,
+        headers: own_headers(config, credential),
+        connect_timeout: config.timeouts.upstream_connect,
+    })
 }
 
 /// The handle to token reviews, if tokens are reviewed.

@@ -1,9 +1,9 @@
 //! The hosted API: what kubectl talks to where no API server is behind, or where the gateway answers
 //! in its place.
 //!
-//! [`Hosted`] answers one call at a time, on the control runtime: [`route`] finds the place that a
-//! path names, [`authorize`] says who may, [`calls`] are the verbs, the same for every [`kind`].
-//! Objects live in a [`Store`](crate::store::Store). [`HostedLayer`] puts it in front of the leaf of
+//! [`Hosted`] answers one call at a time, on the control runtime: [`mod@route`] finds the place that a
+//! path names, [`authorize`] says who may, `calls` are the verbs, the same for every [`kind`].
+//! Objects live in a [`Store`]. [`HostedLayer`] puts it in front of the leaf of
 //! the request path.
 //!
 //! Over an upstream with an API of its own, [`access`] asks it who may, and a call for a document that

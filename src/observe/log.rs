@@ -119,8 +119,15 @@ fn filter(settings: &Log) -> Targets {
     } else {
         LevelFilter::OFF
     };
+    // What it warns of comes back as an error, which the gateway tells itself, once.
+    let told_anyway = match level {
+        LevelFilter::TRACE => level,
+        _ => LevelFilter::ERROR,
+    };
     Targets::new()
         .with_default(others)
+        .with_target("kube_client", told_anyway)
+        .with_target("kube_runtime", told_anyway)
         .with_target("fairgate", level)
         .with_target(ACCESS_LOG, access)
 }

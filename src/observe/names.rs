@@ -151,6 +151,8 @@ own! { OWN_GAUGES:
         "Time since a set of policy objects was taken on.";
     POLICY_WARNINGS = "fairgate_policy_warnings",
         "What is probably not meant in the policy objects in force; the log and `fairgate check` say what.";
+    SOURCE_AGE = "fairgate_source_age_seconds",
+        "Time since the policy objects were last known to be those of the upstream that is followed; 0 while they are.";
     STORE_UP = "fairgate_store_up",
         "Whether reads and writes get through to the store of the hosted API.";
     STORE_REVISION = "fairgate_store_revision",

@@ -137,7 +137,7 @@ impl Source for Files {
     }
 
     async fn report(&mut self, revision: &Revision, applied: bool, findings: &[Finding]) {
-        findings.iter().for_each(log);
+        findings.iter().for_each(super::log);
         let Revision(revision) = revision;
         let directory = self.directory.display();
         if applied {
@@ -145,22 +145,6 @@ impl Source for Files {
         } else {
             tracing::error!(%revision, %directory, "policy objects refused; the last good ones stay");
         }
-    }
-}
-
-fn log(finding: &Finding) {
-    let Finding {
-        severity,
-        origin,
-        kind,
-        name,
-        field,
-        message,
-        remedy,
-    } = finding;
-    match severity {
-        Severity::Error => tracing::error!(origin, kind, name, field, remedy, "{message}"),
-        Severity::Warning => tracing::warn!(origin, kind, name, field, remedy, "{message}"),
     }
 }
 

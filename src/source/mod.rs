@@ -6,13 +6,15 @@
 //! the size of a policy; pods and the like need a reflector of their own.
 
 pub mod files;
+pub mod kube;
 pub mod store;
+mod told;
 
 use std::future::Future;
 
 use serde_json::Value;
 
-use crate::apf::objects::Finding;
+use crate::apf::objects::{Finding, Severity};
 
 /// A complete set of objects, as found at one moment and not yet read as objects.
 #[derive(Clone, Debug, PartialEq)]
@@ -54,4 +56,28 @@ pub trait Source: Send {
         applied: bool,
         findings: &[Finding],
     ) -> impl Future<Output = ()> + Send;
+}
+
+/// Whether the same policy follows from two states of an object. What only tells of it (its status,
+/// who manages which field) makes no difference, lest every status written makes a policy anew.
+fn same_policy(before: &Value, after: &Value) -> bool {
+    let differs = |field: &str| before["metadata"][field] != after["metadata"][field];
+    before["spec"] == after["spec"] && !differs("uid") && !differs("annotations")
+}
+
+/// Logs a finding with its parts.
+fn log(finding: &Finding) {
+    let Finding {
+        severity,
+        origin,
+        kind,
+        name,
+        field,
+        message,
+        remedy,
+    } = finding;
+    match severity {
+        Severity::Error => tracing::error!(origin, kind, name, field, remedy, "{message}"),
+        Severity::Warning => tracing::warn!(origin, kind, name, field, remedy, "{message}"),
+    }
 }

@@ -1,14 +1,13 @@
 //! Policy objects from the store of the hosted API.
 //!
 //! A set is all of them at one revision. It is yielded anew when something in it changed that a
-//! policy depends on: what only tells of the objects (their status, who manages which field) is
-//! passed over, lest every status written makes a policy anew.
+//! policy depends on.
 
 use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::{Document, DocumentSet, Revision, Source};
+use super::{Document, DocumentSet, Revision, Source, same_policy, told::Told};
 use crate::{
     apf::objects::{Finding, Severity},
     store::{At, Entry, Event, Store, StoreError, Watch},
@@ -26,8 +25,7 @@ pub struct Stored {
     watch: Option<Watch>,
     /// Whether something changed since the last set.
     changed: bool,
-    /// The warnings that were told, lest each change of anything tells them again.
-    told: Vec<String>,
+    told: Told,
 }
 
 impl std::fmt::Debug for Stored {
@@ -45,7 +43,7 @@ impl Stored {
             store,
             watch: None,
             changed: true,
-            told: Vec::new(),
+            told: Told::default(),
         }
     }
 
@@ -110,33 +108,13 @@ impl Source for Stored {
 
     async fn report(&mut self, revision: &Revision, applied: bool, findings: &[Finding]) {
         let Revision(revision) = revision;
-        let mut warnings = Vec::new();
-        for finding in findings {
-            if finding.is_error() {
-                tracing::error!(%finding, "policy");
-                continue;
-            }
-            let warning = essence_of(finding);
-            if !self.told.contains(&warning) {
-                tracing::warn!(%finding, "policy");
-            }
-            warnings.push(warning);
-        }
-        self.told = warnings;
+        self.told.tell(findings);
         if applied {
-            tracing::info!(%revision, warnings = self.told.len(), "policy objects applied");
+            tracing::info!(%revision, warnings = self.told.warnings(), "policy objects applied");
         } else {
             tracing::error!(%revision, "policy objects refused; the last good ones stay");
         }
     }
-}
-
-/// What a finding says, without the revision that its object has now.
-fn essence_of(finding: &Finding) -> String {
-    format!(
-        "{} {} {} {}",
-        finding.kind, finding.name, finding.field, finding.message
-    )
 }
 
 fn document(entry: &Entry) -> Result<Document, Box<Finding>> {
@@ -160,18 +138,15 @@ fn document(entry: &Entry) -> Result<Document, Box<Finding>> {
 fn matters(event: &Event) -> bool {
     let ours = PREFIXES.iter().any(|prefix| event.key.starts_with(prefix));
     ours && match (&event.before, &event.after) {
-        (Some(before), Some(after)) => essence(before) != essence(after),
+        (Some(before), Some(after)) => !same_entries(before, after),
         _ => true,
     }
 }
 
-/// What a policy can depend on.
-fn essence(entry: &Entry) -> Option<(Value, Value, Value)> {
-    let value: Value = serde_json::from_slice(&entry.value).ok()?;
-    let metadata = &value["metadata"];
-    Some((
-        value["spec"].clone(),
-        metadata["uid"].clone(),
-        metadata["annotations"].clone(),
-    ))
+fn same_entries(before: &Entry, after: &Entry) -> bool {
+    let read = |entry: &Entry| serde_json::from_slice::<Value>(&entry.value).ok();
+    match (read(before), read(after)) {
+        (Some(before), Some(after)) => same_policy(&before, &after),
+        (before, after) => before.is_none() && after.is_none(),
+    }
 }

@@ -16,6 +16,7 @@ mod demo;
 mod draining;
 mod failures;
 mod fairness;
+mod following;
 mod forwarding;
 mod framing;
 mod hanging_up;

@@ -44,7 +44,10 @@ const EDGES: &[(&str, &[&str])] = &[
     ("stack", &["call"]),
     //
     ("store", &["apf", "clock"]),
-    ("source", &["apf", "config", "store"]),
+    (
+        "source",
+        &["apf", "clock", "config", "socket", "store", "sync"],
+    ),
     // Whether tokens are well written is for `auth` to say, before anything starts.
     ("config", &["apf", "auth"]),
     // What it tells of queues and requests it reads from the hub.
@@ -77,7 +80,18 @@ const EDGES: &[(&str, &[&str])] = &[
 ];
 
 /// Crates that only these files may name, so that they can be replaced.
-const BEHIND: &[(&str, &[&str])] = &[("serde_yaml", &["src/config/yaml.rs"])];
+const BEHIND: &[(&str, &[&str])] = &[
+    ("serde_yaml", &["src/config/yaml.rs"]),
+    (
+        "use kube::",
+        &[
+            "src/source/kube/failure.rs",
+            "src/source/kube/found.rs",
+            "src/source/kube/mod.rs",
+            "src/source/kube/transport.rs",
+        ],
+    ),
+];
 
 /// The ways to read the time. Only `clock` may.
 const READS_TIME: &[&str] = &[
