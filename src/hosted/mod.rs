@@ -122,13 +122,21 @@ impl Hosted {
 
     /// Answers a call. To be run on the control runtime.
     pub async fn serve(&self, request: &Request) -> Answer {
+        let answer = self.answer(request).await;
+        if request.method == Method::HEAD {
+            return answer.without_body();
+        }
+        documents::compressed(request, answer)
+    }
+
+    async fn answer(&self, request: &Request) -> Answer {
         let query = Query::parse(&request.query);
         let place = route(&self.kinds, &request.path);
         let wanted = Attributes::of(&request.digest.info);
         if !self.rules.allow(request.user(), &wanted) {
             return Answer::fault(&wanted.refusal(request.user()), Output::JSON);
         }
-        let answer = match place {
+        match place {
             Route::Objects(place) => {
                 if let Err(fault) = self.authorize_creation(request, &place).await {
                     return Answer::fault(&fault, Output::JSON);
@@ -140,11 +148,7 @@ impl Hosted {
             Route::Nothing => Answer::fault(&Fault::no_route(), Output::JSON),
             Route::Unknown => Answer::not_found(),
             place => self.documents.serve(request, &place, &query),
-        };
-        if request.method == Method::HEAD {
-            return answer;
         }
-        documents::compressed(request, answer)
     }
 
     /// An apply that may make an object has to be allowed to.
