@@ -27,8 +27,8 @@ pub const MEDIA_TYPES: [&str; 3] = [
     "application/vnd.kubernetes.protobuf",
 ];
 
-/// What a list or watch can produce besides, as the router has it.
-const STREAM_TYPES: [&str; 2] = [
+/// What a list or watch can produce besides, as the router has it; a watch nothing else.
+pub const STREAM_TYPES: [&str; 2] = [
     "application/json;stream=watch",
     "application/vnd.kubernetes.protobuf;stream=watch",
 ];

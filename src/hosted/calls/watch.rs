@@ -33,7 +33,7 @@ impl Scope<'_> {
         if self.output.media == Media::Yaml {
             return Err(Fault::not_acceptable(format!(
                 "only the following media types are accepted: {}",
-                crate::hosted::negotiate::MEDIA_TYPES.join(", ")
+                crate::hosted::negotiate::STREAM_TYPES.join(", ")
             )));
         }
         let version = parse_version(&options.resource_version).map_err(Fault::internal)?;
