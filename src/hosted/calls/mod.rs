@@ -32,7 +32,8 @@ use super::{
     table::{Include, Layout},
 };
 use crate::{
-    store::{Entry, StoreError},
+    apf::objects::names,
+    store::{At, Entry, StoreError},
     sync::{Mutex, lock},
 };
 
@@ -184,6 +185,22 @@ impl<'a> Scope<'a> {
 
     fn key(&self, name: &str) -> String {
         self.prefix() + name
+    }
+
+    /// The entry of the object of a name, if there is one. What cannot be the last part of a path is
+    /// refused; any other name that no object can have is one that none has.
+    async fn find(&self, name: &str, at: At) -> Result<Option<Arc<Entry>>, Fault> {
+        let wrong = names::path_segment(name, false);
+        if !wrong.is_empty() {
+            let wrong = wrong.join(";");
+            return Err(Fault::bad_request(format!(
+                "Name parameter invalid: {name:?}: {wrong}"
+            )));
+        }
+        match self.hosted.store.get(&self.key(name), at).await {
+            Err(StoreError::BadKey(_)) => Ok(None),
+            found => found.map_err(|error| store_fault(&error)),
+        }
     }
 
     fn decode(&self, entry: &Entry) -> Result<Arc<Object>, Fault> {
