@@ -261,12 +261,10 @@ pub(super) fn store_fault(error: &StoreError) -> Fault {
             Fault::expired("The resourceVersion for the provided list is too old.")
         }
         StoreError::Future { asked, newest } => Fault::too_large_version(*asked, *newest),
-        StoreError::Unavailable(_) | StoreError::Denied(_) | StoreError::Locked { .. } => {
-            Fault::unavailable(error.to_string())
-        }
         StoreError::TooLarge { .. } => Fault::too_large(&error.to_string()),
         StoreError::BadKey(_) => Fault::bad_request(error.to_string()),
-        _ => Fault::internal(error.to_string()),
+        // Whatever else is wrong with it, it may be mended while clients try again.
+        _ => Fault::unavailable(error.to_string()),
     }
 }
 
