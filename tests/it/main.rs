@@ -19,6 +19,7 @@ mod fairness;
 mod forwarding;
 mod framing;
 mod hanging_up;
+mod hosted;
 mod listening;
 mod panics;
 mod pooling;
