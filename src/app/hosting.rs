@@ -71,7 +71,7 @@ fn open_etcd(settings: &config::Etcd, clock: &Clock) -> Result<Arc<dyn Store>, S
         limits: Limits::default(),
         compaction: settings.compaction.then_some(Duration::from_secs(300)),
     };
-    Ok(Arc::new(etcd::Etcd::start(settings, clock.clone())?))
+    Ok(Arc::new(etcd::Etcd::start(&settings, clock.clone())?))
 }
 
 #[cfg(not(feature = "etcd"))]
