@@ -20,6 +20,7 @@ mod following;
 mod forwarding;
 mod framing;
 mod hanging_up;
+mod hosted;
 mod listening;
 mod overlay;
 mod panics;

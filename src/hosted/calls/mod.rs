@@ -33,7 +33,7 @@ use super::{
 };
 use crate::{
     apf::objects::names,
-    store::{Entry, StoreError},
+    store::{At, Entry, StoreError},
     sync::{Mutex, lock},
 };
 
@@ -203,6 +203,22 @@ impl<'a> Scope<'a> {
         self.prefix() + name
     }
 
+    /// The entry of the object of a name, if there is one. What cannot be the last part of a path is
+    /// refused; any other name that no object can have is one that none has.
+    async fn find(&self, name: &str, at: At) -> Result<Option<Arc<Entry>>, Fault> {
+        let wrong = names::path_segment(name, false);
+        if !wrong.is_empty() {
+            let wrong = wrong.join(";");
+            return Err(Fault::bad_request(format!(
+                "Name parameter invalid: {name:?}: {wrong}"
+            )));
+        }
+        match self.hosted.store.get(&self.key(name), at).await {
+            Err(StoreError::BadKey(_)) => Ok(None),
+            found => found.map_err(|error| store_fault(&error)),
+        }
+    }
+
     fn decode(&self, entry: &Entry) -> Result<Arc<Object>, Fault> {
         Object::of(self.kind, entry)
     }
@@ -261,12 +277,10 @@ pub(super) fn store_fault(error: &StoreError) -> Fault {
             Fault::expired("The resourceVersion for the provided list is too old.")
         }
         StoreError::Future { asked, newest } => Fault::too_large_version(*asked, *newest),
-        StoreError::Unavailable(_) | StoreError::Denied(_) | StoreError::Locked { .. } => {
-            Fault::unavailable(error.to_string())
-        }
         StoreError::TooLarge { .. } => Fault::too_large(&error.to_string()),
         StoreError::BadKey(_) => Fault::bad_request(error.to_string()),
-        _ => Fault::internal(error.to_string()),
+        // Whatever else is wrong with it, it may be mended while clients try again.
+        _ => Fault::unavailable(error.to_string()),
     }
 }
 
