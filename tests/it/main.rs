@@ -13,6 +13,7 @@ mod rules;
 mod upstream;
 
 mod demo;
+mod differential;
 mod draining;
 mod failures;
 mod fairness;

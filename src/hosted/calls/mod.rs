@@ -62,7 +62,15 @@ pub(super) async fn serve(
     let mut output = Output::JSON;
     let scope = match Scope::new(hosted, request, place, query, &mut output) {
         Ok(scope) => scope,
-        Err(fault) => return Answer::fault(&fault, output),
+        Err(fault) => {
+            let answer = Answer::fault(&fault, output);
+            // What no route leads to is of no version; all else is told that it is of an old one.
+            return if fault.code == StatusCode::METHOD_NOT_ALLOWED {
+                answer
+            } else {
+                answer.warn(deprecation(place).as_slice())
+            };
+        }
     };
     let answer = match scope.dispatch().await {
         Ok(answer) => answer,
@@ -152,7 +160,9 @@ impl<'a> Scope<'a> {
             output: *output,
             warnings: Mutex::default(),
         };
-        scope.warn_of_version();
+        if let Some(warning) = deprecation(place) {
+            scope.warn(warning);
+        }
         Ok(scope)
     }
 
@@ -172,21 +182,6 @@ impl<'a> Scope<'a> {
     /// Adds a warning to the answer.
     fn warn(&self, text: impl Into<String>) {
         lock(&self.warnings).push(text.into());
-    }
-
-    fn warn_of_version(&self) {
-        let Some(deprecation) = self.version.deprecated else {
-            return;
-        };
-        let kind = self.kind;
-        let old = kind.api_version(self.version.name);
-        let new = kind.api_version(kind.stored().name);
-        self.warn(format!(
-            "{old} {name} is deprecated in v{since}+, unavailable in v{removed}+; use {new} {name}",
-            name = kind.kind,
-            since = deprecation.since,
-            removed = deprecation.removed,
-        ));
     }
 
     /// What all keys of the resource begin with, as far as the call reaches.
@@ -268,6 +263,20 @@ impl<'a> Scope<'a> {
         }
         Ok(())
     }
+}
+
+/// What callers of a deprecated version are warned of.
+fn deprecation(place: &Place) -> Option<String> {
+    let deprecation = place.version.deprecated?;
+    let kind = place.kind;
+    let old = kind.api_version(place.version.name);
+    let new = kind.api_version(kind.stored().name);
+    Some(format!(
+        "{old} {name} is deprecated in v{since}+, unavailable in v{removed}+; use {new} {name}",
+        name = kind.kind,
+        since = deprecation.since,
+        removed = deprecation.removed,
+    ))
 }
 
 /// What a fault of the store's is to a client.

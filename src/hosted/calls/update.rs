@@ -226,7 +226,10 @@ impl Scope<'_> {
                     let name = &self.place.name;
                     self.log_change("update", name, Some(entry.revision), Some(revision));
                 }
-                metadata::set(&mut new, "resourceVersion", json!(revision.to_string()));
+                // One that goes is told of as it was wanted: nothing has been written of it.
+                if !goes {
+                    metadata::set(&mut new, "resourceVersion", json!(revision.to_string()));
+                }
                 done(new)
             }
             Written::Lost(_) => Ok(None),
