@@ -17,7 +17,8 @@ use fairgate::{
     call::{Call, Refusal, Reply},
     clock::Clock,
     hosted::{
-        Asked, Hosted, HostedLayer, HostedSettings, Operators, Ownership, authorize::Rules,
+        Asked, Hosted, HostedLayer, HostedSettings, Operators, Ownership,
+        authorize::{Authorizer, Rules},
         upkeep::Bootstrapper,
     },
     store::{Limits, local},
@@ -46,7 +47,7 @@ impl Server {
         let hosted = Hosted::new(HostedSettings {
             store: Arc::new(store),
             clock: clock.clone(),
-            rules: Rules::default(),
+            authorizer: Authorizer::Rules(Rules::default()),
             version: "v1.36.3".to_owned(),
             address: "127.0.0.1:6443".to_owned(),
             operators: Arc::new(Nobody),
