@@ -318,6 +318,9 @@ fn check_owners(object: &Value, errors: &mut Vec<FieldError>) {
     }
 }
 
+/// Finalizers without a prefix; nobody else's may be so.
+const STANDARD_FINALIZERS: [&str; 3] = ["kubernetes", "orphan", "foregroundDeletion"];
+
 fn check_finalizers(object: &Value, errors: &mut Vec<FieldError>) {
     let field = "metadata.finalizers";
     for finalizer in finalizers(object) {
@@ -333,6 +336,13 @@ fn check_finalizers(object: &Value, errors: &mut Vec<FieldError>) {
             &json!(all),
             "finalizer orphan and foregroundDeletion cannot be both set",
         ));
+    }
+    for (index, finalizer) in finalizers(object).enumerate() {
+        if !finalizer.contains('/') && !STANDARD_FINALIZERS.contains(&finalizer) {
+            let field = format!("metadata.finalizers[{index}]");
+            let detail = "name is neither a standard finalizer name nor is it fully qualified";
+            errors.push(FieldError::invalid(&field, &json!(finalizer), detail));
+        }
     }
 }
 
