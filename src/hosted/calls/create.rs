@@ -139,7 +139,8 @@ impl Scope<'_> {
         dry_run: bool,
     ) -> Result<Option<Value>, Fault> {
         let version = metadata::text(&object, "resourceVersion");
-        if !["", "0"].contains(&version) {
+        // A rehearsal never comes as far as the store, which has this rule.
+        if !dry_run && !["", "0"].contains(&version) {
             return Err(Fault::internal(
                 "resourceVersion should not be set on objects to be created",
             ));

@@ -595,6 +595,24 @@ async fn unknown_fields_are_taken_as_the_writer_says() {
 }
 
 #[tokio::test]
+async fn a_new_object_has_no_version_yet() {
+    let home = Home::new();
+    let server = home.start().await;
+    let api = server.root().await;
+    let mut object = level("versioned", 1);
+    object["metadata"]["resourceVersion"] = json!("5");
+    let message = api.post(LEVELS, &object).await.refused(500, "");
+    assert_eq!(
+        message,
+        "resourceVersion should not be set on objects to be created"
+    );
+    let target = format!("{LEVELS}?dryRun=All");
+    assert_eq!(api.post(&target, &object).await.status, 201);
+    object["metadata"]["resourceVersion"] = json!("0");
+    assert_eq!(api.post(LEVELS, &object).await.status, 201);
+}
+
+#[tokio::test]
 async fn a_finalizer_says_whose_it_is() {
     let home = Home::new();
     let server = home.start().await;
