@@ -68,6 +68,7 @@ async fn each_may_do_what_is_meant_for_them() {
         ("GET", "/apis/nope/v1", [404, 404, 404, 403]),
         ("GET", "/nope", [404, 403, 403, 403]),
         ("GET", "/", [200, 403, 403, 403]),
+        ("GET", "//version", [404, 403, 403, 403]),
     ];
     for (number, user) in USERS.into_iter().enumerate() {
         let api = server.as_user(user).await;

@@ -44,6 +44,8 @@ impl Replay<'_> {
     fn read(&self, told: &Told) -> Value {
         assert!(told.status.is_success(), "{told:?}");
         assert_eq!(told.header("content-type"), self.format.media_type());
+        let deprecated = self.version.deprecated.is_some();
+        assert_eq!(told.warnings().len(), usize::from(deprecated), "{told:?}");
         let object = self.format.read(self.version.shape, &told.body);
         assert_eq!(object["kind"], self.kind.kind);
         let api_version = self.kind.api_version(self.version.name);

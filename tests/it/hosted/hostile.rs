@@ -599,6 +599,55 @@ async fn unknown_fields_are_taken_as_the_writer_says() {
 }
 
 #[tokio::test]
+async fn a_new_object_has_no_version_yet() {
+    let home = Home::new();
+    let server = home.start().await;
+    let api = server.root().await;
+    let mut object = level("versioned", 1);
+    object["metadata"]["resourceVersion"] = json!("5");
+    let message = api.post(LEVELS, &object).await.refused(500, "");
+    assert_eq!(
+        message,
+        "resourceVersion should not be set on objects to be created"
+    );
+    let target = format!("{LEVELS}?dryRun=All");
+    assert_eq!(api.post(&target, &object).await.status, 201);
+    object["metadata"]["resourceVersion"] = json!("0");
+    assert_eq!(api.post(LEVELS, &object).await.status, 201);
+}
+
+#[tokio::test]
+async fn a_finalizer_says_whose_it_is() {
+    let home = Home::new();
+    let server = home.start().await;
+    let api = server.root().await;
+    let text = "name is neither a standard finalizer name nor is it fully qualified";
+    for (finalizers, refused) in [
+        (json!(["x"]), Some(0)),
+        (json!(["x/y", "z"]), Some(1)),
+        (json!(["x/y", "kubernetes", "orphan"]), None),
+    ] {
+        let mut object = level("final", 1);
+        object["metadata"]["finalizers"] = finalizers.clone();
+        let target = format!("{LEVELS}?dryRun=All");
+        let created = api.post(&target, &object).await;
+        let patch = json!({"metadata": {"finalizers": finalizers}});
+        let target = format!("{LEVELS}/workload-low?dryRun=All");
+        for told in [created, api.merge(&target, &patch).await] {
+            match refused {
+                None => drop(told.object()),
+                Some(index) => {
+                    let message = told.refused(422, "Invalid");
+                    let wanted = format!("metadata.finalizers[{index}]: Invalid value: ");
+                    assert!(message.contains(&wanted), "{message}");
+                    assert!(message.ends_with(text), "{message}");
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test]
 async fn deletions_take_no_nonsense() {
     let home = Home::new();
     let server = home.start().await;
@@ -700,7 +749,7 @@ async fn what_bad_calls_take_of_memory_is_bounded_and_given_back() {
             let api = Api::new(process.address, "root").await;
             clients.spawn(async move {
                 send_bad(&api).await;
-                // Bodies that never end, and answers that nobody reads.
+                // And one that is far too long.
                 let huge = Bytes::from(vec![b'['; 8 << 20]);
                 let told = api.call(Method::POST, SCHEMAS, JSON, huge).await;
                 told.refused(413, "RequestEntityTooLarge");

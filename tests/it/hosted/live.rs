@@ -372,6 +372,12 @@ async fn a_thousand_changes_under_load_lose_no_request_and_all_take_effect() {
     assert!(answers.is_empty(), "{answers:?}");
 
     until(async || in_force(&server, &api).await).await;
+    // And so does one change that no other follows, which would bring it along.
+    api.post(LEVELS, &level("last", 1)).await.object();
+    until(async || in_force(&server, &api).await).await;
+    let patch = json!({"spec": {"limited": {"nominalConcurrencyShares": 40}}});
+    api.merge(&format!("{LEVELS}/last"), &patch).await.object();
+    until(async || in_force(&server, &api).await).await;
     // What is no longer wanted has drained, and nobody holds a seat.
     until(async || {
         levels(&server)
