@@ -10,6 +10,7 @@ mod conformance;
 mod hostile;
 mod live;
 mod paging;
+mod reflector;
 mod restarting;
 mod watching;
 
