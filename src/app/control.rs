@@ -1,7 +1,7 @@
 //! What goes on beside the requests, on the control runtime: policies that change, borrowing,
 //! reloads.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
 use tokio::{
@@ -53,8 +53,8 @@ pub(super) struct Control {
 }
 
 impl Control {
-    /// Starts the tasks on the gateway's control runtime.
-    pub(super) fn start(self, gateway: &Gateway) -> Result<(), ServeError> {
+    /// Starts the tasks on the gateway's control runtime. Returns where operators are served.
+    pub(super) fn start(self, gateway: &Gateway) -> Result<SocketAddr, ServeError> {
         let control = gateway.control();
         let _inside = control.enter();
         let hangup = signal(SignalKind::hangup())?;
@@ -76,10 +76,11 @@ impl Control {
         let admin = control
             .block_on(Admin::bind(address, view))
             .map_err(|source| ServeError::Admin { address, source })?;
+        let admin_address = admin.address()?;
         let upstream = self.config.upstream.url.authority();
         tracing::info!(
             address = %gateway.address(),
-            admin = %admin.address().unwrap_or(address),
+            admin = %admin_address,
             upstream = self.config.has_upstream.then_some(upstream),
             "serving"
         );
@@ -122,7 +123,7 @@ impl Control {
             hash_key: self.hash_key,
         };
         control.spawn(reload.run(hangup));
-        Ok(())
+        Ok(admin_address)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::{
     path::Path,
     sync::{
-        Arc, OnceLock,
+        Arc, OnceLock, Weak,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -161,7 +161,7 @@ impl Hosting {
 
     /// Lets operators see the gateway on the port of the API, too.
     pub(super) fn show(&self, view: &Arc<View>) {
-        let _ = self.seeing.0.set(Arc::clone(view));
+        let _ = self.seeing.0.set(Arc::downgrade(view));
     }
 
     /// Adds what is to be known of the store to the checks.
@@ -279,14 +279,15 @@ impl Hosting {
     }
 }
 
-/// What operators see of the gateway, once it runs.
+/// What operators see of the gateway, once it runs. Weak, because the view shows the store, and through
+/// the API that shows the view both would keep each other for ever; the port for operators keeps it.
 #[derive(Default)]
-struct Seeing(OnceLock<Arc<View>>);
+struct Seeing(OnceLock<Weak<View>>);
 
 impl Operators for Seeing {
     fn ask<'a>(&'a self, path: &'a str, query: &'a str) -> Asked<'a> {
         Box::pin(async move {
-            let seen = self.0.get()?.see(path, query).await?;
+            let seen = self.0.get()?.upgrade()?.see(path, query).await?;
             Some(Report {
                 status: seen.status,
                 content_type: seen.content_type,

@@ -1,9 +1,10 @@
 //! The composition root: alone knows every module, and joins them.
 //!
-//! [`serve`] turns a configuration into a running gateway and runs it to its end. [`runtimes`] lays
-//! out threads; `settings` says the configuration in each module's own terms; `identity` is what
-//! the upstream is told, and `access` how it is asked what users may do; [`control`] holds what goes on beside the requests: policies that change,
-//! borrowing, reloads, the admin port.
+//! [`start`] turns a configuration into a running gateway; [`serve`] is a process that runs one to its
+//! end. [`runtimes`] lays out threads; `settings` says the configuration in each module's own terms;
+//! `identity` is what the upstream is told, and `access` how it is asked what users may do;
+//! [`control`] holds what goes on beside the requests: policies that change, borrowing, reloads, the
+//! admin port.
 
 mod access;
 pub mod control;
@@ -15,7 +16,7 @@ mod object_counts;
 pub mod runtimes;
 mod settings;
 
-use std::{path::PathBuf, rc::Rc, sync::Arc};
+use std::{net::SocketAddr, path::PathBuf, rc::Rc, sync::Arc};
 
 use arc_swap::ArcSwap;
 use tokio::runtime::Runtime;
@@ -33,7 +34,7 @@ use crate::{
     hosted::{HostedLayer, Hosting as Served, Ownership},
     observe::{self, Own, Sight, dumps_layer::Dumps, recorder::Traced},
     stack::stack,
-    store::StoreError,
+    store::{Store, StoreError},
 };
 use control::{Control, ObjectsFrom, Policies};
 use hosting::Hosting;
@@ -61,7 +62,7 @@ pub enum ServeError {
     #[error("admin.address: {address} cannot be bound; choose another, or end what listens there")]
     Admin {
         /// Where it should be.
-        address: std::net::SocketAddr,
+        address: SocketAddr,
         /// What the system says.
         source: std::io::Error,
     },
@@ -84,16 +85,27 @@ fn lines(findings: &[Finding]) -> String {
 ///
 /// [`ServeError`], when it cannot start.
 pub fn serve(config: Config, path: Option<PathBuf>) -> Result<(), ServeError> {
-    let clock = Clock::system();
     let own = Own::new();
     let _log = observe::log::install(&config.log, &own)?;
     own.install();
     own.watch_panics();
+    Ok(start(config, path, own)?.gateway.run_until_signal()?)
+}
+
+/// Starts a gateway that counts in `own`. Does nothing that a process can do but once, so there may be
+/// several in one.
+///
+/// # Errors
+///
+/// [`ServeError`]; nothing is left running then.
+pub fn start(config: Config, path: Option<PathBuf>, own: Arc<Own>) -> Result<Running, ServeError> {
+    let clock = Clock::system();
     let hash_key = settings::hash_key(&config)?;
     let control_runtime = runtimes::control_runtime()?;
     let credential = UpstreamCredential::new(config.upstream.token_file.clone())?;
     let hosting = open_hosting(&config, &credential, &clock, &control_runtime)?;
     let from = policies_from(&config, hosting.as_ref(), &credential, &clock)?;
+    let store = hosting.as_ref().map(|hosting| Arc::clone(&hosting.store));
     let (policies, compiled) = control_runtime
         .block_on(Policies::load(&config, hash_key, from))
         .map_err(ServeError::Policies)?;
@@ -126,7 +138,7 @@ pub fn serve(config: Config, path: Option<PathBuf>) -> Result<(), ServeError> {
     let control = Control {
         config,
         path,
-        hub,
+        hub: Arc::clone(&hub),
         rules,
         reviews,
         policies,
@@ -137,8 +149,57 @@ pub fn serve(config: Config, path: Option<PathBuf>) -> Result<(), ServeError> {
         sight,
         hash_key,
     };
-    control.start(&gateway)?;
-    Ok(gateway.run_until_signal()?)
+    let admin = control.start(&gateway)?;
+    Ok(Running {
+        gateway,
+        admin,
+        hub,
+        store,
+    })
+}
+
+/// A gateway at work. Dropped, it ends at once.
+pub struct Running {
+    gateway: Gateway,
+    admin: SocketAddr,
+    hub: Arc<Hub>,
+    store: Option<Arc<dyn Store>>,
+}
+
+impl std::fmt::Debug for Running {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Running")
+            .field("gateway", &self.gateway)
+            .field("admin", &self.admin)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Running {
+    /// Where it serves clients; the actual port, if any was asked for.
+    pub fn address(&self) -> SocketAddr {
+        self.gateway.address()
+    }
+
+    /// Where it serves operators.
+    pub fn admin_address(&self) -> SocketAddr {
+        self.admin
+    }
+
+    /// What its cores share.
+    pub fn hub(&self) -> &Arc<Hub> {
+        &self.hub
+    }
+
+    /// The store of the hosted API, if it hosts one.
+    pub fn store(&self) -> Option<&Arc<dyn Store>> {
+        self.store.as_ref()
+    }
+
+    /// Drains and ends. Takes as long as the drain's settings allow.
+    pub fn shut_down(self) {
+        self.gateway.shut_down();
+    }
 }
 
 /// Opens the hosted API and what is in it, if this gateway has one.

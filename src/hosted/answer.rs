@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{
     HeaderMap, HeaderValue, StatusCode,
-    header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, RETRY_AFTER, WARNING},
+    header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, RETRY_AFTER, WARNING},
 };
 use serde_json::{Map, Value, json};
 
@@ -56,6 +56,17 @@ impl Answer {
             headers,
             body: AnswerBody::Full(body.into()),
         }
+    }
+
+    /// The same as the answer to a `HEAD`: the length of the body, not the body. On HTTP/2 nobody
+    /// else would leave it out.
+    #[must_use]
+    pub fn without_body(mut self) -> Self {
+        if let AnswerBody::Full(body) = &mut self.body {
+            let length = std::mem::take(body).len();
+            self.headers.insert(CONTENT_LENGTH, length.into());
+        }
+        self
     }
 
     /// Plain text.

@@ -8,9 +8,13 @@ use base64::{
     DecodeError, Engine as _, alphabet,
     engine::{GeneralPurpose, GeneralPurposeConfig, general_purpose::NO_PAD},
 };
-use serde_json::json;
+use serde_json::Value;
 
-use super::{codec, fault::Fault};
+use super::{
+    codec,
+    fault::Fault,
+    schema::canonical::{self, Source as _},
+};
 
 /// As Go reads it: what the last bits are does not matter.
 const BASE64: GeneralPurpose = GeneralPurpose::new(&alphabet::URL_SAFE, LENIENT);
@@ -72,20 +76,20 @@ impl ContinueToken {
         let token = codec::json::parse(&data)
             .map_err(|error| format!(": {error}"))?
             .value;
+        check_types(&token)?;
         let version = token["v"].as_str().unwrap_or_default();
         if version != VERSION {
             return Err(format!(
                 ": server does not recognize this encoded version {version}"
             ));
         }
-        let revision = match token.get("rv").unwrap_or(&json!(0)).as_i64() {
-            None => return Err(": rv is not a number".to_owned()),
-            Some(0) => {
+        let revision = match token["rv"].as_i64().unwrap_or_default() {
+            0 => {
                 return Err(format!(
                     ": incorrect encoded start resourceVersion (version {VERSION})"
                 ));
             }
-            Some(revision) => u64::try_from(revision).ok(),
+            revision => u64::try_from(revision).ok(),
         };
         let start = token["start"].as_str().unwrap_or_default();
         if start.is_empty() {
@@ -100,6 +104,34 @@ impl ContinueToken {
             start: key.to_owned(),
         })
     }
+}
+
+/// Whether the fields of a token are of their types, in the words of Go's decoder.
+fn check_types(token: &Value) -> Result<(), String> {
+    if !token.is_object() && !token.is_null() {
+        let found = canonical::found(&token.view());
+        return Err(format!(
+            ": json: cannot unmarshal {found} into Go value of type storage.continueToken"
+        ));
+    }
+    for (key, wanted) in [("v", "string"), ("rv", "int64"), ("start", "string")] {
+        let value = &token[key];
+        let fits = match wanted {
+            "int64" => value.is_i64(),
+            _ => value.is_string(),
+        };
+        if !fits && !value.is_null() {
+            let mut found = canonical::found(&value.view()).to_owned();
+            if wanted == "int64" && value.is_number() {
+                found = format!("number {value}");
+            }
+            return Err(format!(
+                ": json: cannot unmarshal {found} into Go struct field continueToken.{key} of type \
+                 {wanted}"
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// Whether a key has no empty, `.` or `..` segment.
@@ -134,6 +166,18 @@ mod tests {
     fn bad_tokens_are_told_what_is_wrong() {
         let prefix = "invalid continue token: continue key is not valid";
         let cases = [
+            (
+                r#"{"v":"meta.k8s.io/v2","rv":"5","start":"a"}"#,
+                ": json: cannot unmarshal string into Go struct field continueToken.rv of type int64",
+            ),
+            (
+                r#"{"v":"meta.k8s.io/v1","rv":1.5,"start":"a"}"#,
+                ": json: cannot unmarshal number 1.5 into Go struct field continueToken.rv of type int64",
+            ),
+            (
+                "[]",
+                ": json: cannot unmarshal array into Go value of type storage.continueToken",
+            ),
             (
                 r#"{"v":"meta.k8s.io/v1","rv":0,"start":"a"}"#,
                 ": incorrect encoded start resourceVersion (version meta.k8s.io/v1)",

@@ -341,8 +341,8 @@ fn printed_owners(owners: &[Value]) -> String {
     let printed: Vec<String> = owners
         .iter()
         .map(|owner| {
-            let text = codec::json::encode(&OWNER_REFERENCE, owner, false);
-            String::from_utf8_lossy(&text).trim_end().to_owned()
+            let text = codec::json::encode_part(&OWNER_REFERENCE, owner);
+            String::from_utf8_lossy(&text).into_owned()
         })
         .collect();
     format!("[{}]", printed.join(","))

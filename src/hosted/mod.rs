@@ -148,10 +148,14 @@ impl Hosted {
     /// Answers a client's call. To be run on the control runtime.
     pub async fn serve(&self, request: &Request) -> Answer {
         let wanted = Attributes::of(&request.digest.info);
-        match self.authorize(request, &wanted).await {
+        let answer = match self.authorize(request, &wanted).await {
             Ok(()) => self.answer(request, Caller::Client).await,
             Err(refused) => refused,
+        };
+        if request.method == Method::HEAD {
+            return answer.without_body();
         }
+        documents::compressed(request, answer)
     }
 
     /// Answers a call of the gateway's own, which nobody has to allow. No request from outside comes
@@ -163,7 +167,7 @@ impl Hosted {
     /// Answers a call that is allowed.
     async fn answer(&self, request: &Request, caller: Caller) -> Answer {
         let query = Query::parse(&request.query);
-        let answer = match route(&self.kinds, &request.path) {
+        match route(&self.kinds, &request.path) {
             Route::Objects(place) => {
                 if caller == Caller::Client
                     && let Err(refused) = self.authorize_creation(request, &place).await
@@ -182,11 +186,7 @@ impl Hosted {
             }
             Route::Unknown => Answer::not_found(),
             place => self.documents.serve(request, &place, &query),
-        };
-        if request.method == Method::HEAD {
-            return answer;
         }
-        documents::compressed(request, answer)
     }
 
     /// Whether whoever asks may do what is wanted; otherwise the answer that they get.

@@ -27,7 +27,7 @@ pub const MEDIA_TYPES: [&str; 3] = [
     "application/vnd.kubernetes.protobuf",
 ];
 
-/// What a list or watch can produce besides, as the router has it.
+/// What a list or watch can produce besides, as the router has it; a watch nothing else.
 pub const STREAM_TYPES: [&str; 2] = [
     "application/json;stream=watch",
     "application/vnd.kubernetes.protobuf;stream=watch",

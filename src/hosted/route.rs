@@ -57,7 +57,8 @@ pub fn route(kinds: &[&'static Kind], path: &str) -> Route {
     let trimmed = path.strip_suffix('/').unwrap_or(path);
     let mut segments = trimmed.split('/').skip(1);
     match segments.next() {
-        None | Some("" | "index.html") => Route::Root,
+        None => Route::Root,
+        Some("" | "index.html") => only(segments, Route::Root),
         Some("version") => only(segments, Route::Version),
         Some("metrics" | "livez" | "readyz" | "healthz" | "debug") => Route::Operators,
         Some("openapi") => openapi(segments),
@@ -237,6 +238,7 @@ mod tests {
         assert!(matches!(of("/api/v1/pods"), Route::Nothing));
         assert!(matches!(of("/"), Route::Root));
         assert!(matches!(of("/nope"), Route::Unknown));
+        assert!(matches!(of("//version"), Route::Unknown));
     }
 
     #[test]

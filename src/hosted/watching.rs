@@ -16,7 +16,7 @@ use super::{
     fault::Fault,
     list_options::ListOptions,
     metadata,
-    negotiate::Media,
+    negotiate::{Form, Media},
     object::Object,
     schema::{canonical, meta::STATUS},
 };
@@ -151,7 +151,7 @@ impl Watching {
             return Some(self.error(&fault));
         }
         if let Some(bytes) = self.opening() {
-            return Some(bytes);
+            return self.told(bytes);
         }
         loop {
             let watch = self.watch.as_mut()?;
@@ -169,12 +169,13 @@ impl Watching {
                 Next::Bookmark => {
                     let revision = watch.progress();
                     self.bookmark_told();
-                    return Some(self.bookmark(revision, false));
+                    let bytes = self.bookmark(revision, false);
+                    return self.told(bytes);
                 }
                 Next::Events(Ok(events)) => {
                     let bytes = self.events(&events);
                     if !bytes.is_empty() {
-                        return Some(bytes);
+                        return self.told(bytes);
                     }
                 }
                 Next::Events(Err(error)) => {
@@ -183,6 +184,18 @@ impl Watching {
                 }
             }
         }
+    }
+
+    /// What is sent of `bytes`; `None` where an object was asked for as a list, which it is not: the
+    /// stream ends then.
+    fn told(&mut self, bytes: Bytes) -> Option<Bytes> {
+        if !matches!(self.writer.output.form, Some(Form::PartialList(_))) {
+            return Some(bytes);
+        }
+        self.initial.clear();
+        self.initial_end = None;
+        self.watch = None;
+        None
     }
 
     fn times(&mut self, clock: &Clock) -> &Times {

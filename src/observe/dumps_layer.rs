@@ -12,7 +12,7 @@ use std::{
 
 use http::{
     HeaderValue, Method, Response, StatusCode,
-    header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName},
+    header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HeaderName},
 };
 use pin_project_lite::pin_project;
 use tokio::{runtime::Handle, sync::oneshot};
@@ -99,7 +99,8 @@ impl DumpsLayer {
         }
         let Some(dump) = Dump::of(info.path(), call.request.uri().query()) else {
             let unknown = "404 page not found\n".into();
-            return Dumping::answered(Ok(reply(StatusCode::NOT_FOUND, unknown)));
+            let reply = reply(StatusCode::NOT_FOUND, unknown, call.request.method());
+            return Dumping::answered(Ok(reply));
         };
         let (made, text) = oneshot::channel();
         let sight = Arc::clone(&self.sight);
@@ -107,14 +108,25 @@ impl DumpsLayer {
             // Whoever asked may have left.
             let _ = made.send(sight.dump(dump).await);
         });
-        Dumping::Making { text }
+        Dumping::Making {
+            text,
+            method: call.request.method().clone(),
+        }
     }
 }
 
-fn reply(status: StatusCode, text: String) -> Reply {
-    let mut reply = Response::new(ReplyBody::full(text));
+/// The answer to a `HEAD` has the length of the text, and no text: on HTTP/2 nobody else leaves it out.
+fn reply(status: StatusCode, text: String, method: &Method) -> Reply {
+    let length = text.len();
+    let body = if *method == Method::HEAD {
+        ReplyBody::empty()
+    } else {
+        ReplyBody::full(text)
+    };
+    let mut reply = Response::new(body);
     *reply.status_mut() = status;
     let headers = reply.headers_mut();
+    headers.insert(CONTENT_LENGTH, length.into());
     headers.insert(
         CONTENT_TYPE,
         HeaderValue::from_static("text/plain; charset=utf-8"),
@@ -133,7 +145,7 @@ pin_project! {
     #[expect(missing_docs, reason = "made and taken apart here alone")]
     pub enum Dumping<F> {
         Passing { #[pin] future: F },
-        Making { text: oneshot::Receiver<String> },
+        Making { text: oneshot::Receiver<String>, method: Method },
         Answered { answer: Option<Box<Result<Reply, Refusal>>> },
     }
 }
@@ -155,9 +167,9 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match self.project() {
             DumpingProjection::Passing { future } => future.poll(cx),
-            DumpingProjection::Making { text } => {
+            DumpingProjection::Making { text, method } => {
                 Poll::Ready(match ready!(Pin::new(text).poll(cx)) {
-                    Ok(text) => Ok(reply(StatusCode::OK, text)),
+                    Ok(text) => Ok(reply(StatusCode::OK, text, method)),
                     Err(_) => Err(Refusal::Internal("the dump was not made".into())),
                 })
             }

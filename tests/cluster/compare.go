@@ -108,7 +108,9 @@ type KnownDifference struct {
 	Session string `json:"session,omitempty"` // regular expressions, each of the whole text
 	Request string `json:"request,omitempty"` // of method, path and query
 	Field   string `json:"field,omitempty"`   // of the JSON pointer
-	Reason  string `json:"reason"`
+	// Conditions says that it takes a controller which writes conditions; see Target.Conditions.
+	Conditions bool   `json:"conditions,omitempty"`
+	Reason     string `json:"reason"`
 }
 
 // knownDifferencesFile is shared with the test that replays the corpus without a cluster.

@@ -13,6 +13,7 @@ mod rules;
 mod upstream;
 
 mod demo;
+mod differential;
 mod draining;
 mod failures;
 mod fairness;
@@ -20,6 +21,7 @@ mod following;
 mod forwarding;
 mod framing;
 mod hanging_up;
+mod hosted;
 mod listening;
 mod overlay;
 mod panics;

@@ -76,10 +76,8 @@ impl Scope<'_> {
         let key = self.key(name);
         let store = &self.hosted.store;
         for _ in 0..TRIES {
-            let found = store.get(&key, At::Newest).await;
-            let entry = found
-                .map_err(|error| store_fault(&error))?
-                .ok_or_else(|| Fault::not_found(self.kind, name))?;
+            let found = self.find(name, At::Newest).await?;
+            let entry = found.ok_or_else(|| Fault::not_found(self.kind, name))?;
             let live = self.decode(&entry)?;
             let live = live.stored();
             self.check_preconditions(name, live, options)?;

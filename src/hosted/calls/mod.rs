@@ -33,7 +33,7 @@ use super::{
 };
 use crate::{
     apf::objects::names,
-    store::{Entry, StoreError},
+    store::{At, Entry, StoreError},
     sync::{Mutex, lock},
 };
 
@@ -62,7 +62,15 @@ pub(super) async fn serve(
     let mut output = Output::JSON;
     let scope = match Scope::new(hosted, request, place, query, &mut output) {
         Ok(scope) => scope,
-        Err(fault) => return Answer::fault(&fault, output),
+        Err(fault) => {
+            let answer = Answer::fault(&fault, output);
+            // What no route leads to is of no version; all else is told that it is of an old one.
+            return if fault.code == StatusCode::METHOD_NOT_ALLOWED {
+                answer
+            } else {
+                answer.warn(deprecation(place).as_slice())
+            };
+        }
     };
     let answer = match scope.dispatch().await {
         Ok(answer) => answer,
@@ -152,7 +160,9 @@ impl<'a> Scope<'a> {
             output: *output,
             warnings: Mutex::default(),
         };
-        scope.warn_of_version();
+        if let Some(warning) = deprecation(place) {
+            scope.warn(warning);
+        }
         Ok(scope)
     }
 
@@ -174,21 +184,6 @@ impl<'a> Scope<'a> {
         lock(&self.warnings).push(text.into());
     }
 
-    fn warn_of_version(&self) {
-        let Some(deprecation) = self.version.deprecated else {
-            return;
-        };
-        let kind = self.kind;
-        let old = kind.api_version(self.version.name);
-        let new = kind.api_version(kind.stored().name);
-        self.warn(format!(
-            "{old} {name} is deprecated in v{since}+, unavailable in v{removed}+; use {new} {name}",
-            name = kind.kind,
-            since = deprecation.since,
-            removed = deprecation.removed,
-        ));
-    }
-
     /// What all keys of the resource begin with, as far as the call reaches.
     fn prefix(&self) -> String {
         let plural = self.kind.plural;
@@ -201,6 +196,22 @@ impl<'a> Scope<'a> {
 
     fn key(&self, name: &str) -> String {
         self.prefix() + name
+    }
+
+    /// The entry of the object of a name, if there is one. What cannot be the last part of a path is
+    /// refused; any other name that no object can have is one that none has.
+    async fn find(&self, name: &str, at: At) -> Result<Option<Arc<Entry>>, Fault> {
+        let wrong = names::path_segment(name, false);
+        if !wrong.is_empty() {
+            let wrong = wrong.join(";");
+            return Err(Fault::bad_request(format!(
+                "Name parameter invalid: {name:?}: {wrong}"
+            )));
+        }
+        match self.hosted.store.get(&self.key(name), at).await {
+            Err(StoreError::BadKey(_)) => Ok(None),
+            found => found.map_err(|error| store_fault(&error)),
+        }
     }
 
     fn decode(&self, entry: &Entry) -> Result<Arc<Object>, Fault> {
@@ -254,6 +265,20 @@ impl<'a> Scope<'a> {
     }
 }
 
+/// What callers of a deprecated version are warned of.
+fn deprecation(place: &Place) -> Option<String> {
+    let deprecation = place.version.deprecated?;
+    let kind = place.kind;
+    let old = kind.api_version(place.version.name);
+    let new = kind.api_version(kind.stored().name);
+    Some(format!(
+        "{old} {name} is deprecated in v{since}+, unavailable in v{removed}+; use {new} {name}",
+        name = kind.kind,
+        since = deprecation.since,
+        removed = deprecation.removed,
+    ))
+}
+
 /// What a fault of the store's is to a client.
 pub(super) fn store_fault(error: &StoreError) -> Fault {
     match error {
@@ -261,12 +286,10 @@ pub(super) fn store_fault(error: &StoreError) -> Fault {
             Fault::expired("The resourceVersion for the provided list is too old.")
         }
         StoreError::Future { asked, newest } => Fault::too_large_version(*asked, *newest),
-        StoreError::Unavailable(_) | StoreError::Denied(_) | StoreError::Locked { .. } => {
-            Fault::unavailable(error.to_string())
-        }
         StoreError::TooLarge { .. } => Fault::too_large(&error.to_string()),
         StoreError::BadKey(_) => Fault::bad_request(error.to_string()),
-        _ => Fault::internal(error.to_string()),
+        // Whatever else is wrong with it, it may be mended while clients try again.
+        _ => Fault::unavailable(error.to_string()),
     }
 }
 

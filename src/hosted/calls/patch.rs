@@ -11,7 +11,7 @@ use crate::hosted::{
     negotiate::PatchType,
     patch::{self, PatchError, Patched},
     query::{Validation, Write, WriteOptions},
-    schema::canonical,
+    schema::{Home, Struct, canonical},
     ssa::{self, Actor, ApplyError, Conflict},
 };
 
@@ -71,14 +71,24 @@ impl Scope<'_> {
             let error = FieldError::patched(&patched.quoted(), text);
             Fault::invalid("", "", "", &[error])
         };
-        // Of a strategic patch the server does not look at the type.
-        if how != PatchType::Strategic {
-            let api_version = self.kind.api_version(self.version.name);
-            codec::check_type(&patched.value, &api_version, self.kind.kind).map_err(refuse)?;
-        }
-        let decoded = canonical::decode(self.version.shape, &patched.value)
-            .map_err(|error| refuse(error.to_string()))?;
+        let mut value = patched.value.clone();
         let mut problems = patched.problems.clone();
+        // Of a strategic patch the server does not look at the type: it has no text to decode.
+        let versioned = if how == PatchType::Strategic {
+            codec::unstructured::restore(self.version.shape, &mut value).map_err(refuse)?;
+            true
+        } else {
+            let api_version = self.kind.api_version(self.version.name);
+            codec::check_type(&value, &api_version, self.kind.kind).map_err(refuse)?;
+            has_version(&value)
+        };
+        let shape = if versioned {
+            self.version.shape
+        } else {
+            &UNVERSIONED
+        };
+        let decoded = canonical::decode_version(shape, self.version.name, &value)
+            .map_err(|error| refuse(error.to_string()))?;
         problems.extend(decoded.problems);
         if !problems.is_empty() {
             match validation {
@@ -91,6 +101,9 @@ impl Scope<'_> {
             }
         }
         let mut value = decoded.value;
+        if !versioned {
+            self.check_name(&value)?;
+        }
         value["kind"] = json!(self.kind.kind);
         value["apiVersion"] = json!(self.kind.api_version(self.version.name));
         (self.version.default)(&mut value);
@@ -114,7 +127,7 @@ impl Scope<'_> {
             api_version: &api_version,
             now: &now,
         };
-        let merged = ssa::apply(
+        let mut merged = ssa::apply(
             &Owned(self.kind),
             live,
             &config.value,
@@ -130,14 +143,17 @@ impl Scope<'_> {
             )));
         }
         self.warn_of(&config.duplicates, options.validation);
-        let decoded = canonical::decode(self.version.shape, &merged).map_err(|error| {
+        let refuse = |error: String| {
             let kind = format!("{api_version}, Kind={}", self.kind.kind);
             Fault::internal(format!(
                 "failed to convert new object ({}/{}; {kind}) to proper version: unable to convert \
                  unstructured object to {kind}: {error}",
                 self.place.namespace, self.place.name
             ))
-        })?;
+        };
+        codec::unstructured::restore(self.version.shape, &mut merged).map_err(refuse)?;
+        let decoded = canonical::decode_version(self.version.shape, self.version.name, &merged)
+            .map_err(|error| refuse(error.to_string()))?;
         let mut new = decoded.value;
         (self.version.default)(&mut new);
         self.finish(new, live.is_none())
@@ -152,6 +168,15 @@ impl Scope<'_> {
         }
         Ok(Changed { object, may_create })
     }
+}
+
+/// What a document without a version is taken for: upstream's own form of an object, which has no
+/// field, not even a name, by the word that a document has for it.
+static UNVERSIONED: Struct = Struct::new("Unversioned", Home::GroupVersion, "", &[]);
+
+fn has_version(document: &Value) -> bool {
+    let version = document["apiVersion"].as_str();
+    version.is_some_and(|version| !version.is_empty())
 }
 
 fn apply_fault(error: &ApplyError) -> Fault {

@@ -28,13 +28,8 @@ impl Scope<'_> {
         let version = parse_version(self.query.text("resourceVersion")).map_err(Fault::internal)?;
         let at = self.not_older_than(version).await?;
         let name = &self.place.name;
-        let entry = self
-            .hosted
-            .store
-            .get(&self.key(name), at)
-            .await
-            .map_err(|error| store_fault(&error))?
-            .ok_or_else(|| Fault::not_found(self.kind, name))?;
+        let found = self.find(name, at).await?;
+        let entry = found.ok_or_else(|| Fault::not_found(self.kind, name))?;
         let object = self.decode(&entry)?;
         self.writer()?.object(StatusCode::OK, &object)
     }

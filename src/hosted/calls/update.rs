@@ -122,8 +122,7 @@ impl Scope<'_> {
     ) -> Result<Updated, Fault> {
         let name = self.place.name.as_str();
         for _ in 0..TRIES {
-            let found = self.hosted.store.get(&self.key(name), At::Newest).await;
-            let found = found.map_err(|error| store_fault(&error))?;
+            let found = self.find(name, At::Newest).await?;
             let outcome = if let Some(entry) = found {
                 let live = self.decode(&entry)?;
                 self.check_uid(uid, metadata::text(live.stored(), "uid"))?;
@@ -227,7 +226,10 @@ impl Scope<'_> {
                     let name = &self.place.name;
                     self.log_change("update", name, Some(entry.revision), Some(revision));
                 }
-                metadata::set(&mut new, "resourceVersion", json!(revision.to_string()));
+                // One that goes is told of as it was wanted: nothing has been written of it.
+                if !goes {
+                    metadata::set(&mut new, "resourceVersion", json!(revision.to_string()));
+                }
                 done(new)
             }
             Written::Lost(_) => Ok(None),

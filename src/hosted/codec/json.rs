@@ -18,7 +18,7 @@ use crate::hosted::schema::canonical::Source;
 pub(super) use scan::push_utf8;
 pub use scan::{MAX_DEPTH, SyntaxError};
 pub(super) use write::encode_raw;
-pub use write::{encode, encode_list, encode_plain};
+pub use write::{encode, encode_list, encode_part, encode_plain};
 
 /// A JSON text that was read.
 #[derive(Clone, Debug, PartialEq)]

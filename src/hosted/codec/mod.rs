@@ -14,6 +14,7 @@ pub mod protobuf;
 #[cfg(test)]
 mod tests;
 pub mod tree;
+pub mod unstructured;
 pub mod yaml;
 
 pub use decode::{

@@ -67,6 +67,14 @@ pub fn encode_plain(value: &Value, pretty: bool) -> Vec<u8> {
     writer.finish()
 }
 
+/// The text of an object of `shape` within another: all fields in the table's order, no newline at its
+/// end.
+pub fn encode_part(shape: &Struct, object: &Value) -> Vec<u8> {
+    let mut writer = Writer::new(false);
+    writer.object_of(shape, object, false);
+    writer.out
+}
+
 /// The text of raw JSON within a message: no newline at its end.
 pub(in super::super) fn encode_raw(value: &Value) -> Vec<u8> {
     let mut writer = Writer::new(false);

@@ -1,0 +1,76 @@
+//! What a real kube-apiserver answered, request by request, is what the hosted API answers.
+//!
+//! The corpus was recorded by `tests/cluster`, whose README tells what is in it and how answers are
+//! made comparable. Here it is played on a gateway of this process, over real sockets, with the
+//! built-in objects in its store and nobody else writing there. What is meant to differ is listed in
+//! `hosted/known_differences.json`, each with its reason; anything else fails.
+//!
+//! The sessions are played in v1beta3, too: that version differs from v1 in name, in a warning, and in
+//! little else, so the same answers are expected of it. No server of our time has it to be recorded.
+
+mod compare;
+mod corpus;
+mod decode;
+mod normalise;
+mod player;
+mod server;
+mod v1beta3;
+
+use tokio::task::JoinSet;
+
+use compare::{Difference, Known, compare};
+use corpus::Session;
+use player::play;
+use server::Server;
+
+/// Differences that are told of one by one.
+const SHOWN: usize = 30;
+
+/// Plays all sessions at once and tells what differs, in the order of the corpus.
+async fn differences(sessions: Vec<Session>) -> Vec<Difference> {
+    let server = Server::start().await;
+    let address = server.address();
+    let mut playing = JoinSet::new();
+    for (place, session) in sessions.into_iter().enumerate() {
+        playing.spawn(async move {
+            let got = play(address, &session).await;
+            (place, compare(&session, &got))
+        });
+    }
+    let mut played = playing.join_all().await;
+    played.sort_by_key(|(place, _)| *place);
+    played.into_iter().flat_map(|(_, found)| found).collect()
+}
+
+/// Fails if anything differs that is not known; returns the known differences that are none any more.
+fn all_known(found: Vec<Difference>, known: &[Known]) -> Vec<&Known> {
+    let (unknown, unused) = Known::sort_out(found, known);
+    let shown: Vec<String> = unknown
+        .iter()
+        .take(SHOWN)
+        .map(Difference::to_string)
+        .collect();
+    let total = unknown.len();
+    assert!(
+        unknown.is_empty(),
+        "{total} unknown differences\n{}",
+        shown.join("\n")
+    );
+    unused
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_recorded_request_is_answered_as_by_a_real_server() {
+    let known = Known::read("tests/it/hosted/known_differences.json");
+    for one in all_known(differences(corpus::read()).await, &known) {
+        println!("no longer occurs: {one}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_recorded_request_is_answered_alike_in_v1beta3() {
+    let sessions = corpus::read().into_iter().filter_map(v1beta3::session);
+    let mut known = Known::read("tests/it/hosted/known_differences.json");
+    known.extend(v1beta3::known());
+    all_known(differences(sessions.collect()).await, &known);
+}

@@ -1,0 +1,66 @@
+//! The corpus as it is on disk.
+
+use std::{collections::BTreeMap, fs};
+
+use serde::Deserialize;
+use serde_json::Value;
+
+/// Requests that are played in their order on one server.
+pub struct Session {
+    pub name: String,
+    pub managed_fields: bool,
+    pub exchanges: Vec<(Request, Value)>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Request {
+    pub method: String,
+    pub path: String,
+    #[serde(default)]
+    pub query: String,
+    #[serde(default)]
+    pub headers: BTreeMap<String, String>,
+    #[serde(default)]
+    pub body: String,
+    #[serde(default)]
+    pub body_base64: String,
+}
+
+impl Request {
+    /// Method, path and query.
+    pub fn line(&self) -> String {
+        let mark = if self.query.is_empty() { "" } else { "?" };
+        format!("{} {}{mark}{}", self.method, self.path, self.query)
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Line {
+    session: String,
+    #[serde(default)]
+    managed_fields: bool,
+    request: Request,
+    response: Value,
+}
+
+/// All sessions.
+pub fn read() -> Vec<Session> {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/hosted/corpus.jsonl");
+    let mut sessions: Vec<Session> = Vec::new();
+    for line in fs::read_to_string(path).unwrap().lines() {
+        let line: Line = serde_json::from_str(line).unwrap();
+        if sessions.last().is_none_or(|last| last.name != line.session) {
+            sessions.push(Session {
+                name: line.session,
+                managed_fields: line.managed_fields,
+                exchanges: Vec::new(),
+            });
+        }
+        let session = sessions.last_mut().unwrap();
+        session.exchanges.push((line.request, line.response));
+    }
+    assert!(sessions.len() > 50, "the corpus is all there");
+    sessions
+}

@@ -1,0 +1,141 @@
+//! Bodies as trees, whatever they are written in.
+
+use std::collections::BTreeMap;
+
+use fairgate::hosted::{
+    codec::{envelope, protobuf, yaml},
+    kinds::KINDS,
+    schema::{
+        Field, Home, List, Struct, Type, field, flowcontrol,
+        meta::{LIST_META, PARTIAL_OBJECT_METADATA, STATUS},
+    },
+};
+use serde_json::{Value, json};
+
+/// What a body is.
+#[derive(Debug)]
+pub enum Decoded {
+    Document(Value),
+    Events(Vec<Value>),
+    Text,
+}
+
+const METADATA: Field = field("metadata", 1, Type::Object(&LIST_META), "").always();
+
+const fn list(fields: &'static [Field]) -> Struct {
+    Struct::new("List", Home::GroupVersion, "", fields)
+}
+
+/// A list of objects of one table.
+macro_rules! list_of {
+    ($name:ident, $item:expr) => {
+        static $name: Struct = {
+            static ITEMS: List = List::atomic(Type::Object($item));
+            list(&[METADATA, field("items", 2, Type::List(&ITEMS), "").always()])
+        };
+    };
+}
+list_of!(FLOW_SCHEMAS, &flowcontrol::FLOW_SCHEMA);
+list_of!(LEVELS, &flowcontrol::PRIORITY_LEVEL);
+list_of!(LEVELS_V1BETA3, &flowcontrol::PRIORITY_LEVEL_V1BETA3);
+list_of!(PARTIALS, &PARTIAL_OBJECT_METADATA);
+
+/// The table of what an envelope says that it holds.
+fn shape(api_version: &str, kind: &str) -> &'static Struct {
+    match (api_version.rsplit('/').next(), kind) {
+        (_, "Status") => &STATUS,
+        (_, "PartialObjectMetadata") => &PARTIAL_OBJECT_METADATA,
+        (_, "PartialObjectMetadataList") => &PARTIALS,
+        (_, "FlowSchemaList") => &FLOW_SCHEMAS,
+        (Some("v1"), "PriorityLevelConfigurationList") => &LEVELS,
+        (_, "PriorityLevelConfigurationList") => &LEVELS_V1BETA3,
+        (Some(version), _) => {
+            let known = KINDS.iter().find(|known| known.kind == kind);
+            let known = known.unwrap_or_else(|| panic!("{api_version} {kind} has no table"));
+            known.version(version).unwrap().shape
+        }
+        (None, _) => panic!("{kind} has no version"),
+    }
+}
+
+/// Decodes a body by its content type.
+pub fn decode(status: u16, content_type: &str, body: &[u8]) -> Decoded {
+    let (media, parameters) = content_type.split_once(';').unwrap_or((content_type, ""));
+    match media.trim() {
+        "application/json" => json(status, body),
+        "application/yaml" => Decoded::Document(yaml::parse(body).unwrap().value),
+        "application/vnd.kubernetes.protobuf" if parameters.trim() == "stream=watch" => {
+            Decoded::Events(frames(body))
+        }
+        "application/vnd.kubernetes.protobuf" => Decoded::Document(message(body)),
+        _ => Decoded::Text,
+    }
+}
+
+fn json(status: u16, body: &[u8]) -> Decoded {
+    let text = String::from_utf8_lossy(body);
+    let documents = serde_json::Deserializer::from_str(&text).into_iter();
+    let Ok(mut documents) = documents.collect::<Result<Vec<Value>, _>>() else {
+        return Decoded::Text;
+    };
+    let is_event = |one: &Value| one["type"].is_string() && !one["object"].is_null();
+    if status == 200 && documents.first().is_none_or(is_event) {
+        Decoded::Events(documents)
+    } else if documents.is_empty() {
+        Decoded::Text
+    } else {
+        Decoded::Document(documents.swap_remove(0))
+    }
+}
+
+/// A sealed message.
+fn message(body: &[u8]) -> Value {
+    let opened = envelope::open(body).unwrap();
+    let shape = shape(&opened.api_version, &opened.kind);
+    let mut value = protobuf::decode(shape, opened.raw).unwrap();
+    value["apiVersion"] = json!(opened.api_version);
+    value["kind"] = json!(opened.kind);
+    value
+}
+
+/// Frames of a length and a `WatchEvent {1 type, 2 object {1 raw}}`.
+fn frames(mut body: &[u8]) -> Vec<Value> {
+    let mut events = Vec::new();
+    while let Some((length, rest)) = body.split_first_chunk() {
+        let (frame, rest) = rest.split_at(u32::from_be_bytes(*length) as usize);
+        let event = fields(frame);
+        let object = fields(event[&2]);
+        let word = std::str::from_utf8(event[&1]).unwrap();
+        events.push(json!({"type": word, "object": message(object[&1])}));
+        body = rest;
+    }
+    assert!(body.is_empty(), "a frame is cut off");
+    events
+}
+
+/// The fields of a message that has none but of bytes, by number.
+fn fields(mut message: &[u8]) -> BTreeMap<u64, &[u8]> {
+    let mut found = BTreeMap::new();
+    while !message.is_empty() {
+        let key = varint(&mut message);
+        assert_eq!(key & 7, 2, "a field of bytes");
+        let length = usize::try_from(varint(&mut message)).unwrap();
+        let (value, rest) = message.split_at(length);
+        found.insert(key >> 3, value);
+        message = rest;
+    }
+    found
+}
+
+fn varint(message: &mut &[u8]) -> u64 {
+    let mut number = 0;
+    for shift in (0..64).step_by(7) {
+        let (&byte, rest) = message.split_first().unwrap();
+        *message = rest;
+        number |= u64::from(byte & 0x7f) << shift;
+        if byte < 0x80 {
+            break;
+        }
+    }
+    number
+}

@@ -1,0 +1,119 @@
+//! A gateway with a hosted API in which nobody writes but its clients.
+
+use std::{
+    fs,
+    future::{Ready, ready},
+    net::SocketAddr,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    task::{Context, Poll},
+};
+
+use fairgate::{
+    apf::objects::Bootstrap,
+    call::{Call, Refusal, Reply},
+    clock::Clock,
+    hosted::{
+        Asked, Hosted, HostedLayer, HostedSettings, Operators, Ownership,
+        authorize::{Authorizer, Rules},
+        upkeep::Bootstrapper,
+    },
+    store::{Limits, local},
+};
+use tokio::runtime::Handle;
+use tower::{Layer as _, Service};
+
+use crate::gate::Gate;
+
+/// Such a gateway; its store goes with it.
+pub struct Server {
+    gate: Gate,
+    _directory: Directory,
+}
+
+impl Server {
+    /// Starts one with the built-in objects in its store. Its API is answered on this runtime.
+    pub async fn start() -> Self {
+        let directory = Directory::new();
+        let settings = local::Settings {
+            path: directory.0.join("store.redb"),
+            limits: Limits::default(),
+        };
+        let clock = Clock::system();
+        let store = local::Local::open(settings, clock.clone()).unwrap();
+        let hosted = Hosted::new(HostedSettings {
+            store: Arc::new(store),
+            clock: clock.clone(),
+            authorizer: Authorizer::Rules(Rules::default()),
+            version: "v1.36.3".to_owned(),
+            address: "127.0.0.1:6443".to_owned(),
+            operators: Arc::new(Nobody),
+        });
+        let keeper = Bootstrapper::new(Arc::clone(&hosted), Bootstrap::Suggested);
+        keeper.ensure().await.unwrap();
+        let control = Handle::current();
+        let leaf = move || {
+            let hosted = Arc::clone(&hosted);
+            let everything = Ownership::Everything;
+            HostedLayer::new(hosted, control.clone(), clock.clone(), everything).layer(Nothing)
+        };
+        Self {
+            gate: Gate::around(leaf, |_| {}),
+            _directory: directory,
+        }
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.gate.address()
+    }
+}
+
+/// A directory that is removed in the end.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let next = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("fairgate-differential-{}-{next}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let _ = fs::remove_dir_all(&path);
+        Self(path)
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Has nothing for operators.
+struct Nobody;
+
+impl Operators for Nobody {
+    fn ask<'a>(&'a self, _: &'a str, _: &'a str) -> Asked<'a> {
+        Box::pin(ready(None))
+    }
+}
+
+/// The leaf behind, which is never asked.
+#[derive(Clone)]
+struct Nothing;
+
+impl Service<Call> for Nothing {
+    type Response = Reply;
+    type Error = Refusal;
+    type Future = Ready<Result<Reply, Refusal>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Refusal>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, call: Call) -> Self::Future {
+        panic!("{} is not hosted", call.request.uri())
+    }
+}

@@ -1,0 +1,124 @@
+//! Sessions as they should go in v1beta3.
+//!
+//! That version has the same fields as v1, so each is put in the place of the other in requests and
+//! answers, and the warning is added that a deprecated version always comes with.
+
+use std::sync::LazyLock;
+
+use regex::{Captures, Regex};
+use serde_json::{Value, json};
+
+use super::{
+    compare::Known,
+    corpus::{Request, Session},
+};
+
+/// A version where its group is named before it.
+static GROUP_VERSION: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r"(flowcontrol\.apiserver\.k8s\.io/)(v1(?:beta3)?)\b").unwrap());
+/// A version where a message names a Go type of it.
+static TYPE: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(
+        r"\b()(v1)\.(?:FlowSchema|PriorityLevel|Limit|Exempt|Queuing|PolicyRules|FlowDist|Subject)",
+    )
+    .unwrap()
+});
+/// The version of a body that cannot be read.
+static UNREADABLE: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r#"(in version ")(v1(?:beta3)?)" cannot be handled"#).unwrap());
+
+/// What is answered before the version is looked at, besides unknown methods: unknown paths, bad
+/// timeouts.
+const BEFORE_ALL: [&str; 2] = [
+    "the server could not find the requested resource",
+    "invalid timeout specified in the request URL",
+];
+
+/// The annotation by which v1beta3 tells no shares from none given; v1 forbids it.
+const PRESERVE_ZERO: &str = "flowcontrol.k8s.io/v1beta3-preserve-zero-concurrency-shares";
+
+/// Sessions that are about something else than objects of a version, or whose requests are bytes.
+fn is_left_out(session: &Session) -> bool {
+    let bytes = |(request, _): &(Request, Value)| !request.body_base64.is_empty();
+    session.name == "discovery" || session.exchanges.iter().any(bytes)
+}
+
+/// A session in v1beta3; `None` if it cannot be.
+pub fn session(mut session: Session) -> Option<Session> {
+    if is_left_out(&session) {
+        return None;
+    }
+    let about_v1 = |request: &Request| request.body.contains(PRESERVE_ZERO);
+    session.exchanges.retain(|(request, _)| !about_v1(request));
+    for (request, answer) in &mut session.exchanges {
+        request.path = in_version(&request.path);
+        request.body = in_version(&request.body);
+        swap_all(answer);
+        warn(request, answer);
+    }
+    Some(session)
+}
+
+/// Puts each of the two versions in the place of the other.
+fn swapped(pattern: &Regex, text: &str) -> String {
+    let swap = |found: &Captures<'_>| {
+        let other = if &found[2] == "v1" { "v1beta3" } else { "v1" };
+        let whole = &found[0];
+        let (head, tail) = (&found[1], &whole[found[1].len() + found[2].len()..]);
+        format!("{head}{other}{tail}")
+    };
+    pattern.replace_all(text, swap).into_owned()
+}
+
+fn in_version(text: &str) -> String {
+    swapped(&GROUP_VERSION, text)
+}
+
+/// Swaps the versions in all text of a tree.
+fn swap_all(node: &mut Value) {
+    match node {
+        Value::Object(fields) => fields.values_mut().for_each(swap_all),
+        Value::Array(items) => items.iter_mut().for_each(swap_all),
+        Value::String(text) => {
+            *text = swapped(&TYPE, &swapped(&UNREADABLE, &in_version(text)));
+        }
+        _ => {}
+    }
+}
+
+/// Adds the warning of the version, before all others.
+fn warn(request: &Request, answer: &mut Value) {
+    let kind = if request.path.contains("/flowschemas") {
+        "FlowSchema"
+    } else if request.path.contains("/prioritylevelconfigurations") {
+        "PriorityLevelConfiguration"
+    } else {
+        return;
+    };
+    // Nobody sees which of its reasons a 404 to HEAD has.
+    let message = answer["body"]["message"].as_str().unwrap_or_default();
+    let unrouted = answer["code"] == 405 || request.method == "HEAD";
+    if unrouted || BEFORE_ALL.iter().any(|text| message.starts_with(text)) {
+        return;
+    }
+    let group = "flowcontrol.apiserver.k8s.io";
+    let warning = format!(
+        "299 - \"{group}/v1beta3 {kind} is deprecated in v1.29+, unavailable in v1.32+; use {group}/v1 \
+         {kind}\""
+    );
+    let warnings = &mut answer["headers"]["Warning"];
+    let others = warnings.take();
+    let mut all = vec![json!(warning)];
+    all.extend(others.as_array().cloned().unwrap_or_default());
+    *warnings = json!(all);
+}
+
+/// What differs from v1 beyond that.
+pub fn known() -> Vec<Known> {
+    vec![Known::new(
+        "tables|defaults|levels",
+        ".*/prioritylevelconfigurations.*",
+        ".*/nominalConcurrencyShares|.*/cells/2",
+        "no shares and none given are one and the same in v1beta3: 30",
+    )]
+}

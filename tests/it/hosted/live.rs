@@ -1,0 +1,388 @@
+//! Policies that are changed by way of the API while requests run.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use bytes::Bytes;
+use fairgate::{
+    apf::{ObjectSet, Policy, dispatcher::LevelReport, objects::Bootstrap},
+    clock::Clock,
+};
+use http::{Method, Response};
+use hyper::body::Incoming;
+use serde_json::{Value, json};
+use tokio::task::{JoinHandle, JoinSet};
+
+use super::{Home, LEVELS, Random, SCHEMAS, Server, api::Api, level, ms, name, schema, until};
+use crate::{
+    client::{Client, body_text, soon},
+    upstream::streamed,
+};
+
+const REVIEWS: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
+const LIMIT: &str = "apiserver_flowcontrol_nominal_limit_seats";
+
+/// Clients that ask one time after the other until they are told to stop.
+struct Load {
+    stop: Arc<AtomicBool>,
+    clients: JoinSet<BTreeMap<u16, u32>>,
+}
+
+impl Load {
+    /// Two clients for each of the users.
+    async fn of(server: &Server, users: &[&str]) -> Self {
+        let stop = Arc::<AtomicBool>::default();
+        let mut clients = JoinSet::new();
+        for number in 0..2 * users.len() {
+            let api = server.as_user(users[number % users.len()]).await;
+            clients.spawn(ask(api, number, Arc::clone(&stop)));
+        }
+        Self { stop, clients }
+    }
+
+    /// How many answers of each status there were.
+    async fn end(mut self) -> BTreeMap<u16, u32> {
+        self.stop.store(true, Ordering::Relaxed);
+        let mut answers = BTreeMap::new();
+        while let Some(client) = self.clients.join_next().await {
+            for (status, count) in client.unwrap() {
+                *answers.entry(status).or_default() += count;
+            }
+        }
+        answers
+    }
+}
+
+async fn ask(api: Api, number: usize, stop: Arc<AtomicBool>) -> BTreeMap<u16, u32> {
+    let mut answers = BTreeMap::new();
+    while !stop.load(Ordering::Relaxed) {
+        // Every request gets an answer: what is lost fails in here.
+        let told = if number.is_multiple_of(2) {
+            api.get("/apis").await
+        } else {
+            api.post(REVIEWS, &json!({})).await
+        };
+        *answers.entry(told.status.as_u16()).or_default() += 1;
+        // Leaves the machine to others now and then.
+        tokio::time::sleep(ms(1)).await;
+    }
+    answers
+}
+
+/// The levels as the dispatcher has them.
+fn levels(server: &Server) -> Vec<LevelReport> {
+    server.0.hub().dispatcher().report(Clock::system().now())
+}
+
+fn report(server: &Server, name: &str) -> Option<LevelReport> {
+    let mut levels = levels(server).into_iter();
+    levels.find(|level| &*level.spec.name == name)
+}
+
+/// A level with queues, that neither lends nor borrows.
+fn queuing_level(name: &str, shares: u32, queues: u32, hand: u32) -> Value {
+    let mut object = level(name, shares);
+    object["spec"]["limited"] = json!({
+        "nominalConcurrencyShares": shares,
+        "lendablePercent": 0,
+        "borrowingLimitPercent": 0,
+        "limitResponse": {"type": "Queue", "queuing": {
+            "queues": queues, "handSize": hand, "queueLengthLimit": 50,
+        }},
+    });
+    object
+}
+
+#[tokio::test]
+async fn changed_shares_move_seats_within_a_second_while_requests_run() {
+    let home = Home::new();
+    let server = home.start().await;
+    let api = server.root().await;
+    for (user, shares) in [("alice", 10), ("noxu", 10)] {
+        api.post(LEVELS, &queuing_level(user, shares, 4, 2))
+            .await
+            .object();
+        api.post(SCHEMAS, &schema(user, user, 50, user))
+            .await
+            .object();
+    }
+    let limit = async |user: &str| {
+        let label = format!("priority_level=\"{user}\"");
+        server.metric(LIMIT, &label).await.unwrap_or(0.0)
+    };
+    until(async || limit("alice").await > 0.0 && limit("noxu").await > 0.0).await;
+    let load = Load::of(&server, &["alice", "noxu"]).await;
+    for (alice, noxu) in [(200, 5), (5, 200), (50, 50)] {
+        for (user, shares) in [("alice", alice), ("noxu", noxu)] {
+            let patch = json!({"spec": {"limited": {"nominalConcurrencyShares": shares}}});
+            api.merge(&format!("{LEVELS}/{user}"), &patch)
+                .await
+                .object();
+        }
+        let moved = until(async || {
+            let (found, other) = (limit("alice").await, limit("noxu").await);
+            // Seats are rounded up, each for itself.
+            (found / f64::from(alice) - other / f64::from(noxu)).abs() < 0.4
+        });
+        tokio::time::timeout(ms(1000), moved).await.unwrap();
+    }
+    let dump = "/debug/api_priority_and_fairness/dump_priority_levels";
+    let dump = api.get(dump).await.text();
+    for user in ["alice", "noxu"] {
+        let row = dump
+            .lines()
+            .find(|row| row.starts_with(&format!("{user},")));
+        assert!(row.is_some(), "{dump}");
+    }
+    let answers = load.end().await;
+    assert!(
+        answers.keys().all(|status| [200, 201].contains(status)),
+        "{answers:?}"
+    );
+    let dispatched = report(&server, "alice").unwrap().glance;
+    assert_eq!(dispatched.seats_in_use + dispatched.waiting, 0);
+}
+
+/// A request of `noxu` whose body waits for [`finish`](Self::finish).
+struct Slow {
+    body: tokio::sync::mpsc::UnboundedSender<std::io::Result<Bytes>>,
+    answer: JoinHandle<Response<Incoming>>,
+}
+
+impl Slow {
+    fn send(client: &mut Client) -> Self {
+        let (body, stream) = streamed();
+        let request = client
+            .request(Method::POST, REVIEWS)
+            .header("authorization", "Bearer noxu");
+        let answer = client.start(request.body(stream).unwrap());
+        Self {
+            body,
+            answer: tokio::spawn(async move { answer.await.unwrap() }),
+        }
+    }
+
+    async fn finish(self) -> Response<Incoming> {
+        self.body.send(Ok(Bytes::from_static(b"{}"))).unwrap();
+        drop(self.body);
+        soon(self.answer).await.unwrap()
+    }
+}
+
+#[tokio::test]
+async fn a_deleted_level_drains_without_a_dropped_request() {
+    const WAITING: u32 = 5;
+    let home = Home::new();
+    let server = home.start().await;
+    let api = server.root().await;
+    let made = api
+        .post(LEVELS, &queuing_level("leaving", 1, 1, 1))
+        .await
+        .object();
+    api.post(SCHEMAS, &schema("leaving", "leaving", 50, "noxu"))
+        .await
+        .object();
+    until(async || report(&server, "leaving").is_some()).await;
+    let noxu = server.as_user("noxu").await;
+    let uid = async || {
+        let told = noxu.get("/version").await;
+        assert_eq!(told.status, 200);
+        told.header("x-kubernetes-pf-prioritylevel-uid").to_owned()
+    };
+    until(async || made["metadata"]["uid"] == uid().await).await;
+    let seats = report(&server, "leaving").unwrap().limits.nominal;
+    let mut client = Client::http2(server.0.address()).await;
+    let slow: Vec<Slow> = (0..seats + WAITING)
+        .map(|_| Slow::send(&mut client))
+        .collect();
+    until(async || {
+        let glance = report(&server, "leaving").unwrap().glance;
+        (glance.executing, glance.waiting) == (seats, WAITING)
+    })
+    .await;
+
+    api.delete(&format!("{LEVELS}/leaving")).await.object();
+
+    api.get(&format!("{LEVELS}/leaving"))
+        .await
+        .refused(404, "NotFound");
+    until(async || report(&server, "leaving").unwrap().quiescing).await;
+    let dump = "/debug/api_priority_and_fairness/dump_priority_levels";
+    let dump = api.get(dump).await.text();
+    assert!(dump.contains("leaving"), "{dump}");
+    // Nobody is sent there any more, nor has to wait behind those who were.
+    until(async || made["metadata"]["uid"] != uid().await).await;
+    let glance = report(&server, "leaving").unwrap().glance;
+    assert_eq!((glance.executing, glance.waiting), (seats, WAITING));
+
+    for request in slow {
+        let answer = request.finish().await;
+        assert_eq!(answer.status(), 201);
+        assert!(body_text(answer).await.contains("\"noxu\""));
+    }
+    until(async || report(&server, "leaving").is_none()).await;
+}
+
+#[tokio::test]
+async fn what_is_invalid_is_refused_with_its_cause_and_changes_nothing() {
+    let home = Home::new();
+    let server = home.start().await;
+    let api = server.root().await;
+    let good = queuing_level("good", 5, 8, 4);
+    api.post(LEVELS, &good).await.object();
+    until(async || report(&server, "good").is_some()).await;
+    server.settled().await;
+    let revision = server.store().revision().await.unwrap();
+    let policy = || Arc::clone(server.0.hub().dispatcher().view().policy());
+    let before = policy();
+
+    let hand = "spec.limited.limitResponse.queuing.handSize";
+    let bad = queuing_level("bad", 5, 4, 8);
+    let told = api.post(LEVELS, &bad).await;
+    let message = told.refused(422, "Invalid");
+    let details = &told.json()["details"];
+    assert_eq!(details["causes"][0]["field"], hand, "{message}");
+    assert_eq!(details["causes"][0]["reason"], "FieldValueInvalid");
+    assert_eq!(details["name"], "bad");
+
+    let target = format!("{LEVELS}/good");
+    let patch = json!({"spec": {"limited": {"limitResponse": {"queuing": {"handSize": 9}}}}});
+    let told = api.merge(&target, &patch).await;
+    told.refused(422, "Invalid");
+    assert_eq!(told.json()["details"]["causes"][0]["field"], hand);
+    let mut worse = good.clone();
+    worse["spec"]["type"] = json!("Exempt");
+    api.put(&target, &worse).await.refused(422, "Invalid");
+    let nobodys = schema("bad", "", 99_999, "x");
+    let told = api.post(SCHEMAS, &nobodys).await;
+    told.refused(422, "Invalid");
+    let causes = told.json()["details"]["causes"].as_array().unwrap().len();
+    assert!(causes >= 2, "{told:?}");
+
+    assert_eq!(server.store().revision().await.unwrap(), revision);
+    assert!(Arc::ptr_eq(&policy(), &before));
+    let refused = server.metric("fairgate_policy_loads_total", "failed").await;
+    assert_eq!(refused, Some(0.0));
+}
+
+/// One change at random, and the statuses it may be answered with.
+async fn change(api: &Api, random: &mut Random) {
+    let number = random.below(8);
+    let of_levels = random.below(2) == 0;
+    let (path, name) = if of_levels {
+        (LEVELS, format!("l-{number}"))
+    } else {
+        (SCHEMAS, format!("s-{number}"))
+    };
+    let object = if of_levels {
+        // One in eight is wrong.
+        let (queues, wrong) = (1 + random.below(8), random.below(8) == 0);
+        let hand = if wrong {
+            queues + 1
+        } else {
+            1 + random.below(queues)
+        };
+        match random.below(3) {
+            0 => level(&name, random.below(50)),
+            _ => queuing_level(&name, random.below(50), queues, hand),
+        }
+    } else {
+        let level = format!("l-{}", random.below(8));
+        let user = random.of(&["alice", "noxu", "x"]);
+        schema(&name, &level, 2 + random.below(100), user)
+    };
+    let target = format!("{path}/{name}");
+    let (told, allowed) = match random.below(5) {
+        0 | 1 => (api.post(path, &object).await, [201, 409]),
+        2 | 3 => (api.put(&target, &object).await, [200, 404]),
+        _ => (api.delete(&target).await, [200, 404]),
+    };
+    let status = told.status.as_u16();
+    assert!(allowed.contains(&status) || status == 422, "{told:?}");
+}
+
+/// The objects of a kind in the store, each saying what it is.
+async fn stored(api: &Api, path: &str, kind: &str) -> Vec<Value> {
+    let list = api.get(path).await.object();
+    let mut items = list["items"].as_array().unwrap().clone();
+    for item in &mut items {
+        item["apiVersion"] = json!("flowcontrol.apiserver.k8s.io/v1");
+        item["kind"] = json!(kind);
+    }
+    items
+}
+
+/// Whether the dispatcher goes by exactly what is in the store.
+async fn in_force(server: &Server, api: &Api) -> bool {
+    let stored_levels = stored(api, LEVELS, "PriorityLevelConfiguration").await;
+    let stored_schemas = stored(api, SCHEMAS, "FlowSchema").await;
+    let view = server.0.hub().dispatcher().view();
+    let policy = view.policy();
+    let found: BTreeSet<&str> = policy.levels().iter().map(|level| &*level.name).collect();
+    let known: BTreeSet<&str> = stored_levels.iter().map(name).collect();
+    let names: BTreeSet<&str> = policy
+        .schemas()
+        .iter()
+        .map(|schema| &*schema.name)
+        .collect();
+    let wanted = stored_schemas.iter().filter(|schema| {
+        let level = &schema["spec"]["priorityLevelConfiguration"]["name"];
+        known.contains(level.as_str().unwrap())
+    });
+    let wanted: BTreeSet<&str> = wanted.map(name).collect();
+    if found != known || names != wanted {
+        return false;
+    }
+    let objects = stored_levels.iter().chain(&stored_schemas).cloned();
+    let objects = ObjectSet::read(objects.map(|object| ("the store", object)));
+    let objects = objects.with_bootstrap(Bootstrap::Mandatory);
+    let compiled = Policy::compile(&objects, policy.settings()).unwrap().policy;
+    compiled.levels() == policy.levels() && compiled.schemas() == policy.schemas()
+}
+
+#[tokio::test]
+async fn a_thousand_changes_under_load_lose_no_request_and_all_take_effect() {
+    let mut random = Random::seeded();
+    let home = Home::new();
+    let server = home.start().await;
+    let api = server.root().await;
+    let load = Load::of(&server, &["alice", "noxu"]).await;
+    let mut writers = JoinSet::new();
+    for _ in 0..4 {
+        let (api, mut random) = (server.root().await, random.fork());
+        writers.spawn(async move {
+            for _ in 0..250 {
+                change(&api, &mut random).await;
+            }
+        });
+    }
+    while let Some(writer) = writers.join_next().await {
+        writer.unwrap();
+    }
+    let mut answers = load.end().await;
+    let served = [200, 201].map(|status| answers.remove(&status).unwrap_or(0));
+    assert!(served.iter().all(|count| *count > 50), "{served:?}");
+    // A level may have no seat at times, and says so.
+    answers.remove(&429);
+    assert!(answers.is_empty(), "{answers:?}");
+
+    until(async || in_force(&server, &api).await).await;
+    // And so does one change that no other follows, which would bring it along.
+    api.post(LEVELS, &level("last", 1)).await.object();
+    until(async || in_force(&server, &api).await).await;
+    let patch = json!({"spec": {"limited": {"nominalConcurrencyShares": 40}}});
+    api.merge(&format!("{LEVELS}/last"), &patch).await.object();
+    until(async || in_force(&server, &api).await).await;
+    // What is no longer wanted has drained, and nobody holds a seat.
+    until(async || {
+        levels(&server)
+            .iter()
+            .all(|level| !level.quiescing && level.glance.waiting == 0)
+    })
+    .await;
+}

@@ -1,0 +1,275 @@
+//! The hosted API over real sockets: whole gateways, started from a configuration, each with a store
+//! of its own.
+
+mod api;
+mod format;
+
+mod access;
+mod built_in;
+mod conformance;
+mod hostile;
+mod live;
+mod paging;
+mod restarting;
+mod watching;
+
+use std::{
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+
+use fairgate::{
+    apf::objects::bootstrap,
+    app::{self, Running},
+    config::Config,
+    observe::Own,
+    store::Store,
+};
+use serde_json::{Value, json};
+
+use crate::client::soon;
+use api::Api;
+
+/// What all paths of hosted kinds begin with.
+const V1: &str = "/apis/flowcontrol.apiserver.k8s.io/v1";
+const SCHEMAS: &str = "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas";
+const LEVELS: &str = "/apis/flowcontrol.apiserver.k8s.io/v1/prioritylevelconfigurations";
+
+/// Who there is, by token.
+const TOKENS: &str = "\
+root,root,root-uid,system:masters
+reader,rita,rita-uid,readers
+alice,alice,alice-uid,devs
+noxu,noxu,noxu-uid,devs
+";
+
+const fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// A directory of this test's own, with what a gateway needs. It goes with the test.
+struct Home(PathBuf);
+
+impl Home {
+    fn new() -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("fairgate-hosted-{}-{number}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir(&path).unwrap();
+        std::fs::write(path.join("tokens"), TOKENS).unwrap();
+        Self(path)
+    }
+
+    fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// The configuration of a gateway with its store here.
+    fn config(&self) -> Config {
+        self.config_with("")
+    }
+
+    /// The same, with `more` in it.
+    fn config_with(&self, more: &str) -> Config {
+        let reading = Config::parse("test.yaml", &self.0, Self::text(more).as_bytes());
+        let (config, _) = reading.usable().unwrap();
+        config
+    }
+
+    /// The same as text; unless there is something else about the store in `more`, it is in a file.
+    fn text(more: &str) -> String {
+        let store = if more.contains("store:") {
+            ""
+        } else {
+            "store: {local: {path: store/store.redb}}\n"
+        };
+        format!(
+            "apiVersion: fairgate.dev/v1alpha1\n\
+             kind: Configuration\n\
+             mode: standalone\n\
+             listen: {{address: '127.0.0.1:0'}}\n\
+             admin: {{address: '127.0.0.1:0'}}\n\
+             authentication:\n  tokenFile: tokens\n  tokenReview: {{enabled: false}}\n  \
+             anonymous: {{paths: ['*']}}\n\
+             hostedApi: {{readerGroups: [readers]}}\n\
+             dataCores: 2\n\
+             drain: {{delay: 0s, grace: 0s}}\n\
+             {store}{more}"
+        )
+    }
+
+    /// Starts a gateway here, and waits until it serves all it should.
+    async fn start(&self) -> Server {
+        let server = Server::start(self.config()).await;
+        server.settled().await;
+        server
+    }
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A gateway at work.
+struct Server(Running);
+
+impl Server {
+    async fn start(config: Config) -> Self {
+        let started =
+            tokio::task::spawn_blocking(move || app::start(config, None, Own::new())).await;
+        Self(started.unwrap().unwrap())
+    }
+
+    /// Ends it, and waits until its store is free for the next.
+    async fn stop(self) {
+        let store = Arc::downgrade(self.store());
+        tokio::task::spawn_blocking(move || self.0.shut_down())
+            .await
+            .unwrap();
+        until(async || store.strong_count() == 0).await;
+    }
+
+    fn store(&self) -> &Arc<dyn Store> {
+        self.0.store().unwrap()
+    }
+
+    /// A client with the token of `user`, or none.
+    async fn as_user(&self, user: &str) -> Api {
+        Api::new(self.0.address(), user).await
+    }
+
+    async fn root(&self) -> Api {
+        self.as_user("root").await
+    }
+
+    /// Waits until every schema's condition was told, and with it all that is written at a start.
+    async fn settled(&self) {
+        let api = self.root().await;
+        until(async || {
+            let list = api.get(SCHEMAS).await.object();
+            let schemas = list["items"].as_array().unwrap();
+            schemas.len() >= bootstrap::flow_schemas().len()
+                && schemas
+                    .iter()
+                    .all(|schema| condition(schema, "Dangling").is_some())
+        })
+        .await;
+    }
+
+    /// The value of a metric, of the first line with this text among its labels.
+    async fn metric(&self, name: &str, label: &str) -> Option<f64> {
+        let text = self.root().await.get("/metrics").await.text();
+        let mut samples = text.lines().filter_map(|line| {
+            let rest = line.strip_prefix(name)?;
+            let labels = rest.rsplit_once(' ')?;
+            (rest.starts_with(['{', ' ']) && labels.0.contains(label)).then_some(labels.1)
+        });
+        samples.next().map(|value| value.parse().unwrap())
+    }
+}
+
+/// Waits until `holds`, which must come true.
+async fn until(holds: impl AsyncFn() -> bool) {
+    soon(async {
+        while !holds().await {
+            tokio::time::sleep(ms(5)).await;
+        }
+    })
+    .await;
+}
+
+/// The condition of a type.
+fn condition<'o>(object: &'o Value, ty: &str) -> Option<&'o Value> {
+    let conditions = object["status"]["conditions"].as_array()?;
+    conditions.iter().find(|condition| condition["type"] == ty)
+}
+
+/// The number that a resource version is.
+fn version(object: &Value) -> u64 {
+    let text = object["metadata"]["resourceVersion"].as_str().unwrap();
+    assert!(!text.starts_with('0'), "{text}");
+    text.parse().unwrap()
+}
+
+fn name(object: &Value) -> &str {
+    object["metadata"]["name"].as_str().unwrap()
+}
+
+/// A level that rejects at once what finds no seat.
+fn level(name: &str, shares: u32) -> Value {
+    json!({
+        "apiVersion": "flowcontrol.apiserver.k8s.io/v1",
+        "kind": "PriorityLevelConfiguration",
+        "metadata": {"name": name},
+        "spec": {"type": "Limited", "limited": {
+            "nominalConcurrencyShares": shares,
+            "limitResponse": {"type": "Reject"},
+        }},
+    })
+}
+
+/// A schema for all that `user` does.
+fn schema(name: &str, level: &str, precedence: u32, user: &str) -> Value {
+    json!({
+        "apiVersion": "flowcontrol.apiserver.k8s.io/v1",
+        "kind": "FlowSchema",
+        "metadata": {"name": name},
+        "spec": {
+            "matchingPrecedence": precedence,
+            "priorityLevelConfiguration": {"name": level},
+            "distinguisherMethod": {"type": "ByUser"},
+            "rules": [{
+                "subjects": [{"kind": "User", "user": {"name": user}}],
+                "resourceRules": [{
+                    "verbs": ["*"], "apiGroups": ["*"], "resources": ["*"],
+                    "namespaces": ["*"], "clusterScope": true,
+                }],
+                "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
+            }],
+        },
+    })
+}
+
+/// A pseudo-random sequence (`SplitMix64`).
+struct Random(u64);
+
+impl Random {
+    /// The seed in the environment, or one of this run's own; either way it is shown when a test fails.
+    fn seeded() -> Self {
+        let given = std::env::var("FAIRGATE_SEED").ok();
+        let seed = given.and_then(|seed| seed.parse().ok());
+        let now = fairgate::clock::Clock::system().now().as_nanos();
+        let seed = seed.unwrap_or_else(|| now ^ u64::from(std::process::id()) << 32);
+        eprintln!("FAIRGATE_SEED={seed}");
+        Self(seed)
+    }
+
+    /// Another sequence, that follows from this one.
+    fn fork(&mut self) -> Self {
+        Self(self.next())
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn below(&mut self, bound: u32) -> u32 {
+        u32::try_from(self.next() % u64::from(bound)).unwrap()
+    }
+
+    fn of<'a, T>(&mut self, all: &'a [T]) -> &'a T {
+        &all[self.below(u32::try_from(all.len()).unwrap()) as usize]
+    }
+}
