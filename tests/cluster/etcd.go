@@ -68,6 +68,15 @@ func (e *Etcd) Stop() error {
 	return e.running.stop(stopGrace)
 }
 
+// Kill ends it at once, as a crash does.
+func (e *Etcd) Kill() error {
+	if err := e.running.cmd.Process.Kill(); err != nil {
+		return err
+	}
+	<-e.running.done
+	return nil
+}
+
 // Log returns the last lines that it wrote.
 func (e *Etcd) Log(lines int) string {
 	if e == nil {
