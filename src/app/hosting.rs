@@ -214,16 +214,22 @@ impl Hosting {
     /// Ensures the built-in objects, whenever something changes and every minute.
     async fn keep_bootstrap(self) {
         let keeper = Bootstrapper::new(Arc::clone(&self.hosted), self.bootstrap);
+        let mut trouble = String::new();
         loop {
             // Asked for before the objects are read, so that no change between the two is missed.
             let change = self.change();
             let pause = match keeper.ensure().await {
                 Ok(()) => {
                     self.ensured.store(true, Ordering::Relaxed);
+                    trouble.clear();
                     ENSURE
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "the built-in objects could not be looked after");
+                    let text = error.to_string();
+                    if trouble != text {
+                        tracing::warn!(%error, "the built-in objects could not be looked after");
+                        trouble = text;
+                    }
                     RETRY
                 }
             };
