@@ -231,6 +231,15 @@ impl Fault {
         .with_details(json!({"retryAfterSeconds": 1}))
     }
 
+    /// The same, without a word on when to ask again.
+    #[must_use]
+    pub fn without_retry(mut self) -> Self {
+        if let Some(Value::Object(details)) = &mut self.details {
+            details.remove("retryAfterSeconds");
+        }
+        self
+    }
+
     /// Seconds until the client should ask again, if it should.
     pub fn retry_after(&self) -> Option<u64> {
         self.details.as_ref()?.get("retryAfterSeconds")?.as_u64()

@@ -3,7 +3,7 @@
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::{Answer, Fault, Owned, Scope, store_fault};
+use super::{Answer, Fault, Owned, Scope, store_fault, write_fault};
 use crate::{
     apf::objects::names,
     hosted::{
@@ -160,7 +160,7 @@ impl Scope<'_> {
         }
         let bytes = object::encode(self.kind, &object);
         let written = store.write(&key, Expected::Absent, Some(bytes)).await;
-        match written.map_err(|error| store_fault(&error))? {
+        match written.map_err(|error| write_fault(&error))? {
             Written::Done { revision, .. } => {
                 metadata::set(&mut object, "resourceVersion", json!(revision.to_string()));
                 self.log_change("create", name, None, Some(revision));

@@ -7,7 +7,7 @@
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::{Answer, Fault, Scope, delete_options::DeleteOptions, store_fault};
+use super::{Answer, Fault, Scope, delete_options::DeleteOptions, write_fault};
 use crate::{
     hosted::{fault, list_options::ListOptions, metadata, object},
     store::{At, Expected, Written},
@@ -98,7 +98,7 @@ impl Scope<'_> {
             }
             let bytes = kept.then(|| object::encode(self.kind, &marked));
             let written = store.write(&key, Expected::At(entry.revision), bytes).await;
-            match written.map_err(|error| store_fault(&error))? {
+            match written.map_err(|error| write_fault(&error))? {
                 Written::Done { revision, .. } => {
                     self.log_change("delete", name, Some(entry.revision), Some(revision));
                     if !kept {

@@ -288,9 +288,16 @@ pub(super) fn store_fault(error: &StoreError) -> Fault {
         StoreError::Future { asked, newest } => Fault::too_large_version(*asked, *newest),
         StoreError::TooLarge { .. } => Fault::too_large(&error.to_string()),
         StoreError::BadKey(_) => Fault::bad_request(error.to_string()),
+        StoreError::Full { .. } => Fault::internal(error.to_string()),
         // Whatever else is wrong with it, it may be mended while clients try again.
         _ => Fault::unavailable(error.to_string()),
     }
+}
+
+/// What a fault of the store's is to a client whose write had come to it. The write may have happened, so
+/// the client is not asked to repeat it.
+fn write_fault(error: &StoreError) -> Fault {
+    store_fault(error).without_retry()
 }
 
 /// A kind as the ownership of its fields sees it.
@@ -329,5 +336,30 @@ impl Owned {
             .versions
             .iter()
             .find(|version| self.0.api_version(version.name) == api_version)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_cannot_have_been_written_is_to_be_repeated() {
+        let away = StoreError::Unavailable("away".to_owned());
+        assert_eq!(store_fault(&away).retry_after(), Some(1));
+        let fault = write_fault(&away);
+        assert_eq!(fault.code, http::StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(fault.retry_after(), None);
+    }
+
+    #[test]
+    fn a_full_store_is_an_internal_error_that_says_where_to_make_room() {
+        let full = StoreError::Full {
+            place: "/data".to_owned(),
+        };
+        let fault = write_fault(&full);
+        assert_eq!(fault.code, http::StatusCode::INTERNAL_SERVER_ERROR);
+        assert!(fault.message.contains("/data"), "{}", fault.message);
+        assert_eq!(fault.retry_after(), None);
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::{Answer, Fault, Owned, Scope, patch::carry_reset, store_fault};
+use super::{Answer, Fault, Owned, Scope, patch::carry_reset, write_fault};
 use crate::{
     apf::objects::names,
     hosted::{
@@ -220,7 +220,7 @@ impl Scope<'_> {
         let key = self.key(&self.place.name);
         let expected = Expected::At(entry.revision);
         let written = self.hosted.store.write(&key, expected, bytes).await;
-        match written.map_err(|error| store_fault(&error))? {
+        match written.map_err(|error| write_fault(&error))? {
             Written::Done { revision, .. } => {
                 if revision != entry.revision {
                     let name = &self.place.name;

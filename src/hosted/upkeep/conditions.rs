@@ -73,6 +73,10 @@ impl Conditions {
         let levels = self.hosted.known(&PRIORITY_LEVEL).await?;
         let schemas = self.hosted.known(&FLOW_SCHEMA).await?;
         self.writes.retain(|name, _| schemas.contains_key(name));
+        let opinions: BTreeMap<_, _> = opinions
+            .iter()
+            .map(|opinion| (opinion.schema.as_str(), opinion))
+            .collect();
         let mut all = true;
         for (name, schema) in &schemas {
             let schema = schema.stored();
@@ -83,7 +87,7 @@ impl Conditions {
             all &= self
                 .tell_one(name, schema, DANGLING_MANAGER, "Dangling", Some(dangling))
                 .await?;
-            let opinion = opinions.iter().find(|opinion| opinion.schema == *name);
+            let opinion = opinions.get(name.as_str());
             let unreachable = opinion.map(|opinion| {
                 json!({
                     "type": UNREACHABLE,
