@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -125,18 +126,25 @@ func untilClassifiedByTheStore(t *testing.T, gateway *Replica) {
 func refusesWrites(t *testing.T, gateway *Replica, name string) {
 	t.Helper()
 	object := must[[]byte](t)(json.Marshal(rejecting(name, 1)))
-	for _, write := range []struct{ method, target, body string }{
-		{http.MethodPost, levelsPath, string(object)},
-		{http.MethodDelete, levelsPath + "/exempt", ""},
-		{http.MethodDelete, levelsPath + "?labelSelector=none%3Dsuch", ""},
+	for _, write := range []struct {
+		method, target, body string
+		again                int32 // seconds after which it may be repeated; 0 where it might have been done
+	}{
+		{http.MethodPost, levelsPath, string(object), 0},
+		{http.MethodDelete, levelsPath + "/exempt", "", 1}, // fails when it reads
+		{http.MethodDelete, levelsPath + "?labelSelector=none%3Dsuch", "", 1},
 	} {
+		header := ""
+		if write.again > 0 {
+			header = strconv.Itoa(int(write.again))
+		}
 		began := time.Now()
 		response := ask(t, gateway, shared.admin, write.method, write.target, write.body)
 		var status metav1.Status
 		succeeds(t, json.Unmarshal(must[[]byte](t)(io.ReadAll(response.Body)), &status))
 		if response.StatusCode != http.StatusServiceUnavailable || status.Kind != "Status" || status.Code != http.StatusServiceUnavailable ||
 			status.Reason != metav1.StatusReasonServiceUnavailable || !strings.HasPrefix(status.Message, "the store is not available: ") ||
-			status.Details == nil || status.Details.RetryAfterSeconds != 1 || response.Header.Get("Retry-After") != "1" {
+			status.Details == nil || status.Details.RetryAfterSeconds != write.again || response.Header.Get("Retry-After") != header {
 			t.Errorf("%s %s: %s %v %+v", write.method, write.target, response.Status, response.Header, status)
 		}
 		if took := time.Since(began); took > 10*time.Second {
