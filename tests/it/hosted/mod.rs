@@ -7,9 +7,11 @@ mod format;
 mod access;
 mod built_in;
 mod conformance;
+mod documents;
 mod hostile;
 mod live;
 mod paging;
+mod reflector;
 mod restarting;
 mod watching;
 
