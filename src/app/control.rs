@@ -386,9 +386,10 @@ async fn follow(mut source: PolicySource, applier: Applier) {
         let revision = set.revision.clone();
         let applier = applier.clone();
         let hosting = applier.hosting.clone();
+        let complete = hosting.as_ref().is_none_or(Hosting::is_complete);
         let applied = tokio::task::spawn_blocking(move || {
             applier.apply(|compiling| {
-                if applier.from_api && !set.documents.is_empty() {
+                if applier.from_api && complete && !set.documents.is_empty() {
                     compiling.bootstrap = Bootstrap::Mandatory;
                 }
                 compiling.documents = Some(set);

@@ -129,6 +129,12 @@ impl Hosting {
         }
     }
 
+    /// Whether the store was seen to have all built-in objects. Until then a policy of what it has may
+    /// lack some.
+    pub(super) fn is_complete(&self) -> bool {
+        self.ensured.load(Ordering::Relaxed)
+    }
+
     /// Waits a while for the store and puts the built-in objects into it. Without them the gateway
     /// starts with those it knows, and goes on trying.
     pub(super) async fn prepare(&self) {
@@ -187,7 +193,7 @@ impl Hosting {
         });
         let this = self.clone();
         own.pull(&names::BOOTSTRAP_ENSURED, move || {
-            f64::from(u8::from(this.ensured.load(Ordering::Relaxed)))
+            f64::from(u8::from(this.is_complete()))
         });
     }
 
