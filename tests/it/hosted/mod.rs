@@ -12,6 +12,7 @@ mod live;
 mod paging;
 mod reflector;
 mod restarting;
+mod versions;
 mod watching;
 
 use std::{
