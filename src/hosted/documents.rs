@@ -31,6 +31,8 @@ pub(super) const COMPRESS_FROM: usize = 128 << 10;
 
 pub(super) const PROTO_V2: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 const PROTO_V2_OLD: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+const PROTO_V3: &str = "application/com.github.proto-openapi.spec.v3.v1.0+protobuf";
+const PROTO_V3_OLD: &str = "application/com.github.proto-openapi.spec.v3@v1.0+protobuf";
 
 /// The documents.
 pub(super) struct Documents {
@@ -40,9 +42,29 @@ pub(super) struct Documents {
     v2: Document,
     v2_proto: Document,
     v3_index: Document,
-    v3: Vec<openapi::v3::Document>,
+    v3: Vec<V3>,
     apis: [Document; 2],
     api: [Document; 2],
+}
+
+/// What `/openapi/v3/` has of one version of a group.
+struct V3 {
+    key: String,
+    hash: String,
+    json: Document,
+    proto: Document,
+}
+
+impl V3 {
+    fn of(document: openapi::v3::Document) -> Self {
+        let value = serde_json::from_str(&document.json).unwrap_or_default(); // it was written here
+        Self {
+            proto: Document::tagged(openapi::v3_proto::encode(&value), &document.json),
+            json: Document::tagged(document.json.clone().into_bytes(), &document.json),
+            key: document.key,
+            hash: document.hash,
+        }
+    }
 }
 
 /// A document with the tag that tells whether it changed.
@@ -77,7 +99,7 @@ impl Documents {
             v2_proto: Document::tagged(openapi::v2_proto::encode(&v2), &v2.to_string()),
             v2: Document::of(&v2),
             v3_index: Document::of(&openapi::v3::index(&v3)),
-            v3,
+            v3: v3.into_iter().map(V3::of).collect(),
             apis: both.map(|form| Document::of(&discovery::aggregated::apis(kinds, form))),
             api: both.map(|form| Document::of(&discovery::aggregated::api(kinds, form))),
             kinds: kinds.to_vec(),
@@ -135,8 +157,8 @@ impl Documents {
 
     fn v2(&self, request: &Request) -> Answer {
         let (document, content_type) = match v2_language(request.header("accept")) {
-            Some(V2Language::Json) => (&self.v2, "application/json"),
-            Some(V2Language::Protobuf) => (&self.v2_proto, PROTO_V2),
+            Some(Language::Json) => (&self.v2, "application/json"),
+            Some(Language::Protobuf) => (&self.v2_proto, PROTO_V2),
             None => {
                 let status = StatusCode::NOT_ACCEPTABLE;
                 return Answer::full(status, "text/plain; charset=utf-8", "");
@@ -162,14 +184,13 @@ impl Documents {
             return Answer::not_found();
         };
         let accept = request.header("accept");
-        let takes_json = accept.is_empty()
-            || accept.split(',').any(|clause| {
-                let name = clause.split(';').next().unwrap_or_default().trim();
-                ["application/json", "application/*", "*/*"].contains(&name)
-            });
-        if !takes_json {
-            return Answer::full(StatusCode::NOT_ACCEPTABLE, "text/plain; charset=utf-8", "");
-        }
+        let (written, content_type) = match language(accept, [PROTO_V3, PROTO_V3_OLD]) {
+            Some(Language::Json) => (&document.json, "application/json"),
+            Some(Language::Protobuf) => (&document.proto, PROTO_V3),
+            None => {
+                return Answer::full(StatusCode::NOT_ACCEPTABLE, "text/plain; charset=utf-8", "");
+            }
+        };
         let asked = query.text("hash");
         if !asked.is_empty() && asked != document.hash {
             let mut answer = Answer::text(StatusCode::MOVED_PERMANENTLY, "");
@@ -179,8 +200,7 @@ impl Documents {
             }
             return answer;
         }
-        let tagged = Document::tagged(document.json.clone().into_bytes(), &document.json);
-        let mut answer = conditional(request, &tagged, "application/json", Some("Accept"));
+        let mut answer = conditional(request, written, content_type, Some("Accept"));
         if !asked.is_empty() {
             let headers = &mut answer.headers;
             headers.insert(CACHE_CONTROL, HeaderValue::from_static("public, immutable"));
@@ -193,23 +213,27 @@ impl Documents {
     }
 }
 
-/// What `/openapi/v2` can be written in.
+/// What OpenAPI documents can be written in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum V2Language {
+pub(super) enum Language {
     Json,
     Protobuf,
 }
 
 /// What a client wants `/openapi/v2` written in; `None` if it takes neither.
-pub(super) fn v2_language(accept: &str) -> Option<V2Language> {
+pub(super) fn v2_language(accept: &str) -> Option<Language> {
+    language(accept, [PROTO_V2, PROTO_V2_OLD])
+}
+
+/// The same for a document whose protobuf has these names.
+fn language(accept: &str, protobuf: [&str; 2]) -> Option<Language> {
     if accept.is_empty() {
-        return Some(V2Language::Json);
+        return Some(Language::Json);
     }
     accept.split(',').find_map(
         |clause| match clause.split(';').next().unwrap_or_default().trim() {
-            PROTO_V2 | PROTO_V2_OLD => Some(V2Language::Protobuf),
-            "application/json" | "application/*" | "*/*" => Some(V2Language::Json),
-            _ => None,
+            "application/json" | "application/*" | "*/*" => Some(Language::Json),
+            name => protobuf.contains(&name).then_some(Language::Protobuf),
         },
     )
 }

@@ -25,7 +25,7 @@ use super::{
     Hosted,
     answer::{Answer, AnswerBody},
     discovery::{Wanted, wanted},
-    documents::{self, V2Language, v2_language},
+    documents::{self, v2_language},
     merged::{Merged, Subject},
     negotiate::{self, Output, Produces},
     query::Query,
@@ -97,8 +97,10 @@ impl Wish {
                 None => (Subject::Groups, Language::Plain(output(call)?)),
             },
             Route::OpenApiV2 => match v2_language(accept)? {
-                V2Language::Json => (Subject::OpenApiV2, Language::Json("application/json")),
-                V2Language::Protobuf => (Subject::OpenApiV2, Language::Protobuf),
+                documents::Language::Json => {
+                    (Subject::OpenApiV2, Language::Json("application/json"))
+                }
+                documents::Language::Protobuf => (Subject::OpenApiV2, Language::Protobuf),
             },
             Route::OpenApiV3Index => (Subject::OpenApiV3Index, Language::Json("application/json")),
             _ => return None,

@@ -7,6 +7,7 @@ mod format;
 mod access;
 mod built_in;
 mod conformance;
+mod documents;
 mod hostile;
 mod live;
 mod paging;

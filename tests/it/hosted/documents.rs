@@ -1,0 +1,41 @@
+//! The documents in the languages that clients ask for.
+
+use http::Method;
+
+use super::{Home, api::Told};
+
+const OF_THE_GROUP: &str = "/openapi/v3/apis/flowcontrol.apiserver.k8s.io/v1";
+
+#[tokio::test]
+async fn openapi_is_written_as_protobuf_for_whoever_asks_for_that_first() {
+    let home = Home::new();
+    let server = home.start().await;
+    let api = server.root().await;
+    let asked = async |path: &str, accept: &str| -> Told {
+        let request = api.request(Method::GET, path).header("accept", accept);
+        api.send(request, "").await
+    };
+    for (path, version) in [("/openapi/v2", "v2"), (OF_THE_GROUP, "v3")] {
+        let new = format!("application/com.github.proto-openapi.spec.{version}.v1.0+protobuf");
+        let old = format!("application/com.github.proto-openapi.spec.{version}@v1.0+protobuf");
+        let json = asked(path, "application/json").await;
+        assert!(json.object()["paths"].is_object(), "{path}");
+        for accept in [&new, &old, &format!("{old}, application/json")] {
+            let told = asked(path, accept).await;
+            assert_eq!(told.status, 200, "{path} {accept}");
+            assert_eq!(told.header("content-type"), new);
+            assert_eq!(told.header("etag"), json.header("etag"));
+            assert_eq!(told.header("vary"), json.header("vary"));
+            // The title, amid the first fields of a message that is no JSON.
+            let title = b"Kubernetes";
+            let head = &told.body[..64];
+            assert!(head.windows(title.len()).any(|part| part == title));
+            assert!(told.body.len() < json.body.len(), "{path}");
+        }
+        assert_eq!(asked(path, "*/*").await.body, json.body);
+        assert_eq!(asked(path, "text/html").await.status, 406);
+        let other = if version == "v2" { "v3" } else { "v2" };
+        let other = format!("application/com.github.proto-openapi.spec.{other}.v1.0+protobuf");
+        assert_eq!(asked(path, &other).await.status, 406);
+    }
+}
