@@ -138,8 +138,9 @@ type KnownDifference struct {
 // knownDifferencesFile is shared with the test that replays the corpus without a cluster.
 const knownDifferencesFile = "../it/hosted/known_differences.json"
 
-// SortOut parts differences into those that nobody knows of and says which known ones did not occur.
-func SortOut(found []Difference, known []KnownDifference) (unknown []Difference, unused []KnownDifference, err error) {
+// SortOut finds the differences that nobody knows of, counts the known ones by their reasons, and says which
+// of these did not occur.
+func SortOut(found []Difference, known []KnownDifference) (unknown []Difference, reasons map[string]int, unused []KnownDifference, err error) {
 	type matcher struct{ session, request, field, want, got *regexp.Regexp }
 	matchers := make([]matcher, len(known))
 	used := make([]bool, len(known))
@@ -152,16 +153,20 @@ func SortOut(found []Difference, known []KnownDifference) (unknown []Difference,
 				part.text = ".*"
 			}
 			if *part.into, err = regexp.Compile("(?s)^(?:" + part.text + ")$"); err != nil {
-				return nil, nil, err
+				return nil, nil, nil, err
 			}
 		}
 	}
+	reasons = map[string]int{}
 	for _, difference := range found {
 		expected := false
 		want, got := inFull(difference.Want), inFull(difference.Got)
 		for i, m := range matchers {
 			if m.session.MatchString(difference.Session) && m.request.MatchString(difference.Request) && m.field.MatchString(difference.Field) &&
 				m.want.MatchString(want) && m.got.MatchString(got) {
+				if !expected {
+					reasons[known[i].Reason]++
+				}
 				used[i], expected = true, true
 			}
 		}
@@ -174,7 +179,7 @@ func SortOut(found []Difference, known []KnownDifference) (unknown []Difference,
 			unused = append(unused, one)
 		}
 	}
-	return unknown, unused, nil
+	return unknown, reasons, unused, nil
 }
 
 // KnownDifferences reads their list, and another one unless its name is "".

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -173,7 +174,7 @@ func TestFairgateAnswersAsARealServer(t *testing.T) {
 	for number := range sessions {
 		found = append(found, Compare(want[number], got[number])...)
 	}
-	unknown, unused, err := SortOut(found, known)
+	unknown, reasons, unused, err := SortOut(found, known)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,6 +183,9 @@ func TestFairgateAnswersAsARealServer(t *testing.T) {
 		lasts = lasting(t, target, sessions, want, lasts)
 	}
 	fmt.Print(Summary(want, found, unknown, lasts))
+	for _, reason := range slices.Sorted(maps.Keys(reasons)) {
+		t.Logf("%d known differences: %s", reasons[reason], reason)
+	}
 	for _, difference := range lasts {
 		t.Error(difference)
 	}
