@@ -41,6 +41,7 @@ pub(crate) fn body(name: &str) -> Value {
 impl Client {
     pub(crate) async fn new(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).await.expect("it listens");
+        stream.set_nodelay(true).expect("it is a TCP stream");
         let (sender, connection) = http2::Builder::new(TokioExecutor::new())
             .handshake(TokioIo::new(stream))
             .await

@@ -214,30 +214,40 @@ impl Hosting {
     /// Ensures the built-in objects, whenever something changes and every minute.
     async fn keep_bootstrap(self) {
         let keeper = Bootstrapper::new(Arc::clone(&self.hosted), self.bootstrap);
+        let mut trouble = String::new();
         loop {
+            // Asked for before the objects are read, so that no change between the two is missed.
+            let change = self.change();
             let pause = match keeper.ensure().await {
                 Ok(()) => {
                     self.ensured.store(true, Ordering::Relaxed);
+                    trouble.clear();
                     ENSURE
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "the built-in objects could not be looked after");
+                    let text = error.to_string();
+                    if trouble != text {
+                        tracing::warn!(%error, "the built-in objects could not be looked after");
+                        trouble = text;
+                    }
                     RETRY
                 }
             };
-            let _ = tokio::time::timeout(pause, self.change()).await;
+            let _ = tokio::time::timeout(pause, change).await;
         }
     }
 
-    /// Waits until something changes in the store.
-    async fn change(&self) {
-        match self.store.watch("/", self.store.cached_revision()) {
-            Ok(mut watch) => {
-                if watch.next().await.is_err() {
-                    tokio::time::sleep(RETRY).await;
-                }
+    /// Waits until something changes in the store after this call; it may be awaited later.
+    fn change(&self) -> impl Future<Output = ()> + Send + use<> {
+        let watch = self.store.watch("/", self.store.cached_revision());
+        async move {
+            let changed = match watch {
+                Ok(mut watch) => watch.next().await.is_ok(),
+                Err(_) => false,
+            };
+            if !changed {
+                tokio::time::sleep(RETRY).await;
             }
-            Err(_) => tokio::time::sleep(RETRY).await,
         }
     }
 
@@ -294,5 +304,46 @@ impl Operators for Seeing {
                 text: seen.text,
             })
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{env, fs, path::PathBuf, process};
+
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::store::Expected;
+
+    /// A directory that is gone with its name.
+    struct Directory(PathBuf);
+
+    impl Drop for Directory {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_change_is_not_missed_that_comes_before_it_is_waited_for() {
+        let directory =
+            Directory(env::temp_dir().join(format!("fairgate-hosting-{}", process::id())));
+        fs::create_dir_all(&directory.0).unwrap();
+        let text = b"apiVersion: fairgate.dev/v1alpha1\nkind: Configuration\n";
+        let reading = Config::parse("test.yaml", &directory.0, text);
+        let (config, _) = reading.usable().unwrap();
+        let clock = Clock::system();
+        let store = open_local(&directory.0.join("store.redb"), &clock).unwrap();
+        let hosting = Hosting::new(&config, Arc::new(store), None, &clock);
+        hosting.store.wait_for(1).await.unwrap();
+
+        // As when somebody deletes an object that was just seen to be there.
+        let change = hosting.change();
+        let value = Some(Bytes::from_static(b"x"));
+        let written = hosting.store.write("/a/x", Expected::Absent, value);
+        written.await.unwrap();
+        let noticed = tokio::time::timeout(Duration::from_secs(10), change).await;
+        assert!(noticed.is_ok());
     }
 }

@@ -49,8 +49,7 @@ type Cluster struct {
 	Admin     kubernetes.Interface // system:masters, straight to the apiserver, without client-side limits
 
 	bin       string
-	etcd      *process
-	etcdURL   string
+	etcd      *Etcd
 	apiserver *process
 	reference *process // see StartReference
 	admin     User
@@ -110,46 +109,28 @@ func Start(dir, bin string) (*Cluster, error) {
 func (c *Cluster) Stop() {
 	_ = c.reference.stop(stopGrace)
 	_ = c.apiserver.stop(stopGrace)
-	_ = c.etcd.stop(stopGrace)
+	_ = c.etcd.Stop()
 }
 
 // Logs returns the last lines of each server's log.
 func (c *Cluster) Logs(lines int) string {
-	return c.etcd.tail(lines) + c.apiserver.tail(lines)
+	return c.etcd.Log(lines) + c.apiserver.tail(lines)
 }
 
 func (c *Cluster) startServers() error {
-	clientPort, err := freePort("127.0.0.1")
-	if err != nil {
-		return err
-	}
-	peerPort, err := freePort("127.0.0.1")
-	if err != nil {
-		return err
-	}
+	var err error
 	if c.Port, err = freePort("127.0.0.1", c.Advertise); err != nil {
 		return err
 	}
-	data, err := os.MkdirTemp(c.Dir, "etcd-")
-	if err != nil {
+	if c.etcd, err = NewEtcd(c.Dir, c.bin); err != nil {
 		return err
 	}
-	client := fmt.Sprintf("http://127.0.0.1:%d", clientPort)
-	peer := fmt.Sprintf("http://127.0.0.1:%d", peerPort)
-	c.etcdURL = client
-	c.etcd, err = startProcess(c.Dir, "etcd", filepath.Join(c.bin, "etcd"),
-		"--name=test", "--data-dir="+data, "--unsafe-no-fsync", "--log-level=warn",
-		"--listen-client-urls="+client, "--advertise-client-urls="+client,
-		"--listen-peer-urls="+peer, "--initial-advertise-peer-urls="+peer, "--initial-cluster=test="+peer)
-	if err != nil {
-		return err
-	}
-	if err := c.etcd.untilReady(readyLimit, func() error { return healthy(http.DefaultClient, client+"/health") }); err != nil {
+	if err := c.etcd.Start(); err != nil {
 		return err
 	}
 
 	c.apiserver, err = startProcess(c.Dir, "kube-apiserver", filepath.Join(c.bin, "kube-apiserver"),
-		"--etcd-servers="+client,
+		"--etcd-servers="+c.etcd.URL,
 		// The published endpoint is the host's address, the socket is bound to loopback: fairgate takes
 		// the published one, and no client can go around it.
 		"--bind-address=127.0.0.1", "--advertise-address="+c.Advertise, "--secure-port="+strconv.Itoa(c.Port),

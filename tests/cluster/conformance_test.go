@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -15,8 +16,10 @@ import (
 
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
@@ -38,92 +41,100 @@ type typedClient[T, L any] interface {
 	Patch(ctx context.Context, name string, kind types.PatchType, data []byte, options metav1.PatchOptions, subresources ...string) (T, error)
 }
 
+// typedList is what client-go's lists are.
+type typedList interface {
+	runtime.Object
+	metav1.ListInterface
+}
+
 // conformant is what the conformance test of a resource does in its own way.
-type conformant[T metav1.Object, L metav1.ListInterface] struct {
-	resource, kind, label string
-	client                typedClient[T, L]
-	object                func(labels map[string]string) T
-	patch                 string
-	patched, updated      int32
-	value                 func(T) int32
-	set                   func(T, int32)
-	length                func(L) int
-	conditions            func(T) []string
-	addCondition          func(T)
+type conformant[T metav1.Object, L typedList] struct {
+	version, resource, kind string
+	client                  typedClient[T, L]
+	label                   string
+	object                  string   // JSON
+	field                   []string // path to a number in it
+	patch                   string
+	patched, updated        int64 // the number then
+}
+
+func flowSchemasIn[T metav1.Object, L typedList](version string, client typedClient[T, L]) conformant[T, L] {
+	return conformant[T, L]{
+		version: version, resource: "flowschemas", kind: "FlowSchema", client: client, label: "example-e2e-fs-label",
+		object: `{"metadata":{"generateName":"e2e-example-fs-"},"spec":{"matchingPrecedence":10000,"priorityLevelConfiguration":{"name":"global-default"},
+			"distinguisherMethod":{"type":"ByUser"},"rules":[{"subjects":[{"kind":"User","user":{"name":"example-e2e-non-existent-user"}}],
+			"nonResourceRules":[{"verbs":["*"],"nonResourceURLs":["*"]}]}]}}`,
+		field: []string{"spec", "matchingPrecedence"},
+		patch: `{"metadata":{"annotations":{"patched":"true"}},"spec":{"matchingPrecedence":9999}}`, patched: 9999, updated: 9000,
+	}
+}
+
+func levelsIn[T metav1.Object, L typedList](version string, client typedClient[T, L]) conformant[T, L] {
+	return conformant[T, L]{
+		version: version, resource: "prioritylevelconfigurations", kind: "PriorityLevelConfiguration", client: client, label: "example-e2e-pl-label",
+		object: `{"metadata":{"generateName":"e2e-example-pl-"},"spec":{"type":"Limited","limited":{"nominalConcurrencyShares":2,"limitResponse":{"type":"Reject"}}}}`,
+		field:  []string{"spec", "limited", "nominalConcurrencyShares"},
+		patch:  `{"metadata":{"annotations":{"patched":"true"}},"spec":{"limited":{"nominalConcurrencyShares":4}}}`, patched: 4, updated: 6,
+	}
 }
 
 func TestFlowSchemasPassTheConformanceSequence(t *testing.T) {
-	passSequence(t, conformant[*flowcontrolv1.FlowSchema, *flowcontrolv1.FlowSchemaList]{
-		resource: "flowschemas", kind: "FlowSchema", label: "example-e2e-fs-label",
-		client: hostedClient(t).FlowcontrolV1().FlowSchemas(),
-		object: func(labels map[string]string) *flowcontrolv1.FlowSchema {
-			return &flowcontrolv1.FlowSchema{
-				ObjectMeta: metav1.ObjectMeta{GenerateName: "e2e-example-fs-", Labels: labels},
-				Spec: flowcontrolv1.FlowSchemaSpec{
-					MatchingPrecedence:         10000,
-					PriorityLevelConfiguration: flowcontrolv1.PriorityLevelConfigurationReference{Name: "global-default"},
-					DistinguisherMethod:        &flowcontrolv1.FlowDistinguisherMethod{Type: flowcontrolv1.FlowDistinguisherMethodByUserType},
-					Rules: []flowcontrolv1.PolicyRulesWithSubjects{{
-						Subjects:         []flowcontrolv1.Subject{{Kind: flowcontrolv1.SubjectKindUser, User: &flowcontrolv1.UserSubject{Name: "example-e2e-non-existent-user"}}},
-						NonResourceRules: []flowcontrolv1.NonResourcePolicyRule{{Verbs: []string{"*"}, NonResourceURLs: []string{"*"}}},
-					}},
-				},
-			}
-		},
-		patch: `{"metadata":{"annotations":{"patched":"true"}},"spec":{"matchingPrecedence":9999}}`, patched: 9999, updated: 9000,
-		value:  func(object *flowcontrolv1.FlowSchema) int32 { return object.Spec.MatchingPrecedence },
-		set:    func(object *flowcontrolv1.FlowSchema, value int32) { object.Spec.MatchingPrecedence = value },
-		length: func(list *flowcontrolv1.FlowSchemaList) int { return len(list.Items) },
-		conditions: func(object *flowcontrolv1.FlowSchema) (kinds []string) {
-			for _, condition := range object.Status.Conditions {
-				kinds = append(kinds, string(condition.Type))
-			}
-			return kinds
-		},
-		addCondition: func(object *flowcontrolv1.FlowSchema) {
-			object.Status.Conditions = append(object.Status.Conditions, flowcontrolv1.FlowSchemaCondition{
-				Type: "StatusUpdateFailed", Status: flowcontrolv1.ConditionFalse, Reason: "E2E", Message: "Set from an e2e test",
-			})
-		},
+	onEachStore(t, func(t *testing.T, server *Hosted) {
+		client := server.client(t)
+		t.Run("v1", func(t *testing.T) { passSequence(t, server, flowSchemasIn("v1", client.FlowcontrolV1().FlowSchemas())) })
+		t.Run("v1beta3", func(t *testing.T) {
+			passSequence(t, server, flowSchemasIn("v1beta3", client.FlowcontrolV1beta3().FlowSchemas()))
+		})
 	})
 }
 
 func TestPriorityLevelsPassTheConformanceSequence(t *testing.T) {
-	passSequence(t, conformant[*flowcontrolv1.PriorityLevelConfiguration, *flowcontrolv1.PriorityLevelConfigurationList]{
-		resource: "prioritylevelconfigurations", kind: "PriorityLevelConfiguration", label: "example-e2e-pl-label",
-		client: hostedClient(t).FlowcontrolV1().PriorityLevelConfigurations(),
-		object: func(labels map[string]string) *flowcontrolv1.PriorityLevelConfiguration {
-			shares := int32(2)
-			return &flowcontrolv1.PriorityLevelConfiguration{
-				ObjectMeta: metav1.ObjectMeta{GenerateName: "e2e-example-pl-", Labels: labels},
-				Spec: flowcontrolv1.PriorityLevelConfigurationSpec{
-					Type: flowcontrolv1.PriorityLevelEnablementLimited,
-					Limited: &flowcontrolv1.LimitedPriorityLevelConfiguration{
-						NominalConcurrencyShares: &shares, LimitResponse: flowcontrolv1.LimitResponse{Type: flowcontrolv1.LimitResponseTypeReject},
-					},
-				},
-			}
-		},
-		patch: `{"metadata":{"annotations":{"patched":"true"}},"spec":{"limited":{"nominalConcurrencyShares":4}}}`, patched: 4, updated: 6,
-		value: func(object *flowcontrolv1.PriorityLevelConfiguration) int32 {
-			return *object.Spec.Limited.NominalConcurrencyShares
-		},
-		set: func(object *flowcontrolv1.PriorityLevelConfiguration, value int32) {
-			object.Spec.Limited.NominalConcurrencyShares = &value
-		},
-		length: func(list *flowcontrolv1.PriorityLevelConfigurationList) int { return len(list.Items) },
-		conditions: func(object *flowcontrolv1.PriorityLevelConfiguration) (kinds []string) {
-			for _, condition := range object.Status.Conditions {
-				kinds = append(kinds, string(condition.Type))
-			}
-			return kinds
-		},
-		addCondition: func(object *flowcontrolv1.PriorityLevelConfiguration) {
-			object.Status.Conditions = append(object.Status.Conditions, flowcontrolv1.PriorityLevelConfigurationCondition{
-				Type: "StatusUpdateFailed", Status: flowcontrolv1.ConditionFalse, Reason: "E2E", Message: "Set from an e2e test",
-			})
-		},
+	onEachStore(t, func(t *testing.T, server *Hosted) {
+		client := server.client(t)
+		t.Run("v1", func(t *testing.T) {
+			passSequence(t, server, levelsIn("v1", client.FlowcontrolV1().PriorityLevelConfigurations()))
+		})
+		t.Run("v1beta3", func(t *testing.T) {
+			passSequence(t, server, levelsIn("v1beta3", client.FlowcontrolV1beta3().PriorityLevelConfigurations()))
+		})
 	})
+}
+
+// number is that of the field which the sequence changes.
+func (c conformant[T, L]) number(t *testing.T, object T) int64 {
+	t.Helper()
+	tree := must[map[string]any](t)(runtime.DefaultUnstructuredConverter.ToUnstructured(object))
+	number, _, err := unstructured.NestedInt64(tree, c.field...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return number
+}
+
+// conditions are the types of an object's conditions.
+func (c conformant[T, L]) conditions(t *testing.T, object T) (types []string) {
+	t.Helper()
+	tree := must[map[string]any](t)(runtime.DefaultUnstructuredConverter.ToUnstructured(object))
+	conditions, _, err := unstructured.NestedSlice(tree, "status", "conditions")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, condition := range conditions {
+		types = append(types, fmt.Sprint(condition.(map[string]any)["type"]))
+	}
+	return types
+}
+
+// editTree changes an object by its tree.
+func editTree[T metav1.Object](object T, edit func(tree map[string]any) error) error {
+	tree, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	if err != nil {
+		return err
+	}
+	if err := edit(tree); err != nil {
+		return err
+	}
+	return runtime.DefaultUnstructuredConverter.FromUnstructured(tree, object)
 }
 
 var wellFormedVersion = regexp.MustCompile(`^[1-9][0-9]*$`)
@@ -135,17 +146,17 @@ func newer(a, b string) bool {
 
 // passSequence makes the calls of Kubernetes' conformance tests "should support FlowSchema (and
 // PriorityLevelConfiguration) API operations", one after the other.
-func passSequence[T interface {
-	comparable
-	metav1.Object
-}, L metav1.ListInterface](t *testing.T, c conformant[T, L]) {
+func passSequence[T metav1.Object, L typedList](t *testing.T, server *Hosted, c conformant[T, L]) {
 	ctx := inTime(t, 3*time.Minute)
-	client := hostedClient(t)
+	client := server.client(t)
+	if _, err := client.Discovery().ServerResourcesForGroupVersion("flowcontrol.apiserver.k8s.io/" + c.version); *hostedKubeconfig != "" && apierrors.IsNotFound(err) {
+		t.Skip("the server that was named does not serve " + c.version)
+	}
 
 	// Discovery, in each of its forms.
 	groups := must[*metav1.APIGroupList](t)(client.Discovery().ServerGroups())
 	hasGroup := slices.ContainsFunc(groups.Groups, func(group metav1.APIGroup) bool {
-		return group.Name == "flowcontrol.apiserver.k8s.io" && slices.ContainsFunc(group.Versions, func(v metav1.GroupVersionForDiscovery) bool { return v.Version == "v1" })
+		return group.Name == "flowcontrol.apiserver.k8s.io" && slices.ContainsFunc(group.Versions, func(v metav1.GroupVersionForDiscovery) bool { return v.Version == c.version })
 	})
 	if !hasGroup {
 		t.Errorf("no group in %+v", groups)
@@ -154,10 +165,10 @@ func passSequence[T interface {
 	if err := client.Discovery().RESTClient().Get().AbsPath(groupPath).Do(ctx).Into(&group); err != nil {
 		t.Fatal(err)
 	}
-	if !slices.ContainsFunc(group.Versions, func(v metav1.GroupVersionForDiscovery) bool { return v.Version == "v1" }) {
+	if !slices.ContainsFunc(group.Versions, func(v metav1.GroupVersionForDiscovery) bool { return v.Version == c.version }) {
 		t.Errorf("no version in %+v", group)
 	}
-	resources := must[*metav1.APIResourceList](t)(client.Discovery().ServerResourcesForGroupVersion("flowcontrol.apiserver.k8s.io/v1"))
+	resources := must[*metav1.APIResourceList](t)(client.Discovery().ServerResourcesForGroupVersion("flowcontrol.apiserver.k8s.io/" + c.version))
 	for _, name := range []string{c.resource, c.resource + "/status"} {
 		if !slices.ContainsFunc(resources.APIResources, func(resource metav1.APIResource) bool { return resource.Name == name }) {
 			t.Errorf("no resource %s", name)
@@ -175,7 +186,12 @@ func passSequence[T interface {
 	})
 	create := func() T {
 		t.Helper()
-		return must[T](t)(c.client.Create(ctx, c.object(map[string]string{c.label: value}), metav1.CreateOptions{}))
+		var object T
+		if err := json.Unmarshal([]byte(c.object), &object); err != nil {
+			t.Fatal(err)
+		}
+		object.SetLabels(map[string]string{c.label: value})
+		return must[T](t)(c.client.Create(ctx, object, metav1.CreateOptions{}))
 	}
 	create()
 	create()
@@ -187,14 +203,14 @@ func passSequence[T interface {
 		t.Errorf("read %+v, created %+v", read, created)
 	}
 	list := must[L](t)(c.client.List(ctx, selected))
-	if c.length(list) != 3 {
-		t.Errorf("%d items", c.length(list))
+	if length := meta.LenList(list); length != 3 {
+		t.Errorf("%d items", length)
 	}
 	events := must[watch.Interface](t)(c.client.Watch(ctx, metav1.ListOptions{ResourceVersion: list.GetResourceVersion(), LabelSelector: selected.LabelSelector}))
 	defer events.Stop()
 
 	patched := must[T](t)(c.client.Patch(ctx, name, types.MergePatchType, []byte(c.patch), metav1.PatchOptions{}))
-	if patched.GetAnnotations()["patched"] != "true" || c.value(patched) != c.patched || !newer(patched.GetResourceVersion(), created.GetResourceVersion()) {
+	if patched.GetAnnotations()["patched"] != "true" || c.number(t, patched) != c.patched || !newer(patched.GetResourceVersion(), created.GetResourceVersion()) {
 		t.Errorf("patched %+v", patched)
 	}
 	var updated T
@@ -204,45 +220,58 @@ func passSequence[T interface {
 			return err
 		}
 		object.GetAnnotations()["updated"] = "true" // the map has to be there
-		c.set(object, c.updated)
+		err = editTree(object, func(tree map[string]any) error { return unstructured.SetNestedField(tree, c.updated, c.field...) })
+		if err != nil {
+			return err
+		}
 		updated, err = c.client.Update(ctx, object, metav1.UpdateOptions{})
 		return err
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if updated.GetAnnotations()["updated"] != "true" || c.value(updated) != c.updated {
+	if updated.GetAnnotations()["updated"] != "true" || c.number(t, updated) != c.updated {
 		t.Errorf("updated %+v", updated)
 	}
 	if err := awaitPatched[T](events); err != nil {
 		t.Error(err)
 	}
 
-	dynamicClient := must[*dynamic.DynamicClient](t)(dynamic.NewForConfig(hostedConfig(t)))
-	resource := schema.GroupVersionResource{Group: "flowcontrol.apiserver.k8s.io", Version: "v1", Resource: c.resource}
+	dynamicClient := must[*dynamic.DynamicClient](t)(dynamic.NewForConfig(server.config(t)))
+	resource := schema.GroupVersionResource{Group: "flowcontrol.apiserver.k8s.io", Version: c.version, Resource: c.resource}
 	status := must[*unstructured.Unstructured](t)(dynamicClient.Resource(resource).Get(ctx, name, metav1.GetOptions{}, "status"))
 	if status.GroupVersionKind() != resource.GroupVersion().WithKind(c.kind) || status.GetUID() != created.GetUID() {
 		t.Errorf("status %+v", status)
 	}
 	patch := []byte(`{"status":{"conditions":[{"type":"PatchStatusFailed","status":"False","reason":"e2e"}]}}`)
 	patched = must[T](t)(c.client.Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{}, "status"))
-	if !slices.Contains(c.conditions(patched), "PatchStatusFailed") {
-		t.Errorf("conditions %v", c.conditions(patched))
+	if !slices.Contains(c.conditions(t, patched), "PatchStatusFailed") {
+		t.Errorf("conditions %v", c.conditions(t, patched))
 	}
 	err = retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		object, err := c.client.Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
-		c.addCondition(object)
+		err = editTree(object, func(tree map[string]any) error {
+			conditions, _, err := unstructured.NestedSlice(tree, "status", "conditions")
+			if err != nil {
+				return err
+			}
+			added := map[string]any{"type": "StatusUpdateFailed", "status": "False", "reason": "E2E", "message": "Set from an e2e test"}
+			return unstructured.SetNestedSlice(tree, append(conditions, added), "status", "conditions")
+		})
+		if err != nil {
+			return err
+		}
 		updated, err = c.client.UpdateStatus(ctx, object, metav1.UpdateOptions{})
 		return err
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Contains(c.conditions(updated), "StatusUpdateFailed") {
-		t.Errorf("conditions %v", c.conditions(updated))
+	if !slices.Contains(c.conditions(t, updated), "StatusUpdateFailed") {
+		t.Errorf("conditions %v", c.conditions(t, updated))
 	}
 
 	if err := c.client.Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
@@ -251,13 +280,13 @@ func passSequence[T interface {
 	if _, err := c.client.Get(ctx, name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("a deleted object should be NotFound, got %v", err)
 	}
-	if left := c.length(must[L](t)(c.client.List(ctx, selected))); left != 2 {
+	if left := meta.LenList(must[L](t)(c.client.List(ctx, selected))); left != 2 {
 		t.Errorf("%d items", left)
 	}
 	if err := c.client.DeleteCollection(ctx, metav1.DeleteOptions{}, selected); err != nil {
 		t.Fatal(err)
 	}
-	if left := c.length(must[L](t)(c.client.List(ctx, selected))); left != 0 {
+	if left := meta.LenList(must[L](t)(c.client.List(ctx, selected))); left != 0 {
 		t.Errorf("%d items", left)
 	}
 }
@@ -285,8 +314,12 @@ func awaitPatched[T metav1.Object](events watch.Interface) error {
 
 // The end-to-end test "requests can be classified by adding FlowSchema and PriorityLevelConfiguration".
 func TestRequestsAreClassifiedByWhatTheHostedAPIHolds(t *testing.T) {
+	onEachStore(t, classifyByWhatIsHosted)
+}
+
+func classifyByWhatIsHosted(t *testing.T, server *Hosted) {
 	ctx := inTime(t, 2*time.Minute)
-	client := hostedClient(t)
+	client := server.client(t)
 	schemas, levels := client.FlowcontrolV1().FlowSchemas(), client.FlowcontrolV1().PriorityLevelConfigurations()
 	const levelName, schemaName = "e2e-testing-prioritylevel", "e2e-testing-flowschema"
 	clear := func() {
@@ -345,7 +378,7 @@ func TestRequestsAreClassifiedByWhatTheHostedAPIHolds(t *testing.T) {
 
 	uids := func(user string) (string, string) {
 		t.Helper()
-		config := hostedConfig(t)
+		config := server.config(t)
 		config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:authenticated"}}
 		transport := must[http.RoundTripper](t)(rest.TransportFor(config))
 		request := must[*http.Request](t)(http.NewRequestWithContext(ctx, http.MethodGet, config.Host+"/version", nil))

@@ -41,16 +41,18 @@ func StartStandalone(dir string) (*Hosted, error) {
 	if err := start(); err != nil {
 		return nil, errors.Join(err, running.stop(0))
 	}
+	// Left alone it would spread the ends of watches over a minute.
+	stop := func() error { return running.stopNow(stopGrace) }
 	return &Hosted{
 		Admin: admin,
 		User:  filepath.Join(dir, ".fairgate", "user.kubeconfig"),
 		Restart: func() error {
-			if err := running.stop(stopGrace); err != nil {
+			if err := stop(); err != nil {
 				return err
 			}
 			return start()
 		},
-		Stop: func() error { return running.stop(stopGrace) },
+		Stop: stop,
 	}, nil
 }
 

@@ -33,19 +33,41 @@ var (
 	hostedRestart    = flag.String("hosted-restart", "", "shell command that restarts the server of -hosted-kubeconfig")
 )
 
-// hosted is the server that hosts the API: one for all tests.
+// stores are what fairgate can keep the objects of the hosted API in.
+var stores = []string{"local", "etcd"}
+
+// hosted is the server that hosts the API: one for all tests that do not care where it keeps the objects.
 func hosted(t *testing.T) *Hosted {
 	t.Helper()
-	if *hostedKubeconfig == "" && shared == nil {
-		t.Skip("name a server with -hosted-kubeconfig; none is started without the rest of the cluster")
-	}
-	return must[*Hosted](t)(hostedOnce())
+	return hostedOn(t, stores[0])
 }
 
-var hostedOnce = sync.OnceValues(func() (*Hosted, error) {
-	if *hostedKubeconfig == "" {
-		return StartStandalone(shared.Dir)
+// hostedOn is a fairgate that keeps the objects in a store of that kind, one for all tests; or the server that
+// was named.
+func hostedOn(t *testing.T, store string) *Hosted {
+	t.Helper()
+	if *hostedKubeconfig != "" {
+		return must[*Hosted](t)(givenOnce())
 	}
+	if shared == nil || *direct {
+		t.Skip("name a server with -hosted-kubeconfig; none is started without the rest of the cluster, or without fairgate")
+	}
+	return must[*Hosted](t)(startedOnce[store]())
+}
+
+// onEachStore runs a test on a fairgate with each kind of store; or on the server that was named.
+func onEachStore(t *testing.T, test func(t *testing.T, server *Hosted)) {
+	t.Helper()
+	if *hostedKubeconfig != "" {
+		test(t, hosted(t))
+		return
+	}
+	for _, store := range stores {
+		t.Run(store, func(t *testing.T) { test(t, hostedOn(t, store)) })
+	}
+}
+
+var givenOnce = sync.OnceValues(func() (*Hosted, error) {
 	given := &Hosted{Admin: *hostedKubeconfig, User: *hostedUser}
 	if *hostedRestart != "" {
 		given.Restart = func() error {
@@ -58,20 +80,36 @@ var hostedOnce = sync.OnceValues(func() (*Hosted, error) {
 	return given, nil
 })
 
-// hostedConfig is client-go's configuration for the administrator, without client-side limits.
-func hostedConfig(t *testing.T) *rest.Config {
+var startedOnce = map[string]func() (*Hosted, error){
+	"local": sync.OnceValues(func() (*Hosted, error) { return StartStandalone(shared.Dir) }),
+	// The apiserver writes into the same etcd all the time.
+	"etcd": sync.OnceValues(func() (*Hosted, error) {
+		replica, err := shared.NewReplica("etcd", shared.etcd.URL, "/hosted")
+		if err != nil {
+			return nil, err
+		}
+		if err := replica.Start(); err != nil {
+			return nil, err
+		}
+		return shared.Hosted(replica)
+	}),
+}
+
+// config is client-go's configuration for the administrator, without client-side limits.
+func (h *Hosted) config(t *testing.T) *rest.Config {
 	t.Helper()
-	config := must[*rest.Config](t)(clientcmd.BuildConfigFromFlags("", hosted(t).Admin))
+	config := must[*rest.Config](t)(clientcmd.BuildConfigFromFlags("", h.Admin))
 	config.QPS = -1
 	return config
 }
 
-// hostedClient is a typed client that speaks protobuf, as control-plane components and conformance tests do.
-func hostedClient(t *testing.T) *kubernetes.Clientset {
+// client is a typed client that speaks protobuf, as control-plane components and conformance tests do.
+func (h *Hosted) client(t *testing.T) *kubernetes.Clientset {
 	t.Helper()
-	config := hostedConfig(t)
+	config := h.config(t)
 	config.ContentType = protobufType
 	config.AcceptContentTypes = protobufType + "," + jsonType
+	config.WarningHandler = rest.NoWarnings{} // each call of v1beta3 has one
 	return must[*kubernetes.Clientset](t)(kubernetes.NewForConfig(config))
 }
 
@@ -131,10 +169,10 @@ func refused(t *testing.T, why, stdin string, args ...string) {
 	}
 }
 
-// clearHosted removes a test's objects, now and when it ends.
-func clearHosted(t *testing.T, label string) {
+// clear removes a test's objects, now and when it ends.
+func (h *Hosted) clear(t *testing.T, label string) {
 	t.Helper()
-	client := hostedClient(t)
+	client := h.client(t)
 	clear := func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
@@ -171,7 +209,7 @@ spec:
 `
 
 func TestKubectlOnTheHostedAPI(t *testing.T) {
-	clearHosted(t, "test=matrix")
+	hosted(t).clear(t, "test=matrix")
 	levelOf := func(name string, shares int) string { return fmt.Sprintf(matrixLevel, name, shares) }
 	schemaOf := func(name string, precedence int) string { return fmt.Sprintf(matrixSchema, name, precedence) }
 	shares := func(name string) string {
@@ -366,9 +404,13 @@ func mustRun(t *testing.T, run kubectlRun) string {
 }
 
 func TestDeletingACollectionOfTheHostedAPI(t *testing.T) {
-	clearHosted(t, "test=collection")
+	onEachStore(t, deleteCollections)
+}
+
+func deleteCollections(t *testing.T, server *Hosted) {
+	server.clear(t, "test=collection")
 	ctx := inTime(t, time.Minute)
-	config := hostedConfig(t)
+	config := server.config(t)
 	levels := must[*kubernetes.Clientset](t)(kubernetes.NewForConfig(config)).FlowcontrolV1().PriorityLevelConfigurations()
 	selected := metav1.ListOptions{LabelSelector: "test=collection"}
 	fill := func(t *testing.T) {
@@ -420,11 +462,14 @@ func TestDeletingACollectionOfTheHostedAPI(t *testing.T) {
 
 // An informer sees every change, also those around a restart of the server, and misses none.
 func TestAnInformerOfTheHostedAPISurvivesARestart(t *testing.T) {
-	clearHosted(t, "test=informer")
-	server := hosted(t)
+	onEachStore(t, restartUnderAnInformer)
+}
+
+func restartUnderAnInformer(t *testing.T, server *Hosted) {
+	server.clear(t, "test=informer")
 	ctx, cancel := context.WithCancel(inTime(t, 5*time.Minute))
 	defer cancel()
-	client := hostedClient(t)
+	client := server.client(t)
 	schemas := client.FlowcontrolV1().FlowSchemas()
 	create := func(name string) {
 		t.Helper()

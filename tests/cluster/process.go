@@ -81,6 +81,24 @@ func (p *process) stop(grace time.Duration) error {
 	}
 }
 
+// stopNow asks the process to end until it does: fairgate drains when told once, and ends at once when told
+// again.
+func (p *process) stopNow(grace time.Duration) error {
+	err := poll(grace, 200*time.Millisecond, func() (bool, error) {
+		select {
+		case <-p.done:
+			return true, nil
+		default:
+			_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may have ended already
+			return false, nil
+		}
+	})
+	if err != nil {
+		return p.stop(0)
+	}
+	return p.err
+}
+
 // untilReady polls until ready returns nil, the process ends, or the time is over.
 func (p *process) untilReady(limit time.Duration, ready func() error) error {
 	var last error

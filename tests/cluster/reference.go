@@ -22,7 +22,7 @@ func (c *Cluster) StartReference(program, gates string) (*Target, error) {
 		return nil, err
 	}
 	c.reference, err = startProcess(c.Dir, "reference", program,
-		"--etcd-servers="+c.etcdURL, "--etcd-prefix=/reference",
+		"--etcd-servers="+c.etcd.URL, "--etcd-prefix=/reference",
 		"--bind-address=127.0.0.1", "--advertise-address="+c.Advertise, "--secure-port="+strconv.Itoa(port),
 		"--tls-cert-file="+c.PKI.Apiserver.Cert, "--tls-private-key-file="+c.PKI.Apiserver.Key,
 		"--client-ca-file="+c.PKI.CA.Cert,

@@ -3,7 +3,7 @@
 //! Connections that break are made again by the client, over all endpoints. Every call is bounded in
 //! time, more tightly while etcd is known to be away, so that whoever waits hears soon.
 
-use std::time::Duration;
+use std::{error::Error as _, time::Duration};
 
 use etcd_client::{
     Certificate, Client, ConnectOptions, Error, Identity, KvClient, TlsOptions, WatchClient,
@@ -120,7 +120,8 @@ fn check_endpoints(settings: &Settings) -> Result<(), StoreError> {
 /// What an error of etcd's means. Codes and texts are those of its API.
 pub(super) fn explain(error: &Error) -> StoreError {
     let Error::GRpcStatus(status) = error else {
-        return StoreError::Unavailable(format!("etcd cannot be reached: {}", causes(error)));
+        let text = with_causes(error.to_string(), error);
+        return StoreError::Unavailable(format!("etcd cannot be reached: {text}"));
     };
     let message = status.message();
     let has = |part: &str| message.contains(part);
@@ -149,14 +150,24 @@ pub(super) fn explain(error: &Error) -> StoreError {
     if refused.iter().any(|part| has(part)) {
         return StoreError::Denied(message.to_owned());
     }
-    StoreError::Unavailable(format!("etcd says: {}", causes(status)))
+    let text = match message {
+        "" => status.code().description(),
+        message => message,
+    };
+    StoreError::Unavailable(match status.source() {
+        // Made on our side, of what failed there.
+        Some(_) => {
+            let text = with_causes(text.to_owned(), status);
+            format!("etcd cannot be reached: {text}")
+        }
+        None => format!("etcd says: {text}"),
+    })
 }
 
-/// An error and its causes in one line.
-fn causes(error: &dyn std::error::Error) -> String {
+/// The text of an error and its causes in one line.
+fn with_causes(mut text: String, error: &dyn std::error::Error) -> String {
     // A chain is finite, but it is not ours.
     const MOST: usize = 8;
-    let mut text = error.to_string();
     let mut cause = error.source();
     for _ in 0..MOST {
         let Some(error) = cause else { break };
@@ -168,4 +179,34 @@ fn causes(error: &dyn std::error::Error) -> String {
         cause = error.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+    use crate::store::Limits;
+
+    #[tokio::test]
+    async fn an_etcd_that_is_not_there_is_told_in_words_for_people() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        drop(listener);
+        let settings = Settings {
+            endpoints: vec![format!("http://{address}")],
+            prefix: "/fairgate".to_owned(),
+            tls: None,
+            user: None,
+            limits: Limits::default(),
+            compaction: None,
+        };
+        let mut kv = Link::new(&settings).unwrap().kv().await.unwrap();
+        let error = answer(false, kv.get("/", None)).await.unwrap_err();
+        let text = error.to_string();
+        let wanted = "the store is not available: etcd cannot be reached: tcp connect error";
+        assert!(text.starts_with(wanted), "{text}");
+        assert!(text.contains("refused"), "{text}");
+        assert!(!text.contains("source:") && !text.contains('{'), "{text}");
+    }
 }

@@ -35,6 +35,7 @@ impl Api {
     /// A connection with a token; without, if that is empty.
     pub async fn new(address: SocketAddr, token: &str) -> Self {
         let stream = TcpStream::connect(address).await.unwrap();
+        stream.set_nodelay(true).unwrap();
         let (sender, connection) = http2::Builder::new(TokioExecutor::new())
             .max_header_list_size(1 << 20)
             .handshake(TokioIo::new(stream))
