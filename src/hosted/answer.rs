@@ -215,7 +215,7 @@ impl Writer {
                 &PARTIAL_OBJECT_METADATA,
                 &format!("meta.k8s.io/{meta}"),
                 "PartialObjectMetadata",
-                &partial(value, meta),
+                &partial(object.stored(), meta),
                 self.output,
             ),
             Some(Form::PartialList(_)) => {
@@ -254,7 +254,7 @@ impl Writer {
             Some(Form::PartialList(meta)) => {
                 let items: Vec<Value> = objects
                     .iter()
-                    .map(|object| partial(object.value(self.version), meta))
+                    .map(|object| partial(object.stored(), meta))
                     .collect();
                 let api_version = format!("meta.k8s.io/{meta}");
                 let kind = "PartialObjectMetadataList";
@@ -372,7 +372,10 @@ impl Writer {
                 codec::envelope::seal(
                     &format!("meta.k8s.io/{meta}"),
                     "PartialObjectMetadata",
-                    &codec::protobuf::encode(&PARTIAL_OBJECT_METADATA, &partial(value, meta)),
+                    &codec::protobuf::encode(
+                        &PARTIAL_OBJECT_METADATA,
+                        &partial(object.stored(), meta),
+                    ),
                 )
                 .into()
             }
@@ -380,9 +383,13 @@ impl Writer {
                 &self.layout.single(object.stored(), value, head),
                 false,
             )),
-            (_, Some(Form::Partial(meta) | Form::PartialList(meta))) => trimmed(
-                codec::json::encode(&PARTIAL_OBJECT_METADATA, &partial(value, meta), false),
-            ),
+            (_, Some(Form::Partial(meta) | Form::PartialList(meta))) => {
+                trimmed(codec::json::encode(
+                    &PARTIAL_OBJECT_METADATA,
+                    &partial(object.stored(), meta),
+                    false,
+                ))
+            }
             (_, None) => object::compact(self.version, value),
         }
     }

@@ -68,6 +68,12 @@ impl Fault {
         Self::new(StatusCode::NOT_FOUND, "NotFound", message).about(kind, name)
     }
 
+    /// Whether this is said before anybody knows what the call is about, by the real server's router:
+    /// its details are there, and empty.
+    pub fn is_unrouted(&self) -> bool {
+        self.details == Some(json!({}))
+    }
+
     /// 404 for a path below a served group version.
     pub fn no_route() -> Self {
         let message = "the server could not find the requested resource";

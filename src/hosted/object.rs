@@ -117,6 +117,12 @@ pub fn to_stored(kind: &Kind, version: &KindVersion, mut value: Value) -> Value 
     value
 }
 
+/// An object of version `from`, defaults filled in, as version `to` shows it once it is stored. The two
+/// may be the same: what an object says only of how it is to be read does not come back.
+pub fn converted(kind: &Kind, from: &KindVersion, to: &KindVersion, value: Value) -> Value {
+    versioned(kind, to, &to_stored(kind, from, value))
+}
+
 /// The bytes that are stored for an object in its stored version.
 pub fn encode(kind: &Kind, stored: &Value) -> Bytes {
     let mut value = stored.clone();

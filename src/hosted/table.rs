@@ -110,11 +110,11 @@ impl Layout {
             cells.push((column.cell)(stored, self.now));
         }
         // What ends the initial events is a mark in the metadata, which nobody may lose.
-        let marked = metadata::entry(value, "annotations", "k8s.io/initial-events-end").is_some();
+        let marked = metadata::entry(stored, "annotations", "k8s.io/initial-events-end").is_some();
         let object = match self.include {
             Include::Object => value.clone(),
             Include::None if !marked => Value::Null,
-            Include::None | Include::Metadata => partial(value, self.meta),
+            Include::None | Include::Metadata => partial(stored, self.meta),
         };
         json!({"cells": cells, "object": object})
     }
@@ -124,9 +124,10 @@ fn column(name: &str, ty: &str, format: &str, doc: &str) -> Value {
     json!({"name": name, "type": ty, "format": format, "description": doc, "priority": 0})
 }
 
-/// The metadata of an object alone.
-pub fn partial(value: &Value, meta: &str) -> Value {
-    let metadata = value
+/// The metadata of an object alone, as it is stored: what a version adds to say how the rest is to be
+/// read is of no use without that.
+pub fn partial(stored: &Value, meta: &str) -> Value {
+    let metadata = stored
         .get("metadata")
         .cloned()
         .unwrap_or_else(|| Value::Object(Map::new()));

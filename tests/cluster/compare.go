@@ -22,18 +22,38 @@ type Difference struct {
 }
 
 func (d Difference) String() string {
-	return fmt.Sprintf("%s #%d %s\n    %s\n      want %s\n      got  %s", d.Session, d.Number, d.Request, d.Field, short(d.Want), short(d.Got))
+	want, got := short(inFull(d.Want), inFull(d.Got))
+	return fmt.Sprintf("%s #%d %s\n    %s\n      want %s\n      got  %s", d.Session, d.Number, d.Request, d.Field, want, got)
 }
 
-func short(value any) string {
-	text, err := json.Marshal(value)
-	if err != nil {
+// short cuts two texts to what differs, if they are long.
+func short(want, got string) (string, string) {
+	const limit, context = 600, 100
+	same := 0
+	for same < min(len(want), len(got)) && want[same] == got[same] {
+		same++
+	}
+	cut := func(text string) string {
+		if len(text) > limit && same > context {
+			text = "…" + text[same-context:]
+		}
+		if len(text) > limit {
+			text = text[:limit] + "…"
+		}
+		return text
+	}
+	return cut(want), cut(got)
+}
+
+// inFull is the JSON of a value, written as it reads best.
+func inFull(value any) string {
+	var text strings.Builder
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(value); err != nil {
 		return err.Error()
 	}
-	if len(text) > 600 {
-		return string(text[:600]) + "…"
-	}
-	return string(text)
+	return strings.TrimSpace(text.String())
 }
 
 // Compare compares two plays of one session.
@@ -108,6 +128,8 @@ type KnownDifference struct {
 	Session string `json:"session,omitempty"` // regular expressions, each of the whole text
 	Request string `json:"request,omitempty"` // of method, path and query
 	Field   string `json:"field,omitempty"`   // of the JSON pointer
+	Want    string `json:"want,omitempty"`    // of what the real server said, as JSON
+	Got     string `json:"got,omitempty"`
 	// Conditions says that it takes a controller which writes conditions; see Target.Conditions.
 	Conditions bool   `json:"conditions,omitempty"`
 	Reason     string `json:"reason"`
@@ -116,28 +138,35 @@ type KnownDifference struct {
 // knownDifferencesFile is shared with the test that replays the corpus without a cluster.
 const knownDifferencesFile = "../it/hosted/known_differences.json"
 
-// SortOut parts differences into those that nobody knows of and says which known ones did not occur.
-func SortOut(found []Difference, known []KnownDifference) (unknown []Difference, unused []KnownDifference, err error) {
-	type matcher struct{ session, request, field *regexp.Regexp }
+// SortOut finds the differences that nobody knows of, counts the known ones by their reasons, and says which
+// of these did not occur.
+func SortOut(found []Difference, known []KnownDifference) (unknown []Difference, reasons map[string]int, unused []KnownDifference, err error) {
+	type matcher struct{ session, request, field, want, got *regexp.Regexp }
 	matchers := make([]matcher, len(known))
 	used := make([]bool, len(known))
 	for i, one := range known {
 		for _, part := range []struct {
 			text string
 			into **regexp.Regexp
-		}{{one.Session, &matchers[i].session}, {one.Request, &matchers[i].request}, {one.Field, &matchers[i].field}} {
+		}{{one.Session, &matchers[i].session}, {one.Request, &matchers[i].request}, {one.Field, &matchers[i].field}, {one.Want, &matchers[i].want}, {one.Got, &matchers[i].got}} {
 			if part.text == "" {
-				part.text = "(?s).*"
+				part.text = ".*"
 			}
-			if *part.into, err = regexp.Compile("^(?:" + part.text + ")$"); err != nil {
-				return nil, nil, err
+			if *part.into, err = regexp.Compile("(?s)^(?:" + part.text + ")$"); err != nil {
+				return nil, nil, nil, err
 			}
 		}
 	}
+	reasons = map[string]int{}
 	for _, difference := range found {
 		expected := false
+		want, got := inFull(difference.Want), inFull(difference.Got)
 		for i, m := range matchers {
-			if m.session.MatchString(difference.Session) && m.request.MatchString(difference.Request) && m.field.MatchString(difference.Field) {
+			if m.session.MatchString(difference.Session) && m.request.MatchString(difference.Request) && m.field.MatchString(difference.Field) &&
+				m.want.MatchString(want) && m.got.MatchString(got) {
+				if !expected {
+					reasons[known[i].Reason]++
+				}
 				used[i], expected = true, true
 			}
 		}
@@ -150,15 +179,50 @@ func SortOut(found []Difference, known []KnownDifference) (unknown []Difference,
 			unused = append(unused, one)
 		}
 	}
-	return unknown, unused, nil
+	return unknown, reasons, unused, nil
 }
 
-// KnownDifferences reads their list.
-func KnownDifferences() ([]KnownDifference, error) {
-	text, err := os.ReadFile(knownDifferencesFile)
-	if err != nil {
-		return nil, err
-	}
+// KnownDifferences reads their list, and another one unless its name is "".
+func KnownDifferences(more string) ([]KnownDifference, error) {
 	var known []KnownDifference
-	return known, json.Unmarshal(text, &known)
+	for _, file := range []string{knownDifferencesFile, more} {
+		if file == "" {
+			continue
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		var listed []KnownDifference
+		if err := json.Unmarshal(text, &listed); err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
+		known = append(known, listed...)
+	}
+	return known, nil
+}
+
+// Summary tells in one line how many requests were played and how they were answered. Differences are all that
+// were found, those of them that nobody knew of, and those of these that last.
+func Summary(played [][]Exchange, found, unknown, lasting []Difference) string {
+	requests := 0
+	for _, session := range played {
+		requests += len(session)
+	}
+	differ, surprise, last := requestsOf(found), requestsOf(unknown), requestsOf(lasting)
+	return fmt.Sprintf("tests/cluster: %d sessions, %d requests: %d answered alike, %d but for a race, %d with known differences, %d with others\n",
+		len(played), requests, requests-differ, surprise-last, differ-surprise, last)
+}
+
+// requestsOf counts the requests that differences are about.
+func requestsOf(differences []Difference) int {
+	type key struct {
+		session string
+		number  int
+	}
+	seen := map[key]bool{}
+	for _, difference := range differences {
+		seen[key{difference.Session, difference.Number}] = true
+	}
+	return len(seen)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -15,6 +16,9 @@ import (
 
 var (
 	referenceKubeconfig = flag.String("reference-kubeconfig", "", "the real server to compare with; without it one is started")
+	referenceProgram    = flag.String("reference-program", "", "the kube-apiserver that is started to compare with; without it the cluster's own")
+	referenceGates      = flag.String("reference-feature-gates", "", "of the real server that is started")
+	moreDifferences     = flag.String("more-differences", "", "a further list of known differences, for another reference than the corpus has")
 	record              = flag.String("record", "", "write what the real server answers to this file")
 	seed                = flag.Uint64("seed", 1, "of the random sessions")
 	requests            = flag.Int("requests", 730, "number of random requests")
@@ -35,6 +39,11 @@ func playedSessions() []Session {
 	for _, session := range append(CuratedSessions(), RandomSessions(*seed, *requests)...) {
 		if strings.HasPrefix(session.Name, *onlySessions) {
 			chosen = append(chosen, session.InVersion(*groupVersion))
+		}
+	}
+	for _, session := range AcrossVersions(*groupVersion) {
+		if strings.HasPrefix(session.Name, *onlySessions) {
+			chosen = append(chosen, session)
 		}
 	}
 	return chosen
@@ -75,7 +84,7 @@ func reference(t *testing.T) *Target {
 	return must[*Target](t)(startReference())
 }
 
-var startReference = sync.OnceValues(func() (*Target, error) { return shared.StartReference() })
+var startReference = sync.OnceValues(func() (*Target, error) { return shared.StartReference(*referenceProgram, *referenceGates) })
 
 // What is recorded has been played twice without a difference, or it would say nothing about another server.
 func TestRecordTheCorpus(t *testing.T) {
@@ -148,7 +157,7 @@ func lasting(t *testing.T, target *Target, sessions []Session, want [][]Exchange
 }
 
 func TestFairgateAnswersAsARealServer(t *testing.T) {
-	known := must[[]KnownDifference](t)(KnownDifferences())
+	known := must[[]KnownDifference](t)(KnownDifferences(*moreDifferences))
 	known = slices.DeleteFunc(known, func(one KnownDifference) bool { return one.Conditions && !*conditions })
 	target, sessions := must[*Target](t)(TargetOf("hosted", hosted(t).Admin)), playedSessions()
 	real := reference(t)
@@ -165,14 +174,19 @@ func TestFairgateAnswersAsARealServer(t *testing.T) {
 	for number := range sessions {
 		found = append(found, Compare(want[number], got[number])...)
 	}
-	unknown, unused, err := SortOut(found, known)
+	unknown, reasons, unused, err := SortOut(found, known)
 	if err != nil {
 		t.Fatal(err)
 	}
+	lasts := unknown
 	for range repetitions {
-		unknown = lasting(t, target, sessions, want, unknown)
+		lasts = lasting(t, target, sessions, want, lasts)
 	}
-	for _, difference := range unknown {
+	fmt.Print(Summary(want, found, unknown, lasts))
+	for _, reason := range slices.Sorted(maps.Keys(reasons)) {
+		t.Logf("%d known differences: %s", reasons[reason], reason)
+	}
+	for _, difference := range lasts {
 		t.Error(difference)
 	}
 	if *onlySessions == "" {

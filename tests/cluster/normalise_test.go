@@ -67,9 +67,10 @@ func TestOnlyDifferencesThatNobodyKnowsOfAreReported(t *testing.T) {
 	if len(found) != 2 || found[0].Field != "/body/message" || found[1].Field != "/code" || found[1].Request != "GET /x?a=b" {
 		t.Fatalf("%v", found)
 	}
-	unknown, unused, err := SortOut(found, []KnownDifference{{Request: `GET /x\?.*`, Field: "/body/.*", Reason: "text"}, {Session: "other", Reason: "gone"}})
-	if err != nil || len(unknown) != 1 || unknown[0].Field != "/code" || len(unused) != 1 || unused[0].Reason != "gone" {
-		t.Errorf("%v %v %v", unknown, unused, err)
+	unknown, reasons, unused, err := SortOut(found, []KnownDifference{
+		{Request: `GET /x\?.*`, Field: "/body/.*", Want: `"o.*"`, Got: `"two"`, Reason: "text"}, {Session: "other", Reason: "gone"}, {Got: "200", Reason: "gone"}})
+	if err != nil || len(unknown) != 1 || unknown[0].Field != "/code" || len(unused) != 2 || unused[0].Reason != "gone" || unused[1].Reason != "gone" || reasons["text"] != 1 {
+		t.Errorf("%v %v %v %v", unknown, reasons, unused, err)
 	}
 	if equal := Compare(exchange(200, "one"), exchange(200, "one")); len(equal) != 0 {
 		t.Errorf("%v", equal)

@@ -11,13 +11,17 @@ import (
 // StartReference starts a second kube-apiserver, with a store of its own, on which sessions can be played
 // and always end alike. Nothing but requests changes the objects of the group there: it runs without
 // priority and fairness, whose controller writes conditions into every FlowSchema, and without a garbage
-// collector, since fairgate has none.
-func (c *Cluster) StartReference() (*Target, error) {
+// collector, since fairgate has none. The program is a kube-apiserver, "" being the cluster's own;
+// gates are of its features.
+func (c *Cluster) StartReference(program, gates string) (*Target, error) {
+	if program == "" {
+		program = filepath.Join(c.bin, "kube-apiserver")
+	}
 	port, err := freePort("127.0.0.1")
 	if err != nil {
 		return nil, err
 	}
-	c.reference, err = startProcess(c.Dir, "reference", filepath.Join(c.bin, "kube-apiserver"),
+	c.reference, err = startProcess(c.Dir, "reference", program,
 		"--etcd-servers="+c.etcd.URL, "--etcd-prefix=/reference",
 		"--bind-address=127.0.0.1", "--advertise-address="+c.Advertise, "--secure-port="+strconv.Itoa(port),
 		"--tls-cert-file="+c.PKI.Apiserver.Cert, "--tls-private-key-file="+c.PKI.Apiserver.Key,
@@ -28,14 +32,15 @@ func (c *Cluster) StartReference() (*Target, error) {
 		"--service-cluster-ip-range=10.96.0.0/16",
 		"--authorization-mode=RBAC",
 		"--enable-priority-and-fairness=false",
-		"--enable-garbage-collector=false")
+		"--enable-garbage-collector=false",
+		"--feature-gates="+gates)
 	if err != nil {
 		return nil, err
 	}
 	at := Endpoint{Name: "reference", URL: fmt.Sprintf("https://127.0.0.1:%d", port)}
 	probe := &http.Client{Transport: c.Transport(c.admin, true), Timeout: 5 * time.Second}
 	if err := c.reference.untilReady(readyLimit, func() error { return healthy(probe, at.URL+"/readyz") }); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w\n%s", err, c.reference.tail(40))
 	}
 	return NewTarget(at.Name, c.Config(at, c.admin))
 }

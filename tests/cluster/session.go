@@ -50,7 +50,7 @@ type Request struct {
 
 // A Response is what came back, normalised. At most one of Body, Events and Text is set.
 type Response struct {
-	Code    int             `json:"code"`
+	Code    int             `json:"code"` // 0 when the server closed the connection instead
 	Headers ResponseHeaders `json:"headers"`
 	// Body is a decoded document, whatever it was encoded in.
 	Body any `json:"body,omitempty"`
@@ -74,6 +74,9 @@ type Exchange struct {
 	Request       Request  `json:"request"`
 	Response      Response `json:"response"`
 }
+
+// noAnswer is the text of a response that never came: a server that panics closes the connection.
+const noAnswer = "the connection was closed without an answer"
 
 // sessionAgent is the User-Agent of a request that names none. The default field manager derives from it.
 const sessionAgent = "session/1.0"
@@ -138,7 +141,7 @@ func (t *Target) Play(ctx context.Context, session Session) ([]Exchange, error) 
 func (t *Target) settle(ctx context.Context, request Request, response Response, seen *normaliser) error {
 	name := text(response.Body, "metadata", "name")
 	written := request.Method != "GET" && request.Method != "DELETE" && response.Code < 300
-	if !written || name == "" || !strings.HasPrefix(request.Path, flowSchemasPath) || strings.Contains(request.Query, "dryRun=All") {
+	if !written || name == "" || !flowSchemasPaths.MatchString(request.Path) || strings.Contains(request.Query, "dryRun=All") {
 		return nil
 	}
 	own := seen.resolve(name)
@@ -161,6 +164,9 @@ func (t *Target) settle(ctx context.Context, request Request, response Response,
 	}
 	return err
 }
+
+// flowSchemasPaths begin so, whatever the version.
+var flowSchemasPaths = regexp.MustCompile(`^` + regexp.QuoteMeta(groupPath) + `/[^/]+/flowschemas`)
 
 // Clear removes all objects that sessions have made, or an earlier run has left.
 func (t *Target) Clear(ctx context.Context, sessions []Session) error {
@@ -216,6 +222,9 @@ func (t *Target) send(ctx context.Context, request Request, seen *normaliser) (R
 		wire.Header.Set(name, seen.resolve(value))
 	}
 	answer, err := t.transport.RoundTrip(wire)
+	if errors.Is(err, io.EOF) {
+		return Response{Text: noAnswer}, nil
+	}
 	if err != nil {
 		return Response{}, err
 	}

@@ -2,11 +2,15 @@ package cluster
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // The groups' paths.
@@ -81,23 +85,42 @@ func (s *script) watch(path, query string, headers ...string) {
 var plainVersion = regexp.MustCompile(`(flowcontrol\.apiserver\.k8s\.io/)v1\b`)
 
 // InVersion is a session in another version of the group, such as v1beta3, for a server that still has it.
-// Requests in protobuf are left out.
 func (s Session) InVersion(version string) Session {
 	if version == "v1" {
 		return s
 	}
 	other := s
-	other.Requests = nil
-	for _, request := range s.Requests {
-		if request.Base64 != "" {
-			continue
-		}
+	other.Requests = slices.Clone(s.Requests)
+	for i := range other.Requests {
+		request := &other.Requests[i]
 		request.Path = plainVersion.ReplaceAllString(request.Path, "${1}"+version)
 		request.Body = plainVersion.ReplaceAllString(request.Body, "${1}"+version)
-		other.Requests = append(other.Requests, request)
+		request.Base64 = protobufInVersion(request.Base64, version)
 	}
 	return other
 }
+
+// protobufInVersion is a body in protobuf with the object in another version of the group. The fields of all
+// versions have the same numbers, so only the envelope changes.
+func protobufInVersion(body, version string) string {
+	data, err := base64.StdEncoding.DecodeString(body)
+	if err != nil {
+		panic(err) // written here
+	}
+	raw, enveloped := bytes.CutPrefix(data, []byte(protobufMagic))
+	var envelope runtime.Unknown
+	if !enveloped || envelope.Unmarshal(raw) != nil {
+		return body
+	}
+	envelope.APIVersion = plainVersion.ReplaceAllString(envelope.APIVersion, "${1}"+version)
+	if raw, err = envelope.Marshal(); err != nil {
+		panic(err)
+	}
+	return base64.StdEncoding.EncodeToString(append([]byte(protobufMagic), raw...))
+}
+
+// protobufMagic begins every document in protobuf.
+const protobufMagic = "k8s\x00"
 
 const flowSchemaDocument = `{"apiVersion":"flowcontrol.apiserver.k8s.io/v1","kind":"FlowSchema","metadata":{"name":"%s","labels":{"s":"@all"}},` +
 	`"spec":{"matchingPrecedence":9000,"priorityLevelConfiguration":{"name":"global-default"},"distinguisherMethod":{"type":"ByUser"},` +

@@ -70,7 +70,12 @@ impl Scope<'_> {
         })?;
         self.warn_of(&problems, validation);
         (self.version.default)(&mut value);
-        Ok(value)
+        Ok(object::converted(
+            self.kind,
+            self.version,
+            self.version,
+            value,
+        ))
     }
 
     /// Warns of unknown and duplicate fields, unless they are to be passed over.

@@ -65,7 +65,7 @@ pub(super) async fn serve(
         Err(fault) => {
             let answer = Answer::fault(&fault, output);
             // What no route leads to is of no version; all else is told that it is of an old one.
-            return if fault.code == StatusCode::METHOD_NOT_ALLOWED {
+            return if fault.is_unrouted() {
                 answer
             } else {
                 answer.warn(deprecation(place).as_slice())

@@ -7,8 +7,10 @@ use super::{Answer, Fault, Owned, Scope, update::Changed};
 use crate::hosted::{
     codec::{self, json::Parsed},
     field_error::FieldError,
+    kind::KindVersion,
     metadata,
     negotiate::PatchType,
+    object,
     patch::{self, PatchError, Patched},
     query::{Validation, Write, WriteOptions},
     schema::{Home, Struct, canonical},
@@ -60,7 +62,8 @@ impl Scope<'_> {
         self.finish(new, false)
     }
 
-    /// The object that a patched document is.
+    /// The object that a patched document is, in the version of the call. A document may say that it is
+    /// of another one.
     fn decode_patched(
         &self,
         how: PatchType,
@@ -73,21 +76,23 @@ impl Scope<'_> {
         };
         let mut value = patched.value.clone();
         let mut problems = patched.problems.clone();
+        let mut version = self.version;
         // Of a strategic patch the server does not look at the type: it has no text to decode.
         let versioned = if how == PatchType::Strategic {
             codec::unstructured::restore(self.version.shape, &mut value).map_err(refuse)?;
             true
         } else {
-            let api_version = self.kind.api_version(self.version.name);
+            version = self.version_of(&value);
+            let api_version = self.kind.api_version(version.name);
             codec::check_type(&value, &api_version, self.kind.kind).map_err(refuse)?;
             has_version(&value)
         };
         let shape = if versioned {
-            self.version.shape
+            version.shape
         } else {
             &UNVERSIONED
         };
-        let decoded = canonical::decode_version(shape, self.version.name, &value)
+        let decoded = canonical::decode_version(shape, version.name, &value)
             .map_err(|error| refuse(error.to_string()))?;
         problems.extend(decoded.problems);
         if !problems.is_empty() {
@@ -105,9 +110,16 @@ impl Scope<'_> {
             self.check_name(&value)?;
         }
         value["kind"] = json!(self.kind.kind);
-        value["apiVersion"] = json!(self.kind.api_version(self.version.name));
-        (self.version.default)(&mut value);
-        Ok(value)
+        (version.default)(&mut value);
+        Ok(object::converted(self.kind, version, self.version, value))
+    }
+
+    /// The version of the kind that a document says it is of; that of the call if it names none.
+    fn version_of(&self, document: &Value) -> &'static KindVersion {
+        let mut versions = self.kind.versions.iter();
+        versions
+            .find(|version| document["apiVersion"] == self.kind.api_version(version.name))
+            .unwrap_or(self.version)
     }
 
     fn apply(

@@ -27,10 +27,12 @@ static TYPE: LazyLock<Regex> = LazyLock::new(|| {
 static UNREADABLE: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r#"(in version ")(v1(?:beta3)?)" cannot be handled"#).unwrap());
 
-/// What is answered before the version is looked at, besides unknown methods: unknown paths, bad
-/// timeouts.
-const BEFORE_ALL: [&str; 2] = [
+/// What is answered before the version is looked at, besides unknown methods: unknown paths, media types
+/// of no route, bad timeouts.
+const BEFORE_ALL: [&str; 4] = [
     "the server could not find the requested resource",
+    "406: Not Acceptable",
+    "415: Unsupported Media Type",
     "invalid timeout specified in the request URL",
 ];
 

@@ -13,6 +13,7 @@ mod live;
 mod paging;
 mod reflector;
 mod restarting;
+mod versions;
 mod watching;
 
 use std::{
