@@ -28,10 +28,7 @@ impl Scope<'_> {
         let options = WriteOptions::read(self.query, Write::Create, agent)?;
         let mut object = self.decode_body(media, body, options.validation)?;
         metadata::wipe(&mut object);
-        self.settle_namespace(
-            &mut object,
-            "the namespace of the provided object does not match the namespace sent on the request",
-        )?;
+        self.settle_namespace(&mut object)?;
         if let Some(warning) = metadata::dedup_owners(&mut object, "") {
             self.warn(warning);
         }

@@ -249,7 +249,7 @@ impl<'a> Scope<'a> {
     }
 
     /// The namespace an object has to name, if any: its own, or none.
-    fn settle_namespace(&self, object: &mut Value, on_request: &str) -> Result<(), Fault> {
+    fn settle_namespace(&self, object: &mut Value) -> Result<(), Fault> {
         if !self.kind.namespaced {
             metadata::set(object, "namespace", Value::Null);
             return Ok(());
@@ -259,7 +259,9 @@ impl<'a> Scope<'a> {
         if given.is_empty() {
             metadata::set(object, "namespace", Value::String(wanted.clone()));
         } else if given != *wanted {
-            return Err(Fault::bad_request(on_request.to_owned()));
+            return Err(Fault::bad_request(
+                "the namespace of the provided object does not match the namespace sent on the request",
+            ));
         }
         Ok(())
     }

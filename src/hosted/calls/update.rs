@@ -51,10 +51,7 @@ impl Scope<'_> {
         {
             carry_reset(&raw.value, &mut object);
         }
-        self.settle_namespace(
-            &mut object,
-            "the namespace of the provided object does not match the namespace sent on the request",
-        )?;
+        self.settle_namespace(&mut object)?;
         self.check_name(&object)?;
         if let Some(warning) = metadata::dedup_owners(&mut object, "") {
             self.warn(warning);
@@ -174,6 +171,7 @@ impl Scope<'_> {
         if !version.is_empty() && version.parse::<u64>().is_err() {
             return Err(bad_version(version));
         }
+        self.settle_namespace(&mut object)?;
         // Where the object is made, no version of it can have passed.
         metadata::set(&mut object, "resourceVersion", Value::Null);
         match self.create_stored(object, options.dry_run).await {
@@ -198,10 +196,7 @@ impl Scope<'_> {
         let live = live.stored();
         let mut new = object::to_stored(self.kind, self.version, new);
         self.settle_version(&mut new, entry.revision)?;
-        self.settle_namespace(
-            &mut new,
-            "the namespace of the provided object does not match the namespace sent on the request",
-        )?;
+        self.settle_namespace(&mut new)?;
         self.prepare_update(&mut new, live);
         self.validate_update(&new, live)?;
         ssa::keep_times_if_unchanged(live, &mut new);

@@ -290,7 +290,7 @@ impl Replay<'_> {
 }
 
 /// All that the tests of API operations ask of a server.
-async fn supports_api_operations(server: &Server) {
+pub(super) async fn supports_api_operations(server: &Server) {
     let api = server.root().await;
     for kind in [&FLOW_SCHEMA, &PRIORITY_LEVEL] {
         for version in kind.versions {
@@ -310,7 +310,7 @@ async fn supports_api_operations(server: &Server) {
 }
 
 /// That requests are classified by new objects.
-async fn classifies_by_new_objects(server: &Server) {
+pub(super) async fn classifies_by_new_objects(server: &Server) {
     let (root, noxu) = (server.root().await, server.as_user("noxu").await);
     let level = level("e2e-testing-prioritylevel", 1);
     let level = root.post(LEVELS, &level).await.object();
@@ -362,22 +362,5 @@ async fn the_api_operations_of_both_kinds_are_supported_in_both_versions_and_for
 async fn requests_are_classified_by_new_objects() {
     let home = Home::new();
     let server = home.start().await;
-    classifies_by_new_objects(&server).await;
-}
-
-/// Needs an etcd at `FAIRGATE_ETCD`, such as `http://127.0.0.1:2379`.
-#[cfg(feature = "etcd")]
-#[tokio::test]
-async fn all_of_it_holds_with_etcd_too() {
-    let Ok(endpoint) = std::env::var("FAIRGATE_ETCD") else {
-        return;
-    };
-    let home = Home::new();
-    let prefix = format!("/conformance-{}", std::process::id());
-    let store =
-        format!("store:\n  type: etcd\n  etcd: {{endpoints: ['{endpoint}'], prefix: {prefix}}}\n");
-    let server = Server::start(home.config_with(&store)).await;
-    server.settled().await;
-    supports_api_operations(&server).await;
     classifies_by_new_objects(&server).await;
 }

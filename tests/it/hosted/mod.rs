@@ -5,9 +5,12 @@ mod api;
 mod format;
 
 mod access;
+mod applying;
 mod built_in;
 mod conformance;
 mod documents;
+#[cfg(feature = "etcd")]
+mod etcd;
 mod hostile;
 mod live;
 mod paging;

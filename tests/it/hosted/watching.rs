@@ -228,9 +228,13 @@ async fn watchers(
 
 #[tokio::test]
 async fn every_watch_sees_every_change_once_and_in_order() {
-    let mut random = Random::seeded();
     let home = Home::new();
-    let server = home.start().await;
+    all_watches_see_all_changes(&home.start().await).await;
+}
+
+/// Writers and watchers of all sorts, whose events are compared with what there was.
+pub(super) async fn all_watches_see_all_changes(server: &Server) {
+    let mut random = Random::seeded();
     let api = server.root().await;
     let mut tasks = JoinSet::new();
     let mut reference = Vec::new();
@@ -244,7 +248,7 @@ async fn every_watch_sees_every_change_once_and_in_order() {
     for _ in 0..WRITERS {
         writers.spawn(write(server.root().await, random.fork()));
     }
-    let watchers = watchers(&server, &mut random, &mut tasks, start).await;
+    let watchers = watchers(server, &mut random, &mut tasks, start).await;
     while let Some(writer) = writers.join_next().await {
         writer.unwrap();
     }
