@@ -152,7 +152,6 @@ impl Scope<'_> {
                 "resourceVersion should not be set on objects to be created",
             ));
         }
-        metadata::set(&mut object, "resourceVersion", Value::Null);
         let store = &self.hosted.store;
         let key = self.key(name);
         if dry_run {
@@ -160,6 +159,7 @@ impl Scope<'_> {
             let found = found.map_err(|error| store_fault(&error))?;
             return Ok(found.is_none().then_some(object));
         }
+        metadata::set(&mut object, "resourceVersion", Value::Null);
         let bytes = object::encode(self.kind, &object);
         let written = store.write(&key, Expected::Absent, Some(bytes)).await;
         match written.map_err(|error| write_fault(&error))? {

@@ -611,7 +611,9 @@ async fn a_new_object_has_no_version_yet() {
         "resourceVersion should not be set on objects to be created"
     );
     let target = format!("{LEVELS}?dryRun=All");
-    assert_eq!(api.post(&target, &object).await.status, 201);
+    let rehearsed = api.post(&target, &object).await;
+    assert_eq!(rehearsed.status, 201);
+    assert_eq!(rehearsed.object()["metadata"]["resourceVersion"], "5");
     object["metadata"]["resourceVersion"] = json!("0");
     assert_eq!(api.post(LEVELS, &object).await.status, 201);
 }
