@@ -4,7 +4,7 @@
 //! built in, suggested ones as long as nobody edited them, and an annotation says for each who keeps
 //! it. Any number of gateways may do this at once: whoever comes second finds nothing to do.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use http::Method;
 use serde_json::{Value, json};
@@ -19,6 +19,7 @@ use crate::{
         kind::Kind,
         kinds::{FLOW_SCHEMA, PRIORITY_LEVEL},
         metadata,
+        object::Object,
         schema::canonical,
     },
 };
@@ -68,19 +69,30 @@ impl Bootstrapper {
         let suggested = suggested
             .into_iter()
             .filter(|_| self.which == Bootstrap::Suggested);
+        // Read once: this comes after every change, and there may be many objects.
+        let levels = self.hosted.known(&PRIORITY_LEVEL).await?;
+        let schemas = self.hosted.known(&FLOW_SCHEMA).await?;
         for object in suggested.chain(mandatory) {
-            self.ensure_one(object).await?;
+            let known = if object.kind.plural == PRIORITY_LEVEL.plural {
+                &levels
+            } else {
+                &schemas
+            };
+            let live = known.get(&object.name).map(|object| object.stored());
+            self.ensure_one(object, live).await?;
         }
-        for kind in [&FLOW_SCHEMA, &PRIORITY_LEVEL] {
-            self.remove_strangers(kind, &built_in).await?;
-        }
-        Ok(())
+        self.remove_strangers(&FLOW_SCHEMA, &schemas, &built_in)
+            .await?;
+        self.remove_strangers(&PRIORITY_LEVEL, &levels, &built_in)
+            .await
     }
 
-    async fn ensure_one(&self, built_in: &BuiltIn) -> Result<(), UpkeepError> {
+    async fn ensure_one(
+        &self,
+        built_in: &BuiltIn,
+        live: Option<&Value>,
+    ) -> Result<(), UpkeepError> {
         let kind = built_in.kind;
-        let known = self.hosted.known(kind).await?;
-        let live = known.get(&built_in.name).map(|object| object.stored());
         let done = match action(built_in, live) {
             Action::Nothing => return Ok(()),
             Action::Create(object) => {
@@ -99,16 +111,17 @@ impl Bootstrapper {
     async fn remove_strangers(
         &self,
         kind: &'static Kind,
+        known: &BTreeMap<String, Arc<Object>>,
         built_in: &[BuiltIn],
     ) -> Result<(), UpkeepError> {
-        for (name, object) in self.hosted.known(kind).await? {
+        for (name, object) in known {
             let annotation = metadata::entry(object.stored(), "annotations", AUTOUPDATE);
             let maintained = annotation.and_then(bootstrap::parse_bool) == Some(true);
             let ours = built_in
                 .iter()
-                .any(|one| one.kind.plural == kind.plural && one.name == name);
+                .any(|one| one.kind.plural == kind.plural && one.name == *name);
             if maintained && !ours {
-                let gone = self.send(Method::DELETE, &path(kind, &name), None).await;
+                let gone = self.send(Method::DELETE, &path(kind, name), None).await;
                 gone.or_else(|error| if error.is_race() { Ok(()) } else { Err(error) })?;
             }
         }
