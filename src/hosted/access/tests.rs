@@ -1,3 +1,5 @@
+//! What the upstream allows is asked once, remembered for its time, and never guessed.
+
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::Notify;

@@ -1,3 +1,5 @@
+//! What is taken from bodies, and in which words the rest is refused.
+
 use serde_json::{Value, json};
 
 use super::*;

@@ -1,3 +1,5 @@
+//! JSON is read as Go reads it, and no body costs more than its length.
+
 use serde_json::json;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Messages of a real server there and back, and messages that nobody should send.
+
 use serde_json::json;
 
 use super::*;

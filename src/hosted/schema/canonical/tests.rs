@@ -1,3 +1,5 @@
+//! Objects in canonical form: what is added, and how wrong types are told.
+
 use serde_json::json;
 
 use super::*;
