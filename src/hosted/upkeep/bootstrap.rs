@@ -4,7 +4,10 @@
 //! built in, suggested ones as long as nobody edited them, and an annotation says for each who keeps
 //! it. Any number of gateways may do this at once: whoever comes second finds nothing to do.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, LazyLock},
+};
 
 use http::Method;
 use serde_json::{Value, json};
@@ -63,9 +66,8 @@ impl Bootstrapper {
     ///
     /// [`UpkeepError`].
     pub async fn ensure(&self) -> Result<(), UpkeepError> {
-        let built_in = built_in();
         let (mandatory, suggested): (Vec<_>, Vec<_>) =
-            built_in.iter().partition(|object| object.mandatory);
+            BUILT_IN.iter().partition(|object| object.mandatory);
         let suggested = suggested
             .into_iter()
             .filter(|_| self.which == Bootstrap::Suggested);
@@ -81,10 +83,8 @@ impl Bootstrapper {
             let live = known.get(&object.name).map(|object| object.stored());
             self.ensure_one(object, live).await?;
         }
-        self.remove_strangers(&FLOW_SCHEMA, &schemas, &built_in)
-            .await?;
-        self.remove_strangers(&PRIORITY_LEVEL, &levels, &built_in)
-            .await
+        self.remove_strangers(&FLOW_SCHEMA, &schemas).await?;
+        self.remove_strangers(&PRIORITY_LEVEL, &levels).await
     }
 
     async fn ensure_one(
@@ -112,12 +112,11 @@ impl Bootstrapper {
         &self,
         kind: &'static Kind,
         known: &BTreeMap<String, Arc<Object>>,
-        built_in: &[BuiltIn],
     ) -> Result<(), UpkeepError> {
         for (name, object) in known {
             let annotation = metadata::entry(object.stored(), "annotations", AUTOUPDATE);
             let maintained = annotation.and_then(bootstrap::parse_bool) == Some(true);
-            let ours = built_in
+            let ours = BUILT_IN
                 .iter()
                 .any(|one| one.kind.plural == kind.plural && one.name == *name);
             if maintained && !ours {
@@ -141,13 +140,13 @@ impl Bootstrapper {
 }
 
 /// All built-in objects, levels first.
-fn built_in() -> Vec<BuiltIn> {
+static BUILT_IN: LazyLock<Vec<BuiltIn>> = LazyLock::new(|| {
     let levels = bootstrap::priority_levels().iter();
     let levels = levels.map(|level| entry(&PRIORITY_LEVEL, serde_json::to_value(level)));
     let schemas = bootstrap::flow_schemas().iter();
     let schemas = schemas.map(|schema| entry(&FLOW_SCHEMA, serde_json::to_value(schema)));
     levels.chain(schemas).collect()
-}
+});
 
 fn entry(kind: &'static Kind, object: Result<Value, serde_json::Error>) -> BuiltIn {
     let raw = object.expect("built-in objects are plain data");
@@ -215,15 +214,15 @@ fn same_spec(built_in: &BuiltIn, live: &Value) -> bool {
 mod tests {
     use super::*;
 
-    fn of(name: &str) -> BuiltIn {
-        built_in()
-            .into_iter()
+    fn of(name: &str) -> &'static BuiltIn {
+        BUILT_IN
+            .iter()
             .find(|object| object.name == name && object.kind.plural == PRIORITY_LEVEL.plural)
             .unwrap()
     }
 
     fn live(name: &str, annotation: Option<&str>, generation: i64, edited: bool) -> Value {
-        let mut object = of(name).object;
+        let mut object = of(name).object.clone();
         metadata::set(&mut object, "generation", json!(generation));
         match annotation {
             Some(value) => object["metadata"]["annotations"][AUTOUPDATE] = json!(value),
@@ -249,7 +248,7 @@ mod tests {
         ];
         for ((annotation, generation, edited), expected) in cases {
             let live = live("workload-low", annotation, generation, edited);
-            let found = match action(&of("workload-low"), Some(&live)) {
+            let found = match action(of("workload-low"), Some(&live)) {
                 Action::Nothing => None,
                 Action::Update(object) => Some(object),
                 Action::Create(_) => panic!("it is there"),
@@ -267,7 +266,7 @@ mod tests {
     #[test]
     fn a_mandatory_object_is_put_right_whatever_it_says() {
         let wrong = live("catch-all", Some("false"), 3, true);
-        let Action::Update(object) = action(&of("catch-all"), Some(&wrong)) else {
+        let Action::Update(object) = action(of("catch-all"), Some(&wrong)) else {
             panic!("it is wrong");
         };
         assert_eq!(
@@ -276,8 +275,8 @@ mod tests {
         );
         assert_eq!(object["spec"], of("catch-all").object["spec"]);
         assert_eq!(
-            action(&of("catch-all"), None),
-            Action::Create(of("catch-all").object)
+            action(of("catch-all"), None),
+            Action::Create(of("catch-all").object.clone())
         );
     }
 
@@ -285,6 +284,6 @@ mod tests {
     fn what_the_exempt_level_lends_is_for_its_users_to_say() {
         let mut tuned = live("exempt", Some("true"), 3, false);
         tuned["spec"]["exempt"]["lendablePercent"] = json!(50);
-        assert_eq!(action(&of("exempt"), Some(&tuned)), Action::Nothing);
+        assert_eq!(action(of("exempt"), Some(&tuned)), Action::Nothing);
     }
 }
