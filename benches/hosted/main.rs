@@ -184,10 +184,12 @@ async fn fan_out(
     let connections = size.watchers.div_ceil(200);
     let mut watchers = JoinSet::new();
     let ready = Arc::new(tokio::sync::Barrier::new(size.watchers + 1));
+    let arrived = Arc::new(tokio::sync::Semaphore::new(0));
     for connection in 0..connections {
         let client = Client::new(address).await;
         for _ in (connection..size.watchers).step_by(connections) {
             let (client, ready) = (client.clone(), Arc::clone(&ready));
+            let arrived = Arc::clone(&arrived);
             let (from, told) = (from.clone(), size.told);
             watchers.spawn(async move {
                 let mut watch = client.watch(&from).await;
@@ -197,6 +199,7 @@ async fn fan_out(
                     if let Some(number) = watch.next_written().await {
                         assert_eq!(number, times.len(), "each once, in order");
                         times.push(now());
+                        arrived.add_permits(1);
                     }
                 }
                 times
@@ -211,7 +214,9 @@ async fn fan_out(
         sent.push(start);
         written.push(start.elapsed());
         // The next when this one is with everybody.
-        tokio::time::sleep(Duration::from_millis(100)).await;
+        let everybody = u32::try_from(size.watchers).expect("a small number");
+        let all = arrived.acquire_many(everybody).await;
+        all.expect("it is never closed").forget();
     }
     let seen = watchers.join_all().await;
     let told = seen.iter().flat_map(|times| times.iter().zip(&sent));
