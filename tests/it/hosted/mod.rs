@@ -88,12 +88,18 @@ impl Home {
         config
     }
 
-    /// The same as text; unless there is something else about the store in `more`, it is in a file.
+    /// The same as text; unless `more` says otherwise, the store is in a file, and nothing is
+    /// waited for at the end.
     fn text(more: &str) -> String {
         let store = if more.contains("store:") {
             ""
         } else {
             "store: {local: {path: store/store.redb}}\n"
+        };
+        let drain = if more.contains("drain:") {
+            ""
+        } else {
+            "drain: {delay: 0s, grace: 0s}\n"
         };
         format!(
             "apiVersion: fairgate.dev/v1alpha1\n\
@@ -105,8 +111,7 @@ impl Home {
              anonymous: {{paths: ['*']}}\n\
              hostedApi: {{readerGroups: [readers]}}\n\
              dataCores: 2\n\
-             drain: {{delay: 0s, grace: 0s}}\n\
-             {store}{more}"
+             {drain}{store}{more}"
         )
     }
 

@@ -40,6 +40,9 @@ async fn a_watch_goes_on_after_a_restart_without_a_gap() {
         }
         server = home.start().await;
     }
+    // The last one has time to end what is open.
+    server.stop().await;
+    let server = Server::start(home.config_with("drain: {delay: 0s, grace: 3s}\n")).await;
     let api = server.root().await;
     expected.push(shares_of(&api, "lasting", 99).await);
     let from = version(&first);
