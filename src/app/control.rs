@@ -16,6 +16,7 @@ use super::{
     hosting::Hosting,
     identity::UpstreamCredential,
     object_counts::{self, UpstreamMetrics},
+    pace::Pace,
     runtimes::Gateway,
     settings,
 };
@@ -169,7 +170,7 @@ async fn rebalance(hub: Arc<Hub>, clock: Clock) {
 #[derive(Debug)]
 pub struct Policies {
     source: Option<PolicySource>,
-    documents: Option<DocumentSet>,
+    documents: Option<Arc<DocumentSet>>,
     /// How far they are in step, where they are the upstream's.
     following: Option<Following>,
 }
@@ -253,7 +254,7 @@ impl Policies {
 
     fn files(config: &Config) -> Self {
         let directory = config.flow_control.policies.as_deref();
-        let documents = directory.map(files::load);
+        let documents = directory.map(files::load).map(Arc::new);
         let source = directory
             .zip(documents.as_ref())
             .map(|(directory, set)| Files::new(directory).after(set.revision.clone()));
@@ -281,7 +282,7 @@ impl Policies {
         let documents = tokio::time::timeout(FIRST_SET, source.next()).await;
         Self {
             source: Some(source),
-            documents: documents.ok(),
+            documents: documents.ok().map(Arc::new),
             following: None,
         }
     }
@@ -289,7 +290,7 @@ impl Policies {
     /// Which objects are built in besides those that were found.
     fn bootstrap(&self, config: &Config) -> Bootstrap {
         let from_api = config.mode != config::Mode::Files;
-        bootstrap_of(from_api, config, self.documents.as_ref())
+        bootstrap_of(from_api, config, self.documents.as_deref())
     }
 }
 
@@ -309,19 +310,20 @@ fn bootstrap_of(from_api: bool, config: &Config, documents: Option<&DocumentSet>
 struct Compiling {
     settings: PolicySettings,
     bootstrap: Bootstrap,
-    documents: Option<DocumentSet>,
+    /// Shared with who compiles something else from them.
+    documents: Option<Arc<DocumentSet>>,
 }
 
 impl Compiling {
     fn compile(&self) -> Result<Compiled, Vec<Finding>> {
-        let (documents, unreadable) = match self.documents.clone() {
-            None => (Vec::new(), Vec::new()),
-            Some(set) => (set.documents, set.findings),
+        let (documents, unreadable) = match self.documents.as_deref() {
+            None => (&[][..], Vec::new()),
+            Some(set) => (&set.documents[..], set.findings.clone()),
         };
         let objects = ObjectSet::read(
             documents
-                .into_iter()
-                .map(|document| (document.origin, document.value)),
+                .iter()
+                .map(|document| (&document.origin, document.value.clone())),
         )
         .with_bootstrap(self.bootstrap);
         let compiled = Policy::compile(&objects, &self.settings);
@@ -381,8 +383,10 @@ impl Applier {
 
 /// Follows a source of policy objects, for ever.
 async fn follow(mut source: PolicySource, applier: Applier) {
+    let clock = applier.clock.clone();
     loop {
         let set = source.next().await;
+        let pace = Pace::begin(&clock);
         let revision = set.revision.clone();
         let applier = applier.clone();
         let hosting = applier.hosting.clone();
@@ -392,7 +396,7 @@ async fn follow(mut source: PolicySource, applier: Applier) {
                 if applier.from_api && complete && !set.documents.is_empty() {
                     compiling.bootstrap = Bootstrap::Mandatory;
                 }
-                compiling.documents = Some(set);
+                compiling.documents = Some(Arc::new(set));
             })
         });
         let Ok((applied, findings)) = applied.await else {
@@ -403,6 +407,7 @@ async fn follow(mut source: PolicySource, applier: Applier) {
             hosting.found(&findings);
         }
         source.report(&revision, applied, &findings).await;
+        pace.rest().await;
     }
 }
 
@@ -491,12 +496,13 @@ impl Reload {
         let from_files = !from_api && new.mode == config::Mode::Files;
         let directory = new.flow_control.policies.clone();
         let moved = from_files && directory != self.config.flow_control.policies;
-        let documents = directory.as_deref().filter(|_| moved).map(files::load);
+        let documents = directory.as_deref().filter(|_| moved);
+        let documents = documents.map(files::load).map(Arc::new);
         let revision = documents.as_ref().map(|set| set.revision.clone());
         let policy = settings::policy(&new, self.hash_key);
         let (applied, findings) = self.applier.apply(|compiling| {
             compiling.settings = policy;
-            compiling.bootstrap = bootstrap_of(from_api, &new, compiling.documents.as_ref());
+            compiling.bootstrap = bootstrap_of(from_api, &new, compiling.documents.as_deref());
             if moved {
                 compiling.documents = documents;
             }

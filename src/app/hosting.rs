@@ -11,6 +11,7 @@ use std::{
 
 use tokio::{runtime, sync::watch};
 
+use super::pace::Pace;
 use crate::{
     apf::{
         Finding,
@@ -25,6 +26,7 @@ use crate::{
         upkeep::{Bootstrapper, Conditions, Opinion},
     },
     observe::{Checks, Sight, View, names},
+    source::store::SETTLE,
     store::{Health, Limits, Store, StoreError, local},
 };
 
@@ -224,6 +226,7 @@ impl Hosting {
         loop {
             // Asked for before the objects are read, so that no change between the two is missed.
             let change = self.change();
+            let pace = Pace::begin(&self.clock);
             let pause = match keeper.ensure().await {
                 Ok(()) => {
                     self.ensured.store(true, Ordering::Relaxed);
@@ -239,11 +242,12 @@ impl Hosting {
                     RETRY
                 }
             };
+            pace.rest().await;
             let _ = tokio::time::timeout(pause, change).await;
         }
     }
 
-    /// Waits until something changes in the store after this call; it may be awaited later.
+    /// Waits until something changes in the store after this call, and has settled; it may be awaited later.
     fn change(&self) -> impl Future<Output = ()> + Send + use<> {
         let watch = self.store.watch("/", self.store.cached_revision());
         async move {
@@ -251,9 +255,7 @@ impl Hosting {
                 Ok(mut watch) => watch.next().await.is_ok(),
                 Err(_) => false,
             };
-            if !changed {
-                tokio::time::sleep(RETRY).await;
-            }
+            tokio::time::sleep(if changed { SETTLE } else { RETRY }).await;
         }
     }
 
@@ -268,6 +270,7 @@ impl Hosting {
             let known = opinions.borrow_and_update().clone();
             // Asked for before the objects are read, so that no change between the two is missed.
             let change = self.change();
+            let pace = Pace::begin(&self.clock);
             let told = conditions.tell(&known).await;
             let pause = match told {
                 Ok(true) => ENSURE,
@@ -277,6 +280,7 @@ impl Hosting {
                     RETRY
                 }
             };
+            pace.rest().await;
             tokio::select! {
                 () = change => {}
                 _ = opinions.changed() => {}

@@ -13,6 +13,7 @@ pub mod home;
 mod hosting;
 mod identity;
 mod object_counts;
+mod pace;
 pub mod runtimes;
 mod settings;
 

@@ -19,6 +19,10 @@ const PREFIXES: [&str; 2] = ["/prioritylevelconfigurations/", "/flowschemas/"];
 /// How long after the store failed it is asked again.
 const PAUSE: std::time::Duration = std::time::Duration::from_millis(200);
 
+/// How long after a change it is acted upon: whoever made it is answered before, and changes that come
+/// together are one.
+pub(crate) const SETTLE: std::time::Duration = std::time::Duration::from_millis(5);
+
 /// The policy objects in a store, followed.
 pub struct Stored {
     store: Arc<dyn Store>,
@@ -47,8 +51,11 @@ impl Stored {
         }
     }
 
-    /// Waits until something changed.
+    /// Waits until something changed and has settled.
     async fn change(&mut self) {
+        if self.changed {
+            return;
+        }
         while !self.changed {
             let Some(watch) = &mut self.watch else {
                 self.changed = true;
@@ -60,6 +67,7 @@ impl Stored {
                 Err(_) => self.watch = None,
             }
         }
+        tokio::time::sleep(SETTLE).await;
     }
 
     /// Reads everything, and watches from there on.
