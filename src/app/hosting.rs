@@ -38,6 +38,10 @@ const RETRY: Duration = Duration::from_secs(1);
 const MAINTAIN: Duration = Duration::from_secs(10);
 /// How long the start of the gateway waits for the store and the built-in objects in it.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long it waits when the store has failed already: some start at the same moment.
+const PATIENCE_WITH_TROUBLE: Duration = Duration::from_secs(1);
+/// How often it is looked whether the store has failed.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// Opens the store that the configuration names. Must be called inside of the control runtime.
 pub(super) fn open_store(config: &Config, clock: &Clock) -> Result<Arc<dyn Store>, StoreError> {
@@ -151,18 +155,37 @@ impl Hosting {
             }
             self.ensured.store(true, Ordering::Relaxed);
         };
-        if tokio::time::timeout(PATIENCE, work).await.is_err() {
-            let why = self
-                .trouble()
-                .unwrap_or_else(|| "it does not answer".to_owned());
-            tracing::error!(%why, "the store is not available; the built-in objects serve until it is");
+        tokio::select! {
+            () = work => {}
+            () = self.patience() => {
+                let why = self
+                    .trouble()
+                    .unwrap_or_else(|| "it does not answer".to_owned());
+                tracing::error!(%why, "the store is not available; the built-in objects serve until it is");
+            }
+        }
+    }
+
+    /// Waits for as long as it makes sense to wait for the store.
+    async fn patience(&self) {
+        let begun = self.clock.now();
+        loop {
+            tokio::time::sleep(LOOK).await;
+            let limit = match self.store.health() {
+                Health::Degraded(_) => PATIENCE_WITH_TROUBLE,
+                Health::Unread | Health::Ready => PATIENCE,
+            };
+            if self.clock.now().since(begun) >= limit {
+                return;
+            }
         }
     }
 
     /// What is wrong with the store, if anything is.
-    fn trouble(&self) -> Option<String> {
+    pub(super) fn trouble(&self) -> Option<String> {
         match self.store.health() {
             Health::Ready => None,
+            Health::Unread => Some("it was not read yet".to_owned()),
             Health::Degraded(why) => Some(why.to_string()),
         }
     }

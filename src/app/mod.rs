@@ -3,17 +3,19 @@
 //! [`start`] turns a configuration into a running gateway; [`serve`] is a process that runs one to its
 //! end. [`runtimes`] lays out threads; `settings` says the configuration in each module's own terms;
 //! `identity` is what the upstream is told, and `access` how it is asked what users may do;
-//! [`control`] holds what goes on beside the requests: policies that change, borrowing, reloads, the
-//! admin port.
+//! `control` starts what goes on beside the requests: `policies` on their way into force, borrowing,
+//! `reload`, the admin port.
 
 mod access;
-pub mod control;
+mod control;
 mod following;
 pub mod home;
 mod hosting;
 mod identity;
 mod object_counts;
 mod pace;
+mod policies;
+mod reload;
 pub mod runtimes;
 mod settings;
 
@@ -37,9 +39,10 @@ use crate::{
     stack::stack,
     store::{Store, StoreError},
 };
-use control::{Control, ObjectsFrom, Policies};
+use control::Control;
 use hosting::Hosting;
 use identity::UpstreamCredential;
+use policies::{ObjectsFrom, Policies};
 
 /// Why the gateway does not serve.
 #[derive(Debug, thiserror::Error)]

@@ -81,7 +81,9 @@ impl StoreError {
 
     pub(super) fn not_loaded(health: &super::Health) -> Self {
         Self::Unavailable(match health {
-            super::Health::Ready => "it was not read yet; try again".to_owned(),
+            super::Health::Unread | super::Health::Ready => {
+                "it was not read yet; try again".to_owned()
+            }
             // Most often another error of this kind, which says so already.
             super::Health::Degraded(why) => why.strip_prefix(UNAVAILABLE).unwrap_or(why).to_owned(),
         })

@@ -63,11 +63,10 @@ impl Default for Mirror {
 impl Mirror {
     /// Nothing yet: reads fail until [`load`](Self::load).
     pub fn new() -> Self {
-        let unread: Arc<str> = "it was not read yet; try again".into();
         Self {
             state: RwLock::default(),
             news: watch::Sender::new(0),
-            health: ArcSwap::from_pointee(Health::Degraded(unread)),
+            health: ArcSwap::from_pointee(Health::Unread),
         }
     }
 

@@ -221,6 +221,8 @@ pub struct Size {
 /// Whether a store works.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Health {
+    /// Nothing was read yet, and nothing failed yet.
+    Unread,
     /// Reads and writes get through.
     Ready,
     /// Something does not; what was read before is still served [`At::Cached`]. Says what, and what

@@ -161,11 +161,15 @@ async fn a_gateway_serves_without_its_store_and_takes_it_when_it_comes() {
     std::fs::create_dir(&directory).unwrap();
     std::fs::write(directory.join("store.redb"), "no store at all".repeat(1000)).unwrap();
     let below_a_file = "store: {local: {path: tokens/store.redb}}\n";
-    // Each waits a while for its store at first.
-    let (broken_one, misplaced_one) = tokio::join!(
-        Server::start(broken.config()),
-        Server::start(misplaced.config_with(below_a_file)),
-    );
+    // Neither waits for long for a store that is known to fail.
+    let both = async {
+        tokio::join!(
+            Server::start(broken.config()),
+            Server::start(misplaced.config_with(below_a_file)),
+        )
+    };
+    let both = tokio::time::timeout(std::time::Duration::from_secs(6), both).await;
+    let (broken_one, misplaced_one) = both.unwrap();
     serves_without(&broken_one, "store.redb is damaged").await;
     serves_without(&misplaced_one, "tokens: making the directory failed").await;
 

@@ -1,0 +1,354 @@
+//! Policy objects on their way into force: where they come from, what is compiled from them, and what
+//! stays when they cannot be used.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::sync::Notify;
+
+use super::{following::Following, hosting::Hosting, pace::Pace, settings};
+use crate::{
+    apf::{Compiled, Finding, ObjectSet, Policy, PolicySettings, objects::Bootstrap},
+    clock::Clock,
+    config::Config,
+    fairness::Hub,
+    observe::{Own, Sight},
+    source::{
+        DocumentSet, Revision, Source,
+        files::{self, Files},
+        kube::{Followed, Upstream},
+        store::Stored,
+    },
+    sync::{Mutex, lock},
+};
+
+/// The policy objects as they were found at the start, and where to look for changes.
+#[derive(Debug)]
+pub(super) struct Policies {
+    pub(super) source: Option<PolicySource>,
+    pub(super) compiling: Compiling,
+    /// How far they are in step, where they are the upstream's.
+    pub(super) following: Option<Following>,
+}
+
+/// Where policy objects are to come from.
+pub(super) enum ObjectsFrom<'a> {
+    /// From the files that the configuration names, if it does.
+    Files,
+    /// From the store of the hosted API.
+    Store(&'a Hosting),
+    /// From the upstream's API.
+    Upstream(Upstream, Clock),
+}
+
+/// Where policy objects come from, as far as they change.
+#[derive(Debug)]
+pub(super) enum PolicySource {
+    Files(Files),
+    Stored(Stored),
+    Followed(Box<Followed>),
+}
+
+impl PolicySource {
+    /// What makes the source yield what it has at once, where that can be asked of it.
+    pub(super) fn nudge(&self) -> Option<Arc<Notify>> {
+        match self {
+            Self::Files(files) => Some(files.nudge()),
+            Self::Stored(_) | Self::Followed(_) => None,
+        }
+    }
+}
+
+impl Source for PolicySource {
+    async fn next(&mut self) -> DocumentSet {
+        match self {
+            Self::Files(files) => files.next().await,
+            Self::Stored(stored) => stored.next().await,
+            Self::Followed(followed) => followed.next().await,
+        }
+    }
+
+    async fn report(&mut self, revision: &Revision, applied: bool, findings: &[Finding]) {
+        match self {
+            Self::Files(files) => files.report(revision, applied, findings).await,
+            Self::Stored(stored) => stored.report(revision, applied, findings).await,
+            Self::Followed(followed) => followed.report(revision, applied, findings).await,
+        }
+    }
+}
+
+/// How long the objects of an API are waited for before the gateway starts without them.
+const FIRST_SET: Duration = Duration::from_secs(2);
+
+impl Policies {
+    /// Reads and compiles the policies that `config` names.
+    ///
+    /// # Errors
+    ///
+    /// All findings, when the set cannot be used.
+    pub(super) async fn load(
+        config: &Config,
+        hash_key: [u8; 16],
+        from: ObjectsFrom<'_>,
+    ) -> Result<(Self, Compiled), Vec<Finding>> {
+        let mut whole = false;
+        let mut following = None;
+        let (source, documents) = match from {
+            ObjectsFrom::Files => files(config),
+            ObjectsFrom::Store(hosting) => {
+                whole = hosting.is_complete();
+                stored(hosting).await
+            }
+            ObjectsFrom::Upstream(upstream, clock) => {
+                whole = true;
+                let source = Followed::new(upstream, clock);
+                let step = following.insert(Following::new(source.in_step()));
+                followed(source, step).await
+            }
+        };
+        let compiling = Compiling {
+            settings: settings::policy(config, hash_key),
+            bootstrap: config.flow_control.bootstrap,
+            whole,
+            documents: documents.map(Arc::new),
+        };
+        let compiled = compiling.compile()?;
+        let policies = Self {
+            source,
+            compiling,
+            following,
+        };
+        Ok((policies, compiled))
+    }
+}
+
+/// A source, and what it has now.
+type Found = (Option<PolicySource>, Option<DocumentSet>);
+
+fn files(config: &Config) -> Found {
+    let Some(directory) = config.flow_control.policies.as_deref() else {
+        return (None, None);
+    };
+    let documents = files::load(directory);
+    let source = Files::new(directory).after(documents.revision.clone());
+    (Some(PolicySource::Files(source)), Some(documents))
+}
+
+async fn stored(hosting: &Hosting) -> Found {
+    // A store in trouble was waited for already.
+    let patience = match hosting.trouble() {
+        None => FIRST_SET,
+        Some(_) => Duration::ZERO,
+    };
+    let source = Stored::new(Arc::clone(&hosting.store));
+    first_of(PolicySource::Stored(source), patience).await
+}
+
+async fn followed(source: Followed, step: &Following) -> Found {
+    let found = first_of(PolicySource::Followed(Box::new(source)), FIRST_SET).await;
+    if found.1.is_none() {
+        let why = step.trouble().unwrap_or_default();
+        tracing::error!(%why, "the upstream's policy objects are not known yet");
+    }
+    found
+}
+
+/// Waits a while for the first set of a source.
+async fn first_of(mut source: PolicySource, patience: Duration) -> Found {
+    let documents = tokio::time::timeout(patience, source.next()).await;
+    (Some(source), documents.ok())
+}
+
+/// What a policy is compiled from.
+#[derive(Clone, Debug)]
+pub(super) struct Compiling {
+    pub(super) settings: PolicySettings,
+    /// What the gateway adds of the objects that are built into it.
+    pub(super) bootstrap: Bootstrap,
+    /// Whether the documents, if there are any, are all that an API has: it has the built-in ones, too.
+    whole: bool,
+    /// Shared with who compiles something else from them.
+    pub(super) documents: Option<Arc<DocumentSet>>,
+}
+
+impl Compiling {
+    /// What is added to the documents. Until it is known what an API has, the gateway has to know the
+    /// built-in objects itself.
+    fn added(&self) -> Bootstrap {
+        let any = self.documents.as_ref();
+        let any = any.is_some_and(|set| !set.documents.is_empty());
+        if self.whole && any {
+            Bootstrap::Mandatory
+        } else {
+            self.bootstrap
+        }
+    }
+
+    fn compile(&self) -> Result<Compiled, Vec<Finding>> {
+        let (documents, unreadable) = match self.documents.as_deref() {
+            None => (&[][..], Vec::new()),
+            Some(set) => (&set.documents[..], set.findings.clone()),
+        };
+        let objects = ObjectSet::read(
+            documents
+                .iter()
+                .map(|document| (&document.origin, document.value.clone())),
+        )
+        .with_bootstrap(self.added());
+        let compiled = Policy::compile(&objects, &self.settings);
+        let refused = unreadable.iter().any(Finding::is_error);
+        let mut all = unreadable;
+        match compiled {
+            Ok(mut compiled) if !refused => {
+                all.append(&mut compiled.findings);
+                compiled.findings = all;
+                Ok(compiled)
+            }
+            Ok(_) => Err(all),
+            Err(findings) => {
+                all.extend(findings);
+                Err(all)
+            }
+        }
+    }
+}
+
+/// Compiles policies and gives them to the hub; the last good one stays when a new one is not.
+#[derive(Clone)]
+pub(super) struct Applier {
+    hub: Arc<Hub>,
+    clock: Clock,
+    sight: Arc<Sight>,
+    compiling: Arc<Mutex<Compiling>>,
+    hosting: Option<Hosting>,
+}
+
+impl Applier {
+    /// Starts from `compiling`, which is in force already. What is found out about objects is told to
+    /// `hosting`.
+    pub(super) fn new(
+        compiling: Compiling,
+        hub: Arc<Hub>,
+        clock: Clock,
+        sight: Arc<Sight>,
+        hosting: Option<Hosting>,
+    ) -> Self {
+        Self {
+            hub,
+            clock,
+            sight,
+            compiling: Arc::new(Mutex::new(compiling)),
+            hosting,
+        }
+    }
+
+    pub(super) fn hub(&self) -> &Hub {
+        &self.hub
+    }
+
+    pub(super) fn own(&self) -> &Own {
+        self.sight.own()
+    }
+
+    /// Changes what is compiled from, and compiles; returns whether it was applied, and what is to be
+    /// said. Blocks for as long as compiling takes.
+    pub(super) fn apply(&self, change: impl FnOnce(&mut Compiling)) -> (bool, Vec<Finding>) {
+        let mut compiling = lock(&self.compiling);
+        let mut changed = compiling.clone();
+        change(&mut changed);
+        match changed.compile() {
+            Ok(Compiled {
+                policy, findings, ..
+            }) => {
+                *compiling = changed;
+                let now = self.clock.now();
+                self.hub.apply(now, Arc::new(policy));
+                self.sight.own().policy_taken_on(now, findings.len());
+                (true, findings)
+            }
+            Err(findings) => {
+                self.sight.own().policy_refused();
+                (false, findings)
+            }
+        }
+    }
+}
+
+/// Follows a source of policy objects, for ever.
+pub(super) async fn follow(mut source: PolicySource, applier: Applier) {
+    let clock = applier.clock.clone();
+    loop {
+        let set = source.next().await;
+        let pace = Pace::begin(&clock);
+        let revision = set.revision.clone();
+        let applier = applier.clone();
+        let hosting = applier.hosting.clone();
+        let complete = hosting.as_ref().is_some_and(Hosting::is_complete);
+        let applied = tokio::task::spawn_blocking(move || {
+            applier.apply(|compiling| {
+                compiling.whole |= complete;
+                compiling.documents = Some(Arc::new(set));
+            })
+        });
+        let Ok((applied, findings)) = applied.await else {
+            tracing::error!("compiling the policies failed; the last good ones stay");
+            continue;
+        };
+        if let Some(hosting) = hosting {
+            hosting.found(&findings);
+        }
+        source.report(&revision, applied, &findings).await;
+        pace.rest().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::{apf::Semantics, source::Document};
+
+    /// What is compiled from the level `own` and nothing else, by its name among the levels in force.
+    fn levels(whole: bool, empty: bool) -> Vec<String> {
+        let own = Document {
+            origin: "here".to_owned(),
+            value: json!({
+                "apiVersion": "flowcontrol.apiserver.k8s.io/v1",
+                "kind": "PriorityLevelConfiguration",
+                "metadata": {"name": "own"},
+                "spec": {"type": "Limited", "limited": {"limitResponse": {"type": "Reject"}}},
+            }),
+        };
+        let compiling = Compiling {
+            settings: PolicySettings {
+                total_seats: 100,
+                semantics: Semantics::Improved,
+                hash_key: [0; 16],
+            },
+            bootstrap: Bootstrap::Suggested,
+            whole,
+            documents: Some(Arc::new(DocumentSet {
+                revision: Revision("7".to_owned()),
+                documents: if empty { Vec::new() } else { vec![own] },
+                findings: Vec::new(),
+            })),
+        };
+        let policy = compiling.compile().unwrap().policy;
+        policy
+            .levels()
+            .iter()
+            .map(|level| level.name.to_string())
+            .collect()
+    }
+
+    #[test]
+    fn the_suggested_objects_stay_until_an_api_is_known_to_have_all_it_should() {
+        let suggested = "workload-low".to_owned();
+        let partial = levels(false, false);
+        assert!(partial.contains(&"own".to_owned()) && partial.contains(&suggested));
+        let whole = levels(true, false);
+        assert!(whole.contains(&"own".to_owned()) && !whole.contains(&suggested));
+        assert!(whole.contains(&"catch-all".to_owned()));
+        assert!(levels(true, true).contains(&suggested));
+    }
+}

@@ -1,0 +1,136 @@
+//! Reads the configuration again at each SIGHUP, and takes on what may change while the gateway runs.
+
+use std::{path::PathBuf, sync::Arc};
+
+use arc_swap::ArcSwap;
+use tokio::{sync::Notify, task::JoinHandle};
+
+use super::{
+    policies::{Applier, PolicySource, follow},
+    settings,
+};
+use crate::{
+    apf::Finding,
+    auth::{TokenReviews, layer::AuthRules},
+    config::{Config, Mode},
+    source::{
+        Revision,
+        files::{self, Files},
+    },
+};
+
+/// Reads the configuration again at each SIGHUP.
+pub(super) struct Reload {
+    pub(super) config: Config,
+    pub(super) path: Option<PathBuf>,
+    pub(super) rules: Arc<ArcSwap<AuthRules>>,
+    pub(super) reviews: Option<TokenReviews>,
+    pub(super) applier: Applier,
+    /// Makes the followed files be read at once.
+    pub(super) nudge: Option<Arc<Notify>>,
+    pub(super) following: Option<JoinHandle<()>>,
+    pub(super) hash_key: [u8; 16],
+}
+
+impl Reload {
+    /// Follows the policies in another directory, or in none, from a revision on.
+    fn follow(&mut self, directory: Option<(PathBuf, Revision)>) {
+        if let Some(following) = self.following.take() {
+            following.abort();
+        }
+        let source = directory.map(|(directory, revision)| Files::new(directory).after(revision));
+        self.nudge = source.as_ref().map(Files::nudge);
+        let applier = self.applier.clone();
+        let source = source.map(PolicySource::Files);
+        self.following = source.map(|source| tokio::spawn(follow(source, applier)));
+    }
+
+    /// Goes on until the process ends.
+    pub(super) async fn run(mut self, mut hangup: tokio::signal::unix::Signal) {
+        while hangup.recv().await.is_some() {
+            let reloading = tokio::task::spawn_blocking(move || {
+                self.reload();
+                self
+            });
+            match reloading.await {
+                Ok(reload) => self = reload,
+                Err(error) => {
+                    tracing::error!(%error, "reloading failed; SIGHUP is not heeded any more");
+                    return;
+                }
+            }
+        }
+    }
+
+    fn reload(&mut self) {
+        let taken_on = self.take_on();
+        self.applier.own().config_reloaded(taken_on);
+    }
+
+    /// Takes on what the configuration says now; false if it cannot be used.
+    fn take_on(&mut self) -> bool {
+        let (new, warnings) = match Config::read(self.path.as_deref()).usable() {
+            Ok(read) => read,
+            Err(error) => {
+                tracing::error!(%error, "the configuration cannot be used; the last good one stays");
+                return false;
+            }
+        };
+        for warning in warnings {
+            tracing::warn!(%warning, "configuration");
+        }
+        let rules = match settings::auth_rules(&new, self.reviews.clone()) {
+            Ok(rules) => rules,
+            Err(error) => {
+                tracing::error!(%error, "the configuration cannot be used; the last good one stays");
+                return false;
+            }
+        };
+        // Another mode needs a restart; until then the objects come from where they came from.
+        let from_files = self.config.mode == Mode::Files && new.mode == Mode::Files;
+        let directory = new.flow_control.policies.clone();
+        let moved = from_files && directory != self.config.flow_control.policies;
+        let documents = directory.as_deref().filter(|_| moved);
+        let documents = documents.map(files::load).map(Arc::new);
+        let revision = documents.as_ref().map(|set| set.revision.clone());
+        let policy = settings::policy(&new, self.hash_key);
+        let (applied, findings) = self.applier.apply(|compiling| {
+            compiling.settings = policy;
+            compiling.bootstrap = new.flow_control.bootstrap;
+            if moved {
+                compiling.documents = documents;
+            }
+        });
+        tell(applied, &findings);
+        if !applied {
+            return false;
+        }
+        self.rules.store(Arc::new(rules));
+        self.applier.hub().configure(settings::hub(&new));
+        if moved {
+            self.follow(directory.zip(revision));
+        } else if let Some(nudge) = &self.nudge {
+            nudge.notify_one();
+        }
+        for key in self.config.restart_needed_for(&new) {
+            tracing::warn!(%key, "this key changed; it takes effect after a restart");
+        }
+        self.config = new;
+        applied
+    }
+}
+
+fn tell(applied: bool, findings: &[Finding]) {
+    for finding in findings {
+        if finding.is_error() {
+            tracing::error!(%finding, "policy");
+        } else {
+            tracing::warn!(%finding, "policy");
+        }
+    }
+    if applied {
+        tracing::info!("policies applied");
+    } else {
+        tracing::error!("the policies cannot be used; the last good ones stay");
+    }
+}
