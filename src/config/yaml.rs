@@ -249,6 +249,11 @@ impl<'de> Visitor<'de> for Node<'_> {
         self.pay(1).map(|()| Value::Null)
     }
 
+    /// An empty document.
+    fn visit_none<E: de::Error>(self) -> Result<Value, E> {
+        self.visit_unit()
+    }
+
     fn visit_bool<E: de::Error>(self, v: bool) -> Result<Value, E> {
         self.pay(1).map(|()| Value::Bool(v))
     }
@@ -584,6 +589,24 @@ mod tests {
             documents(text).unwrap(),
             [json!({"a": 1}), json!(["x", {"y": "off"}])]
         );
+    }
+
+    #[test]
+    fn a_text_of_nothing_has_no_documents() {
+        for text in [
+            "",
+            "\n",
+            "# nothing\n",
+            "---\n",
+            "---\n# nothing\n",
+            "\u{feff}",
+        ] {
+            assert_eq!(
+                documents(text.as_bytes()).unwrap(),
+                [json!(0); 0],
+                "{text:?}"
+            );
+        }
     }
 
     #[test]
