@@ -82,9 +82,11 @@ fn main() {
     );
     gateway(&runtime, "local", Home::local(), &size);
     #[cfg(feature = "etcd")]
-    if let Some(server) = etcd::Server::start() {
+    if std::env::var_os(etcd::PROGRAM).is_some() {
+        let server = etcd::EtcdServer::start();
         gateway(&runtime, "etcd", Home::etcd(&server.endpoint()), &size);
-        let rates = WRITERS.map(|writers| runtime.block_on(server.puts(writers, size.creates)));
+        let rates =
+            WRITERS.map(|writers| runtime.block_on(etcd::puts(&server, writers, size.creates)));
         println!("{:<8} {} puts by etcd itself", "put", in_columns(&rates));
         return;
     }

@@ -601,11 +601,8 @@ mod tests {
             "---\n# nothing\n",
             "\u{feff}",
         ] {
-            assert_eq!(
-                documents(text.as_bytes()).unwrap(),
-                [json!(0); 0],
-                "{text:?}"
-            );
+            let found = documents(text.as_bytes()).unwrap();
+            assert!(found.is_empty(), "{text:?}");
         }
     }
 

@@ -1,12 +1,13 @@
 //! The store in etcd: what all stores keep, and what is etcd's own. Against the real program, which
 //! `FAIRGATE_ETCD` names; the tests start it.
 
+#[path = "../../../tests/support/etcd.rs"]
+mod etcd_server;
+
 use std::{
     fs,
-    io::Write,
     net::TcpListener,
-    path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    path::PathBuf,
     sync::{
         Arc, OnceLock,
         atomic::{AtomicU32, Ordering},
@@ -15,7 +16,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use etcd_client::{Client, GetOptions};
+use etcd_client::GetOptions;
 
 use super::{Etcd, Settings, Tls};
 use crate::{
@@ -25,109 +26,12 @@ use crate::{
         conformance::{self, Place, conformance},
     },
 };
-
-/// etcd, until it is dropped.
-struct Server {
-    shell: Child,
-    directory: PathBuf,
-    ports: (u16, u16),
-    /// For TLS: more arguments.
-    secure: Vec<String>,
-}
-
-impl Server {
-    /// Starts etcd on free ports. It will answer soon.
-    fn start() -> Self {
-        Self::with(Vec::new())
-    }
-
-    fn with(secure: Vec<String>) -> Self {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let next = NEXT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("fairgate-etcd-{}-{next}", std::process::id());
-        let directory = std::env::temp_dir().join(name);
-        let _ = fs::remove_dir_all(&directory);
-        let free = || {
-            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-            listener.local_addr().unwrap().port()
-        };
-        let ports = (free(), free());
-        Self {
-            shell: run(&directory, ports, &secure),
-            directory,
-            ports,
-            secure,
-        }
-    }
-
-    /// Ends the program; what it stored stays.
-    fn stop(&mut self) {
-        if let Some(mut shell) = self.shell.stdin.take() {
-            shell.write_all(b"stay\n").unwrap();
-        }
-        self.shell.wait().unwrap();
-    }
-
-    fn restart(&mut self) {
-        self.shell = run(&self.directory, self.ports, &self.secure);
-    }
-
-    fn endpoint(&self) -> String {
-        format!("http://127.0.0.1:{}", self.ports.0)
-    }
-
-    /// A client of it, once it answers.
-    async fn client(&self) -> Client {
-        let mut client = Client::connect([self.endpoint()], None).await.unwrap();
-        for _ in 0..300 {
-            if client.get("/", None).await.is_ok() {
-                return client;
-            }
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-        panic!("etcd does not answer");
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        drop(self.shell.stdin.take());
-        let _ = self.shell.wait();
-        let _ = fs::remove_dir_all(&self.directory);
-    }
-}
-
-fn run(directory: &Path, ports: (u16, u16), secure: &[String]) -> Child {
-    let program = std::env::var("FAIRGATE_ETCD")
-        .expect("FAIRGATE_ETCD must name the program etcd; see the head of store/etcd/tests.rs");
-    // A shell that ends etcd when it is told to or when we end, however that comes; then it clears up.
-    let script = r#"dir=$1; shift; "$@" & etcd=$!; read -r word; kill -9 $etcd; wait $etcd 2>/dev/null
-        [ "$word" = stay ] || rm -rf "$dir""#;
-    let url = |port| format!("http://127.0.0.1:{port}");
-    let scheme = if secure.is_empty() { "http" } else { "https" };
-    let client_url = format!("{scheme}://127.0.0.1:{}", ports.0);
-    Command::new("sh")
-        .args(["-c", script, "sh"])
-        .args([directory, Path::new(&program)])
-        .arg("--data-dir")
-        .arg(directory)
-        .args(["--listen-client-urls", &client_url])
-        .args(["--advertise-client-urls", &client_url])
-        .args(["--listen-peer-urls", &url(ports.1)])
-        .args(["--initial-advertise-peer-urls", &url(ports.1)])
-        .args(["--initial-cluster", &format!("default={}", url(ports.1))])
-        .args(["--log-level", "error"])
-        .args(secure)
-        .stdin(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap()
-}
+use etcd_server::EtcdServer;
 
 /// The etcd that tests share, which do nothing to it.
-fn shared() -> &'static Server {
-    static SHARED: OnceLock<Server> = OnceLock::new();
-    SHARED.get_or_init(Server::start)
+fn shared() -> &'static EtcdServer {
+    static SHARED: OnceLock<EtcdServer> = OnceLock::new();
+    SHARED.get_or_init(EtcdServer::start)
 }
 
 fn settings(endpoint: String, prefix: &str) -> Settings {
@@ -274,15 +178,13 @@ async fn foreign_data_is_refused_and_left_alone() {
         client.put(&*key, value, None).await.unwrap();
         let settings = settings(shared().endpoint(), &prefix);
         let store = Etcd::start(&settings, conformance::clock()).unwrap();
-        let Health::Degraded(mut why) = store.health() else {
-            panic!()
-        };
-        while !why.contains("empty or fairgate's own") {
+        loop {
+            match store.health() {
+                Health::Degraded(why) if why.contains("empty or fairgate's own") => break,
+                Health::Ready => panic!("{prefix} is taken for its own"),
+                Health::Unread | Health::Degraded(_) => {}
+            }
             tokio::time::sleep(Duration::from_millis(20)).await;
-            let Health::Degraded(now) = store.health() else {
-                panic!()
-            };
-            why = now;
         }
         let refused = store
             .write("/a", Expected::Absent, Some(Bytes::new()))
@@ -346,7 +248,7 @@ async fn one_transaction_over_many_keys_is_one_step() {
 
 #[tokio::test]
 async fn while_etcd_is_away_cached_reads_go_on_and_writes_are_told() {
-    let mut server = Server::start();
+    let mut server = EtcdServer::start();
     let store = open(settings(server.endpoint(), "/fairgate")).await;
     let first = create(&*store, "/a/x", "1").await;
     let mut watch = store.watch("/", first).unwrap();
@@ -384,7 +286,7 @@ async fn while_etcd_is_away_cached_reads_go_on_and_writes_are_told() {
 
 #[tokio::test]
 async fn started_before_etcd_it_serves_once_that_is_there() {
-    let mut server = Server::start();
+    let mut server = EtcdServer::start();
     server.stop();
     let store = Etcd::start(
         &settings(server.endpoint(), "/fairgate"),
@@ -404,7 +306,7 @@ async fn started_before_etcd_it_serves_once_that_is_there() {
 
 #[tokio::test]
 async fn compacted_beyond_what_it_saw_it_reads_anew_and_watches_end() {
-    let mut server = Server::start();
+    let mut server = EtcdServer::start();
     let store = open(settings(server.endpoint(), "/fairgate")).await;
     let first = create(&*store, "/a/kept", "1").await;
     let gone = create(&*store, "/a/gone", "1").await;
@@ -450,7 +352,7 @@ async fn compacted_beyond_what_it_saw_it_reads_anew_and_watches_end() {
 
 #[tokio::test]
 async fn pages_of_before_it_started_come_from_etcd() {
-    let mut server = Server::start();
+    let mut server = EtcdServer::start();
     let mut client = server.client().await;
     let store = open(settings(server.endpoint(), "/fairgate")).await;
     for n in 0..250 {
@@ -485,7 +387,7 @@ async fn pages_of_before_it_started_come_from_etcd() {
 
 #[tokio::test]
 async fn of_many_replicas_one_compacts_in_an_interval() {
-    let server = Server::start();
+    let server = EtcdServer::start();
     let clock = conformance::clock();
     let mut replicas = Vec::new();
     for _ in 0..3 {
@@ -537,7 +439,7 @@ async fn of_many_replicas_one_compacts_in_an_interval() {
 
 #[tokio::test]
 async fn an_etcd_that_went_back_is_refused() {
-    let mut server = Server::start();
+    let mut server = EtcdServer::start();
     let store = open(settings(server.endpoint(), "/fairgate")).await;
     for n in 0..5 {
         create(&*store, &format!("/a/{n}"), "1").await;
@@ -562,7 +464,7 @@ async fn an_etcd_that_went_back_is_refused() {
 
 #[tokio::test]
 async fn another_cluster_in_its_place_is_read_anew() {
-    let mut server = Server::start();
+    let mut server = EtcdServer::start();
     let store = open(settings(server.endpoint(), "/fairgate")).await;
     let last = create(&*store, "/a/old", "1").await;
     let mut watch = store.watch("/", last).unwrap();
@@ -570,7 +472,7 @@ async fn another_cluster_in_its_place_is_read_anew() {
     until_well(&*store, false).await;
     // Not the revision tells that it is another: that has gone on.
     let ports = server.ports;
-    let mut other = Server::with(Vec::new());
+    let mut other = EtcdServer::with(Vec::new());
     let elsewhere = open(settings(other.endpoint(), "/fairgate")).await;
     for n in 0..20 {
         create(&*elsewhere, &format!("/a/new{n}"), "1").await;
@@ -642,7 +544,7 @@ impl Drop for Pki {
 async fn over_tls_each_side_proves_who_it_is() {
     let pki = Pki::new("tls");
     let (certificate, key) = pki.issue("etcd.test");
-    let server = Server::with(vec![
+    let server = EtcdServer::with(vec![
         "--cert-file".to_owned(),
         pki.file("cert", &certificate),
         "--key-file".to_owned(),
@@ -691,7 +593,7 @@ async fn over_tls_each_side_proves_who_it_is() {
 
 #[tokio::test]
 async fn a_user_sees_no_more_than_the_prefix_and_a_wrong_password_is_told() {
-    let server = Server::start();
+    let server = EtcdServer::start();
     let mut client = server.client().await;
     client.user_add("root", "r", None).await.unwrap();
     client.user_grant_role("root", "root").await.unwrap();

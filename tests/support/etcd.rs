@@ -1,0 +1,123 @@
+//! A real etcd for tests and benches: the program that `FAIRGATE_ETCD` names, with a directory and
+//! ports of its own, that never outlives whoever started it.
+
+#![allow(dead_code, reason = "each test and bench uses the part it needs")]
+
+use std::{
+    fs,
+    io::Write as _,
+    net::TcpListener,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::atomic::{AtomicU32, Ordering},
+    time::Duration,
+};
+
+use etcd_client::Client;
+
+/// The variable that names the program.
+pub(crate) const PROGRAM: &str = "FAIRGATE_ETCD";
+
+/// An etcd of one member, until it is dropped.
+pub(crate) struct EtcdServer {
+    shell: Child,
+    /// What it stores.
+    pub(crate) directory: PathBuf,
+    /// For clients and for its like; as they are at the next start.
+    pub(crate) ports: (u16, u16),
+    /// For TLS: more arguments.
+    secure: Vec<String>,
+}
+
+impl EtcdServer {
+    /// Starts etcd on free ports. It will answer soon.
+    pub(crate) fn start() -> Self {
+        Self::with(Vec::new())
+    }
+
+    /// The same with further arguments, which make it serve clients by TLS.
+    pub(crate) fn with(secure: Vec<String>) -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let next = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("fairgate-etcd-{}-{next}", std::process::id());
+        let directory = std::env::temp_dir().join(name);
+        let _ = fs::remove_dir_all(&directory);
+        let ports = (free_port(), free_port());
+        Self {
+            shell: run(&directory, ports, &secure),
+            directory,
+            ports,
+            secure,
+        }
+    }
+
+    /// Ends the program; what it stored stays.
+    pub(crate) fn stop(&mut self) {
+        if let Some(mut shell) = self.shell.stdin.take() {
+            shell.write_all(b"stay\n").expect("the shell listens");
+        }
+        self.shell.wait().expect("the shell ends");
+    }
+
+    /// Starts it again, where it was and with what it stored.
+    pub(crate) fn restart(&mut self) {
+        self.shell = run(&self.directory, self.ports, &self.secure);
+    }
+
+    /// Where it serves clients, unless by TLS.
+    pub(crate) fn endpoint(&self) -> String {
+        format!("http://127.0.0.1:{}", self.ports.0)
+    }
+
+    /// A client of it, once it answers.
+    pub(crate) async fn client(&self) -> Client {
+        let client = Client::connect([self.endpoint()], None).await;
+        let mut client = client.expect("etcd has an address");
+        for _ in 0..300 {
+            if client.get("/", None).await.is_ok() {
+                return client;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        panic!("etcd does not answer");
+    }
+}
+
+impl Drop for EtcdServer {
+    fn drop(&mut self) {
+        drop(self.shell.stdin.take());
+        let _ = self.shell.wait();
+        let _ = fs::remove_dir_all(&self.directory);
+    }
+}
+
+fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has ports");
+    listener.local_addr().expect("it is bound").port()
+}
+
+fn run(directory: &Path, ports: (u16, u16), secure: &[String]) -> Child {
+    let program = std::env::var(PROGRAM).expect("FAIRGATE_ETCD must name the program etcd");
+    // A shell that ends etcd when it is told to or when we end, however that comes; then it clears up.
+    let script = r#"dir=$1; shift; "$@" & etcd=$!; read -r word; kill -9 $etcd; wait $etcd 2>/dev/null
+        [ "$word" = stay ] || rm -rf "$dir""#;
+    let scheme = if secure.is_empty() { "http" } else { "https" };
+    let clients = format!("{scheme}://127.0.0.1:{}", ports.0);
+    let peers = format!("http://127.0.0.1:{}", ports.1);
+    Command::new("sh")
+        .args(["-c", script, "sh"])
+        .args([directory, Path::new(&program)])
+        .arg("--data-dir")
+        .arg(directory)
+        .args(["--listen-client-urls", &clients])
+        .args(["--advertise-client-urls", &clients])
+        .args(["--listen-peer-urls", &peers])
+        .args(["--initial-advertise-peer-urls", &peers])
+        .args(["--initial-cluster", &format!("default={peers}")])
+        .args(["--log-level", "error"])
+        .args(secure)
+        .stdin(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("FAIRGATE_ETCD names a program")
+}
