@@ -9,7 +9,7 @@
 //!
 //! Not here: HTTP, and what each kind consists of ([`super::openapi`]).
 //!
-//! Source: policy-api.md, sections 2.1 and 2.2; the order of groups is kube-apiserver's.
+//! Source: the documents of kube-apiserver 1.36, and its order of groups.
 
 mod accept;
 pub mod aggregated;

@@ -14,7 +14,7 @@
 //!
 //! Not here: HTTP.
 //!
-//! Source: policy-api.md, sections 2.4 and 2.5, and the documents of kube-apiserver 1.36.
+//! Source: the documents of kube-apiserver 1.36.
 
 mod definitions;
 mod merge;

@@ -4,7 +4,7 @@
 //! left out: OAuth, parameters in headers and forms, files, examples. None of it occurs in documents of
 //! Kubernetes.
 //!
-//! Source: policy-api.md, appendix C; `OpenAPIv2.proto` of gnostic-models.
+//! Source: `OpenAPIv2.proto` of gnostic-models.
 
 use serde_json::Value;
 
