@@ -32,6 +32,8 @@ pub mod fairness;
 #[cfg(feature = "server")]
 pub mod forward;
 #[cfg(feature = "server")]
+pub mod heard;
+#[cfg(feature = "server")]
 pub mod hosted;
 #[cfg(feature = "server")]
 pub mod local;

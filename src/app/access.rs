@@ -1,9 +1,12 @@
 //! How the upstream is asked what users may do: as it is asked about their tokens, in the gateway's own
 //! name, on connections apart from those of requests.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 
 use super::{
+    counting,
     identity::UpstreamCredential,
     settings::{self, SettingsError},
 };
@@ -12,6 +15,7 @@ use crate::{
     clock::Clock,
     config::Config,
     hosted::access::{AccessSettings, AskAccess, AskFuture, NotAsked, SubjectAccess},
+    observe::Own,
 };
 
 /// The upstream's word on who may do what.
@@ -19,12 +23,14 @@ pub(super) fn of_upstream(
     config: &Config,
     credential: &UpstreamCredential,
     clock: &Clock,
+    own: &Arc<Own>,
 ) -> Result<SubjectAccess, SettingsError> {
     let path = HttpTransport::SUBJECT_ACCESS_REVIEWS;
     let upstream = Upstream(settings::review_transport(config, credential, path)?);
     let settings = AccessSettings {
         allowed_ttl: config.hosted_api.authorized_ttl,
         denied_ttl: config.hosted_api.unauthorized_ttl,
+        heard: counting::access_reviews(own),
         ..AccessSettings::default()
     };
     Ok(SubjectAccess::new(upstream, settings, clock.clone()))

@@ -8,6 +8,7 @@
 
 mod access;
 mod control;
+mod counting;
 mod following;
 pub mod home;
 mod hosting;
@@ -107,7 +108,7 @@ pub fn start(config: Config, path: Option<PathBuf>, own: Arc<Own>) -> Result<Run
     let hash_key = settings::hash_key(&config)?;
     let control_runtime = runtimes::control_runtime()?;
     let credential = UpstreamCredential::new(config.upstream.token_file.clone())?;
-    let hosting = open_hosting(&config, &credential, &clock, &control_runtime)?;
+    let hosting = open_hosting(&config, &credential, &clock, &own, &control_runtime)?;
     let from = policies_from(&config, hosting.as_ref(), &credential, &clock)?;
     let store = hosting.as_ref().map(|hosting| Arc::clone(&hosting.store));
     let (policies, compiled) = control_runtime
@@ -128,7 +129,13 @@ pub fn start(config: Config, path: Option<PathBuf>, own: Arc<Own>) -> Result<Run
     );
     own.policy_taken_on(clock.now(), findings.len());
     let sight = Sight::new(Arc::clone(&hub), clock.clone(), &config.apiserver, own);
-    let reviews = settings::token_reviews(&config, &credential, &clock, control_runtime.handle())?;
+    let reviews = settings::token_reviews(
+        &config,
+        &credential,
+        &clock,
+        counting::token_reviews(sight.own()),
+        control_runtime.handle(),
+    )?;
     let rules = settings::auth_rules(&config, reviews.clone())?;
     let authorities = rules.authentication.authorities();
     let rules = Arc::new(ArcSwap::from_pointee(rules));
@@ -211,6 +218,7 @@ fn open_hosting(
     config: &Config,
     credential: &UpstreamCredential,
     clock: &Clock,
+    own: &Arc<Own>,
     control: &Runtime,
 ) -> Result<Option<Hosting>, ServeError> {
     if !config.mode.hosts() {
@@ -219,7 +227,7 @@ fn open_hosting(
     let _inside = control.enter();
     let store = hosting::open_store(config, clock)?;
     let access = match config.mode {
-        Mode::Overlay => Some(access::of_upstream(config, credential, clock)?),
+        Mode::Overlay => Some(access::of_upstream(config, credential, clock, own)?),
         _ => None,
     };
     let hosting = Hosting::new(config, store, access, clock);
@@ -252,7 +260,9 @@ fn build_stack(
     credential: &UpstreamCredential,
     hosting: Option<&Hosting>,
 ) -> Result<impl Fn(CoreContext) -> CoreStack + Send + Sync + 'static, ServeError> {
-    let upstream = Arc::new(settings::upstream(config)?);
+    let mut upstream = settings::upstream(config)?;
+    upstream.heard = counting::connections(sight.own());
+    let upstream = Arc::new(upstream);
     let (sight, hub, rules) = (Arc::clone(sight), Arc::clone(hub), Arc::clone(rules));
     let identity = identity::Teller::new(settings::told_identity(config)?, credential.clone());
     let hosted = hosting.map(|hosting| Arc::clone(&hosting.hosted));

@@ -19,12 +19,15 @@ use crate::{
         FrontProxySettings, HeaderNameError, NoRandomness, RequestHeaderNames, TokenFile,
         TokenFileError, TokenKey, TokenReviews, UpstreamIdentity,
         layer::AuthRules,
-        token_review::{HttpTransport, HttpTransportError, HttpTransportSettings, ReviewSettings},
+        token_review::{
+            HttpTransport, HttpTransportError, HttpTransportSettings, ReviewEnd, ReviewSettings,
+        },
     },
     clock::Clock,
     config::{self, Config},
     fairness::{Caps, Enforcement, HubSettings},
     forward::{self, UpstreamProtocol, UpstreamSettings, settings::UpstreamTls},
+    heard::Heard,
     serve::{self, DrainSettings, ServeSettings},
     source::kube,
 };
@@ -360,6 +363,7 @@ pub(super) fn token_reviews(
     config: &Config,
     credential: &UpstreamCredential,
     clock: &Clock,
+    heard: Heard<ReviewEnd>,
     control: &runtime::Handle,
 ) -> Result<Option<TokenReviews>, SettingsError> {
     // Nobody can be asked where there is no upstream.
@@ -373,6 +377,7 @@ pub(super) fn token_reviews(
         accepted_ttl: review.cache_ttl,
         refused_ttl: review.refusal_ttl,
         try_limit: review.timeout,
+        heard,
         ..ReviewSettings::default()
     };
     let key = TokenKey::random()?;

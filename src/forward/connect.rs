@@ -6,7 +6,11 @@ use rustls::ClientConfig;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use super::{UpstreamProtocol, UpstreamSettings, tls::offering};
+use super::{
+    UpstreamProtocol, UpstreamSettings,
+    connection_event::{ConnectionEvent, Open},
+    tls::offering,
+};
 use crate::socket::{Socket, set_up};
 
 /// Why no connection could be opened. Nothing has been sent.
@@ -43,6 +47,14 @@ pub(super) enum Spoken {
     Http2,
 }
 
+/// A new connection.
+pub(super) struct Opened {
+    pub(super) socket: Socket,
+    pub(super) spoken: Spoken,
+    /// To be kept as long as the connection.
+    pub(super) open: Open,
+}
+
 /// Opens connections.
 pub(super) struct Connector {
     settings: Arc<UpstreamSettings>,
@@ -68,16 +80,25 @@ impl Connector {
     }
 
     /// Opens a connection and says what to speak on it. With `upgrade`, always HTTP/1.1.
-    pub(super) async fn open(&self, upgrade: bool) -> Result<(Socket, Spoken), ConnectError> {
+    pub(super) async fn open(&self, upgrade: bool) -> Result<Opened, ConnectError> {
         let name = || self.settings.name.clone();
-        match tokio::time::timeout(self.settings.connect_timeout, self.try_open(upgrade)).await {
-            Ok(Ok(opened)) => Ok(opened),
-            Ok(Err(error)) => Err(ConnectError::Io {
+        let opened = self.try_open(upgrade);
+        let error = match tokio::time::timeout(self.settings.connect_timeout, opened).await {
+            Ok(Ok((socket, spoken))) => {
+                return Ok(Opened {
+                    socket,
+                    spoken,
+                    open: Open::new(&self.settings.heard),
+                });
+            }
+            Ok(Err(error)) => ConnectError::Io {
                 name: name(),
                 source: Arc::new(error),
-            }),
-            Err(_) => Err(ConnectError::TooSlow { name: name() }),
-        }
+            },
+            Err(_) => ConnectError::TooSlow { name: name() },
+        };
+        self.settings.heard.tell(ConnectionEvent::NotOpened);
+        Err(error)
     }
 
     async fn try_open(&self, upgrade: bool) -> io::Result<(Socket, Spoken)> {

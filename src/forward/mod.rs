@@ -12,6 +12,7 @@
 //! Not here: who may send how much (`fairness`), what an error looks like ([`crate::call::answer`]).
 
 pub mod connect;
+mod connection_event;
 pub mod headers;
 pub mod identity;
 pub mod lent;
@@ -34,6 +35,7 @@ use pin_project_lite::pin_project;
 use tokio::time::Sleep;
 use tower::Service;
 
+pub use connection_event::ConnectionEvent;
 pub use identity::UpstreamIdentity;
 pub use settings::{UpstreamProtocol, UpstreamSettings};
 

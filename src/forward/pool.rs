@@ -26,7 +26,8 @@ use tokio::sync::Notify;
 
 use super::{
     UpstreamSettings,
-    connect::{ConnectError, Connector, Spoken},
+    connect::{ConnectError, Connector, Opened, Spoken},
+    connection_event::Open,
     lent::Lent,
 };
 use crate::{apf::Time, call::Lender, clock::Clock, local::LocalExecutor, socket::Socket};
@@ -144,12 +145,17 @@ impl Connections {
                     return Ok(Leased::http1(idle, true));
                 }
                 // Not shared, so each request opens its own.
-                let (socket, spoken) = self.connector.open(false).await?;
+                let Opened {
+                    socket,
+                    spoken,
+                    open,
+                } = self.connector.open(false).await?;
                 self.spoken.set(Some(spoken));
                 if spoken == Spoken::Http1 {
-                    return Ok(Leased::http1(self.start_http1(socket).await?, false));
+                    let connection = self.start_http1(socket, open).await?;
+                    return Ok(Leased::http1(connection, false));
                 }
-                self.start_http2(socket).await?;
+                self.start_http2(socket, open).await?;
                 continue;
             }
             if let Some(leased) = self.take_shared() {
@@ -221,11 +227,15 @@ impl Connections {
     }
 
     async fn open_for_all(&self) -> Result<(), ConnectError> {
-        let (socket, spoken) = self.connector.open(false).await?;
+        let Opened {
+            socket,
+            spoken,
+            open,
+        } = self.connector.open(false).await?;
         match spoken {
-            Spoken::Http2 => self.start_http2(socket).await?,
+            Spoken::Http2 => self.start_http2(socket, open).await?,
             Spoken::Http1 => {
-                let connection = self.start_http1(socket).await?;
+                let connection = self.start_http1(socket, open).await?;
                 self.keep(connection);
             }
         }
@@ -233,7 +243,7 @@ impl Connections {
         Ok(())
     }
 
-    async fn start_http2(&self, socket: Socket) -> Result<(), ConnectError> {
+    async fn start_http2(&self, socket: Socket, open: Open) -> Result<(), ConnectError> {
         let settings = &self.settings;
         let (sender, connection) = http2::Builder::new(LocalExecutor)
             .timer(TokioTimer::new())
@@ -264,12 +274,13 @@ impl Connections {
             });
             if let Err(error) = ended.await {
                 tracing::debug!(%error, "an upstream connection ended");
+                open.lost();
             }
         });
         Ok(())
     }
 
-    async fn start_http1(&self, socket: Socket) -> Result<Rc<Http1>, ConnectError> {
+    async fn start_http1(&self, socket: Socket, open: Open) -> Result<Rc<Http1>, ConnectError> {
         let (mut sender, connection) = http1::Builder::new()
             .max_headers(512)
             .max_buf_size(self.settings.head_bytes as usize)
@@ -279,6 +290,7 @@ impl Connections {
         tokio::task::spawn_local(async move {
             if let Err(error) = connection.await {
                 tracing::debug!(%error, "an upstream connection ended");
+                open.lost();
             }
         });
         sender

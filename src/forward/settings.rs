@@ -5,6 +5,9 @@ use std::{sync::Arc, time::Duration};
 use http::uri::{Authority, Scheme};
 use rustls::{ClientConfig, pki_types::ServerName};
 
+use super::ConnectionEvent;
+use crate::heard::Heard;
+
 /// How the upstream is reached. Shared by all cores.
 #[derive(Clone, Debug)]
 pub struct UpstreamSettings {
@@ -46,6 +49,8 @@ pub struct UpstreamSettings {
     pub trust_forwarded: bool,
     /// Further header names to strip from clients, lower-case: those the upstream reads identity from.
     pub reserved_headers: Vec<String>,
+    /// Hears of connections.
+    pub heard: Heard<ConnectionEvent>,
 }
 
 /// TLS towards the upstream.
@@ -97,6 +102,7 @@ impl UpstreamSettings {
             head_bytes: 1 << 20,
             trust_forwarded: false,
             reserved_headers: Vec::new(),
+            heard: Heard::default(),
         }
     }
 

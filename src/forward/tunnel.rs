@@ -26,7 +26,10 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::{
-    Shared, headers,
+    Shared,
+    connect::Opened,
+    connection_event::Open,
+    headers,
     lent::{Fate, Lent},
 };
 use crate::{
@@ -47,11 +50,14 @@ pub(super) async fn open(
     let client = hyper::upgrade::on(&mut call.request);
     let body = std::mem::replace(call.request.body_mut(), ClientBody::empty());
     let request = request(shared, &call, body, protocol)?;
-    let (mut sender, connection) = connect(shared).await?;
+    let (mut sender, connection, open) = connect(shared).await?;
     let driver = tokio::task::spawn_local(async move {
         let _ = connection.with_upgrades().await;
     });
-    let abort = AbortOnDrop(Some(Rc::new(Closer(driver.abort_handle()))));
+    let abort = AbortOnDrop(Some(Rc::new(Closer {
+        driver: driver.abort_handle(),
+        _open: open,
+    })));
     call.trace.reached(Progress::Sent);
     let mut response = sender.send_request(request).await.map_err(|error| {
         tracing::debug!(%error, "the upstream failed an upgrade");
@@ -164,18 +170,20 @@ fn request(
 type Connected = (
     http1::SendRequest<Lent>,
     http1::Connection<TokioIo<crate::socket::Socket>, Lent>,
+    Open,
 );
 
 async fn connect(shared: &Shared) -> Result<Connected, Refusal> {
-    let (socket, _) = shared.pool.connector.open(true).await.map_err(|error| {
+    let Opened { socket, open, .. } = shared.pool.connector.open(true).await.map_err(|error| {
         tracing::warn!(%error, "cannot reach the upstream");
         Refusal::UpstreamUnreachable
     })?;
-    http1::Builder::new()
+    let (sender, connection) = http1::Builder::new()
         .max_headers(512)
         .handshake(TokioIo::new(socket))
         .await
-        .map_err(|_| Refusal::UpstreamUnreachable)
+        .map_err(|_| Refusal::UpstreamUnreachable)?;
+    Ok((sender, connection, open))
 }
 
 fn switched(response: Response<Incoming>, guard: Rc<TunnelGuard>) -> Reply {
@@ -206,11 +214,14 @@ fn refused(response: Response<Incoming>, mut abort: AbortOnDrop) -> Reply {
 }
 
 /// Closes the upstream connection when it is given back: it is not used twice.
-struct Closer(tokio::task::AbortHandle);
+struct Closer {
+    driver: tokio::task::AbortHandle,
+    _open: Open,
+}
 
 impl Lender for Closer {
     fn give_back(self: Rc<Self>, _: bool) {
-        self.0.abort();
+        self.driver.abort();
     }
 }
 
@@ -226,7 +237,7 @@ impl AbortOnDrop {
 impl Drop for AbortOnDrop {
     fn drop(&mut self) {
         if let Some(closer) = &self.0 {
-            closer.0.abort();
+            closer.driver.abort();
         }
     }
 }

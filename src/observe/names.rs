@@ -170,6 +170,8 @@ own! { OWN_COUNTERS:
         "Reloads of the configuration, by whether it was taken on.";
     TOKEN_REVIEWS = "fairgate_token_reviews_total",
         "Token reviews that the upstream was asked for, by outcome.";
+    ACCESS_REVIEWS = "fairgate_access_reviews_total",
+        "SubjectAccessReviews that the upstream was asked for, by outcome.";
     UPSTREAM_OPENED = "fairgate_upstream_connections_opened_total",
         "Connections opened to the upstream.";
     UPSTREAM_ERRORS = "fairgate_upstream_errors_total",

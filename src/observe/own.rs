@@ -22,13 +22,13 @@ use crate::{
     sync::{Mutex, lock},
 };
 
-/// How a token review ended.
+/// How a question to the upstream ended, about a token or about what somebody may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reviewed {
-    /// The token is somebody's.
-    Accepted,
-    /// It is nobody's.
-    Refused,
+    /// The token is somebody's; they may.
+    Yes,
+    /// It is nobody's; they may not.
+    No,
     /// There was no answer.
     Failed,
 }
@@ -45,6 +45,7 @@ pub struct Own {
     config_reloads: [Counter; 2],
     // These show once somebody has told of them.
     token_reviews: LazyLock<[Counter; 3], Register<[Counter; 3]>>,
+    access_reviews: LazyLock<[Counter; 3], Register<[Counter; 3]>>,
     upstream: LazyLock<Upstream, Register<Upstream>>,
     panics: Counter,
     log_dropped: Counter,
@@ -92,6 +93,9 @@ impl Own {
                 config_reloads: outcomes(&n::CONFIG_RELOADS, ["failed", "ok"]),
                 token_reviews: lazily(&recorder, || {
                     outcomes(&n::TOKEN_REVIEWS, ["accepted", "refused", "failed"])
+                }),
+                access_reviews: lazily(&recorder, || {
+                    outcomes(&n::ACCESS_REVIEWS, ["allowed", "denied", "failed"])
                 }),
                 upstream: lazily(&recorder, || Upstream {
                     connections: gauge!(n::UPSTREAM_CONNECTIONS.name),
@@ -160,6 +164,11 @@ impl Own {
     /// The upstream was asked about a token.
     pub fn token_reviewed(&self, how: Reviewed) {
         self.token_reviews[how as usize].increment(1);
+    }
+
+    /// The upstream was asked what somebody may do.
+    pub fn access_reviewed(&self, how: Reviewed) {
+        self.access_reviews[how as usize].increment(1);
     }
 
     /// A connection to the upstream was opened.
@@ -290,7 +299,7 @@ mod tests {
         let own = Own::new();
         own.policy_taken_on(Time::ZERO, 2);
         own.policy_refused();
-        own.token_reviewed(Reviewed::Refused);
+        own.token_reviewed(Reviewed::No);
         own.pull(&n::CONNECTIONS, || 7.0);
         own.pull_labelled(&n::ENFORCEMENT, Some(("mode", "off")), || 1.0);
         let text = own.render(Time::ZERO.plus(Duration::from_secs(3)));

@@ -172,6 +172,7 @@ fn review_answer(review: &Value) -> Answer {
 struct Gateway {
     process: Child,
     address: SocketAddr,
+    admin: SocketAddr,
     directory: PathBuf,
 }
 
@@ -209,14 +210,25 @@ impl Gateway {
             .spawn()
             .unwrap();
         let mut log = BufReader::new(process.stderr.take().unwrap());
-        let address = serving_address(&mut log);
+        let (address, admin) = serving_addresses(&mut log);
         // Nobody must wait for the log to be read.
         std::thread::spawn(move || log.read_to_end(&mut Vec::new()));
         Self {
             process,
             address,
+            admin,
             directory,
         }
+    }
+
+    /// The value of a metric of the gateway's own.
+    async fn metric(&self, name: &str) -> Option<u64> {
+        let mut operator = Client::http1(self.admin).await;
+        let all = client::body_text(operator.get("/metrics").await).await;
+        let value = all
+            .lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        value.map(|value| value.parse().unwrap())
     }
 
     async fn user(&self, name: &'static str) -> User {
@@ -227,14 +239,17 @@ impl Gateway {
     }
 }
 
-/// The address that the log tells.
-fn serving_address(log: &mut impl std::io::BufRead) -> SocketAddr {
+/// The addresses that the log tells, for clients and for operators.
+fn serving_addresses(log: &mut impl std::io::BufRead) -> (SocketAddr, SocketAddr) {
     let mut told = String::new();
     for line in log.lines() {
         let line = line.unwrap();
         if line.contains(": serving ") {
-            let address = line.split(" address=").nth(1).unwrap();
-            return address.split(' ').next().unwrap().parse().unwrap();
+            let told = |name: &str| {
+                let value = line.split(&format!(" {name}=")).nth(1).unwrap();
+                value.split(' ').next().unwrap().parse().unwrap()
+            };
+            return (told("address"), told("admin"));
         }
         told.push_str(&line);
         told.push('\n');
@@ -535,6 +550,40 @@ async fn the_upstream_is_asked_once_who_may_what() {
     assert_eq!(server.of(REVIEWS).len(), 3);
     gateway.user("root").await.get(SCHEMAS, &[]).await;
     assert_eq!(server.of(REVIEWS).len(), 3);
+}
+
+#[tokio::test]
+async fn what_the_upstream_is_asked_for_and_its_connections_are_counted() {
+    let server = Server::start();
+    let gateway = Gateway::over(&server, "counted");
+    for name in ["alice", "bob"] {
+        let mut user = gateway.user(name).await;
+        user.get(SCHEMAS, &[]).await;
+        user.create_schema("x").await;
+        user.get("/api", &[]).await;
+    }
+    let reviews = async |outcome: &str| {
+        let name = format!("fairgate_access_reviews_total{{outcome=\"{outcome}\"}}");
+        gateway.metric(&name).await.unwrap()
+    };
+    assert_eq!(reviews("allowed").await, 1);
+    assert_eq!(reviews("denied").await, 1);
+    assert_eq!(reviews("failed").await, 2);
+    let open = gateway.metric("fairgate_upstream_connections").await;
+    let opened = gateway.metric("fairgate_upstream_connections_opened_total");
+    assert!(open.unwrap() >= 1 && opened.await.unwrap() >= open.unwrap());
+
+    drop(server);
+
+    client::soon(async {
+        while gateway.metric("fairgate_upstream_connections").await != Some(0) {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    gateway.user("alice").await.get("/api", &[]).await;
+    let failed = "fairgate_upstream_errors_total{outcome=\"connect\"}";
+    assert!(gateway.metric(failed).await.unwrap() >= 1);
 }
 
 #[tokio::test]

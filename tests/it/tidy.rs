@@ -21,13 +21,14 @@ const EDGES: &[(&str, &[&str])] = &[
     ("simulate", &["apf"]),
     //
     ("clock", &["apf"]),
+    ("heard", &[]),
     ("local", &[]),
     ("socket", &[]),
     // A call bears what `auth` found out, in a type of `auth`'s.
     ("call", &["apf", "auth", "digest"]),
     //
     ("serve", &["call", "clock", "local", "socket", "sync"]),
-    ("auth", &["apf", "call", "clock", "digest", "sync"]),
+    ("auth", &["apf", "call", "clock", "digest", "heard", "sync"]),
     // The cells that it counts in are `observe`'s.
     (
         "fairness",
@@ -35,11 +36,13 @@ const EDGES: &[(&str, &[&str])] = &[
     ),
     (
         "forward",
-        &["apf", "call", "clock", "digest", "local", "socket"],
+        &["apf", "call", "clock", "digest", "heard", "local", "socket"],
     ),
     (
         "hosted",
-        &["apf", "call", "clock", "config", "digest", "store", "sync"],
+        &[
+            "apf", "call", "clock", "config", "digest", "heard", "store", "sync",
+        ],
     ),
     ("stack", &["call"]),
     //
@@ -61,8 +64,8 @@ const EDGES: &[(&str, &[&str])] = &[
     (
         "app",
         &[
-            "apf", "auth", "call", "clock", "config", "digest", "fairness", "forward", "hosted",
-            "observe", "serve", "source", "stack", "store", "sync",
+            "apf", "auth", "call", "clock", "config", "digest", "fairness", "forward", "heard",
+            "hosted", "observe", "serve", "source", "stack", "store", "sync",
         ],
     ),
     // Another gateway, with an upstream and clients of its own.

@@ -42,7 +42,18 @@ pub use self::http_transport::{
     HeaderSource, HttpTransport, HttpTransportError, HttpTransportSettings,
 };
 use super::{Identity, Now, Token, TokenDigest, TokenKey};
-use crate::clock::Clock;
+use crate::{clock::Clock, heard::Heard};
+
+/// How a review ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReviewEnd {
+    /// The token is somebody's.
+    Accepted,
+    /// It is nobody's.
+    Refused,
+    /// There was no answer.
+    Failed,
+}
 
 /// Whose token it is, or that it is nobody's.
 pub type Reviewed = Result<Arc<Identity>, TokenRefused>;
@@ -68,6 +79,8 @@ pub struct ReviewSettings {
     pub review_limit: Duration,
     /// The pause after the first failed attempt; each later one is half as long again.
     pub first_pause: Duration,
+    /// Hears how reviews end.
+    pub heard: Heard<ReviewEnd>,
 }
 
 impl Default for ReviewSettings {
@@ -82,6 +95,7 @@ impl Default for ReviewSettings {
             try_limit: Duration::from_secs(10),
             review_limit: Duration::from_secs(30),
             first_pause: Duration::from_millis(500),
+            heard: Heard::default(),
         }
     }
 }
@@ -352,6 +366,11 @@ impl Drop for Flight {
             self.shared.pending.fetch_sub(1, Ordering::Relaxed);
         }
         let landed = self.landed.take().unwrap_or(Err(ReviewError::Abandoned));
+        self.shared.settings.heard.tell(match &landed {
+            Ok(Ok(_)) => ReviewEnd::Accepted,
+            Ok(Err(_)) => ReviewEnd::Refused,
+            Err(_) => ReviewEnd::Failed,
+        });
         if let Some((_, waiting)) = self.shared.flights.remove(&self.digest) {
             for sender in waiting {
                 let _ = sender.send(landed.clone()); // fails for those who have left

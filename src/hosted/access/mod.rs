@@ -38,6 +38,7 @@ use super::authorize::Attributes;
 use crate::{
     clock::Clock,
     digest::User,
+    heard::Heard,
     sync::{Mutex, lock},
 };
 
@@ -66,8 +67,19 @@ pub struct NotAsked {
     pub again: Option<Duration>,
 }
 
+/// How a question ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AccessEnd {
+    /// They may.
+    Allowed,
+    /// They may not.
+    Denied,
+    /// There was no answer.
+    Failed,
+}
+
 /// How questions are asked and answers kept.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct AccessSettings {
     /// How long a leave holds.
     pub allowed_ttl: Duration,
@@ -83,6 +95,8 @@ pub struct AccessSettings {
     pub limit: Duration,
     /// The pause after the first failed attempt; the next is twice as long.
     pub first_pause: Duration,
+    /// Hears how questions end.
+    pub heard: Heard<AccessEnd>,
 }
 
 impl Default for AccessSettings {
@@ -95,6 +109,7 @@ impl Default for AccessSettings {
             max_pending: 1_024,
             limit: Duration::from_secs(10),
             first_pause: Duration::from_millis(200),
+            heard: Heard::default(),
         }
     }
 }
@@ -169,7 +184,6 @@ impl SubjectAccess {
         let remembered = || Remembered::new(settings.max_entries);
         Self(Arc::new(Shared {
             asks: Box::new(asks),
-            settings,
             clock,
             known: Mutex::new(Known {
                 allowed: remembered(),
@@ -177,6 +191,7 @@ impl SubjectAccess {
                 flights: HashMap::new(),
             }),
             lane: Semaphore::new(settings.max_running.clamp(1, Semaphore::MAX_PERMITS)),
+            settings,
         }))
     }
 
@@ -287,6 +302,11 @@ impl Drop for Flight {
     fn drop(&mut self) {
         let landed = self.landed.take().unwrap_or(Err(AccessError::Abandoned));
         let settings = &self.shared.settings;
+        settings.heard.tell(match &landed {
+            Ok(decision) if decision.allowed => AccessEnd::Allowed,
+            Ok(_) => AccessEnd::Denied,
+            Err(_) => AccessEnd::Failed,
+        });
         let now = self.shared.clock.now();
         let mut known = lock(&self.shared.known);
         match &landed {

@@ -1,0 +1,46 @@
+//! What the layers tell of, counted in the gateway's own metrics.
+
+use std::sync::Arc;
+
+use crate::{
+    auth::token_review::ReviewEnd,
+    forward::ConnectionEvent,
+    heard::Heard,
+    hosted::access::AccessEnd,
+    observe::{Own, Reviewed, UpstreamError},
+};
+
+/// Counts connections to the upstream.
+pub(super) fn connections(own: &Arc<Own>) -> Heard<ConnectionEvent> {
+    let own = Arc::clone(own);
+    Heard::by(move |event| match event {
+        ConnectionEvent::Opened => own.upstream_opened(),
+        ConnectionEvent::NotOpened => own.upstream_failed(UpstreamError::Connect),
+        ConnectionEvent::Lost => own.upstream_failed(UpstreamError::Lost),
+        ConnectionEvent::Closed => own.upstream_closed(),
+    })
+}
+
+/// Counts what the upstream is asked about tokens.
+pub(super) fn token_reviews(own: &Arc<Own>) -> Heard<ReviewEnd> {
+    let own = Arc::clone(own);
+    Heard::by(move |end| {
+        own.token_reviewed(match end {
+            ReviewEnd::Accepted => Reviewed::Yes,
+            ReviewEnd::Refused => Reviewed::No,
+            ReviewEnd::Failed => Reviewed::Failed,
+        });
+    })
+}
+
+/// Counts what the upstream is asked about what users may do.
+pub(super) fn access_reviews(own: &Arc<Own>) -> Heard<AccessEnd> {
+    let own = Arc::clone(own);
+    Heard::by(move |end| {
+        own.access_reviewed(match end {
+            AccessEnd::Allowed => Reviewed::Yes,
+            AccessEnd::Denied => Reviewed::No,
+            AccessEnd::Failed => Reviewed::Failed,
+        });
+    })
+}
