@@ -10,7 +10,7 @@ use http::{
 use serde_json::{Map, Value, json};
 
 use super::{
-    codec,
+    codec, discovery,
     fault::Fault,
     kind::{Kind, KindVersion},
     negotiate::{Form, Media, Output},
@@ -85,10 +85,14 @@ impl Answer {
 
     /// A document without a table of its own, such as those of discovery.
     pub fn document(status: StatusCode, value: &Value, output: Output) -> Self {
-        match output.media {
-            Media::Yaml => Self::full(status, Media::Yaml.name(), codec::yaml::encode(value)),
-            // No document is written in protobuf: clients that ask for it take JSON, too.
-            Media::Json | Media::Protobuf => Self::full(
+        let written = match output.media {
+            Media::Yaml => Some(codec::yaml::encode(value).into_bytes()),
+            Media::Protobuf => discovery::protobuf::encode(value),
+            Media::Json => None,
+        };
+        match written {
+            Some(body) => Self::full(status, output.media.name(), body),
+            None => Self::full(
                 status,
                 Media::Json.name(),
                 codec::json::encode_plain(value, output.pretty),

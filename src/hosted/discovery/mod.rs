@@ -15,6 +15,7 @@ mod accept;
 pub mod aggregated;
 mod merge;
 pub mod plain;
+pub mod protobuf;
 
 #[cfg(test)]
 pub(super) mod tests;

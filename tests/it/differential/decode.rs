@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use fairgate::hosted::{
     codec::{envelope, protobuf, yaml},
+    discovery::protobuf::RESOURCE_LIST,
     kinds::KINDS,
     schema::{
         Field, Home, List, Struct, Type, field, flowcontrol,
@@ -46,6 +47,7 @@ fn shape(api_version: &str, kind: &str) -> &'static Struct {
         (_, "Status") => &STATUS,
         (_, "PartialObjectMetadata") => &PARTIAL_OBJECT_METADATA,
         (_, "PartialObjectMetadataList") => &PARTIALS,
+        (_, "APIResourceList") => &RESOURCE_LIST,
         (_, "FlowSchemaList") => &FLOW_SCHEMAS,
         (Some("v1"), "PriorityLevelConfigurationList") => &LEVELS,
         (_, "PriorityLevelConfigurationList") => &LEVELS_V1BETA3,
@@ -95,6 +97,9 @@ fn message(body: &[u8]) -> Value {
     let mut value = protobuf::decode(shape, opened.raw).unwrap();
     value["apiVersion"] = json!(opened.api_version);
     value["kind"] = json!(opened.kind);
+    for resource in value["resources"].as_array_mut().into_iter().flatten() {
+        resource["verbs"] = resource["verbs"]["items"].take();
+    }
     value
 }
 
