@@ -184,16 +184,11 @@ impl Compiling {
     }
 
     fn compile(&self) -> Result<Compiled, Vec<Finding>> {
-        let (documents, unreadable) = match self.documents.as_deref() {
-            None => (&[][..], Vec::new()),
-            Some(set) => (&set.documents[..], set.findings.clone()),
+        let (objects, unreadable) = match self.documents.as_deref() {
+            None => (ObjectSet::default(), Vec::new()),
+            Some(set) => (set.objects(), set.findings.clone()),
         };
-        let objects = ObjectSet::read(
-            documents
-                .iter()
-                .map(|document| (&document.origin, document.value.clone())),
-        )
-        .with_bootstrap(self.added());
+        let objects = objects.with_bootstrap(self.added());
         let compiled = Policy::compile(&objects, &self.settings);
         let refused = unreadable.iter().any(Finding::is_error);
         let mut all = unreadable;
@@ -312,12 +307,12 @@ mod tests {
     fn levels(whole: bool, empty: bool) -> Vec<String> {
         let own = Document {
             origin: "here".to_owned(),
-            value: json!({
+            value: Arc::new(json!({
                 "apiVersion": "flowcontrol.apiserver.k8s.io/v1",
                 "kind": "PriorityLevelConfiguration",
                 "metadata": {"name": "own"},
                 "spec": {"type": "Limited", "limited": {"limitResponse": {"type": "Reject"}}},
-            }),
+            })),
         };
         let compiling = Compiling {
             settings: PolicySettings {

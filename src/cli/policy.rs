@@ -32,17 +32,11 @@ impl Loaded {
             let named = config.flow_control.policies.as_deref();
             named.filter(|directory| directory.is_dir())
         });
-        let documents = from.map(|from| documents(from, input));
-        let (documents, unreadable) = match documents {
-            Some(DocumentSet {
-                documents,
-                findings,
-                ..
-            }) => (documents, findings),
-            None => (Vec::new(), Vec::new()),
+        let (objects, unreadable) = match from.map(|from| documents(from, input)) {
+            Some(set) => (set.objects(), set.findings),
+            None => (ObjectSet::default(), Vec::new()),
         };
-        let objects = ObjectSet::read(documents.into_iter().map(|d| (d.origin, d.value)))
-            .with_bootstrap(config.flow_control.bootstrap);
+        let objects = objects.with_bootstrap(config.flow_control.bootstrap);
         let is_whole = !unreadable.iter().any(Finding::is_error);
         findings.extend(unreadable);
         let policy = match Policy::compile(&objects, &settings(&config)) {

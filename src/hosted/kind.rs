@@ -58,7 +58,7 @@ pub struct KindVersion {
     pub default: fn(&mut Value),
     /// From this version to the stored one; defaults are filled in.
     pub to_storage: fn(&mut Value),
-    /// From the stored version to this one.
+    /// From the stored version to this one. Of the stored version itself it changes nothing.
     pub from_storage: fn(&mut Value),
 }
 

@@ -28,7 +28,8 @@ pub struct Object {
 /// An object as one version has it.
 #[derive(Debug)]
 struct VersionForm {
-    value: Value,
+    /// Unless it is the stored version, which the object has anyway.
+    value: Option<Value>,
     json: OnceLock<Bytes>,
 }
 
@@ -68,15 +69,14 @@ impl Object {
 
     /// The object as `version` has it.
     pub fn value(&self, version: &KindVersion) -> &Value {
-        &self.form(version).value
+        self.form(version).value.as_ref().unwrap_or(&self.stored)
     }
 
     /// Its compact JSON as `version` has it; kind and API version come first.
     pub fn json(&self, version: &KindVersion) -> Bytes {
         let form = self.form(version);
-        form.json
-            .get_or_init(|| compact(version, &form.value))
-            .clone()
+        let value = form.value.as_ref().unwrap_or(&self.stored);
+        form.json.get_or_init(|| compact(version, value)).clone()
     }
 
     fn form(&self, version: &KindVersion) -> &VersionForm {
@@ -87,7 +87,8 @@ impl Object {
             .position(|one| one.name == version.name)
             .unwrap_or(0);
         self.forms[index].get_or_init(|| VersionForm {
-            value: versioned(self.kind, version, &self.stored),
+            value: (version.name != self.kind.stored().name)
+                .then(|| versioned(self.kind, version, &self.stored)),
             json: OnceLock::new(),
         })
     }

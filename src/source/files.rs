@@ -228,6 +228,7 @@ fn labelled(name: &str, values: Vec<Value>) -> impl Iterator<Item = Document> {
         } else {
             name.to_owned()
         };
+        let value = Arc::new(value);
         Document { origin, value }
     })
 }
@@ -321,7 +322,7 @@ mod tests {
     fn values(set: &DocumentSet) -> Vec<&Value> {
         set.documents
             .iter()
-            .map(|document| &document.value)
+            .map(|document| &*document.value)
             .collect()
     }
 

@@ -10,11 +10,11 @@ pub mod kube;
 pub mod store;
 mod told;
 
-use std::future::Future;
+use std::{future::Future, sync::Arc};
 
 use serde_json::Value;
 
-use crate::apf::objects::{Finding, Severity};
+use crate::apf::objects::{Finding, ObjectSet, Severity};
 
 /// A complete set of objects, as found at one moment and not yet read as objects.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,13 +27,21 @@ pub struct DocumentSet {
     pub findings: Vec<Finding>,
 }
 
+impl DocumentSet {
+    /// The documents, read as objects; what is wrong with them is among the findings of the result.
+    pub fn objects(&self) -> ObjectSet {
+        let documents = self.documents.iter();
+        ObjectSet::read(documents.map(|document| (&document.origin, (*document.value).clone())))
+    }
+}
+
 /// One document of a source: an object, or a list of objects.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Document {
     /// Where it came from, for findings: `policies/a.yaml, document 2`.
     pub origin: String,
-    /// The document as it stands.
-    pub value: Value,
+    /// The document as it stands, or what a policy can depend on of it.
+    pub value: Arc<Value>,
 }
 
 /// A state of a source; equal revisions have equal documents.

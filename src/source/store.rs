@@ -3,7 +3,7 @@
 //! A set is all of them at one revision. It is yielded anew when something in it changed that a
 //! policy depends on.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use serde_json::Value;
 
@@ -27,6 +27,8 @@ pub(crate) const SETTLE: std::time::Duration = std::time::Duration::from_millis(
 pub struct Stored {
     store: Arc<dyn Store>,
     watch: Option<Watch>,
+    /// What was read last, by key, with the revision of each: most of it is the same the next time.
+    known: BTreeMap<Arc<str>, (u64, Document)>,
     /// Whether something changed since the last set.
     changed: bool,
     told: Told,
@@ -46,6 +48,7 @@ impl Stored {
         Self {
             store,
             watch: None,
+            known: BTreeMap::new(),
             changed: true,
             told: Told::default(),
         }
@@ -73,14 +76,14 @@ impl Stored {
     /// Reads everything, and watches from there on.
     async fn read(&mut self) -> Result<DocumentSet, StoreError> {
         self.store.wait_for(1).await?;
-        let mut documents = Vec::new();
+        let mut entries = Vec::new();
         let mut at = At::Cached;
         let mut revision = 0;
         for prefix in PREFIXES {
             let page = self.store.list(prefix, None, None, at).await?;
             revision = page.revision;
             at = At::Exactly(revision);
-            documents.extend(page.entries);
+            entries.extend(page.entries);
         }
         self.watch = Some(self.store.watch("/", revision)?);
         self.changed = false;
@@ -89,9 +92,16 @@ impl Stored {
             documents: Vec::new(),
             findings: Vec::new(),
         };
-        for entry in documents {
-            match document(&entry) {
-                Ok(document) => set.documents.push(document),
+        let mut before = std::mem::take(&mut self.known);
+        for entry in entries {
+            let same = before.remove(&entry.key);
+            let same = same.filter(|(revision, _)| *revision == entry.revision);
+            match same.map_or_else(|| document(&entry), |(_, document)| Ok(document)) {
+                Ok(document) => {
+                    set.documents.push(document.clone());
+                    let known = (entry.revision, document);
+                    self.known.insert(Arc::clone(&entry.key), known);
+                }
                 Err(finding) => set.findings.push(*finding),
             }
         }
@@ -128,7 +138,10 @@ impl Source for Stored {
 fn document(entry: &Entry) -> Result<Document, Box<Finding>> {
     let origin = format!("{} at {}", entry.key, entry.revision);
     match serde_json::from_slice(&entry.value) {
-        Ok(value) => Ok(Document { origin, value }),
+        Ok(value) => Ok(Document {
+            origin,
+            value: Arc::new(without_remarks(value)),
+        }),
         Err(error) => Err(Box::new(Finding {
             // One object that nobody can read must not keep all others from taking effect.
             severity: Severity::Warning,
@@ -140,6 +153,17 @@ fn document(entry: &Entry) -> Result<Document, Box<Finding>> {
             remedy: "delete the object and make it again".to_owned(),
         })),
     }
+}
+
+/// An object without what only tells of it, which is most of it: who manages which field, and its status.
+fn without_remarks(mut object: Value) -> Value {
+    if let Value::Object(fields) = &mut object {
+        fields.remove("status");
+        if let Some(Value::Object(metadata)) = fields.get_mut("metadata") {
+            metadata.remove("managedFields");
+        }
+    }
+    object
 }
 
 /// Whether a policy can depend on a change.

@@ -3,15 +3,12 @@
 //! Both are immutable and shared: a list, the history and a thousand watchers hold the same entry. A
 //! [`Memo`] beside the bytes holds what a reader made of them.
 
-use std::{
-    any::Any,
-    fmt,
-    sync::{Arc, OnceLock},
-};
+use std::{any::Any, fmt, sync::Arc};
 
 use bytes::Bytes;
 
 use super::{MAX_KEY_BYTES, StoreError};
+use crate::sync::{Mutex, lock};
 
 /// An object as stored.
 #[derive(Debug)]
@@ -78,9 +75,13 @@ impl Event {
     }
 }
 
-/// Something made once from what it lies beside, of a type that only its reader knows.
+/// Something made once from what it lies beside, of a type that only its reader knows. It can take many
+/// times the memory of that, so it is forgotten once few will ask for it.
 #[derive(Default)]
-pub struct Memo(OnceLock<Arc<dyn Any + Send + Sync>>);
+pub struct Memo(Mutex<Option<Made>>);
+
+/// What a reader made.
+pub(super) type Made = Arc<dyn Any + Send + Sync>;
 
 impl Memo {
     /// What was made before, or what `make` makes now.
@@ -92,19 +93,25 @@ impl Memo {
             return found;
         }
         let made = Arc::new(make());
-        let kept = self.0.get_or_init(|| made.clone());
-        kept.clone().downcast().unwrap_or(made)
+        let kept = lock(&self.0).get_or_insert_with(|| made.clone()).clone();
+        kept.downcast().unwrap_or(made)
     }
 
     /// What was made before, if it is a `T`.
     pub fn get<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
-        self.0.get()?.clone().downcast().ok()
+        let made = lock(&self.0).clone();
+        made?.downcast().ok()
+    }
+
+    /// Forgets what was made, and gives it: dropping it takes time.
+    pub(super) fn forget(&self) -> Option<Made> {
+        lock(&self.0).take()
     }
 }
 
 impl fmt::Debug for Memo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.get().is_some() {
+        f.write_str(if lock(&self.0).is_some() {
             "Memo(made)"
         } else {
             "Memo(none)"
@@ -156,6 +163,8 @@ mod tests {
         assert_eq!(*memo.get_or_make(|| 8_u32), 7);
         assert_eq!(*memo.get_or_make(|| "another type"), "another type");
         assert_eq!(memo.get::<u32>().as_deref(), Some(&7));
+        assert!(memo.forget().is_some() && memo.forget().is_none());
+        assert_eq!(*memo.get_or_make(|| 8_u32), 8);
     }
 
     #[test]

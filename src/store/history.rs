@@ -7,7 +7,7 @@
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
-use super::Event;
+use super::{Event, entry::Made};
 use crate::apf::Time;
 
 /// How much history is kept.
@@ -31,6 +31,10 @@ impl Default for Limits {
         }
     }
 }
+
+/// How long what readers made of a value is kept once the value is no more: watches that keep up have
+/// read of the change by then.
+const FRESH: Duration = Duration::from_secs(10);
 
 /// The window of changes after the floor.
 #[derive(Debug, Default)]
@@ -96,6 +100,19 @@ impl History {
         floor
     }
 
+    /// Takes what readers made of values that are gone for a while, to be dropped when no lock is held.
+    /// Who asks for such a value again makes it again.
+    pub(super) fn stale(&self, now: Time) -> Vec<Made> {
+        let past = self.events.iter();
+        past.take_while(|(at, _)| now.since(*at) > FRESH)
+            .flat_map(|(_, event)| {
+                let before = event.before.as_ref().map(|before| before.memo.forget());
+                [event.memo.forget(), before.flatten()]
+            })
+            .flatten()
+            .collect()
+    }
+
     /// Whether more is kept than `limits` allow by number or by bytes, and by an eighth at that: so
     /// that dropping is done seldom, and much at once.
     pub(super) fn overflows(&self, limits: &Limits) -> bool {
@@ -124,7 +141,10 @@ impl History {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+
     use super::*;
+    use crate::store::Entry;
 
     fn seconds(seconds: u64) -> Time {
         Time::ZERO.plus(Duration::from_secs(seconds))
@@ -170,6 +190,34 @@ mod tests {
         assert_eq!(history.raise(5).len(), 3);
         assert_eq!(history.bytes, 0);
         assert_eq!(revisions(&history, 0), [0; 0]);
+    }
+
+    #[test]
+    fn what_was_made_of_values_that_are_gone_is_forgotten_after_a_while() {
+        let mut history = History::beginning_at(1);
+        let mut before = None;
+        for revision in 2..=4 {
+            let after = Arc::new(Entry::new("/k".into(), Bytes::new(), revision));
+            after.memo.get_or_make(|| revision);
+            let event = Event::new(revision, "/k".into(), before, Some(Arc::clone(&after)));
+            history.push(seconds(revision), Arc::new(event));
+            before = Some(after);
+        }
+        let made = |history: &History| {
+            let entries = history.after(0).map(|event| event.after.clone().unwrap());
+            let made = entries.map(|entry| entry.memo.get::<u64>().as_deref().copied());
+            made.collect::<Vec<_>>()
+        };
+        assert_eq!(history.stale(seconds(4)).len(), 0);
+        // The change at 3 s was that of the value of 2 s.
+        assert_eq!(history.stale(seconds(3).plus(FRESH * 101 / 100)).len(), 1);
+        assert_eq!(made(&history), [None, Some(3), Some(4)]);
+        assert_eq!(history.stale(seconds(100)).len(), 1);
+        assert_eq!(
+            made(&history),
+            [None, None, Some(4)],
+            "the last one is in use"
+        );
     }
 
     #[test]

@@ -304,6 +304,12 @@ impl Mirror {
         drop(dropped);
     }
 
+    /// Forgets what readers made of values that are gone for a while.
+    pub fn forget_stale(&self, now: Time) {
+        let stale = self.read().history.stale(now);
+        drop(stale);
+    }
+
     /// How much there is.
     pub fn size(&self) -> Size {
         let state = self.read();

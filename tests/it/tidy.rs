@@ -46,7 +46,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ),
     ("stack", &["call"]),
     //
-    ("store", &["apf", "clock"]),
+    ("store", &["apf", "clock", "sync"]),
     (
         "source",
         &["apf", "clock", "config", "socket", "store", "sync"],

@@ -208,7 +208,7 @@ impl Followed {
                 let version = value["metadata"]["resourceVersion"].as_str();
                 let document = Document {
                     origin: format!("{plural}/{name} at {}", version.unwrap_or("no version")),
-                    value: value.clone(),
+                    value: Arc::new(value.clone()),
                 };
                 digest.update(value.to_string());
                 let problems = problems(&document);
@@ -287,7 +287,7 @@ async fn served_version(client: &Client) -> Result<&'static str, Failure> {
 
 /// What keeps an object from being used, as warnings: none if it can be.
 fn problems(document: &Document) -> Vec<Finding> {
-    let read = ObjectSet::read([(document.origin.as_str(), document.value.clone())]);
+    let read = ObjectSet::read([(document.origin.as_str(), (*document.value).clone())]);
     let errors = read.findings().iter().filter(|finding| finding.is_error());
     errors
         .map(|finding| Finding {
@@ -332,12 +332,12 @@ mod tests {
     fn an_object_that_cannot_be_used_is_told_as_a_warning() {
         let level = |spec| Document {
             origin: "here".to_owned(),
-            value: json!({
+            value: Arc::new(json!({
                 "apiVersion": "flowcontrol.apiserver.k8s.io/v1",
                 "kind": PRIORITY_LEVEL,
                 "metadata": {"name": "a"},
                 "spec": spec,
-            }),
+            })),
         };
         let reject = json!({"type": "Reject"});
         let sound = json!({"type": "Limited", "limited": {"limitResponse": reject}});

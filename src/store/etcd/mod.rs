@@ -233,6 +233,7 @@ impl Store for Etcd {
     fn maintain(&self, now: Time) -> Answer<'_, ()> {
         Box::pin(async move {
             let shared = &self.shared;
+            shared.mirror.forget_stale(now);
             let floor = shared.mirror.due_floor(now, &shared.limits);
             shared.mirror.raise_floor(floor);
             // Others' keys move the revision as well. Following it keeps us above the floor of etcd's.

@@ -227,6 +227,7 @@ impl Store for Local {
 
     fn maintain(&self, now: Time) -> Answer<'_, ()> {
         Box::pin(async move {
+            self.mirror.forget_stale(now);
             let floor = self.mirror.due_floor(now, &self.limits);
             if floor <= self.mirror.floor() {
                 return Ok(());
