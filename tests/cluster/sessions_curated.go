@@ -534,6 +534,10 @@ func paging(s *script) {
 		token(`{"v":"meta.k8s.io/v1","rv":-5,"start":"x\u0000"}`), token(`{"v":"meta.k8s.io/v1","rv":"5","start":"x"}`)} {
 		s.get(list + "&continue=" + bad)
 	}
+	// What is no base64, and where that is seen.
+	for _, bad := range []string{"x!", "xx=", "xx==", "xxx=", "x===", "abcde", "ab%0Acd", "abcd%0A", "abcd%0D%0Ae", "a%0A", "ab=c", "abcdx%0Ay%0Az%0A!", "abcd%C3%A9", "%20", "ab/c"} {
+		s.get(list + "&continue=" + bad)
+	}
 	s.delete(list + "&limit=2")
 	s.delete(list + "&continue={{continue}}")
 	s.delete(list)
