@@ -191,6 +191,10 @@ func routing(s *script) {
 		s.get(path)
 		s.delete(path)
 	}
+	for _, path := range []string{levelsPath + "//?labelSelector=s=@none", levelsPath + "/@absent//", levelsPath + "/@absent/status//", levelsPath + "/@absent/foo//", versionPath + "/watch/prioritylevelconfigurations//?labelSelector=s=@none&timeoutSeconds=1",
+		"/apis/flowcontrol.apiserver.k8s.io/v9//", "/apis//", "/version/x", "/index.html/", "/healthz/", "/livez/", "/readyz/", "/metrics/", "/openapi/v2/", "/openapi/v3/", "/openapi/v3/apis/flowcontrol.apiserver.k8s.io/v1/"} {
+		s.get(path)
+	}
 	paths := []string{flowSchemasPath + "?labelSelector=s=@none", flowSchemasPath + "/@x", flowSchemasPath + "/@x/status",
 		versionPath + "/watch/flowschemas?labelSelector=s=@none&timeoutSeconds=1", versionPath + "/watch/flowschemas/@x?timeoutSeconds=1"}
 	for _, path := range paths {
