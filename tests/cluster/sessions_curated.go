@@ -890,6 +890,14 @@ func applying(s *script) {
 	s.apply(levelsPath+"/@p", "one", level("@p", `spec={"type":"Exempt"}`))
 	s.delete(levelsPath + "/@p")
 	s.delete(item)
+	// Where there is no object, which of several mistakes is told of.
+	for _, edits := range [][]string{{`metadata.name="@b"`}, {"-metadata.name"}, {`metadata.namespace="default"`, `metadata.name="@b"`}, {`metadata.resourceVersion="junk"`}, {`metadata.resourceVersion="junk"`, "spec=5"}, {"spec.matchingPrecedence=-1"}} {
+		s.apply(item, "none", edited(small, append(edits, `metadata.uid="00000000-0000-0000-0000-000000000001"`)...))
+	}
+	s.apply(item, "none", edited(small, `metadata.resourceVersion="junk"`, `metadata.name="@b"`))
+	for _, version := range []string{"0", "1", "007"} {
+		s.apply(item+"?dryRun=All", "none", edited(small, `spec.priorityLevelConfiguration.name="system"`, `metadata.resourceVersion="`+version+`"`))
+	}
 }
 
 func applyConflicts(s *script) {

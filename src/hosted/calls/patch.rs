@@ -168,10 +168,14 @@ impl Scope<'_> {
             .map_err(|error| refuse(error.to_string()))?;
         let mut new = decoded.value;
         (self.version.default)(&mut new);
+        if live.is_none() {
+            self.check_no_uid(&new)?;
+        }
         self.finish(new, live.is_none())
     }
 
     fn finish(&self, mut object: Value, may_create: bool) -> Result<Changed, Fault> {
+        self.settle_namespace(&mut object)?;
         self.check_name(&object)?;
         if let Some(warning) =
             metadata::dedup_owners(&mut object, " after mutating admission happens")

@@ -159,21 +159,26 @@ impl Scope<'_> {
         options: &WriteOptions,
     ) -> Result<Option<Updated>, Fault> {
         let mut object = object::to_stored(self.kind, self.version, object);
-        let uid = metadata::text(&object, "uid");
-        if !uid.is_empty() {
-            let why = format!(
-                "uid mismatch: the provided object specified uid {uid}, and no existing object was \
-                 found"
-            );
-            return Err(Fault::conflict(self.kind, &self.place.name, &why));
-        }
         let version = metadata::text(&object, "resourceVersion");
+    /// An object that there is not has no UID that somebody could name.
+    pub(super) fn check_no_uid(&self, object: &Value) -> Result<(), Fault> {
+        let uid = metadata::text(object, "uid");
+        if uid.is_empty() {
+            return Ok(());
+        }
+        let why = format!(
+            "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+        );
+        Err(Fault::conflict(self.kind, &self.place.name, &why))
+    }
+
         if !version.is_empty() && version.parse::<u64>().is_err() {
             return Err(bad_version(version));
         }
-        self.settle_namespace(&mut object)?;
-        // Where the object is made, no version of it can have passed.
-        metadata::set(&mut object, "resourceVersion", Value::Null);
+        // Where the object is made, no version of it can have passed. A rehearsal shows what was sent.
+        if !options.dry_run {
+            metadata::set(&mut object, "resourceVersion", Value::Null);
+        }
         match self.create_stored(object, options.dry_run).await {
             Ok(object) => Ok(Some(Updated {
                 object,
@@ -196,7 +201,6 @@ impl Scope<'_> {
         let live = live.stored();
         let mut new = object::to_stored(self.kind, self.version, new);
         self.settle_version(&mut new, entry.revision)?;
-        self.settle_namespace(&mut new)?;
         self.prepare_update(&mut new, live);
         self.validate_update(&new, live)?;
         ssa::keep_times_if_unchanged(live, &mut new);
