@@ -953,6 +953,16 @@ func ownership(s *script) {
 	s.put(item+"?fieldManager=other", flowSchema("@a", `metadata.managedFields=[{"manager":"made-up","operation":"Update","apiVersion":"flowcontrol.apiserver.k8s.io/v9","time":"2024-01-01T00:00:00Z","fieldsType":"FieldsV1","fieldsV1":{"f:spec":{"f:rules":{}}}}]`, "spec.matchingPrecedence=7"))
 	s.put(item+"?fieldManager=other", flowSchema("@a", `metadata.managedFields=[{"manager":"made-up","operation":"Update","apiVersion":"flowcontrol.apiserver.k8s.io/v1","fieldsType":"FieldsV1","fieldsV1":{"bad":{}}}]`, "spec.matchingPrecedence=8"))
 	s.patch(item+"?fieldManager=last", jsonPatch, `[{"op":"remove","path":"/metadata/labels"}]`)
+	s.put(item+"?fieldManager=last", "apiVersion: flowcontrol.apiserver.k8s.io/v1\nkind: FlowSchema\nmetadata: {name: @a, managedFields: []}\nspec: {priorityLevelConfiguration: {name: system}}\n", contentHeader, yamlType)
+	// Within a list that is owned as a whole, an empty list is another value than none.
+	hollow, plain := `{"spec":{"rules":[{"subjects":[{"kind":"User","user":{"name":"u"}}],"resourceRules":[],"nonResourceRules":[{"verbs":["*"],"nonResourceURLs":["*"]}]}]}}`, `{"apiVersion":"flowcontrol.apiserver.k8s.io/v1","kind":"FlowSchema","metadata":{"name":"@a"},"spec":{"rules":[{"subjects":[{"kind":"User","user":{"name":"u"}}],"nonResourceRules":[{"verbs":["*"],"nonResourceURLs":["*"]}]}]}}`
+	s.patch(item+"?fieldManager=last", mergePatch, hollow)
+	for _, kind := range []string{mergePatch, strategic} {
+		s.apply(item+"?force=true", "applier", plain)
+		s.patch(item+"?fieldManager=last", kind, hollow)
+	}
+	s.apply(item+"?force=true", "applier", plain)
+	s.put(item+"?fieldManager=last", flowSchema("@a", `spec.rules=[{"subjects":[{"kind":"User","user":{"name":"u"}}],"resourceRules":[],"nonResourceRules":[{"verbs":["*"],"nonResourceURLs":["*"]}]}]`))
 	s.get(item)
 	s.get(item, "Accept", partialType)
 	s.delete(item)
