@@ -1004,6 +1004,10 @@ func negotiation(s *script) {
 	s.patch(item, mergePatch, `{}`, "Accept", yamlType)
 	s.patch(item, mergePatch, `{"spec":{"matchingPrecedence":-1}}`, "Accept", yamlType)
 	s.patch(item, mergePatch, `{"spec":{"matchingPrecedence":-1}}`, "Accept", protobufType)
+	// No watch speaks YAML, which is not the first thing that one is told.
+	for _, query := range []string{"", "&resourceVersion=x", "&includeObject=x", "&resourceVersion=x&includeObject=x"} {
+		s.watch(flowSchemasPath, "labelSelector=s=@none"+query, "Accept", "application/yaml;as=Table;v=v1;g=meta.k8s.io")
+	}
 	s.delete(item, "Accept", protobufType)
 }
 
