@@ -5,7 +5,7 @@
 //! only looked up below that resource's prefix.
 
 use base64::{
-    DecodeError, Engine as _, alphabet,
+    Engine as _, alphabet,
     engine::{GeneralPurpose, GeneralPurposeConfig, general_purpose::NO_PAD},
 };
 use serde_json::Value;
@@ -65,14 +65,8 @@ impl ContinueToken {
     }
 
     fn read(text: &str) -> Result<Self, String> {
-        let data = BASE64.decode(text).map_err(|error| {
-            let at = match error {
-                DecodeError::InvalidByte(at, _) | DecodeError::InvalidLastSymbol(at, _) => at,
-                // What is left over behind the last group of four.
-                DecodeError::InvalidLength(_) | DecodeError::InvalidPadding => text.len() & !3,
-            };
-            format!(": illegal base64 data at input byte {at}")
-        })?;
+        let data = decode_base64(text)
+            .map_err(|at| format!(": illegal base64 data at input byte {at}"))?;
         let token = codec::json::parse(&data)
             .map_err(|error| format!(": {error}"))?
             .value;
@@ -104,6 +98,22 @@ impl ContinueToken {
             start: key.to_owned(),
         })
     }
+}
+
+/// Decodes base64 as Go does, which passes over the ends of lines; the error is where it stops.
+fn decode_base64(text: &str) -> Result<Vec<u8>, usize> {
+    let mut digits = Vec::with_capacity(text.len());
+    for (at, byte) in text.bytes().enumerate() {
+        match byte {
+            b'\r' | b'\n' => {}
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' => digits.push(byte),
+            _ => return Err(at),
+        }
+    }
+    // What is left over behind the last group of four.
+    BASE64
+        .decode(digits)
+        .map_err(|_| text.len().saturating_sub(1))
 }
 
 /// Whether the fields of a token are of their types, in the words of Go's decoder.
@@ -195,7 +205,31 @@ mod tests {
         for (json, why) in cases {
             assert_eq!(encoded(json).unwrap_err(), format!("{prefix}{why}"));
         }
-        assert!(ContinueToken::decode("!!!").is_err());
         assert!(encoded("nope").is_err());
+    }
+
+    #[test]
+    fn what_is_no_base64_is_told_from_where_on() {
+        // As kube-apiserver 1.36 answers.
+        for (text, at) in [
+            ("!!!", 0),
+            ("x", 0),
+            ("x!", 1),
+            ("xx=", 2),
+            ("xxx=", 3),
+            ("abcde", 4),
+            ("abcd\r\ne", 6),
+            ("a\n", 1),
+            ("abcdx\ny\nz\n!", 10),
+        ] {
+            let why = ContinueToken::decode(text).unwrap_err().message;
+            assert!(
+                why.ends_with(&format!(" at input byte {at}")),
+                "{text:?}: {why}"
+            );
+        }
+        let token = ContinueToken::behind("a", None);
+        let folded = token.encode().replace('J', "J\r\n");
+        assert_eq!(ContinueToken::decode(&folded).unwrap(), token);
     }
 }

@@ -9,7 +9,9 @@ use bytes::Bytes;
 use flate2::{Compression, write::GzEncoder};
 use http::{
     HeaderMap, HeaderValue, Method, StatusCode,
-    header::{CACHE_CONTROL, CONTENT_ENCODING, ETAG, EXPIRES, IF_NONE_MATCH, LOCATION, VARY},
+    header::{
+        CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, EXPIRES, IF_NONE_MATCH, LOCATION, VARY,
+    },
 };
 use serde_json::{Value, json};
 
@@ -181,7 +183,10 @@ impl Documents {
 
     fn v3(&self, request: &Request, key: &str, query: &Query) -> Answer {
         let Some(document) = self.v3.iter().find(|document| document.key == key) else {
-            return Answer::not_found();
+            // As upstream: not a word.
+            let mut answer = Answer::full(StatusCode::NOT_FOUND, "text/plain", "");
+            answer.headers.remove(CONTENT_TYPE);
+            return answer;
         };
         let accept = request.header("accept");
         let (written, content_type) = match language(accept, [PROTO_V3, PROTO_V3_OLD]) {

@@ -54,21 +54,26 @@ pub struct Place {
 
 /// Finds what `path` names among `kinds`.
 pub fn route(kinds: &[&'static Kind], path: &str) -> Route {
-    let trimmed = path.strip_suffix('/').unwrap_or(path);
+    let trimmed = path.trim_end_matches('/');
+    // As upstream, of which one part minds slashes at the end, and the other does not.
+    let slashes = path.len() - trimmed.len();
     let mut segments = trimmed.split('/').skip(1);
     match segments.next() {
-        None => Route::Root,
-        Some("" | "index.html") => only(segments, Route::Root),
-        Some("version") => only(segments, Route::Version),
-        Some("metrics" | "livez" | "readyz" | "healthz" | "debug") => Route::Operators,
-        Some("openapi") => openapi(segments),
+        None if slashes <= 1 => Route::Root,
+        Some("index.html") if slashes == 0 => only(segments, Route::Root),
+        Some("metrics" | "livez" | "readyz" | "healthz" | "debug") if slashes == 0 => {
+            Route::Operators
+        }
+        Some("openapi") => openapi(segments, slashes),
+        Some("version") if segments.next().is_none() => Route::Version,
+        Some("version") => Route::Nothing,
         Some("api") => match segments.next() {
             None => Route::Api,
             Some("v1") => below(kinds, "", "v1", segments),
             Some(_) => Route::Nothing,
         },
         Some("apis") => match (segments.next(), segments.next()) {
-            (None, _) => Route::Groups,
+            (None, _) if slashes <= 1 => Route::Groups,
             (Some(group), None) if serves(kinds, group, None) => Route::Group(group.to_owned()),
             (Some(group), Some(version)) if serves(kinds, group, Some(version)) => {
                 below(kinds, group, version, segments)
@@ -76,7 +81,7 @@ pub fn route(kinds: &[&'static Kind], path: &str) -> Route {
             (Some(group), _) if serves(kinds, group, None) => Route::Nothing,
             _ => Route::Unknown,
         },
-        Some(_) => Route::Unknown,
+        _ => Route::Unknown,
     }
 }
 
@@ -112,16 +117,16 @@ fn only<'p>(mut rest: impl Iterator<Item = &'p str>, route: Route) -> Route {
     }
 }
 
-fn openapi<'p>(mut rest: impl Iterator<Item = &'p str>) -> Route {
+fn openapi<'p>(mut rest: impl Iterator<Item = &'p str>, slashes: usize) -> Route {
     match rest.next() {
-        Some("v2") => only(rest, Route::OpenApiV2),
+        Some("v2") if slashes == 0 => only(rest, Route::OpenApiV2),
         Some("v3") => {
-            let key: Vec<&str> = rest.collect();
-            if key.is_empty() {
-                Route::OpenApiV3Index
-            } else {
-                Route::OpenApiV3(key.join("/"))
+            let mut key: Vec<&str> = rest.collect();
+            if key.is_empty() && slashes == 0 {
+                return Route::OpenApiV3Index;
             }
+            key.extend(std::iter::repeat_n("", slashes));
+            Route::OpenApiV3(key.join("/"))
         }
         _ => Route::Unknown,
     }
@@ -239,6 +244,29 @@ mod tests {
         assert!(matches!(of("/"), Route::Root));
         assert!(matches!(of("/nope"), Route::Unknown));
         assert!(matches!(of("//version"), Route::Unknown));
+        assert!(matches!(of("/version/x"), Route::Nothing));
+    }
+
+    #[test]
+    fn slashes_at_the_end_count_where_upstream_minds_them() {
+        let of = |path: &str| route(&KINDS, path);
+        assert_eq!(
+            place("/v1/flowschemas/a///"),
+            Some(("a".to_owned(), false, false))
+        );
+        assert!(matches!(of(&format!("{GROUP}//")), Route::Group(_)));
+        assert!(matches!(of("/version//"), Route::Version));
+        assert!(matches!(of("/api//"), Route::Api));
+        assert!(matches!(of("/apis/"), Route::Groups));
+        for path in ["//", "/apis//", "/index.html/", "/healthz/", "/openapi/v2/"] {
+            assert!(matches!(of(path), Route::Unknown), "{path}");
+        }
+        for path in ["/openapi/v3/", "/openapi/v3/version/"] {
+            assert!(
+                matches!(of(path), Route::OpenApiV3(key) if key.ends_with('/') || key.is_empty()),
+                "{path}"
+            );
+        }
     }
 
     #[test]

@@ -88,7 +88,7 @@ type Target struct {
 	// into FlowSchemas behind the sessions' back. Its writes are then waited for, and what they do to
 	// resource versions and watches is not looked at.
 	Conditions bool
-	Writes     bool // the controller is on this one
+	Writes     bool // there is such a controller on this one
 
 	base      *url.URL
 	transport http.RoundTripper
@@ -116,13 +116,26 @@ func TargetOf(name, kubeconfig string) (*Target, error) {
 	return NewTarget(name, config)
 }
 
+// WritesConditions says whether a controller writes conditions into FlowSchemas there: then it has written
+// that of one which is always there.
+func (t *Target) WritesConditions(ctx context.Context) (bool, error) {
+	const always = "exempt"
+	seen := newNormaliser(false, false)
+	_, err := t.send(ctx, Request{Method: "GET", Path: flowSchemasPath + "/" + always}, seen)
+	return seen.dangling[always], err
+}
+
 // Play plays a session and returns what happened, normalised. An error is one of the connection: whatever
 // the server answers is a result.
 func (t *Target) Play(ctx context.Context, session Session) ([]Exchange, error) {
 	seen := newNormaliser(session.ManagedFields, t.Conditions)
 	var exchanges []Exchange
 	for number, request := range session.Requests {
-		response, err := t.send(ctx, request, seen)
+		err := t.freshen(ctx, request)
+		var response Response
+		if err == nil {
+			response, err = t.send(ctx, request, seen)
+		}
 		if err != nil {
 			return exchanges, fmt.Errorf("%s: session %s, request %d (%s %s): %w", t.Name, session.Name, number, request.Method, request.Path, err)
 		}
@@ -135,6 +148,27 @@ func (t *Target) Play(ctx context.Context, session Session) ([]Exchange, error) 
 	}
 	return exchanges, nil
 }
+
+// freshen waits, before a request that takes what a real server has in its cache, until the cache has come as
+// far as the store. A plain list is answered only then.
+func (t *Target) freshen(ctx context.Context, request Request) error {
+	version := ""
+	if found := versionInQuery.FindStringSubmatch(request.Query); found != nil {
+		version = found[1]
+	}
+	watches := strings.Contains(request.Path, "/watch/") || strings.Contains(request.Query, "watch=")
+	if version != "0" && (version != "" || !watches) {
+		return nil
+	}
+	list := Request{Method: "GET", Path: levelsPath, Query: "labelSelector=none"}
+	if strings.Contains(request.Path, "flowschemas") {
+		list.Path = flowSchemasPath
+	}
+	_, err := t.send(ctx, list, newNormaliser(false, false))
+	return err
+}
+
+var versionInQuery = regexp.MustCompile(`(?:^|&)resourceVersion=([^&]*)`)
 
 // settle waits after a write of a FlowSchema until the controller has written its condition, and takes the
 // object's resource version as if the write had made it.

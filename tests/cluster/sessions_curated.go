@@ -191,6 +191,10 @@ func routing(s *script) {
 		s.get(path)
 		s.delete(path)
 	}
+	for _, path := range []string{levelsPath + "//?labelSelector=s=@none", levelsPath + "/@absent//", levelsPath + "/@absent/status//", levelsPath + "/@absent/foo//", versionPath + "/watch/prioritylevelconfigurations//?labelSelector=s=@none&timeoutSeconds=1",
+		"/apis/flowcontrol.apiserver.k8s.io/v9//", "/apis//", "/version/x", "/index.html/", "/healthz/", "/livez/", "/readyz/", "/metrics/", "/openapi/v2/", "/openapi/v3/", "/openapi/v3/apis/flowcontrol.apiserver.k8s.io/v1/"} {
+		s.get(path)
+	}
 	paths := []string{flowSchemasPath + "?labelSelector=s=@none", flowSchemasPath + "/@x", flowSchemasPath + "/@x/status",
 		versionPath + "/watch/flowschemas?labelSelector=s=@none&timeoutSeconds=1", versionPath + "/watch/flowschemas/@x?timeoutSeconds=1"}
 	for _, path := range paths {
@@ -433,6 +437,16 @@ func creation(s *script) {
 	s.post(flowSchemasPath, flowSchema("@d", `kind=5`))
 	s.post(flowSchemasPath, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"@d"}}`)
 	s.post(flowSchemasPath, `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"@d"}}`)
+	// Kinds that every version of every group has.
+	for _, kind := range []string{"WatchEvent", "ListOptions", "GetOptions", "DeleteOptions", "CreateOptions", "UpdateOptions", "PatchOptions", "Status", "APIGroup", "Table", "List"} {
+		s.post(flowSchemasPath, `{"apiVersion":"flowcontrol.apiserver.k8s.io/v1","kind":"`+kind+`"}`)
+	}
+	for _, version := range []string{"v1", "flowcontrol.apiserver.k8s.io/v1beta3", "flowcontrol.apiserver.k8s.io/__internal", "meta.k8s.io/v1", "nope/v9"} {
+		s.post(levelsPath, `{"apiVersion":"`+version+`","kind":"DeleteOptions"}`)
+		s.put(levelsPath+"/@a", `{"apiVersion":"`+version+`","kind":"Status"}`)
+	}
+	s.post(flowSchemasPath, `{"apiVersion":"v1","kind":"Status","status":5}`)
+	s.post(flowSchemasPath, `{"apiVersion":"flowcontrol.apiserver.k8s.io/v1","kind":"FlowSchemaList","items":{}}`)
 	s.post(flowSchemasPath, flowSchema("@e", `status={"conditions":[{"type":"X","status":"True"}]}`))
 	s.post(flowSchemasPath+"/@f", flowSchema("@f"))
 	s.post(flowSchemasPath+"/@a/status", flowSchema("@a"))
@@ -508,6 +522,7 @@ func selectors(s *script) {
 	s.delete(levelsPath + "?labelSelector=s=@all&fieldSelector=spec.type=x")
 	s.delete(levelsPath + "?labelSelector=s=@all&labelSelector=zzz")
 	s.get(levelsPath + "?labelSelector=s=@all")
+	s.get(levelsPath + "?labelSelector=s=@all&fieldSelector=spec.type=x&resourceVersionMatch=x")
 }
 
 func paging(s *script) {
@@ -532,6 +547,10 @@ func paging(s *script) {
 	for _, bad := range []string{"x", "!!!", token("x"), token("{}"), token(`{"v":"meta.k8s.io/v1"}`), token(`{"v":"meta.k8s.io/v1","rv":0,"start":"x\u0000"}`),
 		token(`{"v":"meta.k8s.io/v1","rv":5}`), token(`{"v":"meta.k8s.io/v2","rv":5,"start":"x"}`), token(`{"v":"","rv":5,"start":"x"}`), token(`{"v":"meta.k8s.io/v1","rv":5,"start":"../x\u0000"}`),
 		token(`{"v":"meta.k8s.io/v1","rv":-5,"start":"x\u0000"}`), token(`{"v":"meta.k8s.io/v1","rv":"5","start":"x"}`)} {
+		s.get(list + "&continue=" + bad)
+	}
+	// What is no base64, and where that is seen.
+	for _, bad := range []string{"x!", "xx=", "xx==", "xxx=", "x===", "abcde", "ab%0Acd", "abcd%0A", "abcd%0D%0Ae", "a%0A", "ab=c", "abcdx%0Ay%0Az%0A!", "abcd%C3%A9", "%20", "ab/c"} {
 		s.get(list + "&continue=" + bad)
 	}
 	s.delete(list + "&limit=2")
@@ -621,7 +640,7 @@ func deleting(s *script) {
 		`{"kind":"DeleteOptions","apiVersion":"policy/v1","dryRun":["All"]}`, `{"kind":"DeleteOptions","apiVersion":"nope/v1","dryRun":["All"]}`, `{"kind":"Pod","apiVersion":"v1","dryRun":["All"]}`,
 		`{"kind":"FlowSchema","apiVersion":"flowcontrol.apiserver.k8s.io/v1"}`, `{"dryRun":["All"]}`, `{"dryRun":["x"]}`, `{"dryRun":"All"}`, `{"dryRun":["All"],"unknown":1}`, `{"dryRun":["All"],"dryRun":["All"]}`,
 		`{"dryRun":["All"],"propagationPolicy":"x"}`, `{"dryRun":["All"],"propagationPolicy":"Orphan","orphanDependents":true}`, `{"dryRun":["All"],"gracePeriodSeconds":-1}`, `{"dryRun":["All"],"gracePeriodSeconds":"x"}`,
-		`{"dryRun":["All"],"ignoreStoreReadErrorWithClusterBreakingPotential":true}`, `{"dryRun":["All"],"propagationPolicy":""}`, `[]`, `x`, `null`, `{`, `"x"`} {
+		`{"dryRun":["All"],"ignoreStoreReadErrorWithClusterBreakingPotential":true}`, `{"dryRun":["All"],"propagationPolicy":""}`, `{"kind":"Status","apiVersion":"v1"}`, `{"kind":"Status","apiVersion":"nope/v1","status":5}`, `{"kind":"ListOptions"}`, `{"kind":"ListOptions","apiVersion":"v1"}`, `{"kind":"Table","apiVersion":"meta.k8s.io/v1"}`, `[]`, `x`, `null`, `{`, `"x"`} {
 		s.do("DELETE", item, body, contentHeader, jsonType)
 		if strings.Contains(body, "null") {
 			s.post(flowSchemasPath, flowSchema("@a"))
@@ -882,6 +901,14 @@ func applying(s *script) {
 	s.apply(levelsPath+"/@p", "one", level("@p", `spec={"type":"Exempt"}`))
 	s.delete(levelsPath + "/@p")
 	s.delete(item)
+	// Where there is no object, which of several mistakes is told of.
+	for _, edits := range [][]string{{`metadata.name="@b"`}, {"-metadata.name"}, {`metadata.namespace="default"`, `metadata.name="@b"`}, {`metadata.resourceVersion="junk"`}, {`metadata.resourceVersion="junk"`, "spec=5"}, {"spec.matchingPrecedence=-1"}} {
+		s.apply(item, "none", edited(small, append(edits, `metadata.uid="00000000-0000-0000-0000-000000000001"`)...))
+	}
+	s.apply(item, "none", edited(small, `metadata.resourceVersion="junk"`, `metadata.name="@b"`))
+	for _, version := range []string{"0", "1", "007"} {
+		s.apply(item+"?dryRun=All", "none", edited(small, `spec.priorityLevelConfiguration.name="system"`, `metadata.resourceVersion="`+version+`"`))
+	}
 }
 
 func applyConflicts(s *script) {
@@ -937,6 +964,16 @@ func ownership(s *script) {
 	s.put(item+"?fieldManager=other", flowSchema("@a", `metadata.managedFields=[{"manager":"made-up","operation":"Update","apiVersion":"flowcontrol.apiserver.k8s.io/v9","time":"2024-01-01T00:00:00Z","fieldsType":"FieldsV1","fieldsV1":{"f:spec":{"f:rules":{}}}}]`, "spec.matchingPrecedence=7"))
 	s.put(item+"?fieldManager=other", flowSchema("@a", `metadata.managedFields=[{"manager":"made-up","operation":"Update","apiVersion":"flowcontrol.apiserver.k8s.io/v1","fieldsType":"FieldsV1","fieldsV1":{"bad":{}}}]`, "spec.matchingPrecedence=8"))
 	s.patch(item+"?fieldManager=last", jsonPatch, `[{"op":"remove","path":"/metadata/labels"}]`)
+	s.put(item+"?fieldManager=last", "apiVersion: flowcontrol.apiserver.k8s.io/v1\nkind: FlowSchema\nmetadata: {name: @a, managedFields: []}\nspec: {priorityLevelConfiguration: {name: system}}\n", contentHeader, yamlType)
+	// Within a list that is owned as a whole, an empty list is another value than none.
+	hollow, plain := `{"spec":{"rules":[{"subjects":[{"kind":"User","user":{"name":"u"}}],"resourceRules":[],"nonResourceRules":[{"verbs":["*"],"nonResourceURLs":["*"]}]}]}}`, `{"apiVersion":"flowcontrol.apiserver.k8s.io/v1","kind":"FlowSchema","metadata":{"name":"@a"},"spec":{"rules":[{"subjects":[{"kind":"User","user":{"name":"u"}}],"nonResourceRules":[{"verbs":["*"],"nonResourceURLs":["*"]}]}]}}`
+	s.patch(item+"?fieldManager=last", mergePatch, hollow)
+	for _, kind := range []string{mergePatch, strategic} {
+		s.apply(item+"?force=true", "applier", plain)
+		s.patch(item+"?fieldManager=last", kind, hollow)
+	}
+	s.apply(item+"?force=true", "applier", plain)
+	s.put(item+"?fieldManager=last", flowSchema("@a", `spec.rules=[{"subjects":[{"kind":"User","user":{"name":"u"}}],"resourceRules":[],"nonResourceRules":[{"verbs":["*"],"nonResourceURLs":["*"]}]}]`))
 	s.get(item)
 	s.get(item, "Accept", partialType)
 	s.delete(item)
@@ -978,6 +1015,10 @@ func negotiation(s *script) {
 	s.patch(item, mergePatch, `{}`, "Accept", yamlType)
 	s.patch(item, mergePatch, `{"spec":{"matchingPrecedence":-1}}`, "Accept", yamlType)
 	s.patch(item, mergePatch, `{"spec":{"matchingPrecedence":-1}}`, "Accept", protobufType)
+	// No watch speaks YAML, which is not the first thing that one is told.
+	for _, query := range []string{"", "&resourceVersion=x", "&includeObject=x", "&resourceVersion=x&includeObject=x"} {
+		s.watch(flowSchemasPath, "labelSelector=s=@none"+query, "Accept", "application/yaml;as=Table;v=v1;g=meta.k8s.io")
+	}
 	s.delete(item, "Accept", protobufType)
 }
 

@@ -6,6 +6,7 @@
 mod create;
 mod delete;
 mod delete_options;
+mod hollow;
 mod patch;
 mod read;
 mod update;

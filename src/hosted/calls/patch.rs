@@ -57,7 +57,7 @@ impl Scope<'_> {
         }
         .map_err(fault_of)?;
         let mut new = self.decode_patched(how, &patched, options.validation)?;
-        carry_reset(&patched.value, &mut new);
+        self.carry_empty(&patched.value, &mut new);
         self.track(Some(live), &mut new, options);
         self.finish(new, false)
     }
@@ -168,10 +168,14 @@ impl Scope<'_> {
             .map_err(|error| refuse(error.to_string()))?;
         let mut new = decoded.value;
         (self.version.default)(&mut new);
+        if live.is_none() {
+            self.check_no_uid(&new)?;
+        }
         self.finish(new, live.is_none())
     }
 
     fn finish(&self, mut object: Value, may_create: bool) -> Result<Changed, Fault> {
+        self.settle_namespace(&mut object)?;
         self.check_name(&object)?;
         if let Some(warning) =
             metadata::dedup_owners(&mut object, " after mutating admission happens")
@@ -220,15 +224,6 @@ fn applied(body: &[u8]) -> Result<Parsed, Fault> {
          map[string]interface {{}}",
         go_word(&parsed.value)
     )))
-}
-
-/// An empty list of managed fields asks that all ownership be forgotten; the canonical form of an
-/// object has no empty lists, so it is carried over.
-pub(super) fn carry_reset(raw: &Value, object: &mut Value) {
-    let managed = &raw["metadata"]["managedFields"];
-    if managed.as_array().is_some_and(Vec::is_empty) {
-        metadata::set(object, "managedFields", json!([]));
-    }
 }
 
 fn cause(conflict: &Conflict) -> Value {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::{Answer, Fault, Owned, Scope, patch::carry_reset, write_fault};
+use super::{Answer, Fault, Owned, Scope, hollow, write_fault};
 use crate::{
     apf::objects::names,
     hosted::{
@@ -46,10 +46,13 @@ impl Scope<'_> {
         let options = WriteOptions::read(self.query, Write::Update, agent)?;
         let media = negotiate::input(self.request.header("content-type"))?;
         let mut object = self.decode_body(media, body, options.validation)?;
-        if media == Media::Json
-            && let Ok(raw) = codec::json::parse(body)
-        {
-            carry_reset(&raw.value, &mut object);
+        let sent = match media {
+            Media::Json => codec::json::parse(body).ok(),
+            Media::Yaml => codec::yaml::parse(body).ok(),
+            Media::Protobuf => None,
+        };
+        if let Some(sent) = sent {
+            self.carry_empty(&sent.value, &mut object);
         }
         self.settle_namespace(&mut object)?;
         self.check_name(&object)?;
@@ -107,6 +110,18 @@ impl Scope<'_> {
             now: &now,
         };
         ssa::track_update(&Owned(self.kind), live, new, &actor);
+        hollow::drop(self.version.shape, new);
+    }
+
+    /// Carries over those empty lists of what was sent that make a difference, and that the canonical
+    /// form of an object has none of.
+    pub(super) fn carry_empty(&self, sent: &Value, object: &mut Value) {
+        hollow::carry(self.version.shape, sent, object);
+        // This one asks that all ownership be forgotten.
+        let managed = &sent["metadata"]["managedFields"];
+        if managed.as_array().is_some_and(Vec::is_empty) {
+            metadata::set(object, "managedFields", json!([]));
+        }
     }
 
     /// Changes the object of the call's name: `make` is given what there is, in the version of the
@@ -153,27 +168,32 @@ impl Scope<'_> {
         Err(Fault::conflict(self.kind, &self.place.name, &why))
     }
 
+    /// An object that there is not has no UID that somebody could name.
+    pub(super) fn check_no_uid(&self, object: &Value) -> Result<(), Fault> {
+        let uid = metadata::text(object, "uid");
+        if uid.is_empty() {
+            return Ok(());
+        }
+        let why = format!(
+            "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+        );
+        Err(Fault::conflict(self.kind, &self.place.name, &why))
+    }
+
     async fn make_new(
         &self,
         object: Value,
         options: &WriteOptions,
     ) -> Result<Option<Updated>, Fault> {
         let mut object = object::to_stored(self.kind, self.version, object);
-        let uid = metadata::text(&object, "uid");
-        if !uid.is_empty() {
-            let why = format!(
-                "uid mismatch: the provided object specified uid {uid}, and no existing object was \
-                 found"
-            );
-            return Err(Fault::conflict(self.kind, &self.place.name, &why));
-        }
         let version = metadata::text(&object, "resourceVersion");
         if !version.is_empty() && version.parse::<u64>().is_err() {
             return Err(bad_version(version));
         }
-        self.settle_namespace(&mut object)?;
-        // Where the object is made, no version of it can have passed.
-        metadata::set(&mut object, "resourceVersion", Value::Null);
+        // Where the object is made, no version of it can have passed. A rehearsal shows what was sent.
+        if !options.dry_run {
+            metadata::set(&mut object, "resourceVersion", Value::Null);
+        }
         match self.create_stored(object, options.dry_run).await {
             Ok(object) => Ok(Some(Updated {
                 object,
@@ -196,7 +216,6 @@ impl Scope<'_> {
         let live = live.stored();
         let mut new = object::to_stored(self.kind, self.version, new);
         self.settle_version(&mut new, entry.revision)?;
-        self.settle_namespace(&mut new)?;
         self.prepare_update(&mut new, live);
         self.validate_update(&new, live)?;
         ssa::keep_times_if_unchanged(live, &mut new);

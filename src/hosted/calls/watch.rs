@@ -30,15 +30,15 @@ impl Scope<'_> {
 
     /// Follows the changes of what `options` ask for.
     pub(super) async fn watch_with(&self, options: ListOptions) -> Result<Answer, Fault> {
+        let version = parse_version(&options.resource_version).map_err(Fault::internal)?;
+        let lasts = lasts(&options);
+        let writer = self.writer()?;
         if self.output.media == Media::Yaml {
             return Err(Fault::not_acceptable(format!(
                 "only the following media types are accepted: {}",
                 crate::hosted::negotiate::STREAM_TYPES.join(", ")
             )));
         }
-        let version = parse_version(&options.resource_version).map_err(Fault::internal)?;
-        let lasts = lasts(&options);
-        let writer = self.writer()?;
         let opening = match self.opening(&options, version.unwrap_or(0)).await {
             Ok(opening) => opening,
             // From here on what goes wrong is told in the stream, as clients expect it.
