@@ -2,13 +2,16 @@ package cluster
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"text/template"
 	"time"
 )
@@ -140,10 +143,14 @@ subjects:
   name: ` + FairgateUser + `
 `
 
-// A Fairgate is a running fairgate in front of the cluster.
+// A Fairgate is a fairgate with a configuration. It keeps its addresses from one start to the next.
 type Fairgate struct {
 	Endpoint
-	process *process
+
+	admin   string // URL of the port for operators
+	program string
+	dir     string
+	running *process
 }
 
 // FairgateProgram is the binary under test: the environment variable FAIRGATE_BIN.
@@ -155,8 +162,26 @@ func FairgateProgram() (string, error) {
 	return filepath.Abs(program)
 }
 
-// StartFairgate writes a configuration, starts fairgate with it and waits until it is ready.
-func (c *Cluster) StartFairgate(options FairgateOptions) (*Fairgate, error) {
+// NewFairgate writes the configuration of a fairgate in front of the cluster. Nothing runs yet.
+func (c *Cluster) NewFairgate(options FairgateOptions) (*Fairgate, error) {
+	fields := fairgateFields{
+		Mode: options.Mode, Serving: c.PKI.Fairgate,
+		ClientCA: c.PKI.CA.Cert, RequestHeaderCA: c.PKI.FrontProxyCA.Cert, TokenFile: c.TokenFile,
+		Upstream: c.Direct.URL, UpstreamCA: c.PKI.CA.Cert,
+		Impersonator: c.PKI.FairgateClient, FrontProxy: c.PKI.FrontProxyClient, GatewayUser: FairgateUser,
+		Policies: options.Policies, Seats: options.Seats, Off: options.Off,
+	}
+	return c.newFairgate(options.Mode, options.Listen, options.Port, func(address, admin string) (string, error) {
+		fields.Address, fields.Admin = address, admin
+		var text bytes.Buffer
+		err := configuration.Execute(&text, fields)
+		return text.String(), err
+	})
+}
+
+// newFairgate writes the configuration that configure makes for two addresses, host:port each: that for
+// clients and that for operators. Without a host clients find it on 127.0.0.1, without a port on a free one.
+func (c *Cluster) newFairgate(name, host string, port int, configure func(address, admin string) (string, error)) (*Fairgate, error) {
 	program, err := FairgateProgram()
 	if err != nil {
 		return nil, err
@@ -165,11 +190,11 @@ func (c *Cluster) StartFairgate(options FairgateOptions) (*Fairgate, error) {
 	if err != nil {
 		return nil, err
 	}
-	if options.Listen == "" {
-		options.Listen = "127.0.0.1"
+	if host == "" {
+		host = "127.0.0.1"
 	}
-	if options.Port == 0 {
-		if options.Port, err = freePort(options.Listen); err != nil {
+	if port == 0 {
+		if port, err = freePort(host); err != nil {
 			return nil, err
 		}
 	}
@@ -177,48 +202,93 @@ func (c *Cluster) StartFairgate(options FairgateOptions) (*Fairgate, error) {
 	if err != nil {
 		return nil, err
 	}
-	address := net.JoinHostPort(options.Listen, strconv.Itoa(options.Port))
+	address := net.JoinHostPort(host, strconv.Itoa(port))
 	admin := net.JoinHostPort("127.0.0.1", strconv.Itoa(adminPort))
-
-	var text bytes.Buffer
-	err = configuration.Execute(&text, fairgateFields{
-		Mode: options.Mode, Address: address, Admin: admin, Serving: c.PKI.Fairgate,
-		ClientCA: c.PKI.CA.Cert, RequestHeaderCA: c.PKI.FrontProxyCA.Cert, TokenFile: c.TokenFile,
-		Upstream: c.Direct.URL, UpstreamCA: c.PKI.CA.Cert,
-		Impersonator: c.PKI.FairgateClient, FrontProxy: c.PKI.FrontProxyClient, GatewayUser: FairgateUser,
-		Policies: options.Policies, Seats: options.Seats, Off: options.Off,
-	})
-	if err != nil {
-		return nil, err
-	}
-	file := filepath.Join(dir, "fairgate.yaml")
-	if err := os.WriteFile(file, text.Bytes(), 0o600); err != nil {
-		return nil, err
-	}
-	process, err := startProcess(dir, "fairgate", program, "serve", "--config", file)
+	text, err := configure(address, admin)
 	if err != nil {
 		return nil, err
 	}
 	fairgate := &Fairgate{
-		Endpoint: Endpoint{Name: options.Mode, URL: "https://" + address},
-		process:  process,
+		Endpoint: Endpoint{Name: name, URL: "https://" + address},
+		admin:    "http://" + admin,
+		program:  program,
+		dir:      dir,
 	}
+	return fairgate, os.WriteFile(fairgate.configuration(), []byte(text), 0o600)
+}
+
+// Launch starts it and does not wait.
+func (f *Fairgate) Launch() error {
+	var err error
+	f.running, err = startProcess(f.dir, "fairgate", f.program, "serve", "--config", f.configuration())
+	return err
+}
+
+// Start starts it and waits until it is ready.
+func (f *Fairgate) Start() error {
+	if err := f.Launch(); err != nil {
+		return err
+	}
+	return f.UntilReady()
+}
+
+// UntilReady waits until it is ready.
+func (f *Fairgate) UntilReady() error {
 	client := &http.Client{Timeout: 5 * time.Second}
-	err = process.untilReady(readyLimit, func() error { return healthy(client, "http://"+admin+"/readyz") })
-	if err != nil {
-		err = fmt.Errorf("%w\n%s\n%s", err, text.String(), process.tail(40))
-		_ = process.stop(0)
-		return nil, err
+	if err := f.running.untilReady(readyLimit, func() error { return healthy(client, f.admin+"/readyz") }); err != nil {
+		return fmt.Errorf("%w\n%s", err, f.Log(40))
 	}
-	return fairgate, nil
+	return nil
 }
 
-// Stop asks fairgate to drain and fails when it does not end well.
+// Stop asks it to drain and fails when it does not end well.
 func (f *Fairgate) Stop() error {
-	return f.process.stop(stopGrace)
+	return f.running.stop(stopGrace)
 }
 
-// Log returns the last lines that fairgate wrote.
+// Restart stops it and starts it again.
+func (f *Fairgate) Restart() error {
+	if err := f.Stop(); err != nil {
+		return err
+	}
+	return f.Start()
+}
+
+// Log returns the last lines that it wrote since it was started last.
 func (f *Fairgate) Log(lines int) string {
-	return f.process.tail(lines)
+	return f.running.tail(lines)
+}
+
+// Ask asks the port for operators.
+func (f *Fairgate) Ask(ctx context.Context, path string) (int, string, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, f.admin+path, nil)
+	if err != nil {
+		return 0, "", err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return 0, "", err
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	return response.StatusCode, string(text), err
+}
+
+// Metric is the value of a metric without labels of its own.
+func (f *Fairgate) Metric(ctx context.Context, name string) (float64, error) {
+	_, text, err := f.Ask(ctx, "/metrics")
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(text) {
+		if rest, found := strings.CutPrefix(line, name); found && (strings.HasPrefix(rest, " ") || strings.HasPrefix(rest, "{")) {
+			fields := strings.Fields(line)
+			return strconv.ParseFloat(fields[len(fields)-1], 64)
+		}
+	}
+	return 0, fmt.Errorf("no metric %s", name)
+}
+
+func (f *Fairgate) configuration() string {
+	return filepath.Join(f.dir, "fairgate.yaml")
 }

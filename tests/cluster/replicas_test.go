@@ -37,20 +37,10 @@ func ownEtcd(t *testing.T) *Etcd {
 	return etcd
 }
 
-// newReplica is a fairgate for one test. It does not run yet; it must end well, and its log is shown when
-// the test fails.
-func newReplica(t *testing.T, name, etcd string) *Replica {
+// newReplica is a fairgate for one test. It does not run yet.
+func newReplica(t *testing.T, name, etcd string) *Fairgate {
 	t.Helper()
-	replica := must[*Replica](t)(shared.NewReplica(name, etcd, "/replicas"))
-	t.Cleanup(func() {
-		if err := replica.Stop(); err != nil {
-			t.Errorf("fairgate did not end well: %v", err)
-		}
-		if t.Failed() {
-			t.Log(replica.Name, replica.Log(60))
-		}
-	})
-	return replica
+	return ending(t, must[*Fairgate](t)(shared.NewReplica(name, etcd, "/replicas")))
 }
 
 // succeeds stops the test at the first error.
@@ -64,7 +54,7 @@ func succeeds(t *testing.T, errs ...error) {
 }
 
 // clientOf is the administrator's client of a replica.
-func clientOf(t *testing.T, replica *Replica) flowcontrolclient.FlowcontrolV1Interface {
+func clientOf(t *testing.T, replica *Fairgate) flowcontrolclient.FlowcontrolV1Interface {
 	t.Helper()
 	config := shared.Config(replica.Endpoint, shared.admin)
 	config.QPS = -1
@@ -72,7 +62,7 @@ func clientOf(t *testing.T, replica *Replica) flowcontrolclient.FlowcontrolV1Int
 }
 
 // untilMetric waits until a metric of a replica has a value.
-func untilMetric(t *testing.T, replica *Replica, name string, want float64) {
+func untilMetric(t *testing.T, replica *Fairgate, name string, want float64) {
 	t.Helper()
 	var last float64
 	err := poll(30*time.Second, 50*time.Millisecond, func() (bool, error) {
@@ -201,7 +191,7 @@ func TestReplicasShareOneSetOfObjects(t *testing.T) {
 		awaitEvent(t, events, watch.Modified, func(object metav1.Object) bool { return shares(object) == 20 })
 
 		succeeds(t, a.Stop(), b.Stop(), a.Launch(), b.Launch(), a.UntilReady(), b.UntilReady())
-		for _, replica := range []*Replica{a, b} {
+		for _, replica := range []*Fairgate{a, b} {
 			untilMetric(t, replica, "fairgate_bootstrap_ensured", 1)
 			found := must[*flowcontrolv1.PriorityLevelConfiguration](t)(clientOf(t, replica).PriorityLevelConfigurations().Get(ctx, kept.Name, metav1.GetOptions{}))
 			if shares(found) != 33 || found.ResourceVersion != kept.ResourceVersion || found.Generation != kept.Generation {
@@ -245,7 +235,7 @@ func untilConditions(t *testing.T, client flowcontrolclient.FlowcontrolV1Interfa
 }
 
 // staysStill watches for a while whether anything is written: through each replica, and in etcd itself.
-func staysStill(t *testing.T, etcd *Etcd, replicas ...*Replica) {
+func staysStill(t *testing.T, etcd *Etcd, replicas ...*Fairgate) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), stillFor)
 	defer cancel()
