@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,6 +23,9 @@ var Modes = []string{"impersonate", "requestHeader"}
 // FairgateOptions is what the tests vary.
 type FairgateOptions struct {
 	Mode     string // one of Modes
+	Source   string // fairgate's own mode, which says where policy objects come from; files when empty
+	Upstream string // URL; the cluster's apiserver when empty
+	User     string // whom fairgate is upstream; FairgateUser when empty
 	Listen   string // address to listen on; 127.0.0.1 when empty
 	Port     int    // port to listen on; a free one when zero
 	Policies string // directory of policy files; none when empty
@@ -33,6 +37,7 @@ type FairgateOptions struct {
 // that knows its keys. Anything not said here is fairgate's default.
 var configuration = template.Must(template.New("fairgate").Parse(`apiVersion: fairgate.dev/v1alpha1
 kind: Configuration
+mode: {{ .Source }}
 listen:
   address: {{ .Address }}
   tls:
@@ -73,6 +78,11 @@ flowControl:
   policies:
     directory: {{ .Policies }}
 {{- end }}
+{{- if eq .Source "overlay" }}
+hostedApi: # what is granted or taken back upstream is to be seen soon
+  authorizedTTL: 2s
+  unauthorizedTTL: 2s
+{{- end }}
 admin:
   address: {{ .Admin }}
 drain:
@@ -83,6 +93,7 @@ drain:
 // fairgateFields is all that a configuration may need. The token reviews of mode requestHeader are made
 // with the front-proxy certificate, in the name of GatewayUser.
 type fairgateFields struct {
+	Source          string
 	Mode            string
 	Address         string // host:port
 	Admin           string // host:port
@@ -92,7 +103,7 @@ type fairgateFields struct {
 	TokenFile       string
 	Upstream        string // URL
 	UpstreamCA      string
-	Impersonator    KeyPair // CN fairgate, of the cluster's CA, with the rights of fairgateRole
+	Impersonator    KeyPair // CN as GatewayUser, of the cluster's CA
 	FrontProxy      KeyPair // CN front-proxy-client, of the front-proxy CA
 	GatewayUser     string
 	Policies        string
@@ -100,48 +111,9 @@ type fairgateFields struct {
 	Off             bool
 }
 
-// FairgateUser is the user that fairgate itself is to the upstream.
+// FairgateUser is whom fairgate itself is to the upstream where that does not matter. It has the rights that
+// config/kubernetes ships for the mode impersonate, which are more than requestHeader needs.
 const FairgateUser = "fairgate"
-
-// fairgateRole is all that fairgate may do upstream: be others, in mode impersonate; in both ask who the
-// bearer of a token is, and read the object counts. It says what config/kubernetes tells operators.
-const fairgateRole = `
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata:
-  name: fairgate
-rules:
-- apiGroups: [""]
-  resources: [users, groups, serviceaccounts]
-  verbs: [impersonate]
-- apiGroups: [authentication.k8s.io]
-  resources:
-  - uids
-  - userextras/authentication.kubernetes.io/credential-id
-  - userextras/authentication.kubernetes.io/node-name
-  - userextras/authentication.kubernetes.io/node-uid
-  - userextras/authentication.kubernetes.io/pod-name
-  - userextras/authentication.kubernetes.io/pod-uid
-  verbs: [impersonate]
-- apiGroups: [authentication.k8s.io]
-  resources: [tokenreviews]
-  verbs: [create]
-- nonResourceURLs: [/metrics]
-  verbs: [get]
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRoleBinding
-metadata:
-  name: fairgate
-roleRef:
-  apiGroup: rbac.authorization.k8s.io
-  kind: ClusterRole
-  name: fairgate
-subjects:
-- apiGroup: rbac.authorization.k8s.io
-  kind: User
-  name: ` + FairgateUser + `
-`
 
 // A Fairgate is a fairgate with a configuration. It keeps its addresses from one start to the next.
 type Fairgate struct {
@@ -165,11 +137,18 @@ func FairgateProgram() (string, error) {
 // NewFairgate writes the configuration of a fairgate in front of the cluster. Nothing runs yet.
 func (c *Cluster) NewFairgate(options FairgateOptions) (*Fairgate, error) {
 	fields := fairgateFields{
-		Mode: options.Mode, Serving: c.PKI.Fairgate,
+		Source: cmp.Or(options.Source, "files"), Mode: options.Mode, Serving: c.PKI.Fairgate,
 		ClientCA: c.PKI.CA.Cert, RequestHeaderCA: c.PKI.FrontProxyCA.Cert, TokenFile: c.TokenFile,
-		Upstream: c.Direct.URL, UpstreamCA: c.PKI.CA.Cert,
+		Upstream: cmp.Or(options.Upstream, c.Direct.URL), UpstreamCA: c.PKI.CA.Cert,
 		Impersonator: c.PKI.FairgateClient, FrontProxy: c.PKI.FrontProxyClient, GatewayUser: FairgateUser,
 		Policies: options.Policies, Seats: options.Seats, Off: options.Off,
+	}
+	if options.User != "" {
+		self, err := c.NewUser(options.User)
+		if err != nil {
+			return nil, err
+		}
+		fields.Impersonator, fields.GatewayUser = self.Pair, self.Name
 	}
 	return c.newFairgate(options.Mode, options.Listen, options.Port, func(address, admin string) (string, error) {
 		fields.Address, fields.Admin = address, admin

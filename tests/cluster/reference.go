@@ -1,46 +1,15 @@
 package cluster
 
-import (
-	"fmt"
-	"net/http"
-	"path/filepath"
-	"strconv"
-	"time"
-)
-
-// StartReference starts a second kube-apiserver, with a store of its own, on which sessions can be played
-// and always end alike. Nothing but requests changes the objects of the group there: it runs without
-// priority and fairness, whose controller writes conditions into every FlowSchema, and without a garbage
-// collector, since fairgate has none. The program is a kube-apiserver, "" being the cluster's own;
-// gates are of its features.
+// StartReference starts a further kube-apiserver, on which sessions can be played and always end alike.
+// Nothing but requests changes the objects of the group there: it runs without priority and fairness, whose
+// controller writes conditions into every FlowSchema, and without a garbage collector, since fairgate has
+// none. The program is a kube-apiserver, "" being the cluster's own; gates are of its features.
 func (c *Cluster) StartReference(program, gates string) (*Target, error) {
-	if program == "" {
-		program = filepath.Join(c.bin, "kube-apiserver")
-	}
-	port, err := freePort("127.0.0.1")
+	var err error
+	c.reference, err = c.StartApiserver("reference", program,
+		"--enable-priority-and-fairness=false", "--enable-garbage-collector=false", "--feature-gates="+gates)
 	if err != nil {
 		return nil, err
 	}
-	c.reference, err = startProcess(c.Dir, "reference", program,
-		"--etcd-servers="+c.etcd.URL, "--etcd-prefix=/reference",
-		"--bind-address=127.0.0.1", "--advertise-address="+c.Advertise, "--secure-port="+strconv.Itoa(port),
-		"--tls-cert-file="+c.PKI.Apiserver.Cert, "--tls-private-key-file="+c.PKI.Apiserver.Key,
-		"--client-ca-file="+c.PKI.CA.Cert,
-		"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
-		"--service-account-key-file="+c.PKI.ServiceAccount.Cert,
-		"--service-account-signing-key-file="+c.PKI.ServiceAccount.Key,
-		"--service-cluster-ip-range=10.96.0.0/16",
-		"--authorization-mode=RBAC",
-		"--enable-priority-and-fairness=false",
-		"--enable-garbage-collector=false",
-		"--feature-gates="+gates)
-	if err != nil {
-		return nil, err
-	}
-	at := Endpoint{Name: "reference", URL: fmt.Sprintf("https://127.0.0.1:%d", port)}
-	probe := &http.Client{Transport: c.Transport(c.admin, true), Timeout: 5 * time.Second}
-	if err := c.reference.untilReady(readyLimit, func() error { return healthy(probe, at.URL+"/readyz") }); err != nil {
-		return nil, fmt.Errorf("%w\n%s", err, c.reference.tail(40))
-	}
-	return NewTarget(at.Name, c.Config(at, c.admin))
+	return NewTarget(c.reference.Name, c.Config(c.reference.Endpoint, c.admin))
 }
