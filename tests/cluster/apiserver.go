@@ -25,7 +25,7 @@ type Apiserver struct {
 }
 
 // StartApiserver starts one and waits until it is ready. Its objects are kept below a prefix of its name. The
-// program is a kube-apiserver, "" being the cluster's own.
+// program is a kube-apiserver, "" being the cluster's own. It ends with the cluster.
 func (c *Cluster) StartApiserver(name, program string, more ...string) (*Apiserver, error) {
 	if program == "" {
 		program = filepath.Join(c.bin, "kube-apiserver")
@@ -42,21 +42,14 @@ func (c *Cluster) StartApiserver(name, program string, more ...string) (*Apiserv
 	if server.running, err = startProcess(c.Dir, name, program, append(arguments, more...)...); err != nil {
 		return nil, err
 	}
+	c.mutex.Lock()
+	c.further = append(c.further, server)
+	c.mutex.Unlock()
 	probe := &http.Client{Transport: c.Transport(c.admin, true), Timeout: 5 * time.Second}
 	if err := server.running.untilReady(readyLimit, func() error { return healthy(probe, server.URL+"/readyz") }); err != nil {
-		err = fmt.Errorf("%w\n%s", err, server.running.tail(40))
-		_ = server.Stop()
-		return nil, err
+		return nil, fmt.Errorf("%w\n%s", err, server.running.tail(40))
 	}
 	return server, nil
-}
-
-// Stop ends it. It may be called at any time.
-func (a *Apiserver) Stop() error {
-	if a == nil {
-		return nil
-	}
-	return a.running.stop(stopGrace)
 }
 
 // uidFlag has an apiserver take uids from a front proxy. It has no default; without it they would be lost. The

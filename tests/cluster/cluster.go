@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -50,8 +51,10 @@ type Cluster struct {
 	bin       string
 	etcd      *Etcd
 	apiserver *process
-	reference *Apiserver // see StartReference
 	admin     User
+
+	mutex   sync.Mutex
+	further []*Apiserver // see StartApiserver
 }
 
 // An Endpoint is where a client sends its requests.
@@ -106,7 +109,11 @@ func Start(dir, bin string) (*Cluster, error) {
 
 // Stop ends the servers. It may be called more than once.
 func (c *Cluster) Stop() {
-	_ = c.reference.Stop()
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	for _, server := range c.further {
+		_ = server.running.stop(stopGrace)
+	}
 	_ = c.apiserver.stop(stopGrace)
 	_ = c.etcd.Stop()
 }

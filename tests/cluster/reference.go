@@ -5,11 +5,10 @@ package cluster
 // controller writes conditions into every FlowSchema, and without a garbage collector, since fairgate has
 // none. The program is a kube-apiserver, "" being the cluster's own; gates are of its features.
 func (c *Cluster) StartReference(program, gates string) (*Target, error) {
-	var err error
-	c.reference, err = c.StartApiserver("reference", program,
+	server, err := c.StartApiserver("reference", program,
 		"--enable-priority-and-fairness=false", "--enable-garbage-collector=false", "--feature-gates="+gates)
 	if err != nil {
 		return nil, err
 	}
-	return NewTarget(c.reference.Name, c.Config(c.reference.Endpoint, c.admin))
+	return NewTarget(server.Name, c.Config(server.Endpoint, c.admin))
 }

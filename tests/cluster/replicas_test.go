@@ -24,9 +24,7 @@ const stillFor = 15 * time.Second
 // ownEtcd is an etcd for one test. It does not run yet.
 func ownEtcd(t *testing.T) *Etcd {
 	t.Helper()
-	if shared == nil || *direct {
-		t.Skip("this is about fairgate's own processes")
-	}
+	aboutFairgate(t)
 	etcd := must[*Etcd](t)(NewEtcd(shared.Dir, shared.bin))
 	t.Cleanup(func() {
 		_ = etcd.Stop()

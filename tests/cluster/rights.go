@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -51,6 +52,11 @@ func (r ShippedRole) Read() (*rbacv1.ClusterRole, error) {
 	}
 }
 
+// of is what the role is called that a user has of it.
+func (r ShippedRole) of(user string) string {
+	return user + ":" + strings.ReplaceAll(r.File, "/", ":") + ":" + r.Name
+}
+
 // Grant gives a user exactly what the roles allow, and waits until that is in force. It is done again after
 // [Revoke] only.
 func Grant(ctx context.Context, admin kubernetes.Interface, user string, roles ...ShippedRole) error {
@@ -59,7 +65,7 @@ func Grant(ctx context.Context, admin kubernetes.Interface, user string, roles .
 		if err != nil {
 			return err
 		}
-		if err := GrantRules(ctx, admin, user, user+":"+shipped.Name, role.Rules); err != nil {
+		if err := GrantRules(ctx, admin, user, shipped.of(user), role.Rules); err != nil {
 			return err
 		}
 	}
@@ -89,7 +95,7 @@ func Revoke(ctx context.Context, admin kubernetes.Interface, user string, shippe
 	if err != nil {
 		return err
 	}
-	return RevokeRules(ctx, admin, user, user+":"+shipped.Name, role.Rules)
+	return RevokeRules(ctx, admin, user, shipped.of(user), role.Rules)
 }
 
 // RevokeRules takes back what [GrantRules] has given, and waits until that is in force.
