@@ -80,8 +80,8 @@ flowControl:
 {{- end }}
 {{- if eq .Source "overlay" }}
 hostedApi: # what is granted or taken back upstream is to be seen soon
-  authorizedTTL: 2s
-  unauthorizedTTL: 2s
+  authorizedTTL: 1s
+  unauthorizedTTL: 1s
 {{- end }}
 admin:
   address: {{ .Admin }}

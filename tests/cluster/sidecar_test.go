@@ -386,6 +386,7 @@ func (d decider) untilWithin(t *testing.T, limit time.Duration, schema, level ty
 // schemaFor is a schema for all requests of a user that are for no resource.
 func schemaFor(user User, name, level string, precedence int32) *flowcontrolv1.FlowSchema {
 	return &flowcontrolv1.FlowSchema{
+		TypeMeta:   metav1.TypeMeta{APIVersion: flowcontrolv1.SchemeGroupVersion.String(), Kind: "FlowSchema"},
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: flowcontrolv1.FlowSchemaSpec{
 			MatchingPrecedence:         precedence,
