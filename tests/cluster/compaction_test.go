@@ -27,6 +27,7 @@ import (
 // A replica misses what is written and then compacted away in etcd. Whoever followed it has to be told, and
 // list again.
 func TestAnInformerSurvivesACompaction(t *testing.T) {
+	t.Parallel()
 	t.Run("while its gateway is down", func(t *testing.T) {
 		compactUnderAnInformer(t, func(t *testing.T, a *Fairgate, _ *Valve) func() {
 			succeeds(t, a.Stop())
@@ -44,6 +45,7 @@ func TestAnInformerSurvivesACompaction(t *testing.T) {
 
 func compactUnderAnInformer(t *testing.T, disturb func(t *testing.T, a *Fairgate, valve *Valve) (undo func())) {
 	etcd := ownEtcd(t)
+	t.Parallel()
 	succeeds(t, etcd.Start())
 	valve := must[*Valve](t)(NewValve(strings.TrimPrefix(etcd.URL, "http://")))
 	t.Cleanup(valve.Close)

@@ -17,6 +17,7 @@ import (
 // A fairgate starts before its etcd, and loses it later. It serves all the time, by the policy it knows.
 func TestAGatewayServesWithoutItsStore(t *testing.T) {
 	etcd := ownEtcd(t)
+	t.Parallel()
 	gateway := newReplica(t, "a", etcd.URL)
 	succeeds(t, gateway.Start())
 	process := gateway.running
