@@ -237,7 +237,11 @@ func untilConditions(t *testing.T, client flowcontrolclient.FlowcontrolV1Interfa
 // staysStill watches for a while whether anything is written: through each replica, and in etcd itself.
 func staysStill(t *testing.T, etcd *Etcd, replicas ...*Fairgate) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), stillFor)
+	limit := stillFor
+	if testing.Short() {
+		limit /= 10
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	revision := must[uint64](t)(etcd.Revision(ctx))
 	told := make(chan string, 100)
