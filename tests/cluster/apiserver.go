@@ -81,13 +81,14 @@ func (c *Cluster) apiserverFlags(port int) []string {
 
 // Audited are the users whose requests the cluster's apiserver notes: fairgates in their own name and, where
 // they impersonate, also in the names of others.
-var Audited = []string{"audited-impersonate", "audited-requestHeader"}
+var Audited = []string{"audited-impersonate", "audited-requestHeader", "audited-renewing"}
 
 // An Audit is what the apiserver notes of a request.
 type Audit struct {
-	Verb string `json:"verb"`
-	URI  string `json:"requestURI"`
-	User struct {
+	Stage string `json:"stage"`
+	Verb  string `json:"verb"`
+	URI   string `json:"requestURI"`
+	User  struct {
 		Username string `json:"username"`
 	} `json:"user"`
 	Impersonated *struct{} `json:"impersonatedUser"`

@@ -318,6 +318,68 @@ func TestFairgateStartsWithoutTheObjectsOfItsApiserver(t *testing.T) {
 	}
 }
 
+// A fairgate whose apiserver has no such objects goes by the built-in ones for good.
+func TestFairgateGoesByTheBuiltInObjectsWhereTheApiserverHasNone(t *testing.T) {
+	aboutFairgate(t)
+	t.Parallel()
+	server := bare(t)
+	self := "sidecar-of-bare"
+	succeeds(t, Grant(inTime(t, time.Minute), server.Admin, self, SidecarRole))
+	gateway := newFairgate(t, FairgateOptions{Mode: "requestHeader", Source: "sidecar", User: self, Upstream: server.URL})
+	succeeds(t, gateway.Start())
+	tellsOfItsUpstream(t, gateway, `not reached in \d+ s: it answers 404: .*; the built-in objects serve`, 10*time.Second)
+	response := ask(t, gateway, must[User](t)(shared.NewUser("subject-of-"+self)), http.MethodGet, "/version", "")
+	if response.StatusCode != http.StatusOK || response.Header.Get(flowSchemaHeader) == "" {
+		t.Errorf("a request is answered %s with %v", response.Status, response.Header)
+	}
+}
+
+// The apiserver ends every watch after a while. A fairgate goes on from there: it neither falls out of step nor asks
+// for everything again.
+func TestFairgateStaysInStepWhileItsWatchesAreRenewed(t *testing.T) {
+	aboutFairgate(t)
+	t.Parallel()
+	self, ctx := Audited[2], inTime(t, 5*time.Minute)
+	succeeds(t, Grant(ctx, shared.Admin, self, SidecarRole))
+	gateway := newFairgate(t, FairgateOptions{Mode: "requestHeader", Source: "sidecar", User: self})
+	succeeds(t, gateway.Start())
+	inStep(t, gateway)
+	began := time.Now()
+	asked := func() map[string]int {
+		t.Helper()
+		times := map[string]int{}
+		for _, audit := range must[[]Audit](t)(shared.AuditsOf(self)) {
+			if audit.Object != nil && audit.Stage == "ResponseComplete" {
+				times[audit.Verb+" "+audit.Object.Resource]++
+			}
+		}
+		return times
+	}
+	var oldest float64
+	err := poll(2*time.Minute, 100*time.Millisecond, func() (bool, error) {
+		age, err := gateway.Metric(ctx, "fairgate_source_age_seconds")
+		oldest = max(oldest, age)
+		times := asked()
+		return times["watch flowschemas"] > 0 && times["watch prioritylevelconfigurations"] > 0, err
+	})
+	if err != nil {
+		t.Fatalf("the watches do not end: %v, %v", asked(), err)
+	}
+	inStep(t, gateway)
+	t.Logf("watches ended after %d s; out of step for %.2f s at most; asked for, to the end: %v", int(time.Since(began).Seconds()), oldest, asked())
+	if oldest > inForce.Seconds() {
+		t.Errorf("out of step for %v s while the watches were renewed", oldest)
+	}
+	subject, client := must[User](t)(shared.NewUser("subject-of-"+self)), shared.Admin.FlowcontrolV1()
+	schema := makeSchema(t, client, schemaFor(subject, self+"-after", "workload-low", 200))
+	newDecider(t, gateway, subject).until(t, schema.UID, "")
+	for _, what := range []string{"list flowschemas", "list prioritylevelconfigurations"} {
+		if times := asked()[what]; times != 1 {
+			t.Errorf("%s: %d times", what, times)
+		}
+	}
+}
+
 // aboutFairgate skips a test without a cluster or without fairgate.
 func aboutFairgate(t *testing.T) {
 	t.Helper()
