@@ -112,6 +112,38 @@ func TestFairgateHostsThePolicyObjectsThatItsApiserverLacks(t *testing.T) {
 			})
 		})
 	}
+	t.Run("also while the apiserver cannot be asked", func(t *testing.T) {
+		self := "overlay-unasked"
+		succeeds(t, Grant(ctx, server.Admin, self, SidecarRole))
+		valve := must[*Valve](t)(NewValve(strings.TrimPrefix(server.URL, "https://")))
+		t.Cleanup(valve.Close)
+		gateway := newFairgate(t, FairgateOptions{Mode: "requestHeader", Source: "overlay", User: self, Upstream: "https://" + valve.Address})
+		succeeds(t, gateway.Start())
+		user := must[User](t)(shared.NewUser("subject-of-" + self))
+		answers := func(user User, code int, part string) {
+			t.Helper()
+			response := ask(t, gateway, user, http.MethodGet, groupPath+"/v1/flowschemas", "")
+			if text := must[[]byte](t)(io.ReadAll(response.Body)); response.StatusCode != code || !strings.Contains(string(text), part) {
+				t.Errorf("%s is answered %s %.500s, want %d with %q", user.Name, response.Status, text, code, part)
+			}
+		}
+		// The role that is shipped for that is missing. That is neither yes nor no, and is not remembered.
+		answers(user, http.StatusInternalServerError, "SubjectAccessReview: ")
+		answers(shared.admin, http.StatusOK, `"catch-all"`)
+		succeeds(t, Grant(ctx, server.Admin, self, OverlayRole))
+		answers(user, http.StatusForbidden, "cannot list resource")
+
+		valve.Shut()
+		answers(must[User](t)(shared.NewUser("another-subject-of-"+self)), http.StatusInternalServerError, "SubjectAccessReview: ")
+		answers(shared.admin, http.StatusOK, `"catch-all"`)
+		client := clientOf(t, gateway)
+		schema := makeSchema(t, client, schemaFor(user, self, "workload-low", 200))
+		newDecider(t, gateway, user).until(t, schema.UID, "")
+		passed := ask(t, gateway, user, http.MethodGet, "/version", "")
+		if passed.StatusCode != http.StatusServiceUnavailable || passed.Header.Get(flowSchemaHeader) != string(schema.UID) {
+			t.Errorf("a request for the apiserver is answered %s with %v", passed.Status, passed.Header)
+		}
+	})
 	t.Run("with groups that come later", func(t *testing.T) {
 		self := "overlay-later"
 		succeeds(t, Grant(ctx, server.Admin, self, SidecarRole, OverlayRole))
