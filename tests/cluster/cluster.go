@@ -13,8 +13,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -51,8 +51,10 @@ type Cluster struct {
 	bin       string
 	etcd      *Etcd
 	apiserver *process
-	reference *process // see StartReference
 	admin     User
+
+	mutex   sync.Mutex
+	further []*Apiserver // see StartApiserver
 }
 
 // An Endpoint is where a client sends its requests.
@@ -107,7 +109,11 @@ func Start(dir, bin string) (*Cluster, error) {
 
 // Stop ends the servers. It may be called more than once.
 func (c *Cluster) Stop() {
-	_ = c.reference.stop(stopGrace)
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	for _, server := range c.further {
+		_ = server.running.stop(stopGrace)
+	}
 	_ = c.apiserver.stop(stopGrace)
 	_ = c.etcd.Stop()
 }
@@ -129,34 +135,17 @@ func (c *Cluster) startServers() error {
 		return err
 	}
 
-	c.apiserver, err = startProcess(c.Dir, "kube-apiserver", filepath.Join(c.bin, "kube-apiserver"),
-		"--etcd-servers="+c.etcd.URL,
-		// The published endpoint is the host's address, the socket is bound to loopback: fairgate takes
-		// the published one, and no client can go around it.
-		"--bind-address=127.0.0.1", "--advertise-address="+c.Advertise, "--secure-port="+strconv.Itoa(c.Port),
-		"--tls-cert-file="+c.PKI.Apiserver.Cert, "--tls-private-key-file="+c.PKI.Apiserver.Key,
-		"--client-ca-file="+c.PKI.CA.Cert,
-		"--requestheader-client-ca-file="+c.PKI.FrontProxyCA.Cert,
-		"--requestheader-allowed-names=front-proxy-client",
-		"--requestheader-username-headers=X-Remote-User",
-		"--requestheader-uid-headers=X-Remote-Uid", // has no default; without it the uid would be lost
-		"--requestheader-group-headers=X-Remote-Group",
-		"--requestheader-extra-headers-prefix=X-Remote-Extra-",
-		"--token-auth-file="+c.TokenFile,
-		"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
-		"--service-account-key-file="+c.PKI.ServiceAccount.Cert,
-		"--service-account-signing-key-file="+c.PKI.ServiceAccount.Key,
-		"--service-cluster-ip-range=10.96.0.0/16",
-		"--authorization-mode=Node,RBAC",
-		"--enable-priority-and-fairness=true",
-		"--v=2")
+	audit, err := c.auditFlags()
+	if err != nil {
+		return err
+	}
+	flags := append(c.apiserverFlags(c.Port), uidFlag, "--enable-priority-and-fairness=true", "--v=2")
+	c.apiserver, err = startProcess(c.Dir, "kube-apiserver", filepath.Join(c.bin, "kube-apiserver"), append(flags, audit...)...)
 	if err != nil {
 		return err
 	}
 	c.Direct = Endpoint{Name: "direct", URL: fmt.Sprintf("https://127.0.0.1:%d", c.Port)}
-	config := c.Config(c.Direct, c.admin)
-	config.QPS = -1
-	if c.Admin, err = kubernetes.NewForConfig(config); err != nil {
+	if c.Admin, err = c.adminOf(c.Direct); err != nil {
 		return err
 	}
 	probe := &http.Client{Transport: c.Transport(c.admin, true), Timeout: 5 * time.Second}
@@ -177,8 +166,14 @@ func (c *Cluster) startServers() error {
 	if err != nil {
 		return err
 	}
-	_, err = c.RunKubectl(ctx, c.Direct, c.admin, fairgateRole, "apply", "-f", "-")
-	return err
+	return Grant(ctx, c.Admin, FairgateUser, ImpersonatorRole)
+}
+
+// adminOf is the administrator's client at an endpoint, without client-side limits.
+func (c *Cluster) adminOf(at Endpoint) (kubernetes.Interface, error) {
+	config := c.Config(at, c.admin)
+	config.QPS = -1
+	return kubernetes.NewForConfig(config)
 }
 
 // NewUser makes a user with a client certificate.

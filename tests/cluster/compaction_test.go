@@ -27,14 +27,15 @@ import (
 // A replica misses what is written and then compacted away in etcd. Whoever followed it has to be told, and
 // list again.
 func TestAnInformerSurvivesACompaction(t *testing.T) {
+	t.Parallel()
 	t.Run("while its gateway is down", func(t *testing.T) {
-		compactUnderAnInformer(t, func(t *testing.T, a *Replica, _ *Valve) func() {
+		compactUnderAnInformer(t, func(t *testing.T, a *Fairgate, _ *Valve) func() {
 			succeeds(t, a.Stop())
 			return func() { succeeds(t, a.Start()) }
 		})
 	})
 	t.Run("while its gateway is cut off from etcd", func(t *testing.T) {
-		compactUnderAnInformer(t, func(t *testing.T, a *Replica, valve *Valve) func() {
+		compactUnderAnInformer(t, func(t *testing.T, a *Fairgate, valve *Valve) func() {
 			valve.Shut()
 			untilMetric(t, a, "fairgate_store_up", 0)
 			return valve.Open
@@ -42,8 +43,9 @@ func TestAnInformerSurvivesACompaction(t *testing.T) {
 	})
 }
 
-func compactUnderAnInformer(t *testing.T, disturb func(t *testing.T, a *Replica, valve *Valve) (undo func())) {
+func compactUnderAnInformer(t *testing.T, disturb func(t *testing.T, a *Fairgate, valve *Valve) (undo func())) {
 	etcd := ownEtcd(t)
+	t.Parallel()
 	succeeds(t, etcd.Start())
 	valve := must[*Valve](t)(NewValve(strings.TrimPrefix(etcd.URL, "http://")))
 	t.Cleanup(valve.Close)
@@ -93,7 +95,7 @@ func compactUnderAnInformer(t *testing.T, disturb func(t *testing.T, a *Replica,
 }
 
 // goneAt expects a replica to tell that the past of a list is gone, in each way in which one can ask for it.
-func goneAt(t *testing.T, replica *Replica, old *flowcontrolv1.PriorityLevelConfigurationList) {
+func goneAt(t *testing.T, replica *Fairgate, old *flowcontrolv1.PriorityLevelConfigurationList) {
 	t.Helper()
 	event := rawWatch(t, replica, old.ResourceVersion)
 	var status metav1.Status
@@ -140,7 +142,7 @@ type rawEvent struct {
 }
 
 // rawWatch gives the first event of a watch of the levels after a resource version.
-func rawWatch(t *testing.T, replica *Replica, version string) (event rawEvent) {
+func rawWatch(t *testing.T, replica *Fairgate, version string) (event rawEvent) {
 	t.Helper()
 	response := ask(t, replica, shared.admin, http.MethodGet, levelsPath+"?watch=1&timeoutSeconds=20&resourceVersion="+version, "")
 	if response.StatusCode != http.StatusOK {
@@ -152,7 +154,7 @@ func rawWatch(t *testing.T, replica *Replica, version string) (event rawEvent) {
 }
 
 // rawStatus gets the levels, which fails.
-func rawStatus(t *testing.T, replica *Replica, query string) (int, metav1.Status) {
+func rawStatus(t *testing.T, replica *Fairgate, query string) (int, metav1.Status) {
 	t.Helper()
 	response := ask(t, replica, shared.admin, http.MethodGet, levelsPath+query, "")
 	var status metav1.Status
@@ -161,7 +163,7 @@ func rawStatus(t *testing.T, replica *Replica, query string) (int, metav1.Status
 }
 
 // ask sends a request to a replica. The answer's body ends with the test.
-func ask(t *testing.T, replica *Replica, user User, method, target, body string) *http.Response {
+func ask(t *testing.T, replica *Fairgate, user User, method, target, body string) *http.Response {
 	t.Helper()
 	transport := shared.Transport(user, true)
 	header := http.Header{"Content-Type": {jsonType}}
@@ -182,7 +184,7 @@ type informed struct {
 }
 
 // follow starts an informer.
-func follow(t *testing.T, replica *Replica) *informed {
+func follow(t *testing.T, replica *Fairgate) *informed {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)

@@ -160,6 +160,7 @@ func lasting(t *testing.T, target *Target, sessions []Session, want [][]Exchange
 }
 
 func TestFairgateAnswersAsARealServer(t *testing.T) {
+	t.Parallel()
 	known := must[[]KnownDifference](t)(KnownDifferences(*moreDifferences))
 	known = slices.DeleteFunc(known, func(one KnownDifference) bool { return one.Conditions && !*conditions })
 	target, sessions := must[*Target](t)(TargetOf("hosted", hosted(t).Admin)), playedSessions()

@@ -2,13 +2,17 @@ package cluster
 
 import (
 	"bytes"
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"text/template"
 	"time"
 )
@@ -19,6 +23,9 @@ var Modes = []string{"impersonate", "requestHeader"}
 // FairgateOptions is what the tests vary.
 type FairgateOptions struct {
 	Mode     string // one of Modes
+	Source   string // fairgate's own mode, which says where policy objects come from; files when empty
+	Upstream string // URL; the cluster's apiserver when empty
+	User     string // whom fairgate is upstream; FairgateUser when empty
 	Listen   string // address to listen on; 127.0.0.1 when empty
 	Port     int    // port to listen on; a free one when zero
 	Policies string // directory of policy files; none when empty
@@ -30,6 +37,7 @@ type FairgateOptions struct {
 // that knows its keys. Anything not said here is fairgate's default.
 var configuration = template.Must(template.New("fairgate").Parse(`apiVersion: fairgate.dev/v1alpha1
 kind: Configuration
+mode: {{ .Source }}
 listen:
   address: {{ .Address }}
   tls:
@@ -70,6 +78,11 @@ flowControl:
   policies:
     directory: {{ .Policies }}
 {{- end }}
+{{- if eq .Source "overlay" }}
+hostedApi: # what is granted or taken back upstream is to be seen soon
+  authorizedTTL: 1s
+  unauthorizedTTL: 1s
+{{- end }}
 admin:
   address: {{ .Admin }}
 drain:
@@ -80,6 +93,7 @@ drain:
 // fairgateFields is all that a configuration may need. The token reviews of mode requestHeader are made
 // with the front-proxy certificate, in the name of GatewayUser.
 type fairgateFields struct {
+	Source          string
 	Mode            string
 	Address         string // host:port
 	Admin           string // host:port
@@ -89,7 +103,7 @@ type fairgateFields struct {
 	TokenFile       string
 	Upstream        string // URL
 	UpstreamCA      string
-	Impersonator    KeyPair // CN fairgate, of the cluster's CA, with the rights of fairgateRole
+	Impersonator    KeyPair // CN as GatewayUser, of the cluster's CA
 	FrontProxy      KeyPair // CN front-proxy-client, of the front-proxy CA
 	GatewayUser     string
 	Policies        string
@@ -97,53 +111,18 @@ type fairgateFields struct {
 	Off             bool
 }
 
-// FairgateUser is the user that fairgate itself is to the upstream.
+// FairgateUser is whom fairgate itself is to the upstream where that does not matter. It has the rights that
+// config/kubernetes ships for the mode impersonate, which are more than requestHeader needs.
 const FairgateUser = "fairgate"
 
-// fairgateRole is all that fairgate may do upstream: be others, in mode impersonate; in both ask who the
-// bearer of a token is, and read the object counts. It says what config/kubernetes tells operators.
-const fairgateRole = `
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata:
-  name: fairgate
-rules:
-- apiGroups: [""]
-  resources: [users, groups, serviceaccounts]
-  verbs: [impersonate]
-- apiGroups: [authentication.k8s.io]
-  resources:
-  - uids
-  - userextras/authentication.kubernetes.io/credential-id
-  - userextras/authentication.kubernetes.io/node-name
-  - userextras/authentication.kubernetes.io/node-uid
-  - userextras/authentication.kubernetes.io/pod-name
-  - userextras/authentication.kubernetes.io/pod-uid
-  verbs: [impersonate]
-- apiGroups: [authentication.k8s.io]
-  resources: [tokenreviews]
-  verbs: [create]
-- nonResourceURLs: [/metrics]
-  verbs: [get]
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRoleBinding
-metadata:
-  name: fairgate
-roleRef:
-  apiGroup: rbac.authorization.k8s.io
-  kind: ClusterRole
-  name: fairgate
-subjects:
-- apiGroup: rbac.authorization.k8s.io
-  kind: User
-  name: ` + FairgateUser + `
-`
-
-// A Fairgate is a running fairgate in front of the cluster.
+// A Fairgate is a fairgate with a configuration. It keeps its addresses from one start to the next.
 type Fairgate struct {
 	Endpoint
-	process *process
+
+	admin   string // URL of the port for operators
+	program string
+	dir     string
+	running *process
 }
 
 // FairgateProgram is the binary under test: the environment variable FAIRGATE_BIN.
@@ -155,8 +134,33 @@ func FairgateProgram() (string, error) {
 	return filepath.Abs(program)
 }
 
-// StartFairgate writes a configuration, starts fairgate with it and waits until it is ready.
-func (c *Cluster) StartFairgate(options FairgateOptions) (*Fairgate, error) {
+// NewFairgate writes the configuration of a fairgate in front of the cluster. Nothing runs yet.
+func (c *Cluster) NewFairgate(options FairgateOptions) (*Fairgate, error) {
+	fields := fairgateFields{
+		Source: cmp.Or(options.Source, "files"), Mode: options.Mode, Serving: c.PKI.Fairgate,
+		ClientCA: c.PKI.CA.Cert, RequestHeaderCA: c.PKI.FrontProxyCA.Cert, TokenFile: c.TokenFile,
+		Upstream: cmp.Or(options.Upstream, c.Direct.URL), UpstreamCA: c.PKI.CA.Cert,
+		Impersonator: c.PKI.FairgateClient, FrontProxy: c.PKI.FrontProxyClient, GatewayUser: FairgateUser,
+		Policies: options.Policies, Seats: options.Seats, Off: options.Off,
+	}
+	if options.User != "" {
+		self, err := c.NewUser(options.User)
+		if err != nil {
+			return nil, err
+		}
+		fields.Impersonator, fields.GatewayUser = self.Pair, self.Name
+	}
+	return c.newFairgate(options.Mode, options.Listen, options.Port, func(address, admin string) (string, error) {
+		fields.Address, fields.Admin = address, admin
+		var text bytes.Buffer
+		err := configuration.Execute(&text, fields)
+		return text.String(), err
+	})
+}
+
+// newFairgate writes the configuration that configure makes for two addresses, host:port each: that for
+// clients and that for operators. Without a host clients find it on 127.0.0.1, without a port on a free one.
+func (c *Cluster) newFairgate(name, host string, port int, configure func(address, admin string) (string, error)) (*Fairgate, error) {
 	program, err := FairgateProgram()
 	if err != nil {
 		return nil, err
@@ -165,11 +169,11 @@ func (c *Cluster) StartFairgate(options FairgateOptions) (*Fairgate, error) {
 	if err != nil {
 		return nil, err
 	}
-	if options.Listen == "" {
-		options.Listen = "127.0.0.1"
+	if host == "" {
+		host = "127.0.0.1"
 	}
-	if options.Port == 0 {
-		if options.Port, err = freePort(options.Listen); err != nil {
+	if port == 0 {
+		if port, err = freePort(host); err != nil {
 			return nil, err
 		}
 	}
@@ -177,48 +181,93 @@ func (c *Cluster) StartFairgate(options FairgateOptions) (*Fairgate, error) {
 	if err != nil {
 		return nil, err
 	}
-	address := net.JoinHostPort(options.Listen, strconv.Itoa(options.Port))
+	address := net.JoinHostPort(host, strconv.Itoa(port))
 	admin := net.JoinHostPort("127.0.0.1", strconv.Itoa(adminPort))
-
-	var text bytes.Buffer
-	err = configuration.Execute(&text, fairgateFields{
-		Mode: options.Mode, Address: address, Admin: admin, Serving: c.PKI.Fairgate,
-		ClientCA: c.PKI.CA.Cert, RequestHeaderCA: c.PKI.FrontProxyCA.Cert, TokenFile: c.TokenFile,
-		Upstream: c.Direct.URL, UpstreamCA: c.PKI.CA.Cert,
-		Impersonator: c.PKI.FairgateClient, FrontProxy: c.PKI.FrontProxyClient, GatewayUser: FairgateUser,
-		Policies: options.Policies, Seats: options.Seats, Off: options.Off,
-	})
-	if err != nil {
-		return nil, err
-	}
-	file := filepath.Join(dir, "fairgate.yaml")
-	if err := os.WriteFile(file, text.Bytes(), 0o600); err != nil {
-		return nil, err
-	}
-	process, err := startProcess(dir, "fairgate", program, "serve", "--config", file)
+	text, err := configure(address, admin)
 	if err != nil {
 		return nil, err
 	}
 	fairgate := &Fairgate{
-		Endpoint: Endpoint{Name: options.Mode, URL: "https://" + address},
-		process:  process,
+		Endpoint: Endpoint{Name: name, URL: "https://" + address},
+		admin:    "http://" + admin,
+		program:  program,
+		dir:      dir,
 	}
+	return fairgate, os.WriteFile(fairgate.configuration(), []byte(text), 0o600)
+}
+
+// Launch starts it and does not wait.
+func (f *Fairgate) Launch() error {
+	var err error
+	f.running, err = startProcess(f.dir, "fairgate", f.program, "serve", "--config", f.configuration())
+	return err
+}
+
+// Start starts it and waits until it is ready.
+func (f *Fairgate) Start() error {
+	if err := f.Launch(); err != nil {
+		return err
+	}
+	return f.UntilReady()
+}
+
+// UntilReady waits until it is ready.
+func (f *Fairgate) UntilReady() error {
 	client := &http.Client{Timeout: 5 * time.Second}
-	err = process.untilReady(readyLimit, func() error { return healthy(client, "http://"+admin+"/readyz") })
-	if err != nil {
-		err = fmt.Errorf("%w\n%s\n%s", err, text.String(), process.tail(40))
-		_ = process.stop(0)
-		return nil, err
+	if err := f.running.untilReady(readyLimit, func() error { return healthy(client, f.admin+"/readyz") }); err != nil {
+		return fmt.Errorf("%w\n%s", err, f.Log(40))
 	}
-	return fairgate, nil
+	return nil
 }
 
-// Stop asks fairgate to drain and fails when it does not end well.
+// Stop asks it to drain and fails when it does not end well.
 func (f *Fairgate) Stop() error {
-	return f.process.stop(stopGrace)
+	return f.running.stop(stopGrace)
 }
 
-// Log returns the last lines that fairgate wrote.
+// Restart stops it and starts it again.
+func (f *Fairgate) Restart() error {
+	if err := f.Stop(); err != nil {
+		return err
+	}
+	return f.Start()
+}
+
+// Log returns the last lines that it wrote since it was started last.
 func (f *Fairgate) Log(lines int) string {
-	return f.process.tail(lines)
+	return f.running.tail(lines)
+}
+
+// Ask asks the port for operators.
+func (f *Fairgate) Ask(ctx context.Context, path string) (int, string, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, f.admin+path, nil)
+	if err != nil {
+		return 0, "", err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return 0, "", err
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	return response.StatusCode, string(text), err
+}
+
+// Metric is the value of a metric without labels of its own.
+func (f *Fairgate) Metric(ctx context.Context, name string) (float64, error) {
+	_, text, err := f.Ask(ctx, "/metrics")
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(text) {
+		if rest, found := strings.CutPrefix(line, name); found && (strings.HasPrefix(rest, " ") || strings.HasPrefix(rest, "{")) {
+			fields := strings.Fields(line)
+			return strconv.ParseFloat(fields[len(fields)-1], 64)
+		}
+	}
+	return 0, fmt.Errorf("no metric %s", name)
+}
+
+func (f *Fairgate) configuration() string {
+	return filepath.Join(f.dir, "fairgate.yaml")
 }

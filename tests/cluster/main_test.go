@@ -119,22 +119,31 @@ func throughEach(t *testing.T, options FairgateOptions, test func(t *testing.T, 
 	}
 }
 
-// startFairgate starts a fairgate for one test. It must end well, and its log is shown when the test fails.
+// startFairgate starts a fairgate for one test.
 func startFairgate(t *testing.T, options FairgateOptions) Endpoint {
 	t.Helper()
-	fairgate, err := shared.StartFairgate(options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fairgate := newFairgate(t, options)
+	succeeds(t, fairgate.Start())
+	return fairgate.Endpoint
+}
+
+// newFairgate is a fairgate for one test. It does not run yet.
+func newFairgate(t *testing.T, options FairgateOptions) *Fairgate {
+	t.Helper()
+	return ending(t, must[*Fairgate](t)(shared.NewFairgate(options)))
+}
+
+// ending stops a fairgate with its test. It must end well, and its log is shown when the test fails.
+func ending(t *testing.T, fairgate *Fairgate) *Fairgate {
 	t.Cleanup(func() {
 		if err := fairgate.Stop(); err != nil {
 			t.Errorf("fairgate did not end well: %v", err)
 		}
 		if t.Failed() {
-			t.Log(fairgate.Log(60))
+			t.Log(fairgate.Name, fairgate.Log(60))
 		}
 	})
-	return fairgate.Endpoint
+	return fairgate
 }
 
 // inTime is a context that ends before the test could hang.

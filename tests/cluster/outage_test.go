@@ -17,6 +17,7 @@ import (
 // A fairgate starts before its etcd, and loses it later. It serves all the time, by the policy it knows.
 func TestAGatewayServesWithoutItsStore(t *testing.T) {
 	etcd := ownEtcd(t)
+	t.Parallel()
 	gateway := newReplica(t, "a", etcd.URL)
 	succeeds(t, gateway.Start())
 	process := gateway.running
@@ -76,7 +77,7 @@ func TestAGatewayServesWithoutItsStore(t *testing.T) {
 
 // tellsOfItsStore waits until metric and probe say that the store is there, or not. The gateway is ready
 // either way.
-func tellsOfItsStore(t *testing.T, gateway *Replica, up bool) {
+func tellsOfItsStore(t *testing.T, gateway *Fairgate, up bool) {
 	t.Helper()
 	value, wanted := 1.0, "[+]store ok\n"
 	if !up {
@@ -91,7 +92,7 @@ func tellsOfItsStore(t *testing.T, gateway *Replica, up bool) {
 
 // classifies expects the requests of an administrator and of an ordinary user to go through flow control. It
 // returns the UID of the administrator's schema.
-func classifies(t *testing.T, gateway *Replica) string {
+func classifies(t *testing.T, gateway *Fairgate) string {
 	t.Helper()
 	ordinary := must[User](t)(alice())
 	seen := map[string]bool{}
@@ -109,7 +110,7 @@ func classifies(t *testing.T, gateway *Replica) string {
 }
 
 // untilClassifiedByTheStore waits until requests are classified by the objects of the store.
-func untilClassifiedByTheStore(t *testing.T, gateway *Replica) {
+func untilClassifiedByTheStore(t *testing.T, gateway *Fairgate) {
 	t.Helper()
 	exempt := must[*flowcontrolv1.FlowSchema](t)(clientOf(t, gateway).FlowSchemas().Get(inTime(t, 10*time.Second), "exempt", metav1.GetOptions{}))
 	var uid string
@@ -123,7 +124,7 @@ func untilClassifiedByTheStore(t *testing.T, gateway *Replica) {
 }
 
 // refusesWrites expects each kind of write to fail in a way that clients understand, and soon.
-func refusesWrites(t *testing.T, gateway *Replica, name string) {
+func refusesWrites(t *testing.T, gateway *Fairgate, name string) {
 	t.Helper()
 	object := must[[]byte](t)(json.Marshal(rejecting(name, 1)))
 	for _, write := range []struct {

@@ -8,12 +8,14 @@ import (
 
 // A Valve stands between a client and a server and can cut them off from each other.
 type Valve struct {
-	URL string
+	URL     string // of plain HTTP
+	Address string // the same, host:port
 
 	target   string // host:port
 	listener net.Listener
 	mutex    sync.Mutex
 	shut     bool
+	held     chan struct{} // closed when what was held is let go; nil while nothing is held
 	open     map[net.Conn]bool
 }
 
@@ -23,7 +25,7 @@ func NewValve(target string) (*Valve, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := &Valve{URL: "http://" + listener.Addr().String(), target: target, listener: listener, open: map[net.Conn]bool{}}
+	v := &Valve{URL: "http://" + listener.Addr().String(), Address: listener.Addr().String(), target: target, listener: listener, open: map[net.Conn]bool{}}
 	go v.accept()
 	return v, nil
 }
@@ -36,13 +38,32 @@ func (v *Valve) Shut() {
 	for connection := range v.open {
 		connection.Close()
 	}
+	v.release()
 }
 
-// Open lets connections through again.
+// release lets go what is held.
+func (v *Valve) release() {
+	if v.held != nil {
+		close(v.held)
+		v.held = nil
+	}
+}
+
+// Hold lets connections be, also new ones, and passes nothing on, as a server that hangs.
+func (v *Valve) Hold() {
+	v.mutex.Lock()
+	defer v.mutex.Unlock()
+	if v.held == nil {
+		v.held = make(chan struct{})
+	}
+}
+
+// Open lets connections through again, and passes on what was held.
 func (v *Valve) Open() {
 	v.mutex.Lock()
 	defer v.mutex.Unlock()
 	v.shut = false
+	v.release()
 }
 
 // Close ends it for good.
@@ -73,10 +94,27 @@ func (v *Valve) join(client net.Conn) {
 	}
 	defer v.leave(client, server)
 	go func() {
-		_, _ = io.Copy(server, client)
+		_, _ = io.Copy(server, passing{v, client})
 		server.Close()
 	}()
-	_, _ = io.Copy(client, server)
+	_, _ = io.Copy(client, passing{v, server})
+}
+
+// passing reads from a connection what may be passed on.
+type passing struct {
+	valve *Valve
+	from  net.Conn
+}
+
+func (p passing) Read(into []byte) (int, error) {
+	read, err := p.from.Read(into)
+	p.valve.mutex.Lock()
+	held := p.valve.held
+	p.valve.mutex.Unlock()
+	if held != nil {
+		<-held
+	}
+	return read, err
 }
 
 func (v *Valve) enter(connections ...net.Conn) bool {

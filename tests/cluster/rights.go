@@ -1,0 +1,132 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/kubernetes"
+)
+
+// manifests are what operators are told to apply.
+const manifests = "../../config/kubernetes"
+
+// A ShippedRole is a ClusterRole of a manifest.
+type ShippedRole struct{ File, Name string }
+
+var (
+	// ImpersonatorRole is what fairgate needs that impersonates its clients.
+	ImpersonatorRole = ShippedRole{"standalone.yaml", "fairgate"}
+	// SidecarRole is what fairgate needs that is a front proxy and follows the policy objects.
+	SidecarRole = ShippedRole{"sidecar/rbac.yaml", "fairgate"}
+	// OverlayRole is what fairgate needs besides, if it hosts the policy objects in the apiserver's place.
+	OverlayRole = ShippedRole{"overlay/rbac.yaml", "fairgate-overlay"}
+	// EditorRole is the example of what those may have who keep the policies.
+	EditorRole = ShippedRole{"overlay/rbac.yaml", "flow-control-editor"}
+)
+
+// Read reads the role from its manifest.
+func (r ShippedRole) Read() (*rbacv1.ClusterRole, error) {
+	file, err := os.Open(filepath.Join(manifests, r.File))
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	documents := yaml.NewYAMLOrJSONDecoder(file, 4096)
+	for {
+		role := &rbacv1.ClusterRole{}
+		if err := documents.Decode(role); err != nil {
+			return nil, fmt.Errorf("%s: no ClusterRole %s: %w", r.File, r.Name, err)
+		}
+		if role.Kind == "ClusterRole" && role.Name == r.Name {
+			return role, nil
+		}
+	}
+}
+
+// of is what the role is called that a user has of it.
+func (r ShippedRole) of(user string) string {
+	return user + ":" + strings.ReplaceAll(r.File, "/", ":") + ":" + r.Name
+}
+
+// Grant gives a user exactly what the roles allow, and waits until that is in force. It is done again after
+// [Revoke] only.
+func Grant(ctx context.Context, admin kubernetes.Interface, user string, roles ...ShippedRole) error {
+	for _, shipped := range roles {
+		role, err := shipped.Read()
+		if err != nil {
+			return err
+		}
+		if err := GrantRules(ctx, admin, user, shipped.of(user), role.Rules); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// GrantRules gives a user what rules allow, by a role of that name, and waits until that is in force.
+func GrantRules(ctx context.Context, admin kubernetes.Interface, user, name string, rules []rbacv1.PolicyRule) error {
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: rules}
+	if _, err := admin.RbacV1().ClusterRoles().Create(ctx, role, metav1.CreateOptions{}); err != nil {
+		return err
+	}
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
+	}
+	if _, err := admin.RbacV1().ClusterRoleBindings().Create(ctx, binding, metav1.CreateOptions{}); err != nil {
+		return err
+	}
+	return untilAllowed(ctx, admin, user, rules, true)
+}
+
+// Revoke takes back what [Grant] has given by a role, and waits until that is in force.
+func Revoke(ctx context.Context, admin kubernetes.Interface, user string, shipped ShippedRole) error {
+	role, err := shipped.Read()
+	if err != nil {
+		return err
+	}
+	return RevokeRules(ctx, admin, user, shipped.of(user), role.Rules)
+}
+
+// RevokeRules takes back what [GrantRules] has given, and waits until that is in force.
+func RevokeRules(ctx context.Context, admin kubernetes.Interface, user, name string, rules []rbacv1.PolicyRule) error {
+	for _, err := range []error{
+		admin.RbacV1().ClusterRoleBindings().Delete(ctx, name, metav1.DeleteOptions{}),
+		admin.RbacV1().ClusterRoles().Delete(ctx, name, metav1.DeleteOptions{}),
+	} {
+		if err != nil && !apierrors.IsNotFound(err) {
+			return err
+		}
+	}
+	return untilAllowed(ctx, admin, user, rules, false)
+}
+
+// untilAllowed waits until the server says that a user may, or may not, do the first thing of each rule.
+func untilAllowed(ctx context.Context, admin kubernetes.Interface, user string, rules []rbacv1.PolicyRule, allowed bool) error {
+	for _, rule := range rules {
+		spec := authorizationv1.SubjectAccessReviewSpec{User: user}
+		if len(rule.NonResourceURLs) > 0 {
+			spec.NonResourceAttributes = &authorizationv1.NonResourceAttributes{Verb: rule.Verbs[0], Path: rule.NonResourceURLs[0]}
+		} else {
+			spec.ResourceAttributes = &authorizationv1.ResourceAttributes{Verb: rule.Verbs[0], Group: rule.APIGroups[0], Resource: rule.Resources[0]}
+		}
+		err := poll(30*time.Second, 20*time.Millisecond, func() (bool, error) {
+			review, err := admin.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
+			return err == nil && review.Status.Allowed == allowed, err
+		})
+		if err != nil {
+			return fmt.Errorf("%s, %+v: %w", user, rule, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,579 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	flowcontrolclient "k8s.io/client-go/kubernetes/typed/flowcontrol/v1"
+)
+
+const (
+	ownPath    = "/debug/api_priority_and_fairness/dump_queues" // of the paths that fairgate answers itself
+	inForce    = time.Second                                    // within this a change has to take effect
+	comeBack   = 15 * time.Second                               // within this a fairgate finds its upstream again
+	consumer   = "api-priority-and-fairness-config-consumer-v1" // the apiserver's, that writes conditions
+	stillKnown = "the last good policy serves"
+)
+
+// A fairgate with mode: sidecar has no objects of its own. It goes by those of the real server, within a
+// second, with no right but what is shipped for it, and writes nothing there.
+func TestFairgateGoesByThePolicyObjectsOfTheApiserver(t *testing.T) {
+	aboutFairgate(t)
+	ctx := inTime(t, 5*time.Minute)
+	for number, mode := range Modes {
+		t.Run(mode, func(t *testing.T) {
+			self := Audited[number]
+			roles := []ShippedRole{SidecarRole}
+			if mode == "impersonate" {
+				roles = append(roles, ImpersonatorRole)
+			}
+			succeeds(t, Grant(ctx, shared.Admin, self, roles...))
+			gateway := newFairgate(t, FairgateOptions{Mode: mode, Source: "sidecar", User: self})
+			succeeds(t, gateway.Start())
+			inStep(t, gateway)
+			subject := must[User](t)(shared.NewUser("subject-of-" + strings.ToLower(mode)))
+			prefix := "sidecar-" + strings.ToLower(mode)
+			clients := map[string]flowcontrolclient.FlowcontrolV1Interface{
+				"directly": shared.Admin.FlowcontrolV1(), "through fairgate": clientOf(t, gateway),
+			}
+
+			t.Run("within a second of a change", func(t *testing.T) {
+				for _, way := range slices.Sorted(maps.Keys(clients)) {
+					changesTakeEffect(t, gateway, subject, prefix, clients[way], way)
+				}
+			})
+			t.Run("which it passes on requests for", func(t *testing.T) {
+				passesOn(t, gateway, prefix, clients["directly"], clients["through fairgate"])
+			})
+			t.Run("and to which it writes nothing", func(t *testing.T) {
+				dangling := makeSchema(t, clients["through fairgate"], schemaFor(subject, prefix+"-dangling", "absent", 100))
+				untilDangling(t, clients["directly"], dangling.Name, flowcontrolv1.ConditionTrue)
+				// It knows that one once it goes by a later one; what it would write it has tried to write then.
+				later := makeSchema(t, clients["directly"], schemaFor(subject, prefix+"-later", "workload-low", 200))
+				newDecider(t, gateway, subject).until(t, later.UID, "")
+				onlyTheApiserverWrites(t, clients["directly"])
+				onlyAsks(t, self, mode)
+			})
+		})
+	}
+}
+
+// changesTakeEffect makes, changes and deletes a schema by a client and measures from the answer how long it
+// takes until requests are classified accordingly.
+func changesTakeEffect(t *testing.T, gateway *Fairgate, subject User, prefix string, client flowcontrolclient.FlowcontrolV1Interface, way string) {
+	t.Helper()
+	ctx := inTime(t, time.Minute)
+	decider := newDecider(t, gateway, subject)
+	before, _ := decider.decide()
+	var longest time.Duration
+	for range 5 {
+		first, second := makeLevel(t, client, prefix+"-first"), makeLevel(t, client, prefix+"-second")
+		schema := makeSchema(t, client, schemaFor(subject, prefix, first.Name, 200))
+		longest = max(longest, decider.until(t, schema.UID, first.UID))
+
+		must[*flowcontrolv1.FlowSchema](t)(client.FlowSchemas().Patch(ctx, schema.Name, types.MergePatchType,
+			[]byte(`{"spec":{"priorityLevelConfiguration":{"name":"`+second.Name+`"}}}`), metav1.PatchOptions{}))
+		longest = max(longest, decider.until(t, schema.UID, second.UID))
+		// So it is for requests that go to the apiserver, which has put headers of its own.
+		passed := ask(t, gateway, subject, http.MethodGet, "/version", "")
+		if got := passed.Header.Values(flowSchemaHeader); !slices.Equal(got, []string{string(schema.UID)}) {
+			t.Errorf("a request that is passed on bears the schemas %q, want %q", got, schema.UID)
+		}
+
+		succeeds(t, client.FlowSchemas().Delete(ctx, schema.Name, metav1.DeleteOptions{}))
+		longest = max(longest, decider.until(t, types.UID(before), ""))
+		succeeds(t, client.PriorityLevelConfigurations().Delete(ctx, first.Name, metav1.DeleteOptions{}),
+			client.PriorityLevelConfigurations().Delete(ctx, second.Name, metav1.DeleteOptions{}))
+	}
+	t.Logf("%s: in force after %d ms at most", way, longest.Milliseconds())
+	if longest > inForce {
+		t.Errorf("%s: in force after %s, want %s", way, longest, inForce)
+	}
+}
+
+// passesOn expects the apiserver's own answers about the objects.
+func passesOn(t *testing.T, gateway *Fairgate, prefix string, directly, through flowcontrolclient.FlowcontrolV1Interface) {
+	t.Helper()
+	ctx := inTime(t, time.Minute)
+	created := makeLevel(t, through, prefix+"-passed")
+	found, err := directly.PriorityLevelConfigurations().Get(ctx, created.Name, metav1.GetOptions{})
+	if err != nil || found.UID != created.UID || found.ResourceVersion != created.ResourceVersion {
+		t.Errorf("made through fairgate: %+v; there is %+v, %v", created, found, err)
+	}
+	for _, target := range []string{
+		groupPath, groupPath + "/v1", "/apis", "/openapi/v3", "/openapi/v3" + groupPath + "/v1", groupPath + "/v1beta3/flowschemas",
+		groupPath + "/v1/prioritylevelconfigurations/" + created.Name, groupPath + "/v1/flowschemas/exempt", groupPath + "/v1/flowschemas?limit=3",
+	} {
+		var got, want string
+		// A condition may be written in between.
+		err := poll(10*time.Second, 50*time.Millisecond, func() (bool, error) {
+			got, want = answerTo(t, gateway.Endpoint, shared.admin, target), answerTo(t, shared.Direct, shared.admin, target)
+			return got == want, nil
+		})
+		if err != nil {
+			t.Errorf("%s: through fairgate\n%.2000s\nitself\n%.2000s", target, got, want)
+		}
+	}
+	events := must[watch.Interface](t)(through.PriorityLevelConfigurations().Watch(ctx, metav1.ListOptions{ResourceVersion: found.ResourceVersion}))
+	defer events.Stop()
+	succeeds(t, directly.PriorityLevelConfigurations().Delete(ctx, created.Name, metav1.DeleteOptions{}))
+	awaitEvent(t, events, watch.Deleted, func(object metav1.Object) bool { return object.GetUID() == created.UID }, watch.Added, watch.Modified)
+	if _, err := through.PriorityLevelConfigurations().Get(ctx, created.Name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("deleted directly, through fairgate: %v", err)
+	}
+}
+
+// onlyTheApiserverWrites expects no status but the apiserver's, and nothing of fairgate in any object.
+func onlyTheApiserverWrites(t *testing.T, client flowcontrolclient.FlowcontrolV1Interface) {
+	t.Helper()
+	ctx := inTime(t, time.Minute)
+	var objects []metav1.Object
+	for _, schema := range must[*flowcontrolv1.FlowSchemaList](t)(client.FlowSchemas().List(ctx, metav1.ListOptions{})).Items {
+		objects = append(objects, &schema)
+	}
+	for _, level := range must[*flowcontrolv1.PriorityLevelConfigurationList](t)(client.PriorityLevelConfigurations().List(ctx, metav1.ListOptions{})).Items {
+		objects = append(objects, &level)
+	}
+	statuses := 0
+	for _, object := range objects {
+		for _, entry := range object.GetManagedFields() {
+			if entry.Subresource == "status" {
+				statuses++
+			}
+			if strings.Contains(entry.Manager, "fairgate") || entry.Subresource == "status" && entry.Manager != consumer {
+				t.Errorf("%s has fields of %s %s", object.GetName(), entry.Manager, entry.Subresource)
+			}
+		}
+	}
+	if statuses == 0 {
+		t.Error("nobody has written a status")
+	}
+}
+
+// onlyAsks expects a fairgate to have asked the apiserver in its own name for what it needs, and for nothing else.
+func onlyAsks(t *testing.T, self, mode string) {
+	t.Helper()
+	const of = ".flowcontrol.apiserver.k8s.io "
+	needed := []string{"list flowschemas" + of + "200", "list prioritylevelconfigurations" + of + "200",
+		"watch flowschemas" + of + "200", "watch prioritylevelconfigurations" + of + "200"}
+	known := append([]string{"get " + groupPath + " 200", "get /metrics 200"}, needed...)
+	seen := map[string]int{}
+	for _, audit := range must[[]Audit](t)(shared.AuditsOf(self)) {
+		path, _, _ := strings.Cut(audit.URI, "?")
+		if audit.Object != nil {
+			path = audit.Object.Resource + "." + audit.Object.Group
+		}
+		seen[fmt.Sprintf("%s %s %d", audit.Verb, path, audit.Status.Code)]++
+	}
+	t.Logf("%s asks: %v", self, seen)
+	for what := range seen {
+		if !slices.Contains(known, what) {
+			t.Errorf("it asks for %s", what)
+		}
+	}
+	for _, what := range needed {
+		if seen[what] == 0 {
+			t.Errorf("it never asks for %s: %v", what, seen)
+		}
+	}
+}
+
+// While its apiserver is lost a fairgate goes by what it has found there, however long ago, and tells so. When
+// the apiserver is back what has changed meanwhile is taken.
+func TestFairgateGoesByTheLastGoodPolicyWithoutItsApiserver(t *testing.T) {
+	aboutFairgate(t)
+	t.Parallel()
+	for _, loss := range []struct {
+		name, why string
+		lose      func(t *testing.T, valve *Valve, self string)
+		find      func(t *testing.T, valve *Valve, self string)
+		forwards  int // how a request is answered meanwhile
+		limit     time.Duration
+	}{
+		{
+			"which cannot be reached", "",
+			func(_ *testing.T, valve *Valve, _ string) { valve.Shut() },
+			func(_ *testing.T, valve *Valve, _ string) { valve.Open() },
+			http.StatusServiceUnavailable, 10 * time.Second,
+		},
+		{
+			"which hangs", "",
+			func(_ *testing.T, valve *Valve, _ string) { valve.Hold() },
+			func(_ *testing.T, valve *Valve, _ string) { valve.Open() },
+			0, 100 * time.Second, // a watch may be silent for a minute
+		},
+		{
+			"which takes back its rights", `it answers 403: .* is forbidden: User "sidecar-last-.*" cannot list resource ".*" in API group "flowcontrol.apiserver.k8s.io"`,
+			func(t *testing.T, valve *Valve, self string) {
+				succeeds(t, Revoke(inTime(t, time.Minute), shared.Admin, self, SidecarRole))
+				valve.Shut() // a watch that is open stays so
+				valve.Open()
+			},
+			func(t *testing.T, _ *Valve, self string) {
+				succeeds(t, Grant(inTime(t, time.Minute), shared.Admin, self, SidecarRole))
+			},
+			http.StatusOK, 10 * time.Second,
+		},
+	} {
+		t.Run(loss.name, func(t *testing.T) {
+			t.Parallel()
+			name := "sidecar-last-" + strings.ReplaceAll(loss.name, " ", "-")
+			self, ctx := name, inTime(t, 5*time.Minute)
+			succeeds(t, Grant(ctx, shared.Admin, self, SidecarRole))
+			valve := valveToTheApiserver(t)
+			gateway := newFairgate(t, FairgateOptions{Mode: "requestHeader", Source: "sidecar", User: self, Upstream: "https://" + valve.Address})
+			succeeds(t, gateway.Start())
+			inStep(t, gateway)
+			subject := must[User](t)(shared.NewUser("subject-of-" + name))
+			decider := newDecider(t, gateway, subject)
+			client := shared.Admin.FlowcontrolV1()
+			level := makeLevel(t, client, name+"-before")
+			schema := makeSchema(t, client, schemaFor(subject, level.Name, level.Name, 200))
+			decider.until(t, schema.UID, level.UID)
+
+			loss.lose(t, valve, self)
+			tellsOfItsUpstream(t, gateway, `out of step for \d+ s: .*`+loss.why+`.*; `+stillKnown, loss.limit)
+			after := makeLevel(t, client, name+"-after")
+			meanwhile := makeSchema(t, client, schemaFor(subject, after.Name, after.Name, 100))
+			succeeds(t, client.FlowSchemas().Delete(ctx, schema.Name, metav1.DeleteOptions{}))
+			succeeds(t, client.PriorityLevelConfigurations().Delete(ctx, level.Name, metav1.DeleteOptions{}))
+			if schemaUID, levelUID := decider.decide(); schemaUID != string(schema.UID) || levelUID != string(level.UID) {
+				t.Errorf("the last good policy has %q and %q, requests are classified by %q and %q", schema.UID, level.UID, schemaUID, levelUID)
+			}
+			dumpHas(t, gateway, level.Name, true)
+			if loss.forwards != 0 {
+				passed := ask(t, gateway, subject, http.MethodGet, "/version", "")
+				if passed.StatusCode != loss.forwards || passed.Header.Get(flowSchemaHeader) != string(schema.UID) {
+					t.Errorf("a request is answered %s with %v, want %d", passed.Status, passed.Header, loss.forwards)
+				}
+			}
+
+			loss.find(t, valve, self)
+			t.Logf("back in step after %d ms", decider.untilWithin(t, comeBack, meanwhile.UID, after.UID).Milliseconds())
+			inStep(t, gateway)
+			logs(t, gateway, "policy objects are followed again", 5*time.Second)
+			// It is gone with its last request.
+			dumpHas(t, gateway, level.Name, false)
+			dumpHas(t, gateway, after.Name, true)
+		})
+	}
+}
+
+// A fairgate that has never reached the objects of its apiserver goes by the built-in ones and tells why. It
+// takes the objects once it can.
+func TestFairgateStartsWithoutTheObjectsOfItsApiserver(t *testing.T) {
+	aboutFairgate(t)
+	t.Parallel()
+	for _, lack := range []struct {
+		name, why string
+		reachable bool
+		rights    []ShippedRole // those it has at first, of what it needs
+	}{
+		{"because it is not there", ".*", false, []ShippedRole{SidecarRole}},
+		{"because it may not read them", `it answers 403: (flowschemas|prioritylevelconfigurations)\.flowcontrol\.apiserver\.k8s\.io is forbidden: ` +
+			`User "sidecar-first-.*" cannot list resource "(flowschemas|prioritylevelconfigurations)" in API group "flowcontrol\.apiserver\.k8s\.io" at the cluster scope`, true, nil},
+	} {
+		t.Run(lack.name, func(t *testing.T) {
+			t.Parallel()
+			self, ctx := "sidecar-first-"+strings.ReplaceAll(lack.name, " ", "-"), inTime(t, 5*time.Minute)
+			succeeds(t, Grant(ctx, shared.Admin, self, lack.rights...))
+			valve := valveToTheApiserver(t)
+			if !lack.reachable {
+				valve.Shut()
+			}
+			gateway := newFairgate(t, FairgateOptions{Mode: "requestHeader", Source: "sidecar", User: self, Upstream: "https://" + valve.Address})
+			succeeds(t, gateway.Start())
+			tellsOfItsUpstream(t, gateway, `not reached in \d+ s: `+lack.why+`; the built-in objects serve`, 10*time.Second)
+			for _, level := range []string{"exempt", "catch-all", "global-default", "workload-low"} {
+				dumpHas(t, gateway, level, true)
+			}
+			decider := newDecider(t, gateway, must[User](t)(shared.NewUser("subject-of-"+self)))
+			theirs := must[*flowcontrolv1.FlowSchema](t)(shared.Admin.FlowcontrolV1().FlowSchemas().Get(ctx, "global-default", metav1.GetOptions{}))
+			if builtIn, _ := decider.decide(); builtIn == "" || builtIn == string(theirs.UID) {
+				t.Errorf("classified by %q, and the apiserver has %q", builtIn, theirs.UID)
+			}
+
+			if !lack.reachable {
+				valve.Open()
+			} else {
+				succeeds(t, Grant(ctx, shared.Admin, self, SidecarRole))
+			}
+			t.Logf("in step after %d ms", decider.untilWithin(t, comeBack, theirs.UID, "").Milliseconds())
+			inStep(t, gateway)
+		})
+	}
+}
+
+// A fairgate whose apiserver has no such objects goes by the built-in ones for good.
+func TestFairgateGoesByTheBuiltInObjectsWhereTheApiserverHasNone(t *testing.T) {
+	aboutFairgate(t)
+	t.Parallel()
+	server := bare(t)
+	self := "sidecar-of-bare"
+	succeeds(t, Grant(inTime(t, time.Minute), server.Admin, self, SidecarRole))
+	gateway := newFairgate(t, FairgateOptions{Mode: "requestHeader", Source: "sidecar", User: self, Upstream: server.URL})
+	succeeds(t, gateway.Start())
+	tellsOfItsUpstream(t, gateway, `not reached in \d+ s: it answers 404: .*; the built-in objects serve`, 10*time.Second)
+	response := ask(t, gateway, must[User](t)(shared.NewUser("subject-of-"+self)), http.MethodGet, "/version", "")
+	if response.StatusCode != http.StatusOK || response.Header.Get(flowSchemaHeader) == "" {
+		t.Errorf("a request is answered %s with %v", response.Status, response.Header)
+	}
+}
+
+// The apiserver ends every watch after a while. A fairgate goes on from there: it neither falls out of step nor asks
+// for everything again.
+func TestFairgateStaysInStepWhileItsWatchesAreRenewed(t *testing.T) {
+	aboutFairgate(t)
+	t.Parallel()
+	self, ctx := Audited[2], inTime(t, 5*time.Minute)
+	succeeds(t, Grant(ctx, shared.Admin, self, SidecarRole))
+	gateway := newFairgate(t, FairgateOptions{Mode: "requestHeader", Source: "sidecar", User: self})
+	succeeds(t, gateway.Start())
+	inStep(t, gateway)
+	began := time.Now()
+	asked := func() map[string]int {
+		t.Helper()
+		times := map[string]int{}
+		for _, audit := range must[[]Audit](t)(shared.AuditsOf(self)) {
+			if audit.Object != nil && audit.Stage == "ResponseComplete" {
+				times[audit.Verb+" "+audit.Object.Resource]++
+			}
+		}
+		return times
+	}
+	var oldest float64
+	err := poll(2*time.Minute, 100*time.Millisecond, func() (bool, error) {
+		age, err := gateway.Metric(ctx, "fairgate_source_age_seconds")
+		oldest = max(oldest, age)
+		times := asked()
+		return times["watch flowschemas"] > 0 && times["watch prioritylevelconfigurations"] > 0, err
+	})
+	if err != nil {
+		t.Fatalf("the watches do not end: %v, %v", asked(), err)
+	}
+	inStep(t, gateway)
+	t.Logf("watches ended after %d s; out of step for %.2f s at most; asked for, to the end: %v", int(time.Since(began).Seconds()), oldest, asked())
+	if oldest > inForce.Seconds() {
+		t.Errorf("out of step for %v s while the watches were renewed", oldest)
+	}
+	subject, client := must[User](t)(shared.NewUser("subject-of-"+self)), shared.Admin.FlowcontrolV1()
+	schema := makeSchema(t, client, schemaFor(subject, self+"-after", "workload-low", 200))
+	newDecider(t, gateway, subject).until(t, schema.UID, "")
+	for _, what := range []string{"list flowschemas", "list prioritylevelconfigurations"} {
+		if times := asked()[what]; times != 1 {
+			t.Errorf("%s: %d times", what, times)
+		}
+	}
+}
+
+// aboutFairgate skips a test without a cluster or without fairgate.
+func aboutFairgate(t *testing.T) {
+	t.Helper()
+	if shared == nil || *direct {
+		t.Skip("this is about fairgate's own processes")
+	}
+}
+
+// valveToTheApiserver is a valve that nobody else uses.
+func valveToTheApiserver(t *testing.T) *Valve {
+	t.Helper()
+	valve := must[*Valve](t)(NewValve(strings.TrimPrefix(shared.Direct.URL, "https://")))
+	t.Cleanup(valve.Close)
+	return valve
+}
+
+// A decider asks a fairgate how it classifies a user's requests, on one connection.
+type decider struct {
+	t         *testing.T
+	gateway   *Fairgate
+	user      User
+	transport http.RoundTripper
+}
+
+func newDecider(t *testing.T, gateway *Fairgate, user User) decider {
+	transport := shared.Transport(user, true)
+	t.Cleanup(transport.CloseIdleConnections)
+	return decider{t, gateway, user, transport}
+}
+
+// decide gives the UIDs of the schema and the level. The path is one that fairgate never passes on, so they are
+// not the apiserver's, and the apiserver need not be there.
+func (d decider) decide() (schema, level string) {
+	d.t.Helper()
+	ctx, cancel := context.WithTimeout(d.t.Context(), 20*time.Second)
+	defer cancel()
+	response := must[*http.Response](d.t)(shared.Do(ctx, d.transport, d.gateway.Endpoint, d.user, http.MethodGet, ownPath, nil, ""))
+	defer response.Body.Close()
+	_, _ = io.Copy(io.Discard, response.Body)
+	if response.StatusCode != http.StatusForbidden || response.Header.Get("X-Fairgate-Reason") == "" {
+		d.t.Fatalf("%s is answered %s with %v, which is not fairgate's answer to an ordinary user", ownPath, response.Status, response.Header)
+	}
+	return response.Header.Get(flowSchemaHeader), response.Header.Get(priorityLevelHeader)
+}
+
+// until waits until requests are classified by a schema and, unless it is "", a level. It tells how long that took.
+func (d decider) until(t *testing.T, schema, level types.UID) time.Duration {
+	t.Helper()
+	return d.untilWithin(t, 5*time.Second, schema, level)
+}
+
+func (d decider) untilWithin(t *testing.T, limit time.Duration, schema, level types.UID) time.Duration {
+	t.Helper()
+	began := time.Now()
+	var schemaUID, levelUID string
+	err := poll(limit, 5*time.Millisecond, func() (bool, error) {
+		schemaUID, levelUID = d.decide()
+		return schemaUID == string(schema) && (level == "" || levelUID == string(level)), nil
+	})
+	if err != nil {
+		t.Fatalf("after %s requests are classified by %q and %q, want %q and %q", limit, schemaUID, levelUID, schema, level)
+	}
+	return time.Since(began)
+}
+
+// schemaFor is a schema for all requests of a user that are for no resource.
+func schemaFor(user User, name, level string, precedence int32) *flowcontrolv1.FlowSchema {
+	return &flowcontrolv1.FlowSchema{
+		TypeMeta:   metav1.TypeMeta{APIVersion: flowcontrolv1.SchemeGroupVersion.String(), Kind: "FlowSchema"},
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: flowcontrolv1.FlowSchemaSpec{
+			MatchingPrecedence:         precedence,
+			PriorityLevelConfiguration: flowcontrolv1.PriorityLevelConfigurationReference{Name: level},
+			Rules: []flowcontrolv1.PolicyRulesWithSubjects{{
+				Subjects:         []flowcontrolv1.Subject{{Kind: "User", User: &flowcontrolv1.UserSubject{Name: user.Name}}},
+				NonResourceRules: []flowcontrolv1.NonResourcePolicyRule{{Verbs: []string{"*"}, NonResourceURLs: []string{"*"}}},
+			}},
+		},
+	}
+}
+
+// makeSchema makes a schema that is deleted with the test.
+func makeSchema(t *testing.T, client flowcontrolclient.FlowcontrolV1Interface, schema *flowcontrolv1.FlowSchema) *flowcontrolv1.FlowSchema {
+	t.Helper()
+	created := must[*flowcontrolv1.FlowSchema](t)(client.FlowSchemas().Create(inTime(t, time.Minute), schema, metav1.CreateOptions{}))
+	t.Cleanup(func() {
+		gone(t, client.FlowSchemas().Delete(inTime(t, time.Minute), schema.Name, metav1.DeleteOptions{}))
+	})
+	return created
+}
+
+// makeLevel makes a level that is deleted with the test.
+func makeLevel(t *testing.T, client flowcontrolclient.FlowcontrolV1Interface, name string) *flowcontrolv1.PriorityLevelConfiguration {
+	t.Helper()
+	created := must[*flowcontrolv1.PriorityLevelConfiguration](t)(client.PriorityLevelConfigurations().Create(inTime(t, time.Minute), rejecting(name, 1), metav1.CreateOptions{}))
+	t.Cleanup(func() {
+		gone(t, client.PriorityLevelConfigurations().Delete(inTime(t, time.Minute), name, metav1.DeleteOptions{}))
+	})
+	return created
+}
+
+// gone takes that an object was deleted by the test itself.
+func gone(t *testing.T, err error) {
+	t.Helper()
+	if err != nil && !apierrors.IsNotFound(err) {
+		t.Error(err)
+	}
+}
+
+// untilDangling waits until a schema has the condition.
+func untilDangling(t *testing.T, client flowcontrolclient.FlowcontrolV1Interface, name string, want flowcontrolv1.ConditionStatus) {
+	t.Helper()
+	var conditions []flowcontrolv1.FlowSchemaCondition
+	err := poll(30*time.Second, 50*time.Millisecond, func() (bool, error) {
+		schema, err := client.FlowSchemas().Get(inTime(t, 10*time.Second), name, metav1.GetOptions{})
+		if err != nil {
+			return false, err
+		}
+		conditions = schema.Status.Conditions
+		return slices.ContainsFunc(conditions, func(c flowcontrolv1.FlowSchemaCondition) bool {
+			return c.Type == flowcontrolv1.FlowSchemaConditionDangling && c.Status == want
+		}), nil
+	})
+	if err != nil {
+		t.Fatalf("%s has the conditions %+v, want Dangling=%s: %v", name, conditions, want, err)
+	}
+}
+
+// inStep waits until a fairgate says that it has what its upstream has.
+func inStep(t *testing.T, gateway *Fairgate) {
+	t.Helper()
+	untilMetric(t, gateway, "fairgate_source_age_seconds", 0)
+	code, text, err := gateway.Ask(inTime(t, 10*time.Second), "/readyz?verbose")
+	if err != nil || code != http.StatusOK || !strings.Contains(text, "[+]source ok\n") {
+		t.Errorf("/readyz?verbose: %d %v\n%s", code, err, text)
+	}
+}
+
+// tellsOfItsUpstream waits until a fairgate says that it has lost its upstream, and why: by its metric, its probe
+// and its log. It is ready all the same.
+func tellsOfItsUpstream(t *testing.T, gateway *Fairgate, why string, limit time.Duration) {
+	t.Helper()
+	began := time.Now()
+	told := regexp.MustCompile(`(?m)^\[!\]source: ` + why + `$`)
+	var code int
+	var text string
+	err := poll(limit, 50*time.Millisecond, func() (bool, error) {
+		var err error
+		code, text, err = gateway.Ask(inTime(t, 10*time.Second), "/readyz?verbose")
+		return told.MatchString(text), err
+	})
+	if err != nil || code != http.StatusOK {
+		t.Fatalf("/readyz?verbose: %d %v\n%s\nwant %s", code, err, text, told)
+	}
+	t.Logf("told after %d ms: %s", time.Since(began).Milliseconds(), told.FindString(text))
+	if age, err := gateway.Metric(inTime(t, 10*time.Second), "fairgate_source_age_seconds"); err != nil || age < 1 {
+		t.Errorf("the age is %v, %v", age, err)
+	}
+	// It is logged once finding it again has failed, too.
+	logs(t, gateway, "policy objects cannot be followed; trying again", 20*time.Second)
+}
+
+// logs waits until a fairgate has logged something.
+func logs(t *testing.T, gateway *Fairgate, part string, limit time.Duration) {
+	t.Helper()
+	err := poll(limit, 100*time.Millisecond, func() (bool, error) { return strings.Contains(gateway.Log(10_000), part), nil })
+	if err != nil {
+		t.Errorf("it does not log %q", part)
+	}
+}
+
+// dumpHas waits until the dump of a fairgate has a level, or not.
+func dumpHas(t *testing.T, gateway *Fairgate, level string, want bool) {
+	t.Helper()
+	var text string
+	err := poll(5*time.Second, 50*time.Millisecond, func() (bool, error) {
+		var err error
+		_, text, err = gateway.Ask(inTime(t, 10*time.Second), "/debug/api_priority_and_fairness/dump_priority_levels")
+		return strings.Contains("\n"+text, "\n"+level+",") == want, err
+	})
+	if err != nil {
+		t.Errorf("%s is in the dump: want %v, %v\n%s", level, want, err, text)
+	}
+}
+
+// answerTo is how a GET is answered: status, what it is, and every byte of it.
+func answerTo(t *testing.T, at Endpoint, user User, target string) string {
+	t.Helper()
+	transport := shared.Transport(user, true)
+	defer transport.CloseIdleConnections()
+	response := must[*http.Response](t)(shared.Do(inTime(t, time.Minute), transport, at, user, http.MethodGet, target, nil, ""))
+	defer response.Body.Close()
+	var text bytes.Buffer
+	fmt.Fprintln(&text, response.StatusCode, response.Header.Get("Content-Type"), response.Header.Get("ETag"))
+	text.Write(must[[]byte](t)(io.ReadAll(response.Body)))
+	return text.String()
+}
