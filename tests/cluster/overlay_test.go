@@ -69,7 +69,7 @@ func TestFairgateHostsThePolicyObjectsThatItsApiserverLacks(t *testing.T) {
 				client := clientOf(t, gateway)
 				level := makeLevel(t, client, self+"-effect")
 				schema := makeSchema(t, client, schemaFor(subject, level.Name, level.Name, 200))
-				newDecider(t, gateway, subject).until(t, schema.UID, level.UID)
+				newDecider(t, gateway, subject).until(schema.UID, level.UID)
 				passed := ask(t, gateway, subject, http.MethodGet, "/version", "").Header
 				if passed.Get(flowSchemaHeader) != string(schema.UID) || passed.Get(priorityLevelHeader) != string(level.UID) {
 					t.Errorf("a request that is passed on bears %v, want %s and %s", passed, schema.UID, level.UID)
@@ -96,7 +96,7 @@ func TestFairgateHostsThePolicyObjectsThatItsApiserverLacks(t *testing.T) {
 				if kept.UID != before.UID || kept.Generation != before.Generation {
 					t.Errorf("it was %+v, is %+v", before, kept)
 				}
-				newDecider(t, gateway, subject).until(t, before.UID, "")
+				newDecider(t, gateway, subject).until(before.UID, "")
 				if answer := answerTo(t, server.Endpoint, shared.admin, groupPath+"/v1/flowschemas/"+before.Name); !strings.HasPrefix(answer, "404 ") {
 					t.Errorf("the apiserver has it: %s", answer)
 				}
@@ -138,7 +138,7 @@ func TestFairgateHostsThePolicyObjectsThatItsApiserverLacks(t *testing.T) {
 		answers(shared.admin, http.StatusOK, `"catch-all"`)
 		client := clientOf(t, gateway)
 		schema := makeSchema(t, client, schemaFor(user, self, "workload-low", 200))
-		newDecider(t, gateway, user).until(t, schema.UID, "")
+		newDecider(t, gateway, user).until(schema.UID, "")
 		passed := ask(t, gateway, user, http.MethodGet, "/version", "")
 		if passed.StatusCode != http.StatusServiceUnavailable || passed.Header.Get(flowSchemaHeader) != string(schema.UID) {
 			t.Errorf("a request for the apiserver is answered %s with %v", passed.Status, passed.Header)
@@ -205,7 +205,7 @@ func TestFairgateHidesThePolicyObjectsOfItsApiserver(t *testing.T) {
 	if found, err := theirs.Get(ctx, own.Name, metav1.GetOptions{}); err == nil {
 		t.Errorf("the apiserver has %+v", found)
 	}
-	newDecider(t, gateway, subject).until(t, own.UID, "")
+	newDecider(t, gateway, subject).until(own.UID, "")
 	// The apiserver classifies as well, by its own.
 	var passed http.Header
 	err := poll(10*time.Second, 20*time.Millisecond, func() (bool, error) {

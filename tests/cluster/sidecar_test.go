@@ -64,9 +64,9 @@ func TestFairgateGoesByThePolicyObjectsOfTheApiserver(t *testing.T) {
 				untilDangling(t, clients["directly"], dangling.Name, flowcontrolv1.ConditionTrue)
 				// It knows that one once it goes by a later one; what it would write it has tried to write then.
 				later := makeSchema(t, clients["directly"], schemaFor(subject, prefix+"-later", "workload-low", 200))
-				newDecider(t, gateway, subject).until(t, later.UID, "")
+				newDecider(t, gateway, subject).until(later.UID, "")
 				onlyTheApiserverWrites(t, clients["directly"])
-				onlyAsks(t, self, mode)
+				onlyAsks(t, self)
 			})
 		})
 	}
@@ -83,11 +83,11 @@ func changesTakeEffect(t *testing.T, gateway *Fairgate, subject User, prefix str
 	for range 5 {
 		first, second := makeLevel(t, client, prefix+"-first"), makeLevel(t, client, prefix+"-second")
 		schema := makeSchema(t, client, schemaFor(subject, prefix, first.Name, 200))
-		longest = max(longest, decider.until(t, schema.UID, first.UID))
+		longest = max(longest, decider.until(schema.UID, first.UID))
 
 		must[*flowcontrolv1.FlowSchema](t)(client.FlowSchemas().Patch(ctx, schema.Name, types.MergePatchType,
 			[]byte(`{"spec":{"priorityLevelConfiguration":{"name":"`+second.Name+`"}}}`), metav1.PatchOptions{}))
-		longest = max(longest, decider.until(t, schema.UID, second.UID))
+		longest = max(longest, decider.until(schema.UID, second.UID))
 		// So it is for requests that go to the apiserver, which has put headers of its own.
 		passed := ask(t, gateway, subject, http.MethodGet, "/version", "")
 		if got := passed.Header.Values(flowSchemaHeader); !slices.Equal(got, []string{string(schema.UID)}) {
@@ -95,7 +95,7 @@ func changesTakeEffect(t *testing.T, gateway *Fairgate, subject User, prefix str
 		}
 
 		succeeds(t, client.FlowSchemas().Delete(ctx, schema.Name, metav1.DeleteOptions{}))
-		longest = max(longest, decider.until(t, types.UID(before), ""))
+		longest = max(longest, decider.until(types.UID(before), ""))
 		succeeds(t, client.PriorityLevelConfigurations().Delete(ctx, first.Name, metav1.DeleteOptions{}),
 			client.PriorityLevelConfigurations().Delete(ctx, second.Name, metav1.DeleteOptions{}))
 	}
@@ -165,7 +165,7 @@ func onlyTheApiserverWrites(t *testing.T, client flowcontrolclient.FlowcontrolV1
 }
 
 // onlyAsks expects a fairgate to have asked the apiserver in its own name for what it needs, and for nothing else.
-func onlyAsks(t *testing.T, self, mode string) {
+func onlyAsks(t *testing.T, self string) {
 	t.Helper()
 	const of = ".flowcontrol.apiserver.k8s.io "
 	needed := []string{"list flowschemas" + of + "200", "list prioritylevelconfigurations" + of + "200",
@@ -243,7 +243,7 @@ func TestFairgateGoesByTheLastGoodPolicyWithoutItsApiserver(t *testing.T) {
 			client := shared.Admin.FlowcontrolV1()
 			level := makeLevel(t, client, name+"-before")
 			schema := makeSchema(t, client, schemaFor(subject, level.Name, level.Name, 200))
-			decider.until(t, schema.UID, level.UID)
+			decider.until(schema.UID, level.UID)
 
 			loss.lose(t, valve, self)
 			tellsOfItsUpstream(t, gateway, `out of step for \d+ s: .*`+loss.why+`.*; `+stillKnown, loss.limit)
@@ -263,7 +263,7 @@ func TestFairgateGoesByTheLastGoodPolicyWithoutItsApiserver(t *testing.T) {
 			}
 
 			loss.find(t, valve, self)
-			t.Logf("back in step after %d ms", decider.untilWithin(t, comeBack, meanwhile.UID, after.UID).Milliseconds())
+			t.Logf("back in step after %d ms", decider.untilWithin(comeBack, meanwhile.UID, after.UID).Milliseconds())
 			inStep(t, gateway)
 			logs(t, gateway, "policy objects are followed again", 5*time.Second)
 			// It is gone with its last request.
@@ -312,7 +312,7 @@ func TestFairgateStartsWithoutTheObjectsOfItsApiserver(t *testing.T) {
 			} else {
 				succeeds(t, Grant(ctx, shared.Admin, self, SidecarRole))
 			}
-			t.Logf("in step after %d ms", decider.untilWithin(t, comeBack, theirs.UID, "").Milliseconds())
+			t.Logf("in step after %d ms", decider.untilWithin(comeBack, theirs.UID, "").Milliseconds())
 			inStep(t, gateway)
 		})
 	}
@@ -372,7 +372,7 @@ func TestFairgateStaysInStepWhileItsWatchesAreRenewed(t *testing.T) {
 	}
 	subject, client := must[User](t)(shared.NewUser("subject-of-"+self)), shared.Admin.FlowcontrolV1()
 	schema := makeSchema(t, client, schemaFor(subject, self+"-after", "workload-low", 200))
-	newDecider(t, gateway, subject).until(t, schema.UID, "")
+	newDecider(t, gateway, subject).until(schema.UID, "")
 	for _, what := range []string{"list flowschemas", "list prioritylevelconfigurations"} {
 		if times := asked()[what]; times != 1 {
 			t.Errorf("%s: %d times", what, times)
@@ -426,13 +426,13 @@ func (d decider) decide() (schema, level string) {
 }
 
 // until waits until requests are classified by a schema and, unless it is "", a level. It tells how long that took.
-func (d decider) until(t *testing.T, schema, level types.UID) time.Duration {
-	t.Helper()
-	return d.untilWithin(t, 5*time.Second, schema, level)
+func (d decider) until(schema, level types.UID) time.Duration {
+	d.t.Helper()
+	return d.untilWithin(5*time.Second, schema, level)
 }
 
-func (d decider) untilWithin(t *testing.T, limit time.Duration, schema, level types.UID) time.Duration {
-	t.Helper()
+func (d decider) untilWithin(limit time.Duration, schema, level types.UID) time.Duration {
+	d.t.Helper()
 	began := time.Now()
 	var schemaUID, levelUID string
 	err := poll(limit, 5*time.Millisecond, func() (bool, error) {
@@ -440,7 +440,7 @@ func (d decider) untilWithin(t *testing.T, limit time.Duration, schema, level ty
 		return schemaUID == string(schema) && (level == "" || levelUID == string(level)), nil
 	})
 	if err != nil {
-		t.Fatalf("after %s requests are classified by %q and %q, want %q and %q", limit, schemaUID, levelUID, schema, level)
+		d.t.Fatalf("after %s requests are classified by %q and %q, want %q and %q", limit, schemaUID, levelUID, schema, level)
 	}
 	return time.Since(began)
 }
