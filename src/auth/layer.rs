@@ -185,7 +185,10 @@ impl Parsed {
             None
         };
         let identity = match other {
-            Some(user) => Arc::new(Identity::new(user)),
+            Some(user) => {
+                let by = Arc::clone(identity.user());
+                Arc::new(Identity::impersonated(user, by))
+            }
             None => Arc::clone(identity),
         };
         strip_identity_headers(headers, &rules.names)?;

@@ -33,6 +33,7 @@ pub struct IdentityHeaders(Arc<[(HeaderName, HeaderValue)]>);
 #[derive(Debug)]
 pub struct Identity {
     user: Arc<User>,
+    impersonator: Option<Arc<User>>,
     prepared: OnceLock<Prepared>,
 }
 
@@ -60,8 +61,22 @@ impl Identity {
     pub fn new(user: User) -> Self {
         Self {
             user: Arc::new(user),
+            impersonator: None,
             prepared: OnceLock::new(),
         }
+    }
+
+    /// The identity of `user`, as which `impersonator` acts.
+    pub fn impersonated(user: User, impersonator: Arc<User>) -> Self {
+        Self {
+            impersonator: Some(impersonator),
+            ..Self::new(user)
+        }
+    }
+
+    /// Who really acts, if somebody acts as another.
+    pub fn impersonator(&self) -> Option<&Arc<User>> {
+        self.impersonator.as_ref()
     }
 
     /// Who it is.

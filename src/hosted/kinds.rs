@@ -1,5 +1,7 @@
 //! The hosted kinds, and what each does not share with the others.
 
+use std::collections::HashSet;
+
 use k8s_openapi::api::flowcontrol::v1::{FlowSchema, PriorityLevelConfiguration};
 use serde::Deserialize as _;
 use serde_json::{Value, json};
@@ -358,15 +360,13 @@ fn unreadable(error: &serde_json::Error) -> FieldError {
 
 fn check_conditions(object: &Value) -> Vec<FieldError> {
     let conditions = object["status"]["conditions"].as_array();
-    let mut seen = Vec::new();
+    let mut seen = HashSet::new();
     let mut errors = Vec::new();
     for (index, condition) in conditions.into_iter().flatten().enumerate() {
         let field = format!("status.conditions[{index}].type");
         let ty = condition["type"].as_str().unwrap_or_default();
-        if seen.contains(&ty) {
+        if !seen.insert(ty) {
             errors.push(FieldError::duplicate(&field, &json!(ty)));
-        } else {
-            seen.push(ty);
         }
         if ty.is_empty() {
             errors.push(FieldError::required(&field, ""));

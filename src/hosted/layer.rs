@@ -1,7 +1,7 @@
 //! The hosted API in the request path, in front of the leaf.
 //!
-//! A call that is ours is read whole here, on its data core, and answered on the control runtime;
-//! the stream of a watch runs on the data core again, where it costs nothing while nothing changes.
+//! A call that is ours is answered on the control runtime, or, if that takes long, on a thread of its
+//! own; its body is read before, on its data core, once it is known that the call is allowed. The stream of a watch runs on the data core again, where it costs nothing while nothing changes.
 //! All other calls go on to the leaf behind, unread; but where both have a document, ours is put into
 //! the one that comes back.
 
@@ -11,6 +11,7 @@ use std::{
     rc::Rc,
     sync::Arc,
     task::{Context, Poll, ready},
+    time::Duration,
 };
 
 use bytes::{Bytes, BytesMut};
@@ -25,13 +26,16 @@ use super::{
     fault::Fault,
     merging::{Desk, Wish},
     negotiate::Output,
-    request::{MAX_BODY, Request},
+    request::{Caller, Request},
 };
 use crate::{
     call::{BodyError, Call, ClientBody, Refusal, Reply, ReplyBody},
     clock::Clock,
     digest::readable,
 };
+
+/// How long a body may take, also of a call without a deadline.
+const BODY_WITHIN: Duration = Duration::from_secs(60);
 
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 
@@ -191,39 +195,98 @@ where
     }
 }
 
-/// Reads a call, has it answered, and brings the answer.
+/// Has a call answered, and brings the answer.
 async fn answer(shared: Rc<Shared>, mut call: Call) -> Result<Reply, Refusal> {
     let body = std::mem::replace(call.request.body_mut(), ClientBody::empty());
     let deadline = call.deadline.map(|deadline| shared.clock.instant(deadline));
-    let work = async {
-        let body = read(body).await?;
-        let request = Request {
-            method: call.request.method().clone(),
-            path: readable(call.digest.info.path()).into_owned(),
-            query: call.request.uri().query().unwrap_or_default().to_owned(),
-            headers: call.request.headers().clone(),
-            body,
-            digest: Arc::clone(&call.digest),
-        };
-        let audit_id = request.headers.get(&AUDIT_ID).cloned();
-        let hosted = Arc::clone(&shared.hosted);
-        let answered = shared
-            .control
-            .spawn(async move { hosted.serve(&request).await });
-        let mut answer = answered
-            .await
-            .map_err(|error| Refusal::Internal(error.to_string().into()))?;
-        tell_audit_id(&mut answer, audit_id);
-        Ok::<_, Refusal>(answer)
-    };
-    let answer = match deadline {
+    let request = request(&call);
+    let audit_id = request.headers.get(&AUDIT_ID).cloned();
+    let work = shared.work(request, body);
+    let mut answer = match deadline {
         None => work.await?,
         Some(deadline) => match tokio::time::timeout_at(deadline, work).await {
             Ok(answer) => answer?,
-            Err(_) => Answer::fault(&Fault::timeout(), Output::JSON),
+            Err(_) => return Ok(reply(timed_out(), &shared.clock)),
         },
     };
+    tell_audit_id(&mut answer, audit_id);
     Ok(reply(answer, &shared.clock))
+}
+
+/// A call without its body.
+fn request(call: &Call) -> Request {
+    let impersonator = call.identity.as_ref().and_then(|who| who.impersonator());
+    Request {
+        method: call.request.method().clone(),
+        path: readable(call.digest.info.path()).into_owned(),
+        query: call.request.uri().query().unwrap_or_default().to_owned(),
+        headers: call.request.headers().clone(),
+        body: Some(Bytes::new()),
+        caller: Caller::Client {
+            impersonator: impersonator.cloned(),
+        },
+        digest: Arc::clone(&call.digest),
+    }
+}
+
+fn timed_out() -> Answer {
+    Answer::fault(&Fault::timeout(), Output::JSON)
+}
+
+impl Shared {
+    /// Finds out whether a call is allowed, and only then reads its body and answers it. Most calls
+    /// cost one way to the control runtime and back.
+    async fn work(&self, mut request: Request, body: ClientBody) -> Result<Answer, Refusal> {
+        let limit = self.hosted.takes_body(&request);
+        if limit.is_none() && !self.hosted.is_heavy(&request) {
+            let hosted = Arc::clone(&self.hosted);
+            let answered = self.control.spawn(async move {
+                match hosted.admit(&request).await {
+                    Ok(()) => hosted.serve(&request).await,
+                    Err(refused) => refused,
+                }
+            });
+            return answered.await.map_err(|error| internal(&error));
+        }
+        let (hosted, asked) = (Arc::clone(&self.hosted), request.clone());
+        let admitted = self
+            .control
+            .spawn(async move { hosted.admit(&asked).await })
+            .await
+            .map_err(|error| internal(&error))?;
+        if let Err(refused) = admitted {
+            return Ok(refused);
+        }
+        if let Some(limit) = limit {
+            match tokio::time::timeout(BODY_WITHIN, read(body, limit)).await {
+                Ok(body) => request.body = body?,
+                Err(_) => return Ok(timed_out()),
+            }
+        }
+        self.serve(request).await
+    }
+
+    /// Has an admitted call answered where it keeps nobody waiting.
+    async fn serve(&self, request: Request) -> Result<Answer, Refusal> {
+        let hosted = Arc::clone(&self.hosted);
+        let answered = if hosted.is_heavy(&request) {
+            let turn = hosted.heavy_turn().await;
+            let control = self.control.clone();
+            self.control.spawn_blocking(move || {
+                // Until it has ended, also if nobody waits for it any more.
+                let _turn = turn;
+                control.block_on(hosted.serve(&request))
+            })
+        } else {
+            self.control
+                .spawn(async move { hosted.serve(&request).await })
+        };
+        answered.await.map_err(|error| internal(&error))
+    }
+}
+
+fn internal(error: &tokio::task::JoinError) -> Refusal {
+    Refusal::Internal(error.to_string().into())
 }
 
 /// Names the request: as its client does, or by a name of our own.
@@ -237,13 +300,13 @@ fn tell_audit_id(answer: &mut Answer, given: Option<HeaderValue>) {
     }
 }
 
-/// The whole body; `None` if it is too long.
-async fn read(mut body: ClientBody) -> Result<Option<Bytes>, Refusal> {
+/// The whole body; `None` if it has more than `limit` bytes.
+async fn read(mut body: ClientBody, limit: usize) -> Result<Option<Bytes>, Refusal> {
     let mut whole = BytesMut::new();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|_| Refusal::ClientGone)?;
         if let Ok(data) = frame.into_data() {
-            if whole.len() + data.len() > MAX_BODY {
+            if whole.len() + data.len() > limit {
                 return Ok(None);
             }
             whole.extend_from_slice(&data);

@@ -1,5 +1,7 @@
 //! The metadata of an object: reading and setting its fields, and the rules for them.
 
+use std::collections::{BTreeSet, HashSet};
+
 use serde_json::{Map, Value, json};
 
 use super::{codec, field_error::FieldError, schema::meta::OWNER_REFERENCE};
@@ -105,20 +107,16 @@ pub fn wipe(object: &mut Value) {
 /// Takes away owners that are there twice, and says which. `when` tells when they were found.
 pub fn dedup_owners(object: &mut Value, when: &str) -> Option<String> {
     let owners = of_mut(object).get_mut("ownerReferences")?.as_array_mut()?;
-    let mut kept: Vec<Value> = Vec::with_capacity(owners.len());
-    let mut again: Vec<String> = Vec::new();
-    for owner in owners.drain(..) {
-        if kept.contains(&owner) {
-            let uid = owner["uid"].as_str().unwrap_or_default().to_owned();
-            if !again.contains(&uid) {
-                again.push(uid);
-            }
-        } else {
-            kept.push(owner);
+    let mut seen = HashSet::with_capacity(owners.len());
+    let mut again = BTreeSet::new();
+    owners.retain(|owner| {
+        let is_new = seen.insert(owner.to_string());
+        if !is_new {
+            again.insert(owner["uid"].as_str().unwrap_or_default().to_owned());
         }
-    }
-    *owners = kept;
-    again.sort();
+        is_new
+    });
+    let again: Vec<String> = again.into_iter().collect();
     (!again.is_empty()).then(|| {
         format!(
             ".metadata.ownerReferences contains duplicate entries{when}; API server dedups owner \

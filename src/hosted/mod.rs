@@ -50,14 +50,16 @@ pub mod watching;
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use http::{Method, StatusCode};
 use serde_json::Value;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 pub use answer::{Answer, AnswerBody};
 pub use fault::Fault;
 pub use layer::{HostedLayer, Hosting, Ownership};
 pub use operators::{Asked, Operators, Report};
-pub use request::{MAX_BODY, Request};
+pub use request::{Caller, MAX_BODY, Request};
 pub use watching::Watching;
 
 use crate::{clock::Clock, store::Store};
@@ -68,6 +70,13 @@ use merged::Merging;
 use negotiate::{Media, Output, Produces};
 use query::{Query, Validation};
 use route::{Route, route};
+
+/// Reading a body longer than this takes milliseconds.
+const LARGE_BODY: usize = 32 << 10;
+/// How many heavy calls are answered at once.
+const HEAVY_AT_ONCE: usize = 2;
+/// Writing a list of more objects than this may take milliseconds.
+const MANY_OBJECTS: usize = 500;
 
 /// Every kind that is hosted, those that are only answered included.
 pub fn all_kinds() -> Vec<&'static Kind> {
@@ -93,13 +102,6 @@ pub struct HostedSettings {
     pub operators: Arc<dyn Operators>,
 }
 
-/// Who calls.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Caller {
-    Client,
-    Gateway,
-}
-
 /// The hosted API.
 pub struct Hosted {
     store: Arc<dyn Store>,
@@ -109,6 +111,8 @@ pub struct Hosted {
     merging: Merging,
     operators: Arc<dyn Operators>,
     kinds: Vec<&'static Kind>,
+    /// For heavy calls, so that many of them leave the machine to others.
+    heavy: Arc<Semaphore>,
 }
 
 impl std::fmt::Debug for Hosted {
@@ -132,6 +136,7 @@ impl Hosted {
             authorizer: settings.authorizer,
             operators: settings.operators,
             kinds,
+            heavy: Arc::new(Semaphore::new(HEAVY_AT_ONCE)),
         })
     }
 
@@ -145,36 +150,57 @@ impl Hosted {
         route::covers(&self.kinds, path)
     }
 
-    /// Answers a client's call. To be run on the control runtime.
-    pub async fn serve(&self, request: &Request) -> Answer {
+    /// Whether a client's call is allowed; if not, its answer. Nothing of its body has to be there yet.
+    ///
+    /// # Errors
+    ///
+    /// The refusal.
+    pub async fn admit(&self, request: &Request) -> Result<(), Answer> {
         let wanted = Attributes::of(&request.digest.info);
-        let answer = match self.authorize(request, &wanted).await {
-            Ok(()) => self.answer(request, Caller::Client).await,
-            Err(refused) => refused,
-        };
-        if request.method == Method::HEAD {
-            return answer.without_body();
-        }
-        documents::compressed(request, answer)
+        self.authorize(request, &wanted)
+            .await
+            .map_err(|refused| finished(request, refused))
     }
 
-    /// Answers a call of the gateway's own, which nobody has to allow. No request from outside comes
-    /// this way: a client may well bear the gateway's name.
-    async fn serve_gateway(&self, request: &Request) -> Answer {
-        self.answer(request, Caller::Gateway).await
+    /// How many bytes of a body a call may have, if it is of those of which the body counts.
+    pub fn takes_body(&self, request: &Request) -> Option<usize> {
+        let may_have = [Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
+        if !may_have.contains(&request.method) {
+            return None;
+        }
+        match route(&self.kinds, &request.path) {
+            Route::Objects(_) => Some(MAX_BODY),
+            Route::Answered(_) => Some(request::MAX_REVIEW),
+            _ => None,
+        }
+    }
+
+    /// Whether a call may keep a thread busy for so long that others would notice.
+    pub fn is_heavy(&self, request: &Request) -> bool {
+        let body = request.body.as_ref().map_or(0, Bytes::len);
+        let lists = request.method == Method::GET
+            && self.store.size().entries > MANY_OBJECTS
+            && matches!(route(&self.kinds, &request.path), Route::Objects(place) if place.name.is_empty());
+        body > LARGE_BODY || lists
+    }
+
+    /// Waits for leave to answer a [heavy](Self::is_heavy) call.
+    pub async fn heavy_turn(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.heavy).acquire_owned().await.ok() // nobody closes it
+    }
+
+    /// Answers a client's call that was [admitted](Self::admit), or one of the gateway's own.
+    pub async fn serve(&self, request: &Request) -> Answer {
+        finished(request, self.answer(request).await)
     }
 
     /// Answers a call that is allowed.
-    async fn answer(&self, request: &Request, caller: Caller) -> Answer {
+    async fn answer(&self, request: &Request) -> Answer {
         let query = Query::parse(&request.query);
         match route(&self.kinds, &request.path) {
             Route::Objects(place) => {
-                if caller == Caller::Client
-                    && let Err(refused) = self.authorize_creation(request, &place).await
-                {
-                    return refused;
-                }
-                calls::serve(self, request, &place, &query).await
+                let may_create = self.authorize_creation(request).await;
+                calls::serve(self, request, &place, &query, may_create).await
             }
             Route::Answered(kind) => self.review(request, kind, &query),
             Route::Operators => operators::serve(&self.operators, request).await,
@@ -210,28 +236,22 @@ impl Hosted {
         }
     }
 
-    /// An apply that may make an object has to be allowed to.
-    async fn authorize_creation(
-        &self,
-        request: &Request,
-        place: &route::Place,
-    ) -> Result<(), Answer> {
+    /// Whether an apply may make an object. It is asked before it is known whether there is one, and
+    /// heeded only where one is made: what there was a moment ago says nothing.
+    async fn authorize_creation(&self, request: &Request) -> Result<(), Fault> {
         let applies = request.method == Method::PATCH
             && negotiate::patch_type(request.header("content-type"))
                 .is_ok_and(|how| how == negotiate::PatchType::Apply);
-        if !applies {
+        if !applies || request.caller == Caller::Gateway {
             return Ok(());
         }
         let mut wanted = Attributes::of(&request.digest.info);
         "create".clone_into(&mut wanted.verb);
-        let Err(refused) = self.authorize(request, &wanted).await else {
-            return Ok(());
-        };
-        let key = format!("/{}/{}", place.kind.plural, place.name);
-        match self.store.get(&key, crate::store::At::Newest).await {
-            Ok(Some(_)) => Ok(()),
-            Ok(None) => Err(refused),
-            Err(error) => Err(Answer::fault(&calls::store_fault(&error), Output::JSON)),
+        let user = request.user();
+        match self.authorizer.decide(user, &wanted).await {
+            Ok(decision) if decision.allowed => Ok(()),
+            Ok(decision) => Err(wanted.refusal(user, &decision.reason)),
+            Err(error) => Err(Fault::internal(error.to_string())),
         }
     }
 
@@ -248,7 +268,9 @@ impl Hosted {
             let options = query::WriteOptions::read(query, query::Write::Create, agent)?;
             let version = kind.stored();
             let strict = options.validation == Validation::Strict;
-            let read = self.read_body(media, request.body()?, kind, version, strict);
+            let too_long = || Fault::too_large(&format!("limit is {}", request::MAX_REVIEW));
+            let body = request.body.as_ref().ok_or_else(too_long)?;
+            let read = self.read_body(media, body, kind, version, strict);
             let (mut value, _) = read.map_err(|error| Fault::bad_request(error.to_string()))?;
             // Where the upstream decides, it is also the one to be asked.
             let Authorizer::Rules(rules) = &self.authorizer else {
@@ -320,4 +342,12 @@ impl Hosted {
     fn now_seconds(&self) -> i64 {
         i64::try_from(self.clock.unix_seconds()).unwrap_or(i64::MAX)
     }
+}
+
+/// An answer as it goes out: to `HEAD` without its body, otherwise compressed if that is wanted.
+fn finished(request: &Request, answer: Answer) -> Answer {
+    if request.method == Method::HEAD {
+        return answer.without_body();
+    }
+    documents::compressed(request, answer)
 }

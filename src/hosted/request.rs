@@ -6,10 +6,25 @@ use bytes::Bytes;
 use http::{HeaderMap, Method};
 
 use super::fault::Fault;
-use crate::digest::RequestDigest;
+use crate::digest::{RequestDigest, User};
 
 /// The most bytes of a body: 3 MiB.
 pub const MAX_BODY: usize = 3 << 20;
+
+/// The most bytes of a review's body: everybody may send one, and reading it takes time.
+pub const MAX_REVIEW: usize = 32 << 10;
+
+/// Who calls.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Caller {
+    /// Somebody, in whose name another may act.
+    Client {
+        /// Who that is.
+        impersonator: Option<Arc<User>>,
+    },
+    /// The gateway itself, which nobody has to allow anything.
+    Gateway,
+}
 
 /// A call.
 #[derive(Clone, Debug)]
@@ -22,8 +37,10 @@ pub struct Request {
     pub query: String,
     /// The headers.
     pub headers: HeaderMap,
-    /// The body, unless it was longer than [`MAX_BODY`].
+    /// The body, unless it was too long. Empty where none is read.
     pub body: Option<Bytes>,
+    /// Who calls. Not told by the name in the digest, which a client may well bear, too.
+    pub caller: Caller,
     /// What it asks for, and who asks.
     pub digest: Arc<RequestDigest>,
 }
@@ -49,7 +66,7 @@ impl Request {
     }
 
     /// Who asks.
-    pub fn user(&self) -> &crate::digest::User {
+    pub fn user(&self) -> &User {
         &self.digest.user
     }
 }

@@ -71,6 +71,9 @@ pub struct Watching {
     head_sent: bool,
 }
 
+/// No watch lasts longer, whatever is asked for.
+const LONGEST: Duration = Duration::from_secs(24 * 3600);
+
 /// When what is due.
 #[derive(Debug)]
 struct Times {
@@ -199,7 +202,7 @@ impl Watching {
     }
 
     fn times(&mut self, clock: &Clock) -> &Times {
-        let lasts = self.lasts;
+        let lasts = self.lasts.min(LONGEST);
         self.times.get_or_insert_with(|| {
             let now = clock.instant(clock.now());
             let end = now + lasts;

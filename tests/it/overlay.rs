@@ -601,6 +601,30 @@ async fn an_apply_that_would_make_an_object_has_to_be_allowed_to() {
 }
 
 #[tokio::test]
+async fn an_object_that_comes_and_goes_is_not_made_by_who_may_only_change_it() {
+    let server = Server::start();
+    let gateway = Gateway::over(&server, "fleeting");
+    let (mut carol, mut root) = (gateway.user("carol").await, gateway.user("root").await);
+    let coming_and_going = async {
+        for _ in 0..150 {
+            root.create_schema("fleeting").await;
+            let target = format!("{SCHEMAS}/fleeting");
+            root.ask(Method::DELETE, &target, &[], String::new()).await;
+        }
+    };
+    let applying = async {
+        loop {
+            let status = carol.apply_schema("fleeting").await.status;
+            assert!([200, 403, 409].contains(&status), "{status}");
+        }
+    };
+    tokio::select! {
+        () = coming_and_going => {}
+        () = applying => {}
+    }
+}
+
+#[tokio::test]
 async fn without_the_upstream_what_is_known_goes_on() {
     let mut server = Server::start();
     let gateway = Gateway::over(&server, "down");

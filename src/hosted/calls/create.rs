@@ -9,6 +9,7 @@ use crate::{
     hosted::{
         chance, metadata, negotiate, object,
         query::{Validation, Write, WriteOptions},
+        request::Caller,
         ssa::{self, Actor},
     },
     store::{Expected, Written},
@@ -197,6 +198,10 @@ impl Scope<'_> {
         old: Option<u64>,
         new: Option<u64>,
     ) {
+        let impersonator = match &self.request.caller {
+            Caller::Client { impersonator } => impersonator.as_ref().map(|user| &*user.name),
+            Caller::Gateway => None,
+        };
         // What the gateway keeps in order by itself is of less interest than what people do.
         macro_rules! tell {
             ($level:expr) => {
@@ -204,6 +209,7 @@ impl Scope<'_> {
                     target: CHANGES,
                     $level,
                     user = %self.request.user().name,
+                    impersonator,
                     verb,
                     resource = %self.kind.group_resource(),
                     subresource = self.subresource(),
@@ -215,7 +221,7 @@ impl Scope<'_> {
                 )
             };
         }
-        if self.request.user().name == super::GATEWAY {
+        if self.request.caller == Caller::Gateway {
             tell!(tracing::Level::DEBUG);
         } else {
             tell!(tracing::Level::INFO);

@@ -50,19 +50,25 @@ pub(super) struct Scope<'a> {
     pub(super) place: &'a Place,
     pub(super) query: &'a Query,
     pub(super) output: Output,
+    /// Whether an apply may make the object.
+    may_create: Result<(), Fault>,
     warnings: Mutex<Vec<String>>,
 }
 
-/// Answers a call to a resource. The second value is what errors are to be written in.
+/// Answers a call to a resource. `may_create` tells whether an apply may make the object.
 pub(super) async fn serve(
     hosted: &Hosted,
     request: &Request,
     place: &Place,
     query: &Query,
+    may_create: Result<(), Fault>,
 ) -> Answer {
     let mut output = Output::JSON;
     let scope = match Scope::new(hosted, request, place, query, &mut output) {
-        Ok(scope) => scope,
+        Ok(scope) => Scope {
+            may_create,
+            ..scope
+        },
         Err(fault) => {
             let answer = Answer::fault(&fault, output);
             // What no route leads to is of no version; all else is told that it is of an old one.
@@ -159,6 +165,7 @@ impl<'a> Scope<'a> {
             place,
             query,
             output: *output,
+            may_create: Ok(()),
             warnings: Mutex::default(),
         };
         if let Some(warning) = deprecation(place) {

@@ -185,6 +185,7 @@ impl Scope<'_> {
         object: Value,
         options: &WriteOptions,
     ) -> Result<Option<Updated>, Fault> {
+        self.may_create.clone()?;
         let mut object = object::to_stored(self.kind, self.version, object);
         let version = metadata::text(&object, "resourceVersion");
         if !version.is_empty() && version.parse::<u64>().is_err() {

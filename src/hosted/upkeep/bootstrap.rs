@@ -120,7 +120,13 @@ impl Bootstrapper {
                 .iter()
                 .any(|one| one.kind.plural == kind.plural && one.name == *name);
             if maintained && !ours {
-                let gone = self.send(Method::DELETE, &path(kind, name), None).await;
+                // Somebody may have thought better of it since it was read.
+                let as_read = json!({"preconditions": {
+                    "uid": metadata::text(object.stored(), "uid"),
+                    "resourceVersion": metadata::text(object.stored(), "resourceVersion"),
+                }});
+                let path = path(kind, name);
+                let gone = self.send(Method::DELETE, &path, Some(&as_read)).await;
                 gone.or_else(|error| if error.is_race() { Ok(()) } else { Err(error) })?;
             }
         }

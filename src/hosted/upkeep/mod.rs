@@ -16,7 +16,14 @@ use serde_json::Value;
 pub use bootstrap::Bootstrapper;
 pub use conditions::{Conditions, Opinion};
 
-use super::{Hosted, answer::AnswerBody, kind::Kind, metadata, object::Object, request::Request};
+use super::{
+    Hosted,
+    answer::AnswerBody,
+    kind::Kind,
+    metadata,
+    object::Object,
+    request::{Caller, Request},
+};
 use crate::{
     digest::{RequestDigest, RequestInfo, User},
     store::{At, StoreError},
@@ -104,12 +111,13 @@ impl Hosted {
             query: query.to_owned(),
             headers,
             body: Some(body.unwrap_or_default()),
+            caller: Caller::Gateway,
             digest: Arc::new(RequestDigest {
                 info,
                 user: Arc::new(user),
             }),
         };
-        let answer = self.serve_gateway(&request).await;
+        let answer = self.serve(&request).await;
         if answer.status.is_success() {
             return Ok(());
         }

@@ -11,6 +11,7 @@ mod conformance;
 mod documents;
 #[cfg(feature = "etcd")]
 mod etcd;
+mod greedy;
 mod hostile;
 mod live;
 mod paging;
