@@ -21,7 +21,7 @@ use etcd_client::{
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 use super::{
-    Shared,
+    Shared, at_revision,
     keys::{FORMAT, Kind},
     link, revision_of, unsigned,
 };
@@ -172,6 +172,47 @@ impl Shared {
         }
     }
 
+    /// Whether what etcd says of `revision` is what is known of it: the same keys, each of the same write.
+    /// An etcd begun anew or set back has other objects there, and may have gone past it since. What
+    /// was compacted away cannot be told apart, and need not: it is read anew then.
+    ///
+    /// Costs one look at all keys, once after every break of the connection.
+    async fn agrees(&self, revision: u64) -> Result<bool, StoreError> {
+        // Of the longest keys, some MB.
+        const AT_ONCE: i64 = 5_000;
+        let known = self.mirror.list("/", None, None)?.entries;
+        let mut known = known.iter();
+        let end = self.keys.end("/")?;
+        let mut start = self.keys.full("/");
+        let mut kv = self.link.kv().await?;
+        loop {
+            let options = at_revision(revision)?
+                .with_range(end.clone())
+                .with_limit(AT_ONCE)
+                .with_keys_only();
+            let found = match link::answer(false, kv.get(start, Some(options))).await {
+                Err(StoreError::Compacted { .. }) => return Ok(true),
+                found => found?,
+            };
+            for found in found.kvs() {
+                let Kind::Object(key) = self.keys.kind(found.key())? else {
+                    continue;
+                };
+                let same = known.next().is_some_and(|known| {
+                    known.key == key
+                        && unsigned(found.mod_revision()).is_ok_and(|at| at == known.revision)
+                });
+                if !same {
+                    return Ok(false);
+                }
+            }
+            let Some(last) = found.kvs().last().filter(|_| found.more()) else {
+                return Ok(known.next().is_none());
+            };
+            start = [last.key(), &[0]].concat();
+        }
+    }
+
     /// A watch that goes on after `seen`; or, if nothing was seen or etcd no longer has it, a state to
     /// begin with and the watch that goes on from there.
     async fn resume(
@@ -180,6 +221,10 @@ impl Shared {
         newest: u64,
     ) -> Result<(Box<Stream>, Option<Loading>), StoreError> {
         let oldest = if seen > 0 {
+            if !self.agrees(seen).await? {
+                tracing::warn!(seen, "etcd has another past than what was seen of it");
+                return self.exchange(newest).await;
+            }
             match self.open(seen).await? {
                 Opened::Stream(stream) => return Ok((stream, None)),
                 Opened::Compacted(oldest) => {
@@ -197,8 +242,8 @@ impl Shared {
         self.begin(floor, newest).await
     }
 
-    /// All anew, from a cluster that took the place of the one we knew: restored, or moved to. Nobody
-    /// can go on in it from where they were.
+    /// All anew, from a cluster that took the place of the one we knew: begun anew, restored, or moved
+    /// to. Nobody can go on in it from where they were.
     async fn exchange(&self, newest: u64) -> Result<(Box<Stream>, Option<Loading>), StoreError> {
         let seen = self.mirror.revision();
         if newest <= seen {
@@ -271,7 +316,7 @@ impl Shared {
         let mut after: Option<String> = None;
         loop {
             let found = self
-                .range("/", after.as_deref(), usize::MAX, Some(revision))
+                .range(false, "/", after.as_deref(), usize::MAX, Some(revision))
                 .await?;
             after = None;
             for found in found.kvs() {

@@ -356,8 +356,9 @@ impl Shared {
         let mut after = after.map(str::to_owned);
         loop {
             let most = limit.map_or(usize::MAX, NonZeroUsize::get) - page.entries.len();
+            let away = self.away()?;
             let found = self
-                .range(prefix, after.as_deref(), most, Some(revision))
+                .range(away, prefix, after.as_deref(), most, Some(revision))
                 .await?;
             let (more, mut last) = (found.more(), None);
             let got = found.kvs().len();
@@ -379,9 +380,10 @@ impl Shared {
         }
     }
 
-    /// One answer's worth of what is below `prefix`.
+    /// One answer's worth of what is below `prefix`; waits less if etcd is known to be `away`.
     async fn range(
         &self,
+        away: bool,
         prefix: &str,
         after: Option<&str>,
         most: usize,
@@ -389,7 +391,6 @@ impl Shared {
     ) -> Result<GetResponse, StoreError> {
         // Of the longest values, about 150 MB.
         const AT_ONCE: usize = 100;
-        let away = self.away()?;
         let mut kv = self.link.kv().await?;
         let mut start = self.keys.full(after.unwrap_or(prefix));
         if after.is_some() {

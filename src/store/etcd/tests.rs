@@ -493,6 +493,37 @@ async fn another_cluster_in_its_place_is_read_anew() {
     assert_eq!(page.entries.len(), 20);
 }
 
+#[tokio::test]
+async fn an_etcd_that_began_anew_is_read_anew_once_it_has_gone_past_what_was_seen() {
+    let mut server = EtcdServer::start();
+    let store = open(settings(server.endpoint(), "/fairgate")).await;
+    let mut last = 0;
+    for n in 0..5 {
+        last = create(&*store, &format!("/a/old{n}"), "1").await;
+    }
+    let mut watch = store.watch("/", last).unwrap();
+    server.stop();
+    until_well(&*store, false).await;
+    // Of the same name and the same address, it is the same cluster to whoever asks.
+    fs::remove_dir_all(&server.directory).unwrap();
+    server.restart();
+    let other = open(settings(server.endpoint(), "/fairgate")).await;
+    for n in 0..20 {
+        create(&*other, &format!("/a/new{n}"), "1").await;
+    }
+    assert!(other.revision().await.unwrap() > last);
+    let ended = watch.next().await;
+    assert!(
+        matches!(ended, Err(StoreError::Compacted { .. })),
+        "{ended:?}"
+    );
+    until_well(&*store, true).await;
+    let page = store.list("/a/", None, None, At::Newest).await.unwrap();
+    let keys: Vec<_> = page.entries.iter().map(|entry| &*entry.key).collect();
+    assert!(keys.iter().all(|key| key.starts_with("/a/new")), "{keys:?}");
+    assert_eq!(keys.len(), 20);
+}
+
 /// Certificates in PEM, and the files that etcd reads them from.
 struct Pki {
     directory: PathBuf,
