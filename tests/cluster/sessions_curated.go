@@ -437,6 +437,16 @@ func creation(s *script) {
 	s.post(flowSchemasPath, flowSchema("@d", `kind=5`))
 	s.post(flowSchemasPath, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"@d"}}`)
 	s.post(flowSchemasPath, `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"@d"}}`)
+	// Kinds that every version of every group has.
+	for _, kind := range []string{"WatchEvent", "ListOptions", "GetOptions", "DeleteOptions", "CreateOptions", "UpdateOptions", "PatchOptions", "Status", "APIGroup", "Table", "List"} {
+		s.post(flowSchemasPath, `{"apiVersion":"flowcontrol.apiserver.k8s.io/v1","kind":"`+kind+`"}`)
+	}
+	for _, version := range []string{"v1", "flowcontrol.apiserver.k8s.io/v1beta3", "flowcontrol.apiserver.k8s.io/__internal", "meta.k8s.io/v1", "nope/v9"} {
+		s.post(levelsPath, `{"apiVersion":"`+version+`","kind":"DeleteOptions"}`)
+		s.put(levelsPath+"/@a", `{"apiVersion":"`+version+`","kind":"Status"}`)
+	}
+	s.post(flowSchemasPath, `{"apiVersion":"v1","kind":"Status","status":5}`)
+	s.post(flowSchemasPath, `{"apiVersion":"flowcontrol.apiserver.k8s.io/v1","kind":"FlowSchemaList","items":{}}`)
 	s.post(flowSchemasPath, flowSchema("@e", `status={"conditions":[{"type":"X","status":"True"}]}`))
 	s.post(flowSchemasPath+"/@f", flowSchema("@f"))
 	s.post(flowSchemasPath+"/@a/status", flowSchema("@a"))

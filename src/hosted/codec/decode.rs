@@ -13,7 +13,7 @@ use super::{
 use crate::hosted::schema::{
     Struct,
     canonical::{self, Decoded, Source, View, quote::Quoted},
-    meta::DELETE_OPTIONS,
+    meta::{DELETE_OPTIONS, STATUS},
 };
 
 /// Bytes of a body that an error shows.
@@ -21,6 +21,29 @@ const SHOWN: usize = 30;
 
 /// How Go's registry of kinds calls itself.
 const SCHEME: &str = "pkg/runtime/scheme.go:111";
+
+/// Kinds that are known in whatever version: those of answers.
+const EVERYWHERE: [&str; 5] = [
+    "Status",
+    "APIVersions",
+    "APIGroup",
+    "APIGroupList",
+    "APIResourceList",
+];
+
+/// Kinds that every version of every group has: what calls and watches are made of.
+const OF_EVERY_VERSION: [&str; 7] = [
+    "WatchEvent",
+    "ListOptions",
+    "GetOptions",
+    "DeleteOptions",
+    "CreateOptions",
+    "UpdateOptions",
+    "PatchOptions",
+];
+
+/// The version of a group that is upstream's own form of its objects.
+const INTERNAL: &str = "__internal";
 
 /// What kind and version are read from, as Go shows its type.
 const TYPE_META: &str = concat!(
@@ -46,11 +69,17 @@ pub fn check_type(value: &Value, api_version: &str, kind: &str) -> Result<(), St
 }
 
 fn unknown(kind: &str, version: &str) -> String {
-    format!(
-        "no kind {} is registered for version {} in scheme \"{SCHEME}\"",
-        Quoted(kind),
-        Quoted(version)
-    )
+    let kind = Quoted(kind);
+    match version.rsplit_once('/') {
+        Some((group, INTERNAL)) => format!(
+            "no kind {kind} is registered for the internal version of group {} in scheme \"{SCHEME}\"",
+            Quoted(group)
+        ),
+        _ => format!(
+            "no kind {kind} is registered for version {} in scheme \"{SCHEME}\"",
+            Quoted(version)
+        ),
+    }
 }
 
 /// How a body is written.
@@ -161,7 +190,7 @@ pub fn decode_body(
             "Object 'apiVersion' is missing in '{shown}'"
         )));
     }
-    let shape = expect.shape_of(&gvk).map_err(|error| refuse(&error))?;
+    let (shape, package) = expect.type_of(&gvk).map_err(|error| refuse(&error))?;
     let decoded = match shape {
         Some(shape) => raw
             .decode(shape, gvk.version)
@@ -170,10 +199,9 @@ pub fn decode_body(
     };
     if gvk.kind != expect.kind || gvk.group != expect.group {
         return Err(refuse(&format_args!(
-            "converting ({}.{}) to ({}.{}): unknown conversion",
-            gvk.version,
+            "converting ({package}.{}) to ({}.{}): unknown conversion",
             gvk.kind,
-            package(expect.group),
+            internal_package(expect.group),
             expect.kind
         )));
     }
@@ -225,24 +253,38 @@ pub fn decode_options(format: BodyFormat, bytes: &[u8]) -> Result<Value, DecodeE
 }
 
 impl Expect<'_> {
-    /// The table of what a body says it is.
-    fn shape_of(&self, gvk: &Gvk<'_>) -> Result<Option<&'static Struct>, String> {
+    /// The table of what a body says it is, if it is at hand, and the Go package of its type.
+    fn type_of<'g>(&self, gvk: &Gvk<'g>) -> Result<(Option<&'static Struct>, &'g str), String> {
         let same = |group: &str, version: &str, kind: &str| {
             gvk.group == group && gvk.version == version && gvk.kind == kind
         };
         if same(self.group, self.version, self.kind) {
-            return Ok(Some(self.shape));
+            return Ok((Some(self.shape), gvk.version));
         }
-        self.scheme
-            .iter()
-            .find(|known| same(known.group, known.version, known.kind))
-            .map(|known| known.shape)
-            .ok_or_else(|| gvk.unknown())
+        let known = |known: &&Registered<'_>| same(known.group, known.version, known.kind);
+        if let Some(known) = self.scheme.iter().find(known) {
+            return Ok((known.shape, gvk.version));
+        }
+        let everywhere = EVERYWHERE.contains(&gvk.kind);
+        if everywhere || OF_EVERY_VERSION.contains(&gvk.kind) && self.has_version(gvk) {
+            let shape = [&STATUS, &DELETE_OPTIONS]
+                .into_iter()
+                .find(|shape| shape.name == gvk.kind);
+            return Ok((shape, "v1"));
+        }
+        Err(gvk.unknown())
+    }
+
+    /// Whether upstream knows the version that a body names.
+    fn has_version(&self, gvk: &Gvk<'_>) -> bool {
+        let named = (gvk.group, gvk.version);
+        let mut known = self.scheme.iter().map(|known| (known.group, known.version));
+        named == ("", "v1") || named == (self.group, self.version) || known.any(|one| one == named)
     }
 }
 
 /// The Go package of a group's internal types.
-fn package(group: &str) -> &str {
+fn internal_package(group: &str) -> &str {
     match group.split('.').next() {
         None | Some("") => "core",
         Some(package) => package,

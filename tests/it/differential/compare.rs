@@ -88,11 +88,21 @@ fn trees(field: &str, want: &Value, got: &Value, report: &mut dyn FnMut(&str, &V
     }
 }
 
+/// The pattern of what may be anything.
+const ANYTHING: &str = "(?s).*";
+
+fn whole(pattern: &str) -> Regex {
+    Regex::new(&format!("^(?:{pattern})$")).unwrap()
+}
+
 /// Where answers are meant to differ, and why. A pattern that is not given matches everything.
 pub struct Known {
     session: Regex,
     request: Regex,
     field: Regex,
+    /// What the real server said, as JSON.
+    want: Regex,
+    got: Regex,
     text: String,
 }
 
@@ -105,6 +115,10 @@ struct Written {
     request: Option<String>,
     #[serde(default)]
     field: Option<String>,
+    #[serde(default)]
+    want: Option<String>,
+    #[serde(default)]
+    got: Option<String>,
     /// Only where somebody writes conditions while sessions are played, as nobody does here.
     #[serde(default)]
     conditions: bool,
@@ -127,24 +141,29 @@ impl Known {
             .filter(|one| !one.conditions)
             .map(|one| {
                 let of =
-                    |part: &Option<String>| part.clone().unwrap_or_else(|| "(?s).*".to_owned());
-                Self::new(
-                    &of(&one.session),
-                    &of(&one.request),
-                    &of(&one.field),
-                    &one.reason,
-                )
+                    |part: &Option<String>| part.clone().unwrap_or_else(|| ANYTHING.to_owned());
+                Self {
+                    want: whole(&of(&one.want)),
+                    got: whole(&of(&one.got)),
+                    ..Self::new(
+                        &of(&one.session),
+                        &of(&one.request),
+                        &of(&one.field),
+                        &one.reason,
+                    )
+                }
             });
         known.collect()
     }
 
     /// One difference, by patterns of the whole text.
     pub fn new(session: &str, request: &str, field: &str, reason: &str) -> Self {
-        let whole = |part: &str| Regex::new(&format!("^(?:{part})$")).unwrap();
         Self {
             session: whole(session),
             request: whole(request),
             field: whole(field),
+            want: whole(ANYTHING),
+            got: whole(ANYTHING),
             text: format!("{session} | {request} | {field}: {reason}"),
         }
     }
@@ -153,6 +172,8 @@ impl Known {
         self.session.is_match(&difference.session)
             && self.request.is_match(&difference.request)
             && self.field.is_match(&difference.field)
+            && self.want.is_match(&difference.want.to_string())
+            && self.got.is_match(&difference.got.to_string())
     }
 
     /// What nobody knows of, and the known differences that did not occur.

@@ -27,6 +27,10 @@ static TYPE: LazyLock<Regex> = LazyLock::new(|| {
 static UNREADABLE: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r#"(in version ")(v1(?:beta3)?)" cannot be handled"#).unwrap());
 
+/// The beginning of a body that says that it is of another group's version.
+static FOREIGN: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r#"^\{"apiVersion":"(?:meta\.k8s\.io/)?v1""#).unwrap());
+
 /// What is answered before the version is looked at, besides unknown methods: unknown paths, media types
 /// of no route, bad timeouts.
 const BEFORE_ALL: [&str; 4] = [
@@ -53,9 +57,10 @@ pub fn session(mut session: Session) -> Option<Session> {
     let about_v1 = |request: &Request| request.body.contains(PRESERVE_ZERO);
     session.exchanges.retain(|(request, _)| !about_v1(request));
     for (request, answer) in &mut session.exchanges {
+        let own = !FOREIGN.is_match(&request.body);
         request.path = in_version(&request.path);
         request.body = in_version(&request.body);
-        swap_all(answer);
+        swap_all(answer, own);
         warn(request, answer);
     }
     Some(session)
@@ -76,13 +81,16 @@ fn in_version(text: &str) -> String {
     swapped(&GROUP_VERSION, text)
 }
 
-/// Swaps the versions in all text of a tree.
-fn swap_all(node: &mut Value) {
+/// Swaps the versions in all text of an answer; `own` says whether the body was of one of them.
+fn swap_all(node: &mut Value, own: bool) {
     match node {
-        Value::Object(fields) => fields.values_mut().for_each(swap_all),
-        Value::Array(items) => items.iter_mut().for_each(swap_all),
+        Value::Object(fields) => fields.values_mut().for_each(|field| swap_all(field, own)),
+        Value::Array(items) => items.iter_mut().for_each(|item| swap_all(item, own)),
         Value::String(text) => {
-            *text = swapped(&TYPE, &swapped(&UNREADABLE, &in_version(text)));
+            *text = swapped(&TYPE, &in_version(text));
+            if own {
+                *text = swapped(&UNREADABLE, text);
+            }
         }
         _ => {}
     }
