@@ -72,7 +72,8 @@ func playAll(ctx context.Context, target *Target, sessions []Session) ([][]Excha
 	return played, errors.Join(append(failures, target.Clear(ctx, sessions))...)
 }
 
-// reference is the real server, run so that nothing but requests changes its objects.
+// reference is the real server. Nothing but requests changes the objects of one that is recorded; one
+// that is compared with a server whose controller writes conditions has such a controller, too.
 func reference(t *testing.T) *Target {
 	t.Helper()
 	if *referenceKubeconfig != "" {
@@ -84,7 +85,9 @@ func reference(t *testing.T) *Target {
 	return must[*Target](t)(startReference())
 }
 
-var startReference = sync.OnceValues(func() (*Target, error) { return shared.StartReference(*referenceProgram, *referenceGates) })
+var startReference = sync.OnceValues(func() (*Target, error) {
+	return shared.StartReference(*referenceProgram, *referenceGates, *conditions && *record == "")
+})
 
 // What is recorded has been played twice without a difference, or it would say nothing about another server.
 func TestRecordTheCorpus(t *testing.T) {
@@ -162,6 +165,9 @@ func TestFairgateAnswersAsARealServer(t *testing.T) {
 	target, sessions := must[*Target](t)(TargetOf("hosted", hosted(t).Admin)), playedSessions()
 	real := reference(t)
 	real.Conditions, target.Conditions, target.Writes = *conditions, *conditions, *conditions
+	if *conditions {
+		real.Writes = must[bool](t)(real.WritesConditions(inTime(t, time.Minute)))
+	}
 	want, err := playAll(inTime(t, 30*time.Minute), real, sessions)
 	if err != nil {
 		t.Fatal(err)

@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// StartReference starts a second kube-apiserver, with a store of its own, on which sessions can be played
-// and always end alike. Nothing but requests changes the objects of the group there: it runs without
-// priority and fairness, whose controller writes conditions into every FlowSchema, and without a garbage
-// collector, since fairgate has none. The program is a kube-apiserver, "" being the cluster's own;
-// gates are of its features.
-func (c *Cluster) StartReference(program, gates string) (*Target, error) {
+// StartReference starts a second kube-apiserver, with a store of its own, on which sessions can be played.
+// It runs without a garbage collector, since fairgate has none. Unless conditions are asked for, it also
+// runs without priority and fairness, whose controller writes one into every FlowSchema: then nothing but
+// requests changes the objects of the group, and a session always ends alike. The program is a
+// kube-apiserver, "" being the cluster's own; gates are of its features.
+func (c *Cluster) StartReference(program, gates string, conditions bool) (*Target, error) {
 	if program == "" {
 		program = filepath.Join(c.bin, "kube-apiserver")
 	}
@@ -31,7 +31,7 @@ func (c *Cluster) StartReference(program, gates string) (*Target, error) {
 		"--service-account-signing-key-file="+c.PKI.ServiceAccount.Key,
 		"--service-cluster-ip-range=10.96.0.0/16",
 		"--authorization-mode=RBAC",
-		"--enable-priority-and-fairness=false",
+		"--enable-priority-and-fairness="+strconv.FormatBool(conditions),
 		"--enable-garbage-collector=false",
 		"--feature-gates="+gates)
 	if err != nil {

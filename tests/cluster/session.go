@@ -88,7 +88,7 @@ type Target struct {
 	// into FlowSchemas behind the sessions' back. Its writes are then waited for, and what they do to
 	// resource versions and watches is not looked at.
 	Conditions bool
-	Writes     bool // the controller is on this one
+	Writes     bool // there is such a controller on this one
 
 	base      *url.URL
 	transport http.RoundTripper
@@ -114,6 +114,15 @@ func TargetOf(name, kubeconfig string) (*Target, error) {
 		return nil, err
 	}
 	return NewTarget(name, config)
+}
+
+// WritesConditions says whether a controller writes conditions into FlowSchemas there: then it has written
+// that of one which is always there.
+func (t *Target) WritesConditions(ctx context.Context) (bool, error) {
+	const always = "exempt"
+	seen := newNormaliser(false, false)
+	_, err := t.send(ctx, Request{Method: "GET", Path: flowSchemasPath + "/" + always}, seen)
+	return seen.dangling[always], err
 }
 
 // Play plays a session and returns what happened, normalised. An error is one of the connection: whatever
