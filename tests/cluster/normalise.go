@@ -34,7 +34,7 @@ type normaliser struct {
 	versions      map[string]string // resource version of an object → its mark
 	uids          map[string]string // uid → its mark
 	generated     []string          // names that the server made up
-	dangling      map[string]bool   // by name: has the condition of the controller
+	dangling      map[string]bool   // by name: has the condition of the controller, about the level it names
 }
 
 func newNormaliser(managedFields, conditions bool) *normaliser {
@@ -230,7 +230,10 @@ func (n *normaliser) learnObject(document any) {
 	}
 	n.learnGenerated(text(document, "metadata", "generateName"), name)
 	conditions, _ := at(document, "status", "conditions").([]any)
-	n.dangling[name] = slices.ContainsFunc(conditions, isDangling)
+	level := strconv.Quote(text(document, "spec", "priorityLevelConfiguration", "name"))
+	n.dangling[name] = slices.ContainsFunc(conditions, func(condition any) bool {
+		return text(condition, "type") == "Dangling" && strings.Contains(text(condition, "message"), level)
+	})
 	version := text(document, "metadata", "resourceVersion")
 	n.keep("rv:"+name, version)
 	n.keep("uid:"+name, text(document, "metadata", "uid"))
