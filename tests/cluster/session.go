@@ -131,7 +131,11 @@ func (t *Target) Play(ctx context.Context, session Session) ([]Exchange, error) 
 	seen := newNormaliser(session.ManagedFields, t.Conditions)
 	var exchanges []Exchange
 	for number, request := range session.Requests {
-		response, err := t.send(ctx, request, seen)
+		err := t.freshen(ctx, request)
+		var response Response
+		if err == nil {
+			response, err = t.send(ctx, request, seen)
+		}
 		if err != nil {
 			return exchanges, fmt.Errorf("%s: session %s, request %d (%s %s): %w", t.Name, session.Name, number, request.Method, request.Path, err)
 		}
@@ -143,6 +147,21 @@ func (t *Target) Play(ctx context.Context, session Session) ([]Exchange, error) 
 		}
 	}
 	return exchanges, nil
+}
+
+// freshen waits, before a request that takes what a real server has in its cache, until the cache has come as
+// far as the store. A plain list is answered only then.
+func (t *Target) freshen(ctx context.Context, request Request) error {
+	watches := strings.Contains(request.Path, "/watch/") || strings.Contains(request.Query, "watch=")
+	if !watches && !strings.Contains(request.Query, "resourceVersion=") {
+		return nil
+	}
+	list := Request{Method: "GET", Path: levelsPath, Query: "labelSelector=none"}
+	if strings.Contains(request.Path, "flowschemas") {
+		list.Path = flowSchemasPath
+	}
+	_, err := t.send(ctx, list, newNormaliser(false, false))
+	return err
 }
 
 // settle waits after a write of a FlowSchema until the controller has written its condition, and takes the
