@@ -639,7 +639,7 @@ func deleting(s *script) {
 		`{"kind":"DeleteOptions","apiVersion":"policy/v1","dryRun":["All"]}`, `{"kind":"DeleteOptions","apiVersion":"nope/v1","dryRun":["All"]}`, `{"kind":"Pod","apiVersion":"v1","dryRun":["All"]}`,
 		`{"kind":"FlowSchema","apiVersion":"flowcontrol.apiserver.k8s.io/v1"}`, `{"dryRun":["All"]}`, `{"dryRun":["x"]}`, `{"dryRun":"All"}`, `{"dryRun":["All"],"unknown":1}`, `{"dryRun":["All"],"dryRun":["All"]}`,
 		`{"dryRun":["All"],"propagationPolicy":"x"}`, `{"dryRun":["All"],"propagationPolicy":"Orphan","orphanDependents":true}`, `{"dryRun":["All"],"gracePeriodSeconds":-1}`, `{"dryRun":["All"],"gracePeriodSeconds":"x"}`,
-		`{"dryRun":["All"],"ignoreStoreReadErrorWithClusterBreakingPotential":true}`, `{"dryRun":["All"],"propagationPolicy":""}`, `[]`, `x`, `null`, `{`, `"x"`} {
+		`{"dryRun":["All"],"ignoreStoreReadErrorWithClusterBreakingPotential":true}`, `{"dryRun":["All"],"propagationPolicy":""}`, `{"kind":"Status","apiVersion":"v1"}`, `{"kind":"Status","apiVersion":"nope/v1","status":5}`, `{"kind":"ListOptions"}`, `{"kind":"ListOptions","apiVersion":"v1"}`, `{"kind":"Table","apiVersion":"meta.k8s.io/v1"}`, `[]`, `x`, `null`, `{`, `"x"`} {
 		s.do("DELETE", item, body, contentHeader, jsonType)
 		if strings.Contains(body, "null") {
 			s.post(flowSchemasPath, flowSchema("@a"))

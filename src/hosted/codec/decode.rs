@@ -42,6 +42,14 @@ const OF_EVERY_VERSION: [&str; 7] = [
     "PatchOptions",
 ];
 
+/// Kinds that `meta.k8s.io/v1` has besides.
+const OF_META: [&str; 4] = [
+    "Table",
+    "TableOptions",
+    "PartialObjectMetadata",
+    "PartialObjectMetadataList",
+];
+
 /// The version of a group that is upstream's own form of its objects.
 const INTERNAL: &str = "__internal";
 
@@ -247,7 +255,20 @@ pub fn decode_options(format: BodyFormat, bytes: &[u8]) -> Result<Value, DecodeE
     let found = raw.type_meta()?;
     let gvk = found.gvk()?.or(&DEFAULT);
     if gvk.kind != DEFAULT.kind {
-        return Err(gvk.unknown().into());
+        let of_meta = OF_EVERY_VERSION.contains(&gvk.kind) || OF_META.contains(&gvk.kind);
+        let is_meta = gvk.group == DEFAULT.group && gvk.version == DEFAULT.version;
+        let is_known = EVERYWHERE.contains(&gvk.kind) || is_meta && of_meta;
+        if !is_known {
+            return Err(gvk.unknown().into());
+        }
+        if gvk.kind == STATUS.name {
+            raw.decode(&STATUS, "v1")?;
+        }
+        let error = format!(
+            "converting (v1.{}) to (v1.DeleteOptions): unknown conversion",
+            gvk.kind
+        );
+        return Err(error.into());
     }
     Ok(raw.decode(&DELETE_OPTIONS, "v1")?.value)
 }

@@ -124,6 +124,18 @@ fn other_kinds_and_versions_are_refused_in_their_words() {
             format!(r#"FlowSchema in version "v1" cannot be handled as a FlowSchema: no kind "FlowSchema" is registered for version "foo/v1" {UNKNOWN}"#),
         ),
         (
+            json!({"kind": "WatchEvent", "apiVersion": format!("{GROUP}/v1beta3")}),
+            r#"WatchEvent in version "v1beta3" cannot be handled as a FlowSchema: converting (v1.WatchEvent) to (flowcontrol.FlowSchema): unknown conversion"#.to_owned(),
+        ),
+        (
+            json!({"kind": "Status", "apiVersion": "nope/v9"}),
+            r#"Status in version "v9" cannot be handled as a FlowSchema: converting (v1.Status) to (flowcontrol.FlowSchema): unknown conversion"#.to_owned(),
+        ),
+        (
+            json!({"kind": "DeleteOptions", "apiVersion": format!("{GROUP}/__internal")}),
+            format!(r#"DeleteOptions in version "__internal" cannot be handled as a FlowSchema: no kind "DeleteOptions" is registered for the internal version of group "{GROUP}" {UNKNOWN}"#),
+        ),
+        (
             json!({"KIND": "Pod", "apiVersion": "v1"}),
             r#"Pod in version "v1" cannot be handled as a FlowSchema: converting (v1.Pod) to (flowcontrol.FlowSchema): unknown conversion"#.to_owned(),
         ),
@@ -282,6 +294,18 @@ fn options_of_a_deletion_may_be_of_any_version() {
         (
             r#"{"kind":"Foo"}"#,
             r#"no kind "Foo" is registered for version "meta.k8s.io/v1" in scheme "pkg/runtime/scheme.go:111""#,
+        ),
+        (
+            r#"{"kind":"Status","apiVersion":"nope/v9"}"#,
+            "converting (v1.Status) to (v1.DeleteOptions): unknown conversion",
+        ),
+        (
+            r#"{"kind":"ListOptions"}"#,
+            "converting (v1.ListOptions) to (v1.DeleteOptions): unknown conversion",
+        ),
+        (
+            r#"{"kind":"ListOptions","apiVersion":"v1"}"#,
+            r#"no kind "ListOptions" is registered for version "v1" in scheme "pkg/runtime/scheme.go:111""#,
         ),
         (
             r#"{"dryRun":"x"}"#,
