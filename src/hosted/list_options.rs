@@ -66,6 +66,10 @@ impl ListOptions {
         if !errors.is_empty() {
             return Err(Fault::invalid_options("ListOptions", &errors));
         }
+        options
+            .fields
+            .check_fields()
+            .map_err(|error| Fault::bad_request(error.to_string()))?;
         Ok(options)
     }
 

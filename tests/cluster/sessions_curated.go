@@ -522,6 +522,7 @@ func selectors(s *script) {
 	s.delete(levelsPath + "?labelSelector=s=@all&fieldSelector=spec.type=x")
 	s.delete(levelsPath + "?labelSelector=s=@all&labelSelector=zzz")
 	s.get(levelsPath + "?labelSelector=s=@all")
+	s.get(levelsPath + "?labelSelector=s=@all&fieldSelector=spec.type=x&resourceVersionMatch=x")
 }
 
 func paging(s *script) {
