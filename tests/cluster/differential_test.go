@@ -21,7 +21,7 @@ var (
 	moreDifferences     = flag.String("more-differences", "", "a further list of known differences, for another reference than the corpus has")
 	record              = flag.String("record", "", "write what the real server answers to this file")
 	seed                = flag.Uint64("seed", 1, "of the random sessions")
-	requests            = flag.Int("requests", 730, "number of random requests")
+	requests            = flag.Int("requests", 700, "number of random requests")
 	conditions          = flag.Bool("conditions", true, "a controller, such as fairgate's own, writes conditions into the FlowSchemas of the server under test")
 	groupVersion        = flag.String("group-version", "v1", "the version of the group in which the sessions are played")
 	onlySessions        = flag.String("sessions", "", "play only sessions whose name begins so")
