@@ -321,7 +321,10 @@ func (n *normaliser) metadata(node map[string]any) {
 		slices.SortStableFunc(entries, compareEntries)
 		for _, entry := range entries {
 			if list, ok := at(entry, "fieldsV1", "f:status", "f:conditions").(map[string]any); ok && n.conditions {
-				delete(list, ".") // who made the list of conditions
+				// Who made the list, and who has what of the controller's conditions: that depends on when it wrote.
+				maps.DeleteFunc(list, func(key string, _ any) bool {
+					return key == "." || key == `k:{"type":"Dangling"}` || key == `k:{"type":"Unreachable"}`
+				})
 			}
 		}
 		metadata["managedFields"] = entries
