@@ -35,6 +35,7 @@ type normaliser struct {
 	uids          map[string]string // uid → its mark
 	generated     []string          // names that the server made up
 	dangling      map[string]bool   // by name: has the condition of the controller, about the level it names
+	settled       map[string]string // by name: the resource version with which it had
 }
 
 func newNormaliser(managedFields, conditions bool) *normaliser {
@@ -45,6 +46,7 @@ func newNormaliser(managedFields, conditions bool) *normaliser {
 		versions:      map[string]string{},
 		uids:          map[string]string{},
 		dangling:      map[string]bool{},
+		settled:       map[string]string{},
 	}
 }
 

@@ -132,6 +132,9 @@ func (t *Target) Play(ctx context.Context, session Session) ([]Exchange, error) 
 	var exchanges []Exchange
 	for number, request := range session.Requests {
 		err := t.freshen(ctx, request)
+		if err == nil && t.Conditions && t.Writes {
+			err = t.adopt(ctx, request, seen)
+		}
 		var response Response
 		if err == nil {
 			response, err = t.send(ctx, request, seen)
@@ -152,12 +155,8 @@ func (t *Target) Play(ctx context.Context, session Session) ([]Exchange, error) 
 // freshen waits, before a request that takes what a real server has in its cache, until the cache has come as
 // far as the store. A plain list is answered only then.
 func (t *Target) freshen(ctx context.Context, request Request) error {
-	version := ""
-	if found := versionInQuery.FindStringSubmatch(request.Query); found != nil {
-		version = found[1]
-	}
 	watches := strings.Contains(request.Path, "/watch/") || strings.Contains(request.Query, "watch=")
-	if version != "0" && (version != "" || !watches) {
+	if !watches && !strings.Contains(request.Query, "resourceVersion=") {
 		return nil
 	}
 	list := Request{Method: "GET", Path: levelsPath, Query: "labelSelector=none"}
@@ -167,8 +166,6 @@ func (t *Target) freshen(ctx context.Context, request Request) error {
 	_, err := t.send(ctx, list, newNormaliser(false, false))
 	return err
 }
-
-var versionInQuery = regexp.MustCompile(`(?:^|&)resourceVersion=([^&]*)`)
 
 // settle waits after a write of a FlowSchema until the controller has written its condition, and takes the
 // object's resource version as if the write had made it.
@@ -192,11 +189,38 @@ func (t *Target) settle(ctx context.Context, request Request, response Response,
 	}
 	if version != "" {
 		seen.values["rv:"+own] = version
+		seen.settled[own] = version
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		return nil
 	}
 	return err
+}
+
+// adopt takes the resource versions of the FlowSchemas that a request names as they are now, if the controller
+// has written these since they were settled: that one schema covers another it may find out later.
+func (t *Target) adopt(ctx context.Context, request Request, seen *normaliser) error {
+	if request.Method == "DELETE" {
+		defer clear(seen.settled) // what is marked as deleted has been written by the session
+	}
+	for _, found := range placeholder.FindAllStringSubmatch(request.Query+request.Body, -1) {
+		settled, known := seen.settled[found[2]]
+		if !known || found[1] != "rv" && found[1] != "first" {
+			continue
+		}
+		probe := newNormaliser(false, false)
+		if _, err := t.send(ctx, Request{Method: "GET", Path: flowSchemasPath + "/" + found[2]}, probe); err != nil {
+			return err
+		}
+		now := probe.values["rv:"+found[2]]
+		for _, kind := range []string{"rv:", "first:"} {
+			if now != "" && seen.values[kind+found[2]] == settled {
+				seen.values[kind+found[2]] = now
+			}
+		}
+		seen.settled[found[2]] = now
+	}
+	return nil
 }
 
 // flowSchemasPaths begin so, whatever the version.

@@ -257,7 +257,8 @@ pub fn decode_options(format: BodyFormat, bytes: &[u8]) -> Result<Value, DecodeE
     if gvk.kind != DEFAULT.kind {
         let of_meta = OF_EVERY_VERSION.contains(&gvk.kind) || OF_META.contains(&gvk.kind);
         let is_meta = gvk.group == DEFAULT.group && gvk.version == DEFAULT.version;
-        if !EVERYWHERE.contains(&gvk.kind) && !(is_meta && of_meta) {
+        let is_known = EVERYWHERE.contains(&gvk.kind) || is_meta && of_meta;
+        if !is_known {
             return Err(gvk.unknown().into());
         }
         if gvk.kind == STATUS.name {
