@@ -18,6 +18,9 @@ use crate::{
 /// How long a read waits for a revision that has not come yet.
 pub(super) const PATIENCE: Duration = Duration::from_secs(3);
 
+/// How many entries a list looks at in one go.
+const LONGEST_CHUNK: usize = 10_000;
+
 impl Scope<'_> {
     pub(super) async fn get(&self) -> Result<Answer, Fault> {
         if self.query.flag("export") == Some(true) {
@@ -82,28 +85,36 @@ impl Scope<'_> {
         let mut after = start.after;
         let mut at = start.at;
         let mut objects = Vec::new();
-        // A page that a selector leaves half empty is filled up from the entries behind it.
+        // A page that a selector leaves half empty is filled up from the entries behind it, of which more
+        // are read each time: the selector may pass over thousands.
+        let mut chunk = limit;
         let page = loop {
-            let wanted =
-                NonZeroUsize::new(limit.saturating_sub(objects.len())).filter(|_| limit > 0);
-            let page = self
+            let mut page = self
                 .hosted
                 .store
-                .list(&prefix, after.as_deref(), wanted, at)
+                .list(&prefix, after.as_deref(), NonZeroUsize::new(chunk), at)
                 .await
                 .map_err(|error| self.list_fault(&error, after.as_deref(), options))?;
+            let mut left = page.entries.len();
             for entry in &page.entries {
+                if limit > 0 && objects.len() >= limit {
+                    break;
+                }
+                left -= 1;
                 let object = self.decode(entry)?;
                 if options.select(object.stored()) {
                     objects.push(object);
                 }
             }
-            let last = page.entries.last().map(|entry| entry.key.to_string());
-            after = last.or(after);
+            let looked_at = page.entries.len() - left;
+            let last = page.entries[..looked_at].last();
+            after = last.map(|entry| entry.key.to_string()).or(after);
             at = At::Exactly(page.revision);
+            page.remaining += left as u64;
             if !page.more() || objects.len() >= limit {
                 break page;
             }
+            chunk = chunk.saturating_mul(2).min(LONGEST_CHUNK);
         };
         let metadata = list_metadata(&page, options, after.as_deref(), &prefix);
         Ok((objects, metadata))

@@ -106,6 +106,34 @@ async fn a_page_that_a_selector_thins_out_is_filled_and_has_no_count() {
 }
 
 #[tokio::test]
+async fn pages_of_what_is_rare_have_each_of_it_once() {
+    let home = Home::new();
+    let server = home.start().await;
+    let api = server.root().await;
+    for number in 0..60 {
+        let mut object = level(&format!("p-{number:02}"), 1);
+        if number % 7 == 3 {
+            object["metadata"]["labels"] = json!({"rare": "yes"});
+        }
+        api.post(LEVELS, &object).await.object();
+    }
+    let selector = "labelSelector=rare%3Dyes";
+    let whole = api.get(&format!("{LEVELS}?{selector}")).await.object();
+    assert_eq!(items(&whole).len(), 9);
+    for limit in 1..=10 {
+        let first = format!("{LEVELS}?{selector}&limit={limit}");
+        let mut page = api.get(&first).await.object();
+        let mut found = names(&page);
+        while let Some(token) = token(&page) {
+            assert_eq!(items(&page).len(), limit, "only the last is not full");
+            page = api.get(&format!("{first}&continue={token}")).await.object();
+            found.extend(names(&page));
+        }
+        assert_eq!(found, names(&whole), "limit {limit}");
+    }
+}
+
+#[tokio::test]
 async fn a_list_is_of_the_revision_it_asks_for() {
     let home = Home::new();
     let server = home.start().await;
