@@ -1,14 +1,14 @@
 //! The home of a gateway that was given no configuration: certificates, a store, and kubeconfigs, in a
 //! directory of its own.
 //!
-//! The authority is made once, and everything it signs anew at each start, so nothing in here expires
-//! while it is in use. All of it is for its owner's eyes alone: whoever reads the administrator's
-//! kubeconfig is one.
+//! The authority is made once and lasts ten years; everything it signs is made anew at each start and
+//! lasts one. All of it is for its owner's eyes alone: whoever reads the administrator's kubeconfig is one.
+//! One gateway uses it at a time.
 //!
 //! Not here: what a gateway with a configuration needs. That names its own files.
 
 use std::{
-    fs,
+    fs::{self, File, TryLockError},
     io::{self, Write as _},
     net::SocketAddr,
     os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _},
@@ -19,7 +19,7 @@ use std::{
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
-    Issuer, KeyPair, KeyUsagePurpose,
+    Issuer, KeyPair, KeyUsagePurpose, PublicKeyData as _,
 };
 
 use crate::{clock::Clock, digest::User};
@@ -75,6 +75,28 @@ pub enum HomeError {
         /// What the system says.
         source: io::Error,
     },
+    /// Another gateway is at work in it.
+    #[error("{path}: another fairgate uses this directory; end it, or start this one elsewhere", path = path.display())]
+    InUse {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// Others could put their own keys into it.
+    #[error("{path}: others may write there (mode {mode:o}); run chmod 700 on it", path = path.display())]
+    Open {
+        /// The directory.
+        path: PathBuf,
+        /// Its permissions.
+        mode: u32,
+    },
+    /// What was made for ten years cannot be used.
+    #[error("{path}: the authority {why}; remove ca.crt and ca.key, and they are made anew", path = path.display())]
+    Authority {
+        /// The directory.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: &'static str,
+    },
     /// Certificates cannot be made.
     #[error("{path}: {source}; remove the file, and it is made anew", path = path.display())]
     Certificate {
@@ -90,6 +112,8 @@ pub enum HomeError {
 pub struct Home {
     directory: PathBuf,
     authority: Authority,
+    /// Held as long as this is.
+    _lock: File,
 }
 
 #[derive(Debug)]
@@ -111,11 +135,13 @@ impl Home {
             .mode(0o700)
             .create(directory);
         made.map_err(|source| io_error(directory, source))?;
+        let lock = lock(directory)?;
         let now = Duration::from_secs(clock.unix_seconds());
         let authority = Authority::find(directory, now)?;
         let home = Self {
             directory: directory.to_owned(),
             authority,
+            _lock: lock,
         };
         let config = home.config();
         if !config.exists() {
@@ -204,11 +230,14 @@ impl Authority {
         if crt.exists() && key.exists() {
             let read =
                 |path: &Path| fs::read_to_string(path).map_err(|source| io_error(path, source));
-            return Ok(Self {
-                pem: read(&crt)?,
-                key: read(&key)?,
-                now,
-            });
+            let (pem, key) = (read(&crt)?, read(&key)?);
+            return match fault_of(&pem, &key, now) {
+                None => Ok(Self { pem, key, now }),
+                Some(why) => Err(HomeError::Authority {
+                    path: directory.to_owned(),
+                    why,
+                }),
+            };
         }
         let failed = |source| HomeError::Certificate {
             path: crt.clone(),
@@ -224,6 +253,56 @@ impl Authority {
         write(&key, &authority.key)?;
         write(&crt, &authority.pem)?;
         Ok(authority)
+    }
+}
+
+/// What is wrong with an authority, if anything is.
+fn fault_of(certificate: &str, key: &str, now: Duration) -> Option<&'static str> {
+    let unreadable = "cannot be read";
+    let Ok(key) = KeyPair::from_pem(key) else {
+        return Some(unreadable);
+    };
+    let Ok((_, pem)) = x509_parser::pem::parse_x509_pem(certificate.as_bytes()) else {
+        return Some(unreadable);
+    };
+    let Ok(certificate) = pem.parse_x509() else {
+        return Some(unreadable);
+    };
+    if certificate.public_key().raw != key.subject_public_key_info() {
+        return Some("has a certificate and a key that do not belong together");
+    }
+    let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
+    let validity = certificate.validity();
+    if now < validity.not_before.timestamp() {
+        return Some("is of the future; see whether the clock is right");
+    }
+    (now > validity.not_after.timestamp()).then_some("has expired")
+}
+
+/// Takes a directory for this process alone.
+fn lock(directory: &Path) -> Result<File, HomeError> {
+    let metadata = fs::metadata(directory).map_err(|source| io_error(directory, source))?;
+    let mode = metadata.permissions().mode() & 0o777;
+    if mode & 0o022 != 0 {
+        return Err(HomeError::Open {
+            path: directory.to_owned(),
+            mode,
+        });
+    }
+    let path = directory.join("lock");
+    let opened = fs::OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .mode(0o600)
+        .open(&path);
+    let file = opened.map_err(|source| io_error(&path, source))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(HomeError::InUse {
+            path: directory.to_owned(),
+        }),
+        Err(TryLockError::Error(source)) => Err(io_error(&path, source)),
     }
 }
 
@@ -276,12 +355,14 @@ fn io_error(path: &Path, source: io::Error) -> HomeError {
 /// Writes a file that only its owner can read: beside its place first, so that nobody ever finds half
 /// of it, or all of it readable for a moment.
 fn write(path: &Path, text: &str) -> Result<(), HomeError> {
-    let beside = path.with_extension("new");
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".new");
     let written = (|| {
+        // Left behind by a start that was cut off.
+        let _ = fs::remove_file(&beside);
         let mut file = fs::OpenOptions::new()
             .write(true)
-            .create(true)
-            .truncate(true)
+            .create_new(true)
             .mode(0o600)
             .open(&beside)?;
         file.set_permissions(fs::Permissions::from_mode(0o600))?;
@@ -295,7 +376,7 @@ fn write(path: &Path, text: &str) -> Result<(), HomeError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Config;
+    use crate::{apf::Time, config::Config};
 
     #[test]
     fn a_home_is_made_once_and_its_configuration_can_be_used() {
@@ -308,6 +389,9 @@ mod tests {
         let admin = home.write_kubeconfigs(config.listen.address).unwrap();
         let first = fs::read_to_string(directory.join("ca.crt")).unwrap();
         fs::write(home.config(), "mine").unwrap();
+        let second = Home::prepare(&directory, &clock);
+        assert!(matches!(second, Err(HomeError::InUse { .. })), "{second:?}");
+        drop(home);
 
         let again = Home::prepare(&directory, &clock).unwrap();
 
@@ -325,6 +409,29 @@ mod tests {
                 .unwrap()
                 .contains("https://127.0.0.1:8443")
         );
+        fs::remove_dir_all(&directory).unwrap();
+    }
+
+    #[test]
+    fn a_home_that_cannot_be_trusted_is_not_used() {
+        let directory =
+            std::env::temp_dir().join(format!("fairgate-homeless-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&directory);
+        let years =
+            |years: u64| Clock::manual(Time::ZERO.plus(Duration::from_secs(years * 365 * 86_400)));
+        drop(Home::prepare(&directory, &years(50)).unwrap());
+        let told = |clock: &Clock| Home::prepare(&directory, clock).unwrap_err().to_string();
+        assert!(told(&years(49)).contains("is of the future"));
+        assert!(told(&years(61)).contains("has expired"));
+
+        let key = KeyPair::generate().unwrap().serialize_pem();
+        fs::write(directory.join("ca.key"), key).unwrap();
+        assert!(told(&years(50)).contains("do not belong together"));
+        fs::write(directory.join("ca.key"), "half of").unwrap();
+        assert!(told(&years(50)).contains("cannot be read"));
+
+        fs::set_permissions(&directory, fs::Permissions::from_mode(0o777)).unwrap();
+        assert!(told(&years(50)).contains("others may write there (mode 777)"));
         fs::remove_dir_all(&directory).unwrap();
     }
 }

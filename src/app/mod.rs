@@ -84,17 +84,25 @@ fn lines(findings: &[Finding]) -> String {
     lines.join("\n")
 }
 
-/// Runs the gateway until it is told to end by a signal. `path` is what SIGHUP reads again.
+/// Runs the gateway until it is told to end by a signal. `path` is what SIGHUP reads again. Once it serves,
+/// `serving` is told where.
 ///
 /// # Errors
 ///
-/// [`ServeError`], when it cannot start.
-pub fn serve(config: Config, path: Option<PathBuf>) -> Result<(), ServeError> {
+/// [`ServeError`], when it cannot start; whatever `serving` fails with, which ends it.
+pub fn serve<E: From<ServeError>>(
+    config: Config,
+    path: Option<PathBuf>,
+    serving: impl FnOnce(SocketAddr) -> Result<(), E>,
+) -> Result<(), E> {
     let own = Own::new();
-    let _log = observe::log::install(&config.log, &own)?;
+    let _log = observe::log::install(&config.log, &own).map_err(ServeError::from)?;
     own.install();
     own.watch_panics();
-    Ok(start(config, path, own)?.gateway.run_until_signal()?)
+    let running = start(config, path, own)?;
+    serving(running.address())?;
+    let ended = running.gateway.run_until_signal();
+    Ok(ended.map_err(ServeError::from)?)
 }
 
 /// Starts a gateway that counts in `own`. Does nothing that a process can do but once, so there may be

@@ -58,15 +58,16 @@ fn start(args: &Args, streams: &mut Streams<'_>) -> anyhow::Result<()> {
     for warning in warnings {
         writeln!(streams.err, "fairgate: {warning}")?;
     }
-    if let Some(home) = home {
-        let admin = home.write_kubeconfigs(config.listen.address)?;
+    // The path is what SIGHUP reads again.
+    crate::app::serve(config, Some(path), |address| {
+        let Some(home) = &home else { return Ok(()) };
+        let admin = home.write_kubeconfigs(address)?;
         writeln!(
             streams.out,
             "Try: kubectl --kubeconfig {} get flowschemas",
             admin.display()
         )?;
         streams.out.flush()?;
-    }
-    // What SIGHUP reads again.
-    Ok(crate::app::serve(config, Some(path))?)
+        Ok(())
+    })
 }
