@@ -328,9 +328,9 @@ impl Hosting {
 struct Seeing(OnceLock<Weak<View>>);
 
 impl Operators for Seeing {
-    fn ask<'a>(&'a self, path: &'a str, query: &'a str) -> Asked<'a> {
+    fn ask<'a>(&'a self, path: &'a str, query: &'a str, reasons: bool) -> Asked<'a> {
         Box::pin(async move {
-            let seen = self.0.get()?.upgrade()?.see(path, query).await?;
+            let seen = self.0.get()?.upgrade()?.see(path, query, reasons).await?;
             Some(Report {
                 status: seen.status,
                 content_type: seen.content_type,

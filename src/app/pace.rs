@@ -11,7 +11,8 @@ use crate::{apf::Time, clock::Clock};
 
 /// Rest is this many times the work: a quarter of the time is worked at most.
 const REST: u32 = 3;
-/// The longest rest: a change takes effect within a second however many objects there are.
+/// The longest rest: with the work itself, a change among thousands of objects takes effect within a
+/// second.
 const LONGEST: Duration = Duration::from_millis(250);
 
 /// One round of work and the rest after it.

@@ -150,7 +150,7 @@ impl Shared {
         let (is_ours, merges) = match self.ownership {
             Ownership::Everything => (true, false),
             Ownership::Known => (self.hosted.knows(&path()), false),
-            Ownership::Overlay => (self.hosted.covers(&path()), true),
+            Ownership::Overlay => (covers(&self.hosted, &path()), true),
         };
         if is_ours {
             return Plan::Answer;
@@ -167,6 +167,28 @@ impl Shared {
             trace: Rc::clone(&call.trace),
         }
     }
+}
+
+/// Whether a path is one of the hosted groups', also once somebody behind has cleaned it: what is theirs
+/// must not be reached by another spelling.
+fn covers(hosted: &Hosted, path: &str) -> bool {
+    hosted.covers(path)
+        || (path.contains("//") || path.contains("/.")) && hosted.covers(&cleaned(path))
+}
+
+/// A path without empty segments, `.` and `..`.
+fn cleaned(path: &str) -> String {
+    let mut kept: Vec<&str> = Vec::new();
+    for segment in path.split('/') {
+        match segment {
+            "" | "." => {}
+            ".." => {
+                kept.pop();
+            }
+            segment => kept.push(segment),
+        }
+    }
+    format!("/{}", kept.join("/"))
 }
 
 type Answering = Pin<Box<dyn Future<Output = Result<Reply, Refusal>>>>;
@@ -367,5 +389,23 @@ impl Body for WatchBody {
             self.go_on(watching);
             Ok(Frame::data(bytes))
         }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_cleaned_as_proxies_do_it() {
+        for (path, clean) in [
+            ("/apis", "/apis"),
+            ("//apis///x", "/apis/x"),
+            ("/x/../apis/./x/", "/apis/x"),
+            ("/../../apis", "/apis"),
+            ("/", "/"),
+        ] {
+            assert_eq!(cleaned(path), clean, "{path}");
+        }
     }
 }

@@ -7,6 +7,7 @@ use std::{future::Future, pin::Pin, sync::Arc};
 use http::{Method, StatusCode};
 
 use super::{answer::Answer, fault::Fault, negotiate::Output, request::Request};
+use crate::digest::User;
 
 /// What operators get to see.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,8 +25,9 @@ pub type Asked<'a> = Pin<Box<dyn Future<Output = Option<Report>> + Send + 'a>>;
 
 /// Whoever knows what operators ask for.
 pub trait Operators: Send + Sync {
-    /// What there is at a path; nothing where there is nothing.
-    fn ask<'a>(&'a self, path: &'a str, query: &'a str) -> Asked<'a>;
+    /// What there is at a path; nothing where there is nothing. Without `reasons`, what is wrong is told,
+    /// but not why.
+    fn ask<'a>(&'a self, path: &'a str, query: &'a str, reasons: bool) -> Asked<'a>;
 }
 
 /// Answers a call for operators.
@@ -33,7 +35,9 @@ pub(super) async fn serve(operators: &Arc<dyn Operators>, request: &Request) -> 
     if ![Method::GET, Method::HEAD].contains(&request.method) {
         return Answer::fault(&Fault::method_not_allowed(), Output::JSON);
     }
-    match operators.ask(&request.path, &request.query).await {
+    // Anybody may ask whether the gateway lives.
+    let reasons = request.user().in_group(User::MASTERS);
+    match operators.ask(&request.path, &request.query, reasons).await {
         None => Answer::not_found(),
         Some(report) => {
             let mut answer = Answer::text(report.status, report.text);

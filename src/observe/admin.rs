@@ -131,7 +131,7 @@ async fn answer<B>(view: &View, request: &Request<B>) -> Answer {
     if path == "/" {
         return text(StatusCode::OK, INDEX);
     }
-    match view.see(path, query.unwrap_or_default()).await {
+    match view.see(path, query.unwrap_or_default(), true).await {
         Some(seen) => respond(seen.status, seen.content_type, seen.text),
         None => not_found(),
     }

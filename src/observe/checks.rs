@@ -113,8 +113,9 @@ impl Checks {
         self
     }
 
-    /// Asks all checks of `probe`. `query` may say `verbose`, and `exclude=` some.
-    pub fn ask(&self, probe: Probe, query: &str) -> Findings {
+    /// Asks all checks of `probe`. `query` may say `verbose`, and `exclude=` some. Without `reasons` it is
+    /// not told why one failed: that is not for everybody who may ask.
+    pub fn ask(&self, probe: Probe, query: &str, reasons: bool) -> Findings {
         let verbose = query
             .split('&')
             .any(|pair| pair == "verbose" || pair.starts_with("verbose="));
@@ -134,13 +135,13 @@ impl Checks {
                     Ok(()) => writeln!(text, "[+]{name} ok"),
                     Err(why) => {
                         ok = false;
-                        writeln!(text, "[-]{name} failed: {why}")
+                        writeln!(text, "[-]{name} failed: {}", told(&why, reasons))
                     }
                 }
             };
         }
         if probe == Probe::Ready {
-            self.tell_notes(&mut text);
+            self.tell_notes(&mut text, reasons);
         }
         if ok && !verbose {
             return Findings {
@@ -153,17 +154,17 @@ impl Checks {
         Findings { ok, text }
     }
 
-    fn tell_notes(&self, text: &mut String) {
+    fn tell_notes(&self, text: &mut String, reasons: bool) {
         for (name, note) in &self.notes {
             let _ = match note() {
                 None => writeln!(text, "[+]{name} ok"),
-                Some(what) => writeln!(text, "[!]{name}: {what}"),
+                Some(what) => writeln!(text, "[!]{name}: {}", told(&what, reasons)),
             };
         }
     }
 
     /// Asks one check; `None` if `probe` has none of this name.
-    pub fn ask_one(&self, probe: Probe, name: &str) -> Option<Findings> {
+    pub fn ask_one(&self, probe: Probe, name: &str, reasons: bool) -> Option<Findings> {
         let check = self.of(probe).find(|check| check.name == name)?;
         Some(match (check.check)() {
             Ok(()) => Findings {
@@ -172,7 +173,7 @@ impl Checks {
             },
             Err(why) => Findings {
                 ok: false,
-                text: format!("{name} failed: {why}\n"),
+                text: format!("{name} failed: {}\n", told(&why, reasons)),
             },
         })
     }
@@ -182,6 +183,11 @@ impl Checks {
             .iter()
             .filter(move |check| probe == Probe::Ready || !check.only_ready)
     }
+}
+
+/// What is wrong, for whoever is to know.
+fn told(why: &str, reasons: bool) -> &str {
+    if reasons { why } else { "reason withheld" }
 }
 
 impl fmt::Debug for Checks {
@@ -205,20 +211,20 @@ mod tests {
     #[test]
     fn probes_answer_as_those_of_kubernetes() {
         let checks = checks();
-        let live = checks.ask(Probe::Live, "");
+        let live = checks.ask(Probe::Live, "", true);
         assert_eq!((live.ok, &*live.text), (true, "ok"));
         assert_eq!(
-            checks.ask(Probe::Health, "verbose").text,
+            checks.ask(Probe::Health, "verbose", true).text,
             "[+]ping ok\n[+]listener ok\nhealthz check passed\n"
         );
-        let ready = checks.ask(Probe::Ready, "");
+        let ready = checks.ask(Probe::Ready, "", true);
         assert!(!ready.ok);
         assert_eq!(
             ready.text,
             "[+]ping ok\n[+]listener ok\n[-]shutdown failed: process is shutting down\n\
              readyz check failed\n"
         );
-        let excluded = checks.ask(Probe::Ready, "verbose&exclude=shutdown");
+        let excluded = checks.ask(Probe::Ready, "verbose&exclude=shutdown", true);
         assert!(excluded.ok);
         assert!(excluded.text.contains("[+]shutdown excluded: ok\n"));
     }
@@ -228,14 +234,31 @@ mod tests {
         let checks = Checks::new()
             .note("store", || Some("gone".to_owned()))
             .note("source", || None);
-        let ready = checks.ask(Probe::Ready, "verbose");
+        let ready = checks.ask(Probe::Ready, "verbose", true);
         assert!(ready.ok);
         assert_eq!(
             ready.text,
             "[+]ping ok\n[!]store: gone\n[+]source ok\nreadyz check passed\n"
         );
-        assert_eq!(checks.ask(Probe::Ready, "").text, "ok");
-        assert!(!checks.ask(Probe::Live, "verbose").text.contains("store"));
+        assert_eq!(checks.ask(Probe::Ready, "", true).text, "ok");
+        assert!(
+            !checks
+                .ask(Probe::Live, "verbose", true)
+                .text
+                .contains("store")
+        );
+    }
+
+    #[test]
+    fn why_something_failed_is_not_for_everybody() {
+        let checks = checks().note("store", || Some("gone".to_owned()));
+        assert_eq!(
+            checks.ask(Probe::Ready, "", false).text,
+            "[+]ping ok\n[+]listener ok\n[-]shutdown failed: reason withheld\n\
+             [!]store: reason withheld\nreadyz check failed\n"
+        );
+        let one = checks.ask_one(Probe::Ready, "shutdown", false).unwrap();
+        assert_eq!(one.text, "shutdown failed: reason withheld\n");
     }
 
     #[test]
@@ -248,11 +271,15 @@ mod tests {
         assert_eq!(Probe::of("/healthz/"), Some((Probe::Health, None)));
         assert_eq!(Probe::of("/livezz"), None);
         let checks = checks();
-        assert!(checks.ask_one(Probe::Live, "ping").is_some_and(|f| f.ok));
-        assert_eq!(checks.ask_one(Probe::Live, "shutdown"), None);
         assert!(
             checks
-                .ask_one(Probe::Ready, "shutdown")
+                .ask_one(Probe::Live, "ping", true)
+                .is_some_and(|f| f.ok)
+        );
+        assert_eq!(checks.ask_one(Probe::Live, "shutdown", true), None);
+        assert!(
+            checks
+                .ask_one(Probe::Ready, "shutdown", true)
                 .is_some_and(|f| !f.ok)
         );
     }

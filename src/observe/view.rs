@@ -49,8 +49,9 @@ impl View {
         })
     }
 
-    /// What there is at `path`; `None` if there is nothing. To be asked on the control runtime.
-    pub async fn see(&self, path: &str, query: &str) -> Option<Seen> {
+    /// What there is at `path`; `None` if there is nothing. Without `reasons` it is not told why a check
+    /// failed. To be asked on the control runtime.
+    pub async fn see(&self, path: &str, query: &str, reasons: bool) -> Option<Seen> {
         match path {
             "/metrics" => Some(self.metrics().await),
             _ if path.starts_with(PATH) => {
@@ -58,7 +59,7 @@ impl View {
                 let _one = self.dumping.lock().await;
                 Some(seen(StatusCode::OK, TEXT, self.sight.dump(dump).await))
             }
-            _ => self.probe(path, query),
+            _ => self.probe(path, query, reasons),
         }
     }
 
@@ -73,10 +74,10 @@ impl View {
         rendered.map_or_else(failed, |text| seen(StatusCode::OK, METRICS_TEXT, text))
     }
 
-    fn probe(&self, path: &str, query: &str) -> Option<Seen> {
+    fn probe(&self, path: &str, query: &str, reasons: bool) -> Option<Seen> {
         let findings = match Probe::of(path)? {
-            (probe, None) => self.checks.ask(probe, query),
-            (probe, Some(check)) => self.checks.ask_one(probe, check)?,
+            (probe, None) => self.checks.ask(probe, query, reasons),
+            (probe, Some(check)) => self.checks.ask_one(probe, check, reasons)?,
         };
         let status = if findings.ok {
             StatusCode::OK

@@ -516,6 +516,9 @@ async fn whatever_is_ours_does_not_reach_the_upstream() {
         (&format!("{GROUP}/v9/flowschemas"), 404),
         (&format!("/openapi/v3{GROUP}/v1"), 200),
         (&format!("/openapi/v3{GROUP}/v9"), 404),
+        (&format!("/{SCHEMAS}"), 404),
+        (&format!("/x/..{SCHEMAS}"), 404),
+        (&SCHEMAS.replace("/v1/", "/./v1/"), 404),
     ] {
         assert_eq!(root.get(target, &[]).await.status, status, "{target}");
     }
@@ -635,7 +638,9 @@ async fn without_the_upstream_what_is_known_goes_on() {
     assert_eq!(undecided.status, 500);
     assert_eq!(
         undecided.text(),
-        format!("Internal Server Error: \"{SCHEMAS}\": SubjectAccessReview: answered 503\n")
+        format!(
+            "Internal Server Error: \"{SCHEMAS}\": SubjectAccessReview: answered 503: Service Unavailable\n"
+        )
     );
 
     server.upstream = None;

@@ -288,8 +288,17 @@ async fn read_body(
         status => Err(TransportError::Status {
             status: status.as_u16(),
             retry_after: retry_after(&head.headers),
+            message: message(&body, status),
         }),
     }
+}
+
+/// What an answer says, if it is a `Status`, cut to a length fit for a log; otherwise the name of its code.
+fn message(body: &[u8], status: StatusCode) -> Arc<str> {
+    let read = serde_json::from_slice::<serde_json::Value>(body).ok();
+    let told = read.as_ref().and_then(|value| value["message"].as_str());
+    let told = told.or(status.canonical_reason()).unwrap_or_default();
+    told.chars().take(300).collect::<String>().into()
 }
 
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {

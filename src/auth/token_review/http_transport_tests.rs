@@ -136,7 +136,11 @@ async fn answer(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Inf
         _ => StatusCode::CREATED,
     };
     match &*body {
-        b"busy" => drop(response.headers_mut().insert(RETRY_AFTER, 7.into())),
+        b"busy" => {
+            response.headers_mut().insert(RETRY_AFTER, 7.into());
+            let status = r#"{"kind":"Status","message":"User \"gate\" has to wait"}"#;
+            *response.body_mut() = Full::new(status.into());
+        }
         b"close" => {
             let close = HeaderValue::from_static("close");
             response
@@ -198,6 +202,7 @@ async fn a_status_comes_back_with_its_retry_after_and_keeps_the_connection() {
             Err(TransportError::Status {
                 status: 429,
                 retry_after: Some(Duration::from_secs(7)),
+                message: "User \"gate\" has to wait".into(),
             })
         );
         assert_eq!(transport.post(body("x")).await, Ok(body("x")));

@@ -129,10 +129,11 @@ pub enum TransportError {
     #[error("connection lost: {reason}")]
     Lost { reason: Arc<str> },
     /// An answer other than 200 or 201.
-    #[error("answered {status}")]
+    #[error("answered {status}: {message}")]
     Status {
         status: u16,
         retry_after: Option<Duration>,
+        message: Arc<str>,
     },
     /// A body beyond all measure.
     #[error("the answer is longer than {max_bytes} bytes")]

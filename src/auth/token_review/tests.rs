@@ -221,6 +221,7 @@ async fn an_error_is_never_remembered() {
         TransportError::Status {
             status: 403,
             retry_after: None,
+            message: "no".into(),
         },
     ] {
         let review = scene.review("t");
@@ -244,6 +245,7 @@ async fn passing_trouble_is_tried_again_five_times_in_all() {
     let status = |status, retry_after| TransportError::Status {
         status,
         retry_after,
+        message: "later".into(),
     };
     let mut scene = Scene::new(quick());
     for error in [

@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use http::Method;
+use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use super::{Hosted, UpkeepError, path};
@@ -30,6 +30,8 @@ const DANGLING_MANAGER: &str = "api-priority-and-fairness-config-consumer-v1";
 const UNREACHABLE_MANAGER: &str = "fairgate-unreachable";
 /// The type of that condition.
 const UNREACHABLE: &str = "Unreachable";
+/// Its reason.
+const COVERED: &str = "Covered";
 
 /// The most writes of one object in [`WINDOW`].
 const MAX_WRITES: usize = 6;
@@ -92,7 +94,7 @@ impl Conditions {
                 json!({
                     "type": UNREACHABLE,
                     "status": "True",
-                    "reason": "Covered",
+                    "reason": COVERED,
                     "message": opinion.unreachable,
                 })
             });
@@ -118,6 +120,23 @@ impl Conditions {
         if !self.may_write(name) {
             return Ok(false);
         }
+        let written = match wanted {
+            None if !is_owned(schema) => self.cut_out(name, schema, ty).await,
+            wanted => self.apply(name, manager, wanted).await,
+        };
+        match written {
+            Err(error) if !error.is_race() => Err(error),
+            _ => Ok(true),
+        }
+    }
+
+    /// Has `manager` say one condition, or none any more.
+    async fn apply(
+        &self,
+        name: &str,
+        manager: &str,
+        wanted: Option<Value>,
+    ) -> Result<(), UpkeepError> {
         let mut conditions = Vec::new();
         if let Some(mut condition) = wanted {
             condition["lastTransitionTime"] = json!(self.hosted.now_text());
@@ -129,22 +148,49 @@ impl Conditions {
             "metadata": {"name": name},
             "status": {"conditions": conditions},
         });
-        let path = format!("{}/status", path(&FLOW_SCHEMA, name));
         let query = format!("fieldManager={manager}&force=true");
-        let written = self
-            .hosted
-            .call(
-                Method::PATCH,
-                &path,
-                &query,
-                "application/apply-patch+yaml",
-                Some(&body),
-            )
-            .await;
-        match written {
-            Err(error) if !error.is_race() => Err(error),
-            _ => Ok(true),
+        self.patch(name, &query, "application/apply-patch+yaml", &body)
+            .await
+    }
+
+    /// Takes away a condition that was ours until somebody had all ownership forgotten: what nobody owns
+    /// does not go with whoever wrote it.
+    async fn cut_out(&self, name: &str, schema: &Value, ty: &str) -> Result<(), UpkeepError> {
+        let conditions = schema["status"]["conditions"].as_array();
+        let mut conditions = conditions.into_iter().flatten();
+        let Some(at) = conditions.position(|condition| condition["type"] == ty) else {
+            return Ok(());
+        };
+        let path = format!("/status/conditions/{at}");
+        let body = json!([
+            {"op": "test", "path": "/metadata/resourceVersion", "value": metadata::text(schema, "resourceVersion")},
+            {"op": "remove", "path": path},
+        ]);
+        let query = format!("fieldManager={UNREACHABLE_MANAGER}");
+        let cut = self.patch(name, &query, "application/json-patch+json", &body);
+        match cut.await {
+            // Somebody has written it meanwhile: it is looked at again.
+            Err(UpkeepError::Refused { status, .. })
+                if status == StatusCode::UNPROCESSABLE_ENTITY =>
+            {
+                Ok(())
+            }
+            cut => cut,
         }
+    }
+
+    /// Patches the status of a schema.
+    async fn patch(
+        &self,
+        name: &str,
+        query: &str,
+        content_type: &'static str,
+        body: &Value,
+    ) -> Result<(), UpkeepError> {
+        let path = format!("{}/status", path(&FLOW_SCHEMA, name));
+        self.hosted
+            .call(Method::PATCH, &path, query, content_type, Some(body))
+            .await
     }
 
     /// Counts a write; false if there were too many lately.
@@ -177,13 +223,17 @@ fn differs(schema: &Value, ty: &str, wanted: Option<&Value>) -> bool {
         (Some(found), Some(wanted)) => ["status", "reason", "message"]
             .iter()
             .any(|field| found[field] != wanted[field]),
-        // Only what bears our manager's name is ours to take away.
-        (Some(_), None) => metadata::of(schema)
-            .get("managedFields")
-            .and_then(Value::as_array)
-            .into_iter()
-            .flatten()
-            .any(|entry| entry["manager"] == UNREACHABLE_MANAGER && ty == UNREACHABLE),
+        // Only what is ours is ours to take away.
+        (Some(found), None) => {
+            ty == UNREACHABLE && (is_owned(schema) || found["reason"] == COVERED)
+        }
         (None, Some(_)) => true,
     }
+}
+
+/// Whether [`UNREACHABLE_MANAGER`] owns anything of a schema.
+fn is_owned(schema: &Value) -> bool {
+    let managed = metadata::of(schema).get("managedFields");
+    let mut managed = managed.and_then(Value::as_array).into_iter().flatten();
+    managed.any(|entry| entry["manager"] == UNREACHABLE_MANAGER)
 }

@@ -68,7 +68,12 @@ impl InStep {
             return None;
         }
         let seconds = age.as_secs();
-        let why = state.why.as_deref().unwrap_or("it has not answered yet");
+        let silent = if state.reached {
+            "it has fallen silent"
+        } else {
+            "it has not answered yet"
+        };
+        let why = state.why.as_deref().unwrap_or(silent);
         Some(if state.reached {
             format!("out of step for {seconds} s: {why}; the last good policy serves")
         } else {
@@ -160,5 +165,7 @@ mod tests {
         clock.advance(Duration::from_secs(60));
         drop(one);
         assert_eq!(step.age(), Duration::from_secs(60), "it had been silent");
+        let trouble = step.trouble().unwrap();
+        assert!(trouble.contains("it has fallen silent"), "{trouble}");
     }
 }

@@ -137,6 +137,7 @@ impl Shared {
     /// Makes sure that what is below the prefix is ours, marks it so if there is nothing, and says
     /// which revision etcd is at, and which cluster it is.
     async fn claim(&self) -> Result<(u64, u64), StoreError> {
+        self.link.check_version().await?;
         let mut kv = self.link.kv().await?;
         let marker = self.keys.marker();
         let any = GetOptions::new()

@@ -70,6 +70,24 @@ impl Link {
         Ok(watches.max_decoding_message_size(LONGEST_ANSWER))
     }
 
+    /// Refuses an etcd whose watches cannot be relied upon. One that does not tell its version to this
+    /// user is taken as it is.
+    pub(super) async fn check_version(&self) -> Result<(), StoreError> {
+        let mut maintenance = self.client().await?.maintenance_client();
+        let version = match answer(false, maintenance.status()).await {
+            Ok(status) => status.version().to_owned(),
+            Err(StoreError::Denied(_)) => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        if is_too_old(&version) {
+            return Err(StoreError::Failed(format!(
+                "etcd is of version {version}, which may say that it has told all changes before it has; use 3.4.25, \
+                 3.5.8, or a newer one"
+            )));
+        }
+        Ok(())
+    }
+
     /// With a user, this asks etcd for a token; without, it does nothing yet.
     async fn client(&self) -> Result<&Client, StoreError> {
         let connect = || Client::connect(&self.endpoints, Some(self.options.clone()));
@@ -78,6 +96,22 @@ impl Link {
             Ok(client) => client.map_err(|error| explain(&error)),
             Err(_) => Err(silent()),
         }
+    }
+}
+
+/// Whether a version is one of those that answer a request for progress out of order. What is no version
+/// is taken for a new one.
+fn is_too_old(version: &str) -> bool {
+    let mut numbers = version.split(['.', '-', '+']).map(str::parse::<u32>);
+    let (Some(Ok(major)), Some(Ok(minor))) = (numbers.next(), numbers.next()) else {
+        return false;
+    };
+    let patch = numbers.next().and_then(Result::ok).unwrap_or(0);
+    match (major, minor) {
+        (..3, _) | (3, ..4) => true,
+        (3, 4) => patch < 25,
+        (3, 5) => patch < 8,
+        _ => false,
     }
 }
 
@@ -208,5 +242,23 @@ mod tests {
         assert!(text.starts_with(wanted), "{text}");
         assert!(text.contains("refused"), "{text}");
         assert!(!text.contains("source:") && !text.contains('{'), "{text}");
+    }
+
+    #[test]
+    fn versions_whose_watches_cannot_be_relied_upon_are_told_from_the_others() {
+        for old in ["2.3.8", "3.3.27", "3.4.24", "3.5.0", "3.5.7", "3.5.7-rc.1"] {
+            assert!(is_too_old(old), "{old}");
+        }
+        for good in [
+            "3.4.25",
+            "3.4.40",
+            "3.5.8",
+            "3.6.16",
+            "3.7.0-alpha.0",
+            "4.0.0",
+            "main",
+        ] {
+            assert!(!is_too_old(good), "{good}");
+        }
     }
 }

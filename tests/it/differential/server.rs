@@ -95,7 +95,7 @@ impl Drop for Directory {
 struct Nobody;
 
 impl Operators for Nobody {
-    fn ask<'a>(&'a self, _: &'a str, _: &'a str) -> Asked<'a> {
+    fn ask<'a>(&'a self, _: &'a str, _: &'a str, _: bool) -> Asked<'a> {
         Box::pin(ready(None))
     }
 }

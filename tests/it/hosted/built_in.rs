@@ -266,6 +266,25 @@ async fn a_schema_that_another_covers_is_told_so_for_as_long_as_it_is() {
     assert_eq!(told(&api, "hidden", "Dangling").await, "False");
 }
 
+#[tokio::test]
+async fn a_condition_goes_also_when_nobody_owns_it_any_more() {
+    let home = Home::new();
+    let server = home.start().await;
+    let api = server.root().await;
+    for (name, precedence) in [("wide", 300), ("hidden", 301)] {
+        let made = schema(name, "global-default", precedence, "same");
+        api.post(SCHEMAS, &made).await.object();
+    }
+    until(async || told(&api, "hidden", "Unreachable").await == "True").await;
+    let forget = json!({"metadata": {"managedFields": [{}]}});
+    let item = format!("{SCHEMAS}/hidden");
+    let forgotten = api.merge(&item, &forget).await.object();
+    assert!(forgotten["metadata"].get("managedFields").is_none());
+
+    api.delete(&format!("{SCHEMAS}/wide")).await.object();
+    until(async || told(&api, "hidden", "Unreachable").await.is_empty()).await;
+}
+
 /// Waits for all that a start writes, and then some.
 #[tokio::test]
 async fn two_gateways_after_each_other_keep_the_same_objects() {
