@@ -84,6 +84,7 @@ fn main() {
     #[cfg(feature = "etcd")]
     if std::env::var_os(etcd::PROGRAM).is_some() {
         let server = etcd::EtcdServer::start();
+        runtime.block_on(server.client());
         gateway(&runtime, "etcd", Home::etcd(&server.endpoint()), &size);
         let rates =
             WRITERS.map(|writers| runtime.block_on(etcd::puts(&server, writers, size.creates)));

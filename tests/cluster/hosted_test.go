@@ -381,6 +381,22 @@ func TestKubectlOnTheHostedAPI(t *testing.T) {
 		expect(t, "No resources found", hostedKubectl(t, "", "delete", "prioritylevelconfigurations,flowschemas", "-l", "test=matrix"))
 	})
 
+	t.Run("delete --all", func(t *testing.T) {
+		names := func() []string {
+			return strings.Fields(hostedKubectl(t, "", "get", "flowschemas", "-o", "name"))
+		}
+		builtIn := names()
+		hostedKubectl(t, schemaOf("matrix-all", 9000), "create", "-f", "-")
+		printed := hostedKubectl(t, "", "delete", "flowschemas", "--all")
+		for _, name := range append(builtIn, "matrix-all") {
+			expect(t, fmt.Sprintf("%q deleted", strings.TrimPrefix(name, "flowschema.flowcontrol.apiserver.k8s.io/")), printed)
+		}
+		// Those that have to be there are there again.
+		if err := poll(time.Minute, 100*time.Millisecond, func() (bool, error) { return slices.Equal(names(), builtIn), nil }); err != nil {
+			t.Errorf("after all were deleted there are %v, not %v: %v", names(), builtIn, err)
+		}
+	})
+
 	t.Run("a cluster-scoped object that carries a namespace", func(t *testing.T) {
 		carrying := strings.Replace(levelOf("matrix-n", 3), "name: matrix-n", "name: matrix-n, namespace: somewhere", 1)
 		for _, args := range [][]string{{"create"}, {"apply"}, {"apply", "--server-side", "--force-conflicts"}, {"replace"}} {

@@ -10,6 +10,8 @@ use server::EtcdServer;
 
 /// A gateway with its objects in an etcd.
 async fn gateway_on(etcd: &EtcdServer, home: &Home) -> Server {
+    // A gateway does not wait for long for an etcd that is still starting.
+    etcd.client().await;
     let endpoint = etcd.endpoint();
     let store = format!("store: {{type: etcd, etcd: {{endpoints: ['{endpoint}']}}}}\n");
     let server = Server::start(home.config_with(&store)).await;
