@@ -165,7 +165,9 @@ impl Checks {
 
     /// Asks one check; `None` if `probe` has none of this name.
     pub fn ask_one(&self, probe: Probe, name: &str, reasons: bool) -> Option<Findings> {
-        let check = self.of(probe).find(|check| check.name == name)?;
+        let Some(check) = self.of(probe).find(|check| check.name == name) else {
+            return self.one_note(probe, name, reasons);
+        };
         Some(match (check.check)() {
             Ok(()) => Findings {
                 ok: true,
@@ -176,6 +178,16 @@ impl Checks {
                 text: format!("{name} failed: {}\n", told(&why, reasons)),
             },
         })
+    }
+
+    fn one_note(&self, probe: Probe, name: &str, reasons: bool) -> Option<Findings> {
+        let mut notes = self.notes.iter().filter(|_| probe == Probe::Ready);
+        let (_, note) = notes.find(|(found, _)| *found == name)?;
+        let text = match note() {
+            None => "ok".to_owned(),
+            Some(what) => format!("{name}: {}\n", told(&what, reasons)),
+        };
+        Some(Findings { ok: true, text })
     }
 
     fn of(&self, probe: Probe) -> impl Iterator<Item = &Named> {
@@ -257,6 +269,9 @@ mod tests {
             "[+]ping ok\n[+]listener ok\n[-]shutdown failed: reason withheld\n\
              [!]store: reason withheld\nreadyz check failed\n"
         );
+        let note = checks.ask_one(Probe::Ready, "store", true).unwrap();
+        assert_eq!((note.ok, note.text.as_str()), (true, "store: gone\n"));
+        assert_eq!(checks.ask_one(Probe::Live, "store", true), None);
         let one = checks.ask_one(Probe::Ready, "shutdown", false).unwrap();
         assert_eq!(one.text, "shutdown failed: reason withheld\n");
     }

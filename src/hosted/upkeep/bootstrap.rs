@@ -126,8 +126,16 @@ impl Bootstrapper {
                     "resourceVersion": metadata::text(object.stored(), "resourceVersion"),
                 }});
                 let path = path(kind, name);
-                let gone = self.send(Method::DELETE, &path, Some(&as_read)).await;
-                gone.or_else(|error| if error.is_race() { Ok(()) } else { Err(error) })?;
+                match self.send(Method::DELETE, &path, Some(&as_read)).await {
+                    Ok(()) => tracing::warn!(
+                        kind = kind.kind,
+                        name,
+                        annotation = AUTOUPDATE,
+                        "an object was removed that said it is built in, and is not"
+                    ),
+                    Err(error) if error.is_race() => {}
+                    Err(error) => return Err(error),
+                }
             }
         }
         Ok(())
