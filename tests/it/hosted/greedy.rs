@@ -139,14 +139,17 @@ async fn long_work_keeps_nobody_waiting() {
         })
         .collect();
     let other = server.as_user("reader").await;
-    let mut longest = Duration::ZERO;
+    let mut waited = Vec::new();
     while !long.iter().all(JoinHandle::is_finished) {
         let asked = clock.now();
         assert_eq!(other.get("/readyz").await.status, 200);
-        longest = longest.max(clock.now().since(asked));
+        waited.push(clock.now().since(asked));
     }
     let all = clock.now().since(started);
-    assert!(longest * 3 < all, "{longest:?} of {all:?}");
+    // Where one waits for the other, nearly all of the time is long waits.
+    let long_waits = waited.iter().filter(|wait| **wait * 20 > all);
+    let lost: Duration = long_waits.sum();
+    assert!(lost * 2 < all, "{lost:?} of {all:?}");
     for one in long {
         assert_eq!(one.await.unwrap().status, 400);
     }
