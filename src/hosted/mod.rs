@@ -62,7 +62,7 @@ pub use operators::{Asked, Operators, Report};
 pub use request::{Caller, MAX_BODY, Request};
 pub use watching::Watching;
 
-use crate::{clock::Clock, store::Store};
+use crate::{clock::Clock, digest::Verb, store::Store};
 use authorize::{Attributes, Authorizer};
 use documents::Documents;
 use kind::{Kind, KindVersion};
@@ -178,10 +178,8 @@ impl Hosted {
     /// Whether a call may keep a thread busy for so long that others would notice.
     pub fn is_heavy(&self, request: &Request) -> bool {
         let body = request.body.as_ref().map_or(0, Bytes::len);
-        let lists = request.method == Method::GET
-            && self.store.size().entries > MANY_OBJECTS
-            && matches!(route(&self.kinds, &request.path), Route::Objects(place) if place.name.is_empty());
-        body > LARGE_BODY || lists
+        let lists = request.digest.info.verb == Verb::List;
+        body > LARGE_BODY || (lists && self.store.size().entries > MANY_OBJECTS)
     }
 
     /// Waits for leave to answer a [heavy](Self::is_heavy) call.
