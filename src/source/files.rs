@@ -1,6 +1,6 @@
 //! Policy objects from a directory of YAML and JSON files, or from standard input.
 //!
-//! The directory is read once a second and compared by content: notification does not work on every
+//! The directory is read twice a second and compared by content: notification does not work on every
 //! file system, misses what happens behind symbolic links, and fires in the middle of a write. That
 //! finds every way files change: written in place, renamed over, swapped by way of the `..data` link
 //! of a mounted `ConfigMap`. A change counts once two readings in a row agree, so that half a write
@@ -27,8 +27,9 @@ use crate::{
     config::{read_bounded, yaml},
 };
 
-/// How often a directory is read.
-pub const POLL_PERIOD: Duration = Duration::from_secs(1);
+/// How often a directory is read: a change is to be in force within a second, settling and compiling
+/// included.
+pub const POLL_PERIOD: Duration = Duration::from_millis(500);
 
 /// What all files of a directory may hold together: 64 MiB.
 const MAX_TOTAL_BYTES: usize = 64 << 20;
@@ -420,6 +421,21 @@ mod tests {
 
         fs::create_dir(&scratch.0).unwrap();
         assert_eq!(files.next().await.findings, []);
+    }
+
+    #[tokio::test]
+    async fn a_change_is_found_within_a_second() {
+        let scratch = Scratch::new("soon");
+        let mut files = Files::new(&scratch.0);
+        assert!(files.next().await.documents.is_empty());
+        let next = files.next();
+        tokio::pin!(next);
+        // The directory was just read, so that the next reading is as far away as it can be.
+        let early = time::timeout(Duration::from_millis(50), &mut next).await;
+        assert!(early.is_err());
+        scratch.write("a.yaml", "1");
+        let found = time::timeout(Duration::from_millis(900), next).await;
+        assert_eq!(values(&found.unwrap()), [&json!(1)]);
     }
 
     #[tokio::test]
