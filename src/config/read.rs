@@ -162,7 +162,7 @@ fn read(root: &mut Section<'_>) -> Config {
         hosted_api: root.section("hostedApi", hosted_api),
         store: root.section("store", store),
         listen,
-        authentication: root.section("authentication", authentication),
+        authentication: root.section("authentication", |s| authentication(s, mode)),
         upstream,
         flow_control: root.section("flowControl", flow_control),
         limits: root.section("limits", limits),
@@ -235,13 +235,13 @@ fn timeouts(section: &mut Section<'_>) -> Timeouts {
     }
 }
 
-fn authentication(section: &mut Section<'_>) -> Authentication {
+fn authentication(section: &mut Section<'_>, mode: Mode) -> Authentication {
     Authentication {
         client_certificate: section.section("clientCertificate", |s| authorities(s, "caFile")),
         request_header: section.section("requestHeader", request_header),
         token_file: token_file(section),
         token_review: section.section("tokenReview", token_review),
-        anonymous: section.section("anonymous", anonymous),
+        anonymous: section.section("anonymous", |s| anonymous(s, mode)),
     }
 }
 
@@ -332,10 +332,15 @@ fn token_review(section: &mut Section<'_>) -> Option<TokenReview> {
     enabled.then_some(review)
 }
 
-fn anonymous(section: &mut Section<'_>) -> Anonymous {
+fn anonymous(section: &mut Section<'_>, mode: Mode) -> Anonymous {
     let enabled = section.get("enabled", true, values::flag);
-    let health = ["/livez", "/readyz", "/healthz"].map(str::to_owned);
-    let paths = section.get("paths", health.to_vec(), |value| {
+    let mut open = vec!["/livez", "/readyz", "/healthz"];
+    if mode == Mode::Standalone {
+        // It is this gateway's own, and for anybody; elsewhere the upstream may see it otherwise.
+        open.push("/version");
+    }
+    let open = open.into_iter().map(str::to_owned).collect();
+    let paths = section.get("paths", open, |value| {
         let paths = values::texts(value)?;
         match paths
             .iter()

@@ -495,6 +495,24 @@ fn anonymous_requests_are_for_listed_paths_unless_told_otherwise() {
 }
 
 #[test]
+fn nobody_has_to_say_who_they_are_to_ask_for_health_and_for_a_version_that_is_our_own() {
+    for (mode, version) in [
+        ("files", false),
+        ("sidecar", false),
+        ("overlay", false),
+        ("standalone", true),
+    ] {
+        let reading = read(json!({"mode": mode}));
+        let Anonymous::Paths(paths) = reading.config.authentication.anonymous else {
+            panic!("{mode}: only some paths are open");
+        };
+        let has = |path: &str| paths.iter().any(|open| open == path);
+        assert!(has("/livez") && has("/readyz") && has("/healthz"), "{mode}");
+        assert_eq!(has("/version"), version, "{mode}");
+    }
+}
+
+#[test]
 fn a_reload_tells_which_changes_wait_for_a_restart() {
     let scratch = Scratch::new("reload");
     scratch.pki();
