@@ -6,3 +6,4 @@
 pub mod chaos;
 pub mod clients;
 pub mod random;
+pub mod world;

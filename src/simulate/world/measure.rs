@@ -1,0 +1,262 @@
+//! What a world gave whom, beside the ideal.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use super::{
+    World, duration,
+    ideal::{Ideal, ideal},
+    real,
+};
+use crate::apf::units::{Seats, Time};
+
+/// What one flow got.
+#[derive(Clone, Debug)]
+pub struct FlowReport {
+    /// Its name.
+    pub name: String,
+    /// Seats in use by it, on average.
+    pub seats: f64,
+    /// What it should get.
+    pub ideal: Ideal,
+    /// Seconds that its requests waited at most.
+    pub longest_wait: f64,
+    /// Seconds that 99 of 100 of its requests did not exceed.
+    pub p99_wait: f64,
+    /// Of its requests, the most of: wait over the fluid wait and the longest service that executed
+    /// when the request came.
+    pub wait_ratio: f64,
+    /// Requests that began to execute.
+    pub executed: u32,
+    /// Requests that were refused or gave up.
+    pub lost: u32,
+}
+
+/// What a world came to.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// In the order of the world's flows.
+    pub flows: Vec<FlowReport>,
+    /// The part of the seats that were idle while a request waited that would have fitted.
+    pub idle: f64,
+    /// The most seats ever in use over the limit.
+    pub over: Seats,
+    /// Mean service time over all flows, in seconds.
+    pub mean_service: f64,
+}
+
+impl FlowReport {
+    /// How far it is from the ideal.
+    pub fn share_error(&self) -> f64 {
+        (self.seats - self.ideal.seats).abs() / self.ideal.seats
+    }
+}
+
+impl Report {
+    /// Jain's index of what each flow got over what it should get: 1 is fair.
+    pub fn jain(&self) -> f64 {
+        let parts = || self.flows.iter().map(|flow| flow.seats / flow.ideal.seats);
+        let sum: f64 = parts().sum();
+        let squares: f64 = parts().map(|part| part * part).sum();
+        sum * sum / (real(self.flows.len()) * squares)
+    }
+
+    /// The share error of the flow that has most of it.
+    pub fn worst_error(&self) -> f64 {
+        self.worst(|flow| true.then(|| flow.share_error()))
+    }
+
+    /// The wait ratio of the flow that has the greatest, among those that ask for less than a fair
+    /// share.
+    pub fn worst_wait_ratio(&self) -> f64 {
+        self.worst(|flow| (!flow.ideal.saturated).then_some(flow.wait_ratio))
+    }
+
+    fn worst(&self, of: impl Fn(&FlowReport) -> Option<f64>) -> f64 {
+        self.flows.iter().filter_map(of).fold(0.0, f64::max)
+    }
+}
+
+/// A request that begins to execute.
+pub(super) struct Begun {
+    pub(super) flow: u32,
+    pub(super) width: Seats,
+    pub(super) arrived: Time,
+    pub(super) now: Time,
+    pub(super) service: Duration,
+    pub(super) longest_executing: Duration,
+}
+
+/// Adds up what happens in a world.
+pub(super) struct Meter {
+    limit: Seats,
+    /// From when to when is measured, in nanoseconds.
+    from: f64,
+    to: f64,
+    last: Time,
+    idle: f64,
+    over: Seats,
+    /// How many requests of each width wait, and how many of each service time execute.
+    waiting: BTreeMap<Seats, u32>,
+    executing: BTreeMap<Duration, u32>,
+    flows: Vec<Tally>,
+}
+
+/// What one flow got so far.
+#[derive(Default)]
+struct Tally {
+    seat_nanos: f64,
+    waits: Vec<u64>,
+    wait_ratio: f64,
+    executed: u32,
+    lost: u32,
+    fluid_wait: Duration,
+    final_seats: Seats,
+    lingers: Duration,
+}
+
+impl Meter {
+    pub(super) fn new(world: &World) -> Self {
+        let flows = world.flows.iter().zip(ideal(world));
+        let flows = flows.map(|(spec, ideal)| Tally {
+            fluid_wait: duration(ideal.wait_seconds),
+            final_seats: spec.final_seats,
+            lingers: duration(spec.additional_latency_seconds),
+            ..Tally::default()
+        });
+        Self {
+            limit: world.level.seats,
+            from: world.warm_up_seconds * 1e9,
+            to: (world.warm_up_seconds + world.seconds) * 1e9,
+            last: Time::ZERO,
+            idle: 0.0,
+            over: 0,
+            waiting: BTreeMap::new(),
+            executing: BTreeMap::new(),
+            flows: flows.collect(),
+        }
+    }
+
+    /// Until `now` so many seats have been in use, and who waits has waited.
+    pub(super) fn pass(&mut self, now: Time, seats_in_use: Seats) {
+        let free = self.limit.saturating_sub(seats_in_use);
+        self.over = self.over.max(seats_in_use.saturating_sub(self.limit));
+        let narrowest = self.waiting.keys().next();
+        if narrowest.is_some_and(|width| (*width).min(self.limit) <= free) && free > 0 {
+            self.idle += f64::from(free) * self.overlap(self.last, now);
+        }
+        self.last = now;
+    }
+
+    pub(super) fn longest_executing(&self) -> Duration {
+        let longest = self.executing.keys().next_back();
+        longest.copied().unwrap_or_default()
+    }
+
+    pub(super) fn waits(&mut self, width: Seats) {
+        *self.waiting.entry(width).or_default() += 1;
+    }
+
+    pub(super) fn waits_no_more(&mut self, width: Seats) {
+        take_one(&mut self.waiting, &width);
+    }
+
+    pub(super) fn begins(&mut self, begun: &Begun) {
+        *self.executing.entry(begun.service).or_default() += 1;
+        let ends = begun.now.plus(begun.service);
+        let released = ends.plus(self.flows[begun.flow as usize].lingers);
+        let executes = self.overlap(begun.now, ends);
+        let lingers = self.overlap(ends, released);
+        let width = f64::from(begun.width.min(self.limit));
+        let measured = self.is_measured(begun.now);
+        let tally = &mut self.flows[begun.flow as usize];
+        tally.seat_nanos += width * executes + f64::from(tally.final_seats) * lingers;
+        if !measured {
+            return;
+        }
+        let waited = begun.now.since(begun.arrived);
+        tally.executed += 1;
+        tally
+            .waits
+            .push(u64::try_from(waited.as_nanos()).unwrap_or(u64::MAX));
+        let bound = (tally.fluid_wait + begun.longest_executing).max(Duration::from_micros(1));
+        let ratio = waited.as_secs_f64() / bound.as_secs_f64();
+        tally.wait_ratio = tally.wait_ratio.max(ratio);
+    }
+
+    pub(super) fn ends(&mut self, service: Duration) {
+        take_one(&mut self.executing, &service);
+    }
+
+    pub(super) fn refused(&mut self, now: Time, flow: u32) {
+        self.flows[flow as usize].lost += u32::from(self.is_measured(now));
+    }
+
+    pub(super) fn gives_up(&mut self, now: Time, flow: u32, arrived: Time) {
+        if self.is_measured(now) {
+            let tally = &mut self.flows[flow as usize];
+            tally.lost += 1;
+            let waited = now.since(arrived).as_nanos();
+            tally.waits.push(u64::try_from(waited).unwrap_or(u64::MAX));
+        }
+    }
+
+    pub(super) fn report(self, world: &World) -> Report {
+        let measured = self.to - self.from;
+        let flows = world.flows.iter().zip(ideal(world)).zip(self.flows);
+        let flows = flows.map(|((spec, ideal), mut tally)| {
+            tally.waits.sort_unstable();
+            let wait_at = |place: usize| tally.waits.get(place).map_or(0.0, |w| seconds(*w));
+            let count = tally.waits.len();
+            FlowReport {
+                name: spec.name.clone(),
+                seats: tally.seat_nanos / measured,
+                ideal,
+                longest_wait: wait_at(count.saturating_sub(1)),
+                p99_wait: wait_at(count * 99 / 100),
+                wait_ratio: tally.wait_ratio,
+                executed: tally.executed,
+                lost: tally.lost,
+            }
+        });
+        let services = world.flows.iter().map(|flow| flow.service.mean_seconds);
+        Report {
+            flows: flows.collect(),
+            idle: self.idle / (measured * f64::from(self.limit)),
+            over: self.over,
+            mean_service: services.sum::<f64>() / real(world.flows.len()),
+        }
+    }
+
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "virtual times are far below 2^52 ns"
+    )]
+    fn overlap(&self, from: Time, to: Time) -> f64 {
+        let (from, to) = (from.as_nanos() as f64, to.as_nanos() as f64);
+        (to.min(self.to) - from.max(self.from)).max(0.0)
+    }
+
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "virtual times are far below 2^52 ns"
+    )]
+    fn is_measured(&self, now: Time) -> bool {
+        now.as_nanos() as f64 >= self.from
+    }
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "virtual times are far below 2^52 ns"
+)]
+fn seconds(nanos: u64) -> f64 {
+    nanos as f64 / 1e9
+}
+
+fn take_one<K: Ord>(counts: &mut BTreeMap<K, u32>, key: &K) {
+    let count = counts.get_mut(key).expect("it was counted");
+    *count -= 1;
+    if *count == 0 {
+        counts.remove(key);
+    }
+}

@@ -1,0 +1,164 @@
+//! Worlds: who asks one priority level for what, and what everybody gets.
+//!
+//! A [`World`] describes one level and the flows that use it. It is data: it can be written as JSON
+//! and read back, and nothing in it depends on virtual time. [`run()`] plays it in virtual time under
+//! either semantics, [`ideal`] computes what a perfectly fair, infinitely divisible server would
+//! give, and [`measure`] puts the two beside each other. [`kinds`] draws worlds by seed, [`table`]
+//! compares the semantics over many of them.
+//!
+//! Not here: several levels and borrowing (`dispatcher` has those), real sockets.
+
+pub mod ideal;
+pub mod kinds;
+pub mod measure;
+pub mod run;
+pub mod table;
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+pub use measure::{FlowReport, Report};
+pub use run::run;
+
+use crate::apf::units::Seats;
+
+/// One level and the flows that use it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct World {
+    /// What it shows.
+    pub name: String,
+    /// Where its random numbers start: service times, arrivals, widths, and who meets whom in a queue.
+    pub seed: u64,
+    /// The level.
+    pub level: LevelShape,
+    /// Who uses it.
+    pub flows: Vec<FlowSpec>,
+    /// Seconds that are not measured.
+    pub warm_up_seconds: f64,
+    /// Seconds that are measured, after those.
+    pub seconds: f64,
+}
+
+/// The level of a world.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct LevelShape {
+    /// Its concurrency limit.
+    pub seats: Seats,
+    /// Its queues.
+    pub queues: u32,
+    /// Queues dealt to each flow.
+    pub hand_size: u32,
+    /// Requests that a queue holds.
+    pub queue_length_limit: u32,
+}
+
+/// One flow.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct FlowSpec {
+    /// What it is called in reports.
+    pub name: String,
+    /// When its requests come.
+    pub arrivals: Arrivals,
+    /// How long they execute.
+    pub service: Service,
+    /// Least and greatest number of seats they execute with; drawn evenly for each request.
+    pub width: (Seats, Seats),
+    /// Seats that linger after the answer; 0 for none.
+    #[serde(default)]
+    pub final_seats: Seats,
+    /// Seconds for which they linger.
+    #[serde(default)]
+    pub additional_latency_seconds: f64,
+    /// When its first request comes, in seconds from the beginning.
+    #[serde(default)]
+    pub starts_seconds: f64,
+}
+
+/// When requests come.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub enum Arrivals {
+    /// Each thread sends its next request when the last one was answered and it has thought.
+    #[serde(rename_all = "camelCase")]
+    Closed {
+        /// Threads.
+        threads: u32,
+        /// Mean seconds of thought; drawn evenly from half to one and a half times that.
+        think_seconds: f64,
+    },
+    /// Requests come by a Poisson process, whatever became of the last, and give up after a time.
+    #[serde(rename_all = "camelCase")]
+    Open {
+        /// Mean requests in a second.
+        rate: f64,
+        /// Seconds after which a request that still waits gives up.
+        deadline_seconds: f64,
+    },
+}
+
+/// The distribution of service times.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Service {
+    /// Mean seconds.
+    pub mean_seconds: f64,
+    /// How they scatter.
+    pub shape: Shape,
+}
+
+/// How service times scatter about their mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Shape {
+    /// Not at all.
+    Constant,
+    /// Exponentially, cut off at ten times the mean.
+    Exponential,
+    /// Nine in ten take half the mean, one in ten five and a half times the mean.
+    Bimodal,
+}
+
+impl FlowSpec {
+    /// Mean seats of its requests, at most `limit` each.
+    pub(super) fn mean_width(&self, limit: Seats) -> f64 {
+        let (least, most) = self.width;
+        let widths = (least..=most).map(|width| f64::from(width.min(limit)));
+        widths.sum::<f64>() / f64::from(most - least + 1)
+    }
+
+    /// Mean seat-seconds of a request in a level of `limit` seats, final seats included.
+    pub(super) fn mean_work(&self, limit: Seats) -> f64 {
+        self.mean_width(limit) * self.service.mean_seconds
+            + f64::from(self.final_seats) * self.additional_latency_seconds
+    }
+
+    /// Seats that it would use if there were no end of them.
+    pub(super) fn demand(&self, limit: Seats) -> f64 {
+        match self.arrivals {
+            Arrivals::Open { rate, .. } => rate * self.mean_work(limit),
+            Arrivals::Closed {
+                threads,
+                think_seconds,
+            } => {
+                // A thread is answered before the final seats are given back.
+                let cycle = self.service.mean_seconds + think_seconds;
+                f64::from(threads) * self.mean_work(limit) / cycle
+            }
+        }
+    }
+}
+
+/// A duration of `seconds`, which are not negative.
+fn duration(seconds: f64) -> Duration {
+    Duration::from_secs_f64(seconds.max(0.0))
+}
+
+/// A count as a real number.
+#[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
+fn real(count: usize) -> f64 {
+    count as f64
+}

@@ -1,0 +1,312 @@
+//! A world in virtual time.
+
+use std::{cmp::Reverse, collections::BinaryHeap, time::Duration};
+
+use super::{
+    Arrivals, FlowSpec, Report, Service, Shape, World, duration,
+    measure::{Begun, Meter},
+};
+use crate::{
+    apf::{
+        policy::{Queuing, Semantics},
+        queueset::{Admission, Arriving, Discipline, EntryId, Events, QueueSet},
+        shard::Dealer,
+        units::{Seats, Time, nanos},
+        work::Work,
+    },
+    simulate::random::Random,
+};
+
+/// After how long a client that was refused comes again.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// A request's number in the order of arrival.
+type Number = u32;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    /// The next request of a flow, by one of its threads or from outside.
+    Call(u32),
+    End(Number),
+    GiveUp(Number),
+    Tick,
+}
+
+/// One request.
+struct Request {
+    flow: u32,
+    id: Option<EntryId>,
+    arrived: Time,
+    service: Duration,
+    width: Seats,
+    /// The longest service that executed when it arrived.
+    longest_executing: Duration,
+    waits: bool,
+}
+
+struct Stage<'a> {
+    world: &'a World,
+    set: QueueSet<Number>,
+    heap: BinaryHeap<Reverse<(u64, u64, Event)>>,
+    sequence: u64,
+    hashes: Vec<u64>,
+    draws: Vec<Draws>,
+    requests: Vec<Request>,
+    meter: Meter,
+    end: u64,
+}
+
+/// Plays `world` under `semantics` and measures it. The same world gives the same report.
+///
+/// Both semantics meet the same arrivals as far as these do not depend on what was answered.
+///
+/// # Panics
+///
+/// If the world cannot be: no seats, a hand that cannot be dealt, a width of 0.
+pub fn run(world: &World, semantics: Semantics) -> Report {
+    let shape = world.level;
+    let queuing = Queuing {
+        queues: shape.queues,
+        hand_size: shape.hand_size,
+        queue_length_limit: shape.queue_length_limit,
+    };
+    let dealer = Dealer::new(shape.queues, shape.hand_size).expect("the hand can be dealt");
+    let discipline = Discipline::Queue { queuing, dealer };
+    let mut seeds = Random::seeded(world.seed);
+    let mut stage = Stage {
+        world,
+        set: QueueSet::new(semantics, discipline, shape.seats, Time::ZERO),
+        heap: BinaryHeap::new(),
+        sequence: 0,
+        hashes: world.flows.iter().map(|_| seeds.number()).collect(),
+        draws: world
+            .flows
+            .iter()
+            .map(|_| Draws::new(seeds.number()))
+            .collect(),
+        requests: Vec::new(),
+        meter: Meter::new(world),
+        end: nanos(duration(world.warm_up_seconds + world.seconds)),
+    };
+    stage.open();
+    stage.play();
+    stage.set.check_invariants();
+    stage.meter.report(world)
+}
+
+impl Stage<'_> {
+    fn open(&mut self) {
+        for (flow, spec) in (0u32..).zip(&self.world.flows) {
+            let start = nanos(duration(spec.starts_seconds));
+            match spec.arrivals {
+                Arrivals::Closed { threads, .. } => {
+                    for _ in 0..threads {
+                        // Threads do not start in step.
+                        let draws = &mut self.draws[flow as usize];
+                        let spread = nanos(duration(spec.service.mean_seconds)).max(1);
+                        let at = start + draws.random.within(0..spread);
+                        self.at(at, Event::Call(flow));
+                    }
+                }
+                Arrivals::Open { .. } => self.at(start, Event::Call(flow)),
+            }
+        }
+    }
+
+    fn play(&mut self) {
+        while let Some(Reverse((at, _, event))) = self.heap.pop() {
+            if at > self.end {
+                break;
+            }
+            let now = Time::from_nanos(at);
+            self.meter.pass(now, self.set.glance().seats_in_use);
+            let mut out = Events::default();
+            match event {
+                Event::Call(flow) => self.call(now, flow, &mut out),
+                Event::End(number) => self.finish(now, number, &mut out),
+                Event::GiveUp(number) => self.give_up(now, number, &mut out),
+                Event::Tick => self.set.tick(now, &mut out),
+            }
+            for (number, _) in out.dispatched {
+                self.begin(now, number);
+            }
+        }
+    }
+
+    fn at(&mut self, time: u64, event: Event) {
+        self.sequence += 1;
+        self.heap.push(Reverse((time, self.sequence, event)));
+    }
+
+    fn call(&mut self, now: Time, flow: u32, out: &mut Events<Number>) {
+        let spec = &self.world.flows[flow as usize];
+        let draws = &mut self.draws[flow as usize];
+        let width = draws.width(spec);
+        let request = Request {
+            flow,
+            id: None,
+            arrived: now,
+            service: draws.service_time(spec.service),
+            width,
+            longest_executing: self.meter.longest_executing(),
+            waits: false,
+        };
+        if let Arrivals::Open { rate, .. } = spec.arrivals {
+            let gap = exponential(draws.gaps.draw(&mut draws.random)) / rate;
+            self.at(now.plus(duration(gap)).as_nanos(), Event::Call(flow));
+        }
+        let number = Number::try_from(self.requests.len()).expect("a few million requests");
+        self.requests.push(request);
+        let arriving = Arriving {
+            waiter: number,
+            schema: flow,
+            hash: self.hashes[flow as usize],
+            work: Work {
+                initial_seats: width,
+                final_seats: spec.final_seats,
+                additional_latency: duration(spec.additional_latency_seconds),
+            },
+            until: Time::NEVER,
+        };
+        match self.set.arrive(now, arriving, out) {
+            Admission::Execute(id) => {
+                self.requests[number as usize].id = Some(id);
+                self.begin(now, number);
+            }
+            Admission::Wait(id) => self.wait(now, number, id),
+            Admission::Reject(_) => {
+                self.meter.refused(now, flow);
+                self.call_again(now.plus(RETRY), flow);
+            }
+        }
+    }
+
+    fn wait(&mut self, now: Time, number: Number, id: EntryId) {
+        let request = &mut self.requests[number as usize];
+        request.id = Some(id);
+        request.waits = true;
+        let (flow, width) = (request.flow, request.width);
+        self.meter.waits(width);
+        if let Arrivals::Open {
+            deadline_seconds, ..
+        } = self.world.flows[flow as usize].arrivals
+        {
+            let at = now.plus(duration(deadline_seconds)).as_nanos();
+            self.at(at, Event::GiveUp(number));
+        }
+    }
+
+    fn begin(&mut self, now: Time, number: Number) {
+        let request = &mut self.requests[number as usize];
+        if std::mem::take(&mut request.waits) {
+            self.meter.waits_no_more(request.width);
+        }
+        self.meter.begins(&Begun {
+            flow: request.flow,
+            width: request.width,
+            arrived: request.arrived,
+            now,
+            service: request.service,
+            longest_executing: request.longest_executing,
+        });
+        let end = now.plus(request.service).as_nanos();
+        self.at(end, Event::End(number));
+    }
+
+    fn finish(&mut self, now: Time, number: Number, out: &mut Events<Number>) {
+        let request = &self.requests[number as usize];
+        let (flow, service) = (request.flow, request.service);
+        self.meter.ends(service);
+        let id = request.id.expect("what executes was admitted");
+        if let Some(release) = self.set.finish(now, id, out) {
+            self.at(release.as_nanos(), Event::Tick);
+        }
+        self.call_again(now, flow);
+    }
+
+    fn give_up(&mut self, now: Time, number: Number, out: &mut Events<Number>) {
+        let request = &mut self.requests[number as usize];
+        if !std::mem::take(&mut request.waits) {
+            return;
+        }
+        self.meter.waits_no_more(request.width);
+        self.meter.gives_up(now, request.flow, request.arrived);
+        let id = request.id.expect("what waits was admitted");
+        self.set.cancel(now, id, out);
+    }
+
+    /// A thread of a closed loop thinks and calls again.
+    fn call_again(&mut self, now: Time, flow: u32) {
+        if let Arrivals::Closed { think_seconds, .. } = self.world.flows[flow as usize].arrivals {
+            let draws = &mut self.draws[flow as usize];
+            let part = 0.5 + draws.gaps.draw(&mut draws.random);
+            let at = now.plus(duration(think_seconds * part)).as_nanos();
+            self.at(at, Event::Call(flow));
+        }
+    }
+}
+
+/// The random numbers of one flow.
+struct Draws {
+    random: Random,
+    services: Deck,
+    gaps: Deck,
+}
+
+/// Numbers from 0 to 1, of which each run of [`Deck::SIZE`] is spread evenly: means hold over few
+/// draws, so that a difference from the ideal is the scheduler's and not the dice's.
+struct Deck {
+    cards: Vec<u32>,
+}
+
+impl Draws {
+    fn new(seed: u64) -> Self {
+        Self {
+            random: Random::seeded(seed),
+            services: Deck { cards: Vec::new() },
+            gaps: Deck { cards: Vec::new() },
+        }
+    }
+
+    fn width(&mut self, spec: &FlowSpec) -> Seats {
+        let (least, most) = spec.width;
+        let drawn = self.random.within(u64::from(least)..u64::from(most) + 1);
+        Seats::try_from(drawn).expect("a width")
+    }
+
+    fn service_time(&mut self, service: Service) -> Duration {
+        let drawn = self.services.draw(&mut self.random);
+        let part = match service.shape {
+            Shape::Constant => 1.0,
+            Shape::Exponential => exponential(drawn).min(10.0),
+            Shape::Bimodal if drawn < 0.1 => 5.5,
+            Shape::Bimodal => 0.5,
+        };
+        duration(service.mean_seconds * part).max(Duration::from_nanos(1))
+    }
+}
+
+impl Deck {
+    const SIZE: u32 = 40;
+
+    fn draw(&mut self, random: &mut Random) -> f64 {
+        if self.cards.is_empty() {
+            self.cards.extend(0..Self::SIZE);
+        }
+        let place = random.within(0..self.cards.len() as u64);
+        let card = self.cards.swap_remove(usize::try_from(place).unwrap_or(0));
+        (f64::from(card) + unit(random)) / f64::from(Self::SIZE)
+    }
+}
+
+/// The exponential distribution of mean 1 at its quantile `part`.
+fn exponential(part: f64) -> f64 {
+    -(1.0 - part).ln()
+}
+
+/// Evenly distributed from 0 to 1.
+fn unit(random: &mut Random) -> f64 {
+    #[expect(clippy::cast_precision_loss, reason = "53 random bits")]
+    let bits = (random.number() >> 11) as f64;
+    bits / 9_007_199_254_740_992.0
+}
