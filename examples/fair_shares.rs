@@ -6,7 +6,7 @@
 //! cargo run --release --no-default-features --example fair_shares -- --worlds 50 --seed 1
 //! ```
 //!
-//! `--kind NAME` plays one kind alone, and `--each` prints every world, its flows and what they got.
+//! `--check` fails if anything is not as it must be (`table::Row::faults`), `--kind NAME` plays one kind alone, and `--each` prints every world, its flows and what they got.
 
 use std::{env, process::ExitCode, thread};
 
@@ -24,6 +24,7 @@ struct Options {
     seed: u64,
     kind: Option<String>,
     each: bool,
+    check: bool,
 }
 
 fn options() -> Result<Options, String> {
@@ -32,6 +33,7 @@ fn options() -> Result<Options, String> {
         seed: 1,
         kind: None,
         each: false,
+        check: false,
     };
     let mut arguments = env::args().skip(1);
     while let Some(argument) = arguments.next() {
@@ -45,9 +47,10 @@ fn options() -> Result<Options, String> {
             "--seed" => options.seed = number(&value()?)?,
             "--kind" => options.kind = Some(value()?),
             "--each" => options.each = true,
+            "--check" => options.check = true,
             other => {
                 return Err(format!(
-                    "{other}: unknown; there are --worlds N, --seed N, --kind NAME and --each"
+                    "{other}: unknown; there are --worlds N, --seed N, --kind NAME, --each and --check"
                 ));
             }
         }
@@ -117,6 +120,7 @@ fn main() -> ExitCode {
         }
     };
     println!("{HEADING}");
+    let mut faults = Vec::new();
     for kind in Kind::ALL {
         if options
             .kind
@@ -128,7 +132,13 @@ fn main() -> ExitCode {
         if options.each {
             print_each(kind, &options);
         }
-        println!("{}", play(kind, &options));
+        let row = play(kind, &options);
+        println!("{row}");
+        faults.extend(row.faults());
+    }
+    if options.check && !faults.is_empty() {
+        eprintln!("{}", faults.join("\n"));
+        return ExitCode::FAILURE;
     }
     ExitCode::SUCCESS
 }

@@ -185,7 +185,10 @@ impl<W: Copy> QueueSet<W> {
             waiting_seats: self.sums.waiting_seats,
             executing: self.sums.executing,
             seats_in_use: self.sums.seats_in_use,
-            queues_waiting: self.order.len(),
+            queues_waiting: match self.semantics {
+                Semantics::Compatible => self.order.len(),
+                Semantics::Improved => self.sums.queues_waiting as usize,
+            },
             r: self.virtual_time.r(),
             counters: self.counters,
             lingering: u32::try_from(self.lingering.len()).unwrap_or(u32::MAX),
@@ -220,18 +223,19 @@ impl<W: Copy> QueueSet<W> {
         })
     }
 
-    /// Over the queues with waiting requests, in seat-seconds: least and greatest virtual start, and
-    /// the same less the assumed work of the seats in use. `None` without such queues. O(queues).
+    /// Over the queues (in Improved: the flows) with waiting requests, in seat-seconds: least and
+    /// greatest virtual start, and the same less the assumed work of the seats in use. `None` without
+    /// such queues. O(queues + flows).
     pub fn next_s_bounds(&self) -> Option<[f64; 4]> {
+        let queues = self.deck.iter().map(|slot| &self.slots[*slot as usize]);
+        let queues = queues.filter(|queue| self.is_compatible() && queue.waiting > 0);
+        let queues = queues.map(|queue| (queue.next_dispatch_r, queue.seats_in_use));
+        let flows = self.flows.iter().filter(|flow| flow.waiting > 0);
+        let flows = flows.map(|flow| (flow.start, flow.holding));
         let mut bounds: Option<[f64; 4]> = None;
-        for slot in &self.deck {
-            let queue = &self.slots[*slot as usize];
-            if queue.waiting == 0 {
-                continue;
-            }
-            let start = queue.next_dispatch_r.as_f64();
-            let discount = SeatSeconds::product(queue.seats_in_use, Work::ASSUMED_SERVICE_TIME);
-            let less = start - discount.as_f64();
+        for (start, seats) in queues.chain(flows) {
+            let start = start.as_f64();
+            let less = start - SeatSeconds::product(seats, Work::ASSUMED_SERVICE_TIME).as_f64();
             let [least, most, least_less, most_less] = bounds.unwrap_or([start, start, less, less]);
             bounds = Some([
                 least.min(start),
@@ -251,19 +255,34 @@ impl<W: Copy> QueueSet<W> {
         }
     }
 
+    /// All waiting requests, queue by queue, each queue's in order of arrival, with their places.
+    fn waiting_by_queue(&self) -> impl Iterator<Item = (u32, u32)> {
+        let mut waiting: Vec<_> = self.entries.waiting().collect();
+        waiting.sort_by_key(|index| {
+            let entry = self.entries.at(*index);
+            (entry.slot, entry.number)
+        });
+        let mut before = (NONE, 0);
+        waiting.into_iter().map(move |index| {
+            let slot = self.entries.at(index).slot;
+            let place = if before.0 == slot { before.1 + 1 } else { 0 };
+            before = (slot, place);
+            (place, index)
+        })
+    }
+
     /// All requests, lingering ones too: queue by queue those that wait, first to last, then the
     /// others in no order that means anything. O(requests + queues).
     pub fn requests(&self) -> Vec<RequestReport<W>> {
         let mut requests = Vec::with_capacity(self.entries.len());
-        for queue in &self.slots {
-            for (place, index) in (0..).zip(queue.iter(&self.entries)) {
-                let entry = *self.entries.at(index);
-                requests.push(RequestReport {
-                    entry,
-                    queue: Some(queue.position),
-                    place: Some(place),
-                });
-            }
+        for (place, index) in self.waiting_by_queue() {
+            let entry = *self.entries.at(index);
+            let queue = &self.slots[entry.slot as usize];
+            requests.push(RequestReport {
+                entry,
+                queue: Some(queue.position),
+                place: Some(place),
+            });
         }
         let others = self
             .entries
@@ -310,6 +329,29 @@ impl<W: Copy> QueueSet<W> {
 
     fn check_deck(&self) {
         let queues = || self.deck.iter().map(|slot| &self.slots[*slot as usize]);
+        for (position, queue) in (0..).zip(queues()) {
+            assert_eq!(queue.position, position, "position in the deck");
+        }
+        let mut waiting = vec![0; self.slots.len()];
+        for index in self.entries.waiting() {
+            waiting[self.entries.at(index).slot as usize] += 1;
+        }
+        let counted: Vec<u32> = self.slots.iter().map(|queue| queue.waiting).collect();
+        assert_eq!(counted, waiting, "waiting in each queue");
+        if self.is_compatible() {
+            self.check_queues_in_turn();
+        } else {
+            let waiting = self.slots.iter().filter(|queue| queue.waiting > 0);
+            let waiting = waiting.count();
+            assert_eq!(self.sums.queues_waiting as usize, waiting, "queues");
+            self.flows.check_invariants(&self.entries);
+            let heads = self.flows.iter().filter(|flow| flow.waiting > 0).count();
+            assert_eq!(self.turns.len(), heads, "flows in order");
+        }
+    }
+
+    fn check_queues_in_turn(&self) {
+        let queues = || self.deck.iter().map(|slot| &self.slots[*slot as usize]);
         let sums = &self.sums;
         let in_use: u64 = queues().map(|q| u64::from(q.seats_in_use)).sum();
         assert_eq!(sums.deck_seats_in_use, in_use, "seats in use by the deck");
@@ -322,30 +364,28 @@ impl<W: Copy> QueueSet<W> {
         assert_eq!(sums.active_queues as usize, active, "active queues");
         let heads = queues().filter(|q| q.waiting > 0).count();
         assert_eq!(self.order.len(), heads, "heads in order");
-        for (position, queue) in (0..).zip(queues()) {
-            assert_eq!(queue.position, position, "position in the deck");
-            if queue.head != NONE {
-                let head = self.entries.at(queue.head);
-                assert!(
-                    queue.next_dispatch_r >= head.arrival_r,
-                    "credit before arrival"
-                );
-            }
+        for queue in queues().filter(|queue| queue.line.head != NONE) {
+            let head = self.entries.at(queue.line.head);
+            assert!(
+                queue.next_dispatch_r >= head.arrival_r,
+                "credit before arrival"
+            );
         }
     }
 
     fn check_work_conserved(&self) {
         // The original dispatches nothing when a blocking head gives up.
-        if self.semantics == Semantics::Compatible || self.sums.seats_in_use >= self.limit {
+        if self.is_compatible() || self.sums.seats_in_use >= self.limit {
             return;
         }
-        let Some(best) = self.order.first(self.after_robin) else {
+        let Some(next) = self.turns.first() else {
             return;
         };
-        let head = self.entries.at(self.slots[best as usize].head);
-        assert!(
-            !self.fits(self.width(&head.work)),
-            "a head that fits was left waiting"
-        );
+        let head = self.entries.at(self.flows.at(next).head());
+        assert!(!self.fits(head.seats), "a head that fits was left waiting");
+    }
+
+    fn is_compatible(&self) -> bool {
+        self.semantics == Semantics::Compatible
     }
 }

@@ -55,8 +55,14 @@ pub struct Entry<W> {
     pub seats: Seats,
     /// Virtual time at arrival.
     pub(super) arrival_r: SeatSeconds,
-    /// Until when a narrower request may pass it when it does not fit.
-    pub(super) passable_until: Time,
+    /// How many requests came before it.
+    pub(super) number: u64,
+    /// Hash of its flow.
+    pub(super) hash: u64,
+    /// Number of its flow, or [`NONE`] where flows are not told apart.
+    pub(super) flow: u32,
+    /// The number of the blocked head that it passed, or 0.
+    pub(super) passed: u32,
     /// Slot of its queue, or [`NONE`] when it never was in one.
     pub(super) slot: u32,
     previous: u32,
@@ -155,17 +161,96 @@ impl<W: Copy> Entries<W> {
             .expect("the queue set names only present requests")
     }
 
+    /// The indices of all waiting requests, in no order that means anything.
+    pub(super) fn waiting(&self) -> impl Iterator<Item = u32> {
+        (0..).zip(&self.cells).filter_map(|(index, cell)| {
+            let entry = cell.entry.as_ref()?;
+            (entry.phase == Phase::Waiting).then_some(index)
+        })
+    }
+
+    /// The request that so many came before.
+    #[cfg(test)]
+    pub(super) fn id_of(&self, number: u64) -> EntryId {
+        let index = (0..)
+            .zip(&self.cells)
+            .find_map(|(index, cell)| (cell.entry.as_ref()?.number == number).then_some(index));
+        self.id(index.expect("it is present"))
+    }
+
+    /// All present requests, in no order that means anything.
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Entry<W>> {
+        self.cells.iter_mut().filter_map(|cell| cell.entry.as_mut())
+    }
+
     /// All present requests, in no order that means anything.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Entry<W>> {
         self.cells.iter().filter_map(|cell| cell.entry.as_ref())
     }
 }
 
-/// One queue: its waiting requests in order of arrival, and the books on what it uses.
-#[derive(Clone, Debug)]
-pub(super) struct Queue {
+/// Waiting requests in order of arrival: a list threaded through the entries.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Line {
+    /// The first, or [`NONE`].
     pub(super) head: u32,
     tail: u32,
+}
+
+impl Line {
+    pub(super) const EMPTY: Self = Self {
+        head: NONE,
+        tail: NONE,
+    };
+
+    pub(super) fn push<W: Copy>(&mut self, entries: &mut Entries<W>, index: u32) {
+        let tail = self.tail;
+        let entry = entries.at_mut(index);
+        entry.previous = tail;
+        entry.next = NONE;
+        if tail == NONE {
+            self.head = index;
+        } else {
+            entries.at_mut(tail).next = index;
+        }
+        self.tail = index;
+    }
+
+    /// Takes a request out, wherever it stands.
+    pub(super) fn unlink<W: Copy>(&mut self, entries: &mut Entries<W>, index: u32) {
+        let entry = entries.at(index);
+        let (previous, next) = (entry.previous, entry.next);
+        match previous {
+            NONE => self.head = next,
+            previous => entries.at_mut(previous).next = next,
+        }
+        match next {
+            NONE => self.tail = previous,
+            next => entries.at_mut(next).previous = previous,
+        }
+    }
+
+    /// The requests, first to last.
+    pub(super) fn iter<'a, W: Copy>(
+        &self,
+        entries: &'a Entries<W>,
+    ) -> impl Iterator<Item = u32> + use<'a, W> {
+        let mut next = self.head;
+        std::iter::from_fn(move || {
+            let index = (next != NONE).then_some(next)?;
+            next = entries.at(index).next;
+            Some(index)
+        })
+    }
+}
+
+/// One queue of the deck: its waiting requests, and the books on what it uses.
+///
+/// In [`Semantics::Improved`](super::Semantics) requests stand in the lines of their flows, and the
+/// queue only counts them.
+#[derive(Clone, Debug)]
+pub(super) struct Queue {
+    pub(super) line: Line,
     /// Its place in the deck; stale once it was taken out.
     pub(super) position: u32,
     pub(super) waiting: u32,
@@ -175,8 +260,6 @@ pub(super) struct Queue {
     pub(super) seats_in_use: Seats,
     /// Virtual time at which its next request is dispatched.
     pub(super) next_dispatch_r: SeatSeconds,
-    /// What that contains of guesses: the assumed work of its executing requests.
-    pub(super) guessed: SeatSeconds,
     /// Sums over the waiting requests.
     pub(super) initial_seats: u64,
     pub(super) max_seats: u64,
@@ -188,15 +271,13 @@ pub(super) struct Queue {
 impl Queue {
     pub(super) fn new(position: u32) -> Self {
         Self {
-            head: NONE,
-            tail: NONE,
+            line: Line::EMPTY,
             position,
             waiting: 0,
             executing: 0,
             holding: 0,
             seats_in_use: 0,
             next_dispatch_r: SeatSeconds::ZERO,
-            guessed: SeatSeconds::ZERO,
             initial_seats: 0,
             max_seats: 0,
             waiting_seats: 0,
@@ -209,56 +290,19 @@ impl Queue {
         self.waiting > 0 || self.executing > 0
     }
 
-    /// The virtual time of its next dispatch, by what is certain of the work before.
-    pub(super) fn certain_r(&self) -> SeatSeconds {
-        if self.guessed > self.next_dispatch_r {
-            return SeatSeconds::ZERO;
-        }
-        self.next_dispatch_r.minus(self.guessed)
-    }
-
     pub(super) fn push<W: Copy>(&mut self, entries: &mut Entries<W>, index: u32) {
-        let tail = self.tail;
-        let entry = entries.at_mut(index);
-        entry.previous = tail;
-        entry.next = NONE;
-        self.count(entry, 1);
-        if tail == NONE {
-            self.head = index;
-        } else {
-            entries.at_mut(tail).next = index;
-        }
-        self.tail = index;
+        self.count(entries.at(index), 1);
+        self.line.push(entries, index);
     }
 
     /// Takes a waiting request out, wherever it stands.
     pub(super) fn unlink<W: Copy>(&mut self, entries: &mut Entries<W>, index: u32) {
-        let entry = *entries.at(index);
-        self.count(&entry, -1);
-        match entry.previous {
-            NONE => self.head = entry.next,
-            previous => entries.at_mut(previous).next = entry.next,
-        }
-        match entry.next {
-            NONE => self.tail = entry.previous,
-            next => entries.at_mut(next).previous = entry.previous,
-        }
+        self.count(entries.at(index), -1);
+        self.line.unlink(entries, index);
     }
 
-    /// Its waiting requests, first to last.
-    pub(super) fn iter<'a, W: Copy>(
-        &self,
-        entries: &'a Entries<W>,
-    ) -> impl Iterator<Item = u32> + use<'a, W> {
-        let mut next = self.head;
-        std::iter::from_fn(move || {
-            let index = (next != NONE).then_some(next)?;
-            next = entries.at(index).next;
-            Some(index)
-        })
-    }
-
-    fn count<W>(&mut self, entry: &Entry<W>, sign: i64) {
+    /// Counts a waiting request in, with `sign` 1, or out, with -1.
+    pub(super) fn count<W>(&mut self, entry: &Entry<W>, sign: i64) {
         let add =
             |sum: &mut u64, seats: Seats| *sum = sum.wrapping_add_signed(sign * i64::from(seats));
         add(&mut self.initial_seats, entry.work.initial_seats);
@@ -306,7 +350,10 @@ impl<W> Entry<W> {
             phase: Phase::Waiting,
             seats: 0,
             arrival_r,
-            passable_until: Time::ZERO,
+            number: 0,
+            hash: 0,
+            flow: NONE,
+            passed: 0,
             slot,
             previous: NONE,
             next: NONE,
@@ -354,6 +401,7 @@ mod tests {
 
     fn order(queue: &Queue, entries: &Entries<u32>) -> Vec<u32> {
         queue
+            .line
             .iter(entries)
             .map(|index| entries.at(index).waiter)
             .collect()

@@ -3,19 +3,24 @@
 //! A [`QueueSet`] holds the requests of one level and decides which waiting one takes the next free
 //! seats. It is pure: time comes in as an argument, decisions go out, nothing here waits.
 //!
-//! Virtual time `R` advances by `min(seats asked, limit) / active queues` seat-seconds per second;
-//! the queue whose head would finish first in virtual time is dispatched (KEP-1040, "Fair Queuing
-//! for Server Requests"). All sums are kept running and the heads stand in an ordered tree, so
-//! arrival, dispatch and finish cost O(log queues) and allocate nothing.
+//! In [`Semantics::Compatible`] queues take turns, as in the original, and a flow's part depends on
+//! how many queues it was dealt alone ([`by_queue`]). In [`Semantics::Improved`] flows take turns
+//! ([`fair`]); queues only bound how many requests may wait. All sums are kept running and the heads
+//! stand in an ordered tree, so arrival, dispatch and finish cost O(log queues) or O(log flows), and
+//! allocate only while there are more requests or flows than ever before.
 //!
 //! Not here: many threads ([`super::level`]), lending seats between levels ([`super::borrowing`]).
 
 mod books;
+mod by_queue;
 mod dispatch;
+mod fair;
 mod fifo;
+mod flows;
 mod reconfigure;
 #[cfg(test)]
 mod tests;
+mod turns;
 mod virtual_time;
 
 use std::{cmp::Reverse, collections::BinaryHeap, time::Duration};
@@ -24,8 +29,11 @@ use smallvec::SmallVec;
 
 use books::Ratios;
 pub use books::{Counters, Glance, QueueReport, RatioReport, RequestReport};
+use fair::Blocked;
 use fifo::{Entries, NONE, Queue};
 pub use fifo::{Entry, EntryId, Phase};
+use flows::Flows;
+use turns::Turns;
 use virtual_time::VirtualTime;
 
 use super::{
@@ -124,17 +132,25 @@ pub struct QueueSet<W> {
     free_slots: Vec<u32>,
     /// Position → slot.
     deck: Vec<u32>,
+    /// Who used how much; empty in Compatible.
+    flows: Flows,
+    /// The flows with waiting requests; empty in Compatible.
+    turns: Turns,
+    /// How many lines of flows have begun.
+    lines_begun: u32,
+    /// The queues with waiting requests; empty in Improved.
     order: HeadOrder,
+    blocked: Blocked,
     /// The position after the queue dispatched last: where ties are broken from.
     after_robin: u32,
     enqueued: u64,
+    /// Requests that came.
+    arrived: u64,
     sums: Sums,
-    /// The service time assumed of requests to come.
+    /// The service time assumed of requests of which nothing is known.
     assumed: Duration,
-    /// Requests it is the mean of, up to the number that is remembered.
+    /// Requests it is the mean of, up to the number that is remembered; 0 in Compatible.
     learnt: u32,
-    /// The position of the queue whose head is reckoned anew next.
-    reassessed: u32,
     lingering: BinaryHeap<Reverse<(Time, u32)>>,
     counters: Counters,
     demand: Integrator,
@@ -153,6 +169,8 @@ struct Sums {
     deck_seats_in_use: u64,
     deck_waiting_seats: u64,
     active_queues: u32,
+    /// Queues in which requests wait; only Improved.
+    queues_waiting: u32,
 }
 
 impl<W: Copy> QueueSet<W> {
@@ -168,13 +186,17 @@ impl<W: Copy> QueueSet<W> {
             slots: Vec::new(),
             free_slots: Vec::new(),
             deck: Vec::new(),
+            flows: Flows::new(),
+            turns: Turns::new(),
+            lines_begun: 0,
             order: HeadOrder::default(),
+            blocked: Blocked::default(),
             after_robin: 0,
             enqueued: 0,
+            arrived: 0,
             sums: Sums::default(),
             assumed: Work::ASSUMED_SERVICE_TIME,
             learnt: 0,
-            reassessed: 0,
             lingering: BinaryHeap::new(),
             counters: Counters::default(),
             demand: Integrator::new(now),
@@ -215,21 +237,29 @@ impl<W: Copy> QueueSet<W> {
         arriving: Arriving<W>,
         events: &mut Events<W>,
     ) -> Admission {
+        let starts = self.sums.waiting == 0
+            && self.fits(self.width(&arriving.work))
+            && self.sums.seats_in_use < self.limit;
+        if starts && self.semantics == Semantics::Improved {
+            events.queue_length = Some(1);
+            let index = self.insert(arriving, NONE);
+            self.start_unqueued(index);
+            return Admission::Execute(self.entries.id(index));
+        }
         let slot = self.choose_queue(dealer, arriving.hash);
         if self.is_full(slot, queuing) {
-            self.settle(slot);
+            if self.semantics == Semantics::Compatible {
+                self.settle(slot);
+            }
             return self.refuse(Rejection::QueueFull);
         }
         let index = self.insert(arriving, slot);
         events.queue_length = Some(self.slots[slot as usize].waiting + 1);
-        if self.sums.waiting == 0
-            && self.fits(self.width(&arriving.work))
-            && self.sums.seats_in_use < self.limit
-        {
+        if starts {
             self.start_at_once(index, slot);
             return Admission::Execute(self.entries.id(index));
         }
-        self.enqueue(index, slot);
+        self.line_up(index);
         self.dispatch(Some(index), events);
         let id = self.entries.id(index);
         match self.entries.at(index).phase {
@@ -250,7 +280,10 @@ impl<W: Copy> QueueSet<W> {
             self.account();
             return false;
         };
-        self.dequeue(id.index, slot);
+        match self.semantics {
+            Semantics::Compatible => self.dequeue(id.index),
+            Semantics::Improved => self.quit_line(id.index),
+        }
         self.entries.remove(id.index);
         self.recycle(slot);
         self.counters.rejected += 1;
@@ -275,13 +308,12 @@ impl<W: Copy> QueueSet<W> {
             debug_assert!(false, "a request finishes once");
             return None;
         };
-        self.sums.executing -= 1;
-        self.correct_charge(id.index);
-        if self.semantics == Semantics::Improved {
-            self.learn_service_time(id.index);
-            self.reassess_next();
-        }
+        self.end(id.index);
+        let flow = self.entries.at(id.index).flow;
         let until = self.linger_or_release(id.index);
+        if flow != NONE && until.is_none() {
+            self.keep_wide_seats(flow, events);
+        }
         self.dispatch(None, events);
         self.account();
         until
@@ -324,7 +356,10 @@ impl<W: Copy> QueueSet<W> {
         let now = now.max(self.now);
         let elapsed = now.since(self.now);
         self.now = now;
-        if self.sums.active_queues == 0 || elapsed.is_zero() {
+        if self.sums.active_queues == 0
+            || elapsed.is_zero()
+            || self.semantics == Semantics::Improved
+        {
             return;
         }
         let asked = self.sums.deck_seats_in_use + self.sums.deck_waiting_seats;
@@ -384,8 +419,8 @@ impl<W: Copy> QueueSet<W> {
         let Arriving {
             waiter,
             schema,
+            hash,
             work,
-            until,
             ..
         } = arriving;
         let mut entry = Entry::new(
@@ -398,9 +433,9 @@ impl<W: Copy> QueueSet<W> {
             self.assumed,
         );
         entry.seats = self.width(&work);
-        entry.passable_until = self
-            .now
-            .plus((until.since(self.now) / 4).min(dispatch::PASSING_MAX));
+        entry.hash = hash;
+        entry.number = self.arrived;
+        self.arrived += 1;
         VirtualTime::check_plausible(entry.total_work);
         self.entries.insert(entry).index
     }

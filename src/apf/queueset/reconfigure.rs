@@ -2,10 +2,10 @@
 //!
 //! Waiting requests are kept where they are, never dealt again.
 
-use super::{Discipline, Events, NONE, Queue, QueueSet};
+use super::{Discipline, Events, NONE, Phase, Queue, QueueSet, Sums};
 use crate::apf::{
     policy::Semantics,
-    units::{SeatSeconds, Seats, Time},
+    units::{Seats, Time},
     work::Work,
 };
 
@@ -23,7 +23,7 @@ impl<W: Copy> QueueSet<W> {
         self.grow_deck();
         if self.semantics != semantics {
             self.semantics = semantics;
-            self.recount_waiting();
+            self.queue_anew();
         }
         if semantics == Semantics::Improved {
             self.truncate_deck();
@@ -51,41 +51,56 @@ impl<W: Copy> QueueSet<W> {
         self.account();
     }
 
-    /// Counts whoever waits as the present semantics do: they come off the sums by the same count, and
-    /// what other semantics have leaked into those is gone. O(queues + waiting requests).
-    fn recount_waiting(&mut self) {
+    /// Has whoever waits stand where the present semantics want it, in the order of arrival. What
+    /// executes is charged to nobody any more, and what other semantics have leaked into the sums is
+    /// gone. O(requests · log requests + queues).
+    fn queue_anew(&mut self) {
         self.assumed = Work::ASSUMED_SERVICE_TIME;
         self.learnt = 0;
-        self.sums.waiting_seats = 0;
-        self.sums.deck_waiting_seats = 0;
-        for slot in (0..).take(self.slots.len()) {
-            let seats = self.recount_queue(slot);
-            self.sums.waiting_seats += seats;
-            if self.in_deck(slot) {
-                self.sums.deck_waiting_seats += seats;
-                self.settle(slot);
+        self.order.clear();
+        self.turns.clear();
+        self.flows.clear();
+        let r = self.virtual_time.r();
+        for queue in &mut self.slots {
+            *queue = Queue {
+                next_dispatch_r: r,
+                ..Queue::new(queue.position)
+            };
+        }
+        for entry in self.entries.iter_mut() {
+            entry.flow = NONE;
+            entry.passed = 0;
+            if entry.phase != Phase::Waiting {
+                entry.slot = NONE;
             }
         }
-    }
-
-    /// The same for one queue; returns the seats that are waited for there.
-    fn recount_queue(&mut self, slot: u32) -> u64 {
-        let (mut seats, mut work) = (0, SeatSeconds::ZERO);
-        let mut next = self.slots[slot as usize].head;
-        while next != NONE {
-            let width = self.width(&self.entries.at(next).work);
-            let entry = self.entries.at_mut(next);
+        self.sums = Sums {
+            seats_in_use: self.sums.seats_in_use,
+            executing: self.sums.executing,
+            ..Sums::default()
+        };
+        let mut waiting: Vec<_> = self.entries.waiting().collect();
+        waiting.sort_by_key(|index| self.entries.at(*index).number);
+        for index in waiting {
+            let width = self.width(&self.entries.at(index).work);
+            let entry = self.entries.at_mut(index);
             entry.seats = width;
             entry.assumed = self.assumed;
             entry.total_work = entry.work.total_work(self.assumed);
-            seats += u64::from(width);
-            work = work.plus(entry.total_work);
-            next = entry.next_in_queue();
+            entry.arrival_r = r;
+            self.line_up(index);
         }
-        let queue = &mut self.slots[slot as usize];
-        queue.waiting_seats = seats;
-        queue.total_work = work;
-        seats
+        for slot in (0..).take(self.slots.len()) {
+            self.recycle(slot);
+        }
+    }
+
+    /// Appends a request to its queue, or to the line of its flow.
+    pub(super) fn line_up(&mut self, index: u32) {
+        match self.semantics {
+            Semantics::Compatible => self.enqueue(index),
+            Semantics::Improved => self.enter_line(index),
+        }
     }
 
     fn desired_queues(&self) -> usize {

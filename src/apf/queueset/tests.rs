@@ -606,29 +606,58 @@ fn a_wide_head_blocks_the_level_or_is_passed() {
     compatible.finish(at(200), "holder");
     assert_eq!(compatible.running[2..], ["narrow", "wide"]);
 
-    let improved = blocked_head(improved(two_queues(), 50));
+    let mut improved = blocked_head(improved(two_queues(), 50));
     assert_eq!(
         improved.running,
-        ["holder", "other", "narrow"],
-        "the narrow one passes"
+        ["holder", "other"],
+        "it has not waited yet"
     );
+    // The flow of the narrow request takes 3 ms, as far as anybody knows.
+    improved.tick(at(30_098));
+    assert_eq!(improved.running, ["holder", "other"]);
+    improved.tick(at(30_101));
+    assert_eq!(improved.running, ["holder", "other", "narrow"]);
 }
 
 #[test]
-fn a_head_that_was_passed_long_enough_has_seats_kept_for_it() {
+fn whoever_takes_longer_than_a_tenth_of_the_heads_wait_does_not_pass_it() {
     let mut stage = blocked_head(improved(two_queues(), 50));
-    stage.finish(at(200), "narrow");
-    stage.arrive(at(300), "soon", 0, Work::seats(10));
-    assert!(stage.running.contains(&"soon"));
-    let late = at(1_000_300);
-    stage.arrive(late, "late", 0, Work::seats(1));
-    assert!(
-        !stage.running.contains(&"late"),
-        "after a second nobody passes any more"
-    );
-    stage.finish(late, "soon");
-    stage.finish(late, "holder");
-    assert!(stage.running.contains(&"wide") && stage.running.contains(&"late"));
+    stage.tick(at(40_100));
+    assert!(stage.running.contains(&"narrow"));
+    // Such requests prove to take 20 ms; on average with what was assumed, 11.5 ms.
+    stage.finish(at(60_100), "narrow");
+    stage.arrive(at(70_000), "next", 0, Work::seats(10));
+    assert!(!stage.running.contains(&"next"));
+    stage.tick(at(116_000));
+    assert!(stage.running.contains(&"next"));
+    stage.finish(at(117_000), "holder");
+    assert!(stage.running.contains(&"wide"), "{:?}", stage.running);
+}
+
+#[test]
+fn a_wide_flow_keeps_the_seats_that_its_requests_give_back_for_a_while() {
+    let mut stage = Stage::new(improved(two_queues(), 4));
+    for _ in 0..50 {
+        stage.arrive(at(0), "W", 0, Work::seats(4));
+        stage.arrive(at(0), "n", 1, Work::ONE);
+    }
+    let mut turns = String::new();
+    for round in 1..=20 {
+        let mut executing = Vec::new();
+        stage.set.visit(|entry| {
+            if entry.phase == Phase::Executing {
+                executing.push((entry.waiter, entry.number));
+            }
+        });
+        turns.push_str(executing[0].0);
+        for (_, number) in executing {
+            let id = stage.set.entries.id_of(number);
+            let mut events = Events::default();
+            stage.set.finish(at(round * 3_000), id, &mut events);
+            stage.note(&events);
+        }
+    }
+    assert_eq!(turns, "WnnWWWWWWWWWnnnnnnnn");
 }
 
 #[test]
@@ -1006,9 +1035,8 @@ fn answers_that_were_faster_than_assumed_give_a_flow_no_lasting_precedence() {
 
 #[test]
 fn a_wide_head_that_came_while_answers_were_slow_is_not_held_back_when_they_are_fast() {
-    // It may be passed for a second: four seats serve 400 in that time.
     for before in [1, 10, 50] {
         let served = served_before_a_newcomer(Work::seats(3), before);
-        assert!(served <= 410, "{served} after {before}");
+        assert!(served <= 8, "{served} after {before}");
     }
 }

@@ -32,11 +32,8 @@ impl VirtualTime {
 
     /// Is at least the virtual start of what is dispatched.
     ///
-    /// The original advances by equal shares, also for queues that use less than theirs; so it falls
-    /// behind the queues that use more, without bound, and one that comes later, starting from it,
-    /// leaves them nothing until it has caught up. `start` must not contain guesses: time does not go
-    /// back when they prove too high, and whoever came later would have to wait for all that came
-    /// before.
+    /// `start` must not contain guesses: time does not go back when they prove too high, and whoever
+    /// came later would have to wait for all that came before.
     pub(super) fn catch_up(&mut self, start: SeatSeconds) {
         self.r = self.r.max(start);
     }
@@ -66,7 +63,7 @@ impl<W: Copy> QueueSet<W> {
                 continue;
             }
             queue.next_dispatch_r = back(queue.next_dispatch_r);
-            let mut next = queue.head;
+            let mut next = queue.line.head;
             while next != super::NONE {
                 let entry = self.entries.at_mut(next);
                 debug_assert_eq!(

@@ -32,6 +32,94 @@ pub fn ideal(world: &World) -> Vec<Ideal> {
         .collect()
 }
 
+/// The worst share error that no policy can avoid, because requests execute side by side or not at all.
+///
+/// Over time a level shows one set of requests after the other, each of at most `limit` seats, so what
+/// flows get is an average of such sets. For any prices of the flows' seats, no average is worth more
+/// than the most valuable set; the prices that make this least are searched for, and the bound holds
+/// for whichever are found. Only saturated flows of one width are looked at.
+pub fn unavoidable_error(world: &World) -> f64 {
+    let limit = world.level.seats;
+    let flows = world.flows.iter().zip(ideal(world));
+    let wants: Vec<Want> = flows
+        .filter(|(flow, ideal)| {
+            ideal.saturated && flow.final_seats == 0 && flow.width.0 == flow.width.1
+        })
+        .map(|(flow, ideal)| Want {
+            width: flow.width.0.min(limit) as usize,
+            ideal: ideal.seats,
+            price: 1.0,
+        })
+        .collect();
+    if wants.is_empty() || wants.iter().any(|want| want.width == 1) {
+        // What is left is filled by requests of one seat.
+        return 0.0;
+    }
+    (1.0 - best_part(wants, limit as usize)).max(0.0)
+}
+
+struct Want {
+    width: usize,
+    ideal: f64,
+    price: f64,
+}
+
+/// An upper bound of the part of its ideal that every flow can have.
+fn best_part(mut wants: Vec<Want>, limit: usize) -> f64 {
+    let mut best = f64::INFINITY;
+    for _ in 0..300 {
+        let prices: f64 = wants.iter().map(|want| want.price).sum();
+        let seats = most_valuable(&wants, limit);
+        let parts = wants
+            .iter()
+            .zip(&seats)
+            .map(|(want, seats)| seats / want.ideal);
+        let parts: Vec<f64> = parts.collect();
+        let value: f64 = wants
+            .iter()
+            .zip(&parts)
+            .map(|(want, part)| want.price * part)
+            .sum();
+        best = best.min(value / prices);
+        for (want, part) in wants.iter_mut().zip(parts) {
+            want.price *= (-0.05 * part).exp();
+        }
+    }
+    best
+}
+
+/// The seats of each flow in the set of requests with the greatest value.
+fn most_valuable(wants: &[Want], limit: usize) -> Vec<f64> {
+    // Up to so many seats: the value, and the flow whose request comes last.
+    let mut filled: Vec<(f64, Option<usize>)> = vec![(0.0, None); limit + 1];
+    for seats in 1..=limit {
+        filled[seats] = (filled[seats - 1].0, None);
+        for (flow, want) in wants
+            .iter()
+            .enumerate()
+            .filter(|(_, want)| want.width <= seats)
+        {
+            let worth = want.price * super::real(want.width) / want.ideal;
+            let value = filled[seats - want.width].0 + worth;
+            if value > filled[seats].0 {
+                filled[seats] = (value, Some(flow));
+            }
+        }
+    }
+    let mut seats = vec![0.0; wants.len()];
+    let mut left = limit;
+    while left > 0 {
+        left -= match filled[left].1 {
+            None => 1,
+            Some(flow) => {
+                seats[flow] += super::real(wants[flow].width);
+                wants[flow].width
+            }
+        };
+    }
+    seats
+}
+
 /// Little's law: a closed loop of threads goes round as often as its seats allow.
 fn fluid_wait(arrivals: Arrivals, flow: &super::FlowSpec, seats: f64, limit: u32) -> f64 {
     let Arrivals::Closed {
@@ -70,22 +158,43 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_modest_flow_gets_all_and_the_others_equal_parts_of_the_rest() {
-        let world = World {
+    fn world(seats: u32, flows: Vec<FlowSpec>) -> World {
+        World {
             name: "mixed".into(),
             seed: 1,
             level: LevelShape {
-                seats: 10,
+                seats,
                 queues: 64,
                 hand_size: 6,
                 queue_length_limit: 50,
             },
-            // Asks for 1 seat, for 40, and for 60, as it counts as ten seats wide.
-            flows: vec![flow(1, 0.1, 2), flow(40, 0.0, 1), flow(6, 0.0, 17)],
+            flows,
             warm_up_seconds: 0.0,
             seconds: 1.0,
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_side_by_side_is_out_of_reach() {
+        let error = |seats, widths: &[u32]| {
+            let flows = widths.iter().map(|width| flow(50, 0.0, *width));
+            unavoidable_error(&world(seats, flows.collect()))
         };
+        assert!((error(342, &[100, 100]) - 42.0 / 342.0).abs() < 1e-9);
+        assert!(error(342, &[100, 1]).abs() < 1e-9);
+        // Two of 17, or three of 10: 17 seats in the time that 10 take 15.
+        let both = error(34, &[17, 10]);
+        assert!(
+            (both - (1.0 - 2.0 / (1.0 + 34.0 / 30.0))).abs() < 0.01,
+            "{both}"
+        );
+    }
+
+    #[test]
+    fn a_modest_flow_gets_all_and_the_others_equal_parts_of_the_rest() {
+        // Asks for 1 seat, for 40, and for 60, as it counts as ten seats wide.
+        let flows = vec![flow(1, 0.1, 2), flow(40, 0.0, 1), flow(6, 0.0, 17)];
+        let world = world(10, flows);
         let ideal = ideal(&world);
         assert_eq!(
             ideal.iter().map(|i| i.seats).collect::<Vec<_>>(),

@@ -1,0 +1,277 @@
+//! Whose turn it is among flows ([`Semantics::Improved`](super::Semantics)).
+//!
+//! Each flow has a *start*: the virtual time at which its next request is due, which is the work it
+//! was given so far. A request that starts moves it by the work that such requests of this flow take,
+//! and when the request ends the difference to what it took is settled. The flow with the least start
+//! is next (start-time fair queuing). A flow that comes begins at the virtual time, unless it owes
+//! more.
+//!
+//! A head that is next and does not fit keeps seats free until it does. Two rules make up for what
+//! that costs, and neither takes from anybody what he is owed:
+//!
+//! - A wide flow keeps the seats that its own requests give back as long as it is at most [`LEAD`]
+//!   requests ahead of whoever is next, so that seats are drained for many requests and not for each.
+//! - A request may pass the head if it is expected to take at most a tenth of the time for which the
+//!   head has been waiting to fit, and as long as others than passers keep the head waiting. So the
+//!   head waits at most a tenth longer than if nobody passed.
+
+use std::time::Duration;
+
+use super::{EntryId, Events, NONE, QueueSet, virtual_time::VirtualTime};
+use crate::apf::units::{SeatSeconds, Seats, Time};
+
+/// How many of its requests a wide flow may be ahead, at most.
+const LEAD: u32 = 8;
+
+/// A request that passes a blocked head takes at most one part in so many of the head's wait.
+const PASSING_PART: u32 = 10;
+
+/// Longer than this no request is assumed to take.
+const LONGEST_ASSUMED: Duration = Duration::from_secs(60);
+
+/// How many requests a mean service time remembers.
+const MEMORY: u32 = 32;
+
+/// From here on virtual time is set back, long before it could overflow.
+const MUCH: u64 = u64::MAX / 4;
+
+/// The head that was next when last something did not fit.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Blocked {
+    head: Option<EntryId>,
+    since: Time,
+    /// Tells those who passed this head from those who passed an earlier one; never 0.
+    number: u32,
+    /// Seats held by those who passed it.
+    passers_seats: Seats,
+}
+
+impl<W: Copy> QueueSet<W> {
+    /// Dispatches as much as possible. `arriving` is not reported in `events`.
+    pub(super) fn dispatch_by_flow(&mut self, arriving: Option<u32>, events: &mut Events<W>) {
+        while self.sums.waiting > 0 && self.sums.seats_in_use < self.limit {
+            let Some(flow) = self.turns.first() else {
+                return;
+            };
+            let index = self.flows.at(flow).head();
+            let head = self.entries.at(index);
+            if self.fits(head.seats) {
+                self.virtual_time
+                    .catch_up(self.flows.at(flow).certain_start());
+                self.start_head(flow, arriving, events);
+                continue;
+            }
+            events.blocked.push(head.schema);
+            let width = head.seats;
+            let Some(passer) = self.passer(index, width) else {
+                return;
+            };
+            let index = self.flows.at(passer).head();
+            self.start_head(passer, arriving, events);
+            self.blocked.passers_seats += self.entries.at(index).seats;
+            self.entries.at_mut(index).passed = self.blocked.number;
+        }
+    }
+
+    /// The flow whose head may start although the one that is next, of `width` seats, does not fit: the
+    /// next that fits, if its requests take less than [`PASSING_PART`] of the time for which the head
+    /// has been blocked. Nobody passes a head that only those keep waiting who passed it.
+    fn passer(&mut self, head: u32, width: Seats) -> Option<u32> {
+        let head = self.entries.id(head);
+        if self.blocked.head != Some(head) {
+            self.blocked = Blocked {
+                head: Some(head),
+                since: self.now,
+                number: self.blocked.number.wrapping_add(1).max(1),
+                passers_seats: 0,
+            };
+        }
+        let patience = self.now.since(self.blocked.since) / PASSING_PART;
+        let others = self
+            .sums
+            .seats_in_use
+            .saturating_sub(self.blocked.passers_seats);
+        if patience.is_zero() || others.saturating_add(width.min(self.limit)) <= self.limit {
+            return None;
+        }
+        let free = self.limit - self.sums.seats_in_use;
+        let flow = self.turns.first_fitting(free)?;
+        (self.flows.at(flow).service_time <= patience).then_some(flow)
+    }
+
+    /// Of the seats of a request that passed the blocked head, `before` become `after`.
+    pub(super) fn recount_passer(&mut self, passed: u32, before: Seats, after: Seats) {
+        if passed != 0 && passed == self.blocked.number {
+            self.blocked.passers_seats = self.blocked.passers_seats - before + after;
+        }
+    }
+
+    /// The seats that a request of `flow` gave back go to the next request of that flow, if it is wide
+    /// and not too far ahead.
+    pub(super) fn keep_wide_seats(&mut self, flow: u32, events: &mut Events<W>) {
+        let known = self.flows.at(flow);
+        if known.waiting == 0 {
+            return;
+        }
+        let head = self.entries.at(known.head());
+        if head.seats <= 1 || !self.fits(head.seats) {
+            return;
+        }
+        let Some(next) = self.turns.first() else {
+            return;
+        };
+        let next = self.flows.at(next);
+        let charge = SeatSeconds::product(head.seats.min(self.limit), known.service_time);
+        let ahead = known.start.units().saturating_sub(next.start.units());
+        if !next.fresh && ahead <= charge.units().saturating_mul(LEAD.into()) {
+            self.start_head(flow, None, events);
+        }
+    }
+
+    /// The first waiting request of `flow` starts.
+    fn start_head(&mut self, flow: u32, arriving: Option<u32>, events: &mut Events<W>) {
+        let index = self.flows.at(flow).head();
+        self.leave_line(index);
+        let waited_for = self.entries.at(index).seats;
+        self.sums.waiting_seats -= u64::from(waited_for);
+        self.start(index);
+        self.count_start(index);
+        self.charge(index, flow);
+        self.settle_flow(flow);
+        if arriving != Some(index) {
+            let waiter = self.entries.at(index).waiter;
+            events.dispatched.push((waiter, self.entries.id(index)));
+        }
+    }
+
+    /// A request that finds seats and nobody waiting starts without standing in a queue.
+    pub(super) fn start_unqueued(&mut self, index: u32) {
+        let flow = self.find_flow(index);
+        let now = self.virtual_time.r();
+        let known = self.flows.at_mut(flow);
+        known.start = known.start.max(now);
+        self.virtual_time.catch_up(known.certain_start());
+        self.start(index);
+        self.charge(index, flow);
+    }
+
+    fn find_flow(&mut self, index: u32) -> u32 {
+        let entry = self.entries.at_mut(index);
+        entry.flow = self.flows.number(entry.hash, self.assumed);
+        entry.flow
+    }
+
+    /// A flow pays for a request that starts: what such requests take.
+    fn charge(&mut self, index: u32, flow: u32) {
+        self.flows.hold(flow);
+        let known = self.flows.at_mut(flow);
+        let entry = self.entries.at_mut(index);
+        entry.assumed = known.service_time;
+        let guess = SeatSeconds::product(entry.seats, entry.assumed);
+        known.start = known.start.plus(guess).plus(entry.work.final_work());
+        known.guessed = known.guessed.plus(guess);
+        known.fresh = false;
+        if known.start.units() > MUCH {
+            self.set_back();
+        }
+    }
+
+    /// Replaces the guess by what the request really took, and learns from it.
+    pub(super) fn settle_charge(&mut self, index: u32) {
+        let entry = self.entries.at(index);
+        let took = self.now.since(entry.started.unwrap_or(self.now));
+        self.assumed = moved(self.assumed, &mut self.learnt, took);
+        if entry.flow == NONE {
+            return;
+        }
+        let (seats, assumed, flow) = (entry.seats, entry.assumed, entry.flow);
+        let known = self.flows.at_mut(flow);
+        known.service_time = moved(known.service_time, &mut known.learnt, took);
+        let guess = SeatSeconds::product(seats, assumed);
+        let actual = SeatSeconds::product(seats, took);
+        known.guessed = known.guessed.minus(guess);
+        let start = known.start.plus(actual).units();
+        known.start = SeatSeconds::from_units(start.saturating_sub(guess.units()));
+        self.settle_flow(flow);
+    }
+
+    /// Appends a request to the line of its flow.
+    pub(super) fn enter_line(&mut self, index: u32) {
+        let flow = self.find_flow(index);
+        let entry = self.entries.at(index);
+        let (slot, seats) = (entry.slot, u64::from(entry.seats));
+        let now = self.virtual_time.r();
+        let line = self.lines_begun;
+        let known = self.flows.at_mut(flow);
+        let first = known.waiting == 0;
+        if first {
+            known.fresh = known.start <= now;
+            known.start = known.start.max(now);
+            // Whoever owes nothing precedes whoever is just as far.
+            known.turn = (line & (u32::MAX >> 1)) | (u32::from(!known.fresh) << 31);
+            self.lines_begun = line.wrapping_add(1);
+        }
+        self.flows.push(&mut self.entries, index, flow);
+        let queue = &mut self.slots[slot as usize];
+        queue.count(self.entries.at(index), 1);
+        self.sums.queues_waiting += u32::from(queue.waiting == 1);
+        self.sums.waiting += 1;
+        self.sums.waiting_seats += seats;
+        if first {
+            self.settle_flow(flow);
+        }
+    }
+
+    /// A waiting request gives up.
+    pub(super) fn quit_line(&mut self, index: u32) {
+        let entry = self.entries.at(index);
+        let (flow, seats) = (entry.flow, entry.seats);
+        self.leave_line(index);
+        self.sums.waiting_seats -= u64::from(seats);
+        self.settle_flow(flow);
+    }
+
+    fn leave_line(&mut self, index: u32) {
+        let entry = self.entries.at(index);
+        let (flow, slot) = (entry.flow, entry.slot);
+        let queue = &mut self.slots[slot as usize];
+        queue.count(entry, -1);
+        self.sums.queues_waiting -= u32::from(queue.waiting == 0);
+        self.flows.unlink(&mut self.entries, index, flow);
+        self.sums.waiting -= 1;
+    }
+
+    /// Puts a flow where it belongs, after its head or its start changed.
+    fn settle_flow(&mut self, flow: u32) {
+        let known = self.flows.at(flow);
+        if known.waiting == 0 {
+            self.turns.remove(flow);
+            return;
+        }
+        let width = self.entries.at(known.head()).seats;
+        self.turns.set(flow, known.start, known.turn, width);
+    }
+
+    /// Sets virtual time back to zero, and all that is measured in it by as much. O(flows), and once
+    /// in years.
+    fn set_back(&mut self) {
+        let by = self.virtual_time.r().units();
+        for flow in self.flows.iter_mut() {
+            flow.start = SeatSeconds::from_units(flow.start.units().saturating_sub(by));
+        }
+        self.virtual_time = VirtualTime::default();
+        self.counters.epochs += 1;
+        self.turns.clear();
+        for flow in (0..).take(self.flows.len()) {
+            self.settle_flow(flow);
+        }
+    }
+}
+
+/// The mean service time after one more request, whose predecessors were `learnt`.
+fn moved(mean: Duration, learnt: &mut u32, took: Duration) -> Duration {
+    let took = took.min(LONGEST_ASSUMED);
+    *learnt = (*learnt + 1).min(MEMORY);
+    // What was assumed at first counts as one.
+    (mean * *learnt + took) / (*learnt + 1)
+}

@@ -1,0 +1,259 @@
+//! The flows of a level: what each has used, and its waiting requests.
+//!
+//! A flow is known by its hash. It is remembered while it has requests and for some time after, so
+//! that what it has used beyond its share still counts when it comes back, and its service time need
+//! not be learnt anew. What is remembered is bounded: the flow that has been idle longest goes first.
+//!
+//! Not here: whose turn it is ([`super::fair`]).
+
+use std::{
+    collections::HashMap,
+    hash::{BuildHasherDefault, Hasher},
+    time::Duration,
+};
+
+use super::{
+    NONE,
+    fifo::{Entries, Line},
+};
+use crate::apf::units::SeatSeconds;
+
+/// Flows without requests that are remembered at most.
+const MAX_IDLE: usize = 1024;
+
+/// One flow.
+#[derive(Clone, Debug)]
+pub(super) struct Flow {
+    hash: u64,
+    line: Line,
+    /// Requests that wait.
+    pub(super) waiting: u32,
+    /// Requests that execute or linger.
+    pub(super) holding: u32,
+    /// The virtual time at which its next request is due.
+    pub(super) start: SeatSeconds,
+    /// What that contains of guesses: the assumed work of its executing requests.
+    pub(super) guessed: SeatSeconds,
+    /// Whether it had used no more than its share when its first waiting request came.
+    pub(super) fresh: bool,
+    /// Breaks ties: in the order in which lines began.
+    pub(super) turn: u32,
+    /// How long its requests take, as far as is known.
+    pub(super) service_time: Duration,
+    /// Requests of which that is the mean, up to the number that is remembered.
+    pub(super) learnt: u32,
+    /// Its neighbours in the list of idle flows.
+    older: u32,
+    newer: u32,
+}
+
+/// All flows of a level, named by a small dense number.
+#[derive(Debug)]
+pub(super) struct Flows {
+    flows: Vec<Flow>,
+    numbers: HashMap<u64, u32, BuildHasherDefault<HashIsHash>>,
+    free: Vec<u32>,
+    /// The ends of the list of idle flows, which is threaded through them.
+    oldest: u32,
+    newest: u32,
+    idle: usize,
+}
+
+impl Flows {
+    pub(super) fn new() -> Self {
+        Self {
+            flows: Vec::new(),
+            numbers: HashMap::default(),
+            free: Vec::new(),
+            oldest: NONE,
+            newest: NONE,
+            idle: 0,
+        }
+    }
+
+    /// How many numbers have ever been in use.
+    pub(super) fn len(&self) -> usize {
+        self.flows.len()
+    }
+
+    pub(super) fn at(&self, number: u32) -> &Flow {
+        &self.flows[number as usize]
+    }
+
+    pub(super) fn at_mut(&mut self, number: u32) -> &mut Flow {
+        &mut self.flows[number as usize]
+    }
+
+    /// All flows, the forgotten ones too, which have no requests.
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Flow> {
+        self.flows.iter_mut()
+    }
+
+    /// All flows, the forgotten ones too, which have no requests.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Flow> {
+        self.flows.iter()
+    }
+
+    /// The number of the flow with this hash, known or new. A new one is assumed to take as long as
+    /// `service_time`.
+    pub(super) fn number(&mut self, hash: u64, service_time: Duration) -> u32 {
+        if let Some(number) = self.numbers.get(&hash) {
+            return *number;
+        }
+        let flow = Flow {
+            hash,
+            line: Line::EMPTY,
+            waiting: 0,
+            holding: 0,
+            start: SeatSeconds::ZERO,
+            guessed: SeatSeconds::ZERO,
+            fresh: true,
+            turn: 0,
+            service_time,
+            learnt: 0,
+            older: NONE,
+            newer: NONE,
+        };
+        let number = if let Some(number) = self.free.pop() {
+            self.flows[number as usize] = flow;
+            number
+        } else {
+            self.flows.push(flow);
+            u32::try_from(self.flows.len() - 1).expect("as many flows as requests, and some")
+        };
+        self.numbers.insert(hash, number);
+        self.append_idle(number);
+        number
+    }
+
+    /// Appends a request to the line of its flow.
+    pub(super) fn push<W: Copy>(&mut self, entries: &mut Entries<W>, index: u32, number: u32) {
+        self.leave_idle(number);
+        let flow = &mut self.flows[number as usize];
+        flow.waiting += 1;
+        flow.line.push(entries, index);
+    }
+
+    /// Takes a waiting request out of the line of its flow.
+    pub(super) fn unlink<W: Copy>(&mut self, entries: &mut Entries<W>, index: u32, number: u32) {
+        let flow = &mut self.flows[number as usize];
+        flow.waiting -= 1;
+        flow.line.unlink(entries, index);
+        self.rest(number);
+    }
+
+    /// A request of the flow holds seats from now on.
+    pub(super) fn hold(&mut self, number: u32) {
+        self.leave_idle(number);
+        self.flows[number as usize].holding += 1;
+    }
+
+    /// A request of the flow holds no seats any more.
+    pub(super) fn release(&mut self, number: u32) {
+        self.flows[number as usize].holding -= 1;
+        self.rest(number);
+    }
+
+    /// Forgets all flows.
+    pub(super) fn clear(&mut self) {
+        *self = Self::new();
+    }
+
+    /// A flow without requests is idle from now on.
+    fn rest(&mut self, number: u32) {
+        if self.flows[number as usize].is_idle() {
+            self.append_idle(number);
+        }
+    }
+
+    fn append_idle(&mut self, number: u32) {
+        let newest = self.newest;
+        let flow = &mut self.flows[number as usize];
+        flow.older = newest;
+        flow.newer = NONE;
+        match newest {
+            NONE => self.oldest = number,
+            newest => self.flows[newest as usize].newer = number,
+        }
+        self.newest = number;
+        self.idle += 1;
+        if self.idle > MAX_IDLE {
+            self.forget(self.oldest);
+        }
+    }
+
+    fn forget(&mut self, number: u32) {
+        self.leave_idle(number);
+        self.numbers.remove(&self.flows[number as usize].hash);
+        self.free.push(number);
+    }
+
+    /// Takes a flow out of the list of idle ones, if it is in there.
+    fn leave_idle(&mut self, number: u32) {
+        let flow = &self.flows[number as usize];
+        if !flow.is_idle() {
+            return;
+        }
+        let (older, newer) = (flow.older, flow.newer);
+        match older {
+            NONE => self.oldest = newer,
+            older => self.flows[older as usize].newer = newer,
+        }
+        match newer {
+            NONE => self.newest = older,
+            newer => self.flows[newer as usize].older = older,
+        }
+        self.idle -= 1;
+    }
+
+    /// Recomputes what is kept running; for tests.
+    ///
+    /// # Panics
+    ///
+    /// If it is wrong.
+    pub(super) fn check_invariants<W: Copy>(&self, entries: &Entries<W>) {
+        for flow in &self.flows {
+            let waiting = flow.line.iter(entries).count();
+            assert_eq!(flow.waiting as usize, waiting, "waiting in a flow");
+        }
+        let idle = self.numbers.values().filter(|n| self.at(**n).is_idle());
+        assert_eq!(self.idle, idle.count(), "idle flows");
+        assert!(self.idle <= MAX_IDLE, "idle flows are bounded");
+    }
+}
+
+impl Flow {
+    /// Its first waiting request, or [`NONE`].
+    pub(super) fn head(&self) -> u32 {
+        self.line.head
+    }
+
+    /// When its next request is due by what is certain of the work before.
+    pub(super) fn certain_start(&self) -> SeatSeconds {
+        SeatSeconds::from_units(self.start.units().saturating_sub(self.guessed.units()))
+    }
+
+    fn is_idle(&self) -> bool {
+        self.waiting == 0 && self.holding == 0
+    }
+}
+
+/// A flow's hash is a hash already.
+#[derive(Debug, Default)]
+struct HashIsHash(u64);
+
+impl Hasher for HashIsHash {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
+        }
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+}

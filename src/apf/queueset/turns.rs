@@ -1,0 +1,187 @@
+//! The order in which flows have their turn.
+//!
+//! A tournament tree: each flow with waiting requests is a leaf, keyed by its start and, among
+//! equals, by its turn, and every inner node is the better of its two children. The next flow stands
+//! at the root; a change costs one path, at most log2(flows) steps, and usually fewer. Nodes also know
+//! the least width below them, so that the next flow whose head fits is found by looking at few of
+//! them. Memory grows with the most flows there ever were; nothing else is allocated.
+
+use super::NONE;
+use crate::apf::units::{SeatSeconds, Seats};
+
+/// All flows that have waiting requests.
+#[derive(Debug)]
+pub(super) struct Turns {
+    /// The root is at 1, the children of `i` at `2 i` and `2 i + 1`, the leaves in the second half.
+    nodes: Vec<Node>,
+    len: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Node {
+    start: SeatSeconds,
+    turn: u32,
+    /// Number of the flow, or [`NONE`].
+    flow: u32,
+    least_width: Seats,
+}
+
+impl Node {
+    const EMPTY: Self = Self {
+        start: SeatSeconds::MAX,
+        turn: u32::MAX,
+        flow: NONE,
+        least_width: Seats::MAX,
+    };
+
+    const fn key(&self) -> u128 {
+        (self.start.units() as u128) << 32 | self.turn as u128
+    }
+
+    fn better(one: Self, other: Self) -> Self {
+        let best = if other.key() < one.key() { other } else { one };
+        Self {
+            least_width: one.least_width.min(other.least_width),
+            ..best
+        }
+    }
+}
+
+impl Turns {
+    pub(super) fn new() -> Self {
+        Self {
+            nodes: vec![Node::EMPTY; 2],
+            len: 0,
+        }
+    }
+
+    /// How many flows have waiting requests.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Sets when a flow has its turn, and the width of its head.
+    pub(super) fn set(&mut self, flow: u32, start: SeatSeconds, turn: u32, width: Seats) {
+        self.grow(flow as usize + 1);
+        let node = Node {
+            start,
+            turn,
+            flow,
+            least_width: width,
+        };
+        let before = self.replace(flow, node);
+        self.len += usize::from(before.flow == NONE);
+    }
+
+    /// Takes a flow out, if it is in.
+    pub(super) fn remove(&mut self, flow: u32) {
+        if flow as usize >= self.nodes.len() / 2 {
+            return;
+        }
+        let before = self.replace(flow, Node::EMPTY);
+        self.len -= usize::from(before.flow != NONE);
+    }
+
+    /// Takes all flows out.
+    pub(super) fn clear(&mut self) {
+        self.nodes.fill(Node::EMPTY);
+        self.len = 0;
+    }
+
+    /// The flow that is next.
+    pub(super) fn first(&self) -> Option<u32> {
+        let next = self.nodes[1].flow;
+        (next != NONE).then_some(next)
+    }
+
+    /// The flow that is next among those with a head of at most `width` seats.
+    pub(super) fn first_fitting(&self, width: Seats) -> Option<u32> {
+        let mut best = Node::EMPTY;
+        self.search(1, width, &mut best);
+        (best.flow != NONE).then_some(best.flow)
+    }
+
+    fn search(&self, at: usize, width: Seats, best: &mut Node) {
+        let node = self.nodes[at];
+        if node.least_width > width || node.key() >= best.key() {
+            return;
+        }
+        if at >= self.nodes.len() / 2 {
+            *best = node;
+            return;
+        }
+        let (left, right) = (2 * at, 2 * at + 1);
+        let left_first = self.nodes[left].key() <= self.nodes[right].key();
+        let (near, far) = if left_first {
+            (left, right)
+        } else {
+            (right, left)
+        };
+        self.search(near, width, best);
+        self.search(far, width, best);
+    }
+
+    /// Puts a leaf in place of another, and has the nodes above it follow.
+    fn replace(&mut self, flow: u32, node: Node) -> Node {
+        let mut at = self.nodes.len() / 2 + flow as usize;
+        let before = std::mem::replace(&mut self.nodes[at], node);
+        while at > 1 {
+            at /= 2;
+            let above = Node::better(self.nodes[2 * at], self.nodes[2 * at + 1]);
+            if self.nodes[at] == above {
+                break;
+            }
+            self.nodes[at] = above;
+        }
+        before
+    }
+
+    fn grow(&mut self, flows: usize) {
+        let leaves = self.nodes.len() / 2;
+        if flows <= leaves {
+            return;
+        }
+        let old = std::mem::take(&mut self.nodes);
+        self.nodes = vec![Node::EMPTY; 2 * flows.next_power_of_two()];
+        for node in old.into_iter().skip(leaves).filter(|n| n.flow != NONE) {
+            self.replace(node.flow, node);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn it_answers_like_a_scan_of_all_flows(
+            steps in prop::collection::vec((0u32..40, 0u64..6, 0u32..4, 1u32..5, any::<bool>()), 1..200),
+            width in 0u32..6,
+        ) {
+            let mut turns = Turns::new();
+            let mut all = std::collections::BTreeMap::new();
+            for (flow, start, turn, head, present) in steps {
+                if present {
+                    // No two flows have the same turn.
+                    let turn = turn * 64 + flow;
+                    turns.set(flow, SeatSeconds::from_units(start), turn, head);
+                    all.insert(flow, (start, turn, head));
+                } else {
+                    turns.remove(flow);
+                    all.remove(&flow);
+                }
+                let scan = |widest: u32| {
+                    let fitting = all.iter().filter(|(_, (_, _, head))| *head <= widest);
+                    let least = fitting.min_by_key(|(_, (start, turn, _))| (*start, *turn));
+                    least.map(|(flow, _)| *flow)
+                };
+                prop_assert_eq!(turns.first(), scan(u32::MAX));
+                prop_assert_eq!(turns.first_fitting(width), scan(width));
+                prop_assert_eq!(turns.len(), all.len());
+            }
+        }
+    }
+}
