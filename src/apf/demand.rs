@@ -32,6 +32,9 @@ pub struct Integrator {
     integral: f64,
     /// Integral of the squared demand, in seats² × seconds.
     integral_of_squares: f64,
+    /// Seats and seat-seconds of requests that were refused.
+    refused_seats: u64,
+    refused_work: f64,
 }
 
 /// What an [`Integrator`] saw in one period.
@@ -61,7 +64,16 @@ impl Integrator {
             elapsed_nanos: 0,
             integral: 0.0,
             integral_of_squares: 0.0,
+            refused_seats: 0,
+            refused_work: 0.0,
         }
+    }
+
+    /// A request that would have held `seats` for `service_time` is refused. It adds to the demand of
+    /// the period what it would have held on average, as if it had executed.
+    pub fn refuse(&mut self, seats: u64, service_time: Duration) {
+        self.refused_seats += seats;
+        self.refused_work += as_f64(seats) * service_time.as_secs_f64();
     }
 
     /// From `now` on the demand is `seats`. A `now` before the last one counts as the last one.
@@ -89,13 +101,24 @@ impl Integrator {
             let variance = self.integral_of_squares / seconds - average * average;
             (average, variance.sqrt())
         };
+        let refused = self.refused_on_average(elapsed);
         DemandSample {
             elapsed,
-            average,
+            average: average + refused,
             deviation,
             min: self.min,
-            max: self.max,
+            max: self.max + whole(refused),
         }
+    }
+
+    /// Seats that refused requests would have held, on average; at least one if any was refused, and
+    /// never more than all of them side by side.
+    fn refused_on_average(&self, elapsed: Duration) -> f64 {
+        if self.refused_seats == 0 {
+            return 0.0;
+        }
+        let all = as_f64(self.refused_seats);
+        (self.refused_work / elapsed.as_secs_f64()).clamp(1.0, all)
     }
 
     /// Reads, and begins a new period, whose extremes start at the present demand.
@@ -108,6 +131,8 @@ impl Integrator {
         self.elapsed_nanos = 0;
         self.integral = 0.0;
         self.integral_of_squares = 0.0;
+        self.refused_seats = 0;
+        self.refused_work = 0.0;
         sample
     }
 
@@ -177,9 +202,42 @@ pub(super) fn as_f64(count: u64) -> f64 {
     count as f64
 }
 
+/// The next whole number at or above `seats`, which is not negative.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a number of seats, and the cast saturates"
+)]
+fn whole(seats: f64) -> u64 {
+    (seats - 1e-6).ceil() as u64
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn refused_requests_count_as_if_they_had_executed() {
+        let mut integrator = Integrator::new(Time::ZERO);
+        integrator.set(Time::ZERO, 3);
+        // Forty requests of 50 ms in a second: two seats.
+        (0..40).for_each(|_| integrator.refuse(1, ms(50)));
+        let sample = integrator.read_and_reset(Time::ZERO.plus(ms(1000)));
+        assert_eq!(sample.max, 5);
+        assert!(close(sample.average, 5.0), "{sample:?}");
+        let next = integrator.read_and_reset(Time::ZERO.plus(ms(2000)));
+        assert_eq!(next.max, 3);
+    }
+
+    #[test]
+    fn refused_requests_count_as_one_seat_at_least_and_as_all_at_most() {
+        let refused = |times: u32, period: u64| {
+            let mut integrator = Integrator::new(Time::ZERO);
+            (0..times).for_each(|_| integrator.refuse(1, ms(10)));
+            integrator.read_and_reset(Time::ZERO.plus(ms(period))).max
+        };
+        assert_eq!((refused(1, 1000), refused(7, 1), refused(7, 0)), (1, 7, 7));
+    }
 
     const fn ms(millis: u64) -> Duration {
         Duration::from_millis(millis)

@@ -12,8 +12,8 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
-    borrowing::{Limits, Party, ratio_denominator, rebalance},
-    demand::Demand,
+    borrowing::{Limits, Party, Watermarks, ratio_denominator, rebalance},
+    demand::{Demand, as_f64},
     level::{Arrival, Decisions, Level},
     policy::{
         Flow, LevelIndex, LevelKind, LevelSpec, LimitResponse, Policy, SchemaIndex, Semantics,
@@ -147,7 +147,8 @@ impl<W: Copy> Dispatcher<W> {
     }
 
     /// Lends and borrows seats by recent demand, and drops levels that have drained. To be called
-    /// regularly: every 10 s in the original, every second to make up for demand that rises fast.
+    /// regularly: every 10 s in the original; in Improved every second, and soon after a request had to
+    /// wait or was refused.
     /// O(levels · log levels).
     pub fn rebalance(&self, now: Time, out: &mut Decisions<W>) -> Vec<LimitChange> {
         let mut control = lock(&self.control);
@@ -302,14 +303,16 @@ impl<W: Copy> Held<W> {
     fn measure(&mut self, now: Time, semantics: Semantics) -> Party {
         let sample = self.level.inspect(|set| set.take_demand(now));
         self.demand.update(&sample, semantics);
+        let mut smoothed = self.demand.smoothed;
         if semantics == Semantics::Improved {
             self.demand.high_watermark = self.watermarks.greatest(now, sample.max);
+            smoothed = as_f64(self.demand.high_watermark);
         }
         Party {
             exempt: self.spec.kind == LevelKind::Exempt,
             limits: self.limits,
             high_watermark: self.demand.high_watermark,
-            smoothed: self.demand.smoothed,
+            smoothed,
             current: self.current,
         }
     }
@@ -411,32 +414,6 @@ fn discipline(kind: &LevelKind) -> Discipline {
     }
 }
 
-/// The greatest demand of the last ten seconds, in ten steps.
-#[derive(Clone, Copy, Debug, Default)]
-struct Watermarks {
-    steps: [(u64, u64); Self::STEPS],
-}
-
-impl Watermarks {
-    const STEPS: usize = 10;
-    const STEP_NANOS: u64 = 1_000_000_000;
-
-    fn greatest(&mut self, now: Time, latest: u64) -> u64 {
-        let step = now.as_nanos() / Self::STEP_NANOS;
-        let place = &mut self.steps[usize::try_from(step % Self::STEPS as u64).unwrap_or(0)];
-        *place = if place.0 == step {
-            (step, place.1.max(latest))
-        } else {
-            (step, latest)
-        };
-        let recent = self
-            .steps
-            .iter()
-            .filter(|(at, _)| at + (Self::STEPS as u64) > step);
-        recent.map(|(_, seats)| *seats).max().unwrap_or(latest)
-    }
-}
-
 /// Names and their numbers.
 #[derive(Debug, Default)]
 struct Names {
@@ -461,25 +438,6 @@ impl Names {
         self.names
             .get(id.0 as usize)
             .map_or_else(|| Arc::from(""), Arc::clone)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn at(seconds: u64) -> Time {
-        Time::from_nanos(seconds * Watermarks::STEP_NANOS)
-    }
-
-    #[test]
-    fn a_watermark_is_remembered_for_ten_seconds() {
-        let mut marks = Watermarks::default();
-        assert_eq!(marks.greatest(at(100), 7), 7);
-        assert_eq!(marks.greatest(at(105), 3), 7);
-        assert_eq!(marks.greatest(at(109), 0), 7);
-        assert_eq!(marks.greatest(at(110), 0), 3);
-        assert_eq!(marks.greatest(at(115), 0), 0);
     }
 }
 

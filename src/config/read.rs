@@ -619,7 +619,7 @@ fn flow_control(section: &mut Section<'_>) -> FlowControl {
     let semantics = section.word("semantics", Semantics::Compatible);
     let period = match semantics {
         Semantics::Compatible => 10 * SECOND,
-        Semantics::Improved => SECOND,
+        Semantics::Improved => 100 * MS,
     };
     FlowControl {
         enforcement: section.word("enforcement", Enforcement::Enforce),

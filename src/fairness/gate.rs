@@ -231,6 +231,7 @@ impl Gate {
                         "queue-full"
                     }
                     queueset::Rejection::ConcurrencyLimit => {
+                        self.hub.press();
                         facts.cells.concurrency_limit.increment();
                         "concurrency-limit"
                     }

@@ -37,6 +37,8 @@ use crate::{
 
 /// Different watches told apart; further ones are not counted.
 const MAX_WATCH_KEYS: usize = 100_000;
+/// How long a level that needs seats waits at most for others' to be lent to it, or its own given back.
+const SOON: Duration = Duration::from_millis(50);
 
 /// What is done about the dispatcher's decisions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -165,7 +167,7 @@ impl Hub {
     }
 
     /// Waits until seats should be lent and borrowed again, the last time having just been: for
-    /// [`Hub::borrowing_period`], or less once a request has to wait. The original lets demand that
+    /// [`Hub::borrowing_period`], or less once a request has to wait or is refused. The original lets demand that
     /// rises wait for the whole period, and so does [`Semantics::Compatible`].
     pub async fn borrowing_due(&self) {
         let period = self.borrowing_period();
@@ -173,7 +175,7 @@ impl Hub {
         if semantics == Semantics::Compatible {
             return tokio::time::sleep(period).await;
         }
-        let soon = period / 10;
+        let soon = (period / 2).min(SOON);
         tokio::time::sleep(soon).await;
         let rest = tokio::time::timeout(period.saturating_sub(soon), self.press.notified());
         // Either way it is due.
@@ -195,8 +197,8 @@ impl Hub {
         drop(unneeded);
     }
 
-    /// A request has to wait.
-    fn press(&self) {
+    /// A request has to wait, or is refused for want of seats.
+    pub(super) fn press(&self) {
         if !self.pressed.swap(true, Ordering::Relaxed) {
             self.press.notify_one();
         }

@@ -1,7 +1,7 @@
 //! Borrowing: from each level's seat demand to its current limit.
 //!
 //! A level that does not want its seats lends them, one that wants more than its own borrows.
-//! Every 10 s, and on each change of policy, [`rebalance`] looks at all levels at once. A level
+//! Every so often, and on each change of policy, [`rebalance`] looks at all levels at once. A level
 //! gets back at least what it recently used, up to its nominal limit, before anything else is
 //! given away; what is left is divided in proportion to demand (KEP-1040, borrowing). Exempt
 //! levels take what they want first.
@@ -12,8 +12,11 @@
 
 pub mod limits;
 pub mod solver;
+mod watermarks;
 
 pub use limits::{Limits, ratio_denominator};
+pub use watermarks::Watermarks;
+
 pub use solver::{Allocation, AllocationError, Claim, allocate};
 
 use super::{demand::as_f64, policy::Semantics, units::Seats};
@@ -268,5 +271,7 @@ fn rounded(grant: f64) -> Seats {
     grant.round() as Seats
 }
 
+#[cfg(test)]
+mod curves_tests;
 #[cfg(test)]
 mod tests;

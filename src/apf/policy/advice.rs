@@ -1,7 +1,7 @@
 //! Warnings about what is valid but probably not meant.
 
 use super::{
-    LevelKind, LimitResponse, PolicySettings, Queuing,
+    LevelKind, LimitResponse, PolicySettings, Queuing, Semantics,
     compile::{Candidate, Level},
 };
 use crate::apf::{
@@ -64,7 +64,7 @@ pub(super) fn on_levels(
         if level.spec.shares == 0 && borrowing_limit_percent.is_some() {
             warn(
                 "spec.limited.nominalConcurrencyShares",
-                jail(response).to_owned(),
+                jail(response, settings.semantics).to_owned(),
                 "give it a share, or remove borrowingLimitPercent",
             );
             continue;
@@ -94,15 +94,19 @@ pub(super) fn on_levels(
     findings
 }
 
-fn jail(response: LimitResponse) -> &'static str {
-    match response {
-        LimitResponse::Queue(_) => {
+fn jail(response: LimitResponse, semantics: Semantics) -> &'static str {
+    match (response, semantics) {
+        (LimitResponse::Queue(_), _) => {
             "is 0 and borrowing is limited, so the level never has a seat and its requests wait \
              until they time out"
         }
-        LimitResponse::Reject => {
+        (LimitResponse::Reject, Semantics::Compatible) => {
             "is 0 and borrowing is limited, so the level never has a seat and serves one request \
              at a time"
+        }
+        (LimitResponse::Reject, Semantics::Improved) => {
+            "is 0 and borrowing is limited, so the level never has a seat and all its requests are \
+             refused"
         }
     }
 }

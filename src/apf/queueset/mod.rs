@@ -221,7 +221,14 @@ impl<W: Copy> QueueSet<W> {
             Discipline::Reject if self.fits(self.width(&arriving.work)) => {
                 Admission::Execute(self.start_queueless(arriving))
             }
-            Discipline::Reject => self.refuse(Rejection::ConcurrencyLimit),
+            Discipline::Reject => {
+                if self.semantics == Semantics::Improved {
+                    // A refusal is demand: seats to spare go where they are missed.
+                    let seats = self.width(&arriving.work).into();
+                    self.demand.refuse(seats, self.assumed);
+                }
+                self.refuse(Rejection::ConcurrencyLimit)
+            }
             Discipline::Queue { queuing, dealer } => {
                 self.arrive_in_queue(&queuing, dealer, arriving, events)
             }
