@@ -144,10 +144,11 @@ impl EstimatorSettings {
         }
         let (count, average_bytes) = match objects {
             ObjectStats::Untracked => return 1,
+            // Of objects that do not exist no size is known, and none is needed.
             ObjectStats::Known {
                 count,
                 average_bytes: 0,
-            } => (count, UNKNOWN_OBJECT_BYTES),
+            } if count > 0 => (count, UNKNOWN_OBJECT_BYTES),
             ObjectStats::Known {
                 count,
                 average_bytes,
