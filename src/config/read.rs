@@ -616,7 +616,7 @@ fn pem_pair(section: &mut Section<'_>) -> Option<(Vec<u8>, Secret<Vec<u8>>)> {
 }
 
 fn flow_control(section: &mut Section<'_>) -> FlowControl {
-    let semantics = section.word("semantics", Semantics::Compatible);
+    let semantics = section.word("semantics", Semantics::Improved);
     let period = match semantics {
         Semantics::Compatible => 10 * SECOND,
         Semantics::Improved => 100 * MS,

@@ -123,7 +123,12 @@ fn a_list_takes_a_seat_for_each_hundred_kilobytes_read() {
 
 #[test]
 fn a_list_of_what_does_not_exist_takes_one_seat_also_when_one_object_is_asked_for_by_name() {
-    for query in ["", "fieldSelector=metadata.name%3Dx", "limit=5", "resourceVersion=0"] {
+    for query in [
+        "",
+        "fieldSelector=metadata.name%3Dx",
+        "limit=5",
+        "resourceVersion=0",
+    ] {
         assert_eq!(list(query, known(0, 0)), 1, "{query}");
     }
     assert_eq!(list("fieldSelector=metadata.name%3Dx", known(1, 0)), 15);
