@@ -169,7 +169,8 @@ impl<W: Copy> QueueSet<W> {
             free_slots: Vec::new(),
             deck: Vec::new(),
             order: HeadOrder::default(),
-            after_robin: 0,
+            // The original begins as if the first queue had been dispatched.
+            after_robin: u32::from(semantics == Semantics::Compatible),
             enqueued: 0,
             sums: Sums::default(),
             assumed: Work::ASSUMED_SERVICE_TIME,

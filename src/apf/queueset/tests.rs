@@ -522,6 +522,18 @@ fn the_books_follow_the_documented_trace() {
 }
 
 #[test]
+fn the_first_tie_of_a_level_goes_to_the_second_queue() {
+    let mut stage = Stage::new(set(queues(3, 50, 1), 0));
+    for (waiter, hash) in [("q0", 0), ("q1", 1), ("q2", 2)] {
+        assert!(!stage.executes(at(0), waiter, hash, Work::ONE));
+    }
+    let mut events = Events::default();
+    stage.set.set_limit(at(1), 3, 3, &mut events);
+    stage.note(&events);
+    assert_eq!(stage.running, ["q1", "q2", "q0"]);
+}
+
+#[test]
 fn who_gives_up_leaves_at_once_and_never_runs() {
     let mut stage = Stage::new(set(queues(11, 11, 1), 1));
     assert!(stage.executes(at(0), "first", FIRST, Work::ONE));
