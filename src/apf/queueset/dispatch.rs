@@ -139,10 +139,10 @@ impl<W: Copy> QueueSet<W> {
         }
         let took = self.now.since(entry.started.unwrap_or(self.now));
         let assumed = entry.guess();
-        let actual = SeatSeconds::product(entry.work.initial_seats, took);
         let in_deck = self.in_deck(entry.slot);
         let queue = &mut self.slots[entry.slot as usize];
-        queue.next_dispatch_r = queue.next_dispatch_r.minus(assumed).plus(actual);
+        queue.next_dispatch_r =
+            (queue.next_dispatch_r).corrected(entry.work.initial_seats, entry.assumed, took);
         queue.guessed = queue.guessed.minus(assumed);
         queue.executing -= 1;
         self.sums.active_queues -= u32::from(in_deck && !queue.is_active());

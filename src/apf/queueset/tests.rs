@@ -534,6 +534,14 @@ fn the_first_tie_of_a_level_goes_to_the_second_queue() {
 }
 
 #[test]
+fn what_was_charged_too_much_is_rounded_once() {
+    let mut stage = Stage::new(set(two_queues(), 1));
+    stage.arrive(at(0), "short", 0, Work::ONE);
+    stage.finish(Time::from_nanos(5), "short");
+    assert_eq!(stage.s(0), 0, "299 999.5 units of the charge come back");
+}
+
+#[test]
 fn who_gives_up_leaves_at_once_and_never_runs() {
     let mut stage = Stage::new(set(queues(11, 11, 1), 1));
     assert!(stage.executes(at(0), "first", FIRST, Work::ONE));
