@@ -53,6 +53,10 @@ impl<W: Copy> QueueSet<W> {
 
     /// Whether a request of `width` seats can start now.
     pub(super) fn fits(&self, width: Seats) -> bool {
+        let exempt = matches!(self.discipline, super::Discipline::Exempt);
+        if exempt && self.semantics == Semantics::Compatible {
+            return true;
+        }
         if width <= self.limit {
             return self.sums.seats_in_use.saturating_add(width) <= self.limit;
         }

@@ -732,6 +732,18 @@ fn a_blocking_head_that_gives_up_leaves_the_level_stuck_or_not() {
 }
 
 #[test]
+fn a_level_that_becomes_exempt_lets_a_head_start_that_does_not_fit() {
+    let mut stage = Stage::new(set(two_queues(), 2));
+    assert!(stage.executes(at(0), "busy", 0, Work::ONE));
+    assert!(!stage.executes(at(1), "wide", 1, Work::seats(28)));
+    let mut events = Events::default();
+    let exempt = Discipline::Exempt;
+    (stage.set).configure(at(2), Semantics::Compatible, exempt, &mut events);
+    stage.note(&events);
+    assert_eq!(stage.running, ["busy", "wide"]);
+}
+
+#[test]
 fn a_level_of_no_seats_lets_one_request_through_or_none() {
     let mut compatible = Stage::new(set(Discipline::Reject, 0));
     assert!(compatible.executes(at(0), "one", 0, Work::ONE));
