@@ -3,6 +3,7 @@ package queueset
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 )
 
@@ -63,6 +64,9 @@ func Compare(name string, trace *Trace) (Played, error) {
 			}
 		}
 		if what != "" {
+			if r, err := original.virtualTime(); err == nil {
+				got.State.R = uint64(math.Round(r * 1e8))
+			}
 			return Played{Events: at, Difference: &Difference{trace, at, what, got}}, nil
 		}
 	}
