@@ -165,6 +165,8 @@ struct Player {
     releases: BTreeSet<u64>,
     /// Whether seats of two requests are released at the same time. In which order is nobody's promise.
     tie: bool,
+    /// When the last event was.
+    now: u64,
     queues: Vec<QueueState>,
 }
 
@@ -178,13 +180,40 @@ impl Player {
             executing: BTreeMap::new(),
             releases: BTreeSet::new(),
             tie: false,
+            now: 0,
             queues: Vec::new(),
         };
         player.queues = player.queue_states();
         player
     }
 
-    fn play(&mut self, at: u64, event: Event) -> Outcome {
+    /// Plays an event. `None` if the original's books cannot hold it: more work at a time than a signed number
+    /// takes, or virtual time set back by more than some request or queue has seen of it.
+    fn play(&mut self, at: u64, event: Event) -> Option<Outcome> {
+        const MOST: u128 = 10 * i64::MAX.unsigned_abs() as u128;
+        let limit = self.set.glance().limit;
+        let passed = u128::from(at - self.now) * u128::from(limit);
+        if passed.max(self.held(at, event)) >= MOST {
+            return None;
+        }
+        let outcome = self.played(at, event);
+        (self.set.glance().counters.epochs_failed == 0).then_some(outcome)
+    }
+
+    /// Seat-nanoseconds for which whoever finishes has executed.
+    fn held(&self, at: u64, event: Event) -> u128 {
+        let Event::Finish { number } = event else {
+            return 0;
+        };
+        let requests = self.set.requests();
+        let finishes = requests.iter().find(|r| r.entry.waiter == number);
+        finishes.map_or(0, |request| {
+            let since = request.entry.started.map_or(at, Time::as_nanos);
+            u128::from(at - since) * u128::from(request.entry.work.initial_seats)
+        })
+    }
+
+    fn played(&mut self, at: u64, event: Event) -> Outcome {
         let mut events = Events::default();
         // Without it, nobody would know yet whether a request that is named waits or executes.
         let releases_too = match event {
@@ -199,6 +228,7 @@ impl Player {
         let started = self.note(events);
         self.releases.retain(|release| *release > at);
         self.set.check_invariants();
+        self.now = at;
         Outcome {
             fate,
             started,
@@ -386,6 +416,7 @@ struct Generator {
     cancels: u64,
     limits: u64,
     shapes: u64,
+    long: bool,
     next: Number,
     now: u64,
 }
@@ -409,8 +440,7 @@ impl Generator {
         let steps = generator.random.within(10..150);
         for _ in 0..steps {
             let event = generator.event(&player);
-            generator.step(&mut trace, &mut player, event);
-            if player.tie && generator.shapes > 0 {
+            if !generator.step(&mut trace, &mut player, event) {
                 return trace;
             }
         }
@@ -436,15 +466,24 @@ impl Generator {
             cancels: *random.pick(&[0, 3, 15]),
             limits: *random.pick(&[0, 0, 1, 5]),
             shapes: *random.pick(&[0, 0, 0, 1, 5]),
+            long: false,
             next: 0,
             now: 0,
             random,
         };
         if generator.random.chance(3) {
-            // Months, so that virtual time rolls over.
-            (generator.quantum, generator.quanta) = (100_000_000_000_007, 100);
+            generator.long();
         }
         generator
+    }
+
+    /// Months between events and hundreds of seats for few queues: virtual time comes to its end.
+    fn long(&mut self) {
+        self.long = true;
+        (self.quantum, self.quanta) = (1_000_000_000_000_007, 50);
+        (self.widest, self.wide) = (200, 90);
+        (self.arrivals, self.finishes) = (40, 50);
+        self.flows.truncate(3);
     }
 
     fn event(&mut self, player: &Player) -> Event {
@@ -508,9 +547,12 @@ impl Generator {
     }
 
     fn limit(&mut self) -> u32 {
-        *self
-            .random
-            .pick(&[0, 1, 1, 2, 2, 3, 3, 4, 5, 7, 10, 20, 50, 600])
+        let limits: &[u32] = if self.long {
+            &[300, 600]
+        } else {
+            &[0, 1, 1, 2, 2, 3, 3, 4, 5, 7, 10, 20, 50, 600]
+        };
+        *self.random.pick(limits)
     }
 
     fn shape(&mut self, first: bool) -> Shape {
@@ -520,7 +562,12 @@ impl Generator {
             2 if !first => return Shape::Reject,
             _ => {}
         }
-        let queues = *self.random.pick(&[1, 2, 2, 3, 4, 5, 8, 16, 64]);
+        let queues: &[u32] = if self.long {
+            &[1, 2, 3]
+        } else {
+            &[1, 2, 2, 3, 4, 5, 8, 16, 64]
+        };
+        let queues = *self.random.pick(queues);
         let hand = *self.random.pick(&[1, 1, 2, 3, 6, 9]);
         Shape::Queue {
             queues,
@@ -529,23 +576,27 @@ impl Generator {
         }
     }
 
-    fn step(&mut self, trace: &mut Trace, player: &mut Player, event: Event) {
+    /// False if the trace ends before this event or with it.
+    fn step(&mut self, trace: &mut Trace, player: &mut Player, event: Event) -> bool {
         if self.random.chance(60) {
             self.now += self.quantum * self.random.within(0..self.quanta);
         }
-        let outcome = Some(player.play(self.now, event));
+        let Some(outcome) = player.play(self.now, event) else {
+            return false;
+        };
         trace.steps.push(Step {
             at: self.now,
             event,
-            outcome,
+            outcome: Some(outcome),
         });
+        // The order of releases matters while queues are removed.
+        !(player.tie && self.shapes > 0)
     }
 
     /// No more arrivals.
     fn drain(&mut self, trace: &mut Trace, player: &mut Player) {
         while let Some(number) = pick(&player.executing, &mut self.random) {
-            self.step(trace, player, Event::Finish { number });
-            if player.tie && self.shapes > 0 {
+            if !self.step(trace, player, Event::Finish { number }) {
                 return;
             }
         }
@@ -566,8 +617,12 @@ fn pick(requests: &BTreeMap<Number, EntryId>, random: &mut Random) -> Option<Num
 /// Plays the events of a trace again.
 fn again(mut trace: Trace) -> Trace {
     let mut player = Player::new(&trace);
-    for step in &mut trace.steps {
-        step.outcome = Some(player.play(step.at, step.event));
+    for mut step in std::mem::take(&mut trace.steps) {
+        let Some(outcome) = player.play(step.at, step.event) else {
+            break;
+        };
+        step.outcome = Some(outcome);
+        trace.steps.push(step);
     }
     trace
 }

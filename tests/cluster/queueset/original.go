@@ -4,6 +4,7 @@ import (
 	"container/heap"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"runtime"
@@ -26,7 +27,13 @@ import (
 // prepare has the original keep its metrics, of which one tells its virtual time, and keep its log to itself.
 var prepare = sync.OnceFunc(func() {
 	metrics.Register()
-	klog.LogToStderr(false)
+	flags := flag.NewFlagSet("", flag.PanicOnError)
+	klog.InitFlags(flags)
+	for name, value := range map[string]string{"logtostderr": "false", "stderrthreshold": "FATAL"} {
+		if err := flags.Set(name, value); err != nil {
+			panic(err)
+		}
+	}
 	klog.SetOutput(io.Discard)
 })
 
