@@ -20,6 +20,11 @@ impl<W: Copy> QueueSet<W> {
     pub(super) fn dispatch(&mut self, arriving: Option<u32>, events: &mut Events<W>) {
         while self.sums.waiting > 0 && self.sums.seats_in_use < self.limit {
             let Some(slot) = self.choose_head(events) else {
+                if self.semantics == Semantics::Compatible && self.after_robin == 0 {
+                    // The original's index goes round and ends where it began, or at the last queue if it
+                    // began before the first.
+                    self.after_robin = u32::try_from(self.deck.len()).unwrap_or(NONE);
+                }
                 return;
             };
             let index = self.slots[slot as usize].head;

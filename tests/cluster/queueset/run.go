@@ -2,7 +2,9 @@ package queueset
 
 import (
 	"bufio"
+	"bytes"
 	"context"
+	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,6 +16,11 @@ import (
 	"strings"
 	"sync"
 )
+
+// cases are traces that once differed and that no seed is known to draw.
+//
+//go:embed cases.jsonl
+var cases []byte
 
 // Summary is what playing many traces gives.
 type Summary struct {
@@ -60,42 +67,51 @@ func (s *Summary) add(trace *Trace, played Played) {
 	}
 }
 
-// Run compares so many traces of a seed, from the one with the number first on. The program is fairgate's example
-// queue_traces.
+// Run compares the cases, then so many traces of a seed, from the one with the number first on. The program is
+// fairgate's example queue_traces. The cases are not counted among the traces.
 func Run(ctx context.Context, program string, seed, first, count uint64) (*Summary, error) {
+	summary := &Summary{}
+	if err := summary.play(exec.CommandContext(ctx, program, "play"), bytes.NewReader(cases)); err != nil {
+		return nil, err
+	}
+	if played := bytes.Count(cases, []byte{'\n'}); summary.Traces != played {
+		return nil, fmt.Errorf("%d cases came instead of %d", summary.Traces, played)
+	}
+	summary.Traces = 0
 	arguments := []string{"generate"}
 	for _, number := range []uint64{seed, first, count} {
 		arguments = append(arguments, strconv.FormatUint(number, 10))
 	}
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	generate := exec.CommandContext(ctx, program, arguments...)
-	generate.Stderr = os.Stderr
-	lines, err := generate.StdoutPipe()
-	if err != nil {
+	if err := summary.play(exec.CommandContext(ctx, program, arguments...), nil); err != nil {
 		return nil, err
 	}
-	if err := generate.Start(); err != nil {
-		return nil, err
+	if uint64(summary.Traces) != count {
+		return nil, fmt.Errorf("%d traces came instead of %d", summary.Traces, count)
 	}
-	summary, err := compareLines(lines, stop)
+	return summary, nil
+}
+
+// play compares what the process prints, a trace a line.
+func (s *Summary) play(process *exec.Cmd, stdin io.Reader) error {
+	process.Stdin, process.Stderr = stdin, os.Stderr
+	lines, err := process.StdoutPipe()
 	if err != nil {
-		stop(err)
+		return err
 	}
-	if failed := generate.Wait(); failed != nil && err == nil {
-		err = fmt.Errorf("%s: %w", program, failed)
+	if err := process.Start(); err != nil {
+		return err
 	}
-	if err == nil && uint64(summary.Traces) != count {
-		err = fmt.Errorf("%d traces came instead of %d", summary.Traces, count)
+	compared := s.compareLines(lines)
+	if err := process.Wait(); err != nil && compared == nil {
+		compared = fmt.Errorf("%s: %w", process.Path, err)
 	}
-	return summary, err
+	return compared
 }
 
 // compareLines plays each line's trace, several side by side.
-func compareLines(from io.Reader, stop context.CancelCauseFunc) (*Summary, error) {
+func (s *Summary) compareLines(from io.Reader) error {
 	lines := make(chan []byte, 64)
 	var (
-		summary Summary
 		errs    []error
 		lock    sync.Mutex
 		workers sync.WaitGroup
@@ -112,9 +128,8 @@ func compareLines(from io.Reader, stop context.CancelCauseFunc) (*Summary, error
 				lock.Lock()
 				if err != nil {
 					errs = append(errs, err)
-					stop(err)
 				} else {
-					summary.add(trace, played)
+					s.add(trace, played)
 				}
 				lock.Unlock()
 			}
@@ -133,7 +148,7 @@ func compareLines(from io.Reader, stop context.CancelCauseFunc) (*Summary, error
 	if !errors.Is(err, io.EOF) {
 		errs = append(errs, err)
 	}
-	return &summary, errors.Join(errs...)
+	return errors.Join(errs...)
 }
 
 // player is fairgate playing given traces.
