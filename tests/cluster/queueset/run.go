@@ -103,7 +103,7 @@ func (s *Summary) play(process *exec.Cmd, stdin io.Reader) error {
 	}
 	compared := s.compareLines(lines)
 	if err := process.Wait(); err != nil && compared == nil {
-		compared = fmt.Errorf("%s: %w", process.Path, err)
+		compared = fmt.Errorf("%s: %w after %d traces", process.Path, err, s.Traces)
 	}
 	return compared
 }
