@@ -424,9 +424,9 @@ struct Generator {
 impl Generator {
     /// The trace of this number of this seed, and what became of it.
     fn trace(seed: u64, number: u64) -> Trace {
-        let mut random = Random::seeded(seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        random.number();
-        let mut generator = Self::drawn(random);
+        // Drawn twice, since neighbouring seeds could give the same numbers one place further on.
+        let own = Random::seeded(seed ^ number.rotate_left(32)).number();
+        let mut generator = Self::drawn(Random::seeded(own));
         let (limit, shape) = (generator.limit(), generator.shape(true));
         let mut trace = Trace {
             seed,
