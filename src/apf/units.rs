@@ -72,6 +72,12 @@ impl SeatSeconds {
     /// `seats` held for `duration`, rounded to the nearest unit, half up. Exact below 2⁵³ seat-nanoseconds,
     /// 104 days of one seat.
     pub fn product(seats: Seats, duration: Duration) -> Self {
+        const EXACT: u64 = 1 << 53;
+        let seat_nanos = nanos(duration).saturating_mul(seats.into());
+        if seat_nanos < EXACT {
+            // The same, without floating point.
+            return Self((seat_nanos + Self::SEAT_NANOS / 2) / Self::SEAT_NANOS);
+        }
         Self::fractional_product(f64::from(seats), duration)
     }
 
