@@ -1,13 +1,12 @@
 //! The order in which the heads of queues want to be dispatched.
 //!
 //! Each queue that has waiting requests stands here once, keyed by the virtual finish of its head
-//! and, among equals, by its position in the deck. A treap in which every node knows the least
-//! width below it: so both the next head and the next head *that fits* are found in O(log queues),
+//! and, among equals, by its position in the deck. A treap: the next head is found in O(log queues),
 //! ties broken cyclically from the queue dispatched last. Nothing is allocated per event.
 //!
 //! Not here: what a queue holds, and when a head may run ([`super::queueset`]).
 
-use super::units::{SeatSeconds, Seats};
+use super::units::SeatSeconds;
 
 /// No node.
 const NIL: u32 = u32::MAX;
@@ -26,9 +25,6 @@ pub(crate) struct HeadOrder {
 struct Node {
     finish: SeatSeconds,
     position: u32,
-    width: Seats,
-    /// The least width in the subtree.
-    least_width: Seats,
     priority: u32,
     left: u32,
     right: u32,
@@ -45,8 +41,6 @@ impl HeadOrder {
             self.nodes.push(Node {
                 finish: SeatSeconds::ZERO,
                 position: 0,
-                width: 0,
-                least_width: 0,
                 priority: scatter(slot),
                 left: NIL,
                 right: NIL,
@@ -60,18 +54,18 @@ impl HeadOrder {
         self.len
     }
 
-    /// The virtual finish and width under which the head of `slot` stands, if it does.
+    /// The virtual finish under which the head of `slot` stands, if it does.
     #[cfg(test)]
-    fn get(&self, slot: u32) -> Option<(SeatSeconds, Seats)> {
+    fn get(&self, slot: u32) -> Option<SeatSeconds> {
         let node = &self.nodes[slot as usize];
-        node.present.then_some((node.finish, node.width))
+        node.present.then_some(node.finish)
     }
 
-    /// Sets the head of `slot`: its virtual finish, the queue's position in the deck, its width.
-    pub(crate) fn set(&mut self, slot: u32, finish: SeatSeconds, position: u32, width: Seats) {
+    /// Sets the head of `slot`: its virtual finish, and the queue's position in the deck.
+    pub(crate) fn set(&mut self, slot: u32, finish: SeatSeconds, position: u32) {
         let node = &self.nodes[slot as usize];
         if node.present {
-            if (node.finish, node.position, node.width) == (finish, position, width) {
+            if (node.finish, node.position) == (finish, position) {
                 return;
             }
             self.remove(slot);
@@ -80,8 +74,6 @@ impl HeadOrder {
         *node = Node {
             finish,
             position,
-            width,
-            least_width: width,
             left: NIL,
             right: NIL,
             present: true,
@@ -122,35 +114,28 @@ impl HeadOrder {
     /// The slot whose head has the least virtual finish; among equals the first by position from
     /// `from` on, cyclically.
     pub(crate) fn first(&self, from: u32) -> Option<u32> {
-        self.first_fitting(from, Seats::MAX)
-    }
-
-    /// As [`HeadOrder::first`], among the heads of at most `width` seats.
-    pub(crate) fn first_fitting(&self, from: u32, width: Seats) -> Option<u32> {
         let root = self.root?;
-        let first = self.find(root, (SeatSeconds::ZERO, 0), width)?;
+        let first = self.find(root, (SeatSeconds::ZERO, 0))?;
         let finish = self.nodes[first as usize].finish;
-        match self.find(root, (finish, from), width) {
+        match self.find(root, (finish, from)) {
             Some(later) if self.nodes[later as usize].finish == finish => Some(later),
             _ => Some(first),
         }
     }
 
-    /// The first node in order whose key is at least `from` and whose width is at most `width`.
-    fn find(&self, root: u32, from: Key, width: Seats) -> Option<u32> {
-        if root == NIL {
-            return None;
+    /// The first node in order whose key is at least `from`.
+    fn find(&self, root: u32, from: Key) -> Option<u32> {
+        let (mut at, mut best) = (root, None);
+        while at != NIL {
+            let node = &self.nodes[at as usize];
+            if node.key() < from {
+                at = node.right;
+            } else {
+                best = Some(at);
+                at = node.left;
+            }
         }
-        let node = &self.nodes[root as usize];
-        if node.least_width > width {
-            return None;
-        }
-        if node.key() < from {
-            return self.find(node.right, from, width);
-        }
-        self.find(node.left, from, width)
-            .or_else(|| (node.width <= width).then_some(root))
-            .or_else(|| self.find(node.right, from, width))
+        best
     }
 
     fn set_root(&mut self, left: u32, right: u32) {
@@ -167,12 +152,10 @@ impl HeadOrder {
         if node.key() < key {
             let (middle, right) = self.split(node.right, key);
             self.nodes[root as usize].right = middle;
-            self.update(root);
             (root, right)
         } else {
             let (left, middle) = self.split(node.left, key);
             self.nodes[root as usize].left = middle;
-            self.update(root);
             (left, root)
         }
     }
@@ -188,12 +171,10 @@ impl HeadOrder {
         if self.nodes[left as usize].priority > self.nodes[right as usize].priority {
             let joined = self.merge(self.nodes[left as usize].right, right);
             self.nodes[left as usize].right = joined;
-            self.update(left);
             left
         } else {
             let joined = self.merge(left, self.nodes[right as usize].left);
             self.nodes[right as usize].left = joined;
-            self.update(right);
             right
         }
     }
@@ -215,18 +196,7 @@ impl HeadOrder {
             let right = self.cut(node.right, slot, key);
             self.nodes[root as usize].right = right;
         }
-        self.update(root);
         root
-    }
-
-    fn update(&mut self, root: u32) {
-        let node = self.nodes[root as usize];
-        let below = |child: u32| match child {
-            NIL => Seats::MAX,
-            child => self.nodes[child as usize].least_width,
-        };
-        let least = node.width.min(below(node.left)).min(below(node.right));
-        self.nodes[root as usize].least_width = least;
     }
 }
 
@@ -251,31 +221,29 @@ mod tests {
     use super::*;
 
     /// The meaning, in a line: scan all heads, starting at `from`.
-    fn scan(order: &HeadOrder, slots: u32, from: u32, width: Seats) -> Option<u32> {
+    fn scan(order: &HeadOrder, slots: u32, from: u32) -> Option<u32> {
         (0..slots)
             .map(|i| (from.min(slots) + i) % slots)
             .filter_map(|slot| Some((order.get(slot)?, slot)))
-            .filter(|((_, w), _)| *w <= width)
-            .min_by_key(|((finish, _), _)| *finish)
+            .min_by_key(|(finish, _)| *finish)
             .map(|(_, slot)| slot)
     }
 
     proptest! {
         #[test]
         fn it_answers_like_a_scan_of_all_queues(
-            steps in prop::collection::vec((0u32..24, 0u64..6, 1u32..5, any::<bool>()), 1..200),
-            from in 0u32..25, width in 0u32..6,
+            steps in prop::collection::vec((0u32..24, 0u64..6, any::<bool>()), 1..200),
+            from in 0u32..25,
         ) {
             let mut order = HeadOrder::default();
             order.reserve(24);
-            for (slot, finish, head_width, present) in steps {
+            for (slot, finish, present) in steps {
                 if present {
-                    order.set(slot, SeatSeconds::from_units(finish), slot, head_width);
+                    order.set(slot, SeatSeconds::from_units(finish), slot);
                 } else {
                     order.remove(slot);
                 }
-                prop_assert_eq!(order.first_fitting(from, width), scan(&order, 24, from, width));
-                prop_assert_eq!(order.first(from), scan(&order, 24, from, Seats::MAX));
+                prop_assert_eq!(order.first(from), scan(&order, 24, from));
                 prop_assert_eq!(order.len(), (0..24).filter(|s| order.get(*s).is_some()).count());
             }
         }
@@ -293,7 +261,7 @@ mod tests {
         let mut order = HeadOrder::default();
         order.reserve(10_000);
         for slot in 0..10_000 {
-            order.set(slot, SeatSeconds::from_units(slot.into()), slot, 1);
+            order.set(slot, SeatSeconds::from_units(slot.into()), slot);
         }
         assert!(depth(&order, order.root.unwrap()) < 48);
     }

@@ -69,12 +69,26 @@ impl SeatSeconds {
         self.0
     }
 
-    /// `seats` held for `duration`, rounded to the nearest unit, half up.
+    /// `seats` held for `duration`, rounded to the nearest unit, half up. Exact below 2⁵³ seat-nanoseconds,
+    /// 104 days of one seat.
     pub fn product(seats: Seats, duration: Duration) -> Self {
-        let seat_nanos = u128::from(seats) * duration.as_nanos();
-        let unit = u128::from(Self::SEAT_NANOS);
-        #[expect(clippy::cast_possible_truncation, reason = "work wraps by definition")]
-        Self(((seat_nanos + unit / 2) / unit) as u64)
+        const EXACT: u64 = 1 << 53;
+        let seat_nanos = nanos(duration).saturating_mul(seats.into());
+        if seat_nanos < EXACT {
+            // The same, without floating point.
+            return Self((seat_nanos + Self::SEAT_NANOS / 2) / Self::SEAT_NANOS);
+        }
+        Self::fractional_product(f64::from(seats), duration)
+    }
+
+    /// With `seats` held for `actual` instead of `assumed`. The difference is rounded, not both: a unit
+    /// more or less decides ties.
+    #[must_use]
+    pub fn corrected(self, seats: Seats, assumed: Duration, actual: Duration) -> Self {
+        match actual.checked_sub(assumed) {
+            Some(longer) => self.plus(Self::product(seats, longer)),
+            None => self.minus(Self::product(seats, assumed.saturating_sub(actual))),
+        }
     }
 
     /// `seats` (possibly fractional, not negative) held for `duration`, rounded to the nearest unit.
@@ -147,6 +161,19 @@ mod tests {
             SeatSeconds::product(1203, ms(10)).to_string(),
             "12.03000000ss"
         );
+    }
+
+    #[test]
+    fn a_correction_is_the_originals_for_short_and_for_long_work() {
+        let corrected = |seats, nanos| {
+            let charged = SeatSeconds::product(seats, ms(3));
+            let corrected = charged.corrected(seats, ms(3), Duration::from_nanos(nanos));
+            corrected.units()
+        };
+        assert_eq!(corrected(1, 5), 0);
+        assert_eq!(corrected(1, 15), 1);
+        assert_eq!(corrected(1, 3_000_005), 300_001);
+        assert_eq!(corrected(20, 9_500_000_000_000_665), 19_000_000_000_001_328);
     }
 
     #[test]

@@ -11,6 +11,11 @@ impl<W: Copy> QueueSet<W> {
     pub(super) fn dispatch_by_queue(&mut self, arriving: Option<u32>, events: &mut Events<W>) {
         while self.sums.waiting > 0 && self.sums.seats_in_use < self.limit {
             let Some(slot) = self.choose_head(events) else {
+                if self.after_robin == 0 {
+                    // The original's index goes round and ends where it began, or at the last queue if it
+                    // began before the first.
+                    self.after_robin = u32::try_from(self.deck.len()).unwrap_or(NONE);
+                }
                 return;
             };
             let index = self.slots[slot as usize].line.head;
@@ -82,11 +87,10 @@ impl<W: Copy> QueueSet<W> {
             return;
         }
         let took = self.now.since(entry.started.unwrap_or(self.now));
-        let assumed = entry.guess();
-        let actual = SeatSeconds::product(entry.work.initial_seats, took);
         let in_deck = self.in_deck(entry.slot);
         let queue = &mut self.slots[entry.slot as usize];
-        queue.next_dispatch_r = queue.next_dispatch_r.minus(assumed).plus(actual);
+        queue.next_dispatch_r =
+            (queue.next_dispatch_r).corrected(entry.work.initial_seats, entry.assumed, took);
         queue.executing -= 1;
         self.sums.active_queues -= u32::from(in_deck && !queue.is_active());
         self.settle(entry.slot);
@@ -158,7 +162,6 @@ impl<W: Copy> QueueSet<W> {
             slot,
             queue.next_dispatch_r.plus(entry.total_work),
             queue.position,
-            entry.seats,
         );
     }
 }

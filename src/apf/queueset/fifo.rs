@@ -324,11 +324,6 @@ impl<W> Entry<W> {
         self.next
     }
 
-    /// What it is charged for its initial phase as long as nobody knows how long that takes.
-    pub(super) fn guess(&self) -> SeatSeconds {
-        SeatSeconds::product(self.work.initial_seats, self.assumed)
-    }
-
     /// A request that has just arrived and waits in the queue of `slot`.
     pub(super) fn new(
         waiter: W,

@@ -191,7 +191,8 @@ impl<W: Copy> QueueSet<W> {
             lines_begun: 0,
             order: HeadOrder::default(),
             blocked: Blocked::default(),
-            after_robin: 0,
+            // The original begins as if the first queue had been dispatched.
+            after_robin: 1,
             enqueued: 0,
             arrived: 0,
             sums: Sums::default(),

@@ -465,6 +465,13 @@ impl Stage {
         self.note(&events);
     }
 
+    fn reshape(&mut self, now: Time, discipline: Discipline) {
+        let mut events = Events::default();
+        let semantics = self.set.semantics;
+        self.set.configure(now, semantics, discipline, &mut events);
+        self.note(&events);
+    }
+
     fn note(&mut self, events: &Events<&'static str>) {
         self.running
             .extend(events.dispatched.iter().map(|(waiter, _)| waiter));
@@ -519,6 +526,43 @@ fn the_books_follow_the_documented_trace() {
         (ss(0.0285), ss(0.030))
     );
     assert!(stage.set.is_idle());
+}
+
+#[test]
+fn the_first_tie_of_a_level_goes_to_the_second_queue() {
+    let mut stage = Stage::new(set(queues(3, 50, 1), 0));
+    for (waiter, hash) in [("q0", 0), ("q1", 1), ("q2", 2)] {
+        assert!(!stage.executes(at(0), waiter, hash, Work::ONE));
+    }
+    let mut events = Events::default();
+    stage.set.set_limit(at(1), 3, 3, &mut events);
+    stage.note(&events);
+    assert_eq!(stage.running, ["q1", "q2", "q0"]);
+}
+
+#[test]
+fn a_search_in_vain_after_the_first_queue_is_gone_ends_at_the_last() {
+    let mut stage = Stage::new(set(two_queues(), 10));
+    stage.arrive(at(0), "q1", 1, Work::seats(8));
+    stage.arrive(at(0), "q0", 0, Work::ONE);
+    stage.arrive(at(0), "narrow", 1, Work::seats(3));
+    stage.reshape(at(0), queues(1, 50, 1));
+    stage.finish(at(0), "q0");
+    stage.reshape(at(0), two_queues());
+    // Both would finish at 3.3 million units; the wide one's queue is new and stands behind the other.
+    stage.arrive(at(0), "wide", 1, Work::seats(11));
+    let mut events = Events::default();
+    stage.set.set_limit(at(0), 30, 30, &mut events);
+    stage.note(&events);
+    assert_eq!(stage.running, ["q1", "q0", "wide", "narrow"]);
+}
+
+#[test]
+fn what_was_charged_too_much_is_rounded_once() {
+    let mut stage = Stage::new(set(two_queues(), 1));
+    stage.arrive(at(0), "short", 0, Work::ONE);
+    stage.finish(Time::from_nanos(5), "short");
+    assert_eq!(stage.s(0), 0, "299 999.5 units of the charge come back");
 }
 
 #[test]
@@ -741,6 +785,15 @@ fn a_blocking_head_that_gives_up_leaves_the_level_stuck_or_not() {
 }
 
 #[test]
+fn a_level_that_becomes_exempt_lets_a_head_start_that_does_not_fit() {
+    let mut stage = Stage::new(set(two_queues(), 2));
+    assert!(stage.executes(at(0), "busy", 0, Work::ONE));
+    assert!(!stage.executes(at(1), "wide", 1, Work::seats(28)));
+    stage.reshape(at(2), Discipline::Exempt);
+    assert_eq!(stage.running, ["busy", "wide"]);
+}
+
+#[test]
 fn a_level_of_no_seats_lets_one_request_through_or_none() {
     let mut compatible = Stage::new(set(Discipline::Reject, 0));
     assert!(compatible.executes(at(0), "one", 0, Work::ONE));
@@ -924,7 +977,7 @@ fn the_head_with_the_least_virtual_finish_is_chosen_if_it_fits() {
     for _ in 0..2 {
         assert_eq!(
             wide.attempt(),
-            (vec![], 0),
+            (vec![], 2),
             "the best does not fit, though the other would"
         );
     }
