@@ -144,7 +144,7 @@ impl<W: Copy> QueueSet<W> {
         }
     }
 
-    /// A request that finds seats and nobody waiting starts without standing in a queue.
+    /// A request that finds seats and nobody waiting starts without standing in its queue.
     pub(super) fn start_unqueued(&mut self, index: u32) {
         let flow = self.find_flow(index);
         let now = self.virtual_time.r();
@@ -152,6 +152,7 @@ impl<W: Copy> QueueSet<W> {
         known.start = known.start.max(now);
         self.virtual_time.catch_up(known.certain_start());
         self.start(index);
+        self.count_start(index);
         self.charge(index, flow);
     }
 

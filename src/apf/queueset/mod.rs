@@ -248,13 +248,13 @@ impl<W: Copy> QueueSet<W> {
         let starts = self.sums.waiting == 0
             && self.fits(self.width(&arriving.work))
             && self.sums.seats_in_use < self.limit;
+        let slot = self.choose_queue(dealer, arriving.hash);
         if starts && self.semantics == Semantics::Improved {
             events.queue_length = Some(1);
-            let index = self.insert(arriving, NONE);
+            let index = self.insert(arriving, slot);
             self.start_unqueued(index);
             return Admission::Execute(self.entries.id(index));
         }
-        let slot = self.choose_queue(dealer, arriving.hash);
         if self.is_full(slot, queuing) {
             if self.semantics == Semantics::Compatible {
                 self.settle(slot);
@@ -410,6 +410,10 @@ impl<W: Copy> QueueSet<W> {
         let cards = hand.as_slice();
         let offset = usize::try_from(self.enqueued % cards.len() as u64).unwrap_or(0);
         self.enqueued = self.enqueued.wrapping_add(1);
+        if self.sums.waiting == 0 {
+            // All are equal.
+            return self.deck[cards[offset] as usize];
+        }
         let (before, from) = cards.split_at(offset);
         let mut best = NONE;
         let mut least = SeatSeconds::MAX;
