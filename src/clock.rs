@@ -24,8 +24,19 @@ static EPOCH: LazyLock<(Instant, SystemTime)> = LazyLock::new(|| {
 /// Tells the time. Cheap to clone; reading it is one system call without a kernel entry.
 #[derive(Clone, Debug, Default)]
 pub struct Clock {
-    /// Nanoseconds since the epoch, for tests; `None` is the machine's clock.
-    manual: Option<Arc<AtomicU64>>,
+    /// For tests; `None` is the machine's clock.
+    manual: Option<Arc<Manual>>,
+}
+
+/// A clock that is moved by hand.
+#[derive(Debug)]
+struct Manual {
+    /// Nanoseconds since the epoch.
+    nanos: AtomicU64,
+    start: Time,
+    /// When it was made: timers, which a machine's clock fires, count from here, so that they do not
+    /// fire at once in a process that has been running for long.
+    made: Instant,
 }
 
 impl Clock {
@@ -37,8 +48,11 @@ impl Clock {
 
     /// A clock that stands at `start` until [`advance`](Self::advance) moves it.
     pub fn manual(start: Time) -> Self {
+        #[expect(clippy::disallowed_methods, reason = "this is the one place that may")]
+        let made = Instant::now();
+        let nanos = AtomicU64::new(start.as_nanos());
         Self {
-            manual: Some(Arc::new(AtomicU64::new(start.as_nanos()))),
+            manual: Some(Arc::new(Manual { nanos, start, made })),
         }
     }
 
@@ -50,7 +64,7 @@ impl Clock {
                 let now = Instant::now();
                 Time::ZERO.plus(now.saturating_duration_since(EPOCH.0))
             }
-            Some(nanos) => Time::from_nanos(nanos.load(Ordering::Relaxed)),
+            Some(manual) => manual.now(),
         }
     }
 
@@ -62,7 +76,7 @@ impl Clock {
                 #[expect(clippy::disallowed_methods, reason = "this is the one place that may")]
                 SystemTime::now()
             }
-            Some(nanos) => EPOCH.1 + Duration::from_nanos(nanos.load(Ordering::Relaxed)),
+            Some(manual) => EPOCH.1 + manual.now().since(Time::ZERO),
         }
     }
 
@@ -76,20 +90,44 @@ impl Clock {
     /// most 30 years ahead.
     pub fn instant(&self, at: Time) -> tokio::time::Instant {
         const FAR: Duration = Duration::from_secs(86_400 * 365 * 30);
-        tokio::time::Instant::from_std(EPOCH.0 + at.since(Time::ZERO).min(FAR))
+        let (from, zero) = match &self.manual {
+            None => (EPOCH.0, Time::ZERO),
+            Some(manual) => (manual.made, manual.start),
+        };
+        tokio::time::Instant::from_std(from + at.since(zero).min(FAR))
     }
 
     /// Moves a manual clock. The machine's clock pays no heed.
     pub fn advance(&self, by: Duration) {
-        if let Some(nanos) = &self.manual {
-            nanos.fetch_add(crate::apf::units::nanos(by), Ordering::Relaxed);
+        if let Some(manual) = &self.manual {
+            manual
+                .nanos
+                .fetch_add(crate::apf::units::nanos(by), Ordering::Relaxed);
         }
+    }
+}
+
+impl Manual {
+    fn now(&self) -> Time {
+        Time::from_nanos(self.nanos.load(Ordering::Relaxed))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "it is compared with the machine's clock"
+    )]
+    fn timers_of_a_manual_clock_do_not_depend_on_how_long_the_process_has_run() {
+        let before = Instant::now();
+        let clock = Clock::manual(Time::from_nanos(5));
+        let timer = clock.instant(Time::from_nanos(5).plus(Duration::from_secs(9)));
+        assert!(timer.into_std() >= before + Duration::from_secs(9));
+    }
 
     #[test]
     fn a_manual_clock_moves_only_when_told() {
