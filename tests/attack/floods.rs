@@ -1,7 +1,8 @@
 //! Floods of HTTP/2 frames that cost the sender little.
 //!
-//! Two connections send as fast as they can, come back when they are cut off, and stop after three seconds
-//! or so many frames. The gateway ends such connections; others feel nothing, and memory stays.
+//! Two connections send as fast as they can, come back when they are cut off, and stop after two seconds
+//! or so many frames. The gateway ends such connections, or reads no more of them; others feel nothing, and
+//! memory stays.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -34,14 +35,26 @@ pub(crate) const ATTACKS: &[Attack] = &[
     Attack {
         name: "flood-ping",
         point: "floods",
-        about: "PING whose answers are not read",
+        about: "PING",
         play: || play(&PING),
+    },
+    Attack {
+        name: "flood-ping-unread",
+        point: "floods",
+        about: "PING whose answers are not read",
+        play: || play(&PING_UNREAD),
     },
     Attack {
         name: "flood-settings",
         point: "floods",
-        about: "SETTINGS whose answers are not read",
+        about: "SETTINGS",
         play: || play(&SETTINGS),
+    },
+    Attack {
+        name: "flood-settings-unread",
+        point: "floods",
+        about: "SETTINGS whose answers are not read",
+        play: || play(&SETTINGS_UNREAD),
     },
     Attack {
         name: "flood-empty-data",
@@ -70,7 +83,7 @@ pub(crate) const ATTACKS: &[Attack] = &[
 ];
 
 const CONNECTIONS: usize = 2;
-const LASTS: Duration = ms(3000);
+const LASTS: Duration = ms(2000);
 /// Frames that one connection sends at the most.
 const FRAMES: u64 = 3_000_000;
 /// How often an attacker comes back, and after which time.
@@ -114,13 +127,23 @@ const CONTINUATION: Flood = Flood {
 const PING: Flood = Flood {
     opening: |_| Vec::new(),
     piece: |_| many(&frame(kind::PING, 0, 0, &[7; 8])),
+    reads: true,
+};
+
+const PING_UNREAD: Flood = Flood {
     reads: false,
+    ..PING
 };
 
 const SETTINGS: Flood = Flood {
     opening: |_| Vec::new(),
     piece: |_| many(&settings(&[])),
+    reads: true,
+};
+
+const SETTINGS_UNREAD: Flood = Flood {
     reads: false,
+    ..SETTINGS
 };
 
 const EMPTY_DATA: Flood = Flood {
@@ -148,16 +171,19 @@ const HPACK_BOMB: Flood = Flood {
     opening: |_| settings(&[(HEADER_TABLE_SIZE, 4096)]),
     piece: |connection| {
         let mut bomb = block("GET", PODS, Some(ATTACKER));
-        // A literal that is put into the table, as its newest entry: number 62.
+        // A literal that is put into the table.
         let mut entry = header("x-bomb", &"a".repeat(3900));
         entry[0] = 0x40;
         bomb.extend_from_slice(&entry);
-        bomb.resize(16_000, 0x80 | 62);
+        bomb.resize(16_000, NEWEST_ENTRY);
         let flags = END_HEADERS | END_STREAM;
         (frame(kind::HEADERS, flags, connection.stream(), &bomb), 1)
     },
     reads: true,
 };
+
+/// A header that is the newest entry of the dynamic table, number 62: one byte.
+const NEWEST_ENTRY: u8 = 0xbe;
 
 /// About 64 KiB of a frame, and how often it is in there.
 fn many(frame: &[u8]) -> (Vec<u8>, u64) {
@@ -169,6 +195,7 @@ fn many(frame: &[u8]) -> (Vec<u8>, u64) {
 #[derive(Clone, Copy, Default)]
 struct Done {
     frames: u64,
+    /// Connections that were ended, or on which nothing more could be written.
     ended: usize,
     served: u64,
 }
@@ -196,14 +223,14 @@ fn play(flood: &'static Flood) -> Outcome {
         served,
     } = played.found;
     played.outcome.check(
-        "the gateway ends the connection",
+        "the gateway ends the connection, or reads no more",
         ended >= CONNECTIONS,
         format!("it takes {frames} frames"),
     );
     let per_frame = played.outcome.cpu.as_nanos() / u128::from(frames.max(1));
     played.outcome.note(format!(
         "{frames} frames, {per_frame} ns of the gateway's processor time each; \
-         {ended} connections ended, {served} requests served"
+         {ended} connections ended or stuck, {served} requests served"
     ));
     played.outcome
 }

@@ -339,7 +339,7 @@ pub(crate) fn http_get(address: SocketAddr, path: &str, limit: Duration) -> Opti
     stream.set_write_timeout(Some(limit)).ok()?;
     stream.write_all(request.as_bytes()).ok()?;
     let mut answer = Vec::new();
-    let mut piece = [0; 65_536];
+    let mut piece = vec![0; 65_536];
     loop {
         let left = limit
             .checked_sub(begun.elapsed())

@@ -60,7 +60,7 @@ async fn http1(address: SocketAddr) {
         stream
             .write_all(b"GET / HTTP/1.1\r\nHost: gate\r\nX-Long: ")
             .await?;
-        let piece = [b'a'; 32 << 10];
+        let piece = [b'a'; 8 << 10];
         for _ in 0..HEAD / piece.len() {
             stream.write_all(&piece).await?;
         }

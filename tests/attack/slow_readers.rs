@@ -35,8 +35,8 @@ const STREAMS: usize = 40;
 const STALL: Duration = ms(10_000);
 
 fn small() -> Outcome {
-    let mut played = scene(ms(5000)).play(async |scene| {
-        attack(scene, "/api/v1/namespaces/a/pods/t0b65536", ms(6000)).await;
+    let mut played = scene(ms(3000)).play(async |scene| {
+        attack(scene, "/api/v1/namespaces/a/pods/t0b65536", ms(4000)).await;
     });
     played.nobody_else_is_hurt();
     played.memory_is_bounded(128 << 20);
@@ -45,8 +45,8 @@ fn small() -> Outcome {
 }
 
 fn large() -> Outcome {
-    let mut played = scene(ms(14_000)).play(async |scene| {
-        attack(scene, "/api/v1/namespaces/a/pods/t0b16777216", ms(15_000)).await;
+    let mut played = scene(ms(11_000)).play(async |scene| {
+        attack(scene, "/api/v1/namespaces/a/pods/t0b16777216", ms(12_000)).await;
     });
     let felt = &played.outcome.during;
     let (failures, longest) = (felt.failures, felt.percentile(100));

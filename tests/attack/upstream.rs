@@ -16,7 +16,7 @@ use std::{
     net::SocketAddr,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering},
+        atomic::{AtomicU32, AtomicU64, Ordering},
     },
     thread::JoinHandle,
     time::Duration,
@@ -69,14 +69,12 @@ struct State {
     ended: Notify,
     executing: Mutex<HashMap<String, Executing>>,
     attackers: Mutex<Executing>,
-    requests: AtomicU64,
     /// Streams that the gateway has reset, and the most on one connection.
     resets: AtomicU64,
     most_resets: AtomicU64,
     /// Connections that were ended over too many resets.
     ended_connections: AtomicU64,
     connections: AtomicU64,
-    watches: AtomicI64,
 }
 
 /// Requests that execute.
@@ -98,15 +96,13 @@ impl Executing {
 }
 
 /// What a request wants: `…/t250b1000/…` takes 250 ms and is answered with 1000 bytes, and `early`
-/// anywhere in the path is refused before its body is read. Groups called `invented-…` do not exist.
+/// anywhere in the path is refused before its body is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Wanted {
     time: Duration,
     bytes: Option<usize>,
     is_early: bool,
     is_watch: bool,
-    /// Whether what it asks for does not exist.
-    is_invented: bool,
     /// How often a watch is told something.
     period: Duration,
 }
@@ -115,7 +111,6 @@ impl Wanted {
     fn of(target: &Uri) -> Self {
         let query = target.query().unwrap_or_default();
         let mut wanted = Self {
-            is_invented: target.path().starts_with("/apis/invented-"),
             is_watch: query.split('&').any(|pair| pair == "watch=true"),
             period: if target.path().contains(OTHERS) {
                 WATCH_PERIOD
@@ -146,7 +141,6 @@ impl Wanted {
     fn status(self, method: &Method) -> StatusCode {
         match *method {
             _ if self.is_early => StatusCode::FORBIDDEN,
-            _ if self.is_invented => StatusCode::NOT_FOUND,
             Method::POST => StatusCode::CREATED,
             _ => StatusCode::OK,
         }
@@ -208,11 +202,6 @@ impl StandIn {
     pub(crate) fn connections(&self) -> u64 {
         self.state.connections.load(Ordering::Relaxed)
     }
-
-    /// Watches that are open.
-    pub(crate) fn watches(&self) -> i64 {
-        self.state.watches.load(Ordering::Relaxed)
-    }
 }
 
 impl Drop for StandIn {
@@ -249,7 +238,6 @@ async fn accept(listener: std::net::TcpListener, state: Arc<State>, streams: u32
 impl State {
     /// Does the work of a request to its end, whoever leaves meanwhile; the answer's channel tells when.
     fn execute(self: &Arc<Self>, user: &str, time: Duration) -> oneshot::Receiver<()> {
-        self.requests.fetch_add(1, Ordering::Relaxed);
         let is_attacker = user.starts_with(ATTACKER);
         if is_attacker {
             self.attackers.lock().unwrap().begin();
@@ -436,6 +424,7 @@ async fn handle(
     let wanted = Wanted::of(request.uri());
     let user = user_of(request.headers());
     let status = wanted.status(request.method());
+    let is_head = request.method() == Method::HEAD;
     if !wanted.is_early {
         let mut body = request.into_body();
         while let Some(piece) = body.data().await {
@@ -450,11 +439,12 @@ async fn handle(
         return Ok(());
     }
     let head = json(status).body(()).unwrap();
-    let mut send = respond.send_response(head, false)?;
+    let mut send = respond.send_response(head, is_head)?;
+    if is_head {
+        return Ok(());
+    }
     if wanted.is_watch && wanted.time.is_zero() {
-        handlers.state.watches.fetch_add(1, Ordering::Relaxed);
         let ended = tell(&mut send, wanted.period).await;
-        handlers.state.watches.fetch_sub(1, Ordering::Relaxed);
         if ended.is_err() {
             handlers.reset();
         }
