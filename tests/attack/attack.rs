@@ -142,6 +142,7 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     raise_descriptor_limit();
+    std::panic::set_hook(Box::new(|panic| eprintln!("attack:   {panic}")));
     if play(&chosen, wanted.json) {
         ExitCode::SUCCESS
     } else {

@@ -291,7 +291,10 @@ impl Client {
     ) -> Result<http::Response<Incoming>, String> {
         let request = self.request(method, path, user);
         let sent = match self {
-            Self::Http1(sender) => sender.send_request(request).await,
+            Self::Http1(sender) => match sender.ready().await {
+                Ok(()) => sender.send_request(request).await,
+                Err(error) => Err(error),
+            },
             Self::Http2(sender) => sender.send_request(request).await,
         };
         sent.map_err(|error| format!("{path}: {error}"))

@@ -37,7 +37,7 @@ pub(crate) const ATTACKS: &[Attack] = &[
 ];
 
 const CONNECTIONS: usize = 4;
-const LASTS: Duration = ms(5000);
+const LASTS: Duration = ms(4000);
 /// Streams that each connection opens in each step, and after which time it resets them.
 const AT_ONCE: usize = 2;
 const STEP: Duration = ms(4);

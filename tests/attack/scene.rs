@@ -18,8 +18,8 @@ use crate::{
 };
 
 /// How long the others are left alone before they are looked at, and then until the attack.
-const WARM_UP: Duration = ms(400);
-const BEFORE: Duration = ms(1200);
+const WARM_UP: Duration = ms(300);
+const BEFORE: Duration = ms(1000);
 /// How long memory has to come back, once the attackers have left.
 const RECOVERY: Duration = ms(4000);
 /// Others must not wait longer than this (p99), or than so many times what they waited before. It is

@@ -51,10 +51,12 @@ pub(crate) const ATTACKS: &[Attack] = &[
     },
 ];
 
-const SLOW: &str = "/api/v1/namespaces/a/pods/t2000";
-const QUICK: &str = "/api/v1/namespaces/a/pods/t0";
+const SLOW: &str = "/api/v1/namespaces/a/pods/t4000";
+/// Quick, but not over when it would be cancelled.
+const QUICK: &str = "/api/v1/namespaces/a/pods/t15";
 const LOG: &str = "/api/v1/namespaces/a/pods/t2000/log";
 const LASTS: Duration = ms(3000);
+const CANCELLING: Duration = ms(4500);
 const PER_USER: usize = 50;
 const TOTAL: usize = 80;
 
@@ -106,12 +108,12 @@ fn judge<T>(mut played: Played<T>, executing: Executing, limit: usize) -> Outcom
 /// Sends `path` again and again, 5 every 4 ms, and cancels each after 3 ms.
 async fn cancel_again_and_again(scene: &Scene, user: &str, path: &str) {
     let begun = now();
-    while begun.elapsed() < LASTS {
+    while begun.elapsed() < CANCELLING {
         let Ok(mut connection) = RawConnection::open(scene.gateway.address, &[]).await else {
             tokio::time::sleep(ms(20)).await;
             continue;
         };
-        while begun.elapsed() < LASTS && !connection.seen().is_ended() {
+        while begun.elapsed() < CANCELLING && !connection.seen().is_ended() {
             let streams: Vec<u32> = (0..5).map(|_| connection.stream()).collect();
             let asks = |stream: &u32| get(*stream, path, Some(user));
             let _ = connection
@@ -128,15 +130,19 @@ async fn cancel_again_and_again(scene: &Scene, user: &str, path: &str) {
 
 fn taught_service_time() -> Outcome {
     const LESSONS: u64 = 160;
+    const AT_ONCE: u64 = 10;
     let played = Scene::new(&attacked(), brief()).play(async |scene| {
         // On several connections, so that every core learns.
         for _ in 0..4 {
             let mut teacher = RawConnection::open(scene.gateway.address, &[])
                 .await
                 .unwrap();
-            for lesson in 0..LESSONS {
-                let _ = teacher.get(QUICK, Some(ATTACKER)).await;
-                until(ms(1000), || teacher.seen().answers() > lesson).await;
+            for lesson in 0..LESSONS / AT_ONCE {
+                for _ in 0..AT_ONCE {
+                    let _ = teacher.get(QUICK, Some(ATTACKER)).await;
+                }
+                let learnt = || teacher.seen().answers() >= (lesson + 1) * AT_ONCE;
+                until(ms(1000), learnt).await;
             }
         }
         let each = || cancel_again_and_again(scene, ATTACKER, SLOW);
@@ -156,38 +162,26 @@ fn long_running_cancelled() -> Outcome {
 }
 
 fn long_running_at_once() -> Outcome {
-    const ROUNDS: usize = 8;
-    const EACH: usize = 20;
     let played = Scene::new(&long_running(), brief()).play(async |scene| {
-        let mut connections = Vec::new();
-        for number in 0..8 {
-            for _ in 0..2 {
-                let opened = RawConnection::open(scene.gateway.address, &[]).await;
-                connections.push((attacker(number), opened.unwrap()));
-            }
-        }
-        for round in 1..=ROUNDS {
-            for (user, connection) in &mut connections {
-                let asks: Vec<u8> = (0..EACH)
-                    .flat_map(|_| {
-                        let path = "/api/v1/namespaces/a/pods/t200/log";
-                        get(connection.stream(), path, Some(user))
-                    })
-                    .collect();
-                let _ = connection.send(&asks).await;
-            }
-            let wanted = (round * EACH * connections.len()) as u64;
-            let answers = || {
-                connections
-                    .iter()
-                    .map(|(_, c)| c.seen().answers())
-                    .sum::<u64>()
-            };
-            until(ms(2000), || answers() >= wanted).await;
-        }
+        let each = (0..16).map(|number| ask_at_once(scene, attacker(number % 8)));
+        futures_util::future::join_all(each).await;
     });
     let executing = played.scene.upstream.attackers();
     judge(played, executing, TOTAL)
+}
+
+/// Asks for 20 short logs at a time, so that the cap is reached from all sides again and again.
+async fn ask_at_once(scene: &Scene, user: String) {
+    const EACH: usize = 20;
+    let opened = RawConnection::open(scene.gateway.address, &[]).await;
+    let (begun, mut connection, mut asked) = (now(), opened.unwrap(), 0);
+    while begun.elapsed() < LASTS {
+        for _ in 0..EACH {
+            let path = "/api/v1/namespaces/a/pods/t5/log";
+            asked += u64::from(connection.get(path, Some(&user)).await.is_ok());
+        }
+        until(ms(1000), || connection.seen().answers() >= asked).await;
+    }
 }
 
 fn false_watches() -> Outcome {

@@ -38,7 +38,7 @@ const ONE_USERS: usize = 14_000;
 const USERS: usize = 300;
 const EACH_USERS: usize = 100;
 /// How long opening all of them may take.
-const LIMIT: Duration = ms(12_000);
+const LIMIT: Duration = ms(10_000);
 /// Watches asked for and not answered yet, beyond which further ones wait: queues are not to overflow.
 const UNANSWERED: u64 = 100;
 /// How long that to one further watch may take.
