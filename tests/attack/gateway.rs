@@ -233,6 +233,10 @@ fn write_files(directory: &Path, setup: &Setup, upstream: SocketAddr) -> PathBuf
         merge(&mut config, &json!({"listen": {"tls": tls}}));
     }
     merge(&mut config, &setup.config);
+    if let Ok(more) = std::env::var("FAIRGATE_ATTACK_CONFIG") {
+        let more = serde_json::from_str(&more).expect("FAIRGATE_ATTACK_CONFIG is JSON");
+        merge(&mut config, &more);
+    }
     write("fairgate.yaml", &config.to_string());
     directory.join("fairgate.yaml")
 }

@@ -166,8 +166,23 @@ fn half_close() -> Outcome {
     played.outcome
 }
 
-/// A case of what must not be served: its name, the bytes, and whether what comes back is well.
-type Case = (&'static str, String, fn(&[u16]) -> bool);
+/// What came back: the status of each answer, and whether the connection was closed then.
+#[derive(Debug, Default)]
+struct Told {
+    statuses: Vec<u16>,
+    is_closed: bool,
+}
+
+impl Told {
+    fn served(&self) -> usize {
+        let served = self.statuses.iter().filter(|status| **status < 300);
+        served.count()
+    }
+}
+
+/// A case of what two servers could read in two ways: its name, the bytes, and whether what comes back is
+/// well.
+type Case = (&'static str, String, fn(&Told) -> bool);
 
 fn cases() -> Vec<Case> {
     let good = head("GET", PODS, "");
@@ -179,10 +194,12 @@ fn cases() -> Vec<Case> {
     let long_both = post(&format!("{long}{two}")) + "0\r\n\r\n";
     let long_bare = head("GET", PODS, &format!("{long}X-Other: a\n"));
     let chunked = |end: &str| post("Transfer-Encoding: chunked\r\n") + "2\r\n{}\r\n" + end + &good;
-    let only_first: fn(&[u16]) -> bool = |found| served(found) <= 1 && found.first() == Some(&200);
-    let none: fn(&[u16]) -> bool = |found| served(found) == 0 && !found.is_empty();
-    // Refused, or both answered: never one that swallows the other.
-    let told: fn(&[u16]) -> bool = |found| served(found) == 2 || found.contains(&400);
+    let only_first: fn(&Told) -> bool =
+        |told| told.served() <= 1 && told.statuses.first() == Some(&200);
+    let none: fn(&Told) -> bool = |told| told.served() == 0 && !told.statuses.is_empty();
+    // Refused, closed, or both answered: never one that swallows the other in silence.
+    let no_silence: fn(&Told) -> bool =
+        |told| told.served() == 2 || told.statuses.contains(&400) || told.is_closed;
     vec![
         (
             "pipelined head with a bare LF",
@@ -196,49 +213,55 @@ fn cases() -> Vec<Case> {
         ),
         ("long head with two lengths", long_both, none),
         ("long head with a bare LF", long_bare, none),
-        ("chunked body that ends with LF", chunked("0\r\n\n"), told),
+        (
+            "chunked body that ends with LF",
+            chunked("0\r\n\n"),
+            no_silence,
+        ),
         (
             "chunked body whose last size ends with LF",
             chunked("0\n\r\n"),
-            told,
+            no_silence,
         ),
     ]
 }
 
-fn served(found: &[u16]) -> usize {
-    found.iter().filter(|status| **status < 300).count()
-}
-
 fn head_checks() -> Outcome {
     let mut played = play(|address| {
-        let ask = |(name, bytes, is_well): Case| {
-            let found = statuses(address, bytes.as_bytes()).unwrap_or_default();
-            (name, is_well(&found), found)
+        let play = |(name, bytes, is_well): Case| {
+            let told = ask(address, bytes.as_bytes()).unwrap_or_default();
+            (name, is_well(&told), told)
         };
-        cases().into_iter().map(ask).collect::<Vec<_>>()
+        cases().into_iter().map(play).collect::<Vec<_>>()
     });
-    for (name, is_well, found) in std::mem::take(&mut played.found) {
-        let wanted = format!("{name}: refused");
-        played.outcome.check(wanted, is_well, format!("{found:?}"));
+    for (name, is_well, told) in std::mem::take(&mut played.found) {
+        let closed = if told.is_closed { ", closed" } else { ", open" };
+        let found = format!("{:?}{closed}", told.statuses);
+        played
+            .outcome
+            .check(format!("{name}: refused"), is_well, found);
     }
     played.outcome
 }
 
-/// Sends `bytes` and reads until nothing more comes: the status of each answer.
-fn statuses(address: SocketAddr, bytes: &[u8]) -> io::Result<Vec<u16>> {
+/// Sends `bytes` and reads until nothing more comes.
+fn ask(address: SocketAddr, bytes: &[u8]) -> io::Result<Told> {
     let mut stream = connect(address)?;
     let _ = stream.write_all(bytes);
-    let mut read = Vec::new();
-    let mut piece = [0; 4096];
-    while let Ok(count) = stream.read(&mut piece) {
-        if count == 0 {
-            break;
+    let (mut read, mut piece) = (Vec::new(), [0; 4096]);
+    let is_closed = loop {
+        match stream.read(&mut piece) {
+            Ok(0) => break true,
+            Ok(count) => read.extend_from_slice(&piece[..count]),
+            Err(error) => break error.kind() == io::ErrorKind::ConnectionReset,
         }
-        read.extend_from_slice(&piece[..count]);
-    }
+    };
     let text = String::from_utf8_lossy(&read).into_owned();
     let heads = text.split("HTTP/1.1 ").skip(1);
-    Ok(heads
-        .filter_map(|head| head.get(..3)?.parse().ok())
-        .collect())
+    Ok(Told {
+        statuses: heads
+            .filter_map(|head| head.get(..3)?.parse().ok())
+            .collect(),
+        is_closed,
+    })
 }

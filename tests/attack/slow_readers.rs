@@ -40,7 +40,7 @@ fn small() -> Outcome {
     });
     played.nobody_else_is_hurt();
     played.memory_is_bounded(128 << 20);
-    played.a_metric_shows_it(&["spool", "stall"]);
+    played.a_metric_shows_it(&["spool", "stall", "slow"]);
     played.outcome
 }
 
@@ -67,7 +67,7 @@ fn large() -> Outcome {
         },
     );
     played.memory_is_bounded(256 << 20);
-    played.a_metric_shows_it(&["spool", "stall"]);
+    played.a_metric_shows_it(&["spool", "stall", "slow"]);
     played.outcome
 }
 
