@@ -75,6 +75,11 @@ fn one_user() -> Outcome {
         counts.answers >= ONE_USERS as u64,
         format!("{} of {ONE_USERS} were", counts.answers),
     );
+    outcome.check(
+        "one user does not get as many as it likes",
+        counts.served < ONE_USERS as u64,
+        format!("all {ONE_USERS} are served"),
+    );
     outcome.note(format!("{} of {ONE_USERS} watches served", counts.served));
     let has_gauge = played.metrics[1].has(&["watch", "upstream_streams"]);
     outcome.check("a gauge tells of watches", has_gauge, "there is none");
