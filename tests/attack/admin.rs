@@ -1,0 +1,122 @@
+//! The port for operators, by whose answers the system decides whether the gateway is to be restarted.
+
+use std::{
+    net::SocketAddr,
+    time::{Duration, Instant},
+};
+
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+};
+
+use crate::{
+    Attack,
+    gateway::{Setup, http_get},
+    others::Mix,
+    report::Outcome,
+    scene::Scene,
+    time::{ms, now},
+};
+
+pub(crate) const ATTACKS: &[Attack] = &[
+    Attack {
+        name: "admin-half-open",
+        point: "B.8",
+        about: "160 connections to the admin port with half a head; /livez must answer",
+        play: half_open,
+    },
+    Attack {
+        name: "no-descriptors",
+        point: "B.11",
+        about: "more clients than the process has descriptors; /livez must answer",
+        play: no_descriptors,
+    },
+];
+
+/// How long a probe waits; the system's own default.
+const PROBE: Duration = ms(1000);
+/// By when half a head must have been cut off.
+const HEAD: Duration = ms(12_000);
+
+fn half_open() -> Outcome {
+    const CONNECTIONS: usize = 160;
+    let mut played = Scene::new(&Setup::default(), Mix::default()).play(async |scene| {
+        let admin = scene.gateway.admin;
+        let begun = now();
+        let open: Vec<_> = (0..CONNECTIONS)
+            .map(|_| tokio::spawn(half(admin, begun)))
+            .collect();
+        tokio::time::sleep(ms(300)).await;
+        let probed = probe(admin, ms(4000)).await;
+        let mut cut = 0;
+        for connection in open {
+            cut += usize::from(connection.await.unwrap());
+        }
+        (probed, cut)
+    });
+    let ((answered, probes), cut) = played.found;
+    played.nobody_else_is_hurt();
+    played.outcome.check(
+        "/livez answers within 1 s",
+        answered == probes,
+        format!("{answered} of {probes} do"),
+    );
+    played.outcome.check(
+        "half a head is cut off within 12 s",
+        cut == CONNECTIONS,
+        format!("{cut} of {CONNECTIONS} were"),
+    );
+    played.outcome
+}
+
+/// Sends half a head. Whether the gateway closes before long.
+async fn half(admin: SocketAddr, begun: Instant) -> bool {
+    let closed = async {
+        let mut stream = TcpStream::connect(admin).await?;
+        stream.write_all(b"GET /livez HTTP/1.1\r\nHost:").await?;
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).await
+    };
+    let left = HEAD.saturating_sub(begun.elapsed());
+    tokio::time::timeout(left, closed).await.is_ok()
+}
+
+/// Probes for a while, ten times a second. How many of how many were answered in time.
+async fn probe(admin: SocketAddr, lasts: Duration) -> (usize, usize) {
+    let (begun, mut answered, mut probes) = (now(), 0, 0);
+    while begun.elapsed() < lasts {
+        let probe = tokio::task::spawn_blocking(move || http_get(admin, "/livez", PROBE));
+        probes += 1;
+        answered += usize::from(probe.await.unwrap().is_some());
+        tokio::time::sleep(ms(100)).await;
+    }
+    (answered, probes)
+}
+
+fn no_descriptors() -> Outcome {
+    const DESCRIPTORS: u32 = 128;
+    let setup = Setup {
+        descriptors: Some(DESCRIPTORS),
+        ..Setup::default()
+    };
+    // Whoever has a connection keeps it.
+    let mut played = Scene::new(&setup, Mix::default()).play(async |scene| {
+        let mut open = Vec::new();
+        for _ in 0..DESCRIPTORS * 2 {
+            if let Ok(stream) = TcpStream::connect(scene.gateway.address).await {
+                open.push(stream);
+            }
+        }
+        tokio::time::sleep(ms(500)).await;
+        probe(scene.gateway.admin, ms(3000)).await
+    });
+    let (answered, probes) = played.found;
+    played.nobody_else_is_hurt();
+    played.outcome.check(
+        "/livez answers within 1 s",
+        answered == probes,
+        format!("{answered} of {probes} do"),
+    );
+    played.outcome
+}

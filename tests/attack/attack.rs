@@ -1,0 +1,188 @@
+//! The acceptance test of a promise: nobody is hurt by what others do.
+//!
+//! Plays attacks on a running fairgate binary over loopback, while other clients work, and prints for each
+//! what the others felt, the gateway's memory and processor time, and whether all was as wanted. It knows the
+//! gateway from outside alone: its configuration, its ports, its log, its metrics.
+//!
+//! `tests/attack/run` builds what it needs and starts it; README.md beside this file tells more.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, and the table tells of it"
+)]
+
+mod frames;
+mod gateway;
+mod others;
+#[path = "../it/pki.rs"]
+#[expect(dead_code, unreachable_pub, reason = "it is shared with tests/it")]
+mod pki;
+mod report;
+mod scene;
+mod time;
+mod upstream;
+
+mod admin;
+mod burst;
+mod floods;
+mod h2spec;
+mod heads;
+mod http1;
+mod noise;
+mod resets;
+mod seats;
+mod slow_readers;
+mod watches;
+
+use std::{panic::AssertUnwindSafe, process::ExitCode};
+
+use report::Outcome;
+
+/// One attack.
+pub(crate) struct Attack {
+    name: &'static str,
+    /// The point of the promise that it puts to the test.
+    point: &'static str,
+    about: &'static str,
+    play: fn() -> Outcome,
+}
+
+/// All attacks, in the order in which they are played.
+fn attacks() -> Vec<Attack> {
+    let parts = [
+        resets::ATTACKS,
+        watches::ATTACKS,
+        heads::ATTACKS,
+        seats::ATTACKS,
+        slow_readers::ATTACKS,
+        admin::ATTACKS,
+        http1::ATTACKS,
+        burst::ATTACKS,
+        noise::ATTACKS,
+        floods::ATTACKS,
+        h2spec::ATTACKS,
+    ];
+    parts.into_iter().flatten().map(Attack::copy).collect()
+}
+
+impl Attack {
+    const fn copy(&self) -> Self {
+        Self { ..*self }
+    }
+
+    /// Plays it. One that cannot be played fails.
+    fn outcome(&self) -> Outcome {
+        std::panic::catch_unwind(AssertUnwindSafe(self.play)).unwrap_or_else(|panic| {
+            let text = (panic.downcast_ref::<String>().cloned())
+                .or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+            let mut outcome = Outcome::default();
+            let why = text.unwrap_or_default();
+            let why = why.lines().next().unwrap_or_default();
+            outcome.check("it can be played", false, why);
+            outcome
+        })
+    }
+}
+
+/// What the arguments ask for.
+#[derive(Default)]
+struct Wanted {
+    only: Vec<String>,
+    lists: bool,
+    json: bool,
+}
+
+const USAGE: &str = "usage: attack [--list] [--json] [--only NAME]...
+NAME is an attack, or what the names of several begin with. FAIRGATE_BIN names the binary to attack.
+Ends with 1 if anything is not as wanted, with 2 if the arguments are wrong.";
+
+impl Wanted {
+    fn of(arguments: impl Iterator<Item = String>) -> Result<Self, String> {
+        let mut wanted = Self::default();
+        let mut arguments = arguments;
+        while let Some(argument) = arguments.next() {
+            match argument.as_str() {
+                "--list" => wanted.lists = true,
+                "--json" => wanted.json = true,
+                "--only" => {
+                    let name = arguments.next().ok_or("--only: name an attack")?;
+                    wanted.only.push(name);
+                }
+                other => return Err(format!("{other}: unknown argument")),
+            }
+        }
+        Ok(wanted)
+    }
+
+    fn picks(&self, attack: &Attack) -> bool {
+        let mut only = self.only.iter();
+        self.only.is_empty() || only.any(|name| attack.name.starts_with(name.as_str()))
+    }
+}
+
+fn main() -> ExitCode {
+    let wanted = match Wanted::of(std::env::args().skip(1)) {
+        Ok(wanted) => wanted,
+        Err(error) => {
+            eprintln!("{error}\n{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    let chosen: Vec<Attack> = (attacks().into_iter())
+        .filter(|attack| wanted.picks(attack))
+        .collect();
+    if chosen.is_empty() {
+        eprintln!("no attack has such a name\n{USAGE}");
+        return ExitCode::from(2);
+    }
+    if wanted.lists {
+        for attack in chosen {
+            println!("{:<22} {:<6} {}", attack.name, attack.point, attack.about);
+        }
+        return ExitCode::SUCCESS;
+    }
+    raise_descriptor_limit();
+    std::panic::set_hook(Box::new(|panic| eprintln!("attack:   {panic}")));
+    if play(&chosen, wanted.json) {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+/// Plays the attacks and prints what they came to. Whether all was as wanted.
+fn play(chosen: &[Attack], json: bool) -> bool {
+    let mut are_well = true;
+    if !json {
+        println!("{}", report::head());
+    }
+    let mut outcomes = Vec::new();
+    for attack in chosen {
+        eprintln!("attack: {}", attack.name);
+        let outcome = attack.outcome();
+        are_well &= outcome.is_well();
+        for note in &outcome.notes {
+            eprintln!("attack:   {note}");
+        }
+        if json {
+            outcomes.push(outcome.json(attack.name, attack.point));
+        } else {
+            println!("{}", report::line(attack.name, attack.point, &outcome));
+        }
+    }
+    if json {
+        println!("{}", serde_json::Value::Array(outcomes));
+    }
+    are_well
+}
+
+/// Lets this process have as many descriptors as it may: attackers need thousands.
+fn raise_descriptor_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: maximum,
+        maximum,
+    };
+    let _ = setrlimit(Resource::Nofile, raised);
+}

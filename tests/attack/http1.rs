@@ -1,0 +1,267 @@
+//! HTTP/1.1 at its edges: answers that come before the body, clients that half-close, and heads and bodies
+//! that two servers could read in two ways.
+
+use std::{
+    io::{self, Read as _, Write as _},
+    net::{Shutdown, SocketAddr, TcpStream},
+    time::Duration,
+};
+
+use crate::{
+    Attack,
+    gateway::{Setup, VICTIM},
+    others::Mix,
+    report::Outcome,
+    scene::{Played, Scene},
+    time::ms,
+};
+
+pub(crate) const ATTACKS: &[Attack] = &[
+    Attack {
+        name: "early-answer",
+        point: "B.9",
+        about: "no attack: a POST refused before its body has come, then another request",
+        play: early_answer,
+    },
+    Attack {
+        name: "half-close",
+        point: "B.9",
+        about: "no attack: a client that sends nothing more still gets its answer",
+        play: half_close,
+    },
+    Attack {
+        name: "head-checks",
+        point: "B.9",
+        about: "ambiguous heads, pipelined or over 16 KiB; chunked bodies that end with a bare LF",
+        play: head_checks,
+    },
+];
+
+/// How long to wait for one more byte.
+const SILENCE: Duration = ms(1500);
+
+/// Plays without others and without anything to hurt them.
+fn play<T: Send + 'static>(each: fn(SocketAddr) -> T) -> Played<T> {
+    let mix = Mix {
+        readers: 1,
+        writers: 1,
+        watches: 1,
+        ..Mix::default()
+    };
+    let mut played = Scene::new(&Setup::default(), mix).play(async |scene| {
+        let address = scene.gateway.address;
+        tokio::task::spawn_blocking(move || each(address))
+            .await
+            .unwrap()
+    });
+    played.nobody_else_is_hurt();
+    played
+}
+
+/// The head of a request up to its last own line.
+fn head(method: &str, path: &str, more: &str) -> String {
+    format!(
+        "{method} {path} HTTP/1.1\r\nHost: gate\r\nAuthorization: Bearer {VICTIM}\r\n{more}\r\n"
+    )
+}
+
+const PODS: &str = "/api/v1/namespaces/v/pods/p";
+
+fn connect(address: SocketAddr) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect(address)?;
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(SILENCE))?;
+    Ok(stream)
+}
+
+fn early_answer() -> Outcome {
+    const TIMES: usize = 5;
+    let mut played = play(|address| (0..TIMES).filter(|_| early(address).is_ok()).count());
+    let well = played.found;
+    played.outcome.check(
+        "the next request is answered, or was told to use another connection",
+        well == TIMES,
+        format!("{well} of {TIMES}"),
+    );
+    played.outcome
+}
+
+/// Posts in vain, body 20 ms after the head, and asks again unless told that the connection closes.
+fn early(address: SocketAddr) -> io::Result<()> {
+    let mut stream = connect(address)?;
+    let body = [b'x'; 4000];
+    let post = head(
+        "POST",
+        "/api/v1/namespaces/v/early",
+        "Content-Length: 4000\r\n",
+    );
+    stream.write_all(post.as_bytes())?;
+    std::thread::sleep(ms(20));
+    // It may be closed already, which is well if the answer says so.
+    let _ = stream.write_all(&body);
+    let answer = read_answer(&mut stream)?;
+    if !answer.starts_with("http/1.1 403") {
+        return Err(io::Error::other("another answer"));
+    }
+    if answer.contains("connection: close") {
+        return Ok(());
+    }
+    stream.write_all(head("GET", PODS, "").as_bytes())?;
+    let next = read_answer(&mut stream)?;
+    if next.starts_with("http/1.1 200") {
+        Ok(())
+    } else {
+        Err(io::Error::other("no second answer"))
+    }
+}
+
+/// Reads one answer, body and all. Its head, in lower case.
+fn read_answer(stream: &mut TcpStream) -> io::Result<String> {
+    let mut read = Vec::new();
+    let mut byte = [0];
+    let mut until = |end: &dyn Fn(&[u8]) -> bool| {
+        read.clear();
+        while !end(&read) {
+            stream.read_exact(&mut byte)?;
+            read.push(byte[0]);
+        }
+        io::Result::Ok(String::from_utf8_lossy(&read).to_lowercase())
+    };
+    let head = until(&|read| read.ends_with(b"\r\n\r\n"))?;
+    let length = head
+        .split("\r\ncontent-length: ")
+        .nth(1)
+        .and_then(|rest| rest.split("\r\n").next()?.parse::<usize>().ok());
+    if let Some(length) = length {
+        until(&|read| read.len() == length)?;
+    } else if head.contains("transfer-encoding: chunked") {
+        until(&|read| read.ends_with(b"\r\n0\r\n\r\n"))?;
+    }
+    Ok(head)
+}
+
+fn half_close() -> Outcome {
+    const TIMES: usize = 10;
+    let mut played = play(|address| {
+        let answered = |number: usize| {
+            let path = [
+                "/api/v1/namespaces/v/pods/t0",
+                "/api/v1/namespaces/v/pods/t100",
+            ];
+            let mut stream = connect(address)?;
+            stream.write_all(head("GET", path[number % 2], "").as_bytes())?;
+            stream.shutdown(Shutdown::Write)?;
+            read_answer(&mut stream)
+        };
+        let all = (0..TIMES).map(|number| answered(number).unwrap_or_default());
+        all.filter(|answer| answer.starts_with("http/1.1 200"))
+            .count()
+    });
+    let answered = played.found;
+    played.outcome.check(
+        "a client that half-closes is answered",
+        answered == TIMES,
+        format!("{answered} of {TIMES} were"),
+    );
+    played.outcome
+}
+
+/// What came back: the status of each answer, and whether the connection was closed then.
+#[derive(Debug, Default)]
+struct Told {
+    statuses: Vec<u16>,
+    is_closed: bool,
+}
+
+impl Told {
+    fn served(&self) -> usize {
+        let served = self.statuses.iter().filter(|status| **status < 300);
+        served.count()
+    }
+}
+
+/// A case of what two servers could read in two ways: its name, the bytes, and whether what comes back is
+/// well.
+type Case = (&'static str, String, fn(&Told) -> bool);
+
+fn cases() -> Vec<Case> {
+    let good = head("GET", PODS, "");
+    let bare = format!("GET {PODS} HTTP/1.1\nHost: gate\r\nAuthorization: Bearer {VICTIM}\r\n\r\n");
+    let long = format!("X-Long: {}\r\n", "a".repeat(20 << 10));
+    let two = "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n";
+    let post = |more: &str| head("POST", "/api/v1/namespaces/v/configmaps", more);
+    let both = post(two) + "0\r\n\r\n";
+    let long_both = post(&format!("{long}{two}")) + "0\r\n\r\n";
+    let long_bare = head("GET", PODS, &format!("{long}X-Other: a\n"));
+    let chunked = |end: &str| post("Transfer-Encoding: chunked\r\n") + "2\r\n{}\r\n" + end + &good;
+    let only_first: fn(&Told) -> bool =
+        |told| told.served() <= 1 && told.statuses.first() == Some(&200);
+    let none: fn(&Told) -> bool = |told| told.served() == 0 && !told.statuses.is_empty();
+    // Refused, closed, or both answered: never one that swallows the other in silence.
+    let no_silence: fn(&Told) -> bool =
+        |told| told.served() == 2 || told.statuses.contains(&400) || told.is_closed;
+    vec![
+        (
+            "pipelined head with a bare LF",
+            good.clone() + &bare,
+            only_first,
+        ),
+        (
+            "pipelined head with two lengths",
+            good.clone() + &both,
+            only_first,
+        ),
+        ("long head with two lengths", long_both, none),
+        ("long head with a bare LF", long_bare, none),
+        (
+            "chunked body that ends with LF",
+            chunked("0\r\n\n"),
+            no_silence,
+        ),
+        (
+            "chunked body whose last size ends with LF",
+            chunked("0\n\r\n"),
+            no_silence,
+        ),
+    ]
+}
+
+fn head_checks() -> Outcome {
+    let mut played = play(|address| {
+        let play = |(name, bytes, is_well): Case| {
+            let told = ask(address, bytes.as_bytes()).unwrap_or_default();
+            (name, is_well(&told), told)
+        };
+        cases().into_iter().map(play).collect::<Vec<_>>()
+    });
+    for (name, is_well, told) in std::mem::take(&mut played.found) {
+        let closed = if told.is_closed { ", closed" } else { ", open" };
+        let found = format!("{:?}{closed}", told.statuses);
+        played
+            .outcome
+            .check(format!("{name}: refused"), is_well, found);
+    }
+    played.outcome
+}
+
+/// Sends `bytes` and reads until nothing more comes.
+fn ask(address: SocketAddr, bytes: &[u8]) -> io::Result<Told> {
+    let mut stream = connect(address)?;
+    let _ = stream.write_all(bytes);
+    let (mut read, mut piece) = (Vec::new(), [0; 4096]);
+    let is_closed = loop {
+        match stream.read(&mut piece) {
+            Ok(0) => break true,
+            Ok(count) => read.extend_from_slice(&piece[..count]),
+            Err(error) => break error.kind() == io::ErrorKind::ConnectionReset,
+        }
+    };
+    let text = String::from_utf8_lossy(&read).into_owned();
+    let heads = text.split("HTTP/1.1 ").skip(1);
+    Ok(Told {
+        statuses: heads
+            .filter_map(|head| head.get(..3)?.parse().ok())
+            .collect(),
+        is_closed,
+    })
+}

@@ -1,0 +1,315 @@
+//! The others: clients that do nothing wrong, and what they feel.
+//!
+//! Readers, writers and watchers of the user `victim` (or of another) in closed loops with a pause, on a thread
+//! of their own, so that what attackers burn does not slow them down by more than the machine makes it.
+
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::JoinHandle,
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{Method, Request};
+use http_body_util::{BodyExt as _, Full};
+use hyper::{
+    body::Incoming,
+    client::conn::{http1, http2},
+};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::{net::TcpStream, task::JoinSet};
+
+use crate::{
+    gateway::VICTIM,
+    time::{ms, now},
+};
+
+/// The pause between two requests of one client.
+const PAUSE: Duration = ms(10);
+/// Without anything for so long, a watch is held to be dead; the stand-in tells something every 250 ms.
+const SILENCE: Duration = ms(3000);
+
+/// Who the others are.
+#[derive(Clone, Copy)]
+pub(crate) struct Mix {
+    /// Clients that read, half of them by HTTP/2.
+    pub(crate) readers: usize,
+    pub(crate) writers: usize,
+    pub(crate) watches: usize,
+    /// Clients without a credential that ask whether the server lives.
+    pub(crate) anonymous: usize,
+    /// Who reads, writes and watches.
+    pub(crate) user: &'static str,
+    /// What counts as a failure when it takes longer.
+    pub(crate) limit: Duration,
+}
+
+impl Default for Mix {
+    fn default() -> Self {
+        Self {
+            readers: 4,
+            writers: 2,
+            watches: 12,
+            anonymous: 0,
+            user: VICTIM,
+            limit: ms(5000),
+        }
+    }
+}
+
+/// What the others felt in a while.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Felt {
+    /// How long each answered request took, in order.
+    times: Vec<Duration>,
+    /// Requests that failed, and watches that ended.
+    pub(crate) failures: usize,
+    pub(crate) ended_watches: usize,
+    /// The first failure, in words.
+    pub(crate) first: Option<String>,
+}
+
+impl Felt {
+    /// Requests in all.
+    pub(crate) fn requests(&self) -> usize {
+        self.times.len() + self.failures
+    }
+
+    /// The time that `percent` of the answered requests did not exceed.
+    pub(crate) fn percentile(&self, percent: usize) -> Duration {
+        let rank = (self.times.len() * percent).div_ceil(100).saturating_sub(1);
+        self.times.get(rank).copied().unwrap_or_default()
+    }
+
+    fn fail(&mut self, what: String) {
+        self.failures += 1;
+        self.first.get_or_insert(what);
+    }
+}
+
+/// The others, at work until dropped.
+pub(crate) struct Others {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    address: SocketAddr,
+    mix: Mix,
+    felt: Mutex<Felt>,
+    over: AtomicBool,
+}
+
+impl Others {
+    /// Starts them.
+    pub(crate) fn start(address: SocketAddr, mix: Mix) -> Self {
+        let shared = Arc::new(Shared {
+            address,
+            mix,
+            felt: Mutex::default(),
+            over: AtomicBool::new(false),
+        });
+        let clients = Arc::clone(&shared);
+        let thread = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .unwrap();
+            runtime.block_on(work(clients));
+        });
+        Self {
+            shared,
+            thread: Some(thread),
+        }
+    }
+
+    /// What they felt since this was last asked.
+    pub(crate) fn felt(&self) -> Felt {
+        let mut felt = std::mem::take(&mut *self.shared.felt.lock().unwrap());
+        felt.times.sort_unstable();
+        felt
+    }
+
+    /// Lets them come to an end.
+    pub(crate) fn end(mut self) -> Felt {
+        self.shared.over.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.join().expect("the others do not panic");
+        }
+        self.felt()
+    }
+}
+
+impl Drop for Others {
+    fn drop(&mut self) {
+        self.shared.over.store(true, Ordering::Relaxed);
+    }
+}
+
+async fn work(shared: Arc<Shared>) {
+    let mut clients = JoinSet::new();
+    let mix = shared.mix;
+    for number in 0..mix.readers {
+        let read = (Method::GET, "/api/v1/namespaces/v/pods/p", true);
+        clients.spawn(ask(Arc::clone(&shared), read, number % 2 == 1));
+    }
+    for _ in 0..mix.writers {
+        let write = (Method::POST, "/api/v1/namespaces/v/configmaps", true);
+        clients.spawn(ask(Arc::clone(&shared), write, false));
+    }
+    for _ in 0..mix.anonymous {
+        let probe = (Method::GET, "/livez", false);
+        clients.spawn(ask(Arc::clone(&shared), probe, false));
+    }
+    for _ in 0..mix.watches {
+        clients.spawn(watch(Arc::clone(&shared)));
+    }
+    while clients.join_next().await.is_some() {}
+}
+
+impl Shared {
+    fn is_over(&self) -> bool {
+        self.over.load(Ordering::Relaxed)
+    }
+
+    fn note(&self, note: impl FnOnce(&mut Felt)) {
+        note(&mut self.felt.lock().unwrap());
+    }
+}
+
+/// Asks again and again.
+async fn ask(shared: Arc<Shared>, what: (Method, &'static str, bool), is_http2: bool) {
+    let (method, path, has_token) = what;
+    let mut client = None;
+    while !shared.is_over() {
+        let begun = now();
+        let once = async {
+            let mut connected = match client.take() {
+                Some(client) => client,
+                None => Client::connect(shared.address, is_http2).await?,
+            };
+            let user = has_token.then_some(shared.mix.user);
+            let response = connected.send(method.clone(), path, user).await?;
+            let status = response.status();
+            let whole = response.into_body().collect().await;
+            whole.map_err(|error| format!("{path}: its answer broke off: {error}"))?;
+            if !status.is_success() {
+                return Err(format!("{method} {path}: {status}"));
+            }
+            Ok(connected)
+        };
+        match tokio::time::timeout(shared.mix.limit, once).await {
+            Ok(Ok(connected)) => {
+                client = Some(connected);
+                let took = begun.elapsed();
+                shared.note(|felt| felt.times.push(took));
+            }
+            Ok(Err(error)) => shared.note(|felt| felt.fail(error)),
+            Err(_) => shared.note(|felt| felt.fail(format!("{method} {path}: no answer in time"))),
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+/// Watches, and begins anew when a watch has ended.
+async fn watch(shared: Arc<Shared>) {
+    while !shared.is_over() {
+        let error = match watch_once(&shared).await {
+            Ok(()) => return,
+            Err(error) => error,
+        };
+        shared.note(|felt| {
+            felt.ended_watches += 1;
+            felt.fail(error);
+        });
+        tokio::time::sleep(ms(200)).await;
+    }
+}
+
+/// Watches until all is over, which is well, or until the watch ends, which is not.
+async fn watch_once(shared: &Shared) -> Result<(), String> {
+    const PATH: &str = "/api/v1/namespaces/v/pods?watch=true&resourceVersion=1";
+    let silent = |_| "a watch is silent".to_owned();
+    let mut client = Client::connect(shared.address, true).await?;
+    let sent = client.send(Method::GET, PATH, Some(shared.mix.user));
+    let answer = tokio::time::timeout(SILENCE, sent).await;
+    let mut answer = answer.map_err(silent)??;
+    if !answer.status().is_success() {
+        return Err(format!("a watch: {}", answer.status()));
+    }
+    loop {
+        if shared.is_over() {
+            return Ok(());
+        }
+        match tokio::time::timeout(SILENCE, answer.body_mut().frame()).await {
+            Ok(Some(Ok(_))) => {}
+            Ok(Some(Err(error))) => return Err(format!("a watch broke off: {error}")),
+            Ok(None) => return Err("a watch ended".to_owned()),
+            Err(late) => return Err(silent(late)),
+        }
+    }
+}
+
+/// A well-behaved connection.
+pub(crate) enum Client {
+    Http1(http1::SendRequest<Full<Bytes>>),
+    Http2(http2::SendRequest<Full<Bytes>>),
+}
+
+impl Client {
+    /// Opens a connection.
+    pub(crate) async fn connect(address: SocketAddr, is_http2: bool) -> Result<Self, String> {
+        let failed = |error: hyper::Error| format!("cannot connect: {error}");
+        let stream = TcpStream::connect(address).await;
+        let stream = stream.map_err(|error| format!("cannot connect: {error}"))?;
+        stream
+            .set_nodelay(true)
+            .map_err(|error| error.to_string())?;
+        let stream = TokioIo::new(stream);
+        if is_http2 {
+            let handshake = http2::handshake(TokioExecutor::new(), stream);
+            let (sender, connection) = handshake.await.map_err(failed)?;
+            tokio::spawn(connection);
+            Ok(Self::Http2(sender))
+        } else {
+            let (sender, connection) = http1::handshake(stream).await.map_err(failed)?;
+            tokio::spawn(connection);
+            Ok(Self::Http1(sender))
+        }
+    }
+
+    /// Sends a request and waits for the head of its answer.
+    pub(crate) async fn send(
+        &mut self,
+        method: Method,
+        path: &str,
+        user: Option<&str>,
+    ) -> Result<http::Response<Incoming>, String> {
+        let request = self.request(method, path, user);
+        let sent = match self {
+            Self::Http1(sender) => match sender.ready().await {
+                Ok(()) => sender.send_request(request).await,
+                Err(error) => Err(error),
+            },
+            Self::Http2(sender) => sender.send_request(request).await,
+        };
+        sent.map_err(|error| format!("{path}: {error}"))
+    }
+
+    fn request(&self, method: Method, path: &str, user: Option<&str>) -> Request<Full<Bytes>> {
+        let body = if method == Method::POST { "{}" } else { "" };
+        let mut request = Request::builder().method(method);
+        request = match self {
+            Self::Http1(_) => request.uri(path).header("host", "gate"),
+            Self::Http2(_) => request.uri(format!("http://gate{path}")),
+        };
+        if let Some(user) = user {
+            request = request.header("authorization", format!("Bearer {user}"));
+        }
+        request.body(Full::from(body)).unwrap()
+    }
+}

@@ -1,0 +1,121 @@
+//! Streams that are reset right after they were opened, on requests that no seat holds back.
+//!
+//! The gateway must not pass so many resets on that the upstream takes it for the attacker and ends
+//! a connection that others share. It counts premature resets and ends the attacker's connection instead.
+
+use std::{net::SocketAddr, time::Duration};
+
+use crate::{
+    Attack,
+    frames::{RawConnection, reset},
+    gateway::{ATTACKER, Setup},
+    others::Mix,
+    report::Outcome,
+    scene::Scene,
+    time::{ms, now},
+};
+
+pub(crate) const ATTACKS: &[Attack] = &[
+    Attack {
+        name: "resets-long-running",
+        point: "B.1",
+        about: "pods/log, reset after 4 ms, from 4 connections",
+        play: || play("/api/v1/namespaces/a/pods/t250/log", Some(ATTACKER)),
+    },
+    Attack {
+        name: "resets-exempt",
+        point: "B.1",
+        about: "/readyz, exempt from flow control, reset after 4 ms, from 4 connections",
+        play: || play("/readyz/t250?verbose", Some(ATTACKER)),
+    },
+    Attack {
+        name: "resets-anonymous",
+        point: "B.1",
+        about: "the same without a credential",
+        play: || play("/readyz/t250?verbose", None),
+    },
+];
+
+const CONNECTIONS: usize = 4;
+const LASTS: Duration = ms(4000);
+/// Streams that each connection opens in each step, and after which time it resets them.
+const AT_ONCE: usize = 2;
+const STEP: Duration = ms(4);
+/// How often an attacker comes back.
+const RETURNS: usize = 50;
+
+fn play(path: &'static str, user: Option<&'static str>) -> Outcome {
+    let setup = Setup {
+        anonymous: true,
+        ..Setup::default()
+    };
+    let mix = Mix {
+        anonymous: 2,
+        ..Mix::default()
+    };
+    let mut played = Scene::new(&setup, mix).play(async |scene| {
+        let attackers: Vec<_> = (0..CONNECTIONS)
+            .map(|_| tokio::spawn(attack(scene.gateway.address, path, user)))
+            .collect();
+        let (mut opened, mut ended) = (0, 0);
+        for attacker in attackers {
+            let found = attacker.await.unwrap();
+            (opened, ended) = (opened + found.0, ended + found.1);
+        }
+        (opened, ended)
+    });
+    played.nobody_else_is_hurt();
+    let upstream = &played.scene.upstream;
+    let (resets, most) = upstream.resets();
+    let closed = upstream.ended_connections();
+    let outcome = &mut played.outcome;
+    outcome.check(
+        "the upstream takes no connection for an attacker's",
+        closed == 0,
+        format!("it ended {closed} connections"),
+    );
+    let (opened, ended) = played.found;
+    outcome.check(
+        "the attackers' connections are ended",
+        ended > 0,
+        "none was",
+    );
+    outcome.note(format!(
+        "{opened} streams opened and reset, {ended} of the attackers' connections ended; \
+         {resets} resets reached the upstream, {most} on one connection"
+    ));
+    played.a_metric_shows_it(&["reset"]);
+    played.outcome
+}
+
+/// Opens streams and resets them. How many, and how often the gateway ended the connection.
+async fn attack(address: SocketAddr, path: &str, user: Option<&str>) -> (u64, usize) {
+    let (begun, mut opened, mut ended) = (now(), 0, 0);
+    while begun.elapsed() < LASTS && ended < RETURNS {
+        let Ok(mut connection) = RawConnection::open(address, &[]).await else {
+            ended += 1;
+            tokio::time::sleep(ms(50)).await;
+            continue;
+        };
+        while begun.elapsed() < LASTS {
+            let mut streams = Vec::new();
+            let mut failed = false;
+            for _ in 0..AT_ONCE {
+                match connection.get(path, user).await {
+                    Ok(stream) => streams.push(stream),
+                    Err(_) => failed = true,
+                }
+            }
+            opened += streams.len() as u64;
+            tokio::time::sleep(STEP).await;
+            let resets: Vec<u8> = streams.into_iter().flat_map(reset).collect();
+            failed |= connection.send(&resets).await.is_err();
+            if failed || connection.seen().is_ended() {
+                ended += 1;
+                tokio::time::sleep(ms(50)).await;
+                break;
+            }
+        }
+    }
+    (opened, ended)
+}

@@ -1,0 +1,195 @@
+//! One attack in its surroundings: a stand-in upstream, a gateway in front of it, others at work; and
+//! the measuring of all three before, during and after.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use crate::{
+    gateway::{Gateway, Memory, Metrics, Setup},
+    others::{Felt, Mix, Others},
+    report::Outcome,
+    time::{ms, now},
+    upstream::{STREAMS, StandIn},
+};
+
+/// How long the others are left alone before they are looked at, and then until the attack.
+const WARM_UP: Duration = ms(300);
+const BEFORE: Duration = ms(1000);
+/// How long memory has to come back, once the attackers have left.
+const RECOVERY: Duration = ms(4000);
+/// Others must not wait longer than this (p99), or than so many times what they waited before. It is
+/// generous since attackers, others and gateway share the machine: a service that stands still is told by
+/// failures and seconds.
+const BOUND: Duration = ms(500);
+const TIMES: u32 = 10;
+/// Resident memory that an attack may leave behind: what the allocator keeps.
+const LEFT_BEHIND: u64 = 64 << 20;
+
+/// Where an attack is played.
+pub(crate) struct Scene {
+    pub(crate) upstream: StandIn,
+    pub(crate) gateway: Gateway,
+    mix: Mix,
+}
+
+/// What was measured, and what the attack itself brought.
+pub(crate) struct Played<T> {
+    pub(crate) scene: Scene,
+    pub(crate) outcome: Outcome,
+    /// Metrics before and after.
+    pub(crate) metrics: [Metrics; 2],
+    /// What the attack found.
+    pub(crate) found: T,
+}
+
+impl Scene {
+    /// A gateway as `setup` says in front of an upstream that allows 100 streams on a connection.
+    pub(crate) fn new(setup: &Setup, mix: Mix) -> Self {
+        Self::with_streams(STREAMS, setup, mix)
+    }
+
+    /// The same, with another number of streams.
+    pub(crate) fn with_streams(streams: u32, setup: &Setup, mix: Mix) -> Self {
+        let upstream = StandIn::start(streams);
+        let gateway = Gateway::start(setup, upstream.address);
+        Self {
+            upstream,
+            gateway,
+            mix,
+        }
+    }
+
+    /// Plays the attack while the others work. Attackers leave when `attack` is done.
+    pub(crate) fn play<T>(self, attack: impl AsyncFnOnce(&Scene) -> T) -> Played<T> {
+        let mut scene = self;
+        let others = Others::start(scene.gateway.address, scene.mix);
+        std::thread::sleep(WARM_UP);
+        let _ = others.felt();
+        let metrics_before = scene.gateway.metrics();
+        std::thread::sleep(BEFORE);
+        let before = others.felt();
+        let memory = MemoryWatch::start(scene.gateway.memory());
+        let resident = scene.gateway.memory().resident();
+        let (cpu, begun) = (scene.gateway.cpu(), now());
+
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
+        let found = runtime.block_on(attack(&scene));
+
+        let took = begun.elapsed();
+        let cpu = scene.gateway.cpu().saturating_sub(cpu);
+        let metrics_after = scene.gateway.metrics();
+        let during = others.end();
+        let peak = memory.end();
+        runtime.shutdown_background();
+        let after = settled(&scene.gateway.memory(), resident);
+        let is_alive = scene.gateway.is_alive();
+        let mut outcome = Outcome::new(before, during, [resident, peak, after], cpu, took);
+        outcome.check("the gateway lives on", is_alive, "it ended");
+        Played {
+            scene,
+            outcome,
+            metrics: [metrics_before, metrics_after],
+            found,
+        }
+    }
+}
+
+impl<T> Played<T> {
+    /// The others must not have felt it.
+    pub(crate) fn nobody_else_is_hurt(&mut self) {
+        let Felt {
+            failures,
+            ended_watches,
+            first,
+            ..
+        } = self.outcome.during.clone();
+        let first = first.map(|first| format!(" ({first})")).unwrap_or_default();
+        self.outcome.check(
+            "no request or watch of others fails",
+            failures == 0,
+            format!("{failures} failures, {ended_watches} of them watches{first}"),
+        );
+        let [before, during] =
+            [&self.outcome.before, &self.outcome.during].map(|felt| felt.percentile(99));
+        let bound = BOUND.max(before * TIMES);
+        self.outcome.check(
+            format!("others' p99 stays below {} ms", bound.as_millis()),
+            during <= bound && self.outcome.during.requests() > 0,
+            format!("{} ms", during.as_millis()),
+        );
+    }
+
+    /// Memory must not have grown by more than `bytes`, and must have come back.
+    pub(crate) fn memory_is_bounded(&mut self, bytes: u64) {
+        let [before, peak, after] = self.outcome.resident;
+        let mib = |bytes: u64| bytes >> 20;
+        let (grown, left) = (peak.saturating_sub(before), after.saturating_sub(before));
+        self.outcome.check(
+            format!("memory grows by {} MiB at most", mib(bytes)),
+            grown <= bytes,
+            format!("{} MiB", mib(grown)),
+        );
+        self.outcome.check(
+            "memory comes back",
+            left <= LEFT_BEHIND,
+            format!("{} MiB more than before stay", mib(left)),
+        );
+    }
+
+    /// A metric of the gateway's own with one of these words in its name or labels must have risen.
+    pub(crate) fn a_metric_shows_it(&mut self, words: &[&str]) {
+        let [before, after] = [&self.metrics[0], &self.metrics[1]].map(|all| all.about(words));
+        self.outcome.check(
+            format!("a metric shows it ({})", words.join(" or ")),
+            after > before,
+            "none rose",
+        );
+    }
+}
+
+/// What is resident once it has come back, or when that has taken too long.
+fn settled(memory: &Memory, before: u64) -> u64 {
+    let begun = now();
+    loop {
+        let resident = memory.resident();
+        if resident <= before + LEFT_BEHIND || begun.elapsed() > RECOVERY {
+            return resident;
+        }
+        std::thread::sleep(ms(50));
+    }
+}
+
+/// Watches a process for its greatest resident memory.
+struct MemoryWatch {
+    shared: Arc<(AtomicBool, AtomicU64)>,
+    thread: std::thread::JoinHandle<()>,
+}
+
+impl MemoryWatch {
+    fn start(memory: Memory) -> Self {
+        let shared = Arc::new((AtomicBool::new(false), AtomicU64::new(0)));
+        let noted = Arc::clone(&shared);
+        let thread = std::thread::spawn(move || {
+            while !noted.0.load(Ordering::Relaxed) {
+                noted.1.fetch_max(memory.resident(), Ordering::Relaxed);
+                std::thread::sleep(ms(20));
+            }
+        });
+        Self { shared, thread }
+    }
+
+    fn end(self) -> u64 {
+        self.shared.0.store(true, Ordering::Relaxed);
+        let _ = self.thread.join();
+        self.shared.1.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,252 @@
+//! Attempts to have more executed than the limits allow.
+//!
+//! The upstream goes on with whatever it has begun, also when it is cancelled, and is the judge: what
+//! executes there at a time must never be more than the seats, or than the cap.
+
+use std::{collections::VecDeque, time::Duration};
+
+use serde_json::json;
+
+use crate::{
+    Attack,
+    frames::{RawConnection, get, reset},
+    gateway::{ATTACKED_SEATS, ATTACKER, Setup, attacker},
+    others::Mix,
+    report::Outcome,
+    scene::{Played, Scene},
+    time::{Random, ms, now, until},
+    upstream::Executing,
+};
+
+pub(crate) const ATTACKS: &[Attack] = &[
+    Attack {
+        name: "taught-service-time",
+        point: "B.4",
+        about: "160 quick requests teach a short time, then slow ones are cancelled after 3 ms",
+        play: taught_service_time,
+    },
+    Attack {
+        name: "long-running-cancelled",
+        point: "B.5",
+        about: "pods/log of one user, cancelled after 3 ms, under a cap of 50",
+        play: long_running_cancelled,
+    },
+    Attack {
+        name: "long-running-at-once",
+        point: "B.5",
+        about: "pods/log of 8 users at the same moment, under a total cap of 80",
+        play: long_running_at_once,
+    },
+    Attack {
+        name: "false-watches",
+        point: "B.6",
+        about: "80 slow reads with ?watch=true for 13 s, with 20 seats",
+        play: false_watches,
+    },
+    Attack {
+        name: "random-schedules",
+        point: "B.4-6",
+        about: "quick, slow, false watches, time limits, cancelled at random (seed 8), with 20 seats",
+        play: random_schedules,
+    },
+];
+
+const SLOW: &str = "/api/v1/namespaces/a/pods/t4000";
+/// Quick, but not over when it would be cancelled.
+const QUICK: &str = "/api/v1/namespaces/a/pods/t15";
+const LOG: &str = "/api/v1/namespaces/a/pods/t2000/log";
+const LASTS: Duration = ms(3000);
+const CANCELLING: Duration = ms(4500);
+const PER_USER: usize = 50;
+const TOTAL: usize = 80;
+
+fn attacked() -> Setup {
+    Setup {
+        attacked_level: true,
+        more_attackers: 8,
+        ..Setup::default()
+    }
+}
+
+fn long_running() -> Setup {
+    let limits = json!({"longRunningPerUser": PER_USER, "longRunningTotal": TOTAL});
+    Setup {
+        config: json!({"limits": limits}),
+        more_attackers: 8,
+        ..Setup::default()
+    }
+}
+
+/// The others have no long-running requests, and no watches, which some may count among them.
+fn brief() -> Mix {
+    Mix {
+        watches: 0,
+        ..Mix::default()
+    }
+}
+
+/// No more than `limit` may ever have executed, and some must have.
+fn judge<T>(mut played: Played<T>, executing: Executing, limit: usize) -> Outcome {
+    played.nobody_else_is_hurt();
+    played.outcome.check(
+        format!("at most {limit} execute at a time"),
+        executing.most <= limit,
+        format!("{} did", executing.most),
+    );
+    played.outcome.check(
+        "the attack reaches the upstream",
+        executing.begun > 0,
+        "nothing was executed",
+    );
+    let (most, begun) = (executing.most, executing.begun);
+    played
+        .outcome
+        .note(format!("at most {most} of {begun} executed at a time"));
+    played.outcome
+}
+
+/// Sends `path` again and again, 5 every 4 ms, and cancels each after 3 ms.
+async fn cancel_again_and_again(scene: &Scene, user: &str, path: &str) {
+    let begun = now();
+    while begun.elapsed() < CANCELLING {
+        let Ok(mut connection) = RawConnection::open(scene.gateway.address, &[]).await else {
+            tokio::time::sleep(ms(20)).await;
+            continue;
+        };
+        while begun.elapsed() < CANCELLING && !connection.seen().is_ended() {
+            let streams: Vec<u32> = (0..5).map(|_| connection.stream()).collect();
+            let asks = |stream: &u32| get(*stream, path, Some(user));
+            let _ = connection
+                .send(&streams.iter().flat_map(asks).collect::<Vec<_>>())
+                .await;
+            tokio::time::sleep(ms(3)).await;
+            let resets: Vec<u8> = streams.into_iter().flat_map(reset).collect();
+            let _ = connection.send(&resets).await;
+            tokio::time::sleep(ms(1)).await;
+        }
+        tokio::time::sleep(ms(20)).await;
+    }
+}
+
+fn taught_service_time() -> Outcome {
+    const LESSONS: u64 = 160;
+    const AT_ONCE: u64 = 10;
+    let played = Scene::new(&attacked(), brief()).play(async |scene| {
+        // On several connections, so that every core learns.
+        for _ in 0..4 {
+            let mut teacher = RawConnection::open(scene.gateway.address, &[])
+                .await
+                .unwrap();
+            for lesson in 0..LESSONS / AT_ONCE {
+                for _ in 0..AT_ONCE {
+                    let _ = teacher.get(QUICK, Some(ATTACKER)).await;
+                }
+                let learnt = || teacher.seen().answers() >= (lesson + 1) * AT_ONCE;
+                until(ms(1000), learnt).await;
+            }
+        }
+        let each = || cancel_again_and_again(scene, ATTACKER, SLOW);
+        tokio::join!(each(), each());
+    });
+    let executing = played.scene.upstream.executing(ATTACKER);
+    judge(played, executing, ATTACKED_SEATS)
+}
+
+fn long_running_cancelled() -> Outcome {
+    let played = Scene::new(&long_running(), brief()).play(async |scene| {
+        let each = || cancel_again_and_again(scene, ATTACKER, LOG);
+        tokio::join!(each(), each());
+    });
+    let executing = played.scene.upstream.executing(ATTACKER);
+    judge(played, executing, PER_USER)
+}
+
+fn long_running_at_once() -> Outcome {
+    let played = Scene::new(&long_running(), brief()).play(async |scene| {
+        let each = (0..16).map(|number| ask_at_once(scene, attacker(number % 8)));
+        futures_util::future::join_all(each).await;
+    });
+    let executing = played.scene.upstream.attackers();
+    judge(played, executing, TOTAL)
+}
+
+/// Asks for 20 short logs at a time, so that the cap is reached from all sides again and again.
+async fn ask_at_once(scene: &Scene, user: String) {
+    const EACH: usize = 20;
+    let opened = RawConnection::open(scene.gateway.address, &[]).await;
+    let (begun, mut connection, mut asked) = (now(), opened.unwrap(), 0);
+    while begun.elapsed() < LASTS {
+        for _ in 0..EACH {
+            let path = "/api/v1/namespaces/a/pods/t5/log";
+            asked += u64::from(connection.get(path, Some(&user)).await.is_ok());
+        }
+        until(ms(1000), || connection.seen().answers() >= asked).await;
+    }
+}
+
+fn false_watches() -> Outcome {
+    const PATH: &str = "/api/v1/namespaces/t25000/pods?watch=true&resourceVersion=1";
+    let played = Scene::new(&attacked(), brief()).play(async |scene| {
+        let mut connection = RawConnection::open(scene.gateway.address, &[])
+            .await
+            .unwrap();
+        for _ in 0..80 {
+            let _ = connection.get(PATH, Some(ATTACKER)).await;
+        }
+        tokio::time::sleep(ms(13_000)).await;
+    });
+    let executing = played.scene.upstream.executing(ATTACKER);
+    judge(played, executing, ATTACKED_SEATS)
+}
+
+fn random_schedules() -> Outcome {
+    let played = Scene::new(&attacked(), brief()).play(async |scene| {
+        let each = |number: usize| random_schedule(scene, number);
+        tokio::join!(each(0), each(1), each(2), each(3));
+    });
+    let executing = played.scene.upstream.attackers();
+    judge(played, executing, ATTACKED_SEATS)
+}
+
+/// One attacker's random requests, each cancelled after a random time.
+async fn random_schedule(scene: &Scene, number: usize) {
+    let mut random = Random(8 + number as u64);
+    let user = attacker(number);
+    let begun = now();
+    while begun.elapsed() < LASTS * 2 {
+        let Ok(mut connection) = RawConnection::open(scene.gateway.address, &[]).await else {
+            tokio::time::sleep(ms(20)).await;
+            continue;
+        };
+        let mut open = VecDeque::new();
+        while begun.elapsed() < LASTS * 2 && !connection.seen().is_ended() {
+            let path = random_path(&mut random);
+            let Ok(stream) = connection.get(&path, Some(&user)).await else {
+                break;
+            };
+            let patience = [1, 3, 10, 100, 400][index(&mut random, 5)];
+            open.push_back((now() + ms(patience), stream));
+            tokio::time::sleep(ms(1 + random.below(6))).await;
+            let is_over = |entry: &(std::time::Instant, u32)| entry.0 <= now();
+            let (over, left): (Vec<_>, Vec<_>) = open.into_iter().partition(is_over);
+            open = left.into();
+            for (_, stream) in over {
+                let _ = connection.send(&reset(stream)).await;
+            }
+        }
+    }
+}
+
+fn random_path(random: &mut Random) -> String {
+    let time = [0, 5, 50, 400, 1500][index(random, 5)];
+    match random.below(5) {
+        0 => format!("/api/v1/namespaces/t{time}/pods?watch=true&resourceVersion=1"),
+        1 => format!("/api/v1/namespaces/t{time}/pods?watch=true"),
+        2 => format!("/api/v1/namespaces/a/pods/t{time}?timeout=1s"),
+        _ => format!("/api/v1/namespaces/a/pods/t{time}"),
+    }
+}
+
+fn index(random: &mut Random, bound: usize) -> usize {
+    usize::try_from(random.below(bound as u64)).unwrap_or(0)
+}
