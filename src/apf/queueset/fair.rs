@@ -6,18 +6,20 @@
 //! is next (start-time fair queuing). A flow that comes begins at the virtual time, unless it owes
 //! more.
 //!
-//! A head that is next and does not fit keeps seats free until it does. Two rules make up for what
-//! that costs, and neither takes from anybody what he is owed:
+//! A head that is next and does not fit keeps seats free until it does. Three rules make up for what
+//! that costs, and none takes from anybody what he is owed:
 //!
 //! - A wide flow keeps the seats that its own requests give back as long as it is at most [`LEAD`]
 //!   requests ahead of whoever is next, so that seats are drained for many requests and not for each.
+//! - For a flow that is served and has more waiting no seats are drained until it is as many requests
+//!   behind.
 //! - A request may pass the head if it is expected to take at most a tenth of the time for which the
 //!   head has been waiting to fit, and as long as others than passers keep the head waiting. So the
 //!   head waits at most a tenth longer than if nobody passed.
 
 use std::time::Duration;
 
-use super::{EntryId, Events, NONE, QueueSet, virtual_time::VirtualTime};
+use super::{EntryId, Events, NONE, QueueSet, flows::Flow, virtual_time::VirtualTime};
 use crate::apf::units::{SeatSeconds, Seats, Time};
 
 /// How many of its requests a wide flow may be ahead, at most.
@@ -63,7 +65,11 @@ impl<W: Copy> QueueSet<W> {
             }
             events.blocked.push(head.schema);
             let width = head.seats;
-            let Some(passer) = self.passer(index, width) else {
+            if let Some(passer) = self.passer_by_lead(flow) {
+                self.start_head(passer, arriving, events);
+                continue;
+            }
+            let Some(passer) = self.passer_by_patience(index, width) else {
                 return;
             };
             let index = self.flows.at(passer).head();
@@ -73,10 +79,32 @@ impl<W: Copy> QueueSet<W> {
         }
     }
 
+    /// The flow whose head may start although that of `next` does not fit, because `next` is served, too,
+    /// and has still more waiting: it is not worth draining seats for a flow that is about to get those
+    /// of its own requests, as long as it does not fall behind by more than [`LEAD`] requests.
+    fn passer_by_lead(&self, next: u32) -> Option<u32> {
+        let next = self.flows.at(next);
+        if next.fresh || next.holding == 0 || next.waiting < 2 {
+            return None;
+        }
+        let flow = self
+            .turns
+            .first_fitting(self.limit - self.sums.seats_in_use)?;
+        let ahead = self.flows.at(flow).start.units() - next.start.units();
+        (ahead <= self.most_ahead(next)).then_some(flow)
+    }
+
+    /// How far a flow may be out of turn, in units of work: [`LEAD`] requests like the next of `flow`.
+    fn most_ahead(&self, flow: &Flow) -> u64 {
+        let seats = self.entries.at(flow.head()).seats.min(self.limit);
+        let charge = SeatSeconds::product(seats, flow.service_time);
+        charge.units().saturating_mul(LEAD.into())
+    }
+
     /// The flow whose head may start although the one that is next, of `width` seats, does not fit: the
     /// next that fits, if its requests take less than [`PASSING_PART`] of the time for which the head
     /// has been blocked. Nobody passes a head that only those keep waiting who passed it.
-    fn passer(&mut self, head: u32, width: Seats) -> Option<u32> {
+    fn passer_by_patience(&mut self, head: u32, width: Seats) -> Option<u32> {
         let head = self.entries.id(head);
         if self.blocked.head != Some(head) {
             self.blocked = Blocked {
@@ -121,9 +149,8 @@ impl<W: Copy> QueueSet<W> {
             return;
         };
         let next = self.flows.at(next);
-        let charge = SeatSeconds::product(head.seats.min(self.limit), known.service_time);
         let ahead = known.start.units().saturating_sub(next.start.units());
-        if !next.fresh && ahead <= charge.units().saturating_mul(LEAD.into()) {
+        if !next.fresh && ahead <= self.most_ahead(known) {
             self.start_head(flow, None, events);
         }
     }

@@ -13,6 +13,8 @@ pub mod kinds;
 pub mod measure;
 pub mod run;
 pub mod table;
+#[cfg(test)]
+mod tests;
 
 use std::time::Duration;
 

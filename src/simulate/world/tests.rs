@@ -1,0 +1,89 @@
+//! What the original gives and Improved has to give, in a few worlds; `table` has many.
+
+use super::*;
+use crate::apf::policy::Semantics;
+
+const MILLI: f64 = 0.001;
+
+/// A closed loop of `threads` threads.
+fn flow(name: &str, width: Seats, threads: u32, service: f64, think: f64) -> FlowSpec {
+    FlowSpec {
+        name: name.to_owned(),
+        arrivals: Arrivals::Closed {
+            threads,
+            think_seconds: think,
+        },
+        service: Service {
+            mean_seconds: service,
+            shape: Shape::Constant,
+        },
+        width: (width, width),
+        final_seats: 0,
+        additional_latency_seconds: 0.0,
+        starts_seconds: 0.0,
+    }
+}
+
+fn world(seats: Seats, flows: Vec<FlowSpec>) -> World {
+    World {
+        name: "by hand".to_owned(),
+        seed: 3,
+        level: LevelShape {
+            seats,
+            queues: 64,
+            hand_size: 6,
+            queue_length_limit: 1_000,
+        },
+        flows,
+        warm_up_seconds: 1.0,
+        seconds: 6.0,
+    }
+}
+
+#[test]
+fn a_polite_wide_flow_gets_what_it_asks_for_beside_a_saturating_narrow_one() {
+    for (seats, width, work) in [(10, 2, 20.0), (245, 2, 20.0), (245, 10, 100.0)] {
+        let polite = flow("polite", width, 1, work * MILLI, 200.0 * MILLI);
+        let narrow = flow("narrow", 1, 2 * seats, 20.0 * MILLI, 0.0);
+        let world = world(seats, vec![polite, narrow]);
+        let [original, ours] =
+            [Semantics::Compatible, Semantics::Improved].map(|semantics| run(&world, semantics));
+        let (original, ours) = (&original.flows[0], &ours.flows[0]);
+        assert!(ours.seats >= 0.98 * original.seats, "{seats}: {ours:?}");
+        assert!(ours.longest_wait <= 22.0 * MILLI, "{seats}: {ours:?}");
+    }
+}
+
+#[test]
+fn saturated_flows_share_alike_whatever_their_widths() {
+    let flows = vec![
+        flow("wide", 4, 8, 20.0 * MILLI, 0.0),
+        flow("narrow", 1, 30, 20.0 * MILLI, 0.0),
+    ];
+    let report = run(&world(10, flows), Semantics::Improved);
+    assert!(report.worst_error() < 0.03, "{report:?}");
+}
+
+#[test]
+fn saturated_flows_share_alike_however_long_their_requests_take() {
+    let flows = vec![
+        flow("long", 1, 60, 100.0 * MILLI, 0.0),
+        flow("short", 1, 60, 5.0 * MILLI, 0.0),
+    ];
+    let report = run(&world(30, flows), Semantics::Improved);
+    assert!(report.worst_error() < 0.02, "{report:?}");
+}
+
+#[test]
+fn the_same_world_gives_the_same_report_and_can_be_written_down() {
+    let world = kinds::Kind::MixedWidths.draw(7, 3);
+    let written = serde_json::to_string(&world).unwrap();
+    let read: World = serde_json::from_str(&written).unwrap();
+    assert_eq!(serde_json::to_string(&read).unwrap(), written);
+    let mut short = world;
+    short.seconds /= 20.0;
+    let report = |semantics| format!("{:?}", run(&short, semantics));
+    for semantics in [Semantics::Compatible, Semantics::Improved] {
+        assert_eq!(report(semantics), report(semantics));
+    }
+}
