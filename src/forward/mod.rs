@@ -15,6 +15,7 @@ pub mod connect;
 mod connection_event;
 pub mod headers;
 pub mod identity;
+mod idle;
 pub mod lent;
 pub mod pool;
 pub mod settings;

@@ -6,6 +6,9 @@
 //! its own: watches occupy streams for an hour, and a server ends a whole connection over one
 //! anonymous request.
 //!
+//! What a request pays does not depend on how many connections there are: it takes the one that was used
+//! last, and a timer looks for those that are closed or long unused.
+//!
 //! Nothing here is shared between cores, so there is no lock.
 
 use std::{
@@ -28,6 +31,7 @@ use super::{
     UpstreamSettings,
     connect::{ConnectError, Connector, Opened, Spoken},
     connection_event::Open,
+    idle::{Condition, Idle, Waits},
     lent::Lent,
 };
 use crate::{apf::Time, call::Lender, clock::Clock, local::LocalExecutor, socket::Socket};
@@ -60,7 +64,9 @@ impl Pool {
                 clock: clock.clone(),
                 spoken: Cell::new(None),
                 shared: RefCell::default(),
+                current: RefCell::default(),
                 idle: RefCell::default(),
+                swept: Cell::new(false),
                 attempt: RefCell::default(),
                 failing: Cell::new(false),
             })
@@ -86,7 +92,11 @@ struct Connections {
     /// What the upstream spoke last time; `None` before the first connection.
     spoken: Cell<Option<Spoken>>,
     shared: RefCell<Vec<Rc<Http2>>>,
-    idle: RefCell<Vec<Rc<Http1>>>,
+    /// That of the shared connections which takes new requests, until it is nearly full.
+    current: RefCell<Option<Rc<Http2>>>,
+    idle: RefCell<Idle<Rc<Http1>>>,
+    /// Whether a timer looks after the connections.
+    swept: Cell<bool>,
     /// The connection being opened for everybody, if one is.
     attempt: RefCell<Option<Rc<Attempt>>>,
     /// Whether the last attempt failed: failures are told once, not once a request.
@@ -171,26 +181,33 @@ impl Connections {
     /// A stream of the least loaded HTTP/2 connection with room. Opens the next connection in the
     /// background when that one is nearly full.
     fn take_shared(&self) -> Option<Leased> {
-        self.drop_unused();
         let best = self.least_loaded()?;
-        let count = self.shared.borrow().len();
-        let full = best.active.get() >= best.limit();
-        let nearly_full = best.active.get() * 5 >= best.limit() * 4;
-        if nearly_full && count < self.settings.connections {
+        if best.is_nearly_full() && self.shared.borrow().len() < self.settings.connections {
             let _ = self.opening();
-            if full {
+            if best.is_full() {
                 return None;
             }
         }
         Some(Leased::http2(best))
     }
 
+    /// The connection for the next request. Looks at the others only when that of the last request is
+    /// nearly full or closed.
     fn least_loaded(&self) -> Option<Rc<Http2>> {
-        let shared = self.shared.borrow();
-        shared
+        let mut current = self.current.borrow_mut();
+        if let Some(connection) = &*current
+            && !connection.is_closed()
+            && !connection.is_nearly_full()
+        {
+            return Some(connection.clone());
+        }
+        let mut shared = self.shared.borrow_mut();
+        shared.retain(|connection| !connection.is_closed());
+        *current = shared
             .iter()
             .min_by_key(|connection| connection.load())
-            .cloned()
+            .cloned();
+        current.clone()
     }
 
     /// The connection being opened; starts opening one if none is.
@@ -266,6 +283,7 @@ impl Connections {
             clock: self.clock.clone(),
         });
         self.shared.borrow_mut().push(shared.clone());
+        self.start_sweeping();
         tokio::task::spawn_local(async move {
             let mut connection = connection;
             let ended = std::future::poll_fn(|cx| {
@@ -300,7 +318,6 @@ impl Connections {
         Ok(Rc::new(Http1 {
             sender: RefCell::new(sender),
             lane: self.this.clone(),
-            idle_since: Cell::new(self.clock.now()),
         }))
     }
 
@@ -311,37 +328,57 @@ impl Connections {
         }
     }
 
-    /// The idle HTTP/1 connection used last: the likeliest to be alive.
     fn take_idle(&self) -> Option<Rc<Http1>> {
-        let now = self.clock.now();
-        let mut idle = self.idle.borrow_mut();
-        idle.retain(|connection| {
-            !connection.sender.borrow().is_closed()
-                && now.since(connection.idle_since.get()) < self.settings.idle_timeout
-        });
-        let ready = idle
-            .iter()
-            .rposition(|connection| connection.sender.borrow().is_ready())?;
-        Some(idle.remove(ready))
+        let limit = self.settings.idle_timeout;
+        self.idle.borrow_mut().take(self.clock.now(), limit)
     }
 
     fn keep(&self, connection: Rc<Http1>) {
-        connection.idle_since.set(self.clock.now());
-        self.idle.borrow_mut().push(connection);
+        self.idle.borrow_mut().keep(self.clock.now(), connection);
+        self.start_sweeping();
     }
 
-    /// Forgets connections that are closed, and all but one of those long unused.
-    fn drop_unused(&self) {
+    /// Sees to it that connections which are closed or long unused are forgotten.
+    fn start_sweeping(&self) {
+        if !self.swept.replace(true) {
+            let period = (self.settings.idle_timeout / 4).max(Duration::from_millis(10));
+            tokio::task::spawn_local(sweep(self.this.clone(), period));
+        }
+    }
+
+    /// Forgets connections that are closed or long unused, but the last one of those that are shared. False
+    /// when there is nothing more to look after.
+    fn sweep(&self) -> bool {
         let now = self.clock.now();
         let limit = self.settings.idle_timeout;
+        let mut idle = self.idle.borrow_mut();
+        idle.sweep(now, limit);
         let mut shared = self.shared.borrow_mut();
         let mut kept = 0;
         shared.retain(|connection| {
-            let keep = !connection.sender.borrow().is_closed()
-                && (kept == 0 || !connection.unused_for(now, limit));
+            let keep = !connection.is_closed() && (kept == 0 || !connection.unused_for(now, limit));
             kept += usize::from(keep);
             keep
         });
+        let mut current = self.current.borrow_mut();
+        current.take_if(|current| {
+            !shared
+                .iter()
+                .any(|connection| Rc::ptr_eq(connection, current))
+        });
+        let more = !idle.is_empty() || kept > 0;
+        self.swept.set(more);
+        more
+    }
+}
+
+/// Looks after a lane's connections every now and then, until there are none.
+async fn sweep(lane: Weak<Connections>, period: Duration) {
+    loop {
+        tokio::time::sleep(period).await;
+        if !lane.upgrade().is_some_and(|lane| lane.sweep()) {
+            return;
+        }
     }
 }
 
@@ -361,14 +398,26 @@ impl Http2 {
         self.allowed.get().min(self.own_limit)
     }
 
+    fn is_closed(&self) -> bool {
+        self.sender.borrow().is_closed()
+    }
+
+    fn is_full(&self) -> bool {
+        self.active.get() >= self.limit()
+    }
+
+    fn is_nearly_full(&self) -> bool {
+        self.active.get() * 5 >= self.limit() * 4
+    }
+
     /// Order of preference: the fullest one that is not nearly full, so that others fall idle; then
     /// the emptiest of the rest.
     fn load(&self) -> (bool, usize) {
         let active = self.active.get();
-        if active * 5 < self.limit() * 4 {
-            (false, usize::MAX - active)
-        } else {
+        if self.is_nearly_full() {
             (true, active)
+        } else {
+            (false, usize::MAX - active)
         }
     }
 
@@ -391,7 +440,19 @@ impl Lender for Http2 {
 struct Http1 {
     sender: RefCell<http1::SendRequest<Lent>>,
     lane: Weak<Connections>,
-    idle_since: Cell<Time>,
+}
+
+impl Waits for Rc<Http1> {
+    fn condition(&self) -> Condition {
+        let sender = self.sender.borrow();
+        if sender.is_ready() {
+            Condition::Ready
+        } else if sender.is_closed() {
+            Condition::Dead
+        } else {
+            Condition::Busy
+        }
+    }
 }
 
 impl Lender for Http1 {
