@@ -7,7 +7,8 @@ use crate::{
     forward::ConnectionEvent,
     heard::Heard,
     hosted::access::AccessEnd,
-    observe::{Own, Reviewed, UpstreamError},
+    observe::{Abandoned, Own, Reviewed, UpstreamError, names},
+    serve::ClientEvent,
 };
 
 /// Counts connections to the upstream.
@@ -18,6 +19,17 @@ pub(super) fn connections(own: &Arc<Own>) -> Heard<ConnectionEvent> {
         ConnectionEvent::NotOpened => own.upstream_failed(UpstreamError::Connect),
         ConnectionEvent::Lost => own.upstream_failed(UpstreamError::Lost),
         ConnectionEvent::Closed => own.upstream_closed(),
+        ConnectionEvent::RanOut => own.upstream_abandoned(Abandoned::RanOut),
+        ConnectionEvent::Reset => own.upstream_abandoned(Abandoned::Reset),
+        ConnectionEvent::SentAgain => own.upstream_sent_again(),
+    })
+}
+
+/// Counts what is done about clients.
+pub(super) fn clients(own: &Arc<Own>) -> Heard<ClientEvent> {
+    let resets = own.labelled_counter(&names::CLIENTS_ENDED, "reason", "resets");
+    Heard::by(move |event| match event {
+        ClientEvent::EndedForResets => resets.increment(1),
     })
 }
 

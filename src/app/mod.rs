@@ -147,10 +147,9 @@ pub fn start(config: Config, path: Option<PathBuf>, own: Arc<Own>) -> Result<Run
     let rules = settings::auth_rules(&config, reviews.clone())?;
     let authorities = rules.authentication.authorities();
     let rules = Arc::new(ArcSwap::from_pointee(rules));
-    let app = AppSettings {
-        serve: settings::serve(&config, authorities)?,
-        cores,
-    };
+    let mut serve = settings::serve(&config, authorities)?;
+    serve.heard = counting::clients(sight.own());
+    let app = AppSettings { serve, cores };
     let build = build_stack(&config, &sight, &hub, &rules, &credential, hosting.as_ref())?;
     let gateway = Gateway::start(app, control_runtime, build)?;
     let metrics = settings::upstream_metrics(&config, &credential)?;

@@ -97,7 +97,7 @@ fn speak(refusal: &Refusal, kind: RequestKind, trace: &Trace) -> Spoken<'static>
         R::TooManyRequests(rejection) => {
             text(S::TOO_MANY_REQUESTS, refusal).retry_after(rejection.retry_after)
         }
-        R::TooManyLongRunning { retry_after } => {
+        R::TooManyLongRunning { retry_after } | R::TooManyResets { retry_after } => {
             status(S::TOO_MANY_REQUESTS, "TooManyRequests", &ours()).retry_after(*retry_after)
         }
         R::ClientGone | R::CredentialCheckUnavailable | R::Draining | R::UpstreamUnreachable => {

@@ -41,6 +41,12 @@ pub enum Refusal {
         /// Seconds until the client should ask again.
         retry_after: u32,
     },
+    /// Too many requests of this user were reset before they were answered.
+    #[error("too many requests of this user were reset before they were answered")]
+    TooManyResets {
+        /// Seconds until the client should ask again.
+        retry_after: u32,
+    },
     /// The client left while its request waited; nobody hears the answer.
     #[error("the client has left")]
     ClientGone,
@@ -91,6 +97,7 @@ impl Refusal {
             Self::CredentialCheckUnavailable => "credential-check-unavailable",
             Self::TooManyRequests(rejection) => rejection.reason,
             Self::TooManyLongRunning { .. } => "too-many-long-running",
+            Self::TooManyResets { .. } => "too-many-resets",
             Self::ClientGone => "client-gone",
             Self::Draining => "draining",
             Self::UpstreamUnreachable => "upstream-unreachable",

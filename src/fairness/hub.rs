@@ -16,6 +16,7 @@ use super::{
     gate::Letter,
     long_running::{Caps, LongRunning},
     mailbox::Mailbox,
+    premature::PrematureResets,
     slots::Waiter,
 };
 use crate::{
@@ -87,6 +88,8 @@ pub struct Hub {
     press: Notify,
     /// Long-running requests that flow control lets pass.
     pub long_running: Arc<LongRunning>,
+    /// Requests reset before they were answered.
+    pub premature: PrematureResets,
 }
 
 /// Each flow schema's cells, one per core, by level and schema name.
@@ -132,6 +135,7 @@ impl Hub {
             dispatcher: Dispatcher::new(policy, now),
             mailboxes: (0..cores).map(|_| Mailbox::default()).collect(),
             long_running: Arc::new(LongRunning::new(settings.long_running)),
+            premature: PrematureResets::default(),
             settings: Mutex::new(settings),
             cells: Mutex::default(),
             core_cells: core_cells.collect(),

@@ -25,6 +25,7 @@ use super::{
     watch_init::{MAX_INITIALISATION, WatchGuard},
 };
 use crate::{
+    apf::Time,
     call::{BodyEnd, Call, Progress, Refusal, Reply, ReplyGuard, RequestKind, Trace},
     digest::Verb,
 };
@@ -78,7 +79,34 @@ where
     }
 
     fn call(&mut self, call: Call) -> Admitted<S> {
-        let state = match self.gate.admit(&call) {
+        let received = call.received;
+        let state = match self.refused_at_once(&call) {
+            Some(refusal) => State::Refused(Some(refusal)),
+            None => self.admit(call),
+        };
+        Admitted {
+            state,
+            gate: Rc::clone(&self.gate),
+            received,
+        }
+    }
+}
+
+impl<S> Fairness<S>
+where
+    S: Service<Call, Response = Reply, Error = Refusal> + Clone,
+    S::Future: Unpin + 'static,
+{
+    /// Whether a call is refused for what its user did before.
+    fn refused_at_once(&self, call: &Call) -> Option<Refusal> {
+        let resets = &self.gate.hub().premature;
+        let retry_after = resets.refuses(&call.digest.user, || self.gate.now())?;
+        let enforced = self.gate.policy().enforcement == Enforcement::Enforce;
+        enforced.then_some(Refusal::TooManyResets { retry_after })
+    }
+
+    fn admit(&mut self, call: Call) -> State<S> {
+        match self.gate.admit(&call) {
             Verdict::Execute(seat) => State::serve(&mut self.inner, call, Some(seat)),
             Verdict::Wait(waiting) => State::Waiting {
                 waiting,
@@ -99,8 +127,7 @@ where
                 }
             }
             Verdict::Unlimited => State::serve(&mut self.inner, call, None),
-        };
-        Admitted { state }
+        }
     }
 }
 
@@ -111,6 +138,27 @@ where
     S::Future: Unpin + 'static,
 {
     state: State<S>,
+    gate: Rc<Gate>,
+    received: Time,
+}
+
+/// The client has left before it was answered.
+impl<S> Drop for Admitted<S>
+where
+    S: Service<Call, Response = Reply, Error = Refusal>,
+    S::Future: Unpin + 'static,
+{
+    fn drop(&mut self) {
+        let trace = match &self.state {
+            State::Waiting { call, .. } => &call.trace,
+            State::Serving(serving) if serving.future.is_some() => &serving.trace,
+            State::Serving(_) | State::Refused(_) | State::Over => return,
+        };
+        if let Some(user) = trace.user.get() {
+            let resets = &self.gate.hub().premature;
+            resets.note(user, self.received, self.gate.now());
+        }
+    }
 }
 
 enum State<S>

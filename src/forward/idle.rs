@@ -116,8 +116,10 @@ mod tests {
         Time::ZERO.plus(Duration::from_secs(seconds))
     }
 
+    type Conditions = Vec<Rc<Cell<Condition>>>;
+
     /// `number` connections, one a second, and how often any was looked at.
-    fn idle(number: usize) -> (Idle<Connection>, Vec<Rc<Cell<Condition>>>, Rc<Cell<usize>>) {
+    fn idle(number: usize) -> (Idle<Connection>, Conditions, Rc<Cell<usize>>) {
         let looks = Rc::<Cell<usize>>::default();
         let conditions: Vec<_> = (0..number)
             .map(|_| Rc::new(Cell::new(Condition::Ready)))
@@ -166,7 +168,9 @@ mod tests {
     #[test]
     fn no_more_than_a_few_busy_ones_are_looked_at() {
         let (mut idle, conditions, looks) = idle(100);
-        conditions.iter().for_each(|one| one.set(Condition::Busy));
+        for condition in &conditions {
+            condition.set(Condition::Busy);
+        }
         assert!(idle.take(at(50), LIMIT).is_none());
         assert_eq!((looks.get(), idle.0.len()), (MAX_BUSY, 100));
     }

@@ -30,11 +30,19 @@ use tokio::sync::Notify;
 use super::{
     UpstreamSettings,
     connect::{ConnectError, Connector, Opened, Spoken},
-    connection_event::Open,
+    connection_event::{ConnectionEvent, Open},
     idle::{Condition, Idle, Waits},
     lent::Lent,
+    resets::{self, End, Limited, Resets},
 };
-use crate::{apf::Time, call::Lender, clock::Clock, local::LocalExecutor, socket::Socket};
+use crate::{
+    apf::Time,
+    call::{Lender, Unwanted, lender::Turn},
+    clock::Clock,
+    heard::Heard,
+    local::LocalExecutor,
+    socket::Socket,
+};
 
 /// Requests that may share connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -281,6 +289,8 @@ impl Connections {
             own_limit: settings.streams_per_connection.max(1),
             idle_since: Cell::new(self.clock.now()),
             clock: self.clock.clone(),
+            resets: Resets::default(),
+            heard: settings.heard.clone(),
         });
         self.shared.borrow_mut().push(shared.clone());
         self.start_sweeping();
@@ -391,6 +401,8 @@ struct Http2 {
     own_limit: usize,
     idle_since: Cell<Time>,
     clock: Clock,
+    resets: Resets,
+    heard: Heard<ConnectionEvent>,
 }
 
 impl Http2 {
@@ -433,6 +445,35 @@ impl Lender for Http2 {
         if active == 0 {
             self.idle_since.set(self.clock.now());
         }
+    }
+
+    /// Others share the connection, and the upstream ends it when too many of its streams are reset.
+    fn abandon(self: Rc<Self>, unwanted: Unwanted) {
+        let is_body = matches!(unwanted, Unwanted::Body(_));
+        tokio::task::spawn_local(async move {
+            let end = resets::run_out(self.clone(), unwanted).await;
+            self.heard.tell(match end {
+                End::RanOut => ConnectionEvent::RanOut,
+                End::Reset => ConnectionEvent::Reset,
+            });
+            if is_body {
+                self.give_back(false);
+            }
+        });
+    }
+
+    fn turn(self: Rc<Self>) -> Option<Turn> {
+        Some(Box::pin(resets::turn(self)))
+    }
+}
+
+impl Limited for Http2 {
+    fn resets(&self) -> &Resets {
+        &self.resets
+    }
+
+    fn streams(&self) -> usize {
+        self.limit()
     }
 }
 
@@ -520,6 +561,14 @@ impl Leased {
         }
     }
 
+    /// Who lent the connection, if others share it.
+    pub(super) fn sharing(&self) -> Option<Rc<dyn Lender>> {
+        match &self.connection {
+            Connection::Http1 { .. } => None,
+            Connection::Http2(connection) => Some(connection.clone()),
+        }
+    }
+
     /// Leaves the connection to the body of the answer.
     pub(super) fn into_lender(mut self) -> Rc<dyn Lender> {
         match self.lender.take() {
@@ -537,15 +586,14 @@ impl Drop for Leased {
     }
 }
 
-/// Whether the upstream said that it has not looked at the request: the stream was refused, or the
-/// connection ended before its turn came.
+/// Whether the upstream said that it has not looked at the request: the stream was refused, or is above the
+/// last one that the upstream names when it ends the connection, for whatever reason. (Streams up to that one
+/// go on; if they fail it is with the connection itself.)
 pub(super) fn was_refused(error: &hyper::Error) -> bool {
     let Some(error) = error.source().and_then(|e| e.downcast_ref::<h2::Error>()) else {
         return false;
     };
-    error.is_remote()
-        && (error.reason() == Some(h2::Reason::REFUSED_STREAM)
-            || (error.is_go_away() && error.reason() == Some(h2::Reason::NO_ERROR)))
+    error.is_remote() && (error.reason() == Some(h2::Reason::REFUSED_STREAM) || error.is_go_away())
 }
 
 fn is_io(error: &hyper::Error) -> bool {

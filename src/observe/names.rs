@@ -176,6 +176,16 @@ own! { OWN_COUNTERS:
         "Connections opened to the upstream.";
     UPSTREAM_ERRORS = "fairgate_upstream_errors_total",
         "Failures of the upstream, by what failed.";
+    UPSTREAM_ABANDONED = "fairgate_upstream_abandoned_total",
+        "Streams of shared upstream connections whose answer nobody wanted any more, by whether they ended by themselves or were reset.";
+    UPSTREAM_SENT_AGAIN = "fairgate_upstream_retries_total",
+        "Requests sent once more, because the upstream had not looked at them or because they only read.";
+    PREMATURE_RESETS = "fairgate_premature_resets_total",
+        "Requests that their client reset within a second of their arrival, before they were answered.";
+    PREMATURE_REFUSED = "fairgate_premature_reset_refusals_total",
+        "Requests refused because their user had made too many premature resets.";
+    CLIENTS_ENDED = "fairgate_client_connections_ended_total",
+        "Client connections ended in self-defence, by the reason.";
     PANICS = "fairgate_panics_total",
         "Panics; each ended one request or task at most.";
     LOG_DROPPED = "fairgate_log_lines_dropped_total",

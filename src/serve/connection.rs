@@ -23,7 +23,9 @@ use super::{
     core::Shared,
     drain::Phase,
     entry::{Connection, Entry},
+    event::ClientEvent,
     hangup::Hangup,
+    premature::{PrematureResets, SharedWire},
     stream::StreamExecutor,
     wire::{Http1Head, Wire},
 };
@@ -88,6 +90,7 @@ pub(super) async fn serve<S>(
         head,
         active: Cell::new(0),
         total: Cell::new(0),
+        premature: PrematureResets::default(),
     });
     let entry = Entry::new(core.clone(), connection.clone(), stack);
     if opened.http2 {
@@ -182,9 +185,32 @@ where
     until(core, Phase::Ended, hangup, connection).await;
 }
 
+/// Serves an HTTP/2 connection until it ends, or has to be ended for what its client does.
 async fn serve_http2<S>(
     core: &Shared,
     wire: Wire,
+    entry: Entry<S>,
+    requests: &Connection,
+    hangup: &Hangup,
+) where
+    S: Service<Inbound, Response = Reply, Error = std::convert::Infallible> + 'static,
+    S::Future: 'static,
+{
+    let wire = SharedWire::new(wire);
+    let too_many_resets = tokio::select! {
+        () = serve_streams(core, wire.clone(), entry, requests, hangup) => false,
+        () = requests.premature.too_many() => true,
+    };
+    if too_many_resets {
+        core.settings.heard.tell(ClientEvent::EndedForResets);
+        tracing::debug!(from = %requests.peer.remote, "a client reset too many requests; its connection is ended");
+        wire.say_calm_down().await;
+    }
+}
+
+async fn serve_streams<S>(
+    core: &Shared,
+    wire: SharedWire,
     entry: Entry<S>,
     requests: &Connection,
     hangup: &Hangup,

@@ -7,6 +7,7 @@
 )]
 
 mod client;
+mod frames;
 mod gate;
 mod pki;
 mod rules;
@@ -26,6 +27,7 @@ mod listening;
 mod overlay;
 mod panics;
 mod pooling;
+mod resets;
 mod tidy;
 mod tls;
 mod tunnels;
