@@ -269,6 +269,9 @@ fn build_stack(
 ) -> Result<impl Fn(CoreContext) -> CoreStack + Send + Sync + 'static, ServeError> {
     let mut upstream = settings::upstream(config)?;
     upstream.heard = counting::connections(sight.own());
+    if config.has_upstream {
+        counting::streams(sight.own(), &upstream.ceiling);
+    }
     let upstream = Arc::new(upstream);
     let (sight, hub, rules) = (Arc::clone(sight), Arc::clone(hub), Arc::clone(rules));
     let identity = identity::Teller::new(settings::told_identity(config)?, credential.clone());

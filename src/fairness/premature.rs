@@ -1,8 +1,8 @@
 //! Requests that a user's clients reset before they are answered.
 //!
 //! `serve` ends a connection on which there are too many of them, but a client can open another. Therefore
-//! they are counted by user, too, over all connections and cores: at most [`AT_ONCE`], then
-//! [`A_SECOND`]; a user who makes more is refused for [`REFUSED_FOR`]. As there, only requests count
+//! they are counted by user, too, over all connections and cores: and a user who makes
+//! too many ([`ResetLimits`]) is refused for a while. As there, only requests count
 //! that were reset within a second of their arrival.
 //!
 //! Nobody is refused for what others do who have proven who they are no more than he has: requests
@@ -19,20 +19,34 @@ use dashmap::DashMap;
 
 use crate::{apf::Time, digest::User};
 
-/// A request that is reset sooner is reset prematurely.
-const YOUNG: Duration = Duration::from_secs(1);
-/// How many a user may reset prematurely at once.
-const AT_ONCE: u32 = 500;
-/// How many of them are forgotten each second.
-const A_SECOND: u32 = 50;
-/// For how long whoever has made more is refused: until half of them are forgotten.
-const REFUSED_FOR: Duration = Duration::from_secs((AT_ONCE / 2 / A_SECOND) as u64);
 /// Users of whom something is known. Further ones are not counted until others are forgotten.
 const MOST_USERS: usize = 10_000;
+
+/// How many requests a user may reset before they are answered.
+#[derive(Clone, Copy, Debug)]
+pub struct ResetLimits {
+    /// A request that is reset sooner is reset prematurely: 1 s.
+    pub young: Duration,
+    /// How many may be at once: 500. Whoever makes more is refused until half of them are forgotten.
+    pub at_once: u32,
+    /// How long it takes until one of them is forgotten, not zero: 20 ms.
+    pub forgotten_after: Duration,
+}
+
+impl Default for ResetLimits {
+    fn default() -> Self {
+        Self {
+            young: Duration::from_secs(1),
+            at_once: 500,
+            forgotten_after: Duration::from_millis(20),
+        }
+    }
+}
 
 /// The premature resets of all users.
 #[derive(Debug, Default)]
 pub struct PrematureResets {
+    limits: ResetLimits,
     users: DashMap<Box<str>, Lately>,
     /// Until when anybody is refused, in nanoseconds.
     refusing_until: AtomicU64,
@@ -51,8 +65,7 @@ struct Lately {
 }
 
 impl Lately {
-    fn forget(&mut self, now: Time) {
-        let one = Duration::from_secs(1) / A_SECOND;
+    fn forget(&mut self, now: Time, one: Duration) {
         let passed = now.since(self.forgotten).as_nanos() / one.as_nanos();
         let passed = u32::try_from(passed).unwrap_or(u32::MAX);
         if passed >= self.resets {
@@ -65,6 +78,14 @@ impl Lately {
 }
 
 impl PrematureResets {
+    /// There were none yet.
+    pub fn new(limits: ResetLimits) -> Self {
+        Self {
+            limits,
+            ..Self::default()
+        }
+    }
+
     /// How many there were.
     pub fn total(&self) -> u64 {
         self.total.load(Ordering::Relaxed)
@@ -77,7 +98,8 @@ impl PrematureResets {
 
     /// A request of `user` that came at `received` is given up at `now`, unanswered.
     pub(super) fn note(&self, user: &User, received: Time, now: Time) {
-        if now.since(received) >= YOUNG {
+        let limits = &self.limits;
+        if now.since(received) >= limits.young {
             return;
         }
         self.total.fetch_add(1, Ordering::Relaxed);
@@ -92,10 +114,10 @@ impl PrematureResets {
                 forgotten: now,
                 refused_until: Time::ZERO,
             });
-        lately.forget(now);
+        lately.forget(now, limits.forgotten_after);
         lately.resets += 1;
-        if lately.resets > AT_ONCE {
-            lately.refused_until = now.plus(REFUSED_FOR);
+        if lately.resets > limits.at_once {
+            lately.refused_until = now.plus(limits.forgotten_after * (limits.at_once / 2));
             let until = lately.refused_until.as_nanos();
             self.refusing_until.fetch_max(until, Ordering::Relaxed);
         }
@@ -111,7 +133,7 @@ impl PrematureResets {
         if now.since(Time::from_nanos(last)) >= Duration::from_secs(1) {
             self.forgotten.store(now.as_nanos(), Ordering::Relaxed);
             self.users.retain(|_, lately| {
-                lately.forget(now);
+                lately.forget(now, self.limits.forgotten_after);
                 lately.resets > 0 || lately.refused_until > now
             });
         }
@@ -142,6 +164,8 @@ impl PrematureResets {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const AT_ONCE: u32 = 500;
 
     fn at(millis: u64) -> Time {
         Time::ZERO.plus(Duration::from_millis(millis))

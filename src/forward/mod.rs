@@ -12,6 +12,7 @@
 //!
 //! Not here: who may send how much (`fairness`), what an error looks like ([`crate::call::answer`]).
 
+mod ceiling;
 pub mod connect;
 mod connection_event;
 pub mod headers;
@@ -38,8 +39,10 @@ use pin_project_lite::pin_project;
 use tokio::time::Sleep;
 use tower::Service;
 
+pub use ceiling::Ceiling;
 pub use connection_event::ConnectionEvent;
 pub use identity::UpstreamIdentity;
+pub use pool::Lane;
 pub use settings::{UpstreamProtocol, UpstreamSettings};
 
 use crate::{
@@ -52,7 +55,7 @@ use crate::{
 };
 use connect::ConnectError;
 use lent::{Fate, Lent};
-use pool::{Lane, Leased, Pool};
+use pool::{Leased, Pool};
 
 /// How often a request is sent at most. Each time again is safe; that there are some matters when the
 /// upstream ends several connections together.
@@ -207,7 +210,11 @@ impl Shared {
         let mut body = body;
         let mut left = MOST_TRIES - 1;
         loop {
-            let leased = match self.pool.acquire(lane, left < MOST_TRIES - 1).await {
+            let leased = match self
+                .pool
+                .acquire(lane, call.kind, left < MOST_TRIES - 1)
+                .await
+            {
                 Ok(leased) => leased,
                 Err(ConnectError::Io { .. } | ConnectError::Http { .. })
                     if left == MOST_TRIES - 1 =>
@@ -215,6 +222,7 @@ impl Shared {
                     left -= 1;
                     continue;
                 }
+                Err(ConnectError::Full { .. }) => return Err(Refusal::UpstreamFull),
                 Err(error) => {
                     tracing::debug!(%error, "no upstream connection");
                     return Err(Refusal::UpstreamUnreachable);
@@ -353,6 +361,8 @@ fn lane_of(call: &Call) -> Lane {
     if is_anonymous(&call.digest.user) {
         // Servers close a whole HTTP/2 connection over one anonymous request.
         Lane::Anonymous
+    } else if call.kind == RequestKind::Watch {
+        Lane::Watches
     } else if call.kind.is_long_running() {
         Lane::LongRunning
     } else {

@@ -29,6 +29,7 @@ use tokio::sync::Notify;
 
 use super::{
     UpstreamSettings,
+    ceiling::Place,
     connect::{ConnectError, Connector, Opened, Spoken},
     connection_event::{ConnectionEvent, Open},
     idle::{Condition, Idle, Waits},
@@ -37,7 +38,7 @@ use super::{
 };
 use crate::{
     apf::Time,
-    call::{Lender, Unwanted, lender::Turn},
+    call::{Lender, RequestKind, Unwanted, lender::Turn},
     clock::Clock,
     heard::Heard,
     local::LocalExecutor,
@@ -49,24 +50,37 @@ use crate::{
 pub enum Lane {
     /// Requests with an end in sight.
     Ordinary,
-    /// Watches, logs, proxied services.
+    /// Logs, proxied services.
     LongRunning,
+    /// Watches.
+    Watches,
     /// Requests of whoever has not proven who they are.
     Anonymous,
 }
 
+impl Lane {
+    /// All lanes.
+    pub const ALL: [Self; 4] = [
+        Self::Ordinary,
+        Self::LongRunning,
+        Self::Watches,
+        Self::Anonymous,
+    ];
+}
+
 /// The upstream connections of one core.
 pub(super) struct Pool {
-    lanes: [Rc<Connections>; 3],
+    lanes: [Rc<Connections>; Lane::ALL.len()],
     pub(super) connector: Rc<Connector>,
 }
 
 impl Pool {
     pub(super) fn new(settings: &Arc<UpstreamSettings>, clock: &Clock) -> Self {
         let connector = Rc::new(Connector::new(settings.clone()));
-        let lane = || {
+        let lane = |lane| {
             Rc::new_cyclic(|this| Connections {
                 this: this.clone(),
+                lane,
                 settings: settings.clone(),
                 connector: connector.clone(),
                 clock: clock.clone(),
@@ -80,20 +94,28 @@ impl Pool {
             })
         };
         Self {
-            lanes: [lane(), lane(), lane()],
+            lanes: Lane::ALL.map(lane),
             connector,
         }
     }
 
-    /// A connection to send one request on; with `fresh`, not an HTTP/1 connection used before.
-    pub(super) async fn acquire(&self, lane: Lane, fresh: bool) -> Result<Leased, ConnectError> {
-        self.lanes[lane as usize].acquire(fresh).await
+    /// A connection to send one request on; with `fresh`, not an HTTP/1 connection used before. When all there
+    /// may be are full, what has an end in sight waits for a stream, and what has none is refused.
+    pub(super) async fn acquire(
+        &self,
+        lane: Lane,
+        kind: RequestKind,
+        fresh: bool,
+    ) -> Result<Leased, ConnectError> {
+        let may_wait = !kind.is_long_running();
+        self.lanes[lane as usize].acquire(may_wait, fresh).await
     }
 }
 
 /// The connections of one lane.
 struct Connections {
     this: Weak<Self>,
+    lane: Lane,
     settings: Arc<UpstreamSettings>,
     connector: Rc<Connector>,
     clock: Clock,
@@ -109,6 +131,16 @@ struct Connections {
     attempt: RefCell<Option<Rc<Attempt>>>,
     /// Whether the last attempt failed: failures are told once, not once a request.
     failing: Cell<bool>,
+}
+
+/// What the shared connections of a lane have for a request.
+enum Shared {
+    /// A stream.
+    Stream(Leased),
+    /// Nothing until one more connection is open.
+    Opening,
+    /// Nothing, and there may be no more connections. This one is the least loaded.
+    Full(Rc<Http2>),
 }
 
 /// A connection being opened for everybody who waits for one.
@@ -156,7 +188,7 @@ impl Drop for Opening {
 }
 
 impl Connections {
-    async fn acquire(&self, fresh: bool) -> Result<Leased, ConnectError> {
+    async fn acquire(&self, may_wait: bool, fresh: bool) -> Result<Leased, ConnectError> {
         loop {
             if self.spoken.get() == Some(Spoken::Http1) {
                 if !fresh && let Some(idle) = self.take_idle() {
@@ -176,27 +208,44 @@ impl Connections {
                 self.start_http2(socket, open).await?;
                 continue;
             }
-            if let Some(leased) = self.take_shared() {
-                return Ok(leased);
+            match self.take_shared() {
+                Shared::Stream(leased) => return Ok(leased),
+                Shared::Full(best) if may_wait => return Ok(Leased::http2(best)),
+                Shared::Full(_) => return Err(self.full()),
+                Shared::Opening => {}
             }
             if let Err(error) = self.opening().wait().await {
                 // Better to wait for a stream of a full connection than not to be served at all.
-                return self.least_loaded().map(Leased::http2).ok_or(error);
+                let best = self
+                    .least_loaded()
+                    .filter(|best| may_wait || !best.is_full());
+                return best.map(Leased::http2).ok_or(error);
             }
         }
     }
 
     /// A stream of the least loaded HTTP/2 connection with room. Opens the next connection in the
     /// background when that one is nearly full.
-    fn take_shared(&self) -> Option<Leased> {
-        let best = self.least_loaded()?;
-        if best.is_nearly_full() && self.shared.borrow().len() < self.settings.connections {
+    fn take_shared(&self) -> Shared {
+        let Some(best) = self.least_loaded() else {
+            return Shared::Opening;
+        };
+        if best.is_nearly_full() && self.settings.ceiling.has_room(self.lane, false) {
             let _ = self.opening();
             if best.is_full() {
-                return None;
+                return Shared::Opening;
             }
         }
-        Some(Leased::http2(best))
+        if best.is_full() {
+            return Shared::Full(best);
+        }
+        Shared::Stream(Leased::http2(best))
+    }
+
+    fn full(&self) -> ConnectError {
+        ConnectError::Full {
+            name: self.settings.name.clone(),
+        }
     }
 
     /// The connection for the next request. Looks at the others only when that of the last request is
@@ -245,6 +294,9 @@ impl Connections {
     fn note(&self, outcome: &Result<(), ConnectError>) {
         let failed = outcome.is_err();
         match (self.failing.replace(failed), outcome) {
+            (false, Err(error @ ConnectError::Full { .. })) => {
+                tracing::warn!(%error, "cannot open another connection");
+            }
             (false, Err(error)) => tracing::warn!(%error, "cannot reach the upstream"),
             (true, Ok(())) => tracing::info!("the upstream can be reached again"),
             _ => {}
@@ -270,6 +322,9 @@ impl Connections {
 
     async fn start_http2(&self, socket: Socket, open: Open) -> Result<(), ConnectError> {
         let settings = &self.settings;
+        let none = self.shared.borrow().is_empty();
+        let place = settings.ceiling.enter(self.lane, none);
+        let place = place.ok_or_else(|| self.full())?;
         let (sender, connection) = http2::Builder::new(LocalExecutor)
             .timer(TokioTimer::new())
             // Fixed windows: with room for every stream's, a slow reader cannot stall the others.
@@ -290,6 +345,7 @@ impl Connections {
             idle_since: Cell::new(self.clock.now()),
             clock: self.clock.clone(),
             resets: Resets::default(),
+            place,
             heard: settings.heard.clone(),
         });
         self.shared.borrow_mut().push(shared.clone());
@@ -297,7 +353,10 @@ impl Connections {
         tokio::task::spawn_local(async move {
             let mut connection = connection;
             let ended = std::future::poll_fn(|cx| {
-                shared.allowed.set(connection.current_max_send_streams());
+                let allowed = connection.current_max_send_streams();
+                if shared.allowed.replace(allowed) != allowed {
+                    shared.place.allows(shared.limit());
+                }
                 std::pin::Pin::new(&mut connection).poll(cx)
             });
             if let Err(error) = ended.await {
@@ -402,6 +461,7 @@ struct Http2 {
     idle_since: Cell<Time>,
     clock: Clock,
     resets: Resets,
+    place: Place,
     heard: Heard<ConnectionEvent>,
 }
 
@@ -442,6 +502,7 @@ impl Lender for Http2 {
     fn give_back(self: Rc<Self>, _: bool) {
         let active = self.active.get().saturating_sub(1);
         self.active.set(active);
+        self.place.end();
         if active == 0 {
             self.idle_since.set(self.clock.now());
         }
@@ -529,6 +590,7 @@ impl Leased {
 
     fn http2(connection: Rc<Http2>) -> Self {
         connection.active.set(connection.active.get() + 1);
+        connection.place.begin();
         Self {
             lender: Some(connection.clone()),
             connection: Connection::Http2(connection),

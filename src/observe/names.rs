@@ -139,6 +139,14 @@ own! { OWN_GAUGES:
         "Requests waiting for seats, all priority levels together.";
     LONG_RUNNING = "fairgate_long_running_requests",
         "Long-running requests, watches not counted, which no priority level holds back.";
+    WATCHES = "fairgate_watches",
+        "Watches that run, initialised or not.";
+    WATCHES_LIMIT = "fairgate_watches_limit",
+        "How many watches may run.";
+    UPSTREAM_STREAMS = "fairgate_upstream_streams",
+        "Streams of HTTP/2 connections to the upstream that are in use, by what they carry.";
+    UPSTREAM_STREAMS_LIMIT = "fairgate_upstream_streams_limit",
+        "How many there may be, by what they carry.";
     ENFORCEMENT = "fairgate_enforcement",
         "1 for what is done about the decisions of flow control, 0 for the rest.";
     SEMANTICS = "fairgate_semantics",

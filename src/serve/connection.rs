@@ -90,7 +90,7 @@ pub(super) async fn serve<S>(
         head,
         active: Cell::new(0),
         total: Cell::new(0),
-        premature: PrematureResets::default(),
+        premature: PrematureResets::new(core.settings.resets),
     });
     let entry = Entry::new(core.clone(), connection.clone(), stack);
     if opened.http2 {

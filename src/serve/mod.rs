@@ -27,4 +27,5 @@ pub use acceptor::{Acceptor, BindError};
 pub use core::{Core, CoreHandle};
 pub use drain::{Drain, Phase};
 pub use event::ClientEvent;
+pub use premature::ResetLimits;
 pub use settings::{DrainSettings, ServeSettings};

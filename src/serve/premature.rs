@@ -25,12 +25,26 @@ use tokio::{
 use super::wire::Wire;
 use crate::{apf::Time, digest::User};
 
-/// A request that is reset sooner is reset prematurely.
-pub(super) const YOUNG: Duration = Duration::from_secs(1);
-/// How many a connection may reset prematurely at once.
-const AT_ONCE: u32 = 100;
-/// How long it takes until one of them is forgotten.
-const FORGOTTEN_AFTER: Duration = Duration::from_millis(100);
+/// How many requests a connection may reset before they are answered.
+#[derive(Clone, Copy, Debug)]
+pub struct ResetLimits {
+    /// A request that is reset sooner is reset prematurely: 1 s.
+    pub young: Duration,
+    /// How many may be at once: 100.
+    pub at_once: u32,
+    /// How long it takes until one of them is forgotten, not zero: 100 ms.
+    pub forgotten_after: Duration,
+}
+
+impl Default for ResetLimits {
+    fn default() -> Self {
+        Self {
+            young: Duration::from_secs(1),
+            at_once: 100,
+            forgotten_after: Duration::from_millis(100),
+        }
+    }
+}
 
 /// How long a client may take to take the last frame.
 const FAREWELL: Duration = Duration::from_secs(1);
@@ -43,6 +57,7 @@ const GOAWAY: [u8; 17] = [
 /// The premature resets of one connection.
 #[derive(Debug, Default)]
 pub(super) struct PrematureResets {
+    limits: ResetLimits,
     lately: Cell<u32>,
     /// Up to when they have been forgotten.
     forgotten: Cell<Time>,
@@ -60,6 +75,13 @@ enum Users {
 }
 
 impl PrematureResets {
+    pub(super) fn new(limits: ResetLimits) -> Self {
+        Self {
+            limits,
+            ..Self::default()
+        }
+    }
+
     /// A request of `user` came on the connection.
     pub(super) fn note_user(&self, user: Option<&Arc<User>>) {
         let Some(user) = user else {
@@ -76,18 +98,20 @@ impl PrematureResets {
 
     /// A request that came at `received` was reset at `now`, unanswered.
     pub(super) fn note(&self, received: Time, now: Time) {
-        if now.since(received) >= YOUNG {
+        let limits = &self.limits;
+        if now.since(received) >= limits.young {
             return;
         }
-        let passed = now.since(self.forgotten.get()).as_nanos() / FORGOTTEN_AFTER.as_nanos();
+        let each = limits.forgotten_after;
+        let passed = now.since(self.forgotten.get()).as_nanos() / each.as_nanos();
         let passed = u32::try_from(passed).unwrap_or(u32::MAX);
         if passed > 0 {
             self.lately.set(self.lately.get().saturating_sub(passed));
             self.forgotten
-                .set(self.forgotten.get().plus(FORGOTTEN_AFTER * passed).min(now));
+                .set(self.forgotten.get().plus(each * passed).min(now));
         }
         self.lately.set(self.lately.get() + 1);
-        if self.lately.get() > AT_ONCE && !matches!(*self.users.borrow(), Users::Several) {
+        if self.lately.get() > limits.at_once && !matches!(*self.users.borrow(), Users::Several) {
             self.too_many.notify_one();
         }
     }
@@ -196,7 +220,7 @@ mod tests {
         let resets = PrematureResets::default();
         resets.note_user(Some(&user("a")));
         resets.note_user(Some(&user("a")));
-        (0..AT_ONCE).for_each(|_| resets.note(at(1000), at(1004)));
+        (0..100).for_each(|_| resets.note(at(1000), at(1004)));
         assert!(resets.too_many().now_or_never().is_none());
         resets.note(at(1000), at(1004));
         assert!(resets.too_many().now_or_never().is_some());

@@ -10,10 +10,12 @@ use crate::{
     failures::until,
     frames::{self, ByHand, ENHANCE_YOUR_CALM, RST_STREAM, Tap},
     gate::Gate,
+    rules::{Full, Rules},
     upstream::{Body, Speaks, Upstream, full, streamed, text},
 };
 
 const LOG: &str = "/api/v1/namespaces/a/pods/p/log";
+const LONG: Duration = Duration::from_secs(60);
 const SLOW: &str = "/api/v1/namespaces/a/pods/slow";
 
 /// A gateway of one core in front of `address`, which speaks HTTP/2.
@@ -33,6 +35,18 @@ async fn reset(upstream: &Upstream, client: &mut Client, user: &str, target: &st
     }
     until(|| upstream.seen().len() >= before + number).await;
     requests.shutdown().await;
+}
+
+/// A gateway that minds resets as others do, but takes its time: the machine may be busy.
+fn slow(upstream: &Upstream) -> Gate {
+    let rules = Rules::small(1000, Full::Reject).set(|settings| {
+        settings.resets.young = LONG;
+        settings.resets.forgotten_after = LONG;
+    });
+    Gate::governed_with(upstream, &rules, |settings, _| {
+        settings.serve.resets.young = LONG;
+        settings.serve.resets.forgotten_after = LONG;
+    })
 }
 
 fn get(client: &Client, user: &str) -> http::Request<Body> {
@@ -171,7 +185,7 @@ async fn a_connection_that_the_upstream_ends_costs_no_request() {
 #[tokio::test]
 async fn a_connection_of_premature_resets_is_ended_and_no_other() {
     let upstream = Upstream::start(Speaks::Http2, |_| std::future::pending());
-    let gate = Gate::before(&upstream);
+    let gate = slow(&upstream);
     let mut other = Client::http2(gate.address()).await;
     let request = other.request(Method::GET, LOG).header("x-user", "other");
     let waits = tokio::spawn(other.start(request.body(full("")).unwrap()));
@@ -203,7 +217,7 @@ async fn a_connection_of_premature_resets_is_ended_and_no_other() {
 #[tokio::test]
 async fn a_front_proxys_connection_does_not_end_for_what_one_of_its_users_does() {
     let upstream = half_slow();
-    let gate = Gate::before(&upstream);
+    let gate = slow(&upstream);
     let mut proxy = Client::http2(gate.address()).await;
     assert_eq!(proxy.send(get(&proxy, "good")).await.unwrap().status(), 200);
     for _ in 0..3 {
@@ -215,8 +229,8 @@ async fn a_front_proxys_connection_does_not_end_for_what_one_of_its_users_does()
 #[tokio::test]
 async fn who_goes_on_resetting_on_new_connections_is_refused_for_a_while() {
     let upstream = half_slow();
-    let gate = Gate::before(&upstream);
-    for _ in 0..7 {
+    let gate = slow(&upstream);
+    for _ in 0..6 {
         let mut client = Client::http2(gate.address()).await;
         let before = gate.hub().premature.total();
         reset(&upstream, &mut client, "bad", SLOW, 90).await;
