@@ -2,6 +2,7 @@
 
 use std::{
     cell::{Cell, OnceCell},
+    error::Error as _,
     future::{Future, poll_fn},
     io,
     net::{SocketAddr, TcpStream},
@@ -267,12 +268,24 @@ where
         }
         connection.as_mut().poll(cx).map(|ended| {
             if let Err(error) = ended {
+                if was_told_to_calm_down(&error) {
+                    core.settings.heard.tell(ClientEvent::EndedForResets);
+                }
                 tracing::debug!(%error, "a client connection ended");
             }
             true
         })
     })
     .await
+}
+
+/// Whether h2 ended the connection for too many resets. It counts those that come before a request was even
+/// handed on, and which we therefore do not see.
+fn was_told_to_calm_down(error: &hyper::Error) -> bool {
+    let source = error.source().and_then(|e| e.downcast_ref::<h2::Error>());
+    source.is_some_and(|error| {
+        error.is_library() && error.reason() == Some(h2::Reason::ENHANCE_YOUR_CALM)
+    })
 }
 
 /// Whether `ends` comes true within `time`.

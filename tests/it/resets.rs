@@ -1,8 +1,19 @@
 //! Requests that clients reset: what the upstream sees of them, and what becomes of the client.
 
-use std::{num::NonZero, time::Duration};
+use std::{
+    num::NonZero,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
-use fairgate::forward::{UpstreamProtocol, UpstreamSettings};
+use fairgate::{
+    forward::{UpstreamProtocol, UpstreamSettings},
+    heard::Heard,
+    serve::ClientEvent,
+};
 use http::{Method, StatusCode};
 
 use crate::{
@@ -212,6 +223,36 @@ async fn a_connection_of_premature_resets_is_ended_and_no_other() {
     assert_eq!(error.reason(), Some(h2::Reason::ENHANCE_YOUR_CALM));
     assert!(!waits.is_finished());
     assert!(gate.hub().premature.total() > 100);
+}
+
+#[tokio::test]
+async fn requests_reset_before_they_are_taken_up_end_the_connection_as_well() {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    let upstream = Upstream::saying(Speaks::Http2, "served");
+    let ended = Arc::<AtomicUsize>::default();
+    let count = ended.clone();
+    let gate = Gate::with(&upstream, |settings, _| {
+        settings.serve.heard = Heard::by(move |event| {
+            assert_eq!(event, ClientEvent::EndedForResets);
+            count.fetch_add(1, Ordering::SeqCst);
+        });
+    });
+    let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+    bytes.extend_from_slice(&[0, 0, 0, frames::SETTINGS, 0, 0, 0, 0, 0]);
+    for stream in (1..100_u8).step_by(2) {
+        // GET, http, /, and a literal authority.
+        let head = b"\x82\x86\x84\x01\x04gate";
+        bytes.extend_from_slice(&[0, 0, 9, frames::HEADERS, 1 | 4, 0, 0, 0, stream]);
+        bytes.extend_from_slice(head);
+        bytes.extend_from_slice(&[0, 0, 4, RST_STREAM, 0, 0, 0, 0, stream, 0, 0, 0, 8]);
+    }
+    let stream = tokio::net::TcpStream::connect(gate.address()).await;
+    let mut stream = stream.unwrap();
+    stream.write_all(&bytes).await.unwrap();
+    let mut said = Vec::new();
+    let _ = soon(stream.read_to_end(&mut said)).await;
+    until(|| ended.load(Ordering::SeqCst) == 1).await;
 }
 
 #[tokio::test]
