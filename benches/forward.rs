@@ -30,7 +30,7 @@ use fairgate::{
         layer::{AuthLayer, AuthRules},
     },
     call::{Call, Refusal},
-    fairness::{Caps, Enforcement, FairnessLayer, Gate, Hub, HubSettings},
+    fairness::{Caps, Enforcement, FairnessLayer, Gate, Hub, HubSettings, ResetLimits},
     forward::{Forward, UpstreamSettings},
     stack::stack,
 };
@@ -55,6 +55,8 @@ fn hub_settings(enforcement: Enforcement) -> HubSettings {
             per_user: 100,
             total: 1000,
         },
+        watches: Caps::NONE,
+        resets: ResetLimits::default(),
     }
 }
 

@@ -73,6 +73,8 @@ impl Cores {
                 per_user: 100,
                 total: 1000,
             },
+            watches: Caps::NONE,
+            resets: fairgate::fairness::ResetLimits::default(),
         };
         let hub = Hub::new(2, policy(schemas, SEATS), settings, Time::ZERO);
         let clock = Clock::system();

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use crate::{
     auth::token_review::ReviewEnd,
-    forward::ConnectionEvent,
+    forward::{Ceiling, ConnectionEvent, Lane},
     heard::Heard,
     hosted::access::AccessEnd,
-    observe::{Own, Reviewed, UpstreamError},
+    observe::{Abandoned, Own, Reviewed, UpstreamError, names},
+    serve::ClientEvent,
 };
 
 /// Counts connections to the upstream.
@@ -18,6 +19,35 @@ pub(super) fn connections(own: &Arc<Own>) -> Heard<ConnectionEvent> {
         ConnectionEvent::NotOpened => own.upstream_failed(UpstreamError::Connect),
         ConnectionEvent::Lost => own.upstream_failed(UpstreamError::Lost),
         ConnectionEvent::Closed => own.upstream_closed(),
+        ConnectionEvent::RanOut => own.upstream_abandoned(Abandoned::RanOut),
+        ConnectionEvent::Reset => own.upstream_abandoned(Abandoned::Reset),
+        ConnectionEvent::SentAgain => own.upstream_sent_again(),
+    })
+}
+
+/// Shows how many streams there are to the upstream, and may be.
+pub(super) fn streams(own: &Own, ceiling: &Arc<Ceiling>) {
+    #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
+    let number = |count: usize| count as f64;
+    for (lane, name) in [
+        (Lane::Watches, "watches"),
+        (Lane::LongRunning, "long-running"),
+    ] {
+        let label = Some(("carry", name));
+        let of = Arc::clone(ceiling);
+        let used = move || number(of.streams(lane));
+        own.pull_labelled(&names::UPSTREAM_STREAMS, label, used);
+        let of = Arc::clone(ceiling);
+        let most = move || number(of.most_streams());
+        own.pull_labelled(&names::UPSTREAM_STREAMS_LIMIT, label, most);
+    }
+}
+
+/// Counts what is done about clients.
+pub(super) fn clients(own: &Arc<Own>) -> Heard<ClientEvent> {
+    let resets = own.labelled_counter(&names::CLIENTS_ENDED, "reason", "resets");
+    Heard::by(move |event| match event {
+        ClientEvent::EndedForResets => resets.increment(1),
     })
 }
 

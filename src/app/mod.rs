@@ -147,10 +147,9 @@ pub fn start(config: Config, path: Option<PathBuf>, own: Arc<Own>) -> Result<Run
     let rules = settings::auth_rules(&config, reviews.clone())?;
     let authorities = rules.authentication.authorities();
     let rules = Arc::new(ArcSwap::from_pointee(rules));
-    let app = AppSettings {
-        serve: settings::serve(&config, authorities)?,
-        cores,
-    };
+    let mut serve = settings::serve(&config, authorities)?;
+    serve.heard = counting::clients(sight.own());
+    let app = AppSettings { serve, cores };
     let build = build_stack(&config, &sight, &hub, &rules, &credential, hosting.as_ref())?;
     let gateway = Gateway::start(app, control_runtime, build)?;
     let metrics = settings::upstream_metrics(&config, &credential)?;
@@ -270,6 +269,9 @@ fn build_stack(
 ) -> Result<impl Fn(CoreContext) -> CoreStack + Send + Sync + 'static, ServeError> {
     let mut upstream = settings::upstream(config)?;
     upstream.heard = counting::connections(sight.own());
+    if config.has_upstream {
+        counting::streams(sight.own(), &upstream.ceiling);
+    }
     let upstream = Arc::new(upstream);
     let (sight, hub, rules) = (Arc::clone(sight), Arc::clone(hub), Arc::clone(rules));
     let identity = identity::Teller::new(settings::told_identity(config)?, credential.clone());

@@ -25,8 +25,8 @@ use crate::{
     },
     clock::Clock,
     config::{self, Config},
-    fairness::{Caps, Enforcement, HubSettings},
-    forward::{self, UpstreamProtocol, UpstreamSettings, settings::UpstreamTls},
+    fairness::{Caps, Enforcement, HubSettings, ResetLimits},
+    forward::{self, Ceiling, UpstreamProtocol, UpstreamSettings, settings::UpstreamTls},
     heard::Heard,
     serve::{self, DrainSettings, ServeSettings},
     source::kube,
@@ -138,6 +138,11 @@ pub(super) fn hub(config: &Config) -> HubSettings {
             per_user: config.limits.long_running_per_user,
             total: config.limits.long_running_total,
         },
+        watches: Caps {
+            per_user: config.limits.watches_per_user,
+            total: config.limits.watches_total,
+        },
+        resets: ResetLimits::default(),
     }
 }
 
@@ -197,6 +202,10 @@ pub(super) fn upstream(config: &Config) -> Result<UpstreamSettings, SettingsErro
     settings.tunnel_idle = timeouts.tunnel_idle;
     settings.idle_timeout = timeouts.upstream_idle;
     settings.streams_per_connection = upstream.max_streams as usize;
+    settings.ceiling = Ceiling::new(
+        upstream.max_connections as usize,
+        upstream.max_streams as usize,
+    );
     if let config::UpstreamIdentity::RequestHeader {
         username,
         uid,

@@ -97,12 +97,16 @@ fn speak(refusal: &Refusal, kind: RequestKind, trace: &Trace) -> Spoken<'static>
         R::TooManyRequests(rejection) => {
             text(S::TOO_MANY_REQUESTS, refusal).retry_after(rejection.retry_after)
         }
-        R::TooManyLongRunning { retry_after } => {
+        R::TooManyLongRunning { retry_after }
+        | R::TooManyWatches { retry_after }
+        | R::TooManyResets { retry_after } => {
             status(S::TOO_MANY_REQUESTS, "TooManyRequests", &ours()).retry_after(*retry_after)
         }
-        R::ClientGone | R::CredentialCheckUnavailable | R::Draining | R::UpstreamUnreachable => {
-            unavailable(kind, &ours()).retry_after(1)
-        }
+        R::ClientGone
+        | R::CredentialCheckUnavailable
+        | R::Draining
+        | R::UpstreamFull
+        | R::UpstreamUnreachable => unavailable(kind, &ours()).retry_after(1),
         R::UpstreamFailed if kind.may_repeat() => unavailable(kind, &ours()).retry_after(1),
         R::UpstreamFailed => status(S::BAD_GATEWAY, "InternalError", &ours()),
         R::UpstreamTimeout => status(S::GATEWAY_TIMEOUT, "Timeout", refusal),

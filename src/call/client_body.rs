@@ -167,6 +167,17 @@ impl ClientBody {
         }
     }
 
+    /// Puts back what was read of it, in the order in which it was read.
+    pub fn put_back(&mut self, read: Vec<Bytes>) {
+        for data in read.into_iter().rev() {
+            if let Some(budget) = &self.budget {
+                budget.take(data.len());
+            }
+            self.ahead_bytes += data.len();
+            self.ahead.push_front(data);
+        }
+    }
+
     fn pop_ahead(&mut self) -> Option<Bytes> {
         let data = self.ahead.pop_front()?;
         self.ahead_bytes -= data.len();
@@ -273,6 +284,15 @@ mod tests {
         assert!(!budget.has_room(0), "nothing left");
         budget.give_back(100);
         assert_eq!(budget.used(), 0);
+    }
+
+    #[test]
+    fn what_is_put_back_is_read_again_in_order() {
+        let mut body = ClientBody::full("c");
+        body.put_back(vec![Bytes::from("a"), Bytes::from("b")]);
+        assert_eq!(body.size_hint().exact(), Some(3));
+        let read: Vec<_> = std::iter::from_fn(|| body.pop_ahead()).collect();
+        assert_eq!(read, ["a", "b", "c"]);
     }
 
     #[test]

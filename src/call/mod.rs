@@ -12,6 +12,7 @@
 pub mod answer;
 pub mod client_body;
 pub mod kind;
+pub mod lender;
 pub mod peer;
 pub mod refusal;
 pub mod reply_body;
@@ -22,9 +23,10 @@ use std::{rc::Rc, sync::Arc};
 
 pub use client_body::{ClientBody, ReadAheadBudget};
 pub use kind::RequestKind;
+pub use lender::{Lender, Unwanted};
 pub use peer::Peer;
 pub use refusal::Refusal;
-pub use reply_body::{BodyEnd, BodyError, Lender, OnFailure, ReplyBody, ReplyGuard};
+pub use reply_body::{BodyEnd, BodyError, OnFailure, ReplyBody, ReplyGuard};
 pub use trace::{FlowUids, Progress, Recorder, Trace};
 
 use crate::{

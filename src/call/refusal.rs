@@ -41,6 +41,18 @@ pub enum Refusal {
         /// Seconds until the client should ask again.
         retry_after: u32,
     },
+    /// Too many watches, of this user or in total.
+    #[error("too many watches; the limit is per user and in total")]
+    TooManyWatches {
+        /// Seconds until the client should ask again.
+        retry_after: u32,
+    },
+    /// Too many requests of this user were reset before they were answered.
+    #[error("too many requests of this user were reset before they were answered")]
+    TooManyResets {
+        /// Seconds until the client should ask again.
+        retry_after: u32,
+    },
     /// The client left while its request waited; nobody hears the answer.
     #[error("the client has left")]
     ClientGone,
@@ -50,6 +62,9 @@ pub enum Refusal {
     /// No upstream could be reached. Nothing was sent.
     #[error("no upstream can be reached")]
     UpstreamUnreachable,
+    /// All connections to the upstream that there may be are full. Nothing was sent.
+    #[error("all connections to the upstream are full")]
+    UpstreamFull,
     /// The upstream failed after the request was sent: it may have been carried out.
     #[error("the upstream failed before it answered")]
     UpstreamFailed,
@@ -91,9 +106,12 @@ impl Refusal {
             Self::CredentialCheckUnavailable => "credential-check-unavailable",
             Self::TooManyRequests(rejection) => rejection.reason,
             Self::TooManyLongRunning { .. } => "too-many-long-running",
+            Self::TooManyWatches { .. } => "too-many-watches",
+            Self::TooManyResets { .. } => "too-many-resets",
             Self::ClientGone => "client-gone",
             Self::Draining => "draining",
             Self::UpstreamUnreachable => "upstream-unreachable",
+            Self::UpstreamFull => "upstream-full",
             Self::UpstreamFailed => "upstream-failed",
             Self::UpstreamTimeout => "upstream-timeout",
             Self::HeadersTooLarge => "headers-too-large",

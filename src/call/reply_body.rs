@@ -23,7 +23,7 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use tokio::time::Sleep;
 
-use super::{Progress, Trace};
+use super::{Lender, Progress, Trace, Unwanted};
 
 /// Why a body was not completed.
 #[derive(Debug, thiserror::Error)]
@@ -83,12 +83,6 @@ pub enum OnFailure {
     EndCleanly,
 }
 
-/// Who lent the upstream connection a body is read from.
-pub trait Lender {
-    /// Takes it back. `clean` tells that the body was read to its end.
-    fn give_back(self: Rc<Self>, clean: bool);
-}
-
 /// What the last poll of a reply's body on this thread came to. A stream whose body handed out a
 /// piece and is not asked for another is held up by its client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -126,7 +120,8 @@ enum Source {
 }
 
 struct Upstream {
-    body: Incoming,
+    /// `None` once nobody wants the rest of it.
+    body: Option<Incoming>,
     lender: Option<Rc<dyn Lender>>,
     on_failure: OnFailure,
     /// How long the upstream may be silent.
@@ -170,7 +165,7 @@ impl ReplyBody {
         silence: Option<Duration>,
     ) -> Self {
         Self::new(Source::Upstream(Upstream {
-            body,
+            body: Some(body),
             lender: Some(lender),
             on_failure,
             silence,
@@ -216,7 +211,7 @@ impl ReplyBody {
     /// Ends the body here: the guard learns of it, and the connection goes back.
     fn finish(&mut self, how: BodyEnd) {
         if let Source::Upstream(upstream) = &mut self.source {
-            let all = upstream.body.is_end_stream();
+            let all = upstream.is_end_stream();
             upstream.release(how == BodyEnd::Complete && all);
             if let Some(trace) = &self.trace
                 && (all || how == BodyEnd::Failed || upstream.ended)
@@ -246,17 +241,32 @@ impl ReplyBody {
 }
 
 impl Upstream {
+    /// Gives the connection back, with the rest of the answer if there is one.
     fn release(&mut self, clean: bool) {
-        if let Some(lender) = self.lender.take() {
-            lender.give_back(clean);
+        let Some(lender) = self.lender.take() else {
+            return;
+        };
+        match self
+            .body
+            .take_if(|body| !self.ended && !body.is_end_stream())
+        {
+            Some(rest) => lender.abandon(Unwanted::Body(rest)),
+            None => lender.give_back(clean),
         }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.as_ref().is_none_or(Incoming::is_end_stream)
     }
 
     fn poll_frame(
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        match Pin::new(&mut self.body).poll_frame(cx) {
+        let Some(body) = &mut self.body else {
+            return Poll::Ready(None);
+        };
+        match Pin::new(body).poll_frame(cx) {
             Poll::Ready(Some(Ok(frame))) => {
                 self.timer = None;
                 Poll::Ready(Some(Ok(frame)))
@@ -332,7 +342,7 @@ impl Body for ReplyBody {
     fn is_end_stream(&self) -> bool {
         match &self.source {
             Source::Full(data) => data.is_none(),
-            Source::Upstream(upstream) => upstream.body.is_end_stream(),
+            Source::Upstream(upstream) => upstream.is_end_stream(),
             Source::Tunnel(_) => true,
             Source::Other(body) => body.is_end_stream(),
         }
@@ -343,7 +353,10 @@ impl Body for ReplyBody {
             Source::Full(data) => {
                 SizeHint::with_exact(data.as_ref().map_or(0, |data| data.len() as u64))
             }
-            Source::Upstream(upstream) => upstream.body.size_hint(),
+            Source::Upstream(upstream) => {
+                let body = upstream.body.as_ref();
+                body.map_or(SizeHint::with_exact(0), Incoming::size_hint)
+            }
             Source::Tunnel(_) => SizeHint::with_exact(0),
             Source::Other(body) => body.size_hint(),
         }

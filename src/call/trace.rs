@@ -15,7 +15,7 @@ use std::{
 
 use http::{HeaderValue, Method, uri::PathAndQuery};
 
-use super::{BodyEnd, Refusal, Reply, RequestKind};
+use super::{BodyEnd, Refusal, Reply, RequestKind, lender::Awaited};
 use crate::{
     apf::Time,
     digest::{RequestDigest, User},
@@ -133,6 +133,8 @@ pub struct Trace {
     pub progress: Cell<Progress>,
     /// Who is told of the end.
     recorder: RefCell<Option<Rc<dyn Recorder>>>,
+    /// The upstream connection on which its answer is awaited, where others share that.
+    pub awaited: Awaited,
     /// The request itself, when it was refused for taking too long.
     pub leftover: Leftover,
 }

@@ -3,7 +3,9 @@
 //! A gateway that would refuse everybody, believe anybody, or send secrets in the open is told
 //! before it starts. Not here: single keys (`read`).
 
-use super::{Anonymous, Authentication, Config, Mode, Upstream, UpstreamIdentity, section::Walk};
+use super::{
+    Anonymous, Authentication, Config, Mode, Protocol, Upstream, UpstreamIdentity, section::Walk,
+};
 
 /// Finds what is wrong between keys that are each right by themselves.
 pub(super) fn judge(walk: &mut Walk, config: &Config) {
@@ -11,6 +13,7 @@ pub(super) fn judge(walk: &mut Walk, config: &Config) {
     judge_authentication(walk, config);
     if config.has_upstream {
         judge_upstream(walk, config);
+        judge_watches(walk, config);
     }
     judge_mode(walk, config);
     if config.limits.long_running_per_user > config.limits.long_running_total {
@@ -18,6 +21,31 @@ pub(super) fn judge(walk: &mut Walk, config: &Config) {
             "limits.longRunningPerUser",
             "more than limits.longRunningTotal",
             "lower it or raise the total",
+        );
+    }
+    if config.limits.watches_per_user > config.limits.watches_total {
+        walk.error(
+            "limits.watchesPerUser",
+            "more than limits.watchesTotal",
+            "lower it or raise the total",
+        );
+    }
+}
+
+/// Watches need streams: those that nobody wants any more keep theirs for a while, hence the tenth.
+fn judge_watches(walk: &mut Walk, config: &Config) {
+    let upstream = &config.upstream;
+    let may_share = match upstream.protocol {
+        Protocol::Auto => upstream.url.tls,
+        Protocol::Http1 => false,
+        Protocol::Http2 => true,
+    };
+    let streams = u64::from(upstream.max_connections) * u64::from(upstream.max_streams);
+    if may_share && u64::from(config.limits.watches_total) > streams / 10 * 9 {
+        walk.error(
+            "limits.watchesTotal",
+            "more than nine tenths of upstream.maxConnections times upstream.maxStreams: watches would be refused earlier",
+            "raise upstream.maxConnections or lower it",
         );
     }
 }

@@ -157,6 +157,10 @@ pub struct Limits {
     pub long_running_per_user: u32,
     /// The same, of all users.
     pub long_running_total: u32,
+    /// Watches of one user.
+    pub watches_per_user: u32,
+    /// Watches of all users.
+    pub watches_total: u32,
 }
 
 /// How long things may take. None is zero.
@@ -264,6 +268,8 @@ pub struct Upstream {
     pub protocol: Protocol,
     /// Concurrent streams of one HTTP/2 connection; at least 1.
     pub max_streams: u32,
+    /// HTTP/2 connections at once, for each kind of traffic.
+    pub max_connections: u32,
 }
 
 /// An upstream's address; no path, no user.

@@ -212,6 +212,8 @@ fn limits(section: &mut Section<'_>) -> Limits {
         queued_requests: count("queuedRequests", 20_000, 10_000_000),
         long_running_per_user: count("longRunningPerUser", 500, 1_000_000),
         long_running_total: count("longRunningTotal", 5_000, 1_000_000),
+        watches_per_user: count("watchesPerUser", 4_000, 10_000_000),
+        watches_total: count("watchesTotal", 40_000, 10_000_000),
         header_bytes: header_bytes(section),
     }
 }
@@ -379,6 +381,7 @@ fn upstream(section: &mut Section<'_>) -> Upstream {
         identity: section.section("identity", upstream_identity),
         protocol: section.word("protocol", Protocol::Auto),
         max_streams: section.ranged("maxStreams", 100, &(1..=100_000), values::count),
+        max_connections: section.ranged("maxConnections", 512, &(1..=100_000), values::count),
     }
 }
 

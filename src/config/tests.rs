@@ -476,6 +476,32 @@ fn keys_that_contradict_each_other_are_told() {
 }
 
 #[test]
+fn watches_have_to_find_streams_upstream() {
+    for (sections, wrong) in [
+        (
+            json!({"limits": {"watchesTotal": 1}}),
+            Some("limits.watchesPerUser"),
+        ),
+        (
+            json!({"limits": {"watchesTotal": 46_081}, "upstream": {"protocol": "http2"}}),
+            Some("limits.watchesTotal"),
+        ),
+        (
+            json!({"limits": {"watchesTotal": 46_080}, "upstream": {"protocol": "http2"}}),
+            None,
+        ),
+        (
+            json!({"limits": {"watchesTotal": 46_081}, "upstream": {"protocol": "http1"}}),
+            None,
+        ),
+    ] {
+        let reading = read(sections.clone());
+        let wrong: Vec<_> = wrong.into_iter().collect();
+        assert_eq!(fields(&reading, Severity::Error), wrong, "{sections}");
+    }
+}
+
+#[test]
 fn anonymous_requests_are_for_listed_paths_unless_told_otherwise() {
     for (anonymous, expected) in [
         (json!({"enabled": false}), Anonymous::Refused),

@@ -30,7 +30,7 @@ use crate::{
     call::{Call, Refusal},
     clock::Clock,
     config::yaml,
-    fairness::{Caps, Enforcement, FairnessLayer, Gate, Hub, HubSettings},
+    fairness::{Caps, Enforcement, FairnessLayer, Gate, Hub, HubSettings, ResetLimits},
     forward::{Forward, UpstreamSettings},
     serve::ServeSettings,
     stack::stack,
@@ -167,6 +167,8 @@ fn hub_settings() -> HubSettings {
             per_user: 1,
             total: 1,
         },
+        watches: Caps::NONE,
+        resets: ResetLimits::default(),
     }
 }
 

@@ -16,6 +16,7 @@ use super::{
     gate::Letter,
     long_running::{Caps, LongRunning},
     mailbox::Mailbox,
+    premature::{PrematureResets, ResetLimits},
     slots::Waiter,
 };
 use crate::{
@@ -68,6 +69,10 @@ pub struct HubSettings {
     pub borrowing_period: Duration,
     /// How many long-running requests that are no watches may run.
     pub long_running: Caps,
+    /// How many watches may run.
+    pub watches: Caps,
+    /// How many requests a user may reset before they are answered. Stays as it is at first.
+    pub resets: ResetLimits,
 }
 
 /// What all cores share.
@@ -89,6 +94,10 @@ pub struct Hub {
     press: Notify,
     /// Long-running requests that flow control lets pass.
     pub long_running: Arc<LongRunning>,
+    /// Watches, initialised or not.
+    pub watches: Arc<LongRunning>,
+    /// Requests reset before they were answered.
+    pub premature: PrematureResets,
 }
 
 /// Each flow schema's cells, one per core, by level and schema name.
@@ -134,6 +143,8 @@ impl Hub {
             dispatcher: Dispatcher::new(policy, now),
             mailboxes: (0..cores).map(|_| Mailbox::default()).collect(),
             long_running: Arc::new(LongRunning::new(settings.long_running)),
+            watches: Arc::new(LongRunning::new(settings.watches)),
+            premature: PrematureResets::new(settings.resets),
             settings: Mutex::new(settings),
             cells: Mutex::default(),
             core_cells: core_cells.collect(),
@@ -162,6 +173,7 @@ impl Hub {
     /// Takes on other settings, on all cores. The number of cores stays.
     pub fn configure(&self, settings: HubSettings) {
         self.long_running.set_caps(settings.long_running);
+        self.watches.set_caps(settings.watches);
         *lock(&self.settings) = settings;
         self.publish();
     }
@@ -431,6 +443,8 @@ mod tests {
             estimator: EstimatorSettings::default(),
             borrowing_period: Duration::from_secs(1),
             long_running: Caps::NONE,
+            watches: Caps::NONE,
+            resets: ResetLimits::default(),
         }
     }
 

@@ -25,6 +25,7 @@ use super::{
     watch_init::{MAX_INITIALISATION, WatchGuard},
 };
 use crate::{
+    apf::Time,
     call::{BodyEnd, Call, Progress, Refusal, Reply, ReplyGuard, RequestKind, Trace},
     digest::Verb,
 };
@@ -78,10 +79,52 @@ where
     }
 
     fn call(&mut self, call: Call) -> Admitted<S> {
-        let state = match self.gate.admit(&call) {
-            Verdict::Execute(seat) => State::serve(&mut self.inner, call, Some(seat)),
+        let received = call.received;
+        let state = match self.refused_at_once(&call) {
+            Some(refusal) => State::Refused(Some(refusal)),
+            None => self.admit(call),
+        };
+        Admitted {
+            state,
+            gate: Rc::clone(&self.gate),
+            received,
+        }
+    }
+}
+
+impl<S> Fairness<S>
+where
+    S: Service<Call, Response = Reply, Error = Refusal> + Clone,
+    S::Future: Unpin + 'static,
+{
+    /// Whether a call is refused for what its user did before.
+    fn refused_at_once(&self, call: &Call) -> Option<Refusal> {
+        let resets = &self.gate.hub().premature;
+        let retry_after = resets.refuses(&call.digest.user, || self.gate.now())?;
+        let enforced = self.gate.policy().enforcement == Enforcement::Enforce;
+        enforced.then_some(Refusal::TooManyResets { retry_after })
+    }
+
+    fn admit(&mut self, call: Call) -> State<S> {
+        if call.kind != RequestKind::Watch {
+            return self.admit_in(call, None);
+        }
+        // Only enforced caps hold anybody back; who runs is counted in any case.
+        let enforced = self.gate.policy().enforcement == Enforcement::Enforce;
+        match (self.gate.hub().watches).enter(&call.digest.user, enforced) {
+            Some(place) => self.admit_in(call, Some(place)),
+            None => State::Refused(Some(Refusal::TooManyWatches {
+                retry_after: LONG_RUNNING_RETRY_AFTER,
+            })),
+        }
+    }
+
+    fn admit_in(&mut self, call: Call, place: Option<long_running::Place>) -> State<S> {
+        match self.gate.admit(&call) {
+            Verdict::Execute(seat) => State::serve(&mut self.inner, call, Some(seat), place),
             Verdict::Wait(waiting) => State::Waiting {
                 waiting,
+                place,
                 call: Box::new(call),
                 inner: self.inner.clone(),
             },
@@ -98,9 +141,8 @@ where
                     })),
                 }
             }
-            Verdict::Unlimited => State::serve(&mut self.inner, call, None),
-        };
-        Admitted { state }
+            Verdict::Unlimited => State::serve(&mut self.inner, call, None, place),
+        }
     }
 }
 
@@ -111,6 +153,27 @@ where
     S::Future: Unpin + 'static,
 {
     state: State<S>,
+    gate: Rc<Gate>,
+    received: Time,
+}
+
+/// The client has left before it was answered.
+impl<S> Drop for Admitted<S>
+where
+    S: Service<Call, Response = Reply, Error = Refusal>,
+    S::Future: Unpin + 'static,
+{
+    fn drop(&mut self) {
+        let trace = match &self.state {
+            State::Waiting { call, .. } => &call.trace,
+            State::Serving(serving) if serving.future.is_some() => &serving.trace,
+            State::Serving(_) | State::Refused(_) | State::Over => return,
+        };
+        if let Some(user) = trace.user.get() {
+            let resets = &self.gate.hub().premature;
+            resets.note(user, self.received, self.gate.now());
+        }
+    }
 }
 
 enum State<S>
@@ -121,6 +184,7 @@ where
     Refused(Option<Refusal>),
     Waiting {
         waiting: Box<Waiting>,
+        place: Option<long_running::Place>,
         call: Box<Call>,
         inner: S,
     },
@@ -135,6 +199,8 @@ where
 {
     future: Option<F>,
     held: Held,
+    /// Of a watch: its place among them.
+    watch: Option<long_running::Place>,
     trace: Rc<Trace>,
     is_list: bool,
 }
@@ -152,7 +218,12 @@ where
     S: Service<Call, Response = Reply, Error = Refusal>,
     S::Future: Unpin + 'static,
 {
-    fn serve(inner: &mut S, call: Call, seat: Option<Seat>) -> Self {
+    fn serve(
+        inner: &mut S,
+        call: Call,
+        seat: Option<Seat>,
+        place: Option<long_running::Place>,
+    ) -> Self {
         let held = match seat {
             None => Held::Nothing,
             Some(seat) if call.kind == RequestKind::Watch => {
@@ -160,19 +231,25 @@ where
             }
             Some(seat) => Held::Seat(seat),
         };
-        Self::serve_holding(inner, call, held)
+        Self::serve_holding(inner, call, held, place)
     }
 
     fn serve_long(inner: &mut S, call: Call, place: long_running::Place) -> Self {
-        Self::serve_holding(inner, call, Held::LongRunning(place))
+        Self::serve_holding(inner, call, Held::LongRunning(place), None)
     }
 
-    fn serve_holding(inner: &mut S, call: Call, held: Held) -> Self {
+    fn serve_holding(
+        inner: &mut S,
+        call: Call,
+        held: Held,
+        watch: Option<long_running::Place>,
+    ) -> Self {
         let trace = Rc::clone(&call.trace);
         let is_list = call.digest.info.verb == Verb::List;
         Self::Serving(Serving {
             future: Some(inner.call(call)),
             held,
+            watch,
             trace,
             is_list,
         })
@@ -229,6 +306,7 @@ where
     fn take_outcome(&mut self, outcome: Result<Seat, Refusal>) -> State<S> {
         let State::Waiting {
             waiting,
+            place,
             call,
             mut inner,
         } = std::mem::replace(&mut self.state, State::Over)
@@ -237,7 +315,7 @@ where
         };
         call.trace.wait.set(Some(waiting.waited()));
         match outcome {
-            Ok(seat) => State::serve(&mut inner, *call, Some(seat)),
+            Ok(seat) => State::serve(&mut inner, *call, Some(seat), place),
             Err(refusal) => State::Refused(Some(refusal)),
         }
     }
@@ -287,7 +365,12 @@ where
     }
 
     /// Makes the answer's body hold what the request holds.
-    fn attach(&self, mut reply: Reply, held: Held) -> Reply {
+    fn attach(&mut self, mut reply: Reply, held: Held) -> Reply {
+        if let Some(place) = self.watch.take() {
+            reply
+                .body_mut()
+                .hold(Box::new(PlaceGuard { _place: place }));
+        }
         let trace = Rc::clone(&self.trace);
         let guard: Box<dyn ReplyGuard> = match held {
             Held::Nothing => return reply,

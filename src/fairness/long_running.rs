@@ -62,6 +62,11 @@ impl LongRunning {
         *lock(&self.caps) = caps;
     }
 
+    /// How many may run in total.
+    pub fn most(&self) -> u32 {
+        lock(&self.caps).total
+    }
+
     /// How many run.
     pub fn running(&self) -> u32 {
         self.total.load(Ordering::Relaxed)

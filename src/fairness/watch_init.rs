@@ -272,6 +272,8 @@ mod tests {
             estimator: EstimatorSettings::default(),
             borrowing_period: Duration::from_secs(1),
             long_running: Caps::NONE,
+            watches: Caps::NONE,
+            resets: crate::fairness::ResetLimits::default(),
         };
         let hub = Hub::new(1, Arc::new(compiled.policy), settings, clock.now());
         Gate::new(hub, 0, clock.clone(), 1)

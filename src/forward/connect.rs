@@ -30,6 +30,12 @@ pub enum ConnectError {
         /// The upstream.
         name: Arc<str>,
     },
+    /// There are as many as there may be.
+    #[error("upstream {name}: its connections are full; raise upstream.maxConnections")]
+    Full {
+        /// The upstream.
+        name: Arc<str>,
+    },
     /// HTTP could not be agreed upon.
     #[error("upstream {name}: {source}")]
     Http {

@@ -4,7 +4,7 @@
 
 use crate::heard::Heard;
 
-/// What becomes of a connection to the upstream.
+/// What becomes of a connection to the upstream, and of what is sent on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConnectionEvent {
     /// It was opened.
@@ -15,6 +15,12 @@ pub enum ConnectionEvent {
     Lost,
     /// It was opened once, and is no more.
     Closed,
+    /// An answer that nobody wanted any more came to its end.
+    RanOut,
+    /// An answer that nobody wanted any more was cancelled.
+    Reset,
+    /// A request was sent once more, as the upstream cannot have looked at it or it only reads.
+    SentAgain,
 }
 
 /// Goes with an open connection.

@@ -1,10 +1,11 @@
 //! A client's body while it is lent to an upstream connection.
 //!
-//! If a connection turns out to be dead before it took a byte, the body comes back whole and the
-//! request can be sent again.
+//! If the upstream has not looked at a request (the connection turns out to be dead, or the upstream ends it), the
+//! body comes back whole and the request can be sent again: what was not read, and what was as long
+//! as that is little.
 
 use std::{
-    cell::Cell,
+    cell::{Cell, RefCell},
     pin::Pin,
     rc::Rc,
     task::{Context, Poll, ready},
@@ -13,22 +14,53 @@ use std::{
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
-use crate::call::{BodyError, ClientBody, Trace};
+use crate::call::{BodyError, ClientBody, Lender, Trace, lender::Turn};
+
+/// How much of a body that has been sent is kept in case it has to be sent again. Objects are
+/// seldom larger.
+const MOST_KEPT: usize = 32 << 10;
 
 /// Where a lent body ends up. Allocates nothing for a body that is empty from the start.
 #[derive(Clone)]
 pub(super) struct Fate(Option<Rc<Inner>>);
 
-#[derive(Default)]
 struct Inner {
     back: Cell<Option<ClientBody>>,
+    /// What was read of it; `None` once that is too much to be kept.
+    read: RefCell<Option<Vec<Bytes>>>,
+    read_bytes: Cell<usize>,
     client_failed: Cell<bool>,
+}
+
+impl Default for Inner {
+    fn default() -> Self {
+        Self {
+            back: Cell::default(),
+            read: RefCell::new(Some(Vec::new())),
+            read_bytes: Cell::default(),
+            client_failed: Cell::default(),
+        }
+    }
+}
+
+impl Inner {
+    /// Keeps what was read, as long as it is little.
+    fn keep(&self, data: &Bytes) {
+        let bytes = self.read_bytes.get() + data.len();
+        self.read_bytes.set(bytes);
+        let mut read = self.read.borrow_mut();
+        if bytes > MOST_KEPT {
+            *read = None;
+        } else if let Some(read) = &mut *read {
+            read.push(data.clone());
+        }
+    }
 }
 
 /// What became of a lent body.
 pub(super) enum Recovered {
-    /// Nobody read from it.
-    Untouched(ClientBody),
+    /// It is whole again.
+    Whole(ClientBody),
     /// Some of it is gone.
     Spent,
     /// The client did not send all of it.
@@ -43,11 +75,14 @@ impl Fate {
     /// To be asked once the connection has let go of the body.
     pub(super) fn recover(&self) -> Recovered {
         match &self.0 {
-            None => Recovered::Untouched(ClientBody::empty()),
+            None => Recovered::Whole(ClientBody::empty()),
             Some(inner) if inner.client_failed.get() => Recovered::ClientFailed,
-            Some(inner) => match inner.back.take() {
-                Some(body) => Recovered::Untouched(body),
-                None => Recovered::Spent,
+            Some(inner) => match (inner.back.take(), inner.read.take()) {
+                (Some(mut body), Some(read)) => {
+                    body.put_back(read);
+                    Recovered::Whole(body)
+                }
+                _ => Recovered::Spent,
             },
         }
     }
@@ -57,17 +92,65 @@ impl Fate {
 pub struct Lent {
     body: Option<ClientBody>,
     fate: Fate,
-    touched: bool,
     trace: Rc<Trace>,
+    failing: Failing,
+}
+
+/// What is done when the client does not send all of its body: the stream is reset, which waits its turn
+/// where others share the connection.
+enum Failing {
+    /// Nothing has failed.
+    No(Option<Rc<dyn Lender>>),
+    /// It has; the stream's turn has yet to come.
+    Waiting(Turn, BodyError),
+    /// It has.
+    Over,
 }
 
 impl Lent {
-    pub(super) fn new(body: ClientBody, fate: Fate, trace: Rc<Trace>) -> Self {
+    /// A body lent to a connection that others share if there is somebody `sharing` it.
+    pub(super) fn new(
+        body: ClientBody,
+        fate: Fate,
+        trace: Rc<Trace>,
+        sharing: Option<&Rc<dyn Lender>>,
+    ) -> Self {
+        let sharing = sharing.filter(|_| !body.is_end_stream());
         Self {
+            failing: Failing::No(sharing.cloned()),
             body: Some(body),
             fate,
-            touched: false,
             trace,
+        }
+    }
+
+    /// The client did not send all of it.
+    fn fail(&mut self, error: BodyError) -> Result<(), BodyError> {
+        if let Fate(Some(inner)) = &self.fate {
+            inner.client_failed.set(true);
+        }
+        let failing = std::mem::replace(&mut self.failing, Failing::Over);
+        let turn = match failing {
+            Failing::No(Some(lender)) => lender.turn(),
+            Failing::No(None) | Failing::Waiting(..) | Failing::Over => None,
+        };
+        match turn {
+            None => Err(error),
+            Some(turn) => {
+                self.failing = Failing::Waiting(turn, error);
+                Ok(())
+            }
+        }
+    }
+
+    /// Awaits the turn of a body that has failed.
+    fn poll_turn(&mut self, cx: &mut Context<'_>) -> Poll<BodyError> {
+        if let Failing::Waiting(turn, _) = &mut self.failing {
+            ready!(turn.as_mut().poll(cx));
+        }
+        match std::mem::replace(&mut self.failing, Failing::Over) {
+            Failing::Waiting(_, error) => Poll::Ready(error),
+            Failing::No(_) | Failing::Over => Poll::Ready(BodyError::Abandoned),
         }
     }
 }
@@ -81,25 +164,30 @@ impl Body for Lent {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let this = &mut *self;
+        if !matches!(this.failing, Failing::No(_)) {
+            return this.poll_turn(cx).map(|error| Some(Err(error)));
+        }
         let Some(body) = &mut this.body else {
             return Poll::Ready(None);
         };
         let frame = ready!(Pin::new(body).poll_frame(cx));
-        match &frame {
+        match frame {
             Some(Ok(frame)) => {
-                this.touched = true;
-                let bytes = frame.data_ref().map_or(0, Bytes::len) as u64;
+                let data = frame.data_ref();
+                if let (Fate(Some(inner)), Some(data)) = (&this.fate, data) {
+                    inner.keep(data);
+                }
+                let bytes = data.map_or(0, Bytes::len) as u64;
                 let seen = &this.trace.request_bytes;
                 seen.set(seen.get() + bytes);
+                Poll::Ready(Some(Ok(frame)))
             }
-            Some(Err(_)) => {
-                if let Fate(Some(inner)) = &this.fate {
-                    inner.client_failed.set(true);
-                }
-            }
-            None => {}
+            Some(Err(error)) => match this.fail(error) {
+                Ok(()) => self.poll_frame(cx),
+                Err(error) => Poll::Ready(Some(Err(error))),
+            },
+            None => Poll::Ready(None),
         }
-        Poll::Ready(frame)
     }
 
     fn is_end_stream(&self) -> bool {
@@ -115,9 +203,7 @@ impl Body for Lent {
 
 impl Drop for Lent {
     fn drop(&mut self) {
-        if let Fate(Some(inner)) = &self.fate
-            && !self.touched
-        {
+        if let Fate(Some(inner)) = &self.fate {
             inner.back.set(self.body.take());
         }
     }

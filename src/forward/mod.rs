@@ -4,19 +4,23 @@
 //! copied one by one into an empty list ([`headers`]), to which the user's identity is added
 //! ([`identity`]). Connections come from a pool of this core's own ([`pool`]).
 //!
-//! A request is sent again, once, only when the upstream cannot have seen it, or when it is a read
+//! A request is sent again only when the upstream cannot have seen it, or when it is a read
 //! on a connection that had been idle. When an answer or the wait for it is dropped, the upstream's
-//! stream is reset (HTTP/2) or its connection closed (HTTP/1). Whether the upstream heeds that, nobody
+//! connection is closed (HTTP/1), or its stream reset (HTTP/2), which waits its turn ([`resets`]): too many at a
+//! time would end the connection, and with it what others have there. Whether the upstream heeds that, nobody
 //! knows; so a request whose time is up is not dropped here but left to whoever holds its seat.
 //!
 //! Not here: who may send how much (`fairness`), what an error looks like ([`crate::call::answer`]).
 
+mod ceiling;
 pub mod connect;
 mod connection_event;
 pub mod headers;
 pub mod identity;
+mod idle;
 pub mod lent;
 pub mod pool;
+mod resets;
 pub mod settings;
 pub mod tls;
 mod tunnel;
@@ -35,21 +39,27 @@ use pin_project_lite::pin_project;
 use tokio::time::Sleep;
 use tower::Service;
 
+pub use ceiling::Ceiling;
 pub use connection_event::ConnectionEvent;
 pub use identity::UpstreamIdentity;
+pub use pool::Lane;
 pub use settings::{UpstreamProtocol, UpstreamSettings};
 
 use crate::{
     call::{
         Call, ClientBody, OnFailure, Progress, Refusal, Reply, ReplyBody, RequestKind, Trace,
-        trace::Unfinished,
+        Unwanted, trace::Unfinished,
     },
     clock::Clock,
     digest::User,
 };
 use connect::ConnectError;
 use lent::{Fate, Lent};
-use pool::{Lane, Leased, Pool};
+use pool::{Leased, Pool};
+
+/// How often a request is sent at most. Each time again is safe; that there are some matters when the
+/// upstream ends several connections together.
+const MOST_TRIES: u32 = 4;
 
 /// Sends calls upstream. One per core; clones share the core's pool.
 #[derive(Clone)]
@@ -134,10 +144,28 @@ impl Future for Forwarding {
         let polled = answer.as_mut().poll(cx);
         match polled {
             Poll::Pending => this.answer = Some(answer),
-            Poll::Ready(Err(Refusal::UpstreamTimeout)) => this.trace.leftover.leave(answer),
+            Poll::Ready(Err(Refusal::UpstreamTimeout)) => {
+                let rest = Self {
+                    answer: Some(answer),
+                    trace: this.trace.clone(),
+                };
+                this.trace.leftover.leave(Box::pin(rest));
+            }
             Poll::Ready(_) => {}
         }
         polled
+    }
+}
+
+/// Nobody wants the answer any more. Others share the connection, so that it is not simply cancelled.
+impl Drop for Forwarding {
+    fn drop(&mut self) {
+        if let Some(answer) = self.answer.take()
+            && let Some(lender) = self.trace.awaited.take()
+            && !std::thread::panicking()
+        {
+            lender.abandon(Unwanted::Answer(answer));
+        }
     }
 }
 
@@ -176,18 +204,25 @@ impl Shared {
         self.send(&call, body).await
     }
 
-    /// Sends the call, a second time if the first came to nothing, and brings the reply.
+    /// Sends the call, again if that came to nothing and can do no harm, and brings the reply.
     async fn send(&self, call: &Call, body: ClientBody) -> Result<Reply, Refusal> {
         let lane = lane_of(call);
         let mut body = body;
-        let mut again = true;
+        let mut left = MOST_TRIES - 1;
         loop {
-            let leased = match self.pool.acquire(lane, !again).await {
+            let leased = match self
+                .pool
+                .acquire(lane, call.kind, left < MOST_TRIES - 1)
+                .await
+            {
                 Ok(leased) => leased,
-                Err(ConnectError::Io { .. } | ConnectError::Http { .. }) if again => {
-                    again = false;
+                Err(ConnectError::Io { .. } | ConnectError::Http { .. })
+                    if left == MOST_TRIES - 1 =>
+                {
+                    left -= 1;
                     continue;
                 }
+                Err(ConnectError::Full { .. }) => return Err(Refusal::UpstreamFull),
                 Err(error) => {
                     tracing::debug!(%error, "no upstream connection");
                     return Err(Refusal::UpstreamUnreachable);
@@ -201,8 +236,9 @@ impl Shared {
                     return Err(Refusal::UpstreamFailed);
                 }
                 Ok((response, leased)) => return Ok(self.reply(call, response, leased)),
-                Err(Failed::Again(recovered)) if again => {
-                    again = false;
+                Err(Failed::Again(recovered)) if left > 0 => {
+                    self.settings.heard.tell(ConnectionEvent::SentAgain);
+                    left -= 1;
                     body = recovered;
                 }
                 Err(failed) => return Err(failed.refusal()),
@@ -217,9 +253,14 @@ impl Shared {
         body: ClientBody,
     ) -> Result<(Response<Incoming>, Leased), Failed> {
         let fate = Fate::of(&body);
-        let request = head.map(|()| Lent::new(body, fate.clone(), call.trace.clone()));
+        let sharing = leased.sharing();
+        let lent = Lent::new(body, fate.clone(), call.trace.clone(), sharing.as_ref());
+        let request = head.map(|()| lent);
         call.trace.reached(Progress::Sent);
-        let error = match leased.send(request).await {
+        call.trace.awaited.set(sharing);
+        let sent = leased.send(request).await;
+        call.trace.awaited.set(None);
+        let error = match sent {
             Ok(response) => {
                 call.trace.reached(Progress::Answered);
                 return Ok((response, leased));
@@ -238,7 +279,10 @@ impl Shared {
         }
         let harmless = unseen || (leased.is_stale(&error) && call.kind.may_repeat());
         match fate.recover() {
-            lent::Recovered::Untouched(body) if harmless => Err(Failed::Again(body)),
+            lent::Recovered::Whole(body) if harmless => {
+                call.trace.request_bytes.set(0);
+                Err(Failed::Again(body))
+            }
             lent::Recovered::ClientFailed => Err(Failed::Client),
             _ if unseen => Err(Failed::Unsent),
             _ => Err(Failed::Upstream),
@@ -317,6 +361,8 @@ fn lane_of(call: &Call) -> Lane {
     if is_anonymous(&call.digest.user) {
         // Servers close a whole HTTP/2 connection over one anonymous request.
         Lane::Anonymous
+    } else if call.kind == RequestKind::Watch {
+        Lane::Watches
     } else if call.kind.is_long_running() {
         Lane::LongRunning
     } else {

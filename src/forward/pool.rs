@@ -6,6 +6,9 @@
 //! its own: watches occupy streams for an hour, and a server ends a whole connection over one
 //! anonymous request.
 //!
+//! What a request pays does not depend on how many connections there are: it takes the one that was used
+//! last, and a timer looks for those that are closed or long unused.
+//!
 //! Nothing here is shared between cores, so there is no lock.
 
 use std::{
@@ -26,71 +29,118 @@ use tokio::sync::Notify;
 
 use super::{
     UpstreamSettings,
+    ceiling::Place,
     connect::{ConnectError, Connector, Opened, Spoken},
-    connection_event::Open,
+    connection_event::{ConnectionEvent, Open},
+    idle::{Condition, Idle, Waits},
     lent::Lent,
+    resets::{self, End, Limited, Resets},
 };
-use crate::{apf::Time, call::Lender, clock::Clock, local::LocalExecutor, socket::Socket};
+use crate::{
+    apf::Time,
+    call::{Lender, RequestKind, Unwanted, lender::Turn},
+    clock::Clock,
+    heard::Heard,
+    local::LocalExecutor,
+    socket::Socket,
+};
 
 /// Requests that may share connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lane {
     /// Requests with an end in sight.
     Ordinary,
-    /// Watches, logs, proxied services.
+    /// Logs, proxied services.
     LongRunning,
+    /// Watches.
+    Watches,
     /// Requests of whoever has not proven who they are.
     Anonymous,
 }
 
+impl Lane {
+    /// All lanes.
+    pub const ALL: [Self; 4] = [
+        Self::Ordinary,
+        Self::LongRunning,
+        Self::Watches,
+        Self::Anonymous,
+    ];
+}
+
 /// The upstream connections of one core.
 pub(super) struct Pool {
-    lanes: [Rc<Connections>; 3],
+    lanes: [Rc<Connections>; Lane::ALL.len()],
     pub(super) connector: Rc<Connector>,
 }
 
 impl Pool {
     pub(super) fn new(settings: &Arc<UpstreamSettings>, clock: &Clock) -> Self {
         let connector = Rc::new(Connector::new(settings.clone()));
-        let lane = || {
+        let lane = |lane| {
             Rc::new_cyclic(|this| Connections {
                 this: this.clone(),
+                lane,
                 settings: settings.clone(),
                 connector: connector.clone(),
                 clock: clock.clone(),
                 spoken: Cell::new(None),
                 shared: RefCell::default(),
+                current: RefCell::default(),
                 idle: RefCell::default(),
+                swept: Cell::new(false),
                 attempt: RefCell::default(),
                 failing: Cell::new(false),
             })
         };
         Self {
-            lanes: [lane(), lane(), lane()],
+            lanes: Lane::ALL.map(lane),
             connector,
         }
     }
 
-    /// A connection to send one request on; with `fresh`, not an HTTP/1 connection used before.
-    pub(super) async fn acquire(&self, lane: Lane, fresh: bool) -> Result<Leased, ConnectError> {
-        self.lanes[lane as usize].acquire(fresh).await
+    /// A connection to send one request on; with `fresh`, not an HTTP/1 connection used before. When all there
+    /// may be are full, what has an end in sight waits for a stream, and what has none is refused.
+    pub(super) async fn acquire(
+        &self,
+        lane: Lane,
+        kind: RequestKind,
+        fresh: bool,
+    ) -> Result<Leased, ConnectError> {
+        let may_wait = !kind.is_long_running();
+        self.lanes[lane as usize].acquire(may_wait, fresh).await
     }
 }
 
 /// The connections of one lane.
 struct Connections {
     this: Weak<Self>,
+    lane: Lane,
     settings: Arc<UpstreamSettings>,
     connector: Rc<Connector>,
     clock: Clock,
     /// What the upstream spoke last time; `None` before the first connection.
     spoken: Cell<Option<Spoken>>,
     shared: RefCell<Vec<Rc<Http2>>>,
-    idle: RefCell<Vec<Rc<Http1>>>,
+    /// That of the shared connections which takes new requests, until it is nearly full.
+    current: RefCell<Option<Rc<Http2>>>,
+    idle: RefCell<Idle<Rc<Http1>>>,
+    /// Whether a timer looks after the connections.
+    swept: Cell<bool>,
     /// The connection being opened for everybody, if one is.
     attempt: RefCell<Option<Rc<Attempt>>>,
     /// Whether the last attempt failed: failures are told once, not once a request.
     failing: Cell<bool>,
+}
+
+/// What the shared connections of a lane have for a request.
+enum Shared {
+    /// A stream.
+    Stream(Leased),
+    /// Nothing until one more connection is open.
+    Opening,
+    /// Nothing, and there may be no more connections. This one is the least loaded.
+    Full(Rc<Http2>),
 }
 
 /// A connection being opened for everybody who waits for one.
@@ -138,7 +188,7 @@ impl Drop for Opening {
 }
 
 impl Connections {
-    async fn acquire(&self, fresh: bool) -> Result<Leased, ConnectError> {
+    async fn acquire(&self, may_wait: bool, fresh: bool) -> Result<Leased, ConnectError> {
         loop {
             if self.spoken.get() == Some(Spoken::Http1) {
                 if !fresh && let Some(idle) = self.take_idle() {
@@ -158,39 +208,63 @@ impl Connections {
                 self.start_http2(socket, open).await?;
                 continue;
             }
-            if let Some(leased) = self.take_shared() {
-                return Ok(leased);
+            match self.take_shared() {
+                Shared::Stream(leased) => return Ok(leased),
+                Shared::Full(best) if may_wait => return Ok(Leased::http2(best)),
+                Shared::Full(_) => return Err(self.full()),
+                Shared::Opening => {}
             }
             if let Err(error) = self.opening().wait().await {
                 // Better to wait for a stream of a full connection than not to be served at all.
-                return self.least_loaded().map(Leased::http2).ok_or(error);
+                let best = self
+                    .least_loaded()
+                    .filter(|best| may_wait || !best.is_full());
+                return best.map(Leased::http2).ok_or(error);
             }
         }
     }
 
     /// A stream of the least loaded HTTP/2 connection with room. Opens the next connection in the
     /// background when that one is nearly full.
-    fn take_shared(&self) -> Option<Leased> {
-        self.drop_unused();
-        let best = self.least_loaded()?;
-        let count = self.shared.borrow().len();
-        let full = best.active.get() >= best.limit();
-        let nearly_full = best.active.get() * 5 >= best.limit() * 4;
-        if nearly_full && count < self.settings.connections {
+    fn take_shared(&self) -> Shared {
+        let Some(best) = self.least_loaded() else {
+            return Shared::Opening;
+        };
+        if best.is_nearly_full() && self.settings.ceiling.has_room(self.lane, false) {
             let _ = self.opening();
-            if full {
-                return None;
+            if best.is_full() {
+                return Shared::Opening;
             }
         }
-        Some(Leased::http2(best))
+        if best.is_full() {
+            return Shared::Full(best);
+        }
+        Shared::Stream(Leased::http2(best))
     }
 
+    fn full(&self) -> ConnectError {
+        ConnectError::Full {
+            name: self.settings.name.clone(),
+        }
+    }
+
+    /// The connection for the next request. Looks at the others only when that of the last request is
+    /// nearly full or closed.
     fn least_loaded(&self) -> Option<Rc<Http2>> {
-        let shared = self.shared.borrow();
-        shared
+        let mut current = self.current.borrow_mut();
+        if let Some(connection) = &*current
+            && !connection.is_closed()
+            && !connection.is_nearly_full()
+        {
+            return Some(connection.clone());
+        }
+        let mut shared = self.shared.borrow_mut();
+        shared.retain(|connection| !connection.is_closed());
+        *current = shared
             .iter()
             .min_by_key(|connection| connection.load())
-            .cloned()
+            .cloned();
+        current.clone()
     }
 
     /// The connection being opened; starts opening one if none is.
@@ -220,6 +294,9 @@ impl Connections {
     fn note(&self, outcome: &Result<(), ConnectError>) {
         let failed = outcome.is_err();
         match (self.failing.replace(failed), outcome) {
+            (false, Err(error @ ConnectError::Full { .. })) => {
+                tracing::warn!(%error, "cannot open another connection");
+            }
             (false, Err(error)) => tracing::warn!(%error, "cannot reach the upstream"),
             (true, Ok(())) => tracing::info!("the upstream can be reached again"),
             _ => {}
@@ -245,6 +322,9 @@ impl Connections {
 
     async fn start_http2(&self, socket: Socket, open: Open) -> Result<(), ConnectError> {
         let settings = &self.settings;
+        let none = self.shared.borrow().is_empty();
+        let place = settings.ceiling.enter(self.lane, none);
+        let place = place.ok_or_else(|| self.full())?;
         let (sender, connection) = http2::Builder::new(LocalExecutor)
             .timer(TokioTimer::new())
             // Fixed windows: with room for every stream's, a slow reader cannot stall the others.
@@ -264,12 +344,19 @@ impl Connections {
             own_limit: settings.streams_per_connection.max(1),
             idle_since: Cell::new(self.clock.now()),
             clock: self.clock.clone(),
+            resets: Resets::default(),
+            place,
+            heard: settings.heard.clone(),
         });
         self.shared.borrow_mut().push(shared.clone());
+        self.start_sweeping();
         tokio::task::spawn_local(async move {
             let mut connection = connection;
             let ended = std::future::poll_fn(|cx| {
-                shared.allowed.set(connection.current_max_send_streams());
+                let allowed = connection.current_max_send_streams();
+                if shared.allowed.replace(allowed) != allowed {
+                    shared.place.allows(shared.limit());
+                }
                 std::pin::Pin::new(&mut connection).poll(cx)
             });
             if let Err(error) = ended.await {
@@ -300,7 +387,6 @@ impl Connections {
         Ok(Rc::new(Http1 {
             sender: RefCell::new(sender),
             lane: self.this.clone(),
-            idle_since: Cell::new(self.clock.now()),
         }))
     }
 
@@ -311,37 +397,57 @@ impl Connections {
         }
     }
 
-    /// The idle HTTP/1 connection used last: the likeliest to be alive.
     fn take_idle(&self) -> Option<Rc<Http1>> {
-        let now = self.clock.now();
-        let mut idle = self.idle.borrow_mut();
-        idle.retain(|connection| {
-            !connection.sender.borrow().is_closed()
-                && now.since(connection.idle_since.get()) < self.settings.idle_timeout
-        });
-        let ready = idle
-            .iter()
-            .rposition(|connection| connection.sender.borrow().is_ready())?;
-        Some(idle.remove(ready))
+        let limit = self.settings.idle_timeout;
+        self.idle.borrow_mut().take(self.clock.now(), limit)
     }
 
     fn keep(&self, connection: Rc<Http1>) {
-        connection.idle_since.set(self.clock.now());
-        self.idle.borrow_mut().push(connection);
+        self.idle.borrow_mut().keep(self.clock.now(), connection);
+        self.start_sweeping();
     }
 
-    /// Forgets connections that are closed, and all but one of those long unused.
-    fn drop_unused(&self) {
+    /// Sees to it that connections which are closed or long unused are forgotten.
+    fn start_sweeping(&self) {
+        if !self.swept.replace(true) {
+            let period = (self.settings.idle_timeout / 4).max(Duration::from_millis(10));
+            tokio::task::spawn_local(sweep(self.this.clone(), period));
+        }
+    }
+
+    /// Forgets connections that are closed or long unused, but the last one of those that are shared. False
+    /// when there is nothing more to look after.
+    fn sweep(&self) -> bool {
         let now = self.clock.now();
         let limit = self.settings.idle_timeout;
+        let mut idle = self.idle.borrow_mut();
+        idle.sweep(now, limit);
         let mut shared = self.shared.borrow_mut();
         let mut kept = 0;
         shared.retain(|connection| {
-            let keep = !connection.sender.borrow().is_closed()
-                && (kept == 0 || !connection.unused_for(now, limit));
+            let keep = !connection.is_closed() && (kept == 0 || !connection.unused_for(now, limit));
             kept += usize::from(keep);
             keep
         });
+        let mut current = self.current.borrow_mut();
+        current.take_if(|current| {
+            !shared
+                .iter()
+                .any(|connection| Rc::ptr_eq(connection, current))
+        });
+        let more = !idle.is_empty() || kept > 0;
+        self.swept.set(more);
+        more
+    }
+}
+
+/// Looks after a lane's connections every now and then, until there are none.
+async fn sweep(lane: Weak<Connections>, period: Duration) {
+    loop {
+        tokio::time::sleep(period).await;
+        if !lane.upgrade().is_some_and(|lane| lane.sweep()) {
+            return;
+        }
     }
 }
 
@@ -354,6 +460,9 @@ struct Http2 {
     own_limit: usize,
     idle_since: Cell<Time>,
     clock: Clock,
+    resets: Resets,
+    place: Place,
+    heard: Heard<ConnectionEvent>,
 }
 
 impl Http2 {
@@ -361,14 +470,26 @@ impl Http2 {
         self.allowed.get().min(self.own_limit)
     }
 
+    fn is_closed(&self) -> bool {
+        self.sender.borrow().is_closed()
+    }
+
+    fn is_full(&self) -> bool {
+        self.active.get() >= self.limit()
+    }
+
+    fn is_nearly_full(&self) -> bool {
+        self.active.get() * 5 >= self.limit() * 4
+    }
+
     /// Order of preference: the fullest one that is not nearly full, so that others fall idle; then
     /// the emptiest of the rest.
     fn load(&self) -> (bool, usize) {
         let active = self.active.get();
-        if active * 5 < self.limit() * 4 {
-            (false, usize::MAX - active)
-        } else {
+        if self.is_nearly_full() {
             (true, active)
+        } else {
+            (false, usize::MAX - active)
         }
     }
 
@@ -381,9 +502,39 @@ impl Lender for Http2 {
     fn give_back(self: Rc<Self>, _: bool) {
         let active = self.active.get().saturating_sub(1);
         self.active.set(active);
+        self.place.end();
         if active == 0 {
             self.idle_since.set(self.clock.now());
         }
+    }
+
+    /// Others share the connection, and the upstream ends it when too many of its streams are reset.
+    fn abandon(self: Rc<Self>, unwanted: Unwanted) {
+        let is_body = matches!(unwanted, Unwanted::Body(_));
+        tokio::task::spawn_local(async move {
+            let end = resets::run_out(self.clone(), unwanted).await;
+            self.heard.tell(match end {
+                End::RanOut => ConnectionEvent::RanOut,
+                End::Reset => ConnectionEvent::Reset,
+            });
+            if is_body {
+                self.give_back(false);
+            }
+        });
+    }
+
+    fn turn(self: Rc<Self>) -> Option<Turn> {
+        Some(Box::pin(resets::turn(self)))
+    }
+}
+
+impl Limited for Http2 {
+    fn resets(&self) -> &Resets {
+        &self.resets
+    }
+
+    fn streams(&self) -> usize {
+        self.limit()
     }
 }
 
@@ -391,7 +542,19 @@ impl Lender for Http2 {
 struct Http1 {
     sender: RefCell<http1::SendRequest<Lent>>,
     lane: Weak<Connections>,
-    idle_since: Cell<Time>,
+}
+
+impl Waits for Rc<Http1> {
+    fn condition(&self) -> Condition {
+        let sender = self.sender.borrow();
+        if sender.is_ready() {
+            Condition::Ready
+        } else if sender.is_closed() {
+            Condition::Dead
+        } else {
+            Condition::Busy
+        }
+    }
 }
 
 impl Lender for Http1 {
@@ -427,6 +590,7 @@ impl Leased {
 
     fn http2(connection: Rc<Http2>) -> Self {
         connection.active.set(connection.active.get() + 1);
+        connection.place.begin();
         Self {
             lender: Some(connection.clone()),
             connection: Connection::Http2(connection),
@@ -459,6 +623,14 @@ impl Leased {
         }
     }
 
+    /// Who lent the connection, if others share it.
+    pub(super) fn sharing(&self) -> Option<Rc<dyn Lender>> {
+        match &self.connection {
+            Connection::Http1 { .. } => None,
+            Connection::Http2(connection) => Some(connection.clone()),
+        }
+    }
+
     /// Leaves the connection to the body of the answer.
     pub(super) fn into_lender(mut self) -> Rc<dyn Lender> {
         match self.lender.take() {
@@ -476,15 +648,14 @@ impl Drop for Leased {
     }
 }
 
-/// Whether the upstream said that it has not looked at the request: the stream was refused, or the
-/// connection ended before its turn came.
+/// Whether the upstream said that it has not looked at the request: the stream was refused, or is above the
+/// last one that the upstream names when it ends the connection, for whatever reason. (Streams up to that one
+/// go on; if they fail it is with the connection itself.)
 pub(super) fn was_refused(error: &hyper::Error) -> bool {
     let Some(error) = error.source().and_then(|e| e.downcast_ref::<h2::Error>()) else {
         return false;
     };
-    error.is_remote()
-        && (error.reason() == Some(h2::Reason::REFUSED_STREAM)
-            || (error.is_go_away() && error.reason() == Some(h2::Reason::NO_ERROR)))
+    error.is_remote() && (error.reason() == Some(h2::Reason::REFUSED_STREAM) || error.is_go_away())
 }
 
 fn is_io(error: &hyper::Error) -> bool {

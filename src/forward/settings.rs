@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use http::uri::{Authority, Scheme};
 use rustls::{ClientConfig, pki_types::ServerName};
 
-use super::ConnectionEvent;
+use super::{Ceiling, ConnectionEvent};
 use crate::heard::Heard;
 
 /// How the upstream is reached. Shared by all cores.
@@ -35,8 +35,9 @@ pub struct UpstreamSettings {
     pub streams_per_connection: usize,
     /// Bytes one stream may hold unread: 256 KiB.
     pub stream_window: u32,
-    /// HTTP/2 connections of one lane of one core: 64. Beyond, streams queue in the last ones.
-    pub connections: usize,
+    /// How many HTTP/2 connections there may be: 512 for each lane, all cores together. When all are full,
+    /// long-running requests are refused, and others wait for a stream.
+    pub ceiling: Arc<Ceiling>,
     /// How long an unused connection is kept; below the upstream's own 90 s: 60 s.
     pub idle_timeout: Duration,
     /// Silence after which an HTTP/2 connection is asked for a sign of life: 30 s.
@@ -95,7 +96,7 @@ impl UpstreamSettings {
             tunnel_idle: Duration::from_secs(4 * 3600),
             streams_per_connection: 100,
             stream_window: 256 << 10,
-            connections: 64,
+            ceiling: Ceiling::new(512, 100),
             idle_timeout: Duration::from_secs(60),
             keep_alive_interval: Duration::from_secs(30),
             keep_alive_timeout: Duration::from_secs(15),

@@ -157,7 +157,7 @@ fn request(
     protocol: HeaderValue,
 ) -> Result<Request<Lent>, Refusal> {
     let fate = Fate::of(&body);
-    let mut request = Request::new(Lent::new(body, fate, call.trace.clone()));
+    let mut request = Request::new(Lent::new(body, fate, call.trace.clone(), None));
     *request.method_mut() = call.request.method().clone();
     *request.uri_mut() = shared.target(call, false)?;
     let mut headers = headers::outgoing(call, &shared.settings, &*shared.identity, false)?;

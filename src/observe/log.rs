@@ -126,6 +126,7 @@ fn filter(settings: &Log) -> Targets {
     };
     Targets::new()
         .with_default(others)
+        .with_target("h2", told_anyway)
         .with_target("kube_client", told_anyway)
         .with_target("kube_runtime", told_anyway)
         .with_target("fairgate", level)

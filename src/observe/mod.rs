@@ -32,7 +32,7 @@ mod view;
 pub use admin::Admin;
 pub use checks::Checks;
 pub use dumps_layer::DumpsLayer;
-pub use own::{Own, Reviewed, UpstreamError};
+pub use own::{Abandoned, Own, Reviewed, UpstreamError};
 pub use recorder::TraceLayer;
 pub use sight::Sight;
 pub use view::{Seen, View};

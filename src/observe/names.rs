@@ -139,6 +139,14 @@ own! { OWN_GAUGES:
         "Requests waiting for seats, all priority levels together.";
     LONG_RUNNING = "fairgate_long_running_requests",
         "Long-running requests, watches not counted, which no priority level holds back.";
+    WATCHES = "fairgate_watches",
+        "Watches that run, initialised or not.";
+    WATCHES_LIMIT = "fairgate_watches_limit",
+        "How many watches may run.";
+    UPSTREAM_STREAMS = "fairgate_upstream_streams",
+        "Streams of HTTP/2 connections to the upstream that are in use, by what they carry.";
+    UPSTREAM_STREAMS_LIMIT = "fairgate_upstream_streams_limit",
+        "How many there may be, by what they carry.";
     ENFORCEMENT = "fairgate_enforcement",
         "1 for what is done about the decisions of flow control, 0 for the rest.";
     SEMANTICS = "fairgate_semantics",
@@ -176,6 +184,16 @@ own! { OWN_COUNTERS:
         "Connections opened to the upstream.";
     UPSTREAM_ERRORS = "fairgate_upstream_errors_total",
         "Failures of the upstream, by what failed.";
+    UPSTREAM_ABANDONED = "fairgate_upstream_abandoned_total",
+        "Streams of shared upstream connections whose answer nobody wanted any more, by whether they ended by themselves or were reset.";
+    UPSTREAM_SENT_AGAIN = "fairgate_upstream_retries_total",
+        "Requests sent once more, because the upstream had not looked at them or because they only read.";
+    PREMATURE_RESETS = "fairgate_premature_resets_total",
+        "Requests that their client reset within a second of their arrival, before they were answered.";
+    PREMATURE_REFUSED = "fairgate_premature_reset_refusals_total",
+        "Requests refused because their user had made too many premature resets.";
+    CLIENTS_ENDED = "fairgate_client_connections_ended_total",
+        "Client connections ended in self-defence, by the reason.";
     PANICS = "fairgate_panics_total",
         "Panics; each ended one request or task at most.";
     LOG_DROPPED = "fairgate_log_lines_dropped_total",

@@ -50,6 +50,12 @@ pub struct Own {
     panics: Counter,
     log_dropped: Counter,
     pulled: Mutex<Vec<Pulled>>,
+    pulled_counters: Mutex<Vec<PulledCounter>>,
+}
+
+struct PulledCounter {
+    counter: Counter,
+    value: Box<dyn Fn() -> u64 + Send + Sync>,
 }
 
 type Pull = Box<dyn Fn() -> f64 + Send + Sync>;
@@ -65,6 +71,17 @@ struct Upstream {
     connections: Gauge,
     opened: Counter,
     errors: [Counter; 2],
+    abandoned: [Counter; 2],
+    sent_again: Counter,
+}
+
+/// How an answer that nobody wanted any more came to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Abandoned {
+    /// By itself.
+    RanOut,
+    /// It was cancelled.
+    Reset,
 }
 
 /// What went wrong with the upstream.
@@ -101,10 +118,13 @@ impl Own {
                     connections: gauge!(n::UPSTREAM_CONNECTIONS.name),
                     opened: counter!(n::UPSTREAM_OPENED.name),
                     errors: outcomes(&n::UPSTREAM_ERRORS, ["connect", "lost"]),
+                    abandoned: outcomes(&n::UPSTREAM_ABANDONED, ["ended", "reset"]),
+                    sent_again: counter!(n::UPSTREAM_SENT_AGAIN.name),
                 }),
                 panics: counter!(n::PANICS.name),
                 log_dropped: counter!(n::LOG_DROPPED.name),
                 pulled: Mutex::default(),
+                pulled_counters: Mutex::default(),
                 recorder: Arc::clone(&recorder),
             }
         });
@@ -182,6 +202,16 @@ impl Own {
         self.upstream.connections.decrement(1.0);
     }
 
+    /// An answer that nobody wanted any more came to its end.
+    pub fn upstream_abandoned(&self, how: Abandoned) {
+        self.upstream.abandoned[how as usize].increment(1);
+    }
+
+    /// A request was sent to the upstream once more.
+    pub fn upstream_sent_again(&self) {
+        self.upstream.sent_again.increment(1);
+    }
+
     /// Something went wrong with the upstream.
     pub fn upstream_failed(&self, how: UpstreamError) {
         self.upstream.errors[how as usize].increment(1);
@@ -214,6 +244,25 @@ impl Own {
         });
     }
 
+    /// Has `metric` ask at each scrape how often something has happened. `value` must not wait.
+    pub fn pull_counter(&self, metric: &n::Own, value: impl Fn() -> u64 + Send + Sync + 'static) {
+        let counter = with_local_recorder(&self.recorder, || counter!(metric.name));
+        lock(&self.pulled_counters).push(PulledCounter {
+            counter,
+            value: Box::new(value),
+        });
+    }
+
+    /// A counter of `metric` for one value of its label.
+    pub fn labelled_counter(
+        &self,
+        metric: &n::Own,
+        name: &'static str,
+        value: &'static str,
+    ) -> Counter {
+        with_local_recorder(&self.recorder, || counter!(metric.name, name => value))
+    }
+
     /// Sheds what the facade keeps for histograms, should anybody use one. To be called now and then.
     pub fn upkeep(&self) {
         self.handle.run_upkeep();
@@ -223,6 +272,9 @@ impl Own {
     pub fn render(&self, now: Time) -> String {
         if let Some(since) = *lock(&self.policy_taken_on) {
             self.policy_age.set(now.since(since).as_secs_f64());
+        }
+        for pulled in &*lock(&self.pulled_counters) {
+            pulled.counter.absolute((pulled.value)());
         }
         for pulled in &*lock(&self.pulled) {
             pulled.gauge.set((pulled.value)());

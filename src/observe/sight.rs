@@ -132,6 +132,14 @@ fn pull_from(own: &Own, hub: &Arc<Hub>, clock: &Clock) {
     let of = Arc::clone(hub);
     own.pull(&n::LONG_RUNNING, move || of.long_running.running().into());
     let of = Arc::clone(hub);
+    own.pull(&n::WATCHES, move || of.watches.running().into());
+    let of = Arc::clone(hub);
+    own.pull(&n::WATCHES_LIMIT, move || of.watches.most().into());
+    let of = Arc::clone(hub);
+    own.pull_counter(&n::PREMATURE_RESETS, move || of.premature.total());
+    let of = Arc::clone(hub);
+    own.pull_counter(&n::PREMATURE_REFUSED, move || of.premature.refused());
+    let of = Arc::clone(hub);
     own.pull(&n::TOTAL_SEATS, move || {
         of.dispatcher()
             .view()

@@ -198,6 +198,8 @@ impl World {
                 per_user: 10,
                 total: 10,
             },
+            watches: Caps::NONE,
+            resets: crate::fairness::ResetLimits::default(),
         };
         let hub = Hub::new(1, policy(true), settings, START);
         let gate = Gate::new(Arc::clone(&hub), 0, clock.clone(), 1);

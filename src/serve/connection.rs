@@ -2,6 +2,7 @@
 
 use std::{
     cell::{Cell, OnceCell},
+    error::Error as _,
     future::{Future, poll_fn},
     io,
     net::{SocketAddr, TcpStream},
@@ -23,7 +24,9 @@ use super::{
     core::Shared,
     drain::Phase,
     entry::{Connection, Entry},
+    event::ClientEvent,
     hangup::Hangup,
+    premature::{PrematureResets, SharedWire},
     stream::StreamExecutor,
     wire::{Http1Head, Wire},
 };
@@ -88,6 +91,7 @@ pub(super) async fn serve<S>(
         head,
         active: Cell::new(0),
         total: Cell::new(0),
+        premature: PrematureResets::new(core.settings.resets),
     });
     let entry = Entry::new(core.clone(), connection.clone(), stack);
     if opened.http2 {
@@ -182,9 +186,32 @@ where
     until(core, Phase::Ended, hangup, connection).await;
 }
 
+/// Serves an HTTP/2 connection until it ends, or has to be ended for what its client does.
 async fn serve_http2<S>(
     core: &Shared,
     wire: Wire,
+    entry: Entry<S>,
+    requests: &Connection,
+    hangup: &Hangup,
+) where
+    S: Service<Inbound, Response = Reply, Error = std::convert::Infallible> + 'static,
+    S::Future: 'static,
+{
+    let wire = SharedWire::new(wire);
+    let too_many_resets = tokio::select! {
+        () = serve_streams(core, wire.clone(), entry, requests, hangup) => false,
+        () = requests.premature.too_many() => true,
+    };
+    if too_many_resets {
+        core.settings.heard.tell(ClientEvent::EndedForResets);
+        tracing::debug!(from = %requests.peer.remote, "a client reset too many requests; its connection is ended");
+        wire.say_calm_down().await;
+    }
+}
+
+async fn serve_streams<S>(
+    core: &Shared,
+    wire: SharedWire,
     entry: Entry<S>,
     requests: &Connection,
     hangup: &Hangup,
@@ -241,12 +268,24 @@ where
         }
         connection.as_mut().poll(cx).map(|ended| {
             if let Err(error) = ended {
+                if was_told_to_calm_down(&error) {
+                    core.settings.heard.tell(ClientEvent::EndedForResets);
+                }
                 tracing::debug!(%error, "a client connection ended");
             }
             true
         })
     })
     .await
+}
+
+/// Whether h2 ended the connection for too many resets. It counts those that come before a request was even
+/// handed on, and which we therefore do not see.
+fn was_told_to_calm_down(error: &hyper::Error) -> bool {
+    let source = error.source().and_then(|e| e.downcast_ref::<h2::Error>());
+    source.is_some_and(|error| {
+        error.is_library() && error.reason() == Some(h2::Reason::ENHANCE_YOUR_CALM)
+    })
 }
 
 /// Whether `ends` comes true within `time`.

@@ -24,8 +24,10 @@ use super::{
     core::Shared,
     drain::{Phase, WatchEnder},
     head::{self, Asks},
+    premature::PrematureResets,
     wire::Http1Head,
 };
+use crate::apf::Time;
 use crate::call::{
     BodyError, ClientBody, Inbound, Peer, Refusal, Reply, ReplyBody, RequestKind, Trace, answer,
 };
@@ -46,6 +48,7 @@ pub(super) struct Connection {
     pub(super) active: Cell<usize>,
     /// Requests ever.
     pub(super) total: Cell<u64>,
+    pub(super) premature: PrematureResets,
 }
 
 impl<S> Entry<S> {
@@ -165,10 +168,12 @@ where
                 state: State::Answered { reply: Some(reply) },
                 life: Some(life),
                 trace: None,
+                received: Time::ZERO,
                 version,
             },
             Enters::Stack(inbound) => Entered {
                 trace: Some(inbound.trace.clone()),
+                received: inbound.received,
                 state: State::Serving {
                     future: self.stack.borrow_mut().call(inbound),
                 },
@@ -186,7 +191,20 @@ pin_project! {
         state: State<F>,
         life: Option<Life>,
         trace: Option<Rc<Trace>>,
+        received: Time,
         version: Version,
+    }
+
+    impl<F> PinnedDrop for Entered<F> {
+        fn drop(this: Pin<&mut Self>) {
+            let this = this.project();
+            // Not answered yet, and this is no connection of which that is the end.
+            if let (Some(life), Some(trace)) = (&this.life, &this.trace)
+                && life.connection.head.is_none()
+            {
+                life.reset(trace, *this.received);
+            }
+        }
     }
 }
 
@@ -241,9 +259,19 @@ impl Life {
         Self { core, connection }
     }
 
+    /// The client has reset the request, unanswered.
+    fn reset(&self, trace: &Trace, received: Time) {
+        let premature = &self.connection.premature;
+        premature.note_user(trace.user.get());
+        premature.note(received, self.core.clock.now());
+    }
+
     /// What an answer gets on its way out: its bytes are counted, a watch can be ended, and during
     /// the drain an HTTP/1 client is told to close.
     fn see_out(&self, reply: &mut Reply, trace: Rc<Trace>, version: Version) {
+        if self.connection.head.is_none() {
+            self.connection.premature.note_user(trace.user.get());
+        }
         if trace.kind.get() == RequestKind::Watch && reply.status() == StatusCode::OK {
             let spread = self.core.settings.drain.watch_spread;
             let ender = WatchEnder::new(self.core.phases.clone(), spread, &self.core.turn);

@@ -6,6 +6,9 @@ use std::{
     time::Duration,
 };
 
+use super::{ClientEvent, ResetLimits};
+use crate::heard::Heard;
+
 /// How clients are served. Defaults are the API server's own where it has any.
 #[derive(Clone, Debug)]
 pub struct ServeSettings {
@@ -39,6 +42,10 @@ pub struct ServeSettings {
     pub read_ahead_small_bytes: usize,
     /// Bytes of one waiting request's body, while the core's total is not half used: 16 MiB.
     pub read_ahead_large_bytes: usize,
+    /// How many requests a connection may reset before they are answered.
+    pub resets: ResetLimits,
+    /// Hears what is done about clients.
+    pub heard: Heard<ClientEvent>,
     /// See [`DrainSettings`].
     pub drain: DrainSettings,
 }
@@ -74,6 +81,8 @@ impl Default for ServeSettings {
             read_ahead_bytes: 64 << 20,
             read_ahead_small_bytes: 3 << 20,
             read_ahead_large_bytes: 16 << 20,
+            resets: ResetLimits::default(),
+            heard: Heard::default(),
             drain: DrainSettings::default(),
         }
     }

@@ -7,11 +7,13 @@
 )]
 
 mod client;
+mod frames;
 mod gate;
 mod pki;
 mod rules;
 mod upstream;
 
+mod ceilings;
 mod demo;
 mod differential;
 mod draining;
@@ -26,6 +28,7 @@ mod listening;
 mod overlay;
 mod panics;
 mod pooling;
+mod resets;
 mod tidy;
 mod tls;
 mod tunnels;

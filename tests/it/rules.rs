@@ -7,7 +7,7 @@ use fairgate::{
         ObjectSet, Policy, PolicySettings, Semantics, Time, objects::Bootstrap,
         work::EstimatorSettings,
     },
-    fairness::{Caps, Enforcement, Hub, HubSettings},
+    fairness::{Caps, Enforcement, Hub, HubSettings, ResetLimits},
 };
 use serde_json::{Value, json};
 
@@ -57,6 +57,8 @@ impl Rules {
                     per_user: 100,
                     total: 1000,
                 },
+                watches: Caps::NONE,
+                resets: ResetLimits::default(),
             },
         }
     }

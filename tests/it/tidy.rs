@@ -27,7 +27,12 @@ const EDGES: &[(&str, &[&str])] = &[
     // A call bears what `auth` found out, in a type of `auth`'s.
     ("call", &["apf", "auth", "digest"]),
     //
-    ("serve", &["call", "clock", "local", "socket", "sync"]),
+    (
+        "serve",
+        &[
+            "apf", "call", "clock", "digest", "heard", "local", "socket", "sync",
+        ],
+    ),
     ("auth", &["apf", "call", "clock", "digest", "heard", "sync"]),
     // The cells that it counts in are `observe`'s.
     (

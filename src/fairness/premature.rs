@@ -1,0 +1,224 @@
+//! Requests that a user's clients reset before they are answered.
+//!
+//! `serve` ends a connection on which there are too many of them, but a client can open another. Therefore
+//! they are counted by user, too, over all connections and cores: and a user who makes
+//! too many ([`ResetLimits`]) is refused for a while. As there, only requests count
+//! that were reset within a second of their arrival.
+//!
+//! Nobody is refused for what others do who have proven who they are no more than he has: requests
+//! without credentials are counted and not refused. Upstream they have connections of their own.
+//!
+//! As long as nobody is refused it costs a request one load of an atomic.
+
+use std::{
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
+
+use dashmap::DashMap;
+
+use crate::{apf::Time, digest::User};
+
+/// Users of whom something is known. Further ones are not counted until others are forgotten.
+const MOST_USERS: usize = 10_000;
+
+/// How many requests a user may reset before they are answered.
+#[derive(Clone, Copy, Debug)]
+pub struct ResetLimits {
+    /// A request that is reset sooner is reset prematurely: 1 s.
+    pub young: Duration,
+    /// How many may be at once: 500. Whoever makes more is refused until half of them are forgotten.
+    pub at_once: u32,
+    /// How long it takes until one of them is forgotten, not zero: 20 ms.
+    pub forgotten_after: Duration,
+}
+
+impl Default for ResetLimits {
+    fn default() -> Self {
+        Self {
+            young: Duration::from_secs(1),
+            at_once: 500,
+            forgotten_after: Duration::from_millis(20),
+        }
+    }
+}
+
+/// The premature resets of all users.
+#[derive(Debug, Default)]
+pub struct PrematureResets {
+    limits: ResetLimits,
+    users: DashMap<Box<str>, Lately>,
+    /// Until when anybody is refused, in nanoseconds.
+    refusing_until: AtomicU64,
+    /// When users were last forgotten, in nanoseconds.
+    forgotten: AtomicU64,
+    total: AtomicU64,
+    refused: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Lately {
+    resets: u32,
+    /// Up to when they have been forgotten.
+    forgotten: Time,
+    refused_until: Time,
+}
+
+impl Lately {
+    fn forget(&mut self, now: Time, one: Duration) {
+        let passed = now.since(self.forgotten).as_nanos() / one.as_nanos();
+        let passed = u32::try_from(passed).unwrap_or(u32::MAX);
+        if passed >= self.resets {
+            (self.resets, self.forgotten) = (0, now);
+        } else {
+            self.resets -= passed;
+            self.forgotten = self.forgotten.plus(one * passed);
+        }
+    }
+}
+
+impl PrematureResets {
+    /// There were none yet.
+    pub fn new(limits: ResetLimits) -> Self {
+        Self {
+            limits,
+            ..Self::default()
+        }
+    }
+
+    /// How many there were.
+    pub fn total(&self) -> u64 {
+        self.total.load(Ordering::Relaxed)
+    }
+
+    /// How many requests were refused for them.
+    pub fn refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
+    }
+
+    /// A request of `user` that came at `received` is given up at `now`, unanswered.
+    pub(super) fn note(&self, user: &User, received: Time, now: Time) {
+        let limits = &self.limits;
+        if now.since(received) >= limits.young {
+            return;
+        }
+        self.total.fetch_add(1, Ordering::Relaxed);
+        if user.name == User::ANONYMOUS || !self.has_room(now, user) {
+            return;
+        }
+        let mut lately = self
+            .users
+            .entry(user.name.as_str().into())
+            .or_insert(Lately {
+                resets: 0,
+                forgotten: now,
+                refused_until: Time::ZERO,
+            });
+        lately.forget(now, limits.forgotten_after);
+        lately.resets += 1;
+        if lately.resets > limits.at_once {
+            lately.refused_until = now.plus(limits.forgotten_after * (limits.at_once / 2));
+            let until = lately.refused_until.as_nanos();
+            self.refusing_until.fetch_max(until, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether something may be remembered of `user`. Forgets the others' resets of old if need be, at most
+    /// once a second. O(users), then.
+    fn has_room(&self, now: Time, user: &User) -> bool {
+        if self.users.len() < MOST_USERS || self.users.contains_key(user.name.as_str()) {
+            return true;
+        }
+        let last = self.forgotten.load(Ordering::Relaxed);
+        if now.since(Time::from_nanos(last)) >= Duration::from_secs(1) {
+            self.forgotten.store(now.as_nanos(), Ordering::Relaxed);
+            self.users.retain(|_, lately| {
+                lately.forget(now, self.limits.forgotten_after);
+                lately.resets > 0 || lately.refused_until > now
+            });
+        }
+        self.users.len() < MOST_USERS
+    }
+
+    /// In how many seconds `user` may ask again, if that is not now.
+    pub(super) fn refuses(&self, user: &User, now: impl FnOnce() -> Time) -> Option<u32> {
+        let until = self.refusing_until.load(Ordering::Relaxed);
+        if until == 0 {
+            return None;
+        }
+        let now = now();
+        if now >= Time::from_nanos(until) {
+            return None;
+        }
+        let until = self.users.get(user.name.as_str())?.refused_until;
+        let rest = (until > now).then(|| until.since(now))?;
+        self.refused.fetch_add(1, Ordering::Relaxed);
+        Some(
+            u32::try_from(rest.as_secs())
+                .unwrap_or(u32::MAX)
+                .saturating_add(1),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AT_ONCE: u32 = 500;
+
+    fn at(millis: u64) -> Time {
+        Time::ZERO.plus(Duration::from_millis(millis))
+    }
+
+    fn user(name: &str) -> User {
+        User::new(name, ["g"])
+    }
+
+    #[test]
+    fn whoever_makes_too_many_is_refused_for_a_while_and_nobody_else() {
+        let resets = PrematureResets::default();
+        let (greedy, other) = (user("greedy"), user("other"));
+        (0..AT_ONCE).for_each(|_| resets.note(&greedy, at(1000), at(1004)));
+        assert_eq!(resets.refuses(&greedy, || at(1004)), None);
+        resets.note(&greedy, at(1000), at(1004));
+        assert_eq!(resets.refuses(&greedy, || at(1004)), Some(6));
+        assert_eq!(resets.refuses(&greedy, || at(6003)), Some(1));
+        assert_eq!(resets.refuses(&other, || at(1004)), None);
+        assert_eq!(resets.refuses(&greedy, || at(6004)), None);
+        assert_eq!(
+            (resets.total(), resets.refused()),
+            (u64::from(AT_ONCE) + 1, 2)
+        );
+    }
+
+    #[test]
+    fn a_few_each_second_and_those_that_took_long_are_nothing() {
+        let resets = PrematureResets::default();
+        let user = user("patient");
+        for n in 0..5000 {
+            resets.note(&user, at(20 * n), at(20 * n));
+            resets.note(&user, at(20 * n), at(20 * n + 1000));
+        }
+        assert_eq!(resets.refuses(&user, || at(0)), None);
+    }
+
+    #[test]
+    fn nobody_is_refused_without_credentials() {
+        let resets = PrematureResets::default();
+        let nobody = user(User::ANONYMOUS);
+        (0..10 * AT_ONCE).for_each(|_| resets.note(&nobody, at(0), at(1)));
+        assert_eq!(resets.refuses(&nobody, || at(1)), None);
+    }
+
+    #[test]
+    fn not_more_users_are_remembered_than_there_is_room_for() {
+        let resets = PrematureResets::default();
+        for n in 0..2 * MOST_USERS {
+            resets.note(&user(&n.to_string()), at(0), at(1));
+        }
+        assert_eq!(resets.users.len(), MOST_USERS);
+        resets.note(&user("late"), at(2000), at(2001));
+        assert_eq!(resets.users.len(), 1, "the others were forgotten");
+    }
+}

@@ -1,0 +1,138 @@
+//! How many HTTP/2 connections there may be upstream, and how near that is.
+//!
+//! The most counts for all cores together, as the clients of one core may want more than those of another. Each kind of
+//! traffic has as many of its own ([`Lane`]), so that watches leave the others theirs. A core may have one
+//! connection for each in any case.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use super::pool::Lane;
+
+/// The shared connections of all cores.
+#[derive(Debug)]
+pub struct Ceiling {
+    most: usize,
+    /// Streams that the upstream was last seen to allow on a connection, or we do.
+    streams_each: AtomicUsize,
+    lanes: [InUse; Lane::ALL.len()],
+}
+
+#[derive(Debug, Default)]
+struct InUse {
+    connections: AtomicUsize,
+    streams: AtomicUsize,
+}
+
+/// The right to have a connection; dropped with it.
+#[derive(Debug)]
+pub(super) struct Place {
+    of: Arc<Ceiling>,
+    lane: Lane,
+}
+
+impl Ceiling {
+    /// At most `most` connections for each kind of traffic, of `streams_each` streams.
+    pub fn new(most: usize, streams_each: usize) -> Arc<Self> {
+        Arc::new(Self {
+            most,
+            streams_each: AtomicUsize::new(streams_each),
+            lanes: Default::default(),
+        })
+    }
+
+    /// Streams in use. Told of long-running requests alone; the others are not counted.
+    pub fn streams(&self, lane: Lane) -> usize {
+        self.lanes[lane as usize].streams.load(Ordering::Relaxed)
+    }
+
+    /// Streams there may be in all.
+    pub fn most_streams(&self) -> usize {
+        self.most * self.streams_each.load(Ordering::Relaxed)
+    }
+
+    /// Whether there may be one more connection. Who has `none` may have one.
+    pub(super) fn has_room(&self, lane: Lane, none: bool) -> bool {
+        none || self.lanes[lane as usize]
+            .connections
+            .load(Ordering::Relaxed)
+            < self.most
+    }
+
+    /// One more connection.
+    pub(super) fn enter(self: &Arc<Self>, lane: Lane, none: bool) -> Option<Place> {
+        let connections = &self.lanes[lane as usize].connections;
+        let before = connections.fetch_add(1, Ordering::Relaxed);
+        let place = Place {
+            of: Arc::clone(self),
+            lane,
+        };
+        (none || before < self.most).then_some(place)
+    }
+}
+
+impl Place {
+    /// The upstream allows so many streams.
+    pub(super) fn allows(&self, streams: usize) {
+        self.of.streams_each.store(streams, Ordering::Relaxed);
+    }
+
+    fn streams(&self) -> Option<&AtomicUsize> {
+        // The others are too many, and too short, for cores to share a count.
+        let counted = matches!(self.lane, Lane::Watches | Lane::LongRunning);
+        counted.then(|| &self.of.lanes[self.lane as usize].streams)
+    }
+
+    /// One more stream is used.
+    pub(super) fn begin(&self) {
+        if let Some(streams) = self.streams() {
+            streams.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// One stream less is used.
+    pub(super) fn end(&self) {
+        if let Some(streams) = self.streams() {
+            streams.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let connections = &self.of.lanes[self.lane as usize].connections;
+        connections.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_core_without_a_connection_may_have_one_and_nobody_else_above_the_most() {
+        let all = Ceiling::new(2, 100);
+        let places: Vec<_> = (0..2)
+            .map(|_| all.enter(Lane::Watches, false).unwrap())
+            .collect();
+        assert!(!all.has_room(Lane::Watches, false));
+        assert!(all.enter(Lane::Watches, false).is_none());
+        assert!(all.enter(Lane::Watches, true).is_some());
+        assert!(all.enter(Lane::Ordinary, false).is_some(), "its own");
+        drop(places);
+        assert!(all.has_room(Lane::Watches, false));
+    }
+
+    #[test]
+    fn streams_are_counted_where_they_last() {
+        let all = Ceiling::new(3, 100);
+        let place = all.enter(Lane::Watches, false).unwrap();
+        place.allows(50);
+        place.begin();
+        place.begin();
+        place.end();
+        assert_eq!((all.streams(Lane::Watches), all.most_streams()), (1, 150));
+    }
+}

@@ -1,0 +1,171 @@
+//! How many streams of one upstream connection are reset, and what becomes of the others that nobody wants.
+//!
+//! A server takes many resets for an attack, and ends the connection with everybody's streams on it. What
+//! servers count:
+//!
+//! - Go's `net/http2` (kube-apiserver; `serverConn.scheduleHandler`): a reset ends the stream at once, but not
+//!   the handler. When as many handlers run as streams are allowed (100 by default), new requests wait for
+//!   one to end; when more than four times as many wait, reset ones included, the connection ends with
+//!   `ENHANCE_YOUR_CALM`. So at most five times the streams may have been reset whose handlers still run.
+//! - hyper and h2 (Rust): 20 streams that were reset before the server took them up.
+//! - nghttp2: 1000 at once, then 33 a second.
+//! - Envoy: half of 500 or more streams, of those reset within a second of their begin.
+//!
+//! Therefore a stream that is not wanted runs out for [`LINGER`], in which most answers come to their end; a
+//! server never sees it reset young. After that it is reset when its turn comes: a fifth of the streams at
+//! once, then a twentieth of them each second. In a minute, as long as a handler may run, that is 3.2
+//! times the streams, below Go's five, and it is below the others' bounds as well.
+//!
+//! What waits for its turn goes on holding its stream, so there are never more of them than the
+//! connection has streams, and the last one's turn comes 20 seconds later. Its bytes are read and forgotten up to
+//! [`MOST_BYTES`]; then its window stays shut.
+
+use std::{
+    cell::Cell,
+    future::{pending, poll_fn},
+    pin::Pin,
+    rc::{Rc, Weak},
+    time::Duration,
+};
+
+use http_body::Body;
+use tokio::sync::Notify;
+
+use crate::call::Unwanted;
+
+/// How long a stream that nobody wants runs on in any case.
+const LINGER: Duration = Duration::from_secs(1);
+/// How many bytes of it are read.
+const MOST_BYTES: usize = 1 << 20;
+/// Which part of the streams may be reset at once.
+const AT_ONCE: usize = 5;
+/// Which part of the streams may be reset each second after that.
+const A_SECOND: usize = 20;
+
+/// The resets of one connection.
+#[derive(Debug, Default)]
+pub(super) struct Resets {
+    /// Those that were made lately.
+    spent: Cell<usize>,
+    /// Streams that wait for their turn.
+    waiting: Cell<usize>,
+    turn: Notify,
+    /// Whether [`forget`] runs.
+    forgetting: Cell<bool>,
+}
+
+/// A connection whose resets are limited.
+pub(super) trait Limited: 'static {
+    /// Its resets.
+    fn resets(&self) -> &Resets;
+    /// Streams that it may have.
+    fn streams(&self) -> usize;
+}
+
+/// How a stream that nobody wanted came to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// By itself.
+    RanOut,
+    /// It was reset.
+    Reset,
+}
+
+impl Resets {
+    /// Resets one now, if that is not too many.
+    fn try_spend(&self, streams: usize) -> bool {
+        let may = self.waiting.get() == 0 && self.spent.get() < (streams / AT_ONCE).max(1);
+        if may {
+            self.spent.set(self.spent.get() + 1);
+        }
+        may
+    }
+}
+
+/// Waits until a stream of `connection` may be reset; first come, first served.
+pub(super) async fn turn<C: Limited>(connection: Rc<C>) {
+    let resets = connection.resets();
+    let at_once = resets.try_spend(connection.streams());
+    if !resets.forgetting.replace(true) {
+        tokio::task::spawn_local(forget(Rc::downgrade(&connection)));
+    }
+    if !at_once {
+        let _waiting = Waiting::new(resets);
+        resets.turn.notified().await;
+    }
+}
+
+/// Counts a stream that waits for its turn.
+struct Waiting<'a>(&'a Cell<usize>);
+
+impl<'a> Waiting<'a> {
+    fn new(resets: &'a Resets) -> Self {
+        resets.waiting.set(resets.waiting.get() + 1);
+        Self(&resets.waiting)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
+}
+
+/// Forgets a reset at a time, which gives whoever waits longest its turn, until all are forgotten.
+async fn forget<C: Limited>(connection: Weak<C>) {
+    loop {
+        let Some(streams) = connection.upgrade().map(|connection| connection.streams()) else {
+            return;
+        };
+        tokio::time::sleep(
+            Duration::from_secs(1) * u32::try_from(A_SECOND).unwrap_or(1) / at_least_one(streams),
+        )
+        .await;
+        let Some(connection) = connection.upgrade() else {
+            return;
+        };
+        let resets = connection.resets();
+        if resets.waiting.get() > 0 {
+            resets.turn.notify_one();
+        } else {
+            resets.spent.set(resets.spent.get().saturating_sub(1));
+        }
+        if resets.spent.get() == 0 {
+            resets.forgetting.set(false);
+            return;
+        }
+    }
+}
+
+fn at_least_one(streams: usize) -> u32 {
+    u32::try_from(streams.max(1)).unwrap_or(u32::MAX)
+}
+
+/// Runs out what nobody wants on `connection`, and resets it when its turn comes.
+pub(super) async fn run_out<C: Limited>(connection: Rc<C>, unwanted: Unwanted) -> End {
+    let turn = async {
+        tokio::time::sleep(LINGER).await;
+        turn(connection).await;
+    };
+    tokio::select! {
+        biased;
+        () = to_its_end(unwanted) => End::RanOut,
+        () = turn => End::Reset,
+    }
+}
+
+async fn to_its_end(unwanted: Unwanted) {
+    match unwanted {
+        // The rest of it comes back as a body that nobody wants.
+        Unwanted::Answer(answer) => drop(answer.await),
+        Unwanted::Body(mut body) => {
+            let mut read = 0;
+            while let Some(Ok(frame)) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
+                read += frame.data_ref().map_or(0, bytes::Bytes::len);
+                if read > MOST_BYTES {
+                    return pending().await;
+                }
+            }
+        }
+    }
+}

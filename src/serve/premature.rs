@@ -1,0 +1,245 @@
+//! Requests that an HTTP/2 client resets before they are answered.
+//!
+//! A few are nothing: somebody gives up. One after the other they are an attack: opening and resetting
+//! costs the client next to nothing, and the server a request each time ("rapid reset",
+//! CVE-2023-44487). As Envoy does, only streams count that were reset within a second of their begin; a
+//! client that gives up because an answer takes long is not meant. A connection with too many of them is ended
+//! with `ENHANCE_YOUR_CALM`, unless it brings requests of several users: a front proxy's must not end for what
+//! one of them does. How many a user may make on all connections together, `fairness` knows.
+
+use std::{
+    cell::{Cell, RefCell},
+    io,
+    pin::Pin,
+    rc::Rc,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use tokio::{
+    io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf},
+    sync::Notify,
+};
+
+use super::wire::Wire;
+use crate::{apf::Time, digest::User};
+
+/// How many requests a connection may reset before they are answered.
+#[derive(Clone, Copy, Debug)]
+pub struct ResetLimits {
+    /// A request that is reset sooner is reset prematurely: 1 s.
+    pub young: Duration,
+    /// How many may be at once: 100.
+    pub at_once: u32,
+    /// How long it takes until one of them is forgotten, not zero: 100 ms.
+    pub forgotten_after: Duration,
+}
+
+impl Default for ResetLimits {
+    fn default() -> Self {
+        Self {
+            young: Duration::from_secs(1),
+            at_once: 100,
+            forgotten_after: Duration::from_millis(100),
+        }
+    }
+}
+
+/// How long a client may take to take the last frame.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// GOAWAY: any stream may have been served; `ENHANCE_YOUR_CALM`.
+const GOAWAY: [u8; 17] = [
+    0, 0, 8, 7, 0, 0, 0, 0, 0, 0x7f, 0xff, 0xff, 0xff, 0, 0, 0, 0xb,
+];
+
+/// The premature resets of one connection.
+#[derive(Debug, Default)]
+pub(super) struct PrematureResets {
+    limits: ResetLimits,
+    lately: Cell<u32>,
+    /// Up to when they have been forgotten.
+    forgotten: Cell<Time>,
+    users: RefCell<Users>,
+    too_many: Notify,
+}
+
+/// Whose requests a connection brings.
+#[derive(Debug, Default)]
+enum Users {
+    #[default]
+    Nobody,
+    One(Arc<User>),
+    Several,
+}
+
+impl PrematureResets {
+    pub(super) fn new(limits: ResetLimits) -> Self {
+        Self {
+            limits,
+            ..Self::default()
+        }
+    }
+
+    /// A request of `user` came on the connection.
+    pub(super) fn note_user(&self, user: Option<&Arc<User>>) {
+        let Some(user) = user else {
+            return;
+        };
+        let mut users = self.users.borrow_mut();
+        match &*users {
+            Users::Nobody => *users = Users::One(Arc::clone(user)),
+            Users::One(one) if Arc::ptr_eq(one, user) || one.name == user.name => {}
+            Users::One(_) => *users = Users::Several,
+            Users::Several => {}
+        }
+    }
+
+    /// A request that came at `received` was reset at `now`, unanswered.
+    pub(super) fn note(&self, received: Time, now: Time) {
+        let limits = &self.limits;
+        if now.since(received) >= limits.young {
+            return;
+        }
+        let each = limits.forgotten_after;
+        let passed = now.since(self.forgotten.get()).as_nanos() / each.as_nanos();
+        let passed = u32::try_from(passed).unwrap_or(u32::MAX);
+        if passed > 0 {
+            self.lately.set(self.lately.get().saturating_sub(passed));
+            self.forgotten
+                .set(self.forgotten.get().plus(each * passed).min(now));
+        }
+        self.lately.set(self.lately.get() + 1);
+        if self.lately.get() > limits.at_once && !matches!(*self.users.borrow(), Users::Several) {
+            self.too_many.notify_one();
+        }
+    }
+
+    /// Completes when the connection is to be ended.
+    pub(super) async fn too_many(&self) {
+        self.too_many.notified().await;
+    }
+}
+
+/// The bytes of a connection that hyper does not own alone, so that something can be said when hyper is
+/// done with it.
+#[derive(Clone)]
+pub(super) struct SharedWire {
+    wire: Rc<RefCell<Wire>>,
+    /// Whether all was written that was to be, so that what follows begins a frame.
+    whole: Rc<Cell<bool>>,
+}
+
+impl SharedWire {
+    pub(super) fn new(wire: Wire) -> Self {
+        Self {
+            wire: Rc::new(RefCell::new(wire)),
+            whole: Rc::new(Cell::new(true)),
+        }
+    }
+
+    /// Tells the client why its connection ends, if it takes that soon.
+    pub(super) async fn say_calm_down(mut self) {
+        if self.whole.get() {
+            let farewell = async {
+                self.write_all(&GOAWAY).await?;
+                self.shutdown().await
+            };
+            // A client that does not take it learns nothing.
+            let _ = tokio::time::timeout(FAREWELL, farewell).await;
+        }
+    }
+
+    fn note(&self, wanted: usize, written: &Poll<io::Result<usize>>) {
+        let whole = matches!(written, Poll::Ready(Ok(bytes)) if *bytes == wanted);
+        self.whole.set(whole);
+    }
+}
+
+impl AsyncRead for SharedWire {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut *self.wire.borrow_mut()).poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for SharedWire {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut *self.wire.borrow_mut()).poll_write(cx, buf);
+        self.note(buf.len(), &written);
+        written
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut *self.wire.borrow_mut()).poll_write_vectored(cx, bufs);
+        self.note(bufs.iter().map(|buf| buf.len()).sum(), &written);
+        written
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.wire.borrow().is_write_vectored()
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut *self.wire.borrow_mut()).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut *self.wire.borrow_mut()).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+
+    use super::*;
+
+    fn at(millis: u64) -> Time {
+        Time::ZERO.plus(Duration::from_millis(millis))
+    }
+
+    fn user(name: &str) -> Arc<User> {
+        Arc::new(User::new(name, ["g"]))
+    }
+
+    #[test]
+    fn a_connection_ends_for_many_premature_resets_at_a_time() {
+        let resets = PrematureResets::default();
+        resets.note_user(Some(&user("a")));
+        resets.note_user(Some(&user("a")));
+        (0..100).for_each(|_| resets.note(at(1000), at(1004)));
+        assert!(resets.too_many().now_or_never().is_none());
+        resets.note(at(1000), at(1004));
+        assert!(resets.too_many().now_or_never().is_some());
+    }
+
+    #[test]
+    fn who_gives_up_after_a_while_or_now_and_then_is_left_alone() {
+        let resets = PrematureResets::default();
+        (0..1000).for_each(|_| resets.note(at(1000), at(2000)));
+        (0..1000).for_each(|n| resets.note(at(3000 + 100 * n), at(3000 + 100 * n)));
+        assert!(resets.too_many().now_or_never().is_none());
+    }
+
+    #[test]
+    fn a_connection_of_several_users_goes_on() {
+        let resets = PrematureResets::default();
+        resets.note_user(Some(&user("a")));
+        resets.note_user(Some(&user("b")));
+        (0..1000).for_each(|_| resets.note(at(0), at(1)));
+        assert!(resets.too_many().now_or_never().is_none());
+    }
+}

@@ -1,0 +1,292 @@
+//! Requests that clients reset: what the upstream sees of them, and what becomes of the client.
+
+use std::{
+    num::NonZero,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use fairgate::{
+    forward::{UpstreamProtocol, UpstreamSettings},
+    heard::Heard,
+    serve::ClientEvent,
+};
+use http::{Method, StatusCode};
+
+use crate::{
+    client::{Client, body_text, soon},
+    failures::until,
+    frames::{self, ByHand, ENHANCE_YOUR_CALM, RST_STREAM, Tap},
+    gate::Gate,
+    rules::{Full, Rules},
+    upstream::{Body, Speaks, Upstream, full, streamed, text},
+};
+
+const LOG: &str = "/api/v1/namespaces/a/pods/p/log";
+const LONG: Duration = Duration::from_secs(60);
+const SLOW: &str = "/api/v1/namespaces/a/pods/slow";
+
+/// A gateway of one core in front of `address`, which speaks HTTP/2.
+fn before(address: std::net::SocketAddr) -> Gate {
+    let mut to = UpstreamSettings::new(address.to_string().parse().unwrap(), None);
+    to.protocol = UpstreamProtocol::Http2;
+    Gate::towards(to, |settings, _| settings.cores = NonZero::<usize>::MIN)
+}
+
+/// Sends `number` requests, and resets them as soon as they have come upstream.
+async fn reset(upstream: &Upstream, client: &mut Client, user: &str, target: &str, number: usize) {
+    let before = upstream.seen().len();
+    let mut requests = tokio::task::JoinSet::new();
+    for _ in 0..number {
+        let request = client.request(Method::GET, target).header("x-user", user);
+        requests.spawn(client.start(request.body(full("")).unwrap()));
+    }
+    until(|| upstream.seen().len() >= before + number).await;
+    requests.shutdown().await;
+}
+
+/// A gateway that minds resets as others do, but takes its time: the machine may be busy.
+fn slow(upstream: &Upstream) -> Gate {
+    let rules = Rules::small(1000, Full::Reject).set(|settings| {
+        settings.resets.young = LONG;
+        settings.resets.forgotten_after = LONG;
+    });
+    Gate::governed_with(upstream, &rules, |settings, _| {
+        settings.serve.resets.young = LONG;
+        settings.serve.resets.forgotten_after = LONG;
+    })
+}
+
+fn get(client: &Client, user: &str) -> http::Request<Body> {
+    let request = client.request(Method::GET, "/api/v1/pods");
+    request.header("x-user", user).body(full("")).unwrap()
+}
+
+/// An upstream that serves all but [`SLOW`].
+fn half_slow() -> Upstream {
+    Upstream::start(Speaks::Http2, |request| async move {
+        match request.uri().path() {
+            SLOW => std::future::pending().await,
+            _ => text("served"),
+        }
+    })
+}
+
+#[tokio::test]
+async fn an_answer_that_nobody_wants_runs_out_if_it_is_soon_over() {
+    let upstream = Upstream::start(Speaks::Http2, |_| async {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        text("said to nobody")
+    });
+    let tap = Tap::before(upstream.address).await;
+    let gate = before(tap.address);
+    for target in [LOG, "/readyz?verbose", "/api/v1/namespaces/a/pods"] {
+        let mut client = Client::http2(gate.address()).await;
+        reset(&upstream, &mut client, "alice", target, 30).await;
+    }
+    let mut client = Client::http2(gate.address()).await;
+    assert_eq!(client.get("/api/v1/pods").await.status(), 200);
+    until(|| gate.gateway.gauges().1() == 0).await;
+    assert_eq!(tap.total(RST_STREAM), 0);
+}
+
+#[tokio::test]
+async fn no_more_streams_are_reset_than_a_server_puts_up_with() {
+    let upstream = Upstream::start(Speaks::Http2Streams(100), |_| std::future::pending());
+    let tap = Tap::before(upstream.address).await;
+    let gate = before(tap.address);
+    let begin = fairgate::clock::Clock::system();
+    let began = begin.now();
+    for user in ["a", "b", "c", "d"] {
+        let mut client = Client::http2(gate.address()).await;
+        reset(&upstream, &mut client, user, LOG, 60).await;
+    }
+    // All of them are wanted by nobody; some are reset after a while, the others wait for their turn.
+    until(|| tap.total(RST_STREAM) >= 60).await;
+    let passed = begin.now().since(began).as_secs_f64();
+    let most = 20.0 + 5.0 * passed;
+    for resets in tap.count(RST_STREAM) {
+        assert!(
+            f64::from(u32::try_from(resets).unwrap()) <= most,
+            "{resets} after {passed} s"
+        );
+    }
+    assert!(tap.count(RST_STREAM).len() <= 5);
+}
+
+#[tokio::test]
+async fn the_rest_of_an_answer_is_not_read_without_end() {
+    let upstream = Upstream::start(Speaks::Http2, |_| async {
+        let (send, answer) = streamed();
+        tokio::spawn(async move {
+            let piece = bytes::Bytes::from(vec![b'x'; 64 << 10]);
+            while send.send(Ok(piece.clone())).is_ok() {
+                // As fast as it is taken, or nearly.
+                tokio::time::sleep(Duration::from_micros(100)).await;
+            }
+        });
+        http::Response::new(answer)
+    });
+    let tap = Tap::before(upstream.address).await;
+    let gate = before(tap.address);
+    let mut client = Client::http2(gate.address()).await;
+    let answer = client.get(LOG).await;
+    drop(answer);
+    // Cancelled in the end, after a second.
+    until(|| tap.total(RST_STREAM) == 1).await;
+}
+
+#[tokio::test]
+async fn a_client_whose_body_breaks_off_does_not_reset_more_than_others() {
+    let upstream = Upstream::start(Speaks::Http2Streams(100), |_| std::future::pending());
+    let tap = Tap::before(upstream.address).await;
+    let gate = before(tap.address);
+    let mut client = Client::http2(gate.address()).await;
+    let mut bodies = Vec::new();
+    for _ in 0..60 {
+        let (send, body) = streamed();
+        send.send(Ok("half".into())).unwrap();
+        let request = client.request(Method::POST, LOG).body(body).unwrap();
+        bodies.push((send, tokio::spawn(client.start(request))));
+    }
+    until(|| tap.total(frames::HEADERS) == 60).await;
+    for (send, request) in bodies {
+        request.abort();
+        drop(send);
+    }
+    until(|| tap.total(RST_STREAM) >= 20).await;
+    assert!(tap.total(RST_STREAM) <= 25, "{}", tap.total(RST_STREAM));
+}
+
+#[tokio::test]
+async fn a_connection_that_the_upstream_ends_costs_no_request() {
+    for code in [0, ENHANCE_YOUR_CALM] {
+        let mut upstream = ByHand::start().await;
+        let gate = before(upstream.address);
+        let mut client = Client::http2(gate.address()).await;
+        let post = |client: &mut Client| {
+            let request = client.request(Method::POST, "/api/v1/namespaces/a/pods");
+            tokio::spawn(client.start(request.body(full("{}")).unwrap()))
+        };
+        let first = post(&mut client);
+        let mut old = soon(upstream.accept()).await;
+        let seen = soon(old.request()).await;
+        let second = post(&mut client);
+        let unseen = soon(old.request()).await;
+        assert!(unseen > seen);
+        old.go_away(seen, code).await;
+        // What the upstream has not looked at comes again, and so does what is new.
+        let mut new = soon(upstream.accept()).await;
+        let again = soon(new.request()).await;
+        new.answer(again).await;
+        assert_eq!(soon(second).await.unwrap().unwrap().status(), 200);
+        let third = post(&mut client);
+        let stream = soon(new.request()).await;
+        new.answer(stream).await;
+        assert_eq!(soon(third).await.unwrap().unwrap().status(), 200);
+        // What it has looked at goes on where it was.
+        old.answer(seen).await;
+        assert_eq!(soon(first).await.unwrap().unwrap().status(), 200);
+    }
+}
+
+#[tokio::test]
+async fn a_connection_of_premature_resets_is_ended_and_no_other() {
+    let upstream = Upstream::start(Speaks::Http2, |_| std::future::pending());
+    let gate = slow(&upstream);
+    let mut other = Client::http2(gate.address()).await;
+    let request = other.request(Method::GET, LOG).header("x-user", "other");
+    let waits = tokio::spawn(other.start(request.body(full("")).unwrap()));
+    let stream = tokio::net::TcpStream::connect(gate.address()).await;
+    let (client, connection) = h2::client::handshake(stream.unwrap()).await.unwrap();
+    let ended = tokio::spawn(connection);
+    let mut client = client.ready().await.unwrap();
+    let before = upstream.seen().len();
+    let mut answers = Vec::new();
+    for n in 1..=101 {
+        let uri = format!("http://gate{SLOW}");
+        let request = http::Request::get(uri).body(()).unwrap();
+        let (answer, _) = client.send_request(request, true).unwrap();
+        answers.push(answer);
+        until(|| upstream.seen().len() >= before + n).await;
+        if n == 60 {
+            answers.clear();
+            client = soon(client.ready()).await.unwrap();
+        }
+    }
+    drop(answers);
+    let error = soon(ended).await.unwrap().unwrap_err();
+    assert!(error.is_go_away() && error.is_remote(), "{error:?}");
+    assert_eq!(error.reason(), Some(h2::Reason::ENHANCE_YOUR_CALM));
+    assert!(!waits.is_finished());
+    assert!(gate.hub().premature.total() > 100);
+}
+
+#[tokio::test]
+async fn requests_reset_before_they_are_taken_up_end_the_connection_as_well() {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    let upstream = Upstream::saying(Speaks::Http2, "served");
+    let ended = Arc::<AtomicUsize>::default();
+    let count = ended.clone();
+    let gate = Gate::with(&upstream, |settings, _| {
+        settings.serve.heard = Heard::by(move |event| {
+            assert_eq!(event, ClientEvent::EndedForResets);
+            count.fetch_add(1, Ordering::SeqCst);
+        });
+    });
+    let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+    bytes.extend_from_slice(&[0, 0, 0, frames::SETTINGS, 0, 0, 0, 0, 0]);
+    for stream in (1..100_u8).step_by(2) {
+        // GET, http, /, and a literal authority.
+        let head = b"\x82\x86\x84\x01\x04gate";
+        bytes.extend_from_slice(&[0, 0, 9, frames::HEADERS, 1 | 4, 0, 0, 0, stream]);
+        bytes.extend_from_slice(head);
+        bytes.extend_from_slice(&[0, 0, 4, RST_STREAM, 0, 0, 0, 0, stream, 0, 0, 0, 8]);
+    }
+    let stream = tokio::net::TcpStream::connect(gate.address()).await;
+    let mut stream = stream.unwrap();
+    stream.write_all(&bytes).await.unwrap();
+    let mut said = Vec::new();
+    let _ = soon(stream.read_to_end(&mut said)).await;
+    until(|| ended.load(Ordering::SeqCst) == 1).await;
+}
+
+#[tokio::test]
+async fn a_front_proxys_connection_does_not_end_for_what_one_of_its_users_does() {
+    let upstream = half_slow();
+    let gate = slow(&upstream);
+    let mut proxy = Client::http2(gate.address()).await;
+    assert_eq!(proxy.send(get(&proxy, "good")).await.unwrap().status(), 200);
+    for _ in 0..3 {
+        reset(&upstream, &mut proxy, "bad", SLOW, 90).await;
+    }
+    assert_eq!(proxy.send(get(&proxy, "good")).await.unwrap().status(), 200);
+}
+
+#[tokio::test]
+async fn who_goes_on_resetting_on_new_connections_is_refused_for_a_while() {
+    let upstream = half_slow();
+    let gate = slow(&upstream);
+    for _ in 0..6 {
+        let mut client = Client::http2(gate.address()).await;
+        let before = gate.hub().premature.total();
+        reset(&upstream, &mut client, "bad", SLOW, 90).await;
+        until(|| gate.hub().premature.total() == before + 90).await;
+    }
+    let mut client = Client::http2(gate.address()).await;
+    let refused = client.send(get(&client, "bad")).await.unwrap();
+    assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(refused.headers()["x-fairgate-reason"], "too-many-resets");
+    assert!(refused.headers().contains_key("retry-after"));
+    assert!(
+        body_text(refused)
+            .await
+            .contains(r#""reason":"TooManyRequests""#)
+    );
+    let served = client.send(get(&client, "good")).await.unwrap();
+    assert_eq!(served.status(), 200);
+}
