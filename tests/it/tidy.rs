@@ -22,13 +22,25 @@ const EDGES: &[(&str, &[&str])] = &[
     //
     ("clock", &["apf"]),
     ("heard", &[]),
+    ("log_limit", &["apf", "sync"]),
     ("local", &[]),
     ("socket", &[]),
     // A call bears what `auth` found out, in a type of `auth`'s.
     ("call", &["apf", "auth", "digest"]),
     //
     ("serve", &["call", "clock", "local", "socket", "sync"]),
-    ("auth", &["apf", "call", "clock", "digest", "heard", "sync"]),
+    (
+        "auth",
+        &[
+            "apf",
+            "call",
+            "clock",
+            "digest",
+            "heard",
+            "log_limit",
+            "sync",
+        ],
+    ),
     // The cells that it counts in are `observe`'s.
     (
         "fairness",
@@ -41,7 +53,15 @@ const EDGES: &[(&str, &[&str])] = &[
     (
         "hosted",
         &[
-            "apf", "call", "clock", "config", "digest", "heard", "store", "sync",
+            "apf",
+            "call",
+            "clock",
+            "config",
+            "digest",
+            "heard",
+            "log_limit",
+            "store",
+            "sync",
         ],
     ),
     ("stack", &["call"]),
