@@ -213,11 +213,18 @@ fn limits(section: &mut Section<'_>) -> Limits {
         long_running_per_user: count("longRunningPerUser", 500, 1_000_000),
         long_running_total: count("longRunningTotal", 5_000, 1_000_000),
         header_bytes: header_bytes(section),
+        unfinished_header_bytes: unfinished_header_bytes(section),
     }
 }
 
 fn header_bytes(section: &mut Section<'_>) -> u32 {
     let bytes = section.ranged("headerBytes", 1 << 20, &(8 << 10..=16 << 20), values::bytes);
+    u32::try_from(bytes).unwrap_or(u32::MAX)
+}
+
+fn unfinished_header_bytes(section: &mut Section<'_>) -> u32 {
+    let allowed = 1 << 20..=1 << 30;
+    let bytes = section.ranged("unfinishedHeaderBytes", 64 << 20, &allowed, values::bytes);
     u32::try_from(bytes).unwrap_or(u32::MAX)
 }
 

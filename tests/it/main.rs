@@ -12,6 +12,7 @@ mod pki;
 mod rules;
 mod upstream;
 
+mod abuse;
 mod demo;
 mod differential;
 mod draining;

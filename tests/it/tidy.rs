@@ -28,7 +28,10 @@ const EDGES: &[(&str, &[&str])] = &[
     // A call bears what `auth` found out, in a type of `auth`'s.
     ("call", &["apf", "auth", "digest"]),
     //
-    ("serve", &["call", "clock", "local", "socket", "sync"]),
+    (
+        "serve",
+        &["call", "clock", "local", "log_limit", "socket", "sync"],
+    ),
     (
         "auth",
         &[
