@@ -38,6 +38,8 @@ pub mod hosted;
 #[cfg(feature = "server")]
 pub mod local;
 #[cfg(feature = "server")]
+pub mod log_limit;
+#[cfg(feature = "server")]
 pub mod observe;
 #[cfg(feature = "server")]
 pub mod serve;

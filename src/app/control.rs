@@ -21,7 +21,7 @@ use crate::{
     config::Config,
     fairness::Hub,
     observe::{Admin, Checks, Sight, View, names},
-    serve::Phase,
+    serve::{Offence, Phase},
 };
 
 /// All that the control tasks work on.
@@ -73,6 +73,7 @@ impl Control {
             "serving"
         );
         show_load(gateway, &self.sight);
+        show_defence(gateway, &self.sight);
         control.spawn(admin.run());
         control.spawn(Arc::clone(&self.sight).run());
         control.spawn(self.credential.follow());
@@ -117,6 +118,24 @@ fn show_load(gateway: &Gateway, sight: &Sight) {
     let own = sight.own();
     own.pull(&names::CONNECTIONS, move || number(connections()));
     own.pull(&names::STREAMS, move || number(streams()));
+}
+
+/// Has the metrics ask for what was done against clients.
+fn show_defence(gateway: &Gateway, sight: &Sight) {
+    let own = sight.own();
+    for offence in Offence::ALL {
+        let of = Arc::clone(gateway.defence());
+        let count = move || of.count(offence);
+        let (metric, label) = match offence.frames() {
+            Some(frames) => (&names::HTTP2_FLOODS, ("frame", frames)),
+            None => (&names::REFUSED_HEADS, ("reason", offence.as_str())),
+        };
+        own.pull_count(metric, Some(label), count);
+    }
+    let heads = Arc::clone(&gateway.defence().heads);
+    #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
+    own.pull(&names::UNFINISHED_HEADS, move || heads.used() as f64);
+    own.pull_count(&names::TURNED_AWAY, None, gateway.turned_away());
 }
 
 /// What tells whether the gateway lives and is ready.

@@ -20,8 +20,8 @@ use crate::{
     call::{Inbound, Reply},
     clock::Clock,
     serve::{
-        Acceptor, BindError, Core, CoreHandle, Drain, Phase, ServeSettings, acceptor::Connections,
-        core::Load, limits::raise_descriptor_limit,
+        Acceptor, BindError, Core, CoreHandle, Defence, Drain, Phase, ServeSettings,
+        acceptor::Connections, core::Load, limits::raise_descriptor_limit,
     },
 };
 
@@ -94,6 +94,7 @@ pub struct Gateway {
     settings: AppSettings,
     drain: Drain,
     connections: Arc<Connections>,
+    defence: Arc<Defence>,
     loads: Vec<Arc<Load>>,
     threads: Vec<JoinHandle<()>>,
     control: Option<Runtime>,
@@ -116,7 +117,7 @@ impl Gateway {
         S: Service<Inbound, Response = Reply, Error = Infallible> + Clone + 'static,
         S::Future: 'static,
     {
-        raise_descriptor_limit();
+        let descriptors = raise_descriptor_limit();
         let listener = Acceptor::bind(settings.serve.listen)?;
         let address = listener.local_addr().map_err(|source| BindError {
             address: settings.serve.listen,
@@ -126,6 +127,7 @@ impl Gateway {
             address,
             drain: Drain::default(),
             connections: Connections::new(settings.serve.connections),
+            defence: Defence::new(settings.serve.unfinished_head_bytes, Clock::system()),
             loads: Vec::new(),
             threads: Vec::new(),
             control: None,
@@ -144,7 +146,8 @@ impl Gateway {
             cores.push(gateway.start_core(context, build.clone())?);
         }
         gateway.loads = cores.iter().map(|core| core.load.clone()).collect();
-        let acceptor = Acceptor::new(listener, cores, gateway.connections.clone());
+        let connections = gateway.connections.clone();
+        let acceptor = Acceptor::new(listener, cores, connections, descriptors);
         let phases = gateway.drain.subscribe();
         control.spawn(async move {
             if let Err(error) = acceptor.run(phases).await {
@@ -171,6 +174,7 @@ impl Gateway {
         };
         let (handle, core) = Core::new();
         let settings = self.settings.serve.clone();
+        let defence = Arc::clone(&self.defence);
         let phases = self.drain.subscribe();
         let (started, starts) = std::sync::mpsc::channel();
         let run = move || {
@@ -188,7 +192,7 @@ impl Gateway {
             let ended = runtime.block_on(async {
                 let clock = context.clock.clone();
                 let stack = build(context);
-                core.run(settings, clock, phases, stack).await
+                core.run(settings, defence, clock, phases, stack).await
             });
             if let Err(error) = ended {
                 tracing::error!(%error, "a data core ended");
@@ -224,6 +228,17 @@ impl Gateway {
     /// Client connections open now.
     pub fn connections(&self) -> usize {
         self.connections.open()
+    }
+
+    /// What protects it from its clients, and counts what they do.
+    pub fn defence(&self) -> &Arc<Defence> {
+        &self.defence
+    }
+
+    /// Tells, for as long as anybody asks, how many clients were turned away.
+    pub fn turned_away(&self) -> impl Fn() -> u64 + use<> {
+        let connections = self.connections.clone();
+        move || connections.turned_away()
     }
 
     /// Tells, for as long as anybody asks, how many client connections are open, and how many

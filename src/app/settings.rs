@@ -168,6 +168,7 @@ pub(super) fn serve(
         connections: limits.connections as usize,
         streams_per_connection: limits.streams_per_connection,
         head_bytes: limits.header_bytes as usize,
+        unfinished_head_bytes: limits.unfinished_header_bytes as usize,
         handshake_timeout: timeouts.handshake,
         head_timeout: timeouts.header_read,
         idle_timeout: timeouts.idle,

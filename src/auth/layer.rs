@@ -27,6 +27,7 @@ use crate::{
     call::{Call, Inbound, Peer, Refusal, Reply, RequestKind},
     clock::Clock,
     digest::{RequestDigest, RequestInfo},
+    log_limit::LogLimit,
 };
 
 /// What the layer goes by; replaced whole when settings change.
@@ -155,6 +156,9 @@ fn memo_of(peer: &Peer) -> Rc<RefCell<PeerIdentityCache>> {
     Rc::clone(memo).downcast().unwrap_or_default()
 }
 
+/// How many requests are logged whose token could not be reviewed: clients can send any number.
+static UNAVAILABLE: LogLimit = LogLimit::new(5);
+
 /// A request whose meaning is known.
 #[derive(Debug)]
 struct Parsed {
@@ -171,7 +175,9 @@ impl Parsed {
                 Err(Refusal::Unauthorized)
             }
             Decision::Unavailable(error) => {
-                tracing::warn!(%error, "a token could not be reviewed");
+                if let Some(left_out) = UNAVAILABLE.admit(self.inbound.received) {
+                    tracing::warn!(%error, left_out, "requests are refused because a token could not be reviewed");
+                }
                 Err(Refusal::CredentialCheckUnavailable)
             }
         }

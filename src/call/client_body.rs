@@ -15,10 +15,6 @@ use std::{
     fmt,
     pin::Pin,
     rc::Rc,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
     task::{Context, Poll, ready},
 };
 
@@ -78,7 +74,13 @@ pub struct ClientBody {
     rest: Rest,
     /// `None`: never to be read ahead.
     budget: Option<Rc<ReadAheadBudget>>,
-    left_unread: Option<Arc<AtomicBool>>,
+    heir: Option<Rc<dyn UnreadHeir>>,
+}
+
+/// Who takes what is left of a body that nobody wants to read on.
+pub trait UnreadHeir {
+    /// Takes `rest`, which has not come to its end. May be called while the runtime ends.
+    fn inherit(&self, rest: Incoming);
 }
 
 enum Rest {
@@ -99,14 +101,13 @@ impl ClientBody {
             ahead_bytes: 0,
             rest,
             budget,
-            left_unread: None,
+            heir: None,
         }
     }
 
-    /// Sets `flag` when the body is dropped before all of it was read: what the connection brings
-    /// next may then be the rest of it.
-    pub fn tell_if_unread(&mut self, flag: Arc<AtomicBool>) {
-        self.left_unread = Some(flag);
+    /// Leaves the rest to `heir` when the body is dropped before all of it was read.
+    pub fn leave_to(&mut self, heir: Rc<dyn UnreadHeir>) {
+        self.heir = Some(heir);
     }
 
     /// A body from the network. Without a `budget` it is never read ahead.
@@ -250,11 +251,11 @@ impl Drop for ClientBody {
         if let Some(budget) = &self.budget {
             budget.give_back(self.ahead_bytes);
         }
-        if let Some(flag) = &self.left_unread
-            && !matches!(self.rest, Rest::Done)
-            && !self.is_end_stream()
+        if let Some(heir) = &self.heir
+            && let Rest::Unread(rest) = std::mem::replace(&mut self.rest, Rest::Done)
+            && !rest.is_end_stream()
         {
-            flag.store(true, Ordering::Relaxed);
+            heir.inherit(rest);
         }
     }
 }

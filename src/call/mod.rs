@@ -21,7 +21,7 @@ pub mod trace;
 
 use std::{rc::Rc, sync::Arc};
 
-pub use client_body::{ClientBody, ReadAheadBudget};
+pub use client_body::{ClientBody, ReadAheadBudget, UnreadHeir};
 pub use kind::RequestKind;
 pub use lender::{Lender, Unwanted};
 pub use peer::Peer;

@@ -16,6 +16,13 @@ pub(super) fn judge(walk: &mut Walk, config: &Config) {
         judge_watches(walk, config);
     }
     judge_mode(walk, config);
+    if config.limits.header_bytes > config.limits.unfinished_header_bytes {
+        walk.error(
+            "limits.unfinishedHeaderBytes",
+            "less than limits.headerBytes",
+            "raise it, or lower headerBytes",
+        );
+    }
     if config.limits.long_running_per_user > config.limits.long_running_total {
         walk.error(
             "limits.longRunningPerUser",

@@ -151,6 +151,8 @@ pub struct Limits {
     pub streams_per_connection: u32,
     /// Bytes of a request's header block.
     pub header_bytes: u32,
+    /// Bytes that the unfinished header blocks of all clients may take in memory.
+    pub unfinished_header_bytes: u32,
     /// Requests that wait for a seat, over all levels.
     pub queued_requests: u32,
     /// Long-running requests other than watches, which no level holds back, of one user.

@@ -215,11 +215,18 @@ fn limits(section: &mut Section<'_>) -> Limits {
         watches_per_user: count("watchesPerUser", 4_000, 10_000_000),
         watches_total: count("watchesTotal", 40_000, 10_000_000),
         header_bytes: header_bytes(section),
+        unfinished_header_bytes: unfinished_header_bytes(section),
     }
 }
 
 fn header_bytes(section: &mut Section<'_>) -> u32 {
     let bytes = section.ranged("headerBytes", 1 << 20, &(8 << 10..=16 << 20), values::bytes);
+    u32::try_from(bytes).unwrap_or(u32::MAX)
+}
+
+fn unfinished_header_bytes(section: &mut Section<'_>) -> u32 {
+    let allowed = 1 << 20..=1 << 30;
+    let bytes = section.ranged("unfinishedHeaderBytes", 64 << 20, &allowed, values::bytes);
     u32::try_from(bytes).unwrap_or(u32::MAX)
 }
 

@@ -460,6 +460,11 @@ fn keys_that_contradict_each_other_are_told() {
             "limits.longRunningPerUser",
         ),
         (
+            json!({"limits": {"unfinishedHeaderBytes": "1Mi", "headerBytes": "2Mi"}}),
+            Severity::Error,
+            "limits.unfinishedHeaderBytes",
+        ),
+        (
             json!({"authentication": {"tokenReview": {"enabled": false}}}),
             Severity::Warning,
             "authentication",

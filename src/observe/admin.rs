@@ -1,31 +1,52 @@
 //! The port for operators: metrics, health, dumps. Plain HTTP/1, read only.
 //!
 //! It runs on the control runtime, metrics are rendered on its blocking pool, one scrape at a time:
-//! none, however slow its reader, holds up a request. Connections are few and do not live for ever.
+//! none, however slow its reader, holds up a request.
+//!
+//! Whoever is not answered here within a second has the gateway restarted, so nobody may keep others
+//! from being answered. A connection has a few seconds to send a whole request. When there are as many
+//! as there may be, a new one takes the place of the oldest that no request is being answered on, or
+//! else of the oldest of all ([`places`](super::places)). Where descriptors run out, one is kept in
+//! reserve, and connections without a request give theirs up.
 //!
 //! Whoever reaches this port sees everything it has; it listens on loopback unless told otherwise.
 
-use std::{convert::Infallible, io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
+use std::{
+    convert::Infallible,
+    fs::File,
+    io,
+    net::SocketAddr,
+    pin::{Pin, pin},
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use http::{
     HeaderValue, Method, Request, Response, StatusCode,
     header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderName},
 };
-use http_body_util::Full;
+use http_body::{Body, Frame, SizeHint};
 use hyper::{server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{
     net::{TcpListener, TcpStream},
-    sync::Semaphore,
+    sync::Notify,
 };
 
-use super::view::View;
+use super::{
+    own::AdminCut,
+    places::{Place, Places},
+    view::View,
+};
 
-/// Connections at once; further ones wait to be accepted.
+/// Connections at once.
 const MAX_CONNECTIONS: usize = 64;
 /// How long a connection may be without a request, and a request's head may take.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a connection may be idle between requests. Scrapes come every 15 s to 60 s.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(65);
 /// How long a connection may live.
 const LIFE: Duration = Duration::from_secs(300);
 /// How long the last answer of a connection may take after that.
@@ -51,7 +72,46 @@ pub struct Admin {
     view: Arc<View>,
 }
 
-type Answer = Response<Full<Bytes>>;
+/// Bytes of an answer that are handed out at once: what of it was handed out may not be sent yet.
+const PIECE: usize = 16 << 10;
+
+type Answer = Response<Bytes>;
+
+/// The body of an answer; until it is sent, its connection is busy.
+struct Sending {
+    rest: Bytes,
+    place: Arc<Place>,
+}
+
+impl Body for Sending {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        if self.rest.is_empty() {
+            return Poll::Ready(None);
+        }
+        let len = self.rest.len().min(PIECE);
+        Poll::Ready(Some(Ok(Frame::data(self.rest.split_to(len)))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.rest.len() as u64)
+    }
+}
+
+impl Drop for Sending {
+    fn drop(&mut self) {
+        self.place.set_busy(false);
+    }
+}
 
 impl Admin {
     /// Binds `address`; port 0 takes any that is free.
@@ -77,21 +137,29 @@ impl Admin {
 
     /// Serves, for ever. To be spawned on the control runtime.
     pub async fn run(self) {
-        let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+        let places = Places::new(MAX_CONNECTIONS);
+        let mut spare = spare();
+        let mut failing = false;
         loop {
-            let Ok(place) = Arc::clone(&places).acquire_owned().await else {
-                return;
-            };
             match self.listener.accept().await {
                 Ok((stream, _)) => {
-                    let view = Arc::clone(&self.view);
-                    tokio::spawn(async move {
-                        serve(view, stream).await;
-                        drop(place);
-                    });
+                    failing = false;
+                    spare = spare.or_else(self::spare);
+                    let (place, crowded) = places.take();
+                    if crowded {
+                        self.view.own().admin_cut(AdminCut::Crowded);
+                    }
+                    tokio::spawn(serve(Arc::clone(&self.view), stream, place));
                 }
+                // The next attempt has the descriptor that is free now.
+                Err(_) if spare.take().is_some() => {}
                 Err(error) => {
-                    tracing::warn!(%error, "the admin port cannot accept");
+                    if !std::mem::replace(&mut failing, true) {
+                        tracing::warn!(%error, "the admin port cannot accept");
+                    }
+                    if places.give_up_an_idle_one() {
+                        self.view.own().admin_cut(AdminCut::Crowded);
+                    }
                     tokio::time::sleep(PAUSE).await;
                 }
             }
@@ -99,18 +167,47 @@ impl Admin {
     }
 }
 
-async fn serve(view: Arc<View>, stream: TcpStream) {
+/// A descriptor to be closed when there is none left.
+fn spare() -> Option<File> {
+    File::open("/dev/null").ok()
+}
+
+async fn serve(view: Arc<View>, stream: TcpStream, place: Place) {
+    let place = Arc::new(place);
+    tokio::select! {
+        () = converse(&view, stream, &place) => {}
+        () = place.given_up() => {}
+    }
+}
+
+/// Answers the requests of a connection.
+async fn converse(view: &Arc<View>, stream: TcpStream, place: &Arc<Place>) {
+    let begun = Notify::new();
     let service = service_fn(|request| {
-        let view = Arc::clone(&view);
-        async move { Ok::<_, Infallible>(answer(&view, &request).await) }
+        begun.notify_one();
+        place.set_busy(true);
+        let (view, place) = (Arc::clone(view), Arc::clone(place));
+        async move {
+            let answer = answer(&view, &request).await;
+            Ok::<_, Infallible>(answer.map(|rest| Sending { rest, place }))
+        }
     });
     let mut connection = pin!(
         http1::Builder::new()
             .timer(TokioTimer::new())
-            .header_read_timeout(HEAD_TIMEOUT)
-            .max_buf_size(64 << 10)
+            .header_read_timeout(IDLE_TIMEOUT)
+            .half_close(true)
+            .max_buf_size(16 << 10)
             .serve_connection(TokioIo::new(stream), service)
     );
+    tokio::select! {
+        _ = connection.as_mut() => return,
+        () = begun.notified() => {}
+        () = tokio::time::sleep(HEAD_TIMEOUT) => {
+            view.own().admin_cut(AdminCut::TooSlow);
+            return;
+        }
+    }
     if tokio::time::timeout(LIFE, connection.as_mut())
         .await
         .is_err()
@@ -146,7 +243,7 @@ fn text(status: StatusCode, text: &'static str) -> Answer {
 }
 
 fn respond(status: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> Answer {
-    let mut answer = Response::new(Full::new(body.into()));
+    let mut answer = Response::new(body.into());
     *answer.status_mut() = status;
     let headers = answer.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));

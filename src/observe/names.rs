@@ -137,6 +137,8 @@ own! { OWN_GAUGES:
         "Requests in hand, from head to the end of the answer; long-running ones, too.";
     QUEUED = "fairgate_queued_requests",
         "Requests waiting for seats, all priority levels together.";
+    UNFINISHED_HEADS = "fairgate_unfinished_head_bytes",
+        "Memory taken by request heads that are not complete, beyond 8 KiB of each.";
     LONG_RUNNING = "fairgate_long_running_requests",
         "Long-running requests, watches not counted, which no priority level holds back.";
     WATCHES = "fairgate_watches",
@@ -194,6 +196,14 @@ own! { OWN_COUNTERS:
         "Requests refused because their user had made too many premature resets.";
     CLIENTS_ENDED = "fairgate_client_connections_ended_total",
         "Client connections ended in self-defence, by the reason.";
+    REFUSED_HEADS = "fairgate_refused_heads_total",
+        "Requests refused, or connections ended, before a request could be read, by reason.";
+    HTTP2_FLOODS = "fairgate_http2_floods_total",
+        "HTTP/2 connections ended because of too many frames that carry no request, by their type.";
+    TURNED_AWAY = "fairgate_connections_turned_away_total",
+        "Client connections closed at once because file descriptors were short.";
+    ADMIN_CUT = "fairgate_admin_connections_cut_total",
+        "Connections of the port for operators that were cut, by reason.";
     PANICS = "fairgate_panics_total",
         "Panics; each ended one request or task at most.";
     LOG_DROPPED = "fairgate_log_lines_dropped_total",

@@ -49,6 +49,7 @@ pub struct Own {
     upstream: LazyLock<Upstream, Register<Upstream>>,
     panics: Counter,
     log_dropped: Counter,
+    admin_cut: [Counter; 2],
     pulled: Mutex<Vec<Pulled>>,
     pulled_counters: Mutex<Vec<PulledCounter>>,
 }
@@ -60,9 +61,18 @@ struct PulledCounter {
 
 type Pull = Box<dyn Fn() -> f64 + Send + Sync>;
 
-struct Pulled {
-    gauge: Gauge,
-    value: Pull,
+enum Pulled {
+    Gauge(Gauge, Pull),
+    Count(Counter, Box<dyn Fn() -> u64 + Send + Sync>),
+}
+
+/// Why a connection of the port for operators was cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AdminCut {
+    /// It had to make room for another.
+    Crowded,
+    /// It sent no whole request in time.
+    TooSlow,
 }
 
 type Register<T> = Box<dyn FnOnce() -> T + Send>;
@@ -123,6 +133,8 @@ impl Own {
                 }),
                 panics: counter!(n::PANICS.name),
                 log_dropped: counter!(n::LOG_DROPPED.name),
+                admin_cut: ["crowded", "too-slow"]
+                    .map(|reason| counter!(n::ADMIN_CUT.name, "reason" => reason)),
                 pulled: Mutex::default(),
                 pulled_counters: Mutex::default(),
                 recorder: Arc::clone(&recorder),
@@ -217,6 +229,11 @@ impl Own {
         self.upstream.errors[how as usize].increment(1);
     }
 
+    /// A connection of the port for operators was cut.
+    pub fn admin_cut(&self, why: AdminCut) {
+        self.admin_cut[why as usize].increment(1);
+    }
+
     /// Counts log lines that were lost.
     pub(super) fn log_dropped(&self) -> Counter {
         self.log_dropped.clone()
@@ -238,10 +255,21 @@ impl Own {
             None => gauge!(metric.name),
             Some((name, value)) => gauge!(metric.name, name => value),
         });
-        lock(&self.pulled).push(Pulled {
-            gauge,
-            value: Box::new(value),
+        lock(&self.pulled).push(Pulled::Gauge(gauge, Box::new(value)));
+    }
+
+    /// Has the counter `metric` ask `count` at each scrape. `count` must not wait.
+    pub fn pull_count(
+        &self,
+        metric: &n::Own,
+        label: Option<(&'static str, &'static str)>,
+        count: impl Fn() -> u64 + Send + Sync + 'static,
+    ) {
+        let counter = with_local_recorder(&self.recorder, || match label {
+            None => counter!(metric.name),
+            Some((name, value)) => counter!(metric.name, name => value),
         });
+        lock(&self.pulled).push(Pulled::Count(counter, Box::new(count)));
     }
 
     /// Has `metric` ask at each scrape how often something has happened. `value` must not wait.
@@ -277,7 +305,10 @@ impl Own {
             pulled.counter.absolute((pulled.value)());
         }
         for pulled in &*lock(&self.pulled) {
-            pulled.gauge.set((pulled.value)());
+            match pulled {
+                Pulled::Gauge(gauge, value) => gauge.set(value()),
+                Pulled::Count(counter, count) => counter.absolute(count()),
+            }
         }
         sorted(&self.handle.render())
     }

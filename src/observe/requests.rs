@@ -4,13 +4,15 @@
 //! likes. So they become labels only once a request for them has succeeded, which the upstream alone
 //! decides, and only [`MAX_KINDS`] combinations are told apart; everything else is counted under
 //! [`OTHER`]. Paths that are no resources share [`NON_RESOURCE`]. Every other label has few values.
+//! A combination that was not seen for [`FORGOTTEN_AFTER`] is forgotten with its counts, so that what
+//! was asked for once is not rendered for ever; one that comes back begins at 0.
 //!
 //! Each core counts in rows of its own, found by one look into a small table; the key is a hash that
 //! no client can aim at. The [`Registry`] knows the rows of all cores, for the scrape.
 
 use std::{
-    cell::RefCell,
-    collections::{BTreeMap, HashMap, HashSet},
+    cell::{Cell, RefCell},
+    collections::{BTreeMap, HashMap},
     hash::{BuildHasherDefault, Hasher, RandomState},
     sync::{
         Arc,
@@ -29,7 +31,13 @@ use crate::{
 };
 
 /// Combinations of verb, scope and resource that are told apart.
-pub const MAX_KINDS: usize = 4096;
+pub const MAX_KINDS: usize = 1024;
+/// How long a combination is rendered that is not seen any more.
+pub const FORGOTTEN_AFTER: Duration = Duration::from_secs(3600);
+/// How often it is looked for such.
+pub const SWEEP_PERIOD: Duration = Duration::from_secs(60);
+/// The same in sweeps.
+const FORGOTTEN_SWEEPS: u32 = 60;
 /// Resources that one core knows to exist.
 const MAX_RESOURCES: usize = 4096;
 /// Stands for all that is not told apart.
@@ -240,18 +248,25 @@ struct Row {
     requests: Codes<16>,
     terminations: Codes<6>,
     took: Histogram<21>,
+    /// The sweep after which it was last counted in.
+    seen: AtomicU32,
+    /// Whether the registry has forgotten it.
+    gone: AtomicBool,
 }
 
 impl Row {
     fn new() -> Self {
         Self {
+            seen: AtomicU32::new(0),
+            gone: AtomicBool::new(false),
             requests: Codes::default(),
             terminations: Codes::default(),
             took: Histogram::new(&SLI_DURATIONS),
         }
     }
 
-    fn count(&self, request: &Ended<'_>) {
+    fn count(&self, request: &Ended<'_>, sweep: u32) {
+        self.seen.store(sweep, Ordering::Relaxed);
         self.requests.count(request.code, request.dry_run);
         if request.terminated {
             self.terminations.count(request.code, DryRun::No);
@@ -276,6 +291,8 @@ pub struct KindTotals {
 pub struct Registry {
     rows: Mutex<BTreeMap<Kind, Vec<Arc<Row>>>>,
     is_full: AtomicBool,
+    /// How many sweeps there were.
+    sweeps: AtomicU32,
 }
 
 impl Registry {
@@ -290,8 +307,33 @@ impl Registry {
             return None;
         }
         let row = Arc::new(Row::new());
+        row.seen.store(self.sweep_number(), Ordering::Relaxed);
         rows.entry(kind.clone()).or_default().push(Arc::clone(&row));
         Some(row)
+    }
+
+    fn sweep_number(&self) -> u32 {
+        self.sweeps.load(Ordering::Relaxed)
+    }
+
+    /// Forgets what was not seen for too long. To be called every [`SWEEP_PERIOD`]. A core that counts
+    /// at this very moment may lose that one count.
+    pub fn sweep(&self) {
+        let now = self.sweeps.fetch_add(1, Ordering::Relaxed) + 1;
+        let mut rows = lock(&self.rows);
+        rows.retain(|kind, rows| {
+            let is_old = |row: &Arc<Row>| {
+                now.saturating_sub(row.seen.load(Ordering::Relaxed)) > FORGOTTEN_SWEEPS
+            };
+            let forgotten = &*kind.group != OTHER && rows.iter().all(is_old);
+            if forgotten {
+                let gone = |row: &Arc<Row>| row.gone.store(true, Ordering::Relaxed);
+                rows.iter().for_each(gone);
+            }
+            !forgotten
+        });
+        self.is_full
+            .store(rows.len() >= MAX_KINDS, Ordering::Relaxed);
     }
 
     /// A new row for requests that are not told apart.
@@ -337,7 +379,10 @@ pub struct Table {
     /// The hasher that keys are made with.
     hasher: SipHasher13,
     rows: RefCell<HashMap<u64, Arc<Row>, BuildHasherDefault<AsIs>>>,
-    resources: RefCell<HashSet<u64, BuildHasherDefault<AsIs>>>,
+    /// With the sweep after which each was last asked for.
+    resources: RefCell<HashMap<u64, u32, BuildHasherDefault<AsIs>>>,
+    /// The last sweep that this table has followed.
+    swept: Cell<u32>,
 }
 
 impl Table {
@@ -350,26 +395,40 @@ impl Table {
             hasher: SipHasher13::new_with_keys(random.hash_one(0), random.hash_one(1)),
             rows: RefCell::default(),
             resources: RefCell::default(),
+            swept: Cell::new(0),
         }
     }
 
     /// Counts a request. Two hashes of a few dozen bytes, two looks into tables; allocates only for
     /// the first of its kind.
     pub fn count(&self, request: &Ended<'_>) {
+        let sweep = self.registry.sweep_number();
+        if self.swept.replace(sweep) != sweep {
+            self.forget(sweep);
+        }
         let (verb, scope) = (verb_label(request), scope_label(request.info));
         let resource = self.resource_key(request.info);
         let known = self.knows(resource, request);
         let key = self.key(if known { resource } else { 0 }, verb, scope);
         if let Some(row) = self.rows.borrow().get(&key) {
-            row.count(request);
+            row.count(request, sweep);
             return;
         }
         if known && let Some(row) = self.registry.add(&Kind::of(request.info, scope, verb)) {
-            row.count(request);
+            row.count(request, sweep);
             self.rows.borrow_mut().insert(key, row);
             return;
         }
         self.count_as_other(request, scope, verb);
+    }
+
+    /// Drops what the registry has forgotten. It costs one look at all rows, once in a
+    /// [`SWEEP_PERIOD`] at most.
+    fn forget(&self, sweep: u32) {
+        let is_there = |row: &Arc<Row>| !row.gone.load(Ordering::Relaxed);
+        self.rows.borrow_mut().retain(|_, row| is_there(row));
+        let mut resources = self.resources.borrow_mut();
+        resources.retain(|_, seen| sweep.saturating_sub(*seen) <= FORGOTTEN_SWEEPS);
     }
 
     /// Counts a request of a kind that is not told apart. There are few of those, whatever clients do.
@@ -378,7 +437,7 @@ impl Table {
         let row = rows
             .entry(self.key(0, verb, scope))
             .or_insert_with(|| self.registry.add_other(Kind::other(scope, verb)));
-        row.count(request);
+        row.count(request, self.swept.get());
     }
 
     fn key(&self, resource: u64, verb: &str, scope: &str) -> u64 {
@@ -410,7 +469,11 @@ impl Table {
 
     /// Whether there is such a resource, as far as this core has seen.
     fn knows(&self, resource: u64, request: &Ended<'_>) -> bool {
-        if !request.info.is_resource || self.resources.borrow().contains(&resource) {
+        if !request.info.is_resource {
+            return true;
+        }
+        if let Some(seen) = self.resources.borrow_mut().get_mut(&resource) {
+            *seen = self.swept.get();
             return true;
         }
         // Only for what exists does the upstream answer so.
@@ -419,7 +482,7 @@ impl Table {
         let learn = exists
             && resources.len() < MAX_RESOURCES
             && !self.registry.is_full.load(Ordering::Relaxed);
-        learn && resources.insert(resource)
+        learn && resources.insert(resource, self.swept.get()).is_none()
     }
 }
 
@@ -562,6 +625,41 @@ mod tests {
                 .iter()
                 .any(|line| line.starts_with("POST other/"))
         );
+    }
+
+    #[test]
+    fn a_kind_that_is_not_seen_any_more_is_forgotten() {
+        let registry = Arc::new(Registry::default());
+        let tables = [Table::new(registry.clone()), Table::new(registry.clone())];
+        for i in 0..MAX_KINDS * 2 {
+            count(
+                &tables[i % 2],
+                &Method::GET,
+                &format!("/apis/g/v1/t{i}"),
+                200,
+            );
+        }
+        assert!(registry.is_full.load(Ordering::Relaxed));
+        for _ in 0..=FORGOTTEN_SWEEPS {
+            count(&tables[0], &Method::GET, "/apis/g/v1/t0", 200);
+            registry.sweep();
+        }
+        let left = lines(&registry);
+        assert_eq!(left.len(), 2, "{left:?}");
+        assert!(
+            left[0].starts_with("LIST g/v1/t0/ cluster 200 "),
+            "{left:?}"
+        );
+        assert!(left[1].starts_with("LIST other/"), "{left:?}");
+        count(&tables[1], &Method::GET, "/apis/g/v1/t1", 200);
+        let left = lines(&registry);
+        assert_eq!(left[1], "LIST g/v1/t1/ cluster 200 1", "it begins anew");
+        assert_eq!(
+            tables[1].rows.borrow().len(),
+            2,
+            "the core has forgotten, too"
+        );
+        assert_eq!(tables[1].resources.borrow().len(), 1);
     }
 
     #[test]

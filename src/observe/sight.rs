@@ -11,7 +11,7 @@ use super::{
     names as n,
     own::Own,
     recorder::{Recorder, Refusals, TraceLayer},
-    requests::Registry,
+    requests::{Registry, SWEEP_PERIOD},
     sampler::{self, Sampler},
 };
 use crate::{
@@ -88,7 +88,7 @@ impl Sight {
     pub async fn run(self: Arc<Self>) {
         let mut ticks = tokio::time::interval(sampler::PERIOD);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut kept_up = Time::ZERO;
+        let (mut kept_up, mut swept) = (Time::ZERO, self.clock.now());
         loop {
             ticks.tick().await;
             let now = self.clock.now();
@@ -96,6 +96,10 @@ impl Sight {
             if now.since(kept_up) >= UPKEEP {
                 kept_up = now;
                 self.own.upkeep();
+            }
+            if now.since(swept) >= SWEEP_PERIOD {
+                swept = now;
+                self.requests.sweep();
             }
         }
     }

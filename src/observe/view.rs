@@ -11,6 +11,7 @@ use tokio::sync::Mutex;
 use super::{
     checks::{Checks, Probe},
     dumps::{Dump, PATH},
+    own::Own,
     sight::Sight,
 };
 
@@ -47,6 +48,11 @@ impl View {
             rendering: Mutex::default(),
             dumping: Mutex::default(),
         })
+    }
+
+    /// The gateway's own metrics.
+    pub(super) fn own(&self) -> &Own {
+        self.sight.own()
     }
 
     /// What there is at `path`; `None` if there is nothing. Without `reasons` it is not told why a check

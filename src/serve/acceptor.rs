@@ -4,16 +4,21 @@
 //! clients, and no connection waits in the queue of a core that is about to end. A connection goes to
 //! the core with the fewest streams and stays there.
 //!
-//! Out of descriptors, `accept` fails at once and again and again while the client stays queued. One
-//! descriptor is kept in reserve to accept and close such a connection, and then there is a pause.
+//! Descriptors are for more than clients: operators' probes, the upstream, files. A process gets the
+//! lowest number that is free, so a client whose number is among the last few is closed at once, and
+//! these few stay free for the others.
+//!
+//! Where that is not enough, `accept` fails at once and again and again while the client stays queued.
+//! One descriptor is kept in reserve to accept and close such a connection, and then there is a pause.
 
 use std::{
     fs::File,
     io,
     net::{SocketAddr, TcpListener, TcpStream},
+    os::fd::AsRawFd as _,
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -27,13 +32,16 @@ use super::{
     core::{CoreHandle, Load},
     drain::Phase,
 };
-use crate::local::watch_readable;
+use crate::{clock::Clock, local::watch_readable, log_limit::LogLimit};
 
 /// Connections the kernel keeps for us until they are accepted.
 const BACKLOG: i32 = 4096;
 
 /// Pause after the descriptors ran out.
 const PAUSE: Duration = Duration::from_millis(50);
+
+/// Descriptors that clients leave to everything else, unless there are few of them in all.
+const KEPT_FREE: u64 = 128;
 
 /// The address cannot be listened on.
 #[derive(Debug, thiserror::Error)]
@@ -49,6 +57,7 @@ pub struct BindError {
 #[derive(Debug)]
 pub struct Connections {
     open: AtomicUsize,
+    turned_away: AtomicU64,
     limit: usize,
     ended: Notify,
 }
@@ -58,6 +67,7 @@ impl Connections {
     pub fn new(limit: usize) -> Arc<Self> {
         Arc::new(Self {
             open: AtomicUsize::new(0),
+            turned_away: AtomicU64::new(0),
             limit: limit.max(1),
             ended: Notify::new(),
         })
@@ -66,6 +76,11 @@ impl Connections {
     /// Connections open now.
     pub fn open(&self) -> usize {
         self.open.load(Ordering::Relaxed)
+    }
+
+    /// Connections closed at once because descriptors were short.
+    pub fn turned_away(&self) -> u64 {
+        self.turned_away.load(Ordering::Relaxed)
     }
 
     /// Completes when no connection is open.
@@ -114,6 +129,8 @@ pub struct Acceptor {
     listener: TcpListener,
     cores: Vec<CoreHandle>,
     connections: Arc<Connections>,
+    /// The first descriptor that clients may not have.
+    first_kept: u64,
     /// Closed to have one descriptor when there is none left.
     reserve: Option<File>,
 }
@@ -133,16 +150,20 @@ impl Acceptor {
         bound.map_err(|source| BindError { address, source })
     }
 
-    /// Will hand the connections of `listener` to `cores`, of which there is at least one.
+    /// Will hand the connections of `listener` to `cores`, of which there is at least one. The process
+    /// may have so many `descriptors`; `None` is any number.
     pub fn new(
         listener: TcpListener,
         cores: Vec<CoreHandle>,
         connections: Arc<Connections>,
+        descriptors: Option<u64>,
     ) -> Self {
+        let descriptors = descriptors.unwrap_or(u64::MAX);
         Self {
             listener,
             cores,
             connections,
+            first_kept: descriptors - KEPT_FREE.min(descriptors / 4),
             reserve: reserve(),
         }
     }
@@ -157,13 +178,17 @@ impl Acceptor {
             listener,
             cores,
             connections,
+            first_kept,
             reserve,
         } = self;
         let listener = watch_readable(listener)?;
         let mut hand = Hand {
             cores,
             connections,
+            first_kept,
             reserve,
+            short: LogLimit::new(1),
+            clock: Clock::system(),
         };
         loop {
             let stop = phase.wait_for(|now| *now >= Phase::Stopping);
@@ -183,7 +208,11 @@ impl Acceptor {
 struct Hand {
     cores: Vec<CoreHandle>,
     connections: Arc<Connections>,
+    first_kept: u64,
     reserve: Option<File>,
+    /// How often the log tells that descriptors are short.
+    short: LogLimit,
+    clock: Clock,
 }
 
 impl Hand {
@@ -199,7 +228,7 @@ impl Hand {
                     return Ok(());
                 }
                 Err(error) if is_exhausted(&error) => {
-                    tracing::warn!(%error, "a client was turned away; raise the descriptor limit");
+                    self.turned_away();
                     self.turn_one_away(listener.get_ref());
                     tokio::time::sleep(PAUSE).await;
                 }
@@ -212,6 +241,11 @@ impl Hand {
 
     /// Hands a connection to the core with the least to do.
     fn over(&mut self, stream: TcpStream, from: SocketAddr) {
+        let descriptor = u64::try_from(stream.as_raw_fd()).unwrap_or(0);
+        if descriptor >= self.first_kept {
+            self.turned_away();
+            return;
+        }
         if let Err(error) = stream.set_nonblocking(true) {
             tracing::debug!(%error, "a connection could not be set up");
             return;
@@ -221,6 +255,16 @@ impl Hand {
         };
         let counted = Counted::new(self.connections.clone(), core.load.clone());
         core.serve(stream, from, counted);
+    }
+
+    fn turned_away(&self) {
+        self.connections.turned_away.fetch_add(1, Ordering::Relaxed);
+        if let Some(left_out) = self.short.admit(self.clock.now()) {
+            tracing::warn!(
+                left_out,
+                "a client was turned away; raise the descriptor limit"
+            );
+        }
     }
 
     fn turn_one_away(&mut self, listener: &TcpListener) {

@@ -1,7 +1,7 @@
 //! One client connection, from its first byte to its last.
 
 use std::{
-    cell::{Cell, OnceCell},
+    cell::OnceCell,
     error::Error as _,
     future::{Future, poll_fn},
     io,
@@ -22,13 +22,16 @@ use tower::Service;
 use super::{
     acceptor::Counted,
     core::Shared,
+    defence::Offence,
     drain::Phase,
     entry::{Connection, Entry},
     event::ClientEvent,
-    hangup::Hangup,
-    premature::{PrematureResets, SharedWire},
+    http1::{HeadLimits, Http1Reader},
+    http2::Http2Reader,
+    leaving::Leaving,
+    premature::SharedWire,
     stream::StreamExecutor,
-    wire::{Http1Head, Wire},
+    wire::{Reader, Wire},
 };
 use crate::{
     call::{Inbound, Peer, Reply, peer::PeerTls},
@@ -77,28 +80,33 @@ pub(super) async fn serve<S>(
             return;
         }
     };
-    let head = (!opened.http2).then(Arc::<Http1Head>::default);
-    let wire = Wire::new(
-        opened.socket,
-        opened.first,
-        head.clone(),
-        core.settings.head_timeout,
-        core.settings.stall_timeout,
-        counted,
-    );
-    let connection = Rc::new(Connection {
-        peer: Rc::new(opened.peer),
-        head,
-        active: Cell::new(0),
-        total: Cell::new(0),
-        premature: PrematureResets::new(core.settings.resets),
-    });
+    let http2 = opened.http2;
+    let connection = Rc::new(Connection::new(opened.peer, http2, core.settings.resets));
+    let reader = reader(&core, &connection, opened.first);
+    let stall_timeout = core.settings.stall_timeout;
+    let wire = Wire::new(opened.socket, reader, stall_timeout, counted);
     let entry = Entry::new(core.clone(), connection.clone(), stack);
-    if opened.http2 {
-        serve_http2(&core, wire, entry, &connection, &hangup).await;
+    let leaving = Leaving::new(&hangup, &connection);
+    if http2 {
+        serve_http2(&core, wire, entry, &connection, leaving).await;
     } else {
-        serve_http1(&core, wire, entry, &hangup).await;
+        serve_http1(&core, wire, entry, &connection, leaving).await;
     }
+}
+
+/// What reads a connection of which `first` was read already.
+fn reader(core: &Shared, connection: &Connection, first: Bytes) -> Reader {
+    let limits = HeadLimits {
+        bytes: core.settings.head_bytes.max(8192),
+        timeout: core.settings.head_timeout,
+    };
+    let (defence, remote) = (Arc::clone(&core.defence), connection.peer.remote);
+    if let Some(messages) = &connection.messages {
+        let messages = Arc::clone(messages);
+        return Reader::Http1(Http1Reader::new(messages, defence, remote, limits, &first));
+    }
+    let credits = Arc::clone(&connection.credits);
+    Reader::Http2(Http2Reader::new(first, credits, defence, remote, limits))
 }
 
 /// A connection ready to be served.
@@ -154,8 +162,13 @@ async fn open_plain(mut stream: tokio::net::TcpStream, from: SocketAddr) -> io::
     })
 }
 
-async fn serve_http1<S>(core: &Shared, wire: Wire, entry: Entry<S>, hangup: &Hangup)
-where
+async fn serve_http1<S>(
+    core: &Shared,
+    wire: Wire,
+    entry: Entry<S>,
+    requests: &Connection,
+    mut leaving: Leaving<'_>,
+) where
     S: Service<Inbound, Response = Reply, Error = std::convert::Infallible> + 'static,
     S::Future: 'static,
 {
@@ -164,26 +177,33 @@ where
         http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(settings.idle_timeout)
+            // Whether a client that sends no more has left is for us to say.
+            .half_close(true)
             .max_headers(settings.header_lines)
             .max_buf_size(settings.head_bytes.max(8192))
             .serve_connection(TokioIo::new(wire), entry)
             .with_upgrades()
     );
-    if until(core, Phase::Stopping, hangup, connection.as_mut()).await {
-        return;
-    }
-    // Whoever has just connected, or just sent a request, is still served; answers now say `close`.
-    let grace = settings.drain.idle_grace;
-    if during(
-        grace,
-        until(core, Phase::Ended, hangup, connection.as_mut()),
+    let leaving = &mut leaving;
+    if until(
+        core,
+        Phase::Stopping,
+        leaving,
+        requests,
+        connection.as_mut(),
     )
     .await
     {
         return;
     }
+    // Whoever has just connected, or just sent a request, is still served; answers now say `close`.
+    let grace = settings.drain.idle_grace;
+    let last = until(core, Phase::Ended, leaving, requests, connection.as_mut());
+    if during(grace, last).await {
+        return;
+    }
     connection.as_mut().graceful_shutdown();
-    until(core, Phase::Ended, hangup, connection).await;
+    until(core, Phase::Ended, leaving, requests, connection).await;
 }
 
 /// Serves an HTTP/2 connection until it ends, or has to be ended for what its client does.
@@ -192,14 +212,14 @@ async fn serve_http2<S>(
     wire: Wire,
     entry: Entry<S>,
     requests: &Connection,
-    hangup: &Hangup,
+    leaving: Leaving<'_>,
 ) where
     S: Service<Inbound, Response = Reply, Error = std::convert::Infallible> + 'static,
     S::Future: 'static,
 {
     let wire = SharedWire::new(wire);
     let too_many_resets = tokio::select! {
-        () = serve_streams(core, wire.clone(), entry, requests, hangup) => false,
+        () = serve_streams(core, wire.clone(), entry, requests, leaving) => false,
         () = requests.premature.too_many() => true,
     };
     if too_many_resets {
@@ -214,7 +234,7 @@ async fn serve_streams<S>(
     wire: SharedWire,
     entry: Entry<S>,
     requests: &Connection,
-    hangup: &Hangup,
+    mut leaving: Leaving<'_>,
 ) where
     S: Service<Inbound, Response = Reply, Error = std::convert::Infallible> + 'static,
     S::Future: 'static,
@@ -234,9 +254,16 @@ async fn serve_streams<S>(
             .keep_alive_timeout(settings.keep_alive_timeout)
             .serve_connection(TokioIo::new(wire), entry)
     );
+    let leaving = &mut leaving;
     loop {
         let before = requests.total.get();
-        let served = until(core, Phase::Stopping, hangup, connection.as_mut());
+        let served = until(
+            core,
+            Phase::Stopping,
+            leaving,
+            requests,
+            connection.as_mut(),
+        );
         match tokio::time::timeout(settings.idle_timeout, served).await {
             Ok(true) => return,
             Ok(false) => break,
@@ -247,36 +274,69 @@ async fn serve_streams<S>(
     // Idle for too long, or the gateway is about to end.
     connection.as_mut().graceful_shutdown();
     if requests.active.get() == 0 && core.phase.get() < Phase::Stopping {
-        let last = until(core, Phase::Ended, hangup, connection);
+        let last = until(core, Phase::Ended, leaving, requests, connection);
         during(settings.handshake_timeout, last).await;
     } else {
-        until(core, Phase::Ended, hangup, connection).await;
+        until(core, Phase::Ended, leaving, requests, connection).await;
     }
 }
 
 /// Drives `connection` until it ends or the client leaves (true), or until `phase` (false).
-async fn until<F>(core: &Shared, phase: Phase, hangup: &Hangup, mut connection: Pin<&mut F>) -> bool
+async fn until<F>(
+    core: &Shared,
+    phase: Phase,
+    leaving: &mut Leaving<'_>,
+    requests: &Connection,
+    mut connection: Pin<&mut F>,
+) -> bool
 where
     F: Future<Output = hyper::Result<()>>,
 {
     poll_fn(|cx: &mut Context<'_>| {
-        if hangup.poll_hung_up(cx).is_ready() {
+        if leaving.poll_left(cx).is_ready() {
             return Poll::Ready(true);
+        }
+        if requests.messages.is_some() {
+            requests.uploads.poll(cx);
         }
         if core.phase.get() >= phase {
             return Poll::Ready(false);
         }
-        connection.as_mut().poll(cx).map(|ended| {
-            if let Err(error) = ended {
-                if was_told_to_calm_down(&error) {
-                    core.settings.heard.tell(ClientEvent::EndedForResets);
-                }
-                tracing::debug!(%error, "a client connection ended");
-            }
-            true
-        })
+        match connection.as_mut().poll(cx) {
+            Poll::Pending => return leaving.poll_left_meanwhile(cx).map(|()| true),
+            Poll::Ready(Ok(())) => {}
+            Poll::Ready(Err(error)) => record(core, requests, &error),
+        }
+        Poll::Ready(true)
     })
     .await
+}
+
+/// Tells of a connection that ended with `error`; if the client broke the protocol, counts it.
+fn record(core: &Shared, connection: &Connection, error: &hyper::Error) {
+    tracing::debug!(%error, "a client connection ended");
+    if was_told_to_calm_down(error) && !connection.credits.are_over() {
+        core.settings.heard.tell(ClientEvent::EndedForResets);
+        return;
+    }
+    let offence = if error.is_parse_too_large() {
+        Offence::TooLarge
+    } else if error.is_parse() {
+        Offence::Malformed
+    } else if is_refused_by_h2(error) && !connection.credits.are_over() {
+        Offence::Protocol
+    } else {
+        return;
+    };
+    let detail = error.source().unwrap_or(error).to_string();
+    core.defence
+        .record(offence, connection.peer.remote, &detail);
+}
+
+/// Whether our end of HTTP/2 found fault with what the client sent.
+fn is_refused_by_h2(error: &hyper::Error) -> bool {
+    let error = error.source().and_then(|e| e.downcast_ref::<h2::Error>());
+    error.is_some_and(|error| error.is_library() && error.is_go_away())
 }
 
 /// Whether h2 ended the connection for too many resets. It counts those that come before a request was even

@@ -17,7 +17,8 @@ use tokio_rustls::TlsAcceptor;
 use tower::Service;
 
 use super::{
-    acceptor::Counted, connection, drain::Phase, hangup::Watcher, settings::ServeSettings,
+    acceptor::Counted, connection, defence::Defence, drain::Phase, hangup::Watcher,
+    settings::ServeSettings,
 };
 use crate::{
     call::{Inbound, ReadAheadBudget, Reply},
@@ -77,6 +78,7 @@ pub struct Core {
 /// What the connections of a core share.
 pub(super) struct Shared {
     pub(super) settings: ServeSettings,
+    pub(super) defence: Arc<Defence>,
     pub(super) tls: Option<TlsAcceptor>,
     pub(super) clock: Clock,
     pub(super) load: Arc<Load>,
@@ -117,6 +119,7 @@ impl Core {
     pub async fn run<S>(
         mut self,
         settings: ServeSettings,
+        defence: Arc<Defence>,
         clock: Clock,
         phases: watch::Receiver<Phase>,
         stack: S,
@@ -128,6 +131,7 @@ impl Core {
         let phase = *phases.borrow();
         let shared = Rc::new(Shared {
             tls: settings.tls.clone().map(TlsAcceptor::from),
+            defence,
             clock,
             load: self.load,
             budget: ReadAheadBudget::new(

@@ -18,18 +18,24 @@ use http::{
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use pin_project_lite::pin_project;
+use tokio::time::Sleep;
 use tower::Service;
 
 use super::{
     core::Shared,
+    defence::Offence,
     drain::{Phase, WatchEnder},
     head::{self, Asks},
-    premature::PrematureResets,
-    wire::Http1Head,
+    head_scan::HeadFacts,
+    http2::Credits,
+    messages::{Framing, Looked, Messages},
+    premature::{PrematureResets, ResetLimits},
+    upload::{Ruling, Uploads},
 };
 use crate::apf::Time;
 use crate::call::{
-    BodyError, ClientBody, Inbound, Peer, Refusal, Reply, ReplyBody, RequestKind, Trace, answer,
+    BodyError, ClientBody, Inbound, Peer, Refusal, Reply, ReplyBody, RequestKind, Trace,
+    UnreadHeir, answer,
 };
 
 /// One connection's way into the stack.
@@ -43,12 +49,40 @@ pub(super) struct Entry<S> {
 pub(super) struct Connection {
     pub(super) peer: Rc<Peer>,
     /// Present on HTTP/1.
-    pub(super) head: Option<Arc<Http1Head>>,
+    pub(super) messages: Option<Arc<Messages>>,
+    /// The request in hand, on HTTP/1.
+    pub(super) in_hand: RefCell<Option<Rc<Trace>>>,
+    /// What is left of bodies, on HTTP/1.
+    pub(super) uploads: Uploads,
+    /// What the client may send beside requests, on HTTP/2.
+    pub(super) credits: Arc<Credits>,
     /// Requests in hand.
     pub(super) active: Cell<usize>,
     /// Requests ever.
     pub(super) total: Cell<u64>,
     pub(super) premature: PrematureResets,
+}
+
+impl Connection {
+    /// A connection with `peer` that has brought nothing yet.
+    pub(super) fn new(peer: Peer, http2: bool, resets: ResetLimits) -> Self {
+        Self {
+            peer: Rc::new(peer),
+            messages: (!http2).then(Arc::default),
+            in_hand: RefCell::default(),
+            uploads: Uploads::default(),
+            credits: Arc::default(),
+            active: Cell::new(0),
+            total: Cell::new(0),
+            premature: PrematureResets::new(resets),
+        }
+    }
+}
+
+impl UnreadHeir for Connection {
+    fn inherit(&self, rest: Incoming) {
+        self.uploads.take(rest);
+    }
 }
 
 impl<S> Entry<S> {
@@ -67,37 +101,57 @@ impl<S> Entry<S> {
             request.uri().path_and_query().cloned(),
             given_id(&request).unwrap_or_else(|| self.core.new_id()),
         ));
-        // HTTP/2 bounds the bytes of a head, not its lines, of which short ones are very many.
-        if request.headers().len() > self.core.settings.header_lines {
-            return Enters::Answered(self.refuse(&Refusal::HeadersTooLarge, &trace));
-        }
-        let checked = match &self.connection.head {
-            None => head::check(&request, None),
-            Some(head) => {
-                let bytes = head.take(|bytes| head::check(&request, Some(bytes)));
-                bytes.unwrap_or_else(|| head::check(&request, None))
+        let looked = match &self.connection.messages {
+            None => Looked::Head(HeadFacts::default()),
+            Some(messages) => {
+                *self.connection.in_hand.borrow_mut() = Some(trace.clone());
+                messages.parsed(framing(request.body()))
             }
         };
+        let checked = self.check(&request, looked);
+        let request =
+            request.map_body(|headers, body| self.body(headers.contains_key(EXPECT), body));
         match checked {
             Ok(Asks::Request) => {}
             Ok(Asks::IsAnybodyThere) => return Enters::Answered(Response::new(ReplyBody::empty())),
             Err(refusal) => return Enters::Answered(self.refuse(&refusal, &trace)),
         }
         Enters::Stack(Inbound {
-            request: request
-                .map_body(|headers, body| self.body(headers.contains_key(EXPECT), body)),
+            request,
             peer: self.connection.peer.clone(),
             received: self.core.clock.now(),
             trace,
         })
     }
 
+    fn check<B>(&self, request: &Request<B>, looked: Looked) -> Result<Asks, Refusal> {
+        let Looked::Head(facts) = looked else {
+            // Counted where it was found out.
+            return Err(Refusal::HeadersTooLarge);
+        };
+        // HTTP/2 bounds the bytes of a head, not its lines, of which short ones are very many.
+        let checked = if request.headers().len() > self.core.settings.header_lines {
+            Err(Refusal::HeadersTooLarge)
+        } else {
+            head::check(request, facts)
+        };
+        checked.inspect_err(|refusal| {
+            let offence = match refusal {
+                Refusal::Malformed(_) => Offence::Malformed,
+                Refusal::HeadersTooLarge => Offence::TooLarge,
+                _ => Offence::Protocol,
+            };
+            let remote = self.connection.peer.remote;
+            self.core
+                .defence
+                .record(offence, remote, &refusal.to_string());
+        })
+    }
+
     fn refuse(&self, refusal: &Refusal, trace: &Trace) -> Reply {
         let mut reply = answer::reply(refusal, trace);
-        if self.connection.head.is_some() {
-            reply
-                .headers_mut()
-                .insert(CONNECTION, HeaderValue::from_static("close"));
+        if self.connection.messages.is_some() {
+            close(&mut reply);
         }
         reply
     }
@@ -105,13 +159,30 @@ impl<S> Entry<S> {
     /// A body that waits for our word is not read ahead: reading is the word.
     fn body(&self, waits: bool, body: Incoming) -> ClientBody {
         let mut body = ClientBody::incoming(body, (!waits).then(|| self.core.budget.clone()));
-        if let Some(head) = &self.connection.head
-            && !body.is_end_stream()
-        {
-            body.tell_if_unread(head.unread.clone());
+        if self.connection.messages.is_some() {
+            self.connection.uploads.begin(waits);
+            // Reading on would tell the client to continue.
+            if !waits && !body.is_end_stream() {
+                body.leave_to(self.connection.clone());
+            }
         }
         body
     }
+}
+
+/// Where the body ends, as hyper sees it.
+fn framing(body: &Incoming) -> Framing {
+    if body.is_end_stream() {
+        return Framing::Length(0);
+    }
+    let length = body.size_hint().exact();
+    length.map_or(Framing::Chunked, Framing::Length)
+}
+
+/// Says that the connection will be closed.
+fn close(reply: &mut Reply) {
+    let close = HeaderValue::from_static("close");
+    reply.headers_mut().insert(CONNECTION, close);
 }
 
 /// Where a request goes.
@@ -200,7 +271,7 @@ pin_project! {
             let this = this.project();
             // Not answered yet, and this is no connection of which that is the end.
             if let (Some(life), Some(trace)) = (&this.life, &this.trace)
-                && life.connection.head.is_none()
+                && life.connection.messages.is_none()
             {
                 life.reset(trace, *this.received);
             }
@@ -213,6 +284,7 @@ pin_project! {
     enum State<F> {
         Answered { reply: Option<Reply> },
         Serving { #[pin] future: F },
+        Waiting { reply: Option<Reply>, timer: Pin<Box<Sleep>> },
     }
 }
 
@@ -223,19 +295,40 @@ where
     type Output = Result<Response<Outgoing>, Infallible>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = self.project();
-        let mut reply = match this.state.project() {
+        let mut this = self.project();
+        let mut in_time = true;
+        let mut reply = match this.state.as_mut().project() {
             StateProjection::Answered { reply } => reply.take().unwrap_or_else(polled_again),
             StateProjection::Serving { future } => match ready!(future.poll(cx)) {
                 Ok(reply) => reply,
                 Err(never) => match never {},
             },
+            StateProjection::Waiting { reply, timer } => {
+                in_time = timer.as_mut().poll(cx).is_pending();
+                reply.take().unwrap_or_else(polled_again)
+            }
         };
+        let ruling = this.life.as_ref().map_or(Ruling::Send, Life::rule);
+        match ruling {
+            Ruling::Wait(time) if in_time => {
+                if let StateProjection::Waiting { reply: kept, .. } = this.state.as_mut().project()
+                {
+                    *kept = Some(reply);
+                } else {
+                    let (reply, timer) = (Some(reply), Box::pin(tokio::time::sleep(time)));
+                    this.state.set(State::Waiting { reply, timer });
+                    cx.waker().wake_by_ref();
+                }
+                return Poll::Pending;
+            }
+            Ruling::Send => {}
+            Ruling::Wait(_) | Ruling::Close => close(&mut reply),
+        }
         if let (Some(life), Some(trace)) = (&this.life, this.trace.take()) {
             life.see_out(&mut reply, trace, *this.version);
         }
         let life = this.life.take();
-        Poll::Ready(Ok(reply.map(|body| Outgoing { body, _life: life })))
+        Poll::Ready(Ok(reply.map(|body| Outgoing { body, life })))
     }
 }
 
@@ -269,7 +362,7 @@ impl Life {
     /// What an answer gets on its way out: its bytes are counted, a watch can be ended, and during
     /// the drain an HTTP/1 client is told to close.
     fn see_out(&self, reply: &mut Reply, trace: Rc<Trace>, version: Version) {
-        if self.connection.head.is_none() {
+        if self.connection.messages.is_none() {
             self.connection.premature.note_user(trace.user.get());
         }
         if trace.kind.get() == RequestKind::Watch && reply.status() == StatusCode::OK {
@@ -278,14 +371,21 @@ impl Life {
             reply.body_mut().hold(Box::new(ender));
         }
         reply.body_mut().count_in(trace);
-        if version < Version::HTTP_2
-            && self.core.phase.get() >= Phase::Stopping
-            && reply.status() != StatusCode::SWITCHING_PROTOCOLS
-        {
-            reply
-                .headers_mut()
-                .insert(CONNECTION, HeaderValue::from_static("close"));
+        if reply.status() == StatusCode::SWITCHING_PROTOCOLS {
+            if let Some(messages) = &self.connection.messages {
+                messages.becomes_a_tunnel();
+            }
+        } else if version < Version::HTTP_2 && self.core.phase.get() >= Phase::Stopping {
+            close(reply);
         }
+    }
+
+    /// What to do with the answer, as far as the request's body decides it.
+    fn rule(&self) -> Ruling {
+        let messages = self.connection.messages.as_ref();
+        messages.map_or(Ruling::Send, |messages| {
+            self.connection.uploads.rule(messages)
+        })
     }
 }
 
@@ -293,8 +393,9 @@ impl Drop for Life {
     fn drop(&mut self) {
         self.core.load.end();
         self.connection.active.set(self.connection.active.get() - 1);
-        if let Some(head) = &self.connection.head {
-            head.answered();
+        if let Some(messages) = &self.connection.messages {
+            *self.connection.in_hand.borrow_mut() = None;
+            messages.answered();
         }
     }
 }
@@ -302,7 +403,7 @@ impl Drop for Life {
 /// The body of an answer as hyper sends it.
 pub struct Outgoing {
     body: ReplyBody,
-    _life: Option<Life>,
+    life: Option<Life>,
 }
 
 impl Body for Outgoing {
@@ -313,7 +414,13 @@ impl Body for Outgoing {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
+        let polled = Pin::new(&mut self.body).poll_frame(cx);
+        if let (Poll::Ready(Some(Ok(frame))), Some(life)) = (&polled, &self.life)
+            && let Some(data) = frame.data_ref()
+        {
+            life.connection.credits.piece(data.len());
+        }
+        polled
     }
 
     fn is_end_stream(&self) -> bool {

@@ -7,7 +7,8 @@
 //! behind unread bytes is seen too; only bytes that no longer fit the kernel's buffer can hide it,
 //! and those [`ClientBody::poll_read_ahead`](crate::call::ClientBody::poll_read_ahead) makes room for.
 //!
-//! A registration fires once. It also carries the core's news (the drain) to its connection, since
+//! A client may also close its own end alone and wait for its answer. Both look the same until
+//! something is sent; what to make of it, [`super::leaving`] knows. A registration also carries the core's news (the drain) to its connection, since
 //! both wake the same task.
 
 use std::{
@@ -38,11 +39,20 @@ struct Slots {
     free: Vec<u32>,
 }
 
+/// How a client has left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum HungUp {
+    /// It will send no more. It may still read, or have closed the connection.
+    SendsNoMore,
+    /// The connection is closed from both ends, or reset.
+    Gone,
+}
+
 /// One registration. A generation makes late events of a former one harmless.
 #[derive(Default)]
 struct Slot {
     generation: u32,
-    gone: bool,
+    hung_up: Option<HungUp>,
     waker: Option<Waker>,
 }
 
@@ -83,11 +93,7 @@ impl Watcher {
             self.epoll.get_ref(),
             connection,
             EventData::new_u64(key(index, generation)),
-            EventFlags::RDHUP
-                | EventFlags::HUP
-                | EventFlags::ERR
-                | EventFlags::ET
-                | EventFlags::ONESHOT,
+            EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR | EventFlags::ET,
         )?;
         Ok(hangup)
     }
@@ -122,14 +128,19 @@ impl Watcher {
                 ready.clear_ready();
             }
             for event in &events {
-                let data = event.data;
-                self.hung_up(data.u64());
+                let (data, flags) = (event.data, event.flags);
+                let how = if flags.intersects(EventFlags::HUP | EventFlags::ERR) {
+                    HungUp::Gone
+                } else {
+                    HungUp::SendsNoMore
+                };
+                self.hung_up(data.u64(), how);
             }
         }
     }
 
-    fn hung_up(&self, key: u64) {
-        let waker = self.slots.borrow_mut().hung_up(key);
+    fn hung_up(&self, key: u64, how: HungUp) {
+        let waker = self.slots.borrow_mut().hung_up(key, how);
         if let Some(waker) = waker {
             waker.wake();
         }
@@ -146,13 +157,13 @@ impl Slots {
         (index, 0)
     }
 
-    fn hung_up(&mut self, key: u64) -> Option<Waker> {
+    fn hung_up(&mut self, key: u64, how: HungUp) -> Option<Waker> {
         let index = usize::try_from(key & u64::from(u32::MAX)).ok()?;
         let slot = self.all.get_mut(index)?;
         if u64::from(slot.generation) != key >> 32 {
             return None;
         }
-        slot.gone = true;
+        slot.hung_up = slot.hung_up.max(Some(how));
         slot.waker.take()
     }
 
@@ -178,24 +189,21 @@ pub struct Hangup {
 }
 
 impl Hangup {
-    /// Ready once the client has left. Wakes the last task that polled.
-    pub fn poll_hung_up(&self, cx: &mut Context<'_>) -> Poll<()> {
+    /// Ready once the client has left. Wakes the last task that polled, then and when more is known.
+    pub fn poll_hung_up(&self, cx: &mut Context<'_>) -> Poll<HungUp> {
         let mut slots = self.watcher.slots.borrow_mut();
         let slot = &mut slots.all[self.index as usize];
         debug_assert_eq!(slot.generation, self.generation, "a slot has one owner");
-        if slot.gone {
-            return Poll::Ready(());
-        }
         match &mut slot.waker {
             Some(waker) => waker.clone_from(cx.waker()),
             none => *none = Some(cx.waker().clone()),
         }
-        Poll::Pending
+        slot.hung_up.map_or(Poll::Pending, Poll::Ready)
     }
 
     /// Completes once the client has left.
-    pub async fn hung_up(&self) {
-        std::future::poll_fn(|cx| self.poll_hung_up(cx)).await;
+    pub async fn hung_up(&self) -> HungUp {
+        std::future::poll_fn(|cx| self.poll_hung_up(cx)).await
     }
 }
 
@@ -247,6 +255,28 @@ mod tests {
             let (client, server) = pair();
             drop(client);
             watcher.watch(&server).unwrap().hung_up().await;
+        });
+    }
+
+    #[test]
+    fn a_reset_is_told_from_the_end_of_what_a_client_sends() {
+        on_a_core(async || {
+            let watcher = Watcher::start().unwrap();
+            let (client, server) = pair();
+            let hangup = watcher.watch(&server).unwrap();
+            client.shutdown(Shutdown::Write).unwrap();
+            assert_eq!(hangup.hung_up().await, HungUp::SendsNoMore);
+            // Unread bytes make the client's kernel reset the connection.
+            rustix::net::send(&server, b"unread", rustix::net::SendFlags::empty()).unwrap();
+            while rustix::net::recv(&client, &mut [0; 1], rustix::net::RecvFlags::PEEK)
+                .unwrap()
+                .0
+                == 0
+            {}
+            drop(client);
+            while hangup.hung_up().await != HungUp::Gone {
+                tokio::task::yield_now().await;
+            }
         });
     }
 

@@ -13,6 +13,7 @@ use http::{
     },
 };
 
+use super::head_scan::HeadFacts;
 use crate::call::Refusal;
 
 /// What a head that may be served asks for.
@@ -24,18 +25,18 @@ pub enum Asks {
     IsAnybodyThere,
 }
 
-/// Refuses a head that is malformed or ambiguous. `bytes` is the HTTP/1 head as received, if known.
+/// Refuses a head that is malformed or ambiguous. `facts` are what the bytes of an HTTP/1 head told.
 ///
 /// # Errors
 ///
 /// [`Refusal::Malformed`] and its like. An HTTP/1 connection should not be used again after one.
-pub fn check<B>(request: &Request<B>, bytes: Option<&[u8]>) -> Result<Asks, Refusal> {
+pub fn check<B>(request: &Request<B>, facts: HeadFacts) -> Result<Asks, Refusal> {
     let headers = request.headers();
     if matches!(*request.method(), Method::CONNECT | Method::TRACE) {
         return Err(Refusal::MethodNotAllowed);
     }
     check_host(request)?;
-    check_framing(headers, bytes)?;
+    check_framing(headers, facts)?;
     check_single(
         headers,
         &AUTHORIZATION,
@@ -80,7 +81,7 @@ fn check_host<B>(request: &Request<B>) -> Result<(), Refusal> {
 }
 
 /// The body ends where everybody thinks it ends.
-fn check_framing(headers: &HeaderMap, bytes: Option<&[u8]>) -> Result<(), Refusal> {
+fn check_framing(headers: &HeaderMap, facts: HeadFacts) -> Result<(), Refusal> {
     let mut encodings = headers.get_all(TRANSFER_ENCODING).iter();
     let encoding = encodings.next();
     if let Some(encoding) = encoding {
@@ -89,13 +90,13 @@ fn check_framing(headers: &HeaderMap, bytes: Option<&[u8]>) -> Result<(), Refusa
                 "Transfer-Encoding may be chunked, once, and nothing else",
             ));
         }
-        if headers.contains_key(CONTENT_LENGTH) || bytes.is_some_and(has_length) {
+        if headers.contains_key(CONTENT_LENGTH) || facts.length {
             return Err(Refusal::Malformed(
                 "both Transfer-Encoding and Content-Length",
             ));
         }
     }
-    if bytes.is_some_and(has_bare_line_feed) {
+    if facts.bare_line_feed {
         return Err(Refusal::Malformed("a line ends without a carriage return"));
     }
     Ok(())
@@ -132,58 +133,12 @@ fn check_connection(headers: &HeaderMap) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The lines of the head at the beginning of `bytes`, line ends included; not the empty line that
-/// ends it, nor those that may come before it.
-fn lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
-    split(bytes)
-        .skip_while(|line| is_empty(line))
-        .take_while(|line| !is_empty(line))
-}
-
-fn split(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
-    bytes.split_inclusive(|b| *b == b'\n')
-}
-
-fn is_empty(line: &[u8]) -> bool {
-    matches!(line, b"\n" | b"\r\n")
-}
-
-/// Whether there is a `Content-Length`, which hyper drops beside a `Transfer-Encoding`.
-fn has_length(bytes: &[u8]) -> bool {
-    let name = CONTENT_LENGTH.as_str().as_bytes();
-    lines(bytes).any(|line| {
-        line.get(..name.len())
-            .is_some_and(|start| start.eq_ignore_ascii_case(name))
-    })
-}
-
-/// Whether a line of the head, the empty one at its end included, ends with a line feed alone.
-fn has_bare_line_feed(bytes: &[u8]) -> bool {
-    // Counting takes far less time than searching, and nearly always settles it.
-    #[expect(
-        clippy::naive_bytecount,
-        reason = "the compiler makes vector instructions of it, which is enough for a head"
-    )]
-    let feeds = bytes.iter().filter(|b| **b == b'\n').count();
-    let ends = bytes
-        .iter()
-        .zip(bytes.iter().skip(1))
-        .filter(|pair| (*pair.0, *pair.1) == (b'\r', b'\n'))
-        .count();
-    let is_bare = |line: &[u8]| line.ends_with(b"\n") && !line.ends_with(b"\r\n");
-    let mut from_the_first = split(bytes).skip_while(|line| is_empty(line));
-    feeds != ends
-        && from_the_first
-            .find(|line| is_bare(line) || is_empty(line))
-            .is_some_and(is_bare)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn checked(request: http::request::Builder) -> Result<Asks, Refusal> {
-        check(&request.body(()).unwrap(), None)
+        check(&request.body(()).unwrap(), HeadFacts::default())
     }
 
     fn get() -> http::request::Builder {
@@ -250,17 +205,22 @@ mod tests {
     }
 
     #[test]
-    fn only_the_bytes_tell_a_dropped_length_and_a_bare_line_feed() {
-        let both = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\ncontent-LENGTH: 3\r\n\r\n";
-        assert!(has_length(both));
-        assert!(!has_bare_line_feed(both));
-        let body = b"POST / HTTP/1.1\r\nHost: a\r\n\r\nContent-Length: 3\n";
-        assert!(!has_length(body), "that is the body");
-        assert!(!has_bare_line_feed(body), "that is the body");
-        assert!(has_bare_line_feed(b"GET / HTTP/1.1\nHost: a\r\n\r\n"));
-        assert!(has_bare_line_feed(b"GET / HTTP/1.1\r\nHost: a\r\n\n"));
-        assert!(has_length(
-            b"\r\n\r\nGET / HTTP/1.1\r\nContent-Length: 0\r\n\r\n"
-        ));
+    fn what_only_the_bytes_tell_is_refused() {
+        let chunked = get()
+            .header("transfer-encoding", "chunked")
+            .body(())
+            .unwrap();
+        let length = HeadFacts {
+            length: true,
+            ..HeadFacts::default()
+        };
+        assert!(check(&chunked, HeadFacts::default()).is_ok());
+        assert!(check(&chunked, length).is_err());
+        assert!(check(&get().body(()).unwrap(), length).is_ok());
+        let bare = HeadFacts {
+            bare_line_feed: true,
+            ..HeadFacts::default()
+        };
+        assert!(check(&get().body(()).unwrap(), bare).is_err());
     }
 }

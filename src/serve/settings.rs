@@ -22,6 +22,9 @@ pub struct ServeSettings {
     pub streams_per_connection: u32,
     /// Largest request head: 1 MiB.
     pub head_bytes: usize,
+    /// Memory that the unfinished heads of all clients may take together, beyond 8 KiB of each:
+    /// 64 MiB.
+    pub unfinished_head_bytes: usize,
     /// Most header lines of a request: 512.
     pub header_lines: usize,
     /// Time to shake hands: 10 s.
@@ -71,6 +74,7 @@ impl Default for ServeSettings {
             connections: 16_384,
             streams_per_connection: 250,
             head_bytes: 1 << 20,
+            unfinished_head_bytes: 64 << 20,
             header_lines: 512,
             handshake_timeout: Duration::from_secs(10),
             head_timeout: Duration::from_secs(32),

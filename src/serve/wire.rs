@@ -1,138 +1,71 @@
 //! The bytes of a client's connection, on their way to and from hyper.
 //!
-//! Four things need the bytes themselves. A client that takes too long over a request head, or that
-//! does not take what is ready for it, is cut off: hyper times the first only together with the idle
-//! time between requests, and the second not at all. And some malformed HTTP/1 heads cannot be told
-//! from good ones once hyper has parsed them, so a copy of the head is kept until it has been looked
-//! at ([`super::head`]). Last, an answer given before a request's body was read would be destroyed if
-//! the connection were closed with bytes unread, so those are taken and forgotten.
+//! Several things need the bytes themselves. What is read is followed, so that hyper gets no more than
+//! one HTTP/1 message at a time ([`super::http1`]), and HTTP/2 frames do not come in floods
+//! ([`super::http2`]). A client that does not take what is ready for it is cut off, which hyper leaves
+//! to us. Last, an answer given before a request's body was read would be destroyed if the connection
+//! were closed with bytes unread, so those are taken and forgotten.
 
 use std::{
     future::Future,
     io::{self, IoSlice},
     pin::Pin,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicBool, Ordering},
-    },
     task::{Context, Poll, ready},
     time::Duration,
 };
 
-use bytes::{Buf, Bytes};
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     time::Sleep,
 };
 
-use super::acceptor::Counted;
-use crate::{socket::Socket, sync::lock};
-
-/// Bytes of a head that are kept. A head that does not fit is taken on hyper's word.
-const KEPT_BYTES: usize = 16 << 10;
+use super::{acceptor::Counted, http1::Http1Reader, http2::Http2Reader};
+use crate::socket::Socket;
 
 /// How long a connection that is being closed takes what the client still sends.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// What an HTTP/1 connection has brought since the last request was looked at.
-#[derive(Debug, Default)]
-pub struct Http1Head {
-    /// Whether a request is being served: what is read now belongs to its body.
-    serving: AtomicBool,
-    /// Whether a request's body was left unread: what is read now may belong to it.
-    pub(super) unread: Arc<AtomicBool>,
-    kept: Mutex<Vec<u8>>,
-}
+/// Bytes that one does take which is closed for sending too much.
+const LINGER_BYTES: usize = 1 << 20;
 
-impl Http1Head {
-    /// Gives the bytes that hold the head of a new request to `look`, if they are all here and
-    /// nothing else is before them, and forgets them. From now on the connection brings a body.
-    pub(super) fn take<T>(&self, look: impl FnOnce(&[u8]) -> T) -> Option<T> {
-        let pipelined = self.serving.swap(true, Ordering::Relaxed);
-        let after_unread = self.unread.swap(false, Ordering::Relaxed);
-        let mut kept = lock(&self.kept);
-        let whole = !pipelined && !after_unread && kept.len() < KEPT_BYTES;
-        let looked = whole.then(|| look(&kept));
-        kept.clear();
-        looked
-    }
-
-    /// The request has been answered: what is read now is the next head.
-    pub(super) fn answered(&self) {
-        self.serving.store(false, Ordering::Relaxed);
-    }
-
-    fn is_serving(&self) -> bool {
-        self.serving.load(Ordering::Relaxed)
-    }
-
-    fn keep(&self, bytes: &[u8]) {
-        let mut kept = lock(&self.kept);
-        let room = KEPT_BYTES - kept.len().min(KEPT_BYTES);
-        kept.extend_from_slice(&bytes[..bytes.len().min(room)]);
-    }
+/// The reading end of a connection.
+pub(super) enum Reader {
+    Http1(Http1Reader),
+    Http2(Http2Reader),
 }
 
 /// A client's connection as hyper sees it.
 pub struct Wire {
     socket: Socket,
-    /// Read already, to find out what the client speaks.
-    first: Bytes,
-    /// `None` for HTTP/2.
-    head: Option<Arc<Http1Head>>,
-    head_timeout: Duration,
-    head_timer: Option<Pin<Box<Sleep>>>,
+    reader: Reader,
     stall_timeout: Duration,
     stall_timer: Option<Pin<Box<Sleep>>>,
     /// While the connection is being closed: until when, at the latest.
     closing: Option<Pin<Box<Sleep>>>,
+    /// How much it then takes.
+    linger_bytes: usize,
     _counted: Counted,
 }
 
 impl Wire {
     pub(super) fn new(
         socket: Socket,
-        first: Bytes,
-        head: Option<Arc<Http1Head>>,
-        head_timeout: Duration,
+        reader: Reader,
         stall_timeout: Duration,
         counted: Counted,
     ) -> Self {
         Self {
             socket,
-            first,
-            head,
-            head_timeout,
-            head_timer: None,
+            linger_bytes: match reader {
+                Reader::Http1(_) => usize::MAX,
+                Reader::Http2(_) => LINGER_BYTES,
+            },
+            reader,
             stall_timeout,
             stall_timer: None,
             closing: None,
             _counted: counted,
         }
-    }
-
-    fn poll_read_any(
-        &mut self,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        if self.first.has_remaining() {
-            let len = self.first.len().min(buf.remaining());
-            buf.put_slice(&self.first.split_to(len));
-            return Poll::Ready(Ok(()));
-        }
-        Pin::new(&mut self.socket).poll_read(cx, buf)
-    }
-
-    /// Cuts the client off when a head that has begun is not complete in time.
-    fn poll_head_timer(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if let Some(timer) = &mut self.head_timer
-            && timer.as_mut().poll(cx).is_ready()
-        {
-            self.head_timer = None;
-            return Poll::Ready(Err(too_slow("the request head took too long")));
-        }
-        Poll::Pending
     }
 
     /// Passes a write's outcome on, and cuts the client off when it has been pending for too long.
@@ -160,14 +93,22 @@ impl Wire {
     /// Takes and forgets what the client still sends. Closing at once would reset the connection,
     /// and a reset destroys the answer the client has not read yet.
     fn poll_linger(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.head.is_none() {
+        if let Reader::Http2(reader) = &self.reader
+            && !reader.is_over()
+        {
             return Poll::Ready(Ok(()));
         }
         let mut scratch = [0; 8192];
         for _ in 0..64 {
             let mut buf = ReadBuf::new(&mut scratch);
             match Pin::new(&mut self.socket).poll_read(cx, &mut buf) {
-                Poll::Ready(Ok(())) if !buf.filled().is_empty() => {}
+                Poll::Ready(Ok(())) if !buf.filled().is_empty() => {
+                    let left = self.linger_bytes.checked_sub(buf.filled().len());
+                    let Some(left) = left else {
+                        return Poll::Ready(Ok(()));
+                    };
+                    self.linger_bytes = left;
+                }
                 Poll::Ready(_) => return Poll::Ready(Ok(())),
                 Poll::Pending => {
                     return match &mut self.closing {
@@ -200,28 +141,9 @@ impl AsyncRead for Wire {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = &mut *self;
-        let before = buf.filled().len();
-        let read = this.poll_read_any(cx, buf);
-        let Some(head) = &this.head else {
-            return read;
-        };
-        if head.is_serving() {
-            this.head_timer = None;
-            return read;
-        }
-        match read {
-            Poll::Pending => this.poll_head_timer(cx),
-            Poll::Ready(Ok(())) => {
-                let bytes = &buf.filled()[before..];
-                if !bytes.is_empty() {
-                    head.keep(bytes);
-                    let limit = this.head_timeout;
-                    this.head_timer
-                        .get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
-                }
-                Poll::Ready(Ok(()))
-            }
-            failed @ Poll::Ready(Err(_)) => failed,
+        match &mut this.reader {
+            Reader::Http1(reader) => reader.poll_read(&mut this.socket, cx, buf),
+            Reader::Http2(reader) => reader.poll_read(&mut this.socket, cx, buf),
         }
     }
 }

@@ -1,13 +1,19 @@
 //! Malformed and ambiguous requests: a clear answer, and nothing reaches the upstream.
 
-use std::fmt::Write as _;
+use std::{
+    fmt::Write as _,
+    io::{Read as _, Write as _},
+    net::{Shutdown, TcpStream},
+    time::Duration,
+};
 
-use http::Method;
+use http::{Method, StatusCode};
+use http_body_util::BodyExt as _;
 
 use crate::{
     client::{Client, raw, status},
     gate::Gate,
-    upstream::{Speaks, Upstream, full},
+    upstream::{Speaks, Upstream, full, text},
 };
 
 /// Sends each of `requests` and returns the statuses; none may reach the upstream.
@@ -161,4 +167,216 @@ fn a_refused_head_says_why_and_bears_the_mark() {
         ),
         "{answer}"
     );
+}
+
+#[test]
+fn heads_behind_other_requests_are_looked_at_as_closely() {
+    let upstream = thorough();
+    let gate = Gate::before(&upstream);
+    for bad in [
+        "GET /bad HTTP/1.1\nHost: a\n\n",
+        "GET /bad HTTP/1.1\r\nHost: a\r\nX: a\nY: b\r\n\r\n",
+        "POST /bad HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        "POST /bad HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nContent-Length: 4\r\n\r\n0\r\n\r\n",
+    ] {
+        for before in [
+            "GET /good HTTP/1.1\r\nHost: a\r\n\r\n".to_owned(),
+            "POST /good HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody".to_owned(),
+            "POST /good HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n".to_owned(),
+            format!("POST /good HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n{}", "b".repeat(100_000)),
+        ] {
+            let answers = raw(gate.address(), format!("{before}{bad}").as_bytes());
+            assert_eq!(answers.matches("HTTP/1.1 200").count(), 1, "{answers}");
+            assert_eq!(answers.matches("HTTP/1.1 400").count(), 1, "{answers}");
+        }
+    }
+    let reached = upstream.seen();
+    assert!(
+        reached.iter().all(|seen| seen.target == "/good"),
+        "{reached:?}"
+    );
+}
+
+#[test]
+fn large_heads_are_looked_at_as_closely() {
+    let pad = format!("X: {}\r\n", "a".repeat(1000)).repeat(100);
+    let requests = [
+        format!("GET / HTTP/1.1\r\nHost: a\r\n{pad}X: a\nY: b\r\n\r\n"),
+        format!("GET / HTTP/1.1\r\nHost: a\r\n{pad}\n"),
+        format!("GET / HTTP/1.1\nHost: a\r\n{pad}\r\n"),
+        format!(
+            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n{pad}Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+        ),
+        format!(
+            "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n{pad}Content-Length: 4\r\n\r\n0\r\n\r\n"
+        ),
+    ];
+    let requests: Vec<&[u8]> = requests.iter().map(String::as_bytes).collect();
+    assert_eq!(refused(&requests), [400; 5]);
+}
+
+#[test]
+fn a_head_in_single_bytes_is_served() {
+    let upstream = Upstream::saying(Speaks::Http1, "served");
+    let gate = Gate::before(&upstream);
+    let mut stream = TcpStream::connect(gate.address()).unwrap();
+    stream.set_nodelay(true).unwrap();
+    let request = b"\r\nPOST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n\
+        GET /b HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+    for byte in request {
+        stream.write_all(&[*byte]).unwrap();
+    }
+    let mut answers = String::new();
+    stream.read_to_string(&mut answers).unwrap();
+    assert_eq!(answers.matches("HTTP/1.1 200").count(), 2, "{answers}");
+}
+
+#[test]
+fn a_chunked_body_that_ends_with_a_bare_line_feed_swallows_nothing() {
+    let upstream = thorough();
+    let gate = Gate::before(&upstream);
+    for end in [
+        "0\r\n\n",
+        "0\n\r\n",
+        "0\n\n",
+        "1\r\na\n0\r\n\r\n",
+        "0\r\nT: v\n\r\n",
+    ] {
+        let request = format!(
+            "POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n{end}\
+             GET /b HTTP/1.1\r\nHost: a\r\n\r\n\
+             GET /c HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+        );
+        let answers = raw(gate.address(), request.as_bytes());
+        assert_eq!(status(&answers), 400, "{end:?}: {answers}");
+        assert_eq!(answers.matches("HTTP/1.1").count(), 1, "{end:?}: {answers}");
+        assert!(answers.contains("connection: close"), "{end:?}: {answers}");
+    }
+    assert!(upstream.seen().iter().all(|seen| seen.target == "/a"));
+}
+
+/// An upstream that answers when it has read the body.
+fn thorough() -> Upstream {
+    Upstream::start(Speaks::Http1, |request| async {
+        let _ = request.into_body().collect().await;
+        text("served")
+    })
+}
+
+/// An upstream that answers without reading.
+fn hasty() -> Upstream {
+    Upstream::start(Speaks::Http2, |_| async {
+        let mut answer = text("no");
+        *answer.status_mut() = StatusCode::FORBIDDEN;
+        answer
+    })
+}
+
+/// The head of the next answer, and as much of a body as it says.
+fn answer(stream: &mut TcpStream) -> String {
+    let mut answer = Vec::new();
+    while !answer.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        if stream.read(&mut byte).unwrap() == 0 {
+            return String::from_utf8(answer).unwrap();
+        }
+        answer.push(byte[0]);
+    }
+    let head = String::from_utf8(answer).unwrap().to_lowercase();
+    let length = head.split("content-length: ").nth(1).unwrap();
+    let length = length.split("\r\n").next().unwrap().parse().unwrap();
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body).unwrap();
+    head
+}
+
+#[test]
+fn a_connection_whose_answer_came_before_the_body_is_used_again_or_said_to_close() {
+    let upstream = hasty();
+    let gate = Gate::before(&upstream);
+    let small = vec![b'x'; 4096];
+    let large = vec![b'x'; 1 << 20];
+    let chunk = |body: &[u8]| {
+        [
+            format!("{:x}\r\n", body.len()).as_bytes(),
+            body,
+            b"\r\n0\r\n\r\n",
+        ]
+        .concat()
+    };
+    for (head, body) in [
+        ("Content-Length: 4096", small.clone()),
+        ("Content-Length: 1048576", large.clone()),
+        ("Transfer-Encoding: chunked", chunk(&small)),
+        ("Transfer-Encoding: chunked", chunk(&large)),
+    ] {
+        for _ in 0..5 {
+            let mut stream = TcpStream::connect(gate.address()).unwrap();
+            stream
+                .set_read_timeout(Some(Duration::from_secs(20)))
+                .unwrap();
+            write!(stream, "POST /a HTTP/1.1\r\nHost: a\r\n{head}\r\n\r\n").unwrap();
+            let mut sender = stream.try_clone().unwrap();
+            let body = body.clone();
+            let sending = std::thread::spawn(move || {
+                std::thread::park_timeout(Duration::from_millis(20));
+                sender.write_all(&body)
+            });
+            let first = answer(&mut stream);
+            assert!(first.starts_with("http/1.1 403"), "{head}: {first}");
+            let sent = sending.join().unwrap();
+            if first.contains("connection: close") {
+                assert_ne!(
+                    head, "Content-Length: 4096",
+                    "that is little enough to be read"
+                );
+                continue;
+            }
+            sent.unwrap();
+            write!(stream, "GET /b HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+            let second = answer(&mut stream);
+            assert!(second.starts_with("http/1.1 403"), "{head}: {second:?}");
+        }
+    }
+}
+
+#[test]
+fn a_client_that_waits_to_be_told_to_continue_and_is_refused_is_told_to_close() {
+    let upstream = hasty();
+    let gate = Gate::before(&upstream);
+    let answer = raw(
+        gate.address(),
+        b"POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\nExpect: 100-continue\r\n\r\n",
+    );
+    assert!(answer.contains("HTTP/1.1 403"), "{answer}");
+    assert!(answer.contains("connection: close"), "{answer}");
+}
+
+#[test]
+fn a_client_that_ends_its_side_gets_its_answers() {
+    let upstream = Upstream::start(Speaks::Http1, |_| async {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        text("served")
+    });
+    let gate = Gate::before(&upstream);
+    for request in [
+        "GET /a HTTP/1.1\r\nHost: a\r\n\r\n",
+        "POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody",
+        "GET /a HTTP/1.1\r\nHost: a\r\n\r\nGET /b HTTP/1.1\r\nHost: a\r\n\r\n",
+        "GET /a HTTP/1.0\r\nHost: a\r\n\r\n",
+    ] {
+        for _ in 0..10 {
+            let mut stream = TcpStream::connect(gate.address()).unwrap();
+            stream.write_all(request.as_bytes()).unwrap();
+            stream.shutdown(Shutdown::Write).unwrap();
+            let mut answers = String::new();
+            stream.read_to_string(&mut answers).unwrap();
+            let requests = request.matches("Host").count();
+            assert_eq!(
+                answers.matches(" 200 OK").count(),
+                requests,
+                "{request:?}: {answers:?}"
+            );
+        }
+    }
 }

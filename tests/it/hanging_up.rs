@@ -108,6 +108,18 @@ async fn a_get() {
 }
 
 #[tokio::test]
+async fn a_get_whose_client_ends_its_side_before_it_is_read() {
+    let (gate, mut comes, mut leaves) = queue(true);
+    let mut stream = TcpStream::connect(gate.address()).unwrap();
+    stream
+        .write_all(b"GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
+        .unwrap();
+    stream.shutdown(std::net::Shutdown::Write).unwrap();
+    soon(comes.recv()).await.unwrap();
+    soon(leaves.recv()).await.unwrap();
+}
+
+#[tokio::test]
 async fn a_get_with_bytes_behind_it() {
     let head = "GET /1 HTTP/1.1\r\nHost: a\r\n\r\nGET /2 HTTP/1.1\r\nHost: a\r\n\r\n";
     leaves_while_waiting(false, head, 0).await;

@@ -13,6 +13,7 @@ mod pki;
 mod rules;
 mod upstream;
 
+mod abuse;
 mod ceilings;
 mod demo;
 mod differential;

@@ -22,6 +22,7 @@ const EDGES: &[(&str, &[&str])] = &[
     //
     ("clock", &["apf"]),
     ("heard", &[]),
+    ("log_limit", &["apf", "sync"]),
     ("local", &[]),
     ("socket", &[]),
     // A call bears what `auth` found out, in a type of `auth`'s.
@@ -30,10 +31,29 @@ const EDGES: &[(&str, &[&str])] = &[
     (
         "serve",
         &[
-            "apf", "call", "clock", "digest", "heard", "local", "socket", "sync",
+            "apf",
+            "call",
+            "clock",
+            "digest",
+            "heard",
+            "local",
+            "log_limit",
+            "socket",
+            "sync",
         ],
     ),
-    ("auth", &["apf", "call", "clock", "digest", "heard", "sync"]),
+    (
+        "auth",
+        &[
+            "apf",
+            "call",
+            "clock",
+            "digest",
+            "heard",
+            "log_limit",
+            "sync",
+        ],
+    ),
     // The cells that it counts in are `observe`'s.
     (
         "fairness",
@@ -46,7 +66,15 @@ const EDGES: &[(&str, &[&str])] = &[
     (
         "hosted",
         &[
-            "apf", "call", "clock", "config", "digest", "heard", "store", "sync",
+            "apf",
+            "call",
+            "clock",
+            "config",
+            "digest",
+            "heard",
+            "log_limit",
+            "store",
+            "sync",
         ],
     ),
     ("stack", &["call"]),

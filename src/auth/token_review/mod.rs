@@ -42,7 +42,7 @@ pub use self::http_transport::{
     HeaderSource, HttpTransport, HttpTransportError, HttpTransportSettings,
 };
 use super::{Identity, Now, Token, TokenDigest, TokenKey};
-use crate::{clock::Clock, heard::Heard};
+use crate::{clock::Clock, heard::Heard, log_limit::LogLimit};
 
 /// How a review ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -185,7 +185,12 @@ struct Shared {
     pending: AtomicUsize,
     strangers: Semaphore,
     renewals: Semaphore,
+    /// How many failures are logged: clients can cause any number.
+    failures: LogLimit,
 }
+
+/// Failures that are logged in 10 s.
+const LOGGED_FAILURES: u32 = 5;
 
 type Landed = Result<Reviewed, ReviewError>;
 
@@ -220,6 +225,7 @@ impl TokenReviews {
             transport: Box::new(transport),
             clock,
             runtime,
+            failures: LogLimit::new(LOGGED_FAILURES),
             settings,
         }))
     }
@@ -355,7 +361,11 @@ impl Flight {
             .unwrap_or(Err(ReviewError::TimedOut));
         match &landed {
             Ok(reviewed) => shared.remember(self.digest, &token, reviewed),
-            Err(error) => tracing::warn!(%error, "a bearer token could not be reviewed"),
+            Err(error) => {
+                if let Some(left_out) = shared.failures.admit(shared.clock.now()) {
+                    tracing::warn!(%error, left_out, "a bearer token could not be reviewed");
+                }
+            }
         }
         self.landed = Some(landed);
     }

@@ -39,6 +39,7 @@ use crate::{
     clock::Clock,
     digest::User,
     heard::Heard,
+    log_limit::LogLimit,
     sync::{Mutex, lock},
 };
 
@@ -163,6 +164,8 @@ struct Shared {
     clock: Clock,
     known: Mutex<Known>,
     lane: Semaphore,
+    /// How many failures are logged: clients can cause any number.
+    failures: LogLimit,
 }
 
 /// Leaves and refusals are kept apart, so that many of one drive out none of the other.
@@ -191,6 +194,7 @@ impl SubjectAccess {
                 flights: HashMap::new(),
             }),
             lane: Semaphore::new(settings.max_running.clamp(1, Semaphore::MAX_PERMITS)),
+            failures: LogLimit::new(5),
             settings,
         }))
     }
@@ -292,7 +296,10 @@ impl Flight {
             .await
             .unwrap_or(Err(AccessError::TimedOut));
         if let Err(error) = &landed {
-            tracing::warn!(%error, "whether a user may do something could not be found out");
+            let now = shared.clock.now();
+            if let Some(left_out) = shared.failures.admit(now) {
+                tracing::warn!(%error, left_out, "whether a user may do something could not be found out");
+            }
         }
         self.landed = Some(landed);
     }

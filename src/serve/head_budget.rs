@@ -1,0 +1,361 @@
+//! Bounds the memory of request heads that are not complete yet.
+//!
+//! Until a head is complete nobody knows who sends it, so what it may cost must not depend on how
+//! many connections there are. Every connection may hold a few KiB of a head; what exceeds that
+//! counts against one budget for the whole process. When it is spent, the greediest are cut until a
+//! quarter of it is free: those that have held the most bytes for the longest time. A client that
+//! sends a large head at ordinary speed holds it for a moment only, and is never among them.
+//!
+//! The bytes are kept in one allocation of the budget's size, in slots, and it is given up when the
+//! last slot is free. Of so large an allocation the system provides only what is used, and takes all
+//! of it back at once; many small ones would leave the process as large as it ever was.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll},
+};
+
+use futures_util::task::AtomicWaker;
+use tokio::{io::ReadBuf, time::Instant};
+
+use crate::sync::{Mutex, lock};
+
+/// Bytes of a head that do not count.
+pub const UNCOUNTED: usize = 8 << 10;
+
+/// Bytes of a slot.
+pub const SLOT: usize = 16 << 10;
+
+/// The memory that all unfinished heads of a process may take together.
+#[derive(Debug)]
+pub struct HeadBudget {
+    limit: usize,
+    books: Mutex<Books>,
+}
+
+#[derive(Debug, Default)]
+struct Books {
+    total: usize,
+    next: u64,
+    heads: BTreeMap<u64, Held>,
+    slab: Slab,
+}
+
+#[derive(Debug)]
+struct Held {
+    /// What counts.
+    bytes: usize,
+    since: Instant,
+    fate: Arc<Fate>,
+    /// Where it is kept, if it is kept here, and how long it is.
+    slots: Vec<usize>,
+    len: usize,
+}
+
+/// The allocation that heads are kept in.
+#[derive(Debug, Default)]
+struct Slab {
+    memory: Vec<u8>,
+    free: Vec<usize>,
+    /// Slots from here on were never used.
+    fresh: usize,
+}
+
+#[derive(Debug, Default)]
+struct Fate {
+    cut: AtomicBool,
+    waker: AtomicWaker,
+}
+
+impl HeadBudget {
+    /// A budget of `limit` bytes.
+    pub fn new(limit: usize) -> Arc<Self> {
+        Arc::new(Self {
+            limit,
+            books: Mutex::default(),
+        })
+    }
+
+    /// Bytes held now, beyond what every connection may hold.
+    pub fn used(&self) -> usize {
+        lock(&self.books).total
+    }
+
+    /// Slots that fit into the budget; one more for what a budget of less than one needs.
+    fn slots(&self) -> usize {
+        self.limit / SLOT + 1
+    }
+
+    /// Those that have to go for what is held to fit.
+    fn make_room(&self, books: &mut Books, now: Instant) -> Vec<Arc<Fate>> {
+        if books.total <= self.limit {
+            return Vec::new();
+        }
+        books.shrink_to(self.limit - self.limit / 4, now)
+    }
+
+    /// Begins to count a head.
+    pub fn charge(self: &Arc<Self>, now: Instant) -> HeadCharge {
+        let fate = Arc::new(Fate::default());
+        let mut books = lock(&self.books);
+        let id = books.next;
+        books.next += 1;
+        let held = Held {
+            bytes: 0,
+            since: now,
+            fate: Arc::clone(&fate),
+            slots: Vec::new(),
+            len: 0,
+        };
+        books.heads.insert(id, held);
+        HeadCharge {
+            budget: Arc::clone(self),
+            id,
+            fate,
+        }
+    }
+}
+
+impl Slab {
+    /// A slot out of so many.
+    fn take(&mut self, slots: usize) -> usize {
+        if self.memory.is_empty() {
+            self.memory = vec![0; slots * SLOT];
+        }
+        self.free.pop().unwrap_or_else(|| {
+            self.fresh += 1;
+            self.fresh - 1
+        })
+    }
+
+    fn give_back(&mut self, slots: Vec<usize>) {
+        self.free.extend(slots);
+        if self.free.len() == self.fresh {
+            *self = Self::default();
+        }
+    }
+
+    fn slot(&mut self, slot: usize) -> &mut [u8] {
+        &mut self.memory[slot * SLOT..][..SLOT]
+    }
+}
+
+impl Books {
+    /// Keeps `bytes` at the end of a head. What is kept counts already, so there are slots for it.
+    fn append(&mut self, id: u64, mut bytes: &[u8], slots: usize) -> bool {
+        let Self { heads, slab, .. } = self;
+        let Some(held) = heads.get_mut(&id) else {
+            return false;
+        };
+        while !bytes.is_empty() {
+            let (slot, at) = (held.len / SLOT, held.len % SLOT);
+            if slot == held.slots.len() {
+                held.slots.push(slab.take(slots));
+            }
+            let fits = bytes.len().min(SLOT - at);
+            slab.slot(held.slots[slot])[at..at + fits].copy_from_slice(&bytes[..fits]);
+            held.len += fits;
+            bytes = &bytes[fits..];
+        }
+        true
+    }
+
+    fn set(&mut self, id: u64, bytes: usize) {
+        if let Some(held) = self.heads.get_mut(&id) {
+            self.total = self.total - held.bytes + bytes;
+            held.bytes = bytes;
+        }
+    }
+
+    fn remove(&mut self, id: u64) -> Option<Arc<Fate>> {
+        let held = self.heads.remove(&id)?;
+        self.total -= held.bytes;
+        self.slab.give_back(held.slots);
+        Some(held.fate)
+    }
+
+    /// Gives up the greediest heads until no more than `limit` bytes are held. One look at all of
+    /// them; each time a quarter of the budget has to be filled before the next.
+    fn shrink_to(&mut self, limit: usize, now: Instant) -> Vec<Arc<Fate>> {
+        let greed = |held: &Held| {
+            let millis = now.saturating_duration_since(held.since).as_millis();
+            held.bytes as u128 * (millis + 1)
+        };
+        let mut order: Vec<_> = self.heads.iter().map(|(id, h)| (greed(h), *id)).collect();
+        order.sort_unstable();
+        let mut given_up = Vec::new();
+        while self.total > limit
+            && let Some((_, id)) = order.pop()
+        {
+            given_up.extend(self.remove(id));
+        }
+        given_up
+    }
+}
+
+fn cut(given_up: Vec<Arc<Fate>>) {
+    for fate in given_up {
+        fate.cut.store(true, Ordering::Release);
+        fate.waker.wake();
+    }
+}
+
+/// One unfinished head's share of the budget. Given back when dropped.
+#[derive(Debug)]
+pub struct HeadCharge {
+    budget: Arc<HeadBudget>,
+    id: u64,
+    fate: Arc<Fate>,
+}
+
+impl HeadCharge {
+    /// The head holds `bytes` from now on. If that is more than the budget has, the greediest are
+    /// cut, which may be this one.
+    pub fn hold(&self, bytes: usize, now: Instant) {
+        let mut books = lock(&self.budget.books);
+        books.set(self.id, bytes.saturating_sub(UNCOUNTED));
+        let given_up = self.budget.make_room(&mut books, now);
+        drop(books);
+        cut(given_up);
+    }
+
+    /// Keeps `bytes` after those that are kept already; all of them count. False if the head was cut.
+    /// It costs a copy under the budget's lock.
+    pub fn keep(&self, bytes: &[u8], now: Instant) -> bool {
+        let mut books = lock(&self.budget.books);
+        let Some(held) = books.heads.get(&self.id) else {
+            return false;
+        };
+        let slots = (held.len + bytes.len()).div_ceil(SLOT);
+        books.set(self.id, slots * SLOT);
+        let given_up = self.budget.make_room(&mut books, now);
+        let kept = books.append(self.id, bytes, self.budget.slots());
+        drop(books);
+        cut(given_up);
+        kept
+    }
+
+    /// Copies what is kept, from `start` on, to `buf`, as far as there is room. Returns how much; 0 if
+    /// the head was cut.
+    pub fn copy(&self, start: usize, buf: &mut ReadBuf<'_>) -> usize {
+        let mut books = lock(&self.budget.books);
+        let Books { heads, slab, .. } = &mut *books;
+        let Some(held) = heads.get(&self.id) else {
+            return 0;
+        };
+        let mut at = start;
+        while at < held.len && buf.remaining() > 0 {
+            let here = (SLOT - at % SLOT).min(held.len - at).min(buf.remaining());
+            let slot = slab.slot(held.slots[at / SLOT]);
+            buf.put_slice(&slot[at % SLOT..][..here]);
+            at += here;
+        }
+        at - start
+    }
+
+    /// Ready once the head has to be given up. Wakes the last task that polled.
+    pub fn poll_cut(&self, cx: &mut Context<'_>) -> Poll<()> {
+        self.fate.waker.register(cx.waker());
+        if self.fate.cut.load(Ordering::Acquire) {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
+        }
+    }
+}
+
+impl Drop for HeadCharge {
+    fn drop(&mut self) {
+        lock(&self.budget.books).remove(self.id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{task::Waker, time::Duration};
+
+    use super::*;
+    use crate::clock::Clock;
+
+    fn now() -> Instant {
+        let clock = Clock::system();
+        clock.instant(clock.now())
+    }
+
+    fn is_cut(charge: &HeadCharge) -> bool {
+        let mut cx = Context::from_waker(Waker::noop());
+        charge.poll_cut(&mut cx).is_ready()
+    }
+
+    #[test]
+    fn whoever_has_held_much_for_long_is_cut_and_a_quick_large_head_is_not() {
+        let budget = HeadBudget::new(100 << 10);
+        let start = now();
+        let old: Vec<_> = (0..10).map(|_| budget.charge(start)).collect();
+        for charge in &old {
+            charge.hold(UNCOUNTED + (10 << 10), start);
+        }
+        assert!(!old.iter().any(is_cut), "the budget is full, not spent");
+        let later = start + Duration::from_secs(1);
+        let new = budget.charge(later);
+        new.hold(UNCOUNTED + (20 << 10), later);
+        assert!(!is_cut(&new));
+        assert_eq!(old.iter().filter(|charge| is_cut(charge)).count(), 5);
+        assert!(budget.used() <= 75 << 10, "{}", budget.used());
+        drop((old, new));
+        assert_eq!(budget.used(), 0);
+    }
+
+    #[test]
+    fn what_is_kept_comes_out_as_it_went_in_and_leaves_nothing_behind() {
+        let budget = HeadBudget::new(1 << 20);
+        let all: Vec<u8> = (0..100_000_u32).map(|i| (i % 251) as u8).collect();
+        let (one, other) = (budget.charge(now()), budget.charge(now()));
+        for piece in all.chunks(7_777) {
+            assert!(one.keep(piece, now()));
+            assert!(other.keep(&[7; 5], now()));
+        }
+        let (mut out, mut room) = (Vec::new(), [0; 10_001]);
+        while out.len() < all.len() {
+            let mut buf = ReadBuf::new(&mut room);
+            assert_eq!(one.copy(out.len(), &mut buf), buf.filled().len());
+            out.extend_from_slice(buf.filled());
+        }
+        assert!(out == all);
+        assert_eq!(budget.used(), 8 * SLOT);
+        drop((one, other));
+        assert_eq!(lock(&budget.books).slab.memory.capacity(), 0);
+    }
+
+    #[test]
+    fn a_head_that_was_cut_gives_its_slots_to_others_at_once() {
+        let budget = HeadBudget::new(10 * SLOT);
+        let start = now();
+        let (old, new) = (budget.charge(start), budget.charge(start));
+        assert!(old.keep(&vec![1; 6 * SLOT], start));
+        let later = start + Duration::from_secs(1);
+        assert!(new.keep(&vec![2; 5 * SLOT], later));
+        assert!(is_cut(&old) && !is_cut(&new));
+        assert!(!old.keep(&[1], later));
+        assert!(new.keep(&vec![2; 5 * SLOT], later));
+        let mut room = [0; 10];
+        assert_eq!(old.copy(0, &mut ReadBuf::new(&mut room)), 0);
+        assert_eq!(new.copy(0, &mut ReadBuf::new(&mut room)), 10);
+        assert_eq!(room, [2; 10]);
+    }
+
+    #[test]
+    fn small_heads_do_not_count() {
+        let budget = HeadBudget::new(1);
+        let all: Vec<_> = (0..100).map(|_| budget.charge(now())).collect();
+        for charge in &all {
+            charge.hold(UNCOUNTED, now());
+        }
+        assert!(!all.iter().any(is_cut));
+        assert_eq!(budget.used(), 0);
+    }
+}

@@ -1,0 +1,156 @@
+//! Finds the end of an HTTP/1 head in its raw bytes, and what only the bytes tell.
+//!
+//! hyper takes a bare line feed for a line end and drops a `Content-Length` beside a
+//! `Transfer-Encoding`; once it has parsed a head, neither shows any more. A [`HeadScanner`] is fed
+//! the bytes as they come, in pieces of any size, and keeps no copy of them.
+//!
+//! The end of a head is found by hyper's own rule, the first empty line, so both agree on it.
+
+use http::header::CONTENT_LENGTH;
+
+/// Bytes of a line's beginning that are kept: enough to recognize `Content-Length`.
+const START: usize = 14;
+
+/// What the bytes of a head tell, and its parsed form does not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HeadFacts {
+    /// Whether a line, the empty one at the end included, ends with a line feed alone.
+    pub bare_line_feed: bool,
+    /// Whether there is a `Content-Length`.
+    pub length: bool,
+}
+
+/// Looks for the end of one head.
+#[derive(Debug, Default)]
+pub struct HeadScanner {
+    facts: HeadFacts,
+    /// Whether a line that is not empty was seen.
+    begun: bool,
+    /// Of the present line: its first bytes, how many there are in all, and the last one.
+    start: [u8; START],
+    len: usize,
+    last: u8,
+}
+
+impl HeadScanner {
+    /// Looks at the next `bytes` of the connection. Returns how many of them belong to the head, once
+    /// its end is among them; the scanner then is as good as new.
+    ///
+    /// It costs `O(bytes)`.
+    pub fn scan(&mut self, bytes: &[u8]) -> Option<(usize, HeadFacts)> {
+        let mut from = 0;
+        while let Some(at) = memchr::memchr(b'\n', &bytes[from..]) {
+            let end = from + at;
+            self.add(&bytes[from..end]);
+            from = end + 1;
+            if self.line_ends() {
+                let facts = std::mem::take(self).facts;
+                return Some((from, facts));
+            }
+        }
+        self.add(&bytes[from..]);
+        None
+    }
+
+    /// Whether what came so far cannot be the beginning of any head.
+    pub fn is_hopeless(&self) -> bool {
+        let first = self.start[..self.len.min(START)]
+            .iter()
+            .find(|b| **b != b'\r');
+        !self.begun && first.is_some_and(|b| !(b.is_ascii_graphic()))
+    }
+
+    fn add(&mut self, part: &[u8]) {
+        let Some(last) = part.last() else {
+            return;
+        };
+        if self.len < START {
+            let room = &mut self.start[self.len..];
+            let kept = part.len().min(room.len());
+            room[..kept].copy_from_slice(&part[..kept]);
+        }
+        self.len += part.len();
+        self.last = *last;
+    }
+
+    /// A line feed came. Whether that ends the head.
+    fn line_ends(&mut self) -> bool {
+        let bare = self.len == 0 || self.last != b'\r';
+        let is_empty = self.len == 0 || (self.len == 1 && !bare);
+        let has_length = self.len >= START
+            && self
+                .start
+                .eq_ignore_ascii_case(CONTENT_LENGTH.as_str().as_bytes());
+        self.len = 0;
+        // Empty lines may come before a head.
+        if is_empty && !self.begun {
+            return false;
+        }
+        self.begun = true;
+        self.facts.bare_line_feed |= bare;
+        self.facts.length |= has_length;
+        is_empty
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Scans `bytes` whole and in pieces of every size; all have to find the same.
+    fn scan(bytes: &[u8]) -> Option<(usize, HeadFacts)> {
+        let whole = HeadScanner::default().scan(bytes);
+        for size in 1..bytes.len() {
+            let mut scanner = HeadScanner::default();
+            let mut before = 0;
+            let found = bytes.chunks(size).find_map(|piece| {
+                let found = scanner.scan(piece).map(|(at, facts)| (before + at, facts));
+                before += piece.len();
+                found
+            });
+            assert_eq!(found, whole, "in pieces of {size}");
+        }
+        whole
+    }
+
+    fn facts(bytes: &[u8]) -> HeadFacts {
+        scan(bytes).unwrap().1
+    }
+
+    #[test]
+    fn only_the_bytes_tell_a_dropped_length_and_a_bare_line_feed() {
+        let both = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\ncontent-LENGTH: 3\r\n\r\n";
+        assert!(facts(both).length);
+        assert!(!facts(both).bare_line_feed);
+        let body = b"POST / HTTP/1.1\r\nHost: a\r\n\r\nContent-Length: 3\n";
+        assert_eq!(facts(body), HeadFacts::default(), "that is the body");
+        assert!(facts(b"GET / HTTP/1.1\nHost: a\r\n\r\n").bare_line_feed);
+        assert!(facts(b"GET / HTTP/1.1\r\nHost: a\r\n\n").bare_line_feed);
+        assert!(facts(b"\r\n\r\nGET / HTTP/1.1\r\nContent-Length: 0\r\n\r\n").length);
+        assert!(!facts(b"\n\nGET / HTTP/1.1\r\nHost: a\r\n\r\n").bare_line_feed);
+    }
+
+    #[test]
+    fn a_head_ends_with_the_first_empty_line_after_its_first_line() {
+        let head = b"\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n";
+        assert_eq!(scan(head).unwrap().0, head.len());
+        let more = b"GET / HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\n\r\n";
+        assert_eq!(scan(more).unwrap().0, 27);
+        assert_eq!(scan(b"GET / HTTP/1.1\r\nHost: a\r\n\r"), None);
+        assert_eq!(scan(b"\r\n\r\n\r\n"), None);
+    }
+
+    #[test]
+    fn what_no_head_begins_with_is_told_at_once() {
+        let hopeless = |bytes: &[u8]| {
+            let mut scanner = HeadScanner::default();
+            assert_eq!(scanner.scan(bytes), None);
+            scanner.is_hopeless()
+        };
+        assert!(hopeless(b"\x16\x03\x01\x02"), "a TLS client");
+        assert!(hopeless(b"\r\n\0"));
+        assert!(!hopeless(b"G"));
+        assert!(!hopeless(b"\r\n\r"));
+        assert!(!hopeless(b""));
+    }
+}

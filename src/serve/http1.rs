@@ -1,0 +1,402 @@
+//! The reading end of an HTTP/1 connection: passes its bytes to hyper one message at a time.
+//!
+//! hyper reads as much as there is, parses what it finds, and keeps the rest to itself. Then nobody
+//! else can say where a head began: whether two requests that came in one packet were both well
+//! formed, or where a body ended that is framed in an ambiguous way. So the bytes are followed here.
+//! hyper gets a head when it is whole, its body, and nothing of the next request until this one is
+//! answered.
+//!
+//! A head that comes in one read, as nearly all do, is scanned where hyper will parse it, and not
+//! copied. One that does not is kept until it is whole, all but its beginning by the process's budget.
+//! A head that grows too large, or is given up because all of them take too much memory,
+//! is thrown away, and hyper gets a small one in its place, which the service refuses.
+
+use std::{
+    future::Future as _,
+    io,
+    net::SocketAddr,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use tokio::{
+    io::{AsyncRead as _, ReadBuf},
+    time::Sleep,
+};
+
+use super::{
+    chunked::ChunkScanner,
+    defence::{Defence, Offence},
+    head_budget::{HeadCharge, SLOT, UNCOUNTED},
+    head_scan::{HeadFacts, HeadScanner},
+    held::Held,
+    messages::{Looked, Messages, Stage},
+};
+use crate::socket::Socket;
+
+/// What hyper gets in the place of a head that was thrown away.
+const STAND_IN: &[u8] = b"GET / HTTP/1.1\r\nHost: none\r\n\r\n";
+
+/// How much a client may send as a head, and in what time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct HeadLimits {
+    pub(super) bytes: usize,
+    pub(super) timeout: Duration,
+}
+
+/// The reading end of an HTTP/1 connection.
+pub(super) struct Http1Reader {
+    messages: Arc<Messages>,
+    defence: Arc<Defence>,
+    remote: SocketAddr,
+    limits: HeadLimits,
+    scanner: HeadScanner,
+    held: Held,
+    /// How many of the held bytes were scanned, and how many hyper may have.
+    scanned: usize,
+    cleared: usize,
+    /// What follows on the held bytes in a large head.
+    large: Option<Large>,
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+/// All but the beginning of a large head.
+struct Large {
+    charge: HeadCharge,
+    len: usize,
+    passed: usize,
+    /// What came behind the head.
+    behind: Held,
+}
+
+impl Http1Reader {
+    /// A reader of a connection of which `first` was read already.
+    pub(super) fn new(
+        messages: Arc<Messages>,
+        defence: Arc<Defence>,
+        remote: SocketAddr,
+        limits: HeadLimits,
+        first: &[u8],
+    ) -> Self {
+        let mut held = Held::default();
+        held.push(first);
+        Self {
+            messages,
+            defence,
+            remote,
+            limits,
+            scanner: HeadScanner::default(),
+            held,
+            scanned: 0,
+            cleared: 0,
+            large: None,
+            timer: None,
+        }
+    }
+
+    /// Reads what belongs to the present message.
+    pub(super) fn poll_read(
+        &mut self,
+        socket: &mut Socket,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.cleared > 0 {
+            return Poll::Ready(self.pass_head_on(buf));
+        }
+        match self.messages.stage() {
+            Stage::Head => self.poll_head(socket, cx, buf),
+            Stage::Length(left) => {
+                let max = usize::try_from(left).unwrap_or(usize::MAX);
+                let read = ready!(self.poll_some(socket, cx, buf, |new| Ok(new.len().min(max))))?;
+                self.messages.read_on(match left - read as u64 {
+                    0 => Stage::Complete,
+                    left => Stage::Length(left),
+                });
+                Poll::Ready(Ok(()))
+            }
+            Stage::Chunked(scanner) => self.poll_chunks(scanner, socket, cx, buf),
+            Stage::Tunnel => self
+                .poll_some(socket, cx, buf, |new| Ok(new.len()))
+                .map_ok(|_| ()),
+            Stage::Parsing | Stage::Complete => {
+                self.messages.wait(cx);
+                Poll::Pending
+            }
+        }
+    }
+
+    fn poll_chunks(
+        &mut self,
+        mut scanner: ChunkScanner,
+        socket: &mut Socket,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let read = ready!(self.poll_some(socket, cx, buf, |new| scanner.scan(new)));
+        if let Err(error) = &read
+            && error.kind() == io::ErrorKind::InvalidData
+        {
+            let (offence, detail) = (Offence::Malformed, error.to_string());
+            self.defence.record(offence, self.remote, &detail);
+        }
+        read?;
+        self.messages.read_on(if scanner.is_at_end() {
+            Stage::Complete
+        } else {
+            Stage::Chunked(scanner)
+        });
+        Poll::Ready(Ok(()))
+    }
+
+    /// Passes on what is held, or else what the socket has, as much of it as `belongs` says, and
+    /// holds the rest. Returns how much was passed on.
+    fn poll_some(
+        &mut self,
+        socket: &mut Socket,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+        belongs: impl FnOnce(&[u8]) -> io::Result<usize>,
+    ) -> Poll<io::Result<usize>> {
+        let before = buf.filled().len();
+        if self.held.is_empty() {
+            ready!(Pin::new(socket).poll_read(cx, buf))?;
+            let taken = belongs(&buf.filled()[before..]);
+            let taken = taken.inspect_err(|_| buf.set_filled(before))?;
+            self.held.push(&buf.filled()[before + taken..]);
+            buf.set_filled(before + taken);
+            return Poll::Ready(Ok(taken));
+        }
+        let taken = match self.held.from(0).next() {
+            Some(piece) => belongs(&piece[..piece.len().min(buf.remaining())])?,
+            None => 0,
+        };
+        Poll::Ready(Ok(self.held.pass_on(buf, taken)))
+    }
+
+    fn poll_head(
+        &mut self,
+        socket: &mut Socket,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.held.is_empty() && self.poll_whole_head(socket, cx, buf)?.is_ready() {
+            return Poll::Ready(Ok(()));
+        }
+        loop {
+            if self.scan_held() || self.is_too_large() || self.is_cut(cx) {
+                return Poll::Ready(self.pass_head_on(buf));
+            }
+            match self.poll_more(socket, cx) {
+                Poll::Ready(Ok(0)) => {
+                    self.forget();
+                    return Poll::Ready(Ok(()));
+                }
+                Poll::Ready(read) => read?,
+                Poll::Pending => return self.poll_timer(cx),
+            };
+            if self.cleared > 0 {
+                return Poll::Ready(self.pass_head_on(buf));
+            }
+        }
+    }
+
+    /// Reads more of a head of which some is held already; of one that has not begun, nothing. The head
+    /// may be complete, or given up, after that.
+    fn poll_more(&mut self, socket: &mut Socket, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        if self.held.is_empty() {
+            return Poll::Pending;
+        }
+        if self.large.is_none() && self.held.len() < UNCOUNTED {
+            return self.held.poll_fill(socket, cx);
+        }
+        let mut scratch = [0; SLOT];
+        let mut read = ReadBuf::new(&mut scratch);
+        ready!(Pin::new(socket).poll_read(cx, &mut read))?;
+        self.enlarge(read.filled());
+        Poll::Ready(Ok(read.filled().len()))
+    }
+
+    /// Takes `new` bytes of a large head.
+    fn enlarge(&mut self, new: &[u8]) {
+        if new.is_empty() {
+            return;
+        }
+        let now = self.defence.now();
+        let large = self.large.get_or_insert_with(|| Large {
+            charge: self.defence.heads.charge(now),
+            len: 0,
+            passed: 0,
+            behind: Held::default(),
+        });
+        let found = self.scanner.scan(new);
+        let end = found.map_or(new.len(), |(end, _)| end);
+        if !large.charge.keep(&new[..end], now) {
+            self.cut();
+            return;
+        }
+        large.len += end;
+        if let Some((_, facts)) = found {
+            large.behind.push(&new[end..]);
+            let whole = self.held.len() + large.len;
+            self.is_whole(whole, facts);
+        }
+    }
+
+    /// The head is complete, and so long.
+    fn is_whole(&mut self, len: usize, facts: HeadFacts) {
+        if facts.bare_line_feed {
+            // hyper could wait for an end that it understands; this is refused anyhow.
+            self.stand_in(Looked::Head(facts));
+        } else {
+            self.cleared = len;
+            self.messages.head_is_whole(Looked::Head(facts));
+        }
+    }
+
+    /// Reads a head that comes whole right into hyper's buffer. Of one that does not, holds what has
+    /// come, and is pending.
+    fn poll_whole_head(
+        &mut self,
+        socket: &mut Socket,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        ready!(Pin::new(socket).poll_read(cx, buf))?;
+        let new = &buf.filled()[before..];
+        if new.is_empty() {
+            return Poll::Ready(Ok(()));
+        }
+        if let Some((end, facts)) = self.scanner.scan(new) {
+            self.held.push(&new[end..]);
+            self.messages.head_is_whole(Looked::Head(facts));
+            buf.set_filled(before + end);
+            return Poll::Ready(Ok(()));
+        }
+        if self.scanner.is_hopeless() {
+            // hyper refuses this at once.
+            self.messages
+                .head_is_whole(Looked::Head(HeadFacts::default()));
+            return Poll::Ready(Ok(()));
+        }
+        self.held.push(new);
+        self.scanned = self.held.len();
+        buf.set_filled(before);
+        Poll::Pending
+    }
+
+    /// Looks for the end of the head in what is held. Whether it is there.
+    fn scan_held(&mut self) -> bool {
+        let mut end = None;
+        for piece in self.held.from(self.scanned) {
+            end = self.scanner.scan(piece);
+            self.scanned += end.map_or(piece.len(), |(end, _)| end);
+            if end.is_some() {
+                break;
+            }
+        }
+        let Some((_, facts)) = end else {
+            return self.is_hopeless();
+        };
+        self.is_whole(self.scanned, facts);
+        true
+    }
+
+    /// Whether what is held cannot become a head. hyper then refuses it at once.
+    fn is_hopeless(&mut self) -> bool {
+        let hopeless = self.scanner.is_hopeless();
+        if hopeless {
+            self.cleared = self.held.len();
+            self.messages
+                .head_is_whole(Looked::Head(HeadFacts::default()));
+        }
+        hopeless
+    }
+
+    /// Whether the head is larger than is allowed.
+    fn is_too_large(&mut self) -> bool {
+        let len = self.held.len() + self.large.as_ref().map_or(0, |large| large.len);
+        if len < self.limits.bytes {
+            return false;
+        }
+        self.defence
+            .record(Offence::TooLarge, self.remote, "its head is too large");
+        self.stand_in(Looked::TooLarge);
+        true
+    }
+
+    /// Whether the head has to make room for others.
+    fn is_cut(&mut self, cx: &mut Context<'_>) -> bool {
+        let large = self.large.as_ref();
+        let cut = large.is_some_and(|large| large.charge.poll_cut(cx).is_ready());
+        if cut {
+            self.cut();
+        }
+        cut
+    }
+
+    fn cut(&mut self) {
+        let detail = "unfinished heads take too much memory, and its own most of it";
+        self.defence.record(Offence::Memory, self.remote, detail);
+        self.stand_in(Looked::TooLarge);
+    }
+
+    /// Throws the head away, for a small one that will be refused.
+    fn stand_in(&mut self, looked: Looked) {
+        self.forget();
+        self.held.push(STAND_IN);
+        self.cleared = self.held.len();
+        self.messages.head_is_whole(looked);
+    }
+
+    fn forget(&mut self) {
+        self.held.clear();
+        self.scanner = HeadScanner::default();
+        self.scanned = 0;
+        self.large = None;
+        self.timer = None;
+    }
+
+    fn pass_head_on(&mut self, buf: &mut ReadBuf<'_>) -> io::Result<()> {
+        self.timer = None;
+        self.scanned = 0;
+        self.cleared -= self.held.pass_on(buf, self.cleared);
+        if let Some(large) = &mut self.large
+            && self.cleared > 0
+            && buf.remaining() > 0
+        {
+            let passed = large.charge.copy(large.passed, buf);
+            if passed == 0 {
+                self.cut();
+                return Err(io::Error::other("the head was cut"));
+            }
+            large.passed += passed;
+            self.cleared -= passed;
+        }
+        if self.cleared == 0
+            && let Some(large) = self.large.take()
+        {
+            self.held = large.behind;
+        }
+        Ok(())
+    }
+
+    /// Cuts the client off when a head that has begun is not complete in time.
+    fn poll_timer(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.held.is_empty() {
+            return Poll::Pending;
+        }
+        let limit = self.limits.timeout;
+        let timer = self
+            .timer
+            .get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
+        ready!(timer.as_mut().poll(cx));
+        self.forget();
+        let detail = "its head took too long";
+        self.defence.record(Offence::TooSlow, self.remote, detail);
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, detail)))
+    }
+}

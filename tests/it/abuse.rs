@@ -1,0 +1,464 @@
+//! Clients that stretch the protocol, without any credential: what they cost is bounded, others are
+//! served as before, and operators see what was done about it.
+
+use std::{
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    net::{SocketAddr, TcpStream},
+    process::{Child, Command, Stdio},
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use fairgate::serve::Offence;
+use serde_json::{Value, json};
+
+use crate::{
+    client::{Client, body_text, raw, status},
+    gate::Gate,
+    upstream::{Speaks, Upstream, streamed, text},
+};
+
+/// `fairgate serve` as a process of its own, whose memory and descriptors are nobody else's.
+struct Process {
+    child: Child,
+    address: SocketAddr,
+    admin: SocketAddr,
+    log: Arc<Mutex<Vec<String>>>,
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Process {
+    /// Starts one before `upstream` that may have so many descriptors.
+    fn start(upstream: &Upstream, name: &str, descriptors: u32, limits: &Value) -> Self {
+        let file = format!("fairgate-abuse-{name}-{}", std::process::id());
+        let path = std::env::temp_dir().join(file);
+        let configuration = json!({
+            "apiVersion": "fairgate.dev/v1alpha1", "kind": "Configuration",
+            "listen": {"address": "127.0.0.1:0"}, "admin": {"address": "127.0.0.1:0"},
+            "upstream": {"url": format!("http://{}", upstream.address)}, "dataCores": 2,
+            "limits": limits,
+        });
+        std::fs::write(&path, configuration.to_string()).unwrap();
+        let mut child = Command::new("sh")
+            .args([
+                "-c",
+                "ulimit -n $1 && exec \"$2\" serve --config \"$3\"",
+                "sh",
+            ])
+            .arg(descriptors.to_string())
+            .arg(env!("CARGO_BIN_EXE_fairgate"))
+            .arg(&path)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let word = |line: &str, key: &str| {
+            let (_, rest) = line.split_once(key)?;
+            rest.split(' ').next().unwrap().parse().ok()
+        };
+        let (address, admin) = lines
+            .find_map(|line| {
+                let line = line.unwrap();
+                Some((word(&line, " address=")?, word(&line, " admin=")?))
+            })
+            .expect("it tells where it serves");
+        let log = Arc::<Mutex<Vec<String>>>::default();
+        let keep = Arc::clone(&log);
+        std::thread::spawn(move || {
+            for line in lines.map_while(Result::ok) {
+                keep.lock().unwrap().push(line);
+            }
+        });
+        std::fs::remove_file(path).unwrap();
+        Self {
+            child,
+            address,
+            admin,
+            log,
+        }
+    }
+
+    /// Resident memory in MiB.
+    fn mebibytes(&self) -> usize {
+        let path = format!("/proc/{}/status", self.child.id());
+        let text = std::fs::read_to_string(path).unwrap();
+        let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kibibytes = line.unwrap().trim().trim_end_matches(" kB");
+        kibibytes.parse::<usize>().unwrap() >> 10
+    }
+
+    fn metric(&self, name: &str) -> u64 {
+        let text = get(self.admin, "/metrics");
+        let value = text
+            .lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        value.unwrap_or("0").parse().unwrap()
+    }
+
+    /// Log lines that hold `text`.
+    fn logged(&self, text: &str) -> Vec<String> {
+        let log = self.log.lock().unwrap();
+        let lines = log.iter().filter(|line| line.contains(text));
+        lines.cloned().collect()
+    }
+}
+
+fn get(address: SocketAddr, target: &str) -> String {
+    let request = format!("GET {target} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    raw(address, request.as_bytes())
+}
+
+fn wait_until(what: &str, holds: impl Fn() -> bool) {
+    for _ in 0..600 {
+        if holds() {
+            return;
+        }
+        std::thread::park_timeout(Duration::from_millis(50));
+    }
+    panic!("{what}");
+}
+
+#[test]
+fn unfinished_heads_take_bounded_memory_and_give_it_back() {
+    let upstream = Upstream::saying(Speaks::Http1, "served");
+    let limits = json!({"unfinishedHeaderBytes": "8Mi"});
+    let process = Process::start(&upstream, "heads", 4096, &limits);
+    assert_eq!(status(&get(process.address, "/livez")), 200);
+    let before = process.mebibytes();
+    let mut head = b"GET /livez HTTP/1.1\r\nHost: a\r\nX: ".to_vec();
+    head.resize((1 << 20) - 100, b'a');
+    // More than anybody has of them, a few at a time.
+    let mut open = Vec::new();
+    let mut most = 0;
+    for round in 0..150 {
+        let mut stream = TcpStream::connect(process.address).unwrap();
+        stream
+            .set_write_timeout(Some(Duration::from_secs(5)))
+            .unwrap();
+        let _ = stream.write_all(&head);
+        open.push(stream);
+        if round % 10 == 0 {
+            most = most.max(process.mebibytes());
+        }
+    }
+    most = most.max(process.mebibytes());
+    assert!(
+        most < before + 40,
+        "{before} MiB before, {most} MiB with them"
+    );
+    // A large head at ordinary speed is served in the midst of it.
+    let large = format!("X: {}\r\n", "a".repeat(6000)).repeat(50);
+    let request = format!("GET /livez HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{large}\r\n");
+    assert_eq!(status(&raw(process.address, request.as_bytes())), 200);
+    assert!(process.metric("fairgate_refused_heads_total{reason=\"memory\"}") > 100);
+    drop(open);
+    wait_until("the memory is given back", || {
+        process.metric("fairgate_unfinished_head_bytes") == 0
+    });
+    let after = process.mebibytes();
+    assert!(
+        after < before + 30,
+        "{before} MiB before, {after} MiB after"
+    );
+}
+
+/// A client that speaks HTTP/2 frames.
+struct Frames(TcpStream);
+
+impl Frames {
+    fn connect(address: SocketAddr) -> Self {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream
+            .set_read_timeout(Some(Duration::from_secs(20)))
+            .unwrap();
+        stream
+            .write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+            .unwrap();
+        let mut client = Self(stream);
+        client.send(&frame(4, 0, 0, &[]));
+        client
+    }
+
+    /// Sends what the gateway takes.
+    fn send(&mut self, bytes: &[u8]) {
+        let _ = self.0.write_all(bytes);
+    }
+
+    /// The next frame: type, flags, stream and payload. `None` at the end.
+    fn next(&mut self) -> Option<(u8, u8, u32, Vec<u8>)> {
+        let mut head = [0; 9];
+        self.0.read_exact(&mut head).ok()?;
+        let [l0, l1, l2, kind, flags, stream @ ..] = head;
+        let len = u32::from_be_bytes([0, l0, l1, l2]);
+        let mut payload = vec![0; len as usize];
+        self.0.read_exact(&mut payload).ok()?;
+        Some((kind, flags, u32::from_be_bytes(stream), payload))
+    }
+
+    /// The code of the `GOAWAY` that ends the connection.
+    fn goes_away(mut self) -> Option<u32> {
+        let mut code = None;
+        while let Some((kind, _, _, payload)) = self.next() {
+            if kind == 7 {
+                code = Some(u32::from_be_bytes(payload[4..8].try_into().unwrap()));
+            }
+        }
+        code
+    }
+}
+
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let len = u32::try_from(payload.len()).unwrap().to_be_bytes();
+    let mut bytes = vec![len[1], len[2], len[3], kind, flags];
+    bytes.extend(stream.to_be_bytes());
+    bytes.extend(payload);
+    bytes
+}
+
+/// A `HEADERS` frame that asks for `/a`; with its end, or not.
+fn ask(stream: u32, flags: u8) -> Vec<u8> {
+    // :method GET, :scheme http, :path /a, :authority a
+    let block = b"\x82\x86\x04\x02/a\x01\x01a";
+    frame(1, flags, stream, block)
+}
+
+const CALM: Option<u32> = Some(0xb);
+
+#[test]
+fn floods_of_frames_without_a_request_end_their_connection_alone() {
+    let upstream = Upstream::saying(Speaks::Http1, "served");
+    let gate = Gate::before(&upstream);
+    for (offence, flood) in [
+        (Offence::WindowUpdates, frame(8, 0, 0, &[0, 0, 0, 1])),
+        (Offence::Pings, frame(6, 0, 0, &[0; 8])),
+        (Offence::Settings, frame(4, 0, 0, &[])),
+        (Offence::Priorities, frame(2, 0, 3, &[0, 0, 0, 0, 1])),
+        (Offence::Unknown, frame(0xbb, 0, 0, b"what")),
+    ] {
+        let mut client = Frames::connect(gate.address());
+        let mut sender = Frames(client.0.try_clone().unwrap());
+        client.send(&ask(1, 5));
+        let sending = std::thread::spawn(move || sender.send(&flood.repeat(20_000)));
+        assert_eq!(client.goes_away(), CALM, "{offence:?}");
+        sending.join().unwrap();
+        assert_eq!(gate.gateway.defence().count(offence), 1, "{offence:?}");
+    }
+    assert_eq!(gate.gateway.defence().count(Offence::Protocol), 0);
+    assert_eq!(status(&get(gate.address(), "/a")), 200, "others are served");
+}
+
+#[test]
+fn h2_ends_floods_of_empty_pieces_and_that_shows() {
+    let upstream = Upstream::start(Speaks::Http2, |_| std::future::pending());
+    let gate = Gate::before(&upstream);
+    for (flags, payload) in [(0, &[][..]), (8, &[0][..]), (8, &[2, 0, 0][..])] {
+        let before = gate.gateway.defence().count(Offence::Protocol);
+        let mut client = Frames::connect(gate.address());
+        let mut sender = Frames(client.0.try_clone().unwrap());
+        client.send(&ask(1, 4));
+        let flood = frame(0, flags, 1, payload).repeat(20_000);
+        let sending = std::thread::spawn(move || sender.send(&flood));
+        assert_eq!(client.goes_away(), CALM, "{flags} {payload:?}");
+        sending.join().unwrap();
+        wait_until("it is counted", || {
+            gate.gateway.defence().count(Offence::Protocol) == before + 1
+        });
+    }
+}
+
+#[test]
+fn a_flood_of_continuations_is_ended_by_h2_and_shows() {
+    let upstream = Upstream::saying(Speaks::Http1, "served");
+    let gate = Gate::before(&upstream);
+    let mut client = Frames::connect(gate.address());
+    client.send(&ask(1, 1));
+    client.send(&frame(9, 0, 1, &[]).repeat(1000));
+    assert_eq!(client.goes_away(), CALM);
+    wait_until("it is counted", || {
+        gate.gateway.defence().count(Offence::Protocol) == 1
+    });
+}
+
+#[test]
+fn unfinished_header_blocks_count_against_the_same_budget_and_time() {
+    let upstream = Upstream::saying(Speaks::Http1, "served");
+    let gate = Gate::with(&upstream, |settings, _| {
+        settings.serve.unfinished_head_bytes = 1 << 20;
+        settings.serve.head_timeout = Duration::from_secs(3);
+    });
+    // A literal that goes on and on: x: aaa…
+    let mut block = b"\x00\x01x\x7f\x81\xff\x3f".to_vec();
+    block.resize(16_000, b'a');
+    let mut clients = Vec::new();
+    for _ in 0..3 {
+        let mut client = Frames::connect(gate.address());
+        client.send(&frame(1, 1, 1, &block));
+        for _ in 0..30 {
+            client.send(&frame(9, 0, 1, &[b'a'; 16_000]));
+        }
+        clients.push(client);
+    }
+    wait_until("one is cut", || {
+        gate.gateway.defence().count(Offence::Memory) >= 1
+    });
+    let codes: Vec<_> = clients.into_iter().map(Frames::goes_away).collect();
+    assert_eq!(codes, [CALM; 3], "the others in time");
+    let (memory, time) = (
+        gate.gateway.defence().count(Offence::Memory),
+        gate.gateway.defence().count(Offence::TooSlow),
+    );
+    assert_eq!(memory + time, 3, "{memory} {time}");
+    assert_eq!(gate.gateway.defence().heads.used(), 0);
+}
+
+#[test]
+fn a_client_that_acknowledges_every_small_piece_is_served() {
+    const PIECES: usize = 6000;
+    let upstream = Upstream::start(Speaks::Http2, |_| async {
+        let (send, answer) = streamed();
+        tokio::spawn(async move {
+            for _ in 0..PIECES {
+                let _ = send.send(Ok("a line of a log\n".into()));
+                tokio::task::yield_now().await;
+            }
+        });
+        http::Response::new(answer)
+    });
+    let gate = Gate::before(&upstream);
+    let mut client = Frames::connect(gate.address());
+    client.send(&ask(1, 5));
+    let (mut bytes, mut acknowledged) = (0, 0);
+    while let Some((kind, flags, _, payload)) = client.next() {
+        assert_ne!(kind, 7, "GOAWAY after {acknowledged}");
+        if kind != 0 {
+            continue;
+        }
+        bytes += payload.len();
+        let size = u32::try_from(payload.len()).unwrap().max(1).to_be_bytes();
+        client.send(&frame(8, 0, 0, &size));
+        client.send(&frame(8, 0, 1, &size));
+        acknowledged += 1;
+        if flags & 1 == 1 {
+            break;
+        }
+    }
+    assert_eq!(bytes, PIECES * 16);
+    assert_eq!(gate.gateway.defence().count(Offence::WindowUpdates), 0);
+}
+
+#[tokio::test]
+async fn a_connection_lives_on_through_many_requests_and_resets() {
+    let upstream = Upstream::start(Speaks::Http1, |_| async { text("served") });
+    let gate = Gate::before(&upstream);
+    let mut client = Client::http2(gate.address()).await;
+    for _ in 0..300 {
+        assert_eq!(body_text(client.get("/a").await).await, "served");
+    }
+}
+
+#[test]
+fn heads_that_cannot_be_read_are_counted_and_logged_at_a_bounded_rate() {
+    let upstream = Upstream::saying(Speaks::Http1, "served");
+    let process = Process::start(&upstream, "malformed", 1024, &json!({}));
+    for bad in [
+        "GET / HTTP/1.1\r\nX : a\r\n\r\n",
+        "\u{16}\u{3}\u{1}",
+        "GET / HTTP/1.1\nHost: a\n\n",
+        "GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
+    ] {
+        for _ in 0..25 {
+            assert_eq!(
+                status(&raw(process.address, bad.as_bytes())),
+                400,
+                "{bad:?}"
+            );
+        }
+    }
+    wait_until("all are counted", || {
+        process.metric("fairgate_refused_heads_total{reason=\"malformed\"}") == 100
+    });
+    let lines = process.logged("a client was refused before its request could be read");
+    assert!((1..=30).contains(&lines.len()), "{lines:?}");
+    assert!(lines[0].contains("127.0.0.1"), "{lines:?}");
+}
+
+#[test]
+fn tokens_that_cannot_be_reviewed_do_not_fill_the_log() {
+    let upstream = Upstream::start(Speaks::Http1, |_| async {
+        let mut answer = text("no");
+        *answer.status_mut() = http::StatusCode::FORBIDDEN;
+        answer
+    });
+    let process = Process::start(&upstream, "tokens", 1024, &json!({}));
+    for i in 0..60 {
+        let request = format!(
+            "GET /a HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer t{i}\r\nConnection: close\r\n\r\n"
+        );
+        assert_eq!(status(&raw(process.address, request.as_bytes())), 503);
+    }
+    let failed = "fairgate_token_reviews_total{outcome=\"failed\"}";
+    wait_until("all are counted", || process.metric(failed) == 60);
+    let lines = process.logged("could not be reviewed");
+    // Two kinds of line, five in ten seconds each.
+    assert!((2..=40).contains(&lines.len()), "{lines:?}");
+}
+
+#[test]
+fn probes_are_answered_whatever_else_is_open() {
+    let upstream = Upstream::saying(Speaks::Http1, "served");
+    let process = Process::start(&upstream, "probes", 1024, &json!({}));
+    let mut open = Vec::new();
+    for i in 0..400 {
+        let mut stream = TcpStream::connect(process.admin).unwrap();
+        let sent: &[u8] = match i % 4 {
+            0 => b"",
+            1 => b"GET /livez HTTP/1.1\r\n",
+            2 => b"GET /livez HTTP/1.1\r\nHost: a\r\n\r\nGET /li",
+            // Its answer is never read.
+            _ => b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n",
+        };
+        let _ = stream.write_all(sent);
+        open.push(stream);
+        if i % 50 == 0 {
+            assert_eq!(status(&get(process.admin, "/livez")), 200, "after {i}");
+        }
+    }
+    assert_eq!(status(&get(process.admin, "/livez")), 200);
+    assert_eq!(status(&get(process.admin, "/readyz")), 200);
+    let crowded = "fairgate_admin_connections_cut_total{reason=\"crowded\"}";
+    assert!(process.metric(crowded) > 300);
+    drop(open);
+    // One that sends nothing goes after a few seconds.
+    let mut silent = TcpStream::connect(process.admin).unwrap();
+    silent
+        .set_read_timeout(Some(Duration::from_secs(20)))
+        .unwrap();
+    assert_eq!(silent.read(&mut [0; 1]).unwrap(), 0);
+}
+
+#[test]
+fn probes_are_answered_when_clients_have_taken_all_descriptors() {
+    let upstream = Upstream::saying(Speaks::Http1, "served");
+    let process = Process::start(&upstream, "descriptors", 160, &json!({}));
+    let open: Vec<_> = (0..300)
+        .map(|_| TcpStream::connect(process.address).unwrap())
+        .collect();
+    for _ in 0..20 {
+        assert_eq!(status(&get(process.admin, "/livez")), 200);
+    }
+    assert!(process.metric("fairgate_connections_turned_away_total") > 100);
+    let lines = process.logged("raise the descriptor limit");
+    assert!((1..=5).contains(&lines.len()), "{lines:?}");
+    drop(open);
+    wait_until("clients are served again", || {
+        get(process.address, "/livez").starts_with("HTTP/1.1 200")
+    });
+}
