@@ -3,6 +3,7 @@
 mod answers;
 mod giving_up;
 mod isolation;
+mod judge;
 mod live;
 mod queues;
 mod seats;
