@@ -29,6 +29,7 @@ use fairgate::{
         Anonymous, AuthSettings, Authentication, ConfiguredNames,
         layer::{AuthLayer, AuthRules},
     },
+    call::SpoolLimits,
     call::{Call, Refusal},
     fairness::{Caps, Enforcement, FairnessLayer, Gate, Hub, HubSettings},
     forward::{Forward, UpstreamSettings},
@@ -55,6 +56,7 @@ fn hub_settings(enforcement: Enforcement) -> HubSettings {
             per_user: 100,
             total: 1000,
         },
+        spool: SpoolLimits::NONE,
     }
 }
 

@@ -17,6 +17,7 @@ use std::{
 
 use fairgate::{
     apf::{Time, work::EstimatorSettings},
+    call::SpoolLimits,
     call::{Call, ClientBody, Inbound, Peer, Refusal, Reply, ReplyBody, Trace},
     clock::Clock,
     digest::RequestDigest,
@@ -73,6 +74,7 @@ impl Cores {
                 per_user: 100,
                 total: 1000,
             },
+            spool: SpoolLimits::NONE,
         };
         let hub = Hub::new(2, policy(schemas, SEATS), settings, Time::ZERO);
         let clock = Clock::system();

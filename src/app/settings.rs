@@ -23,6 +23,7 @@ use crate::{
             HttpTransport, HttpTransportError, HttpTransportSettings, ReviewEnd, ReviewSettings,
         },
     },
+    call::SpoolLimits,
     clock::Clock,
     config::{self, Config},
     fairness::{Caps, Enforcement, HubSettings},
@@ -137,6 +138,11 @@ pub(super) fn hub(config: &Config) -> HubSettings {
         long_running: Caps {
             per_user: config.limits.long_running_per_user,
             total: config.limits.long_running_total,
+        },
+        spool: SpoolLimits {
+            per_answer: config.limits.spool_per_answer,
+            total: config.limits.spool_total,
+            least: config.limits.min_read_rate,
         },
     }
 }

@@ -13,8 +13,10 @@ pub mod answer;
 pub mod client_body;
 pub mod kind;
 pub mod peer;
+pub mod pipe;
 pub mod refusal;
 pub mod reply_body;
+pub mod spool;
 pub mod status;
 pub mod trace;
 
@@ -23,8 +25,10 @@ use std::{rc::Rc, sync::Arc};
 pub use client_body::{ClientBody, ReadAheadBudget};
 pub use kind::RequestKind;
 pub use peer::Peer;
+pub use pipe::{Holder, Look, Pipe};
 pub use refusal::Refusal;
-pub use reply_body::{BodyEnd, BodyError, Lender, OnFailure, ReplyBody, ReplyGuard};
+pub use reply_body::{BodyEnd, BodyError, Lender, OnFailure, ReplyBody, ReplyGuard, Rest};
+pub use spool::{Cut, Spool, SpoolLimits};
 pub use trace::{FlowUids, Progress, Recorder, Trace};
 
 use crate::{

@@ -20,6 +20,13 @@ pub(super) fn judge(walk: &mut Walk, config: &Config) {
             "lower it or raise the total",
         );
     }
+    if config.limits.spool_per_answer > config.limits.spool_total {
+        walk.error(
+            "limits.spoolPerAnswer",
+            "more than limits.spoolTotal",
+            "lower it or raise the total",
+        );
+    }
 }
 
 /// What a mode needs, and what it has no use for.

@@ -27,6 +27,7 @@ use crate::{
         AuthSettings, Authentication, ConfiguredNames, TokenFile, TokenKey, UpstreamIdentity,
         layer::{AuthLayer, AuthRules},
     },
+    call::SpoolLimits,
     call::{Call, Refusal},
     clock::Clock,
     config::yaml,
@@ -167,6 +168,7 @@ fn hub_settings() -> HubSettings {
             per_user: 1,
             total: 1,
         },
+        spool: SpoolLimits::NONE,
     }
 }
 

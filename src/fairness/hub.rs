@@ -13,6 +13,7 @@ use http::HeaderValue;
 use tokio::sync::Notify;
 
 use super::{
+    abandoned::Abandoned,
     gate::Letter,
     long_running::{Caps, LongRunning},
     mailbox::Mailbox,
@@ -29,7 +30,7 @@ use crate::{
         watchers::Watchers,
         work::{Depends, EstimatorSettings, ObjectStats, WidthCap},
     },
-    call::FlowUids,
+    call::{FlowUids, Spool, SpoolLimits},
     digest::RequestInfo,
     observe::cells::{CoreCells, FlowCells, Window},
     sync::{Mutex, lock},
@@ -66,6 +67,9 @@ pub struct HubSettings {
     pub borrowing_period: Duration,
     /// How many long-running requests that are no watches may run.
     pub long_running: Caps,
+    /// How much of answers whose clients read slowly may be spooled, and how many bytes such a client
+    /// has to take in a second.
+    pub spool: SpoolLimits,
 }
 
 /// What all cores share.
@@ -87,6 +91,10 @@ pub struct Hub {
     press: Notify,
     /// Long-running requests that flow control lets pass.
     pub long_running: Arc<LongRunning>,
+    /// Requests whose clients have left.
+    pub abandoned: Arc<Abandoned>,
+    /// Answers whose clients read slowly.
+    pub spool: Arc<Spool>,
 }
 
 /// Each flow schema's cells, one per core, by level and schema name.
@@ -105,6 +113,8 @@ pub struct CorePolicy {
     pub max_queued: u32,
     /// How costs are estimated.
     pub estimator: EstimatorSettings,
+    /// How much of slowly read answers may be spooled.
+    pub spool: SpoolLimits,
     flows: Box<[FlowFacts]>,
     cells_by_id: Vec<Option<Arc<FlowCells>>>,
 }
@@ -132,6 +142,8 @@ impl Hub {
             dispatcher: Dispatcher::new(policy, now),
             mailboxes: (0..cores).map(|_| Mailbox::default()).collect(),
             long_running: Arc::new(LongRunning::new(settings.long_running)),
+            abandoned: Arc::default(),
+            spool: Arc::default(),
             settings: Mutex::new(settings),
             cells: Mutex::default(),
             core_cells: core_cells.collect(),
@@ -376,6 +388,7 @@ impl CorePolicy {
             request_timeout: settings.request_timeout,
             max_queued: settings.max_queued,
             estimator: settings.estimator,
+            spool: settings.spool,
             flows: flows.into(),
             cells_by_id,
         }
@@ -429,6 +442,7 @@ mod tests {
             estimator: EstimatorSettings::default(),
             borrowing_period: Duration::from_secs(1),
             long_running: Caps::NONE,
+            spool: SpoolLimits::NONE,
         }
     }
 

@@ -93,6 +93,7 @@ impl Body for Lent {
                 seen.set(seen.get() + bytes);
             }
             Some(Err(_)) => {
+                this.trace.broke_off.set(true);
                 if let Fate(Some(inner)) = &this.fate {
                     inner.client_failed.set(true);
                 }

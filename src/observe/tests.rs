@@ -30,6 +30,7 @@ use crate::{
         ObjectSet, Policy, PolicySettings, Semantics, Time, objects::Bootstrap,
         work::EstimatorSettings,
     },
+    call::SpoolLimits,
     call::{
         Call, ClientBody, Inbound, Peer, Refusal, Reply, ReplyBody, Trace, answer::AnswerLayer,
     },
@@ -198,6 +199,7 @@ impl World {
                 per_user: 10,
                 total: 10,
             },
+            spool: SpoolLimits::NONE,
         };
         let hub = Hub::new(1, policy(true), settings, START);
         let gate = Gate::new(Arc::clone(&hub), 0, clock.clone(), 1);

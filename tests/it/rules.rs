@@ -7,6 +7,7 @@ use fairgate::{
         ObjectSet, Policy, PolicySettings, Semantics, Time, objects::Bootstrap,
         work::EstimatorSettings,
     },
+    call::SpoolLimits,
     fairness::{Caps, Enforcement, Hub, HubSettings},
 };
 use serde_json::{Value, json};
@@ -56,6 +57,11 @@ impl Rules {
                 long_running: Caps {
                     per_user: 100,
                     total: 1000,
+                },
+                spool: SpoolLimits {
+                    per_answer: 1 << 20,
+                    total: 64 << 20,
+                    least: 128 << 10,
                 },
             },
         }

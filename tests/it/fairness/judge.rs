@@ -283,13 +283,11 @@ async fn judge(tricks: Tricks) {
 }
 
 #[tokio::test]
-#[ignore = "fails: seats and places are given back while the upstream still works"]
 async fn requests_that_are_left_execute_within_the_seats() {
     judge(Tricks::default()).await;
 }
 
 #[tokio::test]
-#[ignore = "fails: seats and places are given back while the upstream still works"]
 async fn requests_whose_time_is_up_execute_within_the_seats() {
     let tricks = Tricks {
         timeouts: true,
@@ -299,7 +297,6 @@ async fn requests_whose_time_is_up_execute_within_the_seats() {
 }
 
 #[tokio::test]
-#[ignore = "fails: seats and places are given back while the upstream still works"]
 async fn answers_left_half_way_execute_within_the_seats() {
     let tricks = Tricks {
         halves: true,
@@ -309,7 +306,6 @@ async fn answers_left_half_way_execute_within_the_seats() {
 }
 
 #[tokio::test]
-#[ignore = "fails: seats and places are given back while the upstream still works"]
 async fn watches_that_are_none_execute_within_the_seats() {
     let tricks = Tricks {
         watches: true,
@@ -319,7 +315,6 @@ async fn watches_that_are_none_execute_within_the_seats() {
 }
 
 #[tokio::test]
-#[ignore = "fails: seats and places are given back while the upstream still works"]
 async fn requests_whose_bodies_break_off_execute_within_the_seats() {
     let tricks = Tricks {
         bodies: true,
@@ -329,7 +324,6 @@ async fn requests_whose_bodies_break_off_execute_within_the_seats() {
 }
 
 #[tokio::test]
-#[ignore = "fails: seats and places are given back while the upstream still works"]
 async fn long_running_requests_execute_within_the_caps() {
     let tricks = Tricks {
         long_running: true,
@@ -340,7 +334,6 @@ async fn long_running_requests_execute_within_the_caps() {
 }
 
 #[tokio::test]
-#[ignore = "fails: seats and places are given back while the upstream still works"]
 async fn all_tricks_together_bring_no_more_to_execution() {
     judge(ALL).await;
 }

@@ -7,6 +7,7 @@ mod judge;
 mod live;
 mod queues;
 mod seats;
+mod slow_readers;
 mod watches;
 
 use std::{
