@@ -145,6 +145,16 @@ async fn after_50_ms_when_the_upstream_is_suddenly_five_times_slower() {
 }
 
 #[tokio::test]
+async fn after_3_ms_when_the_first_160_were_quick() {
+    let trial = Trial::leaving(|number| ms(if number < 160 { 0 } else { 300 }));
+    let trial = Trial {
+        patience: ms(3),
+        ..trial
+    };
+    trial.never_exceeds_the_limit().await;
+}
+
+#[tokio::test]
 async fn before_a_watch_is_accepted() {
     let trial = Trial {
         learnt: false,
