@@ -379,6 +379,7 @@ fn an_upstream_is_a_server_and_nothing_more() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn keys_that_contradict_each_other_are_told() {
     let scratch = Scratch::new("contradict");
     scratch.pki().file("token", "abc");

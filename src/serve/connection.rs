@@ -27,7 +27,7 @@ use super::{
     entry::{Connection, Entry},
     event::ClientEvent,
     http1::{HeadLimits, Http1Reader},
-    http2::Http2Reader,
+    http2::{Credits, Http2Reader},
     leaving::Leaving,
     premature::SharedWire,
     stream::StreamExecutor,
@@ -45,6 +45,9 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const STREAM_WINDOW: u32 = 256 << 10;
 /// Bytes a client may send on all streams together before they are read.
 const CONNECTION_WINDOW: u32 = 4 << 20;
+
+/// So many resets h2 bears before the requests are taken up.
+const H2_RESETS: u32 = 20;
 
 /// Serves a connection until it ends.
 pub(super) async fn serve<S>(
@@ -315,7 +318,7 @@ where
 /// Tells of a connection that ended with `error`; if the client broke the protocol, counts it.
 fn record(core: &Shared, connection: &Connection, error: &hyper::Error) {
     tracing::debug!(%error, "a client connection ended");
-    if was_told_to_calm_down(error) && !connection.credits.are_over() {
+    if is_for_resets(error, &connection.credits) {
         core.settings.heard.tell(ClientEvent::EndedForResets);
         return;
     }
@@ -340,12 +343,13 @@ fn is_refused_by_h2(error: &hyper::Error) -> bool {
 }
 
 /// Whether h2 ended the connection for too many resets. It counts those that come before a request was even
-/// handed on, and which we therefore do not see.
-fn was_told_to_calm_down(error: &hyper::Error) -> bool {
+/// handed on, and which we therefore do not see. Other floods it ends with the same code.
+fn is_for_resets(error: &hyper::Error, credits: &Credits) -> bool {
     let source = error.source().and_then(|e| e.downcast_ref::<h2::Error>());
     source.is_some_and(|error| {
         error.is_library() && error.reason() == Some(h2::Reason::ENHANCE_YOUR_CALM)
-    })
+    }) && credits.resets() >= H2_RESETS
+        && !credits.are_over()
 }
 
 /// Whether `ends` comes true within `time`.

@@ -62,6 +62,8 @@ const MOST: u32 = 1 << 16;
 pub(super) struct Credits {
     left: AtomicU32,
     over: AtomicBool,
+    /// Streams that the client has reset.
+    resets: AtomicU32,
 }
 
 impl Default for Credits {
@@ -69,6 +71,7 @@ impl Default for Credits {
         Self {
             left: AtomicU32::new(AT_FIRST),
             over: AtomicBool::new(false),
+            resets: AtomicU32::new(0),
         }
     }
 }
@@ -83,6 +86,11 @@ impl Credits {
     /// Whether the connection was given up.
     pub(super) fn are_over(&self) -> bool {
         self.over.load(Ordering::Relaxed)
+    }
+
+    /// How many streams the client has reset.
+    pub(super) fn resets(&self) -> u32 {
+        self.resets.load(Ordering::Relaxed)
     }
 
     fn earn(&self, credits: u32) {
@@ -289,8 +297,10 @@ impl Http2Reader {
     }
 
     fn frame(&mut self, header: FrameHeader) {
-        if header.kind == 1 {
-            self.credits.earn(PER_REQUEST);
+        match header.kind {
+            1 => self.credits.earn(PER_REQUEST),
+            3 => drop(self.credits.resets.fetch_add(1, Ordering::Relaxed)),
+            _ => {}
         }
         if let Some(offence) = header.offence()
             && !self.credits.spend()

@@ -10,6 +10,7 @@ use std::{
 };
 
 use fairgate::{
+    app::AppSettings,
     forward::{UpstreamProtocol, UpstreamSettings},
     heard::Heard,
     serve::ClientEvent,
@@ -34,6 +35,17 @@ fn before(address: std::net::SocketAddr) -> Gate {
     let mut to = UpstreamSettings::new(address.to_string().parse().unwrap(), None);
     to.protocol = UpstreamProtocol::Http2;
     Gate::towards(to, |settings, _| settings.cores = NonZero::<usize>::MIN)
+}
+
+/// The same, whose requests take at most 300 ms: so long one runs on that its client has left.
+fn hasty(address: std::net::SocketAddr) -> Gate {
+    let mut to = UpstreamSettings::new(address.to_string().parse().unwrap(), None);
+    to.protocol = UpstreamProtocol::Http2;
+    let rules = Rules::new().set(|set| set.request_timeout = Duration::from_millis(300));
+    let one_core = |settings: &mut AppSettings, _: &mut UpstreamSettings| {
+        settings.cores = NonZero::<usize>::MIN;
+    };
+    Gate::towards_under(|cores| rules.hub(cores), to, one_core)
 }
 
 /// Sends `number` requests, and resets them as soon as they have come upstream.
@@ -97,7 +109,7 @@ async fn an_answer_that_nobody_wants_runs_out_if_it_is_soon_over() {
 async fn no_more_streams_are_reset_than_a_server_puts_up_with() {
     let upstream = Upstream::start(Speaks::Http2Streams(100), |_| std::future::pending());
     let tap = Tap::before(upstream.address).await;
-    let gate = before(tap.address);
+    let gate = hasty(tap.address);
     let begin = fairgate::clock::Clock::system();
     let began = begin.now();
     for user in ["a", "b", "c", "d"] {
@@ -143,7 +155,7 @@ async fn the_rest_of_an_answer_is_not_read_without_end() {
 async fn a_client_whose_body_breaks_off_does_not_reset_more_than_others() {
     let upstream = Upstream::start(Speaks::Http2Streams(100), |_| std::future::pending());
     let tap = Tap::before(upstream.address).await;
-    let gate = before(tap.address);
+    let gate = hasty(tap.address);
     let mut client = Client::http2(gate.address()).await;
     let mut bodies = Vec::new();
     for _ in 0..60 {

@@ -231,10 +231,7 @@ impl Line {
     }
 
     /// The requests, first to last.
-    pub(super) fn iter<'a, W: Copy>(
-        &self,
-        entries: &'a Entries<W>,
-    ) -> impl Iterator<Item = u32> + use<'a, W> {
+    pub(super) fn iter<W: Copy>(self, entries: &Entries<W>) -> impl Iterator<Item = u32> {
         let mut next = self.head;
         std::iter::from_fn(move || {
             let index = (next != NONE).then_some(next)?;

@@ -52,7 +52,7 @@ pub(super) struct Flow {
 /// All flows of a level, named by a small dense number.
 #[derive(Debug)]
 pub(super) struct Flows {
-    flows: Vec<Flow>,
+    all: Vec<Flow>,
     numbers: HashMap<u64, u32, BuildHasherDefault<HashIsHash>>,
     free: Vec<u32>,
     /// The ends of the list of idle flows, which is threaded through them.
@@ -64,7 +64,7 @@ pub(super) struct Flows {
 impl Flows {
     pub(super) fn new() -> Self {
         Self {
-            flows: Vec::new(),
+            all: Vec::new(),
             numbers: HashMap::default(),
             free: Vec::new(),
             oldest: NONE,
@@ -75,25 +75,25 @@ impl Flows {
 
     /// How many numbers have ever been in use.
     pub(super) fn len(&self) -> usize {
-        self.flows.len()
+        self.all.len()
     }
 
     pub(super) fn at(&self, number: u32) -> &Flow {
-        &self.flows[number as usize]
+        &self.all[number as usize]
     }
 
     pub(super) fn at_mut(&mut self, number: u32) -> &mut Flow {
-        &mut self.flows[number as usize]
+        &mut self.all[number as usize]
     }
 
     /// All flows, the forgotten ones too, which have no requests.
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Flow> {
-        self.flows.iter_mut()
+        self.all.iter_mut()
     }
 
     /// All flows, the forgotten ones too, which have no requests.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Flow> {
-        self.flows.iter()
+        self.all.iter()
     }
 
     /// The number of the flow with this hash, known or new. A new one is assumed to take as long as
@@ -118,11 +118,11 @@ impl Flows {
             newer: NONE,
         };
         let number = if let Some(number) = self.free.pop() {
-            self.flows[number as usize] = flow;
+            self.all[number as usize] = flow;
             number
         } else {
-            self.flows.push(flow);
-            u32::try_from(self.flows.len() - 1).expect("as many flows as requests, and some")
+            self.all.push(flow);
+            u32::try_from(self.all.len() - 1).expect("as many flows as requests, and some")
         };
         self.numbers.insert(hash, number);
         self.append_idle(number);
@@ -132,14 +132,14 @@ impl Flows {
     /// Appends a request to the line of its flow.
     pub(super) fn push<W: Copy>(&mut self, entries: &mut Entries<W>, index: u32, number: u32) {
         self.leave_idle(number);
-        let flow = &mut self.flows[number as usize];
+        let flow = &mut self.all[number as usize];
         flow.waiting += 1;
         flow.line.push(entries, index);
     }
 
     /// Takes a waiting request out of the line of its flow.
     pub(super) fn unlink<W: Copy>(&mut self, entries: &mut Entries<W>, index: u32, number: u32) {
-        let flow = &mut self.flows[number as usize];
+        let flow = &mut self.all[number as usize];
         flow.waiting -= 1;
         flow.line.unlink(entries, index);
         self.rest(number);
@@ -148,12 +148,12 @@ impl Flows {
     /// A request of the flow holds seats from now on.
     pub(super) fn hold(&mut self, number: u32) {
         self.leave_idle(number);
-        self.flows[number as usize].holding += 1;
+        self.all[number as usize].holding += 1;
     }
 
     /// A request of the flow holds no seats any more.
     pub(super) fn release(&mut self, number: u32) {
-        self.flows[number as usize].holding -= 1;
+        self.all[number as usize].holding -= 1;
         self.rest(number);
     }
 
@@ -164,19 +164,19 @@ impl Flows {
 
     /// A flow without requests is idle from now on.
     fn rest(&mut self, number: u32) {
-        if self.flows[number as usize].is_idle() {
+        if self.all[number as usize].is_idle() {
             self.append_idle(number);
         }
     }
 
     fn append_idle(&mut self, number: u32) {
         let newest = self.newest;
-        let flow = &mut self.flows[number as usize];
+        let flow = &mut self.all[number as usize];
         flow.older = newest;
         flow.newer = NONE;
         match newest {
             NONE => self.oldest = number,
-            newest => self.flows[newest as usize].newer = number,
+            newest => self.all[newest as usize].newer = number,
         }
         self.newest = number;
         self.idle += 1;
@@ -187,24 +187,24 @@ impl Flows {
 
     fn forget(&mut self, number: u32) {
         self.leave_idle(number);
-        self.numbers.remove(&self.flows[number as usize].hash);
+        self.numbers.remove(&self.all[number as usize].hash);
         self.free.push(number);
     }
 
     /// Takes a flow out of the list of idle ones, if it is in there.
     fn leave_idle(&mut self, number: u32) {
-        let flow = &self.flows[number as usize];
+        let flow = &self.all[number as usize];
         if !flow.is_idle() {
             return;
         }
         let (older, newer) = (flow.older, flow.newer);
         match older {
             NONE => self.oldest = newer,
-            older => self.flows[older as usize].newer = newer,
+            older => self.all[older as usize].newer = newer,
         }
         match newer {
             NONE => self.newest = older,
-            newer => self.flows[newer as usize].older = older,
+            newer => self.all[newer as usize].older = older,
         }
         self.idle -= 1;
     }
@@ -215,7 +215,7 @@ impl Flows {
     ///
     /// If it is wrong.
     pub(super) fn check_invariants<W: Copy>(&self, entries: &Entries<W>) {
-        for flow in &self.flows {
+        for flow in &self.all {
             let waiting = flow.line.iter(entries).count();
             assert_eq!(flow.waiting as usize, waiting, "waiting in a flow");
         }

@@ -261,7 +261,7 @@ impl Draw {
         let mut flows = Vec::new();
         for (i, part) in (0..).zip(parts) {
             let width = self.number(1, (seats / 8).clamp(1, 10));
-            let mut flow = self.flow(i, width, service);
+            let mut flow = Self::flow(i, width, service);
             let demand = 1.2 * f64::from(seats) * part / whole;
             flow.arrivals = Arrivals::Open {
                 rate: demand / flow.mean_work(seats),
@@ -272,7 +272,7 @@ impl Draw {
         (seats, flows)
     }
 
-    fn flow(&mut self, number: u32, width: Seats, service: Service) -> FlowSpec {
+    fn flow(number: u32, width: Seats, service: Service) -> FlowSpec {
         FlowSpec {
             name: format!("flow-{number}"),
             arrivals: Arrivals::Closed {
@@ -296,7 +296,7 @@ impl Draw {
         width: Seats,
         service: Service,
     ) -> FlowSpec {
-        let mut flow = self.flow(number, width, service);
+        let mut flow = Self::flow(number, width, service);
         let share = f64::from(seats) / f64::from(count) / f64::from(width.min(seats));
         let threads = whole(share * self.real(1.5, 3.0)) + 2;
         flow.arrivals = Arrivals::Closed {
@@ -315,7 +315,7 @@ impl Draw {
         width: Seats,
         service: Service,
     ) -> FlowSpec {
-        let mut flow = self.flow(number, width, service);
+        let mut flow = Self::flow(number, width, service);
         let share = f64::from(seats) / f64::from(count) / f64::from(width);
         let part = share.min(1.0) * self.real(0.1, 0.5);
         flow.arrivals = Arrivals::Closed {
