@@ -198,7 +198,8 @@ impl Holder for SeatGuard {
     fn left(&mut self) -> Option<u64> {
         let seat = self.seat.as_ref()?;
         self.trace.execution.set(Some(seat.elapsed()));
-        self.runs_on = seat.abandon();
+        // Past its time limit, it has run on for long enough already.
+        self.runs_on = seat.abandon().filter(|_| !seat.time_left().is_zero());
         self.runs_on.as_ref().map(RunsOn::bytes)
     }
 
