@@ -18,6 +18,8 @@ mod premature;
 mod seat;
 mod service_time;
 mod slots;
+mod spread;
+mod starts;
 mod wait;
 mod watch_init;
 
