@@ -6,6 +6,7 @@ mod isolation;
 mod live;
 mod queues;
 mod seats;
+mod spreading;
 mod watches;
 
 use std::{
