@@ -29,6 +29,7 @@ use fairgate::{
         Anonymous, AuthSettings, Authentication, ConfiguredNames,
         layer::{AuthLayer, AuthRules},
     },
+    call::SpoolLimits,
     call::{Call, Refusal},
     fairness::{Caps, Enforcement, FairnessLayer, Gate, Hub, HubSettings, ResetLimits},
     forward::{Forward, UpstreamSettings},
@@ -57,6 +58,7 @@ fn hub_settings(enforcement: Enforcement) -> HubSettings {
         },
         watches: Caps::NONE,
         resets: ResetLimits::default(),
+        spool: SpoolLimits::NONE,
     }
 }
 

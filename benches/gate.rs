@@ -17,6 +17,7 @@ use std::{
 
 use fairgate::{
     apf::{Time, work::EstimatorSettings},
+    call::SpoolLimits,
     call::{Call, ClientBody, Inbound, Peer, Refusal, Reply, ReplyBody, Trace},
     clock::Clock,
     digest::RequestDigest,
@@ -75,6 +76,7 @@ impl Cores {
             },
             watches: Caps::NONE,
             resets: fairgate::fairness::ResetLimits::default(),
+            spool: SpoolLimits::NONE,
         };
         let hub = Hub::new(2, policy(schemas, SEATS), settings, Time::ZERO);
         let clock = Clock::system();

@@ -573,4 +573,77 @@ mod borrowing_tests {
             }
         }
     }
+
+    /// 600 seats, one of 200 shares for a level of type Reject, and nobody else who wants any.
+    fn small_reject_level() -> Arc<Policy> {
+        let level = |name: &str, shares: u32| {
+            json!({
+                "apiVersion": "flowcontrol.apiserver.k8s.io/v1", "kind": "PriorityLevelConfiguration",
+                "metadata": {"name": name},
+                "spec": {"type": "Limited", "limited": {
+                    "nominalConcurrencyShares": shares, "lendablePercent": 100,
+                    "limitResponse": {"type": "Reject"},
+                }},
+            })
+        };
+        let schema = json!({
+            "apiVersion": "flowcontrol.apiserver.k8s.io/v1", "kind": "FlowSchema",
+            "metadata": {"name": "small"},
+            "spec": {"matchingPrecedence": 100, "priorityLevelConfiguration": {"name": "small"}},
+        });
+        let objects =
+            [level("small", 1), level("others", 199), schema].map(|object| ("test", object));
+        let objects = ObjectSet::read(objects.to_vec())
+            .with_bootstrap(crate::apf::objects::Bootstrap::Mandatory);
+        let settings = PolicySettings {
+            total_seats: 600,
+            semantics: Semantics::Improved,
+            hash_key: [0; 16],
+        };
+        let compiled = Policy::compile(&objects, &settings).expect("usable objects");
+        Arc::new(compiled.policy)
+    }
+
+    #[test]
+    fn a_level_that_refuses_borrows_the_seats_that_its_clients_miss() {
+        let dispatcher = Dispatcher::new(small_reject_level(), Time::ZERO);
+        let view = dispatcher.view();
+        let schema = view.policy().schema_by_name("small").expect("it is there");
+        let flow = Flow {
+            schema,
+            level: view.policy().schema(schema).level,
+            hash: 1,
+        };
+        // Six clients, each 90 requests of 100 ms a second whatever becomes of them: 54 seats.
+        let mut running = std::collections::VecDeque::new();
+        let (mut refused, mut refused_late) = (0, 0);
+        for number in 0..5_400_u64 {
+            let now = number * SECOND / 540;
+            let mut out = Decisions::default();
+            while let Some((end, _)) = running.front().filter(|(end, _)| *end <= now) {
+                let at = Time::from_nanos(*end);
+                let (_, ticket): (u64, crate::apf::level::Ticket<u32>) =
+                    running.pop_front().expect("it is the first");
+                ticket.finish(at, &mut out);
+            }
+            if number % 27 == 0 {
+                // Every 50 ms, as after refusals.
+                dispatcher.rebalance(Time::from_nanos(now), &mut out);
+            }
+            let at = Time::from_nanos(now);
+            match view.arrive(at, &flow, Work::ONE, Time::NEVER, 0, &mut out) {
+                Arrival::Execute(ticket) => running.push_back((now + SECOND / 10, ticket)),
+                Arrival::Wait(_) => panic!("the level has no queues"),
+                Arrival::Reject(_) => {
+                    refused += 1;
+                    refused_late += u32::from(now >= 2 * SECOND / 5);
+                }
+            }
+        }
+        for (_, ticket) in running {
+            ticket.finish(Time::from_nanos(20 * SECOND), &mut Decisions::default());
+        }
+        assert!(refused <= 54, "a tenth of a second's at most: {refused}");
+        assert_eq!(refused_late, 0, "after four tenths of a second");
+    }
 }

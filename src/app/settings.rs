@@ -23,6 +23,7 @@ use crate::{
             HttpTransport, HttpTransportError, HttpTransportSettings, ReviewEnd, ReviewSettings,
         },
     },
+    call::SpoolLimits,
     clock::Clock,
     config::{self, Config},
     fairness::{Caps, Enforcement, HubSettings, ResetLimits},
@@ -143,6 +144,11 @@ pub(super) fn hub(config: &Config) -> HubSettings {
             total: config.limits.watches_total,
         },
         resets: ResetLimits::default(),
+        spool: SpoolLimits {
+            per_answer: config.limits.spool_per_answer,
+            total: config.limits.spool_total,
+            least: config.limits.min_read_rate,
+        },
     }
 }
 

@@ -14,8 +14,10 @@ pub mod client_body;
 pub mod kind;
 pub mod lender;
 pub mod peer;
+pub mod pipe;
 pub mod refusal;
 pub mod reply_body;
+pub mod spool;
 pub mod status;
 pub mod trace;
 
@@ -25,8 +27,10 @@ pub use client_body::{ClientBody, ReadAheadBudget, UnreadHeir};
 pub use kind::RequestKind;
 pub use lender::{Lender, Unwanted};
 pub use peer::Peer;
+pub use pipe::{Holder, Look, Pipe};
 pub use refusal::Refusal;
-pub use reply_body::{BodyEnd, BodyError, OnFailure, ReplyBody, ReplyGuard};
+pub use reply_body::{BodyEnd, BodyError, OnFailure, ReplyBody, ReplyGuard, Rest};
+pub use spool::{Cut, Spool, SpoolLimits};
 pub use trace::{FlowUids, Progress, Recorder, Trace};
 
 use crate::{

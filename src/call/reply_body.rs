@@ -14,7 +14,7 @@ use std::{
     future::Future,
     pin::Pin,
     rc::Rc,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
     time::Duration,
 };
 
@@ -23,7 +23,7 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use tokio::time::Sleep;
 
-use super::{Lender, Progress, Trace, Unwanted};
+use super::{Holder, Lender, Pipe, Progress, Trace, Unwanted};
 
 /// Why a body was not completed.
 #[derive(Debug, thiserror::Error)]
@@ -37,6 +37,9 @@ pub enum BodyError {
     /// The upstream stopped sending for longer than is allowed.
     #[error("the upstream sent nothing for too long")]
     Idle,
+    /// The client did not take it fast enough, and others had to wait for that.
+    #[error("the client read too slowly")]
+    TooSlow,
     /// Whoever was to send it has gone.
     #[error("the body was abandoned")]
     Abandoned,
@@ -70,8 +73,42 @@ pub trait ReplyGuard {
         let _ = data;
     }
 
-    /// Learns of the end. Called exactly once.
+    /// Learns of the end. Called exactly once, unless [`abandoned`](Self::abandoned) is.
     fn end(self: Box<Self>, how: BodyEnd);
+
+    /// The client has left, and this is the rest of the upstream's answer. Unless somebody wants to
+    /// know how that ends, it is cancelled.
+    fn abandoned(self: Box<Self>, rest: Rest) {
+        drop(rest);
+        self.end(BodyEnd::Abandoned);
+    }
+}
+
+/// What is left of an upstream's answer when its client has left. Dropping it cancels it upstream.
+pub struct Rest(Upstream);
+
+impl Rest {
+    /// The next piece; `None` once the upstream is done. There is no bound to how long it may be
+    /// silent.
+    pub fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        self.0.wait_on();
+        loop {
+            match ready!(self.0.poll_frame(cx)) {
+                Some(Ok(frame)) => {
+                    if let Ok(data) = frame.into_data() {
+                        return Poll::Ready(Some(data));
+                    }
+                }
+                Some(Err(_)) | None => return Poll::Ready(None),
+            }
+        }
+    }
+}
+
+impl Drop for Rest {
+    fn drop(&mut self) {
+        self.0.release(false);
+    }
 }
 
 /// What to tell the client when the upstream breaks off.
@@ -115,11 +152,14 @@ pub struct ReplyBody {
 enum Source {
     Full(Option<Bytes>),
     Upstream(Upstream),
+    /// An upstream's answer that can be read on without its client.
+    Piped(Rc<Pipe>),
     Tunnel(Rc<TunnelGuard>),
     Other(Pin<Box<dyn Body<Data = Bytes, Error = BodyError>>>),
 }
 
-struct Upstream {
+/// What is read from the upstream.
+pub(super) struct Upstream {
     /// `None` once nobody wants the rest of it.
     body: Option<Incoming>,
     lender: Option<Rc<dyn Lender>>,
@@ -133,12 +173,28 @@ struct Upstream {
 
 /// Keeps the guard of a reply that became a tunnel, whose body ends long before the tunnel does.
 #[derive(Default)]
-pub struct TunnelGuard(RefCell<Option<Box<dyn ReplyGuard>>>);
+pub struct TunnelGuard {
+    guard: RefCell<Option<Box<dyn ReplyGuard>>>,
+    /// Whether the upstream may be working on although the tunnel has ended.
+    abandoned: Cell<bool>,
+}
+
+impl TunnelGuard {
+    /// The tunnel ends before the upstream has ended it.
+    pub fn abandoned(&self) {
+        self.abandoned.set(true);
+    }
+}
 
 impl Drop for TunnelGuard {
     fn drop(&mut self) {
-        if let Some(guard) = self.0.take() {
-            guard.end(BodyEnd::Complete);
+        let how = if self.abandoned.get() {
+            BodyEnd::Abandoned
+        } else {
+            BodyEnd::Complete
+        };
+        if let Some(guard) = self.guard.take() {
+            guard.end(how);
         }
     }
 }
@@ -203,6 +259,29 @@ impl ReplyBody {
         });
     }
 
+    /// Makes the body hold `holder` until the upstream is done, whether the client reads or not. Whoever
+    /// gets the pipe may have it read on.
+    ///
+    /// # Errors
+    ///
+    /// Gives `holder` back if nothing is to come from the upstream.
+    pub fn hold_upstream<H: Holder + 'static>(&mut self, holder: H) -> Result<Rc<Pipe>, H> {
+        if self.guard.is_some() || self.is_end_stream() {
+            return Err(holder);
+        }
+        match std::mem::replace(&mut self.source, Source::Full(None)) {
+            Source::Upstream(upstream) => {
+                let pipe: Rc<Pipe> = Pipe::new(upstream, holder);
+                self.source = Source::Piped(Rc::clone(&pipe));
+                Ok(pipe)
+            }
+            other => {
+                self.source = other;
+                Err(holder)
+            }
+        }
+    }
+
     /// Counts the body's bytes in `trace`.
     pub fn count_in(&mut self, trace: Rc<Trace>) {
         self.trace = Some(trace);
@@ -210,20 +289,45 @@ impl ReplyBody {
 
     /// Ends the body here: the guard learns of it, and the connection goes back.
     fn finish(&mut self, how: BodyEnd) {
-        if let Source::Upstream(upstream) = &mut self.source {
-            let all = upstream.is_end_stream();
-            upstream.release(how == BodyEnd::Complete && all);
-            if let Some(trace) = &self.trace
-                && (all || how == BodyEnd::Failed || upstream.ended)
-            {
-                trace.reached(Progress::Done);
+        if how == BodyEnd::Abandoned
+            && let Some(guard) = self.guard.take()
+        {
+            match self.take_rest() {
+                Some(rest) => guard.abandoned(rest),
+                None => guard.end(how),
             }
+        }
+        let done = match &mut self.source {
+            Source::Upstream(upstream) => {
+                let all = upstream.is_end_stream();
+                upstream.release(how == BodyEnd::Complete && all);
+                all || upstream.ended
+            }
+            Source::Piped(pipe) => {
+                pipe.client_left();
+                pipe.is_done()
+            }
+            Source::Full(_) | Source::Tunnel(_) | Source::Other(_) => false,
+        };
+        if let Some(trace) = self.trace.as_ref().filter(|_| done) {
+            trace.reached(Progress::Done);
         }
         if let Some(guard) = self.guard.take() {
             guard.end(how);
         }
         if let Some(trace) = &self.trace {
             trace.end(how);
+        }
+    }
+
+    /// What is left of the upstream's answer.
+    fn take_rest(&mut self) -> Option<Rest> {
+        if !matches!(&self.source, Source::Upstream(upstream) if !upstream.ended) {
+            return None;
+        }
+        match std::mem::replace(&mut self.source, Source::Full(None)) {
+            Source::Upstream(upstream) => Some(Rest(upstream)),
+            _ => None,
         }
     }
 
@@ -234,6 +338,7 @@ impl ReplyBody {
         match &mut self.source {
             Source::Full(data) => Poll::Ready(data.take().map(|data| Ok(Frame::data(data)))),
             Source::Upstream(upstream) => upstream.poll_frame(cx),
+            Source::Piped(pipe) => pipe.poll_frame(cx),
             Source::Tunnel(_) => Poll::Ready(None),
             Source::Other(body) => body.as_mut().poll_frame(cx),
         }
@@ -241,8 +346,25 @@ impl ReplyBody {
 }
 
 impl Upstream {
+    /// Whether the upstream has nothing more to say.
+    pub(super) fn is_end_stream(&self) -> bool {
+        self.body.as_ref().is_none_or(Incoming::is_end_stream)
+    }
+
+    pub(super) fn size_hint(&self) -> SizeHint {
+        self.body
+            .as_ref()
+            .map_or(SizeHint::with_exact(0), Incoming::size_hint)
+    }
+
+    /// From now on the upstream may be silent for as long as it likes.
+    pub(super) fn wait_on(&mut self) {
+        self.silence = None;
+        self.timer = None;
+    }
+
     /// Gives the connection back, with the rest of the answer if there is one.
-    fn release(&mut self, clean: bool) {
+    pub(super) fn release(&mut self, clean: bool) {
         let Some(lender) = self.lender.take() else {
             return;
         };
@@ -255,11 +377,7 @@ impl Upstream {
         }
     }
 
-    fn is_end_stream(&self) -> bool {
-        self.body.as_ref().is_none_or(Incoming::is_end_stream)
-    }
-
-    fn poll_frame(
+    pub(super) fn poll_frame(
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
@@ -294,7 +412,7 @@ impl Upstream {
                 if timer.as_mut().poll(cx).is_pending() {
                     return Poll::Pending;
                 }
-                self.release(false);
+                // Our own doing: the upstream may still be working.
                 Poll::Ready(Some(Err(BodyError::Idle)))
             }
         }
@@ -343,6 +461,7 @@ impl Body for ReplyBody {
         match &self.source {
             Source::Full(data) => data.is_none(),
             Source::Upstream(upstream) => upstream.is_end_stream(),
+            Source::Piped(pipe) => pipe.is_end_stream(),
             Source::Tunnel(_) => true,
             Source::Other(body) => body.is_end_stream(),
         }
@@ -353,10 +472,8 @@ impl Body for ReplyBody {
             Source::Full(data) => {
                 SizeHint::with_exact(data.as_ref().map_or(0, |data| data.len() as u64))
             }
-            Source::Upstream(upstream) => {
-                let body = upstream.body.as_ref();
-                body.map_or(SizeHint::with_exact(0), Incoming::size_hint)
-            }
+            Source::Upstream(upstream) => upstream.size_hint(),
+            Source::Piped(pipe) => pipe.size_hint(),
             Source::Tunnel(_) => SizeHint::with_exact(0),
             Source::Other(body) => body.size_hint(),
         }
@@ -366,7 +483,7 @@ impl Body for ReplyBody {
 impl Drop for ReplyBody {
     fn drop(&mut self) {
         if let Source::Tunnel(tunnel) = &self.source {
-            *tunnel.0.borrow_mut() = self.guard.take();
+            *tunnel.guard.borrow_mut() = self.guard.take();
             return;
         }
         let how = if self.is_end_stream() {
@@ -408,6 +525,11 @@ impl ReplyGuard for Pair {
     fn end(self: Box<Self>, how: BodyEnd) {
         self.outer.end(how);
         self.inner.end(how);
+    }
+
+    fn abandoned(self: Box<Self>, rest: Rest) {
+        self.outer.end(BodyEnd::Abandoned);
+        self.inner.abandoned(rest);
     }
 }
 

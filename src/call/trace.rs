@@ -121,6 +121,9 @@ pub struct Trace {
     pub watch_init: Cell<Option<Duration>>,
     /// Status of the answer; 0 until there is one.
     pub status: Cell<u16>,
+    /// Whether the client broke its body off, and with that what the upstream was sent. A failure of the
+    /// upstream after that is the gateway's own doing, and tells nothing of what the upstream does.
+    pub broke_off: Cell<bool>,
     /// Bytes of body received from the client.
     pub request_bytes: Cell<u64>,
     /// Bytes of body sent to the client.

@@ -37,6 +37,13 @@ pub(super) fn judge(walk: &mut Walk, config: &Config) {
             "lower it or raise the total",
         );
     }
+    if config.limits.spool_per_answer > config.limits.spool_total {
+        walk.error(
+            "limits.spoolPerAnswer",
+            "more than limits.spoolTotal",
+            "lower it or raise the total",
+        );
+    }
 }
 
 /// Watches need streams: those that nobody wants any more keep theirs for a while, hence the tenth.

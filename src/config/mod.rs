@@ -163,6 +163,13 @@ pub struct Limits {
     pub watches_per_user: u32,
     /// Watches of all users.
     pub watches_total: u32,
+    /// Bytes of one answer that are read ahead of a client that reads slowly. May be 0.
+    pub spool_per_answer: u64,
+    /// The same, of all answers. May be 0.
+    pub spool_total: u64,
+    /// Bytes a second that a client has to read of an answer that does not fit, while no seat of its
+    /// level is free. May be 0.
+    pub min_read_rate: u64,
 }
 
 /// How long things may take. None is zero.
@@ -398,7 +405,7 @@ pub struct Drain {
 }
 
 /// The keys that a reload applies; all others need a restart.
-const APPLIED_BY_RELOAD: [&str; 9] = [
+const APPLIED_BY_RELOAD: [&str; 12] = [
     "authentication.clientCertificate.caFile",
     "authentication.requestHeader.allowedNames",
     "authentication.requestHeader.caFile",
@@ -408,6 +415,9 @@ const APPLIED_BY_RELOAD: [&str; 9] = [
     "flowControl.policies.directory",
     "flowControl.semantics",
     "flowControl.totalSeats",
+    "limits.minReadRate",
+    "limits.spoolPerAnswer",
+    "limits.spoolTotal",
 ];
 
 impl Config {

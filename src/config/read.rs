@@ -216,7 +216,15 @@ fn limits(section: &mut Section<'_>) -> Limits {
         watches_total: count("watchesTotal", 40_000, 10_000_000),
         header_bytes: header_bytes(section),
         unfinished_header_bytes: unfinished_header_bytes(section),
+        spool_per_answer: bytes(section, "spoolPerAnswer", 1 << 20, 1 << 30),
+        spool_total: bytes(section, "spoolTotal", 64 << 20, 1 << 40),
+        min_read_rate: bytes(section, "minReadRate", 128 << 10, 1 << 30),
     }
+}
+
+/// Bytes, from none to `most`.
+fn bytes(section: &mut Section<'_>, key: &'static str, default: u64, most: u64) -> u64 {
+    section.ranged(key, default, &(0..=most), values::bytes)
 }
 
 fn header_bytes(section: &mut Section<'_>) -> u32 {

@@ -465,6 +465,11 @@ fn keys_that_contradict_each_other_are_told() {
             "limits.unfinishedHeaderBytes",
         ),
         (
+            json!({"limits": {"spoolTotal": "512Ki"}}),
+            Severity::Error,
+            "limits.spoolPerAnswer",
+        ),
+        (
             json!({"authentication": {"tokenReview": {"enabled": false}}}),
             Severity::Warning,
             "authentication",

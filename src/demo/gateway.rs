@@ -27,6 +27,7 @@ use crate::{
         AuthSettings, Authentication, ConfiguredNames, TokenFile, TokenKey, UpstreamIdentity,
         layer::{AuthLayer, AuthRules},
     },
+    call::SpoolLimits,
     call::{Call, Refusal},
     clock::Clock,
     config::yaml,
@@ -169,6 +170,7 @@ fn hub_settings() -> HubSettings {
         },
         watches: Caps::NONE,
         resets: ResetLimits::default(),
+        spool: SpoolLimits::NONE,
     }
 }
 

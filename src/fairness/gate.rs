@@ -19,8 +19,8 @@ use tokio::{sync::oneshot, time::Sleep};
 use super::{
     hub::{CorePolicy, Enforcement, Hub},
     seat::{Hold, Seat},
-    service_time::ServiceTimes,
-    slots::{Slots, Waiter},
+    slots::{OnItsWay, Slots, Waiter},
+    slow_readers::SlowReaders,
     starts::Starts,
     wait::wait_deadline,
 };
@@ -30,14 +30,14 @@ use crate::{
         level::{Arrival, Decisions, Level, Place, Ticket},
         queueset,
     },
-    call::{Call, RequestKind, refusal::Rejection},
+    call::{Call, Pipe, RequestKind, refusal::Rejection},
     clock::Clock,
     digest::RequestDigest,
     observe::cells::{Access, CoreCells},
 };
 
-/// How often seats are looked for whose time has passed.
-const SWEEP: Duration = Duration::from_secs(1);
+/// How often seats are looked for whose time has passed, and clients that read slowly.
+pub(super) const SWEEP: Duration = Duration::from_millis(250);
 /// How long after its time limit a request loses its seat.
 const OVERDUE: Duration = Duration::from_secs(1);
 
@@ -63,7 +63,7 @@ pub struct Gate {
     clock: Clock,
     policy: RefCell<Arc<CorePolicy>>,
     slots: RefCell<Slots>,
-    pub(super) times: RefCell<ServiceTimes>,
+    pub(super) slow_readers: SlowReaders,
     pub(super) starts: Starts,
     pub(super) cells: Arc<CoreCells>,
     random: Cell<u64>,
@@ -93,7 +93,6 @@ pub(super) struct Waiting {
     place: Option<Place<Waiter>>,
     digest: Arc<RequestDigest>,
     kind: RequestKind,
-    received: Time,
     since: Time,
     timer: Pin<Box<Sleep>>,
 }
@@ -119,7 +118,7 @@ impl Gate {
             clock,
             policy: RefCell::new(policy.expect("a hub sends each core its policy first")),
             slots: RefCell::new(Slots::new(core)),
-            times: RefCell::default(),
+            slow_readers: SlowReaders::default(),
             starts: Starts::default(),
             random: Cell::new(seed | 1),
         })
@@ -133,7 +132,7 @@ impl Gate {
             let mailbox = self.hub.mailbox(self.core);
             tokio::select! {
                 () = poll_fn(|cx| mailbox.poll_fetch(cx, &mut letters)) => {}
-                _ = sweeps.tick() => self.release_overdue(),
+                _ = sweeps.tick() => self.sweep(),
             }
             for letter in letters.drain(..) {
                 self.read(letter);
@@ -216,7 +215,7 @@ impl Gate {
                 }
                 self.cells.filter.observe_duration(self.now().since(now));
                 Verdict::Execute(self.seat(
-                    Hold::Ticket(ticket, overdue_at(call.kind, call.received, &policy)),
+                    Hold::Ticket(ticket, overdue_at(call.kind, now, &policy)),
                     waiter,
                     call,
                     &policy,
@@ -288,9 +287,11 @@ impl Gate {
         now: Time,
     ) -> Seat {
         let cells = Arc::clone(&policy.flow(schema).cells);
+        let level = policy.view.policy().schemas()[schema.0 as usize].level;
         Seat::new(
             Rc::clone(self),
             hold,
+            !policy.view.is_exempt(level),
             waiter,
             cells,
             &call.digest,
@@ -320,7 +321,6 @@ impl Gate {
             place: Some(place),
             digest: Arc::clone(&call.digest),
             kind: call.kind,
-            received: call.received,
             since,
             timer: Box::pin(tokio::time::sleep_until(self.clock.instant(until))),
             policy,
@@ -472,23 +472,48 @@ impl Gate {
         slots.take_held(waiter).or_else(|| slots.fetch_now(waiter))
     }
 
-    /// Gives back the seats of requests whose time limit has passed. The upstream has given them up
-    /// by itself; what keeps them here is a client that takes its answer too slowly.
-    fn release_overdue(self: &Rc<Self>) {
+    /// A request may keep its ticket until `until`.
+    pub(super) fn hold_until(&self, waiter: Waiter, until: Time) {
+        self.slots.borrow_mut().hold_until(waiter, until);
+    }
+
+    /// The answer to a request that executes has begun.
+    pub(super) fn answered(&self, waiter: Waiter, answer: &Rc<Pipe>) {
+        self.slots.borrow_mut().answered(waiter, answer);
+    }
+
+    /// The answers on their way that hold seats.
+    pub(super) fn on_their_way(&self) -> Vec<OnItsWay> {
+        self.slots.borrow().on_their_way()
+    }
+
+    fn sweep(self: &Rc<Self>) {
+        self.release_overdue();
+        self.slow_readers.look(self);
+    }
+
+    /// Gives back the seats of requests whose time limit has passed since they began to execute. The
+    /// upstream has given them up by itself, as far as anybody can tell.
+    pub(super) fn release_overdue(self: &Rc<Self>) {
         let overdue = self.slots.borrow_mut().take_overdue(self.now());
-        for ticket in overdue {
-            self.finish(ticket);
+        for overdue in overdue {
+            if let Some(answer) = overdue.answer {
+                answer.time_is_up();
+            }
+            self.finish(overdue.ticket);
         }
     }
 }
 
-/// When a request that arrived at `received` loses its seat, whatever becomes of it. A watch has its
-/// own bound.
-fn overdue_at(kind: RequestKind, received: Time, policy: &CorePolicy) -> Time {
-    if kind.is_long_running() {
+/// When a request that begins to execute at `since` loses its seat, whatever becomes of it. It counts
+/// from there because the upstream knows nothing of a wait before. Once a watch is answered it has a
+/// bound of its own; as the original has it, none at all.
+fn overdue_at(kind: RequestKind, since: Time, policy: &CorePolicy) -> Time {
+    let semantics = policy.view.policy().settings().semantics;
+    if kind == RequestKind::Watch && semantics == Semantics::Compatible {
         return Time::NEVER;
     }
-    received.plus(policy.request_timeout + OVERDUE)
+    since.plus(policy.request_timeout + OVERDUE)
 }
 
 impl Waiting {
@@ -496,7 +521,7 @@ impl Waiting {
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Seat, Rejection>> {
         let granted = self.gate.slots.borrow_mut().fetch(self.waiter, cx.waker());
         if let Some(ticket) = granted {
-            let until = overdue_at(self.kind, self.received, &self.policy);
+            let until = overdue_at(self.kind, self.gate.now(), &self.policy);
             return Poll::Ready(Ok(self.take_seat(Hold::Ticket(ticket, until))));
         }
         let enforces = self.gate.policy.borrow().enforcement == Enforcement::Enforce;
@@ -535,6 +560,8 @@ impl Waiting {
         Seat::new(
             Rc::clone(&self.gate),
             hold,
+            // An exempt level lets nobody wait.
+            true,
             self.waiter,
             cells,
             &self.digest,
@@ -554,8 +581,8 @@ impl Waiting {
         let waited = self.waited();
         match self.policy.view.policy().settings().semantics {
             // The original says of these, too, that they executed.
-            crate::apf::Semantics::Compatible => cells.wait_executed.observe_duration(waited),
-            crate::apf::Semantics::Improved => cells.wait_refused.observe_duration(waited),
+            Semantics::Compatible => cells.wait_executed.observe_duration(waited),
+            Semantics::Improved => cells.wait_refused.observe_duration(waited),
         }
         self.gate.leave(self.waiter, Some(place));
     }

@@ -13,6 +13,7 @@ use http::HeaderValue;
 use tokio::sync::Notify;
 
 use super::{
+    abandoned::Abandoned,
     gate::Letter,
     long_running::{Caps, LongRunning},
     mailbox::Mailbox,
@@ -30,7 +31,7 @@ use crate::{
         watchers::Watchers,
         work::{Depends, EstimatorSettings, ObjectStats, WidthCap},
     },
-    call::FlowUids,
+    call::{FlowUids, Spool, SpoolLimits},
     digest::RequestInfo,
     observe::cells::{CoreCells, FlowCells, Window},
     sync::{Mutex, lock},
@@ -73,6 +74,9 @@ pub struct HubSettings {
     pub watches: Caps,
     /// How many requests a user may reset before they are answered. Stays as it is at first.
     pub resets: ResetLimits,
+    /// How much of answers whose clients read slowly may be spooled, and how many bytes such a client
+    /// has to take in a second.
+    pub spool: SpoolLimits,
 }
 
 /// What all cores share.
@@ -98,6 +102,10 @@ pub struct Hub {
     pub watches: Arc<LongRunning>,
     /// Requests reset before they were answered.
     pub premature: PrematureResets,
+    /// Requests whose clients have left.
+    pub abandoned: Arc<Abandoned>,
+    /// Answers whose clients read slowly.
+    pub spool: Arc<Spool>,
 }
 
 /// Each flow schema's cells, one per core, by level and schema name.
@@ -116,6 +124,8 @@ pub struct CorePolicy {
     pub max_queued: u32,
     /// How costs are estimated.
     pub estimator: EstimatorSettings,
+    /// How much of slowly read answers may be spooled.
+    pub spool: SpoolLimits,
     flows: Box<[FlowFacts]>,
     cells_by_id: Vec<Option<Arc<FlowCells>>>,
 }
@@ -145,6 +155,8 @@ impl Hub {
             long_running: Arc::new(LongRunning::new(settings.long_running)),
             watches: Arc::new(LongRunning::new(settings.watches)),
             premature: PrematureResets::new(settings.resets),
+            abandoned: Arc::default(),
+            spool: Arc::default(),
             settings: Mutex::new(settings),
             cells: Mutex::default(),
             core_cells: core_cells.collect(),
@@ -390,6 +402,7 @@ impl CorePolicy {
             request_timeout: settings.request_timeout,
             max_queued: settings.max_queued,
             estimator: settings.estimator,
+            spool: settings.spool,
             flows: flows.into(),
             cells_by_id,
         }
@@ -445,6 +458,7 @@ mod tests {
             long_running: Caps::NONE,
             watches: Caps::NONE,
             resets: ResetLimits::default(),
+            spool: SpoolLimits::NONE,
         }
     }
 

@@ -1,32 +1,35 @@
 //! The layer that admits calls: the one place where a request is held back.
 //!
 //! A call waits here until it has a seat; its answer's body then holds the seat to its end. If the
-//! client leaves, or its time is up, while the upstream may be working on the request, it is cancelled
-//! upstream, and its seat kept for as long as such requests were seen to take; or, while too few were
-//! seen to know that, it is let run to its end, with its seat.
+//! client leaves, or its time is up, while the upstream may be working on the request, it runs on
+//! unseen, and keeps its seat until the upstream is known to be done; so do long-running requests with
+//! their places.
 
 use std::{
     future::{Future, poll_fn},
     pin::Pin,
     rc::Rc,
     task::{Context, Poll, ready},
+    time::Duration,
 };
 
-use http::StatusCode;
+use bytes::Bytes;
 use http_body::Body;
 use tower::{Layer, Service};
 
 use super::{
+    abandoned::{FEW_BYTES, RunsOn},
     gate::{Gate, Verdict, Waiting},
     hub::Enforcement,
     learn::ListObserver,
     long_running,
-    seat::{Seat, SeatGuard},
-    watch_init::{MAX_INITIALISATION, WatchGuard},
+    place::PlaceGuard,
+    seat::{Seat, SeatGuard, look_after},
+    watch_init::{WatchGuard, is_watch},
 };
 use crate::{
     apf::Time,
-    call::{BodyEnd, Call, Progress, Refusal, Reply, ReplyGuard, RequestKind, Trace},
+    call::{BodyEnd, BodyError, Call, Progress, Refusal, Reply, ReplyGuard, RequestKind, Trace},
     digest::Verb,
 };
 
@@ -135,7 +138,11 @@ where
                 // Only enforced caps hold anybody back; who runs is counted in any case.
                 let enforced = self.gate.policy().enforcement == Enforcement::Enforce;
                 match (self.gate.hub().long_running).enter(&call.digest.user, enforced) {
-                    Some(place) => State::serve_long(&mut self.inner, call, place),
+                    Some(place) => {
+                        let held =
+                            Held::Place(PlaceGuard::new(place, &self.gate, &call.trace, enforced));
+                        State::serve_holding(&mut self.inner, call, held, None)
+                    }
                     None => State::Refused(Some(Refusal::TooManyLongRunning {
                         retry_after: LONG_RUNNING_RETRY_AFTER,
                     })),
@@ -210,7 +217,7 @@ enum Held {
     Nothing,
     Seat(Seat),
     Watch(WatchGuard),
-    LongRunning(long_running::Place),
+    Place(PlaceGuard),
 }
 
 impl<S> State<S>
@@ -232,10 +239,6 @@ where
             Some(seat) => Held::Seat(seat),
         };
         Self::serve_holding(inner, call, held, place)
-    }
-
-    fn serve_long(inner: &mut S, call: Call, place: long_running::Place) -> Self {
-        Self::serve_holding(inner, call, Held::LongRunning(place), None)
     }
 
     fn serve_holding(
@@ -366,49 +369,66 @@ where
 
     /// Makes the answer's body hold what the request holds.
     fn attach(&mut self, mut reply: Reply, held: Held) -> Reply {
-        if let Some(place) = self.watch.take() {
-            reply
-                .body_mut()
-                .hold(Box::new(PlaceGuard { _place: place }));
+        match held {
+            Held::Nothing => {}
+            Held::Seat(seat) => self.attach_seat(&mut reply, seat),
+            Held::Watch(mut watch) if is_watch(&reply) => {
+                watch.answered();
+                reply.body_mut().hold(Box::new(watch));
+            }
+            Held::Watch(watch) => {
+                if let Some(seat) = watch.into_seat() {
+                    self.attach_seat(&mut reply, seat);
+                }
+            }
+            Held::Place(place) => reply.body_mut().hold(Box::new(place)),
         }
-        let trace = Rc::clone(&self.trace);
-        let guard: Box<dyn ReplyGuard> = match held {
-            Held::Nothing => return reply,
-            Held::Seat(seat) => {
-                let info = &seat.digest().info;
-                let list = self
-                    .is_list
-                    .then(|| ListObserver::new(info, reply.status(), reply.headers()))
-                    .flatten();
-                let served = reply.status().is_success();
-                Box::new(SeatGuard::new(seat, trace, list, served))
-            }
-            Held::Watch(mut watch) => {
-                watch.answered(reply.status() == StatusCode::OK);
-                Box::new(watch)
-            }
-            Held::LongRunning(place) => Box::new(PlaceGuard { _place: place }),
-        };
-        reply.body_mut().hold(guard);
+        if let Some(place) = self.watch.take() {
+            let place = WatchPlace { _place: place };
+            reply.body_mut().hold(Box::new(place));
+        }
         reply
+    }
+
+    fn attach_seat(&self, reply: &mut Reply, seat: Seat) {
+        let info = &seat.digest().info;
+        let list = self
+            .is_list
+            .then(|| ListObserver::new(info, reply.status(), reply.headers()))
+            .flatten();
+        let guard = SeatGuard::new(seat, Rc::clone(&self.trace), list);
+        let wanted = guard.wanted_by_others();
+        match reply.body_mut().hold_upstream(guard) {
+            Ok(answer) => look_after(wanted, &answer),
+            Err(guard) => reply.body_mut().hold(Box::new(guard)),
+        }
     }
 
     /// The request was not answered by the upstream: it may be working on it all the same.
     fn settle(&self, refusal: &Refusal, held: Held) {
-        let Held::Seat(seat) = held else {
-            return;
-        };
-        self.trace.execution.set(Some(seat.elapsed()));
+        if let Held::Seat(seat) = &held {
+            self.trace.execution.set(Some(seat.elapsed()));
+        }
         match refusal {
             Refusal::UpstreamTimeout => match self.trace.leftover.take() {
-                Some(unfinished) => give_up(unfinished, seat),
-                None => seat.keep(),
+                Some(unfinished) => held.run_on(unfinished, &self.trace),
+                None => held.keep(),
             },
             // The client's body broke off half-way, and the upstream has the other half.
-            Refusal::Malformed(_) if is_upstream(&self.trace) => seat.keep(),
+            Refusal::Malformed(_) if is_upstream(&self.trace) => held.keep(),
+            // The upstream has ended it, or has never seen it.
             _ => {}
         }
     }
+}
+
+/// Makes room for another watch when this one ends.
+struct WatchPlace {
+    _place: long_running::Place,
+}
+
+impl ReplyGuard for WatchPlace {
+    fn end(self: Box<Self>, _: BodyEnd) {}
 }
 
 /// Whether the upstream may be working on the request.
@@ -416,8 +436,8 @@ fn is_upstream(trace: &Trace) -> bool {
     matches!(trace.progress.get(), Progress::Sent | Progress::Answered)
 }
 
-/// The client has left before its answer began. If the upstream may be working on the request, its
-/// seat is not simply free.
+/// The client has left before its answer began. If the upstream may be working on the request, what it
+/// holds is not simply free.
 impl<F> Drop for Serving<F>
 where
     F: Future<Output = Result<Reply, Refusal>> + Unpin + 'static,
@@ -430,72 +450,115 @@ where
         if !is_upstream(&self.trace) || std::thread::panicking() {
             return;
         }
-        match held {
-            Held::Seat(seat) => {
-                self.trace.execution.set(Some(seat.elapsed()));
-                give_up(future, seat);
+        if let Held::Seat(seat) = &held {
+            self.trace.execution.set(Some(seat.elapsed()));
+        }
+        held.run_on(future, &self.trace);
+    }
+}
+
+impl Held {
+    /// How much longer the request may take at most, now that nobody waits for it.
+    fn time_left(&self) -> Duration {
+        match self {
+            Self::Nothing => Duration::ZERO,
+            Self::Seat(seat) => seat.time_left(),
+            Self::Watch(watch) => watch.time_left(),
+            Self::Place(place) => place.time_left(),
+        }
+    }
+
+    /// The client has left; `None` if the request is to be cancelled.
+    fn abandon(&self) -> Option<RunsOn> {
+        match self {
+            Self::Nothing => None,
+            Self::Seat(seat) => seat.abandon(),
+            Self::Watch(watch) => watch.abandon(),
+            Self::Place(place) => place.abandon(),
+        }
+    }
+
+    /// Lets a request that nobody waits for run to its end, at most until its time limit, with what it
+    /// holds.
+    fn run_on<F>(self, future: F, trace: &Rc<Trace>)
+    where
+        F: Future<Output = Result<Reply, Refusal>> + 'static,
+    {
+        let Some(runs_on) = self.abandon() else {
+            return;
+        };
+        let trace = Rc::clone(trace);
+        tokio::task::spawn_local(async move {
+            let time = self.time_left();
+            let run = run_to_the_end(future, &self, &trace, runs_on);
+            match tokio::time::timeout(time, run).await {
+                Ok(HowItEnded::Known) | Err(_) => drop(self),
+                Ok(HowItEnded::NotKnown) => self.keep(),
             }
-            Held::Watch(watch) => {
-                tokio::task::spawn_local(run_to_the_head(future, watch));
-            }
-            Held::Nothing | Held::LongRunning(_) => {}
+        });
+    }
+
+    /// Keeps what is held until the time limit: nothing will tell of the request's end.
+    fn keep(self) {
+        match self {
+            Self::Nothing => {}
+            Self::Seat(seat) => seat.keep(),
+            Self::Watch(watch) => watch.keep(),
+            Self::Place(place) => place.keep(),
         }
     }
 }
 
-/// Gives up a request that nobody waits for. It is cancelled upstream, and its seat kept for as long as
-/// such requests take; or, where that is not known well, let run to its end, which tells.
-fn give_up<F>(future: F, seat: Seat)
-where
-    F: Future<Output = Result<Reply, Refusal>> + 'static,
-{
-    match seat.cancel() {
-        Some(rest) => {
-            drop(future);
-            seat.keep_for(rest);
+/// What is known of the end of a request that nobody waited for.
+enum HowItEnded {
+    /// The upstream is done with it.
+    Known,
+    /// It may still be working on it.
+    NotKnown,
+}
+
+impl RunsOn {
+    /// It has come to an end, which tells that the upstream is done with it, or not.
+    fn outcome(mut self, known: bool) -> HowItEnded {
+        if !known {
+            return HowItEnded::NotKnown;
         }
-        None => drop(tokio::task::spawn_local(run_to_the_end(future, seat))),
+        self.ended();
+        HowItEnded::Known
     }
 }
 
-/// Runs a request that nobody waits for to its end, at most until its time limit, and learns how
-/// long it takes.
-async fn run_to_the_end<F>(future: F, seat: Seat)
+/// Runs a request that nobody waits for until the upstream is done; a watch, until it is answered.
+async fn run_to_the_end<F>(future: F, held: &Held, trace: &Trace, runs_on: RunsOn) -> HowItEnded
 where
     F: Future<Output = Result<Reply, Refusal>>,
 {
-    let run = async {
-        let mut reply = future.await?;
-        while let Some(frame) = poll_fn(|cx| Pin::new(reply.body_mut()).poll_frame(cx)).await {
-            if frame.is_err() {
-                return Ok(false);
-            }
-        }
-        Ok::<bool, Refusal>(reply.status().is_success())
+    let mut answer = future.await;
+    // The client's own time limit says nothing of the upstream.
+    while let (Err(Refusal::UpstreamTimeout), Some(unfinished)) = (&answer, trace.leftover.take()) {
+        answer = unfinished.await;
+    }
+    let Ok(mut reply) = answer else {
+        return runs_on.outcome(!trace.broke_off.get());
     };
-    match tokio::time::timeout(seat.time_left(), run).await {
-        Ok(Ok(true)) => seat.learn(),
-        // The rest of the client's body went with the client.
-        Ok(Err(Refusal::Malformed(_))) => seat.keep(),
-        Ok(Ok(false) | Err(_)) | Err(_) => {}
+    if matches!(held, Held::Watch(_)) && is_watch(&reply) {
+        return runs_on.outcome(true);
     }
-}
-
-/// Runs a watch that nobody waits for until it is answered, at most as long as one initialises.
-async fn run_to_the_head<F>(future: F, watch: WatchGuard)
-where
-    F: Future<Output = Result<Reply, Refusal>>,
-{
-    // What comes of it is of no interest, only when.
-    let _ = tokio::time::timeout(MAX_INITIALISATION, future).await;
-    drop(watch);
-}
-
-/// Makes room for another long-running request when this one ends.
-struct PlaceGuard {
-    _place: long_running::Place,
-}
-
-impl ReplyGuard for PlaceGuard {
-    fn end(self: Box<Self>, _: BodyEnd) {}
+    let mut bytes = match held {
+        Held::Place(_) => FEW_BYTES,
+        Held::Nothing | Held::Seat(_) | Held::Watch(_) => runs_on.bytes(),
+    };
+    while let Some(frame) = poll_fn(|cx| Pin::new(reply.body_mut()).poll_frame(cx)).await {
+        let data = match &frame {
+            // The gateway's own doing.
+            Err(BodyError::Idle) => return HowItEnded::NotKnown,
+            Err(_) => return runs_on.outcome(!trace.broke_off.get()),
+            Ok(frame) => frame.data_ref().map_or(0, Bytes::len) as u64,
+        };
+        let Some(left) = bytes.checked_sub(data) else {
+            return HowItEnded::NotKnown;
+        };
+        bytes = left;
+    }
+    runs_on.outcome(true)
 }

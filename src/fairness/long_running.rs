@@ -1,7 +1,8 @@
 //! Long-running requests that flow control lets pass: exec, attach, port-forward, proxy, logs.
 //!
 //! A client can make almost any request look like one by its path, so there are caps, per user and
-//! in total. Off the hot path: such requests live for minutes.
+//! in total. A place under them is held until the upstream is known to be done with the request; see
+//! [`super::abandoned`]. Off the hot path: such requests live for minutes.
 
 use std::sync::{
     Arc,
@@ -79,23 +80,27 @@ impl LongRunning {
         } else {
             Caps::NONE
         };
-        {
-            let mut mine = self.by_user.entry(user.name.clone()).or_insert(0);
-            if *mine >= caps.per_user || self.total.load(Ordering::Relaxed) >= caps.total {
-                let none = *mine == 0;
-                drop(mine);
-                if none {
-                    self.by_user.remove_if(&user.name, |_, count| *count == 0);
-                }
-                return None;
-            }
-            *mine += 1;
+        if !self.take_of_total(caps.total) {
+            return None;
         }
-        self.total.fetch_add(1, Ordering::Relaxed);
-        Some(Place {
+        // Gives back what it holds of both, whatever it holds.
+        let place = Place {
             of: Arc::clone(self),
             user: Arc::clone(user),
-        })
+        };
+        let mut mine = self.by_user.entry(user.name.clone()).or_insert(0);
+        *mine += 1;
+        let too_many = *mine > caps.per_user;
+        drop(mine);
+        (!too_many).then_some(place)
+    }
+
+    /// Takes one of `most` in one step: cores that ask at the same time cannot pass it together.
+    fn take_of_total(&self, most: u32) -> bool {
+        let one_more = |running| (running < most).then_some(running + 1);
+        self.total
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more)
+            .is_ok()
     }
 }
 
@@ -135,6 +140,32 @@ mod tests {
         drop(mine);
         assert!(all.enter(&user("c"), true).is_some());
         drop(other);
+        assert_eq!((all.running(), all.by_user.len()), (0, 0));
+    }
+
+    #[test]
+    fn threads_that_ask_at_the_same_time_do_not_pass_the_total_together() {
+        let caps = Caps {
+            per_user: 1000,
+            total: 7,
+        };
+        let all = Arc::new(LongRunning::new(caps));
+        let most = AtomicU32::new(0);
+        std::thread::scope(|scope| {
+            for name in ["a", "b", "c", "d"] {
+                let (all, most) = (&all, &most);
+                scope.spawn(move || {
+                    for _ in 0..2000 {
+                        let held: Vec<_> = (0..3)
+                            .filter_map(|_| all.enter(&user(name), true))
+                            .collect();
+                        most.fetch_max(all.running(), Ordering::Relaxed);
+                        drop(held);
+                    }
+                });
+            }
+        });
+        assert!(most.into_inner() <= 7);
         assert_eq!((all.running(), all.by_user.len()), (0, 0));
     }
 }

@@ -8,21 +8,24 @@
 //!
 //! Not here: who runs next ([`crate::apf`]), how an answer looks ([`crate::call`]).
 
+mod abandoned;
 mod gate;
 mod hub;
 pub mod layer;
 mod learn;
 mod long_running;
 mod mailbox;
+mod place;
 mod premature;
 mod seat;
-mod service_time;
 mod slots;
+mod slow_readers;
 mod spread;
 mod starts;
 mod wait;
 mod watch_init;
 
+pub use abandoned::Abandoned;
 pub use gate::{Gate, Letter};
 pub use hub::{CorePolicy, Enforcement, FlowFacts, Hub, HubSettings};
 pub use layer::FairnessLayer;

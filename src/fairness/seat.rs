@@ -1,4 +1,4 @@
-//! A seat, and what holds it: the answer's body, or what goes on upstream after the client has left.
+//! A seat, and what holds it: the upstream's answer, to its end.
 //!
 //! However a request ends (answered, refused, panicked, abandoned) its seat is dropped exactly once,
 //! and dropping it gives it back.
@@ -7,14 +7,14 @@ use std::{rc::Rc, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 
-use super::{gate::Gate, learn::ListObserver, service_time::Kind, slots::Waiter};
+use super::{abandoned::RunsOn, gate::Gate, learn::ListObserver, slots::Waiter};
 use crate::{
     apf::{
         Time,
         level::{Place, Ticket},
         scope::StatsScope,
     },
-    call::{BodyEnd, Progress, ReplyGuard, RequestKind, Trace},
+    call::{BodyEnd, Holder, Pipe, ReplyGuard, RequestKind, Trace},
     digest::RequestDigest,
     observe::cells::{Access, FlowCells},
 };
@@ -40,12 +40,18 @@ pub struct Seat {
     digest: Arc<RequestDigest>,
     kind: RequestKind,
     since: Time,
+    limited: bool,
 }
 
 impl Seat {
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "all there is to know of one seat, in one place"
+    )]
     pub(super) fn new(
         gate: Rc<Gate>,
         hold: Hold,
+        limited: bool,
         waiter: Waiter,
         cells: Arc<FlowCells>,
         digest: &Arc<RequestDigest>,
@@ -65,6 +71,7 @@ impl Seat {
         gate.cells.executing(access).enter();
         Self {
             gate,
+            limited: limited && hold.is_none(),
             hold,
             waiter,
             cells,
@@ -79,11 +86,6 @@ impl Seat {
         self.gate.now().since(self.since)
     }
 
-    /// When it began to execute.
-    pub fn since(&self) -> Time {
-        self.since
-    }
-
     /// The gate of its core.
     pub fn gate(&self) -> &Rc<Gate> {
         &self.gate
@@ -94,12 +96,6 @@ impl Seat {
         &self.digest
     }
 
-    /// Notes how long such a request takes.
-    pub(super) fn learn(&self) {
-        let kind = Kind::of(&self.digest.info);
-        self.gate.times.borrow_mut().learn(kind, self.elapsed());
-    }
-
     /// How much longer the request may execute at most.
     pub(super) fn time_left(&self) -> Duration {
         self.gate
@@ -108,23 +104,21 @@ impl Seat {
             .saturating_sub(self.elapsed())
     }
 
-    /// How long to keep the seat if the request is cancelled now; `None` if it should be let run.
-    pub(super) fn cancel(&self) -> Option<Duration> {
-        let kind = Kind::of(&self.digest.info);
-        self.gate.times.borrow_mut().cancel(kind, self.elapsed())
+    /// The client has left; `None` if the request is to be cancelled, because it is one too many that
+    /// no limit holds back.
+    pub(super) fn abandon(&self) -> Option<RunsOn> {
+        self.gate.hub().abandoned.begin(self.limited)
     }
 
-    /// Keeps the seat of a request that has been cancelled for as long as such requests take.
+    /// The seat may be kept until `until`, whatever was said before.
+    pub(super) fn hold_until(&self, until: Time) {
+        self.gate.hold_until(self.waiter, until);
+    }
+
+    /// Keeps the seat until the request's time limit, there being nothing that would tell of its end.
     pub(super) fn keep(self) {
-        let kind = Kind::of(&self.digest.info);
-        let rest = self.gate.times.borrow().rest(kind, self.elapsed());
-        self.keep_for(rest);
-    }
-
-    /// Keeps the seat for `rest`, at most until the request's time limit; then gives it back.
-    pub(super) fn keep_for(self, rest: Duration) {
-        let rest = rest.min(self.time_left());
-        if rest.is_zero() {
+        let rest = self.time_left();
+        if !self.limited || rest.is_zero() {
             return;
         }
         let until = self.gate.clock().instant(self.gate.now().plus(rest));
@@ -160,28 +154,29 @@ impl Drop for Seat {
     }
 }
 
-/// Holds the seat of an ordinary request to the end of its answer.
+/// Holds the seat of an ordinary request until the upstream is done with it.
 pub(super) struct SeatGuard {
     seat: Option<Seat>,
     trace: Rc<Trace>,
     list: Option<ListObserver>,
-    /// Whether it was served, and not refused, which takes no time.
-    served: bool,
+    runs_on: Option<RunsOn>,
 }
 
 impl SeatGuard {
-    pub(super) fn new(
-        seat: Seat,
-        trace: Rc<Trace>,
-        list: Option<ListObserver>,
-        served: bool,
-    ) -> Self {
+    pub(super) fn new(seat: Seat, trace: Rc<Trace>, list: Option<ListObserver>) -> Self {
         Self {
             seat: Some(seat),
             trace,
             list,
-            served,
+            runs_on: None,
         }
+    }
+
+    /// Whom to tell of the answer: the gate, for the request of this slot. `None` if it takes no seat
+    /// that others could want.
+    pub(super) fn wanted_by_others(&self) -> Option<(Rc<Gate>, Waiter)> {
+        let seat = self.seat.as_ref().filter(|seat| seat.limited)?;
+        Some((Rc::clone(&seat.gate), seat.waiter))
     }
 
     fn note_list(&mut self, seat: &Seat, complete: bool) {
@@ -195,31 +190,59 @@ impl SeatGuard {
     }
 }
 
-impl ReplyGuard for SeatGuard {
+impl Holder for SeatGuard {
     fn data(&mut self, data: &Bytes) {
         if let Some(list) = &mut self.list {
             list.data(data);
         }
     }
 
-    fn end(mut self: Box<Self>, how: BodyEnd) {
+    fn left(&mut self) -> Option<u64> {
+        let seat = self.seat.as_ref()?;
+        self.trace.execution.set(Some(seat.elapsed()));
+        self.runs_on = seat.abandon();
+        self.runs_on.as_ref().map(RunsOn::bytes)
+    }
+
+    fn end(&mut self, how: BodyEnd) {
         let Some(seat) = self.seat.take() else {
             return;
         };
-        self.trace.execution.set(Some(seat.elapsed()));
-        self.note_list(&seat, how == BodyEnd::Complete);
-        match how {
-            BodyEnd::Complete => {
-                if self.served {
-                    seat.learn();
-                }
-                drop(seat);
-            }
-            // Its answer broke off: it has ended, as far as anyone can tell.
-            BodyEnd::Failed => drop(seat),
-            BodyEnd::Abandoned if self.trace.progress.get() == Progress::Done => drop(seat),
-            // The client stopped reading, so the answer is cancelled upstream.
-            BodyEnd::Abandoned => seat.keep(),
+        match self.runs_on.take() {
+            None => self.trace.execution.set(Some(seat.elapsed())),
+            Some(mut runs_on) if how != BodyEnd::Abandoned => runs_on.ended(),
+            Some(_) => {}
         }
+        self.note_list(&seat, how == BodyEnd::Complete);
+        let is_known = match how {
+            BodyEnd::Complete => true,
+            BodyEnd::Failed => !self.trace.broke_off.get(),
+            BodyEnd::Abandoned => false,
+        };
+        if !is_known && !std::thread::panicking() {
+            seat.keep();
+        }
+    }
+}
+
+/// An answer that does not come from the upstream holds the seat as long as it is read.
+impl ReplyGuard for SeatGuard {
+    fn data(&mut self, data: &Bytes) {
+        Holder::data(self, data);
+    }
+
+    fn end(mut self: Box<Self>, how: BodyEnd) {
+        // Nothing is left of it upstream, however its client takes it.
+        if let Some(seat) = self.seat.take() {
+            self.trace.execution.set(Some(seat.elapsed()));
+            self.note_list(&seat, how == BodyEnd::Complete);
+        }
+    }
+}
+
+/// Has the gate look after an answer whose seat others could want.
+pub(super) fn look_after(wanted: Option<(Rc<Gate>, Waiter)>, answer: &Rc<Pipe>) {
+    if let Some((gate, waiter)) = wanted {
+        gate.answered(waiter, answer);
     }
 }

@@ -4,10 +4,18 @@
 //! and the slot's generation. When a request has gone its slot's generation changes, so a decision
 //! that comes too late is recognised as such.
 
-use std::{sync::Arc, task::Waker};
+use std::{
+    rc::{Rc, Weak},
+    sync::Arc,
+    task::Waker,
+};
 
 use crate::{
-    apf::{Time, level::Ticket},
+    apf::{
+        Time,
+        level::{Level, Ticket},
+    },
+    call::Pipe,
     digest::RequestDigest,
 };
 
@@ -40,6 +48,21 @@ struct Slot {
     granted: Option<Ticket<Waiter>>,
     /// The ticket it executes by, and until when it may keep it.
     held: Option<(Ticket<Waiter>, Time)>,
+    /// Its answer, once that has begun.
+    answer: Option<Weak<Pipe>>,
+}
+
+/// A request whose time is up.
+pub(super) struct Overdue {
+    pub(super) ticket: Ticket<Waiter>,
+    pub(super) answer: Option<Rc<Pipe>>,
+}
+
+/// An answer on its way, and the level whose seats it holds.
+pub(super) struct OnItsWay {
+    pub(super) answer: Rc<Pipe>,
+    pub(super) level: Level<Waiter>,
+    pub(super) digest: Option<Arc<RequestDigest>>,
 }
 
 impl Slots {
@@ -73,6 +96,7 @@ impl Slots {
         slot.generation = slot.generation.wrapping_add(1);
         slot.digest = None;
         slot.waker = None;
+        slot.answer = None;
         let unfetched = slot.granted.take();
         self.free.push(waiter.slot);
         unfetched
@@ -137,11 +161,44 @@ impl Slots {
         Some(self.get(waiter)?.held.take()?.0)
     }
 
+    /// A request may keep its ticket until `until`, and not as long as it was to.
+    pub(super) fn hold_until(&mut self, waiter: Waiter, until: Time) {
+        if let Some(held) = self.get(waiter).and_then(|slot| slot.held.as_mut()) {
+            held.1 = until;
+        }
+    }
+
+    /// The answer to a request has begun.
+    pub(super) fn answered(&mut self, waiter: Waiter, answer: &Rc<Pipe>) {
+        if let Some(slot) = self.get(waiter) {
+            slot.answer = Some(Rc::downgrade(answer));
+        }
+    }
+
     /// Takes the tickets that were to be given back before `now`. O(slots).
-    pub(super) fn take_overdue(&mut self, now: Time) -> Vec<Ticket<Waiter>> {
+    pub(super) fn take_overdue(&mut self, now: Time) -> Vec<Overdue> {
         let is_overdue = |held: &mut (Ticket<Waiter>, Time)| held.1 <= now;
-        let overdue = |slot: &mut Slot| Some(slot.held.take_if(is_overdue)?.0);
+        let overdue = |slot: &mut Slot| {
+            let (ticket, _) = slot.held.take_if(is_overdue)?;
+            let answer = slot.answer.as_ref().and_then(Weak::upgrade);
+            Some(Overdue { ticket, answer })
+        };
         self.all.iter_mut().filter_map(overdue).collect()
+    }
+
+    /// The answers on their way that hold seats. O(slots).
+    pub(super) fn on_their_way(&self) -> Vec<OnItsWay> {
+        let on_its_way = |slot: &Slot| {
+            let answer = slot.answer.as_ref()?.upgrade()?;
+            let level = slot.held.as_ref()?.0.level().clone();
+            let digest = slot.digest.clone();
+            Some(OnItsWay {
+                answer,
+                level,
+                digest,
+            })
+        };
+        self.all.iter().filter_map(on_its_way).collect()
     }
 
     /// What is known of a request, if it is still here.

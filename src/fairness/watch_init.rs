@@ -5,22 +5,29 @@
 //! ends them; for one that goes on from a resource version, the head of the answer; for the others,
 //! the first pause in the stream.
 //!
+//! A client can call almost any read a watch. So all that is told of time is reckoned from the head of
+//! the answer: until that has come, the upstream works on it, and the ordinary time limit holds. And an
+//! answer whose length is known from the start is no watch.
+//!
 //! Time is kept by a task of its own: a body that its client does not read is not polled, and the
 //! seat must not depend on that.
 
 use std::{
     cell::{Cell, RefCell},
+    future::poll_fn,
     rc::Rc,
     time::Duration,
 };
 
 use bytes::Bytes;
+use http::StatusCode;
+use http_body::Body as _;
 use tokio::task::AbortHandle;
 
-use super::{gate::Gate, seat::Seat};
+use super::{abandoned::RunsOn, gate::Gate, seat::Seat};
 use crate::{
     apf::{Semantics, Time, watchers::WatchKey},
-    call::{BodyEnd, ReplyGuard, Trace},
+    call::{BodyEnd, Reply, ReplyGuard, Rest, Trace},
     digest::RequestInfo,
 };
 
@@ -28,8 +35,8 @@ use crate::{
 const INITIAL_EVENTS_END: &[u8] = b"k8s.io/initial-events-end";
 /// A pause this long ends the initial events of a watch that marks no end.
 const PAUSE: Duration = Duration::from_millis(100);
-/// No watch takes longer to initialise, unless as the original has it.
-pub(super) const MAX_INITIALISATION: Duration = Duration::from_secs(10);
+/// No watch takes longer to initialise once it is answered, unless as the original has it.
+const MAX_INITIALISATION: Duration = Duration::from_secs(10);
 
 /// What tells that a watch is initialised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +67,6 @@ pub(super) struct WatchGuard {
     initialising: Rc<Initialising>,
     sign: Sign,
     tail: Tail,
-    limit: Option<Time>,
     timer: Option<AbortHandle>,
     /// Dropped with the guard.
     registration: Registration,
@@ -103,35 +109,57 @@ impl Drop for Registration {
 impl WatchGuard {
     /// A guard of a watch that has its seat and is about to be sent.
     pub(super) fn new(seat: Seat, trace: Rc<Trace>) -> Self {
-        let gate = Rc::clone(seat.gate());
-        let semantics = gate.policy().view.policy().settings().semantics;
-        let limit =
-            (semantics == Semantics::Improved).then(|| seat.since().plus(MAX_INITIALISATION));
-        let mut guard = Self {
+        Self {
             sign: Sign::of(&seat.digest().info),
             tail: Tail::default(),
-            limit,
             timer: None,
-            registration: Registration::new(&gate, &seat.digest().info),
+            registration: Registration::new(seat.gate(), &seat.digest().info),
             initialising: Rc::new(Initialising {
+                last_data: Cell::new(Time::ZERO),
                 seat: RefCell::new(Some(seat)),
-                last_data: Cell::new(gate.now()),
                 trace,
             }),
-        };
-        guard.keep_time(None);
-        guard
+        }
     }
 
-    /// The answer has begun. `accepted` tells whether it is a watch at all.
-    pub(super) fn answered(&mut self, accepted: bool) {
+    /// The seat, and with that the watch is none.
+    pub(super) fn into_seat(self) -> Option<Seat> {
+        self.initialising.seat.borrow_mut().take()
+    }
+
+    /// Keeps the seat until the time limit: nothing will tell of the end.
+    pub(super) fn keep(self) {
+        if let Some(seat) = self.into_seat() {
+            seat.keep();
+        }
+    }
+
+    /// How much longer it may take until it is answered.
+    pub(super) fn time_left(&self) -> Duration {
+        let seat = self.initialising.seat.borrow();
+        seat.as_ref().map_or(Duration::ZERO, Seat::time_left)
+    }
+
+    /// The client has left; `None` if the watch is to be cancelled.
+    pub(super) fn abandon(&self) -> Option<RunsOn> {
+        self.initialising.seat.borrow().as_ref()?.abandon()
+    }
+
+    /// The watch has been accepted. From here on it has a bound of its own.
+    pub(super) fn answered(&mut self) {
+        let gate = Rc::clone(&self.registration.gate);
+        let semantics = gate.policy().view.policy().settings().semantics;
+        let limit = (semantics == Semantics::Improved).then(|| gate.now().plus(MAX_INITIALISATION));
+        if let Some(seat) = &*self.initialising.seat.borrow() {
+            seat.hold_until(Time::NEVER);
+        }
         match self.sign {
-            Sign::Head if accepted => self.initialised(),
+            Sign::Head => self.initialised(),
             Sign::Pause => {
                 self.note_data();
-                self.keep_time(Some(PAUSE));
+                self.keep_time(Some(PAUSE), limit);
             }
-            Sign::Bookmark | Sign::Head => {}
+            Sign::Bookmark => self.keep_time(None, limit),
         }
     }
 
@@ -142,26 +170,58 @@ impl WatchGuard {
     }
 
     /// Starts the task that ends the initialisation at a `pause`, or at the limit.
-    fn keep_time(&mut self, pause: Option<Duration>) {
-        self.stop_time();
-        if pause.is_none() && self.limit.is_none() {
+    fn keep_time(&mut self, pause: Option<Duration>, limit: Option<Time>) {
+        if pause.is_none() && limit.is_none() {
             return;
         }
         let gate = Rc::clone(&self.registration.gate);
-        let task = Rc::clone(&self.initialising).end_in_time(gate, pause, self.limit);
+        let task = Rc::clone(&self.initialising).end_in_time(gate, pause, limit);
         self.timer = Some(tokio::task::spawn_local(task).abort_handle());
     }
 
-    fn stop_time(&mut self) {
+    fn initialised(&mut self) {
         if let Some(timer) = self.timer.take() {
             timer.abort();
         }
-    }
-
-    fn initialised(&mut self) {
-        self.stop_time();
         self.initialising.over();
     }
+
+    fn is_initialised(&self) -> bool {
+        self.initialising.seat.borrow().is_none()
+    }
+
+    /// Reads a watch that its client has left until it is initialised, which the upstream may go on
+    /// with, and then ends it.
+    async fn run_out(mut self, mut rest: Rest, mut runs_on: RunsOn) {
+        let limit = tokio::time::sleep(self.time_left().max(MAX_INITIALISATION));
+        let mut limit = std::pin::pin!(limit);
+        let mut bytes = runs_on.bytes();
+        while !self.is_initialised() {
+            let data = tokio::select! {
+                () = &mut limit => return,
+                // Time may have come to its end without a piece.
+                () = tokio::time::sleep(PAUSE) => continue,
+                data = poll_fn(|cx| rest.poll_data(cx)) => data,
+            };
+            let Some(data) = data else {
+                if self.initialising.trace.broke_off.get() {
+                    return self.keep();
+                }
+                break;
+            };
+            self.data(&data);
+            match bytes.checked_sub(data.len() as u64) {
+                Some(left) => bytes = left,
+                None => return self.keep(),
+            }
+        }
+        runs_on.ended();
+    }
+}
+
+/// Whether an answer may be that to a watch.
+pub(super) fn is_watch(reply: &Reply) -> bool {
+    reply.status() == StatusCode::OK && reply.body().size_hint().exact().is_none()
 }
 
 impl Initialising {
@@ -205,6 +265,15 @@ impl ReplyGuard for WatchGuard {
 
     fn end(mut self: Box<Self>, _: BodyEnd) {
         self.initialised();
+    }
+
+    fn abandoned(self: Box<Self>, rest: Rest) {
+        match self.abandon() {
+            Some(runs_on) if !self.is_initialised() => {
+                tokio::task::spawn_local(self.run_out(rest, runs_on));
+            }
+            _ => drop(rest),
+        }
     }
 }
 
@@ -274,6 +343,7 @@ mod tests {
             long_running: Caps::NONE,
             watches: Caps::NONE,
             resets: crate::fairness::ResetLimits::default(),
+            spool: crate::call::SpoolLimits::NONE,
         };
         let hub = Hub::new(1, Arc::new(compiled.policy), settings, clock.now());
         Gate::new(hub, 0, clock.clone(), 1)
@@ -322,26 +392,48 @@ mod tests {
     const WITH_INITIAL_EVENTS: &str = "&sendInitialEvents=true&resourceVersion=7";
 
     #[test]
-    fn a_watch_takes_ten_seconds_to_initialise_at_most() {
+    fn a_watch_takes_ten_seconds_from_its_answer_to_initialise_at_most() {
         on_a_core(async || {
             let clock = Clock::manual(Time::ZERO);
             let gate = gate(Semantics::Improved, &clock);
-            let just_before = watch(&gate, WITH_INITIAL_EVENTS);
+            let answered = async || {
+                let mut guard = watch(&gate, WITH_INITIAL_EVENTS);
+                // However long the answer was in coming: until then the upstream works on it.
+                clock.advance(Duration::from_secs(50));
+                gate.release_overdue();
+                let_others_run().await;
+                assert_eq!(seats_in_use(&gate), 1);
+                guard.answered();
+                guard
+            };
+            let just_before = answered().await;
             clock.advance(Duration::from_millis(9_999));
+            gate.release_overdue();
             let_others_run().await;
             assert_eq!(seats_in_use(&gate), 1);
             drop(just_before);
             assert_eq!(seats_in_use(&gate), 0, "its end is the end of it");
-            // Whether it was answered by then or not.
-            for answered in [false, true] {
-                let mut guard = watch(&gate, WITH_INITIAL_EVENTS);
-                clock.advance(MAX_INITIALISATION);
-                if answered {
-                    guard.answered(true);
-                }
-                let_others_run().await;
-                assert_eq!(seats_in_use(&gate), 0);
-            }
+
+            let _then = answered().await;
+            clock.advance(MAX_INITIALISATION);
+            let_others_run().await;
+            assert_eq!(seats_in_use(&gate), 0);
+        });
+    }
+
+    #[test]
+    fn a_watch_that_is_not_answered_keeps_its_seat_until_the_time_limit_of_any_request() {
+        on_a_core(async || {
+            let clock = Clock::manual(Time::ZERO);
+            let gate = gate(Semantics::Improved, &clock);
+            let _unanswered = watch(&gate, "");
+            clock.advance(Duration::from_secs(60));
+            gate.release_overdue();
+            let_others_run().await;
+            assert_eq!(seats_in_use(&gate), 1);
+            clock.advance(Duration::from_secs(1));
+            gate.release_overdue();
+            assert_eq!(seats_in_use(&gate), 0);
         });
     }
 
@@ -351,7 +443,7 @@ mod tests {
             let clock = Clock::manual(Time::ZERO);
             let gate = gate(Semantics::Compatible, &clock);
             let mut guard = watch(&gate, WITH_INITIAL_EVENTS);
-            guard.answered(true);
+            guard.answered();
             clock.advance(Duration::from_secs(3600));
             let_others_run().await;
             assert_eq!(seats_in_use(&gate), 1);
@@ -366,8 +458,8 @@ mod tests {
             let clock = Clock::manual(Time::ZERO);
             let gate = gate(Semantics::Improved, &clock);
             let mut guard = watch(&gate, "");
+            guard.answered();
             clock.advance(MAX_INITIALISATION);
-            guard.answered(true);
             guard.data(&Bytes::from_static(b"event"));
             let_others_run().await;
             assert_eq!(seats_in_use(&gate), 0);

@@ -126,6 +126,7 @@ impl Lent {
 
     /// The client did not send all of it.
     fn fail(&mut self, error: BodyError) -> Result<(), BodyError> {
+        self.trace.broke_off.set(true);
         if let Fate(Some(inner)) = &self.fate {
             inner.client_failed.set(true);
         }

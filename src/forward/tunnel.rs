@@ -72,15 +72,17 @@ pub(super) async fn open(
     let held = guard.clone();
     let (idle, clock) = (shared.settings.tunnel_idle, shared.clock.clone());
     tokio::task::spawn_local(async move {
-        let _held = held;
         let _abort = abort;
-        carry(client, upstream, idle, &clock).await;
+        if !carry(client, upstream, idle, &clock).await {
+            held.abandoned();
+        }
     });
     Ok(switched(response, guard))
 }
 
 /// Carries bytes both ways until both ends are done, or nothing was carried for as long as `idle`.
-async fn carry(client: OnUpgrade, upstream: OnUpgrade, idle: Duration, clock: &Clock) {
+/// Returns whether the upstream has ended it.
+async fn carry(client: OnUpgrade, upstream: OnUpgrade, idle: Duration, clock: &Clock) -> bool {
     let both: Result<(Upgraded, Upgraded), _> = tokio::try_join!(client, upstream);
     match both {
         Ok((client, upstream)) => {
@@ -88,6 +90,7 @@ async fn carry(client: OnUpgrade, upstream: OnUpgrade, idle: Duration, clock: &C
             let end = |upgraded| End {
                 io: TokioIo::new(upgraded),
                 last: &last,
+                ended: false,
                 clock,
             };
             let (mut client, mut upstream) = (end(client), end(upstream));
@@ -95,8 +98,12 @@ async fn carry(client: OnUpgrade, upstream: OnUpgrade, idle: Duration, clock: &C
                 _ = tokio::io::copy_bidirectional(&mut client, &mut upstream) => {}
                 () = silence(&last, idle, clock) => tracing::debug!("a tunnel was silent for too long"),
             }
+            upstream.ended
         }
-        Err(error) => tracing::debug!(%error, "an upgrade came to nothing"),
+        Err(error) => {
+            tracing::debug!(%error, "an upgrade came to nothing");
+            false
+        }
     }
 }
 
@@ -115,6 +122,8 @@ async fn silence(last: &Cell<Time>, idle: Duration, clock: &Clock) {
 struct End<'a> {
     io: TokioIo<Upgraded>,
     last: &'a Cell<Time>,
+    /// Whether it has come to its end.
+    ended: bool,
     clock: &'a Clock,
 }
 
@@ -124,9 +133,11 @@ impl AsyncRead for End<'_> {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
         let read = Pin::new(&mut self.io).poll_read(cx, buf);
         if read.is_ready() {
             self.last.set(self.clock.now());
+            self.ended |= buf.filled().len() == before;
         }
         read
     }

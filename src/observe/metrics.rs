@@ -20,6 +20,7 @@ use crate::{
         dispatcher::{LevelReport, SchemaId},
         queueset::Phase,
     },
+    call::Cut,
     fairness::Hub,
     sync::Arc,
 };
@@ -386,6 +387,29 @@ fn render_requests(text: &mut Exposition, sources: &Sources<'_>) {
         &[],
         u64::try_from(kinds.len()).unwrap_or(u64::MAX),
     );
+    render_left(text, sources.hub);
+}
+
+/// Requests whose clients have left, or read slowly.
+fn render_left(text: &mut Exposition, hub: &Hub) {
+    let (abandoned, spool) = (&hub.abandoned, &hub.spool);
+    text.family(&n::ABANDONED);
+    text.sample(&n::ABANDONED, &[], u64::from(abandoned.running()));
+    text.family(&n::ABANDONED_TOTAL);
+    for (outcome, count) in [
+        ("cancelled", abandoned.cancelled()),
+        ("ended", abandoned.ended()),
+    ] {
+        text.sample(&n::ABANDONED_TOTAL, &[("outcome", outcome)], count);
+    }
+    text.family(&n::SPOOL_BYTES);
+    text.sample(&n::SPOOL_BYTES, &[], spool.bytes());
+    text.family(&n::SPOOLED);
+    text.sample(&n::SPOOLED, &[], spool.answers());
+    text.family(&n::CUT);
+    for why in Cut::ALL {
+        text.sample(&n::CUT, &[("reason", why.as_str())], spool.cut(why));
+    }
 }
 
 fn add<const N: usize>(one: &Histogram<N>, total: &mut HistogramTotal) {

@@ -104,6 +104,16 @@ families! {
         "Requests answered by the gateway itself, by the reason it gave.";
     REQUEST_KINDS: Gauge = "fairgate_request_kinds",
         "Kinds of request told apart by `apiserver_request_total`; further ones are counted as other.";
+    ABANDONED: Gauge = "fairgate_abandoned_requests",
+        "Requests whose client has left or was cut, and that still run upstream with what they hold.";
+    ABANDONED_TOTAL: Counter = "fairgate_abandoned_requests_total",
+        "Requests whose client left or was cut, by how they ended: ended by the upstream, or cancelled because their time or the bytes that are read for nobody were used up.";
+    SPOOL_BYTES: Gauge = "fairgate_spool_bytes",
+        "Memory taken by answers whose clients read slowly.";
+    SPOOLED: Counter = "fairgate_spooled_answers_total",
+        "Answers read ahead of clients that read slowly.";
+    CUT: Counter = "fairgate_cut_answers_total",
+        "Answers ended because their clients read too slowly: no seat of their level was free, or the spool was full.";
 }
 
 /// A metric that goes through the `metrics` facade.

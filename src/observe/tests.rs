@@ -30,6 +30,7 @@ use crate::{
         ObjectSet, Policy, PolicySettings, Semantics, Time, objects::Bootstrap,
         work::EstimatorSettings,
     },
+    call::SpoolLimits,
     call::{
         Call, ClientBody, Inbound, Peer, Refusal, Reply, ReplyBody, Trace, answer::AnswerLayer,
     },
@@ -200,6 +201,7 @@ impl World {
             },
             watches: Caps::NONE,
             resets: crate::fairness::ResetLimits::default(),
+            spool: SpoolLimits::NONE,
         };
         let hub = Hub::new(1, policy(true), settings, START);
         let gate = Gate::new(Arc::clone(&hub), 0, clock.clone(), 1);

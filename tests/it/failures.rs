@@ -195,13 +195,16 @@ async fn a_watch_that_breaks_off_ends_cleanly_for_the_client() {
 #[tokio::test]
 async fn an_answer_that_falls_silent_is_broken_off() {
     let (upstream, mut hands) = by_hand(Speaks::Http2);
-    let gate = Gate::with(&upstream, |_, to| to.silence = Duration::from_millis(50));
+    let gate = Gate::governed_with(&upstream, &impatient(), |_, to| {
+        to.silence = Duration::from_millis(50);
+    });
     let mut client = Client::http2(gate.address()).await;
     let mut list = client.get("/api/v1/pods").await.into_body();
     let send = soon(hands.recv()).await.unwrap();
     send.send(Ok("half".into())).unwrap();
     assert_eq!(piece(&mut list).await.unwrap().unwrap(), "half");
     assert!(piece(&mut list).await.unwrap().is_err());
+    // Silence does not tell that the upstream is done: its time limit does.
     until(|| gate.limit.free() == 1000).await;
 }
 
@@ -236,10 +239,10 @@ async fn a_read_on_a_connection_that_had_gone_stale_is_sent_again() {
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_in_the_middle_of_its_answer_cancels_it_upstream() {
+async fn an_answer_without_end_whose_client_has_left_is_cancelled_upstream() {
     for speaks in [Speaks::Http1, Speaks::Http2] {
         let (upstream, mut hands) = by_hand(speaks);
-        let gate = Gate::before(&upstream);
+        let gate = Gate::governed(&upstream, &impatient());
         for mut client in Client::both(gate.address()).await {
             let mut list = client.get("/api/v1/pods").await.into_body();
             let send = soon(hands.recv()).await.unwrap();

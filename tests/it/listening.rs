@@ -129,7 +129,11 @@ async fn a_client_that_takes_nothing_is_cut_off() {
         });
         http::Response::new(answer)
     });
-    let gate = Gate::with(&upstream, |settings, _| {
+    // The answer has no end, so its seat is free when the time limit has passed.
+    let rules = crate::rules::Rules::new().set(|set| {
+        set.request_timeout = Duration::from_secs(1);
+    });
+    let gate = Gate::governed_with(&upstream, &rules, |settings, _| {
         settings.serve.stall_timeout = Duration::from_millis(200);
     });
     // HTTP/1: nobody reads the socket.

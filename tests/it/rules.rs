@@ -7,6 +7,7 @@ use fairgate::{
         ObjectSet, Policy, PolicySettings, Semantics, Time, objects::Bootstrap,
         work::EstimatorSettings,
     },
+    call::SpoolLimits,
     fairness::{Caps, Enforcement, Hub, HubSettings, ResetLimits},
 };
 use serde_json::{Value, json};
@@ -59,6 +60,11 @@ impl Rules {
                 },
                 watches: Caps::NONE,
                 resets: ResetLimits::default(),
+                spool: SpoolLimits {
+                    per_answer: 1 << 20,
+                    total: 64 << 20,
+                    least: 128 << 10,
+                },
             },
         }
     }

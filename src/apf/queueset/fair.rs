@@ -81,17 +81,21 @@ impl<W: Copy> QueueSet<W> {
 
     /// The flow whose head may start although that of `next` does not fit, because `next` is served, too,
     /// and has still more waiting: it is not worth draining seats for a flow that is about to get those
-    /// of its own requests, as long as it does not fall behind by more than [`LEAD`] requests.
-    fn passer_by_lead(&self, next: u32) -> Option<u32> {
-        let next = self.flows.at(next);
-        if next.fresh || next.holding == 0 || next.waiting < 2 {
+    /// of its own requests, until it falls behind by more than [`LEAD`] requests.
+    fn passer_by_lead(&mut self, next: u32) -> Option<u32> {
+        let known = self.flows.at(next);
+        if known.fresh || known.behind || known.holding == 0 || known.waiting < 2 {
             return None;
         }
-        let flow = self
-            .turns
-            .first_fitting(self.limit - self.sums.seats_in_use)?;
-        let ahead = self.flows.at(flow).start.units() - next.start.units();
-        (ahead <= self.most_ahead(next)).then_some(flow)
+        let free = self.limit - self.sums.seats_in_use;
+        let flow = self.turns.first_fitting(free)?;
+        let ahead = self.flows.at(flow).start.units() - known.start.units();
+        if ahead <= self.most_ahead(known) {
+            return Some(flow);
+        }
+        // Seats are drained until it has caught up: else it would for ever get those of its own requests alone.
+        self.flows.at_mut(next).behind = true;
+        None
     }
 
     /// How far a flow may be out of turn, in units of work: [`LEAD`] requests like the next of `flow`.
@@ -165,6 +169,9 @@ impl<W: Copy> QueueSet<W> {
         self.count_start(index);
         self.charge(index, flow);
         self.settle_flow(flow);
+        if self.turns.first() != Some(flow) {
+            self.flows.at_mut(flow).behind = false;
+        }
         if arriving != Some(index) {
             let waiter = self.entries.at(index).waiter;
             events.dispatched.push((waiter, self.entries.id(index)));

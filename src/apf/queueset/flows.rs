@@ -36,6 +36,8 @@ pub(super) struct Flow {
     pub(super) guessed: SeatSeconds,
     /// Whether it had used no more than its share when its first waiting request came.
     pub(super) fresh: bool,
+    /// Whether it has fallen behind so far that seats are drained for it, until it has caught up.
+    pub(super) behind: bool,
     /// Breaks ties: in the order in which lines began.
     pub(super) turn: u32,
     /// How long its requests take, as far as is known.
@@ -108,6 +110,7 @@ impl Flows {
             start: SeatSeconds::ZERO,
             guessed: SeatSeconds::ZERO,
             fresh: true,
+            behind: false,
             turn: 0,
             service_time,
             learnt: 0,

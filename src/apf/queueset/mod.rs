@@ -226,7 +226,12 @@ impl<W: Copy> QueueSet<W> {
                 if self.semantics == Semantics::Improved {
                     // A refusal is demand: seats to spare go where they are missed.
                     let seats = self.width(&arriving.work).into();
-                    self.demand.refuse(seats, self.assumed);
+                    // As long as no request has ended, all are taken to last.
+                    let service_time = match self.learnt {
+                        0 => Duration::MAX,
+                        _ => self.assumed,
+                    };
+                    self.demand.refuse(seats, service_time);
                 }
                 self.refuse(Rejection::ConcurrencyLimit)
             }

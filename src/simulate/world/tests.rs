@@ -61,7 +61,7 @@ fn saturated_flows_share_alike_whatever_their_widths() {
         flow("narrow", 1, 30, 20.0 * MILLI, 0.0),
     ];
     let report = run(&world(10, flows), Semantics::Improved);
-    assert!(report.worst_error() < 0.03, "{report:?}");
+    assert!(report.worst_error() < 0.05, "{report:?}");
 }
 
 #[test]

@@ -3,9 +3,11 @@
 mod answers;
 mod giving_up;
 mod isolation;
+mod judge;
 mod live;
 mod queues;
 mod seats;
+mod slow_readers;
 mod spreading;
 mod watches;
 

@@ -1,0 +1,438 @@
+//! The upstream's answer to an ordinary request, which can be read on without its client.
+//!
+//! A seat is given back when the upstream is known to be done, which its answer's end tells. A client
+//! must not be able to put that off, or to hide it. So when a client leaves, the rest of its answer is
+//! read and thrown away; and when it reads too slowly, the rest is read into a bounded spool, from
+//! which the client is served as slowly as it likes.
+//!
+//! As long as the client keeps up, none of this is there: a piece goes from the upstream's connection
+//! to the client's without being copied, and no task has a part in it. Whoever looks after the seats
+//! looks at the pipes from time to time ([`Pipe::look`]), and only then is anything done.
+//!
+//! Not here: whose seats they are, and who is to lose them (`fairness`).
+
+use std::{
+    cell::RefCell,
+    collections::VecDeque,
+    fmt,
+    future::poll_fn,
+    rc::Rc,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use bytes::Bytes;
+use http_body::{Frame, SizeHint};
+use tokio::task::AbortHandle;
+
+use super::{
+    BodyEnd, BodyError,
+    reply_body::Upstream,
+    spool::{Held, Spool, SpoolLimits},
+};
+
+/// Looks after which a client's rate is judged.
+const LOOKS: u32 = 8;
+
+/// What is held until the upstream is done with a request.
+pub trait Holder {
+    /// Sees a piece of the answer pass.
+    fn data(&mut self, data: &Bytes) {
+        let _ = data;
+    }
+
+    /// The client has left, or was cut. Returns how many bytes of the rest are read to learn of its
+    /// end; `None` if it is to be cancelled at once.
+    fn left(&mut self) -> Option<u64>;
+
+    /// The upstream is done, or was cancelled, which is [`BodyEnd::Abandoned`]. Called exactly once.
+    fn end(&mut self, how: BodyEnd);
+}
+
+/// An upstream's answer on its way to a client, and what is held to its end: one allocation for both.
+pub struct Pipe<H: ?Sized = dyn Holder> {
+    state: RefCell<State>,
+    holder: RefCell<H>,
+}
+
+struct State {
+    /// `None` once the upstream is done.
+    upstream: Option<Upstream>,
+    /// Read ahead of the client.
+    spooled: VecDeque<Frame<Bytes>>,
+    held: Option<Held>,
+    /// What the client is told behind the spooled pieces.
+    error: Option<BodyError>,
+    /// Reads on without the client.
+    reader: Option<AbortHandle>,
+    /// Bytes to be read and thrown away, once nobody wants them.
+    unwanted: Option<u64>,
+    /// Whether the client has a piece, and has not asked for another.
+    owes: bool,
+    /// Bytes the client has been given.
+    given: u64,
+    pace: Pace,
+    /// The same, for what is in the spool.
+    lag: Pace,
+}
+
+/// How fast a client reads.
+#[derive(Clone, Copy, Debug, Default)]
+struct Pace {
+    /// Bytes it had been given at the last look.
+    seen: u64,
+    /// Looks since its rate was last judged, and the bytes it was given meanwhile.
+    looks: u32,
+    bytes: u64,
+}
+
+/// What a look found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Look {
+    /// The client keeps up, or is not to blame.
+    KeepsUp,
+    /// It does not, and its answer is being spooled since this look.
+    Spools,
+    /// Its answer does not fit the spool, and it reads more slowly than it has to.
+    TooSlow,
+}
+
+impl<H: Holder> Pipe<H> {
+    /// The answer of `upstream`; `holder` is held to its end.
+    pub(super) fn new(upstream: Upstream, holder: H) -> Rc<Self> {
+        Rc::new(Self {
+            state: RefCell::new(State {
+                upstream: Some(upstream),
+                spooled: VecDeque::new(),
+                held: None,
+                error: None,
+                reader: None,
+                unwanted: None,
+                owes: false,
+                given: 0,
+                pace: Pace::default(),
+                lag: Pace::default(),
+            }),
+            holder: RefCell::new(holder),
+        })
+    }
+}
+
+impl Pipe {
+    /// Looks how the client reads; to be called at regular intervals, in each of which a client has to
+    /// take `limits.least` bytes if there are as many. If it does not, its answer is spooled as far as
+    /// the limits allow.
+    pub fn look(self: &Rc<Self>, limits: SpoolLimits, spool: &Arc<Spool>) -> Look {
+        let mut state = self.state.borrow_mut();
+        let given = state.given;
+        let taken = given - std::mem::replace(&mut state.pace.seen, given);
+        if state.upstream.is_none() || state.unwanted.is_some() || !state.owes {
+            state.pace = Pace {
+                seen: given,
+                ..Pace::default()
+            };
+            return Look::KeepsUp;
+        }
+        state.pace.looks += 1;
+        state.pace.bytes += taken;
+        if state.reader.is_some() {
+            return Look::KeepsUp;
+        }
+        // Where no rate is asked for, one that takes nothing is slow all the same.
+        if taken < limits.least.max(1) && state.has_room(limits, spool) {
+            let is_first = state.held.is_none();
+            state.held.get_or_insert_with(|| Held::new(spool));
+            state.reader = Some(self.read_on(limits));
+            return if is_first {
+                Look::Spools
+            } else {
+                Look::KeepsUp
+            };
+        }
+        if state.pace.looks < LOOKS {
+            return Look::KeepsUp;
+        }
+        let slow = state.pace.bytes < limits.least * u64::from(LOOKS);
+        state.pace.looks = 0;
+        state.pace.bytes = 0;
+        if slow { Look::TooSlow } else { Look::KeepsUp }
+    }
+
+    /// Whether anything of the answer is in the spool, or may yet get there.
+    pub fn is_unread(&self) -> bool {
+        let state = self.state.borrow();
+        state.held.is_some() && (state.upstream.is_some() || !state.spooled.is_empty())
+    }
+
+    /// Looks whether a client leaves what is in the spool there: whether it took less than
+    /// `limits.least` bytes in each of the last looks.
+    pub fn lags(&self, limits: SpoolLimits) -> bool {
+        let mut state = self.state.borrow_mut();
+        let given = state.given;
+        let idle = !state.owes || state.spooled.is_empty();
+        let lag = &mut state.lag;
+        let taken = given - std::mem::replace(&mut lag.seen, given);
+        lag.looks = if taken < limits.least && !idle {
+            lag.looks + 1
+        } else {
+            0
+        };
+        lag.looks >= LOOKS
+    }
+
+    /// Ends the answer for its client, who reads too slowly. What the upstream still sends is read and
+    /// thrown away.
+    pub fn cut(self: &Rc<Self>) {
+        let mut state = self.state.borrow_mut();
+        state.forget();
+        state.error = Some(BodyError::TooSlow);
+        drop(state);
+        self.run_out();
+    }
+
+    /// Its time is up: what nobody wants is cancelled.
+    pub fn time_is_up(&self) {
+        if self.state.borrow().unwanted.is_some() {
+            self.cancel();
+        }
+    }
+
+    /// The next frame for the client.
+    pub(super) fn poll_frame(
+        &self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let mut state = self.state.borrow_mut();
+        if let Some(frame) = state.take_spooled() {
+            return Poll::Ready(Some(Ok(frame)));
+        }
+        if let Some(error) = state.error.take() {
+            return Poll::Ready(Some(Err(error)));
+        }
+        if state.unwanted.is_some() {
+            return Poll::Ready(None);
+        }
+        let Some(upstream) = &mut state.upstream else {
+            return Poll::Ready(None);
+        };
+        let polled = upstream.poll_frame(cx);
+        // The client has caught up: from here on it is woken itself.
+        if let Some(reader) = state.reader.take() {
+            reader.abort();
+        }
+        state.owes = false;
+        match &polled {
+            Poll::Ready(Some(Ok(frame))) => {
+                let data = frame.data_ref();
+                state.owes = true;
+                state.given += data.map_or(0, |data| data.len() as u64);
+                if let Some(data) = data {
+                    self.holder.borrow_mut().data(data);
+                }
+            }
+            Poll::Ready(None) => self.ended(state, BodyEnd::Complete),
+            // The upstream may go on; the rest is left to whoever drops this.
+            Poll::Ready(Some(Err(BodyError::Idle))) | Poll::Pending => {}
+            Poll::Ready(Some(Err(_))) => self.ended(state, BodyEnd::Failed),
+        }
+        polled
+    }
+
+    /// Whether the upstream has said all, and the client has it.
+    pub(super) fn is_end_stream(&self) -> bool {
+        let state = self.state.borrow();
+        state.spooled.is_empty()
+            && state.error.is_none()
+            && state.unwanted.is_none()
+            && state.upstream.as_ref().is_none_or(Upstream::is_end_stream)
+    }
+
+    /// Whether the upstream is done.
+    pub(super) fn is_done(&self) -> bool {
+        self.state.borrow().upstream.is_none()
+    }
+
+    pub(super) fn size_hint(&self) -> SizeHint {
+        let state = self.state.borrow();
+        let ahead = state.spooled.iter().filter_map(Frame::data_ref);
+        let ahead: u64 = ahead.map(|data| data.len() as u64).sum();
+        match state.upstream.as_ref().map(Upstream::size_hint) {
+            None => SizeHint::with_exact(ahead),
+            Some(rest) => rest
+                .exact()
+                .map_or_else(SizeHint::default, |rest| SizeHint::with_exact(ahead + rest)),
+        }
+    }
+
+    /// The client has it all, or has left.
+    pub(super) fn client_left(self: &Rc<Self>) {
+        let mut state = self.state.borrow_mut();
+        state.forget();
+        match &mut state.upstream {
+            None => {}
+            Some(upstream) if upstream.is_end_stream() => {
+                upstream.release(true);
+                self.ended(state, BodyEnd::Complete);
+            }
+            Some(_) => {
+                drop(state);
+                self.run_out();
+            }
+        }
+    }
+
+    /// Reads and throws away what the upstream still sends, as far as the holder wants that.
+    fn run_out(self: &Rc<Self>) {
+        let state = self.state.borrow();
+        if state.upstream.is_none() || state.unwanted.is_some() {
+            return;
+        }
+        drop(state);
+        // The state is not borrowed meanwhile: whoever holds something may look at its pipe.
+        let unread = self.holder.borrow_mut().left();
+        let Some(unread) = unread.filter(|_| !std::thread::panicking()) else {
+            return self.cancel();
+        };
+        let mut state = self.state.borrow_mut();
+        state.unwanted = Some(unread);
+        if let Some(reader) = state.reader.take() {
+            reader.abort();
+        }
+        state.reader = Some(self.read_on(SpoolLimits::NONE));
+    }
+
+    /// Cancels the request upstream.
+    fn cancel(&self) {
+        let mut state = self.state.borrow_mut();
+        if let Some(upstream) = &mut state.upstream {
+            upstream.release(false);
+            self.ended(state, BodyEnd::Abandoned);
+        }
+    }
+
+    /// The upstream is done.
+    fn ended(&self, mut state: std::cell::RefMut<'_, State>, how: BodyEnd) {
+        let upstream = state.upstream.take();
+        if let Some(reader) = state.reader.take() {
+            reader.abort();
+        }
+        drop(state);
+        drop(upstream);
+        self.holder.borrow_mut().end(how);
+    }
+
+    /// Reads on without the client.
+    fn read_on(self: &Rc<Self>, limits: SpoolLimits) -> AbortHandle {
+        let pipe = Rc::clone(self);
+        let read = async move { poll_fn(|cx| pipe.poll_read_on(cx, limits)).await };
+        tokio::task::spawn_local(read).abort_handle()
+    }
+
+    /// Ready when there is no more to read, or no room for it.
+    fn poll_read_on(&self, cx: &mut Context<'_>, limits: SpoolLimits) -> Poll<()> {
+        loop {
+            let mut guard = self.state.borrow_mut();
+            let state = &mut *guard;
+            if state.unwanted.is_none() && !state.may_spool(limits) {
+                state.reader = None;
+                return Poll::Ready(());
+            }
+            let Some(upstream) = &mut state.upstream else {
+                return Poll::Ready(());
+            };
+            let Poll::Ready(frame) = upstream.poll_frame(cx) else {
+                return Poll::Pending;
+            };
+            match frame {
+                Some(Ok(frame)) => {
+                    if let Some(data) = frame.data_ref() {
+                        self.holder.borrow_mut().data(data);
+                    }
+                    if !state.keep(frame) {
+                        drop(guard);
+                        self.cancel();
+                        return Poll::Ready(());
+                    }
+                }
+                None => {
+                    self.ended(guard, BodyEnd::Complete);
+                    return Poll::Ready(());
+                }
+                Some(Err(BodyError::Idle)) => {
+                    upstream.wait_on();
+                    if state.unwanted.is_none() {
+                        state.error = Some(BodyError::Idle);
+                        state.unwanted = Some(u64::MAX);
+                    }
+                }
+                Some(Err(error)) => {
+                    if state.unwanted.is_none() {
+                        state.error = Some(error);
+                    }
+                    self.ended(guard, BodyEnd::Failed);
+                    return Poll::Ready(());
+                }
+            }
+        }
+    }
+}
+
+impl State {
+    /// Whether what is left may be spooled, as far as is known.
+    fn has_room(&self, limits: SpoolLimits, spool: &Spool) -> bool {
+        let rest = self.upstream.as_ref().and_then(|up| up.size_hint().exact());
+        rest.is_none_or(|rest| rest <= limits.per_answer)
+            && self.held.as_ref().map_or(0, Held::bytes) < limits.per_answer
+            && spool.bytes() < limits.total
+    }
+
+    fn may_spool(&self, limits: SpoolLimits) -> bool {
+        self.held.as_ref().is_some_and(|held| held.may_grow(limits))
+    }
+
+    /// Keeps a frame for the client, or throws it away if nobody wants it. False when more has been
+    /// thrown away than was to be.
+    fn keep(&mut self, frame: Frame<Bytes>) -> bool {
+        if let Some(unwanted) = &mut self.unwanted {
+            let bytes = frame.data_ref().map_or(0, Bytes::len) as u64;
+            let left = unwanted.checked_sub(bytes);
+            *unwanted = left.unwrap_or(0);
+            return left.is_some();
+        }
+        // A copy: a small piece may be part of a large buffer.
+        let frame = frame.map_data(|data| Bytes::copy_from_slice(&data));
+        if let Some(held) = &mut self.held {
+            held.take(cost(&frame));
+        }
+        self.spooled.push_back(frame);
+        true
+    }
+
+    fn take_spooled(&mut self) -> Option<Frame<Bytes>> {
+        let frame = self.spooled.pop_front()?;
+        if let Some(held) = &mut self.held {
+            held.give_back(cost(&frame));
+        }
+        self.given += frame.data_ref().map_or(0, Bytes::len) as u64;
+        self.owes = true;
+        Some(frame)
+    }
+
+    /// Throws away what is spooled.
+    fn forget(&mut self) {
+        self.spooled = VecDeque::new();
+        self.held = None;
+    }
+}
+
+/// Bytes of memory that a spooled frame takes, about.
+fn cost(frame: &Frame<Bytes>) -> u64 {
+    let data = frame.data_ref().map_or(0, Bytes::len);
+    (data + size_of::<Frame<Bytes>>()) as u64
+}
+
+impl fmt::Debug for Pipe {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pipe").finish_non_exhaustive()
+    }
+}

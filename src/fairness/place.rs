@@ -1,0 +1,103 @@
+//! What holds the place of a long-running request: the upstream, until it is known to be done.
+//!
+//! Such a request may never end by itself, so when its client leaves it runs on for a bounded number of
+//! bytes and then is cancelled. A cancel hides whether the upstream heeds it: the place is kept for as
+//! long as an ordinary request may take, unless the answer's end tells more.
+
+use std::{future::poll_fn, rc::Rc, time::Duration};
+
+use super::{
+    abandoned::{FEW_BYTES, RunsOn},
+    gate::Gate,
+    long_running::Place,
+};
+use crate::call::{BodyEnd, ReplyGuard, Rest, Trace};
+
+/// Holds the place of a long-running request until the upstream is known to be done with it.
+pub(super) struct PlaceGuard {
+    place: Place,
+    gate: Rc<Gate>,
+    trace: Rc<Trace>,
+    /// Whether the caps are enforced: else there is no bound to how many run on.
+    enforced: bool,
+}
+
+impl PlaceGuard {
+    pub(super) fn new(place: Place, gate: &Rc<Gate>, trace: &Rc<Trace>, enforced: bool) -> Self {
+        Self {
+            place,
+            gate: Rc::clone(gate),
+            trace: Rc::clone(trace),
+            enforced,
+        }
+    }
+
+    /// How long the place is kept at most once the client has left.
+    pub(super) fn time_left(&self) -> Duration {
+        self.gate.policy().request_timeout
+    }
+
+    /// The client has left; `None` if the request is to be cancelled.
+    pub(super) fn abandon(&self) -> Option<RunsOn> {
+        self.gate.hub().abandoned.begin(self.enforced)
+    }
+
+    /// Keeps the place for as long as it may be kept, there being nothing that would tell of the end.
+    pub(super) fn keep(self) {
+        if !self.enforced {
+            return;
+        }
+        tokio::task::spawn_local(async move {
+            tokio::time::sleep(self.time_left()).await;
+            drop(self.place);
+        });
+    }
+
+    /// Reads and throws away what the upstream still sends.
+    async fn run_out(self, mut rest: Rest, mut runs_on: RunsOn) {
+        let until = self.gate.now().plus(self.time_left());
+        let until = self.gate.clock().instant(until);
+        let read = async {
+            let mut left = FEW_BYTES;
+            while let Some(data) = poll_fn(|cx| rest.poll_data(cx)).await {
+                match left.checked_sub(data.len() as u64) {
+                    Some(less) => left = less,
+                    None => return false,
+                }
+            }
+            !self.trace.broke_off.get()
+        };
+        let ended = tokio::time::timeout_at(until, read).await;
+        drop(rest);
+        if ended == Ok(true) {
+            runs_on.ended();
+            return;
+        }
+        drop(runs_on);
+        tokio::time::sleep_until(until).await;
+        drop(self.place);
+    }
+}
+
+impl ReplyGuard for PlaceGuard {
+    fn end(self: Box<Self>, how: BodyEnd) {
+        let unknown = match how {
+            BodyEnd::Complete => false,
+            BodyEnd::Failed => self.trace.broke_off.get(),
+            BodyEnd::Abandoned => true,
+        };
+        if unknown && !std::thread::panicking() {
+            self.keep();
+        }
+    }
+
+    fn abandoned(self: Box<Self>, rest: Rest) {
+        let runs_on = self.abandon().filter(|_| !std::thread::panicking());
+        if let Some(runs_on) = runs_on {
+            tokio::task::spawn_local(self.run_out(rest, runs_on));
+        } else {
+            drop(rest);
+            self.keep();
+        }
+    }
+}

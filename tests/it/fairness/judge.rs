@@ -1,0 +1,339 @@
+//! The judge of seats and caps: an upstream that ignores cancels. It works on each request for as
+//! long as it takes, whatever becomes of whoever asked, and counts what it truly executes.
+//!
+//! Clients play random schedules: they choose how long their requests take, ask for watches where
+//! there are none, send half a body, leave at any moment, close their connections, and set short
+//! time-outs. Never may more execute upstream than the seats of the level, for ordinary requests and
+//! watches that are not answered yet, or than the caps, for long-running ones. That is a matter of
+//! counting, so a busy machine cannot make these tests fail.
+//!
+//! A schedule follows from its seed, which a failure names; `FAIRGATE_SEED` plays one again.
+
+use std::sync::atomic::AtomicU64;
+
+use bytes::Bytes;
+use fairgate::fairness::Caps;
+use http_body_util::BodyExt as _;
+use tokio::task::JoinSet;
+
+use super::*;
+use crate::{
+    rules::{Full, Rules},
+    upstream::streamed,
+};
+
+const SEATS: u32 = 4;
+const CAPS: Caps = Caps {
+    per_user: 3,
+    total: 5,
+};
+/// Longer than any request takes upstream, however busy the machine is.
+const TIME_LIMIT: Duration = Duration::from_secs(6);
+
+/// What an upstream executes.
+#[derive(Debug, Default)]
+struct Executing {
+    /// Requests that take seats.
+    ordinary: Arc<Work>,
+    /// Long-running ones of each of two users.
+    long: [Arc<Work>; 2],
+    /// The same together.
+    all_long: Arc<Work>,
+}
+
+impl std::fmt::Debug for Work {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} done, {} at most", self.done(), self.most())
+    }
+}
+
+/// An upstream that works on each request for as long as its query says (`ms`), and answers when it
+/// has done so, or at once with a body that ends then (`early`).
+fn stubborn(speaks: Speaks) -> (Upstream, Arc<Executing>) {
+    let executing = Arc::<Executing>::default();
+    let counts = Arc::clone(&executing);
+    let upstream = Upstream::start(speaks, move |request| {
+        let query = request.uri().query().unwrap_or_default().to_owned();
+        let user = request.headers().get("x-remote-user");
+        let works = if request.uri().path().ends_with("/log") {
+            let mine = usize::from(user.is_some_and(|user| user == "bob"));
+            vec![Arc::clone(&counts.long[mine]), Arc::clone(&counts.all_long)]
+        } else {
+            vec![Arc::clone(&counts.ordinary)]
+        };
+        for work in &works {
+            work.begin();
+        }
+        let takes = query.split('&').find_map(|part| part.strip_prefix("ms="));
+        let takes = ms(takes.map_or(0, |takes| takes.parse().unwrap()));
+        let (pieces, body) = streamed();
+        if query.contains("early") {
+            let _ = pieces.send(Ok(Bytes::from_static(b"half")));
+        }
+        let (finish, finished) = oneshot::channel();
+        tokio::spawn(async move {
+            tokio::time::sleep(takes).await;
+            for work in &works {
+                work.end();
+            }
+            let _ = pieces.send(Ok(Bytes::from(vec![b'x'; 1000])));
+            let _ = finish.send(());
+        });
+        async move {
+            // Whatever the client sends is read, as far as it comes.
+            tokio::spawn(request.into_body().collect());
+            if !query.contains("early") {
+                let _ = finished.await;
+            }
+            http::Response::new(body)
+        }
+    });
+    (upstream, executing)
+}
+
+/// Random numbers that follow from a seed.
+struct Dice(AtomicU64);
+
+impl Dice {
+    fn new(seed: u64) -> Self {
+        Self(AtomicU64::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1))
+    }
+
+    fn below(&self, bound: u64) -> u64 {
+        let mut x = self.0.load(Ordering::Relaxed);
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        self.0.store(x, Ordering::Relaxed);
+        (x >> 11) % bound
+    }
+
+    fn one_in(&self, n: u64) -> bool {
+        self.below(n) == 0
+    }
+}
+
+/// Which requests a schedule may hold, besides those that are answered in time.
+#[derive(Clone, Copy, Debug, Default)]
+struct Tricks {
+    /// Watches on paths that answer slowly, and have none.
+    watches: bool,
+    /// Long-running requests.
+    long_running: bool,
+    /// Answers that begin early and are left half-way.
+    halves: bool,
+    /// Bodies that break off.
+    bodies: bool,
+    /// Time-outs of the client's choice.
+    timeouts: bool,
+}
+
+const ALL: Tricks = Tricks {
+    watches: true,
+    long_running: true,
+    halves: true,
+    bodies: true,
+    timeouts: true,
+};
+
+/// One step of a client.
+#[derive(Debug)]
+struct Step {
+    method: Method,
+    user: &'static str,
+    target: String,
+    /// After how long the client leaves.
+    patience: Duration,
+    /// Whether its body breaks off.
+    breaks_off: bool,
+    /// Whether it closes its connection when it leaves.
+    hangs_up: bool,
+}
+
+impl Step {
+    /// Mostly quick requests for a while, then mostly slow ones that are soon left: what is learnt from
+    /// the former must not be believed of the latter.
+    fn draw(dice: &Dice, tricks: Tricks, is_early: bool) -> Self {
+        let slow = !is_early && !dice.one_in(4);
+        let takes = if slow {
+            40 + dice.below(160)
+        } else {
+            dice.below(4)
+        };
+        let patience = match dice.below(4) {
+            0 => 3,
+            1 => dice.below(60),
+            2 => dice.below(250),
+            _ => 20_000,
+        };
+        let long = tricks.long_running && dice.one_in(4);
+        let path = if long { "pods/p/log" } else { "pods" };
+        let mut target = format!("/api/v1/namespaces/a/{path}?ms={takes}");
+        if tricks.watches && !long && dice.one_in(4) {
+            target.push_str("&watch=true");
+            if dice.one_in(2) {
+                target.push_str("&resourceVersion=7");
+            }
+        } else if tricks.halves && dice.one_in(3) {
+            target.push_str("&early");
+        }
+        if tricks.timeouts && dice.one_in(5) {
+            target.push_str("&timeout=30ms");
+        }
+        let breaks_off = tricks.bodies && dice.one_in(24);
+        let writes = breaks_off || (!target.contains("watch") && dice.one_in(3));
+        Self {
+            method: if writes { Method::POST } else { Method::GET },
+            user: if dice.one_in(3) { "bob" } else { "alice" },
+            target,
+            patience: ms(patience),
+            breaks_off,
+            hangs_up: dice.one_in(3),
+        }
+    }
+
+    /// Takes the step; the connection may be another one afterwards.
+    async fn take(&self, gate: &Gate, http2: bool, mut client: Client) -> Client {
+        let request = client.request(self.method.clone(), &self.target);
+        let request = request.header("x-user", self.user);
+        let (pieces, half) = streamed();
+        let body = if self.breaks_off { half } else { full("") };
+        if self.breaks_off {
+            pieces.send(Ok(Bytes::from_static(b"half"))).unwrap();
+            tokio::spawn(async move {
+                tokio::time::sleep(ms(5)).await;
+                let _ = pieces.send(Err(std::io::Error::other("broken")));
+            });
+        }
+        let asking = async {
+            let response = client.send(request.body(body).unwrap()).await?;
+            response.into_body().collect().await
+        };
+        let outcome = tokio::time::timeout(self.patience, asking).await;
+        let reusable = match outcome {
+            Ok(Ok(_)) => true,
+            // On HTTP/2 the stream is reset and the connection lives on.
+            Err(_) => http2 && !self.hangs_up,
+            Ok(Err(_)) => false,
+        };
+        if reusable {
+            return client;
+        }
+        client.abandon().await;
+        connect(gate, http2).await
+    }
+}
+
+/// Ten clients play a schedule; what executes upstream is watched all the time.
+async fn play(speaks: Speaks, tricks: Tricks, seed: u64) {
+    let (upstream, executing) = stubborn(speaks);
+    let rules = Rules::small(SEATS, Full::queue(100)).set(|set| {
+        set.request_timeout = TIME_LIMIT;
+        set.long_running = CAPS;
+    });
+    let gate = Gate::governed_with(&upstream, &rules, |_, to| {
+        to.deadline_grace = Duration::ZERO;
+    });
+    let gate = Arc::new(gate);
+    let begin = now();
+    let end = begin.plus(ms(2500));
+    let mut clients = JoinSet::new();
+    for number in 0..10 {
+        let gate = Arc::clone(&gate);
+        clients.spawn(async move {
+            let dice = Dice::new(seed * 100 + number);
+            let http2 = number % 3 != 0;
+            let mut client = connect(&gate, http2).await;
+            while now() < end {
+                let is_early = now().since(begin) < ms(500);
+                let step = Step::draw(&dice, tricks, is_early);
+                client = step.take(&gate, http2, client).await;
+            }
+            client.abandon().await;
+        });
+    }
+    clients.join_all().await;
+    until(|| small(&gate) == (0, 0, 0) && gate.hub().long_running.running() == 0).await;
+    let context = format!("FAIRGATE_SEED={seed}: {executing:?}");
+    assert!(executing.ordinary.most() <= SEATS as usize, "{context}");
+    assert!(
+        executing.all_long.most() <= CAPS.total as usize,
+        "{context}"
+    );
+    for long in &executing.long {
+        assert!(long.most() <= CAPS.per_user as usize, "{context}");
+    }
+    // Nobody is starved by it either.
+    assert!(executing.ordinary.done() >= 4 * SEATS as usize, "{context}");
+}
+
+async fn judge(tricks: Tricks) {
+    let replayed = std::env::var("FAIRGATE_SEED").ok();
+    let seeds = match replayed.map(|seed| seed.parse().unwrap()) {
+        Some(seed) => seed..seed + 1,
+        None => 1..3,
+    };
+    for seed in seeds {
+        let mut both = JoinSet::new();
+        for speaks in [Speaks::Http1, Speaks::Http2] {
+            both.spawn(play(speaks, tricks, seed));
+        }
+        both.join_all().await;
+    }
+}
+
+#[tokio::test]
+async fn requests_that_are_left_execute_within_the_seats() {
+    judge(Tricks::default()).await;
+}
+
+#[tokio::test]
+async fn requests_whose_time_is_up_execute_within_the_seats() {
+    let tricks = Tricks {
+        timeouts: true,
+        ..Tricks::default()
+    };
+    judge(tricks).await;
+}
+
+#[tokio::test]
+async fn answers_left_half_way_execute_within_the_seats() {
+    let tricks = Tricks {
+        halves: true,
+        ..Tricks::default()
+    };
+    judge(tricks).await;
+}
+
+#[tokio::test]
+async fn watches_that_are_none_execute_within_the_seats() {
+    let tricks = Tricks {
+        watches: true,
+        ..Tricks::default()
+    };
+    judge(tricks).await;
+}
+
+#[tokio::test]
+async fn requests_whose_bodies_break_off_execute_within_the_seats() {
+    let tricks = Tricks {
+        bodies: true,
+        ..Tricks::default()
+    };
+    judge(tricks).await;
+}
+
+#[tokio::test]
+async fn long_running_requests_execute_within_the_caps() {
+    let tricks = Tricks {
+        long_running: true,
+        halves: true,
+        ..Tricks::default()
+    };
+    judge(tricks).await;
+}
+
+#[tokio::test]
+async fn all_tricks_together_bring_no_more_to_execution() {
+    judge(ALL).await;
+}

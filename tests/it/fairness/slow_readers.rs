@@ -1,0 +1,192 @@
+//! Clients that read slowly, or not at all: they keep no seat that others want, and cost bounded memory.
+
+use std::{
+    io::{Read as _, Write as _},
+    net::{SocketAddr, TcpStream},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use fairgate::call::{Cut, SpoolLimits};
+use http_body_util::{BodyExt as _, Empty};
+use hyper::body::Incoming;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+
+use super::*;
+use crate::rules::{Full, Rules};
+
+/// More than the buffers on the way hold.
+const LARGE: usize = 24 << 20;
+
+/// One seat, and a spool of these bounds.
+fn rules(per_answer: u64, total: u64) -> Rules {
+    Rules::small(1, Full::queue(100)).set(|set| {
+        set.spool = SpoolLimits {
+            per_answer,
+            total,
+            least: 128 << 10,
+        };
+    })
+}
+
+fn upstream_of(speaks: Speaks, bytes: usize) -> Upstream {
+    Upstream::start(speaks, move |_| async move {
+        http::Response::new(full(vec![b'x'; bytes]))
+    })
+}
+
+/// A client that asks over HTTP/1 and reads nothing until it is told.
+struct Raw(TcpStream);
+
+impl Raw {
+    fn ask(address: SocketAddr) -> Self {
+        let mut socket = TcpStream::connect(address).unwrap();
+        let head = format!("GET {PODS} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+        socket.write_all(head.as_bytes()).unwrap();
+        Self(socket)
+    }
+
+    /// Bytes of the answer, as far as it comes.
+    async fn read(mut self) -> usize {
+        let reading = tokio::task::spawn_blocking(move || {
+            self.0
+                .set_read_timeout(Some(Duration::from_secs(30)))
+                .unwrap();
+            let mut all = Vec::new();
+            let _ = self.0.read_to_end(&mut all);
+            let head = memchr::memmem::find(&all, b"\r\n\r\n").unwrap();
+            all.len() - head - 4
+        });
+        soon(reading).await.unwrap()
+    }
+}
+
+/// A client that asks over HTTP/2, with this window for each stream.
+async fn ask_http2(address: SocketAddr, window: u32) -> Incoming {
+    let stream = tokio::net::TcpStream::connect(address).await.unwrap();
+    let (mut sender, connection) = hyper::client::conn::http2::Builder::new(TokioExecutor::new())
+        .initial_stream_window_size(window)
+        .handshake(TokioIo::new(stream))
+        .await
+        .unwrap();
+    tokio::spawn(async move {
+        let _ = connection.await;
+    });
+    let request = Request::get(format!("http://gate{PODS}"));
+    let request = request.body(Empty::<Bytes>::new()).unwrap();
+    let answer = soon(sender.send_request(request)).await.unwrap();
+    // The connection ends with its last sender.
+    tokio::spawn(async move {
+        let _sender = sender;
+        std::future::pending::<()>().await;
+    });
+    answer.into_body()
+}
+
+#[tokio::test]
+async fn an_answer_that_fits_the_spool_is_read_to_its_end_and_its_seat_comes_free() {
+    for speaks in [Speaks::Http1, Speaks::Http2] {
+        let upstream = upstream_of(speaks, LARGE);
+        let gate = Gate::governed(&upstream, &rules(64 << 20, 128 << 20));
+        let spool = &gate.hub().spool;
+        let http1 = Raw::ask(gate.address());
+        until(|| spool.answers() == 1).await;
+        until(|| small(&gate) == (0, 0, 0)).await;
+        let http2 = ask_http2(gate.address(), 65_535).await;
+        until(|| spool.answers() == 2).await;
+        until(|| small(&gate) == (0, 0, 0)).await;
+        assert!(spool.bytes() > 0);
+
+        // The clients get all of it, whenever they like.
+        let all = soon(http2.collect()).await.unwrap().to_bytes();
+        assert_eq!(all.len(), LARGE);
+        assert_eq!(http1.read().await, LARGE);
+        until(|| spool.bytes() == 0).await;
+        assert_eq!(Cut::ALL.map(|why| spool.cut(why)), [0, 0]);
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_takes_what_is_spooled_along() {
+    let upstream = upstream_of(Speaks::Http2, LARGE);
+    let gate = Gate::governed(&upstream, &rules(64 << 20, 128 << 20));
+    let spool = &gate.hub().spool;
+    let leaves = ask_http2(gate.address(), 1).await;
+    until(|| spool.answers() == 1 && small(&gate) == (0, 0, 0)).await;
+    assert!(spool.bytes() > 0);
+    drop(leaves);
+    until(|| spool.bytes() == 0).await;
+}
+
+#[tokio::test]
+async fn a_client_that_reads_too_slowly_is_cut_when_no_seat_is_free() {
+    for speaks in [Speaks::Http1, Speaks::Http2] {
+        let upstream = upstream_of(speaks, LARGE);
+        let gate = Gate::governed(&upstream, &rules(1 << 20, 64 << 20));
+        let spool = &gate.hub().spool;
+        for http2 in [false, true] {
+            let before = spool.cut(Cut::NoSeatFree);
+            let (mut raw, mut stream) = (None, None);
+            if http2 {
+                stream = Some(ask_http2(gate.address(), 1).await);
+            } else {
+                raw = Some(Raw::ask(gate.address()));
+            }
+            until(|| small(&gate) == (1, 0, 1)).await;
+            let next = get(&gate, PODS).await;
+            next.served().await;
+            assert_eq!(spool.cut(Cut::NoSeatFree), before + 1);
+            until(|| small(&gate) == (0, 0, 0)).await;
+            // It is told that this is not all.
+            if let Some(stream) = stream {
+                drop(stream);
+            }
+            if let Some(raw) = raw {
+                assert!(raw.read().await < LARGE);
+            }
+            until(|| spool.bytes() == 0).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn many_slow_readers_cost_no_more_than_the_spool_and_others_are_served() {
+    const PIECE: usize = 64 << 10;
+    let upstream = Upstream::start(Speaks::Http2, |request| async move {
+        let bytes = if request.headers()["x-remote-user"] == "bob" {
+            10
+        } else {
+            512 << 10
+        };
+        http::Response::new(full(vec![b'x'; bytes]))
+    });
+    let total = 2 << 20;
+    let gate = Gate::governed(&upstream, &rules(1 << 20, total));
+    let spool = &gate.hub().spool;
+    let mut slow = Vec::new();
+    for _ in 0..12 {
+        slow.push(tokio::spawn(ask_http2(gate.address(), 1)));
+    }
+    until(|| spool.answers() > 0).await;
+    for _ in 0..3 {
+        ask(&gate, false, "bob", Method::GET, PODS)
+            .await
+            .served()
+            .await;
+        assert!(
+            spool.bytes() <= total + 2 * PIECE as u64,
+            "{}",
+            spool.bytes()
+        );
+    }
+    // The last of them come to their turn because the first ones are cut.
+    let mut held = Vec::new();
+    for slow in slow {
+        held.push(soon(slow).await.unwrap());
+    }
+    until(|| small(&gate) == (0, 0, 0)).await;
+    assert!(spool.cut(Cut::SpoolFull) > 0);
+    assert!(spool.bytes() <= total + 2 * PIECE as u64);
+    drop(held);
+    until(|| spool.bytes() == 0).await;
+}
