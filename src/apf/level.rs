@@ -96,6 +96,11 @@ impl<W: Copy> Level<W> {
         }
     }
 
+    /// Whether `other` is the same level.
+    pub fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared)
+    }
+
     /// A request arrives. O(hand + log queues), one short lock.
     pub fn arrive(&self, now: Time, arriving: Arriving<W>, out: &mut Decisions<W>) -> Arrival<W> {
         let (admission, queue_length) = self.with(out, |set, events| {

@@ -21,6 +21,7 @@ use super::{
     seat::{Hold, Seat},
     slots::{OnItsWay, Slots, Waiter},
     slow_readers::SlowReaders,
+    starts::Starts,
     wait::wait_deadline,
 };
 use crate::{
@@ -63,6 +64,7 @@ pub struct Gate {
     policy: RefCell<Arc<CorePolicy>>,
     slots: RefCell<Slots>,
     pub(super) slow_readers: SlowReaders,
+    pub(super) starts: Starts,
     pub(super) cells: Arc<CoreCells>,
     random: Cell<u64>,
 }
@@ -117,6 +119,7 @@ impl Gate {
             policy: RefCell::new(policy.expect("a hub sends each core its policy first")),
             slots: RefCell::new(Slots::new(core)),
             slow_readers: SlowReaders::default(),
+            starts: Starts::default(),
             random: Cell::new(seed | 1),
         })
     }
@@ -137,13 +140,14 @@ impl Gate {
         }
     }
 
-    fn read(&self, letter: Letter) {
+    fn read(self: &Rc<Self>, letter: Letter) {
         match letter {
-            Letter::Granted(waiter, ticket) => self.grant(waiter, ticket),
+            Letter::Granted(waiter, ticket) => self.start(waiter, ticket),
             Letter::Policy(policy) => {
                 let enforces = policy.enforcement == Enforcement::Enforce;
                 let old = self.policy.replace(policy);
                 self.hub.retire(old);
+                self.starts.forget();
                 if !enforces {
                     // Nobody is held back any more.
                     self.slots.borrow_mut().wake_all();
@@ -191,7 +195,7 @@ impl Gate {
         let now = self.now();
         let flow = policy.view.policy().classify(&call.digest);
         let work = self.estimate(now, call, &policy, &flow);
-        let waiter = self.slots.borrow_mut().take(&call.digest);
+        let waiter = self.slots.borrow_mut().take(&call.digest, now);
         let until = wait_deadline(call.received, call.deadline, policy.request_timeout);
         let mut out = Decisions::default();
         let arrival = policy
@@ -357,7 +361,7 @@ impl Gate {
     }
 
     /// Gives decisions to whoever they concern: requests of this core at once, others by letter.
-    pub(super) fn deliver(&self, out: Decisions<Waiter>) {
+    pub(super) fn deliver(self: &Rc<Self>, out: Decisions<Waiter>) {
         if !out.blocked.is_empty() {
             let policy = self.policy.borrow();
             for schema in &out.blocked {
@@ -372,7 +376,7 @@ impl Gate {
         let mut away: Vec<(Waiter, Ticket<Waiter>)> = Vec::new();
         for (waiter, ticket) in out.dispatched {
             if waiter.core == self.core {
-                self.grant(waiter, ticket);
+                self.start(waiter, ticket);
             } else {
                 away.push((waiter, ticket));
             }
@@ -387,7 +391,28 @@ impl Gate {
         }
     }
 
-    fn grant(&self, waiter: Waiter, ticket: Ticket<Waiter>) {
+    /// Grants a waiting request its ticket, at once or a little later.
+    fn start(self: &Rc<Self>, waiter: Waiter, ticket: Ticket<Waiter>) {
+        let spreads = {
+            let policy = self.policy.borrow();
+            policy.enforcement == Enforcement::Enforce
+                && policy.view.policy().settings().semantics == Semantics::Improved
+        };
+        let since = self.slots.borrow().since(waiter).filter(|_| spreads);
+        let now_granted = match since {
+            Some(since) => {
+                let now = self.now();
+                let waited = now.since(since);
+                self.starts.hold_back(self, now, waited, waiter, ticket)
+            }
+            None => Some(ticket),
+        };
+        if let Some(ticket) = now_granted {
+            self.grant(waiter, ticket);
+        }
+    }
+
+    pub(super) fn grant(self: &Rc<Self>, waiter: Waiter, ticket: Ticket<Waiter>) {
         let granted = self.slots.borrow_mut().grant(waiter, ticket);
         match granted {
             Ok(Some(waker)) => waker.wake(),
@@ -398,7 +423,7 @@ impl Gate {
     }
 
     /// Gives a seat back.
-    pub(super) fn finish(&self, ticket: Ticket<Waiter>) {
+    pub(super) fn finish(self: &Rc<Self>, ticket: Ticket<Waiter>) {
         let level = ticket.level().clone();
         let mut out = Decisions::default();
         let release = ticket.finish(self.now(), &mut out);
@@ -420,7 +445,7 @@ impl Gate {
     }
 
     /// Leaves a slot, and a queue if it still stands there. Returns a ticket that came meanwhile.
-    pub(super) fn leave(&self, waiter: Waiter, place: Option<Place<Waiter>>) -> bool {
+    pub(super) fn leave(self: &Rc<Self>, waiter: Waiter, place: Option<Place<Waiter>>) -> bool {
         let unfetched = self.slots.borrow_mut().give_back(waiter);
         let mut cancelled = false;
         if let Some(ticket) = unfetched {
@@ -434,7 +459,7 @@ impl Gate {
     }
 
     /// Keeps the ticket of a request that executes, at most until `until`.
-    pub(super) fn hold(&self, waiter: Waiter, ticket: Ticket<Waiter>, until: Time) {
+    pub(super) fn hold(self: &Rc<Self>, waiter: Waiter, ticket: Ticket<Waiter>, until: Time) {
         let held = self.slots.borrow_mut().hold(waiter, ticket, until);
         if let Err(ticket) = held {
             self.finish(ticket);
@@ -462,14 +487,14 @@ impl Gate {
         self.slots.borrow().on_their_way()
     }
 
-    fn sweep(&self) {
+    fn sweep(self: &Rc<Self>) {
         self.release_overdue();
         self.slow_readers.look(self);
     }
 
     /// Gives back the seats of requests whose time limit has passed since they began to execute. The
     /// upstream has given them up by itself, as far as anybody can tell.
-    pub(super) fn release_overdue(&self) {
+    pub(super) fn release_overdue(self: &Rc<Self>) {
         let overdue = self.slots.borrow_mut().take_overdue(self.now());
         for overdue in overdue {
             if let Some(answer) = overdue.answer {

@@ -20,6 +20,8 @@ mod premature;
 mod seat;
 mod slots;
 mod slow_readers;
+mod spread;
+mod starts;
 mod wait;
 mod watch_init;
 

@@ -144,6 +144,8 @@ impl Drop for Seat {
             Some(Hold::Ticket(..) | Hold::Nothing) | None => None,
         };
         if let Some(ticket) = held {
+            let starts = &self.gate.starts;
+            starts.executed(ticket.level(), self.elapsed());
             self.gate.finish(ticket);
             self.gate.leave(self.waiter, None);
         } else {

@@ -42,6 +42,8 @@ pub(super) struct Slots {
 struct Slot {
     generation: u32,
     digest: Option<Arc<RequestDigest>>,
+    /// When it asked to be admitted.
+    since: Time,
     waker: Option<Waker>,
     granted: Option<Ticket<Waiter>>,
     /// The ticket it executes by, and until when it may keep it.
@@ -72,14 +74,15 @@ impl Slots {
         }
     }
 
-    /// Takes a slot for a request.
-    pub(super) fn take(&mut self, digest: &Arc<RequestDigest>) -> Waiter {
+    /// Takes a slot for a request that asks to be admitted now.
+    pub(super) fn take(&mut self, digest: &Arc<RequestDigest>, now: Time) -> Waiter {
         let slot = self.free.pop().unwrap_or_else(|| {
             self.all.push(Slot::default());
             u32::try_from(self.all.len() - 1).expect("a core has fewer than 2^32 requests")
         });
         let taken = &mut self.all[slot as usize];
         taken.digest = Some(Arc::clone(digest));
+        taken.since = now;
         Waiter {
             core: self.core,
             slot,
@@ -204,6 +207,12 @@ impl Slots {
         (slot.generation == waiter.generation)
             .then(|| slot.digest.clone())
             .flatten()
+    }
+
+    /// When a request asked to be admitted, if it is still here.
+    pub(super) fn since(&self, waiter: Waiter) -> Option<Time> {
+        let slot = self.all.get(waiter.slot as usize)?;
+        (slot.generation == waiter.generation && slot.digest.is_some()).then_some(slot.since)
     }
 
     fn get(&mut self, waiter: Waiter) -> Option<&mut Slot> {

@@ -296,6 +296,8 @@ pub struct CoreCells {
     waiting: [Occupancy; 2],
     /// Time spent before the upstream is asked, in seconds; of requests that got so far.
     pub filter: Histogram<13>,
+    /// Requests whose start was held back for a moment, to spread starts out.
+    pub held_back: Counter,
 }
 
 impl CoreCells {
@@ -306,6 +308,7 @@ impl CoreCells {
             executing: two(),
             waiting: two(),
             filter: Histogram::new(&FILTER_DURATIONS),
+            held_back: Counter::default(),
         }
     }
 

@@ -200,6 +200,8 @@ own! { OWN_COUNTERS:
         "Streams of shared upstream connections whose answer nobody wanted any more, by whether they ended by themselves or were reset.";
     UPSTREAM_SENT_AGAIN = "fairgate_upstream_retries_total",
         "Requests sent once more, because the upstream had not looked at them or because they only read.";
+    HELD_BACK = "fairgate_held_back_starts_total",
+        "Requests whose start was held back for a moment, so that seats do not come free in groups.";
     PREMATURE_RESETS = "fairgate_premature_resets_total",
         "Requests that their client reset within a second of their arrival, before they were answered.";
     PREMATURE_REFUSED = "fairgate_premature_reset_refusals_total",

@@ -140,6 +140,11 @@ fn pull_from(own: &Own, hub: &Arc<Hub>, clock: &Clock) {
     let of = Arc::clone(hub);
     own.pull(&n::WATCHES_LIMIT, move || of.watches.most().into());
     let of = Arc::clone(hub);
+    own.pull_counter(&n::HELD_BACK, move || {
+        let cores = of.core_cells().iter();
+        cores.map(|cells| cells.held_back.get()).sum()
+    });
+    let of = Arc::clone(hub);
     own.pull_counter(&n::PREMATURE_RESETS, move || of.premature.total());
     let of = Arc::clone(hub);
     own.pull_counter(&n::PREMATURE_REFUSED, move || of.premature.refused());

@@ -8,6 +8,7 @@ mod live;
 mod queues;
 mod seats;
 mod slow_readers;
+mod spreading;
 mod watches;
 
 use std::{

@@ -1,0 +1,203 @@
+//! Spreads out the starts of requests whose seats came free together.
+//!
+//! Where all requests take about as long, those that start together end together, again and again: a
+//! proxy reads a batch of answers and sends the next batch. Seats then come free in groups with most
+//! of a service time in between, and whoever arrives in between waits for it. A start that is held
+//! back once is an end that comes alone from then on.
+//!
+//! Holding back costs seat time, so it is paid from a budget: one part in 256 of the time that
+//! requests executed. Constant service times need it once; random ones, which spread by themselves,
+//! use it up and go on without. Only those are held back that have waited for half a service time
+//! already: a client that asks for less than its share is next in turn and waits for less.
+//!
+//! Pure: time is an argument. Not here: timers ([`super::starts`]), and who may start ([`crate::apf`]).
+
+use std::time::Duration;
+
+use crate::apf::Time;
+
+/// One in so many parts of the time that requests executed may be spent.
+const COST: u32 = 256;
+/// The most that is saved up for later: what it takes to spread out 32 requests of 30 ms, which is
+/// half a service time of each.
+const MOST_SAVED: Duration = Duration::from_millis(500);
+/// Starts that come this close together are left as they are: the runtime's timers are no finer.
+const GRAIN: Duration = Duration::from_millis(1);
+/// How many events the means go over, roughly.
+const MEMORY: u32 = 256;
+/// An interval longer than so many mean ones is a pause in which nobody waited, and counts as this.
+const PAUSE: u32 = 32;
+
+/// The starts of one level's requests on one core. O(1) each.
+#[derive(Debug, Default)]
+pub(super) struct Spread {
+    /// When a waiting request was last granted its seat.
+    last: Option<Time>,
+    /// The mean interval between grants.
+    interval: Duration,
+    /// The mean time that requests execute.
+    service: Duration,
+    /// Before this the next start is early.
+    next: Time,
+    saved: Duration,
+}
+
+impl Spread {
+    /// A request has executed for `time`.
+    pub(super) fn executed(&mut self, time: Duration) {
+        self.service = mean(self.service, time);
+        self.saved = (self.saved + time / COST).min(MOST_SAVED);
+    }
+
+    /// A request that has waited for `waited` is granted its seat; when it should start, if not at
+    /// once. At most a mean service time later.
+    pub(super) fn start(&mut self, now: Time, waited: Duration) -> Option<Time> {
+        let since = self.last.replace(now).map_or(GRAIN, |last| now.since(last));
+        self.interval = mean(self.interval, since.min((self.interval * PAUSE).max(GRAIN)));
+        // A little less than the mean, so that those behind the rest catch up.
+        let step = self.interval.saturating_sub(self.interval / 16);
+        let early = self.next.since(now);
+        if early < GRAIN {
+            self.next = now.plus(early + step);
+            return None;
+        }
+        // A timer fires up to a grain late.
+        let price = early + GRAIN / 2;
+        if waited < self.service / 2 || early > self.service || price > self.saved {
+            return None;
+        }
+        self.saved = self.saved.saturating_sub(price);
+        let due = self.next;
+        self.next = due.plus(step);
+        Some(due)
+    }
+}
+
+fn mean(before: Duration, value: Duration) -> Duration {
+    before.saturating_sub(before / MEMORY) + value / MEMORY
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SEATS: usize = 16;
+    const LONG: Duration = Duration::from_secs(1);
+
+    const fn ms(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    /// Seats that are never without a request to take them.
+    struct World {
+        spread: Spread,
+        ends: Vec<Time>,
+        executed: Duration,
+        held_back: Duration,
+    }
+
+    impl World {
+        fn new() -> Self {
+            Self {
+                spread: Spread::default(),
+                ends: vec![Time::ZERO; SEATS],
+                executed: Duration::ZERO,
+                held_back: Duration::ZERO,
+            }
+        }
+
+        /// Plays until `until`; the gaps between ends after `from`.
+        fn play(
+            &mut self,
+            from: Time,
+            until: Time,
+            mut service: impl FnMut() -> Duration,
+        ) -> Vec<Duration> {
+            let (mut gaps, mut before) = (Vec::new(), from);
+            loop {
+                self.ends.sort_unstable();
+                let now = self.ends[0];
+                if now >= until {
+                    return gaps;
+                }
+                if now >= from {
+                    gaps.push(now.since(before));
+                    before = now;
+                }
+                let takes = service();
+                let start = self.spread.start(now, LONG).unwrap_or(now);
+                self.held_back += start.since(now);
+                self.ends[0] = start.plus(takes);
+                self.spread.executed(takes);
+                self.executed += takes;
+            }
+        }
+    }
+
+    fn at(millis: u64) -> Time {
+        Time::ZERO.plus(ms(millis))
+    }
+
+    #[test]
+    fn requests_that_began_together_end_one_by_one_after_a_while() {
+        let mut world = World::new();
+        let gaps = world.play(at(3_000), at(4_000), || ms(10));
+        let longest = gaps.iter().max().copied().unwrap_or_default();
+        assert!(longest <= ms(3), "{longest:?}");
+        assert!(gaps.len() > SEATS * 100 * 98 / 100, "{}", gaps.len());
+    }
+
+    #[test]
+    fn once_they_are_spread_out_nothing_is_held_back() {
+        let mut world = World::new();
+        world.play(at(0), at(5_000), || ms(10));
+        let held_back = world.held_back;
+        world.play(at(5_000), at(10_000), || ms(10));
+        let more = world.held_back.saturating_sub(held_back);
+        assert!(more <= ms(80), "{more:?}");
+    }
+
+    #[test]
+    fn whatever_the_service_times_it_costs_one_part_in_256() {
+        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+        let mut random = move || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state
+        };
+        let mut world = World::new();
+        world.play(at(0), at(20_000), || {
+            Duration::from_micros(100 + random() % 60_000)
+        });
+        assert!(
+            world.held_back <= world.executed / 256,
+            "{:?}",
+            world.held_back
+        );
+    }
+
+    #[test]
+    fn who_has_not_waited_long_starts_at_once() {
+        let mut world = World::new();
+        world.play(at(0), at(200), || ms(10));
+        let now = at(200);
+        assert!((0..64).all(|_| world.spread.start(now, ms(3)).is_none()));
+        assert!((0..64).any(|_| world.spread.start(now, LONG).is_some()));
+    }
+
+    #[test]
+    fn a_pause_does_not_make_later_requests_wait() {
+        let mut world = World::new();
+        world.play(at(0), at(1_000), || ms(10));
+        let now = at(60_000);
+        world.spread.start(now, LONG);
+        let latest = (0..SEATS)
+            .filter_map(|_| world.spread.start(now, LONG))
+            .max();
+        assert!(
+            latest.is_none_or(|latest| latest.since(now) <= ms(10)),
+            "{latest:?}"
+        );
+    }
+}
