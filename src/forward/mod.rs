@@ -6,7 +6,7 @@
 //!
 //! A request is sent again only when the upstream cannot have seen it, or when it is a read
 //! on a connection that had been idle. When an answer or the wait for it is dropped, the upstream's
-//! connection is closed (HTTP/1), or its stream reset (HTTP/2), which waits its turn ([`resets`]): too many at a
+//! connection is closed (HTTP/1), or its stream reset (HTTP/2), which waits its turn (`resets`): too many at a
 //! time would end the connection, and with it what others have there. Whether the upstream heeds that, nobody
 //! knows; so a request whose time is up is not dropped here but left to whoever holds its seat.
 //!

@@ -4,8 +4,8 @@
 //! seats. It is pure: time comes in as an argument, decisions go out, nothing here waits.
 //!
 //! In [`Semantics::Compatible`] queues take turns, as in the original, and a flow's part depends on
-//! how many queues it was dealt alone ([`by_queue`]). In [`Semantics::Improved`] flows take turns
-//! ([`fair`]); queues only bound how many requests may wait. All sums are kept running and the heads
+//! how many queues it was dealt alone (`by_queue`). In [`Semantics::Improved`] flows take turns
+//! (`fair`); queues only bound how many requests may wait. All sums are kept running and the heads
 //! stand in an ordered tree, so arrival, dispatch and finish cost O(log queues) or O(log flows), and
 //! allocate only while there are more requests or flows than ever before.
 //!
