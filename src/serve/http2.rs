@@ -6,7 +6,8 @@
 //! a connection earns by requests, by pieces of answers (which clients acknowledge), and by time.
 //!
 //! A header block that goes on over several frames is an unfinished head: it has the same time limit
-//! as one of HTTP/1, and counts against the same budget.
+//! as one of HTTP/1, and counts against the same budget. h2 gets it when it is whole
+//! ([`super::header_block`]), so what is given up was never h2's.
 //!
 //! A connection that is to end should end with `GOAWAY` and `ENHANCE_YOUR_CALM`. hyper offers no way
 //! to say so, and writing a frame of our own between h2's would need to follow all that is written.
@@ -14,7 +15,6 @@
 //! gets to read from then on.
 
 use std::{
-    future::Future as _,
     io,
     net::SocketAddr,
     pin::Pin,
@@ -28,15 +28,18 @@ use std::{
 use bytes::{Buf as _, Bytes};
 use tokio::{
     io::{AsyncRead as _, ReadBuf},
-    time::{Instant, Sleep},
+    time::Instant,
 };
 
 use super::{
     defence::{Defence, Offence},
-    head_budget::{HeadCharge, UNCOUNTED},
+    header_block::HeaderBlock,
     http1::HeadLimits,
 };
 use crate::socket::Socket;
+
+/// Why a header block that was cut had to go.
+const TOO_MUCH: &str = "unfinished heads take too much memory, and its own most of it";
 
 /// Bytes of the preface, which comes before the first frame.
 const PREFACE: u32 = 24;
@@ -44,6 +47,8 @@ const PREFACE: u32 = 24;
 const HEADER: usize = 9;
 /// The largest frame that h2 takes unless told otherwise, which it is not.
 const MAX_FRAME: usize = 16 << 10;
+/// The least room that is read into, for a frame's header and something behind it.
+const LEAST_ROOM: usize = 64;
 
 /// Frames without a request that a connection may send at first, or after some quiet time.
 const AT_FIRST: u32 = 4096;
@@ -112,9 +117,13 @@ impl Credits {
 
 /// The reading end of an HTTP/2 connection.
 pub(super) struct Http2Reader {
+    /// Read already, and yet to be followed.
     first: Bytes,
+    /// Followed already, and yet to be passed on to h2.
+    out: Bytes,
     frames: Frames,
-    block: Option<Block>,
+    /// A header block that h2 has not seen.
+    block: Option<HeaderBlock>,
     credits: Arc<Credits>,
     refilled: Instant,
     defence: Arc<Defence>,
@@ -122,31 +131,23 @@ pub(super) struct Http2Reader {
     limits: HeadLimits,
     /// Why the connection is to end, as soon as a frame has ended.
     over: Option<Offence>,
-    /// What h2 has yet to read to end it.
-    last_words: Option<Bytes>,
+    /// h2 has, or gets, what makes it end the connection.
+    last_words: bool,
 }
 
 /// Where in the frames the connection is.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Frames {
     /// Of the payload, or the preface, still to come.
     payload: u32,
     header: [u8; HEADER],
-    /// How much of a header has come.
+    /// How much of a header has come. Nobody is passed a part of one.
     have: usize,
-}
-
-/// A header block that is not complete.
-struct Block {
-    stream: u32,
-    bytes: usize,
-    charge: Option<HeadCharge>,
-    timer: Option<Pin<Box<Sleep>>>,
 }
 
 /// The header of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct FrameHeader {
+pub(super) struct FrameHeader {
     len: u32,
     kind: u8,
     flags: u8,
@@ -154,6 +155,9 @@ struct FrameHeader {
 }
 
 impl FrameHeader {
+    const HEADERS: u8 = 1;
+    const RESET: u8 = 3;
+    const CONTINUATION: u8 = 9;
     const END_HEADERS: u8 = 0x4;
 
     fn parse([l0, l1, l2, kind, flags, s0, s1, s2, s3]: [u8; HEADER]) -> Self {
@@ -165,47 +169,78 @@ impl FrameHeader {
         }
     }
 
-    fn has(self, flag: u8) -> bool {
-        self.flags & flag != 0
+    /// Whether it is the last of its header block.
+    pub(super) fn ends_headers(self) -> bool {
+        self.flags & Self::END_HEADERS != 0
+    }
+
+    /// Whether it begins a header block that goes on in other frames.
+    fn begins_a_long_block(self) -> bool {
+        self.kind == Self::HEADERS && !self.ends_headers() && self.fits()
+    }
+
+    /// Whether it goes on with the header block of `stream`.
+    pub(super) fn continues(self, stream: u32) -> bool {
+        self.kind == Self::CONTINUATION && self.stream == stream && self.fits()
+    }
+
+    /// Whether it is no larger than h2 takes.
+    fn fits(self) -> bool {
+        usize::try_from(self.len).is_ok_and(|len| len <= MAX_FRAME)
     }
 
     /// What it is if there are too many of it; `None` if it carries a request or a part of one.
     fn offence(self) -> Option<Offence> {
         match self.kind {
-            0 | 1 => None,
+            0 | Self::HEADERS => None,
             2 => Some(Offence::Priorities),
-            3 => Some(Offence::Resets),
+            Self::RESET => Some(Offence::Resets),
             4 => Some(Offence::Settings),
             6 => Some(Offence::Pings),
             8 => Some(Offence::WindowUpdates),
-            9 => Some(Offence::Continuations),
+            Self::CONTINUATION => Some(Offence::Continuations),
             _ => Some(Offence::Unknown),
         }
     }
 }
 
 impl Frames {
-    /// Follows `bytes` up to the end of the next frame's header, or all of them. Returns how many
-    /// that were, and the header.
-    fn next(&mut self, bytes: &[u8]) -> (usize, Option<FrameHeader>) {
+    /// Follows the payload as far as it is in `bytes`. Returns how many of them that are.
+    fn skip_payload(&mut self, bytes: &[u8]) -> usize {
         let payload = usize::try_from(self.payload).unwrap_or(usize::MAX);
         let skipped = payload.min(bytes.len());
         self.payload -= u32::try_from(skipped).unwrap_or(self.payload);
-        let rest = &bytes[skipped..];
-        let taken = rest.len().min(HEADER - self.have);
-        self.header[self.have..self.have + taken].copy_from_slice(&rest[..taken]);
-        self.have += taken;
-        if self.have < HEADER {
-            return (skipped + taken, None);
+        skipped
+    }
+
+    /// The header that `bytes` begin with, and does not follow it yet. A part of one is kept, to come
+    /// again before what follows.
+    fn peek(&mut self, bytes: &[u8]) -> Option<FrameHeader> {
+        if let Some(header) = bytes.first_chunk() {
+            return Some(FrameHeader::parse(*header));
         }
-        self.have = 0;
-        let header = FrameHeader::parse(self.header);
+        self.have = bytes.len();
+        self.header[..self.have].copy_from_slice(bytes);
+        None
+    }
+
+    /// Goes on to the payload of `header`.
+    fn enter(&mut self, header: FrameHeader) {
         self.payload = header.len;
-        (skipped + taken, Some(header))
+    }
+
+    /// Puts a part of a header that came before into `buf`.
+    fn put_part(&self, buf: &mut ReadBuf<'_>) {
+        buf.put_slice(&self.header[..self.have]);
+    }
+
+    /// The part of a header was put before what follows it.
+    fn forget_part(&mut self) {
+        self.have = 0;
     }
 
     fn is_between(&self) -> bool {
-        self.payload == 0 && self.have == 0
+        self.payload == 0
     }
 }
 
@@ -220,10 +255,10 @@ impl Http2Reader {
     ) -> Self {
         Self {
             first,
+            out: Bytes::new(),
             frames: Frames {
                 payload: PREFACE,
-                header: [0; HEADER],
-                have: 0,
+                ..Frames::default()
             },
             block: None,
             credits,
@@ -232,7 +267,7 @@ impl Http2Reader {
             remote,
             limits,
             over: None,
-            last_words: None,
+            last_words: false,
         }
     }
 
@@ -248,58 +283,154 @@ impl Http2Reader {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if let Some(words) = &mut self.last_words {
-            if words.is_empty() {
-                return Poll::Ready(Err(ended()));
+        if self.out.is_empty() {
+            if buf.remaining() >= LEAST_ROOM {
+                return self.poll_more(socket, cx, buf);
             }
-            pass_on(words, buf);
-            return Poll::Ready(Ok(()));
+            let mut room = [0; LEAST_ROOM];
+            let mut more = ReadBuf::new(&mut room);
+            ready!(self.poll_more(socket, cx, &mut more))?;
+            self.out = Bytes::copy_from_slice(more.filled());
         }
-        if self.over.is_some() && self.frames.is_between() {
-            return self.end(buf);
-        }
-        let before = buf.filled().len();
-        if self.first.has_remaining() {
-            pass_on(&mut self.first, buf);
-        } else if Pin::new(socket).poll_read(cx, buf)?.is_pending() {
-            ready!(self.poll_block(cx));
-            return self.end(buf);
-        }
-        let passed = self.follow(&buf.filled()[before..]);
-        buf.set_filled(before + passed);
+        pass_on(&mut self.out, buf);
         Poll::Ready(Ok(()))
     }
 
-    /// Follows `bytes`; returns how many of them h2 may have.
-    fn follow(&mut self, bytes: &[u8]) -> usize {
-        let mut at = 0;
-        while at < bytes.len() {
+    fn poll_more(
+        &mut self,
+        socket: &mut Socket,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        loop {
             if self.over.is_some() && self.frames.is_between() {
-                return at;
+                return Poll::Ready(self.end(buf));
             }
-            if self.over.is_some() {
-                // The rest of the present frame, no more.
-                let rest = usize::try_from(self.frames.payload).unwrap_or(usize::MAX);
-                if rest > 0 {
-                    let skipped = rest.min(bytes.len() - at);
-                    self.frames.next(&bytes[at..at + skipped]);
-                    at += skipped;
-                    continue;
-                }
+            if self.block.as_ref().is_some_and(HeaderBlock::is_cleared) {
+                return Poll::Ready(self.pass_block_on(buf));
             }
-            let (passed, header) = self.frames.next(&bytes[at..]);
-            at += passed;
-            if let Some(header) = header {
-                self.frame(header);
+            if self.poll_source(socket, cx, buf)?.is_pending() {
+                ready!(self.poll_block(cx));
+                continue;
+            }
+            if buf.filled().len() == before {
+                return Poll::Ready(Ok(()));
+            }
+            self.frames.forget_part();
+            let passed = self.follow(&buf.filled()[before..]);
+            buf.set_filled(before + passed);
+            if passed > 0 {
+                return Poll::Ready(Ok(()));
             }
         }
-        at
     }
 
-    fn frame(&mut self, header: FrameHeader) {
+    /// Puts into `buf` what comes next, and before it the part of a header that came last. Nothing if
+    /// that is pending or the end.
+    fn poll_source(
+        &mut self,
+        socket: &mut Socket,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        self.frames.put_part(buf);
+        let with_part = buf.filled().len();
+        let read = if self.first.has_remaining() {
+            pass_on(&mut self.first, buf);
+            Poll::Ready(Ok(()))
+        } else {
+            Pin::new(socket).poll_read(cx, buf)
+        };
+        if buf.filled().len() == with_part {
+            buf.set_filled(before);
+        }
+        read
+    }
+
+    /// Follows `bytes`. Returns how many of them h2 may have; the others are kept, or thrown away
+    /// with the connection.
+    fn follow(&mut self, bytes: &[u8]) -> usize {
+        if self.block.is_some() {
+            self.hold(bytes);
+            return 0;
+        }
+        let mut at = 0;
+        loop {
+            at += self.frames.skip_payload(&bytes[at..]);
+            if self.over.is_some() || at == bytes.len() {
+                return at;
+            }
+            let Some(header) = self.frames.peek(&bytes[at..]) else {
+                return at;
+            };
+            if header.begins_a_long_block() {
+                self.block = Some(HeaderBlock::new(header.stream));
+                self.hold(&bytes[at..]);
+                return at;
+            }
+            at += HEADER;
+            self.enter(header);
+        }
+    }
+
+    /// Follows `bytes` as far as they belong to the header block, and keeps them there.
+    fn hold(&mut self, bytes: &[u8]) {
+        let mut at = 0;
+        loop {
+            at += self.frames.skip_payload(&bytes[at..]);
+            let Some(block) = &mut self.block else {
+                return;
+            };
+            if block.has_last_frame() && self.frames.is_between() {
+                block.clear();
+                break;
+            }
+            if at == bytes.len() {
+                break;
+            }
+            let Some(header) = self.frames.peek(&bytes[at..]) else {
+                self.keep(&bytes[..at]);
+                return;
+            };
+            if let Err(offence) = block.enter(header, self.limits.bytes) {
+                let detail = match offence {
+                    Offence::Protocol => "a header block is interrupted by another frame",
+                    _ => "its head comes in too many frames",
+                };
+                self.give_up(offence, detail);
+                return;
+            }
+            at += HEADER;
+            self.enter(header);
+        }
+        self.keep(&bytes[..at]);
+        self.put_back(&bytes[at..]);
+    }
+
+    fn keep(&mut self, bytes: &[u8]) {
+        let now = self.defence.now();
+        if let Some(block) = &mut self.block
+            && !block.keep(bytes, &self.defence.heads, now)
+        {
+            self.give_up(Offence::Memory, TOO_MUCH);
+        }
+    }
+
+    /// `bytes` come before all that is still to be followed.
+    fn put_back(&mut self, bytes: &[u8]) {
+        if !bytes.is_empty() {
+            self.first = [bytes, &self.first].concat().into();
+        }
+    }
+
+    /// A frame begins.
+    fn enter(&mut self, header: FrameHeader) {
+        self.frames.enter(header);
         match header.kind {
-            1 => self.credits.earn(PER_REQUEST),
-            3 => drop(self.credits.resets.fetch_add(1, Ordering::Relaxed)),
+            FrameHeader::HEADERS => self.credits.earn(PER_REQUEST),
+            FrameHeader::RESET => drop(self.credits.resets.fetch_add(1, Ordering::Relaxed)),
             _ => {}
         }
         if let Some(offence) = header.offence()
@@ -308,11 +439,6 @@ impl Http2Reader {
         {
             let detail = "too many HTTP/2 frames that carry no request";
             self.give_up(offence, detail);
-        }
-        match header.kind {
-            1 | 9 if header.has(FrameHeader::END_HEADERS) => self.block = None,
-            1 | 9 => self.block_goes_on(header),
-            _ => {}
         }
     }
 
@@ -326,43 +452,36 @@ impl Http2Reader {
         self.credits.spend()
     }
 
-    fn block_goes_on(&mut self, header: FrameHeader) {
-        let block = self.block.get_or_insert(Block {
-            stream: header.stream,
-            bytes: 0,
-            charge: None,
-            timer: None,
-        });
-        block.bytes += usize::try_from(header.len).unwrap_or(usize::MAX);
-        if block.bytes > UNCOUNTED {
-            let now = self.defence.now();
-            let heads = &self.defence.heads;
-            let charge = block.charge.get_or_insert_with(|| heads.charge(now));
-            charge.hold(block.bytes, now);
-        }
-    }
-
-    /// Ready when an unfinished header block has taken too long, or too much memory.
+    /// Ready when an unfinished header block was given up, for too long a time, or too much memory.
     fn poll_block(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let Some(block) = &mut self.block else {
             return Poll::Pending;
         };
-        let limit = self.limits.timeout;
-        let timer = block
-            .timer
-            .get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
-        if timer.as_mut().poll(cx).is_ready() {
+        if block.poll_late(self.limits.timeout, cx).is_ready() {
             self.give_up(Offence::TooSlow, "its head took too long");
             return Poll::Ready(());
         }
-        let charge = block.charge.as_ref();
-        ready!(charge.map_or(Poll::Pending, |charge| charge.poll_cut(cx)));
-        let detail = "unfinished heads take too much memory, and its own most of it";
-        self.give_up(Offence::Memory, detail);
+        ready!(block.poll_cut(cx));
+        self.give_up(Offence::Memory, TOO_MUCH);
         Poll::Ready(())
     }
 
+    fn pass_block_on(&mut self, buf: &mut ReadBuf<'_>) -> io::Result<()> {
+        let Some(block) = &mut self.block else {
+            return Ok(());
+        };
+        let is_all = block.pass_on(buf)?;
+        if is_all {
+            self.block = None;
+        }
+        Ok(())
+    }
+
+    /// The connection is to end. A header block that h2 has not seen goes at once.
     fn give_up(&mut self, offence: Offence, detail: &str) {
+        if self.block.take().is_some() {
+            self.frames = Frames::default();
+        }
         if self.over.is_none() {
             self.over = Some(offence);
             self.credits.over.store(true, Ordering::Relaxed);
@@ -370,17 +489,20 @@ impl Http2Reader {
         }
     }
 
-    /// Has h2 end the connection; in the middle of a frame it cannot be told why.
-    fn end(&mut self, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        if !self.frames.is_between() {
-            return Poll::Ready(Err(ended()));
+    /// Has h2 end the connection.
+    fn end(&mut self, buf: &mut ReadBuf<'_>) -> io::Result<()> {
+        if self.last_words {
+            let detail = "the connection was given up";
+            return Err(io::Error::new(io::ErrorKind::InvalidData, detail));
         }
-        let stream = self.block.take().map(|block| block.stream);
-        let words = self
-            .last_words
-            .insert(last_words(stream, self.limits.bytes));
-        pass_on(words, buf);
-        Poll::Ready(Ok(()))
+        self.last_words = true;
+        let mut words = match self.over {
+            Some(Offence::Protocol) => interrupted_block(),
+            _ => endless_block(self.limits.bytes),
+        };
+        pass_on(&mut words, buf);
+        self.out = words;
+        Ok(())
     }
 }
 
@@ -389,22 +511,28 @@ fn pass_on(bytes: &mut Bytes, buf: &mut ReadBuf<'_>) {
     buf.put_slice(&bytes.split_to(len));
 }
 
-fn ended() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, "the connection was given up")
+/// How many `CONTINUATION` frames are more than h2 takes: a quarter more than a head of the largest
+/// size needs, and at least five.
+pub(super) fn too_many_continuations(head_bytes: usize) -> usize {
+    head_bytes / MAX_FRAME * 5 / 4 + 8
 }
 
-/// A header block of so many frames that h2 ends the connection. It goes on with the block of
-/// `stream`, if one is open.
-fn last_words(stream: Option<u32>, head_bytes: usize) -> Bytes {
-    // h2 allows a quarter more than a head of the largest size needs, and at least five.
-    let continuations = head_bytes / MAX_FRAME * 5 / 4 + 8;
-    let begin = stream.is_none().then_some(1);
-    let kinds = begin
-        .into_iter()
-        .chain(std::iter::repeat_n(9, continuations));
-    let id = stream.unwrap_or(1).to_be_bytes();
-    let empty = |kind| [0, 0, 0, kind, 0, id[0], id[1], id[2], id[3]];
-    kinds.flat_map(empty).collect()
+/// A header block of so many frames that h2 ends the connection with `ENHANCE_YOUR_CALM`.
+fn endless_block(head_bytes: usize) -> Bytes {
+    let continuations = too_many_continuations(head_bytes);
+    let more = std::iter::repeat_n(FrameHeader::CONTINUATION, continuations);
+    empty_frames(std::iter::once(FrameHeader::HEADERS).chain(more))
+}
+
+/// A header block inside another: h2 ends the connection with `PROTOCOL_ERROR`.
+fn interrupted_block() -> Bytes {
+    empty_frames([FrameHeader::HEADERS; 2])
+}
+
+/// Frames of these types, with nothing in them.
+fn empty_frames(kinds: impl IntoIterator<Item = u8>) -> Bytes {
+    let frame = |kind| [0, 0, 0, kind, 0, 0, 0, 0, 1];
+    kinds.into_iter().flat_map(frame).collect()
 }
 
 #[cfg(test)]
@@ -429,16 +557,21 @@ mod tests {
         for size in [1, 2, 7, 9, 10, 100, 100_000] {
             let mut frames = Frames {
                 payload: PREFACE,
-                header: [0; HEADER],
-                have: 0,
+                ..Frames::default()
             };
             let mut found = Vec::new();
             for piece in bytes.chunks(size) {
+                let all = [&frames.header[..frames.have], piece].concat();
+                frames.forget_part();
                 let mut at = 0;
-                while at < piece.len() {
-                    let (passed, header) = frames.next(&piece[at..]);
-                    at += passed;
-                    found.extend(header.map(|h| (h.kind, h.len, h.flags, h.stream)));
+                loop {
+                    at += frames.skip_payload(&all[at..]);
+                    let Some(h) = frames.peek(&all[at..]) else {
+                        break;
+                    };
+                    frames.enter(h);
+                    found.push((h.kind, h.len, h.flags, h.stream));
+                    at += HEADER;
                 }
             }
             let expected = [

@@ -23,6 +23,7 @@ pub mod hangup;
 pub mod head;
 pub mod head_budget;
 pub mod head_scan;
+mod header_block;
 mod held;
 pub mod http1;
 pub mod http2;

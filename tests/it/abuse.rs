@@ -158,7 +158,9 @@ fn unfinished_heads_take_bounded_memory_and_give_it_back() {
     let large = format!("X: {}\r\n", "a".repeat(6000)).repeat(50);
     let request = format!("GET /livez HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{large}\r\n");
     assert_eq!(status(&raw(process.address, request.as_bytes())), 200);
-    assert!(process.metric("fairgate_refused_heads_total{reason=\"memory\"}") > 100);
+    wait_until("nearly all are cut", || {
+        process.metric("fairgate_refused_heads_total{reason=\"memory\"}") > 100
+    });
     drop(open);
     wait_until("the memory is given back", || {
         process.metric("fairgate_unfinished_head_bytes") == 0
@@ -275,16 +277,115 @@ fn h2_ends_floods_of_empty_pieces_and_that_shows() {
 }
 
 #[test]
-fn a_flood_of_continuations_is_ended_by_h2_and_shows() {
+fn a_flood_of_continuations_ends_its_connection_and_shows() {
     let upstream = Upstream::saying(Speaks::Http1, "served");
     let gate = Gate::before(&upstream);
     let mut client = Frames::connect(gate.address());
     client.send(&ask(1, 1));
     client.send(&frame(9, 0, 1, &[]).repeat(1000));
     assert_eq!(client.goes_away(), CALM);
-    wait_until("it is counted", || {
-        gate.gateway.defence().count(Offence::Protocol) == 1
+    assert_eq!(gate.gateway.defence().count(Offence::Continuations), 1);
+    assert_eq!(gate.gateway.defence().count(Offence::Protocol), 0);
+}
+
+#[test]
+fn a_header_block_in_pieces_of_any_size_is_served() {
+    let upstream = Upstream::saying(Speaks::Http1, "served");
+    let gate = Gate::before(&upstream);
+    // x: so many bytes, in a block of its own behind the one that asks.
+    let block = |value: u8| [&b"\x00\x01x"[..], &[value], &vec![b'a'; value.into()]].concat();
+    for size in [1, 5, 9, 60, 1000, 20_000] {
+        let mut client = Frames::connect(gate.address());
+        client.0.set_nodelay(true).unwrap();
+        let mut bytes = Vec::new();
+        for stream in [1, 3, 5] {
+            bytes.extend(ask(stream, 1));
+            for value in [0, 1, 100, 126, 50, 7, 0, 99].repeat(if size < 9 { 1 } else { 8 }) {
+                bytes.extend(frame(9, 0, stream, &block(value)));
+            }
+            bytes.extend(frame(9, 4, stream, &[]));
+            bytes.extend(frame(8, 0, 0, &[0, 0, 0, 1]));
+        }
+        for piece in bytes.chunks(size) {
+            client.send(piece);
+        }
+        let mut answered = Vec::new();
+        while answered.len() < 3
+            && let Some((kind, _, stream, payload)) = client.next()
+        {
+            assert_ne!(kind, 7, "in pieces of {size}: {payload:?}");
+            if kind == 1 {
+                assert_eq!(payload[0], 0x88, "200, in pieces of {size}");
+                answered.push(stream);
+            }
+        }
+        answered.sort_unstable();
+        assert_eq!(answered, [1, 3, 5], "in pieces of {size}");
+    }
+    assert_eq!(gate.gateway.defence().heads.used(), 0);
+}
+
+#[test]
+fn a_header_block_that_another_frame_interrupts_is_against_the_protocol() {
+    let upstream = Upstream::saying(Speaks::Http1, "served");
+    let gate = Gate::before(&upstream);
+    let interruptions = [
+        frame(6, 0, 0, &[0; 8]),
+        frame(9, 4, 3, &[]),
+        ask(3, 5),
+        frame(0, 0, 1, &[]),
+    ];
+    for (number, other) in (1..).zip(interruptions) {
+        let mut client = Frames::connect(gate.address());
+        client.send(&ask(1, 1));
+        client.send(&frame(9, 0, 1, &[]));
+        client.send(&other);
+        assert_eq!(client.goes_away(), Some(1), "{other:?}");
+        assert_eq!(gate.gateway.defence().count(Offence::Protocol), number);
+    }
+}
+
+#[test]
+fn unfinished_header_blocks_take_bounded_memory_and_give_it_back() {
+    let upstream = Upstream::saying(Speaks::Http1, "served");
+    let limits = json!({"unfinishedHeaderBytes": "8Mi"});
+    let process = Process::start(&upstream, "blocks", 4096, &limits);
+    assert_eq!(status(&get(process.address, "/livez")), 200);
+    let before = process.mebibytes();
+    let mut value = b"\x00\x01x\x7f\x81\x7c".to_vec();
+    value.resize(6 + 16_000, b'a');
+    let mut open = Vec::new();
+    let mut most = 0;
+    for round in 0..150 {
+        let mut client = Frames::connect(process.address);
+        let timeout = Some(Duration::from_secs(5));
+        client.0.set_write_timeout(timeout).unwrap();
+        client.send(&ask(1, 1));
+        for _ in 0..60 {
+            client.send(&frame(9, 0, 1, &value));
+        }
+        open.push(client);
+        if round % 10 == 0 {
+            most = most.max(process.mebibytes());
+        }
+    }
+    most = most.max(process.mebibytes());
+    assert!(
+        most < before + 40,
+        "{before} MiB before, {most} MiB with them"
+    );
+    wait_until("nearly all are cut", || {
+        process.metric("fairgate_refused_heads_total{reason=\"memory\"}") > 100
     });
+    drop(open);
+    wait_until("the memory is given back", || {
+        process.metric("fairgate_unfinished_head_bytes") == 0
+    });
+    let after = process.mebibytes();
+    assert!(
+        after < before + 30,
+        "{before} MiB before, {after} MiB after"
+    );
 }
 
 #[test]

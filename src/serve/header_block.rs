@@ -1,0 +1,145 @@
+//! A header block of HTTP/2 that comes in several frames, kept until it is whole.
+//!
+//! h2 decodes every frame as it comes, into many small pieces of memory which the process does not
+//! give back to the system soon. Kept here, a block that is never finished costs no more than one of
+//! HTTP/1: its beginning is small, and the rest lies in the process's budget.
+
+use std::{
+    future::Future as _,
+    io,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use tokio::{
+    io::ReadBuf,
+    time::{Instant, Sleep},
+};
+
+use super::{
+    defence::Offence,
+    head_budget::{HeadBudget, HeadCharge, UNCOUNTED},
+    held::Held,
+    http2::{FrameHeader, too_many_continuations},
+};
+
+/// A header block, frames and all.
+pub(super) struct HeaderBlock {
+    stream: u32,
+    /// How many frames have begun.
+    frames: usize,
+    /// Whether the one that ends the block has.
+    has_last: bool,
+    /// Whether h2 may have it.
+    cleared: bool,
+    beginning: Held,
+    rest: Option<Rest>,
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+/// All but the beginning of a large block.
+struct Rest {
+    charge: HeadCharge,
+    len: usize,
+    passed: usize,
+}
+
+impl HeaderBlock {
+    /// A block of which nothing is kept yet.
+    pub(super) fn new(stream: u32) -> Self {
+        Self {
+            stream,
+            frames: 0,
+            has_last: false,
+            cleared: false,
+            beginning: Held::default(),
+            rest: None,
+            timer: None,
+        }
+    }
+
+    /// Counts a frame that begins; a head has at most `head_bytes`.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it, if the block cannot go on so.
+    pub(super) fn enter(&mut self, frame: FrameHeader, head_bytes: usize) -> Result<(), Offence> {
+        if self.frames > 0 && !frame.continues(self.stream) {
+            return Err(Offence::Protocol);
+        }
+        if self.frames > too_many_continuations(head_bytes) {
+            return Err(Offence::Continuations);
+        }
+        self.frames += 1;
+        self.has_last = frame.ends_headers();
+        Ok(())
+    }
+
+    /// Whether the frame that ends the block has begun.
+    pub(super) fn has_last_frame(&self) -> bool {
+        self.has_last
+    }
+
+    /// It is whole, and h2 may have it.
+    pub(super) fn clear(&mut self) {
+        self.cleared = true;
+    }
+
+    pub(super) fn is_cleared(&self) -> bool {
+        self.cleared
+    }
+
+    /// Keeps `bytes` at the end. False if the block had to make room for others.
+    pub(super) fn keep(&mut self, bytes: &[u8], budget: &Arc<HeadBudget>, now: Instant) -> bool {
+        let room = UNCOUNTED.saturating_sub(self.beginning.len());
+        let (beginning, rest) = bytes.split_at(bytes.len().min(room));
+        self.beginning.push(beginning);
+        if rest.is_empty() {
+            return true;
+        }
+        let kept = self.rest.get_or_insert_with(|| Rest {
+            charge: budget.charge(now),
+            len: 0,
+            passed: 0,
+        });
+        kept.len += rest.len();
+        kept.charge.keep(rest, now)
+    }
+
+    /// Moves what is kept to `buf` as far as there is room. Whether that was all.
+    ///
+    /// # Errors
+    ///
+    /// When the block had to make room for others.
+    pub(super) fn pass_on(&mut self, buf: &mut ReadBuf<'_>) -> io::Result<bool> {
+        self.timer = None;
+        self.beginning.pass_on(buf, usize::MAX);
+        let Some(rest) = &mut self.rest else {
+            return Ok(self.beginning.is_empty());
+        };
+        if buf.remaining() > 0 {
+            let passed = rest.charge.copy(rest.passed, buf);
+            if passed == 0 {
+                return Err(io::Error::other("the head was cut"));
+            }
+            rest.passed += passed;
+        }
+        Ok(self.beginning.is_empty() && rest.passed == rest.len)
+    }
+
+    /// Ready when the block was not whole in time, from when this was first asked on.
+    pub(super) fn poll_late(&mut self, limit: Duration, cx: &mut Context<'_>) -> Poll<()> {
+        let timer = self
+            .timer
+            .get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
+        timer.as_mut().poll(cx)
+    }
+
+    /// Ready when the block has to make room for others.
+    pub(super) fn poll_cut(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let rest = self.rest.as_ref();
+        rest.map_or(Poll::Pending, |rest| rest.charge.poll_cut(cx))
+    }
+}
