@@ -4,6 +4,8 @@
 //! likes. So they become labels only once a request for them has succeeded, which the upstream alone
 //! decides, and only [`MAX_KINDS`] combinations are told apart; everything else is counted under
 //! [`OTHER`]. Paths that are no resources share [`NON_RESOURCE`]. Every other label has few values.
+//! A histogram takes twenty times the room of a count, so only [`MAX_TIMED`] combinations have one of
+//! their own; the times of all others are in the histograms of [`OTHER`].
 //! A combination that was not seen for [`FORGOTTEN_AFTER`] is forgotten with its counts, so that what
 //! was asked for once is not rendered for ever; one that comes back begins at 0.
 //!
@@ -32,12 +34,16 @@ use crate::{
 
 /// Combinations of verb, scope and resource that are told apart.
 pub const MAX_KINDS: usize = 1024;
+/// Combinations with a histogram of their own.
+pub const MAX_TIMED: usize = 320;
 /// How long a combination is rendered that is not seen any more.
 pub const FORGOTTEN_AFTER: Duration = Duration::from_secs(3600);
 /// How often it is looked for such.
 pub const SWEEP_PERIOD: Duration = Duration::from_secs(60);
 /// The same in sweeps.
 const FORGOTTEN_SWEEPS: u32 = 60;
+/// Sweeps without a request after which a combination gives up its histogram to one that has none.
+const IDLE_SWEEPS: u32 = 5;
 /// Resources that one core knows to exist.
 const MAX_RESOURCES: usize = 4096;
 /// Stands for all that is not told apart.
@@ -248,6 +254,8 @@ struct Row {
     requests: Codes<16>,
     terminations: Codes<6>,
     took: Histogram<21>,
+    /// Whether `took` is in use.
+    is_timed: AtomicBool,
     /// The sweep after which it was last counted in.
     seen: AtomicU32,
     /// Whether the registry has forgotten it.
@@ -255,8 +263,9 @@ struct Row {
 }
 
 impl Row {
-    fn new() -> Self {
+    fn new(is_timed: bool) -> Self {
         Self {
+            is_timed: AtomicBool::new(is_timed),
             seen: AtomicU32::new(0),
             gone: AtomicBool::new(false),
             requests: Codes::default(),
@@ -271,7 +280,14 @@ impl Row {
         if request.terminated {
             self.terminations.count(request.code, DryRun::No);
         }
-        self.took.observe_duration(request.took);
+    }
+
+    fn is_timed(&self) -> bool {
+        self.is_timed.load(Ordering::Relaxed)
+    }
+
+    fn last_seen(&self) -> u32 {
+        self.seen.load(Ordering::Relaxed)
     }
 }
 
@@ -289,10 +305,49 @@ pub struct KindTotals {
 /// The rows of all cores.
 #[derive(Debug, Default)]
 pub struct Registry {
-    rows: Mutex<BTreeMap<Kind, Vec<Arc<Row>>>>,
+    rows: Mutex<BTreeMap<Kind, KindRows>>,
     is_full: AtomicBool,
     /// How many sweeps there were.
     sweeps: AtomicU32,
+}
+
+/// The rows of one kind.
+#[derive(Clone, Debug, Default)]
+struct KindRows {
+    rows: Vec<Arc<Row>>,
+    is_timed: bool,
+}
+
+impl KindRows {
+    fn last_seen(&self) -> u32 {
+        let seen = self.rows.iter().map(|row| row.last_seen());
+        seen.max().unwrap_or(0)
+    }
+
+    fn set_timed(&mut self, is_timed: bool) {
+        self.is_timed = is_timed;
+        for row in &self.rows {
+            row.is_timed.store(is_timed, Ordering::Relaxed);
+        }
+    }
+
+    fn forget(&self) {
+        for row in &self.rows {
+            row.gone.store(true, Ordering::Relaxed);
+        }
+    }
+
+    fn totals(&self) -> KindTotals {
+        let mut totals = KindTotals::default();
+        for row in &self.rows {
+            row.requests.add_to(&mut totals.requests);
+            row.terminations.add_to(&mut totals.terminations);
+            if self.is_timed {
+                row.took.add_to(&mut totals.took);
+            }
+        }
+        totals
+    }
 }
 
 impl Registry {
@@ -302,13 +357,19 @@ impl Registry {
             return None;
         }
         let mut rows = lock(&self.rows);
-        if rows.len() >= MAX_KINDS && !rows.contains_key(kind) {
-            self.is_full.store(true, Ordering::Relaxed);
-            return None;
-        }
-        let row = Arc::new(Row::new());
+        let is_timed = match rows.get(kind) {
+            Some(same) => same.is_timed,
+            None if rows.len() >= MAX_KINDS => {
+                self.is_full.store(true, Ordering::Relaxed);
+                return None;
+            }
+            None => count_timed(&rows) < MAX_TIMED,
+        };
+        let row = Arc::new(Row::new(is_timed));
         row.seen.store(self.sweep_number(), Ordering::Relaxed);
-        rows.entry(kind.clone()).or_default().push(Arc::clone(&row));
+        let same = rows.entry(kind.clone()).or_default();
+        same.is_timed = is_timed;
+        same.rows.push(Arc::clone(&row));
         Some(row)
     }
 
@@ -316,31 +377,57 @@ impl Registry {
         self.sweeps.load(Ordering::Relaxed)
     }
 
-    /// Forgets what was not seen for too long. To be called every [`SWEEP_PERIOD`]. A core that counts
-    /// at this very moment may lose that one count.
+    /// Forgets what was not seen for too long, and takes histograms from kinds that do not use them to
+    /// kinds that have none. To be called every [`SWEEP_PERIOD`]. A core that counts at this very
+    /// moment may lose that one count.
     pub fn sweep(&self) {
         let now = self.sweeps.fetch_add(1, Ordering::Relaxed) + 1;
         let mut rows = lock(&self.rows);
+        let idle = |rows: &KindRows| now.saturating_sub(rows.last_seen());
         rows.retain(|kind, rows| {
-            let is_old = |row: &Arc<Row>| {
-                now.saturating_sub(row.seen.load(Ordering::Relaxed)) > FORGOTTEN_SWEEPS
-            };
-            let forgotten = &*kind.group != OTHER && rows.iter().all(is_old);
+            let forgotten = &*kind.group != OTHER && idle(rows) > FORGOTTEN_SWEEPS;
             if forgotten {
-                let gone = |row: &Arc<Row>| row.gone.store(true, Ordering::Relaxed);
-                rows.iter().for_each(gone);
+                rows.forget();
             }
             !forgotten
         });
+        let mut room = MAX_TIMED.saturating_sub(count_timed(&rows));
+        let of_idle: Vec<Kind> = rows
+            .iter()
+            .filter(|(kind, rows)| {
+                &*kind.group != OTHER && rows.is_timed && idle(rows) > IDLE_SWEEPS
+            })
+            .map(|(kind, _)| kind.clone())
+            .collect();
+        let mut of_idle = of_idle.iter();
+        let untimed: Vec<Kind> = rows
+            .iter()
+            .filter(|(_, rows)| !rows.is_timed && idle(rows) <= 1)
+            .map(|(kind, _)| kind.clone())
+            .collect();
+        for kind in untimed {
+            if room > 0 {
+                room -= 1;
+            } else if let Some(other) = of_idle.next().and_then(|other| rows.get_mut(other)) {
+                other.set_timed(false);
+            } else {
+                break;
+            }
+            if let Some(rows) = rows.get_mut(&kind) {
+                rows.set_timed(true);
+            }
+        }
         self.is_full
             .store(rows.len() >= MAX_KINDS, Ordering::Relaxed);
     }
 
     /// A new row for requests that are not told apart.
     fn add_other(&self, kind: Kind) -> Arc<Row> {
-        let row = Arc::new(Row::new());
+        let row = Arc::new(Row::new(true));
         let mut rows = lock(&self.rows);
-        rows.entry(kind).or_default().push(Arc::clone(&row));
+        let same = rows.entry(kind).or_default();
+        same.is_timed = true;
+        same.rows.push(Arc::clone(&row));
         row
     }
 
@@ -357,19 +444,15 @@ impl Registry {
     /// Everything counted, by kind.
     pub fn totals(&self) -> Vec<(Kind, KindTotals)> {
         let rows = lock(&self.rows).clone();
-        let total = |rows: Vec<Arc<Row>>| {
-            let mut totals = KindTotals::default();
-            for row in rows {
-                row.requests.add_to(&mut totals.requests);
-                row.terminations.add_to(&mut totals.terminations);
-                row.took.add_to(&mut totals.took);
-            }
-            totals
-        };
         rows.into_iter()
-            .map(|(kind, rows)| (kind, total(rows)))
+            .map(|(kind, rows)| (kind, rows.totals()))
             .collect()
     }
+}
+
+/// How many kinds have a histogram of their own. It costs a look at all, when there is a new one.
+fn count_timed(rows: &BTreeMap<Kind, KindRows>) -> usize {
+    rows.values().filter(|rows| rows.is_timed).count()
 }
 
 /// What one core counts.
@@ -409,17 +492,24 @@ impl Table {
         let (verb, scope) = (verb_label(request), scope_label(request.info));
         let resource = self.resource_key(request.info);
         let known = self.knows(resource, request);
-        let key = self.key(if known { resource } else { 0 }, verb, scope);
-        if let Some(row) = self.rows.borrow().get(&key) {
-            row.count(request, sweep);
-            return;
+        let mut rows = self.rows.borrow_mut();
+        let mut key = self.key(if known { resource } else { 0 }, verb, scope);
+        if !rows.contains_key(&key) {
+            let added = known.then(|| self.registry.add(&Kind::of(request.info, scope, verb)));
+            match added.flatten() {
+                Some(row) => drop(rows.insert(key, row)),
+                None => key = self.key(0, verb, scope),
+            }
         }
-        if known && let Some(row) = self.registry.add(&Kind::of(request.info, scope, verb)) {
-            row.count(request, sweep);
-            self.rows.borrow_mut().insert(key, row);
-            return;
+        let other = || self.registry.add_other(Kind::other(scope, verb));
+        let row = rows.entry(key).or_insert_with(other);
+        row.count(request, sweep);
+        if row.is_timed() {
+            row.took.observe_duration(request.took);
+        } else {
+            let row = rows.entry(self.key(0, verb, scope)).or_insert_with(other);
+            row.took.observe_duration(request.took);
         }
-        self.count_as_other(request, scope, verb);
     }
 
     /// Drops what the registry has forgotten. It costs one look at all rows, once in a
@@ -429,15 +519,6 @@ impl Table {
         self.rows.borrow_mut().retain(|_, row| is_there(row));
         let mut resources = self.resources.borrow_mut();
         resources.retain(|_, seen| sweep.saturating_sub(*seen) <= FORGOTTEN_SWEEPS);
-    }
-
-    /// Counts a request of a kind that is not told apart. There are few of those, whatever clients do.
-    fn count_as_other(&self, request: &Ended<'_>, scope: &'static str, verb: &'static str) {
-        let mut rows = self.rows.borrow_mut();
-        let row = rows
-            .entry(self.key(0, verb, scope))
-            .or_insert_with(|| self.registry.add_other(Kind::other(scope, verb)));
-        row.count(request, self.swept.get());
     }
 
     fn key(&self, resource: u64, verb: &str, scope: &str) -> u64 {
@@ -660,6 +741,44 @@ mod tests {
             "the core has forgotten, too"
         );
         assert_eq!(tables[1].resources.borrow().len(), 1);
+    }
+
+    /// The resources with a histogram of their own, and all times counted anywhere.
+    fn timed(registry: &Registry) -> (Vec<String>, u64) {
+        let totals = registry.totals();
+        let all = totals.iter().map(|(_, totals)| totals.took.count()).sum();
+        let own = totals
+            .iter()
+            .filter(|(kind, totals)| &*kind.resource != OTHER && totals.took.count() > 0);
+        (
+            own.map(|(kind, _)| kind.resource.to_string()).collect(),
+            all,
+        )
+    }
+
+    #[test]
+    fn few_kinds_have_a_histogram_of_their_own_and_idle_ones_give_theirs_up() {
+        let registry = Arc::new(Registry::default());
+        let table = Table::new(registry.clone());
+        let ask = |i: usize| count(&table, &Method::GET, &format!("/apis/g/v1/t{i}"), 200);
+        (0..MAX_TIMED + 2).for_each(ask);
+        let (own, all) = timed(&registry);
+        assert_eq!(own.len(), MAX_TIMED);
+        assert_eq!(all, MAX_TIMED as u64 + 2, "the others' times are not lost");
+        assert_eq!(lines(&registry).len(), MAX_TIMED + 2, "all are told apart");
+        let late = format!("t{}", MAX_TIMED + 1);
+        assert!(!own.contains(&late));
+        for _ in 0..=IDLE_SWEEPS {
+            registry.sweep();
+            (1..MAX_TIMED + 2).for_each(ask);
+        }
+        registry.sweep();
+        ask(MAX_TIMED + 1);
+        let (own, _) = timed(&registry);
+        assert_eq!(own.len(), MAX_TIMED);
+        assert!(!own.contains(&"t0".to_owned()), "it was idle");
+        let waiting = [MAX_TIMED, MAX_TIMED + 1].map(|i| own.contains(&format!("t{i}")));
+        assert_eq!(waiting.iter().filter(|own| **own).count(), 1, "{waiting:?}");
     }
 
     #[test]
