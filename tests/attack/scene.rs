@@ -20,6 +20,8 @@ use crate::{
 /// How long the others are left alone before they are looked at, and then until the attack.
 const WARM_UP: Duration = ms(300);
 const BEFORE: Duration = ms(1000);
+/// How long the others are looked at, at least, from the beginning of the attack on.
+const LEAST: Duration = ms(1000);
 /// How long memory has to come back, once the attackers have left.
 const RECOVERY: Duration = ms(4000);
 /// Others must not wait longer than this (p99), or than so many times what they waited before. It is
@@ -83,6 +85,7 @@ impl Scene {
             .build()
             .unwrap();
         let found = runtime.block_on(attack(&scene));
+        std::thread::sleep(LEAST.saturating_sub(begun.elapsed()));
 
         let took = begun.elapsed();
         let cpu = scene.gateway.cpu().saturating_sub(cpu);
