@@ -11,8 +11,10 @@
 //!
 //! - A wide flow keeps the seats that its own requests give back as long as it is at most [`LEAD`]
 //!   requests ahead of whoever is next, so that seats are drained for many requests and not for each.
+//!   If somebody within that lead has a wider request that fits, it is started instead, since narrow
+//!   ones find seats anyway.
 //! - For a flow that is served and has more waiting no seats are drained until it is as many requests
-//!   behind.
+//!   behind; until then the widest request that fits is started.
 //! - A request may pass the head if it is expected to take at most a tenth of the time for which the
 //!   head has been waiting to fit, and as long as others than passers keep the head waiting. So the
 //!   head waits at most a tenth longer than if nobody passed.
@@ -88,21 +90,27 @@ impl<W: Copy> QueueSet<W> {
             return None;
         }
         let free = self.limit - self.sums.seats_in_use;
-        let flow = self.turns.first_fitting(free)?;
-        let ahead = self.flows.at(flow).start.units() - known.start.units();
-        if ahead <= self.most_ahead(known) {
+        let latest = self.latest(known.start, known);
+        if let Some(flow) = self.turns.widest_fitting(free, latest) {
             return Some(flow);
         }
+        self.turns.first_fitting(free)?;
         // Seats are drained until it has caught up: else it would for ever get those of its own requests alone.
         self.flows.at_mut(next).behind = true;
         None
     }
 
-    /// How far a flow may be out of turn, in units of work: [`LEAD`] requests like the next of `flow`.
-    fn most_ahead(&self, flow: &Flow) -> u64 {
-        let seats = self.entries.at(flow.head()).seats.min(self.limit);
-        let charge = SeatSeconds::product(seats, flow.service_time);
-        charge.units().saturating_mul(LEAD.into())
+    /// The latest start of a flow that may have seats before one that starts at `start`: [`LEAD`] requests
+    /// like the next of `flow` later.
+    fn latest(&self, start: SeatSeconds, flow: &Flow) -> SeatSeconds {
+        let charge = SeatSeconds::product(self.counted_width(flow), flow.service_time);
+        let lead = charge.units().saturating_mul(LEAD.into());
+        SeatSeconds::from_units(start.units().saturating_add(lead))
+    }
+
+    /// The seats that the next request of `flow` would hold.
+    fn counted_width(&self, flow: &Flow) -> Seats {
+        self.entries.at(flow.head()).seats.min(self.limit)
     }
 
     /// The flow whose head may start although the one that is next, of `width` seats, does not fit: the
@@ -139,7 +147,7 @@ impl<W: Copy> QueueSet<W> {
     }
 
     /// The seats that a request of `flow` gave back go to the next request of that flow, if it is wide
-    /// and not too far ahead.
+    /// and not too far ahead, or to a wider one that fits and is not either.
     pub(super) fn keep_wide_seats(&mut self, flow: u32, events: &mut Events<W>) {
         let known = self.flows.at(flow);
         if known.waiting == 0 {
@@ -153,10 +161,24 @@ impl<W: Copy> QueueSet<W> {
             return;
         };
         let next = self.flows.at(next);
-        let ahead = known.start.units().saturating_sub(next.start.units());
-        if !next.fresh && ahead <= self.most_ahead(known) {
-            self.start_head(flow, None, events);
+        let latest = self.latest(next.start, known);
+        if known.start > latest || self.comes_first(next) {
+            return;
         }
+        let free = self.limit - self.sums.seats_in_use;
+        let widest = self.turns.widest_fitting(free, latest).filter(|widest| {
+            self.counted_width(self.flows.at(*widest)) >= self.counted_width(known)
+        });
+        self.start_head(widest.unwrap_or(flow), None, events);
+    }
+
+    /// Whether nobody keeps seats before `next`, which is next: it owes nothing, or a single request is all that it
+    /// wants, and that fits.
+    fn comes_first(&self, next: &Flow) -> bool {
+        next.fresh
+            || next.holding == 0
+                && next.waiting == 1
+                && self.fits(self.entries.at(next.head()).seats)
     }
 
     /// The first waiting request of `flow` starts.

@@ -9,6 +9,9 @@
 use super::NONE;
 use crate::apf::units::{SeatSeconds, Seats};
 
+/// How many nodes a search for the widest head looks at.
+const MOST_LOOKS: u32 = 128;
+
 /// All flows that have waiting requests.
 #[derive(Debug)]
 pub(super) struct Turns {
@@ -121,6 +124,19 @@ impl Turns {
         self.search(far, width, best);
     }
 
+    /// A flow with a head of at most `width` seats and a start of at most `latest`: the one with the
+    /// widest head, and of those the next. Where there are many flows, of some of the next ones.
+    pub(super) fn widest_fitting(&self, width: Seats, latest: SeatSeconds) -> Option<u32> {
+        let mut widest = Widest {
+            width,
+            latest,
+            best: Node::EMPTY,
+            looks: MOST_LOOKS,
+        };
+        widest.search(&self.nodes, 1);
+        (widest.best.flow != NONE).then_some(widest.best.flow)
+    }
+
     /// Puts a leaf in place of another, and has the nodes above it follow.
     fn replace(&mut self, flow: u32, node: Node) -> Node {
         let mut at = self.nodes.len() / 2 + flow as usize;
@@ -149,8 +165,46 @@ impl Turns {
     }
 }
 
+/// A search for the widest head that fits.
+struct Widest {
+    width: Seats,
+    latest: SeatSeconds,
+    best: Node,
+    /// Nodes that may still be looked at.
+    looks: u32,
+}
+
+impl Widest {
+    fn search(&mut self, nodes: &[Node], at: usize) {
+        let node = nodes[at];
+        if node.least_width > self.width || node.start > self.latest || self.looks == 0 {
+            return;
+        }
+        self.looks -= 1;
+        if at >= nodes.len() / 2 {
+            let is_wider = node.least_width > self.best.least_width;
+            let is_as_wide = node.least_width == self.best.least_width;
+            if self.best.flow == NONE || is_wider || is_as_wide && node.key() < self.best.key() {
+                self.best = node;
+            }
+            return;
+        }
+        let (left, right) = (2 * at, 2 * at + 1);
+        let left_first = nodes[left].key() <= nodes[right].key();
+        let (near, far) = if left_first {
+            (left, right)
+        } else {
+            (right, left)
+        };
+        self.search(nodes, near);
+        self.search(nodes, far);
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::cmp::Reverse;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -160,6 +214,7 @@ mod tests {
         fn it_answers_like_a_scan_of_all_flows(
             steps in prop::collection::vec((0u32..40, 0u64..6, 0u32..4, 1u32..5, any::<bool>()), 1..200),
             width in 0u32..6,
+            latest in 0u64..6,
         ) {
             let mut turns = Turns::new();
             let mut all = std::collections::BTreeMap::new();
@@ -180,6 +235,10 @@ mod tests {
                 };
                 prop_assert_eq!(turns.first(), scan(u32::MAX));
                 prop_assert_eq!(turns.first_fitting(width), scan(width));
+                let fit = all.iter().filter(|(_, (start, _, head))| *head <= width && *start <= latest);
+                let widest = fit.min_by_key(|(_, (start, turn, head))| (Reverse(*head), *start, *turn));
+                let found = turns.widest_fitting(width, SeatSeconds::from_units(latest));
+                prop_assert_eq!(found, widest.map(|(flow, _)| *flow));
                 prop_assert_eq!(turns.len(), all.len());
             }
         }

@@ -37,7 +37,8 @@ pub fn ideal(world: &World) -> Vec<Ideal> {
 /// Over time a level shows one set of requests after the other, each of at most `limit` seats, so what
 /// flows get is an average of such sets. For any prices of the flows' seats, no average is worth more
 /// than the most valuable set; the prices that make this least are searched for, and the bound holds
-/// for whichever are found. Only saturated flows of one width are looked at.
+/// for whichever are found. A closed loop of threads has no more requests at a time than threads.
+/// Only saturated flows of one width are looked at.
 pub fn unavoidable_error(world: &World) -> f64 {
     let limit = world.level.seats;
     let flows = world.flows.iter().zip(ideal(world));
@@ -45,11 +46,7 @@ pub fn unavoidable_error(world: &World) -> f64 {
         .filter(|(flow, ideal)| {
             ideal.saturated && flow.final_seats == 0 && flow.width.0 == flow.width.1
         })
-        .map(|(flow, ideal)| Want {
-            width: flow.width.0.min(limit) as usize,
-            ideal: ideal.seats,
-            price: 1.0,
-        })
+        .map(|(flow, ideal)| Want::new(flow, ideal.seats, limit))
         .collect();
     if wants.is_empty() || wants.iter().any(|want| want.width == 1) {
         // What is left is filled by requests of one seat.
@@ -60,8 +57,27 @@ pub fn unavoidable_error(world: &World) -> f64 {
 
 struct Want {
     width: usize,
+    /// So many requests at a time, at most.
+    requests: usize,
     ideal: f64,
     price: f64,
+}
+
+impl Want {
+    fn new(flow: &super::FlowSpec, ideal: f64, limit: u32) -> Self {
+        let width = flow.width.0.min(limit);
+        let fit = limit / width;
+        let requests = match flow.arrivals {
+            Arrivals::Closed { threads, .. } => threads.min(fit),
+            Arrivals::Open { .. } => fit,
+        };
+        Self {
+            width: width as usize,
+            requests: requests as usize,
+            ideal,
+            price: 1.0,
+        }
+    }
 }
 
 /// An upper bound of the part of its ideal that every flow can have.
@@ -90,32 +106,32 @@ fn best_part(mut wants: Vec<Want>, limit: usize) -> f64 {
 
 /// The seats of each flow in the set of requests with the greatest value.
 fn most_valuable(wants: &[Want], limit: usize) -> Vec<f64> {
-    // Up to so many seats: the value, and the flow whose request comes last.
-    let mut filled: Vec<(f64, Option<usize>)> = vec![(0.0, None); limit + 1];
-    for seats in 1..=limit {
-        filled[seats] = (filled[seats - 1].0, None);
-        for (flow, want) in wants
-            .iter()
-            .enumerate()
-            .filter(|(_, want)| want.width <= seats)
-        {
-            let worth = want.price * super::real(want.width) / want.ideal;
-            let value = filled[seats - want.width].0 + worth;
-            if value > filled[seats].0 {
-                filled[seats] = (value, Some(flow));
+    let requests: Vec<usize> = wants
+        .iter()
+        .enumerate()
+        .flat_map(|(flow, want)| std::iter::repeat_n(flow, want.requests))
+        .collect();
+    // The value of up to so many seats, and with each request whether it belongs to the set.
+    let mut values = vec![0.0; limit + 1];
+    let mut taken = vec![vec![false; limit + 1]; requests.len()];
+    for (flow, taken) in requests.iter().zip(&mut taken) {
+        let want = &wants[*flow];
+        let worth = want.price * super::real(want.width) / want.ideal;
+        for seats in (want.width..=limit).rev() {
+            let value = values[seats - want.width] + worth;
+            if value > values[seats] {
+                values[seats] = value;
+                taken[seats] = true;
             }
         }
     }
     let mut seats = vec![0.0; wants.len()];
     let mut left = limit;
-    while left > 0 {
-        left -= match filled[left].1 {
-            None => 1,
-            Some(flow) => {
-                seats[flow] += super::real(wants[flow].width);
-                wants[flow].width
-            }
-        };
+    for (flow, taken) in requests.iter().zip(&taken).rev() {
+        if taken[left] {
+            left -= wants[*flow].width;
+            seats[*flow] += super::real(wants[*flow].width);
+        }
     }
     seats
 }
@@ -176,10 +192,11 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_side_by_side_is_out_of_reach() {
-        let error = |seats, widths: &[u32]| {
-            let flows = widths.iter().map(|width| flow(50, 0.0, *width));
+        let with_threads = |seats, threads, widths: &[u32]| {
+            let flows = widths.iter().map(|width| flow(threads, 0.0, *width));
             unavoidable_error(&world(seats, flows.collect()))
         };
+        let error = |seats, widths: &[u32]| with_threads(seats, 50, widths);
         assert!((error(342, &[100, 100]) - 42.0 / 342.0).abs() < 1e-9);
         assert!(error(342, &[100, 1]).abs() < 1e-9);
         // Two of 17, or three of 10: 17 seats in the time that 10 take 15.
@@ -188,6 +205,10 @@ mod tests {
             (both - (1.0 - 2.0 / (1.0 + 34.0 / 30.0))).abs() < 0.01,
             "{both}"
         );
+        // Seven of 10 with one of 30, then four of 10 with two of 30; with six threads, six of 10 at most.
+        assert!(error(100, &[10, 30]) < 0.01);
+        let six = with_threads(100, 6, &[10, 30]);
+        assert!((six - 0.04).abs() < 0.01, "{six}");
     }
 
     #[test]

@@ -2,7 +2,12 @@
 
 use std::fmt;
 
-use super::{Report, World, ideal::unavoidable_error, kinds::Kind, run};
+use super::{
+    Report, World,
+    ideal::{ideal, unavoidable_error},
+    kinds::Kind,
+    run,
+};
 use crate::apf::policy::Semantics;
 
 /// What one world, or the median of many, came to.
@@ -19,6 +24,8 @@ pub struct Figures {
     pub polite_wait: f64,
     /// The 99th percentile of the waits of the flow whose is greatest, in mean service times.
     pub p99: f64,
+    /// The mean wait in the ideal of the flow whose is greatest, in mean service times.
+    pub ideal_wait: f64,
     /// The part of the seats that were idle while a request waited that would have fitted.
     pub idle: f64,
     /// The most seats in use over the limit.
@@ -28,12 +35,14 @@ pub struct Figures {
 impl Figures {
     fn of(world: &World, report: &Report) -> Self {
         let waits = report.flows.iter().map(|flow| flow.p99_wait);
+        let ideal_waits = ideal(world).into_iter().map(|flow| flow.wait_seconds);
         Self {
             jain: report.jain(),
             error: report.worst_error(),
             unavoidable: unavoidable_error(world),
             polite_wait: report.worst_wait_ratio(),
             p99: waits.fold(0.0, f64::max) / report.mean_service,
+            ideal_wait: ideal_waits.fold(0.0, f64::max) / report.mean_service,
             idle: report.idle,
             over: f64::from(report.over),
         }
@@ -73,6 +82,7 @@ impl Row {
                 unavoidable: median(|f| f.unavoidable),
                 polite_wait: median(|f| f.polite_wait),
                 p99: median(|f| f.p99),
+                ideal_wait: median(|f| f.ideal_wait),
                 idle: median(|f| f.idle),
                 over: self.quantile(which, 1.0, |f| f.over),
             }
@@ -94,9 +104,10 @@ impl Row {
 }
 
 /// The heading of the rows.
-pub const HEADING: &str = "\
-                            JAIN     SHARE ERROR          9 IN 10  POLITE WAIT      9 IN 10       P99 WAIT       IDLE %       OVER
-                     comp. impr.  comp. impr. least  comp. impr.  comp. impr.  comp. impr.    comp.  impr.  comp. impr.  comp. impr.";
+pub const HEADING: &str = concat!(
+    "                            JAIN     SHARE ERROR          9 IN 10  POLITE WAIT      9 IN 10             P99 WAIT       IDLE %       OVER\n",
+    "                     comp. impr.  comp. impr. least  comp. impr.  comp. impr.  comp. impr.    comp.  impr.  ideal  comp. impr.  comp. impr.",
+);
 
 impl fmt::Display for Row {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -118,7 +129,7 @@ impl fmt::Display for Row {
         write!(f, "  {error_a:>5.3} {error_b:>5.3}")?;
         write!(f, "  {:>5.2} {:>5.2}", a.polite_wait, b.polite_wait)?;
         write!(f, "  {wait_a:>5.2} {wait_b:>5.2}")?;
-        write!(f, "  {:>7.2} {:>6.2}", a.p99, b.p99)?;
+        write!(f, "  {:>7.2} {:>6.2} {:>6.2}", a.p99, b.p99, b.ideal_wait)?;
         write!(f, "  {:>5.1} {:>5.1}", a.idle * 100.0, b.idle * 100.0)?;
         write!(f, "  {:>5} {:>5}", a.over, b.over)
     }
