@@ -9,6 +9,7 @@
 //! gateway. See ARCHITECTURE.md for the map.
 
 pub mod apf;
+pub mod cells;
 pub mod digest;
 pub mod simulate;
 pub mod sync;

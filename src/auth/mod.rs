@@ -17,7 +17,6 @@ mod bundle;
 pub mod extra_key;
 mod failure;
 mod front_proxy;
-mod header_names;
 pub mod impersonation;
 pub mod layer;
 mod mtls;
@@ -47,7 +46,6 @@ pub use self::{
     bundle::{BundleError, CaBundle, ChainError},
     failure::{Failure, Failures},
     front_proxy::FrontProxyError,
-    header_names::{HeaderNameError, RequestHeaderNames},
     mtls::CertificateError,
     peer::PeerIdentityCache,
     settings::{Anonymous, AuthSettings, FrontProxySettings},
@@ -55,7 +53,9 @@ pub use self::{
     token_file::{TokenFile, TokenFileError, TokenFileWarning},
     token_key::{NoRandomness, Token, TokenDigest, TokenKey},
     token_review::{ReviewError, TokenRefused, TokenReviews},
-    upstream::{Identity, IdentityError, IdentityHeaders, UpstreamIdentity},
+};
+pub use crate::call::identity::{
+    HeaderNameError, Identity, IdentityError, IdentityHeaders, RequestHeaderNames, UpstreamIdentity,
 };
 use crate::{apf::Time, clock::Clock, digest::User};
 

@@ -13,7 +13,8 @@ use http::{
 };
 use smallvec::SmallVec;
 
-use super::{bearer, header_names::RequestHeaderNames};
+use super::bearer;
+use crate::call::identity::RequestHeaderNames;
 
 /// Names that never pass, in full.
 const NAMES: [&str; 10] = [

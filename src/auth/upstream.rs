@@ -4,102 +4,20 @@
 //! the upstream takes. In both a request without an identity would run as the gateway itself, so what
 //! cannot be said exactly is refused here, never trimmed or left out.
 //!
-//! What is to be sent is made once for a user and kept with its [`Identity`]; after that a request
-//! only clones reference counts.
+//! What is to be sent is made once for a user and kept with its [`Identity`](crate::call::Identity);
+//! after that a request only clones reference counts.
 //!
 //! Not here: the client's own headers, which are gone by then (`spoof`), and the gateway's credential.
 
-use std::sync::{Arc, OnceLock};
-
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use super::{extra_key, header_names::RequestHeaderNames, spoof};
-use crate::digest::User;
-
-/// The way an identity is told to the upstream. Cloning shares it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum UpstreamIdentity {
-    /// `Impersonate-*`, next to a credential of the gateway that may impersonate.
-    Impersonate,
-    /// Front-proxy headers, over a connection with a certificate the upstream trusts for them.
-    RequestHeader(Arc<RequestHeaderNames>),
-}
-
-/// The header lines that tell one user, ready to be sent. Cloning shares them.
-#[derive(Clone, Debug)]
-pub struct IdentityHeaders(Arc<[(HeaderName, HeaderValue)]>);
-
-/// A user as authentication found it, with room for what the upstream is told of it.
-#[derive(Debug)]
-pub struct Identity {
-    user: Arc<User>,
-    impersonator: Option<Arc<User>>,
-    prepared: OnceLock<Prepared>,
-}
-
-type Prepared = (UpstreamIdentity, Result<IdentityHeaders, IdentityError>);
-
-/// Why a user cannot be told to the upstream. The request must not be sent; answer 403.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages name the fields")]
-pub enum IdentityError {
-    /// An empty group, or a key of no length.
-    #[error("the user has an empty {part}, which no header can carry")]
-    Empty { part: &'static str },
-    /// Parsers trim blanks and may cut at control characters: another name would arrive.
-    #[error(
-        "the user's {part} {value:?} has control characters, or blanks at an end, which no header can carry"
-    )]
-    Unrepresentable { part: &'static str, value: String },
-    /// Two identities would mix.
-    #[error("the request to the upstream already has the identity header {name}")]
-    AlreadyTold { name: HeaderName },
-}
-
-impl Identity {
-    /// The identity of `user`.
-    pub fn new(user: User) -> Self {
-        Self {
-            user: Arc::new(user),
-            impersonator: None,
-            prepared: OnceLock::new(),
-        }
-    }
-
-    /// The identity of `user`, as which `impersonator` acts.
-    pub fn impersonated(user: User, impersonator: Arc<User>) -> Self {
-        Self {
-            impersonator: Some(impersonator),
-            ..Self::new(user)
-        }
-    }
-
-    /// Who really acts, if somebody acts as another.
-    pub fn impersonator(&self) -> Option<&Arc<User>> {
-        self.impersonator.as_ref()
-    }
-
-    /// Who it is.
-    pub fn user(&self) -> &Arc<User> {
-        &self.user
-    }
-
-    /// What `upstream` is to be told; made at the first call and shared by all later ones.
-    ///
-    /// # Errors
-    ///
-    /// [`IdentityError`] when the user cannot be told exactly.
-    pub fn headers(&self, upstream: &UpstreamIdentity) -> Result<IdentityHeaders, IdentityError> {
-        let (made_for, headers) = self
-            .prepared
-            .get_or_init(|| (upstream.clone(), upstream.headers(&self.user)));
-        if made_for.is_same(upstream) {
-            headers.clone()
-        } else {
-            upstream.headers(&self.user)
-        }
-    }
-}
+use super::{extra_key, spoof};
+use crate::{
+    call::identity::{
+        Identity, IdentityError, IdentityHeaders, RequestHeaderNames, UpstreamIdentity,
+    },
+    digest::User,
+};
 
 impl UpstreamIdentity {
     /// The lines that tell `user`.
@@ -113,7 +31,7 @@ impl UpstreamIdentity {
             Self::Impersonate => lines.impersonate(user)?,
             Self::RequestHeader(names) => lines.request_header(names, user)?,
         }
-        Ok(IdentityHeaders(lines.0.into()))
+        Ok(IdentityHeaders::new(lines.0))
     }
 
     /// Adds the lines that tell `user` to `out`, the headers of a request to the upstream.
@@ -135,7 +53,8 @@ impl UpstreamIdentity {
         identity: &Identity,
         out: &mut HeaderMap,
     ) -> Result<(), IdentityError> {
-        self.add(&identity.headers(self)?, out)
+        let lines = identity.headers(self, || self.headers(identity.user()))?;
+        self.add(&lines, out)
     }
 
     /// Whether this user's requests must not share an HTTP/2 connection to the upstream with others.
@@ -162,32 +81,6 @@ impl UpstreamIdentity {
             out.append(name.clone(), value.clone());
         }
         Ok(())
-    }
-
-    /// Equality by sharing: cheap, and at worst something is made anew.
-    fn is_same(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Impersonate, Self::Impersonate) => true,
-            (Self::RequestHeader(a), Self::RequestHeader(b)) => Arc::ptr_eq(a, b),
-            _ => false,
-        }
-    }
-}
-
-impl IdentityError {
-    /// Which part of the identity is at fault, in a word or two.
-    pub fn part(&self) -> &'static str {
-        match self {
-            Self::Empty { part } | Self::Unrepresentable { part, .. } => part,
-            Self::AlreadyTold { .. } => "identity header",
-        }
-    }
-}
-
-impl IdentityHeaders {
-    /// The lines in the order in which they are sent.
-    pub fn iter(&self) -> impl Iterator<Item = &(HeaderName, HeaderValue)> {
-        self.0.iter()
     }
 }
 
@@ -333,6 +226,8 @@ fn is_dns_label_of_any_length(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
 
     fn told(upstream: &UpstreamIdentity, user: &User) -> Vec<(String, String)> {
@@ -532,11 +427,21 @@ mod tests {
     fn an_identity_keeps_what_it_made_for_one_upstream_and_still_serves_another() {
         let identity = Identity::new(full_user());
         let upstream = front_proxy();
-        let (one, two) = (identity.headers(&upstream), identity.headers(&upstream));
-        assert!(Arc::ptr_eq(&one.unwrap().0, &two.unwrap().0));
+        let mut made = 0;
+        for _ in 0..2 {
+            let make = || {
+                made += 1;
+                upstream.headers(identity.user())
+            };
+            let lines = identity.headers(&upstream, make).unwrap();
+            assert_eq!(lines.iter().next().unwrap().0, "x-remote-user");
+        }
+        assert_eq!(made, 1);
 
-        let other = identity.headers(&UpstreamIdentity::Impersonate).unwrap();
-        assert_eq!(other.iter().next().unwrap().0, "impersonate-user");
+        let other = UpstreamIdentity::Impersonate;
+        let mut out = HeaderMap::new();
+        other.write_identity(&identity, &mut out).unwrap();
+        assert!(out.contains_key("impersonate-user"));
     }
 
     #[test]

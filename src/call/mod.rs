@@ -11,6 +11,8 @@
 
 pub mod answer;
 pub mod client_body;
+mod header_names;
+pub mod identity;
 pub mod kind;
 pub mod lender;
 pub mod peer;
@@ -24,6 +26,7 @@ pub mod trace;
 use std::{rc::Rc, sync::Arc};
 
 pub use client_body::{ClientBody, ReadAheadBudget, UnreadHeir};
+pub use identity::Identity;
 pub use kind::RequestKind;
 pub use lender::{Lender, Unwanted};
 pub use peer::Peer;
@@ -35,7 +38,6 @@ pub use trace::{FlowUids, Progress, Recorder, Trace};
 
 use crate::{
     apf::Time,
-    auth::Identity,
     digest::{RequestDigest, RequestInfo},
 };
 

@@ -31,9 +31,9 @@ use crate::{
         queueset,
     },
     call::{Call, Pipe, RequestKind, refusal::Rejection},
+    cells::{Access, CoreCells},
     clock::Clock,
     digest::RequestDigest,
-    observe::cells::{Access, CoreCells},
 };
 
 /// How often seats are looked for whose time has passed, and clients that read slowly.

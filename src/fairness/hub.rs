@@ -32,8 +32,8 @@ use crate::{
         work::{Depends, EstimatorSettings, ObjectStats, WidthCap},
     },
     call::{FlowUids, Spool, SpoolLimits},
+    cells::{CoreCells, FlowCells, Window},
     digest::RequestInfo,
-    observe::cells::{CoreCells, FlowCells, Window},
     sync::{Mutex, lock},
 };
 

@@ -15,8 +15,8 @@ use crate::{
         scope::StatsScope,
     },
     call::{BodyEnd, Holder, Pipe, ReplyGuard, RequestKind, Trace},
+    cells::{Access, FlowCells},
     digest::RequestDigest,
-    observe::cells::{Access, FlowCells},
 };
 
 /// What stands behind a seat.

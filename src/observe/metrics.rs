@@ -7,7 +7,6 @@
 use std::collections::BTreeMap;
 
 use super::{
-    cells::{Access, FlowCells, Histogram, HistogramTotal},
     names::{self as n},
     recorder::Refusals,
     requests::{DryRun, Kind, KindTotals, OTHER, Registry, Totals},
@@ -21,6 +20,7 @@ use crate::{
         queueset::Phase,
     },
     call::Cut,
+    cells::{Access, FlowCells, Histogram, HistogramTotal},
     fairness::Hub,
     sync::Arc,
 };

@@ -9,7 +9,6 @@
 //! It reads, and never decides.
 
 pub mod admin;
-pub mod cells;
 pub mod checks;
 mod columns;
 pub mod dumps;

@@ -27,13 +27,13 @@ use tower::{Layer, Service};
 use tracing::Level;
 
 use super::{
-    cells::Counter,
     go_duration::GoDuration,
     names::ACCESS_LOG,
     requests::{DryRun, Ended, Registry, Table},
 };
 use crate::{
     call::{self, BodyEnd, Inbound, Reply, ReplyGuard, Trace},
+    cells::Counter,
     clock::Clock,
 };
 

@@ -26,8 +26,8 @@ use std::{
 use http::Method;
 use siphasher::sip::SipHasher13;
 
-use super::cells::{Counter, Histogram, HistogramTotal};
 use crate::{
+    cells::{Counter, Histogram, HistogramTotal},
     digest::{RequestInfo, Verb, readable},
     sync::{Mutex, lock},
 };

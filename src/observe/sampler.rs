@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use super::cells::{Access, CoreCells};
+use crate::cells::{Access, CoreCells};
 use crate::{
     apf::{
         Policy, Time,

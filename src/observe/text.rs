@@ -5,8 +5,8 @@
 
 use std::fmt::Write as _;
 
-use super::cells::HistogramTotal;
 use crate::apf::ratio::RatioSnapshot;
+use crate::cells::HistogramTotal;
 
 /// What kind of metric it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

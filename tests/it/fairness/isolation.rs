@@ -2,7 +2,7 @@
 
 use fairgate::{
     apf::{Semantics, queueset::Glance, ratio::RatioSnapshot},
-    observe::cells::HistogramTotal,
+    cells::HistogramTotal,
 };
 use tokio::task::JoinSet;
 

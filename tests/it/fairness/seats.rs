@@ -10,8 +10,8 @@ use bytes::Bytes;
 use fairgate::{
     apf::Semantics,
     call::{BodyEnd, Call, Refusal, Reply, ReplyBody, ReplyGuard},
+    cells::{FlowCells, Histogram, HistogramTotal},
     fairness::Enforcement,
-    observe::cells::{FlowCells, Histogram, HistogramTotal},
 };
 use http_body_util::BodyExt as _;
 use tower::Service;

@@ -10,11 +10,11 @@ use http::HeaderName;
 /// Names have no case. Where several are given a reader tries all, a writer uses the first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestHeaderNames {
-    pub(super) user: Vec<HeaderName>,
-    pub(super) uid: Vec<HeaderName>,
-    pub(super) group: Vec<HeaderName>,
+    pub(crate) user: Vec<HeaderName>,
+    pub(crate) uid: Vec<HeaderName>,
+    pub(crate) group: Vec<HeaderName>,
     /// Lower case.
-    pub(super) extra_prefix: Vec<Box<str>>,
+    pub(crate) extra_prefix: Vec<Box<str>>,
 }
 
 /// Why a set of names cannot be used.
@@ -70,7 +70,7 @@ impl RequestHeaderNames {
     }
 
     /// Whole names, without the prefixes.
-    pub(super) fn whole(&self) -> impl Iterator<Item = &HeaderName> {
+    pub(crate) fn whole(&self) -> impl Iterator<Item = &HeaderName> {
         self.user.iter().chain(&self.uid).chain(&self.group)
     }
 }
