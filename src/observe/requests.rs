@@ -26,7 +26,7 @@ use std::{
 use http::Method;
 use siphasher::sip::SipHasher13;
 
-use crate::{
+use fairgate_core::{
     cells::{Counter, Histogram, HistogramTotal},
     digest::{RequestInfo, Verb, readable},
     sync::{Mutex, lock},
@@ -455,13 +455,16 @@ fn count_timed(rows: &BTreeMap<Kind, KindRows>) -> usize {
     rows.values().filter(|rows| rows.is_timed).count()
 }
 
+/// Rows by the hash of their kind.
+type Rows = HashMap<u64, Arc<Row>, BuildHasherDefault<AsIs>>;
+
 /// What one core counts.
 #[derive(Debug)]
 pub struct Table {
     registry: Arc<Registry>,
     /// The hasher that keys are made with.
     hasher: SipHasher13,
-    rows: RefCell<HashMap<u64, Arc<Row>, BuildHasherDefault<AsIs>>>,
+    rows: RefCell<Rows>,
     /// With the sweep after which each was last asked for.
     resources: RefCell<HashMap<u64, u32, BuildHasherDefault<AsIs>>>,
     /// The last sweep that this table has followed.
@@ -493,14 +496,13 @@ impl Table {
         let resource = self.resource_key(request.info);
         let known = self.knows(resource, request);
         let mut rows = self.rows.borrow_mut();
-        let mut key = self.key(if known { resource } else { 0 }, verb, scope);
-        if !rows.contains_key(&key) {
-            let added = known.then(|| self.registry.add(&Kind::of(request.info, scope, verb)));
-            match added.flatten() {
-                Some(row) => drop(rows.insert(key, row)),
-                None => key = self.key(0, verb, scope),
-            }
-        }
+        let key = self.key(if known { resource } else { 0 }, verb, scope);
+        let kind = || Kind::of(request.info, scope, verb);
+        let key = if rows.contains_key(&key) || known && self.add(&mut rows, key, &kind()) {
+            key
+        } else {
+            self.key(0, verb, scope)
+        };
         let other = || self.registry.add_other(Kind::other(scope, verb));
         let row = rows.entry(key).or_insert_with(other);
         row.count(request, sweep);
@@ -510,6 +512,12 @@ impl Table {
             let row = rows.entry(self.key(0, verb, scope)).or_insert_with(other);
             row.took.observe_duration(request.took);
         }
+    }
+
+    /// Adds a row for a kind that is new to this core; false if there are too many already.
+    fn add(&self, rows: &mut Rows, key: u64, kind: &Kind) -> bool {
+        let row = self.registry.add(kind);
+        row.is_some_and(|row| rows.insert(key, row).is_none())
     }
 
     /// Drops what the registry has forgotten. It costs one look at all rows, once in a
