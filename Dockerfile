@@ -10,6 +10,8 @@ WORKDIR /src
 COPY Cargo.toml Cargo.lock ./
 # Cargo wants to see the benches and tests that Cargo.toml names.
 COPY benches benches
+COPY crates crates
+COPY examples examples
 COPY tests tests
 COPY src src
 # On Alpine the target is musl, which Rust links statically.

@@ -6,7 +6,7 @@
 
 use std::{hint::black_box, sync::Arc, time::Instant};
 
-use fairgate::{
+use fairgate_core::{
     apf::{ObjectSet, Policy, PolicySettings, SchemaIndex, Semantics},
     digest::{RequestDigest, RequestInfo, User},
 };

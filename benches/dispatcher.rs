@@ -14,7 +14,7 @@ use std::{
     thread,
 };
 
-use fairgate::{
+use fairgate_core::{
     apf::{
         Time, Work,
         dispatcher::{Dispatcher, View},

@@ -23,7 +23,6 @@ use std::{
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use fairgate::{
-    apf::{Time, work::EstimatorSettings},
     app::{AppSettings, CoreContext, Gateway, runtimes::control_runtime},
     auth::{
         Anonymous, AuthSettings, Authentication, ConfiguredNames,
@@ -35,6 +34,7 @@ use fairgate::{
     forward::{Forward, UpstreamSettings},
     stack::stack,
 };
+use fairgate_core::apf::{Time, work::EstimatorSettings};
 use http_body_util::{BodyExt as _, Empty, Full};
 use hyper::{client::conn::http1, server, service::service_fn};
 use hyper_util::rt::TokioIo;

@@ -16,12 +16,14 @@ use std::{
 };
 
 use fairgate::{
-    apf::{Time, work::EstimatorSettings},
     call::SpoolLimits,
     call::{Call, ClientBody, Inbound, Peer, Refusal, Reply, ReplyBody, Trace},
     clock::Clock,
-    digest::RequestDigest,
     fairness::{Caps, Enforcement, FairnessLayer, Gate, Hub, HubSettings, layer::Fairness},
+};
+use fairgate_core::{
+    apf::{Time, work::EstimatorSettings},
+    digest::RequestDigest,
 };
 use http_body::Body as _;
 use support::{Case, digests, measure, policy};

@@ -8,7 +8,7 @@ mod support;
 
 use std::collections::VecDeque;
 
-use fairgate::apf::{
+use fairgate_core::apf::{
     Semantics, Time, Work,
     policy::Queuing,
     queueset::{Admission, Arriving, Discipline, EntryId, Events, QueueSet},

@@ -3,20 +3,18 @@
 //! Plays worlds drawn by seed in virtual time and prints the medians of each kind of world:
 //!
 //! ```sh
-//! cargo run --release --no-default-features --example fair_shares -- --worlds 50 --seed 1
+//! cargo run --release -p fairgate-simulate --example fair_shares -- --worlds 50 --seed 1
 //! ```
 //!
 //! `--check` fails if anything is not as it must be (`table::Row::faults`), `--kind NAME` plays one kind alone, and `--each` prints every world, its flows and what they got.
 
 use std::{env, process::ExitCode, thread};
 
-use fairgate::{
-    apf::Semantics,
-    simulate::world::{
-        kinds::Kind,
-        run,
-        table::{HEADING, Row},
-    },
+use fairgate_core::apf::Semantics;
+use fairgate_simulate::world::{
+    kinds::Kind,
+    run,
+    table::{HEADING, Row},
 };
 
 struct Options {

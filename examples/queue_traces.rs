@@ -17,18 +17,15 @@ use std::{
     time::Duration,
 };
 
-use fairgate::{
-    apf::{
-        Semantics, Time, Work,
-        policy::Queuing,
-        queueset::{
-            Admission, Arriving, Discipline, EntryId, Events, Phase, QueueReport, QueueSet,
-            Rejection,
-        },
-        shard::Dealer,
+use fairgate_core::apf::{
+    Semantics, Time, Work,
+    policy::Queuing,
+    queueset::{
+        Admission, Arriving, Discipline, EntryId, Events, Phase, QueueReport, QueueSet, Rejection,
     },
-    simulate::random::Random,
+    shard::Dealer,
 };
+use fairgate_core::random::Random;
 use serde::{Deserialize, Serialize};
 
 /// A request's number within its trace.

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use crate::{
+use fairgate_core::{
     apf::Time,
     sync::{Mutex, lock},
 };

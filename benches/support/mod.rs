@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fairgate::{
+use fairgate_core::{
     apf::{ObjectSet, Policy, PolicySettings, Semantics},
     digest::{RequestDigest, RequestInfo, User},
 };

@@ -22,7 +22,8 @@ use rcgen::{
     Issuer, KeyPair, KeyUsagePurpose, PublicKeyData as _,
 };
 
-use crate::{clock::Clock, digest::User};
+use crate::clock::Clock;
+use fairgate_core::digest::User;
 
 /// How long the authority lasts.
 const AUTHORITY_LASTS: Duration = Duration::from_secs(10 * 365 * 86_400);
@@ -376,7 +377,8 @@ fn write(path: &Path, text: &str) -> Result<(), HomeError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{apf::Time, config::Config};
+    use crate::config::Config;
+    use fairgate_core::apf::Time;
 
     #[test]
     fn a_home_is_made_once_and_its_configuration_can_be_used() {

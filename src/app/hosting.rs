@@ -13,10 +13,6 @@ use tokio::{runtime, sync::watch};
 
 use super::pace::Pace;
 use crate::{
-    apf::{
-        Finding,
-        objects::{Bootstrap, FLOW_SCHEMA},
-    },
     clock::Clock,
     config::{self, Config},
     hosted::{
@@ -28,6 +24,10 @@ use crate::{
     observe::{Checks, Sight, View, names},
     source::store::SETTLE,
     store::{Health, Limits, Store, StoreError, local},
+};
+use fairgate_core::apf::{
+    Finding,
+    objects::{Bootstrap, FLOW_SCHEMA},
 };
 
 /// How often the built-in objects are looked after, besides when something changes.

@@ -28,7 +28,6 @@ use tokio::runtime::Runtime;
 pub use runtimes::{AppSettings, CoreContext, Gateway, StartError};
 
 use crate::{
-    apf::{Compiled, Finding},
     auth::layer::{Auth, AuthLayer, AuthRules},
     call::answer::Answer,
     clock::Clock,
@@ -41,6 +40,7 @@ use crate::{
     store::{Store, StoreError},
 };
 use control::Control;
+use fairgate_core::apf::{Compiled, Finding};
 use hosting::Hosting;
 use identity::UpstreamCredential;
 use policies::{ObjectsFrom, Policies};

@@ -22,11 +22,11 @@ use tokio::{
 use tokio_rustls::TlsConnector;
 
 use crate::{
-    apf::scope::StatsScope,
     clock::Clock,
     fairness::Hub,
     observe::upstream_counts::{self, FetchError, ObjectCount},
 };
+use fairgate_core::apf::scope::StatsScope;
 
 /// How often the metrics are read; the upstream itself counts about as often.
 const PERIOD: Duration = Duration::from_secs(60);

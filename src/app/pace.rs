@@ -7,7 +7,8 @@
 
 use std::time::Duration;
 
-use crate::{apf::Time, clock::Clock};
+use crate::clock::Clock;
+use fairgate_core::apf::Time;
 
 /// Rest is this many times the work: a quarter of the time is worked at most.
 const REST: u32 = 3;

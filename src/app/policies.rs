@@ -7,7 +7,6 @@ use tokio::sync::Notify;
 
 use super::{following::Following, hosting::Hosting, pace::Pace, settings};
 use crate::{
-    apf::{Compiled, Finding, ObjectSet, Policy, PolicySettings, objects::Bootstrap},
     clock::Clock,
     config::Config,
     fairness::Hub,
@@ -18,6 +17,9 @@ use crate::{
         kube::{Followed, Upstream},
         store::Stored,
     },
+};
+use fairgate_core::{
+    apf::{Compiled, Finding, ObjectSet, Policy, PolicySettings, objects::Bootstrap},
     sync::{Mutex, lock},
 };
 
@@ -301,7 +303,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{apf::Semantics, source::Document};
+    use crate::source::Document;
+    use fairgate_core::apf::Semantics;
 
     /// What is compiled from the level `own` and nothing else, by its name among the levels in force.
     fn levels(whole: bool, empty: bool) -> Vec<String> {

@@ -10,7 +10,6 @@ use super::{
     settings,
 };
 use crate::{
-    apf::Finding,
     auth::{TokenReviews, layer::AuthRules},
     config::{Config, Mode},
     source::{
@@ -18,6 +17,7 @@ use crate::{
         files::{self, Files},
     },
 };
+use fairgate_core::apf::Finding;
 
 /// Reads the configuration again at each SIGHUP.
 pub(super) struct Reload {

@@ -13,7 +13,6 @@ use tokio::runtime;
 
 use super::{identity::UpstreamCredential, object_counts::UpstreamMetrics};
 use crate::{
-    apf::{PolicySettings, work::EstimatorSettings},
     auth::{
         Anonymous, AuthSettings, Authentication, BundleError, CaBundle, ConfiguredNames,
         FrontProxySettings, HeaderNameError, NoRandomness, RequestHeaderNames, TokenFile,
@@ -32,6 +31,7 @@ use crate::{
     serve::{self, DrainSettings, ServeSettings},
     source::kube,
 };
+use fairgate_core::apf::{PolicySettings, work::EstimatorSettings};
 
 /// A setting that only shows to be wrong when it is put to use.
 #[derive(Debug, thiserror::Error)]

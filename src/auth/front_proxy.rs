@@ -17,7 +17,7 @@ use super::{
     peer::{Judgement, Slot},
     x509::{Subject, SubjectError},
 };
-use crate::digest::User;
+use fairgate_core::digest::User;
 
 /// Why a peer is not believed to be a front proxy, or cannot be understood.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use http::HeaderMap;
 
 use super::extra_key;
-use crate::digest::User;
+use fairgate_core::digest::User;
 
 const USER: &str = "impersonate-user";
 const UID: &str = "impersonate-uid";

@@ -26,9 +26,9 @@ use super::{
 use crate::{
     call::{Call, Inbound, Peer, Refusal, Reply, RequestKind},
     clock::Clock,
-    digest::{RequestDigest, RequestInfo},
     log_limit::LogLimit,
 };
+use fairgate_core::digest::{RequestDigest, RequestInfo};
 
 /// What the layer goes by; replaced whole when settings change.
 #[derive(Debug)]

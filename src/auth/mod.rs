@@ -57,7 +57,8 @@ pub use self::{
 pub use crate::call::identity::{
     HeaderNameError, Identity, IdentityError, IdentityHeaders, RequestHeaderNames, UpstreamIdentity,
 };
-use crate::{apf::Time, clock::Clock, digest::User};
+use crate::clock::Clock;
+use fairgate_core::{apf::Time, digest::User};
 
 /// A moment by both clocks: the monotonic one for how long something is kept, that of the wall for
 /// certificates and tokens.

@@ -11,7 +11,7 @@ use super::{
     peer::Judgement,
     x509::{Subject, SubjectError},
 };
-use crate::digest::User;
+use fairgate_core::digest::User;
 
 /// The extra attribute that says by which credential a user was recognized.
 const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";

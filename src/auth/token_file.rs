@@ -8,7 +8,7 @@
 use std::{collections::HashMap, fmt, sync::Arc};
 
 use super::{Identity, TokenDigest, TokenKey, token_key::Token};
-use crate::digest::User;
+use fairgate_core::digest::User;
 
 /// The content of a token file, ready for look-up.
 #[derive(Clone)]

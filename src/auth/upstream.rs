@@ -12,12 +12,10 @@
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::{extra_key, spoof};
-use crate::{
-    call::identity::{
-        Identity, IdentityError, IdentityHeaders, RequestHeaderNames, UpstreamIdentity,
-    },
-    digest::User,
+use crate::call::identity::{
+    Identity, IdentityError, IdentityHeaders, RequestHeaderNames, UpstreamIdentity,
 };
+use fairgate_core::digest::User;
 
 impl UpstreamIdentity {
     /// The lines that tell `user`.

@@ -404,7 +404,7 @@ mod tests {
         let inbound = Inbound {
             request: http::Request::new(ClientBody::empty()),
             peer: Rc::new(Peer::local()),
-            received: crate::apf::Time::ZERO,
+            received: fairgate_core::apf::Time::ZERO,
             trace: Rc::new(Trace::default()),
         };
         let reply = AnswerLayer.layer(Panics).call(inbound).await.unwrap();

@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use http::{HeaderName, HeaderValue};
 
 pub use super::header_names::{HeaderNameError, RequestHeaderNames};
-use crate::digest::User;
+use fairgate_core::digest::User;
 
 /// How the upstream is told an identity. Cloning shares it.
 #[derive(Clone, Debug, PartialEq, Eq)]

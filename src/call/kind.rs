@@ -1,6 +1,6 @@
 //! What kind of request it is, as far as time limits and failures depend on it.
 
-use crate::digest::{RequestInfo, Verb};
+use fairgate_core::digest::{RequestInfo, Verb};
 
 /// What kind of request it is: how long it may take, and whether it may be done twice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

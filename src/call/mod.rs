@@ -36,7 +36,7 @@ pub use reply_body::{BodyEnd, BodyError, OnFailure, ReplyBody, ReplyGuard, Rest}
 pub use spool::{Cut, Spool, SpoolLimits};
 pub use trace::{FlowUids, Progress, Recorder, Trace};
 
-use crate::{
+use fairgate_core::{
     apf::Time,
     digest::{RequestDigest, RequestInfo},
 };

@@ -1,6 +1,6 @@
 //! Why a request is not served.
 
-use crate::digest::InfoError;
+use fairgate_core::digest::InfoError;
 
 /// Why a request is not served. [`super::answer`] says what the client gets to hear.
 #[derive(Debug, thiserror::Error)]

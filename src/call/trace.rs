@@ -16,7 +16,7 @@ use std::{
 use http::{HeaderValue, Method, uri::PathAndQuery};
 
 use super::{BodyEnd, Refusal, Reply, RequestKind, lender::Awaited};
-use crate::{
+use fairgate_core::{
     apf::Time,
     digest::{RequestDigest, User},
 };

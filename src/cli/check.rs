@@ -5,7 +5,7 @@ use std::{io, path::PathBuf};
 use serde::Serialize;
 
 use super::{Outcome, Output, PolicyArgs, Streams, policy::Loaded, table};
-use crate::{
+use fairgate_core::{
     apf::{
         Seats,
         borrowing::Limits,

@@ -9,7 +9,7 @@ use std::{
 use serde::Serialize;
 
 use super::{Outcome, Output, PolicyArgs, Streams, policy::Loaded};
-use crate::{
+use fairgate_core::{
     apf::{
         Flow, SchemaIndex, Seats, Work,
         borrowing::Limits,

@@ -4,12 +4,12 @@ use std::{io::Read, path::Path};
 
 use super::PolicyArgs;
 use crate::{
-    apf::{
-        objects::{Finding, ObjectSet},
-        policy::{Compiled, Policy, PolicySettings},
-    },
     config::Config,
     source::{DocumentSet, files},
+};
+use fairgate_core::apf::{
+    objects::{Finding, ObjectSet},
+    policy::{Compiled, Policy, PolicySettings},
 };
 
 /// A configuration and the policy it leads to, with all that is wrong with either.

@@ -32,7 +32,7 @@ pub use read::Reading;
 pub use secret::Secret;
 pub(crate) use section::read_bounded;
 
-use crate::apf::{Seats, objects::Bootstrap, policy::Semantics};
+use fairgate_core::apf::{Seats, objects::Bootstrap, policy::Semantics};
 
 /// All settings of a gateway, ready to use.
 #[derive(Clone, Debug)]

@@ -22,12 +22,10 @@ use super::{
     values::{self, Word, Wrong},
     yaml,
 };
-use crate::{
-    apf::{
-        objects::{Bootstrap, Finding},
-        policy::Semantics,
-    },
-    auth::{self, TokenKey},
+use crate::auth::{self, TokenKey};
+use fairgate_core::apf::{
+    objects::{Bootstrap, Finding},
+    policy::Semantics,
 };
 
 /// The API version of the file.

@@ -19,7 +19,7 @@ use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
 use super::values::{self, Word, Wrong};
-use crate::apf::objects::{Finding, Severity};
+use fairgate_core::apf::objects::{Finding, Severity};
 
 /// The longest file a key may refer to: 16 MiB.
 const MAX_FILE_BYTES: u64 = 16 << 20;

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, fs, path::Path};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::apf::objects::Severity;
+use fairgate_core::apf::objects::Severity;
 
 fn repository() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::apf::units::nanos;
+use fairgate_core::apf::units::nanos;
 
 /// The percentile `percent` (1 to 100) by nearest rank: the least of `values` that at least so many
 /// of a hundred do not exceed. `None` without values. Reorders them; O(values).

@@ -8,7 +8,7 @@ use super::{
     client::{Answer, ClientError},
     figures::percentile,
 };
-use crate::{
+use fairgate_core::{
     apf::Time,
     sync::{Arc, Mutex, lock},
 };

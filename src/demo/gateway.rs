@@ -18,10 +18,6 @@ use tower::layer::util::Identity;
 
 use super::{DemoError, flow::Flow, upstream::WORKERS};
 use crate::{
-    apf::{
-        Compiled, Finding, ObjectSet, Policy, PolicySettings, Semantics, objects::Bootstrap,
-        work::EstimatorSettings,
-    },
     app::{AppSettings, CoreContext, Gateway, runtimes::control_runtime},
     auth::{
         AuthSettings, Authentication, ConfiguredNames, TokenFile, TokenKey, UpstreamIdentity,
@@ -35,6 +31,10 @@ use crate::{
     forward::{Forward, UpstreamSettings},
     serve::ServeSettings,
     stack::stack,
+};
+use fairgate_core::apf::{
+    Compiled, Finding, ObjectSet, Policy, PolicySettings, Semantics, objects::Bootstrap,
+    work::EstimatorSettings,
 };
 
 /// The one level of the embedded policies that requests go to.
@@ -138,7 +138,7 @@ impl DemoGateway {
         };
         for (name, level) in dispatcher.levels() {
             if &*name == LEVEL {
-                let waiting = |set: &mut crate::apf::queueset::QueueSet<_>| {
+                let waiting = |set: &mut fairgate_core::apf::queueset::QueueSet<_>| {
                     let queues = set.queues().map(|queue| queue.waiting);
                     queues.filter(|waiting| *waiting > 0).collect()
                 };
@@ -234,7 +234,7 @@ mod tests {
         super::{FAIR, FIFO},
         *,
     };
-    use crate::apf::policy::{Distinguisher, LevelKind, LimitResponse, Queuing};
+    use fairgate_core::apf::policy::{Distinguisher, LevelKind, LimitResponse, Queuing};
 
     /// How the level of `policy` queues, its seats, and how its schema tells flows apart.
     fn shape(policy: &str) -> (Queuing, u32, Option<Distinguisher>) {

@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::{flow::Flow, gateway::Load, load::ELEPHANT_CONNECTIONS, upstream::WORKERS};
-use crate::sync::Arc;
+use fairgate_core::sync::Arc;
 
 /// Width of the names, and of each panel.
 const NAME: usize = 11;

@@ -18,9 +18,9 @@ use super::{
     figures::scrambled_part,
     flow::Flow,
 };
-use crate::{
+use crate::clock::Clock;
+use fairgate_core::{
     apf::Time,
-    clock::Clock,
     sync::{Arc, Mutex, lock},
 };
 

@@ -34,9 +34,9 @@ pub use live::Display;
 pub use report::{FlowReport, Report, SideReport};
 
 use crate::{
-    apf::Time, app::StartError, auth::NoRandomness, clock::Clock,
-    serve::limits::raise_descriptor_limit, sync::Arc,
+    app::StartError, auth::NoRandomness, clock::Clock, serve::limits::raise_descriptor_limit,
 };
+use fairgate_core::{apf::Time, sync::Arc};
 use flow::Flow;
 use gateway::DemoGateway;
 use live::{Live, Picture};

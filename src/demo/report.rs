@@ -12,7 +12,7 @@ use super::{
     flow::Flow,
     upstream::{SERVICE_TIME, WORKERS},
 };
-use crate::sync::Arc;
+use fairgate_core::sync::Arc;
 
 /// How many times longer the mice are to wait without fairness than with it.
 const TENFOLD: f64 = 10.0;

@@ -14,7 +14,8 @@ use std::{
 
 use tokio::task::JoinSet;
 
-use crate::{apf::units::nanos, clock::Clock};
+use crate::clock::Clock;
+use fairgate_core::apf::units::nanos;
 
 /// How often to wake.
 const PERIOD: Duration = Duration::from_millis(10);

@@ -25,14 +25,16 @@ use super::{
     wait::wait_deadline,
 };
 use crate::{
+    call::{Call, Pipe, RequestKind, refusal::Rejection},
+    clock::Clock,
+};
+use fairgate_core::{
     apf::{
         Flow, SchemaIndex, Semantics, Time, Work,
         level::{Arrival, Decisions, Level, Place, Ticket},
         queueset,
     },
-    call::{Call, Pipe, RequestKind, refusal::Rejection},
     cells::{Access, CoreCells},
-    clock::Clock,
     digest::RequestDigest,
 };
 

@@ -16,11 +16,11 @@ use super::{
     abandoned::Abandoned,
     gate::Letter,
     long_running::{Caps, LongRunning},
-    mailbox::Mailbox,
     premature::{PrematureResets, ResetLimits},
     slots::Waiter,
 };
-use crate::{
+use crate::call::{FlowUids, Spool, SpoolLimits};
+use fairgate_core::{
     apf::{
         Semantics, Time, Work,
         counts::{CountSettings, Counts},
@@ -31,9 +31,9 @@ use crate::{
         watchers::Watchers,
         work::{Depends, EstimatorSettings, ObjectStats, WidthCap},
     },
-    call::{FlowUids, Spool, SpoolLimits},
     cells::{CoreCells, FlowCells, Window},
     digest::RequestInfo,
+    mailbox::Mailbox,
     sync::{Mutex, lock},
 };
 
@@ -380,7 +380,7 @@ impl CorePolicy {
         let mut cells_by_id = Vec::new();
         let mut flows = Vec::with_capacity(cells.len());
         for ((index, schema), cells) in (0..).zip(policy.schemas()).zip(cells) {
-            let id = view.schema_id(crate::apf::SchemaIndex(index)).0 as usize;
+            let id = view.schema_id(fairgate_core::apf::SchemaIndex(index)).0 as usize;
             if cells_by_id.len() <= id {
                 cells_by_id.resize(id + 1, None);
             }
@@ -409,7 +409,7 @@ impl CorePolicy {
     }
 
     /// What a request needs of the schema it matched.
-    pub fn flow(&self, schema: crate::apf::SchemaIndex) -> &FlowFacts {
+    pub fn flow(&self, schema: fairgate_core::apf::SchemaIndex) -> &FlowFacts {
         &self.flows[schema.0 as usize]
     }
 
@@ -432,7 +432,7 @@ mod tests {
     use std::task::{Context, Waker};
 
     use super::*;
-    use crate::apf::{ObjectSet, PolicySettings};
+    use fairgate_core::apf::{ObjectSet, PolicySettings};
 
     fn policy(total_seats: u32) -> Arc<Policy> {
         policy_of(total_seats, Semantics::Improved)

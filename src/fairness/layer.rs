@@ -27,11 +27,10 @@ use super::{
     seat::{Seat, SeatGuard, look_after},
     watch_init::{WatchGuard, is_watch},
 };
-use crate::{
-    apf::Time,
-    call::{BodyEnd, BodyError, Call, Progress, Refusal, Reply, ReplyGuard, RequestKind, Trace},
-    digest::Verb,
+use crate::call::{
+    BodyEnd, BodyError, Call, Progress, Refusal, Reply, ReplyGuard, RequestKind, Trace,
 };
+use fairgate_core::{apf::Time, digest::Verb};
 
 /// Seconds until a client with too many long-running requests should ask again.
 const LONG_RUNNING_RETRY_AFTER: u32 = 5;

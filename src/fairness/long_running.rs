@@ -11,7 +11,7 @@ use std::sync::{
 
 use dashmap::DashMap;
 
-use crate::{
+use fairgate_core::{
     digest::User,
     sync::{Mutex, lock},
 };

@@ -6,7 +6,7 @@
 //! the answer's body, and by what goes on upstream after the client has left. [`layer`] joins it
 //! with the stack.
 //!
-//! Not here: who runs next ([`crate::apf`]), how an answer looks ([`crate::call`]).
+//! Not here: who runs next ([`fairgate_core::apf`]), how an answer looks ([`crate::call`]).
 
 mod abandoned;
 mod gate;
@@ -14,7 +14,7 @@ mod hub;
 pub mod layer;
 mod learn;
 mod long_running;
-mod mailbox;
+
 mod place;
 mod premature;
 mod seat;

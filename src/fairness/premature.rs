@@ -17,7 +17,7 @@ use std::{
 
 use dashmap::DashMap;
 
-use crate::{apf::Time, digest::User};
+use fairgate_core::{apf::Time, digest::User};
 
 /// Users of whom something is known. Further ones are not counted until others are forgotten.
 const MOST_USERS: usize = 10_000;

@@ -8,13 +8,13 @@ use std::{rc::Rc, sync::Arc, time::Duration};
 use bytes::Bytes;
 
 use super::{abandoned::RunsOn, gate::Gate, learn::ListObserver, slots::Waiter};
-use crate::{
+use crate::call::{BodyEnd, Holder, Pipe, ReplyGuard, RequestKind, Trace};
+use fairgate_core::{
     apf::{
         Time,
         level::{Place, Ticket},
         scope::StatsScope,
     },
-    call::{BodyEnd, Holder, Pipe, ReplyGuard, RequestKind, Trace},
     cells::{Access, FlowCells},
     digest::RequestDigest,
 };

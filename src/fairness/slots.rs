@@ -10,12 +10,12 @@ use std::{
     task::Waker,
 };
 
-use crate::{
+use crate::call::Pipe;
+use fairgate_core::{
     apf::{
         Time,
         level::{Level, Ticket},
     },
-    call::Pipe,
     digest::RequestDigest,
 };
 

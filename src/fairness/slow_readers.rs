@@ -19,10 +19,8 @@ use super::{
     hub::Enforcement,
     slots::{OnItsWay, Waiter},
 };
-use crate::{
-    apf::level::Level,
-    call::{Cut, Look, Pipe, SpoolLimits},
-};
+use crate::call::{Cut, Look, Pipe, SpoolLimits};
+use fairgate_core::apf::level::Level;
 
 /// After how many looks it is told how many clients were cut meanwhile.
 const TELL_AFTER: u32 = 4;

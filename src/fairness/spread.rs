@@ -10,11 +10,11 @@
 //! use it up and go on without. Only those are held back that have waited for half a service time
 //! already: a client that asks for less than its share is next in turn and waits for less.
 //!
-//! Pure: time is an argument. Not here: timers ([`super::starts`]), and who may start ([`crate::apf`]).
+//! Pure: time is an argument. Not here: timers ([`super::starts`]), and who may start ([`fairgate_core::apf`]).
 
 use std::time::Duration;
 
-use crate::apf::Time;
+use fairgate_core::apf::Time;
 
 /// One in so many parts of the time that requests executed may be spent.
 const COST: u32 = 256;

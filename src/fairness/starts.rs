@@ -4,7 +4,7 @@
 use std::{cell::RefCell, collections::VecDeque, rc::Rc, time::Duration};
 
 use super::{gate::Gate, slots::Waiter, spread::Spread};
-use crate::apf::{
+use fairgate_core::apf::{
     Time,
     level::{Level, Ticket},
 };

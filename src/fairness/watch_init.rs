@@ -25,9 +25,9 @@ use http_body::Body as _;
 use tokio::task::AbortHandle;
 
 use super::{abandoned::RunsOn, gate::Gate, seat::Seat};
-use crate::{
+use crate::call::{BodyEnd, Reply, ReplyGuard, Rest, Trace};
+use fairgate_core::{
     apf::{Semantics, Time, watchers::WatchKey},
-    call::{BodyEnd, Reply, ReplyGuard, Rest, Trace},
     digest::RequestInfo,
 };
 
@@ -320,11 +320,13 @@ mod tests {
 
     use super::*;
     use crate::{
-        apf::{ObjectSet, Policy, PolicySettings, work::EstimatorSettings},
         call::{Call, ClientBody, Inbound, Peer},
         clock::Clock,
-        digest::{RequestDigest, User},
         fairness::{Caps, Enforcement, Hub, HubSettings, gate::Verdict},
+    };
+    use fairgate_core::{
+        apf::{ObjectSet, Policy, PolicySettings, work::EstimatorSettings},
+        digest::{RequestDigest, User},
     };
 
     fn gate(semantics: Semantics, clock: &Clock) -> Rc<Gate> {

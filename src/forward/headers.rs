@@ -277,9 +277,9 @@ mod tests {
     use std::{rc::Rc, sync::Arc};
 
     use super::*;
-    use crate::{
+    use crate::call::{ClientBody, Inbound, Peer, Trace};
+    use fairgate_core::{
         apf::Time,
-        call::{ClientBody, Inbound, Peer, Trace},
         digest::{RequestDigest, RequestInfo, User},
     };
 

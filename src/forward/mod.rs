@@ -51,9 +51,9 @@ use crate::{
         Unwanted, trace::Unfinished,
     },
     clock::Clock,
-    digest::User,
 };
 use connect::ConnectError;
+use fairgate_core::digest::User;
 use lent::{Fate, Lent};
 use pool::{Leased, Pool};
 

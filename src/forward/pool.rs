@@ -37,13 +37,13 @@ use super::{
     resets::{self, End, Limited, Resets},
 };
 use crate::{
-    apf::Time,
     call::{Lender, RequestKind, Unwanted, lender::Turn},
     clock::Clock,
     heard::Heard,
     local::LocalExecutor,
     socket::Socket,
 };
+use fairgate_core::apf::Time;
 
 /// Requests that may share connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

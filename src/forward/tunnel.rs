@@ -33,13 +33,13 @@ use super::{
     lent::{Fate, Lent},
 };
 use crate::{
-    apf::Time,
     call::{
         Call, ClientBody, Lender, OnFailure, Progress, Refusal, Reply, ReplyBody,
         reply_body::TunnelGuard,
     },
     clock::Clock,
 };
+use fairgate_core::apf::Time;
 
 /// Sends `call` as an upgrade to `protocol`; a `101` becomes a tunnel.
 pub(super) async fn open(

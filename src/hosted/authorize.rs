@@ -10,7 +10,7 @@ use super::{
     access::{AccessError, Decision, SubjectAccess},
     fault::Fault,
 };
-use crate::digest::{RequestInfo, User, readable};
+use fairgate_core::digest::{RequestInfo, User, readable};
 
 /// The group of everybody who proved who they are.
 const AUTHENTICATED: &str = "system:authenticated";
@@ -203,7 +203,7 @@ impl Rules {
         if self.reads(user) {
             let plurals: Vec<&str> = super::kinds::KINDS.iter().map(|kind| kind.plural).collect();
             resources.push(json!({"verbs": ["get", "list", "watch"],
-                "apiGroups": [crate::apf::objects::GROUP], "resources": plurals}));
+                "apiGroups": [fairgate_core::apf::objects::GROUP], "resources": plurals}));
             paths.push(json!({"verbs": ["get"], "nonResourceURLs": ["/metrics"]}));
         }
         if user.in_group(User::MASTERS) {

@@ -5,7 +5,7 @@ use std::fmt;
 use serde_json::{Value, json};
 
 use super::schema::canonical::quote::Quoted;
-use crate::apf::objects::validate;
+use fairgate_core::apf::objects::validate;
 
 /// The sort of a mistake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

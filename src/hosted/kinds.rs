@@ -13,7 +13,7 @@ use super::{
     schema::{Field, Struct, Type, flowcontrol as shapes, internal},
     table,
 };
-use crate::apf::objects::{
+use fairgate_core::apf::objects::{
     GROUP, bootstrap, defaults, names, v1beta3::PRESERVE_ZERO_SHARES, validate,
 };
 

@@ -31,8 +31,8 @@ use super::{
 use crate::{
     call::{BodyError, Call, ClientBody, Refusal, Reply, ReplyBody},
     clock::Clock,
-    digest::readable,
 };
+use fairgate_core::digest::readable;
 
 /// How long a body may take, also of a call without a deadline.
 const BODY_WITHIN: Duration = Duration::from_secs(60);

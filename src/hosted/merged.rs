@@ -20,7 +20,7 @@ use super::{
     documents::{self, Documents},
     openapi,
 };
-use crate::sync::{Mutex, lock};
+use fairgate_core::sync::{Mutex, lock};
 
 /// A document that both have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -31,10 +31,8 @@ use super::{
     query::Query,
     route::{Route, route},
 };
-use crate::{
-    call::{BodyError, Call, Progress, Refusal, Reply, ReplyBody, Trace},
-    digest::readable,
-};
+use crate::call::{BodyError, Call, Progress, Refusal, Reply, ReplyBody, Trace};
+use fairgate_core::digest::readable;
 
 /// The most bytes of a document that are read: 16 MiB.
 const MAX_DOCUMENT: usize = 16 << 20;

@@ -62,9 +62,10 @@ pub use operators::{Asked, Operators, Report};
 pub use request::{Caller, MAX_BODY, Request};
 pub use watching::Watching;
 
-use crate::{clock::Clock, digest::Verb, store::Store};
+use crate::{clock::Clock, store::Store};
 use authorize::{Attributes, Authorizer};
 use documents::Documents;
+use fairgate_core::digest::Verb;
 use kind::{Kind, KindVersion};
 use merged::Merging;
 use negotiate::{Media, Output, Produces};

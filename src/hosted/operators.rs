@@ -7,7 +7,7 @@ use std::{future::Future, pin::Pin, sync::Arc};
 use http::{Method, StatusCode};
 
 use super::{answer::Answer, fault::Fault, negotiate::Output, request::Request};
-use crate::digest::User;
+use fairgate_core::digest::User;
 
 /// What operators get to see.
 #[derive(Clone, Debug, PartialEq, Eq)]

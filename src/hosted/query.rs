@@ -7,7 +7,7 @@
 use serde_json::json;
 
 use super::{fault::Fault, field_error::FieldError, metadata};
-use crate::digest::query_pairs;
+use fairgate_core::digest::query_pairs;
 
 /// The decoded parameters of a query.
 #[derive(Clone, Debug, Default)]

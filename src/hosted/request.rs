@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Method};
 
 use super::fault::Fault;
-use crate::digest::{RequestDigest, User};
+use fairgate_core::digest::{RequestDigest, User};
 
 /// The most bytes of a body: 3 MiB.
 pub const MAX_BODY: usize = 3 << 20;

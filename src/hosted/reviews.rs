@@ -9,7 +9,7 @@ use super::{
     kind::{Kind, KindVersion, Rules as KindRules, Storage},
     schema::reviews as shapes,
 };
-use crate::{apf::objects::names, digest::User};
+use fairgate_core::{apf::objects::names, digest::User};
 
 /// The kinds of reviews.
 pub static REVIEWS: [&Kind; 3] = [&ACCESS, &RULES, &SELF];

@@ -17,14 +17,16 @@ use tokio::sync::oneshot;
 
 use super::{columns::Table, go_duration::GoDuration};
 use crate::{
+    clock::Clock,
+    fairness::{Hub, Letter, Waiter},
+};
+use fairgate_core::{
     apf::{
         Policy, Time,
         dispatcher::SchemaId,
         queueset::{Phase, RequestReport},
     },
-    clock::Clock,
     digest::{RequestDigest, RequestInfo, readable},
-    fairness::{Hub, Letter, Waiter},
 };
 
 /// Where the dumps are; a name follows.
@@ -299,7 +301,7 @@ fn api_version(info: &RequestInfo) -> String {
 /// Tells flows apart as the present policy does it.
 struct Distinguishers<'a> {
     policy: &'a Policy,
-    schemas: HashMap<&'a str, crate::apf::SchemaIndex>,
+    schemas: HashMap<&'a str, fairgate_core::apf::SchemaIndex>,
 }
 
 impl<'a> Distinguishers<'a> {
@@ -308,7 +310,7 @@ impl<'a> Distinguishers<'a> {
         Self {
             policy,
             schemas: schemas
-                .map(|(schema, index)| (&*schema.name, crate::apf::SchemaIndex(index)))
+                .map(|(schema, index)| (&*schema.name, fairgate_core::apf::SchemaIndex(index)))
                 .collect(),
         }
     }

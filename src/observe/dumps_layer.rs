@@ -22,10 +22,8 @@ use super::{
     dumps::{Dump, PATH},
     sight::Sight,
 };
-use crate::{
-    call::{Call, Refusal, Reply, ReplyBody},
-    digest::{User, readable},
-};
+use crate::call::{Call, Refusal, Reply, ReplyBody};
+use fairgate_core::digest::{User, readable};
 
 /// Answers the dumps instead of the service behind it.
 #[derive(Clone, Debug)]

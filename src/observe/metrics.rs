@@ -13,15 +13,14 @@ use super::{
     sampler::Sampled,
     text::{Exposition, Family, Labels, Value},
 };
-use crate::{
+use crate::{call::Cut, fairness::Hub};
+use fairgate_core::{
     apf::{
         Time,
         dispatcher::{LevelReport, SchemaId},
         queueset::Phase,
     },
-    call::Cut,
     cells::{Access, FlowCells, Histogram, HistogramTotal},
-    fairness::Hub,
     sync::Arc,
 };
 

@@ -17,7 +17,7 @@ use metrics::{
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
 
 use super::names::{self as n};
-use crate::{
+use fairgate_core::{
     apf::Time,
     sync::{Mutex, lock},
 };

@@ -14,7 +14,7 @@ use std::{
 
 use tokio::sync::Notify;
 
-use crate::sync::{Mutex, lock};
+use fairgate_core::sync::{Mutex, lock};
 
 /// Places for connections. Cloning shares them.
 #[derive(Clone, Debug)]

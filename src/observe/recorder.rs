@@ -33,9 +33,9 @@ use super::{
 };
 use crate::{
     call::{self, BodyEnd, Inbound, Reply, ReplyGuard, Trace},
-    cells::Counter,
     clock::Clock,
 };
+use fairgate_core::cells::Counter;
 
 /// Stands for the status of requests whose client left before there was one.
 pub const CLIENT_GONE: u16 = 499;

@@ -8,15 +8,15 @@
 
 use std::time::Duration;
 
-use crate::cells::{Access, CoreCells};
-use crate::{
+use crate::fairness::Hub;
+use fairgate_core::cells::{Access, CoreCells};
+use fairgate_core::{
     apf::{
         Policy, Time,
         borrowing::Limits,
         policy::{LevelKind, LimitResponse},
         ratio::{Buckets, RatioHistogram, RatioSnapshot},
     },
-    fairness::Hub,
     sync::{Arc, Mutex, lock},
 };
 

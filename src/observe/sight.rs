@@ -15,10 +15,10 @@ use super::{
     sampler::{self, Sampler},
 };
 use crate::{
-    apf::{Semantics, Time},
     clock::Clock,
     fairness::{Enforcement, Hub},
 };
+use fairgate_core::apf::{Semantics, Time};
 
 /// How often the facade is kept up.
 const UPKEEP: Duration = Duration::from_secs(5);

@@ -26,18 +26,20 @@ use tower::{Layer, Service};
 
 use super::{Admin, Checks, Own, Sight, dumps::Dump, log, names};
 use crate::{
-    apf::{
-        ObjectSet, Policy, PolicySettings, Semantics, Time, objects::Bootstrap,
-        work::EstimatorSettings,
-    },
     call::SpoolLimits,
     call::{
         Call, ClientBody, Inbound, Peer, Refusal, Reply, ReplyBody, Trace, answer::AnswerLayer,
     },
     clock::Clock,
     config::{Log, LogFormat, LogLevel},
-    digest::{RequestDigest, RequestInfo, User},
     fairness::{Caps, Enforcement, FairnessLayer, Gate, Hub, HubSettings},
+};
+use fairgate_core::{
+    apf::{
+        ObjectSet, Policy, PolicySettings, Semantics, Time, objects::Bootstrap,
+        work::EstimatorSettings,
+    },
+    digest::{RequestDigest, RequestInfo, User},
 };
 
 /// When all tests begin, by the gateway's clock.

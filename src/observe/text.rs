@@ -5,8 +5,8 @@
 
 use std::fmt::Write as _;
 
-use crate::apf::ratio::RatioSnapshot;
-use crate::cells::HistogramTotal;
+use fairgate_core::apf::ratio::RatioSnapshot;
+use fairgate_core::cells::HistogramTotal;
 
 /// What kind of metric it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

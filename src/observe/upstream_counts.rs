@@ -8,7 +8,7 @@
 //! as they come and keeps no more. Names and labels are those of Kubernetes' metrics reference.
 //!
 //! Not here: the connection to the upstream, which is handed in, and what is made of the counts
-//! ([`crate::apf::counts`]).
+//! ([`fairgate_core::apf::counts`]).
 
 use std::{
     collections::BTreeMap,

@@ -32,11 +32,11 @@ use super::{
     premature::{PrematureResets, ResetLimits},
     upload::{Ruling, Uploads},
 };
-use crate::apf::Time;
 use crate::call::{
     BodyError, ClientBody, Inbound, Peer, Refusal, Reply, ReplyBody, RequestKind, Trace,
     UnreadHeir, answer,
 };
+use fairgate_core::apf::Time;
 
 /// One connection's way into the stack.
 pub(super) struct Entry<S> {

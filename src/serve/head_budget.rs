@@ -22,7 +22,7 @@ use std::{
 use futures_util::task::AtomicWaker;
 use tokio::{io::ReadBuf, time::Instant};
 
-use crate::sync::{Mutex, lock};
+use fairgate_core::sync::{Mutex, lock};
 
 /// Bytes of a head that do not count.
 pub const UNCOUNTED: usize = 8 << 10;

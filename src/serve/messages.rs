@@ -7,7 +7,7 @@
 use std::task::{Context, Waker};
 
 use super::{chunked::ChunkScanner, head_scan::HeadFacts};
-use crate::sync::{Mutex, lock};
+use fairgate_core::sync::{Mutex, lock};
 
 /// What the next bytes of the connection belong to.
 #[derive(Clone, Copy, Debug, Default)]

@@ -23,7 +23,7 @@ use tokio::{
 };
 
 use super::wire::Wire;
-use crate::{apf::Time, digest::User};
+use fairgate_core::{apf::Time, digest::User};
 
 /// How many requests a connection may reset before they are answered.
 #[derive(Clone, Copy, Debug)]

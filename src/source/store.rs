@@ -8,10 +8,8 @@ use std::{collections::BTreeMap, sync::Arc};
 use serde_json::Value;
 
 use super::{Document, DocumentSet, Revision, Source, same_policy, told::Told};
-use crate::{
-    apf::objects::{Finding, Severity},
-    store::{At, Entry, Event, Store, StoreError, Watch},
-};
+use crate::store::{At, Entry, Event, Store, StoreError, Watch};
+use fairgate_core::apf::objects::{Finding, Severity};
 
 /// What the keys of policy objects begin with.
 const PREFIXES: [&str; 2] = ["/prioritylevelconfigurations/", "/flowschemas/"];

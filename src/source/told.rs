@@ -1,6 +1,6 @@
 //! What was told of objects that change one at a time.
 
-use crate::apf::objects::Finding;
+use fairgate_core::apf::objects::Finding;
 
 /// The warnings of the last set, lest each change of any object tells those of all others again.
 #[derive(Debug, Default)]

@@ -20,7 +20,8 @@ use super::{
     Answer, At, Entry, Event, Expected, Health, MAX_VALUE_BYTES, Page, Store, StoreError, Watch,
     Written,
 };
-use crate::{apf::Time, clock::Clock};
+use crate::clock::Clock;
+use fairgate_core::apf::Time;
 
 /// Where one set of objects lives.
 pub(super) trait Place: Send {

@@ -8,7 +8,7 @@ use std::{any::Any, fmt, sync::Arc};
 use bytes::Bytes;
 
 use super::{MAX_KEY_BYTES, StoreError};
-use crate::sync::{Mutex, lock};
+use fairgate_core::sync::{Mutex, lock};
 
 /// An object as stored.
 #[derive(Debug)]

@@ -11,14 +11,16 @@ use std::{
 };
 
 use fairgate::{
-    apf::{ObjectSet, Policy, PolicySettings, Semantics, Time, queueset::Glance},
     app::{AppSettings, CoreContext, Gateway, runtimes::control_runtime},
     call::{Call, Inbound, Refusal, Reply},
     clock::Clock,
-    digest::{RequestDigest, User},
     fairness::{FairnessLayer, Gate as FairnessGate, Hub},
     forward::{Forward, UpstreamIdentity, UpstreamProtocol, UpstreamSettings},
     stack::stack,
+};
+use fairgate_core::{
+    apf::{ObjectSet, Policy, PolicySettings, Semantics, Time, queueset::Glance},
+    digest::{RequestDigest, User},
 };
 use http::{HeaderMap, HeaderValue};
 use tower::{Layer, Service, layer::util::Identity};

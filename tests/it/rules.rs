@@ -3,12 +3,11 @@
 use std::{sync::Arc, time::Duration};
 
 use fairgate::{
-    apf::{
-        ObjectSet, Policy, PolicySettings, Semantics, Time, objects::Bootstrap,
-        work::EstimatorSettings,
-    },
     call::SpoolLimits,
     fairness::{Caps, Enforcement, Hub, HubSettings, ResetLimits},
+};
+use fairgate_core::apf::{
+    ObjectSet, Policy, PolicySettings, Semantics, Time, objects::Bootstrap, work::EstimatorSettings,
 };
 use serde_json::{Value, json};
 

@@ -18,11 +18,8 @@ use std::{
 use dashmap::DashMap;
 
 use super::{Reviewed, TokenRefused};
-use crate::{
-    apf::Time,
-    auth::{Identity, TokenDigest},
-    sync,
-};
+use crate::auth::{Identity, TokenDigest};
+use fairgate_core::{apf::Time, sync};
 
 /// The results of reviews.
 pub(super) struct ReviewCache {
@@ -150,7 +147,8 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::{auth::TokenKey, digest::User};
+    use crate::auth::TokenKey;
+    use fairgate_core::digest::User;
 
     fn at(seconds: u64) -> Time {
         Time::ZERO.plus(Duration::from_secs(seconds))

@@ -31,7 +31,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use super::{PostFuture, ReviewTransport, TransportError};
-use crate::sync;
+use fairgate_core::sync;
 
 /// Gives the headers by which the gateway proves itself; asked anew for each review.
 pub type HeaderSource = Arc<dyn Fn() -> HeaderMap + Send + Sync>;

@@ -8,7 +8,8 @@ use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, UserInf
 use serde::Deserialize;
 
 use super::{ReviewError, Reviewed, TokenRefused};
-use crate::{auth, digest::User};
+use crate::auth;
+use fairgate_core::digest::User;
 
 /// The body of the request that asks about `token`, which is UTF-8.
 pub(super) fn question(token: &str, audiences: &[String]) -> Result<Bytes, ReviewError> {

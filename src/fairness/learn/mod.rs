@@ -11,7 +11,7 @@
 //! a full page, and otherwise as good as the first objects resemble the others. Count times size
 //! always makes up the length of the answer.
 //!
-//! Not here: what is made of an observation ([`crate::apf::counts`]).
+//! Not here: what is made of an observation ([`fairgate_core::apf::counts`]).
 
 mod gzip;
 mod json;
@@ -26,7 +26,7 @@ use http::{
 };
 
 use self::{gzip::Gzip, json::JsonList, protobuf::ProtobufList};
-use crate::{
+use fairgate_core::{
     apf::counts::ListObservation,
     digest::{RequestInfo, Verb},
 };

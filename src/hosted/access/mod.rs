@@ -35,11 +35,9 @@ use tokio::{
 
 use self::remembered::Remembered;
 use super::authorize::Attributes;
-use crate::{
-    clock::Clock,
+use crate::{clock::Clock, heard::Heard, log_limit::LogLimit};
+use fairgate_core::{
     digest::User,
-    heard::Heard,
-    log_limit::LogLimit,
     sync::{Mutex, lock},
 };
 

@@ -5,7 +5,6 @@ use serde_json::{Value, json};
 
 use super::{Answer, Fault, Owned, Scope, store_fault, write_fault};
 use crate::{
-    apf::objects::names,
     hosted::{
         chance, metadata, negotiate, object,
         query::{Validation, Write, WriteOptions},
@@ -14,6 +13,7 @@ use crate::{
     },
     store::{Expected, Written},
 };
+use fairgate_core::apf::objects::names;
 
 /// Target of the events that tell who changed what.
 const CHANGES: &str = "fairgate::changes";

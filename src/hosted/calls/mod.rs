@@ -32,9 +32,9 @@ use super::{
     ssa,
     table::{Include, Layout},
 };
-use crate::{
+use crate::store::{At, Entry, StoreError};
+use fairgate_core::{
     apf::objects::names,
-    store::{At, Entry, StoreError},
     sync::{Mutex, lock},
 };
 

@@ -7,7 +7,6 @@ use serde_json::{Value, json};
 
 use super::{Answer, Fault, Owned, Scope, hollow, write_fault};
 use crate::{
-    apf::objects::names,
     hosted::{
         codec,
         field_error::FieldError,
@@ -19,6 +18,7 @@ use crate::{
     },
     store::{At, Entry, Expected, Written},
 };
+use fairgate_core::apf::objects::names;
 
 /// How often a change is made anew on a newer object, before its writer is told to.
 const TRIES: usize = 100;

@@ -11,7 +11,8 @@ use super::{
     SelectorError,
     lexer::{Kind, Token, Tokens},
 };
-use crate::{apf::objects::names, hosted::schema::canonical::quote::Quoted};
+use crate::hosted::schema::canonical::quote::Quoted;
+use fairgate_core::apf::objects::names;
 
 /// How many bad values one message tells of; each takes a whole rule, so that a text of many would
 /// grow a hundredfold.

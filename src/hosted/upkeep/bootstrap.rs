@@ -13,18 +13,16 @@ use http::Method;
 use serde_json::{Value, json};
 
 use super::{Hosted, UpkeepError, path};
-use crate::{
-    apf::objects::{
-        Bootstrap,
-        bootstrap::{self, AUTOUPDATE, Keeper},
-    },
-    hosted::{
-        kind::Kind,
-        kinds::{FLOW_SCHEMA, PRIORITY_LEVEL},
-        metadata,
-        object::Object,
-        schema::canonical,
-    },
+use crate::hosted::{
+    kind::Kind,
+    kinds::{FLOW_SCHEMA, PRIORITY_LEVEL},
+    metadata,
+    object::Object,
+    schema::canonical,
+};
+use fairgate_core::apf::objects::{
+    Bootstrap,
+    bootstrap::{self, AUTOUPDATE, Keeper},
 };
 
 /// The manager of the fields that are set here; kube-apiserver has the same.

@@ -16,13 +16,13 @@ use serde_json::{Value, json};
 
 use super::{Hosted, UpkeepError, path};
 use crate::{
-    apf::{Time, objects::dangling_condition},
     clock::Clock,
     hosted::{
         kinds::{FLOW_SCHEMA, PRIORITY_LEVEL},
         metadata,
     },
 };
+use fairgate_core::apf::{Time, objects::dangling_condition};
 
 /// Who tells whether a schema's level exists; kube-apiserver tells it by the same name.
 const DANGLING_MANAGER: &str = "api-priority-and-fairness-config-consumer-v1";

@@ -24,10 +24,8 @@ use super::{
     object::Object,
     request::{Caller, Request},
 };
-use crate::{
-    digest::{RequestDigest, RequestInfo, User},
-    store::{At, StoreError},
-};
+use crate::store::{At, StoreError};
+use fairgate_core::digest::{RequestDigest, RequestInfo, User};
 
 use super::calls::GATEWAY;
 

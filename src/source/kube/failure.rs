@@ -4,7 +4,7 @@ use std::error::Error;
 
 use kube::{core::Status, runtime::watcher};
 
-use crate::apf::objects::GROUP;
+use fairgate_core::apf::objects::GROUP;
 
 /// Why the upstream cannot be followed.
 #[derive(Debug, thiserror::Error)]

@@ -35,14 +35,12 @@ use sha2::{Digest as _, Sha256};
 use tokio::time::{sleep, timeout};
 
 use super::{Document, DocumentSet, Revision, Source, told::Told};
-use crate::{
-    apf::{
-        ObjectSet,
-        objects::{FLOW_SCHEMA, Finding, GROUP, PRIORITY_LEVEL, Severity},
-    },
-    clock::Clock,
-};
+use crate::clock::Clock;
 use failure::Failure;
+use fairgate_core::apf::{
+    ObjectSet,
+    objects::{FLOW_SCHEMA, Finding, GROUP, PRIORITY_LEVEL, Severity},
+};
 use found::{Found, Object};
 pub use step::InStep;
 use transport::Transport;

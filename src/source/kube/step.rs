@@ -5,9 +5,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use crate::{
+use crate::clock::Clock;
+use fairgate_core::{
     apf::Time,
-    clock::Clock,
     sync::{Mutex, lock},
 };
 

@@ -36,10 +36,9 @@ use tokio_rustls::TlsConnector;
 use tower::Service;
 
 use super::step::{InStep, Open};
-use crate::{
+use crate::{clock::Clock, socket};
+use fairgate_core::{
     apf::Time,
-    clock::Clock,
-    socket,
     sync::{Mutex, lock},
 };
 

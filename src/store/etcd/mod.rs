@@ -40,7 +40,8 @@ use super::{
     Answer, At, Entry, Expected, Health, Limits, Page, Size, Store, StoreError, Watch, Written,
     check_key, check_prefix, local::check_size, mirror::Mirror,
 };
-use crate::{apf::Time, clock::Clock};
+use crate::clock::Clock;
+use fairgate_core::apf::Time;
 
 /// How long a write that is done waits for the mirror to show it.
 const SHOWN_WITHIN: Duration = Duration::from_secs(2);

@@ -13,7 +13,6 @@ use std::{
 };
 
 use fairgate::{
-    apf::objects::Bootstrap,
     call::{Call, Refusal, Reply},
     clock::Clock,
     hosted::{
@@ -23,6 +22,7 @@ use fairgate::{
     },
     store::{Limits, local},
 };
+use fairgate_core::apf::objects::Bootstrap;
 use tokio::runtime::Handle;
 use tower::{Layer as _, Service};
 

@@ -1,6 +1,6 @@
 //! One crowd cannot crowd out another: in levels of their own, and in queues of one level.
 
-use fairgate::{
+use fairgate_core::{
     apf::{Semantics, queueset::Glance, ratio::RatioSnapshot},
     cells::HistogramTotal,
 };

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use fairgate::apf::Semantics;
+use fairgate_core::apf::Semantics;
 use tokio::task::JoinSet;
 
 use super::*;

@@ -19,7 +19,8 @@ use std::{
     time::Duration,
 };
 
-use fairgate::{apf::Time, clock::Clock};
+use fairgate::clock::Clock;
+use fairgate_core::apf::Time;
 use http::{HeaderMap, Method, Request, StatusCode};
 use tokio::{
     sync::{mpsc, oneshot},

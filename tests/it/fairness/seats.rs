@@ -8,10 +8,12 @@ use std::{
 
 use bytes::Bytes;
 use fairgate::{
-    apf::Semantics,
     call::{BodyEnd, Call, Refusal, Reply, ReplyBody, ReplyGuard},
-    cells::{FlowCells, Histogram, HistogramTotal},
     fairness::Enforcement,
+};
+use fairgate_core::{
+    apf::Semantics,
+    cells::{FlowCells, Histogram, HistogramTotal},
 };
 use http_body_util::BodyExt as _;
 use tower::Service;

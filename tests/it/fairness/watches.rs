@@ -1,7 +1,7 @@
 //! Watches: a seat until they are initialised, and a place among the watchers to their end.
 
 use bytes::Bytes;
-use fairgate::{cells::HistogramTotal, digest::RequestInfo};
+use fairgate_core::{cells::HistogramTotal, digest::RequestInfo};
 use hyper::body::Incoming;
 
 use super::*;

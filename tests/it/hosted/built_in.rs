@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use fairgate::apf::objects::bootstrap;
+use fairgate_core::apf::objects::bootstrap;
 use http::Method;
 use serde_json::{Value, json};
 

@@ -9,10 +9,8 @@ use std::{
 };
 
 use bytes::Bytes;
-use fairgate::{
-    apf::{ObjectSet, Policy, dispatcher::LevelReport, objects::Bootstrap},
-    clock::Clock,
-};
+use fairgate::clock::Clock;
+use fairgate_core::apf::{ObjectSet, Policy, dispatcher::LevelReport, objects::Bootstrap};
 use http::{Method, Response};
 use hyper::body::Incoming;
 use serde_json::{Value, json};

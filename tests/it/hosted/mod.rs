@@ -30,12 +30,12 @@ use std::{
 };
 
 use fairgate::{
-    apf::objects::bootstrap,
     app::{self, Running},
     config::Config,
     observe::Own,
     store::Store,
 };
+use fairgate_core::apf::objects::bootstrap;
 use serde_json::{Value, json};
 
 use crate::client::soon;

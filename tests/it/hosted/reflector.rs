@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use fairgate::apf::Time;
+use fairgate_core::apf::Time;
 use futures_util::StreamExt as _;
 use http::{HeaderValue, header::AUTHORIZATION};
 use k8s_openapi::api::flowcontrol::v1::PriorityLevelConfiguration;

@@ -8,7 +8,7 @@ use super::{
     kinds::Kind,
     run,
 };
-use crate::apf::policy::Semantics;
+use fairgate_core::apf::policy::Semantics;
 
 /// What one world, or the median of many, came to.
 #[derive(Clone, Copy, Debug, Default)]

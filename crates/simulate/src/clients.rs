@@ -6,7 +6,7 @@
 
 use std::{cmp::Reverse, collections::BinaryHeap, time::Duration};
 
-use crate::apf::{
+use fairgate_core::apf::{
     queueset::{Admission, Arriving, EntryId, Events, QueueSet, Rejection},
     units::{Seats, Time, nanos},
     work::Work,

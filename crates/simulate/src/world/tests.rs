@@ -1,7 +1,7 @@
 //! What the original gives and Improved has to give, in a few worlds; `table` has many.
 
 use super::*;
-use crate::apf::policy::Semantics;
+use fairgate_core::apf::policy::Semantics;
 
 const MILLI: f64 = 0.001;
 

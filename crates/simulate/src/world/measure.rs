@@ -7,7 +7,7 @@ use super::{
     ideal::{Ideal, ideal},
     real,
 };
-use crate::apf::units::{Seats, Time};
+use fairgate_core::apf::units::{Seats, Time};
 
 /// What one flow got.
 #[derive(Clone, Debug)]

@@ -6,7 +6,7 @@
 use super::{super::units::Time, *};
 use crate::{
     apf::{demand::as_f64, policy::LevelSpec},
-    simulate::random::Random,
+    random::Random,
 };
 
 /// Milliseconds between two rebalancings: as often as levels in need may ask, and if nobody does.

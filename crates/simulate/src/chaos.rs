@@ -7,13 +7,13 @@
 
 use std::{collections::BTreeMap, fmt::Write as _, sync::Arc, time::Duration};
 
-use super::random::Random;
-use crate::apf::{
+use fairgate_core::apf::{
     Flow, SchemaIndex, Time, Work,
     dispatcher::{Dispatcher, View},
     level::{Arrival, Decisions, Level, Place, Ticket},
     policy::{Policy, Semantics},
 };
+use fairgate_core::random::Random;
 
 /// A request's number.
 type Number = u64;
@@ -376,7 +376,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::apf::{ObjectSet, PolicySettings};
+    use fairgate_core::apf::{ObjectSet, PolicySettings};
 
     /// Levels with odd settings; some names occur in all policies, some only in one.
     fn objects(random: &mut Random, shrinks: bool) -> Vec<(String, Value)> {

@@ -5,5 +5,4 @@
 
 pub mod chaos;
 pub mod clients;
-pub mod random;
 pub mod world;

@@ -1,7 +1,8 @@
 //! Worlds drawn by seed, a kind a question.
 
 use super::{Arrivals, FlowSpec, LevelShape, Service, Shape, World};
-use crate::{apf::units::Seats, simulate::random::Random};
+use fairgate_core::apf::units::Seats;
+use fairgate_core::random::Random;
 
 /// What a world asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

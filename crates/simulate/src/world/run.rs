@@ -6,16 +6,14 @@ use super::{
     Arrivals, FlowSpec, Report, Service, Shape, World, duration,
     measure::{Begun, Meter},
 };
-use crate::{
-    apf::{
-        policy::{Queuing, Semantics},
-        queueset::{Admission, Arriving, Discipline, EntryId, Events, QueueSet},
-        shard::Dealer,
-        units::{Seats, Time, nanos},
-        work::Work,
-    },
-    simulate::random::Random,
+use fairgate_core::apf::{
+    policy::{Queuing, Semantics},
+    queueset::{Admission, Arriving, Discipline, EntryId, Events, QueueSet},
+    shard::Dealer,
+    units::{Seats, Time, nanos},
+    work::Work,
 };
+use fairgate_core::random::Random;
 
 /// After how long a client that was refused comes again.
 const RETRY: Duration = Duration::from_secs(1);

@@ -4,7 +4,7 @@
 //! not. A request wider than the level counts as the level.
 
 use super::{Arrivals, World};
-use crate::simulate::clients::max_min_fair;
+use crate::clients::max_min_fair;
 
 /// What the ideal gives one flow.
 #[derive(Clone, Copy, Debug, PartialEq)]

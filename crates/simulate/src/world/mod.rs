@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 pub use measure::{FlowReport, Report};
 pub use run::run;
 
-use crate::apf::units::Seats;
+use fairgate_core::apf::units::Seats;
 
 /// One level and the flows that use it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
