@@ -18,9 +18,9 @@ use std::{
 use fairgate::{
     call::SpoolLimits,
     call::{Call, ClientBody, Inbound, Peer, Refusal, Reply, ReplyBody, Trace},
-    clock::Clock,
     fairness::{Caps, Enforcement, FairnessLayer, Gate, Hub, HubSettings, layer::Fairness},
 };
+use fairgate_base::clock::Clock;
 use fairgate_core::{
     apf::{Time, work::EstimatorSettings},
     digest::RequestDigest,

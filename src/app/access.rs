@@ -12,11 +12,11 @@ use super::{
 };
 use crate::{
     auth::token_review::{HttpTransport, ReviewTransport as _},
-    clock::Clock,
     config::Config,
     hosted::access::{AccessSettings, AskAccess, AskFuture, NotAsked, SubjectAccess},
     observe::Own,
 };
+use fairgate_base::clock::Clock;
 
 /// The upstream's word on who may do what.
 pub(super) fn of_upstream(

@@ -17,12 +17,12 @@ use super::{
 };
 use crate::{
     auth::{TokenReviews, layer::AuthRules},
-    clock::Clock,
     config::Config,
     fairness::Hub,
     observe::{Admin, Checks, Sight, View, names},
     serve::{Offence, Phase},
 };
+use fairgate_base::clock::Clock;
 
 /// All that the control tasks work on.
 pub(super) struct Control {

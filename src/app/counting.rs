@@ -5,11 +5,11 @@ use std::sync::Arc;
 use crate::{
     auth::token_review::ReviewEnd,
     forward::{Ceiling, ConnectionEvent, Lane},
-    heard::Heard,
     hosted::access::AccessEnd,
     observe::{Abandoned, Own, Reviewed, UpstreamError, names},
     serve::ClientEvent,
 };
+use fairgate_base::heard::Heard;
 
 /// Counts connections to the upstream.
 pub(super) fn connections(own: &Arc<Own>) -> Heard<ConnectionEvent> {

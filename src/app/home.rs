@@ -22,7 +22,7 @@ use rcgen::{
     Issuer, KeyPair, KeyUsagePurpose, PublicKeyData as _,
 };
 
-use crate::clock::Clock;
+use fairgate_base::clock::Clock;
 use fairgate_core::digest::User;
 
 /// How long the authority lasts.

@@ -13,7 +13,6 @@ use tokio::{runtime, sync::watch};
 
 use super::pace::Pace;
 use crate::{
-    clock::Clock,
     config::{self, Config},
     hosted::{
         Asked, Hosted, HostedSettings, Operators, Report,
@@ -23,12 +22,13 @@ use crate::{
     },
     observe::{Checks, Sight, View, names},
     source::store::SETTLE,
-    store::{Health, Limits, Store, StoreError, local},
 };
+use fairgate_base::clock::Clock;
 use fairgate_core::apf::{
     Finding,
     objects::{Bootstrap, FLOW_SCHEMA},
 };
+use fairgate_store::{Health, Limits, Store, StoreError, local};
 
 /// How often the built-in objects are looked after, besides when something changes.
 const ENSURE: Duration = Duration::from_secs(60);
@@ -61,7 +61,7 @@ fn open_local(path: &Path, clock: &Clock) -> Result<local::Local, StoreError> {
 
 #[cfg(feature = "etcd")]
 fn open_etcd(settings: &config::Etcd, clock: &Clock) -> Result<Arc<dyn Store>, StoreError> {
-    use crate::store::etcd;
+    use fairgate_store::etcd;
     let identity = settings.client_pem.as_ref();
     let identity = identity.map(|(cert, key)| (cert.clone(), (**key).clone()));
     let tls = settings.authorities_pem.as_ref().map(|ca| etcd::Tls {
@@ -347,7 +347,7 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::store::Expected;
+    use fairgate_store::Expected;
 
     /// A directory that is gone with its name.
     struct Directory(PathBuf);

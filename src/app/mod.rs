@@ -30,17 +30,17 @@ pub use runtimes::{AppSettings, CoreContext, Gateway, StartError};
 use crate::{
     auth::layer::{Auth, AuthLayer, AuthRules},
     call::answer::Answer,
-    clock::Clock,
     config::{Config, Mode},
     fairness::{FairnessLayer, Gate, Hub, layer::Fairness},
     forward::Forward,
     hosted::{HostedLayer, Hosting as Served, Ownership},
     observe::{self, Own, Sight, dumps_layer::Dumps, recorder::Traced},
     stack::stack,
-    store::{Store, StoreError},
 };
 use control::Control;
+use fairgate_base::clock::Clock;
 use fairgate_core::apf::{Compiled, Finding};
+use fairgate_store::{Store, StoreError};
 use hosting::Hosting;
 use identity::UpstreamCredential;
 use policies::{ObjectsFrom, Policies};

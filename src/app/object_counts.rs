@@ -22,10 +22,10 @@ use tokio::{
 use tokio_rustls::TlsConnector;
 
 use crate::{
-    clock::Clock,
     fairness::Hub,
     observe::upstream_counts::{self, FetchError, ObjectCount},
 };
+use fairgate_base::clock::Clock;
 use fairgate_core::apf::scope::StatsScope;
 
 /// How often the metrics are read; the upstream itself counts about as often.

@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use crate::clock::Clock;
+use fairgate_base::clock::Clock;
 use fairgate_core::apf::Time;
 
 /// Rest is this many times the work: a quarter of the time is worked at most.

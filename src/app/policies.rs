@@ -7,7 +7,6 @@ use tokio::sync::Notify;
 
 use super::{following::Following, hosting::Hosting, pace::Pace, settings};
 use crate::{
-    clock::Clock,
     config::Config,
     fairness::Hub,
     observe::{Own, Sight},
@@ -18,6 +17,7 @@ use crate::{
         store::Stored,
     },
 };
+use fairgate_base::clock::Clock;
 use fairgate_core::{
     apf::{Compiled, Finding, ObjectSet, Policy, PolicySettings, objects::Bootstrap},
     sync::{Mutex, lock},

@@ -18,12 +18,12 @@ use tower::Service;
 
 use crate::{
     call::{Inbound, Reply},
-    clock::Clock,
     serve::{
         Acceptor, BindError, Core, CoreHandle, Defence, Drain, Phase, ServeSettings,
         acceptor::Connections, core::Load, limits::raise_descriptor_limit,
     },
 };
+use fairgate_base::clock::Clock;
 
 /// How the process is laid out.
 #[derive(Clone, Debug)]

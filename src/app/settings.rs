@@ -23,14 +23,13 @@ use crate::{
         },
     },
     call::SpoolLimits,
-    clock::Clock,
     config::{self, Config},
     fairness::{Caps, Enforcement, HubSettings, ResetLimits},
     forward::{self, Ceiling, UpstreamProtocol, UpstreamSettings, settings::UpstreamTls},
-    heard::Heard,
     serve::{self, DrainSettings, ServeSettings},
     source::kube,
 };
+use fairgate_base::{clock::Clock, heard::Heard};
 use fairgate_core::apf::{PolicySettings, work::EstimatorSettings};
 
 /// A setting that only shows to be wrong when it is put to use.

@@ -57,7 +57,7 @@ pub use self::{
 pub use crate::call::identity::{
     HeaderNameError, Identity, IdentityError, IdentityHeaders, RequestHeaderNames, UpstreamIdentity,
 };
-use crate::clock::Clock;
+use fairgate_base::clock::Clock;
 use fairgate_core::{apf::Time, digest::User};
 
 /// A moment by both clocks: the monotonic one for how long something is kept, that of the wall for

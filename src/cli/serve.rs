@@ -6,7 +6,8 @@ use std::{
 };
 
 use super::{Outcome, Streams};
-use crate::{app::home::Home, clock::Clock, config::Config};
+use crate::{app::home::Home, config::Config};
+use fairgate_base::clock::Clock;
 
 /// Serve: authenticate, classify and queue requests, and pass them to the API server.
 ///

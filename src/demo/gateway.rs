@@ -25,13 +25,13 @@ use crate::{
     },
     call::SpoolLimits,
     call::{Call, Refusal},
-    clock::Clock,
     config::yaml,
     fairness::{Caps, Enforcement, FairnessLayer, Gate, Hub, HubSettings, ResetLimits},
     forward::{Forward, UpstreamSettings},
     serve::ServeSettings,
     stack::stack,
 };
+use fairgate_base::clock::Clock;
 use fairgate_core::apf::{
     Compiled, Finding, ObjectSet, Policy, PolicySettings, Semantics, objects::Bootstrap,
     work::EstimatorSettings,

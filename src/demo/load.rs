@@ -18,7 +18,7 @@ use super::{
     figures::scrambled_part,
     flow::Flow,
 };
-use crate::clock::Clock;
+use fairgate_base::clock::Clock;
 use fairgate_core::{
     apf::Time,
     sync::{Arc, Mutex, lock},

@@ -33,9 +33,8 @@ use tokio::{
 pub use live::Display;
 pub use report::{FlowReport, Report, SideReport};
 
-use crate::{
-    app::StartError, auth::NoRandomness, clock::Clock, serve::limits::raise_descriptor_limit,
-};
+use crate::{app::StartError, auth::NoRandomness, serve::limits::raise_descriptor_limit};
+use fairgate_base::clock::Clock;
 use fairgate_core::{apf::Time, sync::Arc};
 use flow::Flow;
 use gateway::DemoGateway;

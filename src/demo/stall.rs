@@ -14,7 +14,7 @@ use std::{
 
 use tokio::task::JoinSet;
 
-use crate::clock::Clock;
+use fairgate_base::clock::Clock;
 use fairgate_core::apf::units::nanos;
 
 /// How often to wake.

@@ -321,9 +321,9 @@ mod tests {
     use super::*;
     use crate::{
         call::{Call, ClientBody, Inbound, Peer},
-        clock::Clock,
         fairness::{Caps, Enforcement, Hub, HubSettings, gate::Verdict},
     };
+    use fairgate_base::clock::Clock;
     use fairgate_core::{
         apf::{ObjectSet, Policy, PolicySettings, work::EstimatorSettings},
         digest::{RequestDigest, User},

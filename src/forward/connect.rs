@@ -11,7 +11,7 @@ use super::{
     connection_event::{ConnectionEvent, Open},
     tls::offering,
 };
-use crate::socket::{Socket, set_up};
+use fairgate_base::socket::{Socket, set_up};
 
 /// Why no connection could be opened. Nothing has been sent.
 #[derive(Clone, Debug, thiserror::Error)]

@@ -2,7 +2,7 @@
 //!
 //! Not here: log lines; those are written where it happens.
 
-use crate::heard::Heard;
+use fairgate_base::heard::Heard;
 
 /// What becomes of a connection to the upstream, and of what is sent on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

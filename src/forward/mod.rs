@@ -45,14 +45,12 @@ pub use identity::UpstreamIdentity;
 pub use pool::Lane;
 pub use settings::{UpstreamProtocol, UpstreamSettings};
 
-use crate::{
-    call::{
-        Call, ClientBody, OnFailure, Progress, Refusal, Reply, ReplyBody, RequestKind, Trace,
-        Unwanted, trace::Unfinished,
-    },
-    clock::Clock,
+use crate::call::{
+    Call, ClientBody, OnFailure, Progress, Refusal, Reply, ReplyBody, RequestKind, Trace, Unwanted,
+    trace::Unfinished,
 };
 use connect::ConnectError;
+use fairgate_base::clock::Clock;
 use fairgate_core::digest::User;
 use lent::{Fate, Lent};
 use pool::{Leased, Pool};

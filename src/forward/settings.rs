@@ -6,7 +6,7 @@ use http::uri::{Authority, Scheme};
 use rustls::{ClientConfig, pki_types::ServerName};
 
 use super::{Ceiling, ConnectionEvent};
-use crate::heard::Heard;
+use fairgate_base::heard::Heard;
 
 /// How the upstream is reached. Shared by all cores.
 #[derive(Clone, Debug)]

@@ -32,13 +32,11 @@ use super::{
     headers,
     lent::{Fate, Lent},
 };
-use crate::{
-    call::{
-        Call, ClientBody, Lender, OnFailure, Progress, Refusal, Reply, ReplyBody,
-        reply_body::TunnelGuard,
-    },
-    clock::Clock,
+use crate::call::{
+    Call, ClientBody, Lender, OnFailure, Progress, Refusal, Reply, ReplyBody,
+    reply_body::TunnelGuard,
 };
+use fairgate_base::clock::Clock;
 use fairgate_core::apf::Time;
 
 /// Sends `call` as an upgrade to `protocol`; a `101` becomes a tunnel.
@@ -180,7 +178,7 @@ fn request(
 
 type Connected = (
     http1::SendRequest<Lent>,
-    http1::Connection<TokioIo<crate::socket::Socket>, Lent>,
+    http1::Connection<TokioIo<fairgate_base::socket::Socket>, Lent>,
     Open,
 );
 

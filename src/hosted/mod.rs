@@ -62,10 +62,11 @@ pub use operators::{Asked, Operators, Report};
 pub use request::{Caller, MAX_BODY, Request};
 pub use watching::Watching;
 
-use crate::{clock::Clock, store::Store};
 use authorize::{Attributes, Authorizer};
 use documents::Documents;
+use fairgate_base::clock::Clock;
 use fairgate_core::digest::Verb;
+use fairgate_store::Store;
 use kind::{Kind, KindVersion};
 use merged::Merging;
 use negotiate::{Media, Output, Produces};

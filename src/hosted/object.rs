@@ -15,7 +15,7 @@ use super::{
     kind::{Kind, KindVersion},
     metadata,
 };
-use crate::store::Entry;
+use fairgate_store::Entry;
 
 /// An object at one revision.
 #[derive(Debug)]

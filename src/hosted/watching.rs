@@ -20,10 +20,8 @@ use super::{
     object::Object,
     schema::{canonical, meta::STATUS},
 };
-use crate::{
-    clock::Clock,
-    store::{Entry, Event, StoreError, Watch},
-};
+use fairgate_base::clock::Clock;
+use fairgate_store::{Entry, Event, StoreError, Watch};
 
 /// How often progress is told while nothing changes.
 const BOOKMARKS: Duration = Duration::from_secs(60);

@@ -16,10 +16,8 @@ use jiff::Timestamp;
 use tokio::sync::oneshot;
 
 use super::{columns::Table, go_duration::GoDuration};
-use crate::{
-    clock::Clock,
-    fairness::{Hub, Letter, Waiter},
-};
+use crate::fairness::{Hub, Letter, Waiter};
+use fairgate_base::clock::Clock;
 use fairgate_core::{
     apf::{
         Policy, Time,

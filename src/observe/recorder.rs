@@ -31,10 +31,8 @@ use super::{
     names::ACCESS_LOG,
     requests::{DryRun, Ended, Registry, Table},
 };
-use crate::{
-    call::{self, BodyEnd, Inbound, Reply, ReplyGuard, Trace},
-    clock::Clock,
-};
+use crate::call::{self, BodyEnd, Inbound, Reply, ReplyGuard, Trace};
+use fairgate_base::clock::Clock;
 use fairgate_core::cells::Counter;
 
 /// Stands for the status of requests whose client left before there was one.

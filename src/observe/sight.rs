@@ -14,10 +14,8 @@ use super::{
     requests::{Registry, SWEEP_PERIOD},
     sampler::{self, Sampler},
 };
-use crate::{
-    clock::Clock,
-    fairness::{Enforcement, Hub},
-};
+use crate::fairness::{Enforcement, Hub};
+use fairgate_base::clock::Clock;
 use fairgate_core::apf::{Semantics, Time};
 
 /// How often the facade is kept up.

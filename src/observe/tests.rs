@@ -30,10 +30,10 @@ use crate::{
     call::{
         Call, ClientBody, Inbound, Peer, Refusal, Reply, ReplyBody, Trace, answer::AnswerLayer,
     },
-    clock::Clock,
     config::{Log, LogFormat, LogLevel},
     fairness::{Caps, Enforcement, FairnessLayer, Gate, Hub, HubSettings},
 };
+use fairgate_base::clock::Clock;
 use fairgate_core::{
     apf::{
         ObjectSet, Policy, PolicySettings, Semantics, Time, objects::Bootstrap,

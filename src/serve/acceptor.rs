@@ -32,7 +32,7 @@ use super::{
     core::{CoreHandle, Load},
     drain::Phase,
 };
-use crate::{clock::Clock, local::watch_readable, log_limit::LogLimit};
+use fairgate_base::{clock::Clock, local::watch_readable, log_limit::LogLimit};
 
 /// Connections the kernel keeps for us until they are accepted.
 const BACKLOG: i32 = 4096;

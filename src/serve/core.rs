@@ -20,10 +20,8 @@ use super::{
     acceptor::Counted, connection, defence::Defence, drain::Phase, hangup::Watcher,
     settings::ServeSettings,
 };
-use crate::{
-    call::{Inbound, ReadAheadBudget, Reply},
-    clock::Clock,
-};
+use crate::call::{Inbound, ReadAheadBudget, Reply};
+use fairgate_base::clock::Clock;
 
 /// How much a core has to do. Written by its own core, read by the acceptor.
 #[derive(Debug, Default)]

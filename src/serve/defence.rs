@@ -13,7 +13,7 @@ use std::{
 };
 
 use super::head_budget::HeadBudget;
-use crate::{clock::Clock, log_limit::LogLimit};
+use fairgate_base::{clock::Clock, log_limit::LogLimit};
 
 /// Lines of the log in 10 s.
 const LINES: u32 = 10;

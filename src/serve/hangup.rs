@@ -25,7 +25,7 @@ use rustix::event::{
 };
 use tokio::io::unix::AsyncFd;
 
-use crate::local::watch_readable;
+use fairgate_base::local::watch_readable;
 
 /// Watches the connections of one core.
 pub struct Watcher {

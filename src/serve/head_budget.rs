@@ -279,7 +279,7 @@ mod tests {
     use std::{task::Waker, time::Duration};
 
     use super::*;
-    use crate::clock::Clock;
+    use fairgate_base::clock::Clock;
 
     fn now() -> Instant {
         let clock = Clock::system();

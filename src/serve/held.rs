@@ -15,7 +15,7 @@ use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncReadExt as _, ReadBuf};
 
 use super::head_budget::UNCOUNTED;
-use crate::socket::Socket;
+use fairgate_base::socket::Socket;
 
 /// Size of the pieces after the first.
 const PIECE: usize = 16 << 10;

@@ -34,7 +34,7 @@ use super::{
     held::Held,
     messages::{Looked, Messages, Stage},
 };
-use crate::socket::Socket;
+use fairgate_base::socket::Socket;
 
 /// What hyper gets in the place of a head that was thrown away.
 const STAND_IN: &[u8] = b"GET / HTTP/1.1\r\nHost: none\r\n\r\n";

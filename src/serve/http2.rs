@@ -36,7 +36,7 @@ use super::{
     header_block::HeaderBlock,
     http1::HeadLimits,
 };
-use crate::socket::Socket;
+use fairgate_base::socket::Socket;
 
 /// Why a header block that was cut had to go.
 const TOO_MUCH: &str = "unfinished heads take too much memory, and its own most of it";

@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{ClientEvent, ResetLimits};
-use crate::heard::Heard;
+use fairgate_base::heard::Heard;
 
 /// How clients are served. Defaults are the API server's own where it has any.
 #[derive(Clone, Debug)]

@@ -20,7 +20,7 @@ use tokio::{
 };
 
 use super::{acceptor::Counted, http1::Http1Reader, http2::Http2Reader};
-use crate::socket::Socket;
+use fairgate_base::socket::Socket;
 
 /// How long a connection that is being closed takes what the client still sends.
 const LINGER: Duration = Duration::from_secs(1);

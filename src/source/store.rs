@@ -8,8 +8,8 @@ use std::{collections::BTreeMap, sync::Arc};
 use serde_json::Value;
 
 use super::{Document, DocumentSet, Revision, Source, same_policy, told::Told};
-use crate::store::{At, Entry, Event, Store, StoreError, Watch};
 use fairgate_core::apf::objects::{Finding, Severity};
+use fairgate_store::{At, Entry, Event, Store, StoreError, Watch};
 
 /// What the keys of policy objects begin with.
 const PREFIXES: [&str; 2] = ["/prioritylevelconfigurations/", "/flowschemas/"];

@@ -10,13 +10,11 @@ use std::{
 };
 
 use bytes::Bytes;
-use fairgate::{
-    clock::Clock,
-    source::{
-        DocumentSet, Source as _,
-        kube::{Followed, Upstream as Followee},
-    },
+use fairgate::source::{
+    DocumentSet, Source as _,
+    kube::{Followed, Upstream as Followee},
 };
+use fairgate_base::clock::Clock;
 use http::{HeaderMap, HeaderValue, Request, Response};
 use hyper::body::Incoming;
 use serde_json::{Value, json};

@@ -13,11 +13,11 @@ use std::{
 use fairgate::{
     app::{AppSettings, CoreContext, Gateway, runtimes::control_runtime},
     call::{Call, Inbound, Refusal, Reply},
-    clock::Clock,
     fairness::{FairnessLayer, Gate as FairnessGate, Hub},
     forward::{Forward, UpstreamIdentity, UpstreamProtocol, UpstreamSettings},
     stack::stack,
 };
+use fairgate_base::clock::Clock;
 use fairgate_core::{
     apf::{ObjectSet, Policy, PolicySettings, Semantics, Time, queueset::Glance},
     digest::{RequestDigest, User},

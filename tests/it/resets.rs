@@ -12,9 +12,9 @@ use std::{
 use fairgate::{
     app::AppSettings,
     forward::{UpstreamProtocol, UpstreamSettings},
-    heard::Heard,
     serve::ClientEvent,
 };
+use fairgate_base::heard::Heard;
 use http::{Method, StatusCode};
 
 use crate::{
@@ -110,7 +110,7 @@ async fn no_more_streams_are_reset_than_a_server_puts_up_with() {
     let upstream = Upstream::start(Speaks::Http2Streams(100), |_| std::future::pending());
     let tap = Tap::before(upstream.address).await;
     let gate = hasty(tap.address);
-    let begin = fairgate::clock::Clock::system();
+    let begin = fairgate_base::clock::Clock::system();
     let began = begin.now();
     for user in ["a", "b", "c", "d"] {
         let mut client = Client::http2(gate.address()).await;

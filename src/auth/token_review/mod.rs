@@ -42,7 +42,7 @@ pub use self::http_transport::{
     HeaderSource, HttpTransport, HttpTransportError, HttpTransportSettings,
 };
 use super::{Identity, Now, Token, TokenDigest, TokenKey};
-use crate::{clock::Clock, heard::Heard, log_limit::LogLimit};
+use fairgate_base::{clock::Clock, heard::Heard, log_limit::LogLimit};
 
 /// How a review ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -35,7 +35,7 @@ use tokio::{
 
 use self::remembered::Remembered;
 use super::authorize::Attributes;
-use crate::{clock::Clock, heard::Heard, log_limit::LogLimit};
+use fairgate_base::{clock::Clock, heard::Heard, log_limit::LogLimit};
 use fairgate_core::{
     digest::User,
     sync::{Mutex, lock},

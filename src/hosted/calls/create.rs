@@ -4,16 +4,14 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::{Answer, Fault, Owned, Scope, store_fault, write_fault};
-use crate::{
-    hosted::{
-        chance, metadata, negotiate, object,
-        query::{Validation, Write, WriteOptions},
-        request::Caller,
-        ssa::{self, Actor},
-    },
-    store::{Expected, Written},
+use crate::hosted::{
+    chance, metadata, negotiate, object,
+    query::{Validation, Write, WriteOptions},
+    request::Caller,
+    ssa::{self, Actor},
 };
 use fairgate_core::apf::objects::names;
+use fairgate_store::{Expected, Written};
 
 /// Target of the events that tell who changed what.
 const CHANGES: &str = "fairgate::changes";
@@ -156,7 +154,7 @@ impl Scope<'_> {
         let store = &self.hosted.store;
         let key = self.key(name);
         if dry_run {
-            let found = store.get(&key, crate::store::At::Newest).await;
+            let found = store.get(&key, fairgate_store::At::Newest).await;
             let found = found.map_err(|error| store_fault(&error))?;
             return Ok(found.is_none().then_some(object));
         }
@@ -179,7 +177,7 @@ impl Scope<'_> {
         let found = self
             .hosted
             .store
-            .get(&self.key(name), crate::store::At::Newest)
+            .get(&self.key(name), fairgate_store::At::Newest)
             .await;
         if let Ok(Some(entry)) = found
             && let Ok(object) = self.decode(&entry)

@@ -8,10 +8,8 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::{Answer, Fault, Scope, delete_options::DeleteOptions, write_fault};
-use crate::{
-    hosted::{fault, list_options::ListOptions, metadata, object},
-    store::{At, Expected, Written},
-};
+use crate::hosted::{fault, list_options::ListOptions, metadata, object};
+use fairgate_store::{At, Expected, Written};
 
 /// How often a deletion is tried on a newer object.
 const TRIES: usize = 100;

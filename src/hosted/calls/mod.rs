@@ -32,11 +32,11 @@ use super::{
     ssa,
     table::{Include, Layout},
 };
-use crate::store::{At, Entry, StoreError};
 use fairgate_core::{
     apf::objects::names,
     sync::{Mutex, lock},
 };
+use fairgate_store::{At, Entry, StoreError};
 
 /// Who the gateway is to itself.
 pub(super) const GATEWAY: &str = "system:apiserver";

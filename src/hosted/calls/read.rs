@@ -6,14 +6,12 @@ use http::StatusCode;
 use serde_json::{Map, Value, json};
 
 use super::{Answer, Fault, Scope, store_fault};
-use crate::{
-    hosted::{
-        continue_token::ContinueToken,
-        list_options::{ListOptions, parse_version},
-        object::Object,
-    },
-    store::{At, Page, StoreError},
+use crate::hosted::{
+    continue_token::ContinueToken,
+    list_options::{ListOptions, parse_version},
+    object::Object,
 };
+use fairgate_store::{At, Page, StoreError};
 
 /// How long a read waits for a revision that has not come yet.
 pub(super) const PATIENCE: Duration = Duration::from_secs(3);

@@ -6,19 +6,17 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::{Answer, Fault, Owned, Scope, hollow, write_fault};
-use crate::{
-    hosted::{
-        codec,
-        field_error::FieldError,
-        metadata,
-        negotiate::{self, Media},
-        object::{self, Object},
-        query::{Write, WriteOptions},
-        ssa::{self, Actor},
-    },
-    store::{At, Entry, Expected, Written},
+use crate::hosted::{
+    codec,
+    field_error::FieldError,
+    metadata,
+    negotiate::{self, Media},
+    object::{self, Object},
+    query::{Write, WriteOptions},
+    ssa::{self, Actor},
 };
 use fairgate_core::apf::objects::names;
+use fairgate_store::{At, Entry, Expected, Written};
 
 /// How often a change is made anew on a newer object, before its writer is told to.
 const TRIES: usize = 100;

@@ -4,17 +4,15 @@
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use super::{Answer, Fault, Scope, store_fault};
-use crate::{
-    hosted::{
-        answer::AnswerBody,
-        chance,
-        list_options::{ListOptions, parse_version},
-        negotiate::Media,
-        object::Object,
-        watching::{Opening, Watching},
-    },
-    store::{At, StoreError},
+use crate::hosted::{
+    answer::AnswerBody,
+    chance,
+    list_options::{ListOptions, parse_version},
+    negotiate::Media,
+    object::Object,
+    watching::{Opening, Watching},
 };
+use fairgate_store::{At, StoreError};
 
 /// How long a watch goes on that does not say: between this and twice as long.
 const LEAST: Duration = Duration::from_secs(1800);

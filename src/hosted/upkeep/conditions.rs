@@ -15,13 +15,11 @@ use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use super::{Hosted, UpkeepError, path};
-use crate::{
-    clock::Clock,
-    hosted::{
-        kinds::{FLOW_SCHEMA, PRIORITY_LEVEL},
-        metadata,
-    },
+use crate::hosted::{
+    kinds::{FLOW_SCHEMA, PRIORITY_LEVEL},
+    metadata,
 };
+use fairgate_base::clock::Clock;
 use fairgate_core::apf::{Time, objects::dangling_condition};
 
 /// Who tells whether a schema's level exists; kube-apiserver tells it by the same name.

@@ -24,8 +24,8 @@ use super::{
     object::Object,
     request::{Caller, Request},
 };
-use crate::store::{At, StoreError};
 use fairgate_core::digest::{RequestDigest, RequestInfo, User};
+use fairgate_store::{At, StoreError};
 
 use super::calls::GATEWAY;
 

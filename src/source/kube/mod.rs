@@ -35,8 +35,8 @@ use sha2::{Digest as _, Sha256};
 use tokio::time::{sleep, timeout};
 
 use super::{Document, DocumentSet, Revision, Source, told::Told};
-use crate::clock::Clock;
 use failure::Failure;
+use fairgate_base::clock::Clock;
 use fairgate_core::apf::{
     ObjectSet,
     objects::{FLOW_SCHEMA, Finding, GROUP, PRIORITY_LEVEL, Severity},

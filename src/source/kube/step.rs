@@ -5,7 +5,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use crate::clock::Clock;
+use fairgate_base::clock::Clock;
 use fairgate_core::{
     apf::Time,
     sync::{Mutex, lock},

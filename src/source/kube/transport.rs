@@ -36,7 +36,7 @@ use tokio_rustls::TlsConnector;
 use tower::Service;
 
 use super::step::{InStep, Open};
-use crate::{clock::Clock, socket};
+use fairgate_base::{clock::Clock, socket};
 use fairgate_core::{
     apf::Time,
     sync::{Mutex, lock},

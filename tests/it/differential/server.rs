@@ -14,15 +14,15 @@ use std::{
 
 use fairgate::{
     call::{Call, Refusal, Reply},
-    clock::Clock,
     hosted::{
         Asked, Hosted, HostedLayer, HostedSettings, Operators, Ownership,
         authorize::{Authorizer, Rules},
         upkeep::Bootstrapper,
     },
-    store::{Limits, local},
 };
+use fairgate_base::clock::Clock;
 use fairgate_core::apf::objects::Bootstrap;
+use fairgate_store::{Limits, local};
 use tokio::runtime::Handle;
 use tower::{Layer as _, Service};
 

@@ -19,7 +19,7 @@ use std::{
     time::Duration,
 };
 
-use fairgate::clock::Clock;
+use fairgate_base::clock::Clock;
 use fairgate_core::apf::Time;
 use http::{HeaderMap, Method, Request, StatusCode};
 use tokio::{

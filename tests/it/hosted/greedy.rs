@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use fairgate::clock::Clock;
+use fairgate_base::clock::Clock;
 use http::Method;
 use serde_json::{Value, json};
 use tokio::{

@@ -9,7 +9,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use fairgate::clock::Clock;
+use fairgate_base::clock::Clock;
 use fairgate_core::apf::{ObjectSet, Policy, dispatcher::LevelReport, objects::Bootstrap};
 use http::{Method, Response};
 use hyper::body::Incoming;

@@ -33,9 +33,9 @@ use fairgate::{
     app::{self, Running},
     config::Config,
     observe::Own,
-    store::Store,
 };
 use fairgate_core::apf::objects::bootstrap;
+use fairgate_store::Store;
 use serde_json::{Value, json};
 
 use crate::client::soon;
@@ -258,7 +258,7 @@ impl Random {
     fn seeded() -> Self {
         let given = std::env::var("FAIRGATE_SEED").ok();
         let seed = given.and_then(|seed| seed.parse().ok());
-        let now = fairgate::clock::Clock::system().now().as_nanos();
+        let now = fairgate_base::clock::Clock::system().now().as_nanos();
         let seed = seed.unwrap_or_else(|| now ^ u64::from(std::process::id()) << 32);
         eprintln!("FAIRGATE_SEED={seed}");
         Self(seed)

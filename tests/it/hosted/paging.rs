@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use fairgate::{clock::Clock, hosted::continue_token::ContinueToken};
+use fairgate::hosted::continue_token::ContinueToken;
+use fairgate_base::clock::Clock;
 use serde_json::{Value, json};
 
 use super::{Home, LEVELS, Random, SCHEMAS, Server, api::Api, level, name, schema, version};

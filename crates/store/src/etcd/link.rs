@@ -11,7 +11,7 @@ use etcd_client::{
 use tokio::sync::OnceCell;
 
 use super::Settings;
-use crate::store::{MAX_VALUE_BYTES, StoreError};
+use crate::{MAX_VALUE_BYTES, StoreError};
 
 /// How long a call may take.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -220,7 +220,7 @@ mod tests {
     use std::net::TcpListener;
 
     use super::*;
-    use crate::store::Limits;
+    use crate::Limits;
 
     #[tokio::test]
     async fn an_etcd_that_is_not_there_is_told_in_words_for_people() {

@@ -31,7 +31,7 @@ use bytes::Bytes;
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
 
 use super::beside;
-use crate::store::{Entry, Event, StoreError};
+use crate::{Entry, Event, StoreError};
 
 const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
 const STATE: TableDefinition<'_, &str, (u64, &[u8])> = TableDefinition::new("state");

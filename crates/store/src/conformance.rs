@@ -20,7 +20,7 @@ use super::{
     Answer, At, Entry, Event, Expected, Health, MAX_VALUE_BYTES, Page, Store, StoreError, Watch,
     Written,
 };
-use crate::clock::Clock;
+use fairgate_base::clock::Clock;
 use fairgate_core::apf::Time;
 
 /// Where one set of objects lives.
@@ -37,12 +37,12 @@ macro_rules! conformance {
         $(
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $name() {
-                $crate::store::conformance::$name(&mut $place).await;
+                $crate::conformance::$name(&mut $place).await;
             }
         )*
     };
     ($place:expr) => {
-        $crate::store::conformance::conformance! { $place =>
+        $crate::conformance::conformance! { $place =>
             every_change_gets_the_next_revision_across_kinds
             a_write_that_changes_nothing_gets_no_revision
             writes_compare_before_they_swap

@@ -20,7 +20,7 @@ use super::{
     Local,
     tests::{Scratch, open, settings, write},
 };
-use crate::store::{At, Entry, Expected, Health, Store, StoreError, Watch, Written, conformance};
+use crate::{At, Entry, Expected, Health, Store, StoreError, Watch, Written, conformance};
 
 /// Names the file to a child.
 const FILE: &str = "FAIRGATE_STORE_TEST_FILE";
@@ -314,7 +314,7 @@ async fn check(file: &Path, told: &mut Told) {
     }
 }
 
-fn read_all(watch: &mut Watch) -> Vec<Arc<crate::store::Event>> {
+fn read_all(watch: &mut Watch) -> Vec<Arc<crate::Event>> {
     let mut all = Vec::new();
     loop {
         let events = watch.ready().unwrap();

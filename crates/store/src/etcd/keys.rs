@@ -10,7 +10,7 @@
 
 use std::sync::Arc;
 
-use crate::store::{StoreError, check_key, check_prefix};
+use crate::{StoreError, check_key, check_prefix};
 
 /// What the marker says.
 pub(super) const FORMAT: &str = "fairgate 1";

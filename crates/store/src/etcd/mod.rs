@@ -40,7 +40,7 @@ use super::{
     Answer, At, Entry, Expected, Health, Limits, Page, Size, Store, StoreError, Watch, Written,
     check_key, check_prefix, local::check_size, mirror::Mirror,
 };
-use crate::clock::Clock;
+use fairgate_base::clock::Clock;
 use fairgate_core::apf::Time;
 
 /// How long a write that is done waits for the mirror to show it.

@@ -96,7 +96,7 @@ const UNAVAILABLE: &str = "the store is not available: ";
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::Health;
+    use crate::Health;
 
     #[test]
     fn an_error_that_was_the_state_of_the_store_says_once_what_it_is() {

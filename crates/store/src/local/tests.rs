@@ -14,12 +14,10 @@ use bytes::Bytes;
 
 use super::{Local, Settings, raise_revision};
 use crate::{
-    clock::Clock,
-    store::{
-        Answer, At, Expected, Health, Limits, Store, StoreError, Written,
-        conformance::{self, Place, conformance},
-    },
+    Answer, At, Expected, Health, Limits, Store, StoreError, Written,
+    conformance::{self, Place, conformance},
 };
+use fairgate_base::clock::Clock;
 
 /// A directory of a test's own, removed with it.
 pub(super) struct Scratch(pub(super) PathBuf);

@@ -144,7 +144,7 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::store::Entry;
+    use crate::Entry;
 
     fn seconds(seconds: u64) -> Time {
         Time::ZERO.plus(Duration::from_secs(seconds))

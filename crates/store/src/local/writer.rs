@@ -20,10 +20,8 @@ use super::{
     Settings,
     file::{Contents, StoreFile},
 };
-use crate::{
-    clock::Clock,
-    store::{Entry, Event, Expected, Health, StoreError, Written, mirror::Mirror},
-};
+use crate::{Entry, Event, Expected, Health, StoreError, Written, mirror::Mirror};
+use fairgate_base::clock::Clock;
 
 /// How many bytes one commit takes together, at least one write.
 const BATCH_BYTES: usize = 8 << 20;
@@ -41,7 +39,7 @@ type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
 
 /// What to do.
 pub(super) enum Request {
-    /// See [`Store::write`](crate::store::Store::write).
+    /// See [`Store::write`](crate::Store::write).
     Write {
         key: Arc<str>,
         expected: Expected,

@@ -39,7 +39,7 @@ use super::{
     Answer, At, Entry, Expected, Health, Limits, MAX_VALUE_BYTES, Page, Size, Store, StoreError,
     Watch, Written, check_key, mirror::Mirror,
 };
-use crate::clock::Clock;
+use fairgate_base::clock::Clock;
 use fairgate_core::apf::Time;
 
 /// How many writes may wait for the disk; more wait before they are taken in.

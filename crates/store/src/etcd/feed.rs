@@ -25,7 +25,7 @@ use super::{
     keys::{FORMAT, Kind},
     link, revision_of, unsigned,
 };
-use crate::store::{Entry, Event, Health, StoreError};
+use crate::{Entry, Event, Health, StoreError};
 
 /// How far back it reads at first, in revisions, which others' keys use up too.
 const REACH: u64 = 10_000;

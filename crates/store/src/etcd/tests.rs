@@ -1,7 +1,7 @@
 //! The store in etcd: what all stores keep, and what is etcd's own. Against the real program, which
 //! `FAIRGATE_ETCD` names; the tests start it.
 
-#[path = "../../../tests/support/etcd.rs"]
+#[path = "../../../../tests/support/etcd.rs"]
 mod etcd_server;
 
 use std::{
@@ -20,13 +20,11 @@ use etcd_client::GetOptions;
 
 use super::{Etcd, Settings, Tls};
 use crate::{
-    clock::Clock,
-    store::{
-        Answer, At, Expected, Health, Limits, Store, StoreError, Written,
-        conformance::{self, Place, conformance},
-    },
+    Answer, At, Expected, Health, Limits, Store, StoreError, Written,
+    conformance::{self, Place, conformance},
 };
 use etcd_server::EtcdServer;
+use fairgate_base::clock::Clock;
 
 /// The etcd that tests share, which do nothing to it.
 fn shared() -> &'static EtcdServer {
