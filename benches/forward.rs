@@ -28,12 +28,11 @@ use fairgate::{
         Anonymous, AuthSettings, Authentication, ConfiguredNames,
         layer::{AuthLayer, AuthRules},
     },
-    call::SpoolLimits,
-    call::{Call, Refusal},
     fairness::{Caps, Enforcement, FairnessLayer, Gate, Hub, HubSettings, ResetLimits},
     forward::{Forward, UpstreamSettings},
     stack::stack,
 };
+use fairgate_call::{Call, Refusal, SpoolLimits};
 use fairgate_core::apf::{Time, work::EstimatorSettings};
 use http_body_util::{BodyExt as _, Empty, Full};
 use hyper::{client::conn::http1, server, service::service_fn};

@@ -15,12 +15,13 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-use fairgate::{
-    call::SpoolLimits,
-    call::{Call, ClientBody, Inbound, Peer, Refusal, Reply, ReplyBody, Trace},
-    fairness::{Caps, Enforcement, FairnessLayer, Gate, Hub, HubSettings, layer::Fairness},
+use fairgate::fairness::{
+    Caps, Enforcement, FairnessLayer, Gate, Hub, HubSettings, layer::Fairness,
 };
 use fairgate_base::clock::Clock;
+use fairgate_call::{
+    Call, ClientBody, Inbound, Peer, Refusal, Reply, ReplyBody, SpoolLimits, Trace,
+};
 use fairgate_core::{
     apf::{Time, work::EstimatorSettings},
     digest::RequestDigest,

@@ -9,7 +9,6 @@
 
 pub mod app;
 pub mod auth;
-pub mod call;
 pub mod cli;
 pub mod config;
 pub mod demo;

@@ -4,9 +4,9 @@
 //! serve → trace → answer → auth → fairness → dumps → hosted → forward
 //! ```
 //!
-//! `serve` hands in an [`Inbound`](crate::call::Inbound); `trace` counts and logs it at its very
+//! `serve` hands in an [`Inbound`](fairgate_call::Inbound); `trace` counts and logs it at its very
 //! end, with what the others noted; `answer` turns every refusal and panic
-//! from further in into a reply; `auth` finds the user and makes the [`Call`](crate::call::Call);
+//! from further in into a reply; `auth` finds the user and makes the [`Call`](fairgate_call::Call);
 //! `fairness` holds it back until it has a seat; `dumps` answers operators' questions about the
 //! queues; `hosted` answers for the API that is hosted here, where one is; the leaf answers all else. No step goes back, and every
 //! layer is always ready: only the dispatcher behind `fairness` holds a request back.
@@ -16,7 +16,7 @@
 
 use tower::Layer;
 
-use crate::call::answer::{Answer, AnswerLayer};
+use fairgate_call::answer::{Answer, AnswerLayer};
 
 /// The request path, from the outermost layer to the leaf.
 pub fn stack<T, A, F, D, H, L>(

@@ -7,10 +7,10 @@ use http::{HeaderMap, HeaderValue, header::AUTHORIZATION};
 
 use super::settings::SettingsError;
 use crate::{
-    auth::{IdentityError, UpstreamIdentity},
-    call::{Call, Refusal},
+    auth::{IdentityError, UpstreamIdentity, upstream},
     forward,
 };
+use fairgate_call::{Call, Refusal};
 
 /// How often a token file is read again: such tokens are renewed well before they expire.
 const REREAD: Duration = Duration::from_secs(60);
@@ -100,8 +100,8 @@ impl Teller {
 impl forward::UpstreamIdentity for Teller {
     fn write(&self, call: &Call, headers: &mut HeaderMap) -> Result<(), Refusal> {
         let written = match &call.identity {
-            Some(identity) => self.identity.write_identity(identity, headers),
-            None => self.identity.write(&call.digest.user, headers),
+            Some(identity) => upstream::write_identity(&self.identity, identity, headers),
+            None => upstream::write(&self.identity, &call.digest.user, headers),
         };
         written.map_err(|error| {
             tracing::warn!(%error, "a user cannot be told to the upstream");

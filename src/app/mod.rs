@@ -29,7 +29,6 @@ pub use runtimes::{AppSettings, CoreContext, Gateway, StartError};
 
 use crate::{
     auth::layer::{Auth, AuthLayer, AuthRules},
-    call::answer::Answer,
     config::{Config, Mode},
     fairness::{FairnessLayer, Gate, Hub, layer::Fairness},
     forward::Forward,
@@ -39,6 +38,7 @@ use crate::{
 };
 use control::Control;
 use fairgate_base::clock::Clock;
+use fairgate_call::answer::Answer;
 use fairgate_core::apf::{Compiled, Finding};
 use fairgate_store::{Store, StoreError};
 use hosting::Hosting;

@@ -22,7 +22,6 @@ use crate::{
             HttpTransport, HttpTransportError, HttpTransportSettings, ReviewEnd, ReviewSettings,
         },
     },
-    call::SpoolLimits,
     config::{self, Config},
     fairness::{Caps, Enforcement, HubSettings, ResetLimits},
     forward::{self, Ceiling, UpstreamProtocol, UpstreamSettings, settings::UpstreamTls},
@@ -30,6 +29,7 @@ use crate::{
     source::kube,
 };
 use fairgate_base::{clock::Clock, heard::Heard};
+use fairgate_call::SpoolLimits;
 use fairgate_core::apf::{PolicySettings, work::EstimatorSettings};
 
 /// A setting that only shows to be wrong when it is put to use.

@@ -23,8 +23,8 @@ use super::{
     impersonation::{self, ImpersonationError},
     strip_identity_headers,
 };
-use crate::call::{Call, Inbound, Peer, Refusal, Reply, RequestKind};
 use fairgate_base::{clock::Clock, log_limit::LogLimit};
+use fairgate_call::{Call, Inbound, Peer, Refusal, Reply, RequestKind};
 use fairgate_core::digest::{RequestDigest, RequestInfo};
 
 /// What the layer goes by; replaced whole when settings change.

@@ -54,10 +54,10 @@ pub use self::{
     token_key::{NoRandomness, Token, TokenDigest, TokenKey},
     token_review::{ReviewError, TokenRefused, TokenReviews},
 };
-pub use crate::call::identity::{
+use fairgate_base::clock::Clock;
+pub use fairgate_call::identity::{
     HeaderNameError, Identity, IdentityError, IdentityHeaders, RequestHeaderNames, UpstreamIdentity,
 };
-use fairgate_base::clock::Clock;
 use fairgate_core::{apf::Time, digest::User};
 
 /// A moment by both clocks: the monotonic one for how long something is kept, that of the wall for

@@ -4,7 +4,7 @@
 //! the upstream takes. In both a request without an identity would run as the gateway itself, so what
 //! cannot be said exactly is refused here, never trimmed or left out.
 //!
-//! What is to be sent is made once for a user and kept with its [`Identity`](crate::call::Identity);
+//! What is to be sent is made once for a user and kept with its [`Identity`](fairgate_call::Identity);
 //! after that a request only clones reference counts.
 //!
 //! Not here: the client's own headers, which are gone by then (`spoof`), and the gateway's credential.
@@ -12,74 +12,80 @@
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::{extra_key, spoof};
-use crate::call::identity::{
+use fairgate_call::identity::{
     Identity, IdentityError, IdentityHeaders, RequestHeaderNames, UpstreamIdentity,
 };
 use fairgate_core::digest::User;
 
-impl UpstreamIdentity {
-    /// The lines that tell `user`.
-    ///
-    /// # Errors
-    ///
-    /// [`IdentityError`] when one of its parts fits in no header.
-    pub fn headers(&self, user: &User) -> Result<IdentityHeaders, IdentityError> {
-        let mut lines = Lines::default();
-        match self {
-            Self::Impersonate => lines.impersonate(user)?,
-            Self::RequestHeader(names) => lines.request_header(names, user)?,
-        }
-        Ok(IdentityHeaders::new(lines.0))
+/// The lines that tell `user` in the way `upstream`.
+///
+/// # Errors
+///
+/// [`IdentityError`] when one of its parts fits in no header.
+pub fn headers(upstream: &UpstreamIdentity, user: &User) -> Result<IdentityHeaders, IdentityError> {
+    let mut lines = Lines::default();
+    match upstream {
+        UpstreamIdentity::Impersonate => lines.impersonate(user)?,
+        UpstreamIdentity::RequestHeader(names) => lines.request_header(names, user)?,
     }
+    Ok(IdentityHeaders::new(lines.0))
+}
 
-    /// Adds the lines that tell `user` to `out`, the headers of a request to the upstream.
-    ///
-    /// # Errors
-    ///
-    /// As [`UpstreamIdentity::headers`], and [`IdentityError::AlreadyTold`]; nothing is added then.
-    pub fn write(&self, user: &User, out: &mut HeaderMap) -> Result<(), IdentityError> {
-        self.add(&self.headers(user)?, out)
-    }
+/// Adds the lines that tell `user` to `out`, the headers of a request to the upstream.
+///
+/// # Errors
+///
+/// As [`headers`], and [`IdentityError::AlreadyTold`]; nothing is added then.
+pub fn write(
+    upstream: &UpstreamIdentity,
+    user: &User,
+    out: &mut HeaderMap,
+) -> Result<(), IdentityError> {
+    add(upstream, &headers(upstream, user)?, out)
+}
 
-    /// As [`UpstreamIdentity::write`], from what was made for an earlier request of the same identity.
-    ///
-    /// # Errors
-    ///
-    /// As [`UpstreamIdentity::write`].
-    pub fn write_identity(
-        &self,
-        identity: &Identity,
-        out: &mut HeaderMap,
-    ) -> Result<(), IdentityError> {
-        let lines = identity.headers(self, || self.headers(identity.user()))?;
-        self.add(&lines, out)
-    }
+/// As [`write()`], from what was made for an earlier request of the same identity.
+///
+/// # Errors
+///
+/// As [`write()`].
+pub fn write_identity(
+    upstream: &UpstreamIdentity,
+    identity: &Identity,
+    out: &mut HeaderMap,
+) -> Result<(), IdentityError> {
+    let lines = identity.headers(upstream, || headers(upstream, identity.user()))?;
+    add(upstream, &lines, out)
+}
 
-    /// Whether this user's requests must not share an HTTP/2 connection to the upstream with others.
-    ///
-    /// A Kubernetes server closes the connection on which it authenticates somebody as anonymous. Under
-    /// impersonation it authenticates the gateway, so there it does not matter.
-    pub fn needs_own_connection(&self, user: &User) -> bool {
-        matches!(self, Self::RequestHeader(_))
-            && (user.name == User::ANONYMOUS || user.in_group(User::UNAUTHENTICATED))
-    }
+/// Whether this user's requests must not share an HTTP/2 connection to the upstream with others.
+///
+/// A Kubernetes server closes the connection on which it authenticates somebody as anonymous. Under
+/// impersonation it authenticates the gateway, so there it does not matter.
+pub fn needs_own_connection(upstream: &UpstreamIdentity, user: &User) -> bool {
+    matches!(upstream, UpstreamIdentity::RequestHeader(_))
+        && (user.name == User::ANONYMOUS || user.in_group(User::UNAUTHENTICATED))
+}
 
-    fn add(&self, headers: &IdentityHeaders, out: &mut HeaderMap) -> Result<(), IdentityError> {
-        let names = match self {
-            Self::Impersonate => None,
-            Self::RequestHeader(names) => Some(&**names),
-        };
-        if let Some(name) = out
-            .keys()
-            .find(|name| spoof::carries_identity(name.as_str(), names))
-        {
-            return Err(IdentityError::AlreadyTold { name: name.clone() });
-        }
-        for (name, value) in headers.iter() {
-            out.append(name.clone(), value.clone());
-        }
-        Ok(())
+fn add(
+    upstream: &UpstreamIdentity,
+    lines: &IdentityHeaders,
+    out: &mut HeaderMap,
+) -> Result<(), IdentityError> {
+    let names = match upstream {
+        UpstreamIdentity::Impersonate => None,
+        UpstreamIdentity::RequestHeader(names) => Some(&**names),
+    };
+    if let Some(name) = out
+        .keys()
+        .find(|name| spoof::carries_identity(name.as_str(), names))
+    {
+        return Err(IdentityError::AlreadyTold { name: name.clone() });
     }
+    for (name, value) in lines.iter() {
+        out.append(name.clone(), value.clone());
+    }
+    Ok(())
 }
 
 /// Lines under construction.
@@ -230,7 +236,7 @@ mod tests {
 
     fn told(upstream: &UpstreamIdentity, user: &User) -> Vec<(String, String)> {
         let mut out = HeaderMap::new();
-        upstream.write(user, &mut out).unwrap();
+        write(upstream, user, &mut out).unwrap();
         out.iter()
             .map(|(name, value)| {
                 let value = String::from_utf8(value.as_bytes().to_vec()).unwrap();
@@ -396,7 +402,7 @@ mod tests {
         for user in users {
             for upstream in [UpstreamIdentity::Impersonate, front_proxy()] {
                 let mut out = HeaderMap::new();
-                assert!(upstream.write(&user, &mut out).is_err(), "{user:?}");
+                assert!(write(&upstream, &user, &mut out).is_err(), "{user:?}");
                 assert!(out.is_empty());
             }
         }
@@ -414,7 +420,7 @@ mod tests {
             for upstream in [UpstreamIdentity::Impersonate, front_proxy()] {
                 let mut out = HeaderMap::new();
                 out.insert(HeaderName::from_static(name), HeaderValue::from_static("x"));
-                let refused = upstream.write(&user, &mut out);
+                let refused = write(&upstream, &user, &mut out);
                 assert!(matches!(refused, Err(IdentityError::AlreadyTold { .. })));
                 assert_eq!(out.len(), 1);
             }
@@ -429,7 +435,7 @@ mod tests {
         for _ in 0..2 {
             let make = || {
                 made += 1;
-                upstream.headers(identity.user())
+                headers(&upstream, identity.user())
             };
             let lines = identity.headers(&upstream, make).unwrap();
             assert_eq!(lines.iter().next().unwrap().0, "x-remote-user");
@@ -438,7 +444,7 @@ mod tests {
 
         let other = UpstreamIdentity::Impersonate;
         let mut out = HeaderMap::new();
-        other.write_identity(&identity, &mut out).unwrap();
+        write_identity(&other, &identity, &mut out).unwrap();
         assert!(out.contains_key("impersonate-user"));
     }
 
@@ -446,9 +452,9 @@ mod tests {
     fn only_anonymous_over_front_proxy_headers_closes_a_shared_connection() {
         let odd = User::new("alice", [User::UNAUTHENTICATED]);
         for user in [User::anonymous(), odd] {
-            assert!(front_proxy().needs_own_connection(&user));
-            assert!(!UpstreamIdentity::Impersonate.needs_own_connection(&user));
+            assert!(needs_own_connection(&front_proxy(), &user));
+            assert!(!needs_own_connection(&UpstreamIdentity::Impersonate, &user));
         }
-        assert!(!front_proxy().needs_own_connection(&full_user()));
+        assert!(!needs_own_connection(&front_proxy(), &full_user()));
     }
 }

@@ -19,7 +19,6 @@ mod secret;
 mod section;
 mod url;
 mod values;
-pub mod yaml;
 
 use std::{
     collections::BTreeMap, net::SocketAddr, num::NonZeroU32, path::PathBuf, sync::Arc,
@@ -30,7 +29,6 @@ pub use error::ConfigError;
 pub use pem::{Authorities, Identity};
 pub use read::Reading;
 pub use secret::Secret;
-pub(crate) use section::read_bounded;
 
 use fairgate_core::apf::{Seats, objects::Bootstrap, policy::Semantics};
 

@@ -18,15 +18,15 @@ use super::{
     FlowControl, HostedApi, Identity, Limits, Listen, Log, LogFormat, LogLevel, Mode, Protocol,
     RequestHeader, Secret, Store, Timeouts, TokenFile, TokenReview, Upstream, UpstreamIdentity,
     UpstreamUrl, judge, pem,
-    section::{Section, Walk, read_bounded},
+    section::{Section, Walk},
     values::{self, Word, Wrong},
-    yaml,
 };
 use crate::auth::{self, TokenKey};
 use fairgate_core::apf::{
     objects::{Bootstrap, Finding},
     policy::Semantics,
 };
+use fairgate_manifest::{read_bounded, yaml};
 
 /// The API version of the file.
 const API_VERSION: &str = "fairgate.dev/v1alpha1";

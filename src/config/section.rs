@@ -10,19 +10,16 @@
 use std::{
     collections::BTreeMap,
     fmt::{Debug, Write as _},
-    io::{self, Read as _},
     ops::RangeInclusive,
     path::{Path, PathBuf},
 };
 
+use fairgate_manifest::read_bounded;
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
 use super::values::{self, Word, Wrong};
 use fairgate_core::apf::objects::{Finding, Severity};
-
-/// The longest file a key may refer to: 16 MiB.
-const MAX_FILE_BYTES: u64 = 16 << 20;
 
 /// What a walk brings home, besides the values.
 #[derive(Debug)]
@@ -133,21 +130,6 @@ impl Walk {
             }
         }
     }
-}
-
-/// Reads a file of at most 16 MiB.
-pub(crate) fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
-    let mut contents = Vec::new();
-    std::fs::File::open(path)?
-        .take(MAX_FILE_BYTES + 1)
-        .read_to_end(&mut contents)?;
-    if contents.len() as u64 > MAX_FILE_BYTES {
-        return Err(io::Error::new(
-            io::ErrorKind::FileTooLarge,
-            format!("longer than {} MiB", MAX_FILE_BYTES >> 20),
-        ));
-    }
-    Ok(contents)
 }
 
 /// One mapping of the file: `limits`, `authentication.anonymous`.

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use fairgate_core::apf::objects::Severity;
+use fairgate_manifest::yaml;
 
 fn repository() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))

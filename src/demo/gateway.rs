@@ -22,20 +22,20 @@ use crate::{
     auth::{
         AuthSettings, Authentication, ConfiguredNames, TokenFile, TokenKey, UpstreamIdentity,
         layer::{AuthLayer, AuthRules},
+        upstream,
     },
-    call::SpoolLimits,
-    call::{Call, Refusal},
-    config::yaml,
     fairness::{Caps, Enforcement, FairnessLayer, Gate, Hub, HubSettings, ResetLimits},
     forward::{Forward, UpstreamSettings},
     serve::ServeSettings,
     stack::stack,
 };
 use fairgate_base::clock::Clock;
+use fairgate_call::{Call, Refusal, SpoolLimits};
 use fairgate_core::apf::{
     Compiled, Finding, ObjectSet, Policy, PolicySettings, Semantics, objects::Bootstrap,
     work::EstimatorSettings,
 };
+use fairgate_manifest::yaml;
 
 /// The one level of the embedded policies that requests go to.
 const LEVEL: &str = "demo";
@@ -223,8 +223,7 @@ fn authority(address: SocketAddr) -> Result<Authority, DemoError> {
 
 /// Tells the stand-in who asks, as an API server would be told.
 fn impersonate(call: &Call, headers: &mut HeaderMap) -> Result<(), Refusal> {
-    UpstreamIdentity::Impersonate
-        .write(&call.digest.user, headers)
+    upstream::write(&UpstreamIdentity::Impersonate, &call.digest.user, headers)
         .map_err(|_| Refusal::IdentityNotRepresentable("the name fits in no header".into()))
 }
 

@@ -24,8 +24,8 @@ use super::{
     starts::Starts,
     wait::wait_deadline,
 };
-use crate::call::{Call, Pipe, RequestKind, refusal::Rejection};
 use fairgate_base::clock::Clock;
+use fairgate_call::{Call, Pipe, RequestKind, refusal::Rejection};
 use fairgate_core::{
     apf::{
         Flow, SchemaIndex, Semantics, Time, Work,

@@ -19,7 +19,7 @@ use super::{
     premature::{PrematureResets, ResetLimits},
     slots::Waiter,
 };
-use crate::call::{FlowUids, Spool, SpoolLimits};
+use fairgate_call::{FlowUids, Spool, SpoolLimits};
 use fairgate_core::{
     apf::{
         Semantics, Time, Work,

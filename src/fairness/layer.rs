@@ -27,7 +27,7 @@ use super::{
     seat::{Seat, SeatGuard, look_after},
     watch_init::{WatchGuard, is_watch},
 };
-use crate::call::{
+use fairgate_call::{
     BodyEnd, BodyError, Call, Progress, Refusal, Reply, ReplyGuard, RequestKind, Trace,
 };
 use fairgate_core::{apf::Time, digest::Verb};

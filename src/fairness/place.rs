@@ -11,7 +11,7 @@ use super::{
     gate::Gate,
     long_running::Place,
 };
-use crate::call::{BodyEnd, ReplyGuard, Rest, Trace};
+use fairgate_call::{BodyEnd, ReplyGuard, Rest, Trace};
 
 /// Holds the place of a long-running request until the upstream is known to be done with it.
 pub(super) struct PlaceGuard {

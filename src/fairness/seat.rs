@@ -8,7 +8,7 @@ use std::{rc::Rc, sync::Arc, time::Duration};
 use bytes::Bytes;
 
 use super::{abandoned::RunsOn, gate::Gate, learn::ListObserver, slots::Waiter};
-use crate::call::{BodyEnd, Holder, Pipe, ReplyGuard, RequestKind, Trace};
+use fairgate_call::{BodyEnd, Holder, Pipe, ReplyGuard, RequestKind, Trace};
 use fairgate_core::{
     apf::{
         Time,

@@ -10,7 +10,7 @@ use std::{
     task::Waker,
 };
 
-use crate::call::Pipe;
+use fairgate_call::Pipe;
 use fairgate_core::{
     apf::{
         Time,

@@ -19,7 +19,7 @@ use super::{
     hub::Enforcement,
     slots::{OnItsWay, Waiter},
 };
-use crate::call::{Cut, Look, Pipe, SpoolLimits};
+use fairgate_call::{Cut, Look, Pipe, SpoolLimits};
 use fairgate_core::apf::level::Level;
 
 /// After how many looks it is told how many clients were cut meanwhile.

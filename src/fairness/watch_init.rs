@@ -25,7 +25,7 @@ use http_body::Body as _;
 use tokio::task::AbortHandle;
 
 use super::{abandoned::RunsOn, gate::Gate, seat::Seat};
-use crate::call::{BodyEnd, Reply, ReplyGuard, Rest, Trace};
+use fairgate_call::{BodyEnd, Reply, ReplyGuard, Rest, Trace};
 use fairgate_core::{
     apf::{Semantics, Time, watchers::WatchKey},
     digest::RequestInfo,
@@ -319,11 +319,9 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::{
-        call::{Call, ClientBody, Inbound, Peer},
-        fairness::{Caps, Enforcement, Hub, HubSettings, gate::Verdict},
-    };
+    use crate::fairness::{Caps, Enforcement, Hub, HubSettings, gate::Verdict};
     use fairgate_base::clock::Clock;
+    use fairgate_call::{Call, ClientBody, Inbound, Peer};
     use fairgate_core::{
         apf::{ObjectSet, Policy, PolicySettings, work::EstimatorSettings},
         digest::{RequestDigest, User},
@@ -345,7 +343,7 @@ mod tests {
             long_running: Caps::NONE,
             watches: Caps::NONE,
             resets: crate::fairness::ResetLimits::default(),
-            spool: crate::call::SpoolLimits::NONE,
+            spool: fairgate_call::SpoolLimits::NONE,
         };
         let hub = Hub::new(1, Arc::new(compiled.policy), settings, clock.now());
         Gate::new(hub, 0, clock.clone(), 1)

@@ -13,7 +13,7 @@ use http::{
 };
 
 use super::{UpstreamIdentity, UpstreamSettings};
-use crate::call::{Call, Refusal};
+use fairgate_call::{Call, Refusal};
 
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
@@ -277,7 +277,7 @@ mod tests {
     use std::{rc::Rc, sync::Arc};
 
     use super::*;
-    use crate::call::{ClientBody, Inbound, Peer, Trace};
+    use fairgate_call::{ClientBody, Inbound, Peer, Trace};
     use fairgate_core::{
         apf::Time,
         digest::{RequestDigest, RequestInfo, User},

@@ -2,7 +2,7 @@
 
 use http::HeaderMap;
 
-use crate::call::{Call, Refusal};
+use fairgate_call::{Call, Refusal};
 
 /// Writes a call's user into the headers of the request to the upstream.
 ///

@@ -14,7 +14,7 @@ use std::{
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
-use crate::call::{BodyError, ClientBody, Lender, Trace, lender::Turn};
+use fairgate_call::{BodyError, ClientBody, Lender, Trace, lender::Turn};
 
 /// How much of a body that has been sent is kept in case it has to be sent again. Objects are
 /// seldom larger.

@@ -10,7 +10,7 @@
 //! time would end the connection, and with it what others have there. Whether the upstream heeds that, nobody
 //! knows; so a request whose time is up is not dropped here but left to whoever holds its seat.
 //!
-//! Not here: who may send how much (`fairness`), what an error looks like ([`crate::call::answer`]).
+//! Not here: who may send how much (`fairness`), what an error looks like ([`fairgate_call::answer`]).
 
 mod ceiling;
 pub mod connect;
@@ -45,12 +45,12 @@ pub use identity::UpstreamIdentity;
 pub use pool::Lane;
 pub use settings::{UpstreamProtocol, UpstreamSettings};
 
-use crate::call::{
+use connect::ConnectError;
+use fairgate_base::clock::Clock;
+use fairgate_call::{
     Call, ClientBody, OnFailure, Progress, Refusal, Reply, ReplyBody, RequestKind, Trace, Unwanted,
     trace::Unfinished,
 };
-use connect::ConnectError;
-use fairgate_base::clock::Clock;
 use fairgate_core::digest::User;
 use lent::{Fate, Lent};
 use pool::{Leased, Pool};

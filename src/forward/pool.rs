@@ -36,8 +36,8 @@ use super::{
     lent::Lent,
     resets::{self, End, Limited, Resets},
 };
-use crate::call::{Lender, RequestKind, Unwanted, lender::Turn};
 use fairgate_base::{clock::Clock, heard::Heard, local::LocalExecutor, socket::Socket};
+use fairgate_call::{Lender, RequestKind, Unwanted, lender::Turn};
 use fairgate_core::apf::Time;
 
 /// Requests that may share connections.

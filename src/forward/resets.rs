@@ -31,7 +31,7 @@ use std::{
 use http_body::Body;
 use tokio::sync::Notify;
 
-use crate::call::Unwanted;
+use fairgate_call::Unwanted;
 
 /// How long a stream that nobody wants runs on in any case.
 const LINGER: Duration = Duration::from_secs(1);

@@ -32,11 +32,11 @@ use super::{
     headers,
     lent::{Fate, Lent},
 };
-use crate::call::{
+use fairgate_base::clock::Clock;
+use fairgate_call::{
     Call, ClientBody, Lender, OnFailure, Progress, Refusal, Reply, ReplyBody,
     reply_body::TunnelGuard,
 };
-use fairgate_base::clock::Clock;
 use fairgate_core::apf::Time;
 
 /// Sends `call` as an upgrade to `protocol`; a `101` becomes a tunnel.

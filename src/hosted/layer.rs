@@ -28,8 +28,8 @@ use super::{
     negotiate::Output,
     request::{Caller, Request},
 };
-use crate::call::{BodyError, Call, ClientBody, Refusal, Reply, ReplyBody};
 use fairgate_base::clock::Clock;
+use fairgate_call::{BodyError, Call, ClientBody, Refusal, Reply, ReplyBody};
 use fairgate_core::digest::readable;
 
 /// How long a body may take, also of a call without a deadline.

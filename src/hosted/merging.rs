@@ -31,7 +31,7 @@ use super::{
     query::Query,
     route::{Route, route},
 };
-use crate::call::{BodyError, Call, Progress, Refusal, Reply, ReplyBody, Trace};
+use fairgate_call::{BodyError, Call, Progress, Refusal, Reply, ReplyBody, Trace};
 use fairgate_core::digest::readable;
 
 /// The most bytes of a document that are read: 16 MiB.

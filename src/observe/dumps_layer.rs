@@ -22,7 +22,7 @@ use super::{
     dumps::{Dump, PATH},
     sight::Sight,
 };
-use crate::call::{Call, Refusal, Reply, ReplyBody};
+use fairgate_call::{Call, Refusal, Reply, ReplyBody};
 use fairgate_core::digest::{User, readable};
 
 /// Answers the dumps instead of the service behind it.

@@ -13,7 +13,8 @@ use super::{
     sampler::Sampled,
     text::{Exposition, Family, Labels, Value},
 };
-use crate::{call::Cut, fairness::Hub};
+use crate::fairness::Hub;
+use fairgate_call::Cut;
 use fairgate_core::{
     apf::{
         Time,

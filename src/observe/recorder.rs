@@ -31,8 +31,8 @@ use super::{
     names::ACCESS_LOG,
     requests::{DryRun, Ended, Registry, Table},
 };
-use crate::call::{self, BodyEnd, Inbound, Reply, ReplyGuard, Trace};
 use fairgate_base::clock::Clock;
+use fairgate_call::{BodyEnd, Inbound, Reply, ReplyGuard, Trace};
 use fairgate_core::cells::Counter;
 
 /// Stands for the status of requests whose client left before there was one.
@@ -102,7 +102,7 @@ impl Recorder {
                 let _ = trace.user_agent.set(agent.clone());
             }
         }
-        trace.tell(Rc::clone(self) as Rc<dyn call::Recorder>);
+        trace.tell(Rc::clone(self) as Rc<dyn fairgate_call::Recorder>);
     }
 
     fn count(&self, trace: &Trace, took: Duration) {
@@ -126,7 +126,7 @@ impl Recorder {
     }
 }
 
-impl call::Recorder for Recorder {
+impl fairgate_call::Recorder for Recorder {
     fn ended(&self, trace: &Trace, how: BodyEnd) {
         let took = self.clock.now().since(trace.received.get());
         self.count(trace, took);

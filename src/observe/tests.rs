@@ -26,14 +26,14 @@ use tower::{Layer, Service};
 
 use super::{Admin, Checks, Own, Sight, dumps::Dump, log, names};
 use crate::{
-    call::SpoolLimits,
-    call::{
-        Call, ClientBody, Inbound, Peer, Refusal, Reply, ReplyBody, Trace, answer::AnswerLayer,
-    },
     config::{Log, LogFormat, LogLevel},
     fairness::{Caps, Enforcement, FairnessLayer, Gate, Hub, HubSettings},
 };
 use fairgate_base::clock::Clock;
+use fairgate_call::{
+    Call, ClientBody, Inbound, Peer, Refusal, Reply, ReplyBody, SpoolLimits, Trace,
+    answer::AnswerLayer,
+};
 use fairgate_core::{
     apf::{
         ObjectSet, Policy, PolicySettings, Semantics, Time, objects::Bootstrap,

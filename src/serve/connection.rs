@@ -33,8 +33,8 @@ use super::{
     stream::StreamExecutor,
     wire::{Reader, Wire},
 };
-use crate::call::{Inbound, Peer, Reply, peer::PeerTls};
 use fairgate_base::socket::{Socket, set_up};
+use fairgate_call::{Inbound, Peer, Reply, peer::PeerTls};
 
 /// What every HTTP/2 connection begins with.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";

@@ -20,8 +20,8 @@ use super::{
     acceptor::Counted, connection, defence::Defence, drain::Phase, hangup::Watcher,
     settings::ServeSettings,
 };
-use crate::call::{Inbound, ReadAheadBudget, Reply};
 use fairgate_base::clock::Clock;
+use fairgate_call::{Inbound, ReadAheadBudget, Reply};
 
 /// How much a core has to do. Written by its own core, read by the acceptor.
 #[derive(Debug, Default)]

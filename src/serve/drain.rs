@@ -18,7 +18,7 @@ use std::{
 use tokio::sync::watch;
 
 use super::{acceptor::Connections, settings::DrainSettings};
-use crate::call::{BodyEnd, ReplyGuard};
+use fairgate_call::{BodyEnd, ReplyGuard};
 
 /// How far the end has come. Only ever moves forward.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

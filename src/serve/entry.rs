@@ -32,7 +32,7 @@ use super::{
     premature::{PrematureResets, ResetLimits},
     upload::{Ruling, Uploads},
 };
-use crate::call::{
+use fairgate_call::{
     BodyError, ClientBody, Inbound, Peer, Refusal, Reply, ReplyBody, RequestKind, Trace,
     UnreadHeir, answer,
 };

@@ -5,7 +5,7 @@
 //! So each core has an epoll instance of its own in which connections are registered for the end of
 //! the stream alone, and which the runtime watches like any other descriptor. An end that arrives
 //! behind unread bytes is seen too; only bytes that no longer fit the kernel's buffer can hide it,
-//! and those [`ClientBody::poll_read_ahead`](crate::call::ClientBody::poll_read_ahead) makes room for.
+//! and those [`ClientBody::poll_read_ahead`](fairgate_call::ClientBody::poll_read_ahead) makes room for.
 //!
 //! A client may also close its own end alone and wait for its answer. Both look the same until
 //! something is sent; what to make of it, [`super::leaving`] knows. A registration also carries the core's news (the drain) to its connection, since

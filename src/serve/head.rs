@@ -14,7 +14,7 @@ use http::{
 };
 
 use super::head_scan::HeadFacts;
-use crate::call::Refusal;
+use fairgate_call::Refusal;
 
 /// What a head that may be served asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

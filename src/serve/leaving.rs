@@ -27,7 +27,7 @@ use super::{
     entry::Connection,
     hangup::{Hangup, HungUp},
 };
-use crate::call::Progress;
+use fairgate_call::Progress;
 
 /// How long a request may wait whose client sends no more.
 const WAITING: Duration = Duration::from_secs(1);

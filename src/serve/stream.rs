@@ -15,7 +15,7 @@ use std::{
 use pin_project_lite::pin_project;
 use tokio::time::{Instant, Sleep};
 
-use crate::call::reply_body::{Activity, take_activity};
+use fairgate_call::reply_body::{Activity, take_activity};
 
 /// Spawns the streams' tasks on the current thread, each watched for a stalled client.
 #[derive(Clone, Copy, Debug)]

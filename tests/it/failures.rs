@@ -9,10 +9,8 @@ use std::{
     time::Duration,
 };
 
-use fairgate::{
-    call::{Call, Refusal, Reply, refusal::Rejection},
-    forward::{UpstreamProtocol, UpstreamSettings},
-};
+use fairgate::forward::{UpstreamProtocol, UpstreamSettings};
+use fairgate_call::{Call, Refusal, Reply, refusal::Rejection};
 use http::{Method, StatusCode};
 use tokio::sync::mpsc;
 

@@ -12,12 +12,12 @@ use std::{
 
 use fairgate::{
     app::{AppSettings, CoreContext, Gateway, runtimes::control_runtime},
-    call::{Call, Inbound, Refusal, Reply},
     fairness::{FairnessLayer, Gate as FairnessGate, Hub},
     forward::{Forward, UpstreamIdentity, UpstreamProtocol, UpstreamSettings},
     stack::stack,
 };
 use fairgate_base::clock::Clock;
+use fairgate_call::{Call, Inbound, Refusal, Reply};
 use fairgate_core::{
     apf::{ObjectSet, Policy, PolicySettings, Semantics, Time, queueset::Glance},
     digest::{RequestDigest, User},

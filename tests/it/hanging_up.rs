@@ -8,7 +8,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use fairgate::call::{Call, Refusal, Reply};
+use fairgate_call::{Call, Refusal, Reply};
 use http::Method;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tower::Service;

@@ -45,9 +45,9 @@ fn a_second_gateway_cannot_take_the_same_address() {
 #[derive(Clone)]
 struct Nowhere;
 
-impl tower::Service<fairgate::call::Call> for Nowhere {
-    type Response = fairgate::call::Reply;
-    type Error = fairgate::call::Refusal;
+impl tower::Service<fairgate_call::Call> for Nowhere {
+    type Response = fairgate_call::Reply;
+    type Error = fairgate_call::Refusal;
     type Future = std::future::Ready<Result<Self::Response, Self::Error>>;
 
     fn poll_ready(
@@ -57,8 +57,8 @@ impl tower::Service<fairgate::call::Call> for Nowhere {
         std::task::Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, _: fairgate::call::Call) -> Self::Future {
-        std::future::ready(Err(fairgate::call::Refusal::UpstreamUnreachable))
+    fn call(&mut self, _: fairgate_call::Call) -> Self::Future {
+        std::future::ready(Err(fairgate_call::Refusal::UpstreamUnreachable))
     }
 }
 

@@ -6,7 +6,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use fairgate::call::{BodyEnd, Call, Refusal, Reply, ReplyBody, ReplyGuard};
+use fairgate_call::{BodyEnd, Call, Refusal, Reply, ReplyBody, ReplyGuard};
 use tower::Service;
 
 use crate::{

@@ -2,10 +2,8 @@
 
 use std::{sync::Arc, time::Duration};
 
-use fairgate::{
-    call::SpoolLimits,
-    fairness::{Caps, Enforcement, Hub, HubSettings, ResetLimits},
-};
+use fairgate::fairness::{Caps, Enforcement, Hub, HubSettings, ResetLimits};
+use fairgate_call::SpoolLimits;
 use fairgate_core::apf::{
     ObjectSet, Policy, PolicySettings, Semantics, Time, objects::Bootstrap, work::EstimatorSettings,
 };

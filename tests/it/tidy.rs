@@ -43,41 +43,38 @@ const BASE: Edges = &[
 /// The gateway. In order: the request path, whose layers never use each
 /// other; objects, settings, sight; and those that put it all together.
 const SERVER: Edges = &[
-    ("call", &[]),
     //
-    ("serve", &["call"]),
-    ("auth", &["call"]),
-    ("fairness", &["call"]),
-    ("forward", &["call"]),
-    ("hosted", &["call", "config"]),
-    ("stack", &["call"]),
+    ("serve", &[]),
+    ("auth", &[]),
+    ("fairness", &[]),
+    ("forward", &[]),
+    ("hosted", &[]),
+    ("stack", &[]),
     //
-    ("source", &["config"]),
+    ("source", &[]),
     // Whether tokens are well written is for `auth` to say, before anything starts.
     ("config", &["auth"]),
     // What it tells of queues and requests it reads from the hub.
-    ("observe", &["call", "config", "fairness"]),
+    ("observe", &["config", "fairness"]),
     //
     (
         "app",
         &[
-            "auth", "call", "config", "fairness", "forward", "hosted", "observe", "serve",
-            "source", "stack",
+            "auth", "config", "fairness", "forward", "hosted", "observe", "serve", "source",
+            "stack",
         ],
     ),
     // Another gateway, with an upstream and clients of its own.
     (
         "demo",
-        &[
-            "app", "auth", "call", "config", "fairness", "forward", "serve", "stack",
-        ],
+        &["app", "auth", "fairness", "forward", "serve", "stack"],
     ),
     ("cli", &["app", "config", "demo", "source"]),
 ];
 
 /// Crates that only these files may name, so that they can be replaced.
 const BEHIND: &[(&str, &[&str])] = &[
-    ("serde_yaml", &["src/config/yaml.rs"]),
+    ("serde_yaml", &["crates/manifest/src/yaml.rs"]),
     (
         "use kube::",
         &[

@@ -3,10 +3,10 @@
 use std::sync::{Arc, Mutex};
 
 use fairgate::{
-    call::{Call, Refusal, Reply, ReplyBody},
     forward::{UpstreamSettings, settings::UpstreamTls},
     serve::tls::server_config,
 };
+use fairgate_call::{Call, Refusal, Reply, ReplyBody};
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::{CertificateDer, ServerName};
 use tokio::net::TcpStream;

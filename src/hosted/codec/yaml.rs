@@ -1,16 +1,15 @@
 //! YAML bodies, which are JSON in other clothes: read as YAML 1.1, as upstream does.
 //!
-//! Not here: the YAML library ([`crate::config::yaml`]).
+//! Not here: the YAML library ([`fairgate_manifest::yaml`]).
 
 mod write;
 
 pub use write::encode;
 
 use super::json::Parsed;
-use crate::{
-    config::yaml::{self, YamlError},
-    hosted::schema::canonical::quote::Quoted,
-};
+use fairgate_manifest::yaml::{self, YamlError};
+
+use crate::hosted::schema::canonical::quote::Quoted;
 
 /// Why a text is no YAML that can be used. Its text resembles the one upstream gives; the parsers
 /// are different.

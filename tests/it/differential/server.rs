@@ -12,15 +12,13 @@ use std::{
     task::{Context, Poll},
 };
 
-use fairgate::{
-    call::{Call, Refusal, Reply},
-    hosted::{
-        Asked, Hosted, HostedLayer, HostedSettings, Operators, Ownership,
-        authorize::{Authorizer, Rules},
-        upkeep::Bootstrapper,
-    },
+use fairgate::hosted::{
+    Asked, Hosted, HostedLayer, HostedSettings, Operators, Ownership,
+    authorize::{Authorizer, Rules},
+    upkeep::Bootstrapper,
 };
 use fairgate_base::clock::Clock;
+use fairgate_call::{Call, Refusal, Reply};
 use fairgate_core::apf::objects::Bootstrap;
 use fairgate_store::{Limits, local};
 use tokio::runtime::Handle;

@@ -7,10 +7,8 @@ use std::{
 };
 
 use bytes::Bytes;
-use fairgate::{
-    call::{BodyEnd, Call, Refusal, Reply, ReplyBody, ReplyGuard},
-    fairness::Enforcement,
-};
+use fairgate::fairness::Enforcement;
+use fairgate_call::{BodyEnd, Call, Refusal, Reply, ReplyBody, ReplyGuard};
 use fairgate_core::{
     apf::Semantics,
     cells::{FlowCells, Histogram, HistogramTotal},
@@ -81,7 +79,7 @@ impl Service<Call> for Panicky {
         assert_ne!(path, "/panic/call", "on purpose");
         let go = Arc::clone(&self.go);
         Box::pin(async move {
-            let sent = fairgate::call::Progress::Sent;
+            let sent = fairgate_call::Progress::Sent;
             call.trace.reached(sent);
             go.acquire().await.unwrap().forget();
             assert_ne!(path, "/panic/future", "on purpose");

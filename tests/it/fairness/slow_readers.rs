@@ -7,7 +7,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use fairgate::call::{Cut, SpoolLimits};
+use fairgate_call::{Cut, SpoolLimits};
 use http_body_util::{BodyExt as _, Empty};
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo};

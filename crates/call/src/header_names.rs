@@ -10,11 +10,14 @@ use http::HeaderName;
 /// Names have no case. Where several are given a reader tries all, a writer uses the first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestHeaderNames {
-    pub(crate) user: Vec<HeaderName>,
-    pub(crate) uid: Vec<HeaderName>,
-    pub(crate) group: Vec<HeaderName>,
-    /// Lower case.
-    pub(crate) extra_prefix: Vec<Box<str>>,
+    /// Of the user's name; at least one.
+    pub user: Vec<HeaderName>,
+    /// Of its uid; maybe none.
+    pub uid: Vec<HeaderName>,
+    /// Of a group; at least one.
+    pub group: Vec<HeaderName>,
+    /// What stands before the key of an extra attribute, in lower case; at least one.
+    pub extra_prefix: Vec<Box<str>>,
 }
 
 /// Why a set of names cannot be used.
@@ -70,7 +73,7 @@ impl RequestHeaderNames {
     }
 
     /// Whole names, without the prefixes.
-    pub(crate) fn whole(&self) -> impl Iterator<Item = &HeaderName> {
+    pub fn whole(&self) -> impl Iterator<Item = &HeaderName> {
         self.user.iter().chain(&self.uid).chain(&self.group)
     }
 }

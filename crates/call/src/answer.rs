@@ -309,7 +309,7 @@ fn panicked(panic: &(dyn Any + Send)) -> Refusal {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::call::{FlowUids, refusal::Rejection};
+    use crate::{FlowUids, refusal::Rejection};
 
     fn said(refusal: &Refusal, kind: RequestKind) -> (u16, Option<String>) {
         let trace = Trace::new(Method::GET, None, 0);
@@ -386,7 +386,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_panic_becomes_an_internal_error() {
-        use crate::call::{ClientBody, Peer};
+        use crate::{ClientBody, Peer};
 
         struct Panics;
         impl Service<Inbound> for Panics {
