@@ -22,8 +22,10 @@ use std::{
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use fairgate::{
-    app::{AppSettings, CoreContext, Gateway, runtimes::control_runtime},
+use fairgate::app::{AppSettings, CoreContext, Gateway, runtimes::control_runtime};
+use fairgate_call::{Call, Refusal, SpoolLimits};
+use fairgate_core::apf::{Time, work::EstimatorSettings};
+use fairgate_proxy::{
     auth::{
         Anonymous, AuthSettings, Authentication, ConfiguredNames,
         layer::{AuthLayer, AuthRules},
@@ -32,8 +34,6 @@ use fairgate::{
     forward::{Forward, UpstreamSettings},
     stack::stack,
 };
-use fairgate_call::{Call, Refusal, SpoolLimits};
-use fairgate_core::apf::{Time, work::EstimatorSettings};
 use http_body_util::{BodyExt as _, Empty, Full};
 use hyper::{client::conn::http1, server, service::service_fn};
 use hyper_util::rt::TokioIo;

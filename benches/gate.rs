@@ -15,9 +15,6 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-use fairgate::fairness::{
-    Caps, Enforcement, FairnessLayer, Gate, Hub, HubSettings, layer::Fairness,
-};
 use fairgate_base::clock::Clock;
 use fairgate_call::{
     Call, ClientBody, Inbound, Peer, Refusal, Reply, ReplyBody, SpoolLimits, Trace,
@@ -25,6 +22,9 @@ use fairgate_call::{
 use fairgate_core::{
     apf::{Time, work::EstimatorSettings},
     digest::RequestDigest,
+};
+use fairgate_proxy::fairness::{
+    Caps, Enforcement, FairnessLayer, Gate, Hub, HubSettings, layer::Fairness,
 };
 use http_body::Body as _;
 use support::{Case, digests, measure, policy};
@@ -78,7 +78,7 @@ impl Cores {
                 total: 1000,
             },
             watches: Caps::NONE,
-            resets: fairgate::fairness::ResetLimits::default(),
+            resets: fairgate_proxy::fairness::ResetLimits::default(),
             spool: SpoolLimits::NONE,
         };
         let hub = Hub::new(2, policy(schemas, SEATS), settings, Time::ZERO);

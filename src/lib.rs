@@ -8,14 +8,9 @@
 //! ARCHITECTURE.md for the map.
 
 pub mod app;
-pub mod auth;
 pub mod cli;
 pub mod config;
 pub mod demo;
-pub mod fairness;
-pub mod forward;
 pub mod hosted;
 pub mod observe;
-pub mod serve;
 pub mod source;
-pub mod stack;

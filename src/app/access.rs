@@ -11,12 +11,12 @@ use super::{
     settings::{self, SettingsError},
 };
 use crate::{
-    auth::token_review::{HttpTransport, ReviewTransport as _},
     config::Config,
     hosted::access::{AccessSettings, AskAccess, AskFuture, NotAsked, SubjectAccess},
     observe::Own,
 };
 use fairgate_base::clock::Clock;
+use fairgate_proxy::auth::token_review::{HttpTransport, ReviewTransport as _};
 
 /// The upstream's word on who may do what.
 pub(super) fn of_upstream(

@@ -16,13 +16,15 @@ use super::{
     runtimes::Gateway,
 };
 use crate::{
-    auth::{TokenReviews, layer::AuthRules},
     config::Config,
-    fairness::Hub,
     observe::{Admin, Checks, Sight, View, names},
-    serve::{Offence, Phase},
 };
 use fairgate_base::clock::Clock;
+use fairgate_proxy::{
+    auth::{TokenReviews, layer::AuthRules},
+    fairness::Hub,
+    serve::{Offence, Phase},
+};
 
 /// All that the control tasks work on.
 pub(super) struct Control {

@@ -3,13 +3,15 @@
 use std::sync::Arc;
 
 use crate::{
-    auth::token_review::ReviewEnd,
-    forward::{Ceiling, ConnectionEvent, Lane},
     hosted::access::AccessEnd,
     observe::{Abandoned, Own, Reviewed, UpstreamError, names},
-    serve::ClientEvent,
 };
 use fairgate_base::heard::Heard;
+use fairgate_proxy::{
+    auth::token_review::ReviewEnd,
+    forward::{Ceiling, ConnectionEvent, Lane},
+    serve::ClientEvent,
+};
 
 /// Counts connections to the upstream.
 pub(super) fn connections(own: &Arc<Own>) -> Heard<ConnectionEvent> {

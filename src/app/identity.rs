@@ -6,11 +6,11 @@ use arc_swap::ArcSwapOption;
 use http::{HeaderMap, HeaderValue, header::AUTHORIZATION};
 
 use super::settings::SettingsError;
-use crate::{
+use fairgate_call::{Call, Refusal};
+use fairgate_proxy::{
     auth::{IdentityError, UpstreamIdentity, upstream},
     forward,
 };
-use fairgate_call::{Call, Refusal};
 
 /// How often a token file is read again: such tokens are renewed well before they expire.
 const REREAD: Duration = Duration::from_secs(60);

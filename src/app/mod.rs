@@ -28,18 +28,20 @@ use tokio::runtime::Runtime;
 pub use runtimes::{AppSettings, CoreContext, Gateway, StartError};
 
 use crate::{
-    auth::layer::{Auth, AuthLayer, AuthRules},
     config::{Config, Mode},
-    fairness::{FairnessLayer, Gate, Hub, layer::Fairness},
-    forward::Forward,
     hosted::{HostedLayer, Hosting as Served, Ownership},
     observe::{self, Own, Sight, dumps_layer::Dumps, recorder::Traced},
-    stack::stack,
 };
 use control::Control;
 use fairgate_base::clock::Clock;
 use fairgate_call::answer::Answer;
 use fairgate_core::apf::{Compiled, Finding};
+use fairgate_proxy::{
+    auth::layer::{Auth, AuthLayer, AuthRules},
+    fairness::{FairnessLayer, Gate, Hub, layer::Fairness},
+    forward::Forward,
+    stack::stack,
+};
 use fairgate_store::{Store, StoreError};
 use hosting::Hosting;
 use identity::UpstreamCredential;

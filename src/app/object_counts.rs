@@ -21,12 +21,10 @@ use tokio::{
 };
 use tokio_rustls::TlsConnector;
 
-use crate::{
-    fairness::Hub,
-    observe::upstream_counts::{self, FetchError, ObjectCount},
-};
+use crate::observe::upstream_counts::{self, FetchError, ObjectCount};
 use fairgate_base::clock::Clock;
 use fairgate_core::apf::scope::StatsScope;
+use fairgate_proxy::fairness::Hub;
 
 /// How often the metrics are read; the upstream itself counts about as often.
 const PERIOD: Duration = Duration::from_secs(60);

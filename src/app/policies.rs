@@ -8,7 +8,6 @@ use tokio::sync::Notify;
 use super::{following::Following, hosting::Hosting, pace::Pace, settings};
 use crate::{
     config::Config,
-    fairness::Hub,
     observe::{Own, Sight},
     source::{
         DocumentSet, Revision, Source,
@@ -22,6 +21,7 @@ use fairgate_core::{
     apf::{Compiled, Finding, ObjectSet, Policy, PolicySettings, objects::Bootstrap},
     sync::{Mutex, lock},
 };
+use fairgate_proxy::fairness::Hub;
 
 /// The policy objects as they were found at the start, and where to look for changes.
 #[derive(Debug)]

@@ -10,7 +10,6 @@ use super::{
     settings,
 };
 use crate::{
-    auth::{TokenReviews, layer::AuthRules},
     config::{Config, Mode},
     source::{
         Revision,
@@ -18,6 +17,7 @@ use crate::{
     },
 };
 use fairgate_core::apf::Finding;
+use fairgate_proxy::auth::{TokenReviews, layer::AuthRules};
 
 /// Reads the configuration again at each SIGHUP.
 pub(super) struct Reload {

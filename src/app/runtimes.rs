@@ -16,12 +16,12 @@ use std::{
 use tokio::runtime::{self, Runtime};
 use tower::Service;
 
-use crate::serve::{
+use fairgate_base::clock::Clock;
+use fairgate_call::{Inbound, Reply};
+use fairgate_proxy::serve::{
     Acceptor, BindError, Core, CoreHandle, Defence, Drain, Phase, ServeSettings,
     acceptor::Connections, core::Load, limits::raise_descriptor_limit,
 };
-use fairgate_base::clock::Clock;
-use fairgate_call::{Inbound, Reply};
 
 /// How the process is laid out.
 #[derive(Clone, Debug)]

@@ -13,6 +13,13 @@ use tokio::runtime;
 
 use super::{identity::UpstreamCredential, object_counts::UpstreamMetrics};
 use crate::{
+    config::{self, Config},
+    source::kube,
+};
+use fairgate_base::{clock::Clock, heard::Heard};
+use fairgate_call::SpoolLimits;
+use fairgate_core::apf::{PolicySettings, work::EstimatorSettings};
+use fairgate_proxy::{
     auth::{
         Anonymous, AuthSettings, Authentication, BundleError, CaBundle, ConfiguredNames,
         FrontProxySettings, HeaderNameError, NoRandomness, RequestHeaderNames, TokenFile,
@@ -22,15 +29,10 @@ use crate::{
             HttpTransport, HttpTransportError, HttpTransportSettings, ReviewEnd, ReviewSettings,
         },
     },
-    config::{self, Config},
     fairness::{Caps, Enforcement, HubSettings, ResetLimits},
     forward::{self, Ceiling, UpstreamProtocol, UpstreamSettings, settings::UpstreamTls},
     serve::{self, DrainSettings, ServeSettings},
-    source::kube,
 };
-use fairgate_base::{clock::Clock, heard::Heard};
-use fairgate_call::SpoolLimits;
-use fairgate_core::apf::{PolicySettings, work::EstimatorSettings};
 
 /// A setting that only shows to be wrong when it is put to use.
 #[derive(Debug, thiserror::Error)]

@@ -21,12 +21,12 @@ use super::{
     section::{Section, Walk},
     values::{self, Word, Wrong},
 };
-use crate::auth::{self, TokenKey};
 use fairgate_core::apf::{
     objects::{Bootstrap, Finding},
     policy::Semantics,
 };
 use fairgate_manifest::{read_bounded, yaml};
+use fairgate_proxy::auth::{self, TokenKey};
 
 /// The API version of the file.
 const API_VERSION: &str = "fairgate.dev/v1alpha1";

@@ -17,8 +17,15 @@ use http::{HeaderMap, uri::Authority};
 use tower::layer::util::Identity;
 
 use super::{DemoError, flow::Flow, upstream::WORKERS};
-use crate::{
-    app::{AppSettings, CoreContext, Gateway, runtimes::control_runtime},
+use crate::app::{AppSettings, CoreContext, Gateway, runtimes::control_runtime};
+use fairgate_base::clock::Clock;
+use fairgate_call::{Call, Refusal, SpoolLimits};
+use fairgate_core::apf::{
+    Compiled, Finding, ObjectSet, Policy, PolicySettings, Semantics, objects::Bootstrap,
+    work::EstimatorSettings,
+};
+use fairgate_manifest::yaml;
+use fairgate_proxy::{
     auth::{
         AuthSettings, Authentication, ConfiguredNames, TokenFile, TokenKey, UpstreamIdentity,
         layer::{AuthLayer, AuthRules},
@@ -29,13 +36,6 @@ use crate::{
     serve::ServeSettings,
     stack::stack,
 };
-use fairgate_base::clock::Clock;
-use fairgate_call::{Call, Refusal, SpoolLimits};
-use fairgate_core::apf::{
-    Compiled, Finding, ObjectSet, Policy, PolicySettings, Semantics, objects::Bootstrap,
-    work::EstimatorSettings,
-};
-use fairgate_manifest::yaml;
 
 /// The one level of the embedded policies that requests go to.
 const LEVEL: &str = "demo";

@@ -33,9 +33,10 @@ use tokio::{
 pub use live::Display;
 pub use report::{FlowReport, Report, SideReport};
 
-use crate::{app::StartError, auth::NoRandomness, serve::limits::raise_descriptor_limit};
+use crate::app::StartError;
 use fairgate_base::clock::Clock;
 use fairgate_core::{apf::Time, sync::Arc};
+use fairgate_proxy::{auth::NoRandomness, serve::limits::raise_descriptor_limit};
 use flow::Flow;
 use gateway::DemoGateway;
 use live::{Live, Picture};

@@ -16,7 +16,6 @@ use jiff::Timestamp;
 use tokio::sync::oneshot;
 
 use super::{columns::Table, go_duration::GoDuration};
-use crate::fairness::{Hub, Letter, Waiter};
 use fairgate_base::clock::Clock;
 use fairgate_core::{
     apf::{
@@ -26,6 +25,7 @@ use fairgate_core::{
     },
     digest::{RequestDigest, RequestInfo, readable},
 };
+use fairgate_proxy::fairness::{Hub, Letter, Waiter};
 
 /// Where the dumps are; a name follows.
 pub const PATH: &str = "/debug/api_priority_and_fairness/";

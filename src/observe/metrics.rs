@@ -13,7 +13,6 @@ use super::{
     sampler::Sampled,
     text::{Exposition, Family, Labels, Value},
 };
-use crate::fairness::Hub;
 use fairgate_call::Cut;
 use fairgate_core::{
     apf::{
@@ -24,6 +23,7 @@ use fairgate_core::{
     cells::{Access, FlowCells, Histogram, HistogramTotal},
     sync::Arc,
 };
+use fairgate_proxy::fairness::Hub;
 
 /// Where the values come from.
 #[derive(Clone, Copy, Debug)]

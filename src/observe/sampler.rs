@@ -8,7 +8,6 @@
 
 use std::time::Duration;
 
-use crate::fairness::Hub;
 use fairgate_core::cells::{Access, CoreCells};
 use fairgate_core::{
     apf::{
@@ -19,6 +18,7 @@ use fairgate_core::{
     },
     sync::{Arc, Mutex, lock},
 };
+use fairgate_proxy::fairness::Hub;
 
 /// How often the cores are read.
 pub const PERIOD: Duration = Duration::from_millis(50);

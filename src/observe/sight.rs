@@ -14,9 +14,9 @@ use super::{
     requests::{Registry, SWEEP_PERIOD},
     sampler::{self, Sampler},
 };
-use crate::fairness::{Enforcement, Hub};
 use fairgate_base::clock::Clock;
 use fairgate_core::apf::{Semantics, Time};
+use fairgate_proxy::fairness::{Enforcement, Hub};
 
 /// How often the facade is kept up.
 const UPKEEP: Duration = Duration::from_secs(5);

@@ -25,10 +25,7 @@ use tokio::{
 use tower::{Layer, Service};
 
 use super::{Admin, Checks, Own, Sight, dumps::Dump, log, names};
-use crate::{
-    config::{Log, LogFormat, LogLevel},
-    fairness::{Caps, Enforcement, FairnessLayer, Gate, Hub, HubSettings},
-};
+use crate::config::{Log, LogFormat, LogLevel};
 use fairgate_base::clock::Clock;
 use fairgate_call::{
     Call, ClientBody, Inbound, Peer, Refusal, Reply, ReplyBody, SpoolLimits, Trace,
@@ -41,6 +38,7 @@ use fairgate_core::{
     },
     digest::{RequestDigest, RequestInfo, User},
 };
+use fairgate_proxy::fairness::{Caps, Enforcement, FairnessLayer, Gate, Hub, HubSettings};
 
 /// When all tests begin, by the gateway's clock.
 const START: Time = Time::from_nanos(1_000_000_000);
@@ -202,7 +200,7 @@ impl World {
                 total: 10,
             },
             watches: Caps::NONE,
-            resets: crate::fairness::ResetLimits::default(),
+            resets: fairgate_proxy::fairness::ResetLimits::default(),
             spool: SpoolLimits::NONE,
         };
         let hub = Hub::new(1, policy(true), settings, START);

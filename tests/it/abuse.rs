@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use fairgate::serve::Offence;
+use fairgate_proxy::serve::Offence;
 use serde_json::{Value, json};
 
 use crate::{

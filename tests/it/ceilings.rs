@@ -2,7 +2,7 @@
 
 use std::num::NonZero;
 
-use fairgate::{
+use fairgate_proxy::{
     fairness::Caps,
     forward::{Ceiling, Lane},
 };

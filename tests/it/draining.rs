@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use fairgate::serve::Phase;
+use fairgate_proxy::serve::Phase;
 use http::Method;
 
 use crate::{

@@ -9,8 +9,8 @@ use std::{
     time::Duration,
 };
 
-use fairgate::forward::{UpstreamProtocol, UpstreamSettings};
 use fairgate_call::{Call, Refusal, Reply, refusal::Rejection};
+use fairgate_proxy::forward::{UpstreamProtocol, UpstreamSettings};
 use http::{Method, StatusCode};
 use tokio::sync::mpsc;
 

@@ -10,17 +10,17 @@ use std::{
     time::Duration,
 };
 
-use fairgate::{
-    app::{AppSettings, CoreContext, Gateway, runtimes::control_runtime},
-    fairness::{FairnessLayer, Gate as FairnessGate, Hub},
-    forward::{Forward, UpstreamIdentity, UpstreamProtocol, UpstreamSettings},
-    stack::stack,
-};
+use fairgate::app::{AppSettings, CoreContext, Gateway, runtimes::control_runtime};
 use fairgate_base::clock::Clock;
 use fairgate_call::{Call, Inbound, Refusal, Reply};
 use fairgate_core::{
     apf::{ObjectSet, Policy, PolicySettings, Semantics, Time, queueset::Glance},
     digest::{RequestDigest, User},
+};
+use fairgate_proxy::{
+    fairness::{FairnessLayer, Gate as FairnessGate, Hub},
+    forward::{Forward, UpstreamIdentity, UpstreamProtocol, UpstreamSettings},
+    stack::stack,
 };
 use http::{HeaderMap, HeaderValue};
 use tower::{Layer, Service, layer::util::Identity};

@@ -6,10 +6,8 @@ use std::{
     time::Duration,
 };
 
-use fairgate::{
-    app::{AppSettings, CoreContext, Gateway, StartError, runtimes::control_runtime},
-    stack::stack,
-};
+use fairgate::app::{AppSettings, CoreContext, Gateway, StartError, runtimes::control_runtime};
+use fairgate_proxy::stack::stack;
 
 use tower::layer::util::Identity;
 

@@ -9,12 +9,12 @@ use std::{
     time::Duration,
 };
 
-use fairgate::{
-    app::AppSettings,
+use fairgate::app::AppSettings;
+use fairgate_base::heard::Heard;
+use fairgate_proxy::{
     forward::{UpstreamProtocol, UpstreamSettings},
     serve::ClientEvent,
 };
-use fairgate_base::heard::Heard;
 use http::{Method, StatusCode};
 
 use crate::{

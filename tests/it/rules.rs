@@ -2,11 +2,11 @@
 
 use std::{sync::Arc, time::Duration};
 
-use fairgate::fairness::{Caps, Enforcement, Hub, HubSettings, ResetLimits};
 use fairgate_call::SpoolLimits;
 use fairgate_core::apf::{
     ObjectSet, Policy, PolicySettings, Semantics, Time, objects::Bootstrap, work::EstimatorSettings,
 };
+use fairgate_proxy::fairness::{Caps, Enforcement, Hub, HubSettings, ResetLimits};
 use serde_json::{Value, json};
 
 /// Shares of the mandatory level for what nothing else matches.

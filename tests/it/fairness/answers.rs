@@ -1,6 +1,6 @@
 //! What a client is told: refusals word for word, and by which objects it was judged.
 
-use fairgate::forward::UpstreamSettings;
+use fairgate_proxy::forward::UpstreamSettings;
 use http::HeaderValue;
 
 use super::*;

@@ -12,7 +12,7 @@
 use std::sync::atomic::AtomicU64;
 
 use bytes::Bytes;
-use fairgate::fairness::Caps;
+use fairgate_proxy::fairness::Caps;
 use http_body_util::BodyExt as _;
 use tokio::task::JoinSet;
 

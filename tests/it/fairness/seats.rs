@@ -7,12 +7,12 @@ use std::{
 };
 
 use bytes::Bytes;
-use fairgate::fairness::Enforcement;
 use fairgate_call::{BodyEnd, Call, Refusal, Reply, ReplyBody, ReplyGuard};
 use fairgate_core::{
     apf::Semantics,
     cells::{FlowCells, Histogram, HistogramTotal},
 };
+use fairgate_proxy::fairness::Enforcement;
 use http_body_util::BodyExt as _;
 use tower::Service;
 
