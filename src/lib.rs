@@ -11,6 +11,5 @@ pub mod app;
 pub mod cli;
 pub mod config;
 pub mod demo;
-pub mod hosted;
 pub mod observe;
 pub mod source;

@@ -10,11 +10,8 @@ use super::{
     identity::UpstreamCredential,
     settings::{self, SettingsError},
 };
-use crate::{
-    config::Config,
-    hosted::access::{AccessSettings, AskAccess, AskFuture, NotAsked, SubjectAccess},
-    observe::Own,
-};
+use crate::{config::Config, observe::Own};
+use fairgate_apiserver::access::{AccessSettings, AskAccess, AskFuture, NotAsked, SubjectAccess};
 use fairgate_base::clock::Clock;
 use fairgate_proxy::auth::token_review::{HttpTransport, ReviewTransport as _};
 

@@ -2,10 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::{
-    hosted::access::AccessEnd,
-    observe::{Abandoned, Own, Reviewed, UpstreamError, names},
-};
+use crate::observe::{Abandoned, Own, Reviewed, UpstreamError, names};
+use fairgate_apiserver::access::AccessEnd;
 use fairgate_base::heard::Heard;
 use fairgate_proxy::{
     auth::token_review::ReviewEnd,

@@ -14,14 +14,14 @@ use tokio::{runtime, sync::watch};
 use super::pace::Pace;
 use crate::{
     config::{self, Config},
-    hosted::{
-        Asked, Hosted, HostedSettings, Operators, Report,
-        access::SubjectAccess,
-        authorize::{Authorizer, Rules},
-        upkeep::{Bootstrapper, Conditions, Opinion},
-    },
     observe::{Checks, Sight, View, names},
     source::store::SETTLE,
+};
+use fairgate_apiserver::{
+    Asked, Hosted, HostedSettings, Operators, Report,
+    access::SubjectAccess,
+    authorize::{Authorizer, Rules},
+    upkeep::{Bootstrapper, Conditions, Opinion},
 };
 use fairgate_base::clock::Clock;
 use fairgate_core::apf::{

@@ -29,10 +29,10 @@ pub use runtimes::{AppSettings, CoreContext, Gateway, StartError};
 
 use crate::{
     config::{Config, Mode},
-    hosted::{HostedLayer, Hosting as Served, Ownership},
     observe::{self, Own, Sight, dumps_layer::Dumps, recorder::Traced},
 };
 use control::Control;
+use fairgate_apiserver::{HostedLayer, Hosting as Served, Ownership};
 use fairgate_base::clock::Clock;
 use fairgate_call::answer::Answer;
 use fairgate_core::apf::{Compiled, Finding};

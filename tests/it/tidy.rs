@@ -52,11 +52,10 @@ const PROXY: Edges = &[
 
 /// The gateway: objects, settings, sight; and those that put it all together.
 const SERVER: Edges = &[
-    ("hosted", &[]),
     ("source", &[]),
     ("config", &[]),
     ("observe", &["config"]),
-    ("app", &["config", "hosted", "observe", "source"]),
+    ("app", &["config", "observe", "source"]),
     // Another gateway, with an upstream and clients of its own.
     ("demo", &["app"]),
     ("cli", &["app", "config", "demo", "source"]),

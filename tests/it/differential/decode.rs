@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use fairgate::hosted::{
+use fairgate_apiserver::{
     codec::{envelope, protobuf, yaml},
     discovery::protobuf::RESOURCE_LIST,
     kinds::KINDS,

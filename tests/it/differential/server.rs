@@ -12,7 +12,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use fairgate::hosted::{
+use fairgate_apiserver::{
     Asked, Hosted, HostedLayer, HostedSettings, Operators, Ownership,
     authorize::{Authorizer, Rules},
     upkeep::Bootstrapper,

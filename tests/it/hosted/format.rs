@@ -1,6 +1,6 @@
 //! Bodies as the clients of the conformance tests write and read them.
 
-use fairgate::hosted::{
+use fairgate_apiserver::{
     codec::{envelope, protobuf},
     kind::{Kind, KindVersion},
     schema::{Struct, canonical, meta},

@@ -8,7 +8,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use fairgate::hosted::MAX_BODY;
+use fairgate_apiserver::MAX_BODY;
 use http::Method;
 use serde_json::{Value, json};
 

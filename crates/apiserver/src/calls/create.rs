@@ -1,0 +1,228 @@
+//! `POST`, and the creation that an apply may come to.
+
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use super::{Answer, Fault, Owned, Scope, store_fault, write_fault};
+use crate::{
+    chance, metadata, negotiate, object,
+    query::{Validation, Write, WriteOptions},
+    request::Caller,
+    ssa::{self, Actor},
+};
+use fairgate_core::apf::objects::names;
+use fairgate_store::{Expected, Written};
+
+/// Target of the events that tell who changed what.
+const CHANGES: &str = "fairgate::changes";
+
+/// How many generated names are tried.
+const TRIES: usize = 8;
+
+impl Scope<'_> {
+    pub(super) async fn create(&self) -> Result<Answer, Fault> {
+        let media = negotiate::input(self.request.header("content-type"))?;
+        let body = self.request.body()?;
+        let agent = self.request.header("user-agent");
+        let options = WriteOptions::read(self.query, Write::Create, agent)?;
+        let mut object = self.decode_body(media, body, options.validation)?;
+        metadata::wipe(&mut object);
+        self.settle_namespace(&mut object)?;
+        if let Some(warning) = metadata::dedup_owners(&mut object, "") {
+            self.warn(warning);
+        }
+        let now = self.hosted.now_text();
+        let api_version = self.kind.api_version(self.version.name);
+        ssa::track_update(
+            &Owned(self.kind),
+            None,
+            &mut object,
+            &Actor {
+                manager: &options.manager,
+                subresource: self.subresource(),
+                api_version: &api_version,
+                now: &now,
+            },
+        );
+        let stored = object::to_stored(self.kind, self.version, object);
+        let stored = self.create_stored(stored, options.dry_run).await?;
+        self.answer(StatusCode::CREATED, stored)
+    }
+
+    /// Reads the body as an object of the call's kind and version, with defaults.
+    pub(super) fn decode_body(
+        &self,
+        media: negotiate::Media,
+        body: &[u8],
+        validation: Validation,
+    ) -> Result<Value, Fault> {
+        let strict = validation == Validation::Strict;
+        let read = self
+            .hosted
+            .read_body(media, body, self.kind, self.version, strict);
+        let (mut value, problems) = read.map_err(|error| {
+            self.warn_of(&error.problems, validation);
+            Fault::bad_request(error.to_string())
+        })?;
+        self.warn_of(&problems, validation);
+        (self.version.default)(&mut value);
+        Ok(object::converted(
+            self.kind,
+            self.version,
+            self.version,
+            value,
+        ))
+    }
+
+    /// Warns of unknown and duplicate fields, unless they are to be passed over.
+    pub(super) fn warn_of(&self, problems: &[String], validation: Validation) {
+        if validation != Validation::Ignore {
+            for problem in problems {
+                self.warn(problem);
+            }
+        }
+    }
+
+    /// Makes an object in its stored version; gives it as it is then.
+    pub(super) async fn create_stored(
+        &self,
+        mut object: Value,
+        dry_run: bool,
+    ) -> Result<Value, Fault> {
+        metadata::set(&mut object, "uid", json!(chance::uid()?));
+        metadata::set(
+            &mut object,
+            "creationTimestamp",
+            json!(self.hosted.now_text()),
+        );
+        let prefix = metadata::text(&object, "generateName").to_owned();
+        let generated = !prefix.is_empty() && metadata::name(&object).is_empty();
+        let tries = if generated { TRIES } else { 1 };
+        let mut name = String::new();
+        for _ in 0..tries {
+            if generated {
+                metadata::set(&mut object, "name", json!(chance::name(&prefix)?));
+            }
+            self.prepare_create(&mut object)?;
+            metadata::name(&object).clone_into(&mut name);
+            if let Some(object) = self.insert(&name, object.clone(), dry_run).await? {
+                return Ok(object);
+            }
+        }
+        // Asked for a name, or given one besides: the server does not tell the two apart.
+        if !prefix.is_empty() {
+            return Err(Fault::no_unique_name(self.kind, &name));
+        }
+        Err(self.taken(&name).await)
+    }
+
+    fn prepare_create(&self, object: &mut Value) -> Result<(), Fault> {
+        if self.kind.has_status {
+            object["status"] = json!({});
+        }
+        metadata::set(object, "generation", json!(1));
+        let mut errors = metadata::validate(object, self.kind.namespaced, self.kind.rules.name);
+        errors.extend((self.kind.rules.validate)(object));
+        if errors.is_empty() {
+            errors = metadata::validate(object, self.kind.namespaced, names::path_segment);
+        }
+        if !errors.is_empty() {
+            let (kind, group) = (self.kind.kind, self.kind.group);
+            return Err(Fault::invalid(kind, group, metadata::name(object), &errors));
+        }
+        for warning in (self.kind.rules.warnings)(object) {
+            self.warn(warning);
+        }
+        Ok(())
+    }
+
+    /// Stores a new object; `None` if its name is taken.
+    async fn insert(
+        &self,
+        name: &str,
+        mut object: Value,
+        dry_run: bool,
+    ) -> Result<Option<Value>, Fault> {
+        // What is no number counts as none. A rehearsal never comes as far as the store, which has this
+        // rule.
+        let version = metadata::text(&object, "resourceVersion").parse::<u64>();
+        if !dry_run && version.is_ok_and(|version| version > 0) {
+            return Err(Fault::internal(
+                "resourceVersion should not be set on objects to be created",
+            ));
+        }
+        let store = &self.hosted.store;
+        let key = self.key(name);
+        if dry_run {
+            let found = store.get(&key, fairgate_store::At::Newest).await;
+            let found = found.map_err(|error| store_fault(&error))?;
+            return Ok(found.is_none().then_some(object));
+        }
+        metadata::set(&mut object, "resourceVersion", Value::Null);
+        let bytes = object::encode(self.kind, &object);
+        let written = store.write(&key, Expected::Absent, Some(bytes)).await;
+        match written.map_err(|error| write_fault(&error))? {
+            Written::Done { revision, .. } => {
+                metadata::set(&mut object, "resourceVersion", json!(revision.to_string()));
+                self.log_change("create", name, None, Some(revision));
+                Ok(Some(object))
+            }
+            Written::Lost(_) => Ok(None),
+        }
+    }
+
+    /// The refusal of a name that is taken.
+    async fn taken(&self, name: &str) -> Fault {
+        let mut fault = Fault::already_exists(self.kind, name);
+        let found = self
+            .hosted
+            .store
+            .get(&self.key(name), fairgate_store::At::Newest)
+            .await;
+        if let Ok(Some(entry)) = found
+            && let Ok(object) = self.decode(&entry)
+            && metadata::is_deleting(object.stored())
+        {
+            fault.message = format!("object is being deleted: {}", fault.message);
+        }
+        fault
+    }
+
+    /// Tells who changed what.
+    pub(super) fn log_change(
+        &self,
+        verb: &'static str,
+        name: &str,
+        old: Option<u64>,
+        new: Option<u64>,
+    ) {
+        let impersonator = match &self.request.caller {
+            Caller::Client { impersonator } => impersonator.as_ref().map(|user| &*user.name),
+            Caller::Gateway => None,
+        };
+        // What the gateway keeps in order by itself is of less interest than what people do.
+        macro_rules! tell {
+            ($level:expr) => {
+                tracing::event!(
+                    target: CHANGES,
+                    $level,
+                    user = %self.request.user().name,
+                    impersonator,
+                    verb,
+                    resource = %self.kind.group_resource(),
+                    subresource = self.subresource(),
+                    namespace = %self.place.namespace,
+                    name,
+                    old_resource_version = old,
+                    new_resource_version = new,
+                    "object changed"
+                )
+            };
+        }
+        if self.request.caller == Caller::Gateway {
+            tell!(tracing::Level::DEBUG);
+        } else {
+            tell!(tracing::Level::INFO);
+        }
+    }
+}

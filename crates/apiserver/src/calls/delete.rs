@@ -1,0 +1,150 @@
+//! `DELETE`: one object, or all that a selector finds.
+//!
+//! No kind here has dependents that anybody collects, so an object goes at once, whatever is asked to
+//! become of them. Finalizers that its users set are heeded: the object is only marked, and goes with
+//! the last of them.
+
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use super::{Answer, Fault, Scope, delete_options::DeleteOptions, write_fault};
+use crate::{fault, list_options::ListOptions, metadata, object};
+use fairgate_store::{At, Expected, Written};
+
+/// How often a deletion is tried on a newer object.
+const TRIES: usize = 100;
+
+/// What became of an object.
+enum Deleted {
+    /// It is gone; this is what it was.
+    Gone(Value),
+    /// Finalizers keep it; this is what it is.
+    Kept(Value),
+}
+
+impl Scope<'_> {
+    pub(super) async fn delete(&self) -> Result<Answer, Fault> {
+        let options = self.delete_options()?;
+        let name = &self.place.name;
+        match self.delete_one(name, &options).await? {
+            Deleted::Gone(object) => {
+                let mut details = fault::details(name, self.kind.group, self.kind.plural);
+                details["uid"] = json!(metadata::text(&object, "uid"));
+                let status = json!({
+                    "kind": "Status",
+                    "apiVersion": "v1",
+                    "metadata": {},
+                    "status": "Success",
+                    "details": details,
+                });
+                Ok(Answer::status(StatusCode::OK, &status, self.output))
+            }
+            Deleted::Kept(object) => {
+                let status = if options.orphan == Some(false) {
+                    StatusCode::ACCEPTED
+                } else {
+                    StatusCode::OK
+                };
+                self.answer(status, object)
+            }
+        }
+    }
+
+    pub(super) async fn delete_collection(&self) -> Result<Answer, Fault> {
+        let mut list = ListOptions::read(self.query)?;
+        list.watch = false;
+        // The server lists in pages, so that a version means exactly this one.
+        if list.version_match.is_empty() && !["", "0"].contains(&list.resource_version.as_str()) {
+            "Exact".clone_into(&mut list.version_match);
+        }
+        let options = self.delete_options()?;
+        let (objects, list_metadata) = self.collect(&list).await?;
+        for object in &objects {
+            let name = metadata::name(object.stored());
+            match self.delete_one(name, &options).await {
+                Ok(_) => {}
+                Err(fault) if fault.code == StatusCode::NOT_FOUND => {}
+                Err(fault) => return Err(fault),
+            }
+        }
+        self.writer()?.list(StatusCode::OK, &objects, list_metadata)
+    }
+
+    async fn delete_one(&self, name: &str, options: &DeleteOptions) -> Result<Deleted, Fault> {
+        let key = self.key(name);
+        let store = &self.hosted.store;
+        for _ in 0..TRIES {
+            let found = self.find(name, At::Newest).await?;
+            let entry = found.ok_or_else(|| Fault::not_found(self.kind, name))?;
+            let live = self.decode(&entry)?;
+            let live = live.stored();
+            self.check_preconditions(name, live, options)?;
+            let kept = metadata::finalizers(live).next().is_some();
+            if kept && metadata::is_deleting(live) {
+                return Ok(Deleted::Kept(live.clone()));
+            }
+            let mut marked = live.clone();
+            if kept {
+                self.mark(&mut marked);
+            }
+            if options.dry_run {
+                return Ok(if kept {
+                    Deleted::Kept(marked)
+                } else {
+                    Deleted::Gone(marked)
+                });
+            }
+            let bytes = kept.then(|| object::encode(self.kind, &marked));
+            let written = store.write(&key, Expected::At(entry.revision), bytes).await;
+            match written.map_err(|error| write_fault(&error))? {
+                Written::Done { revision, .. } => {
+                    self.log_change("delete", name, Some(entry.revision), Some(revision));
+                    if !kept {
+                        return Ok(Deleted::Gone(marked));
+                    }
+                    metadata::set(&mut marked, "resourceVersion", json!(revision.to_string()));
+                    return Ok(Deleted::Kept(marked));
+                }
+                Written::Lost(_) => {}
+            }
+        }
+        Err(Fault::modified(self.kind, name))
+    }
+
+    /// Marks an object as one that goes once its finalizers have.
+    fn mark(&self, object: &mut Value) {
+        metadata::set(object, "deletionTimestamp", json!(self.hosted.now_text()));
+        metadata::set(object, "deletionGracePeriodSeconds", json!(0));
+        let generation = metadata::generation(object) + 1;
+        metadata::set(object, "generation", json!(generation));
+    }
+
+    fn check_preconditions(
+        &self,
+        name: &str,
+        live: &Value,
+        options: &DeleteOptions,
+    ) -> Result<(), Fault> {
+        let refuse = |what: &str, wanted: &str, found: &str, happened: &str| {
+            let (kind, group) = (self.kind.kind, self.kind.group);
+            let why = format!(
+                "the {what} in the precondition ({wanted}) does not match the {what} in record \
+                 ({found}). The object might have been {happened}"
+            );
+            Err(Fault::conflict_of_kind(kind, group, name, &why))
+        };
+        let uid = metadata::text(live, "uid");
+        if let Some(wanted) = &options.uid
+            && wanted != uid
+        {
+            return refuse("UID", wanted, uid, "deleted and then recreated");
+        }
+        let version = metadata::text(live, "resourceVersion");
+        if let Some(wanted) = &options.resource_version
+            && wanted != version
+        {
+            return refuse("ResourceVersion", wanted, version, "modified");
+        }
+        Ok(())
+    }
+}

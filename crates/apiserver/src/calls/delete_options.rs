@@ -1,0 +1,113 @@
+//! What a deletion is told: in its body, or where that is empty, in its query.
+
+use serde_json::{Value, json};
+
+use super::{Fault, Scope};
+use crate::{
+    codec::{self, BodyFormat},
+    field_error::FieldError,
+    negotiate::{self, Media},
+    query,
+};
+
+/// How an object is to be deleted.
+#[derive(Clone, Debug, Default)]
+pub(super) struct DeleteOptions {
+    /// Nothing is deleted.
+    pub(super) dry_run: bool,
+    /// The UID it must have.
+    pub(super) uid: Option<String>,
+    /// The resource version it must have.
+    pub(super) resource_version: Option<String>,
+    /// `orphanDependents`, if given.
+    pub(super) orphan: Option<bool>,
+}
+
+impl Scope<'_> {
+    /// Reads and checks the options.
+    pub(super) fn delete_options(&self) -> Result<DeleteOptions, Fault> {
+        let body = self.request.body()?;
+        let value = if body.is_empty() {
+            self.options_in_query()?
+        } else {
+            let media = negotiate::input(self.request.header("content-type"))?;
+            options_in_body(media, body)?
+        };
+        check(&value)?;
+        let text = |value: &Value| value.as_str().map(str::to_owned);
+        Ok(DeleteOptions {
+            dry_run: value["dryRun"].is_array(),
+            uid: text(&value["preconditions"]["uid"]),
+            resource_version: text(&value["preconditions"]["resourceVersion"]),
+            orphan: value["orphanDependents"].as_bool(),
+        })
+    }
+
+    /// The query, as the body it stands for.
+    fn options_in_query(&self) -> Result<Value, Fault> {
+        let mut value = json!({});
+        if let Some(seconds) = self.query.number("gracePeriodSeconds")? {
+            value["gracePeriodSeconds"] = json!(seconds);
+        }
+        if let Some(orphan) = self.query.flag("orphanDependents") {
+            value["orphanDependents"] = json!(orphan);
+        }
+        if let Some(policy) = self.query.first("propagationPolicy") {
+            value["propagationPolicy"] = json!(policy);
+        }
+        let dry_run: Vec<&str> = self.query.all("dryRun").collect();
+        if !dry_run.is_empty() {
+            value["dryRun"] = json!(dry_run);
+        }
+        for key in ["uid", "resourceVersion"] {
+            if let Some(wanted) = self.query.first(key) {
+                value["preconditions"][key] = json!(wanted);
+            }
+        }
+        Ok(value)
+    }
+}
+
+fn options_in_body(media: Media, body: &[u8]) -> Result<Value, Fault> {
+    let format = match media {
+        Media::Json => BodyFormat::Json,
+        Media::Yaml => BodyFormat::Yaml,
+        Media::Protobuf => BodyFormat::Protobuf,
+    };
+    codec::decode_options(format, body).map_err(|error| Fault::bad_request(error.to_string()))
+}
+
+fn check(options: &Value) -> Result<(), Fault> {
+    let mut errors = Vec::new();
+    let field = "propagationPolicy";
+    let policy = &options["propagationPolicy"];
+    if !options["orphanDependents"].is_null() && !policy.is_null() {
+        errors.push(FieldError::invalid(
+            field,
+            policy,
+            "orphanDependents and deletionPropagation cannot be both set",
+        ));
+    }
+    let known = ["Foreground", "Background", "Orphan"];
+    if let Some(policy) = policy.as_str()
+        && !known.contains(&policy)
+    {
+        errors.push(FieldError::unsupported(
+            field,
+            &json!(policy),
+            &["Foreground", "Background", "Orphan", "nil"],
+        ));
+    }
+    let dry_run: Vec<&str> = options["dryRun"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
+    query::check_dry_run(&dry_run, &mut errors);
+    if errors.is_empty() {
+        Ok(())
+    } else {
+        Err(Fault::invalid_options("DeleteOptions", &errors))
+    }
+}

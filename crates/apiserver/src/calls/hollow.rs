@@ -1,0 +1,115 @@
+//! Empty lists that a writer sends within a list that is owned as a whole.
+//!
+//! The canonical form of an object has none: empty and absent are the same to whoever reads it. Upstream
+//! tells the two apart in one place: a list that is owned as a whole counts as changed, so that others
+//! lose it to the writer, if one of its items was sent with an empty list where nothing is stored. So
+//! empty lists are carried over from what was sent, and dropped once ownership is settled.
+
+use serde_json::Value;
+
+use crate::schema::{Field, List, Presence, Struct, Topology, Type};
+
+/// Puts the empty lists of what was `sent` into the `object` that was read from it.
+pub(super) fn carry(shape: &Struct, sent: &Value, object: &mut Value) {
+    carry_fields(shape, sent, object, false);
+}
+
+/// Takes them out again.
+pub(super) fn drop(shape: &Struct, object: &mut Value) {
+    drop_fields(shape, object, false);
+}
+
+fn carry_fields(shape: &Struct, sent: &Value, object: &mut Value, whole: bool) {
+    for field in shape.fields {
+        let sent = &sent[field.name];
+        let found = object.get_mut(field.name);
+        match (field.ty, found) {
+            (Type::Object(shape), Some(found)) => carry_fields(shape, sent, found, whole),
+            (Type::List(list), Some(Value::Array(items))) => {
+                let whole = whole || is_whole(list);
+                let sent = sent.as_array().into_iter().flatten();
+                if let Type::Object(shape) = list.item {
+                    for (sent, item) in sent.zip(items) {
+                        carry_fields(shape, sent, item, whole);
+                    }
+                }
+            }
+            (Type::List(_), None | Some(Value::Null)) if whole && is_empty(sent) => {
+                object[field.name] = sent.clone();
+            }
+            _ => {}
+        }
+    }
+}
+
+fn drop_fields(shape: &Struct, object: &mut Value, whole: bool) {
+    for field in shape.fields {
+        match (field.ty, object.get_mut(field.name)) {
+            (Type::Object(shape), Some(found)) => drop_fields(shape, found, whole),
+            (Type::List(list), Some(Value::Array(items))) => {
+                let within = whole || is_whole(list);
+                if let Type::Object(shape) = list.item {
+                    for item in &mut *items {
+                        drop_fields(shape, item, within);
+                    }
+                }
+                if whole && items.is_empty() {
+                    empty(field, object);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+fn is_whole(list: &List) -> bool {
+    list.topology == Topology::Atomic
+}
+
+/// Makes of an empty list what it is in canonical form.
+fn empty(field: &Field, object: &mut Value) {
+    if field.presence == Presence::Always {
+        object[field.name] = Value::Null;
+    } else if let Value::Object(fields) = object {
+        fields.remove(field.name);
+    }
+}
+
+fn is_empty(value: &Value) -> bool {
+    value.as_array().is_some_and(Vec::is_empty)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::schema::{canonical, flowcontrol::FLOW_SCHEMA};
+
+    #[test]
+    fn empty_lists_within_rules_come_and_go() {
+        let sent = json!({
+            "metadata": {"name": "a", "finalizers": [], "managedFields": []},
+            "spec": {"rules": [
+                {"subjects": [{"kind": "User"}], "resourceRules": [], "nonResourceRules": null},
+                {"resourceRules": [{"verbs": [], "namespaces": []}]},
+            ]},
+        });
+        let plain = canonical::decode_version(&FLOW_SCHEMA, "v1", &sent)
+            .unwrap()
+            .value;
+        let mut object = plain.clone();
+
+        carry(&FLOW_SCHEMA, &sent, &mut object);
+
+        let rules = &object["spec"]["rules"];
+        assert_eq!(rules[0]["resourceRules"], json!([]));
+        assert_eq!(rules[0].get("nonResourceRules"), None);
+        assert_eq!(rules[1]["resourceRules"][0]["namespaces"], json!([]));
+        assert_eq!(object["metadata"], plain["metadata"]);
+
+        drop(&FLOW_SCHEMA, &mut object);
+
+        assert_eq!(object, plain);
+    }
+}

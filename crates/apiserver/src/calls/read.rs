@@ -1,0 +1,206 @@
+//! `GET`: one object, or a list of them.
+
+use std::{num::NonZeroUsize, sync::Arc, time::Duration};
+
+use http::StatusCode;
+use serde_json::{Map, Value, json};
+
+use super::{Answer, Fault, Scope, store_fault};
+use crate::{
+    continue_token::ContinueToken,
+    list_options::{ListOptions, parse_version},
+    object::Object,
+};
+use fairgate_store::{At, Page, StoreError};
+
+/// How long a read waits for a revision that has not come yet.
+pub(super) const PATIENCE: Duration = Duration::from_secs(3);
+
+/// How many entries a list looks at in one go.
+const LONGEST_CHUNK: usize = 10_000;
+
+impl Scope<'_> {
+    pub(super) async fn get(&self) -> Result<Answer, Fault> {
+        if self.query.flag("export") == Some(true) {
+            return Err(Fault::bad_request(
+                "the export parameter, deprecated since v1.14, is no longer supported",
+            ));
+        }
+        let version = parse_version(self.query.text("resourceVersion")).map_err(Fault::internal)?;
+        let at = self.not_older_than(version).await?;
+        let name = &self.place.name;
+        let found = self.find(name, at).await?;
+        let entry = found.ok_or_else(|| Fault::not_found(self.kind, name))?;
+        let object = self.decode(&entry)?;
+        self.writer()?.object(StatusCode::OK, &object)
+    }
+
+    pub(super) async fn list(&self) -> Result<Answer, Fault> {
+        let options = ListOptions::read(self.query)?;
+        if options.watch {
+            return self.watch_with(options).await;
+        }
+        let (objects, metadata) = self.collect(&options).await?;
+        self.writer()?.list(StatusCode::OK, &objects, metadata)
+    }
+
+    /// Which state to read so that it is at least `version`; waits for it a while.
+    pub(super) async fn not_older_than(&self, version: Option<u64>) -> Result<At, Fault> {
+        match version {
+            None => Ok(At::Newest),
+            Some(version) => {
+                self.wait_for(version).await?;
+                Ok(At::Cached)
+            }
+        }
+    }
+
+    /// Waits until the state in memory is at least of `version`.
+    pub(super) async fn wait_for(&self, version: u64) -> Result<(), Fault> {
+        let store = &self.hosted.store;
+        if store.cached_revision() >= version {
+            return Ok(());
+        }
+        match tokio::time::timeout(PATIENCE, store.wait_for(version)).await {
+            Ok(waited) => waited.map_err(|error| store_fault(&error)),
+            Err(_) => Err(Fault::too_large_version(version, store.cached_revision())),
+        }
+    }
+
+    /// The objects that `options` ask for, and the metadata of their list.
+    pub(super) async fn collect(
+        &self,
+        options: &ListOptions,
+    ) -> Result<(Vec<Arc<Object>>, Map<String, Value>), Fault> {
+        let start = self.start_of(options).await?;
+        // Any state will do: then all of what is in memory does, as for the server.
+        let any = options.resource_version == "0" && options.continue_token.is_empty();
+        // Of one object there are no pages.
+        let whole = any || options.fields.required("metadata.name").is_some();
+        let limit = if whole { 0 } else { options.limit };
+        let limit = usize::try_from(limit).unwrap_or(0);
+        let prefix = self.prefix();
+        let mut after = start.after;
+        let mut at = start.at;
+        let mut objects = Vec::new();
+        // A page that a selector leaves half empty is filled up from the entries behind it, of which more
+        // are read each time: the selector may pass over thousands.
+        let mut chunk = limit;
+        let page = loop {
+            let mut page = self
+                .hosted
+                .store
+                .list(&prefix, after.as_deref(), NonZeroUsize::new(chunk), at)
+                .await
+                .map_err(|error| self.list_fault(&error, after.as_deref(), options))?;
+            let mut left = page.entries.len();
+            for entry in &page.entries {
+                if limit > 0 && objects.len() >= limit {
+                    break;
+                }
+                left -= 1;
+                let object = self.decode(entry)?;
+                if options.select(object.stored()) {
+                    objects.push(object);
+                }
+            }
+            let looked_at = page.entries.len() - left;
+            let last = page.entries[..looked_at].last();
+            after = last.map(|entry| entry.key.to_string()).or(after);
+            at = At::Exactly(page.revision);
+            page.remaining += left as u64;
+            if !page.more() || objects.len() >= limit {
+                break page;
+            }
+            chunk = chunk.saturating_mul(2).min(LONGEST_CHUNK);
+        };
+        let metadata = list_metadata(&page, options, after.as_deref(), &prefix);
+        Ok((objects, metadata))
+    }
+
+    /// Where and at which revision a list begins.
+    async fn start_of(&self, options: &ListOptions) -> Result<Start, Fault> {
+        let version = options
+            .version()
+            .map_err(|text| Fault::bad_request(format!("invalid resource version: {text}")));
+        if !options.continue_token.is_empty() {
+            let token = ContinueToken::decode(&options.continue_token)?;
+            if version?.is_some_and(|version| version > 0) {
+                return Err(Fault::bad_request(
+                    "specifying resource version is not allowed when using continue",
+                ));
+            }
+            let key = token.start.strip_suffix('\0').unwrap_or(&token.start);
+            return Ok(Start {
+                after: Some(self.prefix() + key),
+                at: token.revision.map_or(At::Newest, At::Exactly),
+            });
+        }
+        let exactly = options.version_match == "Exact"
+            || (options.version_match.is_empty() && options.limit > 0);
+        let at = match version? {
+            None => At::Newest,
+            Some(0) => At::Cached,
+            Some(version) if exactly => {
+                let newest = self.newest().await?;
+                if version > newest {
+                    return Err(Fault::too_large_version(version, newest));
+                }
+                self.wait_for(version).await?;
+                At::Exactly(version)
+            }
+            Some(version) => self.not_older_than(Some(version)).await?,
+        };
+        Ok(Start { after: None, at })
+    }
+
+    async fn newest(&self) -> Result<u64, Fault> {
+        let newest = self.hosted.store.revision().await;
+        newest.map_err(|error| store_fault(&error))
+    }
+
+    /// A list that cannot go on is told how it can begin again.
+    fn list_fault(&self, error: &StoreError, after: Option<&str>, options: &ListOptions) -> Fault {
+        let compacted = matches!(error, StoreError::Compacted { .. });
+        let (true, false, Some(key)) = (compacted, options.continue_token.is_empty(), after) else {
+            return store_fault(error);
+        };
+        let prefix = self.prefix();
+        let key = key.strip_prefix(prefix.as_str()).unwrap_or(key);
+        let mut fault = Fault::expired(
+            "The provided continue parameter is too old to display a consistent list result. You can \
+             start a new list without the continue parameter, or use the continue token in this \
+             response to retrieve the remainder of the results. Continuing with the provided token \
+             results in an inconsistent list - objects that were created, modified, or deleted between \
+             the time the first chunk was returned and now may show up in the list.",
+        );
+        fault.continue_token = Some(ContinueToken::behind(key, None).encode());
+        fault
+    }
+}
+
+/// The metadata of a list whose last page read is `page`.
+fn list_metadata(
+    page: &Page,
+    options: &ListOptions,
+    after: Option<&str>,
+    prefix: &str,
+) -> Map<String, Value> {
+    let mut metadata = Map::new();
+    metadata.insert("resourceVersion".into(), json!(page.revision.to_string()));
+    if let (true, Some(key)) = (page.more(), after) {
+        let key = key.strip_prefix(prefix).unwrap_or(key);
+        let token = ContinueToken::behind(key, Some(page.revision));
+        metadata.insert("continue".into(), json!(token.encode()));
+        if options.labels.is_everything() && options.fields.is_everything() {
+            metadata.insert("remainingItemCount".into(), json!(page.remaining));
+        }
+    }
+    metadata
+}
+
+/// Where a list begins.
+struct Start {
+    after: Option<String>,
+    at: At,
+}

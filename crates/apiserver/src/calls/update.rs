@@ -1,0 +1,352 @@
+//! `PUT`, and the part of it that patches share: read, change, compare and swap.
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use super::{Answer, Fault, Owned, Scope, hollow, write_fault};
+use crate::{
+    codec,
+    field_error::FieldError,
+    metadata,
+    negotiate::{self, Media},
+    object::{self, Object},
+    query::{Write, WriteOptions},
+    ssa::{self, Actor},
+};
+use fairgate_core::apf::objects::names;
+use fairgate_store::{At, Entry, Expected, Written};
+
+/// How often a change is made anew on a newer object, before its writer is told to.
+const TRIES: usize = 100;
+
+/// How an update came out.
+pub(super) struct Updated {
+    /// The object in its stored version.
+    pub(super) object: Value,
+    /// Whether it was made.
+    pub(super) created: bool,
+}
+
+/// What a change makes of an object.
+pub(super) struct Changed {
+    /// The object in the version of the call, defaults filled in, ownership of fields settled.
+    pub(super) object: Value,
+    /// Whether it is to be made if there is none.
+    pub(super) may_create: bool,
+}
+
+impl Scope<'_> {
+    pub(super) async fn update(&self) -> Result<Answer, Fault> {
+        let body = self.request.body()?;
+        let agent = self.request.header("user-agent");
+        let options = WriteOptions::read(self.query, Write::Update, agent)?;
+        let media = negotiate::input(self.request.header("content-type"))?;
+        let mut object = self.decode_body(media, body, options.validation)?;
+        let sent = match media {
+            Media::Json => codec::json::parse(body).ok(),
+            Media::Yaml => codec::yaml::parse(body).ok(),
+            Media::Protobuf => None,
+        };
+        if let Some(sent) = sent {
+            self.carry_empty(&sent.value, &mut object);
+        }
+        self.settle_namespace(&mut object)?;
+        self.check_name(&object)?;
+        if let Some(warning) = metadata::dedup_owners(&mut object, "") {
+            self.warn(warning);
+        }
+        let uid = metadata::text(&object, "uid").to_owned();
+        let updated = self
+            .change(&uid, &options, |live| {
+                let live = live.ok_or_else(|| Fault::not_found(self.kind, &self.place.name))?;
+                let mut new = object.clone();
+                self.track(Some(live), &mut new, &options);
+                Ok(Changed {
+                    object: new,
+                    may_create: false,
+                })
+            })
+            .await?;
+        self.answer(StatusCode::OK, updated.object)
+    }
+
+    /// The name in the body has to be that of the path.
+    pub(super) fn check_name(&self, object: &Value) -> Result<(), Fault> {
+        let (given, wanted) = (metadata::name(object), self.place.name.as_str());
+        if given.is_empty() {
+            return Err(Fault::bad_request(format!(
+                "the name of the object ({wanted} based on URL) was undeterminable: name must be \
+                 provided"
+            )));
+        }
+        if given != wanted {
+            return Err(Fault::bad_request(format!(
+                "the name of the object ({given}) does not match the name on the URL ({wanted})"
+            )));
+        }
+        let namespace = metadata::text(object, "namespace");
+        if self.kind.namespaced && !namespace.is_empty() && namespace != self.place.namespace {
+            return Err(Fault::bad_request(format!(
+                "the namespace of the object ({namespace}) does not match the namespace on the \
+                 request ({})",
+                self.place.namespace
+            )));
+        }
+        Ok(())
+    }
+
+    /// Notes who set which fields.
+    pub(super) fn track(&self, live: Option<&Value>, new: &mut Value, options: &WriteOptions) {
+        let now = self.hosted.now_text();
+        let api_version = self.kind.api_version(self.version.name);
+        let actor = Actor {
+            manager: &options.manager,
+            subresource: self.subresource(),
+            api_version: &api_version,
+            now: &now,
+        };
+        ssa::track_update(&Owned(self.kind), live, new, &actor);
+        hollow::drop(self.version.shape, new);
+    }
+
+    /// Carries over those empty lists of what was sent that make a difference, and that the canonical
+    /// form of an object has none of.
+    pub(super) fn carry_empty(&self, sent: &Value, object: &mut Value) {
+        hollow::carry(self.version.shape, sent, object);
+        // This one asks that all ownership be forgotten.
+        let managed = &sent["metadata"]["managedFields"];
+        if managed.as_array().is_some_and(Vec::is_empty) {
+            metadata::set(object, "managedFields", json!([]));
+        }
+    }
+
+    /// Changes the object of the call's name: `make` is given what there is, in the version of the
+    /// call, and says what is to be. Done again when another writer was faster.
+    pub(super) async fn change(
+        &self,
+        uid: &str,
+        options: &WriteOptions,
+        make: impl Fn(Option<&Value>) -> Result<Changed, Fault> + Sync,
+    ) -> Result<Updated, Fault> {
+        let name = self.place.name.as_str();
+        for _ in 0..TRIES {
+            let found = self.find(name, At::Newest).await?;
+            let outcome = if let Some(entry) = found {
+                let live = self.decode(&entry)?;
+                self.check_uid(uid, metadata::text(live.stored(), "uid"))?;
+                let changed = make(Some(live.value(self.version)))?;
+                self.replace(&entry, &live, changed.object, options).await?
+            } else {
+                let changed = make(None)?;
+                if !changed.may_create {
+                    return Err(Fault::not_found(self.kind, name));
+                }
+                self.make_new(changed.object, options).await?
+            };
+            if let Some(updated) = outcome {
+                return Ok(updated);
+            }
+        }
+        Err(Fault::modified(self.kind, name))
+    }
+
+    /// An object that names a UID is meant for the one that has it.
+    fn check_uid(&self, uid: &str, found: &str) -> Result<(), Fault> {
+        if uid.is_empty() || uid == found {
+            return Ok(());
+        }
+        let why = format!(
+            "StorageError: invalid object, Code: 4, Key: {}, ResourceVersion: 0, \
+             AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, UID in object meta: \
+             {found}",
+            self.key(&self.place.name)
+        );
+        Err(Fault::conflict(self.kind, &self.place.name, &why))
+    }
+
+    /// An object that there is not has no UID that somebody could name.
+    pub(super) fn check_no_uid(&self, object: &Value) -> Result<(), Fault> {
+        let uid = metadata::text(object, "uid");
+        if uid.is_empty() {
+            return Ok(());
+        }
+        let why = format!(
+            "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+        );
+        Err(Fault::conflict(self.kind, &self.place.name, &why))
+    }
+
+    async fn make_new(
+        &self,
+        object: Value,
+        options: &WriteOptions,
+    ) -> Result<Option<Updated>, Fault> {
+        self.may_create.clone()?;
+        let mut object = object::to_stored(self.kind, self.version, object);
+        let version = metadata::text(&object, "resourceVersion");
+        if !version.is_empty() && version.parse::<u64>().is_err() {
+            return Err(bad_version(version));
+        }
+        // Where the object is made, no version of it can have passed. A rehearsal shows what was sent.
+        if !options.dry_run {
+            metadata::set(&mut object, "resourceVersion", Value::Null);
+        }
+        match self.create_stored(object, options.dry_run).await {
+            Ok(object) => Ok(Some(Updated {
+                object,
+                created: true,
+            })),
+            // Another writer made it meanwhile: then it is an update.
+            Err(fault) if fault.reason == "AlreadyExists" => Ok(None),
+            Err(fault) => Err(fault),
+        }
+    }
+
+    /// Puts `new` in the place of `live`; `None` if another writer was faster.
+    async fn replace(
+        &self,
+        entry: &Arc<Entry>,
+        live: &Object,
+        new: Value,
+        options: &WriteOptions,
+    ) -> Result<Option<Updated>, Fault> {
+        let live = live.stored();
+        let mut new = object::to_stored(self.kind, self.version, new);
+        self.settle_version(&mut new, entry.revision)?;
+        self.prepare_update(&mut new, live);
+        self.validate_update(&new, live)?;
+        ssa::keep_times_if_unchanged(live, &mut new);
+        let done = |object| {
+            Ok(Some(Updated {
+                object,
+                created: false,
+            }))
+        };
+        if options.dry_run {
+            return done(new);
+        }
+        // The last finalizer of an object that is being deleted has gone, and so does the object.
+        let goes = metadata::is_deleting(live) && metadata::finalizers(&new).next().is_none();
+        let bytes = (!goes).then(|| object::encode(self.kind, &new));
+        let key = self.key(&self.place.name);
+        let expected = Expected::At(entry.revision);
+        let written = self.hosted.store.write(&key, expected, bytes).await;
+        match written.map_err(|error| write_fault(&error))? {
+            Written::Done { revision, .. } => {
+                if revision != entry.revision {
+                    let name = &self.place.name;
+                    self.log_change("update", name, Some(entry.revision), Some(revision));
+                }
+                // One that goes is told of as it was wanted: nothing has been written of it.
+                if !goes {
+                    metadata::set(&mut new, "resourceVersion", json!(revision.to_string()));
+                }
+                done(new)
+            }
+            Written::Lost(_) => Ok(None),
+        }
+    }
+
+    /// The version a writer names has to be the one there is; one that names none takes any, where
+    /// the kind allows it.
+    fn settle_version(&self, new: &mut Value, revision: u64) -> Result<(), Fault> {
+        let name = self.place.name.as_str();
+        let given = metadata::text(new, "resourceVersion").to_owned();
+        match given.as_str() {
+            "" | "0" if self.kind.rules.unconditional_update => {
+                metadata::set(new, "resourceVersion", json!(revision.to_string()));
+                Ok(())
+            }
+            "" | "0" => {
+                let error = FieldError::invalid(
+                    "metadata.resourceVersion",
+                    &json!(0),
+                    "must be specified for an update",
+                );
+                let (resource, group) = (self.kind.plural, self.kind.group);
+                Err(Fault::invalid(resource, group, name, &[error]))
+            }
+            _ => match given.parse::<u64>() {
+                Ok(given) if given == revision => Ok(()),
+                Ok(_) => Err(Fault::modified(self.kind, name)),
+                Err(_) => Err(bad_version(&given)),
+            },
+        }
+    }
+
+    /// Gives back what the writer cannot set.
+    fn prepare_update(&self, new: &mut Value, live: &Value) {
+        if self.place.status {
+            self.keep_all_but_status(new, live);
+        } else {
+            let generation = metadata::generation(live);
+            let changed = new["spec"] != live["spec"];
+            let generation = generation + i64::from(changed);
+            metadata::set(new, "generation", json!(generation));
+            if self.kind.has_status {
+                new["status"] = live["status"].clone();
+            }
+        }
+        let keep = |new: &mut Value, field: &str| {
+            if let Some(value) = metadata::of(live).get(field) {
+                metadata::set(new, field, value.clone());
+            }
+        };
+        if metadata::text(new, "uid").is_empty() {
+            keep(new, "uid");
+        }
+        keep(new, "creationTimestamp");
+        if metadata::is_deleting(live) {
+            keep(new, "deletionTimestamp");
+        }
+        if metadata::of(new)
+            .get("deletionGracePeriodSeconds")
+            .is_none()
+        {
+            keep(new, "deletionGracePeriodSeconds");
+        }
+        metadata::set(new, "selfLink", Value::Null);
+    }
+
+    fn keep_all_but_status(&self, new: &mut Value, live: &Value) {
+        if self.kind.rules.status_writes_metadata {
+            metadata::set(new, "generation", json!(metadata::generation(live)));
+        } else {
+            let managed = metadata::of(new).get("managedFields").cloned();
+            new["metadata"] = live["metadata"].clone();
+            metadata::set(new, "managedFields", managed.unwrap_or_default());
+        }
+        new["spec"] = live["spec"].clone();
+    }
+
+    fn validate_update(&self, new: &Value, live: &Value) -> Result<(), Fault> {
+        let namespaced = self.kind.namespaced;
+        let mut errors = metadata::validate(new, namespaced, names::path_segment);
+        errors.extend(metadata::validate_update(new, live));
+        if self.place.status {
+            errors.extend((self.kind.rules.validate_status)(new));
+        } else {
+            errors.extend(metadata::validate(new, namespaced, self.kind.rules.name));
+            errors.extend((self.kind.rules.validate)(new));
+        }
+        if !errors.is_empty() {
+            let (kind, group) = (self.kind.kind, self.kind.group);
+            return Err(Fault::invalid(kind, group, metadata::name(new), &errors));
+        }
+        if !self.place.status {
+            for warning in (self.kind.rules.warnings)(new) {
+                self.warn(warning);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The refusal of a resource version that is no number.
+fn bad_version(given: &str) -> Fault {
+    Fault::internal(format!(
+        "strconv.ParseUint: parsing {given:?}: invalid syntax"
+    ))
+}

@@ -1,0 +1,131 @@
+//! What is around protobuf messages: the envelope that says what they are, lists, watch frames.
+//!
+//! A body is `k8s\0` and a message `Unknown {1 typeMeta {1 apiVersion, 2 kind}, 2 raw,
+//! 3 contentEncoding, 4 contentType}`; `raw` is the object.
+
+use serde_json::Value;
+
+use super::protobuf::{self, Reader, WireError, put_bytes, text};
+use crate::schema::{Struct, meta::LIST_META};
+
+/// What every body begins with.
+pub const PREFIX: [u8; 4] = *b"k8s\0";
+
+/// What was in an envelope.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Opened<'a> {
+    /// Group and version of the object; may be empty.
+    pub api_version: String,
+    /// Its kind; may be empty.
+    pub kind: String,
+    /// Its message.
+    pub raw: &'a [u8],
+}
+
+/// Why a body is no envelope. Its text is upstream's.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EnvelopeError {
+    /// No bytes at all.
+    #[error("empty data")]
+    Empty,
+    /// Something else than [`PREFIX`] at its begin.
+    #[error(
+        "provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]"
+    )]
+    Prefix,
+    /// Nothing behind [`PREFIX`].
+    #[error("empty body")]
+    EmptyBody,
+    /// Not an envelope.
+    #[error(transparent)]
+    Wire(#[from] WireError),
+}
+
+/// Opens the envelope of a body. Costs time linear in its length, and copies nothing but names.
+///
+/// # Errors
+///
+/// [`EnvelopeError`], if it is none.
+pub fn open(body: &[u8]) -> Result<Opened<'_>, EnvelopeError> {
+    if body.is_empty() {
+        return Err(EnvelopeError::Empty);
+    }
+    let message = body.strip_prefix(&PREFIX).ok_or(EnvelopeError::Prefix)?;
+    if message.is_empty() {
+        return Err(EnvelopeError::EmptyBody);
+    }
+    let mut opened = Opened::default();
+    let mut reader = Reader::new(message);
+    while let Some((number, wire)) = reader.field()? {
+        match number {
+            1 => {
+                let mut reader = Reader::new(wire.bytes("typeMeta")?);
+                while let Some((number, wire)) = reader.field()? {
+                    match number {
+                        1 => opened.api_version = text(wire.bytes("apiVersion")?),
+                        2 => opened.kind = text(wire.bytes("kind")?),
+                        _ => {}
+                    }
+                }
+            }
+            2 => opened.raw = wire.bytes("raw")?,
+            _ => {}
+        }
+    }
+    Ok(opened)
+}
+
+/// The body of an object, given its message.
+pub fn seal(api_version: &str, kind: &str, message: &[u8]) -> Vec<u8> {
+    let mut type_meta = Vec::with_capacity(api_version.len() + kind.len() + 4);
+    put_bytes(1, api_version.as_bytes(), &mut type_meta);
+    put_bytes(2, kind.as_bytes(), &mut type_meta);
+    let mut body = Vec::with_capacity(message.len() + type_meta.len() + 24);
+    body.extend_from_slice(&PREFIX);
+    put_bytes(1, &type_meta, &mut body);
+    put_bytes(2, message, &mut body);
+    put_bytes(3, b"", &mut body);
+    put_bytes(4, b"", &mut body);
+    body
+}
+
+/// The body of one object of `shape`, which says its own `apiVersion` and `kind`.
+pub fn seal_object(shape: &Struct, object: &Value) -> Vec<u8> {
+    let name = |key: &str| object.get(key).and_then(Value::as_str).unwrap_or_default();
+    seal(
+        name("apiVersion"),
+        name("kind"),
+        &protobuf::encode(shape, object),
+    )
+}
+
+/// The body of a list of objects of `shape`.
+pub fn seal_list<'a>(
+    shape: &Struct,
+    kind: &str,
+    api_version: &str,
+    metadata: &Value,
+    items: impl IntoIterator<Item = &'a Value>,
+) -> Vec<u8> {
+    let mut message = Vec::with_capacity(4096);
+    put_bytes(1, &protobuf::encode(&LIST_META, metadata), &mut message);
+    for item in items {
+        put_bytes(2, &protobuf::encode(shape, item), &mut message);
+    }
+    seal(api_version, kind, &message)
+}
+
+/// One frame of a watch: its length in four bytes, big end first, then `WatchEvent {1 type, 2 object
+/// {1 raw}}`. `body` is the sealed object.
+pub fn watch_frame(event: &str, body: &[u8]) -> Vec<u8> {
+    const LENGTH: usize = 4;
+    let mut object = Vec::with_capacity(body.len() + 8);
+    put_bytes(1, body, &mut object);
+    let mut frame = Vec::with_capacity(object.len() + event.len() + 24);
+    frame.extend_from_slice(&[0; LENGTH]);
+    put_bytes(1, event.as_bytes(), &mut frame);
+    put_bytes(2, &object, &mut frame);
+    let length = u32::try_from(frame.len() - LENGTH).unwrap_or(u32::MAX);
+    frame[..LENGTH].copy_from_slice(&length.to_be_bytes());
+    frame
+}

@@ -1,0 +1,401 @@
+//! Reading messages.
+
+use serde_json::{Map, Value};
+
+use crate::{
+    codec::json,
+    schema::{
+        Field, Struct, Type,
+        canonical::{self, MAX_OBJECTS, time},
+    },
+};
+
+/// Why bytes are not a message of their type. Its text is that of upstream's decoder.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WireError {
+    /// It ends within a field.
+    #[error("unexpected EOF")]
+    End,
+    /// A number of more than 64 bits.
+    #[error("proto: integer overflow")]
+    Overflow,
+    /// A length that no memory has.
+    #[error("proto: negative length found during unmarshaling")]
+    Length,
+    /// A field of another wire type than its own.
+    #[error("proto: wrong wireType = {wire} for field {}", go_name(.field))]
+    WrongType {
+        /// The wire type found.
+        wire: u8,
+        /// The field, by its JSON name.
+        field: &'static str,
+    },
+    /// Field number 0 or over 2^29 - 1.
+    #[error("proto: illegal tag {number} (wire type {wire})")]
+    IllegalTag {
+        /// The field number.
+        number: u64,
+        /// The wire type.
+        wire: u8,
+    },
+    /// Wire type 6 or 7.
+    #[error("proto: illegal wireType {0}")]
+    IllegalType(u8),
+    /// The end of a group that was not begun, or a group that does not end.
+    #[error("proto: unexpected end of group")]
+    Group,
+    /// Raw JSON that is none.
+    #[error(transparent)]
+    Json(#[from] json::SyntaxError),
+    /// A time outside the years from 0 to 9999.
+    #[error("proto: time {0} is out of range")]
+    Time(i64),
+    /// Over [`MAX_OBJECTS`].
+    #[error("proto: more than {MAX_OBJECTS} objects")]
+    TooManyObjects,
+}
+
+/// The Go name of most fields.
+fn go_name(field: &str) -> String {
+    let mut name = field.to_owned();
+    if let Some(first) = name.get_mut(..1) {
+        first.make_ascii_uppercase();
+    }
+    name
+}
+
+const VARINT: u8 = 0;
+const FIXED64: u8 = 1;
+const BYTES: u8 = 2;
+const GROUP: u8 = 3;
+const GROUP_END: u8 = 4;
+const FIXED32: u8 = 5;
+
+/// The object that `message` is, in canonical form.
+///
+/// Costs time and memory linear in the length of `message`.
+///
+/// # Errors
+///
+/// [`WireError`], if it is no message of `shape`.
+pub fn decode(shape: &'static Struct, message: &[u8]) -> Result<Value, WireError> {
+    let mut object = Map::new();
+    Decoder { objects: 0 }.message(shape, message, &mut object)?;
+    canonical::complete(shape, &mut object);
+    Ok(Value::Object(object))
+}
+
+/// Text as Go shows it: each byte that is not UTF-8 as U+FFFD.
+pub(in super::super) fn text(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    json::push_utf8(&mut text, bytes);
+    text
+}
+
+/// What is left of a message.
+pub(in super::super) struct Reader<'a> {
+    rest: &'a [u8],
+}
+
+/// One field of a message.
+pub(in super::super) enum Wire<'a> {
+    Varint(u64),
+    Bytes(&'a [u8]),
+    /// Of a wire type that no field of ours has.
+    Other(u8),
+}
+
+impl<'a> Wire<'a> {
+    /// The bytes it is, if `field` has the right type.
+    pub(in super::super) fn bytes(&self, field: &'static str) -> Result<&'a [u8], WireError> {
+        match self {
+            Self::Bytes(bytes) => Ok(bytes),
+            other => Err(other.wrong(field)),
+        }
+    }
+
+    fn varint(&self, field: &'static str) -> Result<u64, WireError> {
+        match self {
+            Self::Varint(number) => Ok(*number),
+            other => Err(other.wrong(field)),
+        }
+    }
+
+    fn wrong(&self, field: &'static str) -> WireError {
+        let wire = self.number();
+        WireError::WrongType { wire, field }
+    }
+
+    fn number(&self) -> u8 {
+        match self {
+            Self::Varint(_) => VARINT,
+            Self::Bytes(_) => BYTES,
+            Self::Other(wire) => *wire,
+        }
+    }
+}
+
+impl<'a> Reader<'a> {
+    pub(in super::super) fn new(message: &'a [u8]) -> Self {
+        Self { rest: message }
+    }
+
+    /// The next field: its number and value. None at the end.
+    pub(in super::super) fn field(&mut self) -> Result<Option<(u32, Wire<'a>)>, WireError> {
+        if self.rest.is_empty() {
+            return Ok(None);
+        }
+        let (number, wire) = self.tag()?;
+        if wire == GROUP_END {
+            return Err(WireError::Group);
+        }
+        Ok(Some((number, self.value(wire)?)))
+    }
+
+    /// The number and wire type of the next field.
+    fn tag(&mut self) -> Result<(u32, u8), WireError> {
+        let key = self.varint()?;
+        let wire = (key & 7).to_le_bytes()[0];
+        match u32::try_from(key >> 3) {
+            Ok(number @ 1..=0x1fff_ffff) => Ok((number, wire)),
+            _ => Err(WireError::IllegalTag {
+                number: key >> 3,
+                wire,
+            }),
+        }
+    }
+
+    fn value(&mut self, wire: u8) -> Result<Wire<'a>, WireError> {
+        match wire {
+            VARINT => return self.varint().map(Wire::Varint),
+            BYTES => return self.bytes().map(Wire::Bytes),
+            FIXED64 => _ = self.take(8)?,
+            FIXED32 => _ = self.take(4)?,
+            GROUP => self.skip_group()?,
+            other => return Err(WireError::IllegalType(other)),
+        }
+        Ok(Wire::Other(wire))
+    }
+
+    /// Skips to the end of a group that was begun, whatever groups are within it.
+    fn skip_group(&mut self) -> Result<(), WireError> {
+        let mut open = 1_usize;
+        while open > 0 {
+            let (_, wire) = self.tag()?;
+            match wire {
+                GROUP => open += 1,
+                GROUP_END => open -= 1,
+                other => {
+                    self.value(other)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn varint(&mut self) -> Result<u64, WireError> {
+        let mut number = 0;
+        for shift in (0..64).step_by(7) {
+            let (&byte, rest) = self.rest.split_first().ok_or(WireError::End)?;
+            self.rest = rest;
+            number |= u64::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                return Ok(number);
+            }
+        }
+        Err(WireError::Overflow)
+    }
+
+    fn bytes(&mut self) -> Result<&'a [u8], WireError> {
+        let length = self.varint()?;
+        if length > u64::MAX / 2 {
+            return Err(WireError::Length);
+        }
+        self.take(usize::try_from(length).map_err(|_| WireError::Length)?)
+    }
+
+    fn take(&mut self, length: usize) -> Result<&'a [u8], WireError> {
+        let (taken, rest) = self.rest.split_at_checked(length).ok_or(WireError::End)?;
+        self.rest = rest;
+        Ok(taken)
+    }
+}
+
+/// The low 32 bits, as Go takes them.
+fn int32(number: u64) -> Value {
+    let [a, b, c, d, ..] = number.to_le_bytes();
+    Value::from(i32::from_le_bytes([a, b, c, d]))
+}
+
+struct Decoder {
+    objects: usize,
+}
+
+impl Decoder {
+    fn message(
+        &mut self,
+        shape: &'static Struct,
+        message: &[u8],
+        into: &mut Map<String, Value>,
+    ) -> Result<(), WireError> {
+        self.objects += 1;
+        if self.objects > MAX_OBJECTS {
+            return Err(WireError::TooManyObjects);
+        }
+        let mut reader = Reader::new(message);
+        while let Some((number, wire)) = reader.field()? {
+            if let Some(field) = shape.fields.iter().find(|field| field.number == number) {
+                self.field(field, &wire, into)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn field(
+        &mut self,
+        field: &'static Field,
+        wire: &Wire<'_>,
+        into: &mut Map<String, Value>,
+    ) -> Result<(), WireError> {
+        let old = into.remove(field.name);
+        let value = match &field.ty {
+            Type::List(list) => {
+                let mut items = match old {
+                    Some(Value::Array(items)) => items,
+                    _ => Vec::new(),
+                };
+                self.items(field.name, &list.item, wire, &mut items)?;
+                Some(Value::Array(items))
+            }
+            Type::Map(ty) => {
+                let mut entries = match old {
+                    Some(Value::Object(entries)) => entries,
+                    _ => Map::new(),
+                };
+                let (key, value) = self.entry(field.name, ty, wire)?;
+                entries.insert(key, value);
+                Some(Value::Object(entries))
+            }
+            ty => self.value(field.name, ty, wire, old)?,
+        };
+        if let Some(value) = value {
+            into.insert(field.name.to_owned(), value);
+        }
+        Ok(())
+    }
+
+    /// One item of a list, or several packed numbers.
+    fn items(
+        &mut self,
+        name: &'static str,
+        ty: &'static Type,
+        wire: &Wire<'_>,
+        items: &mut Vec<Value>,
+    ) -> Result<(), WireError> {
+        if let (Type::Int32 | Type::Int64 | Type::Flag, Wire::Bytes(packed)) = (ty, wire) {
+            let mut reader = Reader::new(packed);
+            while !reader.rest.is_empty() {
+                let number = Wire::Varint(reader.varint()?);
+                items.extend(self.value(name, ty, &number, None)?);
+            }
+            return Ok(());
+        }
+        let item = self.value(name, ty, wire, None)?;
+        items.push(item.unwrap_or(Value::Null));
+        Ok(())
+    }
+
+    fn entry(
+        &mut self,
+        name: &'static str,
+        ty: &'static Type,
+        wire: &Wire<'_>,
+    ) -> Result<(String, Value), WireError> {
+        let mut reader = Reader::new(wire.bytes(name)?);
+        let (mut key, mut value) = (String::new(), None);
+        while let Some((number, wire)) = reader.field()? {
+            match number {
+                1 => key = text(wire.bytes(name)?),
+                2 => value = self.value(name, ty, &wire, value)?,
+                _ => {}
+            }
+        }
+        Ok((key, value.unwrap_or_else(|| canonical::zero(ty))))
+    }
+
+    /// One value; an object is merged into the one there was. None for the zero time.
+    fn value(
+        &mut self,
+        name: &'static str,
+        ty: &'static Type,
+        wire: &Wire<'_>,
+        old: Option<Value>,
+    ) -> Result<Option<Value>, WireError> {
+        Ok(Some(match ty {
+            Type::Text => Value::from(text(wire.bytes(name)?)),
+            Type::Int32 => int32(wire.varint(name)?),
+            Type::Int64 => Value::from(wire.varint(name)?.cast_signed()),
+            Type::Flag => Value::from(wire.varint(name)? != 0),
+            Type::Time => return moment(wire.bytes(name)?),
+            Type::Raw => return raw(wire.bytes(name)?),
+            Type::IntOrString => int_or_string(wire.bytes(name)?)?,
+            Type::Object(shape) => {
+                let mut object = match old {
+                    Some(Value::Object(object)) => object,
+                    _ => Map::new(),
+                };
+                self.message(shape, wire.bytes(name)?, &mut object)?;
+                Value::Object(object)
+            }
+            // No table has lists in lists or in maps: protobuf has no word for them.
+            Type::List(_) | Type::Map(_) => return Ok(None),
+        }))
+    }
+}
+
+/// A `Time`; no seconds and no nanoseconds are the zero time.
+fn moment(message: &[u8]) -> Result<Option<Value>, WireError> {
+    let mut reader = Reader::new(message);
+    let (mut seconds, mut nanos) = (0, 0);
+    while let Some((number, wire)) = reader.field()? {
+        match number {
+            1 => seconds = wire.varint("seconds")?.cast_signed(),
+            2 => nanos = wire.varint("nanos")?,
+            _ => {}
+        }
+    }
+    if seconds == 0 && nanos == 0 || seconds == time::ZERO {
+        return Ok(None);
+    }
+    let text = time::from_seconds(seconds).ok_or(WireError::Time(seconds))?;
+    Ok(Some(Value::from(text)))
+}
+
+/// Raw JSON.
+fn raw(message: &[u8]) -> Result<Option<Value>, WireError> {
+    let mut reader = Reader::new(message);
+    let mut raw: &[u8] = &[];
+    while let Some((number, wire)) = reader.field()? {
+        if number == 1 {
+            raw = wire.bytes("Raw")?;
+        }
+    }
+    if raw.is_empty() {
+        return Ok(None);
+    }
+    Ok(Some(json::parse(raw)?.value))
+}
+
+fn int_or_string(message: &[u8]) -> Result<Value, WireError> {
+    let mut reader = Reader::new(message);
+    let (mut is_text, mut int, mut string) = (false, Value::from(0), String::new());
+    while let Some((number, wire)) = reader.field()? {
+        match number {
+            1 => is_text = wire.varint("type")? == 1,
+            2 => int = int32(wire.varint("intVal")?),
+            3 => string = text(wire.bytes("strVal")?),
+            _ => {}
+        }
+    }
+    Ok(if is_text { Value::from(string) } else { int })
+}

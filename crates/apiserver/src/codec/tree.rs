@@ -1,0 +1,134 @@
+//! JSON as it was written: members in their order, repeated ones included, numbers as text.
+//!
+//! A [`Value`] keeps none of this, but errors and strict problems tell of it.
+
+use std::{borrow::Cow, collections::BTreeSet, fmt::Write};
+
+use serde_json::{Map, Number, Value};
+
+use crate::schema::canonical::{MAX_PROBLEMS, Source, View, quote::Quoted};
+
+/// One JSON value.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Node {
+    /// Null.
+    Null,
+    /// A boolean.
+    Flag(bool),
+    /// The text of a number, valid as JSON.
+    Number(Box<str>),
+    /// A string.
+    Text(String),
+    /// A list.
+    List(Vec<Node>),
+    /// An object.
+    Object(Vec<(String, Node)>),
+}
+
+impl Source for Node {
+    fn view(&self) -> View<'_, Self> {
+        match self {
+            Self::Null => View::Null,
+            Self::Flag(flag) => View::Flag(*flag),
+            Self::Number(text) => View::Number(Cow::Borrowed(text)),
+            Self::Text(text) => View::Text(text),
+            Self::List(items) => View::List(items),
+            Self::Object(members) => View::Object(Box::new(
+                members.iter().map(|(key, node)| (key.as_str(), node)),
+            )),
+        }
+    }
+
+    fn to_value(&self) -> Value {
+        match self {
+            Self::Null => Value::Null,
+            Self::Flag(flag) => Value::Bool(*flag),
+            Self::Number(text) => number(text),
+            Self::Text(text) => Value::String(text.clone()),
+            Self::List(items) => items.iter().map(Self::to_value).collect(),
+            Self::Object(members) => Value::Object(
+                members
+                    .iter()
+                    .map(|(key, node)| (key.clone(), node.to_value()))
+                    .collect::<Map<_, _>>(),
+            ),
+        }
+    }
+}
+
+impl Node {
+    /// The keys given more than once, as `duplicate field "spec.a"`: each once, at most
+    /// [`MAX_PROBLEMS`], and fewer if their paths are of absurd length.
+    pub fn duplicates(&self) -> Vec<String> {
+        let mut found = Duplicates::default();
+        found.visit(self);
+        found.problems
+    }
+}
+
+/// A number: whole ones that fit as such, others as floating point, the largest for what is larger.
+fn number(text: &str) -> Value {
+    if text == "-0" {
+        return Value::from(0);
+    }
+    if let Ok(number) = text.parse::<i64>() {
+        return Value::from(number);
+    }
+    if let Ok(number) = text.parse::<u64>() {
+        return Value::from(number);
+    }
+    let float = text.parse::<f64>().unwrap_or(0.0).clamp(f64::MIN, f64::MAX);
+    Number::from_f64(float).map_or(Value::Null, Value::Number)
+}
+
+/// Bytes of paths that are looked at. The same path may come up again and again, and may be long.
+const MAX_PATHS: usize = 1 << 20;
+
+#[derive(Default)]
+struct Duplicates {
+    path: String,
+    problems: Vec<String>,
+    /// Bytes of paths looked at.
+    spent: usize,
+}
+
+impl Duplicates {
+    fn visit(&mut self, node: &Node) {
+        let length = self.path.len();
+        match node {
+            Node::List(items) => {
+                for (index, item) in items.iter().enumerate() {
+                    write!(self.path, "[{index}]").expect("a string takes all text");
+                    self.visit(item);
+                    self.path.truncate(length);
+                }
+            }
+            Node::Object(members) => {
+                let mut seen = BTreeSet::new();
+                for (key, node) in members {
+                    if length > 0 {
+                        self.path.push('.');
+                    }
+                    self.path.push_str(key);
+                    if !seen.insert(key) {
+                        self.report();
+                    }
+                    self.visit(node);
+                    self.path.truncate(length);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn report(&mut self) {
+        self.spent = self.spent.saturating_add(self.path.len());
+        if self.problems.len() >= MAX_PROBLEMS || self.spent > MAX_PATHS {
+            return;
+        }
+        let problem = format!("duplicate field {}", Quoted(&self.path));
+        if !self.problems.contains(&problem) {
+            self.problems.push(problem);
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! YAML bodies, which are JSON in other clothes: read as YAML 1.1, as upstream does.
+//!
+//! Not here: the YAML library ([`fairgate_manifest::yaml`]).
+
+mod write;
+
+pub use write::encode;
+
+use super::json::Parsed;
+use fairgate_manifest::yaml::{self, YamlError};
+
+use crate::schema::canonical::quote::Quoted;
+
+/// Why a text is no YAML that can be used. Its text resembles the one upstream gives; the parsers
+/// are different.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct SyntaxError {
+    message: String,
+    source: YamlError,
+}
+
+/// Reads the first document of `text`; null if there is none.
+///
+/// Costs time and memory linear in the length of `text`.
+///
+/// # Errors
+///
+/// [`SyntaxError`], if it is not YAML, or more than JSON can say.
+pub fn parse(text: &[u8]) -> Result<Parsed, SyntaxError> {
+    let manifest = yaml::manifest(text).map_err(|source| SyntaxError {
+        message: message(&source),
+        source,
+    })?;
+    Ok(Parsed {
+        value: manifest.value,
+        duplicates: manifest
+            .repeated
+            .iter()
+            .map(|yaml::Repeated { line, key }| {
+                format!("line {line}: key {} already set in map", Quoted(key))
+            })
+            .collect(),
+    })
+}
+
+/// What upstream's parser says of itself and not of a scanner below it, which counts lines otherwise.
+const OF_THE_PARSER: [&str; 5] = [
+    "node content",
+    "',' or",
+    "'-' indicator",
+    "expected key",
+    "<document start>",
+];
+
+/// `yaml: line 2: what is wrong`; the line is left out if it is the first.
+fn message(error: &YamlError) -> String {
+    let text = match error {
+        YamlError::Syntax { message, .. } => message.as_str(),
+        YamlError::NotUtf8 { .. } => return "yaml: invalid leading UTF-8 octet".to_owned(),
+        YamlError::TooDeep => return "yaml: exceeded max depth".to_owned(),
+        YamlError::TooLong => return format!("yaml: {error}"),
+    };
+    let (problem, rest) = text.split_once(" at line ").unwrap_or((text, ""));
+    let problem = problem
+        .split_once(", while")
+        .map_or(problem, |(problem, _)| problem);
+    if let Some(at) = problem.find(yaml::NO_JSON) {
+        return problem[at..].to_owned();
+    }
+    if let Some(at) = problem.find(yaml::NO_KEY) {
+        return format!("yaml: {}", &problem[at..]);
+    }
+    if problem.contains("repetition limit") || problem.contains("aliases") {
+        return "yaml: document contains excessive aliasing".to_owned();
+    }
+    if problem.contains("recursion limit") {
+        return "yaml: exceeded max depth".to_owned();
+    }
+    match line(
+        rest,
+        OF_THE_PARSER.iter().any(|part| problem.contains(part)),
+    ) {
+        0 => format!("yaml: {problem}"),
+        line => format!("yaml: line {line}: {problem}"),
+    }
+}
+
+/// The line to tell: that of the context, such as the list that does not end, if it is not the
+/// first; else that of the problem. `rest` is what follows the first ` at line `.
+fn line(rest: &str, of_the_parser: bool) -> usize {
+    let number = |text: &str| text.split(' ').next().and_then(|text| text.parse().ok());
+    let problem = number(rest).unwrap_or(1);
+    let context = rest
+        .split_once(" at line ")
+        .and_then(|(_, text)| number(text));
+    let line: usize = context.filter(|line| *line > 1).unwrap_or(problem);
+    if of_the_parser || line == 1 {
+        line - 1
+    } else {
+        line
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_body_and_its_duplicates_come_out() {
+        let parsed = parse(b"kind: FlowSchema\nspec:\n  a: yes\n  a: no\n").unwrap();
+        assert_eq!(
+            parsed.value,
+            json!({"kind": "FlowSchema", "spec": {"a": false}})
+        );
+        assert_eq!(parsed.duplicates, [r#"line 4: key "a" already set in map"#]);
+    }
+
+    #[test]
+    fn errors_have_the_words_of_upstream() {
+        for (text, message) in [
+            (
+                &b"foo: 1\n bar: 2"[..],
+                "yaml: line 2: mapping values are not allowed in this context",
+            ),
+            (
+                b"\tfoo: 1",
+                "yaml: found character that cannot start any token",
+            ),
+            (b"foo: [1", "yaml: line 1: did not find expected ',' or ']'"),
+            (b"{", "yaml: line 1: did not find expected node content"),
+            (b"a: .inf", "json: unsupported value: +Inf"),
+            (b"? [a]\n: 1", "yaml: invalid map key"),
+            (b"@a", "yaml: found character that cannot start any token"),
+            (
+                b"a: b: c",
+                "yaml: mapping values are not allowed in this context",
+            ),
+            (b"a: \"\\q\"", "yaml: found unknown escape character"),
+            (b"a: \xff", "yaml: invalid leading UTF-8 octet"),
+        ] {
+            assert_eq!(parse(text).unwrap_err().to_string(), message);
+        }
+    }
+
+    #[test]
+    fn bombs_are_refused() {
+        let bomb = (1..9).fold("a0: &a0 [lol, lol]\n".to_owned(), |text, i| {
+            let last = i - 1;
+            format!("{text}a{i}: &a{i} [*a{last}, *a{last}, *a{last}, *a{last}, *a{last}]\n")
+        });
+        assert_eq!(
+            parse(bomb.as_bytes()).unwrap_err().to_string(),
+            "yaml: document contains excessive aliasing"
+        );
+    }
+}

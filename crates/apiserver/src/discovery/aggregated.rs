@@ -1,0 +1,87 @@
+//! All of discovery in two documents: `/apis` with every named group, `/api` with the core group.
+//!
+//! Clients use them only if both come in this form.
+//!
+//! Where a kind lives in the group version that it is listed in, `responseKind` leaves group and
+//! version empty, as kube-apiserver does.
+
+use serde_json::{Value, json};
+
+use super::{STATUS_VERBS, Wanted, groups, resources, verbs, versions};
+use crate::kind::Kind;
+
+/// The document at `/apis`.
+pub fn apis(kinds: &[&Kind], form: Wanted) -> Value {
+    let items: Vec<Value> = groups(kinds)
+        .into_iter()
+        .map(|group| item(kinds, group))
+        .collect();
+    list(form, &items)
+}
+
+/// The document at `/api`; empty without a kind in the core group.
+pub fn api(kinds: &[&Kind], form: Wanted) -> Value {
+    if versions(kinds, "").is_empty() {
+        list(form, &[])
+    } else {
+        list(form, &[item(kinds, "")])
+    }
+}
+
+fn list(form: Wanted, items: &[Value]) -> Value {
+    json!({
+        "kind": "APIGroupDiscoveryList",
+        "apiVersion": form.api_version(),
+        "metadata": {},
+        "items": items,
+    })
+}
+
+fn item(kinds: &[&Kind], group: &str) -> Value {
+    let versions: Vec<Value> = versions(kinds, group)
+        .into_iter()
+        .map(|version| of_version(kinds, group, version))
+        .collect();
+    let metadata = if group.is_empty() {
+        json!({})
+    } else {
+        json!({ "name": group })
+    };
+    json!({ "metadata": metadata, "versions": versions })
+}
+
+fn of_version(kinds: &[&Kind], group: &str, version: &str) -> Value {
+    let resources: Vec<Value> = resources(kinds, group, version)
+        .into_iter()
+        .map(resource)
+        .collect();
+    json!({ "version": version, "resources": resources, "freshness": "Current" })
+}
+
+fn resource(kind: &Kind) -> Value {
+    let mut entry = json!({
+        "resource": kind.plural,
+        "responseKind": response_kind(kind),
+        "scope": if kind.namespaced { "Namespaced" } else { "Cluster" },
+        "singularResource": kind.singular,
+        "verbs": verbs(kind),
+    });
+    if !kind.short_names.is_empty() {
+        entry["shortNames"] = json!(kind.short_names);
+    }
+    if !kind.categories.is_empty() {
+        entry["categories"] = json!(kind.categories);
+    }
+    if kind.has_status {
+        entry["subresources"] = json!([{
+            "subresource": "status",
+            "responseKind": response_kind(kind),
+            "verbs": STATUS_VERBS,
+        }]);
+    }
+    entry
+}
+
+fn response_kind(kind: &Kind) -> Value {
+    json!({ "group": "", "version": "", "kind": kind.kind })
+}

@@ -1,0 +1,151 @@
+//! The discovery documents of one group, or of one group version.
+//!
+//! `/api`, `/apis`, `/apis/<group>`, `/apis/<group>/<version>`, and the list of paths at `/`.
+//!
+//! Keys come in the order of the alphabet, not in that of kube-apiserver; no client minds.
+
+use std::collections::BTreeSet;
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
+
+use super::{STATUS_VERBS, group_version, groups, resources, verbs, versions};
+use crate::kind::{Kind, Storage};
+
+/// The document at `/`: every path of `kinds`, of their documentation, and of `others` (health,
+/// metrics), sorted.
+pub fn paths(kinds: &[&Kind], others: &[&str]) -> Value {
+    let mut paths: BTreeSet<String> = others.iter().map(|&path| path.to_owned()).collect();
+    for path in [
+        "/api",
+        "/apis",
+        "/apis/",
+        "/openapi/v2",
+        "/openapi/v3",
+        "/openapi/v3/",
+        "/version",
+    ] {
+        paths.insert(path.to_owned());
+    }
+    for version in versions(kinds, "") {
+        paths.insert(format!("/api/{version}"));
+    }
+    for group in groups(kinds) {
+        paths.insert(format!("/apis/{group}"));
+        for version in versions(kinds, group) {
+            paths.insert(format!("/apis/{group}/{version}"));
+        }
+    }
+    json!({ "paths": paths })
+}
+
+/// The document at `/api`. `server_address` is `host:port`, as clients reach this server.
+///
+/// It has no `apiVersion`. Without a kind in the core group it names no version: kubectl takes one
+/// that turns out to be empty for a failure.
+pub fn api_versions(kinds: &[&Kind], server_address: &str) -> Value {
+    json!({
+        "kind": "APIVersions",
+        "versions": versions(kinds, ""),
+        "serverAddressByClientCIDRs": [
+            { "clientCIDR": "0.0.0.0/0", "serverAddress": server_address },
+        ],
+    })
+}
+
+/// The document at `/apis`.
+pub fn group_list(kinds: &[&Kind]) -> Value {
+    let entries: Vec<Value> = groups(kinds)
+        .into_iter()
+        .map(|group| Value::Object(entry(kinds, group)))
+        .collect();
+    json!({ "kind": "APIGroupList", "apiVersion": "v1", "groups": entries })
+}
+
+/// The document at `/apis/<group>`; `None` for a group that there is not.
+pub fn group(kinds: &[&Kind], group: &str) -> Option<Value> {
+    if !groups(kinds).contains(&group) {
+        return None;
+    }
+    let mut document = entry(kinds, group);
+    document.insert("kind".into(), "APIGroup".into());
+    document.insert("apiVersion".into(), "v1".into());
+    Some(Value::Object(document))
+}
+
+/// The document at `/apis/<group>/<version>`, or at `/api/v1` for the core group; `None` for a
+/// group version that there is not.
+pub fn resource_list(kinds: &[&Kind], group: &str, version: &str) -> Option<Value> {
+    if !versions(kinds, group).contains(&version) {
+        return None;
+    }
+    let mut entries = Vec::new();
+    for kind in resources(kinds, group, version) {
+        entries.push(resource(kind));
+        if kind.has_status {
+            entries.push(status(kind));
+        }
+    }
+    let mut document = json!({
+        "kind": "APIResourceList",
+        "groupVersion": group_version(group, version),
+        "resources": entries,
+    });
+    // In the core group it is missing, as in the documents at `/api`.
+    if !group.is_empty() {
+        document["apiVersion"] = "v1".into();
+    }
+    Some(document)
+}
+
+fn entry(kinds: &[&Kind], group: &str) -> Map<String, Value> {
+    let versions: Vec<Value> = versions(kinds, group)
+        .into_iter()
+        .map(|version| json!({ "groupVersion": group_version(group, version), "version": version }))
+        .collect();
+    let mut entry = Map::new();
+    entry.insert("name".into(), group.into());
+    entry.insert(
+        "preferredVersion".into(),
+        versions.first().cloned().unwrap_or_default(),
+    );
+    entry.insert("versions".into(), versions.into());
+    entry
+}
+
+fn resource(kind: &Kind) -> Value {
+    let mut entry = json!({
+        "name": kind.plural,
+        "singularName": kind.singular,
+        "namespaced": kind.namespaced,
+        "kind": kind.kind,
+        "verbs": verbs(kind),
+    });
+    if !kind.short_names.is_empty() {
+        entry["shortNames"] = json!(kind.short_names);
+    }
+    if !kind.categories.is_empty() {
+        entry["categories"] = json!(kind.categories);
+    }
+    if kind.storage == Storage::Stored {
+        entry["storageVersionHash"] = storage_version_hash(kind).into();
+    }
+    entry
+}
+
+fn status(kind: &Kind) -> Value {
+    json!({
+        "name": format!("{}/status", kind.plural),
+        "singularName": "",
+        "namespaced": kind.namespaced,
+        "kind": kind.kind,
+        "verbs": STATUS_VERBS,
+    })
+}
+
+/// Tells clients whether the stored form changed: eight bytes of a hash over its name.
+fn storage_version_hash(kind: &Kind) -> String {
+    let name = format!("{}/{}/{}", kind.group, kind.stored().name, kind.kind);
+    STANDARD.encode(&Sha256::digest(name.as_bytes())[..8])
+}

@@ -1,0 +1,296 @@
+//! A document under the operations of a JSON patch.
+//!
+//! An operation names its place by a JSON pointer. Upstream's library reads pointers with some
+//! liberties, which clients may rely on: what comes before the first slash is not looked at,
+//! negative indices count from the end, a missing member of an object reads as null, and to replace
+//! it adds it.
+
+use std::io;
+
+use serde_json::Value;
+
+use super::unescape;
+use crate::codec::json::MAX_DEPTH;
+
+/// By how much all copies of one patch may make a document grow, in bytes of JSON.
+const MAX_COPIED: usize = 3 * 1024 * 1024;
+/// How many items one patch may push along, and values it may move. Far beyond any use: it keeps
+/// ten thousand operations on one huge list from taking minutes.
+const MAX_WORK: usize = 16 * 1024 * 1024;
+
+/// An operation does not fit the document; which way it does not, nobody is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Misfit;
+
+/// A document that is being patched.
+#[derive(Debug)]
+pub(super) struct Document {
+    pub(super) root: Value,
+    copied: usize,
+    work: usize,
+}
+
+impl Document {
+    pub(super) fn new(root: Value) -> Self {
+        Self {
+            root,
+            copied: 0,
+            work: 0,
+        }
+    }
+
+    /// Adds a value: a member, replacing one that is there, or an item, before the one at its index.
+    pub(super) fn add(&mut self, pointer: &str, value: Value) -> Result<(), Misfit> {
+        check_depth(pointer, &value)?;
+        let (container, key) = find(&mut self.root, pointer).ok_or(Misfit)?;
+        match container {
+            Value::Object(map) => {
+                map.insert(key, value);
+            }
+            Value::Array(items) => {
+                let at = match key.as_str() {
+                    "-" => items.len(),
+                    key => gap(key, items.len()).ok_or(Misfit)?,
+                };
+                self.work += items.len() - at;
+                items.insert(at, value);
+            }
+            _ => return Err(Misfit),
+        }
+        self.check_work()
+    }
+
+    /// Replaces an item, a member, or the whole document.
+    pub(super) fn replace(&mut self, pointer: &str, value: Value) -> Result<(), Misfit> {
+        if pointer.is_empty() {
+            if !matches!(value, Value::Object(_) | Value::Array(_)) {
+                return Err(Misfit);
+            }
+            self.root = value;
+            return Ok(());
+        }
+        check_depth(pointer, &value)?;
+        let (container, key) = find(&mut self.root, pointer).ok_or(Misfit)?;
+        match container {
+            Value::Object(map) => {
+                map.insert(key, value);
+            }
+            Value::Array(items) => {
+                let at = index(&key, items.len()).ok_or(Misfit)?;
+                items[at] = value;
+            }
+            _ => return Err(Misfit),
+        }
+        Ok(())
+    }
+
+    /// Removes an item or a member, which must be there.
+    pub(super) fn remove(&mut self, pointer: &str) -> Result<Value, Misfit> {
+        let (container, key) = find(&mut self.root, pointer).ok_or(Misfit)?;
+        let value = match container {
+            Value::Object(map) => map.remove(&key).ok_or(Misfit)?,
+            Value::Array(items) => {
+                let at = index(&key, items.len()).ok_or(Misfit)?;
+                self.work += items.len() - at;
+                items.remove(at)
+            }
+            _ => return Err(Misfit),
+        };
+        self.check_work()?;
+        Ok(value)
+    }
+
+    /// Removes a value from one place and adds it at another.
+    pub(super) fn move_to(&mut self, from: &str, pointer: &str) -> Result<(), Misfit> {
+        let value = self.remove(from)?;
+        self.work += size_within(&value, MAX_WORK - self.work).ok_or(Misfit)?;
+        self.add(pointer, value)
+    }
+
+    /// Adds a copy of a value at another place; what is missing in an object is copied as null.
+    pub(super) fn copy_to(&mut self, from: &str, pointer: &str) -> Result<(), Misfit> {
+        let left = MAX_COPIED - self.copied;
+        let value = self.get(from)?;
+        let size = size_within(value, left).ok_or(Misfit)?;
+        let value = value.clone();
+        self.copied += size;
+        self.add(pointer, value)
+    }
+
+    /// Checks that a value is what is at a place, or the whole document. A null is also what is
+    /// missing in an object; no value at all is only that.
+    pub(super) fn test(&mut self, pointer: &str, value: Option<&Value>) -> Result<(), Misfit> {
+        let holds = if pointer.is_empty() {
+            Some(&self.root) == value
+        } else {
+            self.get(pointer)? == value.unwrap_or(&Value::Null)
+        };
+        holds.then_some(()).ok_or(Misfit)
+    }
+
+    fn get(&mut self, pointer: &str) -> Result<&Value, Misfit> {
+        let (container, key) = find(&mut self.root, pointer).ok_or(Misfit)?;
+        match container {
+            Value::Object(map) => Ok(map.get(&key).unwrap_or(&Value::Null)),
+            Value::Array(items) => {
+                let at = index(&key, items.len()).ok_or(Misfit)?;
+                Ok(&items[at])
+            }
+            _ => Err(Misfit),
+        }
+    }
+
+    fn check_work(&self) -> Result<(), Misfit> {
+        if self.work > MAX_WORK {
+            return Err(Misfit);
+        }
+        Ok(())
+    }
+}
+
+/// Refuses what would make the document too deep for everything that walks it later.
+fn check_depth(pointer: &str, value: &Value) -> Result<(), Misfit> {
+    let above = pointer.matches('/').count();
+    let room = MAX_DEPTH.checked_sub(above).ok_or(Misfit)?;
+    if fits(value, room) {
+        Ok(())
+    } else {
+        Err(Misfit)
+    }
+}
+
+/// Finds the object or list that holds what a pointer points to, and the key or index there.
+fn find<'v>(root: &'v mut Value, pointer: &str) -> Option<(&'v mut Value, String)> {
+    let (_, tokens) = pointer.split_once('/')?;
+    let (parents, key) = match tokens.rsplit_once('/') {
+        Some((parents, key)) => (Some(parents), key),
+        None => (None, tokens),
+    };
+    let mut value = root;
+    for token in parents.into_iter().flat_map(|parents| parents.split('/')) {
+        let token = unescape(token);
+        value = match value {
+            Value::Object(map) => map.get_mut(&*token)?,
+            Value::Array(items) => {
+                let at = index(&token, items.len())?;
+                &mut items[at]
+            }
+            _ => return None,
+        };
+    }
+    Some((value, unescape(key).into_owned()))
+}
+
+/// Reads the index of an item of a list of this length; a negative one counts from the end.
+fn index(text: &str, length: usize) -> Option<usize> {
+    gap(text, length.checked_sub(1)?)
+}
+
+/// Reads the index of a gap between the items of a list of this length, both ends included; of
+/// negative ones, -1 is the last.
+fn gap(text: &str, length: usize) -> Option<usize> {
+    let number: i64 = text.parse().ok()?;
+    let at = if let Ok(at) = usize::try_from(number) {
+        at
+    } else {
+        let back = usize::try_from(number.unsigned_abs()).ok()?;
+        (length + 1).checked_sub(back)?
+    };
+    (at <= length).then_some(at)
+}
+
+/// Whether a value nests no deeper than `room`.
+fn fits(value: &Value, room: usize) -> bool {
+    let Some(inside) = room.checked_sub(1) else {
+        return false;
+    };
+    match value {
+        Value::Array(items) => items.iter().all(|item| fits(item, inside)),
+        Value::Object(map) => map.values().all(|member| fits(member, inside)),
+        _ => true,
+    }
+}
+
+/// The length of a value as Go's JSON, unless it is over `limit`; then it is not looked at further.
+fn size_within(value: &Value, limit: usize) -> Option<usize> {
+    let mut counter = Counter { left: limit };
+    serde_json::to_writer(&mut counter, value).ok()?;
+    Some(limit - counter.left)
+}
+
+struct Counter {
+    left: usize,
+}
+
+impl io::Write for Counter {
+    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+        // A character that Go escapes takes six bytes: five more than one, or three more than three.
+        let escaped = text.iter().filter(|byte| b"<>&".contains(byte)).count() * 5;
+        let separators = text
+            .windows(3)
+            .filter(|bytes| matches!(bytes, [0xe2, 0x80, 0xa8 | 0xa9]))
+            .count();
+        let left = self.left.checked_sub(text.len() + escaped + separators * 3);
+        self.left = left.ok_or(io::ErrorKind::FileTooLarge)?;
+        Ok(text.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::{super::go_print, *};
+
+    #[test]
+    fn indices_count_from_either_end() {
+        assert_eq!(index("0", 2), Some(0));
+        assert_eq!(index("-1", 2), Some(1));
+        assert_eq!(index("-2", 2), Some(0));
+        assert_eq!(index("-3", 2), None);
+        assert_eq!(index("2", 2), None);
+        assert_eq!(index("0", 0), None);
+        assert_eq!(index("", 2), None);
+        assert_eq!(gap("2", 2), Some(2));
+        assert_eq!(gap("-1", 2), Some(2));
+        assert_eq!(gap("-3", 2), Some(0));
+        assert_eq!(gap("-9223372036854775808", 2), None);
+        assert_eq!(gap("99999999999999999999", 2), None);
+    }
+
+    #[test]
+    fn sizes_are_those_of_go() {
+        let value = json!({"a": "<\u{2028}x>"});
+        assert_eq!(
+            size_within(&value, 1000),
+            Some(go_print::json(&value).len())
+        );
+        assert_eq!(size_within(&value, 10), None);
+    }
+
+    #[test]
+    fn copies_into_themselves_do_not_nest_without_end() {
+        let mut document = Document::new(json!({"a": {"b": {}}}));
+        let mut place = String::from("/a");
+        let mut steps = 0;
+        while document.copy_to("/a", &format!("{place}/b")).is_ok() {
+            place.push_str("/b");
+            steps += 1;
+        }
+        assert!(steps > 5);
+        assert!(fits(&document.root, MAX_DEPTH + 1));
+    }
+
+    #[test]
+    fn work_on_one_huge_list_ends() {
+        let mut document = Document::new(json!({"a": vec![0; 100_000]}));
+        let done = (0..10_000)
+            .take_while(|_| document.add("/a/0", json!(0)).is_ok())
+            .count();
+        assert!((100..200).contains(&done), "{done}");
+    }
+}

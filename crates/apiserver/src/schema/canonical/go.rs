@@ -1,0 +1,48 @@
+//! How Go names the types of a table, for the texts of errors.
+
+use crate::schema::{Home, Struct, Type};
+
+/// The Go name of `ty`, its package being `version` unless it is one of `meta/v1`.
+pub(super) fn type_name(ty: &Type, version: &str) -> String {
+    match ty {
+        Type::Text => "string".to_owned(),
+        Type::Int32 => "int32".to_owned(),
+        Type::Int64 => "int64".to_owned(),
+        Type::Flag => "bool".to_owned(),
+        Type::Time => "v1.Time".to_owned(),
+        Type::Raw => "v1.FieldsV1".to_owned(),
+        Type::IntOrString => "intstr.IntOrString".to_owned(),
+        Type::Object(shape) => struct_name(shape, version),
+        Type::List(list) => format!("[]{}", type_name(&list.item, version)),
+        Type::Map(ty) => format!("map[string]{}", type_name(ty, version)),
+    }
+}
+
+fn struct_name(shape: &Struct, version: &str) -> String {
+    match shape.home {
+        Home::GroupVersion => format!("{version}.{}", shape.name),
+        Home::Meta => format!("v1.{}", shape.name),
+    }
+}
+
+/// The Go name of a text field: many have a type of their own.
+pub(super) fn text_name(owner: &str, field: &str, version: &str) -> String {
+    let name = match (owner, field) {
+        (_, "uid") => return "types.UID".to_owned(),
+        ("ManagedFieldsEntry", "operation") => return "v1.ManagedFieldsOperationType".to_owned(),
+        ("DeleteOptions", "propagationPolicy") => return "v1.DeletionPropagation".to_owned(),
+        ("FlowDistinguisherMethod", "type") => "FlowDistinguisherMethodType",
+        ("Subject", "kind") => "SubjectKind",
+        ("LimitResponse", "type") => "LimitResponseType",
+        ("PriorityLevelConfigurationSpec", "type") => "PriorityLevelEnablement",
+        ("FlowSchemaCondition", "type") => "FlowSchemaConditionType",
+        ("PriorityLevelConfigurationCondition", "type") => {
+            "PriorityLevelConfigurationConditionType"
+        }
+        ("FlowSchemaCondition" | "PriorityLevelConfigurationCondition", "status") => {
+            "ConditionStatus"
+        }
+        _ => return "string".to_owned(),
+    };
+    format!("{version}.{name}")
+}

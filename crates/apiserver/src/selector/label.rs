@@ -1,0 +1,464 @@
+//! Label selectors: requirements on labels, all of which must hold.
+//!
+//! The text form is `key`, `!key`, `key=value`, `key!=value`, `key in (a,b)`, `key notin (a,b)`,
+//! `key>5` and `key<5`, separated by commas; the JSON form is `metav1.LabelSelector`.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value};
+
+use super::{
+    SelectorError,
+    lexer::{Kind, Token, Tokens},
+};
+use crate::schema::canonical::quote::Quoted;
+use fairgate_core::apf::objects::names;
+
+/// How many bad values one message tells of; each takes a whole rule, so that a text of many would
+/// grow a hundredfold.
+const MOST_MISTAKES: usize = 100;
+
+/// Which objects, by their labels.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LabelSelector {
+    /// `None` selects nothing.
+    requirements: Option<Vec<Requirement>>,
+}
+
+/// What one label must be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Requirement {
+    key: String,
+    rule: Rule,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Rule {
+    Exists,
+    Absent,
+    In(BTreeSet<String>),
+    /// Also holds without the label.
+    NotIn(BTreeSet<String>),
+    Over(i64),
+    Under(i64),
+}
+
+impl LabelSelector {
+    /// Selects every object.
+    pub fn everything() -> Self {
+        Self {
+            requirements: Some(Vec::new()),
+        }
+    }
+
+    /// Selects no object.
+    pub fn nothing() -> Self {
+        Self { requirements: None }
+    }
+
+    /// Reads the text form; the empty one selects everything.
+    ///
+    /// # Errors
+    ///
+    /// The server's text for the first thing that is wrong.
+    pub fn parse(selector: &str) -> Result<Self, SelectorError> {
+        let mut tokens = Tokens::new(selector);
+        let mut requirements = Vec::new();
+        match tokens.peek() {
+            Token {
+                kind: Kind::End, ..
+            } => return Ok(Self::everything()),
+            token if !begins_requirement(token) => {
+                let expected = "expected: !, identifier, or 'end of string'";
+                return Err(format!("found '{}', {expected}", token.text).into());
+            }
+            _ => {}
+        }
+        loop {
+            let requirement = Requirement::parse(&mut tokens)
+                .map_err(|why| format!("unable to parse requirement: {why}"))?;
+            requirements.push(requirement);
+            let token = tokens.take();
+            match token.kind {
+                Kind::End => break,
+                Kind::Comma if begins_requirement(tokens.peek()) => {}
+                Kind::Comma => {
+                    let found = tokens.peek().text;
+                    return Err(format!("found '{found}', expected: identifier after ','").into());
+                }
+                _ => {
+                    let found = token.text;
+                    return Err(format!("found '{found}', expected: ',' or 'end of string'").into());
+                }
+            }
+        }
+        Ok(Self {
+            requirements: Some(requirements),
+        })
+    }
+
+    /// Reads the JSON form: null selects nothing, an object without requirements everything.
+    ///
+    /// # Errors
+    ///
+    /// The server's text for the first requirement that is wrong.
+    pub fn from_value(selector: &Value) -> Result<Self, SelectorError> {
+        let Value::Object(selector) = selector else {
+            return match selector {
+                Value::Null => Ok(Self::nothing()),
+                _ => Err(SelectorError("a label selector must be an object".into())),
+            };
+        };
+        let labels = selector.get("matchLabels").and_then(Value::as_object);
+        let expressions = selector.get("matchExpressions").and_then(Value::as_array);
+        let by_label = labels.into_iter().flatten().map(|(key, value)| {
+            let values = value.as_str().into_iter().map(str::to_owned).collect();
+            Requirement::checked(key, "=", values)
+        });
+        let by_expression = expressions.into_iter().flatten().map(from_expression);
+        let requirements = by_label.chain(by_expression).collect::<Result<_, _>>()?;
+        Ok(Self {
+            requirements: Some(requirements),
+        })
+    }
+
+    /// Whether objects with these labels are selected.
+    pub fn matches(&self, labels: &Map<String, Value>) -> bool {
+        self.matches_by(|key| labels.get(key).and_then(Value::as_str))
+    }
+
+    /// Whether objects are selected whose labels `label` tells.
+    pub fn matches_by<'l>(&self, label: impl Fn(&str) -> Option<&'l str>) -> bool {
+        self.requirements.as_ref().is_some_and(|requirements| {
+            requirements
+                .iter()
+                .all(|requirement| requirement.rule.holds(label(&requirement.key)))
+        })
+    }
+
+    /// Whether every object is selected, because nothing is required.
+    pub fn is_everything(&self) -> bool {
+        self.requirements.as_ref().is_some_and(Vec::is_empty)
+    }
+}
+
+fn begins_requirement(token: Token<'_>) -> bool {
+    matches!(token.kind, Kind::Word | Kind::Not)
+}
+
+fn from_expression(expression: &Value) -> Result<Requirement, String> {
+    let text = |name: &str| {
+        let value = expression.get(name).and_then(Value::as_str);
+        value.unwrap_or_default()
+    };
+    let sign = match text("operator") {
+        "In" => "in",
+        "NotIn" => "notin",
+        "Exists" => "exists",
+        "DoesNotExist" => "!",
+        other => {
+            return Err(format!(
+                "{} is not a valid label selector operator",
+                Quoted(other)
+            ));
+        }
+    };
+    let values = expression.get("values").and_then(Value::as_array);
+    let values = values.into_iter().flatten().filter_map(Value::as_str);
+    Requirement::checked(text("key"), sign, values.map(str::to_owned).collect())
+}
+
+impl Requirement {
+    /// Reads one requirement, up to the comma or end that should follow it.
+    fn parse(tokens: &mut Tokens<'_>) -> Result<Self, String> {
+        let absent = tokens.peek().kind == Kind::Not;
+        if absent {
+            tokens.take();
+        }
+        let key = tokens.take();
+        if key.kind != Kind::Word {
+            return Err(format!("found '{}', expected: identifier", key.text));
+        }
+        check_key("<nil>", key.text)?;
+        let rule = if absent {
+            Rule::Absent
+        } else if tokens.at_boundary() {
+            Rule::Exists
+        } else {
+            let sign = operator(tokens.take())?;
+            let values = match sign {
+                "in" | "notin" => set(tokens)?,
+                _ => BTreeSet::from([exact_value(tokens)?]),
+            };
+            Rule::checked(key.text, sign, values)?
+        };
+        Ok(Self {
+            key: key.text.to_owned(),
+            rule,
+        })
+    }
+
+    fn checked(key: &str, sign: &str, values: BTreeSet<String>) -> Result<Self, String> {
+        check_key("key", key)?;
+        Ok(Self {
+            key: key.to_owned(),
+            rule: Rule::checked(key, sign, values)?,
+        })
+    }
+}
+
+fn operator(token: Token<'_>) -> Result<&str, String> {
+    match (token.kind, token.text) {
+        (Kind::Sign, sign) | (Kind::Word, sign @ ("in" | "notin")) => Ok(sign),
+        (_, found) => Err(format!(
+            "found '{found}', expected: in, notin, =, ==, !=, gt, lt"
+        )),
+    }
+}
+
+/// Reads the value of a comparison; nothing before a comma or the end is the empty value.
+fn exact_value(tokens: &mut Tokens<'_>) -> Result<String, String> {
+    if tokens.at_boundary() {
+        return Ok(String::new());
+    }
+    let token = tokens.take();
+    match token.kind {
+        Kind::Word => Ok(token.text.to_owned()),
+        _ => Err(format!("found '{}', expected: identifier", token.text)),
+    }
+}
+
+/// Reads a parenthesised list of values, separated by commas; any of them may be empty.
+fn set(tokens: &mut Tokens<'_>) -> Result<BTreeSet<String>, String> {
+    let open = tokens.take();
+    if open.kind != Kind::Open {
+        return Err(format!("found '{}' expected: '('", open.text));
+    }
+    let mut values = BTreeSet::new();
+    let first = tokens.peek();
+    if !matches!(first.kind, Kind::Word | Kind::Comma | Kind::Close) {
+        let found = first.text;
+        return Err(format!("found '{found}', expected: ',', ')' or identifier"));
+    }
+    loop {
+        let token = tokens.peek();
+        match token.kind {
+            Kind::Word => {
+                tokens.take();
+                values.insert(token.text.to_owned());
+            }
+            Kind::Comma | Kind::Close => {
+                values.insert(String::new());
+            }
+            _ => {
+                let found = token.text;
+                return Err(format!("found '{found}', expected: ',', or identifier"));
+            }
+        }
+        let token = tokens.take();
+        match token.kind {
+            Kind::Comma => {}
+            Kind::Close => return Ok(values),
+            _ => return Err(format!("found '{}', expected: ',' or ')'", token.text)),
+        }
+    }
+}
+
+impl Rule {
+    fn checked(key: &str, sign: &str, values: BTreeSet<String>) -> Result<Self, String> {
+        let mut mistakes = Vec::new();
+        if matches!(sign, "in" | "notin" | "=") && values.is_empty() {
+            let rule = "for 'in', 'notin' operators, values set can't be empty";
+            mistakes.push(format!("values: Invalid value: null: {rule}"));
+        }
+        if matches!(sign, "exists" | "!") && !values.is_empty() {
+            let given: Vec<_> = values
+                .iter()
+                .map(|value| Quoted(value).to_string())
+                .collect();
+            let rule = "values set must be empty for exists and does not exist";
+            let given = given.join(",");
+            mistakes.push(format!("values: Invalid value: [{given}]: {rule}"));
+        }
+        for (index, value) in values.iter().enumerate() {
+            if mistakes.len() >= MOST_MISTAKES {
+                break;
+            }
+            check_value(key, sign, index, value, &mut mistakes);
+        }
+        match mistakes.as_slice() {
+            [] => Ok(Self::new(sign, values)),
+            [mistake] => Err(mistake.clone()),
+            mistakes => Err(format!("[{}]", mistakes.join(", "))),
+        }
+    }
+
+    fn new(sign: &str, values: BTreeSet<String>) -> Self {
+        let number = |values: &BTreeSet<String>| values.iter().find_map(|value| value.parse().ok());
+        match sign {
+            "exists" => Self::Exists,
+            "!" => Self::Absent,
+            "notin" | "!=" => Self::NotIn(values),
+            ">" => Self::Over(number(&values).unwrap_or(i64::MAX)),
+            "<" => Self::Under(number(&values).unwrap_or(i64::MIN)),
+            _ => Self::In(values),
+        }
+    }
+
+    /// Whether the label may have this value, or be absent.
+    fn holds(&self, label: Option<&str>) -> bool {
+        let number = || label.and_then(|value| value.parse::<i64>().ok());
+        match self {
+            Self::Exists => label.is_some(),
+            Self::Absent => label.is_none(),
+            Self::In(values) => label.is_some_and(|value| values.contains(value)),
+            Self::NotIn(values) => !label.is_some_and(|value| values.contains(value)),
+            Self::Over(limit) => number().is_some_and(|value| value > *limit),
+            Self::Under(limit) => number().is_some_and(|value| value < *limit),
+        }
+    }
+}
+
+fn check_key(field: &str, key: &str) -> Result<(), String> {
+    let wrong = names::qualified(key);
+    if wrong.is_empty() {
+        return Ok(());
+    }
+    Err(invalid(field, key, &wrong.join("; ")))
+}
+
+fn check_value(key: &str, sign: &str, index: usize, value: &str, mistakes: &mut Vec<String>) {
+    if matches!(sign, "<" | ">") && value.parse::<i64>().is_err() {
+        let rule = "for 'Gt', 'Lt' operators, the value must be an integer";
+        mistakes.push(invalid(&format!("values[{index}]"), value, rule));
+    }
+    let wrong = names::label_value(value);
+    if !wrong.is_empty() {
+        let field = format!("values[{index}][{key}]");
+        mistakes.push(invalid(&field, value, &wrong.join("; ")));
+    }
+}
+
+fn invalid(field: &str, value: &str, rule: &str) -> String {
+    format!("{field}: Invalid value: {}: {rule}", Quoted(value))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const GOLDENS: &str = include_str!("goldens.json");
+
+    fn selects(selector: &LabelSelector, labels: &Value) -> bool {
+        selector.matches(labels.as_object().unwrap())
+    }
+
+    #[test]
+    fn selectors_are_taken_and_refused_as_the_server_does() {
+        let goldens: Value = serde_json::from_str(GOLDENS).unwrap();
+        for golden in goldens["labels"].as_array().unwrap() {
+            let parsed = LabelSelector::parse(golden["selector"].as_str().unwrap());
+            let message = parsed.err().map(|error| error.to_string());
+            assert_eq!(message.as_deref(), golden["message"].as_str(), "{golden}");
+        }
+    }
+
+    #[test]
+    fn every_requirement_must_hold() {
+        let labels = json!({"a": "1", "b": "x", "c": "", "n": "7"});
+        let cases = [
+            ("", true),
+            ("a", true),
+            ("!a", false),
+            ("!z", true),
+            ("a=1", true),
+            ("a==2", false),
+            ("a!=2", true),
+            ("z!=2", true),
+            ("a in (1,2)", true),
+            ("a in ()", false),
+            ("c in ()", true),
+            ("c in (x,)", true),
+            ("b notin (x)", false),
+            ("z notin (x)", true),
+            ("z in (x)", false),
+            ("n>6", true),
+            ("n>7", false),
+            ("n<10", true),
+            ("b>1", false),
+            ("z<1", false),
+            ("a=1,b=x,n", true),
+            ("a=1,b=y", false),
+            ("c=", true),
+            ("c=,a=1", true),
+        ];
+        for (text, expected) in cases {
+            let selector = LabelSelector::parse(text).unwrap();
+            assert_eq!(selects(&selector, &labels), expected, "{text}");
+            assert_eq!(selector.is_everything(), text.is_empty());
+        }
+    }
+
+    #[test]
+    fn a_null_selector_selects_nothing_and_an_empty_one_everything() {
+        let none = LabelSelector::from_value(&Value::Null).unwrap();
+        assert!(!selects(&none, &json!({})));
+        assert!(!none.is_everything());
+        let all = LabelSelector::from_value(&json!({})).unwrap();
+        assert!(selects(&all, &json!({"a": "b"})));
+        assert!(all.is_everything());
+    }
+
+    #[test]
+    fn the_json_form_means_what_the_text_form_means() {
+        let json = json!({
+            "matchLabels": {"app": "web"},
+            "matchExpressions": [
+                {"key": "tier", "operator": "In", "values": ["b", "a"]},
+                {"key": "env", "operator": "NotIn", "values": ["dev"]},
+                {"key": "team", "operator": "Exists"},
+                {"key": "old", "operator": "DoesNotExist"},
+            ],
+        });
+        let text = "app=web,tier in (a,b),env notin (dev),team,!old";
+        assert_eq!(LabelSelector::from_value(&json), LabelSelector::parse(text));
+    }
+
+    #[test]
+    fn a_wrong_json_form_is_refused() {
+        let cases = [
+            (
+                json!({"matchExpressions": [{"key": "a", "operator": "Gt"}]}),
+                "\"Gt\" is not a valid label selector operator",
+            ),
+            (
+                json!({"matchExpressions": [{"key": "a", "operator": "In"}]}),
+                "values: Invalid value: null: for 'in', 'notin' operators, values set can't be empty",
+            ),
+            (
+                json!({"matchExpressions": [{"key": "a", "operator": "Exists", "values": ["b"]}]}),
+                "values: Invalid value: [\"b\"]: values set must be empty for exists and does not \
+                 exist",
+            ),
+            (json!([]), "a label selector must be an object"),
+        ];
+        for (selector, message) in cases {
+            let error = LabelSelector::from_value(&selector).unwrap_err();
+            assert_eq!(error.to_string(), message);
+        }
+        let key = LabelSelector::from_value(&json!({"matchLabels": {"/a": "b"}})).unwrap_err();
+        assert_eq!(
+            key.to_string(),
+            "key: Invalid value: \"/a\": prefix part must be non-empty"
+        );
+    }
+
+    #[test]
+    fn a_message_about_many_values_stays_within_bounds() {
+        let values: Vec<String> = (0..20_000).map(|n| format!("-{n}")).collect();
+        let error = LabelSelector::parse(&format!("a in ({})", values.join(","))).unwrap_err();
+        assert!(error.to_string().len() < 50_000);
+    }
+}

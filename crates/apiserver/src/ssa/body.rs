@@ -1,0 +1,133 @@
+//! An object in one version, without what nobody owns: `apiVersion`, `kind` and `managedFields`.
+
+use std::borrow::Cow;
+
+use serde_json::{Map, Value};
+
+use super::{
+    Kinds,
+    compare::{self, Comparison},
+    set::Set,
+    shape, validate,
+};
+use crate::schema::{Struct, Type};
+
+/// An object in one version.
+#[derive(Clone)]
+pub(super) struct Body {
+    version: String,
+    shape: &'static Struct,
+    value: Value,
+}
+
+impl Body {
+    /// The object in a version, or `None` if that is not served. What is no object has no fields.
+    pub(super) fn of(kinds: &dyn Kinds, object: &Value, version: &str) -> Option<Self> {
+        Self::with_entries(kinds, object, version).map(Self::without_entries)
+    }
+
+    /// The same, with `managedFields` still in it.
+    pub(super) fn with_entries(kinds: &dyn Kinds, object: &Value, version: &str) -> Option<Self> {
+        let shape = kinds.shape(version)?;
+        let mut value = if !object.is_object() {
+            Value::Object(Map::new())
+        } else if object["apiVersion"] == version {
+            object.clone()
+        } else {
+            kinds.convert(object, version)?
+        };
+        if let Value::Object(fields) = &mut value {
+            fields.remove("apiVersion");
+            fields.remove("kind");
+        }
+        Some(Self {
+            version: version.to_owned(),
+            shape,
+            value,
+        })
+    }
+
+    /// The same object without `managedFields`.
+    pub(super) fn without_entries(mut self) -> Self {
+        if let Some(Value::Object(metadata)) = self.value.get_mut("metadata") {
+            metadata.remove("managedFields");
+        }
+        self
+    }
+
+    /// The object that nobody has set anything in.
+    pub(super) fn zero(kinds: &dyn Kinds, version: &str) -> Option<Self> {
+        let shape = kinds.shape(version)?;
+        Some(Self {
+            version: version.to_owned(),
+            shape,
+            value: shape::zero(shape),
+        })
+    }
+
+    /// The same object in a version, or `None` if that is not served.
+    pub(super) fn to(&self, kinds: &dyn Kinds, version: &str) -> Option<Cow<'_, Self>> {
+        if self.version == version {
+            Some(Cow::Borrowed(self))
+        } else {
+            Self::of(kinds, &self.object(), version).map(Cow::Owned)
+        }
+    }
+
+    /// Another object of the same version.
+    pub(super) fn with(&self, value: Value) -> Self {
+        Self {
+            version: self.version.clone(),
+            shape: self.shape,
+            value,
+        }
+    }
+
+    /// The object with its version and kind.
+    pub(super) fn object(&self) -> Value {
+        let mut fields = match &self.value {
+            Value::Object(fields) => fields.clone(),
+            _ => Map::new(),
+        };
+        fields.insert("apiVersion".to_owned(), self.version.clone().into());
+        fields.insert("kind".to_owned(), self.shape.name.into());
+        Value::Object(fields)
+    }
+
+    /// The version it is in.
+    pub(super) fn version(&self) -> &str {
+        &self.version
+    }
+
+    /// Its type.
+    pub(super) fn ty(&self) -> Type {
+        Type::Object(self.shape)
+    }
+
+    /// What is in it.
+    pub(super) fn value(&self) -> &Value {
+        &self.value
+    }
+
+    /// Checks it against its table.
+    ///
+    /// # Errors
+    ///
+    /// All that does not fit.
+    pub(super) fn validate(
+        &self,
+        duplicates: validate::Duplicates,
+    ) -> Result<(), validate::Misfits> {
+        validate::validate(&self.ty(), &self.value, duplicates)
+    }
+
+    /// What changed from this object to another one of the same version.
+    pub(super) fn compare(&self, new: &Self) -> Comparison {
+        compare::compare(&self.ty(), &self.value, &new.value)
+    }
+
+    /// A set with all struct fields added that have members below them.
+    pub(super) fn with_struct_fields(&self, set: &Set) -> Set {
+        shape::with_struct_fields(set, Some(&self.ty()))
+    }
+}

@@ -1,0 +1,163 @@
+//! What changed between two objects, as sets of paths.
+//!
+//! A value on one side only is added or removed together with all below it, itself included; that is
+//! how the `"."` entries of stored sets come about. Lists are compared item by item, so their order
+//! does not matter. Null and empty are alike only where one side has something.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use super::{
+    path::{Step, same},
+    set::Set,
+    shape::{Form, field_type, fields, form, item_step, items},
+};
+use crate::schema::{List, Type};
+
+/// What changed from an old object to a new one. No path is in more than one of the sets.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Comparison {
+    /// Only in the old object.
+    pub(super) removed: Set,
+    /// In both, with another value.
+    pub(super) modified: Set,
+    /// Only in the new object.
+    pub(super) added: Set,
+}
+
+impl Comparison {
+    /// The paths that have another value now than before, or have one only now.
+    pub(super) fn set_now(&self) -> Set {
+        let mut set = self.modified.clone();
+        set.unite(self.added.clone());
+        set
+    }
+
+    fn attach(&mut self, step: &Step, change: Option<Change>, below: Self) {
+        let is = |which| change == Some(which);
+        self.removed
+            .add(step.clone(), is(Change::Removed), below.removed);
+        self.modified
+            .add(step.clone(), is(Change::Modified), below.modified);
+        self.added.add(step.clone(), is(Change::Added), below.added);
+    }
+}
+
+/// What happened to one value.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Change {
+    Removed,
+    Modified,
+    Added,
+}
+
+/// Compares two values of one type.
+pub(super) fn compare(ty: &Type, old: &Value, new: &Value) -> Comparison {
+    visit(ty, Some(old), Some(new)).1
+}
+
+fn visit(ty: &Type, old: Option<&Value>, new: Option<&Value>) -> (Option<Change>, Comparison) {
+    let one_sided = match (old, new) {
+        (None, Some(_)) => Some(Change::Added),
+        (Some(_), None) => Some(Change::Removed),
+        _ => None,
+    };
+    let below = match form(ty) {
+        Form::Object if fields(old).is_some() || fields(new).is_some() => {
+            visit_fields(ty, old, new)
+        }
+        Form::Items(list) if !(items(old).is_empty() && items(new).is_empty()) => {
+            visit_items(list, old, new)
+        }
+        _ => {
+            let modified = match (old, new) {
+                (Some(old), Some(new)) if !same(old, new) => Some(Change::Modified),
+                _ => None,
+            };
+            return (one_sided.or(modified), Comparison::default());
+        }
+    };
+    (one_sided, below)
+}
+
+fn visit_fields(ty: &Type, old: Option<&Value>, new: Option<&Value>) -> Comparison {
+    let (old, new) = (fields(old), fields(new));
+    let names: BTreeSet<_> = old
+        .into_iter()
+        .chain(new)
+        .flat_map(serde_json::Map::keys)
+        .collect();
+    let mut comparison = Comparison::default();
+    for name in names {
+        let Some(ty) = field_type(ty, name) else {
+            continue;
+        };
+        let (change, below) = visit(
+            ty,
+            old.and_then(|fields| fields.get(name)),
+            new.and_then(|fields| fields.get(name)),
+        );
+        comparison.attach(&Step::name(name), change, below);
+    }
+    comparison
+}
+
+fn visit_items(list: &List, old: Option<&Value>, new: Option<&Value>) -> Comparison {
+    let (old, new) = (by_step(list, old), by_step(list, new));
+    let steps: BTreeSet<_> = old.keys().chain(new.keys()).collect();
+    let mut comparison = Comparison::default();
+    for step in steps {
+        let old = old.get(step).map_or(&[] as &[_], Vec::as_slice);
+        let new = new.get(step).map_or(&[] as &[_], Vec::as_slice);
+        visit_item(list, step, old, new, &mut comparison);
+    }
+    comparison
+}
+
+fn by_step<'a>(list: &List, value: Option<&'a Value>) -> BTreeMap<Step, Vec<&'a Value>> {
+    let mut by_step: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    for item in items(value) {
+        if let Ok(step) = item_step(list, item) {
+            by_step.entry(step).or_default().push(item);
+        }
+    }
+    by_step
+}
+
+/// Compares all items of one key. Several of them are taken as one value without parts.
+fn visit_item(
+    list: &List,
+    step: &Step,
+    old: &[&Value],
+    new: &[&Value],
+    comparison: &mut Comparison,
+) {
+    let mut attach = |old: Option<&&Value>, new: Option<&&Value>| {
+        let (change, below) = visit(&list.item, old.copied(), new.copied());
+        comparison.attach(step, change, below);
+    };
+    let repeated = match (old.len(), new.len()) {
+        (0 | 1, 0 | 1) => {
+            attach(old.first(), new.first());
+            None
+        }
+        (2.., 2..) => {
+            let equal = old.len() == new.len() && old.iter().zip(new).all(|(a, b)| same(a, b));
+            (!equal).then_some(Change::Modified)
+        }
+        (2.., _) => {
+            if !new.is_empty() {
+                attach(None, new.first());
+            }
+            Some(Change::Removed)
+        }
+        (_, _) => {
+            if !old.is_empty() {
+                attach(old.first(), None);
+            }
+            Some(Change::Added)
+        }
+    };
+    comparison.attach(step, repeated, Comparison::default());
+}

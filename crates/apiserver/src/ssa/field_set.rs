@@ -1,0 +1,65 @@
+//! The paths that an object sets: what an applied object claims.
+//!
+//! Scalars and atomic values are members, and so is every item of a list and every key of a map. A
+//! declared field that holds an object is not, only what it holds; unless that is nothing.
+
+use serde_json::Value;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{
+    path::Step,
+    set::Set,
+    shape::{Form, declared, field_type, form, item_step, items},
+};
+use crate::schema::{List, Type};
+
+/// The paths that a value sets below itself.
+pub(super) fn field_set(ty: &Type, value: &Value) -> Set {
+    below(ty, value).0
+}
+
+/// The paths below a value, and whether the value is itself a leaf.
+fn below(ty: &Type, value: &Value) -> (Set, bool) {
+    match form(ty) {
+        Form::Leaf => (Set::default(), true),
+        Form::Object => (fields_of(ty, value), false),
+        Form::Items(list) => (items_of(list, value), false),
+    }
+}
+
+fn fields_of(ty: &Type, value: &Value) -> Set {
+    let mut set = Set::default();
+    for (name, value) in value.as_object().into_iter().flatten() {
+        let Some(field) = field_type(ty, name) else {
+            continue;
+        };
+        let (below, leaf) = below(field, value);
+        let nothing = value.is_null() || value.as_object().is_some_and(serde_json::Map::is_empty);
+        let member = leaf || nothing || declared(ty, name).is_none();
+        set.add(Step::name(name), member, below);
+    }
+    set
+}
+
+fn items_of(list: &List, value: &Value) -> Set {
+    let mut by_step: BTreeMap<Step, &Value> = BTreeMap::new();
+    let mut repeated = BTreeSet::new();
+    for item in items(Some(value)) {
+        if let Ok(step) = item_step(list, item)
+            && by_step.insert(step.clone(), item).is_some()
+        {
+            repeated.insert(step);
+        }
+    }
+    let mut set = Set::default();
+    for (step, item) in by_step {
+        let below = if repeated.contains(&step) {
+            Set::default()
+        } else {
+            below(&list.item, item).0
+        };
+        set.add(step, true, below);
+    }
+    set
+}

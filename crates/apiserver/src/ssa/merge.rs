@@ -1,0 +1,189 @@
+//! Putting an applied object over a live one, and taking paths out of an object.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use serde_json::{Map, Value};
+
+use super::{
+    path::Step,
+    set::Set,
+    shape::{Form, field_type, fields, form, item_step, items},
+};
+use crate::schema::{List, Type};
+
+/// The live value with all that the applied one has put over it. Nothing is lost but what is
+/// replaced; a null replaces scalars and atomic values only.
+pub(super) fn merge(ty: &Type, live: &Value, applied: &Value) -> Value {
+    match form(ty) {
+        Form::Object if fields(Some(live)).is_some() || fields(Some(applied)).is_some() => {
+            merge_fields(ty, live, applied)
+        }
+        Form::Items(list) if !(items(Some(live)).is_empty() && items(Some(applied)).is_empty()) => {
+            Value::Array(merge_items(list, items(Some(live)), items(Some(applied))))
+        }
+        _ => applied.clone(),
+    }
+}
+
+fn merge_fields(ty: &Type, live: &Value, applied: &Value) -> Value {
+    let mut merged = live.as_object().cloned().unwrap_or_default();
+    for (name, applied) in applied.as_object().into_iter().flatten() {
+        let value = match (merged.get(name), field_type(ty, name)) {
+            (Some(live), Some(ty)) => merge(ty, live, applied),
+            _ => applied.clone(),
+        };
+        merged.insert(name.clone(), value);
+    }
+    Value::Object(merged)
+}
+
+/// Merges lists, so that shared and new items come in the applied order, and items that are live
+/// alone stay beside the neighbours they had.
+fn merge_items(list: &List, live: &[Value], applied: &[Value]) -> Vec<Value> {
+    let live = with_steps(list, live);
+    let applied = with_steps(list, applied);
+    let merge = ListMerge::new(list, &live, &applied);
+    merge.run(&live, &applied)
+}
+
+type Stepped<'a> = Vec<(Step, &'a Value)>;
+
+fn with_steps<'a>(list: &List, items: &'a [Value]) -> Stepped<'a> {
+    let stepped = items.iter().filter_map(|item| {
+        let step = item_step(list, item).ok()?;
+        Some((step, item))
+    });
+    stepped.collect()
+}
+
+struct ListMerge<'a> {
+    list: &'a List,
+    /// The live item of each key; none where there are several, since no single one can be meant.
+    live_by_step: BTreeMap<&'a Step, Option<&'a Value>>,
+    applied_steps: BTreeSet<&'a Step>,
+    /// The keys in both lists that were not merged yet, in the applied order.
+    shared: VecDeque<&'a Step>,
+    merged: BTreeSet<&'a Step>,
+    out: Vec<Value>,
+}
+
+impl<'a> ListMerge<'a> {
+    fn new(list: &'a List, live: &'a Stepped<'a>, applied: &'a Stepped<'a>) -> Self {
+        let mut live_by_step = BTreeMap::new();
+        for (step, item) in live {
+            live_by_step
+                .entry(step)
+                .and_modify(|item| *item = None)
+                .or_insert(Some(*item));
+        }
+        let shared = applied
+            .iter()
+            .map(|(step, _)| step)
+            .filter(|step| live_by_step.contains_key(step))
+            .collect();
+        Self {
+            list,
+            live_by_step,
+            applied_steps: applied.iter().map(|(step, _)| step).collect(),
+            shared,
+            merged: BTreeSet::new(),
+            out: Vec::new(),
+        }
+    }
+
+    fn run(mut self, live: &'a Stepped<'a>, applied: &'a Stepped<'a>) -> Vec<Value> {
+        let (mut l, mut a) = (0, 0);
+        while l < live.len() || a < applied.len() {
+            if let (Some((step, _)), Some((wanted, _))) = (live.get(l), applied.get(a)) {
+                if step == wanted {
+                    self.take(&applied[a]);
+                    self.shared.pop_front();
+                    l += 1;
+                    a += 1;
+                    continue;
+                }
+                let turn = self.shared.front();
+                if self.applied_steps.contains(step) && turn.is_some_and(|turn| *turn != step) {
+                    l += 1;
+                    continue;
+                }
+            }
+            if let Some((step, item)) = live.get(l) {
+                if !self.applied_steps.contains(step) {
+                    self.out.push((*item).clone());
+                    l += 1;
+                    continue;
+                }
+                if self.merged.contains(step) {
+                    l += 1;
+                }
+            }
+            if let Some(item) = applied.get(a) {
+                self.take(item);
+                a += 1;
+                if self.shared.front() == Some(&&item.0) {
+                    self.shared.pop_front();
+                }
+            }
+        }
+        self.out
+    }
+
+    /// Emits an applied item, merged with its live counterpart.
+    fn take(&mut self, (step, item): &'a (Step, &'a Value)) {
+        self.merged.insert(step);
+        let live = self.live_by_step.get(step).copied().flatten();
+        self.out.push(match live {
+            Some(live) => merge(&self.list.item, live, item),
+            None => (*item).clone(),
+        });
+    }
+}
+
+/// The value without the paths of a set. Containers that lose everything become null, and so do
+/// values that are one whole when parts of them are to go.
+pub(super) fn remove(ty: &Type, value: &Value, gone: &Set) -> Value {
+    match form(ty) {
+        Form::Object => remove_fields(ty, value, gone),
+        Form::Items(list) => remove_items(list, value, gone),
+        Form::Leaf if value.is_object() || value.is_array() => Value::Null,
+        Form::Leaf => value.clone(),
+    }
+}
+
+fn remove_fields(ty: &Type, value: &Value, gone: &Set) -> Value {
+    let mut kept = Map::new();
+    for (name, value) in value.as_object().into_iter().flatten() {
+        let value = match gone.get(&Step::name(name)) {
+            None => value.clone(),
+            Some(node) if node.member => continue,
+            Some(node) => match field_type(ty, name) {
+                Some(ty) => remove(ty, value, &node.below),
+                None => value.clone(),
+            },
+        };
+        kept.insert(name.clone(), value);
+    }
+    if kept.is_empty() {
+        Value::Null
+    } else {
+        Value::Object(kept)
+    }
+}
+
+fn remove_items(list: &List, value: &Value, gone: &Set) -> Value {
+    let mut kept = Vec::new();
+    for item in items(Some(value)) {
+        let step = item_step(list, item).ok();
+        match step.as_ref().and_then(|step| gone.get(step)) {
+            None => kept.push(item.clone()),
+            Some(node) if node.member => {}
+            Some(node) => kept.push(remove(&list.item, item, &node.below)),
+        }
+    }
+    if kept.is_empty() {
+        Value::Null
+    } else {
+        Value::Array(kept)
+    }
+}

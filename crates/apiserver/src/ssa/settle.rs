@@ -1,0 +1,165 @@
+//! What a change of the object does to the managers that did not make it.
+//!
+//! Each entry is compared in its own version: a path it owns that was set to another value is lost,
+//! or in conflict; a path that was removed is lost in any case.
+
+use super::{
+    Actor, Kinds,
+    body::Body,
+    conflict::Clashes,
+    managers::{Identity, Managers},
+    path::Step,
+    set::Set,
+    shape,
+};
+use crate::schema::Type;
+
+/// A request, as far as ownership is concerned.
+#[derive(Clone, Copy)]
+pub(super) struct Request<'a> {
+    pub(super) kinds: &'a dyn Kinds,
+    pub(super) actor: &'a Actor<'a>,
+}
+
+impl Request<'_> {
+    /// The paths that a writer of the endpoint cannot own.
+    pub(super) fn reset_fields(&self, version: &str) -> Set {
+        Set::of_names(self.kinds.reset_fields(version, self.actor.subresource))
+    }
+
+    /// Takes what changed from `live` to `new` from everybody but `own`, and drops whoever has
+    /// nothing left or used a version that is not served.
+    ///
+    /// Returns what changed in the version of the two objects.
+    ///
+    /// # Errors
+    ///
+    /// Without `force`, the paths that others own and that were set to another value.
+    pub(super) fn settle(
+        &self,
+        live: &Body,
+        new: &Body,
+        managers: &mut Managers,
+        own: Option<&Identity>,
+        force: bool,
+    ) -> Result<Change, Clashes> {
+        let mut changes = Changes {
+            request: *self,
+            live,
+            new,
+            by_version: Vec::new(),
+        };
+        let mut clashes = Clashes::default();
+        managers.retain(|identity, entry| {
+            if own == Some(identity) {
+                return true;
+            }
+            let Some(change) = changes.in_version(&entry.version) else {
+                return false;
+            };
+            let lost = entry.set.intersection(&change.set);
+            clashes.push(identity, &lost);
+            for gone in [&lost, &change.removed] {
+                if !gone.is_empty() {
+                    entry.set = entry.set.difference(gone);
+                }
+            }
+            true
+        });
+        if !force && !clashes.is_empty() {
+            return Err(clashes);
+        }
+        managers.retain(|_, entry| !entry.set.is_empty());
+        Ok(changes
+            .in_version(live.version())
+            .cloned()
+            .unwrap_or_default())
+    }
+
+    /// Drops entries of versions that are not served, and draws the others up to what the tables
+    /// now take as a whole.
+    pub(super) fn reconcile(&self, managers: &mut Managers) {
+        managers.retain(|_, entry| {
+            let Some(shape) = self.kinds.shape(&entry.version) else {
+                return false;
+            };
+            entry.set = shape::reconciled(&entry.set, &Type::Object(shape));
+            true
+        });
+    }
+}
+
+/// What changed between two objects, as far as writers of the endpoint can own it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Change {
+    /// The paths that have another value than before, or have one only now.
+    pub(super) set: Set,
+    /// The paths that are gone.
+    pub(super) removed: Set,
+}
+
+/// What changed between two objects in each version, found out once.
+struct Changes<'a> {
+    request: Request<'a>,
+    live: &'a Body,
+    new: &'a Body,
+    by_version: Vec<(String, Option<Change>)>,
+}
+
+impl Changes<'_> {
+    /// `None` if the version is not served.
+    fn in_version(&mut self, version: &str) -> Option<&Change> {
+        let known = self
+            .by_version
+            .iter()
+            .position(|(known, _)| known == version);
+        let index = known.unwrap_or_else(|| {
+            let change = self.find(version);
+            self.by_version.push((version.to_owned(), change));
+            self.by_version.len() - 1
+        });
+        self.by_version[index].1.as_ref()
+    }
+
+    fn find(&self, version: &str) -> Option<Change> {
+        let kinds = self.request.kinds;
+        let (live, new) = (self.live.to(kinds, version)?, self.new.to(kinds, version)?);
+        let reset = self.request.reset_fields(version);
+        let comparison = live.compare(&new);
+        Some(Change {
+            set: comparison.set_now().without_trees(&reset),
+            removed: comparison.removed.without_trees(&reset),
+        })
+    }
+}
+
+/// Takes what nobody can own out of the acting manager's entry, and the entry away if that was all.
+pub(super) fn strip(managers: &mut Managers, identity: &Identity) {
+    let Some(entry) = managers.get_mut(identity) else {
+        return;
+    };
+    entry.set = entry.set.difference(&unowned());
+    if entry.set.is_empty() {
+        managers.remove(identity);
+    }
+}
+
+/// What nobody can own.
+pub(super) fn unowned() -> Set {
+    let mut unowned = Set::of_names(&["apiVersion", "kind", "metadata"]);
+    let metadata = [
+        "name",
+        "namespace",
+        "creationTimestamp",
+        "selfLink",
+        "uid",
+        "clusterName",
+        "generation",
+        "managedFields",
+        "resourceVersion",
+    ];
+    for name in metadata {
+        unowned.insert(&[Step::name("metadata"), Step::name(name)]);
+    }
+    unowned
+}

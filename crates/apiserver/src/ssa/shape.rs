@@ -1,0 +1,178 @@
+//! What ownership needs of the schema tables: steps and the types they lead to.
+//!
+//! Not here: the tables ([`crate::schema`]).
+
+use serde_json::{Map, Value};
+
+use super::{
+    go,
+    path::{Scalar, Step},
+    set::Set,
+};
+use crate::schema::{Field, List, Presence, Struct, Topology, Type, canonical::complete};
+
+/// How values of a type are merged and owned.
+#[derive(Clone, Copy)]
+pub(super) enum Form {
+    /// As one: scalars, atomic lists and objects, free JSON.
+    Leaf,
+    /// Field by field, or key by key.
+    Object,
+    /// Item by item.
+    Items(&'static List),
+}
+
+/// How values of a type are merged and owned.
+pub(super) fn form(ty: &Type) -> Form {
+    match ty {
+        Type::Object(shape) if !shape.atomic => Form::Object,
+        Type::Map(_) => Form::Object,
+        Type::List(list) if list.topology != Topology::Atomic => Form::Items(list),
+        _ => Form::Leaf,
+    }
+}
+
+/// The field of a struct that a step leads to; `None` for keys of maps.
+pub(super) fn declared(ty: &Type, name: &str) -> Option<&'static Field> {
+    match ty {
+        Type::Object(shape) => shape.field(name),
+        _ => None,
+    }
+}
+
+/// The type of a field or of a map's values.
+pub(super) fn field_type(ty: &Type, name: &str) -> Option<&'static Type> {
+    match ty {
+        Type::Object(shape) => shape.field(name).map(|field| &field.ty),
+        Type::Map(value) => Some(value),
+        _ => None,
+    }
+}
+
+/// The type that a step of a stored set leads to, which need not fit the table any more.
+pub(super) fn step_type(ty: &Type, step: &Step) -> Option<&'static Type> {
+    match (ty, step) {
+        (Type::Object(_) | Type::Map(_), Step::Name(name)) => field_type(ty, name),
+        (Type::Map(value), _) => Some(value),
+        (Type::List(list), _) => Some(&list.item),
+        _ => None,
+    }
+}
+
+/// The fields of an object; none if it is something else.
+pub(super) fn fields(value: Option<&Value>) -> Option<&Map<String, Value>> {
+    value
+        .and_then(Value::as_object)
+        .filter(|fields| !fields.is_empty())
+}
+
+/// The items of a list; none if it is something else.
+pub(super) fn items(value: Option<&Value>) -> &[Value] {
+    value.and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+/// The step to an item of a list that is not atomic.
+///
+/// # Errors
+///
+/// A text that says what is wrong with the item.
+pub(super) fn item_step(list: &List, item: &Value) -> Result<Step, String> {
+    match list.topology {
+        Topology::Map(keys) => key_step(list, keys, item),
+        _ => match item {
+            Value::Object(_) => {
+                Err("associative list without keys has an element that's a map type".to_owned())
+            }
+            Value::Array(_) => {
+                Err("not supported: associative list with lists as elements".to_owned())
+            }
+            Value::Null => Err(
+                "associative list without keys has an element that's an explicit null".to_owned(),
+            ),
+            scalar => Ok(Step::Item(Scalar(scalar.clone()))),
+        },
+    }
+}
+
+fn key_step(list: &List, keys: &[&str], item: &Value) -> Result<Step, String> {
+    let fields = match item {
+        Value::Object(fields) => fields,
+        Value::Null => {
+            return Err("associative list with keys may not have a null element".to_owned());
+        }
+        _ => return Err("associative list with keys may not have non-map elements".to_owned()),
+    };
+    let mut key: Vec<_> = keys
+        .iter()
+        .filter_map(|name| {
+            let value = fields.get(*name).cloned();
+            let value = value.or_else(|| default_of(declared(&list.item, name)?))?;
+            Some(((*name).to_owned(), Scalar(value)))
+        })
+        .collect();
+    if key.is_empty() {
+        let keys: Vec<_> = keys.iter().map(|name| go::quoted(name)).collect();
+        return Err(format!(
+            "associative list with keys has an element that omits all key fields [{}] (and doesn't \
+             have default values for any key fields)",
+            keys.join(" ")
+        ));
+    }
+    key.sort();
+    Ok(Step::Key(key))
+}
+
+/// The default that the published schema gives a key field: the zero value, if it is always there.
+fn default_of(field: &Field) -> Option<Value> {
+    if field.presence != Presence::Always {
+        return None;
+    }
+    match field.ty {
+        Type::Text => Some("".into()),
+        Type::Int32 | Type::Int64 => Some(0.into()),
+        Type::Flag => Some(false.into()),
+        _ => None,
+    }
+}
+
+/// The object that nobody has set anything in: only what is always there.
+pub(super) fn zero(shape: &Struct) -> Value {
+    let mut object = Map::new();
+    complete(shape, &mut object);
+    Value::Object(object)
+}
+
+/// The set with every struct field added that has members below it.
+///
+/// What an applier gives up is told in leaves; this makes a struct go that has lost all of them.
+pub(super) fn with_struct_fields(set: &Set, ty: Option<&Type>) -> Set {
+    let mut out = Set::default();
+    for (step, node) in set.iter() {
+        let is_field = match (ty, step) {
+            (Some(ty), Step::Name(name)) => declared(ty, name).is_some(),
+            _ => false,
+        };
+        let member = node.member || is_field && !node.below.is_empty();
+        let below = with_struct_fields(&node.below, ty.and_then(|ty| step_type(ty, step)));
+        out.add(step.clone(), member, below);
+    }
+    out
+}
+
+/// The set, with what lies below values that are now owned as a whole drawn up to these.
+pub(super) fn reconciled(set: &Set, ty: &Type) -> Set {
+    let mut out = Set::default();
+    for (step, node) in set.iter() {
+        let (member, below) = match step_type(ty, step) {
+            None => (node.member, node.below.clone()),
+            Some(ty) if is_atomic(ty) => (true, Set::default()),
+            Some(ty) => (node.member, reconciled(&node.below, ty)),
+        };
+        out.add(step.clone(), member, below);
+    }
+    out
+}
+
+fn is_atomic(ty: &Type) -> bool {
+    matches!(ty, Type::Object(_) | Type::List(_)) && matches!(form(ty), Form::Leaf)
+}

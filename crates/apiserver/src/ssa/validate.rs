@@ -1,0 +1,149 @@
+//! Whether a value fits its table, in the words of upstream.
+//!
+//! Null fits everywhere. Numbers are not told apart, and a time may be any scalar: whoever decodes
+//! the object afterwards is stricter. Lists within atomic lists are checked as well.
+//!
+//! A value is only followed as far as its table goes, so the depth is bounded by the table's.
+
+use std::{collections::BTreeSet, fmt, fmt::Write as _};
+
+use serde_json::{Map, Value};
+
+use super::{
+    go,
+    path::Step,
+    shape::{field_type, item_step},
+};
+use crate::schema::{List, Topology, Type};
+
+/// Everything that does not fit.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Misfits(Vec<String>);
+
+impl fmt::Display for Misfits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.as_slice() {
+            [one] => f.write_str(one),
+            several => write!(f, "errors:\n  {}", several.join("\n  ")),
+        }
+    }
+}
+
+/// Whether a list may hold several items of one key.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Duplicates {
+    /// Stored objects may have them.
+    Allowed,
+    /// Applied objects may not.
+    Refused,
+}
+
+/// Checks a value against its type.
+///
+/// # Errors
+///
+/// All misfits; of the unknown fields of one object the first alone.
+pub(super) fn validate(ty: &Type, value: &Value, duplicates: Duplicates) -> Result<(), Misfits> {
+    let mut check = Check {
+        path: String::new(),
+        misfits: Vec::new(),
+        duplicates,
+    };
+    check.value(ty, value);
+    if check.misfits.is_empty() {
+        Ok(())
+    } else {
+        Err(Misfits(check.misfits))
+    }
+}
+
+struct Check {
+    path: String,
+    misfits: Vec<String>,
+    duplicates: Duplicates,
+}
+
+impl Check {
+    fn value(&mut self, ty: &Type, value: &Value) {
+        match (ty, value) {
+            (_, Value::Null)
+            | (Type::Raw, _)
+            | (Type::Text, Value::String(_))
+            | (Type::Int32 | Type::Int64, Value::Number(_))
+            | (Type::Flag, Value::Bool(_))
+            | (
+                Type::Time | Type::IntOrString,
+                Value::String(_) | Value::Number(_) | Value::Bool(_),
+            ) => {}
+            (Type::Text, other) => self.misfit(&format!(
+                "expected string, got &value.valueUnstructured{{Value:{}}}",
+                go::source(other)
+            )),
+            (Type::Int32 | Type::Int64, other) => self.misfit(&format!(
+                "expected numeric (int or float), got {}",
+                go::type_name(other)
+            )),
+            (Type::Flag, other) => self.unexpected("boolean", other),
+            (Type::Time | Type::IntOrString, other) => self.unexpected("any scalar", other),
+            (Type::List(list), Value::Array(items)) => self.list(list, items),
+            (Type::List(_), other) => self.unexpected("list", other),
+            (Type::Object(_) | Type::Map(_), Value::Object(fields)) => self.fields(ty, fields),
+            (Type::Object(_) | Type::Map(_), other) => self.unexpected("map", other),
+        }
+    }
+
+    fn fields(&mut self, ty: &Type, fields: &Map<String, Value>) {
+        let mut unknown = None;
+        for (name, value) in fields {
+            match field_type(ty, name) {
+                Some(ty) => self.at(&Step::name(name), |check| check.value(ty, value)),
+                None => unknown = unknown.or(Some(name)),
+            }
+        }
+        if let Some(name) = unknown {
+            self.at(&Step::name(name), |check| {
+                check.misfit("field not declared in schema");
+            });
+        }
+    }
+
+    fn list(&mut self, list: &List, items: &[Value]) {
+        let mut seen = BTreeSet::new();
+        for (index, item) in items.iter().enumerate() {
+            let step = if list.topology == Topology::Atomic {
+                Step::Index(i64::try_from(index).unwrap_or(i64::MAX))
+            } else {
+                match item_step(list, item) {
+                    Ok(step) => step,
+                    Err(why) => {
+                        self.misfit(&format!("element {index}: {why}"));
+                        return;
+                    }
+                }
+            };
+            if self.duplicates == Duplicates::Refused && !seen.insert(step.clone()) {
+                self.misfit(&format!("duplicate entries for key {step}"));
+            }
+            self.at(&step, |check| check.value(&list.item, item));
+        }
+    }
+
+    fn at(&mut self, step: &Step, f: impl FnOnce(&mut Self)) {
+        let length = self.path.len();
+        let _ = write!(self.path, "{step}");
+        f(self);
+        self.path.truncate(length);
+    }
+
+    fn unexpected(&mut self, wanted: &str, got: &Value) {
+        self.misfit(&format!("expected {wanted}, got &{{{}}}", go::plain(got)));
+    }
+
+    fn misfit(&mut self, text: &str) {
+        self.misfits.push(if self.path.is_empty() {
+            text.to_owned()
+        } else {
+            format!("{}: {text}", self.path)
+        });
+    }
+}

@@ -1,0 +1,301 @@
+//! Keeps the built-in objects in the store.
+//!
+//! The rules are kube-apiserver's (KEP-1040, "Default Behavior"): mandatory objects always are as
+//! built in, suggested ones as long as nobody edited them, and an annotation says for each who keeps
+//! it. Any number of gateways may do this at once: whoever comes second finds nothing to do.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, LazyLock},
+};
+
+use http::Method;
+use serde_json::{Value, json};
+
+use super::{Hosted, UpkeepError, path};
+use crate::{
+    kind::Kind,
+    kinds::{FLOW_SCHEMA, PRIORITY_LEVEL},
+    metadata,
+    object::Object,
+    schema::canonical,
+};
+use fairgate_core::apf::objects::{
+    Bootstrap,
+    bootstrap::{self, AUTOUPDATE, Keeper},
+};
+
+/// The manager of the fields that are set here; kube-apiserver has the same.
+const QUERY: &str = "fieldManager=api-priority-and-fairness-config-producer-v1";
+
+/// Keeps the built-in objects of a hosted API.
+#[derive(Clone, Debug)]
+pub struct Bootstrapper {
+    hosted: Arc<Hosted>,
+    which: Bootstrap,
+}
+
+/// A built-in object in its canonical form.
+struct BuiltIn {
+    kind: &'static Kind,
+    name: String,
+    mandatory: bool,
+    object: Value,
+}
+
+/// What is to be done about a built-in object.
+#[derive(Debug, PartialEq)]
+enum Action {
+    Nothing,
+    Create(Value),
+    Update(Value),
+}
+
+impl Bootstrapper {
+    /// Keeps the objects that `which` says.
+    pub fn new(hosted: Arc<Hosted>, which: Bootstrap) -> Self {
+        Self { hosted, which }
+    }
+
+    /// Brings every built-in object to what it should be, and takes away what pretends to be one.
+    /// Stops at the first failure; to be repeated then, and every minute anyway.
+    ///
+    /// # Errors
+    ///
+    /// [`UpkeepError`].
+    pub async fn ensure(&self) -> Result<(), UpkeepError> {
+        let (mandatory, suggested): (Vec<_>, Vec<_>) =
+            BUILT_IN.iter().partition(|object| object.mandatory);
+        let suggested = suggested
+            .into_iter()
+            .filter(|_| self.which == Bootstrap::Suggested);
+        // Read once: this comes after every change, and there may be many objects.
+        let levels = self.hosted.known(&PRIORITY_LEVEL).await?;
+        let schemas = self.hosted.known(&FLOW_SCHEMA).await?;
+        for object in suggested.chain(mandatory) {
+            let known = if object.kind.plural == PRIORITY_LEVEL.plural {
+                &levels
+            } else {
+                &schemas
+            };
+            let live = known.get(&object.name).map(|object| object.stored());
+            self.ensure_one(object, live).await?;
+        }
+        self.remove_strangers(&FLOW_SCHEMA, &schemas).await?;
+        self.remove_strangers(&PRIORITY_LEVEL, &levels).await
+    }
+
+    async fn ensure_one(
+        &self,
+        built_in: &BuiltIn,
+        live: Option<&Value>,
+    ) -> Result<(), UpkeepError> {
+        let kind = built_in.kind;
+        let done = match action(built_in, live) {
+            Action::Nothing => return Ok(()),
+            Action::Create(object) => {
+                self.send(Method::POST, &path(kind, ""), Some(&object))
+                    .await
+            }
+            Action::Update(object) => {
+                self.send(Method::PUT, &path(kind, &built_in.name), Some(&object))
+                    .await
+            }
+        };
+        done.or_else(|error| if error.is_race() { Ok(()) } else { Err(error) })
+    }
+
+    /// Deletes what says that it is maintained, and is not.
+    async fn remove_strangers(
+        &self,
+        kind: &'static Kind,
+        known: &BTreeMap<String, Arc<Object>>,
+    ) -> Result<(), UpkeepError> {
+        for (name, object) in known {
+            let annotation = metadata::entry(object.stored(), "annotations", AUTOUPDATE);
+            let maintained = annotation.and_then(bootstrap::parse_bool) == Some(true);
+            let ours = BUILT_IN
+                .iter()
+                .any(|one| one.kind.plural == kind.plural && one.name == *name);
+            if maintained && !ours {
+                // Somebody may have thought better of it since it was read.
+                let as_read = json!({"preconditions": {
+                    "uid": metadata::text(object.stored(), "uid"),
+                    "resourceVersion": metadata::text(object.stored(), "resourceVersion"),
+                }});
+                let path = path(kind, name);
+                match self.send(Method::DELETE, &path, Some(&as_read)).await {
+                    Ok(()) => tracing::warn!(
+                        kind = kind.kind,
+                        name,
+                        annotation = AUTOUPDATE,
+                        "an object was removed that said it is built in, and is not"
+                    ),
+                    Err(error) if error.is_race() => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<(), UpkeepError> {
+        self.hosted
+            .call(method, path, QUERY, "application/json", body)
+            .await
+    }
+}
+
+/// All built-in objects, levels first.
+static BUILT_IN: LazyLock<Vec<BuiltIn>> = LazyLock::new(|| {
+    let levels = bootstrap::priority_levels().iter();
+    let levels = levels.map(|level| entry(&PRIORITY_LEVEL, serde_json::to_value(level)));
+    let schemas = bootstrap::flow_schemas().iter();
+    let schemas = schemas.map(|schema| entry(&FLOW_SCHEMA, serde_json::to_value(schema)));
+    levels.chain(schemas).collect()
+});
+
+fn entry(kind: &'static Kind, object: Result<Value, serde_json::Error>) -> BuiltIn {
+    let raw = object.expect("built-in objects are plain data");
+    let version = kind.stored();
+    let mut object = canonical::decode(version.shape, &raw)
+        .expect("built-in objects fit their table")
+        .value;
+    (version.default)(&mut object);
+    let name = metadata::name(&object).to_owned();
+    metadata::of_mut(&mut object).insert("annotations".to_owned(), json!({AUTOUPDATE: "true"}));
+    metadata::of_mut(&mut object).remove("uid");
+    BuiltIn {
+        kind,
+        mandatory: bootstrap::is_mandatory(&name),
+        name,
+        object,
+    }
+}
+
+/// What is to be done so that `live` is as it should be.
+fn action(built_in: &BuiltIn, live: Option<&Value>) -> Action {
+    let Some(live) = live else {
+        return Action::Create(built_in.object.clone());
+    };
+    let annotation = metadata::entry(live, "annotations", AUTOUPDATE);
+    let said = annotation.and_then(bootstrap::parse_bool);
+    let maintained = built_in.mandatory
+        || bootstrap::keeper(annotation, Some(metadata::generation(live))) == Keeper::BuiltIn;
+    let same = same_spec(built_in, live);
+    let spec_wanted = maintained && !same;
+    // A mandatory object always says that it is maintained; any other one keeps what it says.
+    let annotation_wanted = if built_in.mandatory {
+        said != Some(true)
+    } else {
+        said.is_none()
+    };
+    if !spec_wanted && !annotation_wanted {
+        return Action::Nothing;
+    }
+    let mut object = live.clone();
+    if spec_wanted {
+        object["spec"] = built_in.object["spec"].clone();
+    }
+    if annotation_wanted {
+        let annotations = metadata::of_mut(&mut object)
+            .entry("annotations")
+            .or_insert_with(|| json!({}));
+        annotations[AUTOUPDATE] = json!(maintained.to_string());
+    }
+    Action::Update(object)
+}
+
+/// Whether a spec is as built in; of the level `exempt`, what its users tune does not count.
+fn same_spec(built_in: &BuiltIn, live: &Value) -> bool {
+    let (mut wanted, mut found) = (built_in.object["spec"].clone(), live["spec"].clone());
+    let tuned = built_in.kind.plural == PRIORITY_LEVEL.plural && built_in.name == bootstrap::EXEMPT;
+    if tuned && found["exempt"].is_object() {
+        wanted["exempt"] = Value::Null;
+        found["exempt"] = Value::Null;
+    }
+    wanted == found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(name: &str) -> &'static BuiltIn {
+        BUILT_IN
+            .iter()
+            .find(|object| object.name == name && object.kind.plural == PRIORITY_LEVEL.plural)
+            .unwrap()
+    }
+
+    fn live(name: &str, annotation: Option<&str>, generation: i64, edited: bool) -> Value {
+        let mut object = of(name).object.clone();
+        metadata::set(&mut object, "generation", json!(generation));
+        match annotation {
+            Some(value) => object["metadata"]["annotations"][AUTOUPDATE] = json!(value),
+            None => metadata::set(&mut object, "annotations", Value::Null),
+        }
+        if edited {
+            object["spec"]["limited"]["nominalConcurrencyShares"] = json!(7);
+        }
+        object
+    }
+
+    #[test]
+    fn a_suggested_object_is_kept_by_whom_its_annotation_says() {
+        // (annotation, generation, edited) -> (annotation after, shares after), or nothing.
+        let cases = [
+            ((Some("true"), 5, false), None),
+            ((Some("true"), 5, true), Some(("true", 100))),
+            ((Some("false"), 1, true), None),
+            ((None, 1, false), Some(("true", 100))),
+            ((None, 1, true), Some(("true", 100))),
+            ((Some("maybe"), 2, true), Some(("false", 7))),
+            ((None, 2, false), Some(("false", 100))),
+        ];
+        for ((annotation, generation, edited), expected) in cases {
+            let live = live("workload-low", annotation, generation, edited);
+            let found = match action(of("workload-low"), Some(&live)) {
+                Action::Nothing => None,
+                Action::Update(object) => Some(object),
+                Action::Create(_) => panic!("it is there"),
+            };
+            let found = found.map(|object| {
+                let said = metadata::entry(&object, "annotations", AUTOUPDATE);
+                let shares = &object["spec"]["limited"]["nominalConcurrencyShares"];
+                (said.unwrap().to_owned(), shares.as_i64().unwrap())
+            });
+            let expected = expected.map(|(said, shares)| (said.to_owned(), shares));
+            assert_eq!(found, expected, "{annotation:?} {generation} {edited}");
+        }
+    }
+
+    #[test]
+    fn a_mandatory_object_is_put_right_whatever_it_says() {
+        let wrong = live("catch-all", Some("false"), 3, true);
+        let Action::Update(object) = action(of("catch-all"), Some(&wrong)) else {
+            panic!("it is wrong");
+        };
+        assert_eq!(
+            metadata::entry(&object, "annotations", AUTOUPDATE),
+            Some("true")
+        );
+        assert_eq!(object["spec"], of("catch-all").object["spec"]);
+        assert_eq!(
+            action(of("catch-all"), None),
+            Action::Create(of("catch-all").object.clone())
+        );
+    }
+
+    #[test]
+    fn what_the_exempt_level_lends_is_for_its_users_to_say() {
+        let mut tuned = live("exempt", Some("true"), 3, false);
+        tuned["spec"]["exempt"]["lendablePercent"] = json!(50);
+        assert_eq!(action(of("exempt"), Some(&tuned)), Action::Nothing);
+    }
+}
