@@ -168,10 +168,20 @@ fn a_request() -> impl Strategy<Value = RequestDigest> {
         4 => select(&USERS[..]),
         1 => select(&["carol", "*", "system:serviceaccount:", "system:serviceaccount:red", ""][..]),
     ];
+    // In any order, and members of `system:masters` among them, whom the very first schema is for.
     let groups = subsequence(
-        &["dev", "ops", "red", "*", "system:authenticated", "none"][..],
-        0..4,
-    );
+        &[
+            "dev",
+            "ops",
+            "red",
+            "*",
+            "system:authenticated",
+            "none",
+            "system:masters",
+        ][..],
+        0..5,
+    )
+    .prop_shuffle();
     (users, groups, methods, a_target())
         .prop_map(|(user, groups, method, target)| digest(user, &groups, method, &target))
 }
