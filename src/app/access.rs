@@ -27,7 +27,7 @@ pub(super) fn of_upstream(
     let settings = AccessSettings {
         allowed_ttl: config.hosted_api.authorized_ttl,
         denied_ttl: config.hosted_api.unauthorized_ttl,
-        heard: counting::access_reviews(own),
+        events: counting::access_reviews(own),
         ..AccessSettings::default()
     };
     Ok(SubjectAccess::new(upstream, settings, clock.clone()))

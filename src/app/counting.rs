@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::observe::{Abandoned, Own, Reviewed, UpstreamError, names};
 use fairgate_apiserver::access::AccessEnd;
-use fairgate_base::heard::Heard;
+use fairgate_base::events::EventSink;
 use fairgate_proxy::{
     auth::token_review::ReviewEnd,
     forward::{Ceiling, ConnectionEvent, Lane},
@@ -12,9 +12,9 @@ use fairgate_proxy::{
 };
 
 /// Counts connections to the upstream.
-pub(super) fn connections(own: &Arc<Own>) -> Heard<ConnectionEvent> {
+pub(super) fn connections(own: &Arc<Own>) -> EventSink<ConnectionEvent> {
     let own = Arc::clone(own);
-    Heard::by(move |event| match event {
+    EventSink::new(move |event| match event {
         ConnectionEvent::Opened => own.upstream_opened(),
         ConnectionEvent::NotOpened => own.upstream_failed(UpstreamError::Connect),
         ConnectionEvent::Lost => own.upstream_failed(UpstreamError::Lost),
@@ -44,17 +44,17 @@ pub(super) fn streams(own: &Own, ceiling: &Arc<Ceiling>) {
 }
 
 /// Counts what is done about clients.
-pub(super) fn clients(own: &Arc<Own>) -> Heard<ClientEvent> {
+pub(super) fn clients(own: &Arc<Own>) -> EventSink<ClientEvent> {
     let resets = own.labelled_counter(&names::CLIENTS_ENDED, "reason", "resets");
-    Heard::by(move |event| match event {
+    EventSink::new(move |event| match event {
         ClientEvent::EndedForResets => resets.increment(1),
     })
 }
 
 /// Counts what the upstream is asked about tokens.
-pub(super) fn token_reviews(own: &Arc<Own>) -> Heard<ReviewEnd> {
+pub(super) fn token_reviews(own: &Arc<Own>) -> EventSink<ReviewEnd> {
     let own = Arc::clone(own);
-    Heard::by(move |end| {
+    EventSink::new(move |end| {
         own.token_reviewed(match end {
             ReviewEnd::Accepted => Reviewed::Yes,
             ReviewEnd::Refused => Reviewed::No,
@@ -64,9 +64,9 @@ pub(super) fn token_reviews(own: &Arc<Own>) -> Heard<ReviewEnd> {
 }
 
 /// Counts what the upstream is asked about what users may do.
-pub(super) fn access_reviews(own: &Arc<Own>) -> Heard<AccessEnd> {
+pub(super) fn access_reviews(own: &Arc<Own>) -> EventSink<AccessEnd> {
     let own = Arc::clone(own);
-    Heard::by(move |end| {
+    EventSink::new(move |end| {
         own.access_reviewed(match end {
             AccessEnd::Allowed => Reviewed::Yes,
             AccessEnd::Denied => Reviewed::No,

@@ -259,7 +259,7 @@ impl Hosting {
                 Err(error) => {
                     let text = error.to_string();
                     if trouble != text {
-                        tracing::warn!(%error, "the built-in objects could not be looked after");
+                        tracing::warn!(%error, "cannot maintain the built-in objects");
                         trouble = text;
                     }
                     RETRY
@@ -299,7 +299,7 @@ impl Hosting {
                 Ok(true) => ENSURE,
                 Ok(false) => RETRY * 30,
                 Err(error) => {
-                    tracing::warn!(%error, "conditions could not be written");
+                    tracing::warn!(%error, "cannot write status conditions");
                     RETRY
                 }
             };

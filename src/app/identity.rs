@@ -56,7 +56,7 @@ impl UpstreamCredential {
             match tokio::task::spawn_blocking(move || again.reread()).await {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => tracing::warn!(%error, "the token known so far stays in use"),
-                Err(error) => tracing::warn!(%error, "the token file was not read again"),
+                Err(error) => tracing::warn!(%error, "cannot reload the token file"),
             }
         }
     }
@@ -83,12 +83,12 @@ impl UpstreamCredential {
 
 /// Tells the upstream who the user is.
 #[derive(Clone, Debug)]
-pub(super) struct Teller {
+pub(super) struct IdentityWriter {
     identity: UpstreamIdentity,
     credential: UpstreamCredential,
 }
 
-impl Teller {
+impl IdentityWriter {
     pub(super) fn new(identity: UpstreamIdentity, credential: UpstreamCredential) -> Self {
         Self {
             identity,
@@ -97,14 +97,14 @@ impl Teller {
     }
 }
 
-impl forward::UpstreamIdentity for Teller {
+impl forward::UpstreamIdentity for IdentityWriter {
     fn write(&self, call: &Call, headers: &mut HeaderMap) -> Result<(), Refusal> {
         let written = match &call.identity {
             Some(identity) => upstream::write_identity(&self.identity, identity, headers),
             None => upstream::write(&self.identity, &call.digest.user, headers),
         };
         written.map_err(|error| {
-            tracing::warn!(%error, "a user cannot be told to the upstream");
+            tracing::warn!(%error, "cannot express the user in request headers");
             match error {
                 IdentityError::Empty { .. } | IdentityError::Unrepresentable { .. } => {
                     Refusal::IdentityNotRepresentable(error.to_string().into())

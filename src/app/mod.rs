@@ -150,7 +150,7 @@ pub fn start(config: Config, path: Option<PathBuf>, own: Arc<Own>) -> Result<Run
     let authorities = rules.authentication.authorities();
     let rules = Arc::new(ArcSwap::from_pointee(rules));
     let mut serve = settings::serve(&config, authorities)?;
-    serve.heard = counting::clients(sight.own());
+    serve.events = counting::clients(sight.own());
     let app = AppSettings { serve, cores };
     let build = build_stack(&config, &sight, &hub, &rules, &credential, hosting.as_ref())?;
     let gateway = Gateway::start(app, control_runtime, build)?;
@@ -270,13 +270,14 @@ fn build_stack(
     hosting: Option<&Hosting>,
 ) -> Result<impl Fn(CoreContext) -> CoreStack + Send + Sync + 'static, ServeError> {
     let mut upstream = settings::upstream(config)?;
-    upstream.heard = counting::connections(sight.own());
+    upstream.events = counting::connections(sight.own());
     if config.has_upstream {
         counting::streams(sight.own(), &upstream.ceiling);
     }
     let upstream = Arc::new(upstream);
     let (sight, hub, rules) = (Arc::clone(sight), Arc::clone(hub), Arc::clone(rules));
-    let identity = identity::Teller::new(settings::told_identity(config)?, credential.clone());
+    let identity =
+        identity::IdentityWriter::new(settings::told_identity(config)?, credential.clone());
     let hosted = hosting.map(|hosting| Arc::clone(&hosting.hosted));
     let ownership = match config.mode {
         Mode::Overlay => Ownership::Overlay,

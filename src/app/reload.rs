@@ -55,7 +55,7 @@ impl Reload {
             match reloading.await {
                 Ok(reload) => self = reload,
                 Err(error) => {
-                    tracing::error!(%error, "reloading failed; SIGHUP is not heeded any more");
+                    tracing::error!(%error, "reloading failed; SIGHUP is ignored from now on");
                     return;
                 }
             }

@@ -149,7 +149,7 @@ impl Gateway {
         let phases = gateway.drain.subscribe();
         control.spawn(async move {
             if let Err(error) = acceptor.run(phases).await {
-                tracing::error!(%error, "nothing is accepted any more");
+                tracing::error!(%error, "the listener failed; no more connections are accepted");
             }
         });
         gateway.control = Some(control);
@@ -266,7 +266,7 @@ impl Gateway {
             tracing::info!("draining");
             tokio::select! {
                 () = self.drain.run(self.settings.serve.drain, &self.connections) => {}
-                () = signals.next() => tracing::warn!("told twice: ending at once"),
+                () = signals.next() => tracing::warn!("second signal: exiting now"),
             }
             Ok(())
         });

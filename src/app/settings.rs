@@ -16,7 +16,7 @@ use crate::{
     config::{self, Config},
     source::kube,
 };
-use fairgate_base::{clock::Clock, heard::Heard};
+use fairgate_base::{clock::Clock, events::EventSink};
 use fairgate_call::SpoolLimits;
 use fairgate_core::apf::{PolicySettings, work::EstimatorSettings};
 use fairgate_proxy::{
@@ -380,7 +380,7 @@ pub(super) fn token_reviews(
     config: &Config,
     credential: &UpstreamCredential,
     clock: &Clock,
-    heard: Heard<ReviewEnd>,
+    events: EventSink<ReviewEnd>,
     control: &runtime::Handle,
 ) -> Result<Option<TokenReviews>, SettingsError> {
     // Nobody can be asked where there is no upstream.
@@ -394,7 +394,7 @@ pub(super) fn token_reviews(
         accepted_ttl: review.cache_ttl,
         refused_ttl: review.refusal_ttl,
         try_limit: review.timeout,
-        heard,
+        events,
         ..ReviewSettings::default()
     };
     let key = TokenKey::random()?;

@@ -12,12 +12,12 @@
 //! Not here: the policy objects, which come from a [`crate::source`].
 
 mod error;
-mod judge;
 mod pem;
 mod read;
 mod secret;
 mod section;
 mod url;
+mod validate;
 mod values;
 
 use std::{

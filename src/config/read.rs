@@ -17,8 +17,9 @@ use super::{
     Admin, Anonymous, Authentication, Authorities, Config, ConfigError, Drain, Enforcement, Etcd,
     FlowControl, HostedApi, Identity, Limits, Listen, Log, LogFormat, LogLevel, Mode, Protocol,
     RequestHeader, Secret, Store, Timeouts, TokenFile, TokenReview, Upstream, UpstreamIdentity,
-    UpstreamUrl, judge, pem,
+    UpstreamUrl, pem,
     section::{Section, Walk},
+    validate,
     values::{self, Word, Wrong},
 };
 use fairgate_core::apf::{
@@ -97,7 +98,7 @@ impl Config {
 
     fn from_values(mut walk: Walk, entries: Map<String, Value>) -> Reading {
         let mut config = walk.root(entries, read);
-        judge::judge(&mut walk, &config);
+        validate::validate(&mut walk, &config);
         config.effective = walk.effective;
         Reading {
             config,
@@ -298,7 +299,7 @@ fn token_file(section: &mut Section<'_>) -> Option<TokenFile> {
     let path = section.path("tokenFile")?;
     let field = section.field("tokenFile");
     let contents = section.walk.contents(&field, &path)?;
-    judge_tokens(section.walk, &field, &path, &contents);
+    validate_tokens(section.walk, &field, &path, &contents);
     Some(TokenFile {
         path,
         contents: Secret::new(Arc::from(contents)),
@@ -306,7 +307,7 @@ fn token_file(section: &mut Section<'_>) -> Option<TokenFile> {
 }
 
 /// Tells the mistakes in a token file, by their lines and without the tokens.
-fn judge_tokens(walk: &mut Walk, field: &str, path: &Path, contents: &[u8]) {
+fn validate_tokens(walk: &mut Walk, field: &str, path: &Path, contents: &[u8]) {
     // Without random bytes nothing can be hashed; whoever starts the gateway will tell.
     let Ok(key) = TokenKey::random() else { return };
     let path = path.display();

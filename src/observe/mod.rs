@@ -1,6 +1,6 @@
 //! What the gateway tells of itself: metrics, dumps, logs.
 //!
-//! [`Sight`] joins it all. Data cores count in [`cells`] and in a table of their own
+//! [`Sight`] joins it all. Data cores count in [`fairgate_core::cells`] and in a table of their own
 //! ([`requests`]), each written by one thread; [`metrics`] reads them at a scrape, [`sampler`] what
 //! only all cores together can tell. [`own`] are the gateway's own metrics, by the `metrics` facade.
 //! [`recorder`] is the outermost layer, which counts and logs each request at its end;

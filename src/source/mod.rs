@@ -8,7 +8,7 @@
 pub mod files;
 pub mod kube;
 pub mod store;
-mod told;
+mod warnings;
 
 use std::{future::Future, sync::Arc};
 

@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use serde_json::Value;
 
-use super::{Document, DocumentSet, Revision, Source, same_policy, told::Told};
+use super::{Document, DocumentSet, Revision, Source, same_policy, warnings::LoggedWarnings};
 use fairgate_core::apf::objects::{Finding, Severity};
 use fairgate_store::{At, Entry, Event, Store, StoreError, Watch};
 
@@ -29,7 +29,7 @@ pub struct Stored {
     known: BTreeMap<Arc<str>, (u64, Document)>,
     /// Whether something changed since the last set.
     changed: bool,
-    told: Told,
+    told: LoggedWarnings,
 }
 
 impl std::fmt::Debug for Stored {
@@ -48,7 +48,7 @@ impl Stored {
             watch: None,
             known: BTreeMap::new(),
             changed: true,
-            told: Told::default(),
+            told: LoggedWarnings::default(),
         }
     }
 
@@ -124,7 +124,7 @@ impl Source for Stored {
 
     async fn report(&mut self, revision: &Revision, applied: bool, findings: &[Finding]) {
         let Revision(revision) = revision;
-        self.told.tell(findings);
+        self.told.log(findings);
         if applied {
             tracing::info!(%revision, warnings = self.told.warnings(), "policy objects applied");
         } else {

@@ -265,7 +265,7 @@ func TestFairgateGoesByTheLastGoodPolicyWithoutItsApiserver(t *testing.T) {
 			loss.find(t, valve, self)
 			t.Logf("back in step after %d ms", decider.untilWithin(comeBack, meanwhile.UID, after.UID).Milliseconds())
 			inStep(t, gateway)
-			logs(t, gateway, "policy objects are followed again", 5*time.Second)
+			logs(t, gateway, "watching policy objects again", 5*time.Second)
 			// It is gone with its last request.
 			dumpHas(t, gateway, level.Name, false)
 			dumpHas(t, gateway, after.Name, true)
@@ -539,7 +539,7 @@ func tellsOfItsUpstream(t *testing.T, gateway *Fairgate, why string, limit time.
 		t.Errorf("the age is %v, %v", age, err)
 	}
 	// It is logged once finding it again has failed, too.
-	logs(t, gateway, "policy objects cannot be followed; trying again", 20*time.Second)
+	logs(t, gateway, "cannot watch policy objects; retrying", 20*time.Second)
 }
 
 // logs waits until a fairgate has logged something.

@@ -10,7 +10,7 @@ use std::{
 };
 
 use fairgate::app::AppSettings;
-use fairgate_base::heard::Heard;
+use fairgate_base::events::EventSink;
 use fairgate_proxy::{
     forward::{UpstreamProtocol, UpstreamSettings},
     serve::ClientEvent,
@@ -245,7 +245,7 @@ async fn requests_reset_before_they_are_taken_up_end_the_connection_as_well() {
     let ended = Arc::<AtomicUsize>::default();
     let count = ended.clone();
     let gate = Gate::with(&upstream, |settings, _| {
-        settings.serve.heard = Heard::by(move |event| {
+        settings.serve.events = EventSink::new(move |event| {
             assert_eq!(event, ClientEvent::EndedForResets);
             count.fetch_add(1, Ordering::SeqCst);
         });

@@ -35,7 +35,7 @@ const CORE: Edges = &[
 /// What everybody stands on.
 const BASE: Edges = &[
     ("clock", &[]),
-    ("heard", &[]),
+    ("events", &[]),
     ("local", &[]),
     ("log_limit", &[]),
     ("socket", &[]),

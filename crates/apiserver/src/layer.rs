@@ -22,10 +22,11 @@ use tokio::runtime::Handle;
 use tower::{Layer, Service};
 
 use super::{
-    Answer, AnswerBody, Hosted, Watching, chance,
+    Answer, AnswerBody, Hosted, Watching,
     fault::Fault,
-    merging::{Desk, Wish},
+    merging::{MergeRequest, Merger},
     negotiate::Output,
+    random,
     request::{Caller, Request},
 };
 use fairgate_base::clock::Clock;
@@ -66,7 +67,7 @@ pub enum Ownership {
 /// What becomes of a call.
 enum Plan {
     Answer,
-    Merge(Wish),
+    Merge(MergeRequest),
     Pass,
 }
 
@@ -132,10 +133,10 @@ where
                 };
             }
             Some((shared, Plan::Answer)) => Box::pin(answer(Rc::clone(shared), call)),
-            Some((shared, Plan::Merge(wish))) => {
-                wish.narrow(call.request.headers_mut());
-                let desk = shared.desk(&call);
-                Box::pin(desk.fulfil(wish, self.inner.call(call)))
+            Some((shared, Plan::Merge(request))) => {
+                request.narrow(call.request.headers_mut());
+                let merger = shared.merger(&call);
+                Box::pin(merger.merge(request, self.inner.call(call)))
             }
         };
         HostingFuture::Hosted { answer }
@@ -153,12 +154,14 @@ impl Shared {
         if is_ours {
             return Plan::Answer;
         }
-        let wish = merges.then(|| Wish::of(&self.hosted, call)).flatten();
-        wish.map_or(Plan::Pass, Plan::Merge)
+        let request = merges
+            .then(|| MergeRequest::of(&self.hosted, call))
+            .flatten();
+        request.map_or(Plan::Pass, Plan::Merge)
     }
 
-    fn desk(&self, call: &Call) -> Desk {
-        Desk {
+    fn merger(&self, call: &Call) -> Merger {
+        Merger {
             hosted: Arc::clone(&self.hosted),
             control: self.control.clone(),
             until: call.deadline.map(|deadline| self.clock.instant(deadline)),
@@ -312,7 +315,7 @@ fn internal(error: &tokio::task::JoinError) -> Refusal {
 /// Names the request: as its client does, or by a name of our own.
 fn tell_audit_id(answer: &mut Answer, given: Option<HeaderValue>) {
     let made = || {
-        let uid = chance::uid().ok()?;
+        let uid = random::uid().ok()?;
         HeaderValue::from_str(&uid).ok()
     };
     if let Some(id) = given.or_else(made) {

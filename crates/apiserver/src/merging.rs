@@ -58,8 +58,8 @@ const OF_THEIRS: [HeaderName; 8] = [
     VARY,
 ];
 
-/// What a client wants of a document that both have.
-pub(super) struct Wish {
+/// A request for a document of which the upstream has one part and the gateway the other.
+pub(super) struct MergeRequest {
     subject: Subject,
     language: Language,
     takes_gzip: bool,
@@ -77,7 +77,7 @@ enum Language {
     Protobuf,
 }
 
-impl Wish {
+impl MergeRequest {
     /// What `call` wants; `None` if it is none of the documents, or wants one in a language that is
     /// not known, which is then for the server to say.
     pub(super) fn of(hosted: &Hosted, call: &Call) -> Option<Self> {
@@ -201,8 +201,8 @@ fn text<'h>(headers: &'h HeaderMap, name: &HeaderName) -> &'h str {
         .unwrap_or_default()
 }
 
-/// Where a call is answered.
-pub(super) struct Desk {
+/// Merges one document, off the thread that answers.
+pub(super) struct Merger {
     pub(super) hosted: Arc<Hosted>,
     pub(super) control: Handle,
     /// When the client no longer waits.
@@ -210,35 +210,36 @@ pub(super) struct Desk {
     pub(super) trace: Rc<Trace>,
 }
 
-impl Desk {
-    /// Fulfils a wish with what `upstream` answers.
-    pub(super) async fn fulfil(
+impl Merger {
+    /// Merges our part into what `upstream` answers.
+    pub(super) async fn merge(
         self,
-        wish: Wish,
+        request: MergeRequest,
         upstream: impl Future<Output = Result<Reply, Refusal>>,
     ) -> Result<Reply, Refusal> {
         let (head, body) = upstream.await?.into_parts();
-        let unchanged = wish.held.clone();
+        let unchanged = request.held.clone();
         let unchanged = unchanged.filter(|_| head.status == StatusCode::NOT_MODIFIED);
         if head.status != StatusCode::OK && unchanged.is_none() {
             return Ok(Response::from_parts(head, body));
         }
         let theirs = self.read(body).await?;
-        let wish = match unchanged {
-            Some(_) => wish,
-            None => wish.settled(&head.headers),
+        let request = match unchanged {
+            Some(_) => request,
+            None => request.settled(&head.headers),
         };
         let tag = head.headers.get(ETAG).cloned();
         let (hosted, text) = (Arc::clone(&self.hosted), theirs.clone());
         let made = self.control.spawn_blocking(move || {
-            let merged = unchanged
-                .or_else(|| (hosted.merging).make(wish.subject, tag, &text, &hosted.documents))?;
-            Some(wish.answer(&merged))
+            let merged = unchanged.or_else(|| {
+                (hosted.merging).make(request.subject, tag, &text, &hosted.documents)
+            })?;
+            Some(request.answer(&merged))
         });
         let made = made.await;
         let made = made.map_err(|error| Refusal::Internal(error.to_string().into()))?;
         let Some(answer) = made else {
-            tracing::warn!("a document of the upstream's is no JSON, and passes as it is");
+            tracing::warn!("a document of the upstream is not JSON; passing it on unchanged");
             return Ok(Response::from_parts(head, ReplyBody::full(theirs)));
         };
         let mut headers = head.headers;

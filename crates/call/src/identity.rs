@@ -35,7 +35,7 @@ type Prepared = (UpstreamIdentity, Result<IdentityHeaders, IdentityError>);
 #[derive(Clone, Debug)]
 pub struct IdentityHeaders(Arc<[(HeaderName, HeaderValue)]>);
 
-/// Why a user cannot be told to the upstream. The request must not be sent; answer 403.
+/// Why request headers cannot express a user. The request must not be sent; answer 403.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages name the fields")]
 pub enum IdentityError {

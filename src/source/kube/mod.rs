@@ -34,7 +34,7 @@ use kube::{
 use sha2::{Digest as _, Sha256};
 use tokio::time::{sleep, timeout};
 
-use super::{Document, DocumentSet, Revision, Source, told::Told};
+use super::{Document, DocumentSet, Revision, Source, warnings::LoggedWarnings};
 use failure::Failure;
 use fairgate_base::clock::Clock;
 use fairgate_core::apf::{
@@ -96,7 +96,7 @@ pub struct Followed {
     /// What has been logged of that: each reason once.
     told: Vec<String>,
     /// What has been logged of the objects.
-    findings: Told,
+    findings: LoggedWarnings,
 }
 
 impl fmt::Debug for Followed {
@@ -126,7 +126,7 @@ impl Followed {
             changed: true,
             failures: 0,
             told: Vec::new(),
-            findings: Told::default(),
+            findings: LoggedWarnings::default(),
         }
     }
 
@@ -151,10 +151,7 @@ impl Followed {
                 if self.failures > 0 && is_complete(&self.found) {
                     self.failures = 0;
                     self.told.clear();
-                    tracing::info!(
-                        upstream = self.upstream,
-                        "policy objects are followed again"
-                    );
+                    tracing::info!(upstream = self.upstream, "watching policy objects again");
                 }
             }
             Ok(Some((_, Err(error)))) => self.lose(&error.into()),
@@ -183,10 +180,10 @@ impl Followed {
         let upstream = &self.upstream;
         let why = why.to_string();
         if self.told.len() < MOST_TOLD && !self.told.contains(&why) {
-            tracing::warn!(%upstream, %why, "policy objects cannot be followed; trying again");
+            tracing::warn!(%upstream, %why, "cannot watch policy objects; retrying");
             self.told.push(why.clone());
         } else {
-            tracing::debug!(%upstream, %why, "policy objects cannot be followed yet");
+            tracing::debug!(%upstream, %why, "cannot watch policy objects yet");
         }
         self.failures = self.failures.saturating_add(1);
         self.step.failed(why);
@@ -235,7 +232,7 @@ impl Source for Followed {
     }
 
     async fn report(&mut self, revision: &Revision, applied: bool, findings: &[Finding]) {
-        self.findings.tell(findings);
+        self.findings.log(findings);
         let (Revision(revision), upstream) = (revision, &self.upstream);
         if applied {
             tracing::info!(%revision, %upstream, "policy objects applied");

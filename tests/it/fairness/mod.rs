@@ -3,8 +3,8 @@
 mod answers;
 mod giving_up;
 mod isolation;
-mod judge;
 mod live;
+mod overload;
 mod queues;
 mod seats;
 mod slow_readers;

@@ -35,7 +35,7 @@ use tokio::{
 
 use self::remembered::Remembered;
 use super::authorize::Attributes;
-use fairgate_base::{clock::Clock, heard::Heard, log_limit::LogLimit};
+use fairgate_base::{clock::Clock, events::EventSink, log_limit::LogLimit};
 use fairgate_core::{
     digest::User,
     sync::{Mutex, lock},
@@ -95,7 +95,7 @@ pub struct AccessSettings {
     /// The pause after the first failed attempt; the next is twice as long.
     pub first_pause: Duration,
     /// Hears how questions end.
-    pub heard: Heard<AccessEnd>,
+    pub events: EventSink<AccessEnd>,
 }
 
 impl Default for AccessSettings {
@@ -108,7 +108,7 @@ impl Default for AccessSettings {
             max_pending: 1_024,
             limit: Duration::from_secs(10),
             first_pause: Duration::from_millis(200),
-            heard: Heard::default(),
+            events: EventSink::default(),
         }
     }
 }
@@ -296,7 +296,7 @@ impl Flight {
         if let Err(error) = &landed {
             let now = shared.clock.now();
             if let Some(left_out) = shared.failures.admit(now) {
-                tracing::warn!(%error, left_out, "whether a user may do something could not be found out");
+                tracing::warn!(%error, left_out, "cannot check a user's authorization");
             }
         }
         self.landed = Some(landed);
@@ -307,7 +307,7 @@ impl Drop for Flight {
     fn drop(&mut self) {
         let landed = self.landed.take().unwrap_or(Err(AccessError::Abandoned));
         let settings = &self.shared.settings;
-        settings.heard.tell(match &landed {
+        settings.events.send(match &landed {
             Ok(decision) if decision.allowed => AccessEnd::Allowed,
             Ok(_) => AccessEnd::Denied,
             Err(_) => AccessEnd::Failed,

@@ -5,8 +5,9 @@ use serde_json::{Value, json};
 
 use super::{Answer, Fault, Owned, Scope, store_fault, write_fault};
 use crate::{
-    chance, metadata, negotiate, object,
+    metadata, negotiate, object,
     query::{Validation, Write, WriteOptions},
+    random,
     request::Caller,
     ssa::{self, Actor},
 };
@@ -89,7 +90,7 @@ impl Scope<'_> {
         mut object: Value,
         dry_run: bool,
     ) -> Result<Value, Fault> {
-        metadata::set(&mut object, "uid", json!(chance::uid()?));
+        metadata::set(&mut object, "uid", json!(random::uid()?));
         metadata::set(
             &mut object,
             "creationTimestamp",
@@ -101,7 +102,7 @@ impl Scope<'_> {
         let mut name = String::new();
         for _ in 0..tries {
             if generated {
-                metadata::set(&mut object, "name", json!(chance::name(&prefix)?));
+                metadata::set(&mut object, "name", json!(random::name(&prefix)?));
             }
             self.prepare_create(&mut object)?;
             metadata::name(&object).clone_into(&mut name);

@@ -6,10 +6,10 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 use super::{Answer, Fault, Scope, store_fault};
 use crate::{
     answer::AnswerBody,
-    chance,
     list_options::{ListOptions, parse_version},
     negotiate::Media,
     object::Object,
+    random,
     watching::{Opening, Watching},
 };
 use fairgate_store::{At, StoreError};
@@ -106,7 +106,7 @@ impl Scope<'_> {
 fn lasts(options: &ListOptions) -> Duration {
     match u64::try_from(options.timeout_seconds) {
         Ok(seconds) if seconds > 0 => Duration::from_secs(seconds),
-        _ => LEAST.mul_f64(1.0 + chance::fraction()),
+        _ => LEAST.mul_f64(1.0 + random::fraction()),
     }
 }
 

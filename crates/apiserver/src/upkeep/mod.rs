@@ -76,7 +76,7 @@ impl Hosted {
                 Ok(object) => {
                     known.insert(metadata::name(object.stored()).to_owned(), object);
                 }
-                Err(fault) => tracing::warn!(key = %entry.key, %fault, "an object is left alone"),
+                Err(fault) => tracing::warn!(key = %entry.key, %fault, "skipping an object"),
             }
         }
         Ok(known)

@@ -104,7 +104,7 @@ impl ConfiguredNames {
 
 /// Takes out of a request all that a client may not send on, and what is hop-by-hop.
 ///
-/// Goes between authentication, which reads some of these, and [`UpstreamIdentity::write`], which adds
+/// Goes between authentication, which reads some of these, and [`upstream::write`], which adds
 /// the true ones. A name with `_` for `-` counts as the same, since some servers fold the two. If the
 /// request truly asks for an upgrade, exactly `connection: upgrade` and one `upgrade` line are left;
 /// of `te`, only `trailers`. One pass over the names, and no allocation unless there is much to remove.
@@ -113,7 +113,7 @@ impl ConfiguredNames {
 ///
 /// [`HeaderRefusal`], with the headers as they were.
 ///
-/// [`UpstreamIdentity::write`]: super::UpstreamIdentity::write
+/// [`upstream::write`]: super::upstream::write()
 pub fn strip_identity_headers(
     headers: &mut HeaderMap,
     configured: &ConfiguredNames,

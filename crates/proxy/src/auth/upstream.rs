@@ -4,7 +4,7 @@
 //! the upstream takes. In both a request without an identity would run as the gateway itself, so what
 //! cannot be said exactly is refused here, never trimmed or left out.
 //!
-//! What is to be sent is made once for a user and kept with its [`Identity`](fairgate_call::Identity);
+//! What is to be sent is made once for a user and kept with its [`Identity`];
 //! after that a request only clones reference counts.
 //!
 //! Not here: the client's own headers, which are gone by then (`spoof`), and the gateway's credential.

@@ -6,7 +6,7 @@
 //! the answer's body, and by what goes on upstream after the client has left. [`layer`] joins it
 //! with the stack.
 //!
-//! Not here: who runs next ([`fairgate_core::apf`]), how an answer looks ([`fairgate_call::call`]).
+//! Not here: who runs next ([`fairgate_core::apf`]), how an answer looks ([`fairgate_call`]).
 
 mod abandoned;
 mod gate;

@@ -94,7 +94,7 @@ impl Connector {
                 return Ok(Opened {
                     socket,
                     spoken,
-                    open: Open::new(&self.settings.heard),
+                    open: Open::new(&self.settings.events),
                 });
             }
             Ok(Err(error)) => ConnectError::Io {
@@ -103,7 +103,7 @@ impl Connector {
             },
             Err(_) => ConnectError::TooSlow { name: name() },
         };
-        self.settings.heard.tell(ConnectionEvent::NotOpened);
+        self.settings.events.send(ConnectionEvent::NotOpened);
         Err(error)
     }
 

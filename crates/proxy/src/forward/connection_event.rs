@@ -2,7 +2,7 @@
 //!
 //! Not here: log lines; those are written where it happens.
 
-use fairgate_base::heard::Heard;
+use fairgate_base::events::EventSink;
 
 /// What becomes of a connection to the upstream, and of what is sent on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,23 +26,23 @@ pub enum ConnectionEvent {
 /// Goes with an open connection.
 #[must_use]
 #[derive(Debug)]
-pub(super) struct Open(Heard<ConnectionEvent>);
+pub(super) struct Open(EventSink<ConnectionEvent>);
 
 impl Open {
     /// A connection is open; when this is dropped, it is closed.
-    pub(super) fn new(heard: &Heard<ConnectionEvent>) -> Self {
-        heard.tell(ConnectionEvent::Opened);
-        Self(heard.clone())
+    pub(super) fn new(events: &EventSink<ConnectionEvent>) -> Self {
+        events.send(ConnectionEvent::Opened);
+        Self(events.clone())
     }
 
     /// The connection broke off.
     pub(super) fn lost(&self) {
-        self.0.tell(ConnectionEvent::Lost);
+        self.0.send(ConnectionEvent::Lost);
     }
 }
 
 impl Drop for Open {
     fn drop(&mut self) {
-        self.0.tell(ConnectionEvent::Closed);
+        self.0.send(ConnectionEvent::Closed);
     }
 }

@@ -235,7 +235,7 @@ impl Shared {
                 }
                 Ok((response, leased)) => return Ok(self.reply(call, response, leased)),
                 Err(Failed::Again(recovered)) if left > 0 => {
-                    self.settings.heard.tell(ConnectionEvent::SentAgain);
+                    self.settings.events.send(ConnectionEvent::SentAgain);
                     left -= 1;
                     body = recovered;
                 }

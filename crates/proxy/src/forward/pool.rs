@@ -36,7 +36,7 @@ use super::{
     lent::Lent,
     resets::{self, End, Limited, Resets},
 };
-use fairgate_base::{clock::Clock, heard::Heard, local::LocalExecutor, socket::Socket};
+use fairgate_base::{clock::Clock, events::EventSink, local::LocalExecutor, socket::Socket};
 use fairgate_call::{Lender, RequestKind, Unwanted, lender::Turn};
 use fairgate_core::apf::Time;
 
@@ -341,7 +341,7 @@ impl Connections {
             clock: self.clock.clone(),
             resets: Resets::default(),
             place,
-            heard: settings.heard.clone(),
+            events: settings.events.clone(),
         });
         self.shared.borrow_mut().push(shared.clone());
         self.start_sweeping();
@@ -457,7 +457,7 @@ struct Http2 {
     clock: Clock,
     resets: Resets,
     place: Place,
-    heard: Heard<ConnectionEvent>,
+    events: EventSink<ConnectionEvent>,
 }
 
 impl Http2 {
@@ -508,7 +508,7 @@ impl Lender for Http2 {
         let is_body = matches!(unwanted, Unwanted::Body(_));
         tokio::task::spawn_local(async move {
             let end = resets::run_out(self.clone(), unwanted).await;
-            self.heard.tell(match end {
+            self.events.send(match end {
                 End::RanOut => ConnectionEvent::RanOut,
                 End::Reset => ConnectionEvent::Reset,
             });

@@ -6,7 +6,7 @@ use http::uri::{Authority, Scheme};
 use rustls::{ClientConfig, pki_types::ServerName};
 
 use super::{Ceiling, ConnectionEvent};
-use fairgate_base::heard::Heard;
+use fairgate_base::events::EventSink;
 
 /// How the upstream is reached. Shared by all cores.
 #[derive(Clone, Debug)]
@@ -51,7 +51,7 @@ pub struct UpstreamSettings {
     /// Further header names to strip from clients, lower-case: those the upstream reads identity from.
     pub reserved_headers: Vec<String>,
     /// Hears of connections.
-    pub heard: Heard<ConnectionEvent>,
+    pub events: EventSink<ConnectionEvent>,
 }
 
 /// TLS towards the upstream.
@@ -103,7 +103,7 @@ impl UpstreamSettings {
             head_bytes: 1 << 20,
             trust_forwarded: false,
             reserved_headers: Vec::new(),
-            heard: Heard::default(),
+            events: EventSink::default(),
         }
     }
 

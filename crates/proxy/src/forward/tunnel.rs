@@ -99,7 +99,7 @@ async fn carry(client: OnUpgrade, upstream: OnUpgrade, idle: Duration, clock: &C
             upstream.ended
         }
         Err(error) => {
-            tracing::debug!(%error, "an upgrade came to nothing");
+            tracing::debug!(%error, "an upgrade failed");
             false
         }
     }

@@ -224,7 +224,7 @@ async fn serve_http2<S>(
         () = requests.premature.too_many() => true,
     };
     if too_many_resets {
-        core.settings.heard.tell(ClientEvent::EndedForResets);
+        core.settings.events.send(ClientEvent::EndedForResets);
         tracing::debug!(from = %requests.peer.remote, "a client reset too many requests; its connection is ended");
         wire.say_calm_down().await;
     }
@@ -317,7 +317,7 @@ where
 fn record(core: &Shared, connection: &Connection, error: &hyper::Error) {
     tracing::debug!(%error, "a client connection ended");
     if is_for_resets(error, &connection.credits) {
-        core.settings.heard.tell(ClientEvent::EndedForResets);
+        core.settings.events.send(ClientEvent::EndedForResets);
         return;
     }
     let offence = if error.is_parse_too_large() {

@@ -7,7 +7,7 @@
 //!
 //! A header block that goes on over several frames is an unfinished head: it has the same time limit
 //! as one of HTTP/1, and counts against the same budget. h2 gets it when it is whole
-//! ([`super::header_block`]), so what is given up was never h2's.
+//! (`header_block`), so what is given up was never h2's.
 //!
 //! A connection that is to end should end with `GOAWAY` and `ENHANCE_YOUR_CALM`. hyper offers no way
 //! to say so, and writing a frame of our own between h2's would need to follow all that is written.

@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{ClientEvent, ResetLimits};
-use fairgate_base::heard::Heard;
+use fairgate_base::events::EventSink;
 
 /// How clients are served. Defaults are the API server's own where it has any.
 #[derive(Clone, Debug)]
@@ -48,7 +48,7 @@ pub struct ServeSettings {
     /// How many requests a connection may reset before they are answered.
     pub resets: ResetLimits,
     /// Hears what is done about clients.
-    pub heard: Heard<ClientEvent>,
+    pub events: EventSink<ClientEvent>,
     /// See [`DrainSettings`].
     pub drain: DrainSettings,
 }
@@ -86,7 +86,7 @@ impl Default for ServeSettings {
             read_ahead_small_bytes: 3 << 20,
             read_ahead_large_bytes: 16 << 20,
             resets: ResetLimits::default(),
-            heard: Heard::default(),
+            events: EventSink::default(),
             drain: DrainSettings::default(),
         }
     }

@@ -76,7 +76,7 @@ pub(super) async fn run(shared: Arc<Shared>) {
         let Err(error) = shared.follow(&mut pause).await;
         let health = Health::Degraded(error.to_string().into());
         if shared.mirror.health() != health {
-            tracing::warn!(%error, "etcd is not followed");
+            tracing::warn!(%error, "cannot watch etcd");
             shared.mirror.set_health(health);
         }
         shared.trouble.store(Some(Arc::new(error)));
@@ -96,7 +96,11 @@ impl Shared {
         let (mut stream, mut loading) = if known == 0 || known == cluster {
             self.resume(self.mirror.revision(), newest).await?
         } else {
-            tracing::warn!(known, cluster, "etcd is another cluster than it was");
+            tracing::warn!(
+                known,
+                cluster,
+                "etcd's cluster ID changed; reading everything again"
+            );
             self.exchange(newest).await?
         };
         let mut wanted = self.wanted.subscribe();
@@ -223,13 +227,20 @@ impl Shared {
     ) -> Result<(Box<Stream>, Option<Loading>), StoreError> {
         let oldest = if seen > 0 {
             if !self.agrees(seen).await? {
-                tracing::warn!(seen, "etcd has another past than what was seen of it");
+                tracing::warn!(
+                    seen,
+                    "etcd's history differs from ours; was it restored from a backup?"
+                );
                 return self.exchange(newest).await;
             }
             match self.open(seen).await? {
                 Opened::Stream(stream) => return Ok((stream, None)),
                 Opened::Compacted(oldest) => {
-                    tracing::warn!(seen, oldest, "etcd was compacted beyond what was seen");
+                    tracing::warn!(
+                        seen,
+                        oldest,
+                        "etcd compacted changes that were not read yet; reading everything again"
+                    );
                     oldest
                 }
             }

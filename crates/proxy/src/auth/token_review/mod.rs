@@ -42,7 +42,7 @@ pub use self::http_transport::{
     HeaderSource, HttpTransport, HttpTransportError, HttpTransportSettings,
 };
 use super::{Identity, Now, Token, TokenDigest, TokenKey};
-use fairgate_base::{clock::Clock, heard::Heard, log_limit::LogLimit};
+use fairgate_base::{clock::Clock, events::EventSink, log_limit::LogLimit};
 
 /// How a review ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +80,7 @@ pub struct ReviewSettings {
     /// The pause after the first failed attempt; each later one is half as long again.
     pub first_pause: Duration,
     /// Hears how reviews end.
-    pub heard: Heard<ReviewEnd>,
+    pub events: EventSink<ReviewEnd>,
 }
 
 impl Default for ReviewSettings {
@@ -95,7 +95,7 @@ impl Default for ReviewSettings {
             try_limit: Duration::from_secs(10),
             review_limit: Duration::from_secs(30),
             first_pause: Duration::from_millis(500),
-            heard: Heard::default(),
+            events: EventSink::default(),
         }
     }
 }
@@ -377,7 +377,7 @@ impl Drop for Flight {
             self.shared.pending.fetch_sub(1, Ordering::Relaxed);
         }
         let landed = self.landed.take().unwrap_or(Err(ReviewError::Abandoned));
-        self.shared.settings.heard.tell(match &landed {
+        self.shared.settings.events.send(match &landed {
             Ok(Ok(_)) => ReviewEnd::Accepted,
             Ok(Err(_)) => ReviewEnd::Refused,
             Err(_) => ReviewEnd::Failed,

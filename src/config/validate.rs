@@ -8,14 +8,14 @@ use super::{
 };
 
 /// Finds what is wrong between keys that are each right by themselves.
-pub(super) fn judge(walk: &mut Walk, config: &Config) {
-    judge_listen(walk, config);
-    judge_authentication(walk, config);
+pub(super) fn validate(walk: &mut Walk, config: &Config) {
+    validate_listen(walk, config);
+    validate_authentication(walk, config);
     if config.has_upstream {
-        judge_upstream(walk, config);
-        judge_watches(walk, config);
+        validate_upstream(walk, config);
+        validate_watches(walk, config);
     }
-    judge_mode(walk, config);
+    validate_mode(walk, config);
     if config.limits.header_bytes > config.limits.unfinished_header_bytes {
         walk.error(
             "limits.unfinishedHeaderBytes",
@@ -47,7 +47,7 @@ pub(super) fn judge(walk: &mut Walk, config: &Config) {
 }
 
 /// Watches need streams: those that nobody wants any more keep theirs for a while, hence the tenth.
-fn judge_watches(walk: &mut Walk, config: &Config) {
+fn validate_watches(walk: &mut Walk, config: &Config) {
     let upstream = &config.upstream;
     let may_share = match upstream.protocol {
         Protocol::Auto => upstream.url.tls,
@@ -65,7 +65,7 @@ fn judge_watches(walk: &mut Walk, config: &Config) {
 }
 
 /// What a mode needs, and what it has no use for.
-fn judge_mode(walk: &mut Walk, config: &Config) {
+fn validate_mode(walk: &mut Walk, config: &Config) {
     let directory = "flowControl.policies.directory";
     if config.mode != Mode::Files && walk.is_set(directory) {
         walk.error(
@@ -91,7 +91,7 @@ fn judge_mode(walk: &mut Walk, config: &Config) {
     }
 }
 
-fn judge_listen(walk: &mut Walk, config: &Config) {
+fn validate_listen(walk: &mut Walk, config: &Config) {
     let Config { listen, admin, .. } = config;
     if listen.address == admin.address && listen.address.port() != 0 {
         walk.error(
@@ -124,7 +124,7 @@ fn judge_listen(walk: &mut Walk, config: &Config) {
     }
 }
 
-fn judge_authentication(walk: &mut Walk, config: &Config) {
+fn validate_authentication(walk: &mut Walk, config: &Config) {
     let Authentication {
         client_certificate,
         request_header,
@@ -189,7 +189,7 @@ fn judge_authentication(walk: &mut Walk, config: &Config) {
     }
 }
 
-fn judge_upstream(walk: &mut Walk, config: &Config) {
+fn validate_upstream(walk: &mut Walk, config: &Config) {
     let upstream = &config.upstream;
     if config.listen.address.to_string() == upstream.url.authority() {
         walk.error(
@@ -210,13 +210,13 @@ fn judge_upstream(walk: &mut Walk, config: &Config) {
         );
     }
     if upstream.url.tls {
-        judge_https(walk, certificate, token);
+        validate_https(walk, certificate, token);
     } else {
-        judge_http(walk, upstream, certificate, token);
+        validate_http(walk, upstream, certificate, token);
     }
 }
 
-fn judge_https(walk: &mut Walk, certificate: bool, token: bool) {
+fn validate_https(walk: &mut Walk, certificate: bool, token: bool) {
     if !walk.is_set("upstream.caFile") {
         walk.error(
             "upstream.caFile",
@@ -240,7 +240,7 @@ fn judge_https(walk: &mut Walk, certificate: bool, token: bool) {
     }
 }
 
-fn judge_http(walk: &mut Walk, upstream: &Upstream, certificate: bool, token: bool) {
+fn validate_http(walk: &mut Walk, upstream: &Upstream, certificate: bool, token: bool) {
     for (field, set) in [
         ("upstream.caFile", walk.is_set("upstream.caFile")),
         ("upstream.clientCertificate", certificate),

@@ -1,25 +1,25 @@
-//! What was told of objects that change one at a time.
+//! Findings of objects that change one at a time, each logged once.
 
 use fairgate_core::apf::objects::Finding;
 
-/// The warnings of the last set, lest each change of any object tells those of all others again.
+/// The warnings of the last set, so that a change of one object does not log those of all others again.
 #[derive(Debug, Default)]
-pub(super) struct Told {
+pub(super) struct LoggedWarnings {
     warnings: Vec<String>,
 }
 
-impl Told {
+impl LoggedWarnings {
     /// Logs every error, and every warning that the set before did not have.
-    pub(super) fn tell(&mut self, findings: &[Finding]) {
+    pub(super) fn log(&mut self, findings: &[Finding]) {
         let (errors, warnings): (Vec<_>, Vec<_>) = findings.iter().partition(|f| f.is_error());
         errors.into_iter().for_each(super::log);
-        let said: Vec<_> = warnings.iter().map(|warning| essence(warning)).collect();
-        for (warning, said) in warnings.into_iter().zip(&said) {
-            if !self.warnings.contains(said) {
+        let logged: Vec<_> = warnings.iter().map(|warning| essence(warning)).collect();
+        for (warning, logged_as) in warnings.into_iter().zip(&logged) {
+            if !self.warnings.contains(logged_as) {
                 super::log(warning);
             }
         }
-        self.warnings = said;
+        self.warnings = logged;
     }
 
     /// How many warnings the last set had.
