@@ -25,6 +25,7 @@ use http::{
 use pin_project_lite::pin_project;
 use tower::{Layer, Service};
 use tracing::Level;
+use uuid::Uuid;
 
 use super::{
     go_duration::GoDuration,
@@ -186,7 +187,7 @@ fn log(trace: &Trace, how: BodyEnd, took: Duration) {
         apf_init_latency = trace.watch_init.get().map(duration),
         upstream = trace.upstream.get().map(|name| &**name),
         remote = trace.remote.get().map(|remote| remote.to_string()),
-        audit_id = uuid(trace.id.get()),
+        audit_id = Uuid::from_u128(trace.id.get()).to_string(),
         user_agent = agent.as_deref(),
         "request"
     );
@@ -211,14 +212,6 @@ pub(super) fn tame(text: &str, max: usize) -> Cow<'_, str> {
 pub(super) fn is_wild(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}')
-}
-
-fn uuid(id: u128) -> String {
-    let mut text = format!("{id:032x}");
-    for dash in [8, 13, 18, 23] {
-        text.insert(dash, '-');
-    }
-    text
 }
 
 /// Has the requests of a core recorded. Belongs outside of everything else.

@@ -1,6 +1,7 @@
 //! What has to be unlike anything before: UIDs, and the ends of generated names.
 
 use ring::rand::{SecureRandom as _, SystemRandom};
+use uuid::Builder;
 
 use super::fault::Fault;
 
@@ -25,19 +26,8 @@ fn bytes<const N: usize>() -> Result<[u8; N], Fault> {
 ///
 /// 500, when the system gives no random numbers.
 pub fn uid() -> Result<String, Fault> {
-    let mut bytes = bytes::<16>()?;
-    bytes[6] = bytes[6] & 0x0f | 0x40;
-    bytes[8] = bytes[8] & 0x3f | 0x80;
-    let mut text = String::with_capacity(36);
-    for (index, byte) in bytes.iter().enumerate() {
-        if [4, 6, 8, 10].contains(&index) {
-            text.push('-');
-        }
-        for nibble in [byte >> 4, byte & 0xf] {
-            text.push(char::from_digit(nibble.into(), 16).unwrap_or('0'));
-        }
-    }
-    Ok(text)
+    let random = Builder::from_random_bytes(bytes()?);
+    Ok(random.into_uuid().to_string())
 }
 
 /// A name that begins with `prefix`.

@@ -173,6 +173,7 @@ impl RatioSnapshot {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::random::Random;
 
     const ALL: [Buckets; 4] = [
         Buckets::SEAT_UTILIZATION,
@@ -180,15 +181,6 @@ mod tests {
         Buckets::READ_VS_WRITE,
         Buckets::DEMAND_SEATS,
     ];
-
-    /// The next number of the `SplitMix64` sequence of `state`.
-    fn random(state: &mut u64) -> u64 {
-        *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = *state;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
 
     /// A direct computation: every interval is kept.
     #[derive(Default)]
@@ -213,7 +205,7 @@ mod tests {
     #[test]
     fn random_steps_in_time_and_value_give_what_a_direct_computation_gives() {
         for (index, buckets) in ALL.into_iter().enumerate() {
-            let mut state = index as u64;
+            let mut random = Random::seeded(index as u64);
             let mut now = 1_000_000_000_u64;
             let mut latest = now;
             let (mut numerator, mut denominator) = (3, 10);
@@ -221,15 +213,15 @@ mod tests {
                 RatioHistogram::new(buckets, Time::from_nanos(now), numerator, denominator);
             let mut intervals = Intervals::default();
             for _ in 0..100 {
-                now = now + random(&mut state) % 3_000_000 - 500_000;
+                now = now + random.number() % 3_000_000 - 500_000;
                 let ratio = as_f64(numerator) / as_f64(denominator);
                 intervals.0.push((ratio, now.saturating_sub(latest)));
                 latest = latest.max(now);
-                if random(&mut state).is_multiple_of(4) {
-                    denominator = 1 + random(&mut state) % 100;
+                if random.number().is_multiple_of(4) {
+                    denominator = 1 + random.number() % 100;
                     histogram.set_denominator(Time::from_nanos(now), denominator);
                 } else {
-                    numerator = random(&mut state) % 120;
+                    numerator = random.number() % 120;
                     histogram.set_numerator(Time::from_nanos(now), numerator);
                 }
                 intervals.agree_with(&histogram.snapshot(Time::from_nanos(latest)));

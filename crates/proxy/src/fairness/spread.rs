@@ -79,6 +79,8 @@ fn mean(before: Duration, value: Duration) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use fairgate_core::random::Random;
+
     use super::*;
 
     const SEATS: usize = 16;
@@ -159,16 +161,10 @@ mod tests {
 
     #[test]
     fn whatever_the_service_times_it_costs_one_part_in_256() {
-        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-        let mut random = move || {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            state
-        };
+        let mut random = Random::seeded(1);
         let mut world = World::new();
         world.play(at(0), at(20_000), || {
-            Duration::from_micros(100 + random() % 60_000)
+            Duration::from_micros(random.within(100..60_100))
         });
         assert!(
             world.held_back <= world.executed / 256,

@@ -12,6 +12,8 @@ use http::{
     header::{CONNECTION, EXPECT, HOST, HeaderName, TE, UPGRADE},
 };
 
+use uuid::{Uuid, fmt::Hyphenated};
+
 use super::{UpstreamIdentity, UpstreamSettings};
 use fairgate_call::{Call, Refusal};
 
@@ -252,17 +254,8 @@ fn header_value(text: &str) -> Result<HeaderValue, Refusal> {
 
 /// `id` in the form of a UUID.
 fn audit_id(id: u128) -> Result<HeaderValue, Refusal> {
-    let mut text = String::with_capacity(36);
-    let _ = write!(
-        text,
-        "{:08x}-{:04x}-{:04x}-{:04x}-{:012x}",
-        id >> 96,
-        (id >> 80) & 0xffff,
-        (id >> 64) & 0xffff,
-        (id >> 48) & 0xffff,
-        id & 0xffff_ffff_ffff,
-    );
-    header_value(&text)
+    let mut text = [0; Hyphenated::LENGTH];
+    header_value(Hyphenated::from_uuid(Uuid::from_u128(id)).encode_lower(&mut text))
 }
 
 fn size(headers: &HeaderMap) -> usize {

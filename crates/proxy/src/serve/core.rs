@@ -15,6 +15,7 @@ use std::{
 use tokio::sync::{mpsc, watch};
 use tokio_rustls::TlsAcceptor;
 use tower::Service;
+use uuid::Builder;
 
 use super::{
     acceptor::Counted, connection, defence::Defence, drain::Phase, hangup::Watcher,
@@ -22,6 +23,7 @@ use super::{
 };
 use fairgate_base::clock::Clock;
 use fairgate_call::{Inbound, ReadAheadBudget, Reply};
+use fairgate_core::random::Random;
 
 /// How much a core has to do. Written by its own core, read by the acceptor.
 #[derive(Debug, Default)]
@@ -174,32 +176,22 @@ async fn follow(shared: Rc<Shared>) {
 }
 
 /// Makes random UUIDs. Not secret: they name requests in logs.
-struct Ids(RefCell<[u64; 2]>);
+struct Ids(RefCell<Random>);
 
 impl Default for Ids {
     fn default() -> Self {
-        let random = || RandomState::new().build_hasher().finish();
-        Self(RefCell::new([random() | 1, random()]))
+        let seed = RandomState::new().build_hasher().finish();
+        Self(RefCell::new(Random::seeded(seed)))
     }
 }
 
 impl Ids {
     fn next(&self) -> u128 {
-        const VERSION: u128 = 0xf << 76 | 0x3 << 62;
-        const RANDOM: u128 = 0x4 << 76 | 0x2 << 62;
-        let id = u128::from(self.step()) << 64 | u128::from(self.step());
-        id & !VERSION | RANDOM
-    }
-
-    /// One step of xorshift128+.
-    fn step(&self) -> u64 {
-        let mut state = self.0.borrow_mut();
-        let [mut x, y] = *state;
-        x ^= x << 23;
-        x ^= x >> 17;
-        x ^= y ^ (y >> 26);
-        *state = [y, x];
-        x.wrapping_add(y)
+        let mut random = self.0.borrow_mut();
+        let id = u128::from(random.number()) << 64 | u128::from(random.number());
+        Builder::from_random_bytes(id.to_be_bytes())
+            .into_uuid()
+            .as_u128()
     }
 }
 

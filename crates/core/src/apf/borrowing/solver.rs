@@ -235,6 +235,7 @@ fn walk(amount: f64, bends: &[Bend], lower_sum: f64) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::random::Random;
 
     const fn claim(target: f64, lower: f64, upper: f64) -> Claim {
         Claim {
@@ -309,18 +310,13 @@ mod tests {
         assert!(matches!(too_much, TooMuch { .. }), "{too_much}");
     }
 
-    /// A random number in `0.0..1.0` from the `SplitMix64` sequence of `state`.
-    fn random(state: &mut u64) -> f64 {
-        *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = *state;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^= mixed >> 31;
-        f64::from(u32::try_from(mixed >> 32).unwrap()) / 4_294_967_296.0
+    /// A random number in `0.0..1.0`.
+    fn random(state: &mut Random) -> f64 {
+        f64::from(u32::try_from(state.number() >> 32).unwrap()) / 4_294_967_296.0
     }
 
     /// An amount and claims: mostly general, sometimes at the very sum of one kind of bounds.
-    fn random_problem(state: &mut u64) -> (f64, Vec<Claim>) {
+    fn random_problem(state: &mut Random) -> (f64, Vec<Claim>) {
         let style = random(state);
         let mut claims = Vec::new();
         while claims.len() < 2 || random(state) < 0.75 {
@@ -368,7 +364,7 @@ mod tests {
     fn ten_thousand_random_problems_are_solved_fairly_within_bounds_or_have_no_solution() {
         let (mut solved, mut refused) = (0, 0);
         for seed in 0..10_000 {
-            let (amount, claims) = random_problem(&mut seed.clone());
+            let (amount, claims) = random_problem(&mut Random::seeded(seed));
             let lower_sum: f64 = claims.iter().map(|c| c.lower).sum();
             let upper_sum: f64 = claims.iter().map(|c| c.upper).sum();
             match allocate(amount, &claims) {

@@ -11,6 +11,7 @@ use super::{
     limits::tests::{built_in, exempt, limited, limits_of},
     *,
 };
+use crate::random::Random;
 use Semantics::{Compatible, Improved};
 
 const BOTH: [Semantics; 2] = [Compatible, Improved];
@@ -370,35 +371,30 @@ fn exempt_demand_takes_seats_from_all_others_down_to_their_min() {
     }
 }
 
-/// A random number below `bound` from the `SplitMix64` sequence of `state`.
-fn random(state: &mut u64, bound: u64) -> u64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut mixed = *state;
-    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    (mixed ^ (mixed >> 31)) % bound
-}
-
-fn random_parties(state: &mut u64) -> Vec<Party> {
-    let percent = |state: &mut u64| u32::try_from(random(state, 101)).unwrap();
+fn random_parties(state: &mut Random) -> Vec<Party> {
+    let percent = |state: &mut Random| u32::try_from(state.within(0..101)).unwrap();
     let mut levels = vec![exempt()];
-    for _ in 0..=random(state, 9) {
-        let shares = u32::try_from(random(state, 200)).unwrap();
+    for _ in 0..=state.within(0..9) {
+        let shares = u32::try_from(state.within(0..200)).unwrap();
         let lendable = percent(state);
-        let borrowing = (random(state, 2) == 0).then(|| percent(state));
+        let borrowing = (state.within(0..2) == 0).then(|| percent(state));
         levels.push(limited("any", shares, lendable, borrowing, Some(2)));
     }
-    let total = u32::try_from(1 + random(state, 900)).unwrap();
+    let total = u32::try_from(1 + state.within(0..900)).unwrap();
     let limits = limits_of(&levels, total).into_iter().enumerate();
     limits
         .map(|(index, limits)| {
-            let scale = if index == 0 { 2 } else { 1 + random(state, 4) };
+            let scale = if index == 0 {
+                2
+            } else {
+                1 + state.within(0..4)
+            };
             let reach = u64::from(limits.nominal) * scale + 2;
             Party {
                 exempt: index == 0,
                 limits,
-                high_watermark: random(state, reach),
-                smoothed: as_f64(random(state, reach * 16)) / 16.0,
+                high_watermark: state.within(0..reach),
+                smoothed: as_f64(state.within(0..reach * 16)) / 16.0,
                 current: 0,
             }
         })
@@ -408,7 +404,7 @@ fn random_parties(state: &mut u64) -> Vec<Party> {
 #[test]
 fn improved_limits_never_exceed_the_nominal_sum_nor_leave_their_bounds() {
     for seed in 0..10_000 {
-        let parties = random_parties(&mut seed.clone());
+        let parties = random_parties(&mut Random::seeded(seed));
         let limits = currents(&rebalance(Improved, &parties));
         let nominal_sum = sum_of(parties.iter().map(|party| party.limits.nominal));
         let granted = sum_of(limits.iter().copied());
