@@ -23,14 +23,14 @@ use std::{
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use fairgate::app::{AppSettings, CoreContext, Gateway, runtimes::control_runtime};
-use fairgate_call::{Call, Refusal, SpoolLimits};
+use fairgate_call::{Call, Refusal, ResetLimits, SpoolLimits};
 use fairgate_core::apf::{Time, work::EstimatorSettings};
 use fairgate_proxy::{
     auth::{
         Anonymous, AuthSettings, Authentication, ConfiguredNames,
         layer::{AuthLayer, AuthRules},
     },
-    fairness::{Caps, Enforcement, FairnessLayer, Gate, Hub, HubSettings, ResetLimits},
+    fairness::{Caps, Enforcement, FairnessLayer, Gate, Hub, HubSettings},
     forward::{Forward, UpstreamSettings},
     stack::stack,
 };
@@ -56,7 +56,7 @@ fn hub_settings(enforcement: Enforcement) -> HubSettings {
             total: 1000,
         },
         watches: Caps::NONE,
-        resets: ResetLimits::default(),
+        resets: ResetLimits::PER_USER,
         spool: SpoolLimits::NONE,
     }
 }

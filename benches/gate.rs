@@ -78,7 +78,7 @@ impl Cores {
                 total: 1000,
             },
             watches: Caps::NONE,
-            resets: fairgate_proxy::fairness::ResetLimits::default(),
+            resets: fairgate_call::ResetLimits::PER_USER,
             spool: SpoolLimits::NONE,
         };
         let hub = Hub::new(2, policy(schemas, SEATS), settings, Time::ZERO);

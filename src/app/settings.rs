@@ -17,7 +17,7 @@ use crate::{
     source::kube,
 };
 use fairgate_base::{clock::Clock, events::EventSink};
-use fairgate_call::SpoolLimits;
+use fairgate_call::{ResetLimits, SpoolLimits};
 use fairgate_core::apf::{PolicySettings, work::EstimatorSettings};
 use fairgate_proxy::{
     auth::{
@@ -29,7 +29,7 @@ use fairgate_proxy::{
             HttpTransport, HttpTransportError, HttpTransportSettings, ReviewEnd, ReviewSettings,
         },
     },
-    fairness::{Caps, Enforcement, HubSettings, ResetLimits},
+    fairness::{Caps, Enforcement, HubSettings},
     forward::{self, Ceiling, UpstreamProtocol, UpstreamSettings, settings::UpstreamTls},
     serve::{self, DrainSettings, ServeSettings},
 };
@@ -144,7 +144,7 @@ pub(super) fn hub(config: &Config) -> HubSettings {
             per_user: config.limits.watches_per_user,
             total: config.limits.watches_total,
         },
-        resets: ResetLimits::default(),
+        resets: ResetLimits::PER_USER,
         spool: SpoolLimits {
             per_answer: config.limits.spool_per_answer,
             total: config.limits.spool_total,

@@ -19,7 +19,7 @@ use tower::layer::util::Identity;
 use super::{DemoError, flow::Flow, upstream::WORKERS};
 use crate::app::{AppSettings, CoreContext, Gateway, runtimes::control_runtime};
 use fairgate_base::clock::Clock;
-use fairgate_call::{Call, Refusal, SpoolLimits};
+use fairgate_call::{Call, Refusal, ResetLimits, SpoolLimits};
 use fairgate_core::apf::{
     Compiled, Finding, ObjectSet, Policy, PolicySettings, Semantics, objects::Bootstrap,
     work::EstimatorSettings,
@@ -31,7 +31,7 @@ use fairgate_proxy::{
         layer::{AuthLayer, AuthRules},
         upstream,
     },
-    fairness::{Caps, Enforcement, FairnessLayer, Gate, Hub, HubSettings, ResetLimits},
+    fairness::{Caps, Enforcement, FairnessLayer, Gate, Hub, HubSettings},
     forward::{Forward, UpstreamSettings},
     serve::ServeSettings,
     stack::stack,
@@ -169,7 +169,7 @@ fn hub_settings() -> HubSettings {
             total: 1,
         },
         watches: Caps::NONE,
-        resets: ResetLimits::default(),
+        resets: ResetLimits::PER_USER,
         spool: SpoolLimits::NONE,
     }
 }

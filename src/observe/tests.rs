@@ -200,7 +200,7 @@ impl World {
                 total: 10,
             },
             watches: Caps::NONE,
-            resets: fairgate_proxy::fairness::ResetLimits::default(),
+            resets: fairgate_call::ResetLimits::PER_USER,
             spool: SpoolLimits::NONE,
         };
         let hub = Hub::new(1, policy(true), settings, START);

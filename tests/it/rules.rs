@@ -2,11 +2,11 @@
 
 use std::{sync::Arc, time::Duration};
 
-use fairgate_call::SpoolLimits;
+use fairgate_call::{ResetLimits, SpoolLimits};
 use fairgate_core::apf::{
     ObjectSet, Policy, PolicySettings, Semantics, Time, objects::Bootstrap, work::EstimatorSettings,
 };
-use fairgate_proxy::fairness::{Caps, Enforcement, Hub, HubSettings, ResetLimits};
+use fairgate_proxy::fairness::{Caps, Enforcement, Hub, HubSettings};
 use serde_json::{Value, json};
 
 /// Shares of the mandatory level for what nothing else matches.
@@ -56,7 +56,7 @@ impl Rules {
                     total: 1000,
                 },
                 watches: Caps::NONE,
-                resets: ResetLimits::default(),
+                resets: ResetLimits::PER_USER,
                 spool: SpoolLimits {
                     per_answer: 1 << 20,
                     total: 64 << 20,

@@ -19,6 +19,7 @@ pub mod peer;
 pub mod pipe;
 pub mod refusal;
 pub mod reply_body;
+mod reset_limits;
 pub mod spool;
 pub mod status;
 pub mod trace;
@@ -33,6 +34,7 @@ pub use peer::Peer;
 pub use pipe::{Holder, Look, Pipe};
 pub use refusal::Refusal;
 pub use reply_body::{BodyEnd, BodyError, OnFailure, ReplyBody, ReplyGuard, Rest};
+pub use reset_limits::ResetLimits;
 pub use spool::{Cut, Spool, SpoolLimits};
 pub use trace::{FlowUids, Progress, Recorder, Trace};
 

@@ -16,10 +16,10 @@ use super::{
     abandoned::Abandoned,
     gate::Letter,
     long_running::{Caps, LongRunning},
-    premature::{PrematureResets, ResetLimits},
+    premature::UserResets,
     slots::Waiter,
 };
-use fairgate_call::{FlowUids, Spool, SpoolLimits};
+use fairgate_call::{FlowUids, ResetLimits, Spool, SpoolLimits};
 use fairgate_core::{
     apf::{
         Semantics, Time, Work,
@@ -101,7 +101,7 @@ pub struct Hub {
     /// Watches, initialised or not.
     pub watches: Arc<LongRunning>,
     /// Requests reset before they were answered.
-    pub premature: PrematureResets,
+    pub premature: UserResets,
     /// Requests whose clients have left.
     pub abandoned: Arc<Abandoned>,
     /// Answers whose clients read slowly.
@@ -154,7 +154,7 @@ impl Hub {
             mailboxes: (0..cores).map(|_| Mailbox::default()).collect(),
             long_running: Arc::new(LongRunning::new(settings.long_running)),
             watches: Arc::new(LongRunning::new(settings.watches)),
-            premature: PrematureResets::new(settings.resets),
+            premature: UserResets::new(settings.resets),
             abandoned: Arc::default(),
             spool: Arc::default(),
             settings: Mutex::new(settings),
@@ -457,7 +457,7 @@ mod tests {
             borrowing_period: Duration::from_secs(1),
             long_running: Caps::NONE,
             watches: Caps::NONE,
-            resets: ResetLimits::default(),
+            resets: ResetLimits::PER_USER,
             spool: SpoolLimits::NONE,
         }
     }

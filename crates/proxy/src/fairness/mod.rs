@@ -30,6 +30,6 @@ pub use gate::{Gate, Letter};
 pub use hub::{CorePolicy, Enforcement, FlowFacts, Hub, HubSettings};
 pub use layer::FairnessLayer;
 pub use long_running::{Caps, LongRunning};
-pub use premature::{PrematureResets, ResetLimits};
+pub use premature::UserResets;
 pub use seat::Seat;
 pub use slots::Waiter;

@@ -17,35 +17,15 @@ use std::{
 
 use dashmap::DashMap;
 
+use fairgate_call::ResetLimits;
 use fairgate_core::{apf::Time, digest::User};
 
 /// Users of whom something is known. Further ones are not counted until others are forgotten.
 const MOST_USERS: usize = 10_000;
 
-/// How many requests a user may reset before they are answered.
-#[derive(Clone, Copy, Debug)]
-pub struct ResetLimits {
-    /// A request that is reset sooner is reset prematurely: 1 s.
-    pub young: Duration,
-    /// How many may be at once: 500. Whoever makes more is refused until half of them are forgotten.
-    pub at_once: u32,
-    /// How long it takes until one of them is forgotten, not zero: 20 ms.
-    pub forgotten_after: Duration,
-}
-
-impl Default for ResetLimits {
-    fn default() -> Self {
-        Self {
-            young: Duration::from_secs(1),
-            at_once: 500,
-            forgotten_after: Duration::from_millis(20),
-        }
-    }
-}
-
 /// The premature resets of all users.
-#[derive(Debug, Default)]
-pub struct PrematureResets {
+#[derive(Debug)]
+pub struct UserResets {
     limits: ResetLimits,
     users: DashMap<Box<str>, Lately>,
     /// Until when anybody is refused, in nanoseconds.
@@ -77,12 +57,16 @@ impl Lately {
     }
 }
 
-impl PrematureResets {
+impl UserResets {
     /// There were none yet.
     pub fn new(limits: ResetLimits) -> Self {
         Self {
             limits,
-            ..Self::default()
+            users: DashMap::new(),
+            refusing_until: AtomicU64::new(0),
+            forgotten: AtomicU64::new(0),
+            total: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
         }
     }
 
@@ -177,7 +161,7 @@ mod tests {
 
     #[test]
     fn whoever_makes_too_many_is_refused_for_a_while_and_nobody_else() {
-        let resets = PrematureResets::default();
+        let resets = UserResets::new(ResetLimits::PER_USER);
         let (greedy, other) = (user("greedy"), user("other"));
         (0..AT_ONCE).for_each(|_| resets.note(&greedy, at(1000), at(1004)));
         assert_eq!(resets.refuses(&greedy, || at(1004)), None);
@@ -194,7 +178,7 @@ mod tests {
 
     #[test]
     fn a_few_each_second_and_those_that_took_long_are_nothing() {
-        let resets = PrematureResets::default();
+        let resets = UserResets::new(ResetLimits::PER_USER);
         let user = user("patient");
         for n in 0..5000 {
             resets.note(&user, at(20 * n), at(20 * n));
@@ -205,7 +189,7 @@ mod tests {
 
     #[test]
     fn nobody_is_refused_without_credentials() {
-        let resets = PrematureResets::default();
+        let resets = UserResets::new(ResetLimits::PER_USER);
         let nobody = user(User::ANONYMOUS);
         (0..10 * AT_ONCE).for_each(|_| resets.note(&nobody, at(0), at(1)));
         assert_eq!(resets.refuses(&nobody, || at(1)), None);
@@ -213,7 +197,7 @@ mod tests {
 
     #[test]
     fn not_more_users_are_remembered_than_there_is_room_for() {
-        let resets = PrematureResets::default();
+        let resets = UserResets::new(ResetLimits::PER_USER);
         for n in 0..2 * MOST_USERS {
             resets.note(&user(&n.to_string()), at(0), at(1));
         }

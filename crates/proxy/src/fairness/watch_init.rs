@@ -342,7 +342,7 @@ mod tests {
             borrowing_period: Duration::from_secs(1),
             long_running: Caps::NONE,
             watches: Caps::NONE,
-            resets: crate::fairness::ResetLimits::default(),
+            resets: fairgate_call::ResetLimits::PER_USER,
             spool: fairgate_call::SpoolLimits::NONE,
         };
         let hub = Hub::new(1, Arc::new(compiled.policy), settings, clock.now());

@@ -30,12 +30,12 @@ use super::{
     head_scan::HeadFacts,
     http2::Credits,
     messages::{Framing, Looked, Messages},
-    premature::{PrematureResets, ResetLimits},
+    premature::PrematureResets,
     upload::{Ruling, Uploads},
 };
 use fairgate_call::{
-    BodyError, ClientBody, Inbound, Peer, Refusal, Reply, ReplyBody, RequestKind, Trace,
-    UnreadHeir, answer,
+    BodyError, ClientBody, Inbound, Peer, Refusal, Reply, ReplyBody, RequestKind, ResetLimits,
+    Trace, UnreadHeir, answer,
 };
 use fairgate_core::apf::Time;
 

@@ -42,5 +42,4 @@ pub use core::{Core, CoreHandle};
 pub use defence::{Defence, Offence};
 pub use drain::{Drain, Phase};
 pub use event::ClientEvent;
-pub use premature::ResetLimits;
 pub use settings::{DrainSettings, ServeSettings};

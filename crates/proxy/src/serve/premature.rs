@@ -23,28 +23,8 @@ use tokio::{
 };
 
 use super::wire::Wire;
+use fairgate_call::ResetLimits;
 use fairgate_core::{apf::Time, digest::User};
-
-/// How many requests a connection may reset before they are answered.
-#[derive(Clone, Copy, Debug)]
-pub struct ResetLimits {
-    /// A request that is reset sooner is reset prematurely: 1 s.
-    pub young: Duration,
-    /// How many may be at once: 100.
-    pub at_once: u32,
-    /// How long it takes until one of them is forgotten, not zero: 100 ms.
-    pub forgotten_after: Duration,
-}
-
-impl Default for ResetLimits {
-    fn default() -> Self {
-        Self {
-            young: Duration::from_secs(1),
-            at_once: 100,
-            forgotten_after: Duration::from_millis(100),
-        }
-    }
-}
 
 /// How long a client may take to take the last frame.
 const FAREWELL: Duration = Duration::from_secs(1);
@@ -55,7 +35,7 @@ const GOAWAY: [u8; 17] = [
 ];
 
 /// The premature resets of one connection.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct PrematureResets {
     limits: ResetLimits,
     lately: Cell<u32>,
@@ -78,7 +58,10 @@ impl PrematureResets {
     pub(super) fn new(limits: ResetLimits) -> Self {
         Self {
             limits,
-            ..Self::default()
+            lately: Cell::default(),
+            forgotten: Cell::default(),
+            users: RefCell::default(),
+            too_many: Notify::new(),
         }
     }
 
@@ -217,7 +200,7 @@ mod tests {
 
     #[test]
     fn a_connection_ends_for_many_premature_resets_at_a_time() {
-        let resets = PrematureResets::default();
+        let resets = PrematureResets::new(ResetLimits::PER_CONNECTION);
         resets.note_user(Some(&user("a")));
         resets.note_user(Some(&user("a")));
         (0..100).for_each(|_| resets.note(at(1000), at(1004)));
@@ -228,7 +211,7 @@ mod tests {
 
     #[test]
     fn who_gives_up_after_a_while_or_now_and_then_is_left_alone() {
-        let resets = PrematureResets::default();
+        let resets = PrematureResets::new(ResetLimits::PER_CONNECTION);
         (0..1000).for_each(|_| resets.note(at(1000), at(2000)));
         (0..1000).for_each(|n| resets.note(at(3000 + 100 * n), at(3000 + 100 * n)));
         assert!(resets.too_many().now_or_never().is_none());
@@ -236,7 +219,7 @@ mod tests {
 
     #[test]
     fn a_connection_of_several_users_goes_on() {
-        let resets = PrematureResets::default();
+        let resets = PrematureResets::new(ResetLimits::PER_CONNECTION);
         resets.note_user(Some(&user("a")));
         resets.note_user(Some(&user("b")));
         (0..1000).for_each(|_| resets.note(at(0), at(1)));

@@ -6,8 +6,9 @@ use std::{
     time::Duration,
 };
 
-use super::{ClientEvent, ResetLimits};
+use super::ClientEvent;
 use fairgate_base::events::EventSink;
+use fairgate_call::ResetLimits;
 
 /// How clients are served. Defaults are the API server's own where it has any.
 #[derive(Clone, Debug)]
@@ -85,7 +86,7 @@ impl Default for ServeSettings {
             read_ahead_bytes: 64 << 20,
             read_ahead_small_bytes: 3 << 20,
             read_ahead_large_bytes: 16 << 20,
-            resets: ResetLimits::default(),
+            resets: ResetLimits::PER_CONNECTION,
             events: EventSink::default(),
             drain: DrainSettings::default(),
         }

@@ -1,0 +1,31 @@
+//! How many requests may be reset before they are answered.
+
+use std::time::Duration;
+
+/// How many requests somebody may reset before they are answered.
+#[derive(Clone, Copy, Debug)]
+pub struct ResetLimits {
+    /// A request that is reset sooner after it came is reset prematurely.
+    pub young: Duration,
+    /// How many may be remembered at a time. Beyond that the connection ends, or its user is refused
+    /// until half of them are forgotten.
+    pub at_once: u32,
+    /// How long it takes until one of them is forgotten; not zero.
+    pub forgotten_after: Duration,
+}
+
+impl ResetLimits {
+    /// For one connection: 100 at once, 10 a second.
+    pub const PER_CONNECTION: Self = Self {
+        young: Duration::from_secs(1),
+        at_once: 100,
+        forgotten_after: Duration::from_millis(100),
+    };
+
+    /// For one user, on all connections: 500 at once, 50 a second.
+    pub const PER_USER: Self = Self {
+        young: Duration::from_secs(1),
+        at_once: 500,
+        forgotten_after: Duration::from_millis(20),
+    };
+}
