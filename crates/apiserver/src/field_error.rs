@@ -9,7 +9,6 @@ use fairgate_core::apf::objects::validate;
 
 /// The sort of a mistake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the words say it")]
 pub enum Mistake {
     Required,
     Invalid,

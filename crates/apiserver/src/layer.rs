@@ -197,7 +197,6 @@ type Answering = Pin<Box<dyn Future<Output = Result<Reply, Refusal>>>>;
 pin_project_lite::pin_project! {
     /// The future of [`Hosting`].
     #[project = HostingProjection]
-    #[expect(missing_docs, reason = "made and taken apart here alone")]
     pub enum HostingFuture<F> {
         Passing { #[pin] future: F },
         Hosted { answer: Answering },

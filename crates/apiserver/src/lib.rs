@@ -1,7 +1,7 @@
 //! The hosted API: what kubectl talks to where no API server is behind, or where the gateway answers
 //! in its place.
 //!
-//! [`Hosted`] answers one call at a time, on the control runtime: [`mod@route`] finds the place that a
+//! [`Hosted`] answers one call at a time, on the control runtime: `route` finds the place that a
 //! path names, [`authorize`] says who may, `calls` are the verbs, the same for every [`kind`].
 //! Objects live in a [`Store`]. [`HostedLayer`] puts it in front of the leaf of
 //! the request path.
@@ -15,38 +15,38 @@
 //! Not here: who asks (`auth`), whether it is their turn (`fairness`), what the objects mean (`apf`).
 
 pub mod access;
-pub mod answer;
+mod answer;
 pub mod authorize;
 mod calls;
 pub mod codec;
 pub mod continue_token;
 pub mod discovery;
 mod documents;
-pub mod fault;
-pub mod field_error;
+mod fault;
+mod field_error;
 pub mod kind;
 pub mod kinds;
-pub mod layer;
-pub mod list_options;
+mod layer;
+mod list_options;
 mod merged;
 mod merging;
-pub mod metadata;
-pub mod negotiate;
-pub mod object;
-pub mod openapi;
-pub mod operators;
-pub mod patch;
-pub mod query;
-pub mod random;
-pub mod request;
-pub mod reviews;
-pub mod route;
+mod metadata;
+mod negotiate;
+mod object;
+mod openapi;
+mod operators;
+mod patch;
+mod query;
+mod random;
+mod request;
+mod reviews;
+mod route;
 pub mod schema;
-pub mod selector;
-pub mod ssa;
-pub mod table;
+mod selector;
+mod ssa;
+mod table;
 pub mod upkeep;
-pub mod watching;
+mod watching;
 
 use std::sync::Arc;
 
@@ -142,12 +142,12 @@ impl Hosted {
         })
     }
 
-    /// Whether a path is answered here where another server is behind; see [`route::knows`].
+    /// Whether a path is answered here where another server is behind; see `knows`.
     pub fn knows(&self, path: &str) -> bool {
         route::knows(&self.kinds, path)
     }
 
-    /// Whether a path is that of a group of which there are objects here; see [`route::covers`].
+    /// Whether a path is that of a group of which there are objects here; see `covers`.
     pub fn covers(&self, path: &str) -> bool {
         route::covers(&self.kinds, path)
     }

@@ -207,7 +207,7 @@ impl ListOptions {
 /// # Errors
 ///
 /// The text that tells what is wrong with it.
-pub fn parse_version(text: &str) -> Result<Option<u64>, String> {
+pub(crate) fn parse_version(text: &str) -> Result<Option<u64>, String> {
     if text.is_empty() {
         return Ok(None);
     }

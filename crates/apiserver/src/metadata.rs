@@ -10,11 +10,11 @@ use fairgate_core::apf::objects::names;
 /// What all annotations may hold together, in bytes.
 const MAX_ANNOTATIONS: usize = 256 << 10;
 /// The longest name of a field manager, in bytes.
-pub const MAX_MANAGER: usize = 128;
+pub(crate) const MAX_MANAGER: usize = 128;
 const MAX_SUBRESOURCE: usize = 256;
 
 /// The object's metadata; empty if there is none.
-pub fn of(object: &Value) -> &Map<String, Value> {
+pub(crate) fn of(object: &Value) -> &Map<String, Value> {
     static NONE: std::sync::LazyLock<Map<String, Value>> = std::sync::LazyLock::new(Map::new);
     object
         .get("metadata")
@@ -27,7 +27,7 @@ pub fn of(object: &Value) -> &Map<String, Value> {
 /// # Panics
 ///
 /// Never: what it expects it has just made.
-pub fn of_mut(object: &mut Value) -> &mut Map<String, Value> {
+pub(crate) fn of_mut(object: &mut Value) -> &mut Map<String, Value> {
     if !object.is_object() {
         *object = json!({});
     }
@@ -40,7 +40,7 @@ pub fn of_mut(object: &mut Value) -> &mut Map<String, Value> {
 }
 
 /// A text field of the metadata; empty if absent.
-pub fn text<'a>(object: &'a Value, field: &str) -> &'a str {
+pub(crate) fn text<'a>(object: &'a Value, field: &str) -> &'a str {
     of(object)
         .get(field)
         .and_then(Value::as_str)
@@ -48,12 +48,12 @@ pub fn text<'a>(object: &'a Value, field: &str) -> &'a str {
 }
 
 /// The object's name.
-pub fn name(object: &Value) -> &str {
+pub(crate) fn name(object: &Value) -> &str {
     text(object, "name")
 }
 
 /// Its generation.
-pub fn generation(object: &Value) -> i64 {
+pub(crate) fn generation(object: &Value) -> i64 {
     of(object)
         .get("generation")
         .and_then(Value::as_i64)
@@ -61,7 +61,7 @@ pub fn generation(object: &Value) -> i64 {
 }
 
 /// Its finalizers.
-pub fn finalizers(object: &Value) -> impl Iterator<Item = &str> {
+pub(crate) fn finalizers(object: &Value) -> impl Iterator<Item = &str> {
     of(object)
         .get("finalizers")
         .and_then(Value::as_array)
@@ -71,17 +71,17 @@ pub fn finalizers(object: &Value) -> impl Iterator<Item = &str> {
 }
 
 /// Whether its deletion was asked for.
-pub fn is_deleting(object: &Value) -> bool {
+pub(crate) fn is_deleting(object: &Value) -> bool {
     !text(object, "deletionTimestamp").is_empty()
 }
 
 /// One of its labels or annotations.
-pub fn entry<'a>(object: &'a Value, map: &str, key: &str) -> Option<&'a str> {
+pub(crate) fn entry<'a>(object: &'a Value, map: &str, key: &str) -> Option<&'a str> {
     of(object).get(map)?.get(key)?.as_str()
 }
 
 /// Sets a field, or takes it away where the value is null or an empty text.
-pub fn set(object: &mut Value, field: &str, value: Value) {
+pub(crate) fn set(object: &mut Value, field: &str, value: Value) {
     let metadata = of_mut(object);
     if value.is_null() || value.as_str() == Some("") {
         metadata.remove(field);
@@ -91,7 +91,7 @@ pub fn set(object: &mut Value, field: &str, value: Value) {
 }
 
 /// Takes away what only the server may say of an object that is to be made.
-pub fn wipe(object: &mut Value) {
+pub(crate) fn wipe(object: &mut Value) {
     let metadata = of_mut(object);
     for field in [
         "uid",
@@ -105,7 +105,7 @@ pub fn wipe(object: &mut Value) {
 }
 
 /// Takes away owners that are there twice, and says which. `when` tells when they were found.
-pub fn dedup_owners(object: &mut Value, when: &str) -> Option<String> {
+pub(crate) fn dedup_owners(object: &mut Value, when: &str) -> Option<String> {
     let owners = of_mut(object).get_mut("ownerReferences")?.as_array_mut()?;
     let mut seen = HashSet::with_capacity(owners.len());
     let mut again = BTreeSet::new();
@@ -128,7 +128,7 @@ pub fn dedup_owners(object: &mut Value, when: &str) -> Option<String> {
 }
 
 /// What is wrong with metadata taken for itself. `rule` is the kind's rule for names.
-pub fn validate(
+pub(crate) fn validate(
     object: &Value,
     namespaced: bool,
     rule: fn(&str, bool) -> Vec<String>,
@@ -164,7 +164,7 @@ pub fn validate(
 }
 
 /// What is wrong with metadata as a successor of `old`.
-pub fn validate_update(object: &Value, old: &Value) -> Vec<FieldError> {
+pub(crate) fn validate_update(object: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     if is_deleting(old) {
         let mut extra: Vec<&str> = finalizers(object)
@@ -318,7 +318,7 @@ fn check_owners(object: &Value, errors: &mut Vec<FieldError>) {
 
 /// What is wrong with finalizers beyond their form: all but a few well-known ones have to say whose
 /// they are.
-pub fn check_finalizers_qualified(object: &Value) -> Vec<FieldError> {
+pub(crate) fn check_finalizers_qualified(object: &Value) -> Vec<FieldError> {
     const STANDARD: [&str; 3] = ["kubernetes", "orphan", "foregroundDeletion"];
     let stranger = |name: &str| !name.contains('/') && !STANDARD.contains(&name);
     finalizers(object)
@@ -399,7 +399,7 @@ fn check_managed_fields(object: &Value, errors: &mut Vec<FieldError>) {
 }
 
 /// What is wrong with the name of a field manager.
-pub fn validate_manager(manager: &str, field: &str) -> Vec<FieldError> {
+pub(crate) fn validate_manager(manager: &str, field: &str) -> Vec<FieldError> {
     let mut errors = Vec::new();
     if manager.len() > MAX_MANAGER {
         errors.push(FieldError::too_long(field, MAX_MANAGER));
@@ -417,7 +417,7 @@ pub fn validate_manager(manager: &str, field: &str) -> Vec<FieldError> {
 }
 
 /// Whether a character can be seen: no control character, and no blank but the space.
-pub fn is_printable(c: char) -> bool {
+pub(crate) fn is_printable(c: char) -> bool {
     !c.is_control() && (c == ' ' || !c.is_whitespace())
 }
 

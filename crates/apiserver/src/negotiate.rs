@@ -21,14 +21,14 @@ pub enum Media {
 const MEDIA: [Media; 3] = [Media::Json, Media::Yaml, Media::Protobuf];
 
 /// Their names, as messages list them.
-pub const MEDIA_TYPES: [&str; 3] = [
+pub(crate) const MEDIA_TYPES: [&str; 3] = [
     "application/json",
     "application/yaml",
     "application/vnd.kubernetes.protobuf",
 ];
 
 /// What a list or watch can produce besides, as the router has it; a watch nothing else.
-pub const STREAM_TYPES: [&str; 2] = [
+pub(crate) const STREAM_TYPES: [&str; 2] = [
     "application/json;stream=watch",
     "application/vnd.kubernetes.protobuf;stream=watch",
 ];
@@ -81,7 +81,7 @@ impl Output {
 
 /// What a place in the API can produce.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Produces {
+pub(crate) enum Produces {
     /// Documents without other forms: discovery.
     Documents,
     /// Objects.
@@ -104,7 +104,7 @@ struct Clause<'a> {
 /// # Errors
 ///
 /// 406.
-pub fn output(
+pub(crate) fn output(
     accept: &str,
     produces: Produces,
     query: &Query,
@@ -274,7 +274,7 @@ fn is_pretty(query: &Query, user_agent: &str) -> bool {
 /// # Errors
 ///
 /// 415.
-pub fn input(content_type: &str) -> Result<Media, Fault> {
+pub(crate) fn input(content_type: &str) -> Result<Media, Fault> {
     if content_type.is_empty() {
         return Ok(Media::Json);
     }
@@ -285,7 +285,7 @@ pub fn input(content_type: &str) -> Result<Media, Fault> {
 
 /// The ways to patch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PatchType {
+pub(crate) enum PatchType {
     /// RFC 6902.
     Json,
     /// RFC 7396.
@@ -297,7 +297,7 @@ pub enum PatchType {
 }
 
 /// The names of the ways to patch, as messages list them.
-pub const PATCH_TYPES: [&str; 4] = [
+pub(crate) const PATCH_TYPES: [&str; 4] = [
     "application/json-patch+json",
     "application/merge-patch+json",
     "application/strategic-merge-patch+json",
@@ -309,7 +309,7 @@ pub const PATCH_TYPES: [&str; 4] = [
 /// # Errors
 ///
 /// 415, as the router says it.
-pub fn patch_type(content_type: &str) -> Result<PatchType, Fault> {
+pub(crate) fn patch_type(content_type: &str) -> Result<PatchType, Fault> {
     let name = content_type.split(';').next().unwrap_or_default().trim();
     match PATCH_TYPES.iter().position(|ty| *ty == name) {
         Some(0) => Ok(PatchType::Json),

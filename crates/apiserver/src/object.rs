@@ -95,7 +95,7 @@ impl Object {
 }
 
 /// The JSON of an object in one line, without the end of the line.
-pub fn compact(version: &KindVersion, value: &Value) -> Bytes {
+pub(crate) fn compact(version: &KindVersion, value: &Value) -> Bytes {
     let mut json = codec::json::encode(version.shape, value, false);
     while json.last() == Some(&b'\n') {
         json.pop();
@@ -104,7 +104,7 @@ pub fn compact(version: &KindVersion, value: &Value) -> Bytes {
 }
 
 /// An object in its stored version as `version` has it.
-pub fn versioned(kind: &Kind, version: &KindVersion, stored: &Value) -> Value {
+pub(crate) fn versioned(kind: &Kind, version: &KindVersion, stored: &Value) -> Value {
     let mut value = stored.clone();
     (version.from_storage)(&mut value);
     value["apiVersion"] = json!(kind.api_version(version.name));
@@ -112,7 +112,7 @@ pub fn versioned(kind: &Kind, version: &KindVersion, stored: &Value) -> Value {
 }
 
 /// An object of `version`, defaults filled in, in its stored version.
-pub fn to_stored(kind: &Kind, version: &KindVersion, mut value: Value) -> Value {
+pub(crate) fn to_stored(kind: &Kind, version: &KindVersion, mut value: Value) -> Value {
     (version.to_storage)(&mut value);
     value["apiVersion"] = json!(kind.api_version(kind.stored().name));
     value
@@ -120,12 +120,12 @@ pub fn to_stored(kind: &Kind, version: &KindVersion, mut value: Value) -> Value 
 
 /// An object of version `from`, defaults filled in, as version `to` shows it once it is stored. The two
 /// may be the same: what an object says only of how it is to be read does not come back.
-pub fn converted(kind: &Kind, from: &KindVersion, to: &KindVersion, value: Value) -> Value {
+pub(crate) fn converted(kind: &Kind, from: &KindVersion, to: &KindVersion, value: Value) -> Value {
     versioned(kind, to, &to_stored(kind, from, value))
 }
 
 /// The bytes that are stored for an object in its stored version.
-pub fn encode(kind: &Kind, stored: &Value) -> Bytes {
+pub(crate) fn encode(kind: &Kind, stored: &Value) -> Bytes {
     let mut value = stored.clone();
     metadata::set(&mut value, "resourceVersion", Value::Null);
     codec::json::encode(kind.stored().shape, &value, false).into()

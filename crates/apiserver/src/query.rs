@@ -69,7 +69,7 @@ fn parse_number(text: &str) -> Result<i64, String> {
 
 /// How unknown and duplicate fields are taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Validation {
+pub(crate) enum Validation {
     /// Silently dropped.
     Ignore,
     /// Dropped with a warning.
@@ -81,7 +81,7 @@ pub enum Validation {
 
 /// What a write may be told.
 #[derive(Clone, Debug, Default)]
-pub struct WriteOptions {
+pub(crate) struct WriteOptions {
     /// Nothing is stored.
     pub dry_run: bool,
     /// Who writes; never empty.
@@ -94,7 +94,7 @@ pub struct WriteOptions {
 
 /// The sort of a write, as option errors name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Write {
+pub(crate) enum Write {
     /// `POST`
     Create,
     /// `PUT`
@@ -112,7 +112,7 @@ impl WriteOptions {
     /// # Errors
     ///
     /// 422 with everything that is wrong.
-    pub fn read(query: &Query, write: Write, user_agent: &str) -> Result<Self, Fault> {
+    pub(crate) fn read(query: &Query, write: Write, user_agent: &str) -> Result<Self, Fault> {
         let mut errors = Vec::new();
         let named = query.text("fieldManager");
         let force = query.flag("force");
@@ -168,7 +168,7 @@ fn read_dry_run(query: &Query, errors: &mut Vec<FieldError>) -> bool {
 }
 
 /// Checks the values of `dryRun`.
-pub fn check_dry_run(values: &[&str], errors: &mut Vec<FieldError>) {
+pub(crate) fn check_dry_run(values: &[&str], errors: &mut Vec<FieldError>) {
     if values.iter().any(|value| *value != "All") {
         errors.push(FieldError::unsupported("dryRun", &json!(values), &["All"]));
     }

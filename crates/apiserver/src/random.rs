@@ -25,7 +25,7 @@ fn bytes<const N: usize>() -> Result<[u8; N], Fault> {
 /// # Errors
 ///
 /// 500, when the system gives no random numbers.
-pub fn uid() -> Result<String, Fault> {
+pub(crate) fn uid() -> Result<String, Fault> {
     let random = Builder::from_random_bytes(bytes()?);
     Ok(random.into_uuid().to_string())
 }
@@ -35,7 +35,7 @@ pub fn uid() -> Result<String, Fault> {
 /// # Errors
 ///
 /// 500, when the system gives no random numbers.
-pub fn name(prefix: &str) -> Result<String, Fault> {
+pub(crate) fn name(prefix: &str) -> Result<String, Fault> {
     let mut end = prefix.len().min(MAX_PREFIX);
     while !prefix.is_char_boundary(end) {
         end -= 1;
@@ -51,7 +51,7 @@ pub fn name(prefix: &str) -> Result<String, Fault> {
 }
 
 /// A random number from 0 to 1; 0 where the system gives none.
-pub fn fraction() -> f64 {
+pub(crate) fn fraction() -> f64 {
     bytes::<2>().map_or(0.0, |two| {
         f64::from(u16::from_be_bytes(two)) / f64::from(u16::MAX)
     })

@@ -12,7 +12,7 @@ use fairgate_core::digest::{RequestDigest, User};
 pub const MAX_BODY: usize = 3 << 20;
 
 /// The most bytes of a review's body: everybody may send one, and reading it takes time.
-pub const MAX_REVIEW: usize = 32 << 10;
+pub(crate) const MAX_REVIEW: usize = 32 << 10;
 
 /// Who calls.
 #[derive(Clone, Debug, PartialEq, Eq)]

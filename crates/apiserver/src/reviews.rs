@@ -12,7 +12,7 @@ use super::{
 use fairgate_core::{apf::objects::names, digest::User};
 
 /// The kinds of reviews.
-pub static REVIEWS: [&Kind; 3] = [&ACCESS, &RULES, &SELF];
+pub(crate) static REVIEWS: [&Kind; 3] = [&ACCESS, &RULES, &SELF];
 
 const RULES_OF_REVIEWS: &KindRules = &KindRules {
     name: names::object_name,
@@ -92,7 +92,12 @@ static SELF: Kind = review(
 /// # Errors
 ///
 /// 422, when it asks nothing, or two things at once.
-pub fn answer(rules: &Rules, kind: &Kind, user: &User, review: &mut Value) -> Result<(), Fault> {
+pub(crate) fn answer(
+    rules: &Rules,
+    kind: &Kind,
+    user: &User,
+    review: &mut Value,
+) -> Result<(), Fault> {
     review["status"] = match kind.kind {
         "SelfSubjectReview" => json!({"userInfo": user_info(user)}),
         "SelfSubjectRulesReview" => rules.listed(user),

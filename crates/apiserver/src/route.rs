@@ -4,7 +4,7 @@ use super::kind::{Kind, KindVersion, Storage};
 
 /// What a path names.
 #[derive(Debug)]
-pub enum Route {
+pub(crate) enum Route {
     /// `/`
     Root,
     /// `/version`
@@ -37,7 +37,7 @@ pub enum Route {
 
 /// A place among the objects of a kind.
 #[derive(Debug)]
-pub struct Place {
+pub(crate) struct Place {
     /// The kind.
     pub kind: &'static Kind,
     /// The version that is spoken.
@@ -53,7 +53,7 @@ pub struct Place {
 }
 
 /// Finds what `path` names among `kinds`.
-pub fn route(kinds: &[&'static Kind], path: &str) -> Route {
+pub(crate) fn route(kinds: &[&'static Kind], path: &str) -> Route {
     let trimmed = path.trim_end_matches('/');
     // As upstream, of which one part minds slashes at the end, and the other does not.
     let slashes = path.len() - trimmed.len();
@@ -87,7 +87,7 @@ pub fn route(kinds: &[&'static Kind], path: &str) -> Route {
 
 /// Whether `path` means something here. Below a group of which there are objects here every path does;
 /// below others, only those of what is answered here.
-pub fn knows(kinds: &[&'static Kind], path: &str) -> bool {
+pub(crate) fn knows(kinds: &[&'static Kind], path: &str) -> bool {
     match route(kinds, path) {
         Route::Unknown => false,
         Route::Nothing => covers(kinds, path),
@@ -97,7 +97,7 @@ pub fn knows(kinds: &[&'static Kind], path: &str) -> bool {
 
 /// Whether `path` is that of a group of which there are objects here, or of its part of OpenAPI v3:
 /// nothing there is anybody else's, whether it means something or not.
-pub fn covers(kinds: &[&'static Kind], path: &str) -> bool {
+pub(crate) fn covers(kinds: &[&'static Kind], path: &str) -> bool {
     let below = |root: &str| {
         path.strip_prefix(root)
             .and_then(|rest| rest.split('/').next())

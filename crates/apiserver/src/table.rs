@@ -126,7 +126,7 @@ fn column(name: &str, ty: &str, format: &str, doc: &str) -> Value {
 
 /// The metadata of an object alone, as it is stored: what a version adds to say how the rest is to be
 /// read is of no use without that.
-pub fn partial(stored: &Value, meta: &str) -> Value {
+pub(crate) fn partial(stored: &Value, meta: &str) -> Value {
     let metadata = stored
         .get("metadata")
         .cloned()
@@ -139,7 +139,7 @@ pub fn partial(stored: &Value, meta: &str) -> Value {
 }
 
 /// The age of an object, for people.
-pub fn age(object: &Value, now: i64) -> Value {
+pub(crate) fn age(object: &Value, now: i64) -> Value {
     let created = metadata::text(object, "creationTimestamp");
     match created.parse::<Timestamp>() {
         Ok(created) => json!(human_duration(now - created.as_second())),

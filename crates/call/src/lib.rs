@@ -10,18 +10,18 @@
 //! Not here: who the user is, when the request runs, where it goes.
 
 pub mod answer;
-pub mod client_body;
+mod client_body;
 mod header_names;
 pub mod identity;
-pub mod kind;
+mod kind;
 pub mod lender;
 pub mod peer;
-pub mod pipe;
+mod pipe;
 pub mod refusal;
 pub mod reply_body;
 mod reset_limits;
-pub mod spool;
-pub mod status;
+mod spool;
+mod status;
 pub mod trace;
 
 use std::{rc::Rc, sync::Arc};

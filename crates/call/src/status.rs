@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 
 /// A `Status` that tells of a failure.
 #[derive(Clone, Copy, Debug)]
-pub struct Status<'a> {
+pub(crate) struct Status<'a> {
     /// For people.
     pub message: &'a str,
     /// For programs; one word.
@@ -20,7 +20,7 @@ pub struct Status<'a> {
 
 impl Status<'_> {
     /// The object as JSON.
-    pub fn to_json(self) -> String {
+    pub(crate) fn to_json(self) -> String {
         let mut out = String::with_capacity(192 + self.message.len());
         out.push_str(r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure""#);
         if !self.message.is_empty() {

@@ -39,7 +39,7 @@ struct World {
 /// # Panics
 ///
 /// If a seat is lost or given twice, a limit is exceeded, or somebody starves.
-pub fn run(seed: u64, steps: u32, policies: Vec<Arc<Policy>>) -> String {
+pub(crate) fn run(seed: u64, steps: u32, policies: Vec<Arc<Policy>>) -> String {
     let mut random = Random::seeded(seed);
     let first = Arc::clone(random.pick(&policies));
     let dispatcher = Dispatcher::new(first, Time::ZERO);

@@ -3,6 +3,7 @@
 //! No real time passes and nothing is random but by a seed, so the same seed gives the same result
 //! to the byte.
 
-pub mod chaos;
+#[cfg(test)]
+mod chaos;
 pub mod clients;
 pub mod world;

@@ -6,7 +6,7 @@
 //!
 //! Two stores keep the same promises, and one set of tests holds both to them: [`local`], a file, and
 //! `etcd` (feature `etcd`), which several replicas share. Both serve reads and watches from a
-//! [`mirror`], the same state in memory.
+//! `mirror`, the same state in memory.
 //!
 //! Promises: a revision is visible, and a write acknowledged, only once it is durable; after a crash
 //! every acknowledged write is there, and one not acknowledged is there whole or not at all;
@@ -20,7 +20,7 @@ mod entry;
 mod error;
 mod history;
 pub mod local;
-pub mod mirror;
+mod mirror;
 mod watch;
 
 #[cfg(feature = "etcd")]

@@ -30,7 +30,7 @@ const SCAN: usize = 4096;
 const BATCH: usize = 256;
 
 /// The state in memory.
-pub struct Mirror {
+pub(crate) struct Mirror {
     state: RwLock<State>,
     /// The revision, for those who wait.
     news: watch::Sender<u64>,
@@ -62,7 +62,7 @@ impl Default for Mirror {
 
 impl Mirror {
     /// Nothing yet: reads fail until [`load`](Self::load).
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             state: RwLock::default(),
             news: watch::Sender::new(0),
@@ -74,7 +74,7 @@ impl Mirror {
     /// `revision`. `entries` are those at `revision`.
     ///
     /// Entries known already stay the same objects, with their memos. Watches below `floor` end.
-    pub fn load(
+    pub(crate) fn load(
         &self,
         now: Time,
         mut entries: BTreeMap<Arc<str>, Arc<Entry>>,
@@ -109,7 +109,7 @@ impl Mirror {
     }
 
     /// Appends `events`, ascending and all newer than what is known; those of one revision together.
-    pub fn apply(&self, now: Time, events: &[Arc<Event>]) {
+    pub(crate) fn apply(&self, now: Time, events: &[Arc<Event>]) {
         let Some(last) = events.last() else { return };
         {
             let mut state = self.change();
@@ -127,7 +127,7 @@ impl Mirror {
     }
 
     /// Notes that nothing more happened up to `revision`.
-    pub fn advance(&self, revision: u64) {
+    pub(crate) fn advance(&self, revision: u64) {
         {
             let mut state = self.change();
             if revision <= state.revision {
@@ -143,7 +143,7 @@ impl Mirror {
     /// # Errors
     ///
     /// [`StoreError::Unavailable`] before the first load.
-    pub fn get(&self, key: &str) -> Result<Option<Arc<Entry>>, StoreError> {
+    pub(crate) fn get(&self, key: &str) -> Result<Option<Arc<Entry>>, StoreError> {
         Ok(self.loaded()?.entries.get(key).cloned())
     }
 
@@ -152,7 +152,11 @@ impl Mirror {
     /// # Errors
     ///
     /// As [`list_at`](Self::list_at).
-    pub fn get_at(&self, key: &str, revision: u64) -> Result<Option<Arc<Entry>>, StoreError> {
+    pub(crate) fn get_at(
+        &self,
+        key: &str,
+        revision: u64,
+    ) -> Result<Option<Arc<Entry>>, StoreError> {
         let state = self.loaded()?;
         state.reaches(revision)?;
         let mut since = state.history.after(revision);
@@ -164,7 +168,7 @@ impl Mirror {
     }
 
     /// The change that `revision` made of `key`, if it is in the history.
-    pub fn event(&self, key: &str, revision: u64) -> Option<Arc<Event>> {
+    pub(crate) fn event(&self, key: &str, revision: u64) -> Option<Arc<Event>> {
         let state = self.read();
         let mut from = state.history.after(revision.checked_sub(1)?);
         let found = from
@@ -179,7 +183,7 @@ impl Mirror {
     /// # Errors
     ///
     /// [`StoreError::Unavailable`] before the first load; [`StoreError::BadKey`].
-    pub fn list(
+    pub(crate) fn list(
         &self,
         prefix: &str,
         after: Option<&str>,
@@ -196,7 +200,7 @@ impl Mirror {
     ///
     /// As [`list`](Self::list); [`StoreError::Compacted`] below the floor, [`StoreError::Future`]
     /// beyond what is known.
-    pub fn list_at(
+    pub(crate) fn list_at(
         &self,
         prefix: &str,
         after: Option<&str>,
@@ -227,7 +231,7 @@ impl Mirror {
     ///
     /// [`StoreError::Compacted`] below the floor, [`StoreError::Unavailable`] before the first load,
     /// [`StoreError::BadKey`].
-    pub fn watch(self: &Arc<Self>, prefix: &str, after: u64) -> Result<Watch, StoreError> {
+    pub(crate) fn watch(self: &Arc<Self>, prefix: &str, after: u64) -> Result<Watch, StoreError> {
         check_prefix(prefix)?;
         let floor = self.loaded()?.history.floor();
         if after < floor {
@@ -272,46 +276,46 @@ impl Mirror {
     }
 
     /// Up to where everything is in; 0 before the first load.
-    pub fn revision(&self) -> u64 {
+    pub(crate) fn revision(&self) -> u64 {
         *self.news.borrow()
     }
 
     /// Returns once [`revision`](Self::revision) is at least `revision`.
-    pub async fn wait_for(&self, revision: u64) {
+    pub(crate) async fn wait_for(&self, revision: u64) {
         let mut news = self.news.subscribe();
         // It fails only when the sender is gone, which `self` holds.
         let _ = news.wait_for(|&reached| reached >= revision).await;
     }
 
     /// The oldest revision that can be read.
-    pub fn floor(&self) -> u64 {
+    pub(crate) fn floor(&self) -> u64 {
         self.read().history.floor()
     }
 
     /// The floor that `limits` ask for.
-    pub fn due_floor(&self, now: Time, limits: &Limits) -> u64 {
+    pub(crate) fn due_floor(&self, now: Time, limits: &Limits) -> u64 {
         self.read().history.due(now, limits)
     }
 
     /// Whether the history is well beyond `limits` by number or bytes.
-    pub fn overflows(&self, limits: &Limits) -> bool {
+    pub(crate) fn overflows(&self, limits: &Limits) -> bool {
         self.read().history.overflows(limits)
     }
 
     /// Forgets the changes up to `floor`. Watches that have not read them end.
-    pub fn raise_floor(&self, floor: u64) {
+    pub(crate) fn raise_floor(&self, floor: u64) {
         let dropped = self.change().history.raise(floor);
         drop(dropped);
     }
 
     /// Forgets what readers made of values that are gone for a while.
-    pub fn forget_stale(&self, now: Time) {
+    pub(crate) fn forget_stale(&self, now: Time) {
         let stale = self.read().history.stale(now);
         drop(stale);
     }
 
     /// How much there is.
-    pub fn size(&self) -> Size {
+    pub(crate) fn size(&self) -> Size {
         let state = self.read();
         let (events, history_bytes) = state.history.size();
         Size {
@@ -323,12 +327,12 @@ impl Mirror {
     }
 
     /// As last told.
-    pub fn health(&self) -> Health {
+    pub(crate) fn health(&self) -> Health {
         (**self.health.load()).clone()
     }
 
     /// Tells how the store does.
-    pub fn set_health(&self, health: Health) {
+    pub(crate) fn set_health(&self, health: Health) {
         self.health.store(Arc::new(health));
     }
 

@@ -16,9 +16,9 @@ use super::tree::Node;
 use crate::schema::canonical::Source;
 
 pub(super) use scan::push_utf8;
-pub use scan::{MAX_DEPTH, SyntaxError};
+pub(crate) use scan::{MAX_DEPTH, SyntaxError};
 pub(super) use write::encode_raw;
-pub use write::{encode, encode_list, encode_part, encode_plain};
+pub(crate) use write::{encode, encode_list, encode_part, encode_plain};
 
 /// A JSON text that was read.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,7 +39,7 @@ pub struct Parsed {
 /// # Errors
 ///
 /// [`SyntaxError`], if it is not one JSON value.
-pub fn parse(text: &[u8]) -> Result<Parsed, SyntaxError> {
+pub(crate) fn parse(text: &[u8]) -> Result<Parsed, SyntaxError> {
     let node = read(text)?;
     Ok(Parsed {
         value: node.to_value(),
@@ -52,6 +52,6 @@ pub fn parse(text: &[u8]) -> Result<Parsed, SyntaxError> {
 /// # Errors
 ///
 /// As [`parse`].
-pub fn read(text: &[u8]) -> Result<Node, SyntaxError> {
+pub(crate) fn read(text: &[u8]) -> Result<Node, SyntaxError> {
     scan::read(text)
 }

@@ -9,12 +9,12 @@
 
 mod decode;
 pub mod envelope;
-pub mod json;
+pub(crate) mod json;
 pub mod protobuf;
 #[cfg(test)]
 mod tests;
-pub mod tree;
-pub mod unstructured;
+pub(crate) mod tree;
+pub(crate) mod unstructured;
 pub mod yaml;
 
 pub use decode::{

@@ -10,7 +10,7 @@ use crate::schema::canonical::{MAX_PROBLEMS, Source, View, quote::Quoted};
 
 /// One JSON value.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Node {
+pub(crate) enum Node {
     /// Null.
     Null,
     /// A boolean.
@@ -59,7 +59,7 @@ impl Source for Node {
 impl Node {
     /// The keys given more than once, as `duplicate field "spec.a"`: each once, at most
     /// [`MAX_PROBLEMS`], and fewer if their paths are of absurd length.
-    pub fn duplicates(&self) -> Vec<String> {
+    pub(crate) fn duplicates(&self) -> Vec<String> {
         let mut found = Duplicates::default();
         found.visit(self);
         found.problems

@@ -16,7 +16,7 @@ use crate::schema::{Struct, Type};
 /// # Errors
 ///
 /// What upstream says of the first value that does not fit.
-pub fn restore(shape: &Struct, object: &mut Value) -> Result<(), String> {
+pub(crate) fn restore(shape: &Struct, object: &mut Value) -> Result<(), String> {
     let fields = match object {
         Value::Null => return Ok(()),
         Value::Object(fields) => fields,

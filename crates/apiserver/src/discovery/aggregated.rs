@@ -11,7 +11,7 @@ use super::{STATUS_VERBS, Wanted, groups, resources, verbs, versions};
 use crate::kind::Kind;
 
 /// The document at `/apis`.
-pub fn apis(kinds: &[&Kind], form: Wanted) -> Value {
+pub(crate) fn apis(kinds: &[&Kind], form: Wanted) -> Value {
     let items: Vec<Value> = groups(kinds)
         .into_iter()
         .map(|group| item(kinds, group))
@@ -20,7 +20,7 @@ pub fn apis(kinds: &[&Kind], form: Wanted) -> Value {
 }
 
 /// The document at `/api`; empty without a kind in the core group.
-pub fn api(kinds: &[&Kind], form: Wanted) -> Value {
+pub(crate) fn api(kinds: &[&Kind], form: Wanted) -> Value {
     if versions(kinds, "").is_empty() {
         list(form, &[])
     } else {

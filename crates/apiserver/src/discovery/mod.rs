@@ -1,20 +1,20 @@
 //! Discovery: what a client learns of the API before it uses it.
 //!
 //! Made from the table of kinds alone, in the two forms that clients ask for: one document per group
-//! version ([`plain`]), and all in one ([`aggregated`]). [`wanted`] tells which of the two a client asks
+//! version (`plain`), and all in one (`aggregated`). [`wanted`] tells which of the two a client asks
 //! for; [`merge_group_list`] and [`merge_aggregated`] put our groups into the documents of an upstream
 //! server that serves others.
 //!
 //! All functions are pure and make a new document at each call: whoever serves them keeps them.
 //!
-//! Not here: HTTP, and what each kind consists of ([`super::openapi`]).
+//! Not here: HTTP, and what each kind consists of (`openapi`).
 //!
 //! Source: the documents of kube-apiserver 1.36, and its order of groups.
 
 mod accept;
-pub mod aggregated;
+pub(crate) mod aggregated;
 mod merge;
-pub mod plain;
+pub(crate) mod plain;
 pub mod protobuf;
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use crate::kind::{Kind, Storage};
 
 /// The document at `/`: every path of `kinds`, of their documentation, and of `others` (health,
 /// metrics), sorted.
-pub fn paths(kinds: &[&Kind], others: &[&str]) -> Value {
+pub(crate) fn paths(kinds: &[&Kind], others: &[&str]) -> Value {
     let mut paths: BTreeSet<String> = others.iter().map(|&path| path.to_owned()).collect();
     for path in [
         "/api",
@@ -44,7 +44,7 @@ pub fn paths(kinds: &[&Kind], others: &[&str]) -> Value {
 ///
 /// It has no `apiVersion`. Without a kind in the core group it names no version: kubectl takes one
 /// that turns out to be empty for a failure.
-pub fn api_versions(kinds: &[&Kind], server_address: &str) -> Value {
+pub(crate) fn api_versions(kinds: &[&Kind], server_address: &str) -> Value {
     json!({
         "kind": "APIVersions",
         "versions": versions(kinds, ""),
@@ -55,7 +55,7 @@ pub fn api_versions(kinds: &[&Kind], server_address: &str) -> Value {
 }
 
 /// The document at `/apis`.
-pub fn group_list(kinds: &[&Kind]) -> Value {
+pub(crate) fn group_list(kinds: &[&Kind]) -> Value {
     let entries: Vec<Value> = groups(kinds)
         .into_iter()
         .map(|group| Value::Object(entry(kinds, group)))
@@ -64,7 +64,7 @@ pub fn group_list(kinds: &[&Kind]) -> Value {
 }
 
 /// The document at `/apis/<group>`; `None` for a group that there is not.
-pub fn group(kinds: &[&Kind], group: &str) -> Option<Value> {
+pub(crate) fn group(kinds: &[&Kind], group: &str) -> Option<Value> {
     if !groups(kinds).contains(&group) {
         return None;
     }
@@ -76,7 +76,7 @@ pub fn group(kinds: &[&Kind], group: &str) -> Option<Value> {
 
 /// The document at `/apis/<group>/<version>`, or at `/api/v1` for the core group; `None` for a
 /// group version that there is not.
-pub fn resource_list(kinds: &[&Kind], group: &str, version: &str) -> Option<Value> {
+pub(crate) fn resource_list(kinds: &[&Kind], group: &str, version: &str) -> Option<Value> {
     if !versions(kinds, group).contains(&version) {
         return None;
     }

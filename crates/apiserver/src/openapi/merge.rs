@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use super::definitions::references;
 
 /// `/openapi/v3` of `upstream`, with the groups of `ours` in it.
-pub fn merge_v3_index(mut upstream: Value, ours: Value) -> Value {
+pub(crate) fn merge_v3_index(mut upstream: Value, ours: Value) -> Value {
     let groups = groups(&ours, "apis/");
     let Some(Value::Object(paths)) = upstream.get_mut("paths") else {
         return ours;
@@ -25,7 +25,7 @@ pub fn merge_v3_index(mut upstream: Value, ours: Value) -> Value {
 }
 
 /// `/openapi/v2` of `upstream`, with the groups of `ours` in it.
-pub fn merge_v2(mut upstream: Value, mut ours: Value) -> Value {
+pub(crate) fn merge_v2(mut upstream: Value, mut ours: Value) -> Value {
     let groups = groups(&ours, "/apis/");
     let definitions = ours.get_mut("definitions").map(Value::take);
     let Some(Value::Object(paths)) = upstream.get_mut("paths") else {

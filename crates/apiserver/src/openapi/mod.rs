@@ -23,12 +23,12 @@ mod operations;
 mod parameters;
 mod proto;
 mod shared;
-pub mod v2;
-pub mod v2_proto;
-pub mod v3;
-pub mod v3_proto;
+pub(crate) mod v2;
+pub(crate) mod v2_proto;
+pub(crate) mod v3;
+pub(crate) mod v3_proto;
 
-pub use merge::{merge_v2, merge_v3_index};
+pub(crate) use merge::{merge_v2, merge_v3_index};
 
 #[cfg(test)]
 mod tests;

@@ -20,7 +20,7 @@ use crate::kind::Kind;
 const REFERENCE: &str = "#/definitions/";
 
 /// The document at `/openapi/v2`. `version` is the server's, such as `v1.36.3`.
-pub fn document(kinds: &[&Kind], version: &str) -> Value {
+pub(crate) fn document(kinds: &[&Kind], version: &str) -> Value {
     let sections = sections(kinds);
     let paths: Value = sections
         .iter()

@@ -16,7 +16,7 @@ use crate::{discovery::hash, kind::Kind};
 
 /// A document as it is served.
 #[derive(Clone, Debug)]
-pub struct Document {
+pub(crate) struct Document {
     /// What stands behind `/openapi/v3/`, such as `apis/policy/v1`.
     pub key: String,
     /// The text, JSON.
@@ -26,7 +26,7 @@ pub struct Document {
 }
 
 /// All documents of `kinds`, sorted by key. `version` is the server's, such as `v1.36.3`.
-pub fn documents(kinds: &[&Kind], version: &str) -> Vec<Document> {
+pub(crate) fn documents(kinds: &[&Kind], version: &str) -> Vec<Document> {
     let mut documents: Vec<_> = sections(kinds)
         .into_iter()
         .map(|section| {
@@ -43,7 +43,7 @@ pub fn documents(kinds: &[&Kind], version: &str) -> Vec<Document> {
 }
 
 /// The document at `/openapi/v3`.
-pub fn index(documents: &[Document]) -> Value {
+pub(crate) fn index(documents: &[Document]) -> Value {
     let paths: Map<String, Value> = documents
         .iter()
         .map(|Document { key, hash, .. }| {
@@ -52,14 +52,6 @@ pub fn index(documents: &[Document]) -> Value {
         })
         .collect();
     json!({ "paths": paths })
-}
-
-/// The document at `/openapi/v3/<key>`; `None` if there is none.
-pub fn document(kinds: &[&Kind], key: &str, version: &str) -> Option<Value> {
-    sections(kinds)
-        .into_iter()
-        .find(|section| section.key() == key)
-        .map(|section| of_section(kinds, section, version))
 }
 
 fn of_section(kinds: &[&Kind], section: Section<'_>, version: &str) -> Value {

@@ -18,7 +18,7 @@ use super::proto::{
 };
 
 /// Writes a document. The cost is its size times its depth.
-pub fn encode(document: &Value) -> Vec<u8> {
+pub(crate) fn encode(document: &Value) -> Vec<u8> {
     message(&DOCUMENT, document, DEPTH).unwrap_or_default()
 }
 

@@ -28,7 +28,7 @@ const MEMBERS: [&str; 4] = ["op", "path", "from", "value"];
 ///
 /// [`PatchError::BadRequest`], if the patch is no list of operations; [`PatchError::TooLarge`], if
 /// there are more than 10000; [`PatchError::Unprocessable`], if one does not fit the object.
-pub fn json_patch(
+pub(crate) fn json_patch(
     object: &Value,
     patch: &[u8],
     validation: Validation,

@@ -14,7 +14,7 @@ use crate::{codec::json, query::Validation};
 /// # Errors
 ///
 /// [`PatchError::BadRequest`], if the patch is no JSON or no object.
-pub fn merge_patch(
+pub(crate) fn merge_patch(
     object: &Value,
     patch: &[u8],
     validation: Validation,

@@ -14,24 +14,24 @@
 
 mod document;
 mod go_print;
-pub mod json_patch;
+pub(crate) mod json_patch;
 mod merge_list;
-pub mod merge_patch;
-pub mod strategic;
+pub(crate) mod merge_patch;
+pub(crate) mod strategic;
 
 use std::borrow::Cow;
 
 use serde_json::Value;
 
-pub use json_patch::json_patch;
-pub use merge_patch::merge_patch;
-pub use strategic::strategic;
+pub(crate) use json_patch::json_patch;
+pub(crate) use merge_patch::merge_patch;
+pub(crate) use strategic::strategic;
 
 use super::query::Validation;
 
 /// Why a patch does not apply. `Display` is the message of the answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum PatchError {
+pub(crate) enum PatchError {
     /// 400, reason `BadRequest`: the patch itself is malformed.
     #[error("{0}")]
     BadRequest(String),
@@ -48,7 +48,7 @@ pub enum PatchError {
 
 /// A patched object, not yet decoded.
 #[derive(Clone, Debug)]
-pub struct Patched {
+pub(crate) struct Patched {
     /// The object.
     pub value: Value,
     /// What a strict caller is told of the patch's text, before what is told of the result; empty
@@ -60,7 +60,7 @@ pub struct Patched {
 
 impl Patched {
     /// What a failure to decode the result quotes as the invalid value, before quoting.
-    pub fn quoted(&self) -> String {
+    pub(crate) fn quoted(&self) -> String {
         match &self.patch {
             Some(patch) => go_print::Printed(patch).to_string(),
             None => go_print::json(&self.value),

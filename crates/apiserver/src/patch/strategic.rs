@@ -40,7 +40,7 @@ const ORDER: &str = "$setElementOrder";
 /// [`PatchError::BadRequest`], if the patch is no JSON object or a directive is malformed;
 /// [`PatchError::Unprocessable`] for lists of lists; [`PatchError::Internal`] for whatever else
 /// upstream has no better answer to.
-pub fn strategic(
+pub(crate) fn strategic(
     shape: &'static Struct,
     object: &Value,
     patch: &[u8],

@@ -11,11 +11,11 @@
 //! Not here: reading bytes ([`super::super::codec`]), defaults of a kind, validation.
 
 mod go;
-pub mod number;
-pub mod quote;
+pub(crate) mod number;
+pub(crate) mod quote;
 #[cfg(test)]
 mod tests;
-pub mod time;
+pub(crate) mod time;
 
 use std::{borrow::Cow, collections::BTreeSet, fmt::Write};
 

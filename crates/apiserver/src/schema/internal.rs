@@ -7,7 +7,7 @@ use super::{Presence, Struct, Type};
 use crate::codec::json::encode_plain;
 
 /// The text of an object of `shape`.
-pub fn printed(shape: &Struct, object: &Value) -> String {
+pub(crate) fn printed(shape: &Struct, object: &Value) -> String {
     let fields: Vec<String> = shape
         .fields
         .iter()

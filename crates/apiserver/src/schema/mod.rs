@@ -13,9 +13,9 @@
 
 pub mod canonical;
 pub mod flowcontrol;
-pub mod internal;
+pub(crate) mod internal;
 pub mod meta;
-pub mod reviews;
+pub(crate) mod reviews;
 
 /// What a value may be.
 #[derive(Clone, Copy, Debug)]

@@ -18,7 +18,7 @@ const METADATA: Field = field(
 .always();
 
 /// Whether the user may do something.
-pub static SELF_SUBJECT_ACCESS_REVIEW: Struct = object(
+pub(crate) static SELF_SUBJECT_ACCESS_REVIEW: Struct = object(
     "SelfSubjectAccessReview",
     "SelfSubjectAccessReview asks whether whoever asks may do something.",
     &[
@@ -134,7 +134,7 @@ static ACCESS_STATUS: Struct = object(
 );
 
 /// What the user may do.
-pub static SELF_SUBJECT_RULES_REVIEW: Struct = object(
+pub(crate) static SELF_SUBJECT_RULES_REVIEW: Struct = object(
     "SelfSubjectRulesReview",
     "SelfSubjectRulesReview asks what whoever asks may do in a namespace.",
     &[
@@ -218,7 +218,7 @@ static NON_RESOURCE_RULE: Struct = object(
 );
 
 /// Who the user is.
-pub static SELF_SUBJECT_REVIEW: Struct = object(
+pub(crate) static SELF_SUBJECT_REVIEW: Struct = object(
     "SelfSubjectReview",
     "SelfSubjectReview asks who it is that asks.",
     &[

@@ -6,12 +6,12 @@
 //! Not here: which value of a parameter counts ([`super::query`]), and the guess of the classifier
 //! at what a selector will decode to, which has to work on bytes.
 
-pub mod field;
-pub mod label;
+pub(crate) mod field;
+pub(crate) mod label;
 mod lexer;
 
-pub use field::FieldSelector;
-pub use label::LabelSelector;
+pub(crate) use field::FieldSelector;
+pub(crate) use label::LabelSelector;
 
 /// Why a selector cannot be read, in the words of the API server's 400.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -39,7 +39,7 @@ const KUBECTL: &str = "kubectl";
 /// # Errors
 ///
 /// [`ApplyError`], which says what to answer.
-pub fn apply(
+pub(crate) fn apply(
     kinds: &dyn Kinds,
     live: Option<&Value>,
     config: &Value,

@@ -11,7 +11,7 @@ use super::{
 
 /// Why an object cannot be applied.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ApplyError {
+pub(crate) enum ApplyError {
     /// The applied object is not what may be applied here: 400 `BadRequest`.
     #[error("{0}")]
     BadRequest(String),
@@ -27,7 +27,7 @@ pub enum ApplyError {
 
 /// One path that the applied object would change, and one manager that owns it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Conflict {
+pub(crate) struct Conflict {
     /// The name of the owner.
     pub manager: String,
     /// The subresource it wrote to; empty for the object itself.
@@ -40,7 +40,7 @@ pub struct Conflict {
 
 impl Conflict {
     /// The message of its cause, whose reason is `FieldManagerConflict` and whose field is the path.
-    pub fn message(&self) -> String {
+    pub(crate) fn message(&self) -> String {
         format!("conflict with {}", Owner(self))
     }
 }

@@ -40,7 +40,7 @@ mod validate;
 
 use serde_json::Value;
 
-pub use self::{
+pub(crate) use self::{
     apply::apply,
     conflict::{ApplyError, Conflict},
     times::keep_times_if_unchanged,
@@ -49,7 +49,7 @@ pub use self::{
 use super::schema::Struct;
 
 /// What ownership has to know about one kind.
-pub trait Kinds {
+pub(crate) trait Kinds {
     /// The schema table of the kind in a version such as `flowcontrol.apiserver.k8s.io/v1`; `None` if
     /// that is not served. The table's name is the kind's.
     fn shape(&self, api_version: &str) -> Option<&'static Struct>;
@@ -69,7 +69,7 @@ pub trait Kinds {
 
 /// Who writes, where and when.
 #[derive(Clone, Copy, Debug)]
-pub struct Actor<'a> {
+pub(crate) struct Actor<'a> {
     /// The field manager; an empty one is recorded as `unknown`.
     pub manager: &'a str,
     /// The subresource written to; empty for the object itself.

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 /// times, and is then equal to `old`. Both are canonical and in one version.
 ///
 /// Call it when `new` is otherwise as it would be stored. Linear in the objects' sizes.
-pub fn keep_times_if_unchanged(old: &Value, new: &mut Value) -> bool {
+pub(crate) fn keep_times_if_unchanged(old: &Value, new: &mut Value) -> bool {
     let (Some(old_fields), Some(new_fields)) = (old.as_object(), new.as_object()) else {
         return false;
     };

@@ -32,7 +32,12 @@ const ANCIENT: &str = "ancient-changes";
 ///
 /// Linear in the sizes of both objects and of all entries, times the logarithm of the widest level;
 /// once more for each version that entries are in.
-pub fn track_update(kinds: &dyn Kinds, live: Option<&Value>, new: &mut Value, actor: &Actor<'_>) {
+pub(crate) fn track_update(
+    kinds: &dyn Kinds,
+    live: Option<&Value>,
+    new: &mut Value,
+    actor: &Actor<'_>,
+) {
     let request = Request { kinds, actor };
     let start = start_set(live, new, actor);
     let managers = if start.is_empty() && live.is_some() {

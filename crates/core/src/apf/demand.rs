@@ -15,14 +15,14 @@ use super::{
 };
 
 /// The usual time between two updates of the statistics.
-pub const UPDATE_PERIOD: Duration = Duration::from_secs(10);
+pub(crate) const UPDATE_PERIOD: Duration = Duration::from_secs(10);
 
 /// What remains of the smoothed demand after one [`UPDATE_PERIOD`]; half of it is gone after 30.
 const DECAY: f64 = 0.977;
 
 /// Integrates a level's seat demand over a period. Constant size and cost; no allocation.
 #[derive(Clone, Debug)]
-pub struct Integrator {
+pub(crate) struct Integrator {
     last: Time,
     demand: u64,
     min: u64,
@@ -55,7 +55,7 @@ pub struct DemandSample {
 
 impl Integrator {
     /// An integrator of a demand that is 0 at `now`.
-    pub const fn new(now: Time) -> Self {
+    pub(crate) const fn new(now: Time) -> Self {
         Self {
             last: now,
             demand: 0,
@@ -71,13 +71,13 @@ impl Integrator {
 
     /// A request that would have held `seats` for `service_time` is refused. It adds to the demand of
     /// the period what it would have held on average, as if it had executed.
-    pub fn refuse(&mut self, seats: u64, service_time: Duration) {
+    pub(crate) fn refuse(&mut self, seats: u64, service_time: Duration) {
         self.refused_seats += seats;
         self.refused_work += as_f64(seats) * service_time.as_secs_f64();
     }
 
     /// From `now` on the demand is `seats`. A `now` before the last one counts as the last one.
-    pub fn set(&mut self, now: Time, seats: u64) {
+    pub(crate) fn set(&mut self, now: Time, seats: u64) {
         self.advance(now);
         self.demand = seats;
         self.min = self.min.min(seats);
@@ -85,12 +85,12 @@ impl Integrator {
     }
 
     /// The demand in seats, as last set.
-    pub const fn demand(&self) -> u64 {
+    pub(crate) const fn demand(&self) -> u64 {
         self.demand
     }
 
     /// What was seen of the period that began with the last reset, up to `now`.
-    pub fn read(&mut self, now: Time) -> DemandSample {
+    pub(crate) fn read(&mut self, now: Time) -> DemandSample {
         self.advance(now);
         let elapsed = Duration::from_nanos(self.elapsed_nanos);
         let (average, deviation) = if self.elapsed_nanos == 0 {
@@ -124,7 +124,7 @@ impl Integrator {
     /// Reads, and begins a new period, whose extremes start at the present demand.
     ///
     /// A demand that falls just as a period ends hence shows in the next period's maximum too.
-    pub fn read_and_reset(&mut self, now: Time) -> DemandSample {
+    pub(crate) fn read_and_reset(&mut self, now: Time) -> DemandSample {
         let sample = self.read(now);
         self.min = self.demand;
         self.max = self.demand;

@@ -3,9 +3,9 @@
 //! Pure: time, randomness and waiters are arguments; nothing here waits, logs or reads a clock.
 
 pub mod borrowing;
-pub mod classify;
+pub(crate) mod classify;
 pub mod counts;
-pub mod demand;
+pub(crate) mod demand;
 pub mod dispatcher;
 pub mod level;
 pub mod objects;
@@ -13,7 +13,7 @@ mod order;
 pub mod policy;
 pub mod queueset;
 pub mod ratio;
-pub mod retry_after;
+pub(crate) mod retry_after;
 pub mod scope;
 pub mod shard;
 pub mod units;

@@ -17,7 +17,7 @@ const SKEW_SECONDS: u64 = 2;
 
 /// The recent rejections of one level, and the Retry-After they call for.
 #[derive(Clone, Debug)]
-pub struct RetryAfter {
+pub(crate) struct RetryAfter {
     /// The answer in seconds, 1 to [`MAX_SECONDS`].
     seconds: u32,
     /// Unix second of the last increase.
@@ -56,7 +56,7 @@ impl RetryAfter {
     /// A clock a little behind counts as the newest second seen; one set back further starts over.
     ///
     /// Cost: constant within a second, else at most 32 steps; no allocation.
-    pub fn record(&mut self, semantics: Semantics, unix_seconds: u64) {
+    pub(crate) fn record(&mut self, semantics: Semantics, unix_seconds: u64) {
         if unix_seconds.saturating_add(SKEW_SECONDS) < self.current.second {
             *self = Self::default();
         }
@@ -81,7 +81,7 @@ impl RetryAfter {
     /// In [`Semantics::Compatible`] the same for all. In [`Semantics::Improved`] drawn evenly from
     /// 1 to that by `random`, uniform over all values, so that those rejected together do not come
     /// again together.
-    pub fn answer(&self, semantics: Semantics, random: u64) -> u32 {
+    pub(crate) fn answer(&self, semantics: Semantics, random: u64) -> u32 {
         match semantics {
             Semantics::Compatible => self.seconds,
             Semantics::Improved => {
@@ -89,11 +89,6 @@ impl RetryAfter {
                 1 + u32::try_from(drawn).unwrap_or(0)
             }
         }
-    }
-
-    /// The greatest answer at present, in seconds: 1 to 32.
-    pub const fn longest(&self) -> u32 {
-        self.seconds
     }
 
     /// Doubles or lowers the answer by the rejections of the last `answer` whole seconds.
@@ -146,7 +141,7 @@ mod tests {
         for _ in 0..count {
             tracker.record(semantics, second);
         }
-        tracker.longest()
+        tracker.seconds
     }
 
     #[test]
@@ -197,7 +192,7 @@ mod tests {
         for second in 1000..1100 {
             reject(&mut tracker, semantics, second, 100);
         }
-        assert_eq!(tracker.longest(), 32);
+        assert_eq!(tracker.seconds, 32);
         tracker
     }
 
@@ -255,7 +250,7 @@ mod tests {
             reject(&mut busy, Semantics::Compatible, second, 1000);
             reject(&mut calm, Semantics::Compatible, second, 1);
         }
-        assert_eq!((busy.longest(), calm.longest()), (32, 1));
+        assert_eq!((busy.seconds, calm.seconds), (32, 1));
     }
 
     #[test]

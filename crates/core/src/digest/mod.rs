@@ -3,17 +3,17 @@
 //! A [`RequestDigest`] is the whole input of classification and work estimation. Nothing after it
 //! reads a header to decide. No credential and no body is in here.
 //!
-//! A request is read in this order: [`info`] splits the path and finds verb, namespace, resource and
-//! name; `query` decodes the parameters that matter; [`options`] and `selector` read those of a list
+//! A request is read in this order: `info` splits the path and finds verb, namespace, resource and
+//! name; `query` decodes the parameters that matter; `options` and `selector` read those of a list
 //! or watch; `duration` reads the client's deadline.
 
 mod duration;
-pub mod info;
-pub mod options;
+pub(crate) mod info;
+pub(crate) mod options;
 mod query;
 mod selector;
-pub mod user;
-pub mod verb;
+pub(crate) mod user;
+pub(crate) mod verb;
 
 #[cfg(test)]
 mod tests;

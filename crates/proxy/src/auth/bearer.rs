@@ -18,9 +18,6 @@ use http::{
 
 use super::token_key::Token;
 
-/// What a client is told, as a warning, whose token is ignored for a second blank before it.
-pub const EXTRA_SPACE_WARNING: &str = "the provided Authorization header contains extra space before the bearer token, and is ignored";
-
 /// The subprotocol that carries a token begins so.
 const PROTOCOL_PREFIX: &[u8] = b"base64url.bearer.authorization.k8s.io.";
 
@@ -49,14 +46,9 @@ pub enum ProtocolError {
 /// The token of the first `Authorization` line, if it is one.
 ///
 /// The scheme `Bearer` in any case, one blank, the token; what follows a further blank is ignored.
-pub fn from_authorization(headers: &HeaderMap) -> Option<&[u8]> {
+pub(crate) fn from_authorization(headers: &HeaderMap) -> Option<&[u8]> {
     let (token, _rest) = authorization_pieces(headers)?;
     (!token.is_empty()).then_some(token)
-}
-
-/// Whether a token is ignored because two blanks stand before it; see [`EXTRA_SPACE_WARNING`].
-pub fn has_extra_space(headers: &HeaderMap) -> bool {
-    matches!(authorization_pieces(headers), Some((b"", Some(_))))
 }
 
 /// The token among the subprotocols of a WebSocket request, decoded.
@@ -64,7 +56,7 @@ pub fn has_extra_space(headers: &HeaderMap) -> bool {
 /// # Errors
 ///
 /// [`ProtocolError`] when there is one that cannot be used.
-pub fn from_websocket(headers: &HeaderMap) -> Result<Option<Token>, ProtocolError> {
+pub(crate) fn from_websocket(headers: &HeaderMap) -> Result<Option<Token>, ProtocolError> {
     if !is_websocket(headers) {
         return Ok(None);
     }
@@ -191,17 +183,6 @@ mod tests {
             );
         }
         assert_eq!(from_authorization(&HeaderMap::new()), None);
-    }
-
-    #[test]
-    fn only_a_second_blank_before_a_token_is_worth_a_warning() {
-        assert!(has_extra_space(&headers(&[(
-            "authorization",
-            "Bearer  abc"
-        )])));
-        for fine in ["Bearer abc", "Bearer", "Bearer abc  def", "Basic  abc"] {
-            assert!(!has_extra_space(&headers(&[("authorization", fine)])));
-        }
     }
 
     #[test]

@@ -10,7 +10,7 @@
 ///
 /// Capital letters are escaped too. Senders commonly leave them, but then the receiver, who
 /// lower-cases before decoding, sees another key.
-pub fn escape(key: &str) -> String {
+pub(crate) fn escape(key: &str) -> String {
     use std::fmt::Write as _;
 
     let mut out = String::with_capacity(key.len());
@@ -28,7 +28,7 @@ pub fn escape(key: &str) -> String {
 ///
 /// Lower-cases, then decodes; with a malformed escape the lower-cased text is the key. `None` if the
 /// key is not UTF-8.
-pub fn unescape(suffix: &str) -> Option<String> {
+pub(crate) fn unescape(suffix: &str) -> Option<String> {
     let lower = suffix.to_ascii_lowercase();
     match percent_decode(lower.as_bytes()) {
         Some(bytes) => String::from_utf8(bytes).ok(),

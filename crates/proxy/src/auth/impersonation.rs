@@ -19,7 +19,6 @@ const ANY: &str = "impersonate-";
 
 /// Why nobody is impersonated.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages name the fields")]
 pub enum ImpersonationError {
     /// To be answered 403.
     #[error(
@@ -41,7 +40,7 @@ pub enum ImpersonationError {
 /// # Errors
 ///
 /// [`ImpersonationError`], with the headers as they were.
-pub fn take(headers: &mut HeaderMap, by: &User) -> Result<Option<User>, ImpersonationError> {
+pub(crate) fn take(headers: &mut HeaderMap, by: &User) -> Result<Option<User>, ImpersonationError> {
     if !headers.keys().any(|name| name.as_str().starts_with(ANY)) {
         return Ok(None);
     }

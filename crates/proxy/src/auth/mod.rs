@@ -12,24 +12,24 @@
 //! One file a method: `front_proxy`, `mtls`, `token_file`, `token_review`; `bearer` is how tokens
 //! travel, `peer` what a connection keeps. Not here: RequestInfo, and the tower layer.
 
-pub mod bearer;
+pub(crate) mod bearer;
 mod bundle;
-pub mod extra_key;
+pub(crate) mod extra_key;
 mod failure;
 mod front_proxy;
-pub mod impersonation;
+pub(crate) mod impersonation;
 pub mod layer;
 mod mtls;
 mod peer;
 #[cfg(test)]
 pub(crate) mod pki;
 mod settings;
-pub mod spoof;
+pub(crate) mod spoof;
 mod token_file;
 mod token_key;
 pub mod token_review;
 pub mod upstream;
-pub mod x509;
+pub(crate) mod x509;
 
 use std::{
     pin::Pin,

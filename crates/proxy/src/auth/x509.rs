@@ -15,7 +15,7 @@ const UID: Oid<'static> = oid!(1.3.6.1.4.1.57683.2);
 
 /// What a certificate's subject says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Subject {
+pub(crate) struct Subject {
     /// The last common name; empty if there is none.
     pub common_name: String,
     /// Every organization, in order.
@@ -26,7 +26,7 @@ pub struct Subject {
 
 /// When a certificate is valid, in seconds since 1970, both ends included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Validity {
+pub(crate) struct Validity {
     /// The first second.
     pub not_before: i64,
     /// The last second.
@@ -53,7 +53,7 @@ impl Subject {
     /// # Errors
     ///
     /// [`SubjectError::Malformed`] or [`SubjectError::NotText`].
-    pub fn parse(certificate: &CertificateDer<'_>) -> Result<Self, SubjectError> {
+    pub(crate) fn parse(certificate: &CertificateDer<'_>) -> Result<Self, SubjectError> {
         let certificate = parse(certificate)?;
         let mut subject = Self {
             common_name: String::new(),
@@ -78,7 +78,7 @@ impl Subject {
     /// # Errors
     ///
     /// [`SubjectError::Uid`] if there are several, or an empty one.
-    pub fn uid(&self) -> Result<&str, SubjectError> {
+    pub(crate) fn uid(&self) -> Result<&str, SubjectError> {
         match self.uids.as_slice() {
             [] => Ok(""),
             [uid] if !uid.is_empty() => Ok(uid),
@@ -93,7 +93,7 @@ impl Validity {
     /// # Errors
     ///
     /// [`SubjectError::Malformed`].
-    pub fn parse(certificate: &CertificateDer<'_>) -> Result<Self, SubjectError> {
+    pub(crate) fn parse(certificate: &CertificateDer<'_>) -> Result<Self, SubjectError> {
         let certificate = parse(certificate)?;
         let validity = certificate.validity();
         Ok(Self {
@@ -103,7 +103,7 @@ impl Validity {
     }
 
     /// Whether it is valid at this second since 1970.
-    pub fn contains(self, unix_seconds: i64) -> bool {
+    pub(crate) fn contains(self, unix_seconds: i64) -> bool {
         (self.not_before..=self.not_after).contains(&unix_seconds)
     }
 }

@@ -15,7 +15,7 @@ use fairgate_base::socket::{Socket, set_up};
 
 /// Why no connection could be opened. Nothing has been sent.
 #[derive(Clone, Debug, thiserror::Error)]
-pub enum ConnectError {
+pub(crate) enum ConnectError {
     /// Resolving the name, connecting or shaking hands failed.
     #[error("upstream {name}: {source}")]
     Io {

@@ -89,7 +89,7 @@ impl Fate {
 }
 
 /// A client's body, lent to a connection.
-pub struct Lent {
+pub(crate) struct Lent {
     body: Option<ClientBody>,
     fate: Fate,
     trace: Rc<Trace>,

@@ -1,8 +1,8 @@
 //! The leaf of the request path: sends a call upstream and brings the answer back.
 //!
 //! What was classified is what is sent: the target's bytes go out unchanged, and the headers are
-//! copied one by one into an empty list ([`headers`]), to which the user's identity is added
-//! ([`identity`]). Connections come from a pool of this core's own ([`pool`]).
+//! copied one by one into an empty list (`headers`), to which the user's identity is added
+//! (`identity`). Connections come from a pool of this core's own (`pool`).
 //!
 //! A request is sent again only when the upstream cannot have seen it, or when it is a read
 //! on a connection that had been idle. When an answer or the wait for it is dropped, the upstream's
@@ -13,13 +13,13 @@
 //! Not here: who may send how much (`fairness`), what an error looks like ([`fairgate_call::answer`]).
 
 mod ceiling;
-pub mod connect;
+pub(crate) mod connect;
 mod connection_event;
-pub mod headers;
-pub mod identity;
+pub(crate) mod headers;
+pub(crate) mod identity;
 mod idle;
-pub mod lent;
-pub mod pool;
+pub(crate) mod lent;
+pub(crate) mod pool;
 mod resets;
 pub mod settings;
 pub mod tls;

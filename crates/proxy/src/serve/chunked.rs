@@ -9,7 +9,7 @@ use std::io;
 
 /// Follows a chunked body through its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ChunkScanner(At);
+pub(crate) struct ChunkScanner(At);
 
 /// What comes next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +47,7 @@ impl ChunkScanner {
     /// # Errors
     ///
     /// When the framing is malformed. The connection cannot be read on.
-    pub fn scan(&mut self, bytes: &[u8]) -> io::Result<usize> {
+    pub(crate) fn scan(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut at = 0;
         while at < bytes.len() && self.0 != At::End {
             if let At::Data(left) = self.0 {
@@ -67,7 +67,7 @@ impl ChunkScanner {
     }
 
     /// Whether the body has ended.
-    pub fn is_at_end(self) -> bool {
+    pub(crate) fn is_at_end(self) -> bool {
         self.0 == At::End
     }
 }

@@ -395,7 +395,7 @@ impl Drop for Life {
 }
 
 /// The body of an answer as hyper sends it.
-pub struct Outgoing {
+pub(crate) struct Outgoing {
     body: ReplyBody,
     life: Option<Life>,
 }

@@ -28,7 +28,7 @@ use tokio::io::unix::AsyncFd;
 use fairgate_base::local::watch_readable;
 
 /// Watches the connections of one core.
-pub struct Watcher {
+pub(crate) struct Watcher {
     epoll: AsyncFd<OwnedFd>,
     slots: RefCell<Slots>,
 }
@@ -41,7 +41,7 @@ struct Slots {
 
 /// How a client has left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum HungUp {
+pub(crate) enum HungUp {
     /// It will send no more. It may still read, or have closed the connection.
     SendsNoMore,
     /// The connection is closed from both ends, or reset.
@@ -62,7 +62,7 @@ impl Watcher {
     /// # Errors
     ///
     /// When the process is out of descriptors.
-    pub fn start() -> io::Result<Rc<Self>> {
+    pub(crate) fn start() -> io::Result<Rc<Self>> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         let watcher = Rc::new(Self {
             epoll: watch_readable(epoll)?,
@@ -82,7 +82,7 @@ impl Watcher {
     /// # Errors
     ///
     /// When the kernel cannot watch one more.
-    pub fn watch(self: &Rc<Self>, connection: &impl AsFd) -> io::Result<Hangup> {
+    pub(crate) fn watch(self: &Rc<Self>, connection: &impl AsFd) -> io::Result<Hangup> {
         let (index, generation) = self.slots.borrow_mut().take();
         let hangup = Hangup {
             watcher: self.clone(),
@@ -99,7 +99,7 @@ impl Watcher {
     }
 
     /// Wakes every connection, to look at what has changed about the core.
-    pub fn wake_all(&self) {
+    pub(crate) fn wake_all(&self) {
         let wakers: Vec<Waker> = self
             .slots
             .borrow_mut()
@@ -182,7 +182,7 @@ fn key(index: u32, generation: u32) -> u64 {
 }
 
 /// A watched connection. Drop it before the connection is closed, or with it.
-pub struct Hangup {
+pub(crate) struct Hangup {
     watcher: Rc<Watcher>,
     index: u32,
     generation: u32,
@@ -190,7 +190,7 @@ pub struct Hangup {
 
 impl Hangup {
     /// Ready once the client has left. Wakes the last task that polled, then and when more is known.
-    pub fn poll_hung_up(&self, cx: &mut Context<'_>) -> Poll<HungUp> {
+    pub(crate) fn poll_hung_up(&self, cx: &mut Context<'_>) -> Poll<HungUp> {
         let mut slots = self.watcher.slots.borrow_mut();
         let slot = &mut slots.all[self.index as usize];
         debug_assert_eq!(slot.generation, self.generation, "a slot has one owner");
@@ -199,11 +199,6 @@ impl Hangup {
             none => *none = Some(cx.waker().clone()),
         }
         slot.hung_up.map_or(Poll::Pending, Poll::Ready)
-    }
-
-    /// Completes once the client has left.
-    pub async fn hung_up(&self) -> HungUp {
-        std::future::poll_fn(|cx| self.poll_hung_up(cx)).await
     }
 }
 
@@ -221,6 +216,13 @@ mod tests {
     };
 
     use super::*;
+
+    impl Hangup {
+        /// Completes once the client has left.
+        async fn hung_up(&self) -> HungUp {
+            std::future::poll_fn(|cx| self.poll_hung_up(cx)).await
+        }
+    }
 
     fn pair() -> (TcpStream, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();

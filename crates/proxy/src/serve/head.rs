@@ -18,7 +18,7 @@ use fairgate_call::Refusal;
 
 /// What a head that may be served asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asks {
+pub(crate) enum Asks {
     /// Something that goes on through the stack.
     Request,
     /// `OPTIONS *`: whether anybody is here. Answered on the spot.
@@ -30,7 +30,7 @@ pub enum Asks {
 /// # Errors
 ///
 /// [`Refusal::Malformed`] and its like. An HTTP/1 connection should not be used again after one.
-pub fn check<B>(request: &Request<B>, facts: HeadFacts) -> Result<Asks, Refusal> {
+pub(crate) fn check<B>(request: &Request<B>, facts: HeadFacts) -> Result<Asks, Refusal> {
     let headers = request.headers();
     if matches!(*request.method(), Method::CONNECT | Method::TRACE) {
         return Err(Refusal::MethodNotAllowed);

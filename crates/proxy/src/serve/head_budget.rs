@@ -25,10 +25,10 @@ use tokio::{io::ReadBuf, time::Instant};
 use fairgate_core::sync::{Mutex, lock};
 
 /// Bytes of a head that do not count.
-pub const UNCOUNTED: usize = 8 << 10;
+pub(crate) const UNCOUNTED: usize = 8 << 10;
 
 /// Bytes of a slot.
-pub const SLOT: usize = 16 << 10;
+pub(crate) const SLOT: usize = 16 << 10;
 
 /// The memory that all unfinished heads of a process may take together.
 #[derive(Debug)]

@@ -13,7 +13,7 @@ const START: usize = 14;
 
 /// What the bytes of a head tell, and its parsed form does not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct HeadFacts {
+pub(crate) struct HeadFacts {
     /// Whether a line, the empty one at the end included, ends with a line feed alone.
     pub bare_line_feed: bool,
     /// Whether there is a `Content-Length`.
@@ -22,7 +22,7 @@ pub struct HeadFacts {
 
 /// Looks for the end of one head.
 #[derive(Debug, Default)]
-pub struct HeadScanner {
+pub(crate) struct HeadScanner {
     facts: HeadFacts,
     /// Whether a line that is not empty was seen.
     begun: bool,
@@ -37,7 +37,7 @@ impl HeadScanner {
     /// its end is among them; the scanner then is as good as new.
     ///
     /// It costs `O(bytes)`.
-    pub fn scan(&mut self, bytes: &[u8]) -> Option<(usize, HeadFacts)> {
+    pub(crate) fn scan(&mut self, bytes: &[u8]) -> Option<(usize, HeadFacts)> {
         let mut from = 0;
         while let Some(at) = memchr::memchr(b'\n', &bytes[from..]) {
             let end = from + at;
@@ -53,7 +53,7 @@ impl HeadScanner {
     }
 
     /// Whether what came so far cannot be the beginning of any head.
-    pub fn is_hopeless(&self) -> bool {
+    pub(crate) fn is_hopeless(&self) -> bool {
         let first = self.start[..self.len.min(START)]
             .iter()
             .find(|b| **b != b'\r');

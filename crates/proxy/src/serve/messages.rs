@@ -56,7 +56,7 @@ pub(super) enum Left {
 
 /// Where a connection is. Shared by its reading end and its service.
 #[derive(Debug, Default)]
-pub struct Messages(Mutex<State>);
+pub(crate) struct Messages(Mutex<State>);
 
 #[derive(Debug)]
 struct State {

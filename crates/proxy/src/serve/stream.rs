@@ -19,7 +19,7 @@ use fairgate_call::reply_body::{Activity, take_activity};
 
 /// Spawns the streams' tasks on the current thread, each watched for a stalled client.
 #[derive(Clone, Copy, Debug)]
-pub struct StreamExecutor {
+pub(crate) struct StreamExecutor {
     /// How long a client may refuse what is ready for it.
     pub stall_timeout: Duration,
 }

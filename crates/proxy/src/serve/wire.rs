@@ -35,7 +35,7 @@ pub(super) enum Reader {
 }
 
 /// A client's connection as hyper sees it.
-pub struct Wire {
+pub(crate) struct Wire {
     socket: Socket,
     reader: Reader,
     stall_timeout: Duration,

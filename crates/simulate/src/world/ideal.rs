@@ -18,7 +18,7 @@ pub struct Ideal {
 }
 
 /// The ideal of all flows of `world`, in their order.
-pub fn ideal(world: &World) -> Vec<Ideal> {
+pub(crate) fn ideal(world: &World) -> Vec<Ideal> {
     let limit = world.level.seats;
     let demands: Vec<f64> = world.flows.iter().map(|f| f.demand(limit)).collect();
     let given = max_min_fair(&demands, f64::from(limit));
@@ -39,7 +39,7 @@ pub fn ideal(world: &World) -> Vec<Ideal> {
 /// than the most valuable set; the prices that make this least are searched for, and the bound holds
 /// for whichever are found. A closed loop of threads has no more requests at a time than threads.
 /// Only saturated flows of one width are looked at.
-pub fn unavoidable_error(world: &World) -> f64 {
+pub(crate) fn unavoidable_error(world: &World) -> f64 {
     let limit = world.level.seats;
     let flows = world.flows.iter().zip(ideal(world));
     let wants: Vec<Want> = flows

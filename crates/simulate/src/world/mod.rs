@@ -2,15 +2,15 @@
 //!
 //! A [`World`] describes one level and the flows that use it. It is data: it can be written as JSON
 //! and read back, and nothing in it depends on virtual time. [`run()`] plays it in virtual time under
-//! either semantics, [`ideal`] computes what a perfectly fair, infinitely divisible server would
-//! give, and [`measure`] puts the two beside each other. [`kinds`] draws worlds by seed, [`table`]
+//! either semantics, `ideal` computes what a perfectly fair, infinitely divisible server would
+//! give, and `measure` puts the two beside each other. [`kinds`] draws worlds by seed, [`table`]
 //! compares the semantics over many of them.
 //!
 //! Not here: several levels and borrowing (`dispatcher` has those), real sockets.
 
-pub mod ideal;
+pub(crate) mod ideal;
 pub mod kinds;
-pub mod measure;
+pub(crate) mod measure;
 pub mod run;
 pub mod table;
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The store in a file: one process, no other program.
 //!
-//! Everything is in memory, in a [`Mirror`]; the file is there to find it again. One thread writes it.
+//! Everything is in memory, in a `Mirror`; the file is there to find it again. One thread writes it.
 //! Writes that queue up while the disk works are committed together, each still compared with the
 //! state as of its turn and given a revision of its own, and none is visible before it is durable.
 //!

@@ -9,7 +9,7 @@ use crate::schema::{Struct, Type, canonical::number, meta::LIST_META};
 /// The text of an object of `shape`: `kind`, `apiVersion`, then the fields in the table's order.
 ///
 /// Keys that the table does not know come last. A text that is not `pretty` ends with a newline.
-pub fn encode(shape: &Struct, object: &Value, pretty: bool) -> Vec<u8> {
+pub(crate) fn encode(shape: &Struct, object: &Value, pretty: bool) -> Vec<u8> {
     let mut writer = Writer::new(pretty);
     writer.object_of(shape, object, true);
     writer.finish()
@@ -17,7 +17,7 @@ pub fn encode(shape: &Struct, object: &Value, pretty: bool) -> Vec<u8> {
 
 /// The text of a list: `kind`, `apiVersion`, `metadata`, and `items` of `shape` without their own
 /// `kind` and `apiVersion`.
-pub fn encode_list<'a>(
+pub(crate) fn encode_list<'a>(
     shape: &Struct,
     kind: &str,
     api_version: &str,
@@ -46,7 +46,7 @@ pub fn encode_list<'a>(
 
 /// The text of a document without a table: `kind`, `apiVersion` and `metadata` of its top first, all
 /// other keys by their name.
-pub fn encode_plain(value: &Value, pretty: bool) -> Vec<u8> {
+pub(crate) fn encode_plain(value: &Value, pretty: bool) -> Vec<u8> {
     const FIRST: [&str; 3] = ["kind", "apiVersion", "metadata"];
     let mut writer = Writer::new(pretty);
     match value {
@@ -69,7 +69,7 @@ pub fn encode_plain(value: &Value, pretty: bool) -> Vec<u8> {
 
 /// The text of an object of `shape` within another: all fields in the table's order, no newline at its
 /// end.
-pub fn encode_part(shape: &Struct, object: &Value) -> Vec<u8> {
+pub(crate) fn encode_part(shape: &Struct, object: &Value) -> Vec<u8> {
     let mut writer = Writer::new(false);
     writer.object_of(shape, object, false);
     writer.out

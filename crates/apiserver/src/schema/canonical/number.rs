@@ -7,7 +7,7 @@ const SHOWN_WITH_FRACTION: f64 = 1e15;
 
 /// A floating-point number as Go's encoder writes it: in as few digits as tell it from others,
 /// without a fraction if it has none, and with an exponent if it is very small or large.
-pub fn go_float(float: f64) -> String {
+pub(crate) fn go_float(float: f64) -> String {
     let size = float.abs();
     if size == 0.0 || (1e-6..1e21).contains(&size) {
         return float.to_string();

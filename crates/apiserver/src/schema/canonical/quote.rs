@@ -4,7 +4,7 @@ use std::fmt::{self, Write};
 
 /// Text that shows itself in double quotes, with what cannot be printed escaped.
 #[derive(Clone, Copy, Debug)]
-pub struct Quoted<'a>(pub &'a str);
+pub(crate) struct Quoted<'a>(pub &'a str);
 
 impl fmt::Display for Quoted<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -18,7 +18,7 @@ impl fmt::Display for Quoted<'_> {
 
 /// A character that shows itself in single quotes.
 #[derive(Clone, Copy, Debug)]
-pub struct QuotedChar(pub char);
+pub(crate) struct QuotedChar(pub char);
 
 impl fmt::Display for QuotedChar {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

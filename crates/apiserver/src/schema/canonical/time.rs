@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp, civil::DateTime, tz::TimeZone};
 const LAYOUT: &str = "2006-01-02T15:04:05Z07:00";
 
 /// Seconds from the Unix epoch to Go's zero time, the begin of the year 1.
-pub const ZERO: i64 = -62_135_596_800;
+pub(crate) const ZERO: i64 = -62_135_596_800;
 
 /// Why a text is no time. Its text is Go's.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,18 +65,18 @@ impl fmt::Display for Quoted<'_> {
 /// # Errors
 ///
 /// [`TimeError`], if it is not RFC 3339. As in Go, the hour may have a single digit.
-pub fn parse(text: &str) -> Result<Option<String>, TimeError> {
+pub(crate) fn parse(text: &str) -> Result<Option<String>, TimeError> {
     Cursor { text, rest: text }.time()
 }
 
 /// Seconds since the Unix epoch of a canonical time; none if it is none.
-pub fn seconds(text: &str) -> Option<i64> {
+pub(crate) fn seconds(text: &str) -> Option<i64> {
     text.parse::<Timestamp>().ok().map(Timestamp::as_second)
 }
 
 /// The canonical time of these seconds since the Unix epoch, unless it is the zero time or out of
 /// the years from 0 to 9999.
-pub fn from_seconds(seconds: i64) -> Option<String> {
+pub(crate) fn from_seconds(seconds: i64) -> Option<String> {
     let time = Timestamp::from_second(seconds)
         .ok()?
         .to_zoned(TimeZone::UTC)

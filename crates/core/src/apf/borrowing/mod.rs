@@ -6,12 +6,12 @@
 //! given away; what is left is divided in proportion to demand (KEP-1040, borrowing). Exempt
 //! levels take what they want first.
 //!
-//! Pure functions: [`limits`] says what configuration alone makes of a level, [`solver`] divides
+//! Pure functions: `limits` says what configuration alone makes of a level, `solver` divides
 //! seats within bounds. Not here: how demand is measured (`demand`) and what a queue set does with
 //! a new limit. A limit that shrinks below the seats in use takes none away.
 
-pub mod limits;
-pub mod solver;
+pub(crate) mod limits;
+pub(crate) mod solver;
 mod watermarks;
 
 pub use limits::{Limits, ratio_denominator};

@@ -22,7 +22,7 @@ const MAX_LOOKS: u32 = 4096;
 
 /// How far earlier schemas take all requests of a schema.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Cover {
+pub(crate) enum Cover {
     /// Some request may reach it.
     Open,
     /// No rule of it can match anything.

@@ -108,7 +108,7 @@ impl Policy {
     ///
     /// # Errors
     ///
-    /// One [`WhyNot`] for each rule of the schema, if none matches.
+    /// One `WhyNot` for each rule of the schema, if none matches.
     ///
     /// # Panics
     ///

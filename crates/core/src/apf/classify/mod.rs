@@ -32,8 +32,7 @@ use broad::{Broad, Row};
 use names::{Names, Scope};
 use tuples::Tuples;
 
-pub use cover::Cover;
-pub use explain::{Matched, Misfit, WhyNot};
+pub(crate) use cover::Cover;
 
 /// What the names of all service accounts begin with; the namespace and a colon follow.
 const ACCOUNT_PREFIX: &str = "system:serviceaccount:";

@@ -2,7 +2,7 @@
 //!
 //! Always whole: the mandatory objects are in it, imagined where nobody gave them. What the objects
 //! look like on the wire is in [`super::objects`]; how a request finds its schema in
-//! [`super::classify`].
+//! `classify`.
 
 mod advice;
 mod compile;

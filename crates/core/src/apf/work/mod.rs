@@ -1,8 +1,8 @@
 //! Work: what a request costs.
 //!
-//! Here are the types; [`estimate`] says how wide a request is.
+//! Here are the types; `estimate` says how wide a request is.
 
-pub mod estimate;
+pub(crate) mod estimate;
 
 use std::{num::NonZero, time::Duration};
 
