@@ -1,18 +1,21 @@
 //! The request path. Read this first.
 //!
-//! ```text
-//! serve → trace → answer → auth → fairness → dumps → hosted → forward
-//! ```
+//! From the outside in, and why each layer stands where it does:
 //!
-//! `serve` hands in an [`Inbound`](fairgate_call::Inbound); `trace` counts and logs it at its very
-//! end, with what the others noted; `answer` turns every refusal and panic
-//! from further in into a reply; `auth` finds the user and makes the [`Call`](fairgate_call::Call);
-//! `fairness` holds it back until it has a seat; `dumps` answers operators' questions about the
-//! queues; `hosted` answers for the API that is hosted here, where one is; the leaf answers all else. No step goes back, and every
-//! layer is always ready: only the dispatcher behind `fairness` holds a request back.
+//! - `serve` takes the request off its connection and hands in an
+//!   [`Inbound`](fairgate_call::Inbound).
+//! - `trace` counts and logs the request at its very end, so everything else is inside of it.
+//! - `answer` turns every refusal and panic from further in into a reply, which `trace` then sees.
+//! - `auth` finds the user and makes the [`Call`](fairgate_call::Call): nobody waits for seats, and nothing
+//!   is classified, before it is known who asks.
+//! - `fairness` holds the call back until it has a seat. What is behind it costs somebody work.
+//! - `dumps` answers operators' questions about the queues, as a request like any other.
+//! - `hosted` answers for the API that is hosted here, where one is.
+//! - The leaf answers all else, as a rule by forwarding it.
 //!
-//! The layers are ordinary `tower` layers. One of the user's own goes anywhere between two of these:
-//! before `auth` it sees an `Inbound`, after it a `Call`.
+//! No step goes back, and every layer is always ready: only the dispatcher behind `fairness` holds a
+//! request back. The layers are ordinary `tower` layers. One of your own goes anywhere between two of
+//! these: before `auth` it sees an `Inbound`, after it a `Call`.
 
 use tower::Layer;
 

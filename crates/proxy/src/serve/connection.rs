@@ -9,7 +9,7 @@ use std::{
     pin::{Pin, pin},
     rc::Rc,
     sync::Arc,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
     time::Duration,
 };
 
@@ -295,6 +295,7 @@ where
 {
     poll_fn(|cx: &mut Context<'_>| {
         if leaving.poll_left(cx).is_ready() {
+            record_fault(core, requests, connection.as_mut(), cx);
             return Poll::Ready(true);
         }
         if requests.messages.is_some() {
@@ -304,13 +305,33 @@ where
             return Poll::Ready(false);
         }
         match connection.as_mut().poll(cx) {
-            Poll::Pending => return leaving.poll_left_meanwhile(cx).map(|()| true),
+            Poll::Pending => {
+                ready!(leaving.poll_left_meanwhile(cx));
+                record_fault(core, requests, connection.as_mut(), cx);
+            }
             Poll::Ready(Ok(())) => {}
             Poll::Ready(Err(error)) => record(core, requests, &error),
         }
         Poll::Ready(true)
     })
     .await
+}
+
+/// Records for what fault of its client a connection was ending when that left. hyper tells of it only once
+/// the connection is closed, and waits for the client until then.
+fn record_fault<F>(
+    core: &Shared,
+    requests: &Connection,
+    connection: Pin<&mut F>,
+    cx: &mut Context<'_>,
+) where
+    F: Future<Output = hyper::Result<()>>,
+{
+    if requests.active.get() == 0
+        && let Poll::Ready(Err(error)) = connection.poll(cx)
+    {
+        record(core, requests, &error);
+    }
 }
 
 /// Tells of a connection that ended with `error`; if the client broke the protocol, counts it.

@@ -78,14 +78,18 @@ impl<'a> Leaving<'a> {
             return Poll::Pending;
         };
         self.hung_up = true;
-        if how == HungUp::Gone || self.connection.messages.is_none() {
+        if self.connection.messages.is_none() {
             return Poll::Ready(());
         }
         let in_hand = self.connection.in_hand.borrow();
         let Some(trace) = &*in_hand else {
-            // Whatever else it sent is read first, to its end.
+            // Whatever else it sent is read first, to its end. If it was refused for that, hyper says so only
+            // once the connection is closed, which is soon when nobody is there.
             return Poll::Pending;
         };
+        if how == HungUp::Gone {
+            return Poll::Ready(());
+        }
         if trace.kind.get().is_long_running() {
             return Poll::Ready(());
         }
