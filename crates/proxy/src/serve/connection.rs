@@ -317,8 +317,8 @@ where
     .await
 }
 
-/// Records for what fault of its client a connection was ending when that left. hyper tells of it only once
-/// the connection is closed, and waits for the client until then.
+/// Records the protocol error for which hyper was closing the connection when the client left. hyper
+/// reports it only once the connection is closed.
 fn record_fault<F>(
     core: &Shared,
     requests: &Connection,

@@ -38,7 +38,7 @@ use super::{
 };
 use fairgate_base::socket::Socket;
 
-/// Why a header block that was cut had to go.
+/// Logged when the budget of unfinished heads cuts a header block.
 const TOO_MUCH: &str = "unfinished heads take too much memory, and its own most of it";
 
 /// Bytes of the preface, which comes before the first frame.

@@ -172,8 +172,8 @@ impl<W: Copy> QueueSet<W> {
         self.start_head(widest.unwrap_or(flow), None, events);
     }
 
-    /// Whether nobody keeps seats before `next`, which is next: it owes nothing, or a single request is all that it
-    /// wants, and that fits.
+    /// Whether `next`, the flow that is next, goes before flows that keep their seats: it is within its
+    /// share, or has a single request, nothing executing, and that request fits.
     fn comes_first(&self, next: &Flow) -> bool {
         next.fresh
             || next.holding == 0
