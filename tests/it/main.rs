@@ -26,6 +26,7 @@ mod framing;
 mod hanging_up;
 mod hosted;
 mod listening;
+mod metrics;
 mod overlay;
 mod panics;
 mod pooling;

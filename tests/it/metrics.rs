@@ -1,0 +1,369 @@
+//! `/metrics` of a whole gateway after a fixed sequence of requests: every sample with its labels, help
+//! and type, and the value of all that does not depend on time.
+//!
+//! The expected text is in `tests/it/metrics.golden`. A metric name or label is an interface: dashboards
+//! and alerts are written against it. With `FAIRGATE_BLESS=1` the file is written instead of compared.
+
+use std::{
+    collections::BTreeMap,
+    fmt::Write as _,
+    fs,
+    io::{BufRead as _, BufReader, Read as _},
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use http::{Method, Request, StatusCode};
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
+use serde_json::{Value, json};
+
+use crate::{
+    client::{self, Client},
+    upstream::{Answer, Speaks, Upstream, full, text},
+};
+
+const SCHEMAS: &str = "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas";
+const LEVELS: &str = "/apis/flowcontrol.apiserver.k8s.io/v1/prioritylevelconfigurations";
+const TOKEN_REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
+const ACCESS_REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+
+/// Samples whose values depend on time, on the machine, or on how changes happen to be batched.
+const VARYING: &[&str] = &[
+    "apiserver_current_inflight_requests",
+    "apiserver_current_inqueue_requests",
+    "apiserver_flowcontrol_current_r",
+    "apiserver_flowcontrol_demand_seats",
+    "apiserver_flowcontrol_demand_seats_average",
+    "apiserver_flowcontrol_demand_seats_high_watermark",
+    "apiserver_flowcontrol_demand_seats_smoothed",
+    "apiserver_flowcontrol_demand_seats_stdev",
+    "apiserver_flowcontrol_dispatch_r",
+    "apiserver_flowcontrol_latest_s",
+    "apiserver_flowcontrol_priority_level_request_utilization",
+    "apiserver_flowcontrol_priority_level_seat_utilization",
+    "apiserver_flowcontrol_read_vs_write_current_requests",
+    "apiserver_flowcontrol_seat_fair_frac",
+    "apiserver_flowcontrol_target_seats",
+    "apiserver_flowcontrol_current_limit_seats",
+    "fairgate_build_info",
+    "fairgate_policy_age_seconds",
+    "fairgate_policy_generation",
+    "fairgate_policy_loads_total",
+    "fairgate_store_revision",
+    "fairgate_upstream_connections",
+    "fairgate_upstream_connections_opened_total",
+    "fairgate_uptime_seconds",
+];
+
+/// The gateway as a process of its own: some of its metrics belong to the process.
+struct Gateway {
+    process: Child,
+    address: SocketAddr,
+    admin: SocketAddr,
+    directory: PathBuf,
+}
+
+impl Gateway {
+    fn start(upstream: &Upstream) -> Self {
+        let name = format!("fairgate-metrics-{}", std::process::id());
+        let directory = std::env::temp_dir().join(name);
+        fs::create_dir_all(&directory).unwrap();
+        let tokens = "root-token,root,1,system:masters\nalice-token,alice,2,devs\n";
+        fs::write(directory.join("tokens.csv"), tokens).unwrap();
+        let configuration = json!({
+            "apiVersion": "fairgate.dev/v1alpha1", "kind": "Configuration", "mode": "overlay",
+            "listen": {"address": "127.0.0.1:0"}, "admin": {"address": "127.0.0.1:0"},
+            "upstream": {"url": format!("http://{}", upstream.address)},
+            "authentication": {"tokenFile": "tokens.csv"},
+            "flowControl": {"totalSeats": 50}, "dataCores": 1, "apiserver": "golden",
+        });
+        let path = directory.join("fairgate.yaml");
+        fs::write(&path, configuration.to_string()).unwrap();
+        let mut process = Command::new(env!("CARGO_BIN_EXE_fairgate"))
+            .args(["serve", "--config"])
+            .arg(&path)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut log = BufReader::new(process.stderr.take().unwrap());
+        let value = |line: &str, key: &str| {
+            let (_, rest) = line.split_once(key)?;
+            rest.split(' ').next().unwrap().trim().parse().ok()
+        };
+        let mut line = String::new();
+        let (address, admin) = loop {
+            line.clear();
+            assert!(log.read_line(&mut line).unwrap() > 0, "it does not serve");
+            if let Some(address) = value(&line, " address=") {
+                break (address, value(&line, " admin=").unwrap());
+            }
+        };
+        // The log must not fill its pipe.
+        std::thread::spawn(move || log.read_to_end(&mut Vec::new()));
+        Self {
+            process,
+            address,
+            admin,
+            directory,
+        }
+    }
+
+    async fn metrics(&self) -> String {
+        let mut operator = Client::http1(self.admin).await;
+        client::body_text(operator.get("/metrics").await).await
+    }
+
+    /// Waits until the metrics hold each of these lines.
+    async fn shows(&self, lines: &[&str]) {
+        for _ in 0..600 {
+            let text = self.metrics().await;
+            if lines
+                .iter()
+                .all(|line| text.lines().any(|found| found.contains(line)))
+            {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        panic!("no {lines:?} in\n{}", self.metrics().await);
+    }
+
+    /// A request with a token, and the status and body of its answer.
+    async fn send(&self, method: Method, target: &str, token: &str, body: Value) -> StatusCode {
+        let mut client = Client::http1(self.address).await;
+        let mut request = client
+            .request(method, target)
+            .header("content-type", "application/json");
+        if !token.is_empty() {
+            request = request.header("authorization", format!("Bearer {token}"));
+        }
+        let body = match body {
+            Value::Null => String::new(),
+            body => body.to_string(),
+        };
+        let answer = client
+            .send(request.body(full(body)).unwrap())
+            .await
+            .unwrap();
+        let status = answer.status();
+        client::body(answer).await;
+        status
+    }
+
+    async fn get(&self, target: &str, token: &str) -> u16 {
+        let answer = self.send(Method::GET, target, token, Value::Null);
+        answer.await.as_u16()
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        let _ = fs::remove_dir_all(&self.directory);
+    }
+}
+
+/// An API server that knows the token `bob-token`, lets everybody read, and holds back its answer to
+/// what has `hold` in its path until `go`.
+async fn answer(request: Request<Incoming>, go: Arc<AtomicBool>) -> Answer {
+    let path = request.uri().path().to_owned();
+    let watches = request.uri().query() == Some("watch=1");
+    let review: Value = match request.into_body().collect().await {
+        Ok(body) => serde_json::from_slice(&body.to_bytes()).unwrap_or_default(),
+        Err(_) => Value::Null,
+    };
+    let created = |status: Value| {
+        let mut answer = text("");
+        *answer.status_mut() = StatusCode::CREATED;
+        *answer.body_mut() = full(json!({"status": status}).to_string());
+        answer
+    };
+    match path.as_str() {
+        TOKEN_REVIEWS if review["spec"]["token"] == "bob-token" => created(json!({
+            "authenticated": true, "user": {"username": "bob", "groups": ["devs"]}
+        })),
+        TOKEN_REVIEWS => created(json!({"authenticated": false})),
+        ACCESS_REVIEWS => {
+            let verb = &review["spec"]["resourceAttributes"]["verb"];
+            let reads = ["get", "list", "watch"].iter().any(|read| verb == read);
+            created(json!({"allowed": reads}))
+        }
+        _ if path.contains("hold") => {
+            while !go.load(Ordering::SeqCst) {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            text("held")
+        }
+        _ if path.contains("missing") => {
+            let mut answer = text("no");
+            *answer.status_mut() = StatusCode::NOT_FOUND;
+            answer
+        }
+        _ if watches => text("{\"type\":\"BOOKMARK\",\"object\":{}}\n"),
+        _ => text("{}"),
+    }
+}
+
+/// A level of one seat that refuses what finds none, for alice.
+fn strict_level() -> [(&'static str, Value); 2] {
+    let level = json!({
+        "apiVersion": "flowcontrol.apiserver.k8s.io/v1", "kind": "PriorityLevelConfiguration",
+        "metadata": {"name": "strict"},
+        "spec": {"type": "Limited", "limited": {
+            "nominalConcurrencyShares": 1, "lendablePercent": 0, "borrowingLimitPercent": 0,
+            "limitResponse": {"type": "Reject"}}},
+    });
+    let schema = json!({
+        "apiVersion": "flowcontrol.apiserver.k8s.io/v1", "kind": "FlowSchema",
+        "metadata": {"name": "alices"},
+        "spec": {
+            "matchingPrecedence": 500, "priorityLevelConfiguration": {"name": "strict"},
+            "rules": [{
+                "subjects": [{"kind": "User", "user": {"name": "alice"}}],
+                "resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"],
+                    "clusterScope": true, "namespaces": ["*"]}],
+            }],
+        },
+    });
+    [(LEVELS, level), (SCHEMAS, schema)]
+}
+
+/// Requests of all fates: served, not found, refused, unauthenticated, forbidden, a watch, and reads of
+/// the hosted API.
+async fn play(gateway: &Gateway, go: &AtomicBool) {
+    for (target, object) in strict_level() {
+        let posted = gateway.send(Method::POST, target, "root-token", object);
+        assert_eq!(posted.await, 201);
+    }
+    let strict = "flow_schema=\"alices\",priority_level=\"strict\"";
+    gateway.shows(&[strict]).await;
+    let pods = "/api/v1/namespaces/default/pods";
+    assert_eq!(gateway.get(pods, "bob-token").await, 200);
+    assert_eq!(gateway.get(pods, "bob-token").await, 200);
+    assert_eq!(
+        gateway.get(&format!("{pods}/missing"), "bob-token").await,
+        404
+    );
+    assert_eq!(
+        gateway.get(&format!("{pods}?watch=1"), "bob-token").await,
+        200
+    );
+    let posted = gateway.send(Method::POST, pods, "bob-token", json!({}));
+    assert_eq!(posted.await, 200);
+    assert_eq!(gateway.get(pods, "").await, 401);
+    assert_eq!(gateway.get(pods, "nobody-token").await, 401);
+    assert_eq!(gateway.get("/livez", "").await, 200);
+    assert_eq!(gateway.get(SCHEMAS, "bob-token").await, 200);
+    assert_eq!(
+        gateway.get(&format!("{LEVELS}/strict"), "bob-token").await,
+        200
+    );
+    let strict_level = format!("{LEVELS}/strict");
+    let forbidden = gateway.send(Method::DELETE, &strict_level, "bob-token", Value::Null);
+    assert_eq!(forbidden.await, 403);
+    let held = async {
+        assert_eq!(
+            gateway
+                .get("/api/v1/namespaces/hold/pods/a", "alice-token")
+                .await,
+            200
+        );
+    };
+    let refused = async {
+        let executing = format!(
+            "apiserver_flowcontrol_current_executing_requests{{apiserver=\"golden\",{strict}}} 1"
+        );
+        gateway.shows(&[&executing]).await;
+        assert_eq!(gateway.get(pods, "alice-token").await, 429);
+        go.store(true, Ordering::SeqCst);
+    };
+    tokio::join!(held, refused);
+}
+
+/// The text with its varying values replaced by `*`, and the buckets of each histogram in one line.
+fn normalised(text: &str) -> String {
+    let mut out = String::new();
+    let mut kinds: BTreeMap<&str, &str> = BTreeMap::new();
+    let mut bounds: Vec<&str> = Vec::new();
+    for line in text.lines() {
+        if let Some(rest) = line.strip_prefix("# TYPE ") {
+            kinds.extend(rest.split_once(' '));
+        }
+        if line.starts_with('#') {
+            let _ = writeln!(out, "{line}");
+            continue;
+        }
+        let (series, value) = line.rsplit_once(' ').unwrap();
+        let name = series.split('{').next().unwrap();
+        if let Some((labels, bound)) = series.rsplit_once("le=\"")
+            && name.ends_with("_bucket")
+        {
+            bounds.push(bound.trim_end_matches("\"}"));
+            if bounds.last() == Some(&"+Inf") {
+                let _ = writeln!(out, "{labels}le=[{}]}}", bounds.join(" "));
+                bounds.clear();
+            }
+            continue;
+        }
+        let family = ["_sum", "_count"]
+            .iter()
+            .find_map(|suffix| name.strip_suffix(suffix))
+            .filter(|family| kinds.get(family) == Some(&"histogram"));
+        let of_time = family.is_some() && name.ends_with("_sum");
+        let varies = of_time || VARYING.contains(&family.unwrap_or(name));
+        let series = if name == "fairgate_build_info" {
+            name
+        } else {
+            series
+        };
+        let _ = writeln!(out, "{series} {}", if varies { "*" } else { value });
+    }
+    out
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fixed_sequence_of_requests_gives_the_same_metrics_as_ever() {
+    let go = Arc::<AtomicBool>::default();
+    let of_upstream = Arc::clone(&go);
+    let upstream = Upstream::start(Speaks::Http1, move |request| {
+        answer(request, Arc::clone(&of_upstream))
+    });
+    let gateway = Gateway::start(&upstream);
+    play(&gateway, &go).await;
+    gateway
+        .shows(&[
+            "apiserver_flowcontrol_current_executing_requests{apiserver=\"golden\",flow_schema=\"alices\",priority_level=\"strict\"} 0",
+            "fairgate_bootstrap_ensured 1",
+            "fairgate_connections 0",
+            "fairgate_streams 0",
+            "fairgate_upstream_streams{carry=\"watches\"} 0",
+            "fairgate_watches 0",
+        ])
+        .await;
+    let found = normalised(&gateway.metrics().await);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/metrics.golden");
+    if std::env::var_os("FAIRGATE_BLESS").is_some() {
+        fs::write(&path, &found).unwrap();
+    }
+    let expected = fs::read_to_string(&path).unwrap();
+    let differing: Vec<_> = (found.lines().zip(expected.lines()))
+        .filter(|(found, expected)| found != expected)
+        .take(10)
+        .collect();
+    assert!(
+        found == expected,
+        "{} lines, of the file {}; found and expected: {differing:#?}",
+        found.lines().count(),
+        expected.lines().count()
+    );
+}
