@@ -16,11 +16,12 @@ use std::{
 
 use fairgate_core::{
     apf::{
-        Time, Work,
+        Work,
         dispatcher::{Dispatcher, View},
         level::{Arrival, Decisions, Ticket},
     },
     digest::RequestDigest,
+    time::Time,
 };
 use support::{Case, digests, is_quick, measure, policy, time};
 

@@ -24,7 +24,7 @@ use arc_swap::ArcSwap;
 use bytes::Bytes;
 use fairgate::app::{AppSettings, CoreContext, Gateway, runtimes::control_runtime};
 use fairgate_call::{Call, Refusal, ResetLimits, SpoolLimits};
-use fairgate_core::apf::{Time, work::EstimatorSettings};
+use fairgate_core::{apf::work::EstimatorSettings, time::Time};
 use fairgate_proxy::{
     auth::{
         Anonymous, AuthSettings, Authentication, ConfiguredNames,

@@ -19,10 +19,7 @@ use fairgate_base::clock::Clock;
 use fairgate_call::{
     Call, ClientBody, Inbound, Peer, Refusal, Reply, ReplyBody, SpoolLimits, Trace,
 };
-use fairgate_core::{
-    apf::{Time, work::EstimatorSettings},
-    digest::RequestDigest,
-};
+use fairgate_core::{apf::work::EstimatorSettings, digest::RequestDigest, time::Time};
 use fairgate_proxy::fairness::{
     Caps, Enforcement, FairnessLayer, Gate, Hub, HubSettings, layer::Fairness,
 };

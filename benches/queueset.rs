@@ -8,11 +8,14 @@ mod support;
 
 use std::collections::VecDeque;
 
-use fairgate_core::apf::{
-    Semantics, Time, Work,
-    policy::Queuing,
-    queueset::{Admission, Arriving, Discipline, EntryId, Events, QueueSet},
-    shard::Dealer,
+use fairgate_core::{
+    apf::{
+        Semantics, Work,
+        policy::Queuing,
+        queueset::{Admission, Arriving, Discipline, EntryId, Events, QueueSet},
+        shard::Dealer,
+    },
+    time::Time,
 };
 use support::{Case, measure};
 

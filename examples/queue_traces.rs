@@ -17,15 +17,18 @@ use std::{
     time::Duration,
 };
 
-use fairgate_core::apf::{
-    Semantics, Time, Work,
-    policy::Queuing,
-    queueset::{
-        Admission, Arriving, Discipline, EntryId, Events, Phase, QueueReport, QueueSet, Rejection,
-    },
-    shard::Dealer,
-};
 use fairgate_core::random::Random;
+use fairgate_core::{
+    apf::{
+        Semantics, Work,
+        policy::Queuing,
+        queueset::{
+            Admission, Arriving, Discipline, EntryId, Events, Phase, QueueReport, QueueSet,
+        },
+        shard::Dealer,
+    },
+    time::Time,
+};
 use serde::{Deserialize, Serialize};
 
 /// A request's number within its trace.
@@ -315,8 +318,7 @@ impl Player {
                 self.waiting.insert(number, id);
                 "waits"
             }
-            Admission::Reject(Rejection::QueueFull) => "queue-full",
-            Admission::Reject(Rejection::ConcurrencyLimit) => "concurrency-limit",
+            Admission::Reject(reason) => reason.as_str(),
         }
     }
 

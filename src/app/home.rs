@@ -378,7 +378,7 @@ fn write(path: &Path, text: &str) -> Result<(), HomeError> {
 mod tests {
     use super::*;
     use crate::config::Config;
-    use fairgate_core::apf::Time;
+    use fairgate_core::time::Time;
 
     #[test]
     fn a_home_is_made_once_and_its_configuration_can_be_used() {

@@ -24,9 +24,12 @@ use fairgate_apiserver::{
     upkeep::{Bootstrapper, Conditions, Opinion},
 };
 use fairgate_base::clock::Clock;
-use fairgate_core::apf::{
-    Finding,
-    objects::{Bootstrap, FLOW_SCHEMA},
+use fairgate_core::{
+    apf::{
+        objects::{Bootstrap, FLOW_SCHEMA},
+        policy::is_unreachable,
+    },
+    finding::Finding,
 };
 use fairgate_store::{Health, Limits, Store, StoreError, local};
 
@@ -233,7 +236,7 @@ impl Hosting {
     pub(super) fn found(&self, findings: &[Finding]) {
         let opinions: Vec<Opinion> = findings
             .iter()
-            .filter(|finding| finding.kind == FLOW_SCHEMA && finding.is_unreachable())
+            .filter(|finding| finding.kind == FLOW_SCHEMA && is_unreachable(finding))
             .map(|finding| Opinion {
                 schema: finding.name.clone(),
                 unreachable: finding.message.clone(),

@@ -35,7 +35,7 @@ use control::Control;
 use fairgate_apiserver::{HostedLayer, Hosting as Served, Ownership};
 use fairgate_base::clock::Clock;
 use fairgate_call::answer::Answer;
-use fairgate_core::apf::{Compiled, Finding};
+use fairgate_core::{apf::Compiled, finding::Finding};
 use fairgate_proxy::{
     auth::layer::{Auth, AuthLayer, AuthRules},
     fairness::{FairnessLayer, Gate, Hub, layer::Fairness},

@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use fairgate_base::clock::Clock;
-use fairgate_core::apf::Time;
+use fairgate_core::time::Time;
 
 /// Rest is this many times the work: a quarter of the time is worked at most.
 const REST: u32 = 3;

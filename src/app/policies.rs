@@ -18,7 +18,8 @@ use crate::{
 };
 use fairgate_base::clock::Clock;
 use fairgate_core::{
-    apf::{Compiled, Finding, ObjectSet, Policy, PolicySettings, objects::Bootstrap},
+    apf::{Compiled, ObjectSet, Policy, PolicySettings, objects::Bootstrap},
+    finding::Finding,
     sync::{Mutex, lock},
 };
 use fairgate_proxy::fairness::Hub;

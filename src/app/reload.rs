@@ -16,7 +16,7 @@ use crate::{
         files::{self, Files},
     },
 };
-use fairgate_core::apf::Finding;
+use fairgate_core::finding::Finding;
 use fairgate_proxy::auth::{TokenReviews, layer::AuthRules};
 
 /// Reads the configuration again at each SIGHUP.

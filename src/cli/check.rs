@@ -9,11 +9,11 @@ use fairgate_core::{
     apf::{
         Seats,
         borrowing::Limits,
-        objects::Finding,
         policy::{LevelKind, LevelSpec, LimitResponse, Policy},
         work::{EstimatorSettings, ObjectStats, WidthCap},
     },
     digest::RequestInfo,
+    finding::Finding,
 };
 
 /// Check a configuration and its policy objects, and show the limits they come to.

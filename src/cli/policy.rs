@@ -7,9 +7,12 @@ use crate::{
     config::Config,
     source::{DocumentSet, files},
 };
-use fairgate_core::apf::{
-    objects::{Finding, ObjectSet},
-    policy::{Compiled, Policy, PolicySettings},
+use fairgate_core::{
+    apf::{
+        objects::ObjectSet,
+        policy::{Compiled, Policy, PolicySettings},
+    },
+    finding::Finding,
 };
 
 /// A configuration and the policy it leads to, with all that is wrong with either.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use fairgate_core::apf::objects::Finding;
+use fairgate_core::finding::Finding;
 
 /// A configuration that cannot be used, with all that is wrong with it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -22,9 +22,9 @@ use super::{
     validate,
     values::{self, Word, Wrong},
 };
-use fairgate_core::apf::{
-    objects::{Bootstrap, Finding},
-    policy::Semantics,
+use fairgate_core::{
+    apf::{objects::Bootstrap, policy::Semantics},
+    finding::Finding,
 };
 use fairgate_manifest::{read_bounded, yaml};
 use fairgate_proxy::auth::{self, TokenKey};

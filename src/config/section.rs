@@ -19,7 +19,7 @@ use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
 use super::values::{self, Word, Wrong};
-use fairgate_core::apf::objects::{Finding, Severity};
+use fairgate_core::finding::{Finding, Severity};
 
 /// What a walk brings home, besides the values.
 #[derive(Debug)]

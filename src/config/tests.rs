@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, fs, path::Path};
 use serde_json::{Value, json};
 
 use super::*;
-use fairgate_core::apf::objects::Severity;
+use fairgate_core::finding::Severity;
 use fairgate_manifest::yaml;
 
 fn repository() -> &'static Path {

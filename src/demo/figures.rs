@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fairgate_core::apf::units::nanos;
+use fairgate_core::time::nanos;
 
 /// The percentile `percent` (1 to 100) by nearest rank: the least of `values` that at least so many
 /// of a hundred do not exceed. `None` without values. Reorders them; O(values).

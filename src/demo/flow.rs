@@ -9,8 +9,8 @@ use super::{
     figures::percentile,
 };
 use fairgate_core::{
-    apf::Time,
     sync::{Arc, Mutex, lock},
+    time::Time,
 };
 
 /// One user. Its name begins with `elephant` or `mouse`.

@@ -20,9 +20,12 @@ use super::{DemoError, flow::Flow, upstream::WORKERS};
 use crate::app::{AppSettings, CoreContext, Gateway, runtimes::control_runtime};
 use fairgate_base::clock::Clock;
 use fairgate_call::{Call, Refusal, ResetLimits, SpoolLimits};
-use fairgate_core::apf::{
-    Compiled, Finding, ObjectSet, Policy, PolicySettings, Semantics, objects::Bootstrap,
-    work::EstimatorSettings,
+use fairgate_core::{
+    apf::{
+        Compiled, ObjectSet, Policy, PolicySettings, Semantics, objects::Bootstrap,
+        work::EstimatorSettings,
+    },
+    finding::Finding,
 };
 use fairgate_manifest::yaml;
 use fairgate_proxy::{

@@ -20,8 +20,8 @@ use super::{
 };
 use fairgate_base::clock::Clock;
 use fairgate_core::{
-    apf::Time,
     sync::{Arc, Mutex, lock},
+    time::Time,
 };
 
 /// Connections of the elephant.

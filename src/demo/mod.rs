@@ -35,7 +35,7 @@ pub use report::{FlowReport, Report, SideReport};
 
 use crate::app::StartError;
 use fairgate_base::clock::Clock;
-use fairgate_core::{apf::Time, sync::Arc};
+use fairgate_core::{sync::Arc, time::Time};
 use fairgate_proxy::{auth::NoRandomness, serve::limits::raise_descriptor_limit};
 use flow::Flow;
 use gateway::DemoGateway;

@@ -15,7 +15,7 @@ use std::{
 use tokio::task::JoinSet;
 
 use fairgate_base::clock::Clock;
-use fairgate_core::apf::units::nanos;
+use fairgate_core::time::nanos;
 
 /// How often to wake.
 const PERIOD: Duration = Duration::from_millis(10);

@@ -19,11 +19,12 @@ use super::{columns::Table, go_duration::GoDuration};
 use fairgate_base::clock::Clock;
 use fairgate_core::{
     apf::{
-        Policy, Time,
+        Policy,
         dispatcher::SchemaId,
         queueset::{Phase, RequestReport},
     },
     digest::{RequestDigest, RequestInfo, readable},
+    time::Time,
 };
 use fairgate_proxy::fairness::{Hub, Letter, Waiter};
 

@@ -242,7 +242,7 @@ impl Drop for LogGuard {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fairgate_core::apf::Time;
+    use fairgate_core::time::Time;
 
     #[test]
     fn lines_that_cannot_wait_are_lost_and_counted() {

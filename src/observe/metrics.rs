@@ -16,12 +16,13 @@ use super::{
 use fairgate_call::Cut;
 use fairgate_core::{
     apf::{
-        Time,
         dispatcher::{LevelReport, SchemaId},
         queueset::Phase,
     },
     cells::{Access, FlowCells, Histogram, HistogramTotal},
+    rejection::RejectReason,
     sync::Arc,
+    time::Time,
 };
 use fairgate_proxy::fairness::Hub;
 
@@ -69,9 +70,7 @@ struct Flows {
 #[derive(Default)]
 struct FlowTotals {
     dispatched: u64,
-    queue_full: u64,
-    concurrency_limit: u64,
-    time_out: u64,
+    rejected: [u64; RejectReason::ALL.len()],
     no_accommodation: u64,
     wait_executed: HistogramTotal,
     wait_refused: HistogramTotal,
@@ -85,9 +84,9 @@ struct FlowTotals {
 impl FlowTotals {
     fn add(&mut self, cells: &FlowCells) {
         self.dispatched += cells.dispatched.get();
-        self.queue_full += cells.queue_full.get();
-        self.concurrency_limit += cells.concurrency_limit.get();
-        self.time_out += cells.time_out.get();
+        for reason in RejectReason::ALL {
+            self.rejected[reason as usize] += cells.rejected(reason).get();
+        }
         self.no_accommodation += cells.no_accommodation.get();
         cells.wait_executed.add_to(&mut self.wait_executed);
         cells.wait_refused.add_to(&mut self.wait_refused);
@@ -144,12 +143,9 @@ impl Flows {
     fn render(&self, text: &mut Exposition) {
         text.family(&n::REJECTED);
         for (names, totals) in &self.counted {
-            for (reason, count) in [
-                ("concurrency-limit", totals.concurrency_limit),
-                ("queue-full", totals.queue_full),
-                ("time-out", totals.time_out),
-            ] {
-                text.sample(&n::REJECTED, &with(names, ("reason", reason)), count);
+            for (reason, count) in RejectReason::ALL.into_iter().zip(totals.rejected) {
+                let labels = with(names, ("reason", reason.as_str()));
+                text.sample(&n::REJECTED, &labels, count);
             }
         }
         self.counter(text, &n::DISPATCHED, |totals| totals.dispatched);

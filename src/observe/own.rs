@@ -18,8 +18,8 @@ use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, Prometheu
 
 use super::names::{self as n};
 use fairgate_core::{
-    apf::Time,
     sync::{Mutex, lock},
+    time::Time,
 };
 
 /// How a question to the upstream ended, about a token or about what somebody may do.

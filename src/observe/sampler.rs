@@ -11,12 +11,13 @@ use std::time::Duration;
 use fairgate_core::cells::{Access, CoreCells};
 use fairgate_core::{
     apf::{
-        Policy, Time,
+        Policy,
         borrowing::Limits,
         policy::{LevelKind, LimitResponse},
         ratio::{Buckets, RatioHistogram, RatioSnapshot},
     },
     sync::{Arc, Mutex, lock},
+    time::Time,
 };
 use fairgate_proxy::fairness::Hub;
 

@@ -15,7 +15,7 @@ use super::{
     sampler::{self, Sampler},
 };
 use fairgate_base::clock::Clock;
-use fairgate_core::apf::{Semantics, Time};
+use fairgate_core::{apf::Semantics, time::Time};
 use fairgate_proxy::fairness::{Enforcement, Hub};
 
 /// How often the facade is kept up.

@@ -33,10 +33,10 @@ use fairgate_call::{
 };
 use fairgate_core::{
     apf::{
-        ObjectSet, Policy, PolicySettings, Semantics, Time, objects::Bootstrap,
-        work::EstimatorSettings,
+        ObjectSet, Policy, PolicySettings, Semantics, objects::Bootstrap, work::EstimatorSettings,
     },
     digest::{RequestDigest, RequestInfo, User},
+    time::Time,
 };
 use fairgate_proxy::fairness::{Caps, Enforcement, FairnessLayer, Gate, Hub, HubSettings};
 

@@ -22,7 +22,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::{sync::Notify, task, time};
 
 use super::{Document, DocumentSet, Revision, Source};
-use fairgate_core::apf::objects::{Finding, Severity};
+use fairgate_core::finding::{Finding, Severity};
 use fairgate_manifest::{read_bounded, yaml};
 
 /// How often a directory is read: a change is to be in force within a second, settling and compiling

@@ -14,7 +14,10 @@ use std::{future::Future, sync::Arc};
 
 use serde_json::Value;
 
-use fairgate_core::apf::objects::{Finding, ObjectSet, Severity};
+use fairgate_core::{
+    apf::objects::ObjectSet,
+    finding::{Finding, Severity},
+};
 
 /// A complete set of objects, as found at one moment and not yet read as objects.
 #[derive(Clone, Debug, PartialEq)]

@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use serde_json::Value;
 
 use super::{Document, DocumentSet, Revision, Source, same_policy, warnings::LoggedWarnings};
-use fairgate_core::apf::objects::{Finding, Severity};
+use fairgate_core::finding::{Finding, Severity};
 use fairgate_store::{At, Entry, Event, Store, StoreError, Watch};
 
 /// What the keys of policy objects begin with.

@@ -1,6 +1,6 @@
 //! Findings of objects that change one at a time, each logged once.
 
-use fairgate_core::apf::objects::Finding;
+use fairgate_core::finding::Finding;
 
 /// The warnings of the last set, so that a change of one object does not log those of all others again.
 #[derive(Debug, Default)]

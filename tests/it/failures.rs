@@ -10,6 +10,7 @@ use std::{
 };
 
 use fairgate_call::{Call, Refusal, Reply, refusal::Rejection};
+use fairgate_core::rejection::RejectReason;
 use fairgate_proxy::forward::{UpstreamProtocol, UpstreamSettings};
 use http::{Method, StatusCode};
 use tokio::sync::mpsc;
@@ -355,7 +356,7 @@ impl tower::Service<Call> for Full {
 
     fn call(&mut self, _: Call) -> Self::Future {
         std::future::ready(Err(Refusal::TooManyRequests(Box::new(Rejection {
-            reason: "queue-full",
+            reason: RejectReason::QueueFull,
             retry_after: 1,
         }))))
     }

@@ -14,8 +14,9 @@ use fairgate::app::{AppSettings, CoreContext, Gateway, runtimes::control_runtime
 use fairgate_base::clock::Clock;
 use fairgate_call::{Call, Inbound, Refusal, Reply};
 use fairgate_core::{
-    apf::{ObjectSet, Policy, PolicySettings, Semantics, Time, queueset::Glance},
+    apf::{ObjectSet, Policy, PolicySettings, Semantics, queueset::Glance},
     digest::{RequestDigest, User},
+    time::Time,
 };
 use fairgate_proxy::{
     fairness::{FairnessLayer, Gate as FairnessGate, Hub},

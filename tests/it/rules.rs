@@ -3,8 +3,11 @@
 use std::{sync::Arc, time::Duration};
 
 use fairgate_call::{ResetLimits, SpoolLimits};
-use fairgate_core::apf::{
-    ObjectSet, Policy, PolicySettings, Semantics, Time, objects::Bootstrap, work::EstimatorSettings,
+use fairgate_core::{
+    apf::{
+        ObjectSet, Policy, PolicySettings, Semantics, objects::Bootstrap, work::EstimatorSettings,
+    },
+    time::Time,
 };
 use fairgate_proxy::fairness::{Caps, Enforcement, Hub, HubSettings};
 use serde_json::{Value, json};

@@ -25,11 +25,14 @@ type Edges = &'static [(&'static str, &'static [&'static str])];
 /// The pure core.
 const CORE: Edges = &[
     ("sync", &[]),
+    ("time", &[]),
+    ("finding", &[]),
     ("random", &[]),
+    ("rejection", &[]),
     ("mailbox", &["sync"]),
     ("digest", &[]),
-    ("apf", &["digest", "sync"]),
-    ("cells", &["digest"]),
+    ("apf", &["digest", "finding", "rejection", "sync", "time"]),
+    ("cells", &["digest", "rejection"]),
 ];
 
 /// What everybody stands on.

@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use fairgate_core::apf::Time;
+use fairgate_core::time::Time;
 
 /// When this process first asked for the time.
 static EPOCH: LazyLock<(Instant, SystemTime)> = LazyLock::new(|| {
@@ -102,7 +102,7 @@ impl Clock {
         if let Some(manual) = &self.manual {
             manual
                 .nanos
-                .fetch_add(fairgate_core::apf::units::nanos(by), Ordering::Relaxed);
+                .fetch_add(fairgate_core::time::nanos(by), Ordering::Relaxed);
         }
     }
 }

@@ -6,8 +6,8 @@
 use std::time::Duration;
 
 use fairgate_core::{
-    apf::Time,
     sync::{Mutex, lock},
+    time::Time,
 };
 
 /// Length of a period.

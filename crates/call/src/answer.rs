@@ -310,6 +310,7 @@ fn panicked(panic: &(dyn Any + Send)) -> Refusal {
 mod tests {
     use super::*;
     use crate::{FlowUids, refusal::Rejection};
+    use fairgate_core::rejection::RejectReason;
 
     fn said(refusal: &Refusal, kind: RequestKind) -> (u16, Option<String>) {
         let trace = Trace::new(Method::GET, None, 0);
@@ -355,7 +356,7 @@ mod tests {
     #[test]
     fn flow_control_answers_in_plain_text_with_both_uids() {
         let refusal = Refusal::TooManyRequests(Box::new(Rejection {
-            reason: "queue-full",
+            reason: RejectReason::QueueFull,
             retry_after: 4,
         }));
         let trace = Trace::new(Method::GET, None, 0);
@@ -404,7 +405,7 @@ mod tests {
         let inbound = Inbound {
             request: http::Request::new(ClientBody::empty()),
             peer: Rc::new(Peer::local()),
-            received: fairgate_core::apf::Time::ZERO,
+            received: fairgate_core::time::Time::ZERO,
             trace: Rc::new(Trace::default()),
         };
         let reply = AnswerLayer.layer(Panics).call(inbound).await.unwrap();

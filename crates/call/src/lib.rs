@@ -39,8 +39,8 @@ pub use spool::{Cut, Spool, SpoolLimits};
 pub use trace::{FlowUids, Progress, Recorder, Trace};
 
 use fairgate_core::{
-    apf::Time,
     digest::{RequestDigest, RequestInfo},
+    time::Time,
 };
 
 /// The answer to a request.

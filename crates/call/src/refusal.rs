@@ -1,6 +1,6 @@
 //! Why a request is not served.
 
-use fairgate_core::digest::InfoError;
+use fairgate_core::{digest::InfoError, rejection::RejectReason};
 
 /// Why a request is not served. [`super::answer`] says what the client gets to hear.
 #[derive(Debug, thiserror::Error)]
@@ -85,8 +85,8 @@ pub enum Refusal {
 /// How flow control turned a request away.
 #[derive(Clone, Debug)]
 pub struct Rejection {
-    /// `queue-full`, `concurrency-limit` or `time-out`.
-    pub reason: &'static str,
+    /// Why.
+    pub reason: RejectReason,
     /// Seconds until the client should ask again: 1 to 32.
     pub retry_after: u32,
 }
@@ -104,7 +104,7 @@ impl Refusal {
             Self::Unauthorized => "unauthorized",
             Self::Forbidden(_) => "forbidden",
             Self::CredentialCheckUnavailable => "credential-check-unavailable",
-            Self::TooManyRequests(rejection) => rejection.reason,
+            Self::TooManyRequests(rejection) => rejection.reason.as_str(),
             Self::TooManyLongRunning { .. } => "too-many-long-running",
             Self::TooManyWatches { .. } => "too-many-watches",
             Self::TooManyResets { .. } => "too-many-resets",

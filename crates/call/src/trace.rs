@@ -17,8 +17,8 @@ use http::{HeaderValue, Method, uri::PathAndQuery};
 
 use super::{BodyEnd, Refusal, Reply, RequestKind, lender::Awaited};
 use fairgate_core::{
-    apf::Time,
     digest::{RequestDigest, User},
+    time::Time,
 };
 
 /// How far a request has got. Only ever moves forward.

@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use crate::digest::Verb;
+use crate::{digest::Verb, rejection::RejectReason};
 
 /// A count.
 #[derive(Debug, Default)]
@@ -123,12 +123,7 @@ const SEATS: [f64; 8] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 100.0];
 pub struct FlowCells {
     /// Requests whose execution began.
     pub dispatched: Counter,
-    /// Requests refused because their queue was full.
-    pub queue_full: Counter,
-    /// Requests refused at the limit of a level that does not queue.
-    pub concurrency_limit: Counter,
-    /// Requests that waited too long, or whose client left.
-    pub time_out: Counter,
+    rejected: [Counter; RejectReason::ALL.len()],
     /// Dispatch attempts at which a request of the schema was next but did not fit.
     pub no_accommodation: Counter,
     /// Waiting time, in seconds, of requests that then executed.
@@ -151,9 +146,7 @@ impl Default for FlowCells {
     fn default() -> Self {
         Self {
             dispatched: Counter::default(),
-            queue_full: Counter::default(),
-            concurrency_limit: Counter::default(),
-            time_out: Counter::default(),
+            rejected: Default::default(),
             no_accommodation: Counter::default(),
             wait_executed: Histogram::new(&DURATIONS),
             wait_refused: Histogram::new(&DURATIONS),
@@ -163,6 +156,13 @@ impl Default for FlowCells {
             watch_count: Histogram::new(&WATCH_COUNTS),
             seats: Histogram::new(&SEATS),
         }
+    }
+}
+
+impl FlowCells {
+    /// Requests rejected for `reason`.
+    pub fn rejected(&self, reason: RejectReason) -> &Counter {
+        &self.rejected[reason as usize]
     }
 }
 

@@ -8,6 +8,9 @@
 pub mod apf;
 pub mod cells;
 pub mod digest;
+pub mod finding;
 pub mod mailbox;
 pub mod random;
+pub mod rejection;
 pub mod sync;
+pub mod time;

@@ -7,13 +7,16 @@
 
 use std::{collections::BTreeMap, fmt::Write as _, sync::Arc, time::Duration};
 
-use fairgate_core::apf::{
-    Flow, SchemaIndex, Time, Work,
-    dispatcher::{Dispatcher, View},
-    level::{Arrival, Decisions, Level, Place, Ticket},
-    policy::{Policy, Semantics},
-};
 use fairgate_core::random::Random;
+use fairgate_core::{
+    apf::{
+        Flow, SchemaIndex, Work,
+        dispatcher::{Dispatcher, View},
+        level::{Arrival, Decisions, Level, Place, Ticket},
+        policy::{Policy, Semantics},
+    },
+    time::Time,
+};
 
 /// A request's number.
 type Number = u64;

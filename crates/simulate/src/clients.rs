@@ -6,10 +6,14 @@
 
 use std::{cmp::Reverse, collections::BinaryHeap, time::Duration};
 
-use fairgate_core::apf::{
-    queueset::{Admission, Arriving, EntryId, Events, QueueSet, Rejection},
-    units::{Seats, Time, nanos},
-    work::Work,
+use fairgate_core::{
+    apf::{
+        queueset::{Admission, Arriving, EntryId, Events, QueueSet},
+        units::Seats,
+        work::Work,
+    },
+    rejection::RejectReason,
+    time::{Time, nanos},
 };
 
 /// One flow of identical requests.
@@ -42,10 +46,8 @@ pub struct Share {
     pub longest_wait: Duration,
     /// Calls executed.
     pub executed: u32,
-    /// Calls refused for want of room in a queue.
-    pub queue_full: u32,
-    /// Calls refused at the limit.
-    pub concurrency_limit: u32,
+    /// Calls rejected, in the order of [`RejectReason::ALL`].
+    pub rejected: [u32; RejectReason::ALL.len()],
 }
 
 impl Share {
@@ -144,11 +146,8 @@ impl<'a> Run<'a> {
         match self.set.arrive(now, arriving, out) {
             Admission::Execute(id) => self.begin(now, caller, id),
             Admission::Wait(_) => {}
-            Admission::Reject(Rejection::QueueFull) => {
-                self.shares[caller.0 as usize].queue_full += 1;
-            }
-            Admission::Reject(Rejection::ConcurrencyLimit) => {
-                self.shares[caller.0 as usize].concurrency_limit += 1;
+            Admission::Reject(reason) => {
+                self.shares[caller.0 as usize].rejected[reason as usize] += 1;
             }
         }
     }

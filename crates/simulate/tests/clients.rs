@@ -2,11 +2,15 @@
 
 use std::time::Duration;
 
-use fairgate_core::apf::{
-    Seats, Semantics, Time, Work,
-    policy::Queuing,
-    queueset::{Counters, Discipline, QueueSet},
-    shard::Dealer,
+use fairgate_core::{
+    apf::{
+        Seats, Semantics, Work,
+        policy::Queuing,
+        queueset::{Counters, Discipline, QueueSet},
+        shard::Dealer,
+    },
+    rejection::RejectReason,
+    time::Time,
 };
 use fairgate_simulate::clients::{Client, Run, Share, max_min_fair};
 
@@ -64,9 +68,7 @@ fn run(clients: &[Client], set: QueueSet<(u32, u32, u32)>, seconds: u64) -> (Vec
 
 fn nothing_refused(shares: &[Share]) {
     assert!(
-        shares
-            .iter()
-            .all(|s| s.queue_full == 0 && s.concurrency_limit == 0),
+        shares.iter().all(|s| s.rejected.iter().all(|n| *n == 0)),
         "{shares:?}"
     );
 }
@@ -332,7 +334,7 @@ fn without_queues_the_greedier_flow_wins() {
         );
     }
     assert_eq!(
-        [shares[0].concurrency_limit, shares[1].concurrency_limit],
+        [0, 1].map(|client| shares[client].rejected[RejectReason::ConcurrencyLimit as usize]),
         [4, 2]
     );
     assert_eq!([shares[0].executed, shares[1].executed], [20, 30]);

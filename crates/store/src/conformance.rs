@@ -21,7 +21,7 @@ use super::{
     Written,
 };
 use fairgate_base::clock::Clock;
-use fairgate_core::apf::Time;
+use fairgate_core::time::Time;
 
 /// Where one set of objects lives.
 pub(super) trait Place: Send {

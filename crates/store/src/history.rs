@@ -8,7 +8,7 @@
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use super::{Event, entry::Made};
-use fairgate_core::apf::Time;
+use fairgate_core::time::Time;
 
 /// How much history is kept.
 #[derive(Clone, Copy, Debug)]

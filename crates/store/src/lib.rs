@@ -39,7 +39,7 @@ pub use self::{
     history::Limits,
     watch::Watch,
 };
-use fairgate_core::apf::Time;
+use fairgate_core::time::Time;
 
 /// The longest value, in bytes: what etcd takes in one request by default.
 pub const MAX_VALUE_BYTES: usize = 1_572_864;

@@ -22,7 +22,7 @@ use tokio::sync::watch;
 use super::{
     Entry, Event, Health, Limits, Page, Size, StoreError, Watch, check_prefix, history::History,
 };
-use fairgate_core::apf::Time;
+use fairgate_core::time::Time;
 
 /// How many changes a watch looks at under one lock.
 const SCAN: usize = 4096;

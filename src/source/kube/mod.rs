@@ -37,9 +37,12 @@ use tokio::time::{sleep, timeout};
 use super::{Document, DocumentSet, Revision, Source, warnings::LoggedWarnings};
 use failure::Failure;
 use fairgate_base::clock::Clock;
-use fairgate_core::apf::{
-    ObjectSet,
-    objects::{FLOW_SCHEMA, Finding, GROUP, PRIORITY_LEVEL, Severity},
+use fairgate_core::{
+    apf::{
+        ObjectSet,
+        objects::{FLOW_SCHEMA, GROUP, PRIORITY_LEVEL},
+    },
+    finding::{Finding, Severity},
 };
 use found::{Found, Object};
 pub use step::InStep;

@@ -7,8 +7,8 @@ use std::{sync::Arc, time::Duration};
 
 use fairgate_base::clock::Clock;
 use fairgate_core::{
-    apf::Time,
     sync::{Mutex, lock},
+    time::Time,
 };
 
 /// A watch ends now and then and is opened again; that alone is no trouble.

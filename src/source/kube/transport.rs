@@ -38,8 +38,8 @@ use tower::Service;
 use super::step::{InStep, Open};
 use fairgate_base::{clock::Clock, socket};
 use fairgate_core::{
-    apf::Time,
     sync::{Mutex, lock},
+    time::Time,
 };
 
 /// How long the head of an answer may take.

@@ -20,7 +20,7 @@ use std::{
 };
 
 use fairgate_base::clock::Clock;
-use fairgate_core::apf::Time;
+use fairgate_core::time::Time;
 use http::{HeaderMap, Method, Request, StatusCode};
 use tokio::{
     sync::{mpsc, oneshot},

@@ -11,6 +11,7 @@ use fairgate_call::{BodyEnd, Call, Refusal, Reply, ReplyBody, ReplyGuard};
 use fairgate_core::{
     apf::Semantics,
     cells::{FlowCells, Histogram, HistogramTotal},
+    rejection::RejectReason,
 };
 use fairgate_proxy::fairness::Enforcement;
 use http_body_util::BodyExt as _;
@@ -224,7 +225,12 @@ async fn who_only_observes_holds_nobody_back_and_keeps_the_books() {
             running.push((asking, soon(asked.recv()).await.unwrap()));
         }
         // One executes, and by the books the rest waits or was refused.
-        let refused = |cells: &FlowCells| cells.queue_full.get() + cells.concurrency_limit.get();
+        let refused = |cells: &FlowCells| {
+            RejectReason::ALL
+                .map(|reason| cells.rejected(reason).get())
+                .iter()
+                .sum::<u64>()
+        };
         let waiting = if matches!(full, Full::Reject) { 0 } else { 3 };
         assert_eq!(small(&gate), (1, waiting, 1));
         assert_eq!(counted(&gate, "small", refused), 5 - u64::from(waiting));

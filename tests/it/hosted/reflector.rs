@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use fairgate_core::apf::Time;
+use fairgate_core::time::Time;
 use futures_util::StreamExt as _;
 use http::{HeaderValue, header::AUTHORIZATION};
 use k8s_openapi::api::flowcontrol::v1::PriorityLevelConfiguration;

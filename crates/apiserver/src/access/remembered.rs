@@ -6,7 +6,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use super::{Decision, Key};
-use fairgate_core::apf::Time;
+use fairgate_core::time::Time;
 
 /// A map that holds no more than a given number of answers.
 pub(super) struct Remembered {

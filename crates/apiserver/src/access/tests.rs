@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::Notify;
 
 use super::*;
-use fairgate_core::{apf::Time, digest::RequestInfo};
+use fairgate_core::{digest::RequestInfo, time::Time};
 
 /// What a server says.
 #[derive(Clone, Copy)]

@@ -20,7 +20,7 @@ use crate::{
     metadata,
 };
 use fairgate_base::clock::Clock;
-use fairgate_core::apf::{Time, objects::dangling_condition};
+use fairgate_core::{apf::objects::dangling_condition, time::Time};
 
 /// Who tells whether a schema's level exists; kube-apiserver tells it by the same name.
 const DANGLING_MANAGER: &str = "api-priority-and-fairness-config-consumer-v1";

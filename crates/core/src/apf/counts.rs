@@ -16,9 +16,9 @@ use super::{
     demand::as_f64,
     policy::Semantics,
     scope::{Key, MAX_KEY_BYTES, StatsScope},
-    units::Time,
     work::ObjectStats,
 };
+use crate::time::Time;
 
 /// The size assumed of objects of which only the bytes of all are known.
 const ASSUMED_OBJECT_BYTES: u64 = 4_000;

@@ -9,10 +9,8 @@
 
 use std::time::Duration;
 
-use super::{
-    policy::Semantics,
-    units::{Time, nanos},
-};
+use super::policy::Semantics;
+use crate::time::{Time, nanos};
 
 /// The usual time between two updates of the statistics.
 pub(crate) const UPDATE_PERIOD: Duration = Duration::from_secs(10);

@@ -20,10 +20,13 @@ use super::{
     },
     queueset::{Arriving, Discipline, Glance, RatioReport},
     shard::Dealer,
-    units::{Seats, Time},
+    units::Seats,
     work::{WidthCap, Work},
 };
-use crate::sync::{Mutex, lock};
+use crate::{
+    sync::{Mutex, lock},
+    time::Time,
+};
 
 /// A schema's number, the same under every policy that has a schema of this name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

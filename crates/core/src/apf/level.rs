@@ -11,11 +11,15 @@ use smallvec::SmallVec;
 
 use super::{
     policy::Semantics,
-    queueset::{Admission, Arriving, Discipline, EntryId, Events, QueueSet, Rejection},
+    queueset::{Admission, Arriving, Discipline, EntryId, Events, QueueSet},
     retry_after::RetryAfter,
-    units::{Seats, Time},
+    units::Seats,
 };
-use crate::sync::{Arc, Mutex, lock};
+use crate::{
+    rejection::RejectReason,
+    sync::{Arc, Mutex, lock},
+    time::Time,
+};
 
 /// One priority level; clones are the same level. `W` names whoever waits and is never looked at.
 #[derive(Debug)]
@@ -60,7 +64,7 @@ pub enum Arrival<W> {
     /// It waits; a decision will name its waiter.
     Wait(Place<W>),
     /// It is refused.
-    Reject(Rejection),
+    Reject(RejectReason),
 }
 
 /// Decisions about requests that were waiting. The caller delivers them once the call returned.

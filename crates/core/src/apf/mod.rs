@@ -20,7 +20,7 @@ pub mod units;
 pub mod watchers;
 pub mod work;
 
-pub use objects::{Finding, ObjectSet};
+pub use objects::ObjectSet;
 pub use policy::{Compiled, Flow, LevelIndex, Policy, PolicySettings, SchemaIndex, Semantics};
-pub use units::{SeatSeconds, Seats, Time};
+pub use units::{SeatSeconds, Seats};
 pub use work::Work;

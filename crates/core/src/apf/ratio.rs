@@ -8,7 +8,8 @@
 //!
 //! Not here: rendering as a Prometheus histogram, and the metrics' names.
 
-use super::{demand::as_f64, units::Time, units::nanos};
+use super::demand::as_f64;
+use crate::time::{Time, nanos};
 
 /// The most bounds a histogram can have.
 pub const MAX_BOUNDS: usize = 15;

@@ -1,48 +1,13 @@
-//! The units of flow control: time, seats, and their product.
+//! The units of flow control: seats, and seats times time.
 //!
-//! Arithmetic only. Durations are [`std::time::Duration`].
+//! Arithmetic only. Points of time are [`crate::time`]'s.
 
 use std::{fmt, time::Duration};
 
+use crate::time::nanos;
+
 /// A number of seats, the unit of concurrency.
 pub type Seats = u32;
-
-/// A point of monotonic time: nanoseconds since an epoch of the caller's choosing.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Time(u64);
-
-impl Time {
-    /// The epoch.
-    pub const ZERO: Self = Self(0);
-    /// Later than any event.
-    pub const NEVER: Self = Self(u64::MAX);
-
-    /// The time `nanos` nanoseconds after the epoch.
-    pub const fn from_nanos(nanos: u64) -> Self {
-        Self(nanos)
-    }
-
-    /// Nanoseconds since the epoch.
-    pub const fn as_nanos(self) -> u64 {
-        self.0
-    }
-
-    /// The time elapsed since `earlier`; zero if `earlier` is later.
-    pub const fn since(self, earlier: Self) -> Duration {
-        Duration::from_nanos(self.0.saturating_sub(earlier.0))
-    }
-
-    /// This time plus `duration`; never past [`Time::NEVER`].
-    #[must_use]
-    pub fn plus(self, duration: Duration) -> Self {
-        Self(self.0.saturating_add(nanos(duration)))
-    }
-}
-
-/// Whole nanoseconds of `duration`, saturating (584 years).
-pub fn nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
-}
 
 /// Work: seats times seconds, in fixed point of 10⁻⁸ seat-seconds.
 ///

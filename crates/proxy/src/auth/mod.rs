@@ -58,7 +58,7 @@ use fairgate_base::clock::Clock;
 pub use fairgate_call::identity::{
     HeaderNameError, Identity, IdentityError, IdentityHeaders, RequestHeaderNames, UpstreamIdentity,
 };
-use fairgate_core::{apf::Time, digest::User};
+use fairgate_core::{digest::User, time::Time};
 
 /// A moment by both clocks: the monotonic one for how long something is kept, that of the wall for
 /// certificates and tokens.

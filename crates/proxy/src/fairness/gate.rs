@@ -28,12 +28,13 @@ use fairgate_base::clock::Clock;
 use fairgate_call::{Call, Pipe, RequestKind, refusal::Rejection};
 use fairgate_core::{
     apf::{
-        Flow, SchemaIndex, Semantics, Time, Work,
+        Flow, SchemaIndex, Semantics, Work,
         level::{Arrival, Decisions, Level, Place, Ticket},
-        queueset,
     },
     cells::{Access, CoreCells},
     digest::RequestDigest,
+    rejection::RejectReason,
+    time::Time,
 };
 
 /// How often seats are looked for whose time has passed, and clients that read slowly.
@@ -227,18 +228,11 @@ impl Gate {
                 self.seat(Hold::Place(place), waiter, call, &policy, flow.schema, now),
             ),
             Arrival::Wait(place) => self.wait(place, waiter, call, policy, flow, now, until),
-            Arrival::Reject(rejection) => {
-                let reason = match rejection {
-                    queueset::Rejection::QueueFull => {
-                        facts.cells.queue_full.increment();
-                        "queue-full"
-                    }
-                    queueset::Rejection::ConcurrencyLimit => {
-                        self.hub.press();
-                        facts.cells.concurrency_limit.increment();
-                        "concurrency-limit"
-                    }
-                };
+            Arrival::Reject(reason) => {
+                if reason == RejectReason::ConcurrencyLimit {
+                    self.hub.press();
+                }
+                facts.cells.rejected(reason).increment();
                 facts.cells.wait_refused.observe(0.0);
                 if policy.enforcement == Enforcement::Observe {
                     return Verdict::Execute(self.seat(
@@ -331,11 +325,12 @@ impl Gate {
         }
         let (policy, schema) = (Arc::clone(&waiting.policy), waiting.schema);
         waiting.give_up_without_count();
-        policy.flow(schema).cells.queue_full.increment();
-        Verdict::Refuse(self.refuse(&policy, schema, "queue-full"))
+        let reason = RejectReason::QueueFull;
+        policy.flow(schema).cells.rejected(reason).increment();
+        Verdict::Refuse(self.refuse(&policy, schema, reason))
     }
 
-    fn refuse(&self, policy: &CorePolicy, schema: SchemaIndex, reason: &'static str) -> Rejection {
+    fn refuse(&self, policy: &CorePolicy, schema: SchemaIndex, reason: RejectReason) -> Rejection {
         let level = policy.view.policy().schemas()[schema.0 as usize].level;
         let unix_seconds = self.clock.unix_seconds();
         let semantics = policy.view.policy().settings().semantics;
@@ -532,7 +527,11 @@ impl Waiting {
             return Poll::Pending;
         }
         self.give_up();
-        Poll::Ready(Err(self.gate.refuse(&self.policy, self.schema, "time-out")))
+        Poll::Ready(Err(self.gate.refuse(
+            &self.policy,
+            self.schema,
+            RejectReason::TimeOut,
+        )))
     }
 
     /// How long it has waited.
@@ -577,7 +576,7 @@ impl Waiting {
         };
         self.leave_queue();
         let cells = &self.policy.flow(self.schema).cells;
-        cells.time_out.increment();
+        cells.rejected(RejectReason::TimeOut).increment();
         let waited = self.waited();
         match self.policy.view.policy().settings().semantics {
             // The original says of these, too, that they executed.

@@ -22,7 +22,7 @@ use super::{
 use fairgate_call::{FlowUids, ResetLimits, Spool, SpoolLimits};
 use fairgate_core::{
     apf::{
-        Semantics, Time, Work,
+        Semantics, Work,
         counts::{CountSettings, Counts},
         dispatcher::{Dispatcher, LimitChange, View},
         level::Decisions,
@@ -35,6 +35,7 @@ use fairgate_core::{
     digest::RequestInfo,
     mailbox::Mailbox,
     sync::{Mutex, lock},
+    time::Time,
 };
 
 /// Different watches told apart; further ones are not counted.

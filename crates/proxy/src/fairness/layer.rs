@@ -30,7 +30,7 @@ use super::{
 use fairgate_call::{
     BodyEnd, BodyError, Call, Progress, Refusal, Reply, ReplyGuard, RequestKind, Trace,
 };
-use fairgate_core::{apf::Time, digest::Verb};
+use fairgate_core::{digest::Verb, time::Time};
 
 /// Seconds until a client with too many long-running requests should ask again.
 const LONG_RUNNING_RETRY_AFTER: u32 = 5;

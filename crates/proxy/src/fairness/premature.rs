@@ -18,7 +18,7 @@ use std::{
 use dashmap::DashMap;
 
 use fairgate_call::ResetLimits;
-use fairgate_core::{apf::Time, digest::User};
+use fairgate_core::{digest::User, time::Time};
 
 /// Users of whom something is known. Further ones are not counted until others are forgotten.
 const MOST_USERS: usize = 10_000;

@@ -11,12 +11,12 @@ use super::{abandoned::RunsOn, gate::Gate, learn::ListObserver, slots::Waiter};
 use fairgate_call::{BodyEnd, Holder, Pipe, ReplyGuard, RequestKind, Trace};
 use fairgate_core::{
     apf::{
-        Time,
         level::{Place, Ticket},
         scope::StatsScope,
     },
     cells::{Access, FlowCells},
     digest::RequestDigest,
+    time::Time,
 };
 
 /// What stands behind a seat.

@@ -12,11 +12,9 @@ use std::{
 
 use fairgate_call::Pipe;
 use fairgate_core::{
-    apf::{
-        Time,
-        level::{Level, Ticket},
-    },
+    apf::level::{Level, Ticket},
     digest::RequestDigest,
+    time::Time,
 };
 
 /// Names a request to the dispatcher.

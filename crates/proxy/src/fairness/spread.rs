@@ -14,7 +14,7 @@
 
 use std::time::Duration;
 
-use fairgate_core::apf::Time;
+use fairgate_core::time::Time;
 
 /// One in so many parts of the time that requests executed may be spent.
 const COST: u32 = 256;

@@ -4,9 +4,9 @@
 use std::{cell::RefCell, collections::VecDeque, rc::Rc, time::Duration};
 
 use super::{gate::Gate, slots::Waiter, spread::Spread};
-use fairgate_core::apf::{
-    Time,
-    level::{Level, Ticket},
+use fairgate_core::{
+    apf::level::{Level, Ticket},
+    time::Time,
 };
 
 /// The starts of each level.

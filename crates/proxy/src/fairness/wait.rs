@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fairgate_core::apf::Time;
+use fairgate_core::time::Time;
 
 /// No request waits longer, whatever its deadline.
 const MAX_WAIT: Duration = Duration::from_secs(60);

@@ -27,8 +27,9 @@ use tokio::task::AbortHandle;
 use super::{abandoned::RunsOn, gate::Gate, seat::Seat};
 use fairgate_call::{BodyEnd, Reply, ReplyGuard, Rest, Trace};
 use fairgate_core::{
-    apf::{Semantics, Time, watchers::WatchKey},
+    apf::{Semantics, watchers::WatchKey},
     digest::RequestInfo,
+    time::Time,
 };
 
 /// The annotation of the bookmark that ends the initial events.

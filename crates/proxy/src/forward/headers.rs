@@ -272,8 +272,8 @@ mod tests {
     use super::*;
     use fairgate_call::{ClientBody, Inbound, Peer, Trace};
     use fairgate_core::{
-        apf::Time,
         digest::{RequestDigest, RequestInfo, User},
+        time::Time,
     };
 
     fn sent(request: http::request::Builder) -> HeaderMap {

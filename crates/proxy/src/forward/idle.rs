@@ -6,7 +6,7 @@
 
 use std::{collections::VecDeque, time::Duration};
 
-use fairgate_core::apf::Time;
+use fairgate_core::time::Time;
 
 /// How many connections that are still busy with their last request are passed over. One is ready as
 /// soon as its task has run once more, so hardly ever is there more than one.

@@ -38,7 +38,7 @@ use super::{
 };
 use fairgate_base::{clock::Clock, events::EventSink, local::LocalExecutor, socket::Socket};
 use fairgate_call::{Lender, RequestKind, Unwanted, lender::Turn};
-use fairgate_core::apf::Time;
+use fairgate_core::time::Time;
 
 /// Requests that may share connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -37,7 +37,7 @@ use fairgate_call::{
     Call, ClientBody, Lender, OnFailure, Progress, Refusal, Reply, ReplyBody,
     reply_body::TunnelGuard,
 };
-use fairgate_core::apf::Time;
+use fairgate_core::time::Time;
 
 /// Sends `call` as an upgrade to `protocol`; a `101` becomes a tunnel.
 pub(super) async fn open(

@@ -37,7 +37,7 @@ use fairgate_call::{
     BodyError, ClientBody, Inbound, Peer, Refusal, Reply, ReplyBody, RequestKind, ResetLimits,
     Trace, UnreadHeir, answer,
 };
-use fairgate_core::apf::Time;
+use fairgate_core::time::Time;
 
 /// One connection's way into the stack.
 pub(super) struct Entry<S> {

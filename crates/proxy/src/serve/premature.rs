@@ -24,7 +24,7 @@ use tokio::{
 
 use super::wire::Wire;
 use fairgate_call::ResetLimits;
-use fairgate_core::{apf::Time, digest::User};
+use fairgate_core::{digest::User, time::Time};
 
 /// How long a client may take to take the last frame.
 const FAREWELL: Duration = Duration::from_secs(1);

@@ -7,7 +7,7 @@ use super::{
     ideal::{Ideal, ideal},
     real,
 };
-use fairgate_core::apf::units::{Seats, Time};
+use fairgate_core::{apf::units::Seats, time::Time};
 
 /// What one flow got.
 #[derive(Clone, Debug)]

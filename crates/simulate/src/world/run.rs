@@ -6,14 +6,17 @@ use super::{
     Arrivals, FlowSpec, Report, Service, Shape, World, duration,
     measure::{Begun, Meter},
 };
-use fairgate_core::apf::{
-    policy::{Queuing, Semantics},
-    queueset::{Admission, Arriving, Discipline, EntryId, Events, QueueSet},
-    shard::Dealer,
-    units::{Seats, Time, nanos},
-    work::Work,
-};
 use fairgate_core::random::Random;
+use fairgate_core::{
+    apf::{
+        policy::{Queuing, Semantics},
+        queueset::{Admission, Arriving, Discipline, EntryId, Events, QueueSet},
+        shard::Dealer,
+        units::Seats,
+        work::Work,
+    },
+    time::{Time, nanos},
+};
 
 /// After how long a client that was refused comes again.
 const RETRY: Duration = Duration::from_secs(1);

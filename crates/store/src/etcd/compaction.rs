@@ -16,7 +16,7 @@ use etcd_client::{Compare, CompareOp, Txn, TxnOp, TxnOpResponse};
 
 use super::{Shared, link, revision_of, unsigned};
 use crate::StoreError;
-use fairgate_core::apf::Time;
+use fairgate_core::time::Time;
 
 /// When it was our turn last, or somebody else's.
 pub(super) struct Turn {

@@ -41,7 +41,7 @@ use super::{
     check_key, check_prefix, local::check_size, mirror::Mirror,
 };
 use fairgate_base::clock::Clock;
-use fairgate_core::apf::Time;
+use fairgate_core::time::Time;
 
 /// How long a write that is done waits for the mirror to show it.
 const SHOWN_WITHIN: Duration = Duration::from_secs(2);

@@ -40,7 +40,7 @@ use super::{
     Watch, Written, check_key, mirror::Mirror,
 };
 use fairgate_base::clock::Clock;
-use fairgate_core::apf::Time;
+use fairgate_core::time::Time;
 
 /// How many writes may wait for the disk; more wait before they are taken in.
 const QUEUE: usize = 256;

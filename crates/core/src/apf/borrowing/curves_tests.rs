@@ -3,10 +3,11 @@
 //!
 //! `FAIRGATE_CURVES` is how many curves are tried, `FAIRGATE_SEED` where they begin.
 
-use super::{super::units::Time, *};
+use super::*;
 use crate::{
     apf::{demand::as_f64, policy::LevelSpec},
     random::Random,
+    time::Time,
 };
 
 /// Milliseconds between two rebalancings: as often as levels in need may ask, and if nobody does.

@@ -6,12 +6,11 @@ use super::{
     super::{
         demand::{Demand, Integrator},
         policy::{LevelKind, LevelSpec},
-        units::Time,
     },
     limits::tests::{built_in, exempt, limited, limits_of},
     *,
 };
-use crate::random::Random;
+use crate::{random::Random, time::Time};
 use Semantics::{Compatible, Improved};
 
 const BOTH: [Semantics; 2] = [Compatible, Improved];

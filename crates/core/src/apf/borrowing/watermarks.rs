@@ -1,6 +1,6 @@
 //! How much a level recently wanted.
 
-use super::super::units::Time;
+use crate::time::Time;
 
 /// The greatest demand of the present half second and of the one before.
 ///

@@ -7,7 +7,6 @@
 
 pub mod bootstrap;
 pub mod defaults;
-mod finding;
 pub mod names;
 mod read;
 pub mod v1beta3;
@@ -21,8 +20,8 @@ use k8s_openapi::{
 };
 use serde_json::Value;
 
+use crate::finding::{Finding, Severity};
 pub use bootstrap::Bootstrap;
-pub use finding::{Finding, MATCHES_NOTHING, NEVER_REACHED, Severity};
 pub use read::GROUP;
 
 use bootstrap::Keeper;

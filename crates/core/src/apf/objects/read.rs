@@ -12,11 +12,8 @@ use k8s_openapi::{
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use super::{
-    ObjectSet,
-    finding::{Finding, Severity},
-    v1beta3,
-};
+use super::{ObjectSet, v1beta3};
+use crate::finding::{Finding, Severity};
 
 /// The API group of flow control.
 pub const GROUP: &str = "flowcontrol.apiserver.k8s.io";

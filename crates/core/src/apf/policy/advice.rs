@@ -4,14 +4,14 @@ use super::{
     LevelKind, LimitResponse, PolicySettings, Queuing, Semantics,
     compile::{Candidate, Level},
 };
-use crate::apf::{
-    borrowing::Limits,
-    classify::{Classifier, Cover},
-    objects::{
-        BUILT_IN, FLOW_SCHEMA, Finding, MATCHES_NOTHING, NEVER_REACHED, PRIORITY_LEVEL, Severity,
-        bootstrap,
+use crate::{
+    apf::{
+        borrowing::Limits,
+        classify::{Classifier, Cover},
+        objects::{BUILT_IN, FLOW_SCHEMA, PRIORITY_LEVEL, bootstrap},
+        units::Seats,
     },
-    units::Seats,
+    finding::{Finding, Severity},
 };
 
 /// The seats of the widest request that a level without queues may see: a list of everything.
@@ -20,8 +20,20 @@ const WIDEST_REQUEST: Seats = 100;
 /// More queues than any load needs.
 const MANY_QUEUES: u32 = 100_000;
 
+/// How the message begins that reports a schema whose requests all match earlier ones.
+const NEVER_REACHED: &str = "is never reached";
+
+/// The message that reports a schema without anything to match.
+const MATCHES_NOTHING: &str = "can match no request";
+
 /// How many schemas a message names.
 const NAMES_SHOWN: usize = 3;
+
+/// Whether `finding` reports a schema that no request can reach. Such a finding follows from the objects
+/// alone, not from the settings of this gateway.
+pub fn is_unreachable(finding: &Finding) -> bool {
+    finding.message.starts_with(NEVER_REACHED) || finding.message == MATCHES_NOTHING
+}
 
 /// Warnings about levels.
 pub(super) fn on_levels(

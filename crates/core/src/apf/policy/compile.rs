@@ -15,12 +15,14 @@ use super::{
     Compiled, Distinguisher, LevelKind, LevelSpec, LimitResponse, Policy, PolicySettings, Queuing,
     Schema, SchemaIndex, advice, level_by_name,
 };
-use crate::apf::{
-    classify::Classifier,
-    objects::{
-        BUILT_IN, EffectiveSet, FLOW_SCHEMA, Finding, Located, ObjectSet, PRIORITY_LEVEL, Severity,
-        bootstrap,
+use crate::{
+    apf::{
+        classify::Classifier,
+        objects::{
+            BUILT_IN, EffectiveSet, FLOW_SCHEMA, Located, ObjectSet, PRIORITY_LEVEL, bootstrap,
+        },
     },
+    finding::{Finding, Severity},
 };
 
 /// A schema on its way into the policy.

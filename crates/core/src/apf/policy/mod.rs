@@ -9,9 +9,12 @@ mod compile;
 
 use std::{fmt, sync::Arc};
 
+pub use advice::is_unreachable;
+
 use k8s_openapi::api::flowcontrol::v1::PolicyRulesWithSubjects;
 
-use super::{classify::Classifier, objects::Finding, units::Seats};
+use super::{classify::Classifier, units::Seats};
+use crate::finding::Finding;
 
 /// Whose behaviour to follow where the original is known to be wrong.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]

@@ -1,12 +1,15 @@
 //! What a queue set tells about itself: counters, ratios over time, and its requests for the dumps.
 
 use super::{Discipline, Entry, NONE, Phase, QueueSet, Sums};
-use crate::apf::{
-    demand::DemandSample,
-    policy::{Queuing, Semantics},
-    ratio::{Buckets, RatioHistogram, RatioSnapshot},
-    units::{SeatSeconds, Seats, Time},
-    work::Work,
+use crate::{
+    apf::{
+        demand::DemandSample,
+        policy::{Queuing, Semantics},
+        ratio::{Buckets, RatioHistogram, RatioSnapshot},
+        units::{SeatSeconds, Seats},
+        work::Work,
+    },
+    time::Time,
 };
 
 /// Counts since the queue set was made, and the last readings of virtual time.

@@ -6,9 +6,12 @@
 use std::{cmp::Reverse, time::Duration};
 
 use super::{Discipline, Events, NONE, Phase, QueueSet};
-use crate::apf::{
-    policy::Semantics,
-    units::{SeatSeconds, Seats, Time},
+use crate::{
+    apf::{
+        policy::Semantics,
+        units::{SeatSeconds, Seats},
+    },
+    time::Time,
 };
 
 impl<W: Copy> QueueSet<W> {

@@ -22,7 +22,10 @@
 use std::time::Duration;
 
 use super::{EntryId, Events, NONE, QueueSet, flows::Flow, virtual_time::VirtualTime};
-use crate::apf::units::{SeatSeconds, Seats, Time};
+use crate::{
+    apf::units::{SeatSeconds, Seats},
+    time::Time,
+};
 
 /// How many of its requests a wide flow may be ahead, at most.
 const LEAD: u32 = 8;

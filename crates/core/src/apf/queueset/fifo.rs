@@ -6,9 +6,12 @@
 
 use std::time::Duration;
 
-use crate::apf::{
-    units::{SeatSeconds, Seats, Time},
-    work::Work,
+use crate::{
+    apf::{
+        units::{SeatSeconds, Seats},
+        work::Work,
+    },
+    time::Time,
 };
 
 /// No entry, no queue.

@@ -41,9 +41,10 @@ use super::{
     order::HeadOrder,
     policy::{Queuing, Semantics},
     shard::Dealer,
-    units::{SeatSeconds, Seats, Time},
+    units::{SeatSeconds, Seats},
     work::Work,
 };
+use crate::{rejection::RejectReason, time::Time};
 
 /// How a queue set treats its requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,16 +85,7 @@ pub enum Admission {
     /// It waits; a later decision names its waiter.
     Wait(EntryId),
     /// It is refused.
-    Reject(Rejection),
-}
-
-/// Why a request is refused at arrival.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rejection {
-    /// Its queue is at its limit.
-    QueueFull,
-    /// The level is at its limit and does not queue.
-    ConcurrencyLimit,
+    Reject(RejectReason),
 }
 
 /// Decisions about requests that were waiting, for the caller to deliver.
@@ -233,7 +225,7 @@ impl<W: Copy> QueueSet<W> {
                     };
                     self.demand.refuse(seats, service_time);
                 }
-                self.refuse(Rejection::ConcurrencyLimit)
+                self.refuse(RejectReason::ConcurrencyLimit)
             }
             Discipline::Queue { queuing, dealer } => {
                 self.arrive_in_queue(&queuing, dealer, arriving, events)
@@ -264,7 +256,7 @@ impl<W: Copy> QueueSet<W> {
             if self.semantics == Semantics::Compatible {
                 self.settle(slot);
             }
-            return self.refuse(Rejection::QueueFull);
+            return self.refuse(RejectReason::QueueFull);
         }
         let index = self.insert(arriving, slot);
         events.queue_length = Some(self.slots[slot as usize].waiting + 1);
@@ -387,9 +379,9 @@ impl<W: Copy> QueueSet<W> {
         }
     }
 
-    fn refuse(&mut self, rejection: Rejection) -> Admission {
+    fn refuse(&mut self, reason: RejectReason) -> Admission {
         self.counters.rejected += 1;
-        Admission::Reject(rejection)
+        Admission::Reject(reason)
     }
 
     /// The seats `work` needs to start.

@@ -3,10 +3,9 @@
 //! Waiting requests are kept where they are, never dealt again.
 
 use super::{Discipline, Events, NONE, Phase, Queue, QueueSet, Sums};
-use crate::apf::{
-    policy::Semantics,
-    units::{Seats, Time},
-    work::Work,
+use crate::{
+    apf::{policy::Semantics, units::Seats, work::Work},
+    time::Time,
 };
 
 impl<W: Copy> QueueSet<W> {

@@ -19,7 +19,7 @@ use dashmap::DashMap;
 
 use super::{Reviewed, TokenRefused};
 use crate::auth::{Identity, TokenDigest};
-use fairgate_core::{apf::Time, sync};
+use fairgate_core::{sync, time::Time};
 
 /// The results of reviews.
 pub(super) struct ReviewCache {

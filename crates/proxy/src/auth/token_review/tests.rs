@@ -7,7 +7,7 @@ use serde_json::json;
 use tokio::sync::mpsc;
 
 use super::*;
-use fairgate_core::{apf::Time, sync};
+use fairgate_core::{sync, time::Time};
 
 /// A transport whose answers the test gives, one post at a time.
 struct Upstream {

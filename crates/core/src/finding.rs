@@ -41,17 +41,7 @@ pub struct Finding {
     pub remedy: String,
 }
 
-/// How the message begins that tells of a schema that catches nothing.
-pub const NEVER_REACHED: &str = "is never reached";
-/// The whole message that tells of a schema without anything to match.
-pub const MATCHES_NOTHING: &str = "can match no request";
-
 impl Finding {
-    /// Whether it tells of a schema that catches nothing, which follows from the objects alone.
-    pub fn is_unreachable(&self) -> bool {
-        self.message.starts_with(NEVER_REACHED) || self.message == MATCHES_NOTHING
-    }
-
     /// Whether it makes the set of objects unusable.
     pub fn is_error(&self) -> bool {
         self.severity == Severity::Error
