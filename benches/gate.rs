@@ -17,7 +17,7 @@ use std::{
 
 use fairgate_base::clock::Clock;
 use fairgate_call::{
-    Call, ClientBody, Inbound, Peer, Refusal, Reply, ReplyBody, SpoolLimits, Trace,
+    Call, ClientBody, Inbound, Peer, Refusal, Reply, ReplyBody, RequestContext, SpoolLimits,
 };
 use fairgate_core::{apf::work::EstimatorSettings, digest::RequestDigest, time::Time};
 use fairgate_proxy::fairness::{
@@ -110,7 +110,7 @@ impl Cores {
             request,
             peer: Rc::clone(&self.peer),
             received: self.clock.now(),
-            trace: Rc::new(Trace::default()),
+            context: Rc::new(RequestContext::default()),
         };
         let call = Call::new(inbound, digest, std::time::Duration::from_secs(3600));
         let call = call.expect("its time limit is well-formed");
@@ -171,7 +171,7 @@ fn main() {
         }
         cases.push(case("observe, seats free", 0, 0, Enforcement::Observe));
         measure(
-            "One request through the fairness layer, with its request, trace and answer.",
+            "One request through the fairness layer, with its request, context and answer.",
             cases,
         );
         Poll::Ready(())

@@ -7,7 +7,7 @@ use fairgate_apiserver::access::AccessEnd;
 use fairgate_base::events::EventSink;
 use fairgate_proxy::{
     auth::token_review::ReviewEnd,
-    forward::{Ceiling, ConnectionEvent, Lane},
+    forward::{ConnectionEvent, ConnectionLimit, Lane},
     serve::ClientEvent,
 };
 
@@ -26,7 +26,7 @@ pub(super) fn connections(own: &Arc<Own>) -> EventSink<ConnectionEvent> {
 }
 
 /// Shows how many streams there are to the upstream, and may be.
-pub(super) fn streams(own: &Own, ceiling: &Arc<Ceiling>) {
+pub(super) fn streams(own: &Own, limit: &Arc<ConnectionLimit>) {
     #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
     let number = |count: usize| count as f64;
     for (lane, name) in [
@@ -34,10 +34,10 @@ pub(super) fn streams(own: &Own, ceiling: &Arc<Ceiling>) {
         (Lane::LongRunning, "long-running"),
     ] {
         let label = Some(("carry", name));
-        let of = Arc::clone(ceiling);
+        let of = Arc::clone(limit);
         let used = move || number(of.streams(lane));
         own.pull_labelled(&names::UPSTREAM_STREAMS, label, used);
-        let of = Arc::clone(ceiling);
+        let of = Arc::clone(limit);
         let most = move || number(of.most_streams());
         own.pull_labelled(&names::UPSTREAM_STREAMS_LIMIT, label, most);
     }

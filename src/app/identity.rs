@@ -97,7 +97,7 @@ impl IdentityWriter {
     }
 }
 
-impl forward::UpstreamIdentity for IdentityWriter {
+impl forward::WriteIdentity for IdentityWriter {
     fn write(&self, call: &Call, headers: &mut HeaderMap) -> Result<(), Refusal> {
         let written = match &call.identity {
             Some(identity) => upstream::write_identity(&self.identity, identity, headers),

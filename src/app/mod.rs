@@ -272,7 +272,7 @@ fn build_stack(
     let mut upstream = settings::upstream(config)?;
     upstream.events = counting::connections(sight.own());
     if config.has_upstream {
-        counting::streams(sight.own(), &upstream.ceiling);
+        counting::streams(sight.own(), &upstream.connection_limit);
     }
     let upstream = Arc::new(upstream);
     let (sight, hub, rules) = (Arc::clone(sight), Arc::clone(hub), Arc::clone(rules));

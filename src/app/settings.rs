@@ -30,7 +30,7 @@ use fairgate_proxy::{
         },
     },
     fairness::{Caps, Enforcement, HubSettings},
-    forward::{self, Ceiling, UpstreamProtocol, UpstreamSettings, settings::UpstreamTls},
+    forward::{self, ConnectionLimit, UpstreamProtocol, UpstreamSettings, settings::UpstreamTls},
     serve::{self, DrainSettings, ServeSettings},
 };
 
@@ -210,7 +210,7 @@ pub(super) fn upstream(config: &Config) -> Result<UpstreamSettings, SettingsErro
     settings.tunnel_idle = timeouts.tunnel_idle;
     settings.idle_timeout = timeouts.upstream_idle;
     settings.streams_per_connection = upstream.max_streams as usize;
-    settings.ceiling = Ceiling::new(
+    settings.connection_limit = ConnectionLimit::new(
         upstream.max_connections as usize,
         upstream.max_streams as usize,
     );

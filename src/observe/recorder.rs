@@ -33,7 +33,7 @@ use super::{
     requests::{DryRun, Ended, Registry, Table},
 };
 use fairgate_base::clock::Clock;
-use fairgate_call::{BodyEnd, Inbound, Reply, ReplyGuard, Trace};
+use fairgate_call::{BodyEnd, Inbound, Reply, ReplyGuard, RequestContext};
 use fairgate_core::cells::Counter;
 
 /// Stands for the status of requests whose client left before there was one.
@@ -88,78 +88,79 @@ impl Recorder {
 
     /// Notes what only the request itself can tell.
     fn begin(self: &Rc<Self>, inbound: &Inbound) {
-        let trace = &inbound.trace;
-        trace.received.set(inbound.received);
+        let context = &inbound.context;
+        context.trace.received.set(inbound.received);
         let headers = inbound.request.headers();
-        if trace.method == http::Method::PATCH {
+        if context.method == http::Method::PATCH {
             let kind = headers.get(CONTENT_TYPE);
             let is_apply =
                 kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/apply-patch+"));
-            trace.is_apply.set(is_apply);
+            context.trace.is_apply.set(is_apply);
         }
         if tracing::enabled!(target: ACCESS_LOG, Level::INFO) {
-            trace.remote.set(Some(inbound.peer.remote));
+            context.trace.remote.set(Some(inbound.peer.remote));
             if let Some(agent) = headers.get(USER_AGENT) {
-                let _ = trace.user_agent.set(agent.clone());
+                let _ = context.trace.user_agent.set(agent.clone());
             }
         }
-        trace.tell(Rc::clone(self) as Rc<dyn fairgate_call::Recorder>);
+        context.notify(Rc::clone(self) as Rc<dyn fairgate_call::RequestObserver>);
     }
 
-    fn count(&self, trace: &Trace, took: Duration) {
-        let code = status(trace);
-        if let Some(reason) = trace.reason.get() {
+    fn count(&self, context: &RequestContext, took: Duration) {
+        let code = status(context);
+        if let Some(reason) = context.trace.reason.get() {
             self.refusals.count(reason);
         }
-        let Some(digest) = trace.digest.get() else {
+        let Some(digest) = context.trace.digest.get() else {
             return;
         };
-        let refused = trace.reason.get().is_some();
+        let refused = context.trace.reason.get().is_some();
         self.table.count(&Ended {
             info: &digest.info,
-            method: &trace.method,
-            is_apply: trace.is_apply.get(),
-            dry_run: DryRun::of(trace.target.as_ref().and_then(|target| target.query())),
+            method: &context.method,
+            is_apply: context.trace.is_apply.get(),
+            dry_run: DryRun::of(context.target.as_ref().and_then(|target| target.query())),
             code,
             terminated: refused && (code == 429 || code >= 500),
-            took: took.saturating_sub(trace.wait.get().unwrap_or_default()),
+            took: took.saturating_sub(context.trace.wait.get().unwrap_or_default()),
         });
     }
 }
 
-impl fairgate_call::Recorder for Recorder {
-    fn ended(&self, trace: &Trace, how: BodyEnd) {
-        let took = self.clock.now().since(trace.received.get());
-        self.count(trace, took);
+impl fairgate_call::RequestObserver for Recorder {
+    fn ended(&self, context: &RequestContext, how: BodyEnd) {
+        let took = self.clock.now().since(context.trace.received.get());
+        self.count(context, took);
         if tracing::enabled!(target: ACCESS_LOG, Level::INFO) {
-            log(trace, how, took);
+            log(context, how, took);
         }
     }
 }
 
-fn status(trace: &Trace) -> u16 {
-    match trace.status.get() {
+fn status(context: &RequestContext) -> u16 {
+    match context.trace.status.get() {
         0 => CLIENT_GONE,
         code => code,
     }
 }
 
 /// Writes the line of a request. Clients' text goes in as strings, which every format escapes.
-fn log(trace: &Trace, how: BodyEnd, took: Duration) {
-    let target = trace.target.as_ref();
+fn log(context: &RequestContext, how: BodyEnd, took: Duration) {
+    let target = context.target.as_ref();
     let path = tame(target.map_or("", |target| target.as_str()), MAX_TEXT);
-    let agent = trace
+    let agent = context
+        .trace
         .user_agent
         .get()
         .map(|agent| String::from_utf8_lossy(agent.as_bytes()));
     let agent = agent.as_ref().map(|agent| tame(agent, MAX_TEXT));
-    let user = trace.user.get().map(|user| tame(&user.name, MAX_TEXT));
+    let user = context.user.get().map(|user| tame(&user.name, MAX_TEXT));
     let duration = |duration: Duration| GoDuration(duration).to_string();
-    let level = trace.level.get().map(|name| tame(name, MAX_NAME));
-    let schema = trace.schema.get().map(|name| tame(name, MAX_NAME));
+    let level = context.trace.level.get().map(|name| tame(name, MAX_NAME));
+    let schema = context.trace.schema.get().map(|name| tame(name, MAX_NAME));
     let additional = level
         .is_some()
-        .then(|| duration(trace.additional_latency.get()));
+        .then(|| duration(context.trace.additional_latency.get()));
     let how = match how {
         BodyEnd::Complete => "complete",
         BodyEnd::Failed => "failed",
@@ -168,26 +169,26 @@ fn log(trace: &Trace, how: BodyEnd, took: Duration) {
     tracing::event!(
         target: ACCESS_LOG,
         Level::INFO,
-        method = trace.method.as_str(),
+        method = context.method.as_str(),
         path = &*path,
         user = user.as_deref(),
-        status = status(trace),
+        status = status(context),
         latency = duration(took),
-        bytes_in = trace.request_bytes.get(),
-        bytes_out = trace.reply_bytes.get(),
+        bytes_in = context.trace.request_bytes.get(),
+        bytes_out = context.reply_bytes.get(),
         end = how,
-        reason = trace.reason.get(),
+        reason = context.trace.reason.get(),
         apf_pl = level.as_deref(),
         apf_fs = schema.as_deref(),
-        apf_iseats = level.is_some().then(|| trace.initial_seats.get()),
-        apf_fseats = level.is_some().then(|| trace.final_seats.get()),
+        apf_iseats = level.is_some().then(|| context.trace.initial_seats.get()),
+        apf_fseats = level.is_some().then(|| context.trace.final_seats.get()),
         apf_additionalLatency = additional,
-        apf_wait = trace.wait.get().map(duration),
-        apf_execution_time = trace.execution.get().map(duration),
-        apf_init_latency = trace.watch_init.get().map(duration),
-        upstream = trace.upstream.get().map(|name| &**name),
-        remote = trace.remote.get().map(|remote| remote.to_string()),
-        audit_id = Uuid::from_u128(trace.id.get()).to_string(),
+        apf_wait = context.trace.wait.get().map(duration),
+        apf_execution_time = context.trace.execution.get().map(duration),
+        apf_init_latency = context.trace.watch_init.get().map(duration),
+        upstream = context.trace.upstream.get().map(|name| &**name),
+        remote = context.trace.remote.get().map(|remote| remote.to_string()),
+        audit_id = Uuid::from_u128(context.id).to_string(),
         user_agent = agent.as_deref(),
         "request"
     );
@@ -260,7 +261,7 @@ where
     fn call(&mut self, inbound: Inbound) -> Self::Future {
         self.recorder.begin(&inbound);
         Tracing {
-            trace: Rc::clone(&inbound.trace),
+            context: Rc::clone(&inbound.context),
             answered: Cell::new(false),
             inner: Some(self.inner.call(inbound)),
         }
@@ -272,7 +273,7 @@ pin_project! {
     pub struct Tracing<F> {
         #[pin]
         inner: Option<F>,
-        trace: Rc<Trace>,
+        context: Rc<RequestContext>,
         answered: Cell<bool>,
     }
 
@@ -282,7 +283,7 @@ pin_project! {
             // What the request holds goes first, and notes how long it held it.
             this.inner.set(None);
             if !this.answered.get() {
-                this.trace.end(BodyEnd::Abandoned);
+                this.context.end(BodyEnd::Abandoned);
             }
         }
     }
@@ -301,10 +302,10 @@ where
         };
         let Ok(mut reply) = ready!(inner.poll(cx));
         this.answered.set(true);
-        reply.body_mut().count_in(Rc::clone(this.trace));
+        reply.body_mut().count_in(Rc::clone(this.context));
         if reply.status() == StatusCode::SWITCHING_PROTOCOLS {
             // The body ends long before the tunnel does.
-            let ending = TunnelEnd(Rc::clone(this.trace));
+            let ending = TunnelEnd(Rc::clone(this.context));
             reply.body_mut().hold(Box::new(ending));
         }
         Poll::Ready(Ok(reply))
@@ -312,7 +313,7 @@ where
 }
 
 /// Records a request that became a tunnel, when the tunnel ends.
-struct TunnelEnd(Rc<Trace>);
+struct TunnelEnd(Rc<RequestContext>);
 
 impl ReplyGuard for TunnelEnd {
     fn end(self: Box<Self>, how: BodyEnd) {

@@ -28,7 +28,7 @@ use super::{Admin, Checks, Own, Sight, dumps::Dump, log, names};
 use crate::config::{Log, LogFormat, LogLevel};
 use fairgate_base::clock::Clock;
 use fairgate_call::{
-    Call, ClientBody, Inbound, Peer, Refusal, Reply, ReplyBody, SpoolLimits, Trace,
+    Call, ClientBody, Inbound, Peer, Refusal, Reply, ReplyBody, RequestContext, SpoolLimits,
     answer::AnswerLayer,
 };
 use fairgate_core::{
@@ -240,7 +240,7 @@ impl World {
             .unwrap();
         let target = request.uri().path_and_query().cloned();
         Inbound {
-            trace: Rc::new(Trace::new(method, target, 0x1234)),
+            context: Rc::new(RequestContext::new(method, target, 0x1234)),
             request,
             peer: Rc::new(Peer::local()),
             received: self.clock.now(),
@@ -969,10 +969,10 @@ fn nobody_can_forge_a_line() {
             let mut world = World::new();
             let mut inbound = world.inbound(Method::GET, "/api/v1/pods", "ann");
             let long = format!("/{}", "x".repeat(5000));
-            let trace = Rc::get_mut(&mut inbound.trace).unwrap();
-            trace.target = Some(long.parse().unwrap());
+            let context = Rc::get_mut(&mut inbound.context).unwrap();
+            context.target = Some(long.parse().unwrap());
             let evil = User::new("eve\n\u{1b}[31mFORGED\u{2028}\u{9b}", ["g"]);
-            let _ = trace.user.set(Arc::new(evil));
+            let _ = context.user.set(Arc::new(evil));
             (world.stack)(inbound).await;
         });
         assert_eq!(text.lines().count(), 1, "{text}");

@@ -4,7 +4,7 @@ use std::num::NonZero;
 
 use fairgate_proxy::{
     fairness::Caps,
-    forward::{Ceiling, Lane},
+    forward::{ConnectionLimit, Lane},
 };
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
@@ -92,11 +92,11 @@ async fn more_watches_than_are_allowed_are_refused_with_their_reason() {
 #[tokio::test]
 async fn watches_that_take_all_their_streams_leave_the_others_theirs() {
     let upstream = holding(10);
-    let ceiling = Ceiling::new(3, 10);
+    let ceiling = ConnectionLimit::new(3, 10);
     let theirs = ceiling.clone();
     let gate = Gate::with(&upstream, |settings, to| {
         settings.cores = NonZero::<usize>::MIN;
-        to.ceiling = theirs;
+        to.connection_limit = theirs;
     });
     let mut client = Client::http2(gate.address()).await;
     let mut watches = Vec::new();
@@ -128,7 +128,7 @@ async fn long_running_requests_that_find_no_stream_are_refused_and_others_wait()
     let upstream = holding(2);
     let gate = Gate::with(&upstream, |settings, to| {
         settings.cores = NonZero::<usize>::MIN;
-        to.ceiling = Ceiling::new(1, 2);
+        to.connection_limit = ConnectionLimit::new(1, 2);
     });
     let mut client = Client::http2(gate.address()).await;
     let log = "/api/v1/namespaces/a/pods/p/log";

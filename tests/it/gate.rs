@@ -20,7 +20,7 @@ use fairgate_core::{
 };
 use fairgate_proxy::{
     fairness::{FairnessLayer, Gate as FairnessGate, Hub},
-    forward::{Forward, UpstreamIdentity, UpstreamProtocol, UpstreamSettings},
+    forward::{Forward, UpstreamProtocol, UpstreamSettings, WriteIdentity},
     stack::stack,
 };
 use http::{HeaderMap, HeaderValue};
@@ -135,7 +135,7 @@ impl Gate {
             control_runtime().unwrap(),
             move |core: CoreContext| {
                 let fairness = fairness(&hub, &core);
-                let identity: Rc<dyn UpstreamIdentity> = Rc::new(tell_upstream);
+                let identity: Rc<dyn WriteIdentity> = Rc::new(tell_upstream);
                 let leaf = Forward::new(to.clone(), identity, core.clock);
                 stack(
                     &Identity::new(),

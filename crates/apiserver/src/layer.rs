@@ -165,7 +165,7 @@ impl Shared {
             hosted: Arc::clone(&self.hosted),
             control: self.control.clone(),
             until: call.deadline.map(|deadline| self.clock.instant(deadline)),
-            trace: Rc::clone(&call.trace),
+            context: Rc::clone(&call.context),
         }
     }
 }

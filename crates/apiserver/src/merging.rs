@@ -31,7 +31,7 @@ use super::{
     query::Query,
     route::{Route, route},
 };
-use fairgate_call::{BodyError, Call, Progress, Refusal, Reply, ReplyBody, Trace};
+use fairgate_call::{BodyError, Call, Progress, Refusal, Reply, ReplyBody, RequestContext};
 use fairgate_core::digest::readable;
 
 /// The most bytes of a document that are read: 16 MiB.
@@ -207,7 +207,7 @@ pub(super) struct Merger {
     pub(super) control: Handle,
     /// When the client no longer waits.
     pub(super) until: Option<Instant>,
-    pub(super) trace: Rc<Trace>,
+    pub(super) context: Rc<RequestContext>,
 }
 
 impl Merger {
@@ -273,7 +273,7 @@ impl Merger {
                 Err(_) => return Err(Refusal::UpstreamTimeout),
             },
         }?;
-        self.trace.reached(Progress::Done);
+        self.context.reached(Progress::Done);
         Ok(read)
     }
 }

@@ -25,7 +25,7 @@ use http::{
 use pin_project_lite::pin_project;
 use tower::{Layer, Service};
 
-use super::{Inbound, Refusal, Reply, ReplyBody, RequestKind, Trace, status::Status};
+use super::{Inbound, Refusal, Reply, ReplyBody, RequestContext, RequestKind, status::Status};
 
 /// Tells our own answers from the upstream's, and why they were given.
 pub const REASON_HEADER: HeaderName = HeaderName::from_static("x-fairgate-reason");
@@ -80,7 +80,7 @@ impl Spoken<'_> {
 }
 
 /// Says `refusal` to a client that made a request of this `kind`.
-fn speak(refusal: &Refusal, kind: RequestKind, trace: &Trace) -> Spoken<'static> {
+fn speak(refusal: &Refusal, kind: RequestKind, context: &RequestContext) -> Spoken<'static> {
     use Refusal as R;
     use StatusCode as S;
     let ours = || format!("fairgate: {refusal}");
@@ -89,7 +89,7 @@ fn speak(refusal: &Refusal, kind: RequestKind, trace: &Trace) -> Spoken<'static>
         R::BadTimeout(_) => status(S::BAD_REQUEST, "BadRequest", refusal),
         R::MethodNotAllowed => status(S::METHOD_NOT_ALLOWED, "MethodNotAllowed", refusal),
         R::ExpectationFailed => text(S::EXPECTATION_FAILED, &ours()),
-        R::Unclassifiable => text(S::INTERNAL_SERVER_ERROR, &unclassifiable(refusal, trace)),
+        R::Unclassifiable => text(S::INTERNAL_SERVER_ERROR, &unclassifiable(refusal, context)),
         R::Misdirected => text(S::MISDIRECTED_REQUEST, &ours()),
         R::Unauthorized => status(S::UNAUTHORIZED, "Unauthorized", refusal),
         R::Forbidden(_) => status(S::FORBIDDEN, "Forbidden", refusal),
@@ -133,8 +133,8 @@ fn unavailable(kind: RequestKind, message: &str) -> Spoken<'static> {
 }
 
 /// The API server's own words, its escaping included.
-fn unclassifiable(refusal: &Refusal, trace: &Trace) -> String {
-    let target = trace
+fn unclassifiable(refusal: &Refusal, context: &RequestContext) -> String {
+    let target = context
         .target
         .as_ref()
         .map_or("", http::uri::PathAndQuery::as_str);
@@ -145,11 +145,11 @@ fn unclassifiable(refusal: &Refusal, trace: &Trace) -> String {
 }
 
 /// Turns `refusal` into the reply to the request that `trace` is of.
-pub fn reply(refusal: &Refusal, trace: &Trace) -> Reply {
-    let spoken = speak(refusal, trace.kind.get(), trace);
-    trace.reason.set(Some(refusal.reason()));
+pub fn reply(refusal: &Refusal, context: &RequestContext) -> Reply {
+    let spoken = speak(refusal, context.kind.get(), context);
+    context.trace.reason.set(Some(refusal.reason()));
     let reply = render(&spoken, refusal.reason());
-    if trace.method == Method::HEAD {
+    if context.method == Method::HEAD {
         without_body(reply)
     } else {
         reply
@@ -225,7 +225,7 @@ where
     }
 
     fn call(&mut self, inbound: Inbound) -> Self::Future {
-        let trace = inbound.trace.clone();
+        let context = inbound.context.clone();
         let called = catch_unwind(AssertUnwindSafe(|| self.inner.call(inbound)));
         let (future, panicked) = match called {
             Ok(future) => (Some(future), None),
@@ -234,7 +234,7 @@ where
         Answering {
             future,
             panicked,
-            trace,
+            context,
         }
     }
 }
@@ -245,7 +245,7 @@ pin_project! {
         #[pin]
         future: Option<F>,
         panicked: Option<Refusal>,
-        trace: Rc<Trace>,
+        context: Rc<RequestContext>,
     }
 }
 
@@ -265,29 +265,29 @@ where
                 Err(panic) => Err(panicked(&*panic)),
             },
         };
-        let trace = &**this.trace;
+        let context = &**this.context;
         // What the request holds goes before the answer does; a panic in there changes nothing more.
         let _ = catch_unwind(AssertUnwindSafe(|| {
             this.future.set(None);
             // It knows its trace, and must not keep it alive.
-            drop(trace.leftover.take());
+            drop(context.timed_out.take());
         }));
         let mut reply = polled.unwrap_or_else(|refusal| {
             if let Refusal::Internal(detail) = &refusal {
                 tracing::error!(%detail, "the gateway failed to handle a request");
             }
-            reply(&refusal, trace)
+            reply(&refusal, context)
         });
-        tell_flow(reply.headers_mut(), trace);
-        trace.status.set(reply.status().as_u16());
+        tell_flow(reply.headers_mut(), context);
+        context.trace.status.set(reply.status().as_u16());
         Poll::Ready(Ok(reply))
     }
 }
 
 /// Tells by which flow schema and in which priority level the request was judged here. What the
 /// upstream says of itself is replaced: clients take the pair as a whole.
-fn tell_flow(headers: &mut http::HeaderMap, trace: &Trace) {
-    if let Some(uids) = trace.flow_uids.get() {
+fn tell_flow(headers: &mut http::HeaderMap, context: &RequestContext) {
+    if let Some(uids) = context.flow_uids.get() {
         headers.insert(SCHEMA_UID_HEADER, uids.schema.clone());
         headers.insert(LEVEL_UID_HEADER, uids.level.clone());
     }
@@ -313,9 +313,9 @@ mod tests {
     use fairgate_core::rejection::RejectReason;
 
     fn said(refusal: &Refusal, kind: RequestKind) -> (u16, Option<String>) {
-        let trace = Trace::new(Method::GET, None, 0);
-        trace.kind.set(kind);
-        let reply = reply(refusal, &trace);
+        let context = RequestContext::new(Method::GET, None, 0);
+        context.kind.set(kind);
+        let reply = reply(refusal, &context);
         let retry = reply
             .headers()
             .get(RETRY_AFTER)
@@ -359,14 +359,14 @@ mod tests {
             reason: RejectReason::QueueFull,
             retry_after: 4,
         }));
-        let trace = Trace::new(Method::GET, None, 0);
+        let context = RequestContext::new(Method::GET, None, 0);
         let uids = FlowUids {
             schema: HeaderValue::from_static("s"),
             level: HeaderValue::from_static("l"),
         };
-        assert!(trace.flow_uids.set(uids).is_ok());
-        let mut reply = reply(&refusal, &trace);
-        tell_flow(reply.headers_mut(), &trace);
+        assert!(context.flow_uids.set(uids).is_ok());
+        let mut reply = reply(&refusal, &context);
+        tell_flow(reply.headers_mut(), &context);
         let headers = reply.headers();
         assert_eq!(headers[RETRY_AFTER], "4");
         assert_eq!(headers[CONTENT_TYPE], "text/plain; charset=utf-8");
@@ -380,7 +380,10 @@ mod tests {
 
     #[test]
     fn a_head_request_gets_the_length_without_the_body() {
-        let reply = reply(&Refusal::Unauthorized, &Trace::new(Method::HEAD, None, 0));
+        let reply = reply(
+            &Refusal::Unauthorized,
+            &RequestContext::new(Method::HEAD, None, 0),
+        );
         assert_ne!(reply.headers()[CONTENT_LENGTH], "0");
         assert!(http_body::Body::is_end_stream(reply.body()));
     }
@@ -406,7 +409,7 @@ mod tests {
             request: http::Request::new(ClientBody::empty()),
             peer: Rc::new(Peer::local()),
             received: fairgate_core::time::Time::ZERO,
-            trace: Rc::new(Trace::default()),
+            context: Rc::new(RequestContext::default()),
         };
         let reply = AnswerLayer.layer(Panics).call(inbound).await.unwrap();
         assert_eq!(reply.status(), 500);

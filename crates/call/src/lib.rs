@@ -14,29 +14,33 @@ mod client_body;
 mod header_names;
 pub mod identity;
 mod kind;
-pub mod lender;
 pub mod peer;
 mod pipe;
 pub mod refusal;
 pub mod reply_body;
+mod request_context;
 mod reset_limits;
 mod spool;
 mod status;
-pub mod trace;
+mod trace;
+pub mod upstream_connection;
 
 use std::{rc::Rc, sync::Arc};
 
 pub use client_body::{ClientBody, ReadAheadBudget, UnreadHeir};
 pub use identity::Identity;
 pub use kind::RequestKind;
-pub use lender::{Lender, Unwanted};
 pub use peer::Peer;
 pub use pipe::{Holder, Look, Pipe};
 pub use refusal::Refusal;
 pub use reply_body::{BodyEnd, BodyError, OnFailure, ReplyBody, ReplyGuard, Rest};
+pub use request_context::{
+    FlowUids, Progress, RequestContext, RequestObserver, TimedOutRequest, UnfinishedRequest,
+};
 pub use reset_limits::ResetLimits;
 pub use spool::{Cut, Spool, SpoolLimits};
-pub use trace::{FlowUids, Progress, Recorder, Trace};
+pub use trace::Trace;
+pub use upstream_connection::{AbandonedResponse, UpstreamConnection};
 
 use fairgate_core::{
     digest::{RequestDigest, RequestInfo},
@@ -55,8 +59,8 @@ pub struct Inbound {
     pub peer: Rc<Peer>,
     /// When the request's head was complete.
     pub received: Time,
-    /// What the layers note for the access log.
-    pub trace: Rc<Trace>,
+    /// What the layers hand over to each other, and what is observed.
+    pub context: Rc<RequestContext>,
 }
 
 /// A request whose user and meaning are known.
@@ -76,8 +80,8 @@ pub struct Call {
     pub received: Time,
     /// When the client no longer waits; `None` for long-running requests.
     pub deadline: Option<Time>,
-    /// What the layers note for the access log.
-    pub trace: Rc<Trace>,
+    /// What the layers hand over to each other, and what is observed.
+    pub context: Rc<RequestContext>,
 }
 
 impl Inbound {
@@ -110,9 +114,9 @@ impl Call {
         request_timeout: std::time::Duration,
     ) -> Result<Self, Refusal> {
         let kind = RequestKind::of(&digest.info);
-        inbound.trace.kind.set(kind);
-        let _ = inbound.trace.user.set(digest.user.clone());
-        let _ = inbound.trace.digest.set(digest.clone());
+        inbound.context.kind.set(kind);
+        let _ = inbound.context.user.set(digest.user.clone());
+        let _ = inbound.context.trace.digest.set(digest.clone());
         let deadline = if kind.is_long_running() {
             None
         } else {
@@ -128,7 +132,7 @@ impl Call {
             request,
             peer,
             received,
-            trace,
+            context,
         } = inbound;
         Ok(Self {
             request,
@@ -138,7 +142,7 @@ impl Call {
             peer,
             received,
             deadline,
-            trace,
+            context,
         })
     }
 }

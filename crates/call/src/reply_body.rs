@@ -23,7 +23,7 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use tokio::time::Sleep;
 
-use super::{Holder, Lender, Pipe, Progress, Trace, Unwanted};
+use super::{AbandonedResponse, Holder, Pipe, Progress, RequestContext, UpstreamConnection};
 
 /// Why a body was not completed.
 #[derive(Debug, thiserror::Error)]
@@ -146,7 +146,7 @@ pub fn take_activity() -> Activity {
 pub struct ReplyBody {
     source: Source,
     guard: Option<Box<dyn ReplyGuard>>,
-    trace: Option<Rc<Trace>>,
+    context: Option<Rc<RequestContext>>,
 }
 
 enum Source {
@@ -162,7 +162,7 @@ enum Source {
 pub(super) struct Upstream {
     /// `None` once nobody wants the rest of it.
     body: Option<Incoming>,
-    lender: Option<Rc<dyn Lender>>,
+    connection: Option<Rc<dyn UpstreamConnection>>,
     on_failure: OnFailure,
     /// How long the upstream may be silent.
     silence: Option<Duration>,
@@ -211,18 +211,18 @@ impl ReplyBody {
         Self::new(Source::Full((!data.is_empty()).then_some(data)))
     }
 
-    /// The body of an upstream's answer, read over a connection lent by `lender`.
+    /// The body of an upstream's answer, read over a connection lent by `connection`.
     ///
     /// `silence` bounds the time between two pieces; `None` for watches and other streams.
     pub fn upstream(
         body: Incoming,
-        lender: Rc<dyn Lender>,
+        connection: Rc<dyn UpstreamConnection>,
         on_failure: OnFailure,
         silence: Option<Duration>,
     ) -> Self {
         Self::new(Source::Upstream(Upstream {
             body: Some(body),
-            lender: Some(lender),
+            connection: Some(connection),
             on_failure,
             silence,
             timer: None,
@@ -244,7 +244,7 @@ impl ReplyBody {
         Self {
             source,
             guard: None,
-            trace: None,
+            context: None,
         }
     }
 
@@ -283,8 +283,8 @@ impl ReplyBody {
     }
 
     /// Counts the body's bytes in `trace`.
-    pub fn count_in(&mut self, trace: Rc<Trace>) {
-        self.trace = Some(trace);
+    pub fn count_in(&mut self, context: Rc<RequestContext>) {
+        self.context = Some(context);
     }
 
     /// Ends the body here: the guard learns of it, and the connection goes back.
@@ -309,14 +309,14 @@ impl ReplyBody {
             }
             Source::Full(_) | Source::Tunnel(_) | Source::Other(_) => false,
         };
-        if let Some(trace) = self.trace.as_ref().filter(|_| done) {
-            trace.reached(Progress::Done);
+        if let Some(context) = self.context.as_ref().filter(|_| done) {
+            context.reached(Progress::Done);
         }
         if let Some(guard) = self.guard.take() {
             guard.end(how);
         }
-        if let Some(trace) = &self.trace {
-            trace.end(how);
+        if let Some(context) = &self.context {
+            context.end(how);
         }
     }
 
@@ -365,15 +365,15 @@ impl Upstream {
 
     /// Gives the connection back, with the rest of the answer if there is one.
     pub(super) fn release(&mut self, clean: bool) {
-        let Some(lender) = self.lender.take() else {
+        let Some(connection) = self.connection.take() else {
             return;
         };
         match self
             .body
             .take_if(|body| !self.ended && !body.is_end_stream())
         {
-            Some(rest) => lender.abandon(Unwanted::Body(rest)),
-            None => lender.give_back(clean),
+            Some(rest) => connection.abandon(AbandonedResponse::Body(rest)),
+            None => connection.release(clean),
         }
     }
 
@@ -441,10 +441,10 @@ impl Body for ReplyBody {
             Poll::Ready(Some(Ok(frame))) => {
                 ACTIVITY.set(Activity::HandedOut);
                 if let Some(data) = frame.data_ref() {
-                    if let Some(trace) = &this.trace {
-                        trace
+                    if let Some(context) = &this.context {
+                        context
                             .reply_bytes
-                            .set(trace.reply_bytes.get() + data.len() as u64);
+                            .set(context.reply_bytes.get() + data.len() as u64);
                     }
                     if let Some(guard) = &mut this.guard {
                         guard.data(data);

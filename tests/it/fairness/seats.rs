@@ -81,7 +81,7 @@ impl Service<Call> for Panicky {
         let go = Arc::clone(&self.go);
         Box::pin(async move {
             let sent = fairgate_call::Progress::Sent;
-            call.trace.reached(sent);
+            call.context.reached(sent);
             go.acquire().await.unwrap().forget();
             assert_ne!(path, "/panic/future", "on purpose");
             let mut reply = http::Response::new(ReplyBody::full("fine"));

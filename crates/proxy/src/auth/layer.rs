@@ -126,7 +126,7 @@ impl<S> Auth<S> {
         let uri = inbound.request.uri();
         let info = RequestInfo::parse(inbound.request.method().as_str(), uri.path(), uri.query())?;
         let kind = RequestKind::of(&info);
-        inbound.trace.kind.set(kind);
+        inbound.context.kind.set(kind);
         if let (false, Some(Err(error))) = (kind.is_long_running(), &info.timeout) {
             return Err(Refusal::BadTimeout(error.clone()));
         }

@@ -261,13 +261,16 @@ impl Gate {
         if let Some(watchers) = watchers {
             facts.cells.watch_count.observe(f64::from(watchers));
         }
-        let trace = &call.trace;
-        let _ = trace.schema.set(Arc::clone(&facts.schema));
-        let _ = trace.level.set(Arc::clone(&facts.level));
-        let _ = trace.flow_uids.set(facts.uids.clone());
-        trace.initial_seats.set(work.initial_seats);
-        trace.final_seats.set(work.final_seats);
-        trace.additional_latency.set(work.additional_latency);
+        let context = &call.context;
+        let _ = context.trace.schema.set(Arc::clone(&facts.schema));
+        let _ = context.trace.level.set(Arc::clone(&facts.level));
+        let _ = context.flow_uids.set(facts.uids.clone());
+        context.trace.initial_seats.set(work.initial_seats);
+        context.trace.final_seats.set(work.final_seats);
+        context
+            .trace
+            .additional_latency
+            .set(work.additional_latency);
         work
     }
 

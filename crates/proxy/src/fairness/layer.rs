@@ -28,7 +28,7 @@ use super::{
     watch_init::{WatchGuard, is_watch},
 };
 use fairgate_call::{
-    BodyEnd, BodyError, Call, Progress, Refusal, Reply, ReplyGuard, RequestKind, Trace,
+    BodyEnd, BodyError, Call, Progress, Refusal, Reply, ReplyGuard, RequestContext, RequestKind,
 };
 use fairgate_core::{digest::Verb, time::Time};
 
@@ -138,8 +138,12 @@ where
                 let enforced = self.gate.policy().enforcement == Enforcement::Enforce;
                 match (self.gate.hub().long_running).enter(&call.digest.user, enforced) {
                     Some(place) => {
-                        let held =
-                            Held::Place(PlaceGuard::new(place, &self.gate, &call.trace, enforced));
+                        let held = Held::Place(PlaceGuard::new(
+                            place,
+                            &self.gate,
+                            &call.context,
+                            enforced,
+                        ));
                         State::serve_holding(&mut self.inner, call, held, None)
                     }
                     None => State::Refused(Some(Refusal::TooManyLongRunning {
@@ -170,12 +174,12 @@ where
     S::Future: Unpin + 'static,
 {
     fn drop(&mut self) {
-        let trace = match &self.state {
-            State::Waiting { call, .. } => &call.trace,
-            State::Serving(serving) if serving.future.is_some() => &serving.trace,
+        let context = match &self.state {
+            State::Waiting { call, .. } => &call.context,
+            State::Serving(serving) if serving.future.is_some() => &serving.context,
             State::Serving(_) | State::Refused(_) | State::Over => return,
         };
-        if let Some(user) = trace.user.get() {
+        if let Some(user) = context.user.get() {
             let resets = &self.gate.hub().premature;
             resets.note(user, self.received, self.gate.now());
         }
@@ -207,7 +211,7 @@ where
     held: Held,
     /// Of a watch: its place among them.
     watch: Option<long_running::Place>,
-    trace: Rc<Trace>,
+    context: Rc<RequestContext>,
     is_list: bool,
 }
 
@@ -233,7 +237,7 @@ where
         let held = match seat {
             None => Held::Nothing,
             Some(seat) if call.kind == RequestKind::Watch => {
-                Held::Watch(WatchGuard::new(seat, Rc::clone(&call.trace)))
+                Held::Watch(WatchGuard::new(seat, Rc::clone(&call.context)))
             }
             Some(seat) => Held::Seat(seat),
         };
@@ -246,13 +250,13 @@ where
         held: Held,
         watch: Option<long_running::Place>,
     ) -> Self {
-        let trace = Rc::clone(&call.trace);
+        let context = Rc::clone(&call.context);
         let is_list = call.digest.info.verb == Verb::List;
         Self::Serving(Serving {
             future: Some(inner.call(call)),
             held,
             watch,
-            trace,
+            context,
             is_list,
         })
     }
@@ -315,7 +319,7 @@ where
         else {
             return State::Over;
         };
-        call.trace.wait.set(Some(waiting.waited()));
+        call.context.trace.wait.set(Some(waiting.waited()));
         match outcome {
             Ok(seat) => State::serve(&mut inner, *call, Some(seat), place),
             Err(refusal) => State::Refused(Some(refusal)),
@@ -395,7 +399,7 @@ where
             .is_list
             .then(|| ListObserver::new(info, reply.status(), reply.headers()))
             .flatten();
-        let guard = SeatGuard::new(seat, Rc::clone(&self.trace), list);
+        let guard = SeatGuard::new(seat, Rc::clone(&self.context), list);
         let wanted = guard.wanted_by_others();
         match reply.body_mut().hold_upstream(guard) {
             Ok(answer) => look_after(wanted, &answer),
@@ -406,15 +410,15 @@ where
     /// The request was not answered by the upstream: it may be working on it all the same.
     fn settle(&self, refusal: &Refusal, held: Held) {
         if let Held::Seat(seat) = &held {
-            self.trace.execution.set(Some(seat.elapsed()));
+            self.context.trace.execution.set(Some(seat.elapsed()));
         }
         match refusal {
-            Refusal::UpstreamTimeout => match self.trace.leftover.take() {
-                Some(unfinished) => held.run_on(unfinished, &self.trace),
+            Refusal::UpstreamTimeout => match self.context.timed_out.take() {
+                Some(unfinished) => held.run_on(unfinished, &self.context),
                 None => held.keep(),
             },
             // The client's body broke off half-way, and the upstream has the other half.
-            Refusal::Malformed(_) if is_upstream(&self.trace) => held.keep(),
+            Refusal::Malformed(_) if is_upstream(&self.context) => held.keep(),
             // The upstream has ended it, or has never seen it.
             _ => {}
         }
@@ -431,8 +435,8 @@ impl ReplyGuard for WatchPlace {
 }
 
 /// Whether the upstream may be working on the request.
-fn is_upstream(trace: &Trace) -> bool {
-    matches!(trace.progress.get(), Progress::Sent | Progress::Answered)
+fn is_upstream(context: &RequestContext) -> bool {
+    matches!(context.progress.get(), Progress::Sent | Progress::Answered)
 }
 
 /// The client has left before its answer began. If the upstream may be working on the request, what it
@@ -446,13 +450,13 @@ where
         let Some(future) = self.future.take() else {
             return;
         };
-        if !is_upstream(&self.trace) || std::thread::panicking() {
+        if !is_upstream(&self.context) || std::thread::panicking() {
             return;
         }
         if let Held::Seat(seat) = &held {
-            self.trace.execution.set(Some(seat.elapsed()));
+            self.context.trace.execution.set(Some(seat.elapsed()));
         }
-        held.run_on(future, &self.trace);
+        held.run_on(future, &self.context);
     }
 }
 
@@ -479,17 +483,17 @@ impl Held {
 
     /// Lets a request that nobody waits for run to its end, at most until its time limit, with what it
     /// holds.
-    fn run_on<F>(self, future: F, trace: &Rc<Trace>)
+    fn run_on<F>(self, future: F, context: &Rc<RequestContext>)
     where
         F: Future<Output = Result<Reply, Refusal>> + 'static,
     {
         let Some(runs_on) = self.abandon() else {
             return;
         };
-        let trace = Rc::clone(trace);
+        let context = Rc::clone(context);
         tokio::task::spawn_local(async move {
             let time = self.time_left();
-            let run = run_to_the_end(future, &self, &trace, runs_on);
+            let run = run_to_the_end(future, &self, &context, runs_on);
             match tokio::time::timeout(time, run).await {
                 Ok(HowItEnded::Known) | Err(_) => drop(self),
                 Ok(HowItEnded::NotKnown) => self.keep(),
@@ -528,17 +532,24 @@ impl RunsOn {
 }
 
 /// Runs a request that nobody waits for until the upstream is done; a watch, until it is answered.
-async fn run_to_the_end<F>(future: F, held: &Held, trace: &Trace, runs_on: RunsOn) -> HowItEnded
+async fn run_to_the_end<F>(
+    future: F,
+    held: &Held,
+    context: &RequestContext,
+    runs_on: RunsOn,
+) -> HowItEnded
 where
     F: Future<Output = Result<Reply, Refusal>>,
 {
     let mut answer = future.await;
     // The client's own time limit says nothing of the upstream.
-    while let (Err(Refusal::UpstreamTimeout), Some(unfinished)) = (&answer, trace.leftover.take()) {
+    while let (Err(Refusal::UpstreamTimeout), Some(unfinished)) =
+        (&answer, context.timed_out.take())
+    {
         answer = unfinished.await;
     }
     let Ok(mut reply) = answer else {
-        return runs_on.outcome(!trace.broke_off.get());
+        return runs_on.outcome(!context.client_body_failed.get());
     };
     if matches!(held, Held::Watch(_)) && is_watch(&reply) {
         return runs_on.outcome(true);
@@ -551,7 +562,7 @@ where
         let data = match &frame {
             // The gateway's own doing.
             Err(BodyError::Idle) => return HowItEnded::NotKnown,
-            Err(_) => return runs_on.outcome(!trace.broke_off.get()),
+            Err(_) => return runs_on.outcome(!context.client_body_failed.get()),
             Ok(frame) => frame.data_ref().map_or(0, Bytes::len) as u64,
         };
         let Some(left) = bytes.checked_sub(data) else {

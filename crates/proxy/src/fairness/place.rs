@@ -11,23 +11,28 @@ use super::{
     gate::Gate,
     long_running::Place,
 };
-use fairgate_call::{BodyEnd, ReplyGuard, Rest, Trace};
+use fairgate_call::{BodyEnd, ReplyGuard, RequestContext, Rest};
 
 /// Holds the place of a long-running request until the upstream is known to be done with it.
 pub(super) struct PlaceGuard {
     place: Place,
     gate: Rc<Gate>,
-    trace: Rc<Trace>,
+    context: Rc<RequestContext>,
     /// Whether the caps are enforced: else there is no bound to how many run on.
     enforced: bool,
 }
 
 impl PlaceGuard {
-    pub(super) fn new(place: Place, gate: &Rc<Gate>, trace: &Rc<Trace>, enforced: bool) -> Self {
+    pub(super) fn new(
+        place: Place,
+        gate: &Rc<Gate>,
+        context: &Rc<RequestContext>,
+        enforced: bool,
+    ) -> Self {
         Self {
             place,
             gate: Rc::clone(gate),
-            trace: Rc::clone(trace),
+            context: Rc::clone(context),
             enforced,
         }
     }
@@ -65,7 +70,7 @@ impl PlaceGuard {
                     None => return false,
                 }
             }
-            !self.trace.broke_off.get()
+            !self.context.client_body_failed.get()
         };
         let ended = tokio::time::timeout_at(until, read).await;
         drop(rest);
@@ -83,7 +88,7 @@ impl ReplyGuard for PlaceGuard {
     fn end(self: Box<Self>, how: BodyEnd) {
         let unknown = match how {
             BodyEnd::Complete => false,
-            BodyEnd::Failed => self.trace.broke_off.get(),
+            BodyEnd::Failed => self.context.client_body_failed.get(),
             BodyEnd::Abandoned => true,
         };
         if unknown && !std::thread::panicking() {

@@ -8,7 +8,7 @@ use std::{rc::Rc, sync::Arc, time::Duration};
 use bytes::Bytes;
 
 use super::{abandoned::RunsOn, gate::Gate, learn::ListObserver, slots::Waiter};
-use fairgate_call::{BodyEnd, Holder, Pipe, ReplyGuard, RequestKind, Trace};
+use fairgate_call::{BodyEnd, Holder, Pipe, ReplyGuard, RequestContext, RequestKind};
 use fairgate_core::{
     apf::{
         level::{Place, Ticket},
@@ -157,16 +157,16 @@ impl Drop for Seat {
 /// Holds the seat of an ordinary request until the upstream is done with it.
 pub(super) struct SeatGuard {
     seat: Option<Seat>,
-    trace: Rc<Trace>,
+    context: Rc<RequestContext>,
     list: Option<ListObserver>,
     runs_on: Option<RunsOn>,
 }
 
 impl SeatGuard {
-    pub(super) fn new(seat: Seat, trace: Rc<Trace>, list: Option<ListObserver>) -> Self {
+    pub(super) fn new(seat: Seat, context: Rc<RequestContext>, list: Option<ListObserver>) -> Self {
         Self {
             seat: Some(seat),
-            trace,
+            context,
             list,
             runs_on: None,
         }
@@ -199,7 +199,7 @@ impl Holder for SeatGuard {
 
     fn left(&mut self) -> Option<u64> {
         let seat = self.seat.as_ref()?;
-        self.trace.execution.set(Some(seat.elapsed()));
+        self.context.trace.execution.set(Some(seat.elapsed()));
         // Past its time limit, it has run on for long enough already.
         self.runs_on = seat.abandon().filter(|_| !seat.time_left().is_zero());
         self.runs_on.as_ref().map(RunsOn::bytes)
@@ -210,14 +210,14 @@ impl Holder for SeatGuard {
             return;
         };
         match self.runs_on.take() {
-            None => self.trace.execution.set(Some(seat.elapsed())),
+            None => self.context.trace.execution.set(Some(seat.elapsed())),
             Some(mut runs_on) if how != BodyEnd::Abandoned => runs_on.ended(),
             Some(_) => {}
         }
         self.note_list(&seat, how == BodyEnd::Complete);
         let is_known = match how {
             BodyEnd::Complete => true,
-            BodyEnd::Failed => !self.trace.broke_off.get(),
+            BodyEnd::Failed => !self.context.client_body_failed.get(),
             BodyEnd::Abandoned => false,
         };
         if !is_known && !std::thread::panicking() {
@@ -235,7 +235,7 @@ impl ReplyGuard for SeatGuard {
     fn end(mut self: Box<Self>, how: BodyEnd) {
         // Nothing is left of it upstream, however its client takes it.
         if let Some(seat) = self.seat.take() {
-            self.trace.execution.set(Some(seat.elapsed()));
+            self.context.trace.execution.set(Some(seat.elapsed()));
             self.note_list(&seat, how == BodyEnd::Complete);
         }
     }

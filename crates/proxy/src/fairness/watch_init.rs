@@ -25,7 +25,7 @@ use http_body::Body as _;
 use tokio::task::AbortHandle;
 
 use super::{abandoned::RunsOn, gate::Gate, seat::Seat};
-use fairgate_call::{BodyEnd, Reply, ReplyGuard, Rest, Trace};
+use fairgate_call::{BodyEnd, Reply, ReplyGuard, RequestContext, Rest};
 use fairgate_core::{
     apf::{Semantics, watchers::WatchKey},
     digest::RequestInfo,
@@ -78,7 +78,7 @@ struct Initialising {
     /// `None` once the watch is initialised.
     seat: RefCell<Option<Seat>>,
     last_data: Cell<Time>,
-    trace: Rc<Trace>,
+    context: Rc<RequestContext>,
 }
 
 /// A watch's entry among the watchers; dropping it takes it out.
@@ -109,7 +109,7 @@ impl Drop for Registration {
 
 impl WatchGuard {
     /// A guard of a watch that has its seat and is about to be sent.
-    pub(super) fn new(seat: Seat, trace: Rc<Trace>) -> Self {
+    pub(super) fn new(seat: Seat, context: Rc<RequestContext>) -> Self {
         Self {
             sign: Sign::of(&seat.digest().info),
             tail: Tail::default(),
@@ -118,7 +118,7 @@ impl WatchGuard {
             initialising: Rc::new(Initialising {
                 last_data: Cell::new(Time::ZERO),
                 seat: RefCell::new(Some(seat)),
-                trace,
+                context,
             }),
         }
     }
@@ -205,7 +205,7 @@ impl WatchGuard {
                 data = poll_fn(|cx| rest.poll_data(cx)) => data,
             };
             let Some(data) = data else {
-                if self.initialising.trace.broke_off.get() {
+                if self.initialising.context.client_body_failed.get() {
                     return self.keep();
                 }
                 break;
@@ -229,7 +229,7 @@ impl Initialising {
     fn over(&self) {
         let seat = self.seat.borrow_mut().take();
         if let Some(seat) = seat {
-            self.trace.watch_init.set(Some(seat.elapsed()));
+            self.context.trace.watch_init.set(Some(seat.elapsed()));
         }
     }
 
@@ -363,7 +363,7 @@ mod tests {
             request: request.unwrap(),
             peer: Rc::new(Peer::plain(([127, 0, 0, 1], 1).into())),
             received: gate.now(),
-            trace: Rc::default(),
+            context: Rc::default(),
         };
         let digest = RequestDigest {
             info: inbound.info().unwrap(),
@@ -373,7 +373,7 @@ mod tests {
         let Verdict::Execute(seat) = gate.admit(&call) else {
             panic!("there are seats");
         };
-        WatchGuard::new(seat, call.trace)
+        WatchGuard::new(seat, call.context)
     }
 
     fn on_a_core(test: impl AsyncFnOnce()) {

@@ -8,7 +8,7 @@ use tokio_rustls::TlsConnector;
 
 use super::{
     UpstreamProtocol, UpstreamSettings,
-    connection_event::{ConnectionEvent, Open},
+    connection_event::{ConnectionEvent, OpenConnection},
     tls::offering,
 };
 use fairgate_base::socket::{Socket, set_up};
@@ -58,7 +58,7 @@ pub(super) struct Opened {
     pub(super) socket: Socket,
     pub(super) spoken: Spoken,
     /// To be kept as long as the connection.
-    pub(super) open: Open,
+    pub(super) open: OpenConnection,
 }
 
 /// Opens connections.
@@ -94,7 +94,7 @@ impl Connector {
                 return Ok(Opened {
                     socket,
                     spoken,
-                    open: Open::new(&self.settings.events),
+                    open: OpenConnection::new(&self.settings.events),
                 });
             }
             Ok(Err(error)) => ConnectError::Io {

@@ -26,9 +26,9 @@ pub enum ConnectionEvent {
 /// Goes with an open connection.
 #[must_use]
 #[derive(Debug)]
-pub(super) struct Open(EventSink<ConnectionEvent>);
+pub(super) struct OpenConnection(EventSink<ConnectionEvent>);
 
-impl Open {
+impl OpenConnection {
     /// A connection is open; when this is dropped, it is closed.
     pub(super) fn new(events: &EventSink<ConnectionEvent>) -> Self {
         events.send(ConnectionEvent::Opened);
@@ -41,7 +41,7 @@ impl Open {
     }
 }
 
-impl Drop for Open {
+impl Drop for OpenConnection {
     fn drop(&mut self) {
         self.0.send(ConnectionEvent::Closed);
     }

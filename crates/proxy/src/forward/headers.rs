@@ -14,7 +14,7 @@ use http::{
 
 use uuid::{Uuid, fmt::Hyphenated};
 
-use super::{UpstreamIdentity, UpstreamSettings};
+use super::{UpstreamSettings, WriteIdentity};
 use fairgate_call::{Call, Refusal};
 
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
@@ -37,7 +37,7 @@ const HEAD_BYTES: usize = 1 << 20;
 pub(super) fn outgoing(
     call: &Call,
     settings: &UpstreamSettings,
-    identity: &dyn UpstreamIdentity,
+    identity: &dyn WriteIdentity,
     http2: bool,
 ) -> Result<HeaderMap, Refusal> {
     let incoming = call.request.headers();
@@ -58,7 +58,7 @@ pub(super) fn outgoing(
         headers.insert(HOST, header_value(settings.authority.as_str())?);
     }
     add_forwarded(call, settings, &mut headers)?;
-    headers.insert(AUDIT_ID, audit_id(call.trace.id.get())?);
+    headers.insert(AUDIT_ID, audit_id(call.context.id)?);
     identity.write(call, &mut headers)?;
     if size(&headers) > HEAD_BYTES {
         return Err(Refusal::HeadersTooLarge);
@@ -270,7 +270,7 @@ mod tests {
     use std::{rc::Rc, sync::Arc};
 
     use super::*;
-    use fairgate_call::{ClientBody, Inbound, Peer, Trace};
+    use fairgate_call::{ClientBody, Inbound, Peer, RequestContext};
     use fairgate_core::{
         digest::{RequestDigest, RequestInfo, User},
         time::Time,
@@ -281,7 +281,7 @@ mod tests {
             request: request.body(ClientBody::empty()).unwrap(),
             peer: Rc::new(Peer::local()),
             received: Time::ZERO,
-            trace: Rc::new(Trace::new(
+            context: Rc::new(RequestContext::new(
                 Method::GET,
                 None,
                 0x0123_4567_89ab_4def_8123_4567_89ab_cdef,

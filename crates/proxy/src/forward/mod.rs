@@ -12,15 +12,17 @@
 //!
 //! Not here: who may send how much (`fairness`), what an error looks like ([`fairgate_call::answer`]).
 
-mod ceiling;
 pub(crate) mod connect;
 mod connection_event;
+mod connection_limit;
+mod connections;
 pub(crate) mod headers;
-pub(crate) mod identity;
-mod idle;
-pub(crate) mod lent;
+pub(crate) mod identity_writer;
+mod idle_connections;
+mod lane;
 pub(crate) mod pool;
 mod resets;
+pub(crate) mod retryable_body;
 pub mod settings;
 pub mod tls;
 mod tunnel;
@@ -39,21 +41,22 @@ use pin_project_lite::pin_project;
 use tokio::time::Sleep;
 use tower::Service;
 
-pub use ceiling::Ceiling;
 pub use connection_event::ConnectionEvent;
-pub use identity::UpstreamIdentity;
-pub use pool::Lane;
+pub use connection_limit::ConnectionLimit;
+pub use identity_writer::WriteIdentity;
+pub use lane::Lane;
 pub use settings::{UpstreamProtocol, UpstreamSettings};
 
 use connect::ConnectError;
+use connections::LeasedConnection;
 use fairgate_base::clock::Clock;
 use fairgate_call::{
-    Call, ClientBody, OnFailure, Progress, Refusal, Reply, ReplyBody, RequestKind, Trace, Unwanted,
-    trace::Unfinished,
+    AbandonedResponse, Call, ClientBody, OnFailure, Progress, Refusal, Reply, ReplyBody,
+    RequestContext, RequestKind, UnfinishedRequest,
 };
 use fairgate_core::digest::User;
-use lent::{Fate, Lent};
-use pool::{Leased, Pool};
+use pool::Pool;
+use retryable_body::{BodyRecovery, RetryableBody};
 
 /// How often a request is sent at most. Each time again is safe; that there are some matters when the
 /// upstream ends several connections together.
@@ -62,12 +65,12 @@ const MOST_TRIES: u32 = 4;
 /// Sends calls upstream. One per core; clones share the core's pool.
 #[derive(Clone)]
 pub struct Forward {
-    shared: Rc<Shared>,
+    forwarder: Rc<Forwarder>,
 }
 
-struct Shared {
+struct Forwarder {
     settings: Arc<UpstreamSettings>,
-    identity: Rc<dyn UpstreamIdentity>,
+    identity: Rc<dyn WriteIdentity>,
     pool: Pool,
     clock: Clock,
 }
@@ -76,11 +79,11 @@ impl Forward {
     /// A leaf for the calling core, with an empty pool.
     pub fn new(
         settings: Arc<UpstreamSettings>,
-        identity: Rc<dyn UpstreamIdentity>,
+        identity: Rc<dyn WriteIdentity>,
         clock: Clock,
     ) -> Self {
         Self {
-            shared: Rc::new(Shared {
+            forwarder: Rc::new(Forwarder {
                 pool: Pool::new(&settings, &clock),
                 settings,
                 identity,
@@ -100,17 +103,17 @@ impl Service<Call> for Forward {
     }
 
     fn call(&mut self, call: Call) -> Forwarding {
-        let shared = self.shared.clone();
-        let trace = call.trace.clone();
+        let forwarder = self.forwarder.clone();
+        let context = call.context.clone();
         let upgrade = headers::wanted_upgrade(&call);
-        let grace = shared.settings.deadline_grace;
+        let grace = forwarder.settings.deadline_grace;
         let until = call.deadline.filter(|_| upgrade.is_none());
-        let until = until.map(|deadline| shared.clock.instant(deadline.plus(grace)));
-        let _ = trace.upstream.set(shared.settings.name.clone());
+        let until = until.map(|deadline| forwarder.clock.instant(deadline.plus(grace)));
+        let _ = context.trace.upstream.set(forwarder.settings.name.clone());
         let answer = async move {
             match upgrade {
-                Some(upgrade) => tunnel::open(&shared, call, upgrade).await,
-                None => shared.forward(call).await,
+                Some(upgrade) => tunnel::open(&forwarder, call, upgrade).await,
+                None => forwarder.forward(call).await,
             }
         };
         Forwarding {
@@ -118,7 +121,7 @@ impl Service<Call> for Forward {
                 answer,
                 timer: until.map(tokio::time::sleep_until),
             })),
-            trace,
+            context,
         }
     }
 }
@@ -126,8 +129,8 @@ impl Service<Call> for Forward {
 /// The answer to a call that was sent upstream.
 pub struct Forwarding {
     // The one boxed future of a request: what it holds while it waits differs from step to step.
-    answer: Option<Unfinished>,
-    trace: Rc<Trace>,
+    answer: Option<UnfinishedRequest>,
+    context: Rc<RequestContext>,
 }
 
 impl Future for Forwarding {
@@ -145,9 +148,9 @@ impl Future for Forwarding {
             Poll::Ready(Err(Refusal::UpstreamTimeout)) => {
                 let rest = Self {
                     answer: Some(answer),
-                    trace: this.trace.clone(),
+                    context: this.context.clone(),
                 };
-                this.trace.leftover.leave(Box::pin(rest));
+                this.context.timed_out.set(Box::pin(rest));
             }
             Poll::Ready(_) => {}
         }
@@ -159,10 +162,10 @@ impl Future for Forwarding {
 impl Drop for Forwarding {
     fn drop(&mut self) {
         if let Some(answer) = self.answer.take()
-            && let Some(lender) = self.trace.awaited.take()
+            && let Some(connection) = self.context.awaited.take()
             && !std::thread::panicking()
         {
-            lender.abandon(Unwanted::Answer(answer));
+            connection.abandon(AbandonedResponse::Pending(answer));
         }
     }
 }
@@ -196,7 +199,7 @@ impl<F: Future<Output = Result<Reply, Refusal>>> Future for Timed<F> {
     }
 }
 
-impl Shared {
+impl Forwarder {
     async fn forward(&self, mut call: Call) -> Result<Reply, Refusal> {
         let body = std::mem::replace(call.request.body_mut(), ClientBody::empty());
         self.send(&call, body).await
@@ -246,21 +249,26 @@ impl Shared {
 
     async fn attempt(
         call: &Call,
-        leased: Leased,
+        leased: LeasedConnection,
         head: Request<()>,
         body: ClientBody,
-    ) -> Result<(Response<Incoming>, Leased), Failed> {
-        let fate = Fate::of(&body);
+    ) -> Result<(Response<Incoming>, LeasedConnection), Failed> {
+        let recovery = BodyRecovery::of(&body);
         let sharing = leased.sharing();
-        let lent = Lent::new(body, fate.clone(), call.trace.clone(), sharing.as_ref());
-        let request = head.map(|()| lent);
-        call.trace.reached(Progress::Sent);
-        call.trace.awaited.set(sharing);
+        let body = RetryableBody::new(
+            body,
+            recovery.clone(),
+            call.context.clone(),
+            sharing.as_ref(),
+        );
+        let request = head.map(|()| body);
+        call.context.reached(Progress::Sent);
+        call.context.awaited.set(sharing);
         let sent = leased.send(request).await;
-        call.trace.awaited.set(None);
+        call.context.awaited.set(None);
         let error = match sent {
             Ok(response) => {
-                call.trace.reached(Progress::Answered);
+                call.context.reached(Progress::Answered);
                 return Ok((response, leased));
             }
             Err(error) => error,
@@ -271,24 +279,24 @@ impl Shared {
         drop(unsent);
         let error = error.into_error();
         tracing::debug!(%error, nothing_sent, "the upstream failed a request");
-        let unseen = nothing_sent || pool::was_refused(&error);
+        let unseen = nothing_sent || connections::was_refused(&error);
         if unseen {
-            call.trace.progress.set(Progress::Here);
+            call.context.progress.set(Progress::NotSent);
         }
         let harmless = unseen || (leased.is_stale(&error) && call.kind.may_repeat());
-        match fate.recover() {
-            lent::Recovered::Whole(body) if harmless => {
-                call.trace.request_bytes.set(0);
+        match recovery.recover() {
+            retryable_body::RecoveredBody::Whole(body) if harmless => {
+                call.context.trace.request_bytes.set(0);
                 Err(Failed::Again(body))
             }
-            lent::Recovered::ClientFailed => Err(Failed::Client),
+            retryable_body::RecoveredBody::ClientFailed => Err(Failed::Client),
             _ if unseen => Err(Failed::Unsent),
             _ => Err(Failed::Upstream),
         }
     }
 
     /// The head to send: the target's own bytes, and a header list built from nothing.
-    fn request(&self, call: &Call, leased: &Leased) -> Result<Request<()>, Refusal> {
+    fn request(&self, call: &Call, leased: &LeasedConnection) -> Result<Request<()>, Refusal> {
         let mut request = Request::new(());
         *request.method_mut() = call.request.method().clone();
         *request.uri_mut() = self.target(call, leased.is_http2())?;
@@ -314,7 +322,7 @@ impl Shared {
         Uri::from_parts(parts).map_err(|_| Refusal::Malformed("the target has no path"))
     }
 
-    fn reply(&self, call: &Call, response: Response<Incoming>, leased: Leased) -> Reply {
+    fn reply(&self, call: &Call, response: Response<Incoming>, leased: LeasedConnection) -> Reply {
         let (parts, body) = response.into_parts();
         let on_failure = if call.kind == RequestKind::Watch && parts.status == StatusCode::OK {
             OnFailure::EndCleanly
@@ -322,7 +330,7 @@ impl Shared {
             OnFailure::Error
         };
         let silence = (!call.kind.is_long_running()).then_some(self.settings.silence);
-        let body = ReplyBody::upstream(body, leased.into_lender(), on_failure, silence);
+        let body = ReplyBody::upstream(body, leased.into_connection(), on_failure, silence);
         let mut reply = Response::new(body);
         *reply.status_mut() = parts.status;
         *reply.version_mut() = Version::HTTP_11;

@@ -13,59 +13,29 @@
 
 use std::{
     cell::{Cell, RefCell},
-    error::Error,
     rc::{Rc, Weak},
     sync::Arc,
     time::Duration,
 };
 
-use http::{Request, Response};
-use hyper::{
-    body::Incoming,
-    client::conn::{TrySendError, http1, http2},
-};
+use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::sync::Notify;
 
 use super::{
     UpstreamSettings,
-    ceiling::Place,
     connect::{ConnectError, Connector, Opened, Spoken},
-    connection_event::{ConnectionEvent, Open},
-    idle::{Condition, Idle, Waits},
-    lent::Lent,
-    resets::{self, End, Limited, Resets},
+    connection_event::OpenConnection,
+    connections::{Http1Connection, Http2Connection, KeepsIdle, LeasedConnection},
+    idle_connections::IdleConnections,
+    lane::Lane,
 };
-use fairgate_base::{clock::Clock, events::EventSink, local::LocalExecutor, socket::Socket};
-use fairgate_call::{Lender, RequestKind, Unwanted, lender::Turn};
-use fairgate_core::time::Time;
-
-/// Requests that may share connections.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lane {
-    /// Requests with an end in sight.
-    Ordinary,
-    /// Logs, proxied services.
-    LongRunning,
-    /// Watches.
-    Watches,
-    /// Requests of whoever has not proven who they are.
-    Anonymous,
-}
-
-impl Lane {
-    /// All lanes.
-    pub const ALL: [Self; 4] = [
-        Self::Ordinary,
-        Self::LongRunning,
-        Self::Watches,
-        Self::Anonymous,
-    ];
-}
+use fairgate_base::{clock::Clock, local::LocalExecutor, socket::Socket};
+use fairgate_call::RequestKind;
 
 /// The upstream connections of one core.
 pub(super) struct Pool {
-    lanes: [Rc<Connections>; Lane::ALL.len()],
+    lanes: [Rc<LanePool>; Lane::ALL.len()],
     pub(super) connector: Rc<Connector>,
 }
 
@@ -73,7 +43,7 @@ impl Pool {
     pub(super) fn new(settings: &Arc<UpstreamSettings>, clock: &Clock) -> Self {
         let connector = Rc::new(Connector::new(settings.clone()));
         let lane = |lane| {
-            Rc::new_cyclic(|this| Connections {
+            Rc::new_cyclic(|this| LanePool {
                 this: this.clone(),
                 lane,
                 settings: settings.clone(),
@@ -101,14 +71,14 @@ impl Pool {
         lane: Lane,
         kind: RequestKind,
         fresh: bool,
-    ) -> Result<Leased, ConnectError> {
+    ) -> Result<LeasedConnection, ConnectError> {
         let may_wait = !kind.is_long_running();
         self.lanes[lane as usize].acquire(may_wait, fresh).await
     }
 }
 
 /// The connections of one lane.
-struct Connections {
+struct LanePool {
     this: Weak<Self>,
     lane: Lane,
     settings: Arc<UpstreamSettings>,
@@ -116,10 +86,10 @@ struct Connections {
     clock: Clock,
     /// What the upstream spoke last time; `None` before the first connection.
     spoken: Cell<Option<Spoken>>,
-    shared: RefCell<Vec<Rc<Http2>>>,
+    shared: RefCell<Vec<Rc<Http2Connection>>>,
     /// That of the shared connections which takes new requests, until it is nearly full.
-    current: RefCell<Option<Rc<Http2>>>,
-    idle: RefCell<Idle<Rc<Http1>>>,
+    current: RefCell<Option<Rc<Http2Connection>>>,
+    idle: RefCell<IdleConnections<Rc<Http1Connection>>>,
     /// Whether a timer looks after the connections.
     swept: Cell<bool>,
     /// The connection being opened for everybody, if one is.
@@ -129,13 +99,13 @@ struct Connections {
 }
 
 /// What the shared connections of a lane have for a request.
-enum Shared {
+enum StreamSearch {
     /// A stream.
-    Stream(Leased),
+    Stream(LeasedConnection),
     /// Nothing until one more connection is open.
     Opening,
     /// Nothing, and there may be no more connections. This one is the least loaded.
-    Full(Rc<Http2>),
+    Full(Rc<Http2Connection>),
 }
 
 /// A connection being opened for everybody who waits for one.
@@ -163,7 +133,7 @@ impl Attempt {
 
 /// A connection on its way. However that ends, those who wait hear of it.
 struct Opening {
-    lane: Rc<Connections>,
+    lane: Rc<LanePool>,
     attempt: Rc<Attempt>,
     outcome: Result<(), ConnectError>,
 }
@@ -182,12 +152,12 @@ impl Drop for Opening {
     }
 }
 
-impl Connections {
-    async fn acquire(&self, may_wait: bool, fresh: bool) -> Result<Leased, ConnectError> {
+impl LanePool {
+    async fn acquire(&self, may_wait: bool, fresh: bool) -> Result<LeasedConnection, ConnectError> {
         loop {
             if self.spoken.get() == Some(Spoken::Http1) {
                 if !fresh && let Some(idle) = self.take_idle() {
-                    return Ok(Leased::http1(idle, true));
+                    return Ok(LeasedConnection::http1(idle, true));
                 }
                 // Not shared, so each request opens its own.
                 let Opened {
@@ -198,43 +168,43 @@ impl Connections {
                 self.spoken.set(Some(spoken));
                 if spoken == Spoken::Http1 {
                     let connection = self.start_http1(socket, open).await?;
-                    return Ok(Leased::http1(connection, false));
+                    return Ok(LeasedConnection::http1(connection, false));
                 }
                 self.start_http2(socket, open).await?;
                 continue;
             }
             match self.take_shared() {
-                Shared::Stream(leased) => return Ok(leased),
-                Shared::Full(best) if may_wait => return Ok(Leased::http2(best)),
-                Shared::Full(_) => return Err(self.full()),
-                Shared::Opening => {}
+                StreamSearch::Stream(leased) => return Ok(leased),
+                StreamSearch::Full(best) if may_wait => return Ok(LeasedConnection::http2(best)),
+                StreamSearch::Full(_) => return Err(self.full()),
+                StreamSearch::Opening => {}
             }
             if let Err(error) = self.opening().wait().await {
                 // Better to wait for a stream of a full connection than not to be served at all.
                 let best = self
                     .least_loaded()
                     .filter(|best| may_wait || !best.is_full());
-                return best.map(Leased::http2).ok_or(error);
+                return best.map(LeasedConnection::http2).ok_or(error);
             }
         }
     }
 
     /// A stream of the least loaded HTTP/2 connection with room. Opens the next connection in the
     /// background when that one is nearly full.
-    fn take_shared(&self) -> Shared {
+    fn take_shared(&self) -> StreamSearch {
         let Some(best) = self.least_loaded() else {
-            return Shared::Opening;
+            return StreamSearch::Opening;
         };
-        if best.is_nearly_full() && self.settings.ceiling.has_room(self.lane, false) {
+        if best.is_nearly_full() && self.settings.connection_limit.has_room(self.lane, false) {
             let _ = self.opening();
             if best.is_full() {
-                return Shared::Opening;
+                return StreamSearch::Opening;
             }
         }
         if best.is_full() {
-            return Shared::Full(best);
+            return StreamSearch::Full(best);
         }
-        Shared::Stream(Leased::http2(best))
+        StreamSearch::Stream(LeasedConnection::http2(best))
     }
 
     fn full(&self) -> ConnectError {
@@ -245,7 +215,7 @@ impl Connections {
 
     /// The connection for the next request. Looks at the others only when that of the last request is
     /// nearly full or closed.
-    fn least_loaded(&self) -> Option<Rc<Http2>> {
+    fn least_loaded(&self) -> Option<Rc<Http2Connection>> {
         let mut current = self.current.borrow_mut();
         if let Some(connection) = &*current
             && !connection.is_closed()
@@ -315,11 +285,11 @@ impl Connections {
         Ok(())
     }
 
-    async fn start_http2(&self, socket: Socket, open: Open) -> Result<(), ConnectError> {
+    async fn start_http2(&self, socket: Socket, open: OpenConnection) -> Result<(), ConnectError> {
         let settings = &self.settings;
         let none = self.shared.borrow().is_empty();
-        let place = settings.ceiling.enter(self.lane, none);
-        let place = place.ok_or_else(|| self.full())?;
+        let counted = settings.connection_limit.enter(self.lane, none);
+        let counted = counted.ok_or_else(|| self.full())?;
         let (sender, connection) = http2::Builder::new(LocalExecutor)
             .timer(TokioTimer::new())
             // Fixed windows: with room for every stream's, a slow reader cannot stall the others.
@@ -332,26 +302,14 @@ impl Connections {
             .handshake(TokioIo::new(socket))
             .await
             .map_err(|error| self.http_error(error))?;
-        let shared = Rc::new(Http2 {
-            sender: RefCell::new(sender),
-            active: Cell::new(0),
-            allowed: Cell::new(connection.current_max_send_streams()),
-            own_limit: settings.streams_per_connection.max(1),
-            idle_since: Cell::new(self.clock.now()),
-            clock: self.clock.clone(),
-            resets: Resets::default(),
-            place,
-            events: settings.events.clone(),
-        });
+        let allowed = connection.current_max_send_streams();
+        let shared = Http2Connection::new(sender, allowed, counted, settings, &self.clock);
         self.shared.borrow_mut().push(shared.clone());
         self.start_sweeping();
         tokio::task::spawn_local(async move {
             let mut connection = connection;
             let ended = std::future::poll_fn(|cx| {
-                let allowed = connection.current_max_send_streams();
-                if shared.allowed.replace(allowed) != allowed {
-                    shared.place.allows(shared.limit());
-                }
+                shared.set_allowed(connection.current_max_send_streams());
                 std::pin::Pin::new(&mut connection).poll(cx)
             });
             if let Err(error) = ended.await {
@@ -362,7 +320,11 @@ impl Connections {
         Ok(())
     }
 
-    async fn start_http1(&self, socket: Socket, open: Open) -> Result<Rc<Http1>, ConnectError> {
+    async fn start_http1(
+        &self,
+        socket: Socket,
+        open: OpenConnection,
+    ) -> Result<Rc<Http1Connection>, ConnectError> {
         let (mut sender, connection) = http1::Builder::new()
             .max_headers(512)
             .max_buf_size(self.settings.head_bytes as usize)
@@ -379,10 +341,7 @@ impl Connections {
             .ready()
             .await
             .map_err(|error| self.http_error(error))?;
-        Ok(Rc::new(Http1 {
-            sender: RefCell::new(sender),
-            lane: self.this.clone(),
-        }))
+        Ok(Http1Connection::new(sender, self.this.clone()))
     }
 
     fn http_error(&self, error: hyper::Error) -> ConnectError {
@@ -392,14 +351,9 @@ impl Connections {
         }
     }
 
-    fn take_idle(&self) -> Option<Rc<Http1>> {
+    fn take_idle(&self) -> Option<Rc<Http1Connection>> {
         let limit = self.settings.idle_timeout;
         self.idle.borrow_mut().take(self.clock.now(), limit)
-    }
-
-    fn keep(&self, connection: Rc<Http1>) {
-        self.idle.borrow_mut().keep(self.clock.now(), connection);
-        self.start_sweeping();
     }
 
     /// Sees to it that connections which are closed or long unused are forgotten.
@@ -436,225 +390,19 @@ impl Connections {
     }
 }
 
-/// Looks after a lane's connections every now and then, until there are none.
-async fn sweep(lane: Weak<Connections>, period: Duration) {
+impl KeepsIdle for LanePool {
+    fn keep(&self, connection: Rc<Http1Connection>) {
+        self.idle.borrow_mut().keep(self.clock.now(), connection);
+        self.start_sweeping();
+    }
+}
+
+/// Sweeps a lane's connections once a `period`, until there are none.
+async fn sweep(lane: Weak<LanePool>, period: Duration) {
     loop {
         tokio::time::sleep(period).await;
         if !lane.upgrade().is_some_and(|lane| lane.sweep()) {
             return;
         }
     }
-}
-
-/// An HTTP/2 connection, shared by many requests.
-struct Http2 {
-    sender: RefCell<http2::SendRequest<Lent>>,
-    active: Cell<usize>,
-    /// Streams the upstream allows.
-    allowed: Cell<usize>,
-    own_limit: usize,
-    idle_since: Cell<Time>,
-    clock: Clock,
-    resets: Resets,
-    place: Place,
-    events: EventSink<ConnectionEvent>,
-}
-
-impl Http2 {
-    fn limit(&self) -> usize {
-        self.allowed.get().min(self.own_limit)
-    }
-
-    fn is_closed(&self) -> bool {
-        self.sender.borrow().is_closed()
-    }
-
-    fn is_full(&self) -> bool {
-        self.active.get() >= self.limit()
-    }
-
-    fn is_nearly_full(&self) -> bool {
-        self.active.get() * 5 >= self.limit() * 4
-    }
-
-    /// Order of preference: the fullest one that is not nearly full, so that others fall idle; then
-    /// the emptiest of the rest.
-    fn load(&self) -> (bool, usize) {
-        let active = self.active.get();
-        if self.is_nearly_full() {
-            (true, active)
-        } else {
-            (false, usize::MAX - active)
-        }
-    }
-
-    fn unused_for(&self, now: Time, limit: Duration) -> bool {
-        self.active.get() == 0 && now.since(self.idle_since.get()) > limit
-    }
-}
-
-impl Lender for Http2 {
-    fn give_back(self: Rc<Self>, _: bool) {
-        let active = self.active.get().saturating_sub(1);
-        self.active.set(active);
-        self.place.end();
-        if active == 0 {
-            self.idle_since.set(self.clock.now());
-        }
-    }
-
-    /// Others share the connection, and the upstream ends it when too many of its streams are reset.
-    fn abandon(self: Rc<Self>, unwanted: Unwanted) {
-        let is_body = matches!(unwanted, Unwanted::Body(_));
-        tokio::task::spawn_local(async move {
-            let end = resets::run_out(self.clone(), unwanted).await;
-            self.events.send(match end {
-                End::RanOut => ConnectionEvent::RanOut,
-                End::Reset => ConnectionEvent::Reset,
-            });
-            if is_body {
-                self.give_back(false);
-            }
-        });
-    }
-
-    fn turn(self: Rc<Self>) -> Option<Turn> {
-        Some(Box::pin(resets::turn(self)))
-    }
-}
-
-impl Limited for Http2 {
-    fn resets(&self) -> &Resets {
-        &self.resets
-    }
-
-    fn streams(&self) -> usize {
-        self.limit()
-    }
-}
-
-/// An HTTP/1 connection, used by one request at a time.
-struct Http1 {
-    sender: RefCell<http1::SendRequest<Lent>>,
-    lane: Weak<Connections>,
-}
-
-impl Waits for Rc<Http1> {
-    fn condition(&self) -> Condition {
-        let sender = self.sender.borrow();
-        if sender.is_ready() {
-            Condition::Ready
-        } else if sender.is_closed() {
-            Condition::Dead
-        } else {
-            Condition::Busy
-        }
-    }
-}
-
-impl Lender for Http1 {
-    fn give_back(self: Rc<Self>, clean: bool) {
-        if clean
-            && !self.sender.borrow().is_closed()
-            && let Some(lane) = self.lane.upgrade()
-        {
-            lane.keep(self);
-        }
-    }
-}
-
-/// A connection lent to one request. Dropped without an answer, the connection is not used again
-/// (HTTP/1) or its stream is free again (HTTP/2).
-pub(super) struct Leased {
-    connection: Connection,
-    lender: Option<Rc<dyn Lender>>,
-}
-
-enum Connection {
-    Http1 { connection: Rc<Http1>, used: bool },
-    Http2(Rc<Http2>),
-}
-
-impl Leased {
-    fn http1(connection: Rc<Http1>, used: bool) -> Self {
-        Self {
-            lender: Some(connection.clone()),
-            connection: Connection::Http1 { connection, used },
-        }
-    }
-
-    fn http2(connection: Rc<Http2>) -> Self {
-        connection.active.set(connection.active.get() + 1);
-        connection.place.begin();
-        Self {
-            lender: Some(connection.clone()),
-            connection: Connection::Http2(connection),
-        }
-    }
-
-    pub(super) fn is_http2(&self) -> bool {
-        matches!(self.connection, Connection::Http2(_))
-    }
-
-    /// Whether `error` means that a connection kept for reuse had been closed meanwhile.
-    pub(super) fn is_stale(&self, error: &hyper::Error) -> bool {
-        matches!(self.connection, Connection::Http1 { used: true, .. })
-            && (error.is_incomplete_message() || error.is_closed() || is_io(error))
-    }
-
-    pub(super) async fn send(
-        &self,
-        request: Request<Lent>,
-    ) -> Result<Response<Incoming>, TrySendError<Request<Lent>>> {
-        match &self.connection {
-            Connection::Http1 { connection, .. } => {
-                let sent = connection.sender.borrow_mut().try_send_request(request);
-                sent.await
-            }
-            Connection::Http2(connection) => {
-                let sent = connection.sender.borrow_mut().try_send_request(request);
-                sent.await
-            }
-        }
-    }
-
-    /// Who lent the connection, if others share it.
-    pub(super) fn sharing(&self) -> Option<Rc<dyn Lender>> {
-        match &self.connection {
-            Connection::Http1 { .. } => None,
-            Connection::Http2(connection) => Some(connection.clone()),
-        }
-    }
-
-    /// Leaves the connection to the body of the answer.
-    pub(super) fn into_lender(mut self) -> Rc<dyn Lender> {
-        match self.lender.take() {
-            Some(lender) => lender,
-            None => unreachable!("a lease is turned into its lender once"),
-        }
-    }
-}
-
-impl Drop for Leased {
-    fn drop(&mut self) {
-        if let Some(lender) = self.lender.take() {
-            lender.give_back(false);
-        }
-    }
-}
-
-/// Whether the upstream said that it has not looked at the request: the stream was refused, or is above the
-/// last one that the upstream names when it ends the connection, for whatever reason. (Streams up to that one
-/// go on; if they fail it is with the connection itself.)
-pub(super) fn was_refused(error: &hyper::Error) -> bool {
-    let Some(error) = error.source().and_then(|e| e.downcast_ref::<h2::Error>()) else {
-        return false;
-    };
-    error.is_remote() && (error.reason() == Some(h2::Reason::REFUSED_STREAM) || error.is_go_away())
-}
-
-fn is_io(error: &hyper::Error) -> bool {
-    error
-        .source()
-        .is_some_and(|e| e.downcast_ref::<std::io::Error>().is_some())
 }

@@ -31,7 +31,7 @@ use std::{
 use http_body::Body;
 use tokio::sync::Notify;
 
-use fairgate_call::Unwanted;
+use fairgate_call::AbandonedResponse;
 
 /// How long a stream that nobody wants runs on in any case.
 const LINGER: Duration = Duration::from_secs(1);
@@ -55,7 +55,7 @@ pub(super) struct Resets {
 }
 
 /// A connection whose resets are limited.
-pub(super) trait Limited: 'static {
+pub(super) trait LimitsResets: 'static {
     /// Its resets.
     fn resets(&self) -> &Resets;
     /// Streams that it may have.
@@ -64,7 +64,7 @@ pub(super) trait Limited: 'static {
 
 /// How a stream that nobody wanted came to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum End {
+pub(super) enum ResetOutcome {
     /// By itself.
     RanOut,
     /// It was reset.
@@ -83,7 +83,7 @@ impl Resets {
 }
 
 /// Waits until a stream of `connection` may be reset; first come, first served.
-pub(super) async fn turn<C: Limited>(connection: Rc<C>) {
+pub(super) async fn turn<C: LimitsResets>(connection: Rc<C>) {
     let resets = connection.resets();
     let at_once = resets.try_spend(connection.streams());
     if !resets.forgetting.replace(true) {
@@ -112,7 +112,7 @@ impl Drop for Waiting<'_> {
 }
 
 /// Forgets a reset at a time, which gives whoever waits longest its turn, until all are forgotten.
-async fn forget<C: Limited>(connection: Weak<C>) {
+async fn forget<C: LimitsResets>(connection: Weak<C>) {
     loop {
         let Some(streams) = connection.upgrade().map(|connection| connection.streams()) else {
             return;
@@ -142,23 +142,26 @@ fn at_least_one(streams: usize) -> u32 {
 }
 
 /// Runs out what nobody wants on `connection`, and resets it when its turn comes.
-pub(super) async fn run_out<C: Limited>(connection: Rc<C>, unwanted: Unwanted) -> End {
+pub(super) async fn run_out<C: LimitsResets>(
+    connection: Rc<C>,
+    unwanted: AbandonedResponse,
+) -> ResetOutcome {
     let turn = async {
         tokio::time::sleep(LINGER).await;
         turn(connection).await;
     };
     tokio::select! {
         biased;
-        () = to_its_end(unwanted) => End::RanOut,
-        () = turn => End::Reset,
+        () = to_its_end(unwanted) => ResetOutcome::RanOut,
+        () = turn => ResetOutcome::Reset,
     }
 }
 
-async fn to_its_end(unwanted: Unwanted) {
+async fn to_its_end(unwanted: AbandonedResponse) {
     match unwanted {
         // The rest of it comes back as a body that nobody wants.
-        Unwanted::Answer(answer) => drop(answer.await),
-        Unwanted::Body(mut body) => {
+        AbandonedResponse::Pending(answer) => drop(answer.await),
+        AbandonedResponse::Body(mut body) => {
             let mut read = 0;
             while let Some(Ok(frame)) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
                 read += frame.data_ref().map_or(0, bytes::Bytes::len);

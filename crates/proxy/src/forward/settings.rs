@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use http::uri::{Authority, Scheme};
 use rustls::{ClientConfig, pki_types::ServerName};
 
-use super::{Ceiling, ConnectionEvent};
+use super::{ConnectionEvent, ConnectionLimit};
 use fairgate_base::events::EventSink;
 
 /// How the upstream is reached. Shared by all cores.
@@ -37,7 +37,7 @@ pub struct UpstreamSettings {
     pub stream_window: u32,
     /// How many HTTP/2 connections there may be: 512 for each lane, all cores together. When all are full,
     /// long-running requests are refused, and others wait for a stream.
-    pub ceiling: Arc<Ceiling>,
+    pub connection_limit: Arc<ConnectionLimit>,
     /// How long an unused connection is kept; below the upstream's own 90 s: 60 s.
     pub idle_timeout: Duration,
     /// Silence after which an HTTP/2 connection is asked for a sign of life: 30 s.
@@ -96,7 +96,7 @@ impl UpstreamSettings {
             tunnel_idle: Duration::from_secs(4 * 3600),
             streams_per_connection: 100,
             stream_window: 256 << 10,
-            ceiling: Ceiling::new(512, 100),
+            connection_limit: ConnectionLimit::new(512, 100),
             idle_timeout: Duration::from_secs(60),
             keep_alive_interval: Duration::from_secs(30),
             keep_alive_timeout: Duration::from_secs(15),

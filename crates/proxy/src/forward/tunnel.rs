@@ -26,29 +26,29 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::{
-    Shared,
+    Forwarder,
     connect::Opened,
-    connection_event::Open,
+    connection_event::OpenConnection,
     headers,
-    lent::{Fate, Lent},
+    retryable_body::{BodyRecovery, RetryableBody},
 };
 use fairgate_base::clock::Clock;
 use fairgate_call::{
-    Call, ClientBody, Lender, OnFailure, Progress, Refusal, Reply, ReplyBody,
+    Call, ClientBody, OnFailure, Progress, Refusal, Reply, ReplyBody, UpstreamConnection,
     reply_body::TunnelGuard,
 };
 use fairgate_core::time::Time;
 
 /// Sends `call` as an upgrade to `protocol`; a `101` becomes a tunnel.
 pub(super) async fn open(
-    shared: &Shared,
+    forwarder: &Forwarder,
     mut call: Call,
     protocol: HeaderValue,
 ) -> Result<Reply, Refusal> {
     let client = hyper::upgrade::on(&mut call.request);
     let body = std::mem::replace(call.request.body_mut(), ClientBody::empty());
-    let request = request(shared, &call, body, protocol)?;
-    let (mut sender, connection, open) = connect(shared).await?;
+    let request = request(forwarder, &call, body, protocol)?;
+    let (mut sender, connection, open) = connect(forwarder).await?;
     let driver = tokio::task::spawn_local(async move {
         let _ = connection.with_upgrades().await;
     });
@@ -56,19 +56,19 @@ pub(super) async fn open(
         driver: driver.abort_handle(),
         _open: open,
     })));
-    call.trace.reached(Progress::Sent);
+    call.context.reached(Progress::Sent);
     let mut response = sender.send_request(request).await.map_err(|error| {
         tracing::debug!(%error, "the upstream failed an upgrade");
         Refusal::UpstreamFailed
     })?;
-    call.trace.reached(Progress::Answered);
+    call.context.reached(Progress::Answered);
     if response.status() != StatusCode::SWITCHING_PROTOCOLS {
         return Ok(refused(response, abort));
     }
     let guard = Rc::new(TunnelGuard::default());
     let upstream = hyper::upgrade::on(&mut response);
     let held = guard.clone();
-    let (idle, clock) = (shared.settings.tunnel_idle, shared.clock.clone());
+    let (idle, clock) = (forwarder.settings.tunnel_idle, forwarder.clock.clone());
     tokio::task::spawn_local(async move {
         let _abort = abort;
         if !carry(client, upstream, idle, &clock).await {
@@ -160,16 +160,21 @@ impl AsyncWrite for End<'_> {
 }
 
 fn request(
-    shared: &Shared,
+    forwarder: &Forwarder,
     call: &Call,
     body: ClientBody,
     protocol: HeaderValue,
-) -> Result<Request<Lent>, Refusal> {
-    let fate = Fate::of(&body);
-    let mut request = Request::new(Lent::new(body, fate, call.trace.clone(), None));
+) -> Result<Request<RetryableBody>, Refusal> {
+    let recovery = BodyRecovery::of(&body);
+    let mut request = Request::new(RetryableBody::new(
+        body,
+        recovery,
+        call.context.clone(),
+        None,
+    ));
     *request.method_mut() = call.request.method().clone();
-    *request.uri_mut() = shared.target(call, false)?;
-    let mut headers = headers::outgoing(call, &shared.settings, &*shared.identity, false)?;
+    *request.uri_mut() = forwarder.target(call, false)?;
+    let mut headers = headers::outgoing(call, &forwarder.settings, &*forwarder.identity, false)?;
     headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
     headers.insert(UPGRADE, protocol);
     *request.headers_mut() = headers;
@@ -177,16 +182,17 @@ fn request(
 }
 
 type Connected = (
-    http1::SendRequest<Lent>,
-    http1::Connection<TokioIo<fairgate_base::socket::Socket>, Lent>,
-    Open,
+    http1::SendRequest<RetryableBody>,
+    http1::Connection<TokioIo<fairgate_base::socket::Socket>, RetryableBody>,
+    OpenConnection,
 );
 
-async fn connect(shared: &Shared) -> Result<Connected, Refusal> {
-    let Opened { socket, open, .. } = shared.pool.connector.open(true).await.map_err(|error| {
-        tracing::warn!(%error, "cannot reach the upstream");
-        Refusal::UpstreamUnreachable
-    })?;
+async fn connect(forwarder: &Forwarder) -> Result<Connected, Refusal> {
+    let Opened { socket, open, .. } =
+        forwarder.pool.connector.open(true).await.map_err(|error| {
+            tracing::warn!(%error, "cannot reach the upstream");
+            Refusal::UpstreamUnreachable
+        })?;
     let (sender, connection) = http1::Builder::new()
         .max_headers(512)
         .handshake(TokioIo::new(socket))
@@ -225,11 +231,11 @@ fn refused(response: Response<Incoming>, mut abort: AbortOnDrop) -> Reply {
 /// Closes the upstream connection when it is given back: it is not used twice.
 struct Closer {
     driver: tokio::task::AbortHandle,
-    _open: Open,
+    _open: OpenConnection,
 }
 
-impl Lender for Closer {
-    fn give_back(self: Rc<Self>, _: bool) {
+impl UpstreamConnection for Closer {
+    fn release(self: Rc<Self>, _: bool) {
         self.driver.abort();
     }
 }

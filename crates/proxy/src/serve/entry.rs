@@ -34,8 +34,8 @@ use super::{
     upload::{Ruling, Uploads},
 };
 use fairgate_call::{
-    BodyError, ClientBody, Inbound, Peer, Refusal, Reply, ReplyBody, RequestKind, ResetLimits,
-    Trace, UnreadHeir, answer,
+    BodyError, ClientBody, Inbound, Peer, Refusal, Reply, ReplyBody, RequestContext, RequestKind,
+    ResetLimits, UnreadHeir, answer,
 };
 use fairgate_core::time::Time;
 
@@ -52,7 +52,7 @@ pub(super) struct Connection {
     /// Present on HTTP/1.
     pub(super) messages: Option<Arc<Messages>>,
     /// The request in hand, on HTTP/1.
-    pub(super) in_hand: RefCell<Option<Rc<Trace>>>,
+    pub(super) in_hand: RefCell<Option<Rc<RequestContext>>>,
     /// What is left of bodies, on HTTP/1.
     pub(super) uploads: Uploads,
     /// What the client may send beside requests, on HTTP/2.
@@ -97,7 +97,7 @@ impl<S> Entry<S> {
 
     /// Refuses a malformed request, answers what needs no stack, and makes an `Inbound` of the rest.
     fn enter(&self, request: Request<Incoming>) -> Enters {
-        let trace = Rc::new(Trace::new(
+        let context = Rc::new(RequestContext::new(
             request.method().clone(),
             request.uri().path_and_query().cloned(),
             given_id(&request).unwrap_or_else(|| self.core.new_id()),
@@ -105,7 +105,7 @@ impl<S> Entry<S> {
         let looked = match &self.connection.messages {
             None => Looked::Head(HeadFacts::default()),
             Some(messages) => {
-                *self.connection.in_hand.borrow_mut() = Some(trace.clone());
+                *self.connection.in_hand.borrow_mut() = Some(context.clone());
                 messages.parsed(framing(request.body()))
             }
         };
@@ -115,13 +115,13 @@ impl<S> Entry<S> {
         match checked {
             Ok(Asks::Request) => {}
             Ok(Asks::IsAnybodyThere) => return Enters::Answered(Response::new(ReplyBody::empty())),
-            Err(refusal) => return Enters::Answered(self.refuse(&refusal, &trace)),
+            Err(refusal) => return Enters::Answered(self.refuse(&refusal, &context)),
         }
         Enters::Stack(Inbound {
             request,
             peer: self.connection.peer.clone(),
             received: self.core.clock.now(),
-            trace,
+            context,
         })
     }
 
@@ -149,8 +149,8 @@ impl<S> Entry<S> {
         })
     }
 
-    fn refuse(&self, refusal: &Refusal, trace: &Trace) -> Reply {
-        let mut reply = answer::reply(refusal, trace);
+    fn refuse(&self, refusal: &Refusal, context: &RequestContext) -> Reply {
+        let mut reply = answer::reply(refusal, context);
         if self.connection.messages.is_some() {
             close(&mut reply);
         }
@@ -232,12 +232,12 @@ where
             Enters::Answered(reply) => Entered {
                 state: State::Answered { reply: Some(reply) },
                 life: Some(life),
-                trace: None,
+                context: None,
                 received: Time::ZERO,
                 version,
             },
             Enters::Stack(inbound) => Entered {
-                trace: Some(inbound.trace.clone()),
+                context: Some(inbound.context.clone()),
                 received: inbound.received,
                 state: State::Serving {
                     future: self.stack.borrow_mut().call(inbound),
@@ -255,7 +255,7 @@ pin_project! {
         #[pin]
         state: State<F>,
         life: Option<Life>,
-        trace: Option<Rc<Trace>>,
+        context: Option<Rc<RequestContext>>,
         received: Time,
         version: Version,
     }
@@ -264,10 +264,10 @@ pin_project! {
         fn drop(this: Pin<&mut Self>) {
             let this = this.project();
             // Not answered yet, and this is no connection of which that is the end.
-            if let (Some(life), Some(trace)) = (&this.life, &this.trace)
+            if let (Some(life), Some(context)) = (&this.life, &this.context)
                 && life.connection.messages.is_none()
             {
-                life.reset(trace, *this.received);
+                life.reset(context, *this.received);
             }
         }
     }
@@ -318,8 +318,8 @@ where
             Ruling::Send => {}
             Ruling::Wait(_) | Ruling::Close => close(&mut reply),
         }
-        if let (Some(life), Some(trace)) = (&this.life, this.trace.take()) {
-            life.see_out(&mut reply, trace, *this.version);
+        if let (Some(life), Some(context)) = (&this.life, this.context.take()) {
+            life.see_out(&mut reply, context, *this.version);
         }
         let life = this.life.take();
         Poll::Ready(Ok(reply.map(|body| Outgoing { body, life })))
@@ -347,24 +347,24 @@ impl Life {
     }
 
     /// The client has reset the request, unanswered.
-    fn reset(&self, trace: &Trace, received: Time) {
+    fn reset(&self, context: &RequestContext, received: Time) {
         let premature = &self.connection.premature;
-        premature.note_user(trace.user.get());
+        premature.note_user(context.user.get());
         premature.note(received, self.core.clock.now());
     }
 
     /// What an answer gets on its way out: its bytes are counted, a watch can be ended, and during
     /// the drain an HTTP/1 client is told to close.
-    fn see_out(&self, reply: &mut Reply, trace: Rc<Trace>, version: Version) {
+    fn see_out(&self, reply: &mut Reply, context: Rc<RequestContext>, version: Version) {
         if self.connection.messages.is_none() {
-            self.connection.premature.note_user(trace.user.get());
+            self.connection.premature.note_user(context.user.get());
         }
-        if trace.kind.get() == RequestKind::Watch && reply.status() == StatusCode::OK {
+        if context.kind.get() == RequestKind::Watch && reply.status() == StatusCode::OK {
             let spread = self.core.settings.drain.watch_spread;
             let ender = WatchEnder::new(self.core.phases.clone(), spread, &self.core.turn);
             reply.body_mut().hold(Box::new(ender));
         }
-        reply.body_mut().count_in(trace);
+        reply.body_mut().count_in(context);
         if reply.status() == StatusCode::SWITCHING_PROTOCOLS {
             if let Some(messages) = &self.connection.messages {
                 messages.becomes_a_tunnel();

@@ -82,7 +82,7 @@ impl<'a> Leaving<'a> {
             return Poll::Ready(());
         }
         let in_hand = self.connection.in_hand.borrow();
-        let Some(trace) = &*in_hand else {
+        let Some(context) = &*in_hand else {
             // Whatever else it sent is read first, to its end. If it was refused for that, hyper says so only
             // once the connection is closed, which is soon when nobody is there.
             return Poll::Pending;
@@ -90,18 +90,18 @@ impl<'a> Leaving<'a> {
         if how == HungUp::Gone {
             return Poll::Ready(());
         }
-        if trace.kind.get().is_long_running() {
+        if context.kind.get().is_long_running() {
             return Poll::Ready(());
         }
-        let progress = trace.progress.get();
+        let progress = context.progress.get();
         let limit = match progress {
-            Progress::Here => WAITING,
+            Progress::NotSent => WAITING,
             Progress::Sent | Progress::Answered | Progress::Done => EXECUTING,
         };
         let at = (
             self.connection.total.get(),
             progress,
-            trace.reply_bytes.get(),
+            context.reply_bytes.get(),
         );
         let running = self.grace.take().filter(|grace| grace.at == at);
         let grace = self.grace.insert(running.unwrap_or_else(|| Grace {

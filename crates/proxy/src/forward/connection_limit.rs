@@ -9,11 +9,11 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-use super::pool::Lane;
+use super::lane::Lane;
 
 /// The shared connections of all cores.
 #[derive(Debug)]
-pub struct Ceiling {
+pub struct ConnectionLimit {
     most: usize,
     /// Streams that the upstream was last seen to allow on a connection, or we do.
     streams_each: AtomicUsize,
@@ -28,12 +28,12 @@ struct InUse {
 
 /// The right to have a connection; dropped with it.
 #[derive(Debug)]
-pub(super) struct Place {
-    of: Arc<Ceiling>,
+pub(super) struct ConnectionLimitGuard {
+    of: Arc<ConnectionLimit>,
     lane: Lane,
 }
 
-impl Ceiling {
+impl ConnectionLimit {
     /// At most `most` connections for each kind of traffic, of `streams_each` streams.
     pub fn new(most: usize, streams_each: usize) -> Arc<Self> {
         Arc::new(Self {
@@ -62,20 +62,20 @@ impl Ceiling {
     }
 
     /// One more connection.
-    pub(super) fn enter(self: &Arc<Self>, lane: Lane, none: bool) -> Option<Place> {
+    pub(super) fn enter(self: &Arc<Self>, lane: Lane, none: bool) -> Option<ConnectionLimitGuard> {
         let connections = &self.lanes[lane as usize].connections;
         let before = connections.fetch_add(1, Ordering::Relaxed);
-        let place = Place {
+        let guard = ConnectionLimitGuard {
             of: Arc::clone(self),
             lane,
         };
-        (none || before < self.most).then_some(place)
+        (none || before < self.most).then_some(guard)
     }
 }
 
-impl Place {
+impl ConnectionLimitGuard {
     /// The upstream allows so many streams.
-    pub(super) fn allows(&self, streams: usize) {
+    pub(super) fn set_streams_each(&self, streams: usize) {
         self.of.streams_each.store(streams, Ordering::Relaxed);
     }
 
@@ -86,21 +86,21 @@ impl Place {
     }
 
     /// One more stream is used.
-    pub(super) fn begin(&self) {
+    pub(super) fn begin_stream(&self) {
         if let Some(streams) = self.streams() {
             streams.fetch_add(1, Ordering::Relaxed);
         }
     }
 
     /// One stream less is used.
-    pub(super) fn end(&self) {
+    pub(super) fn end_stream(&self) {
         if let Some(streams) = self.streams() {
             streams.fetch_sub(1, Ordering::Relaxed);
         }
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionLimitGuard {
     fn drop(&mut self) {
         let connections = &self.of.lanes[self.lane as usize].connections;
         connections.fetch_sub(1, Ordering::Relaxed);
@@ -113,26 +113,26 @@ mod tests {
 
     #[test]
     fn a_core_without_a_connection_may_have_one_and_nobody_else_above_the_most() {
-        let all = Ceiling::new(2, 100);
-        let places: Vec<_> = (0..2)
+        let all = ConnectionLimit::new(2, 100);
+        let guards: Vec<_> = (0..2)
             .map(|_| all.enter(Lane::Watches, false).unwrap())
             .collect();
         assert!(!all.has_room(Lane::Watches, false));
         assert!(all.enter(Lane::Watches, false).is_none());
         assert!(all.enter(Lane::Watches, true).is_some());
         assert!(all.enter(Lane::Ordinary, false).is_some(), "its own");
-        drop(places);
+        drop(guards);
         assert!(all.has_room(Lane::Watches, false));
     }
 
     #[test]
     fn streams_are_counted_where_they_last() {
-        let all = Ceiling::new(3, 100);
-        let place = all.enter(Lane::Watches, false).unwrap();
-        place.allows(50);
-        place.begin();
-        place.begin();
-        place.end();
+        let all = ConnectionLimit::new(3, 100);
+        let guard = all.enter(Lane::Watches, false).unwrap();
+        guard.set_streams_each(50);
+        guard.begin_stream();
+        guard.begin_stream();
+        guard.end_stream();
         assert_eq!((all.streams(Lane::Watches), all.most_streams()), (1, 150));
     }
 }

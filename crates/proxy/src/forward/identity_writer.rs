@@ -8,7 +8,7 @@ use fairgate_call::{Call, Refusal};
 ///
 /// The list it is given holds no header a client could have set to the same effect. A function of the
 /// same form is one too.
-pub trait UpstreamIdentity {
+pub trait WriteIdentity {
     /// Adds the headers that say who the user of `call` is, and those that prove that we may say so.
     ///
     /// # Errors
@@ -18,7 +18,7 @@ pub trait UpstreamIdentity {
     fn write(&self, call: &Call, headers: &mut HeaderMap) -> Result<(), Refusal>;
 }
 
-impl<F: Fn(&Call, &mut HeaderMap) -> Result<(), Refusal>> UpstreamIdentity for F {
+impl<F: Fn(&Call, &mut HeaderMap) -> Result<(), Refusal>> WriteIdentity for F {
     fn write(&self, call: &Call, headers: &mut HeaderMap) -> Result<(), Refusal> {
         self(call, headers)
     }

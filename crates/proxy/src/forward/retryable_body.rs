@@ -14,7 +14,9 @@ use std::{
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
-use fairgate_call::{BodyError, ClientBody, Lender, Trace, lender::Turn};
+use fairgate_call::{
+    BodyError, ClientBody, RequestContext, UpstreamConnection, upstream_connection::ResetTurn,
+};
 
 /// How much of a body that has been sent is kept in case it has to be sent again. Objects are
 /// seldom larger.
@@ -22,7 +24,7 @@ const MOST_KEPT: usize = 32 << 10;
 
 /// Where a lent body ends up. Allocates nothing for a body that is empty from the start.
 #[derive(Clone)]
-pub(super) struct Fate(Option<Rc<Inner>>);
+pub(super) struct BodyRecovery(Option<Rc<Inner>>);
 
 struct Inner {
     back: Cell<Option<ClientBody>>,
@@ -58,7 +60,7 @@ impl Inner {
 }
 
 /// What became of a lent body.
-pub(super) enum Recovered {
+pub(super) enum RecoveredBody {
     /// It is whole again.
     Whole(ClientBody),
     /// Some of it is gone.
@@ -67,32 +69,32 @@ pub(super) enum Recovered {
     ClientFailed,
 }
 
-impl Fate {
+impl BodyRecovery {
     pub(super) fn of(body: &ClientBody) -> Self {
         Self((!body.is_end_stream()).then(Rc::default))
     }
 
     /// To be asked once the connection has let go of the body.
-    pub(super) fn recover(&self) -> Recovered {
+    pub(super) fn recover(&self) -> RecoveredBody {
         match &self.0 {
-            None => Recovered::Whole(ClientBody::empty()),
-            Some(inner) if inner.client_failed.get() => Recovered::ClientFailed,
+            None => RecoveredBody::Whole(ClientBody::empty()),
+            Some(inner) if inner.client_failed.get() => RecoveredBody::ClientFailed,
             Some(inner) => match (inner.back.take(), inner.read.take()) {
                 (Some(mut body), Some(read)) => {
                     body.put_back(read);
-                    Recovered::Whole(body)
+                    RecoveredBody::Whole(body)
                 }
-                _ => Recovered::Spent,
+                _ => RecoveredBody::Spent,
             },
         }
     }
 }
 
 /// A client's body, lent to a connection.
-pub(crate) struct Lent {
+pub(crate) struct RetryableBody {
     body: Option<ClientBody>,
-    fate: Fate,
-    trace: Rc<Trace>,
+    recovery: BodyRecovery,
+    context: Rc<RequestContext>,
     failing: Failing,
 }
 
@@ -100,39 +102,39 @@ pub(crate) struct Lent {
 /// where others share the connection.
 enum Failing {
     /// Nothing has failed.
-    No(Option<Rc<dyn Lender>>),
+    No(Option<Rc<dyn UpstreamConnection>>),
     /// It has; the stream's turn has yet to come.
-    Waiting(Turn, BodyError),
+    Waiting(ResetTurn, BodyError),
     /// It has.
     Over,
 }
 
-impl Lent {
+impl RetryableBody {
     /// A body lent to a connection that others share if there is somebody `sharing` it.
     pub(super) fn new(
         body: ClientBody,
-        fate: Fate,
-        trace: Rc<Trace>,
-        sharing: Option<&Rc<dyn Lender>>,
+        recovery: BodyRecovery,
+        context: Rc<RequestContext>,
+        sharing: Option<&Rc<dyn UpstreamConnection>>,
     ) -> Self {
         let sharing = sharing.filter(|_| !body.is_end_stream());
         Self {
             failing: Failing::No(sharing.cloned()),
             body: Some(body),
-            fate,
-            trace,
+            recovery,
+            context,
         }
     }
 
     /// The client did not send all of it.
     fn fail(&mut self, error: BodyError) -> Result<(), BodyError> {
-        self.trace.broke_off.set(true);
-        if let Fate(Some(inner)) = &self.fate {
+        self.context.client_body_failed.set(true);
+        if let BodyRecovery(Some(inner)) = &self.recovery {
             inner.client_failed.set(true);
         }
         let failing = std::mem::replace(&mut self.failing, Failing::Over);
         let turn = match failing {
-            Failing::No(Some(lender)) => lender.turn(),
+            Failing::No(Some(connection)) => connection.reset_turn(),
             Failing::No(None) | Failing::Waiting(..) | Failing::Over => None,
         };
         match turn {
@@ -156,7 +158,7 @@ impl Lent {
     }
 }
 
-impl Body for Lent {
+impl Body for RetryableBody {
     type Data = Bytes;
     type Error = BodyError;
 
@@ -175,11 +177,11 @@ impl Body for Lent {
         match frame {
             Some(Ok(frame)) => {
                 let data = frame.data_ref();
-                if let (Fate(Some(inner)), Some(data)) = (&this.fate, data) {
+                if let (BodyRecovery(Some(inner)), Some(data)) = (&this.recovery, data) {
                     inner.keep(data);
                 }
                 let bytes = data.map_or(0, Bytes::len) as u64;
-                let seen = &this.trace.request_bytes;
+                let seen = &this.context.trace.request_bytes;
                 seen.set(seen.get() + bytes);
                 Poll::Ready(Some(Ok(frame)))
             }
@@ -202,9 +204,9 @@ impl Body for Lent {
     }
 }
 
-impl Drop for Lent {
+impl Drop for RetryableBody {
     fn drop(&mut self) {
-        if let Fate(Some(inner)) = &self.fate {
+        if let BodyRecovery(Some(inner)) = &self.recovery {
             inner.back.set(self.body.take());
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! The one used last is taken first: it is the likeliest to be alive, and the others grow old and are
 //! swept out. What a request pays does not depend on how many wait: it looks at the end alone, where
-//! dead ones are dropped on the way. The rest is for [`Idle::sweep`], which a timer calls.
+//! dead ones are dropped on the way. The rest is for [`IdleConnections::sweep`], which a timer calls.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -24,22 +24,22 @@ pub(super) enum Condition {
 }
 
 /// A connection that may wait.
-pub(super) trait Waits {
+pub(super) trait IdleConnection {
     /// How it is.
     fn condition(&self) -> Condition;
 }
 
 /// Connections that wait, the one used last at the end.
 #[derive(Debug)]
-pub(super) struct Idle<T>(VecDeque<(Time, T)>);
+pub(super) struct IdleConnections<T>(VecDeque<(Time, T)>);
 
-impl<T> Default for Idle<T> {
+impl<T> Default for IdleConnections<T> {
     fn default() -> Self {
         Self(VecDeque::new())
     }
 }
 
-impl<T: Waits> Idle<T> {
+impl<T: IdleConnection> IdleConnections<T> {
     /// Keeps a connection that has done its work at `now`.
     pub(super) fn keep(&mut self, now: Time, connection: T) {
         self.0.push_back((now, connection));
@@ -105,7 +105,7 @@ mod tests {
         looks: Rc<Cell<usize>>,
     }
 
-    impl Waits for Connection {
+    impl IdleConnection for Connection {
         fn condition(&self) -> Condition {
             self.looks.set(self.looks.get() + 1);
             self.condition.get()
@@ -119,12 +119,12 @@ mod tests {
     type Conditions = Vec<Rc<Cell<Condition>>>;
 
     /// `number` connections, one a second, and how often any was looked at.
-    fn idle(number: usize) -> (Idle<Connection>, Conditions, Rc<Cell<usize>>) {
+    fn idle(number: usize) -> (IdleConnections<Connection>, Conditions, Rc<Cell<usize>>) {
         let looks = Rc::<Cell<usize>>::default();
         let conditions: Vec<_> = (0..number)
             .map(|_| Rc::new(Cell::new(Condition::Ready)))
             .collect();
-        let mut idle = Idle::default();
+        let mut idle = IdleConnections::default();
         for (name, condition) in conditions.iter().enumerate() {
             let connection = Connection {
                 name,

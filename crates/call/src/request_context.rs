@@ -1,0 +1,142 @@
+//! What the layers hand over to each other about one request, beside the request and its reply.
+//!
+//! Inner layers write it and outer layers decide by it. For example, `forward` records how far the
+//! request got, and `fairness` keeps the seat if the upstream may still be working on it. It is one
+//! allocation, shared by all layers, together with the [`Trace`], which is only observed.
+
+use std::{
+    cell::{Cell, OnceCell, RefCell},
+    fmt,
+    future::Future,
+    pin::Pin,
+    rc::Rc,
+    sync::Arc,
+};
+
+use http::{HeaderValue, Method, uri::PathAndQuery};
+
+use super::{BodyEnd, Refusal, Reply, RequestKind, Trace, upstream_connection::AwaitedConnection};
+use fairgate_core::digest::User;
+
+/// How far a request got on its way upstream. It only moves forward, except that a request which the
+/// upstream certainly has not seen goes back to [`NotSent`](Self::NotSent).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Progress {
+    /// Nothing was sent upstream: any request can be refused safely.
+    #[default]
+    NotSent,
+    /// It was handed to an upstream connection: the upstream may be working on it, even after a
+    /// cancel.
+    Sent,
+    /// The upstream's response has begun.
+    Answered,
+    /// The upstream's response has ended, including its body.
+    Done,
+}
+
+/// UIDs of a FlowSchema and its priority level, as header values; never empty.
+#[derive(Clone, Debug)]
+pub struct FlowUids {
+    /// UID of the FlowSchema.
+    pub schema: HeaderValue,
+    /// UID of the priority level.
+    pub level: HeaderValue,
+}
+
+/// Is notified when requests end.
+pub trait RequestObserver: fmt::Debug {
+    /// The request has ended: its reply including the body, or, while the trace has no status, because
+    /// the client left before there was one.
+    fn ended(&self, request: &RequestContext, how: BodyEnd);
+}
+
+/// A request that the upstream may still be working on although its client already has a reply.
+pub type UnfinishedRequest = Pin<Box<dyn Future<Output = Result<Reply, Refusal>>>>;
+
+/// Where `forward` leaves a request that exceeded its deadline. Whoever holds a seat for the request
+/// takes it and runs it to its end; dropping it cancels it upstream.
+#[derive(Default)]
+pub struct TimedOutRequest(Cell<Option<UnfinishedRequest>>);
+
+impl TimedOutRequest {
+    /// Leaves the request.
+    pub fn set(&self, unfinished: UnfinishedRequest) {
+        self.0.set(Some(unfinished));
+    }
+
+    /// Takes the request, if one was left.
+    pub fn take(&self) -> Option<UnfinishedRequest> {
+        self.0.take()
+    }
+}
+
+impl fmt::Debug for TimedOutRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TimedOutRequest").finish_non_exhaustive()
+    }
+}
+
+/// What the layers know of one request, shared by all of them.
+#[derive(Debug, Default)]
+pub struct RequestContext {
+    /// The request's id, sent upstream as `Audit-ID`: the client's own if that is a UUID, else random.
+    pub id: u128,
+    /// The method.
+    pub method: Method,
+    /// The target as received.
+    pub target: Option<PathAndQuery>,
+    /// The kind; `Unknown` until the request is parsed.
+    pub kind: Cell<RequestKind>,
+    /// The user, once authenticated.
+    pub user: OnceCell<Arc<User>>,
+    /// UIDs of the matching FlowSchema and its level, for the reply's headers.
+    pub flow_uids: OnceCell<FlowUids>,
+    /// How far the request got.
+    pub progress: Cell<Progress>,
+    /// Whether the client did not send its whole body, which also truncated what the upstream was sent.
+    /// The gateway then resets the request itself, so a failure after that does not show that the
+    /// upstream is done with it.
+    pub client_body_failed: Cell<bool>,
+    /// Bytes of the reply's body that were handed to the client's connection.
+    pub reply_bytes: Cell<u64>,
+    /// The shared upstream connection on which the response is awaited.
+    pub awaited: AwaitedConnection,
+    /// The request itself, once it exceeded its deadline.
+    pub timed_out: TimedOutRequest,
+    /// What is only observed.
+    pub trace: Trace,
+    /// Notified of the end, once.
+    observer: RefCell<Option<Rc<dyn RequestObserver>>>,
+}
+
+impl RequestContext {
+    /// The context of a request for `target`.
+    pub fn new(method: Method, target: Option<PathAndQuery>, id: u128) -> Self {
+        Self {
+            id,
+            method,
+            target,
+            ..Self::default()
+        }
+    }
+
+    /// Notifies `observer` of the end. It replaces an earlier observer.
+    pub fn notify(&self, observer: Rc<dyn RequestObserver>) {
+        *self.observer.borrow_mut() = Some(observer);
+    }
+
+    /// The request has ended. Only the first call has an effect.
+    pub fn end(&self, how: BodyEnd) {
+        let observer = self.observer.take();
+        if let Some(observer) = observer {
+            observer.ended(self, how);
+        }
+    }
+
+    /// Records that the request got at least as far as `progress`.
+    pub fn reached(&self, progress: Progress) {
+        if self.progress.get() < progress {
+            self.progress.set(progress);
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! The upstream connection behind a response, and what happens to a response nobody waits for.
+
+use std::{cell::Cell, fmt, future::Future, pin::Pin, rc::Rc};
+
+use hyper::body::Incoming;
+
+use super::request_context::UnfinishedRequest;
+
+/// A response, or the rest of one, that nobody waits for any more. Dropping it cancels the request
+/// upstream.
+pub enum AbandonedResponse {
+    /// The response has not begun. Its connection is released when this completes.
+    Pending(UnfinishedRequest),
+    /// The rest of a response's body.
+    Body(Incoming),
+}
+
+/// Completes when a stream may be reset.
+pub type ResetTurn = Pin<Box<dyn Future<Output = ()>>>;
+
+/// An upstream connection in use by a request.
+///
+/// The body of a reply holds it as a trait object: this crate knows nothing of pools.
+pub trait UpstreamConnection {
+    /// The request no longer uses the connection. `clean` tells that its response was read to the end,
+    /// so that an HTTP/1 connection can be used again.
+    fn release(self: Rc<Self>, clean: bool);
+
+    /// The request no longer uses the connection and leaves a response on it. By default the request is
+    /// cancelled at once.
+    fn abandon(self: Rc<Self>, response: AbandonedResponse) {
+        let is_body = matches!(response, AbandonedResponse::Body(_));
+        drop(response);
+        if is_body {
+            self.release(false);
+        }
+    }
+
+    /// To be awaited before a stream of the connection is reset for any other reason; `None` if it may
+    /// be reset now.
+    fn reset_turn(self: Rc<Self>) -> Option<ResetTurn> {
+        None
+    }
+}
+
+/// The shared connection on which a response is awaited, if any.
+#[derive(Default)]
+pub struct AwaitedConnection(Cell<Option<Rc<dyn UpstreamConnection>>>);
+
+impl AwaitedConnection {
+    /// The response is awaited on `connection`; with `None`, no longer.
+    pub fn set(&self, connection: Option<Rc<dyn UpstreamConnection>>) {
+        self.0.set(connection);
+    }
+
+    /// The connection, if a response is awaited on one.
+    pub fn take(&self) -> Option<Rc<dyn UpstreamConnection>> {
+        self.0.take()
+    }
+}
+
+impl fmt::Debug for AwaitedConnection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AwaitedConnection").finish_non_exhaustive()
+    }
+}

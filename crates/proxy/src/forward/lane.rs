@@ -1,0 +1,27 @@
+//! Which requests may share upstream connections.
+//!
+//! Traffic that could harm other traffic has a [`Lane`] of its own: watches occupy streams for an hour,
+//! and a Kubernetes API server closes a whole connection over one anonymous request.
+
+/// Requests that may share connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lane {
+    /// Requests with an end in sight.
+    Ordinary,
+    /// Logs, proxied services.
+    LongRunning,
+    /// Watches.
+    Watches,
+    /// Requests of whoever has not proven who they are.
+    Anonymous,
+}
+
+impl Lane {
+    /// All lanes.
+    pub const ALL: [Self; 4] = [
+        Self::Ordinary,
+        Self::LongRunning,
+        Self::Watches,
+        Self::Anonymous,
+    ];
+}
