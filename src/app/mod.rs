@@ -24,6 +24,10 @@ use std::{net::SocketAddr, path::PathBuf, rc::Rc, sync::Arc};
 
 use arc_swap::ArcSwap;
 use tokio::runtime::Runtime;
+use tower::{
+    Layer, Service,
+    layer::util::{Identity, Stack},
+};
 
 pub use runtimes::{AppSettings, CoreContext, Gateway, StartError};
 
@@ -34,7 +38,7 @@ use crate::{
 use control::Control;
 use fairgate_apiserver::{HostedLayer, Hosting as Served, Ownership};
 use fairgate_base::clock::Clock;
-use fairgate_call::answer::Answer;
+use fairgate_call::{Call, Refusal, Reply, answer::Answer};
 use fairgate_core::{apf::Compiled, finding::Finding};
 use fairgate_proxy::{
     auth::layer::{Auth, AuthLayer, AuthRules},
@@ -114,6 +118,26 @@ pub fn serve<E: From<ServeError>>(
 ///
 /// [`ServeError`]; nothing is left running then.
 pub fn start(config: Config, path: Option<PathBuf>, own: Arc<Own>) -> Result<Running, ServeError> {
+    start_with_layer(config, path, own, Identity::new())
+}
+
+/// Like [`start`], with a layer of the caller's own inside flow control: it sees each call that has a
+/// seat, before the hosted API and the upstream do. Each data core builds its stack with it.
+///
+/// # Errors
+///
+/// [`ServeError`]; nothing is left running then.
+pub fn start_with_layer<L>(
+    config: Config,
+    path: Option<PathBuf>,
+    own: Arc<Own>,
+    layer: L,
+) -> Result<Running, ServeError>
+where
+    L: Layer<InnerService> + Send + Sync + 'static,
+    L::Service: Service<Call, Response = Reply, Error = Refusal> + Clone + 'static,
+    <L::Service as Service<Call>>::Future: Unpin + 'static,
+{
     let clock = Clock::system();
     let hash_key = settings::hash_key(&config)?;
     let control_runtime = runtimes::control_runtime()?;
@@ -152,7 +176,15 @@ pub fn start(config: Config, path: Option<PathBuf>, own: Arc<Own>) -> Result<Run
     let mut serve = settings::serve(&config, authorities)?;
     serve.events = counting::clients(sight.own());
     let app = AppSettings { serve, cores };
-    let build = build_stack(&config, &sight, &hub, &rules, &credential, hosting.as_ref())?;
+    let build = build_stack(
+        &config,
+        &sight,
+        &hub,
+        &rules,
+        &credential,
+        hosting.as_ref(),
+        layer,
+    )?;
     let gateway = Gateway::start(app, control_runtime, build)?;
     let metrics = settings::upstream_metrics(&config, &credential)?;
     let control = Control {
@@ -261,14 +293,18 @@ fn policies_from<'a>(
 }
 
 /// What makes the stack of each core, on the core's own thread.
-fn build_stack(
+fn build_stack<E>(
     config: &Config,
     sight: &Arc<Sight>,
     hub: &Arc<Hub>,
     rules: &Arc<ArcSwap<AuthRules>>,
     credential: &UpstreamCredential,
     hosting: Option<&Hosting>,
-) -> Result<impl Fn(CoreContext) -> CoreStack + Send + Sync + 'static, ServeError> {
+    extra: E,
+) -> Result<impl Fn(CoreContext) -> CoreStack<E::Service> + Send + Sync + 'static, ServeError>
+where
+    E: Layer<InnerService> + Send + Sync + 'static,
+{
     let mut upstream = settings::upstream(config)?;
     upstream.events = counting::connections(sight.own());
     if config.has_upstream {
@@ -311,8 +347,12 @@ fn build_stack(
         let fairness = FairnessLayer::new(gate);
         let trace = sight.trace_layer(core);
         let dumps = sight.dumps_layer(context.control);
-        stack(&trace, &auth, &fairness, &dumps, &hosted, forward)
+        let inside_fairness = Stack::new(dumps, &extra);
+        stack(&trace, &auth, &fairness, &inside_fairness, &hosted, forward)
     })
 }
 
-type CoreStack = Traced<Answer<Auth<Fairness<Dumps<Served<Forward>>>>>>;
+/// What a call meets inside flow control: the debug dumps, the hosted API, the upstream.
+pub type InnerService = Dumps<Served<Forward>>;
+
+type CoreStack<S> = Traced<Answer<Auth<Fairness<S>>>>;

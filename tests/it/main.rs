@@ -18,6 +18,7 @@ mod ceilings;
 mod demo;
 mod differential;
 mod draining;
+mod examples;
 mod failures;
 mod fairness;
 mod following;
