@@ -17,7 +17,7 @@ use std::{
 use fairgate_core::{
     apf::{
         Work,
-        dispatcher::{Dispatcher, View},
+        dispatcher::{Dispatcher, PolicyView},
         level::{Arrival, Decisions, Ticket},
     },
     digest::RequestDigest,
@@ -29,7 +29,7 @@ const SEATS: u32 = 600;
 
 /// A core with some requests in hand.
 struct Core {
-    view: Arc<View<u32>>,
+    view: Arc<PolicyView<u32>>,
     digests: Vec<Arc<RequestDigest>>,
     executing: VecDeque<Ticket<u32>>,
     now: u64,
@@ -123,7 +123,7 @@ fn contended() {
     let rounds: u32 = if is_quick() { 100 } else { 200_000 };
     let one = Dispatcher::new(policy(0, SEATS), Time::ZERO).view();
     let two = Dispatcher::new(policy(0, SEATS), Time::ZERO).view();
-    let request = |view: &View<u32>, digest: &RequestDigest, i: u32| {
+    let request = |view: &PolicyView<u32>, digest: &RequestDigest, i: u32| {
         let flow = view.policy().classify(digest);
         let mut out = Decisions::default();
         let now = Time::from_nanos(u64::from(i) * 1_000);
@@ -133,7 +133,7 @@ fn contended() {
             ticket.finish(now, &mut out);
         }
     };
-    let threads = |views: [&Arc<View<u32>>; 2]| {
+    let threads = |views: [&Arc<PolicyView<u32>>; 2]| {
         let digests = digests(500);
         let took = time(|| {
             thread::scope(|scope| {

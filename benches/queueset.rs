@@ -12,7 +12,7 @@ use fairgate_core::{
     apf::{
         Semantics, Work,
         policy::Queuing,
-        queueset::{Admission, Arriving, Discipline, EntryId, Events, QueueSet},
+        queueset::{Admission, ArrivingRequest, Discipline, EntryId, QueueSet, QueueSetEvents},
         shard::Dealer,
     },
     time::Time,
@@ -56,14 +56,14 @@ impl Bench {
         self.next = self.next.wrapping_add(1);
         let hash = u64::from(self.next % 500).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let until = Time::NEVER;
-        let arriving = Arriving {
+        let arriving = ArrivingRequest {
             waiter: self.next,
             schema: 0,
             hash,
             work: Work::ONE,
             until,
         };
-        let mut events = Events::default();
+        let mut events = QueueSetEvents::default();
         match self
             .set
             .arrive(Time::from_nanos(self.now), arriving, &mut events)
@@ -77,7 +77,7 @@ impl Bench {
     fn finish(&mut self) {
         self.now += 10_000;
         let id = self.executing.pop_front().expect("something executes");
-        let mut events = Events::default();
+        let mut events = QueueSetEvents::default();
         self.set.finish(Time::from_nanos(self.now), id, &mut events);
         self.executing
             .extend(events.dispatched.iter().map(|(_, id)| *id));

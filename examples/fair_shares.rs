@@ -6,15 +6,15 @@
 //! cargo run --release -p fairgate-simulate --example fair_shares -- --worlds 50 --seed 1
 //! ```
 //!
-//! `--check` fails if anything is not as it must be (`table::Row::faults`), `--kind NAME` plays one kind alone, and `--each` prints every world, its flows and what they got.
+//! `--check` fails if anything is not as it must be (`table::TableRow::faults`), `--kind NAME` plays one kind alone, and `--each` prints every world, its flows and what they got.
 
 use std::{env, process::ExitCode, thread};
 
 use fairgate_core::apf::Semantics;
 use fairgate_simulate::world::{
-    kinds::Kind,
+    kinds::WorldKind,
     run,
-    table::{HEADING, Row},
+    table::{HEADING, TableRow},
 };
 
 struct Options {
@@ -61,18 +61,18 @@ fn number(text: &str) -> Result<u64, String> {
 }
 
 /// Plays the worlds of `kind` on two threads.
-fn play(kind: Kind, options: &Options) -> Row {
+fn play(kind: WorldKind, options: &Options) -> TableRow {
     let (seed, worlds) = (options.seed, options.worlds);
     let halves = [0, 1].map(|half| {
         let numbers = (0..worlds).filter(move |number| number % 2 == half);
-        thread::spawn(move || Row::play(kind, seed, numbers))
+        thread::spawn(move || TableRow::play(kind, seed, numbers))
     });
     let [one, other] = halves.map(|half| half.join().expect("the worlds are sound"));
     let worlds = [one.worlds, other.worlds].concat();
-    Row { kind, worlds }
+    TableRow { kind, worlds }
 }
 
-fn print_each(kind: Kind, options: &Options) {
+fn print_each(kind: WorldKind, options: &Options) {
     for number in 0..options.worlds {
         let world = kind.draw(options.seed, number);
         println!("\n{} {number}: {:?}", kind.name(), world.level);
@@ -119,7 +119,7 @@ fn main() -> ExitCode {
     };
     println!("{HEADING}");
     let mut faults = Vec::new();
-    for kind in Kind::ALL {
+    for kind in WorldKind::ALL {
         if options
             .kind
             .as_deref()

@@ -23,7 +23,8 @@ use fairgate_core::{
         Semantics, Work,
         policy::Queuing,
         queueset::{
-            Admission, Arriving, Discipline, EntryId, Events, Phase, QueueReport, QueueSet,
+            Admission, ArrivingRequest, Discipline, EntryId, Phase, QueueReport, QueueSet,
+            QueueSetEvents,
         },
         shard::Dealer,
     },
@@ -191,13 +192,13 @@ impl Player {
     /// takes, or virtual time set back by more than some request or queue has seen of it.
     fn play(&mut self, at: u64, event: Event) -> Option<Outcome> {
         const MOST: u128 = 10 * i64::MAX.unsigned_abs() as u128;
-        let limit = self.set.glance().limit;
+        let limit = self.set.summary().limit;
         let passed = u128::from(at - self.now) * u128::from(limit);
         if passed.max(self.held(at, event)) >= MOST {
             return None;
         }
         let outcome = self.played(at, event);
-        (self.set.glance().counters.epochs_failed == 0).then_some(outcome)
+        (self.set.summary().counters.epochs_failed == 0).then_some(outcome)
     }
 
     /// Seat-nanoseconds for which whoever finishes has executed.
@@ -214,7 +215,7 @@ impl Player {
     }
 
     fn played(&mut self, at: u64, event: Event) -> Outcome {
-        let mut events = Events::default();
+        let mut events = QueueSetEvents::default();
         // Without it, nobody would know yet whether a request that is named waits or executes.
         let releases_too = match event {
             Event::Arrive { .. } | Event::Limit { .. } | Event::Shape { .. } => true,
@@ -236,7 +237,7 @@ impl Player {
         }
     }
 
-    fn release_until(&mut self, at: u64, events: &mut Events<Number>) {
+    fn release_until(&mut self, at: u64, events: &mut QueueSetEvents<Number>) {
         let at = Time::from_nanos(at);
         while let Some(release) = self.set.next_release().filter(|release| *release <= at) {
             self.set.tick(release, events);
@@ -248,7 +249,12 @@ impl Player {
         }
     }
 
-    fn apply(&mut self, now: Time, event: Event, events: &mut Events<Number>) -> &'static str {
+    fn apply(
+        &mut self,
+        now: Time,
+        event: Event,
+        events: &mut QueueSetEvents<Number>,
+    ) -> &'static str {
         match event {
             Event::Arrive {
                 number,
@@ -300,9 +306,9 @@ impl Player {
         number: Number,
         hash: u64,
         work: Work,
-        events: &mut Events<Number>,
+        events: &mut QueueSetEvents<Number>,
     ) -> &'static str {
-        let arriving = Arriving {
+        let arriving = ArrivingRequest {
             waiter: number,
             schema: 0,
             hash,
@@ -322,7 +328,7 @@ impl Player {
         }
     }
 
-    fn note(&mut self, events: Events<Number>) -> Vec<Number> {
+    fn note(&mut self, events: QueueSetEvents<Number>) -> Vec<Number> {
         let mut started = Vec::with_capacity(events.dispatched.len());
         for (number, id) in events.dispatched {
             if self.waiting.remove(&number).is_some() {
@@ -334,7 +340,7 @@ impl Player {
     }
 
     fn state(&mut self) -> State {
-        let glance = self.set.glance();
+        let summary = self.set.summary();
         let queues = self.queue_states();
         let before = std::mem::take(&mut self.queues);
         let changed = queues
@@ -349,16 +355,16 @@ impl Player {
             .collect();
         queueless.sort_unstable();
         State {
-            r: glance.r.units(),
-            seats: glance.seats_in_use,
-            executing: glance.executing,
-            waiting: glance.waiting,
-            waiting_seats: glance.waiting_seats,
-            dispatched: glance.counters.dispatched,
-            rejected: glance.counters.rejected,
-            cancelled: glance.counters.cancelled,
+            r: summary.r.units(),
+            seats: summary.seats_in_use,
+            executing: summary.executing,
+            waiting: summary.waiting,
+            waiting_seats: summary.waiting_seats,
+            dispatched: summary.counters.dispatched,
+            rejected: summary.counters.rejected,
+            cancelled: summary.counters.cancelled,
             idle: self.set.is_idle(),
-            lingering: glance.lingering,
+            lingering: summary.lingering,
             release: self.set.next_release().map_or(0, Time::as_nanos),
             queueless,
             deck: self.queues.len(),

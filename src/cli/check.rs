@@ -8,7 +8,7 @@ use super::{Outcome, Output, PolicyArgs, Streams, policy::Loaded, table};
 use fairgate_core::{
     apf::{
         Seats,
-        borrowing::Limits,
+        borrowing::LevelLimits,
         policy::{LevelKind, LevelSpec, LimitResponse, Policy},
         work::{EstimatorSettings, ObjectStats, WidthCap},
     },
@@ -130,7 +130,7 @@ impl Report {
 
 impl LevelLine {
     fn of(level: &LevelSpec, total_seats: Seats, share_sum: u64) -> Self {
-        let limits = Limits::of(level, total_seats, share_sum);
+        let limits = LevelLimits::of(level, total_seats, share_sum);
         let queuing = match level.kind {
             LevelKind::Limited {
                 response: LimitResponse::Queue(queuing),
@@ -179,7 +179,7 @@ impl LevelLine {
 
 fn lines(policy: &Policy) -> Vec<LevelLine> {
     let total_seats = policy.settings().total_seats;
-    let share_sum = Limits::share_sum(policy.levels());
+    let share_sum = LevelLimits::share_sum(policy.levels());
     let line = |level| LevelLine::of(level, total_seats, share_sum);
     policy.levels().iter().map(line).collect()
 }

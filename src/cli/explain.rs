@@ -12,10 +12,10 @@ use super::{Outcome, Output, PolicyArgs, Streams, policy::Loaded};
 use fairgate_core::{
     apf::{
         Flow, SchemaIndex, Seats, Work,
-        borrowing::Limits,
+        borrowing::LevelLimits,
         policy::{Distinguisher, LevelKind, LevelSpec, LimitResponse, Policy, Queuing},
         shard::Dealer,
-        work::{Depends, EstimatorSettings, ObjectStats, WidthCap},
+        work::{EstimateInput, EstimatorSettings, ObjectStats, WidthCap},
     },
     digest::{RequestDigest, RequestInfo, User, readable},
 };
@@ -180,8 +180,8 @@ fn explain(policy: &Policy, digest: &RequestDigest, loaded: &Loaded) -> Explanat
     let flow = policy.classify(digest);
     let (schema, level) = (policy.schema(flow.schema), policy.level(flow.level));
     let cap = {
-        let share_sum = Limits::share_sum(policy.levels());
-        Limits::of(level, policy.settings().total_seats, share_sum).width_cap(&level.kind)
+        let share_sum = LevelLimits::share_sum(policy.levels());
+        LevelLimits::of(level, policy.settings().total_seats, share_sum).width_cap(&level.kind)
     };
     let (work, unknowns) = estimate(policy, info, cap);
     let hand = hand(level, flow);
@@ -274,10 +274,10 @@ fn estimate(policy: &Policy, info: &RequestInfo, cap: WidthCap) -> (WorkView, Op
     };
     let known = estimator.estimate(info, ObjectStats::Untracked, 0, cap);
     let at_most = estimator.estimate(info, ObjectStats::Unknown, u32::MAX, cap);
-    let counts = match estimator.depends(info) {
-        Depends::Objects => "number and size of the objects",
-        Depends::Watchers => "number of watchers",
-        Depends::Nothing => return (WorkView::of(known), None),
+    let counts = match estimator.input(info) {
+        EstimateInput::Objects => "number and size of the objects",
+        EstimateInput::Watchers => "number of watchers",
+        EstimateInput::Nothing => return (WorkView::of(known), None),
     };
     let unknowns = (at_most != known).then_some(Unknowns {
         counts,

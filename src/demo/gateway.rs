@@ -136,7 +136,7 @@ impl DemoGateway {
         };
         let mut load = Load {
             seats: report.current,
-            in_use: report.glance.seats_in_use,
+            in_use: report.summary.seats_in_use,
             queues: Vec::new(),
         };
         for (name, level) in dispatcher.levels() {

@@ -100,14 +100,14 @@ fn priority_levels(hub: &Hub, now: Time) -> String {
         "CancelledRequests",
     ]);
     for level in hub.dispatcher().report(now) {
-        let (glance, counters) = (&level.glance, &level.glance.counters);
+        let (summary, counters) = (&level.summary, &level.summary.counters);
         table.row([
             level.spec.name.to_string(),
-            glance.queues_waiting.to_string(),
+            summary.queues_waiting.to_string(),
             level.idle.to_string(),
             level.quiescing.to_string(),
-            glance.waiting.to_string(),
-            glance.executing.to_string(),
+            summary.waiting.to_string(),
+            summary.executing.to_string(),
             counters.dispatched.to_string(),
             counters.rejected.to_string(),
             // Time-outs are cancellations; the original never counts here either.

@@ -241,7 +241,7 @@ fn histogram(text: &mut Exposition, family: &Family, labels: Labels<'_>, total: 
 fn render_levels(text: &mut Exposition, levels: &[LevelReport]) {
     text.family(&n::EPOCHS);
     for report in levels {
-        let counters = &report.glance.counters;
+        let counters = &report.summary.counters;
         for (success, count) in [("false", counters.epochs_failed), ("true", counters.epochs)] {
             let labels = [("priority_level", &*report.spec.name), ("success", success)];
             text.sample(&n::EPOCHS, &labels, count);
@@ -264,8 +264,8 @@ fn render_levels(text: &mut Exposition, levels: &[LevelReport]) {
     gauge(&n::DEMAND_AVERAGE, &|level| level.demand.average.into());
     gauge(&n::DEMAND_STDEV, &|level| level.demand.deviation.into());
     gauge(&n::DEMAND_SMOOTHED, &|level| level.demand.smoothed.into());
-    let counters = |level: &LevelReport| level.glance.counters;
-    gauge(&n::CURRENT_R, &|level| level.glance.r.as_f64().into());
+    let counters = |level: &LevelReport| level.summary.counters;
+    gauge(&n::CURRENT_R, &|level| level.summary.r.as_f64().into());
     gauge(&n::DISPATCH_R, &|level| {
         counters(level).dispatch_r.as_f64().into()
     });

@@ -12,7 +12,7 @@ use fairgate_core::cells::{Access, CoreCells};
 use fairgate_core::{
     apf::{
         Policy,
-        borrowing::Limits,
+        borrowing::LevelLimits,
         policy::{LevelKind, LimitResponse},
         ratio::{Buckets, RatioHistogram, RatioSnapshot},
     },
@@ -135,10 +135,11 @@ impl State {
 
 /// The places in all queues of all levels, and the sum of all nominal limits.
 fn capacity(policy: &Policy) -> (u64, u64) {
-    let share_sum = Limits::share_sum(policy.levels().iter());
+    let share_sum = LevelLimits::share_sum(policy.levels().iter());
     let (mut places, mut seats) = (0, 0);
     for level in policy.levels() {
-        seats += u64::from(Limits::of(level, policy.settings().total_seats, share_sum).nominal);
+        seats +=
+            u64::from(LevelLimits::of(level, policy.settings().total_seats, share_sum).nominal);
         if let LevelKind::Limited {
             response: LimitResponse::Queue(queuing),
             ..

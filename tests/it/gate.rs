@@ -14,7 +14,7 @@ use fairgate::app::{AppSettings, CoreContext, Gateway, runtimes::control_runtime
 use fairgate_base::clock::Clock;
 use fairgate_call::{Call, Inbound, Refusal, Reply};
 use fairgate_core::{
-    apf::{ObjectSet, Policy, PolicySettings, Semantics, queueset::Glance},
+    apf::{ObjectSet, Policy, PolicySettings, Semantics, queueset::QueueSetSummary},
     digest::{RequestDigest, User},
     time::Time,
 };
@@ -46,7 +46,7 @@ impl Seats {
         Self::ALL
             - levels
                 .iter()
-                .map(|level| level.glance.seats_in_use)
+                .map(|level| level.summary.seats_in_use)
                 .sum::<u32>()
     }
 }
@@ -205,10 +205,10 @@ impl Gate {
     }
 
     /// The present state of a level.
-    pub fn level(&self, name: &str) -> Glance {
+    pub fn level(&self, name: &str) -> QueueSetSummary {
         let levels = self.hub().dispatcher().report(Clock::system().now());
         let level = levels.iter().find(|level| &*level.spec.name == name);
-        level.expect("there is such a level").glance
+        level.expect("there is such a level").summary
     }
 }
 

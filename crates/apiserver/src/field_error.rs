@@ -157,11 +157,11 @@ impl fmt::Display for FieldError {
 impl From<validate::FieldError> for FieldError {
     fn from(error: validate::FieldError) -> Self {
         let mistake = match error.mistake {
-            validate::Mistake::Required => Mistake::Required,
-            validate::Mistake::Invalid => Mistake::Invalid,
-            validate::Mistake::Unsupported => Mistake::Unsupported,
-            validate::Mistake::Duplicate => Mistake::Duplicate,
-            validate::Mistake::Forbidden => Mistake::Forbidden,
+            validate::FieldErrorType::Required => Mistake::Required,
+            validate::FieldErrorType::Invalid => Mistake::Invalid,
+            validate::FieldErrorType::Unsupported => Mistake::Unsupported,
+            validate::FieldErrorType::Duplicate => Mistake::Duplicate,
+            validate::FieldErrorType::Forbidden => Mistake::Forbidden,
         };
         Self {
             field: error.field,

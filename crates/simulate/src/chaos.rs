@@ -11,8 +11,8 @@ use fairgate_core::random::Random;
 use fairgate_core::{
     apf::{
         Flow, SchemaIndex, Work,
-        dispatcher::{Dispatcher, View},
-        level::{Arrival, Decisions, Level, Place, Ticket},
+        dispatcher::{Dispatcher, PolicyView},
+        level::{Arrival, Decisions, Level, QueuePlace, Ticket},
         policy::{Policy, Semantics},
     },
     time::Time,
@@ -27,8 +27,8 @@ struct World {
     now: u64,
     policies: Vec<Arc<Policy>>,
     dispatcher: Dispatcher<Number>,
-    view: Arc<View<Number>>,
-    waiting: BTreeMap<Number, Place<Number>>,
+    view: Arc<PolicyView<Number>>,
+    waiting: BTreeMap<Number, QueuePlace<Number>>,
     executing: BTreeMap<Number, Ticket<Number>>,
     /// Seats in use of each level after the last step.
     in_use: BTreeMap<Arc<str>, u32>,
@@ -288,20 +288,20 @@ impl World {
         let (mut executing, mut waiting) = (0, 0);
         let mut in_use = BTreeMap::new();
         for (name, level) in self.dispatcher.levels() {
-            let glance = level.inspect(|set| {
+            let summary = level.inspect(|set| {
                 set.check_invariants();
-                set.glance()
+                set.summary()
             });
-            executing += glance.executing as usize;
-            waiting += glance.waiting as usize;
+            executing += summary.executing as usize;
+            waiting += summary.waiting as usize;
             let before = self.in_use.get(&name).copied().unwrap_or(0);
             assert!(
                 &*name == "exempt"
-                    || glance.seats_in_use <= glance.limit.max(before)
+                    || summary.seats_in_use <= summary.limit.max(before)
                     || self.is_compatible(),
-                "{name} goes over its limit: {glance:?}"
+                "{name} goes over its limit: {summary:?}"
             );
-            in_use.insert(name, glance.seats_in_use);
+            in_use.insert(name, summary.seats_in_use);
         }
         self.in_use = in_use;
         // A level that a late core still uses may have been dropped; its requests are not seen here.
@@ -342,9 +342,9 @@ impl World {
             self.waiting.keys()
         );
         for (name, level) in self.dispatcher.levels() {
-            let glance = level.inspect(|set| set.glance());
+            let summary = level.inspect(|set| set.summary());
             assert_eq!(
-                (glance.seats_in_use, glance.executing, glance.waiting),
+                (summary.seats_in_use, summary.executing, summary.waiting),
                 (0, 0, 0),
                 "{name}"
             );
@@ -358,7 +358,7 @@ impl World {
         for number in numbers {
             let limit = self.waiting[&number]
                 .level()
-                .inspect(|set| set.glance().limit);
+                .inspect(|set| set.summary().limit);
             if limit == 0 || self.is_compatible() {
                 self.cancel(number);
             }

@@ -8,7 +8,7 @@ use std::{cmp::Reverse, collections::BinaryHeap, time::Duration};
 
 use fairgate_core::{
     apf::{
-        queueset::{Admission, Arriving, EntryId, Events, QueueSet},
+        queueset::{Admission, ArrivingRequest, EntryId, QueueSet, QueueSetEvents},
         units::Seats,
         work::Work,
     },
@@ -39,7 +39,7 @@ pub struct Client {
 
 /// What came out for one client.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Share {
+pub struct ClientShare {
     /// Time-average of initial seats executing, over the first and second half of the period.
     pub halves: [f64; 2],
     /// The longest that a call waited.
@@ -50,7 +50,7 @@ pub struct Share {
     pub rejected: [u32; RejectReason::ALL.len()],
 }
 
-impl Share {
+impl ClientShare {
     /// Time-average of initial seats executing.
     pub fn average(&self) -> f64 {
         f64::midpoint(self.halves[0], self.halves[1])
@@ -58,30 +58,30 @@ impl Share {
 }
 
 /// Who waits: client, thread, call.
-pub type Caller = (u32, u32, u32);
+pub type CallId = (u32, u32, u32);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
-    Call(Caller),
-    End(Caller, usize),
+    Call(CallId),
+    End(CallId, usize),
     Tick,
 }
 
 /// The world of one run.
 #[derive(Debug)]
-pub struct Run<'a> {
+pub struct ClientRun<'a> {
     clients: &'a [Client],
-    set: QueueSet<Caller>,
+    set: QueueSet<CallId>,
     period: u64,
     events: BinaryHeap<Reverse<(u64, u64, Event)>>,
     sequence: u64,
     executing: Vec<Option<(EntryId, u64)>>,
-    shares: Vec<Share>,
+    shares: Vec<ClientShare>,
 }
 
-impl<'a> Run<'a> {
+impl<'a> ClientRun<'a> {
     /// Sets up `clients` against `set`, measured for `period`.
-    pub fn new(clients: &'a [Client], set: QueueSet<Caller>, period: Duration) -> Self {
+    pub fn new(clients: &'a [Client], set: QueueSet<CallId>, period: Duration) -> Self {
         let mut run = Self {
             clients,
             set,
@@ -89,7 +89,7 @@ impl<'a> Run<'a> {
             events: BinaryHeap::new(),
             sequence: 0,
             executing: Vec::new(),
-            shares: vec![Share::default(); clients.len()],
+            shares: vec![ClientShare::default(); clients.len()],
         };
         for (i, client) in (0u32..).zip(clients) {
             for j in 0..client.threads {
@@ -105,18 +105,18 @@ impl<'a> Run<'a> {
     }
 
     /// Runs until nothing happens any more. Returns what each client got, and the queue set.
-    pub fn finish(self) -> (Vec<Share>, QueueSet<Caller>) {
+    pub fn finish(self) -> (Vec<ClientShare>, QueueSet<CallId>) {
         self.until(Time::NEVER)
     }
 
     /// Runs until `end`. Returns what each client got, and the queue set as it then stands.
-    pub fn until(mut self, end: Time) -> (Vec<Share>, QueueSet<Caller>) {
+    pub fn until(mut self, end: Time) -> (Vec<ClientShare>, QueueSet<CallId>) {
         while let Some(Reverse((at, _, event))) = self.events.pop() {
             let now = Time::from_nanos(at);
             if now > end {
                 break;
             }
-            let mut out = Events::default();
+            let mut out = QueueSetEvents::default();
             match event {
                 Event::Call(caller) => self.call(now, caller, &mut out),
                 Event::End(caller, slot) => self.end(now, caller, slot, &mut out),
@@ -134,9 +134,9 @@ impl<'a> Run<'a> {
         self.events.push(Reverse((time, self.sequence, event)));
     }
 
-    fn call(&mut self, now: Time, caller: Caller, out: &mut Events<Caller>) {
+    fn call(&mut self, now: Time, caller: CallId, out: &mut QueueSetEvents<CallId>) {
         let client = &self.clients[caller.0 as usize];
-        let arriving = Arriving {
+        let arriving = ArrivingRequest {
             waiter: caller,
             schema: caller.0,
             hash: client.hash,
@@ -152,7 +152,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn begin(&mut self, now: Time, caller: Caller, id: EntryId) {
+    fn begin(&mut self, now: Time, caller: CallId, id: EntryId) {
         let arrived = self.set.arrived(id).unwrap_or(now);
         let client = self.clients[caller.0 as usize];
         let begun = now.as_nanos();
@@ -171,7 +171,7 @@ impl<'a> Run<'a> {
         self.at(ended, Event::End(caller, slot));
     }
 
-    fn end(&mut self, now: Time, caller: Caller, slot: usize, out: &mut Events<Caller>) {
+    fn end(&mut self, now: Time, caller: CallId, slot: usize, out: &mut QueueSetEvents<CallId>) {
         let (id, begun) = self.executing[slot].take().expect("a call ends once");
         self.measure(caller.0, begun, now.as_nanos());
         if let Some(release) = self.set.finish(now, id, out) {

@@ -12,7 +12,7 @@ use fairgate_core::{
     rejection::RejectReason,
     time::Time,
 };
-use fairgate_simulate::clients::{Client, Run, Share, max_min_fair};
+use fairgate_simulate::clients::{Client, ClientRun, ClientShare, max_min_fair};
 
 const SECOND: Duration = Duration::from_secs(1);
 const FIRST: u64 = 1_001_001_001;
@@ -55,18 +55,22 @@ fn whole_second_less_one() -> i64 {
 }
 
 /// Runs the clients and checks that nothing is left and nothing was refused.
-fn run(clients: &[Client], set: QueueSet<(u32, u32, u32)>, seconds: u64) -> (Vec<Share>, Counters) {
-    let (shares, set) = Run::new(clients, set, Duration::from_secs(seconds)).finish();
+fn run(
+    clients: &[Client],
+    set: QueueSet<(u32, u32, u32)>,
+    seconds: u64,
+) -> (Vec<ClientShare>, Counters) {
+    let (shares, set) = ClientRun::new(clients, set, Duration::from_secs(seconds)).finish();
     set.check_invariants();
-    let glance = set.glance();
+    let summary = set.summary();
     assert_eq!(
-        (glance.waiting, glance.executing, glance.seats_in_use),
+        (summary.waiting, summary.executing, summary.seats_in_use),
         (0, 0, 0)
     );
-    (shares, glance.counters)
+    (shares, summary.counters)
 }
 
-fn nothing_refused(shares: &[Share]) {
+fn nothing_refused(shares: &[ClientShare]) {
     assert!(
         shares.iter().all(|s| s.rejected.iter().all(|n| *n == 0)),
         "{shares:?}"
@@ -83,8 +87,8 @@ fn fair(got: &[f64], expected: &[f64], margin: f64) {
     }
 }
 
-fn averages(shares: &[Share]) -> Vec<f64> {
-    shares.iter().map(Share::average).collect()
+fn averages(shares: &[ClientShare]) -> Vec<f64> {
+    shares.iter().map(ClientShare::average).collect()
 }
 
 #[test]
@@ -365,8 +369,8 @@ fn elephants_and_mice(elephants: &[(u64, u32, u64)]) -> Vec<Client> {
 }
 
 /// Runs the clients for so many seconds, and leaves whatever is then going on.
-fn watch(clients: &[Client], set: QueueSet<(u32, u32, u32)>, seconds: u64) -> Vec<Share> {
-    let run = Run::new(clients, set, Duration::from_secs(seconds));
+fn watch(clients: &[Client], set: QueueSet<(u32, u32, u32)>, seconds: u64) -> Vec<ClientShare> {
+    let run = ClientRun::new(clients, set, Duration::from_secs(seconds));
     run.until(Time::from_nanos(seconds * 1_000_000_000)).0
 }
 

@@ -1,7 +1,7 @@
 //! One crowd cannot crowd out another: in levels of their own, and in queues of one level.
 
 use fairgate_core::{
-    apf::{Semantics, queueset::Glance, ratio::RatioSnapshot},
+    apf::{Semantics, queueset::QueueSetSummary, ratio::RatioSnapshot},
     cells::HistogramTotal,
 };
 use tokio::task::JoinSet;
@@ -146,7 +146,7 @@ fn average(from: &RatioSnapshot, to: &RatioSnapshot) -> f64 {
 
 struct Reading {
     utilisation: RatioSnapshot,
-    glance: Glance,
+    summary: QueueSetSummary,
     executed: HistogramTotal,
 }
 
@@ -164,7 +164,7 @@ fn read(gate: &Gate, name: &str) -> Reading {
     });
     Reading {
         utilisation: level.ratios.seats,
-        glance: level.glance,
+        summary: level.summary,
         executed,
     }
 }
@@ -207,7 +207,7 @@ async fn concurrency_is_isolated(semantics: Semantics) {
     for (index, tally) in tallies.iter().enumerate() {
         let (from, to) = (&from[index], &to[index]);
         assert_eq!(tally.refused, 0);
-        assert_eq!(to.glance.limit, SEATS);
+        assert_eq!(to.summary.limit, SEATS);
         let utilisation = average(&from.utilisation, &to.utilisation);
         assert!(
             (utilisation - expected[index]).abs() <= 0.05,

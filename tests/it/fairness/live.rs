@@ -112,7 +112,7 @@ async fn two_hundred_changes_under_load_lose_no_request_and_no_seat() {
     let hub = gate.hub();
     let seats = || -> u32 {
         let levels = hub.dispatcher().report(now());
-        let held = levels.iter().map(|level| level.glance);
+        let held = levels.iter().map(|level| level.summary);
         held.map(|level| level.seats_in_use + level.waiting + level.executing)
             .sum()
     };

@@ -142,7 +142,7 @@ async fn changed_shares_move_seats_within_a_second_while_requests_run() {
         answers.keys().all(|status| [200, 201].contains(status)),
         "{answers:?}"
     );
-    let dispatched = report(&server, "alice").unwrap().glance;
+    let dispatched = report(&server, "alice").unwrap().summary;
     assert_eq!(dispatched.seats_in_use + dispatched.waiting, 0);
 }
 
@@ -199,8 +199,8 @@ async fn a_deleted_level_drains_without_a_dropped_request() {
         .map(|_| Slow::send(&mut client))
         .collect();
     until(async || {
-        let glance = report(&server, "leaving").unwrap().glance;
-        (glance.executing, glance.waiting) == (seats, WAITING)
+        let summary = report(&server, "leaving").unwrap().summary;
+        (summary.executing, summary.waiting) == (seats, WAITING)
     })
     .await;
 
@@ -221,8 +221,8 @@ async fn a_deleted_level_drains_without_a_dropped_request() {
     })
     .await;
     until(async || {
-        let glance = report(&server, "leaving").unwrap().glance;
-        (glance.executing, glance.waiting) == (seats, WAITING)
+        let summary = report(&server, "leaving").unwrap().summary;
+        (summary.executing, summary.waiting) == (seats, WAITING)
     })
     .await;
 
@@ -388,7 +388,7 @@ async fn a_thousand_changes_under_load_lose_no_request_and_all_take_effect() {
     until(async || {
         levels(&server)
             .iter()
-            .all(|level| !level.quiescing && level.glance.waiting == 0)
+            .all(|level| !level.quiescing && level.summary.waiting == 0)
     })
     .await;
 }

@@ -22,7 +22,7 @@ use crate::{
 };
 use fairgate_core::apf::objects::{
     Bootstrap,
-    bootstrap::{self, AUTOUPDATE, Keeper},
+    bootstrap::{self, AUTOUPDATE, SpecOwner},
 };
 
 /// The manager of the fields that are set here; kube-apiserver has the same.
@@ -186,7 +186,8 @@ fn action(built_in: &BuiltIn, live: Option<&Value>) -> Action {
     let annotation = metadata::entry(live, "annotations", AUTOUPDATE);
     let said = annotation.and_then(bootstrap::parse_bool);
     let maintained = built_in.mandatory
-        || bootstrap::keeper(annotation, Some(metadata::generation(live))) == Keeper::BuiltIn;
+        || bootstrap::spec_owner(annotation, Some(metadata::generation(live)))
+            == SpecOwner::BuiltIn;
     let same = same_spec(built_in, live);
     let spec_wanted = maintained && !same;
     // A mandatory object always says that it is maintained; any other one keeps what it says.

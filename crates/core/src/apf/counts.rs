@@ -15,7 +15,7 @@ use std::{collections::HashMap, time::Duration};
 use super::{
     demand::as_f64,
     policy::Semantics,
-    scope::{Key, MAX_KEY_BYTES, StatsScope},
+    scope::{MAX_KEY_BYTES, ScopeKey, StatsScope},
     work::ObjectStats,
 };
 use crate::time::Time;
@@ -225,7 +225,7 @@ impl Shelf {
         }
     }
 
-    fn entry(&mut self, now: Time, key: &Key) -> &mut Entry {
+    fn entry(&mut self, now: Time, key: &ScopeKey) -> &mut Entry {
         if self.entries.len() >= self.max_entries && !self.entries.contains_key(&key[..]) {
             self.evict();
         }

@@ -1,7 +1,7 @@
 //! All priority levels: live policy, and the seats each level has at present.
 //!
 //! The [`Dispatcher`] is the control side: it takes on policies and rebalances. The hot path sees
-//! only a [`View`], an immutable snapshot of policy and levels that each core holds for itself; a
+//! only a [`PolicyView`], an immutable snapshot of policy and levels that each core holds for itself; a
 //! request goes straight to its level and meets no lock but that level's own.
 //!
 //! Levels outlive policies: one that is no longer wanted is *quiescing* and keeps its shares until
@@ -12,13 +12,13 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
-    borrowing::{Limits, Party, Watermarks, ratio_denominator, rebalance},
+    borrowing::{LevelLimits, RebalanceInput, Watermarks, ratio_denominator, rebalance},
     demand::{Demand, as_f64},
     level::{Arrival, Decisions, Level},
     policy::{
         Flow, LevelIndex, LevelKind, LevelSpec, LimitResponse, Policy, SchemaIndex, Semantics,
     },
-    queueset::{Arriving, Discipline, Glance, RatioReport},
+    queueset::{ArrivingRequest, Discipline, QueueSetSummary, RatioReport},
     shard::Dealer,
     units::Seats,
     work::{WidthCap, Work},
@@ -40,18 +40,18 @@ pub struct Dispatcher<W> {
 
 #[derive(Debug)]
 struct Control<W> {
-    view: Arc<View<W>>,
-    levels: BTreeMap<Arc<str>, Held<W>>,
+    view: Arc<PolicyView<W>>,
+    levels: BTreeMap<Arc<str>, ControlledLevel<W>>,
     schemas: Names,
     fair_fraction: f64,
 }
 
 /// A level and what the control side knows of it.
 #[derive(Debug)]
-struct Held<W> {
+struct ControlledLevel<W> {
     level: Level<W>,
     spec: LevelSpec,
-    limits: Limits,
+    limits: LevelLimits,
     demand: Demand,
     watermarks: Watermarks,
     current: Seats,
@@ -61,7 +61,7 @@ struct Held<W> {
 
 /// Policy and levels, as one core sees them.
 #[derive(Debug)]
-pub struct View<W> {
+pub struct PolicyView<W> {
     policy: Arc<Policy>,
     levels: Box<[ViewLevel<W>]>,
     schemas: Box<[SchemaId]>,
@@ -91,7 +91,7 @@ pub struct LevelReport {
     /// As configured.
     pub spec: LevelSpec,
     /// Its static limits.
-    pub limits: Limits,
+    pub limits: LevelLimits,
     /// Its current limit; for an exempt level what it was seen to use.
     pub current: Seats,
     /// The seats it should have by its demand.
@@ -103,7 +103,7 @@ pub struct LevelReport {
     /// Whether nothing waits or executes.
     pub idle: bool,
     /// Its present state.
-    pub glance: Glance,
+    pub summary: QueueSetSummary,
     /// Its ratios over time.
     pub ratios: RatioReport,
     /// Least and greatest virtual start over queues with waiting requests, and the same less the
@@ -114,7 +114,7 @@ pub struct LevelReport {
 impl<W: Copy> Dispatcher<W> {
     /// A dispatcher that follows `policy` from `now` on.
     pub fn new(policy: Arc<Policy>, now: Time) -> Self {
-        let view = Arc::new(View {
+        let view = Arc::new(PolicyView {
             policy: Arc::clone(&policy),
             levels: Box::default(),
             schemas: Box::default(),
@@ -135,12 +135,17 @@ impl<W: Copy> Dispatcher<W> {
     }
 
     /// The present snapshot.
-    pub fn view(&self) -> Arc<View<W>> {
+    pub fn view(&self) -> Arc<PolicyView<W>> {
         Arc::clone(&lock(&self.control).view)
     }
 
     /// Takes on another policy. What waits and executes stays where it is. O(levels + schemas).
-    pub fn apply(&self, now: Time, policy: Arc<Policy>, out: &mut Decisions<W>) -> Arc<View<W>> {
+    pub fn apply(
+        &self,
+        now: Time,
+        policy: Arc<Policy>,
+        out: &mut Decisions<W>,
+    ) -> Arc<PolicyView<W>> {
         let mut control = lock(&self.control);
         control.take_on(now, &policy);
         control.rebalance(now, out);
@@ -209,17 +214,17 @@ impl<W: Copy> Control<W> {
                 None => {
                     self.levels.insert(
                         Arc::clone(&spec.name),
-                        Held::new(settings.semantics, spec, now),
+                        ControlledLevel::new(settings.semantics, spec, now),
                     );
                 }
             }
         }
         self.drop_drained();
-        let share_sum = Limits::share_sum(self.levels.values().map(|held| &held.spec));
+        let share_sum = LevelLimits::share_sum(self.levels.values().map(|held| &held.spec));
         for held in self.levels.values_mut() {
-            held.limits = Limits::of(&held.spec, settings.total_seats, share_sum);
+            held.limits = LevelLimits::of(&held.spec, settings.total_seats, share_sum);
         }
-        self.view = Arc::new(View {
+        self.view = Arc::new(PolicyView {
             policy: Arc::clone(policy),
             levels: Box::default(),
             schemas: Box::default(),
@@ -233,7 +238,7 @@ impl<W: Copy> Control<W> {
 
     fn rebalance(&mut self, now: Time, out: &mut Decisions<W>) -> Vec<LimitChange> {
         let settings = self.view.policy.settings().clone();
-        let parties: Vec<Party> = self
+        let parties: Vec<RebalanceInput> = self
             .levels
             .values_mut()
             .map(|held| held.measure(now, settings.semantics))
@@ -265,7 +270,7 @@ impl<W: Copy> Control<W> {
         }
     }
 
-    fn make_view(&mut self, policy: Arc<Policy>) -> Arc<View<W>> {
+    fn make_view(&mut self, policy: Arc<Policy>) -> Arc<PolicyView<W>> {
         let levels = policy.levels().iter().map(|spec| {
             let held = &self.levels[&spec.name];
             ViewLevel {
@@ -280,7 +285,7 @@ impl<W: Copy> Control<W> {
             .iter()
             .map(|schema| self.schemas.id(&schema.name))
             .collect();
-        Arc::new(View {
+        Arc::new(PolicyView {
             policy,
             levels,
             schemas,
@@ -288,12 +293,12 @@ impl<W: Copy> Control<W> {
     }
 }
 
-impl<W: Copy> Held<W> {
+impl<W: Copy> ControlledLevel<W> {
     fn new(semantics: Semantics, spec: &LevelSpec, now: Time) -> Self {
         Self {
             level: Level::new(semantics, discipline(&spec.kind), 0, now),
             spec: spec.clone(),
-            limits: Limits::default(),
+            limits: LevelLimits::default(),
             demand: Demand::default(),
             watermarks: Watermarks::default(),
             current: 0,
@@ -303,7 +308,7 @@ impl<W: Copy> Held<W> {
     }
 
     /// Takes the demand since the last time, and says what rebalancing has to know.
-    fn measure(&mut self, now: Time, semantics: Semantics) -> Party {
+    fn measure(&mut self, now: Time, semantics: Semantics) -> RebalanceInput {
         let sample = self.level.inspect(|set| set.take_demand(now));
         self.demand.update(&sample, semantics);
         let mut smoothed = self.demand.smoothed;
@@ -311,7 +316,7 @@ impl<W: Copy> Held<W> {
             self.demand.high_watermark = self.watermarks.greatest(now, sample.max);
             smoothed = as_f64(self.demand.high_watermark);
         }
-        Party {
+        RebalanceInput {
             exempt: self.spec.kind == LevelKind::Exempt,
             limits: self.limits,
             high_watermark: self.demand.high_watermark,
@@ -321,10 +326,10 @@ impl<W: Copy> Held<W> {
     }
 
     fn report(&self, now: Time) -> LevelReport {
-        let (idle, glance, ratios, next_s_bounds) = self.level.inspect(|set| {
+        let (idle, summary, ratios, next_s_bounds) = self.level.inspect(|set| {
             (
                 set.is_idle(),
-                set.glance(),
+                set.summary(),
                 set.ratios(now),
                 set.next_s_bounds(),
             )
@@ -337,14 +342,14 @@ impl<W: Copy> Held<W> {
             demand: self.demand,
             quiescing: self.quiescing,
             idle,
-            glance,
+            summary,
             ratios,
             next_s_bounds,
         }
     }
 }
 
-impl<W: Copy> View<W> {
+impl<W: Copy> PolicyView<W> {
     /// The policy.
     pub fn policy(&self) -> &Arc<Policy> {
         &self.policy
@@ -371,7 +376,7 @@ impl<W: Copy> View<W> {
     }
 }
 
-impl<W: Copy> View<W> {
+impl<W: Copy> PolicyView<W> {
     /// A request of `flow` arrives and is willing to wait until `until`.
     ///
     /// `out` gets decisions about *other* requests. O(hand + log queues), one short lock.
@@ -385,7 +390,7 @@ impl<W: Copy> View<W> {
         out: &mut Decisions<W>,
     ) -> Arrival<W> {
         let schema = self.schema_id(flow.schema).0;
-        let arriving = Arriving {
+        let arriving = ArrivingRequest {
             waiter,
             schema,
             hash: flow.hash,

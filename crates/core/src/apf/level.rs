@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 
 use super::{
     policy::Semantics,
-    queueset::{Admission, Arriving, Discipline, EntryId, Events, QueueSet},
+    queueset::{Admission, ArrivingRequest, Discipline, EntryId, QueueSet, QueueSetEvents},
     retry_after::RetryAfter,
     units::Seats,
 };
@@ -24,11 +24,11 @@ use crate::{
 /// One priority level; clones are the same level. `W` names whoever waits and is never looked at.
 #[derive(Debug)]
 pub struct Level<W> {
-    shared: Arc<Shared<W>>,
+    shared: Arc<LevelInner<W>>,
 }
 
 #[derive(Debug)]
-struct Shared<W> {
+struct LevelInner<W> {
     set: Mutex<QueueSet<W>>,
     retry_after: Mutex<RetryAfter>,
 }
@@ -51,7 +51,7 @@ pub struct Ticket<W> {
 
 /// A place in a queue.
 #[derive(Debug)]
-pub struct Place<W> {
+pub struct QueuePlace<W> {
     level: Level<W>,
     id: EntryId,
 }
@@ -62,7 +62,7 @@ pub enum Arrival<W> {
     /// It executes.
     Execute(Ticket<W>),
     /// It waits; a decision will name its waiter.
-    Wait(Place<W>),
+    Wait(QueuePlace<W>),
     /// It is refused.
     Reject(RejectReason),
 }
@@ -91,7 +91,7 @@ impl<W> Default for Decisions<W> {
 impl<W: Copy> Level<W> {
     /// A level without requests.
     pub fn new(semantics: Semantics, discipline: Discipline, limit: Seats, now: Time) -> Self {
-        let shared = Shared {
+        let shared = LevelInner {
             set: Mutex::new(QueueSet::new(semantics, discipline, limit, now)),
             retry_after: Mutex::new(RetryAfter::default()),
         };
@@ -106,7 +106,12 @@ impl<W: Copy> Level<W> {
     }
 
     /// A request arrives. O(hand + log queues), one short lock.
-    pub fn arrive(&self, now: Time, arriving: Arriving<W>, out: &mut Decisions<W>) -> Arrival<W> {
+    pub fn arrive(
+        &self,
+        now: Time,
+        arriving: ArrivingRequest<W>,
+        out: &mut Decisions<W>,
+    ) -> Arrival<W> {
         let (admission, queue_length) = self.with(out, |set, events| {
             let admission = set.arrive(now, arriving, events);
             (admission, events.queue_length)
@@ -117,7 +122,7 @@ impl<W: Copy> Level<W> {
                 level: self.clone(),
                 id,
             }),
-            Admission::Wait(id) => Arrival::Wait(Place {
+            Admission::Wait(id) => Arrival::Wait(QueuePlace {
                 level: self.clone(),
                 id,
             }),
@@ -166,9 +171,9 @@ impl<W: Copy> Level<W> {
     fn with<T>(
         &self,
         out: &mut Decisions<W>,
-        act: impl FnOnce(&mut QueueSet<W>, &mut Events<W>) -> T,
+        act: impl FnOnce(&mut QueueSet<W>, &mut QueueSetEvents<W>) -> T,
     ) -> T {
-        let mut events = Events::default();
+        let mut events = QueueSetEvents::default();
         let result = act(&mut lock(&self.shared.set), &mut events);
         let ticket = |(waiter, id)| {
             (
@@ -200,14 +205,14 @@ impl<W: Copy> Ticket<W> {
     }
 }
 
-impl<W> Place<W> {
+impl<W> QueuePlace<W> {
     /// The level whose queue it is in.
     pub fn level(&self) -> &Level<W> {
         &self.level
     }
 }
 
-impl<W: Copy> Place<W> {
+impl<W: Copy> QueuePlace<W> {
     /// Gives the place up. False if the request was dispatched meanwhile: then its ticket is on the
     /// way to the waiter.
     pub fn cancel(&self, now: Time, out: &mut Decisions<W>) -> bool {
@@ -246,7 +251,7 @@ mod loom_tests {
         let until = Time::NEVER;
         level.arrive(
             NOW,
-            Arriving {
+            ArrivingRequest {
                 waiter,
                 schema: 0,
                 hash,
@@ -277,7 +282,7 @@ mod loom_tests {
     fn assert_empty(level: &Level<u32>) {
         level.inspect(|set| {
             set.check_invariants();
-            assert!(set.is_idle() && set.glance().seats_in_use == 0);
+            assert!(set.is_idle() && set.summary().seats_in_use == 0);
         });
     }
 

@@ -40,7 +40,7 @@ impl<'a> StatsScope<'a> {
         }
     }
 
-    pub(super) fn key(&self) -> Key {
+    pub(super) fn key(&self) -> ScopeKey {
         key([
             self.group,
             self.resource,
@@ -50,11 +50,11 @@ impl<'a> StatsScope<'a> {
 }
 
 /// Several names in one run of bytes, on the stack if they are of usual length.
-pub(super) type Key = SmallVec<[u8; 120]>;
+pub(super) type ScopeKey = SmallVec<[u8; 120]>;
 
 /// Each name behind its length, so that no two lists of names share a key.
-pub(super) fn key<const N: usize>(names: [&[u8]; N]) -> Key {
-    let mut key = Key::new();
+pub(super) fn key<const N: usize>(names: [&[u8]; N]) -> ScopeKey {
+    let mut key = ScopeKey::new();
     for name in names {
         key.extend_from_slice(&name.len().to_le_bytes());
         key.extend_from_slice(name);

@@ -4,8 +4,8 @@
 //! it can. Not here: how the query splits (`query`), the selector grammars (`selector`).
 
 use super::{
-    query::{Parameters, Value, truth},
-    selector::{self, FieldSelector},
+    query::{ParameterValue, Parameters, truth},
+    selector::{self, FieldTerms},
 };
 
 /// The options of a list or watch, as far as classification and cost depend on them.
@@ -71,7 +71,7 @@ impl ListOptions {
         let limit = number(parameters.limit.as_deref());
         let numbers_decode =
             limit.is_some() && number(parameters.timeout_seconds.as_deref()).is_some();
-        let fields = FieldSelector::parse(parameters.field_selector.as_deref().unwrap_or_default());
+        let fields = FieldTerms::parse(parameters.field_selector.as_deref().unwrap_or_default());
         let labels = parameters.label_selector.as_deref().unwrap_or_default();
         let fields = fields.filter(|_| numbers_decode && selector::is_label_selector(labels));
 
@@ -82,8 +82,8 @@ impl ListOptions {
                 .filter(|v| !v.is_empty())
         };
         let name = required("metadata.name").filter(|name| could_be_name(name));
-        let string = |value: &Value<'_>| value.as_deref().map(text);
-        let kept = |value: &Value<'_>| string(value).filter(|_| keep_selectors);
+        let string = |value: &ParameterValue<'_>| value.as_deref().map(text);
+        let kept = |value: &ParameterValue<'_>| string(value).filter(|_| keep_selectors);
         let options = Self {
             decodes: fields.is_some(),
             numbers_decode,

@@ -16,20 +16,20 @@ const MAX_PARAMETERS: usize = 10_000;
 /// The first decoded value of each parameter that verbs, list options and deadlines depend on.
 #[derive(Debug, Default)]
 pub(super) struct Parameters<'a> {
-    pub(super) watch: Value<'a>,
-    pub(super) limit: Value<'a>,
-    pub(super) timeout_seconds: Value<'a>,
-    pub(super) label_selector: Value<'a>,
-    pub(super) field_selector: Value<'a>,
-    pub(super) resource_version: Value<'a>,
-    pub(super) resource_version_match: Value<'a>,
-    pub(super) continue_token: Value<'a>,
-    pub(super) send_initial_events: Value<'a>,
-    pub(super) timeout: Value<'a>,
+    pub(super) watch: ParameterValue<'a>,
+    pub(super) limit: ParameterValue<'a>,
+    pub(super) timeout_seconds: ParameterValue<'a>,
+    pub(super) label_selector: ParameterValue<'a>,
+    pub(super) field_selector: ParameterValue<'a>,
+    pub(super) resource_version: ParameterValue<'a>,
+    pub(super) resource_version_match: ParameterValue<'a>,
+    pub(super) continue_token: ParameterValue<'a>,
+    pub(super) send_initial_events: ParameterValue<'a>,
+    pub(super) timeout: ParameterValue<'a>,
 }
 
 /// A parameter's first value, if any; empty where a key stands without one.
-pub(super) type Value<'a> = Option<Cow<'a, [u8]>>;
+pub(super) type ParameterValue<'a> = Option<Cow<'a, [u8]>>;
 
 impl<'a> Parameters<'a> {
     /// Reads a raw query.
@@ -59,7 +59,7 @@ impl<'a> Parameters<'a> {
         *slot = decode_form(value);
     }
 
-    fn slot(&mut self, key: &[u8]) -> Option<&mut Value<'a>> {
+    fn slot(&mut self, key: &[u8]) -> Option<&mut ParameterValue<'a>> {
         Some(match key {
             b"watch" => &mut self.watch,
             b"limit" => &mut self.limit,

@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 
 /// A field selector: terms `field=value`, `field==value`, `field!=value`, all of which must hold.
 #[derive(Debug)]
-pub(super) struct FieldSelector<'a>(SmallVec<[Term<'a>; 4]>);
+pub(super) struct FieldTerms<'a>(SmallVec<[Term<'a>; 4]>);
 
 #[derive(Debug)]
 struct Term<'a> {
@@ -19,7 +19,7 @@ struct Term<'a> {
     value: Cow<'a, [u8]>,
 }
 
-impl<'a> FieldSelector<'a> {
+impl<'a> FieldTerms<'a> {
     /// Reads a selector; the empty one selects everything. `None` when any term is malformed.
     ///
     /// Field names are neither checked nor trimmed. Costs `O(n log n)` in the length.
@@ -307,8 +307,7 @@ mod tests {
     use super::*;
 
     fn required(selector: &str) -> Option<String> {
-        let fields =
-            FieldSelector::parse(selector.as_bytes()).expect("the selector is well-formed");
+        let fields = FieldTerms::parse(selector.as_bytes()).expect("the selector is well-formed");
         let value = fields.required(b"f")?;
         Some(String::from_utf8_lossy(value).into_owned())
     }
@@ -362,7 +361,7 @@ mod tests {
             r"x\,f=a\n",
         ];
         for selector in selectors {
-            let fields = FieldSelector::parse(selector.as_bytes());
+            let fields = FieldTerms::parse(selector.as_bytes());
             assert!(fields.is_none(), "{selector}");
         }
     }

@@ -29,7 +29,7 @@ use fairgate_call::{Call, Pipe, RequestKind, refusal::Rejection};
 use fairgate_core::{
     apf::{
         Flow, SchemaIndex, Semantics, Work,
-        level::{Arrival, Decisions, Level, Place, Ticket},
+        level::{Arrival, Decisions, Level, QueuePlace, Ticket},
     },
     cells::{Access, CoreCells},
     digest::RequestDigest,
@@ -91,7 +91,7 @@ pub(super) struct Waiting {
     schema: SchemaIndex,
     waiter: Waiter,
     /// `None` once it was granted or given up.
-    place: Option<Place<Waiter>>,
+    place: Option<QueuePlace<Waiter>>,
     digest: Arc<RequestDigest>,
     kind: RequestKind,
     since: Time,
@@ -224,9 +224,16 @@ impl Gate {
                     now,
                 ))
             }
-            Arrival::Wait(place) if policy.enforcement == Enforcement::Observe => Verdict::Execute(
-                self.seat(Hold::Place(place), waiter, call, &policy, flow.schema, now),
-            ),
+            Arrival::Wait(place) if policy.enforcement == Enforcement::Observe => {
+                Verdict::Execute(self.seat(
+                    Hold::QueuePlace(place),
+                    waiter,
+                    call,
+                    &policy,
+                    flow.schema,
+                    now,
+                ))
+            }
             Arrival::Wait(place) => self.wait(place, waiter, call, policy, flow, now, until),
             Arrival::Reject(reason) => {
                 if reason == RejectReason::ConcurrencyLimit {
@@ -303,7 +310,7 @@ impl Gate {
     )]
     fn wait(
         self: &Rc<Self>,
-        place: Place<Waiter>,
+        place: QueuePlace<Waiter>,
         waiter: Waiter,
         call: &Call,
         policy: Arc<CorePolicy>,
@@ -443,7 +450,11 @@ impl Gate {
     }
 
     /// Leaves a slot, and a queue if it still stands there. Returns a ticket that came meanwhile.
-    pub(super) fn leave(self: &Rc<Self>, waiter: Waiter, place: Option<Place<Waiter>>) -> bool {
+    pub(super) fn leave(
+        self: &Rc<Self>,
+        waiter: Waiter,
+        place: Option<QueuePlace<Waiter>>,
+    ) -> bool {
         let unfetched = self.slots.borrow_mut().give_back(waiter);
         let mut cancelled = false;
         if let Some(ticket) = unfetched {
@@ -524,7 +535,7 @@ impl Waiting {
         }
         let enforces = self.gate.policy.borrow().enforcement == Enforcement::Enforce;
         if !enforces && let Some(place) = self.place.take() {
-            return Poll::Ready(Ok(self.take_seat(Hold::Place(place))));
+            return Poll::Ready(Ok(self.take_seat(Hold::QueuePlace(place))));
         }
         if self.timer.as_mut().poll(cx).is_pending() {
             return Poll::Pending;

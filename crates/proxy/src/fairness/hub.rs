@@ -24,12 +24,12 @@ use fairgate_core::{
     apf::{
         Semantics, Work,
         counts::{CountSettings, Counts},
-        dispatcher::{Dispatcher, LimitChange, View},
+        dispatcher::{Dispatcher, LimitChange, PolicyView},
         level::Decisions,
         policy::{Policy, Schema},
         scope::StatsScope,
         watchers::Watchers,
-        work::{Depends, EstimatorSettings, ObjectStats, WidthCap},
+        work::{EstimateInput, EstimatorSettings, ObjectStats, WidthCap},
     },
     cells::{CoreCells, FlowCells, Window},
     digest::RequestInfo,
@@ -116,7 +116,7 @@ type CellRegistry = BTreeMap<(Arc<str>, Arc<str>), Box<[Arc<FlowCells>]>>;
 #[derive(Debug)]
 pub struct CorePolicy {
     /// Policy and levels.
-    pub view: Arc<View<Waiter>>,
+    pub view: Arc<PolicyView<Waiter>>,
     /// What is done about decisions.
     pub enforcement: Enforcement,
     /// A request's time limit.
@@ -318,16 +318,16 @@ impl Hub {
         estimator: EstimatorSettings,
         cap: WidthCap,
     ) -> (Work, Option<u32>) {
-        match estimator.depends(info) {
-            Depends::Nothing => (
+        match estimator.input(info) {
+            EstimateInput::Nothing => (
                 estimator.estimate(info, ObjectStats::Untracked, 0, cap),
                 None,
             ),
-            Depends::Objects => {
+            EstimateInput::Objects => {
                 let stats = lock(&self.counts).lookup(now, &StatsScope::of(info));
                 (estimator.estimate(info, stats, 0, cap), None)
             }
-            Depends::Watchers => {
+            EstimateInput::Watchers => {
                 let watchers = lock(&self.watchers).interested(info);
                 (
                     estimator.estimate(info, ObjectStats::Untracked, watchers, cap),
@@ -376,7 +376,11 @@ impl Hub {
 }
 
 impl CorePolicy {
-    fn new(view: Arc<View<Waiter>>, settings: &HubSettings, cells: Vec<Arc<FlowCells>>) -> Self {
+    fn new(
+        view: Arc<PolicyView<Waiter>>,
+        settings: &HubSettings,
+        cells: Vec<Arc<FlowCells>>,
+    ) -> Self {
         let policy = Arc::clone(view.policy());
         let mut cells_by_id = Vec::new();
         let mut flows = Vec::with_capacity(cells.len());

@@ -11,7 +11,7 @@ use super::{abandoned::RunsOn, gate::Gate, learn::ListObserver, slots::Waiter};
 use fairgate_call::{BodyEnd, Holder, Pipe, ReplyGuard, RequestContext, RequestKind};
 use fairgate_core::{
     apf::{
-        level::{Place, Ticket},
+        level::{QueuePlace, Ticket},
         scope::StatsScope,
     },
     cells::{Access, FlowCells},
@@ -25,7 +25,7 @@ pub(super) enum Hold {
     /// The right to execute, and until when at most.
     Ticket(Ticket<Waiter>, Time),
     /// A place in a queue: the request goes ahead although it would have to wait.
-    Place(Place<Waiter>),
+    QueuePlace(QueuePlace<Waiter>),
     /// Nothing: the request goes ahead although it would have been refused.
     Nothing,
 }
@@ -65,7 +65,7 @@ impl Seat {
                 gate.hold(waiter, ticket, until);
                 None
             }
-            Hold::Place(_) | Hold::Nothing => Some(hold),
+            Hold::QueuePlace(_) | Hold::Nothing => Some(hold),
         };
         let access = Access::of(&digest.info.verb);
         gate.cells.executing(access).enter();
@@ -140,7 +140,7 @@ impl Drop for Seat {
         self.gate.cells.executing(access).leave();
         let held = self.gate.take_ticket(self.waiter);
         let place = match self.hold.take() {
-            Some(Hold::Place(place)) => Some(place),
+            Some(Hold::QueuePlace(place)) => Some(place),
             Some(Hold::Ticket(..) | Hold::Nothing) | None => None,
         };
         if let Some(ticket) = held {

@@ -124,6 +124,6 @@ fn per_sweep(limits: SpoolLimits) -> SpoolLimits {
 
 /// Whether no seat of the level is free.
 fn is_full(level: &Level<Waiter>) -> bool {
-    let glance = level.inspect(|set| set.glance());
-    glance.waiting > 0 || glance.seats_in_use >= glance.limit
+    let summary = level.inspect(|set| set.summary());
+    summary.waiting > 0 || summary.seats_in_use >= summary.limit
 }

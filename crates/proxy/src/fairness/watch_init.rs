@@ -352,7 +352,7 @@ mod tests {
 
     fn seats_in_use(gate: &Gate) -> u32 {
         let levels = gate.hub().dispatcher().report(gate.now());
-        levels.iter().map(|level| level.glance.seats_in_use).sum()
+        levels.iter().map(|level| level.summary.seats_in_use).sum()
     }
 
     /// A watch that was admitted.

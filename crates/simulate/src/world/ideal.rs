@@ -152,7 +152,7 @@ fn fluid_wait(arrivals: Arrivals, flow: &super::FlowSpec, seats: f64, limit: u32
 #[cfg(test)]
 mod tests {
     use super::{
-        super::{FlowSpec, LevelShape, Service, Shape},
+        super::{FlowSpec, LevelShape, Service, ServiceDistribution},
         *,
     };
 
@@ -165,7 +165,7 @@ mod tests {
             },
             service: Service {
                 mean_seconds: 0.1,
-                shape: Shape::Constant,
+                shape: ServiceDistribution::Constant,
             },
             width: (width, width),
             final_seats: 0,

@@ -1,12 +1,12 @@
 //! Worlds drawn by seed, a kind a question.
 
-use super::{Arrivals, FlowSpec, LevelShape, Service, Shape, World};
+use super::{Arrivals, FlowSpec, LevelShape, Service, ServiceDistribution, World};
 use fairgate_core::apf::units::Seats;
 use fairgate_core::random::Random;
 
 /// What a world asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum WorldKind {
     /// Flows that are alike, all saturated, one seat a request.
     EqualFlows,
     /// One saturated flow, and some that ask for little.
@@ -31,7 +31,7 @@ pub enum Kind {
     OpenLoop,
 }
 
-impl Kind {
+impl WorldKind {
     /// All kinds.
     pub const ALL: [Self; 11] = [
         Self::EqualFlows,
@@ -100,7 +100,7 @@ struct Draw {
 }
 
 impl Draw {
-    fn world(&mut self, kind: Kind, seed: u64, (seats, flows): Drawn) -> World {
+    fn world(&mut self, kind: WorldKind, seed: u64, (seats, flows): Drawn) -> World {
         let services: f64 = flows.iter().map(|flow| flow.service.mean_seconds).sum();
         let mean = services / super::real(flows.len());
         let hand = *self.random.pick(&[(64, 6), (64, 8), (128, 6)]);
@@ -124,7 +124,7 @@ impl Draw {
             warm_up_seconds,
             seconds: MEASURED * mean,
         };
-        if kind == Kind::LateComer {
+        if kind == WorldKind::LateComer {
             // What comes late is measured from its beginning.
             world.flows[0].starts_seconds = warm_up_seconds;
         }
@@ -329,9 +329,11 @@ impl Draw {
     fn service(&mut self) -> Service {
         Service {
             mean_seconds: self.real(0.005, 0.2),
-            shape: *self
-                .random
-                .pick(&[Shape::Constant, Shape::Exponential, Shape::Bimodal]),
+            shape: *self.random.pick(&[
+                ServiceDistribution::Constant,
+                ServiceDistribution::Exponential,
+                ServiceDistribution::Bimodal,
+            ]),
         }
     }
 

@@ -33,7 +33,7 @@ pub struct FlowReport {
 
 /// What a world came to.
 #[derive(Clone, Debug)]
-pub struct Report {
+pub struct WorldReport {
     /// In the order of the world's flows.
     pub flows: Vec<FlowReport>,
     /// The part of the seats that were idle while a request waited that would have fitted.
@@ -51,7 +51,7 @@ impl FlowReport {
     }
 }
 
-impl Report {
+impl WorldReport {
     /// Jain's index of what each flow got over what it should get: 1 is fair.
     pub fn jain(&self) -> f64 {
         let parts = || self.flows.iter().map(|flow| flow.seats / flow.ideal.seats);
@@ -77,7 +77,7 @@ impl Report {
 }
 
 /// A request that begins to execute.
-pub(super) struct Begun {
+pub(super) struct StartedRequest {
     pub(super) flow: u32,
     pub(super) width: Seats,
     pub(super) arrived: Time,
@@ -160,7 +160,7 @@ impl Meter {
         take_one(&mut self.waiting, &width);
     }
 
-    pub(super) fn begins(&mut self, begun: &Begun) {
+    pub(super) fn begins(&mut self, begun: &StartedRequest) {
         *self.executing.entry(begun.service).or_default() += 1;
         let ends = begun.now.plus(begun.service);
         let released = ends.plus(self.flows[begun.flow as usize].lingers);
@@ -200,7 +200,7 @@ impl Meter {
         }
     }
 
-    pub(super) fn report(self, world: &World) -> Report {
+    pub(super) fn report(self, world: &World) -> WorldReport {
         let measured = self.to - self.from;
         let flows = world.flows.iter().zip(ideal(world)).zip(self.flows);
         let flows = flows.map(|((spec, ideal), mut tally)| {
@@ -219,7 +219,7 @@ impl Meter {
             }
         });
         let services = world.flows.iter().map(|flow| flow.service.mean_seconds);
-        Report {
+        WorldReport {
             flows: flows.collect(),
             idle: self.idle / (measured * f64::from(self.limit)),
             over: self.over,

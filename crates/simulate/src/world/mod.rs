@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-pub use measure::{FlowReport, Report};
+pub use measure::{FlowReport, WorldReport};
 pub use run::run;
 
 use fairgate_core::apf::units::Seats;
@@ -109,13 +109,13 @@ pub struct Service {
     /// Mean seconds.
     pub mean_seconds: f64,
     /// How they scatter.
-    pub shape: Shape,
+    pub shape: ServiceDistribution,
 }
 
 /// How service times scatter about their mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Shape {
+pub enum ServiceDistribution {
     /// Not at all.
     Constant,
     /// Exponentially, cut off at ten times the mean.

@@ -3,14 +3,14 @@
 use std::{cmp::Reverse, collections::BinaryHeap, time::Duration};
 
 use super::{
-    Arrivals, FlowSpec, Report, Service, Shape, World, duration,
-    measure::{Begun, Meter},
+    Arrivals, FlowSpec, Service, ServiceDistribution, World, WorldReport, duration,
+    measure::{Meter, StartedRequest},
 };
 use fairgate_core::random::Random;
 use fairgate_core::{
     apf::{
         policy::{Queuing, Semantics},
-        queueset::{Admission, Arriving, Discipline, EntryId, Events, QueueSet},
+        queueset::{Admission, ArrivingRequest, Discipline, EntryId, QueueSet, QueueSetEvents},
         shard::Dealer,
         units::Seats,
         work::Work,
@@ -64,7 +64,7 @@ struct Stage<'a> {
 /// # Panics
 ///
 /// If the world cannot be: no seats, a hand that cannot be dealt, a width of 0.
-pub fn run(world: &World, semantics: Semantics) -> Report {
+pub fn run(world: &World, semantics: Semantics) -> WorldReport {
     let shape = world.level;
     let queuing = Queuing {
         queues: shape.queues,
@@ -120,8 +120,8 @@ impl Stage<'_> {
                 break;
             }
             let now = Time::from_nanos(at);
-            self.meter.pass(now, self.set.glance().seats_in_use);
-            let mut out = Events::default();
+            self.meter.pass(now, self.set.summary().seats_in_use);
+            let mut out = QueueSetEvents::default();
             match event {
                 Event::Call(flow) => self.call(now, flow, &mut out),
                 Event::End(number) => self.finish(now, number, &mut out),
@@ -139,7 +139,7 @@ impl Stage<'_> {
         self.heap.push(Reverse((time, self.sequence, event)));
     }
 
-    fn call(&mut self, now: Time, flow: u32, out: &mut Events<Number>) {
+    fn call(&mut self, now: Time, flow: u32, out: &mut QueueSetEvents<Number>) {
         let spec = &self.world.flows[flow as usize];
         let draws = &mut self.draws[flow as usize];
         let width = draws.width(spec);
@@ -158,7 +158,7 @@ impl Stage<'_> {
         }
         let number = Number::try_from(self.requests.len()).expect("a few million requests");
         self.requests.push(request);
-        let arriving = Arriving {
+        let arriving = ArrivingRequest {
             waiter: number,
             schema: flow,
             hash: self.hashes[flow as usize],
@@ -202,7 +202,7 @@ impl Stage<'_> {
         if std::mem::take(&mut request.waits) {
             self.meter.waits_no_more(request.width);
         }
-        self.meter.begins(&Begun {
+        self.meter.begins(&StartedRequest {
             flow: request.flow,
             width: request.width,
             arrived: request.arrived,
@@ -214,7 +214,7 @@ impl Stage<'_> {
         self.at(end, Event::End(number));
     }
 
-    fn finish(&mut self, now: Time, number: Number, out: &mut Events<Number>) {
+    fn finish(&mut self, now: Time, number: Number, out: &mut QueueSetEvents<Number>) {
         let request = &self.requests[number as usize];
         let (flow, service) = (request.flow, request.service);
         self.meter.ends(service);
@@ -225,7 +225,7 @@ impl Stage<'_> {
         self.call_again(now, flow);
     }
 
-    fn give_up(&mut self, now: Time, number: Number, out: &mut Events<Number>) {
+    fn give_up(&mut self, now: Time, number: Number, out: &mut QueueSetEvents<Number>) {
         let request = &mut self.requests[number as usize];
         if !std::mem::take(&mut request.waits) {
             return;
@@ -278,10 +278,10 @@ impl Draws {
     fn service_time(&mut self, service: Service) -> Duration {
         let drawn = self.services.draw(&mut self.random);
         let part = match service.shape {
-            Shape::Constant => 1.0,
-            Shape::Exponential => exponential(drawn).min(10.0),
-            Shape::Bimodal if drawn < 0.1 => 5.5,
-            Shape::Bimodal => 0.5,
+            ServiceDistribution::Constant => 1.0,
+            ServiceDistribution::Exponential => exponential(drawn).min(10.0),
+            ServiceDistribution::Bimodal if drawn < 0.1 => 5.5,
+            ServiceDistribution::Bimodal => 0.5,
         };
         duration(service.mean_seconds * part).max(Duration::from_nanos(1))
     }

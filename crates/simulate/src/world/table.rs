@@ -3,9 +3,9 @@
 use std::fmt;
 
 use super::{
-    Report, World,
+    World, WorldReport,
     ideal::{ideal, unavoidable_error},
-    kinds::Kind,
+    kinds::WorldKind,
     run,
 };
 use fairgate_core::apf::policy::Semantics;
@@ -33,7 +33,7 @@ pub struct Figures {
 }
 
 impl Figures {
-    fn of(world: &World, report: &Report) -> Self {
+    fn of(world: &World, report: &WorldReport) -> Self {
         let waits = report.flows.iter().map(|flow| flow.p99_wait);
         let ideal_waits = ideal(world).into_iter().map(|flow| flow.wait_seconds);
         Self {
@@ -51,16 +51,16 @@ impl Figures {
 
 /// The worlds of one kind under both semantics.
 #[derive(Clone, Debug)]
-pub struct Row {
+pub struct TableRow {
     /// The kind.
-    pub kind: Kind,
+    pub kind: WorldKind,
     /// What each world came to: under Compatible and under Improved.
     pub worlds: Vec<[Figures; 2]>,
 }
 
-impl Row {
+impl TableRow {
     /// Plays the worlds `numbers` of `kind`. Takes about a tenth of a second each.
-    pub fn play(kind: Kind, seed: u64, numbers: impl IntoIterator<Item = u64>) -> Self {
+    pub fn play(kind: WorldKind, seed: u64, numbers: impl IntoIterator<Item = u64>) -> Self {
         let worlds = numbers.into_iter().map(|number| {
             let world = kind.draw(seed, number);
             [Semantics::Compatible, Semantics::Improved]
@@ -109,7 +109,7 @@ pub const HEADING: &str = concat!(
     "                     comp. impr.  comp. impr. least  comp. impr.  comp. impr.  comp. impr.    comp.  impr.  ideal  comp. impr.  comp. impr.",
 );
 
-impl fmt::Display for Row {
+impl fmt::Display for TableRow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [a, b] = self.medians();
         let nine = |of| [0, 1].map(|which| self.quantile(which, 0.9, of));
@@ -135,7 +135,7 @@ impl fmt::Display for Row {
     }
 }
 
-impl Row {
+impl TableRow {
     /// What is not as it must be under Improved, in the order of rank.
     ///
     /// Never over the limit; a share error of at most 0.10 beyond what no policy can avoid, and never
@@ -148,16 +148,16 @@ impl Row {
         let [original, ours] = self.medians();
         let wide = matches!(
             self.kind,
-            Kind::BroadWidths | Kind::WiderThanLevel | Kind::NarrowAmongWide
+            WorldKind::BroadWidths | WorldKind::WiderThanLevel | WorldKind::NarrowAmongWide
         );
         let idle_bound = if wide { original.idle / 2.0 } else { 0.05 };
         let p99_bound = match self.kind {
-            Kind::WiderThanLevel => f64::INFINITY,
+            WorldKind::WiderThanLevel => f64::INFINITY,
             _ => original.p99 + 0.5,
         };
         // A burst of an open loop waits in the ideal, too; how long is not known.
         let polite_bound = match self.kind {
-            Kind::OpenLoop => original.polite_wait,
+            WorldKind::OpenLoop => original.polite_wait,
             _ => 1.10,
         };
         let bounds = [

@@ -15,7 +15,7 @@ fn flow(name: &str, width: Seats, threads: u32, service: f64, think: f64) -> Flo
         },
         service: Service {
             mean_seconds: service,
-            shape: Shape::Constant,
+            shape: ServiceDistribution::Constant,
         },
         width: (width, width),
         final_seats: 0,

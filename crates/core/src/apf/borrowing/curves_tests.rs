@@ -18,7 +18,7 @@ const REST: u64 = 4_000;
 
 /// A level of a curve.
 struct Sample {
-    limits: Limits,
+    limits: LevelLimits,
     marks: Watermarks,
     /// From which millisecond on it wants how many seats.
     wants: Vec<(u64, u64)>,
@@ -61,7 +61,7 @@ fn draw(random: &mut Random) -> (Vec<Sample>, u64) {
             limits::tests::limited(&number.to_string(), part(50), part(101), borrowing, Some(6))
         })
         .collect();
-    let share_sum = Limits::share_sum(&specs);
+    let share_sum = LevelLimits::share_sum(&specs);
     let mut last = 0;
     let levels = specs.iter().map(|spec| {
         let mut at = 0;
@@ -73,7 +73,7 @@ fn draw(random: &mut Random) -> (Vec<Sample>, u64) {
         });
         let wants: Vec<_> = wants.collect();
         last = last.max(at);
-        let limits = Limits::of(spec, total, share_sum);
+        let limits = LevelLimits::of(spec, total, share_sum);
         Sample {
             limits,
             marks: Watermarks::default(),
@@ -91,7 +91,7 @@ fn rebalance_all(levels: &mut [Sample], at: u64) {
     let parties = levels.iter_mut().map(|level| {
         let watermark = level.marks.greatest(now, level.most);
         level.most = level.want(at);
-        Party {
+        RebalanceInput {
             exempt: false,
             limits: level.limits,
             high_watermark: watermark,

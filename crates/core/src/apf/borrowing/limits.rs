@@ -8,7 +8,7 @@ use super::super::{
 
 /// The limits of one level that follow from configuration. `min <= nominal <= max`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Limits {
+pub struct LevelLimits {
     /// The level's part of the server concurrency limit, by shares; rounded up.
     pub nominal: Seats,
     /// What remains to it when all it may lend is lent.
@@ -17,7 +17,7 @@ pub struct Limits {
     pub max: Seats,
 }
 
-impl Limits {
+impl LevelLimits {
     /// The limits of `level`, which has its shares out of `share_sum`.
     ///
     /// `share_sum` is the sum over all levels, the exempt and the quiescing ones included. Should
@@ -147,11 +147,14 @@ pub(super) mod tests {
         ]
     }
 
-    pub(in super::super) fn limits_of(levels: &[LevelSpec], total_seats: Seats) -> Vec<Limits> {
-        let share_sum = Limits::share_sum(levels);
+    pub(in super::super) fn limits_of(
+        levels: &[LevelSpec],
+        total_seats: Seats,
+    ) -> Vec<LevelLimits> {
+        let share_sum = LevelLimits::share_sum(levels);
         let limits = levels.iter();
         limits
-            .map(|level| Limits::of(level, total_seats, share_sum))
+            .map(|level| LevelLimits::of(level, total_seats, share_sum))
             .collect()
     }
 
@@ -173,7 +176,7 @@ pub(super) mod tests {
             let limits = limits_of(&levels, total);
             for ((level, limits), (nominal, min, width)) in levels.iter().zip(&limits).zip(expected)
             {
-                let expected = Limits {
+                let expected = LevelLimits {
                     nominal,
                     min,
                     max: nominal + total,
@@ -195,11 +198,11 @@ pub(super) mod tests {
         let limits = limits_of(&levels, 600);
         assert_eq!(limits.iter().map(|l| l.nominal).sum::<Seats>(), 602);
         assert_eq!(limits.iter().map(|l| l.min).sum::<Seats>(), 258);
-        let lendable: Vec<_> = limits.iter().map(Limits::lendable).collect();
+        let lendable: Vec<_> = limits.iter().map(LevelLimits::lendable).collect();
         assert_eq!(lendable, [24, 25, 0, 49, 221, 25, 0, 0]);
         assert_eq!(
             limits[7],
-            Limits {
+            LevelLimits {
                 nominal: 0,
                 min: 0,
                 max: 600
@@ -224,7 +227,7 @@ pub(super) mod tests {
         ];
         for (total, hand_size, expected) in table {
             let level = limited("only", 10_000, 0, None, Some(hand_size));
-            let limits = Limits::of(&level, total, 10_000);
+            let limits = LevelLimits::of(&level, total, 10_000);
             assert_eq!(limits.nominal, total);
             assert_eq!(limits.width_cap(&level.kind), WidthCap::at(expected));
         }
@@ -248,7 +251,7 @@ pub(super) mod tests {
         let limits = limits_of(&levels, Seats::MAX);
         assert_eq!(limits[0].nominal, Seats::MAX);
         assert_eq!((limits[0].min, limits[0].max), (0, Seats::MAX));
-        assert_eq!(Limits::of(&exempt(), 600, 0).nominal, 0);
+        assert_eq!(LevelLimits::of(&exempt(), 600, 0).nominal, 0);
     }
 
     #[test]

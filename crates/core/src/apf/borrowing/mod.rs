@@ -14,7 +14,7 @@ pub(crate) mod limits;
 pub(crate) mod solver;
 mod watermarks;
 
-pub use limits::{Limits, ratio_denominator};
+pub use limits::{LevelLimits, ratio_denominator};
 pub use watermarks::Watermarks;
 
 pub use solver::{Allocation, AllocationError, Claim, allocate};
@@ -23,11 +23,11 @@ use super::{demand::as_f64, policy::Semantics, units::Seats};
 
 /// What rebalancing knows of a level.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Party {
+pub struct RebalanceInput {
     /// Whether nothing holds its requests back.
     pub exempt: bool,
     /// What its configuration says.
-    pub limits: Limits,
+    pub limits: LevelLimits,
     /// Greatest demand of the last period, in seats.
     pub high_watermark: u64,
     /// Smoothed demand, in seats.
@@ -38,7 +38,7 @@ pub struct Party {
 
 /// What rebalancing decides for a level.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Outcome {
+pub struct RebalanceOutcome {
     /// The new current concurrency limit; for an exempt level only informative.
     pub current: Seats,
     /// The seats it should have by its demand.
@@ -49,7 +49,7 @@ pub struct Outcome {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rebalanced {
     /// In the order of the parties.
-    pub outcomes: Vec<Outcome>,
+    pub outcomes: Vec<RebalanceOutcome>,
     /// The part of its target that each level is granted, bounds aside; 0 when there is not even
     /// enough for what the levels recently used. In [`Semantics::Improved`] at most 1.
     pub fair_fraction: f64,
@@ -73,14 +73,14 @@ pub struct Rebalanced {
 /// nobody wants raise levels towards their nominal limits first; and the division never fails.
 ///
 /// Cost: `O(n log n)` with a few allocations; meant for once in 10 s, not for a request.
-pub fn rebalance(semantics: Semantics, parties: &[Party]) -> Rebalanced {
+pub fn rebalance(semantics: Semantics, parties: &[RebalanceInput]) -> Rebalanced {
     let nominal_sum = sum_of(parties.iter().map(|party| party.limits.nominal));
     let exempt_use: u64 = parties
         .iter()
         .filter(|party| party.exempt)
         .map(|party| u64::from(party.guaranteed()))
         .sum();
-    let limited: Vec<&Party> = parties.iter().filter(|party| !party.exempt).collect();
+    let limited: Vec<&RebalanceInput> = parties.iter().filter(|party| !party.exempt).collect();
     let division = Division {
         semantics,
         nominal_sum,
@@ -97,7 +97,7 @@ pub fn rebalance(semantics: Semantics, parties: &[Party]) -> Rebalanced {
     };
     let mut limits = limits.into_iter();
     let other_target = limited.first().map(|party| party.target());
-    let outcome = |party: &Party| Outcome {
+    let outcome = |party: &RebalanceInput| RebalanceOutcome {
         current: if party.exempt {
             party.guaranteed()
         } else {
@@ -115,7 +115,7 @@ pub fn rebalance(semantics: Semantics, parties: &[Party]) -> Rebalanced {
     }
 }
 
-impl Party {
+impl RebalanceInput {
     /// What it gets before others may borrow: what it recently used, but at least its min limit
     /// and, unless exempt, at most its nominal limit.
     fn guaranteed(&self) -> Seats {
@@ -160,7 +160,7 @@ struct Division {
 
 impl Division {
     /// The limits of the limited levels, and the fair fraction.
-    fn divide(&self, limited: &[&Party]) -> Result<(Vec<Seats>, f64), AllocationError> {
+    fn divide(&self, limited: &[&RebalanceInput]) -> Result<(Vec<Seats>, f64), AllocationError> {
         let min_sum = sum_of(limited.iter().map(|party| party.limits.min));
         let guaranteed_sum = sum_of(limited.iter().map(|party| party.guaranteed()));
         if self.remaining <= min_sum {
@@ -178,8 +178,9 @@ impl Division {
     }
 
     /// Not enough for all guarantees: `part` of the way from the min limits to them.
-    fn divide_guarantees(&self, limited: &[&Party], part: f64) -> Vec<Seats> {
-        let raise = |party: &&Party| f64::from(party.guaranteed() - party.limits.min) * part;
+    fn divide_guarantees(&self, limited: &[&RebalanceInput], part: f64) -> Vec<Seats> {
+        let raise =
+            |party: &&RebalanceInput| f64::from(party.guaranteed() - party.limits.min) * part;
         match self.semantics {
             Semantics::Compatible => limited
                 .iter()
@@ -195,7 +196,10 @@ impl Division {
     }
 
     /// Everything in proportion to demand, whatever exempt levels use.
-    fn divide_by_demand(&self, limited: &[&Party]) -> Result<(Vec<Seats>, f64), AllocationError> {
+    fn divide_by_demand(
+        &self,
+        limited: &[&RebalanceInput],
+    ) -> Result<(Vec<Seats>, f64), AllocationError> {
         let claims: Vec<_> = limited
             .iter()
             .map(|party| party.claim_by_demand())
@@ -209,13 +213,13 @@ impl Division {
     /// in proportion to the nominal limits.
     fn divide_demand_then_spare(
         &self,
-        limited: &[&Party],
+        limited: &[&RebalanceInput],
     ) -> Result<(Vec<Seats>, f64), AllocationError> {
         let max_sum = sum_of(limited.iter().map(|party| party.limits.max));
         let amount = self.remaining.min(max_sum);
         let wanted_sum: f64 = limited.iter().map(|party| party.wanted()).sum();
         let is_enough = wanted_sum <= as_f64(amount);
-        let claim = |party: &&Party| {
+        let claim = |party: &&RebalanceInput| {
             if is_enough {
                 let wanted = party.wanted();
                 party.claim(wanted, wanted.max(f64::from(party.limits.nominal)))
@@ -237,7 +241,7 @@ impl Division {
 
 /// Rounds `grants`, which sum to `amount`, to whole seats that do so too: the seats that rounding
 /// down leaves go to the largest remainders, the first of equals.
-fn whole_seats(amount: u64, grants: &[f64], limited: &[&Party]) -> Vec<Seats> {
+fn whole_seats(amount: u64, grants: &[f64], limited: &[&RebalanceInput]) -> Vec<Seats> {
     let mut seats: Vec<Seats> = grants.iter().map(|grant| rounded(grant.floor())).collect();
     let mut left = amount.saturating_sub(sum_of(seats.iter().copied()));
     let mut by_remainder: Vec<usize> = (0..grants.len()).collect();

@@ -16,10 +16,14 @@ use Semantics::{Compatible, Improved};
 const BOTH: [Semantics; 2] = [Compatible, Improved];
 
 /// The built-in levels of 600 seats with this demand, and the exempt level.
-fn built_in_parties(high_watermarks: [u64; 7], smoothed: [f64; 7], exempt: u64) -> Vec<Party> {
+fn built_in_parties(
+    high_watermarks: [u64; 7],
+    smoothed: [f64; 7],
+    exempt: u64,
+) -> Vec<RebalanceInput> {
     let limits = limits_of(&built_in(), 600);
     let mut parties: Vec<_> = (0..7)
-        .map(|index| Party {
+        .map(|index| RebalanceInput {
             exempt: false,
             limits: limits[index],
             high_watermark: high_watermarks[index],
@@ -27,7 +31,7 @@ fn built_in_parties(high_watermarks: [u64; 7], smoothed: [f64; 7], exempt: u64) 
             current: 0,
         })
         .collect();
-    parties.push(Party {
+    parties.push(RebalanceInput {
         exempt: true,
         limits: limits[7],
         high_watermark: exempt,
@@ -43,18 +47,18 @@ fn currents(rebalanced: &Rebalanced) -> Vec<Seats> {
 }
 
 /// The current limits of the seven limited built-in levels.
-fn limited_currents(semantics: Semantics, parties: &[Party]) -> Vec<Seats> {
+fn limited_currents(semantics: Semantics, parties: &[RebalanceInput]) -> Vec<Seats> {
     currents(&rebalance(semantics, parties))[..7].to_vec()
 }
 
 const LOAD: [u64; 7] = [20, 60, 3, 30, 500, 10, 0];
 const SMOOTHED_LOAD: [f64; 7] = [18.5, 55.2, 2.1, 25.0, 480.0, 8.0, 0.0];
 
-fn load(exempt: u64) -> Vec<Party> {
+fn load(exempt: u64) -> Vec<RebalanceInput> {
     built_in_parties(LOAD, SMOOTHED_LOAD, exempt)
 }
 
-fn saturated(exempt: u64) -> Vec<Party> {
+fn saturated(exempt: u64) -> Vec<RebalanceInput> {
     built_in_parties([5000; 7], [5000.0; 7], exempt)
 }
 
@@ -97,7 +101,7 @@ fn a_level_that_wakes_up_gets_back_its_nominal_limit() {
     }
 }
 
-fn light_load() -> Vec<Party> {
+fn light_load() -> Vec<RebalanceInput> {
     let mut parties = load(0);
     parties[4].high_watermark = 120;
     parties[4].smoothed = 118.0;
@@ -191,10 +195,10 @@ fn improved_rounding_neither_loses_nor_invents_seats() {
 }
 
 /// Four seats: one for a level that may not lend it, three for two that want more of them alike.
-fn three_for_two() -> Vec<Party> {
-    let party = |nominal, min, max, smoothed| Party {
+fn three_for_two() -> Vec<RebalanceInput> {
+    let party = |nominal, min, max, smoothed| RebalanceInput {
         exempt: false,
-        limits: Limits { nominal, min, max },
+        limits: LevelLimits { nominal, min, max },
         high_watermark: 0,
         smoothed,
         current: 0,
@@ -224,7 +228,7 @@ fn improved_an_exempt_level_shows_its_own_target() {
 }
 
 /// Levels that may not borrow, and an exempt level with shares that it does not use.
-fn unborrowable() -> Vec<Party> {
+fn unborrowable() -> Vec<RebalanceInput> {
     let levels = [
         limited("one", 10, 0, Some(0), None),
         limited("two", 10, 0, Some(0), None),
@@ -235,13 +239,16 @@ fn unborrowable() -> Vec<Party> {
         },
     ];
     let limits = limits_of(&levels, 30);
-    let parties = levels.iter().zip(limits).map(|(level, limits)| Party {
-        exempt: level.kind == LevelKind::Exempt,
-        limits,
-        high_watermark: 0,
-        smoothed: 0.0,
-        current: 7,
-    });
+    let parties = levels
+        .iter()
+        .zip(limits)
+        .map(|(level, limits)| RebalanceInput {
+            exempt: level.kind == LevelKind::Exempt,
+            limits,
+            high_watermark: 0,
+            smoothed: 0.0,
+            current: 7,
+        });
     parties.collect()
 }
 
@@ -263,7 +270,7 @@ fn improved_levels_get_their_max_when_nobody_may_borrow_what_is_left() {
 }
 
 /// Two levels of 100 shares that want 24 and 6 of 24 seats, and the catch-all.
-fn two_levels(first: (u32, u32), second: (u32, u32)) -> Vec<Party> {
+fn two_levels(first: (u32, u32), second: (u32, u32)) -> Vec<RebalanceInput> {
     let levels = [
         limited("one", 100, first.0, Some(first.1), Some(2)),
         limited("two", 100, second.0, Some(second.1), Some(2)),
@@ -272,7 +279,7 @@ fn two_levels(first: (u32, u32), second: (u32, u32)) -> Vec<Party> {
     let demands = [24, 6, 0_u32];
     let parties = limits_of(&levels, 24).into_iter().zip(demands);
     parties
-        .map(|(limits, demand)| Party {
+        .map(|(limits, demand)| RebalanceInput {
             exempt: false,
             limits,
             high_watermark: demand.into(),
@@ -304,7 +311,7 @@ fn borrowing_ends_at_what_the_lender_lends_and_at_what_the_borrower_may_take() {
 struct World {
     now: Time,
     semantics: Semantics,
-    levels: Vec<(Integrator, Demand, Party)>,
+    levels: Vec<(Integrator, Demand, RebalanceInput)>,
 }
 
 impl World {
@@ -318,7 +325,7 @@ impl World {
         ];
         let parties = limits_of(&levels, 870).into_iter().enumerate();
         let levels = parties.map(|(index, limits)| {
-            let party = Party {
+            let party = RebalanceInput {
                 exempt: index == 0,
                 limits,
                 high_watermark: 0,
@@ -370,7 +377,7 @@ fn exempt_demand_takes_seats_from_all_others_down_to_their_min() {
     }
 }
 
-fn random_parties(state: &mut Random) -> Vec<Party> {
+fn random_parties(state: &mut Random) -> Vec<RebalanceInput> {
     let percent = |state: &mut Random| u32::try_from(state.within(0..101)).unwrap();
     let mut levels = vec![exempt()];
     for _ in 0..=state.within(0..9) {
@@ -389,7 +396,7 @@ fn random_parties(state: &mut Random) -> Vec<Party> {
                 1 + state.within(0..4)
             };
             let reach = u64::from(limits.nominal) * scale + 2;
-            Party {
+            RebalanceInput {
                 exempt: index == 0,
                 limits,
                 high_watermark: state.within(0..reach),
@@ -411,7 +418,7 @@ fn improved_limits_never_exceed_the_nominal_sum_nor_leave_their_bounds() {
         let floor = u64::from(limits[0]) + min_sum;
         assert!(granted <= nominal_sum.max(floor), "seed {seed}: {limits:?}");
         for (party, limit) in parties.iter().zip(limits).skip(1) {
-            let Limits { min, max, .. } = party.limits;
+            let LevelLimits { min, max, .. } = party.limits;
             assert!((min..=max).contains(&limit), "seed {seed}: {party:?}");
             if granted < nominal_sum {
                 // Seats are left over only when nobody may take them.

@@ -9,14 +9,14 @@ use std::collections::BTreeMap;
 
 use super::{ANY, CLUSTER, Request};
 
-/// A place in [`Broad::words`]; empty by default.
+/// A place in [`BroadRules::words`]; empty by default.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Row {
+pub(super) struct PartSet {
     start: u32,
     end: u32,
 }
 
-impl Row {
+impl PartSet {
     /// Whether no part is in it.
     pub(super) const fn is_empty(self) -> bool {
         self.start == self.end
@@ -40,22 +40,22 @@ pub(super) enum Dimension {
 
 /// The parts and the rows of all names but subjects.
 #[derive(Default)]
-pub(super) struct Broad {
+pub(super) struct BroadRules {
     /// The schema of each part; ascending.
     schemas: Box<[u32]>,
     words: Box<[(u32, u64)]>,
-    rows: [Box<[Row]>; 5],
+    rows: [Box<[PartSet]>; 5],
 }
 
 /// Collects parts, in the order of their schemas.
 #[derive(Default)]
-pub(super) struct Builder {
+pub(super) struct BroadBuilder {
     schemas: Vec<u32>,
     subjects: BTreeMap<u32, Vec<(u32, u64)>>,
     rows: BTreeMap<(Dimension, u32), Vec<(u32, u64)>>,
 }
 
-impl Builder {
+impl BroadBuilder {
     /// A new part of `schema`, which is not less than that of the part before.
     pub(super) fn part(&mut self, schema: u32) {
         self.schemas.push(schema);
@@ -74,13 +74,13 @@ impl Builder {
     }
 
     /// The finished parts; `subject` is told the row of each subject class and its first schema.
-    pub(super) fn build(self, mut subject: impl FnMut(u32, Row, u32)) -> Broad {
+    pub(super) fn build(self, mut subject: impl FnMut(u32, PartSet, u32)) -> BroadRules {
         let mut words = Vec::new();
         let mut lay = |row: Vec<(u32, u64)>| {
             let start = words.len();
             words.extend(row);
             let place = |at| u32::try_from(at).expect("fewer than 2^32 words");
-            Row {
+            PartSet {
                 start: place(start),
                 end: place(words.len()),
             }
@@ -90,13 +90,13 @@ impl Builder {
             let first = self.schemas[part_of(word, bits)];
             subject(class, lay(row), first);
         }
-        let mut rows: [Vec<Row>; 5] = Default::default();
+        let mut rows: [Vec<PartSet>; 5] = Default::default();
         for ((dimension, value), row) in self.rows {
             let rows = &mut rows[dimension as usize];
-            rows.resize(value as usize, Row::default());
+            rows.resize(value as usize, PartSet::default());
             rows.push(lay(row));
         }
-        Broad {
+        BroadRules {
             schemas: self.schemas.into(),
             words: words.into(),
             rows: rows.map(Vec::into_boxed_slice),
@@ -104,9 +104,9 @@ impl Builder {
     }
 }
 
-impl Broad {
+impl BroadRules {
     /// The first schema before `best` that has a part for this subject and request; else `best`.
-    pub(super) fn first(&self, subject: Row, request: &mut Request<'_>, best: u32) -> u32 {
+    pub(super) fn first(&self, subject: PartSet, request: &mut Request<'_>, best: u32) -> u32 {
         for &(word, mut bits) in self.row(subject) {
             super::count();
             if self.schemas[part_of(word, bits)] >= best {
@@ -159,7 +159,7 @@ impl Broad {
         }
     }
 
-    fn row(&self, row: Row) -> &[(u32, u64)] {
+    fn row(&self, row: PartSet) -> &[(u32, u64)] {
         &self.words[row.start as usize..row.end as usize]
     }
 }

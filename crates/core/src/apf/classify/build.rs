@@ -8,11 +8,11 @@ use k8s_openapi::api::flowcontrol::v1::{
 
 use super::{
     ACCOUNT_PREFIX, ALL_VERBS, ANY, CLUSTER, Classifier, EVERY_PATH, Entry, FIRST_CLASS, FlowHash,
-    LevelSpec, NAMED_GROUP, NAMED_PATH, NAMED_RESOURCE, PATH, Schema, Scope, Shapes, Subject,
+    LevelSpec, NAMED_GROUP, NAMED_PATH, NAMED_RESOURCE, NameScope, PATH, Schema, Shapes, Subject,
     UNKNOWN,
     broad::{self, Dimension},
     names::Names,
-    tuples::{Key, Tuples},
+    tuples::{TupleKey, Tuples},
 };
 use crate::digest::Verb;
 
@@ -148,7 +148,7 @@ struct Reader {
 impl Reader {
     fn new(key: &[u8; 16]) -> Self {
         let mut names = Names::new(key);
-        let everybody = names.intern(Scope::EVERYBODY, b"");
+        let everybody = names.intern(NameScope::EVERYBODY, b"");
         Self {
             names,
             root: UNKNOWN,
@@ -173,21 +173,21 @@ impl Reader {
     /// The number of a subject, if it can match anybody.
     fn subject(&mut self, subject: &SubjectObject) -> Option<u32> {
         let (scope, name) = match subject.kind.as_str() {
-            "User" => (Scope::USER, &subject.user.as_ref()?.name),
-            "Group" => (Scope::GROUP, &subject.group.as_ref()?.name),
+            "User" => (NameScope::USER, &subject.user.as_ref()?.name),
+            "Group" => (NameScope::GROUP, &subject.group.as_ref()?.name),
             "ServiceAccount" => {
                 let account = subject.service_account.as_ref()?;
                 let namespace = &account.namespace;
                 if account.name == "*" {
-                    (Scope::ACCOUNTS, namespace)
+                    (NameScope::ACCOUNTS, namespace)
                 } else {
                     let user = format!("{ACCOUNT_PREFIX}{namespace}:{}", account.name);
-                    return Some(self.names.intern(Scope::USER, user.as_bytes()));
+                    return Some(self.names.intern(NameScope::USER, user.as_bytes()));
                 }
             }
             _ => return None,
         };
-        if name == "*" && scope != Scope::ACCOUNTS {
+        if name == "*" && scope != NameScope::ACCOUNTS {
             return Some(self.everybody);
         }
         Some(self.names.intern(scope, name.as_bytes()))
@@ -198,13 +198,16 @@ impl Reader {
         ResourcePart {
             verbs: verb_mask(&part.verbs),
             groups: set(&part.api_groups, |group| {
-                vec![self.names.intern(Scope::API_GROUP, group.as_bytes())]
+                vec![self.names.intern(NameScope::API_GROUP, group.as_bytes())]
             }),
             resources: set(&part.resources, |resource| {
                 Vec::from_iter(self.resource(resource))
             }),
             namespaces: set(namespaces, |namespace| {
-                vec![self.names.intern(Scope::NAMESPACE, namespace.as_bytes())]
+                vec![
+                    self.names
+                        .intern(NameScope::NAMESPACE, namespace.as_bytes()),
+                ]
             }),
             cluster_scope: part.cluster_scope == Some(true),
         }
@@ -213,13 +216,13 @@ impl Reader {
     /// The number of `resource` or `resource/subresource`, if any request can have it.
     fn resource(&mut self, resource: &str) -> Option<u32> {
         let Some((resource, subresource)) = resource.split_once('/') else {
-            return Some(self.names.intern(Scope::RESOURCE, resource.as_bytes()));
+            return Some(self.names.intern(NameScope::RESOURCE, resource.as_bytes()));
         };
         if subresource.is_empty() || subresource.contains('/') {
             return None;
         }
-        let within = self.names.intern(Scope::RESOURCE, resource.as_bytes());
-        let scope = Scope::subresource_of(within);
+        let within = self.names.intern(NameScope::RESOURCE, resource.as_bytes());
+        let scope = NameScope::subresource_of(within);
         Some(self.names.intern(scope, subresource.as_bytes()))
     }
 
@@ -237,7 +240,7 @@ impl Reader {
             return Vec::new();
         };
         if self.root == UNKNOWN {
-            self.root = self.names.intern(Scope::ROOT, b"");
+            self.root = self.names.intern(NameScope::ROOT, b"");
             self.parents.push((self.root, UNKNOWN));
         }
         let mut directory = self.root;
@@ -248,7 +251,7 @@ impl Reader {
             } else if !segment.is_empty() {
                 let file = self
                     .names
-                    .intern(Scope::file_in(directory), segment.as_bytes());
+                    .intern(NameScope::file_in(directory), segment.as_bytes());
                 return vec![file, self.directory(directory, segment)];
             }
         }
@@ -256,7 +259,7 @@ impl Reader {
     }
 
     fn directory(&mut self, within: u32, segment: &str) -> u32 {
-        let scope = Scope::directory_in(within);
+        let scope = NameScope::directory_in(within);
         let known = self.names.len();
         let directory = self.names.intern(scope, segment.as_bytes());
         if self.names.len() > known {
@@ -343,8 +346,8 @@ impl Classes {
 /// The combinations of all rules.
 struct Table {
     budget: Budget,
-    combinations: Vec<(Key, Entry)>,
-    broad: broad::Builder,
+    combinations: Vec<(TupleKey, Entry)>,
+    broad: broad::BroadBuilder,
     subjects: Vec<Subject>,
 }
 
@@ -353,12 +356,12 @@ impl Table {
         let unmentioned = Subject {
             first: UNKNOWN,
             shapes: 0,
-            broad: broad::Row::default(),
+            broad: broad::PartSet::default(),
         };
         Self {
             budget,
             combinations: Vec::new(),
-            broad: broad::Builder::default(),
+            broad: broad::BroadBuilder::default(),
             subjects: vec![unmentioned; subjects],
         }
     }
@@ -419,7 +422,7 @@ impl Table {
         }
     }
 
-    fn combine(&mut self, key: Key, shape: Shapes, schema: u32, verbs: u16) {
+    fn combine(&mut self, key: TupleKey, shape: Shapes, schema: u32, verbs: u16) {
         let subject = &mut self.subjects[key[0] as usize];
         subject.shapes |= shape;
         subject.first = subject.first.min(schema);
@@ -491,7 +494,7 @@ fn shape(group: u32, resource: u32, place: u32) -> u32 {
 }
 
 /// Sorts combinations by key and drops entries whose verbs earlier schemas take.
-fn pack(mut combinations: Vec<(Key, Entry)>) -> (Tuples, Box<[Entry]>) {
+fn pack(mut combinations: Vec<(TupleKey, Entry)>) -> (Tuples, Box<[Entry]>) {
     combinations.sort_by_key(|&(key, entry)| (key, entry.schema));
     let mut entries: Vec<Entry> = Vec::new();
     let mut ranges = Vec::new();

@@ -13,7 +13,7 @@ use k8s_openapi::api::flowcontrol::v1::{
 };
 
 use super::{
-    ACCOUNT_PREFIX, Classifier, Request, Scope, UNKNOWN, account_namespace, build::verb_mask,
+    ACCOUNT_PREFIX, Classifier, NameScope, Request, UNKNOWN, account_namespace, build::verb_mask,
 };
 use crate::digest::User;
 
@@ -94,8 +94,8 @@ impl Search<'_> {
     fn subject(&self, subject: &Subject) -> Option<Vec<u32>> {
         let class = |scope, name: &str| self.classifier.class(scope, name.as_bytes());
         let of_user = |name: &str| {
-            let accounts = account_namespace(name).map(|ns| class(Scope::ACCOUNTS, ns));
-            let mut classes = vec![class(Scope::USER, name)];
+            let accounts = account_namespace(name).map(|ns| class(NameScope::ACCOUNTS, ns));
+            let mut classes = vec![class(NameScope::USER, name)];
             classes.extend(accounts);
             classes
         };
@@ -106,12 +106,12 @@ impl Search<'_> {
             },
             "Group" => match subject.group.as_ref()?.name.as_str() {
                 "*" => Vec::new(),
-                name => vec![class(Scope::GROUP, name)],
+                name => vec![class(NameScope::GROUP, name)],
             },
             "ServiceAccount" => {
                 let account = subject.service_account.as_ref()?;
                 if account.name == "*" {
-                    vec![class(Scope::ACCOUNTS, &account.namespace)]
+                    vec![class(NameScope::ACCOUNTS, &account.namespace)]
                 } else {
                     of_user(&format!(
                         "{ACCOUNT_PREFIX}{}:{}",
@@ -128,7 +128,7 @@ impl Search<'_> {
     fn resource_part(&mut self, subject: &[u32], part: &ResourcePolicyRule) -> Result<(), Reached> {
         let classifier = self.classifier;
         let class = |scope, name: &str| Some(classifier.class(scope, name.as_bytes()));
-        let groups = values(&part.api_groups, |group| class(Scope::API_GROUP, group));
+        let groups = values(&part.api_groups, |group| class(NameScope::API_GROUP, group));
         let resources = values(&part.resources, |resource| {
             let (resource, subresource) = match resource.split_once('/') {
                 None => (resource, ""),
@@ -139,7 +139,7 @@ impl Search<'_> {
         });
         let listed = part.namespaces.as_deref().unwrap_or_default();
         let mut places: Vec<Option<u32>> =
-            values(listed, |namespace| class(Scope::NAMESPACE, namespace))
+            values(listed, |namespace| class(NameScope::NAMESPACE, namespace))
                 .into_iter()
                 .map(Some)
                 .collect();
@@ -227,7 +227,7 @@ impl Search<'_> {
 
     /// The earlier schema that matches a request of this subject in this further group.
     fn taker(&self, subject: &[u32], group: Option<&str>, mut request: Request<'_>) -> Option<u32> {
-        let group = group.map(|group| self.classifier.class(Scope::GROUP, group.as_bytes()));
+        let group = group.map(|group| self.classifier.class(NameScope::GROUP, group.as_bytes()));
         let mut best = self.schema;
         for &class in subject.iter().chain(&group) {
             self.classifier.visit(class, &mut request, &mut best);

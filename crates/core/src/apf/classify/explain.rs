@@ -16,7 +16,7 @@ use crate::digest::{RequestDigest, RequestInfo, User};
 /// The part of a schema that matched a request; all are indices into the schema's lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Matched {
+pub struct RuleMatch {
     /// In `spec.rules`.
     pub rule: usize,
     /// In the rule's `subjects`.
@@ -27,7 +27,7 @@ pub struct Matched {
     pub is_resource: bool,
 }
 
-impl fmt::Display for Matched {
+impl fmt::Display for RuleMatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             rule,
@@ -43,14 +43,14 @@ impl fmt::Display for Matched {
 /// Why one rule of a schema does not match a request: its part that comes closest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct WhyNot {
+pub struct RuleMismatch {
     /// The path of that part, such as `spec.rules[0].resourceRules[1].verbs`.
     pub field: String,
     /// What does not fit.
-    pub reason: Misfit,
+    pub reason: Mismatch,
 }
 
-impl fmt::Display for WhyNot {
+impl fmt::Display for RuleMismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.field, self.reason)
     }
@@ -59,7 +59,7 @@ impl fmt::Display for WhyNot {
 /// What of a rule does not fit a request, in the order in which it is looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Misfit {
+pub enum Mismatch {
     /// The schema has no rules.
     NoRules,
     /// No subject is the user, one of its groups, or everybody.
@@ -82,7 +82,7 @@ pub enum Misfit {
     Path,
 }
 
-impl fmt::Display for Misfit {
+impl fmt::Display for Mismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::NoRules => "there are no rules",
@@ -108,7 +108,7 @@ impl Policy {
     ///
     /// # Errors
     ///
-    /// One `WhyNot` for each rule of the schema, if none matches.
+    /// One `RuleMismatch` for each rule of the schema, if none matches.
     ///
     /// # Panics
     ///
@@ -117,7 +117,7 @@ impl Policy {
         &self,
         schema: SchemaIndex,
         digest: &RequestDigest,
-    ) -> Result<Matched, Vec<WhyNot>> {
+    ) -> Result<RuleMatch, Vec<RuleMismatch>> {
         explain_rules(self.rules(schema), digest)
     }
 
@@ -126,7 +126,11 @@ impl Policy {
     /// # Panics
     ///
     /// As [`Self::explain`].
-    pub fn why_not(&self, schema: SchemaIndex, digest: &RequestDigest) -> Option<Vec<WhyNot>> {
+    pub fn why_not(
+        &self,
+        schema: SchemaIndex,
+        digest: &RequestDigest,
+    ) -> Option<Vec<RuleMismatch>> {
         self.explain(schema, digest).err()
     }
 }
@@ -135,25 +139,25 @@ impl Policy {
 pub(super) fn explain_rules(
     rules: &[PolicyRulesWithSubjects],
     digest: &RequestDigest,
-) -> Result<Matched, Vec<WhyNot>> {
+) -> Result<RuleMatch, Vec<RuleMismatch>> {
     if rules.is_empty() {
-        return Err(vec![WhyNot {
+        return Err(vec![RuleMismatch {
             field: "spec.rules".to_owned(),
-            reason: Misfit::NoRules,
+            reason: Mismatch::NoRules,
         }]);
     }
     let mut reasons = Vec::with_capacity(rules.len());
     for (i, rule) in rules.iter().enumerate() {
         match explain_rule(rule, digest) {
             Ok((subject, part)) => {
-                return Ok(Matched {
+                return Ok(RuleMatch {
                     rule: i,
                     subject,
                     part,
                     is_resource: digest.info.is_resource,
                 });
             }
-            Err((field, reason)) => reasons.push(WhyNot {
+            Err((field, reason)) => reasons.push(RuleMismatch {
                 field: format!("spec.rules[{i}].{field}"),
                 reason,
             }),
@@ -166,23 +170,23 @@ pub(super) fn explain_rules(
 fn explain_rule(
     rule: &PolicyRulesWithSubjects,
     digest: &RequestDigest,
-) -> Result<(usize, usize), (String, Misfit)> {
+) -> Result<(usize, usize), (String, Mismatch)> {
     let Some(subject) = rule
         .subjects
         .iter()
         .position(|subject| is_subject(subject, &digest.user))
     else {
-        return Err(("subjects".to_owned(), Misfit::Subject));
+        return Err(("subjects".to_owned(), Mismatch::Subject));
     };
     let info = &digest.info;
     let part = if info.is_resource {
         let rules = rule.resource_rules.as_deref().unwrap_or_default();
-        first_match(rules, Misfit::NoResourceRules, |rule| {
+        first_match(rules, Mismatch::NoResourceRules, |rule| {
             resource_misfit(rule, info)
         })
     } else {
         let rules = rule.non_resource_rules.as_deref().unwrap_or_default();
-        first_match(rules, Misfit::NoNonResourceRules, |rule| {
+        first_match(rules, Mismatch::NoNonResourceRules, |rule| {
             non_resource_misfit(rule, info)
         })
     };
@@ -199,9 +203,9 @@ fn explain_rule(
 /// The first of `rules` without a misfit, or the one that comes closest and its misfit.
 fn first_match<T>(
     rules: &[T],
-    if_none: Misfit,
-    misfit: impl Fn(&T) -> Option<Misfit>,
-) -> Result<usize, (Option<usize>, Misfit)> {
+    if_none: Mismatch,
+    misfit: impl Fn(&T) -> Option<Mismatch>,
+) -> Result<usize, (Option<usize>, Mismatch)> {
     let mut closest = (None, if_none);
     for (i, rule) in rules.iter().enumerate() {
         match misfit(rule) {
@@ -236,9 +240,9 @@ fn is_subject(subject: &Subject, user: &User) -> bool {
     }
 }
 
-fn resource_misfit(rule: &ResourcePolicyRule, info: &RequestInfo) -> Option<Misfit> {
+fn resource_misfit(rule: &ResourcePolicyRule, info: &RequestInfo) -> Option<Mismatch> {
     if !lists(&rule.verbs, info.verb.as_str().as_bytes()) {
-        return Some(Misfit::Verb);
+        return Some(Mismatch::Verb);
     }
     let mut resource = info.resource().to_vec();
     if !info.subresource().is_empty() {
@@ -246,21 +250,21 @@ fn resource_misfit(rule: &ResourcePolicyRule, info: &RequestInfo) -> Option<Misf
         resource.extend_from_slice(info.subresource());
     }
     if !lists(&rule.resources, &resource) {
-        return Some(Misfit::Resource);
+        return Some(Mismatch::Resource);
     }
     if !lists(&rule.api_groups, info.group()) {
-        return Some(Misfit::ApiGroup);
+        return Some(Mismatch::ApiGroup);
     }
     if info.namespace().is_empty() {
-        return (rule.cluster_scope != Some(true)).then_some(Misfit::ClusterScope);
+        return (rule.cluster_scope != Some(true)).then_some(Mismatch::ClusterScope);
     }
     let namespaces = rule.namespaces.as_deref().unwrap_or_default();
-    (!lists(namespaces, info.namespace())).then_some(Misfit::Namespace)
+    (!lists(namespaces, info.namespace())).then_some(Mismatch::Namespace)
 }
 
-fn non_resource_misfit(rule: &NonResourcePolicyRule, info: &RequestInfo) -> Option<Misfit> {
+fn non_resource_misfit(rule: &NonResourcePolicyRule, info: &RequestInfo) -> Option<Mismatch> {
     if !lists(&rule.verbs, info.verb.as_str().as_bytes()) {
-        return Some(Misfit::Verb);
+        return Some(Mismatch::Verb);
     }
     let covers = |entry: &String| {
         let mut directory = entry.strip_suffix('*').unwrap_or(entry).to_owned();
@@ -271,7 +275,7 @@ fn non_resource_misfit(rule: &NonResourcePolicyRule, info: &RequestInfo) -> Opti
             || entry.as_bytes() == info.path()
             || info.path().starts_with(directory.as_bytes())
     };
-    (!rule.non_resource_urls.iter().any(covers)).then_some(Misfit::Path)
+    (!rule.non_resource_urls.iter().any(covers)).then_some(Mismatch::Path)
 }
 
 /// Whether a list is `*` or has `wanted`.
@@ -287,13 +291,13 @@ const fn list_name(is_resource: bool) -> &'static str {
     }
 }
 
-const fn field_of(reason: Misfit) -> &'static str {
+const fn field_of(reason: Mismatch) -> &'static str {
     match reason {
-        Misfit::Resource => "resources",
-        Misfit::ApiGroup => "apiGroups",
-        Misfit::ClusterScope => "clusterScope",
-        Misfit::Namespace => "namespaces",
-        Misfit::Path => "nonResourceURLs",
+        Mismatch::Resource => "resources",
+        Mismatch::ApiGroup => "apiGroups",
+        Mismatch::ClusterScope => "clusterScope",
+        Mismatch::Namespace => "namespaces",
+        Mismatch::Path => "nonResourceURLs",
         _ => "verbs",
     }
 }

@@ -28,8 +28,8 @@ use super::policy::{
     Distinguisher, Flow, LevelKind, LevelSpec, LimitResponse, Policy, Schema, SchemaIndex,
 };
 use crate::digest::{RequestDigest, RequestInfo, Verb};
-use broad::{Broad, Row};
-use names::{Names, Scope};
+use broad::{BroadRules, PartSet};
+use names::{NameScope, Names};
 use tuples::Tuples;
 
 pub(crate) use cover::Cover;
@@ -89,7 +89,7 @@ pub(super) struct Classifier {
     subjects: Box<[Subject]>,
     tuples: Tuples,
     entries: Box<[Entry]>,
-    broad: Broad,
+    broad: BroadRules,
     flows: Box<[FlowHash]>,
 }
 
@@ -99,7 +99,7 @@ struct Subject {
     /// The first schema that mentions it.
     first: u32,
     shapes: Shapes,
-    broad: Row,
+    broad: PartSet,
 }
 
 /// One schema of a combination.
@@ -195,17 +195,17 @@ impl Classifier {
         let mut best = UNKNOWN;
         let everybody = self.everybody;
         self.visit(everybody, &mut request, &mut best);
-        let named = self.class(Scope::USER, user.name.as_bytes());
+        let named = self.class(NameScope::USER, user.name.as_bytes());
         self.visit(named, &mut request, &mut best);
         if let Some(namespace) = account_namespace(&user.name) {
-            let accounts = self.class(Scope::ACCOUNTS, namespace.as_bytes());
+            let accounts = self.class(NameScope::ACCOUNTS, namespace.as_bytes());
             self.visit(accounts, &mut request, &mut best);
         }
         for group in &user.groups {
             if best == 0 {
                 break;
             }
-            let group = self.class(Scope::GROUP, group.as_bytes());
+            let group = self.class(NameScope::GROUP, group.as_bytes());
             self.visit(group, &mut request, &mut best);
         }
         best
@@ -284,7 +284,7 @@ impl Classifier {
         }
     }
 
-    fn look(&self, key: &tuples::Key, verb: u16, best: &mut u32) {
+    fn look(&self, key: &tuples::TupleKey, verb: u16, best: &mut u32) {
         let Some(range) = self.tuples.find(*key) else {
             return;
         };
@@ -301,7 +301,7 @@ impl Classifier {
     }
 
     /// The class of a name; [`UNKNOWN`] if it has none.
-    fn class(&self, scope: Scope, name: &[u8]) -> u32 {
+    fn class(&self, scope: NameScope, name: &[u8]) -> u32 {
         self.names
             .find(scope, name)
             .map_or(UNKNOWN, |number| self.classes[number as usize])
@@ -309,13 +309,13 @@ impl Classifier {
 
     /// The class of a resource with its subresource, which is empty if there is none.
     fn resource_class(&self, resource: &[u8], subresource: &[u8]) -> u32 {
-        let Some(number) = self.names.find(Scope::RESOURCE, resource) else {
+        let Some(number) = self.names.find(NameScope::RESOURCE, resource) else {
             return UNKNOWN;
         };
         if subresource.is_empty() {
             return self.classes[number as usize];
         }
-        self.class(Scope::subresource_of(number), subresource)
+        self.class(NameScope::subresource_of(number), subresource)
     }
 
     /// The class of a path itself, and the number of the deepest directory of it that is mentioned.
@@ -328,14 +328,14 @@ impl Classifier {
             return (UNKNOWN, UNKNOWN);
         }
         while let Some(at) = rest.iter().position(|&byte| byte == b'/') {
-            let scope = Scope::directory_in(directory);
+            let scope = NameScope::directory_in(directory);
             let Some(next) = self.names.find(scope, &rest[..at]) else {
                 return (UNKNOWN, directory);
             };
             directory = next;
             rest = &rest[at + 1..];
         }
-        (self.class(Scope::file_in(directory), rest), directory)
+        (self.class(NameScope::file_in(directory), rest), directory)
     }
 }
 
@@ -373,7 +373,7 @@ impl<'a> Request<'a> {
     }
 
     fn group(&mut self) -> u32 {
-        let look = |info: &RequestInfo| self.classifier.class(Scope::API_GROUP, info.group());
+        let look = |info: &RequestInfo| self.classifier.class(NameScope::API_GROUP, info.group());
         *self
             .group
             .get_or_insert_with(|| self.info.map_or(UNKNOWN, look))
@@ -394,7 +394,10 @@ impl<'a> Request<'a> {
         if self.is_cluster {
             return CLUSTER;
         }
-        let look = |info: &RequestInfo| self.classifier.class(Scope::NAMESPACE, info.namespace());
+        let look = |info: &RequestInfo| {
+            self.classifier
+                .class(NameScope::NAMESPACE, info.namespace())
+        };
         *self
             .namespace
             .get_or_insert_with(|| self.info.map_or(UNKNOWN, look))

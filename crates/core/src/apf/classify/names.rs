@@ -9,9 +9,9 @@ use siphasher::sip::SipHasher13;
 
 /// What kind of name it is, and what it is within; the same text in two scopes is two names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Scope(u64);
+pub(super) struct NameScope(u64);
 
-impl Scope {
+impl NameScope {
     /// Users.
     pub(super) const USER: Self = Self(1 << 32);
     /// Groups of users.
@@ -64,7 +64,7 @@ struct Slot {
 
 #[derive(Clone, Copy)]
 struct Entry {
-    scope: Scope,
+    scope: NameScope,
     start: usize,
     len: usize,
 }
@@ -90,7 +90,7 @@ impl Names {
     }
 
     /// The number of a name, if it is mentioned.
-    pub(super) fn find(&self, scope: Scope, name: &[u8]) -> Option<u32> {
+    pub(super) fn find(&self, scope: NameScope, name: &[u8]) -> Option<u32> {
         super::count();
         let hash = self.hash(scope, name);
         match self.slot(hash, scope, name) {
@@ -100,7 +100,7 @@ impl Names {
     }
 
     /// The number of a name, which is new if need be.
-    pub(super) fn intern(&mut self, scope: Scope, name: &[u8]) -> u32 {
+    pub(super) fn intern(&mut self, scope: NameScope, name: &[u8]) -> u32 {
         let hash = self.hash(scope, name);
         let (at, slot) = self.slot(hash, scope, name);
         if slot.number != 0 {
@@ -124,7 +124,7 @@ impl Names {
     }
 
     /// The slot a name is in, or the free one where it belongs.
-    fn slot(&self, hash: u64, scope: Scope, name: &[u8]) -> (usize, Slot) {
+    fn slot(&self, hash: u64, scope: NameScope, name: &[u8]) -> (usize, Slot) {
         let mask = self.slots.len() - 1;
         #[expect(clippy::cast_possible_truncation, reason = "masked")]
         let mut at = hash as usize & mask;
@@ -138,7 +138,7 @@ impl Names {
         }
     }
 
-    fn is(&self, slot: Slot, scope: Scope, name: &[u8]) -> bool {
+    fn is(&self, slot: Slot, scope: NameScope, name: &[u8]) -> bool {
         let entry = &self.entries[slot.number as usize - 1];
         entry.scope == scope && self.name(entry) == name
     }
@@ -166,7 +166,7 @@ impl Names {
     }
 
     /// Multiplies sixteen bytes at a time into 128 bits and folds them.
-    fn hash(&self, scope: Scope, name: &[u8]) -> u64 {
+    fn hash(&self, scope: NameScope, name: &[u8]) -> u64 {
         let [low, high] = self.key;
         let mut hash = fold(low ^ scope.0, high ^ name.len() as u64);
         let mut rest = name;
@@ -219,11 +219,11 @@ mod tests {
         let mut hashes = Vec::new();
         for len in 0..100 {
             let text = vec![b'a'; len];
-            hashes.push(names.hash(Scope::USER, &text));
+            hashes.push(names.hash(NameScope::USER, &text));
             for at in 0..len {
                 let mut other = text.clone();
                 other[at] = b'b';
-                hashes.push(names.hash(Scope::USER, &other));
+                hashes.push(names.hash(NameScope::USER, &other));
             }
         }
         let count = hashes.len();
@@ -238,15 +238,15 @@ mod tests {
         let mut numbers = Vec::new();
         for i in 0..1000 {
             let name = format!("name-{i}");
-            numbers.push(names.intern(Scope::USER, name.as_bytes()));
-            numbers.push(names.intern(Scope::GROUP, name.as_bytes()));
+            numbers.push(names.intern(NameScope::USER, name.as_bytes()));
+            numbers.push(names.intern(NameScope::GROUP, name.as_bytes()));
         }
         assert_eq!(numbers, (0..2000).collect::<Vec<u32>>());
-        assert_eq!(names.intern(Scope::GROUP, b"name-3"), 7);
-        assert_eq!(names.find(Scope::USER, b"name-3"), Some(6));
-        assert_eq!(names.find(Scope::NAMESPACE, b"name-3"), None);
-        assert_eq!(names.find(Scope::USER, b"name-1000"), None);
-        assert_eq!(names.find(Scope::subresource_of(6), b"name-3"), None);
+        assert_eq!(names.intern(NameScope::GROUP, b"name-3"), 7);
+        assert_eq!(names.find(NameScope::USER, b"name-3"), Some(6));
+        assert_eq!(names.find(NameScope::NAMESPACE, b"name-3"), None);
+        assert_eq!(names.find(NameScope::USER, b"name-1000"), None);
+        assert_eq!(names.find(NameScope::subresource_of(6), b"name-3"), None);
         assert_eq!(names.len(), 2000);
     }
 }

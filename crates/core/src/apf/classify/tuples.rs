@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 /// What a tuple of a rule stands for; the meaning of each number is the index's.
-pub(super) type Key = [u32; 4];
+pub(super) type TupleKey = [u32; 4];
 
 /// Open addressing, at most a quarter full, so that chains are short. The numbers are ours, so the hash needs no key.
 pub(super) struct Tuples {
@@ -12,7 +12,7 @@ pub(super) struct Tuples {
 
 #[derive(Clone, Copy)]
 struct Slot {
-    key: Key,
+    key: TupleKey,
     start: u32,
     end: u32,
 }
@@ -26,7 +26,7 @@ const FREE: Slot = Slot {
 
 impl Tuples {
     /// A table of these entries, whose keys are distinct and whose ranges are not empty.
-    pub(super) fn new(entries: &[(Key, Range<u32>)]) -> Self {
+    pub(super) fn new(entries: &[(TupleKey, Range<u32>)]) -> Self {
         let len = (entries.len() * 4).max(4).next_power_of_two();
         let mut slots = vec![FREE; len].into_boxed_slice();
         for (key, range) in entries {
@@ -45,7 +45,7 @@ impl Tuples {
     }
 
     /// The range of a key.
-    pub(super) fn find(&self, key: Key) -> Option<Range<usize>> {
+    pub(super) fn find(&self, key: TupleKey) -> Option<Range<usize>> {
         let mask = self.slots.len() - 1;
         let mut at = hash(key) & mask;
         loop {
@@ -63,7 +63,7 @@ impl Tuples {
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "masked by the caller")]
-fn hash([a, b, c, d]: Key) -> usize {
+fn hash([a, b, c, d]: TupleKey) -> usize {
     let low = (u64::from(a) << 32 | u64::from(b)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let high = (u64::from(c) << 32 | u64::from(d)).wrapping_mul(0xc2b2_ae3d_27d4_eb4f);
     let mixed = (low ^ high.rotate_left(29)).wrapping_mul(0x1656_67b1_9e37_79f9);
@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn every_key_finds_its_own_range() {
-        let entries: Vec<(Key, Range<u32>)> = (0..5000)
+        let entries: Vec<(TupleKey, Range<u32>)> = (0..5000)
             .map(|i| ([i % 7, i, 2 + i / 3, i % 2], i..i + 1))
             .collect();
         let tuples = Tuples::new(&entries);

@@ -46,7 +46,7 @@ pub fn is_mandatory(name: &str) -> bool {
 
 /// Whose spec an object of a suggested name gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Keeper {
+pub enum SpecOwner {
     /// The server's.
     BuiltIn,
     /// Its author's.
@@ -57,11 +57,11 @@ pub enum Keeper {
 ///
 /// Generation 1 means never edited. An object that tells no generation comes from a file, and
 /// somebody wrote that file: it counts as edited.
-pub fn keeper(annotation: Option<&str>, generation: Option<i64>) -> Keeper {
+pub fn spec_owner(annotation: Option<&str>, generation: Option<i64>) -> SpecOwner {
     match annotation.and_then(parse_bool) {
-        Some(true) => Keeper::BuiltIn,
-        None if generation == Some(1) => Keeper::BuiltIn,
-        Some(false) | None => Keeper::Author,
+        Some(true) => SpecOwner::BuiltIn,
+        None if generation == Some(1) => SpecOwner::BuiltIn,
+        Some(false) | None => SpecOwner::Author,
     }
 }
 
@@ -538,18 +538,18 @@ mod tests {
     fn the_annotation_decides_and_else_whether_it_was_edited() {
         for yes in ["1", "t", "T", "TRUE", "true", "True"] {
             for generation in [None, Some(1), Some(2)] {
-                assert_eq!(keeper(Some(yes), generation), Keeper::BuiltIn);
+                assert_eq!(spec_owner(Some(yes), generation), SpecOwner::BuiltIn);
             }
         }
         for no in ["0", "f", "F", "FALSE", "false", "False"] {
             for generation in [None, Some(1), Some(2)] {
-                assert_eq!(keeper(Some(no), generation), Keeper::Author);
+                assert_eq!(spec_owner(Some(no), generation), SpecOwner::Author);
             }
         }
         for neither in [None, Some(""), Some("yes"), Some("tRUE"), Some(" true")] {
-            assert_eq!(keeper(neither, Some(1)), Keeper::BuiltIn);
-            assert_eq!(keeper(neither, Some(2)), Keeper::Author);
-            assert_eq!(keeper(neither, None), Keeper::Author);
+            assert_eq!(spec_owner(neither, Some(1)), SpecOwner::BuiltIn);
+            assert_eq!(spec_owner(neither, Some(2)), SpecOwner::Author);
+            assert_eq!(spec_owner(neither, None), SpecOwner::Author);
         }
     }
 }

@@ -24,7 +24,7 @@ use crate::finding::{Finding, Severity};
 pub use bootstrap::Bootstrap;
 pub use read::GROUP;
 
-use bootstrap::Keeper;
+use bootstrap::SpecOwner;
 use validate::FieldError;
 
 /// The kind of a FlowSchema.
@@ -183,7 +183,7 @@ impl ObjectSet {
         };
         let as_given = bootstrap::is_mandatory(name)
             || self.bootstrap == Bootstrap::Mandatory
-            || bootstrap::keeper(annotation, metadata.generation) == Keeper::Author
+            || bootstrap::spec_owner(annotation, metadata.generation) == SpecOwner::Author
             || located.object.same_spec(original);
         if as_given {
             return Some(located.clone());

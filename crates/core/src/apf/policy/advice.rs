@@ -2,11 +2,11 @@
 
 use super::{
     LevelKind, LimitResponse, PolicySettings, Queuing, Semantics,
-    compile::{Candidate, Level},
+    compile::{LevelCandidate, SchemaCandidate},
 };
 use crate::{
     apf::{
-        borrowing::Limits,
+        borrowing::LevelLimits,
         classify::{Classifier, Cover},
         objects::{BUILT_IN, FLOW_SCHEMA, PRIORITY_LEVEL, bootstrap},
         units::Seats,
@@ -37,12 +37,12 @@ pub fn is_unreachable(finding: &Finding) -> bool {
 
 /// Warnings about levels.
 pub(super) fn on_levels(
-    levels: &[Level],
-    candidates: &[Candidate],
+    levels: &[LevelCandidate],
+    candidates: &[SchemaCandidate],
     settings: &PolicySettings,
 ) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let share_sum = Limits::share_sum(levels.iter().map(|level| &level.spec));
+    let share_sum = LevelLimits::share_sum(levels.iter().map(|level| &level.spec));
     let mut used = vec![false; levels.len()];
     for candidate in candidates {
         used[candidate.schema.level.0 as usize] = true;
@@ -92,7 +92,7 @@ pub(super) fn on_levels(
         }
         // How wide the built-in levels are is nobody's mistake.
         if &*level.origin != BUILT_IN && settings.total_seats > 0 {
-            let limits = Limits::of(&level.spec, settings.total_seats, share_sum);
+            let limits = LevelLimits::of(&level.spec, settings.total_seats, share_sum);
             let cap = limits.width_cap(&level.spec.kind).seats();
             if let Some(message) = too_narrow(response, limits.nominal, cap) {
                 warn(
@@ -139,7 +139,7 @@ fn too_narrow(response: LimitResponse, nominal: Seats, cap: Option<Seats>) -> Op
 }
 
 /// Warnings about schemas.
-pub(super) fn on_schemas(candidates: &[Candidate], classifier: &Classifier) -> Vec<Finding> {
+pub(super) fn on_schemas(candidates: &[SchemaCandidate], classifier: &Classifier) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (at, candidate) in (0..).zip(candidates) {
         let schema = &candidate.schema;
@@ -195,7 +195,7 @@ pub(super) fn on_schemas(candidates: &[Candidate], classifier: &Classifier) -> V
 }
 
 /// Entries of `resources` that look like patterns, which there are not.
-fn idle_resources(candidate: &Candidate) -> Vec<(String, &str)> {
+fn idle_resources(candidate: &SchemaCandidate) -> Vec<(String, &str)> {
     let mut idle = Vec::new();
     for (i, rule) in candidate.rules.iter().enumerate() {
         for (j, part) in rule.resource_rules.iter().flatten().enumerate() {
@@ -210,7 +210,7 @@ fn idle_resources(candidate: &Candidate) -> Vec<(String, &str)> {
     idle
 }
 
-fn names(candidates: &[Candidate], takers: impl IntoIterator<Item = u32>) -> String {
+fn names(candidates: &[SchemaCandidate], takers: impl IntoIterator<Item = u32>) -> String {
     let mut names = takers
         .into_iter()
         .map(|taker| format!("{:?}", candidates[taker as usize].schema.name));

@@ -26,14 +26,14 @@ use crate::{
 };
 
 /// A schema on its way into the policy.
-pub(super) struct Candidate {
+pub(super) struct SchemaCandidate {
     pub(super) schema: Schema,
     pub(super) rules: Vec<PolicyRulesWithSubjects>,
     pub(super) origin: Arc<str>,
 }
 
 /// A level on its way into the policy.
-pub(super) struct Level {
+pub(super) struct LevelCandidate {
     pub(super) spec: LevelSpec,
     pub(super) origin: Arc<str>,
 }
@@ -66,7 +66,7 @@ impl Policy {
         if findings.iter().any(Finding::is_error) {
             return Err(findings);
         }
-        let is_catch_all = |c: &Candidate| &*c.schema.name == bootstrap::CATCH_ALL;
+        let is_catch_all = |c: &SchemaCandidate| &*c.schema.name == bootstrap::CATCH_ALL;
         let catch_all = candidates.iter().position(is_catch_all);
         debug_assert!(catch_all.is_some(), "the mandatory schema was put in");
         let catch_all = schema_index(catch_all.unwrap_or(candidates.len() - 1));
@@ -97,15 +97,15 @@ fn schema_index(at: usize) -> SchemaIndex {
     SchemaIndex(u32::try_from(at).expect("fewer than 2^32 schemas"))
 }
 
-fn candidates_view(candidates: &[Candidate]) -> Vec<(&Schema, &[PolicyRulesWithSubjects])> {
+fn candidates_view(candidates: &[SchemaCandidate]) -> Vec<(&Schema, &[PolicyRulesWithSubjects])> {
     candidates
         .iter()
         .map(|candidate| (&candidate.schema, candidate.rules.as_slice()))
         .collect()
 }
 
-fn compile_levels(given: Vec<Located<PriorityLevelConfiguration>>) -> Vec<Level> {
-    let mut levels: Vec<Level> = given.into_iter().map(compile_level).collect();
+fn compile_levels(given: Vec<Located<PriorityLevelConfiguration>>) -> Vec<LevelCandidate> {
+    let mut levels: Vec<LevelCandidate> = given.into_iter().map(compile_level).collect();
     for built_in in bootstrap::priority_levels() {
         let name = built_in.metadata.name.as_deref().unwrap_or_default();
         if bootstrap::is_mandatory(name) && !levels.iter().any(|l| &*l.spec.name == name) {
@@ -119,7 +119,7 @@ fn compile_levels(given: Vec<Located<PriorityLevelConfiguration>>) -> Vec<Level>
     levels
 }
 
-fn compile_level(given: Located<PriorityLevelConfiguration>) -> Level {
+fn compile_level(given: Located<PriorityLevelConfiguration>) -> LevelCandidate {
     let object = given.object;
     let spec = object.spec.unwrap_or_default();
     // An exempt level without its part is as the built-in one: a server would repair it.
@@ -136,7 +136,7 @@ fn compile_level(given: Located<PriorityLevelConfiguration>) -> Level {
             LevelKind::Exempt,
         ),
     };
-    Level {
+    LevelCandidate {
         spec: LevelSpec {
             uid: uid(PRIORITY_LEVEL, &object.metadata),
             name: name(&object.metadata),
@@ -172,7 +172,7 @@ fn in_matching_order(
     levels: &[LevelSpec],
     dangling: &mut Vec<Arc<str>>,
     findings: &mut Vec<Finding>,
-) -> Vec<Candidate> {
+) -> Vec<SchemaCandidate> {
     let mut candidates = Vec::with_capacity(given.len() + 2);
     for located in given {
         match compile_schema(located, levels) {
@@ -184,7 +184,7 @@ fn in_matching_order(
         }
     }
     candidates.sort_by(|a, b| {
-        let key = |c: &Candidate| (c.schema.precedence, Arc::clone(&c.schema.name));
+        let key = |c: &SchemaCandidate| (c.schema.precedence, Arc::clone(&c.schema.name));
         key(a).cmp(&key(b))
     });
     let has = |name: &str| candidates.iter().any(|c| &*c.schema.name == name);
@@ -198,7 +198,7 @@ fn in_matching_order(
         .collect()
 }
 
-fn imagined(name: &str, levels: &[LevelSpec]) -> Option<Candidate> {
+fn imagined(name: &str, levels: &[LevelSpec]) -> Option<SchemaCandidate> {
     let object = bootstrap::flow_schema(name)?.clone();
     let origin = BUILT_IN.into();
     compile_schema(Located { origin, object }, levels).ok()
@@ -208,7 +208,7 @@ fn imagined(name: &str, levels: &[LevelSpec]) -> Option<Candidate> {
 fn compile_schema(
     given: Located<FlowSchema>,
     levels: &[LevelSpec],
-) -> Result<Candidate, Box<Finding>> {
+) -> Result<SchemaCandidate, Box<Finding>> {
     let metadata = given.object.metadata;
     let spec: FlowSchemaSpec = given.object.spec.unwrap_or_default();
     let wanted = spec.priority_level_configuration.name;
@@ -233,7 +233,7 @@ fn compile_schema(
             Distinguisher::ByUser
         }
     });
-    Ok(Candidate {
+    Ok(SchemaCandidate {
         schema: Schema {
             uid: uid(FLOW_SCHEMA, &metadata),
             name: name(&metadata),

@@ -1,6 +1,6 @@
 //! What a queue set tells about itself: counters, ratios over time, and its requests for the dumps.
 
-use super::{Discipline, Entry, NONE, Phase, QueueSet, Sums};
+use super::{Discipline, NONE, Phase, QueueSet, RequestEntry, Sums};
 use crate::{
     apf::{
         demand::DemandSample,
@@ -56,16 +56,16 @@ pub struct QueueReport {
 #[derive(Clone, Copy, Debug)]
 pub struct RequestReport<W> {
     /// The request.
-    pub entry: Entry<W>,
+    pub entry: RequestEntry<W>,
     /// Its queue's place in the deck; `None` if it never stood in one.
     pub queue: Option<u32>,
     /// Its place in the queue while it waits, from 0.
     pub place: Option<u32>,
 }
 
-/// The present state of a queue set, at a glance.
+/// The present state of a queue set in numbers.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Glance {
+pub struct QueueSetSummary {
     /// The current concurrency limit.
     pub limit: Seats,
     /// Waiting requests.
@@ -180,9 +180,9 @@ impl<W: Copy> QueueSet<W> {
         self.entries.get(id).map(|entry| entry.arrived)
     }
 
-    /// The present state, at a glance. O(1).
-    pub fn glance(&self) -> Glance {
-        Glance {
+    /// The present state in numbers. Costs O(1).
+    pub fn summary(&self) -> QueueSetSummary {
+        QueueSetSummary {
             limit: self.limit,
             waiting: self.sums.waiting,
             waiting_seats: self.sums.waiting_seats,
@@ -252,7 +252,7 @@ impl<W: Copy> QueueSet<W> {
 
     /// Shows `see` every request, lingering ones too, in no order that means anything. O(requests);
     /// allocates nothing, so it may be done under a lock.
-    pub fn visit(&self, mut see: impl FnMut(&Entry<W>)) {
+    pub fn visit(&self, mut see: impl FnMut(&RequestEntry<W>)) {
         for entry in self.entries.iter() {
             see(entry);
         }

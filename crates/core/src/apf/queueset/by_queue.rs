@@ -3,12 +3,16 @@
 //! The queue whose head would finish first in virtual time is dispatched (KEP-1040, "Fair Queuing for
 //! Server Requests"). A head that does not fit blocks the level. Known defects are kept.
 
-use super::{Events, NONE, QueueSet, fifo::Entry};
+use super::{NONE, QueueSet, QueueSetEvents, fifo::RequestEntry};
 use crate::apf::units::SeatSeconds;
 
 impl<W: Copy> QueueSet<W> {
     /// Dispatches as much as possible. `arriving` is not reported in `events`.
-    pub(super) fn dispatch_by_queue(&mut self, arriving: Option<u32>, events: &mut Events<W>) {
+    pub(super) fn dispatch_by_queue(
+        &mut self,
+        arriving: Option<u32>,
+        events: &mut QueueSetEvents<W>,
+    ) {
         while self.sums.waiting > 0 && self.sums.seats_in_use < self.limit {
             let Some(slot) = self.choose_head(events) else {
                 if self.after_robin == 0 {
@@ -31,7 +35,7 @@ impl<W: Copy> QueueSet<W> {
     }
 
     /// The slot of the queue to dispatch from; `None` when nothing can start.
-    fn choose_head(&self, events: &mut Events<W>) -> Option<u32> {
+    fn choose_head(&self, events: &mut QueueSetEvents<W>) -> Option<u32> {
         let best = self.order.first(self.after_robin)?;
         let head = self.entries.at(self.slots[best as usize].line.head);
         if self.fits(self.width(&head.work)) {
@@ -124,7 +128,7 @@ impl<W: Copy> QueueSet<W> {
 
     /// A waiting request leaves its queue without having been dispatched.
     pub(super) fn dequeue(&mut self, index: u32) {
-        let Entry { slot, seats, .. } = *self.entries.at(index);
+        let RequestEntry { slot, seats, .. } = *self.entries.at(index);
         self.unlink(index, slot);
         self.sums.waiting_seats = self.sums.waiting_seats.wrapping_sub(seats.into());
         self.settle(slot);

@@ -5,7 +5,7 @@
 
 use std::{cmp::Reverse, time::Duration};
 
-use super::{Discipline, Events, NONE, Phase, QueueSet};
+use super::{Discipline, NONE, Phase, QueueSet, QueueSetEvents};
 use crate::{
     apf::{
         policy::Semantics,
@@ -16,7 +16,7 @@ use crate::{
 
 impl<W: Copy> QueueSet<W> {
     /// Dispatches as much as possible. `arriving` is not reported in `events`.
-    pub(super) fn dispatch(&mut self, arriving: Option<u32>, events: &mut Events<W>) {
+    pub(super) fn dispatch(&mut self, arriving: Option<u32>, events: &mut QueueSetEvents<W>) {
         match self.semantics {
             Semantics::Compatible => self.dispatch_by_queue(arriving, events),
             Semantics::Improved => self.dispatch_by_flow(arriving, events),

@@ -21,7 +21,7 @@
 
 use std::time::Duration;
 
-use super::{EntryId, Events, NONE, QueueSet, flows::Flow, virtual_time::VirtualTime};
+use super::{EntryId, NONE, QueueSet, QueueSetEvents, flows::FlowState, virtual_time::VirtualTime};
 use crate::{
     apf::units::{SeatSeconds, Seats},
     time::Time,
@@ -55,7 +55,11 @@ pub(super) struct Blocked {
 
 impl<W: Copy> QueueSet<W> {
     /// Dispatches as much as possible. `arriving` is not reported in `events`.
-    pub(super) fn dispatch_by_flow(&mut self, arriving: Option<u32>, events: &mut Events<W>) {
+    pub(super) fn dispatch_by_flow(
+        &mut self,
+        arriving: Option<u32>,
+        events: &mut QueueSetEvents<W>,
+    ) {
         while self.sums.waiting > 0 && self.sums.seats_in_use < self.limit {
             let Some(flow) = self.turns.first() else {
                 return;
@@ -105,14 +109,14 @@ impl<W: Copy> QueueSet<W> {
 
     /// The latest start of a flow that may have seats before one that starts at `start`: [`LEAD`] requests
     /// like the next of `flow` later.
-    fn latest(&self, start: SeatSeconds, flow: &Flow) -> SeatSeconds {
+    fn latest(&self, start: SeatSeconds, flow: &FlowState) -> SeatSeconds {
         let charge = SeatSeconds::product(self.counted_width(flow), flow.service_time);
         let lead = charge.units().saturating_mul(LEAD.into());
         SeatSeconds::from_units(start.units().saturating_add(lead))
     }
 
     /// The seats that the next request of `flow` would hold.
-    fn counted_width(&self, flow: &Flow) -> Seats {
+    fn counted_width(&self, flow: &FlowState) -> Seats {
         self.entries.at(flow.head()).seats.min(self.limit)
     }
 
@@ -151,7 +155,7 @@ impl<W: Copy> QueueSet<W> {
 
     /// The seats that a request of `flow` gave back go to the next request of that flow, if it is wide
     /// and not too far ahead, or to a wider one that fits and is not either.
-    pub(super) fn keep_wide_seats(&mut self, flow: u32, events: &mut Events<W>) {
+    pub(super) fn keep_wide_seats(&mut self, flow: u32, events: &mut QueueSetEvents<W>) {
         let known = self.flows.at(flow);
         if known.waiting == 0 {
             return;
@@ -177,7 +181,7 @@ impl<W: Copy> QueueSet<W> {
 
     /// Whether `next`, the flow that is next, goes before flows that keep their seats: it is within its
     /// share, or has a single request, nothing executing, and that request fits.
-    fn comes_first(&self, next: &Flow) -> bool {
+    fn comes_first(&self, next: &FlowState) -> bool {
         next.fresh
             || next.holding == 0
                 && next.waiting == 1
@@ -185,7 +189,7 @@ impl<W: Copy> QueueSet<W> {
     }
 
     /// The first waiting request of `flow` starts.
-    fn start_head(&mut self, flow: u32, arriving: Option<u32>, events: &mut Events<W>) {
+    fn start_head(&mut self, flow: u32, arriving: Option<u32>, events: &mut QueueSetEvents<W>) {
         let index = self.flows.at(flow).head();
         self.leave_line(index);
         let waited_for = self.entries.at(index).seats;

@@ -37,7 +37,7 @@ pub enum Phase {
 
 /// One request of the queue set.
 #[derive(Clone, Copy, Debug)]
-pub struct Entry<W> {
+pub struct RequestEntry<W> {
     /// The caller's name for whoever waits.
     pub waiter: W,
     /// The caller's number for the schema.
@@ -77,7 +77,7 @@ struct Cell<W> {
     generation: u32,
     /// The next free cell when empty.
     next_free: u32,
-    entry: Option<Entry<W>>,
+    entry: Option<RequestEntry<W>>,
 }
 
 /// All requests of a queue set.
@@ -101,7 +101,7 @@ impl<W: Copy> Entries<W> {
         self.len
     }
 
-    pub(super) fn insert(&mut self, entry: Entry<W>) -> EntryId {
+    pub(super) fn insert(&mut self, entry: RequestEntry<W>) -> EntryId {
         self.len += 1;
         if self.free == NONE {
             let index =
@@ -126,7 +126,7 @@ impl<W: Copy> Entries<W> {
         }
     }
 
-    pub(super) fn get(&self, id: EntryId) -> Option<&Entry<W>> {
+    pub(super) fn get(&self, id: EntryId) -> Option<&RequestEntry<W>> {
         let cell = self.cells.get(id.index as usize)?;
         (cell.generation == id.generation)
             .then_some(cell.entry.as_ref())
@@ -150,14 +150,14 @@ impl<W: Copy> Entries<W> {
         }
     }
 
-    pub(super) fn at(&self, index: u32) -> &Entry<W> {
+    pub(super) fn at(&self, index: u32) -> &RequestEntry<W> {
         self.cells[index as usize]
             .entry
             .as_ref()
             .expect("the queue set names only present requests")
     }
 
-    pub(super) fn at_mut(&mut self, index: u32) -> &mut Entry<W> {
+    pub(super) fn at_mut(&mut self, index: u32) -> &mut RequestEntry<W> {
         self.cells[index as usize]
             .entry
             .as_mut()
@@ -182,25 +182,25 @@ impl<W: Copy> Entries<W> {
     }
 
     /// All present requests, in no order that means anything.
-    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Entry<W>> {
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut RequestEntry<W>> {
         self.cells.iter_mut().filter_map(|cell| cell.entry.as_mut())
     }
 
     /// All present requests, in no order that means anything.
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Entry<W>> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &RequestEntry<W>> {
         self.cells.iter().filter_map(|cell| cell.entry.as_ref())
     }
 }
 
 /// Waiting requests in order of arrival: a list threaded through the entries.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Line {
+pub(super) struct Fifo {
     /// The first, or [`NONE`].
     pub(super) head: u32,
     tail: u32,
 }
 
-impl Line {
+impl Fifo {
     pub(super) const EMPTY: Self = Self {
         head: NONE,
         tail: NONE,
@@ -250,7 +250,7 @@ impl Line {
 /// queue only counts them.
 #[derive(Clone, Debug)]
 pub(super) struct Queue {
-    pub(super) line: Line,
+    pub(super) line: Fifo,
     /// Its place in the deck; stale once it was taken out.
     pub(super) position: u32,
     pub(super) waiting: u32,
@@ -271,7 +271,7 @@ pub(super) struct Queue {
 impl Queue {
     pub(super) fn new(position: u32) -> Self {
         Self {
-            line: Line::EMPTY,
+            line: Fifo::EMPTY,
             position,
             waiting: 0,
             executing: 0,
@@ -302,7 +302,7 @@ impl Queue {
     }
 
     /// Counts a waiting request in, with `sign` 1, or out, with -1.
-    pub(super) fn count<W>(&mut self, entry: &Entry<W>, sign: i64) {
+    pub(super) fn count<W>(&mut self, entry: &RequestEntry<W>, sign: i64) {
         let add =
             |sum: &mut u64, seats: Seats| *sum = sum.wrapping_add_signed(sign * i64::from(seats));
         add(&mut self.initial_seats, entry.work.initial_seats);
@@ -318,7 +318,7 @@ impl Queue {
     }
 }
 
-impl<W> Entry<W> {
+impl<W> RequestEntry<W> {
     /// The entry behind it in its queue, or [`NONE`].
     pub(super) fn next_in_queue(&self) -> u32 {
         self.next
@@ -377,7 +377,7 @@ mod tests {
             .enumerate()
             .map(|(waiter, (initial, last, seconds))| {
                 let waiter = u32::try_from(waiter).unwrap();
-                let entry = Entry::new(
+                let entry = RequestEntry::new(
                     waiter,
                     0,
                     work(initial, last, seconds),
@@ -440,7 +440,7 @@ mod tests {
         queue.unlink(&mut entries, indices[0]);
         entries.remove(indices[0]);
         assert!(entries.get(id).is_none());
-        let entry = Entry::new(
+        let entry = RequestEntry::new(
             9,
             0,
             Work::ONE,

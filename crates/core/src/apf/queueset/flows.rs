@@ -14,7 +14,7 @@ use std::{
 
 use super::{
     NONE,
-    fifo::{Entries, Line},
+    fifo::{Entries, Fifo},
 };
 use crate::apf::units::SeatSeconds;
 
@@ -23,9 +23,9 @@ const MAX_IDLE: usize = 1024;
 
 /// One flow.
 #[derive(Clone, Debug)]
-pub(super) struct Flow {
+pub(super) struct FlowState {
     hash: u64,
-    line: Line,
+    line: Fifo,
     /// Requests that wait.
     pub(super) waiting: u32,
     /// Requests that execute or linger.
@@ -51,8 +51,8 @@ pub(super) struct Flow {
 
 /// All flows of a level, named by a small dense number.
 #[derive(Debug)]
-pub(super) struct Flows {
-    all: Vec<Flow>,
+pub(super) struct FlowTable {
+    all: Vec<FlowState>,
     numbers: HashMap<u64, u32, BuildHasherDefault<HashIsHash>>,
     free: Vec<u32>,
     /// The ends of the list of idle flows, which is threaded through them.
@@ -61,7 +61,7 @@ pub(super) struct Flows {
     idle: usize,
 }
 
-impl Flows {
+impl FlowTable {
     pub(super) fn new() -> Self {
         Self {
             all: Vec::new(),
@@ -78,21 +78,21 @@ impl Flows {
         self.all.len()
     }
 
-    pub(super) fn at(&self, number: u32) -> &Flow {
+    pub(super) fn at(&self, number: u32) -> &FlowState {
         &self.all[number as usize]
     }
 
-    pub(super) fn at_mut(&mut self, number: u32) -> &mut Flow {
+    pub(super) fn at_mut(&mut self, number: u32) -> &mut FlowState {
         &mut self.all[number as usize]
     }
 
     /// All flows, the forgotten ones too, which have no requests.
-    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Flow> {
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut FlowState> {
         self.all.iter_mut()
     }
 
     /// All flows, the forgotten ones too, which have no requests.
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Flow> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &FlowState> {
         self.all.iter()
     }
 
@@ -102,9 +102,9 @@ impl Flows {
         if let Some(number) = self.numbers.get(&hash) {
             return *number;
         }
-        let flow = Flow {
+        let flow = FlowState {
             hash,
-            line: Line::EMPTY,
+            line: Fifo::EMPTY,
             waiting: 0,
             holding: 0,
             start: SeatSeconds::ZERO,
@@ -225,7 +225,7 @@ impl Flows {
     }
 }
 
-impl Flow {
+impl FlowState {
     /// Its first waiting request, or [`NONE`].
     pub(super) fn head(&self) -> u32 {
         self.line.head

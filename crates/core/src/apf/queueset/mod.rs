@@ -28,11 +28,11 @@ use std::{cmp::Reverse, collections::BinaryHeap, time::Duration};
 use smallvec::SmallVec;
 
 use books::Ratios;
-pub use books::{Counters, Glance, QueueReport, RatioReport, RequestReport};
+pub use books::{Counters, QueueReport, QueueSetSummary, RatioReport, RequestReport};
 use fair::Blocked;
 use fifo::{Entries, NONE, Queue};
-pub use fifo::{Entry, EntryId, Phase};
-use flows::Flows;
+pub use fifo::{EntryId, Phase, RequestEntry};
+use flows::FlowTable;
 use turns::Turns;
 use virtual_time::VirtualTime;
 
@@ -64,7 +64,7 @@ pub enum Discipline {
 
 /// What arrives.
 #[derive(Clone, Copy, Debug)]
-pub struct Arriving<W> {
+pub struct ArrivingRequest<W> {
     /// The caller's name for whoever waits; never looked at.
     pub waiter: W,
     /// The caller's number for the schema; never looked at.
@@ -90,7 +90,7 @@ pub enum Admission {
 
 /// Decisions about requests that were waiting, for the caller to deliver.
 #[derive(Debug)]
-pub struct Events<W> {
+pub struct QueueSetEvents<W> {
     /// They execute from now on.
     pub dispatched: SmallVec<[(W, EntryId); 4]>,
     /// Schemas of heads that were next but did not fit.
@@ -99,7 +99,7 @@ pub struct Events<W> {
     pub queue_length: Option<u32>,
 }
 
-impl<W> Default for Events<W> {
+impl<W> Default for QueueSetEvents<W> {
     fn default() -> Self {
         Self {
             dispatched: SmallVec::new(),
@@ -125,7 +125,7 @@ pub struct QueueSet<W> {
     /// Position → slot.
     deck: Vec<u32>,
     /// Who used how much; empty in Compatible.
-    flows: Flows,
+    flows: FlowTable,
     /// The flows with waiting requests; empty in Compatible.
     turns: Turns,
     /// How many lines of flows have begun.
@@ -178,7 +178,7 @@ impl<W: Copy> QueueSet<W> {
             slots: Vec::new(),
             free_slots: Vec::new(),
             deck: Vec::new(),
-            flows: Flows::new(),
+            flows: FlowTable::new(),
             turns: Turns::new(),
             lines_begun: 0,
             order: HeadOrder::default(),
@@ -205,8 +205,8 @@ impl<W: Copy> QueueSet<W> {
     pub fn arrive(
         &mut self,
         now: Time,
-        arriving: Arriving<W>,
-        events: &mut Events<W>,
+        arriving: ArrivingRequest<W>,
+        events: &mut QueueSetEvents<W>,
     ) -> Admission {
         self.advance(now, events);
         let admission = match self.discipline {
@@ -239,8 +239,8 @@ impl<W: Copy> QueueSet<W> {
         &mut self,
         queuing: &Queuing,
         dealer: Dealer,
-        arriving: Arriving<W>,
-        events: &mut Events<W>,
+        arriving: ArrivingRequest<W>,
+        events: &mut QueueSetEvents<W>,
     ) -> Admission {
         let starts = self.sums.waiting == 0
             && self.fits(self.width(&arriving.work))
@@ -274,9 +274,9 @@ impl<W: Copy> QueueSet<W> {
     }
 
     /// A waiting request gives up. False if it is no longer waiting: then a decision is on its way.
-    pub fn cancel(&mut self, now: Time, id: EntryId, events: &mut Events<W>) -> bool {
+    pub fn cancel(&mut self, now: Time, id: EntryId, events: &mut QueueSetEvents<W>) -> bool {
         self.advance(now, events);
-        let Some(Entry {
+        let Some(RequestEntry {
             phase: Phase::Waiting,
             slot,
             ..
@@ -303,9 +303,14 @@ impl<W: Copy> QueueSet<W> {
 
     /// An executing request has been answered. Returns when its final seats are released, if it
     /// holds any; until then the caller calls [`QueueSet::tick`] at that time.
-    pub fn finish(&mut self, now: Time, id: EntryId, events: &mut Events<W>) -> Option<Time> {
+    pub fn finish(
+        &mut self,
+        now: Time,
+        id: EntryId,
+        events: &mut QueueSetEvents<W>,
+    ) -> Option<Time> {
         self.advance(now, events);
-        let Some(Entry {
+        let Some(RequestEntry {
             phase: Phase::Executing,
             ..
         }) = self.entries.get(id)
@@ -325,7 +330,7 @@ impl<W: Copy> QueueSet<W> {
     }
 
     /// Time passes: releases seats that have lingered long enough, and dispatches.
-    pub fn tick(&mut self, now: Time, events: &mut Events<W>) {
+    pub fn tick(&mut self, now: Time, events: &mut QueueSetEvents<W>) {
         self.advance(now, events);
         self.dispatch(None, events);
         self.account();
@@ -342,7 +347,7 @@ impl<W: Copy> QueueSet<W> {
     }
 
     /// Brings the books to `now`; time never goes back here.
-    fn advance(&mut self, now: Time, events: &mut Events<W>) {
+    fn advance(&mut self, now: Time, events: &mut QueueSetEvents<W>) {
         let now = now.max(self.now);
         while let Some(Reverse((at, index))) = self.lingering.peek().copied() {
             if at > now {
@@ -424,15 +429,15 @@ impl<W: Copy> QueueSet<W> {
         best
     }
 
-    fn insert(&mut self, arriving: Arriving<W>, slot: u32) -> u32 {
-        let Arriving {
+    fn insert(&mut self, arriving: ArrivingRequest<W>, slot: u32) -> u32 {
+        let ArrivingRequest {
             waiter,
             schema,
             hash,
             work,
             ..
         } = arriving;
-        let mut entry = Entry::new(
+        let mut entry = RequestEntry::new(
             waiter,
             schema,
             work,
@@ -449,7 +454,7 @@ impl<W: Copy> QueueSet<W> {
         self.entries.insert(entry).index
     }
 
-    fn start_queueless(&mut self, arriving: Arriving<W>) -> EntryId {
+    fn start_queueless(&mut self, arriving: ArrivingRequest<W>) -> EntryId {
         let index = self.insert(arriving, NONE);
         self.start(index);
         self.entries.id(index)

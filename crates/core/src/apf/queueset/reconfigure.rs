@@ -2,7 +2,7 @@
 //!
 //! Waiting requests are kept where they are, never dealt again.
 
-use super::{Discipline, Events, NONE, Phase, Queue, QueueSet, Sums};
+use super::{Discipline, NONE, Phase, Queue, QueueSet, QueueSetEvents, Sums};
 use crate::{
     apf::{policy::Semantics, units::Seats, work::Work},
     time::Time,
@@ -15,7 +15,7 @@ impl<W: Copy> QueueSet<W> {
         now: Time,
         semantics: Semantics,
         discipline: Discipline,
-        events: &mut Events<W>,
+        events: &mut QueueSetEvents<W>,
     ) {
         self.advance(now, events);
         self.discipline = discipline;
@@ -36,7 +36,7 @@ impl<W: Copy> QueueSet<W> {
         now: Time,
         limit: Seats,
         denominator: Seats,
-        events: &mut Events<W>,
+        events: &mut QueueSetEvents<W>,
     ) {
         self.advance(now, events);
         self.limit = limit;
@@ -44,7 +44,7 @@ impl<W: Copy> QueueSet<W> {
         self.reconfigured(events);
     }
 
-    fn reconfigured(&mut self, events: &mut Events<W>) {
+    fn reconfigured(&mut self, events: &mut QueueSetEvents<W>) {
         self.ratios.reshape(self.now, &self.discipline);
         self.dispatch(None, events);
         self.account();

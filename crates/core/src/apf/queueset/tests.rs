@@ -33,8 +33,8 @@ fn at(micros: u64) -> Time {
     Time::from_nanos(micros * 1000)
 }
 
-fn arriving(waiter: &'static str, hash: u64, work: Work) -> Arriving<&'static str> {
-    Arriving {
+fn arriving(waiter: &'static str, hash: u64, work: Work) -> ArrivingRequest<&'static str> {
+    ArrivingRequest {
         waiter,
         schema: 0,
         hash,
@@ -62,7 +62,7 @@ impl Stage {
     }
 
     fn arrive(&mut self, now: Time, waiter: &'static str, hash: u64, work: Work) -> Admission {
-        let mut events = Events::default();
+        let mut events = QueueSetEvents::default();
         let admission = self
             .set
             .arrive(now, arriving(waiter, hash, work), &mut events);
@@ -81,33 +81,33 @@ impl Stage {
     }
 
     fn finish(&mut self, now: Time, waiter: &'static str) -> Option<Time> {
-        let mut events = Events::default();
+        let mut events = QueueSetEvents::default();
         let until = self.set.finish(now, self.ids[waiter], &mut events);
         self.note(&events);
         until
     }
 
     fn cancel(&mut self, now: Time, waiter: &'static str) -> bool {
-        let mut events = Events::default();
+        let mut events = QueueSetEvents::default();
         let gone = self.set.cancel(now, self.ids[waiter], &mut events);
         self.note(&events);
         gone
     }
 
     fn tick(&mut self, now: Time) {
-        let mut events = Events::default();
+        let mut events = QueueSetEvents::default();
         self.set.tick(now, &mut events);
         self.note(&events);
     }
 
     fn reshape(&mut self, now: Time, discipline: Discipline) {
-        let mut events = Events::default();
+        let mut events = QueueSetEvents::default();
         let semantics = self.set.semantics;
         self.set.configure(now, semantics, discipline, &mut events);
         self.note(&events);
     }
 
-    fn note(&mut self, events: &Events<&'static str>) {
+    fn note(&mut self, events: &QueueSetEvents<&'static str>) {
         self.running
             .extend(events.dispatched.iter().map(|(waiter, _)| waiter));
         self.blocked += events.blocked.len();
@@ -169,7 +169,7 @@ fn the_first_tie_of_a_level_goes_to_the_second_queue() {
     for (waiter, hash) in [("q0", 0), ("q1", 1), ("q2", 2)] {
         assert!(!stage.executes(at(0), waiter, hash, Work::ONE));
     }
-    let mut events = Events::default();
+    let mut events = QueueSetEvents::default();
     stage.set.set_limit(at(1), 3, 3, &mut events);
     stage.note(&events);
     assert_eq!(stage.running, ["q1", "q2", "q0"]);
@@ -186,7 +186,7 @@ fn a_search_in_vain_after_the_first_queue_is_gone_ends_at_the_last() {
     stage.reshape(at(0), two_queues());
     // Both would finish at 3.3 million units; the wide one's queue is new and stands behind the other.
     stage.arrive(at(0), "wide", 1, Work::seats(11));
-    let mut events = Events::default();
+    let mut events = QueueSetEvents::default();
     stage.set.set_limit(at(0), 30, 30, &mut events);
     stage.note(&events);
     assert_eq!(stage.running, ["q1", "q0", "wide", "narrow"]);
@@ -210,7 +210,7 @@ fn who_gives_up_leaves_at_once_and_never_runs() {
     stage.finish(at(2_000_000), "first");
     assert!(stage.set.is_idle());
     assert_eq!(stage.running, ["first"]);
-    let counters = stage.set.glance().counters;
+    let counters = stage.set.summary().counters;
     assert_eq!(
         (counters.dispatched, counters.rejected, counters.cancelled),
         (1, 1, 1)
@@ -238,26 +238,26 @@ fn a_finished_request_stops_executing_at_once_and_its_seats_linger() {
     };
     stage.arrive(at(0), "lingers", FIRST, lingering);
     stage.arrive(at(0), "plain", FIRST, Work::seats(10));
-    assert_eq!(stage.set.glance().seats_in_use, 20);
+    assert_eq!(stage.set.summary().seats_in_use, 20);
     assert_eq!(stage.finish(at(0), "lingers"), Some(at(60_000_000)));
     assert_eq!(
         (
-            stage.set.glance().executing,
-            stage.set.glance().seats_in_use
+            stage.set.summary().executing,
+            stage.set.summary().seats_in_use
         ),
         (1, 20)
     );
     assert_eq!(stage.finish(at(10), "plain"), None);
     assert_eq!(
         (
-            stage.set.glance().executing,
-            stage.set.glance().seats_in_use
+            stage.set.summary().executing,
+            stage.set.summary().seats_in_use
         ),
         (0, 10)
     );
     assert!(stage.set.is_idle());
     stage.tick(at(60_000_000));
-    assert_eq!(stage.set.glance().seats_in_use, 0);
+    assert_eq!(stage.set.summary().seats_in_use, 0);
 }
 
 /// Fills both queues of [`two_queues`] while `holder` keeps all seats; then frees some.
@@ -331,7 +331,7 @@ fn a_wide_flow_keeps_the_seats_that_its_requests_give_back_for_a_while() {
         turns.push_str(executing[0].0);
         for (_, number) in executing {
             let id = stage.set.entries.id_of(number);
-            let mut events = Events::default();
+            let mut events = QueueSetEvents::default();
             stage.set.finish(at(round * 3_000), id, &mut events);
             stage.note(&events);
         }
@@ -376,9 +376,9 @@ fn narrowing_the_final_phase_leaks_demand_or_does_not() {
             stage.finish(at(i * 100_000 + 1), "r");
             stage.tick(at(i * 100_000 + 90_000));
         }
-        let glance = stage.set.glance();
-        assert_eq!((glance.seats_in_use, glance.waiting), (0, 0));
-        glance.waiting_seats
+        let summary = stage.set.summary();
+        assert_eq!((summary.seats_in_use, summary.waiting), (0, 0));
+        summary.waiting_seats
     };
     assert_eq!(demand(set(two_queues(), 5)), 25);
     assert_eq!(demand(improved(two_queues(), 5)), 0);
@@ -400,7 +400,7 @@ fn the_seats_of_the_final_phase_are_charged_from_the_start_or_when_they_are_due(
     assert!(improved.executes(at(1), "reads", 1, Work::ONE));
     // Nine seats are left for the final phase: 10 seats x 10 ms become 9 seats x 11.1 ms.
     let until = improved.finish(at(2), "writes").unwrap();
-    assert_eq!(improved.set.glance().seats_in_use, 10);
+    assert_eq!(improved.set.summary().seats_in_use, 10);
     assert_eq!(until.since(at(2)).as_micros(), 11_111);
 }
 
@@ -448,7 +448,7 @@ fn a_request_wider_than_the_level_runs_beside_lingering_seats_or_alone() {
     compatible.finish(at(1), "first");
     assert!(compatible.executes(at(2), "oversize", 1, Work::seats(6)));
     assert_eq!(
-        compatible.set.glance().seats_in_use,
+        compatible.set.summary().seats_in_use,
         7,
         "over the limit of 4"
     );
@@ -459,7 +459,7 @@ fn a_request_wider_than_the_level_runs_beside_lingering_seats_or_alone() {
     assert!(!improved.executes(at(2), "oversize", 1, Work::seats(6)));
     improved.tick(at(1_000_001));
     assert_eq!(
-        (improved.running.last(), improved.set.glance().seats_in_use),
+        (improved.running.last(), improved.set.summary().seats_in_use),
         (Some(&"oversize"), 4)
     );
 }
@@ -476,7 +476,7 @@ fn shrinking(set: QueueSet<&'static str>) -> Stage {
     stage.arrive(at(0), "another", 1, lingers(20));
     stage.arrive(at(0), "busy", 0, Work::seats(8));
     stage.arrive(at(1), "waits", 2, Work::seats(9));
-    let mut events = Events::default();
+    let mut events = QueueSetEvents::default();
     stage
         .set
         .configure(at(2), stage.set.semantics, queues(1, 50, 1), &mut events);
@@ -494,7 +494,7 @@ fn a_shrinking_deck_loses_a_queue_in_use_or_only_empty_ones() {
         !compatible.running.contains(&"waits"),
         "its queue was removed under it"
     );
-    assert_eq!(compatible.set.glance().waiting, 1);
+    assert_eq!(compatible.set.summary().waiting, 1);
 
     let improved = shrinking(improved(queues(3, 50, 1), 10));
     assert!(improved.running.contains(&"waits"));
@@ -513,7 +513,7 @@ fn a_deck_that_grows_and_shrinks_keeps_whoever_waits() {
         (3, Discipline::Reject),
         (4, queues(64, 50, 6)),
     ] {
-        let mut events = Events::default();
+        let mut events = QueueSetEvents::default();
         stage
             .set
             .configure(at(i), Semantics::Improved, shape, &mut events);
@@ -541,7 +541,7 @@ fn a_smaller_limit_takes_no_seat_away() {
     for name in ["a", "b", "c", "d"] {
         stage.arrive(at(0), name, 0, Work::ONE);
     }
-    let mut events = Events::default();
+    let mut events = QueueSetEvents::default();
     stage.set.set_limit(at(1), 2, 2, &mut events);
     stage.arrive(at(2), "e", 1, Work::ONE);
     stage.finish(at(3), "a");
@@ -587,7 +587,7 @@ impl Stage {
     /// One attempt to dispatch; who got the seats, and which queue was chosen last.
     fn attempt(&mut self) -> (Vec<&'static str>, u32) {
         let before = self.running.len();
-        let mut events = Events::default();
+        let mut events = QueueSetEvents::default();
         self.set.dispatch(None, &mut events);
         self.running
             .extend(events.dispatched.iter().map(|(waiter, _)| waiter));
@@ -622,7 +622,7 @@ fn the_head_with_the_least_virtual_finish_is_chosen_if_it_fits() {
 
 impl Stage {
     fn switch(&mut self, now: Time, semantics: Semantics) {
-        let mut events = Events::default();
+        let mut events = QueueSetEvents::default();
         let discipline = self.set.discipline;
         self.set.configure(now, semantics, discipline, &mut events);
         self.note(&events);
@@ -645,10 +645,10 @@ fn whoever_waits_while_the_semantics_change_is_counted_as_the_new_ones_count() {
         stage.arrive(at(0), "busy", 0, Work::seats(3));
         stage.arrive(at(1), "waits", 1, wide_end);
         stage.switch(at(2), semantics);
-        assert_eq!(stage.set.glance().waiting_seats, wanted, "{semantics:?}");
+        assert_eq!(stage.set.summary().waiting_seats, wanted, "{semantics:?}");
         stage.finish(at(3), "busy");
         assert_eq!(stage.running, ["busy", "waits"]);
-        assert_eq!(stage.set.glance().waiting_seats, 0, "{semantics:?}");
+        assert_eq!(stage.set.summary().waiting_seats, 0, "{semantics:?}");
         stage.finish(at(4), "waits");
         stage.tick(at(1_000_000));
         let demand = stage.set.take_demand(at(1_000_001));
@@ -667,9 +667,9 @@ fn the_leak_of_the_original_semantics_ends_with_them() {
     stage.arrive(at(0), "r", 0, wide);
     stage.finish(at(1), "r");
     stage.tick(at(90_000));
-    assert_eq!(stage.set.glance().waiting_seats, 5);
+    assert_eq!(stage.set.summary().waiting_seats, 5);
     stage.switch(at(90_001), Semantics::Improved);
-    assert_eq!(stage.set.glance().waiting_seats, 0);
+    assert_eq!(stage.set.summary().waiting_seats, 0);
 }
 
 #[test]
@@ -698,7 +698,7 @@ fn served_before_a_newcomer(newcomer: Work, before: u32) -> u32 {
             stage.arrive(now, "mouse", 1, newcomer);
         }
         stage.arrive(now, "elephant", 0, Work::ONE);
-        let mut events = Events::default();
+        let mut events = QueueSetEvents::default();
         let ended = running.pop_front().unwrap();
         stage.set.finish(now, ended, &mut events);
         stage.note(&events);
@@ -737,7 +737,7 @@ fn play_random_trace(seed: u64) {
     let mut now = 0;
     for _ in 0..200 {
         now += random.within(0..4_000);
-        let mut events = Events::default();
+        let mut events = QueueSetEvents::default();
         match random.within(0..10) {
             0..5 => {
                 let mut seats = |most| u32::try_from(random.within(1..most)).unwrap();

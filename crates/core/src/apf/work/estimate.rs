@@ -53,7 +53,7 @@ pub enum ObjectStats {
 
 /// What an estimate depends on, besides the request and its level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Depends {
+pub enum EstimateInput {
     /// On nothing.
     Nothing,
     /// On [`ObjectStats`] of the request's scope.
@@ -95,18 +95,18 @@ enum Kind {
 
 impl EstimatorSettings {
     /// What the caller has to know for [`Self::estimate`].
-    pub fn depends(self, info: &RequestInfo) -> Depends {
+    pub fn input(self, info: &RequestInfo) -> EstimateInput {
         match self.kind(info) {
-            Kind::Plain => Depends::Nothing,
+            Kind::Plain => EstimateInput::Nothing,
             Kind::Read if options(info).is_some_and(|options| !options.numbers_decode) => {
-                Depends::Nothing
+                EstimateInput::Nothing
             }
-            Kind::Read => Depends::Objects,
-            Kind::Write => Depends::Watchers,
+            Kind::Read => EstimateInput::Objects,
+            Kind::Write => EstimateInput::Watchers,
         }
     }
 
-    /// The work of a request. Whichever of `objects` and `watchers` [`Self::depends`] does not name
+    /// The work of a request. Whichever of `objects` and `watchers` [`Self::input`] does not name
     /// is not looked at.
     ///
     /// Constant cost; no allocation.

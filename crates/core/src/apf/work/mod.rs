@@ -6,7 +6,7 @@ pub(crate) mod estimate;
 
 use std::{num::NonZero, time::Duration};
 
-pub use estimate::{Depends, EstimatorSettings, ObjectStats};
+pub use estimate::{EstimateInput, EstimatorSettings, ObjectStats};
 
 use super::units::{SeatSeconds, Seats};
 

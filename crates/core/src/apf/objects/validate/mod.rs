@@ -37,7 +37,7 @@ const MAX_QUEUES: i32 = 10_000_000;
 
 /// The sort of a field's mistake, in the API server's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mistake {
+pub enum FieldErrorType {
     /// The field must be there.
     Required,
     /// The value does not do.
@@ -50,7 +50,7 @@ pub enum Mistake {
     Forbidden,
 }
 
-impl fmt::Display for Mistake {
+impl fmt::Display for FieldErrorType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Required => "Required value",
@@ -68,7 +68,7 @@ pub struct FieldError {
     /// The field's path, such as `spec.rules[0].subjects[1].kind`.
     pub field: String,
     /// The sort of mistake.
-    pub mistake: Mistake,
+    pub mistake: FieldErrorType,
     /// The value as JSON; empty for sorts that print none.
     pub value: String,
     /// What is wrong with it; may be empty.
@@ -657,7 +657,7 @@ fn check_conditions<'a>(types: impl Iterator<Item = Option<&'a str>>, errors: &m
         if !seen.insert(kind) {
             errors.push(
                 &field,
-                Mistake::Duplicate,
+                FieldErrorType::Duplicate,
                 json(kind),
                 "",
                 "remove one of them",
@@ -677,7 +677,14 @@ fn json<T: Serialize + ?Sized>(value: &T) -> String {
 struct Errors(Vec<FieldError>);
 
 impl Errors {
-    fn push(&mut self, field: &str, mistake: Mistake, value: String, detail: &str, remedy: &str) {
+    fn push(
+        &mut self,
+        field: &str,
+        mistake: FieldErrorType,
+        value: String,
+        detail: &str,
+        remedy: &str,
+    ) {
         self.0.push(FieldError {
             field: field.to_owned(),
             mistake,
@@ -688,13 +695,19 @@ impl Errors {
     }
 
     fn required(&mut self, field: &str, detail: &str, remedy: &str) {
-        self.push(field, Mistake::Required, String::new(), detail, remedy);
+        self.push(
+            field,
+            FieldErrorType::Required,
+            String::new(),
+            detail,
+            remedy,
+        );
     }
 
     fn forbidden(&mut self, field: &str, detail: &str) {
         self.push(
             field,
-            Mistake::Forbidden,
+            FieldErrorType::Forbidden,
             String::new(),
             detail,
             "remove it",
@@ -708,7 +721,7 @@ impl Errors {
         detail: &str,
         remedy: &str,
     ) {
-        self.push(field, Mistake::Invalid, json(value), detail, remedy);
+        self.push(field, FieldErrorType::Invalid, json(value), detail, remedy);
     }
 
     fn unsupported<T: Serialize + ?Sized>(&mut self, field: &str, value: &T, known: &[&str]) {
@@ -716,7 +729,7 @@ impl Errors {
         let detail = format!("supported values: {}", quoted.join(", "));
         self.push(
             field,
-            Mistake::Unsupported,
+            FieldErrorType::Unsupported,
             json(value),
             &detail,
             "use one of them",

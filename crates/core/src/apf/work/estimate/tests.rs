@@ -204,25 +204,28 @@ fn a_watch_costs_a_list_only_if_it_begins_with_one() {
     let seats = |query: &str| {
         let info = info("GET", &format!("/apis/foo.bar/v1/events?watch=true{query}"));
         let work = SETTINGS.estimate(&info, known(799, 1000), 0, WidthCap::NONE);
-        (SETTINGS.depends(&info), work.initial_seats)
+        (SETTINGS.input(&info), work.initial_seats)
     };
     for initial in ["", "&sendInitialEvents=true", "&sendInitialEvents=false"] {
         for version in ["", "&resourceVersion=", "&resourceVersion=0"] {
             let query = format!("{version}{initial}");
-            assert_eq!(seats(&query), (Depends::Objects, 8), "{query}");
+            assert_eq!(seats(&query), (EstimateInput::Objects, 8), "{query}");
         }
     }
     let follow = "&resourceVersion=1";
-    assert_eq!(seats(follow), (Depends::Nothing, 1));
+    assert_eq!(seats(follow), (EstimateInput::Nothing, 1));
     assert_eq!(
         seats("&resourceVersion=1&sendInitialEvents=false"),
-        (Depends::Nothing, 1)
+        (EstimateInput::Nothing, 1)
     );
     assert_eq!(
         seats("&resourceVersion=1&sendInitialEvents=true"),
-        (Depends::Objects, 8)
+        (EstimateInput::Objects, 8)
     );
-    assert_eq!(seats("&limit=x&resourceVersion=1"), (Depends::Nothing, 100));
+    assert_eq!(
+        seats("&limit=x&resourceVersion=1"),
+        (EstimateInput::Nothing, 100)
+    );
 }
 
 #[test]
@@ -266,7 +269,7 @@ fn a_write_costs_by_the_watchers_it_wakes_and_narrowing_keeps_the_area() {
     for (watchers, cap, final_seats, additional_latency) in table {
         for (method, target) in writes {
             let info = info(method, target);
-            assert_eq!(SETTINGS.depends(&info), Depends::Watchers);
+            assert_eq!(SETTINGS.input(&info), EstimateInput::Watchers);
             let cap = WidthCap::at(cap);
             let expected = Work {
                 initial_seats: 1,
@@ -289,7 +292,7 @@ fn a_token_wakes_nobody() {
     for group in ["/api/v1", "/apis/foo.bar/v1"] {
         let target = format!("{group}/namespaces/a/serviceaccounts/b/token");
         let info = info("POST", &target);
-        assert_eq!(SETTINGS.depends(&info), Depends::Nothing);
+        assert_eq!(SETTINGS.input(&info), EstimateInput::Nothing);
         let work = SETTINGS.estimate(&info, ObjectStats::Untracked, 5777, WidthCap::at(10));
         assert_eq!(work, Work::ONE);
     }
@@ -314,7 +317,7 @@ fn everything_else_takes_one_seat() {
 #[test]
 fn compatible_deleting_a_collection_takes_one_seat_however_large_it_is() {
     let info = info("DELETE", "/api/v1/namespaces/a/pods");
-    assert_eq!(SETTINGS.depends(&info), Depends::Nothing);
+    assert_eq!(SETTINGS.input(&info), EstimateInput::Nothing);
     let work = SETTINGS.estimate(&info, known(799, 10_000), 0, WidthCap::NONE);
     assert_eq!(work, Work::ONE);
 }
@@ -322,7 +325,7 @@ fn compatible_deleting_a_collection_takes_one_seat_however_large_it_is() {
 #[test]
 fn improved_deleting_a_collection_costs_what_listing_it_costs() {
     let info = info("DELETE", "/api/v1/namespaces/a/pods");
-    assert_eq!(IMPROVED.depends(&info), Depends::Objects);
+    assert_eq!(IMPROVED.input(&info), EstimateInput::Objects);
     let work = IMPROVED.estimate(&info, known(799, 10_000), 0, WidthCap::NONE);
     assert_eq!(work, Work::seats(80));
 }
