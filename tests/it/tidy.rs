@@ -16,6 +16,7 @@ const CRATES: &[(&str, Edges)] = &[
     ("crates/core/src", CORE),
     ("crates/base/src", BASE),
     ("crates/proxy/src", PROXY),
+    ("crates/objects/src", OBJECTS),
     ("src", SERVER),
 ];
 
@@ -51,6 +52,32 @@ const PROXY: Edges = &[
     ("fairness", &[]),
     ("forward", &[]),
     ("stack", &[]),
+];
+
+/// What an API object is: tables first, then what reads them, then the kinds.
+const OBJECTS: Edges = &[
+    ("schema", &[]),
+    ("field_error", &["schema"]),
+    ("kind", &["field_error", "schema"]),
+    ("selector", &["schema"]),
+    ("codec", &["schema"]),
+    ("internal_form", &["codec", "schema"]),
+    ("metadata", &["codec", "field_error", "schema"]),
+    ("patch", &["codec", "schema"]),
+    ("ssa", &["schema"]),
+    ("object", &["codec", "kind", "metadata"]),
+    ("table", &["kind", "metadata", "object", "schema"]),
+    (
+        "kinds",
+        &[
+            "field_error",
+            "internal_form",
+            "kind",
+            "metadata",
+            "schema",
+            "table",
+        ],
+    ),
 ];
 
 /// The gateway: objects, settings, sight; and those that put it all together.

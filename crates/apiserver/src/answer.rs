@@ -10,17 +10,20 @@ use http::{
 use serde_json::{Map, Value, json};
 
 use super::{
-    codec, discovery,
+    discovery,
     fault::Fault,
-    kind::{Kind, KindVersion},
     negotiate::{Form, Media, Output},
+    watching::Watching,
+};
+use fairgate_objects::{
+    codec,
+    kind::{Kind, KindVersion},
     object::{self, Object},
     schema::{
         Struct,
         meta::{PARTIAL_OBJECT_METADATA, STATUS},
     },
     table::{Include, Layout, partial},
-    watching::Watching,
 };
 
 const NOSNIFF: HeaderName = HeaderName::from_static("x-content-type-options");

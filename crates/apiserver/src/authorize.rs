@@ -153,7 +153,7 @@ impl Rules {
         if is_self_review(wanted) {
             return user.in_group(AUTHENTICATED);
         }
-        let hosted = super::kinds::KINDS
+        let hosted = fairgate_objects::kinds::KINDS
             .iter()
             .any(|kind| kind.group == wanted.group && kind.plural == wanted.resource);
         hosted && ["get", "list", "watch"].contains(&wanted.verb.as_str()) && self.reads(user)
@@ -201,7 +201,10 @@ impl Rules {
         paths.push(json!({"verbs": ["get"], "nonResourceURLs":
             ["/healthz", "/livez", "/readyz", "/version", "/version/"]}));
         if self.reads(user) {
-            let plurals: Vec<&str> = super::kinds::KINDS.iter().map(|kind| kind.plural).collect();
+            let plurals: Vec<&str> = fairgate_objects::kinds::KINDS
+                .iter()
+                .map(|kind| kind.plural)
+                .collect();
             resources.push(json!({"verbs": ["get", "list", "watch"],
                 "apiGroups": [fairgate_core::apf::objects::GROUP], "resources": plurals}));
             paths.push(json!({"verbs": ["get"], "nonResourceURLs": ["/metrics"]}));

@@ -10,9 +10,9 @@ use base64::{
 };
 use serde_json::Value;
 
-use super::{
+use super::fault::Fault;
+use fairgate_objects::{
     codec,
-    fault::Fault,
     schema::canonical::{self, Source as _},
 };
 

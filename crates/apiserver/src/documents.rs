@@ -19,7 +19,6 @@ use super::{
     answer::{Answer, AnswerBody},
     discovery::{self, Wanted, wanted},
     fault::Fault,
-    kind::Kind,
     merged::Subject,
     negotiate::{self, Output, Produces},
     openapi,
@@ -27,6 +26,7 @@ use super::{
     request::Request,
     route::Route,
 };
+use fairgate_objects::kind::Kind;
 
 /// Answers longer than this are compressed for whoever takes that.
 pub(super) const COMPRESS_FROM: usize = 128 << 10;

@@ -7,7 +7,7 @@ use std::fmt;
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 
-use super::{field_error::FieldError, kind::Kind};
+use fairgate_objects::{field_error::FieldError, kind::Kind};
 
 /// A failed call.
 #[derive(Clone, Debug, PartialEq)]

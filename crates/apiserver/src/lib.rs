@@ -2,15 +2,15 @@
 //! in its place.
 //!
 //! [`Hosted`] answers one call at a time, on the control runtime: `route` finds the place that a
-//! path names, [`authorize`] says who may, `calls` are the verbs, the same for every [`kind`].
+//! path names, [`authorize`] decides whether the user may, `calls` are the verbs, the same for every [`Kind`].
 //! Objects live in a [`Store`]. [`HostedLayer`] puts it in front of the leaf of
 //! the request path.
 //!
 //! Over an upstream with an API of its own, [`access`] asks it who may, and a call for a document that
 //! both have goes there first: ours is put into its answer.
 //!
-//! A new kind is an entry in [`kinds`], a table in [`schema`], and its rules: validation, defaults,
-//! columns. Nothing else knows a kind by name.
+//! What an object is (tables of kinds, codecs, patches, ownership of fields) is in [`fairgate_objects`].
+//! A new kind is an entry there; nothing here knows a kind by name.
 //!
 //! Not here: who asks (`auth`), whether it is their turn (`fairness`), what the objects mean (`apf`).
 
@@ -18,33 +18,23 @@ pub mod access;
 mod answer;
 pub mod authorize;
 mod calls;
-pub mod codec;
 pub mod continue_token;
 pub mod discovery;
 mod documents;
 mod fault;
-mod field_error;
-pub mod kind;
-pub mod kinds;
 mod layer;
 mod list_options;
 mod merged;
 mod merging;
-mod metadata;
 mod negotiate;
-mod object;
 mod openapi;
 mod operators;
-mod patch;
 mod query;
 mod random;
 mod request;
 mod reviews;
 mod route;
-pub mod schema;
-mod selector;
-mod ssa;
-mod table;
+mod stored;
 pub mod upkeep;
 mod watching;
 
@@ -66,11 +56,16 @@ use authorize::{Attributes, Authorizer};
 use documents::Documents;
 use fairgate_base::clock::Clock;
 use fairgate_core::digest::Verb;
+use fairgate_objects::{
+    codec::{self, FieldValidation},
+    kind::{Kind, KindVersion},
+    kinds,
+    object::Object,
+};
 use fairgate_store::Store;
-use kind::{Kind, KindVersion};
 use merged::Merging;
 use negotiate::{Media, Output, Produces};
-use query::{Query, Validation};
+use query::Query;
 use route::{Route, route};
 
 /// Reading a body longer than this takes milliseconds.
@@ -267,7 +262,7 @@ impl Hosted {
             let media = negotiate::input(request.header("content-type"))?;
             let options = query::WriteOptions::read(query, query::Write::Create, agent)?;
             let version = kind.stored();
-            let strict = options.validation == Validation::Strict;
+            let strict = options.validation == FieldValidation::Strict;
             let too_long = || Fault::too_large(&format!("limit is {}", request::MAX_REVIEW));
             let body = request.body.as_ref().ok_or_else(too_long)?;
             let read = self.read_body(media, body, kind, version, strict);
@@ -277,7 +272,7 @@ impl Hosted {
                 return Err(Fault::no_route());
             };
             reviews::answer(rules, kind, request.user(), &mut value)?;
-            let object = object::Object::new(kind, value);
+            let object = Object::new(kind, value);
             answer::Writer::plain(kind, version, output).object(StatusCode::CREATED, &object)
         })();
         answered.unwrap_or_else(|fault| Answer::fault(&fault, output))

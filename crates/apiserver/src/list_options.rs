@@ -2,11 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::{
-    fault::Fault,
+use super::{fault::Fault, query::Query};
+use fairgate_objects::{
     field_error::FieldError,
     metadata,
-    query::Query,
     selector::{FieldSelector, LabelSelector},
 };
 

@@ -185,7 +185,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::kinds::KINDS;
+    use fairgate_objects::kinds::KINDS;
 
     const OURS: &str = "flowcontrol.apiserver.k8s.io";
 

@@ -6,8 +6,9 @@
 
 use serde_json::json;
 
-use super::{fault::Fault, field_error::FieldError, metadata};
+use super::fault::Fault;
 use fairgate_core::digest::query_pairs;
+use fairgate_objects::{codec::FieldValidation, field_error::FieldError, metadata};
 
 /// The decoded parameters of a query.
 #[derive(Clone, Debug, Default)]
@@ -67,18 +68,6 @@ fn parse_number(text: &str) -> Result<i64, String> {
     text.parse().map_err(|_| wrong("value out of range"))
 }
 
-/// How unknown and duplicate fields are taken.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Validation {
-    /// Silently dropped.
-    Ignore,
-    /// Dropped with a warning.
-    #[default]
-    Warn,
-    /// Refused.
-    Strict,
-}
-
 /// What a write may be told.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct WriteOptions {
@@ -87,7 +76,7 @@ pub(crate) struct WriteOptions {
     /// Who writes; never empty.
     pub manager: String,
     /// How unknown fields are taken.
-    pub validation: Validation,
+    pub validation: FieldValidation,
     /// Whether an apply takes fields from others.
     pub force: bool,
 }
@@ -128,16 +117,16 @@ impl WriteOptions {
         errors.extend(metadata::validate_manager(named, "fieldManager"));
         let dry_run = read_dry_run(query, &mut errors);
         let validation = match query.text("fieldValidation") {
-            "" | "Warn" => Validation::Warn,
-            "Ignore" => Validation::Ignore,
-            "Strict" => Validation::Strict,
+            "" | "Warn" => FieldValidation::Warn,
+            "Ignore" => FieldValidation::Ignore,
+            "Strict" => FieldValidation::Strict,
             other => {
                 errors.push(FieldError::unsupported(
                     "fieldValidation",
                     &json!(other),
                     &["", "Ignore", "Strict", "Warn"],
                 ));
-                Validation::Warn
+                FieldValidation::Warn
             }
         };
         if !errors.is_empty() {

@@ -5,11 +5,13 @@ use serde_json::{Value, json};
 use super::{
     authorize::{Attributes, Rules},
     fault::Fault,
+};
+use fairgate_core::{apf::objects::names, digest::User};
+use fairgate_objects::{
     field_error::FieldError,
     kind::{Kind, KindVersion, Rules as KindRules, Storage},
     schema::reviews as shapes,
 };
-use fairgate_core::{apf::objects::names, digest::User};
 
 /// The kinds of reviews.
 pub(crate) static REVIEWS: [&Kind; 3] = [&ACCESS, &RULES, &SELF];
@@ -52,7 +54,7 @@ const fn review(
     }
 }
 
-const fn v1(shape: &'static super::schema::Struct) -> KindVersion {
+const fn v1(shape: &'static fairgate_objects::schema::Struct) -> KindVersion {
     KindVersion {
         name: "v1",
         shape,

@@ -1,6 +1,6 @@
 //! From a path to a place in the hosted API.
 
-use super::kind::{Kind, KindVersion, Storage};
+use fairgate_objects::kind::{Kind, KindVersion, Storage};
 
 /// What a path names.
 #[derive(Debug)]
@@ -199,7 +199,7 @@ fn place(kinds: &[&'static Kind], group: &str, version: &str, mut rest: &[&str])
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kinds::KINDS;
+    use fairgate_objects::kinds::KINDS;
 
     const GROUP: &str = "/apis/flowcontrol.apiserver.k8s.io";
 

@@ -12,15 +12,16 @@ use tokio::time::{Instant, sleep_until};
 
 use super::{
     answer::Writer,
-    codec,
     fault::Fault,
     list_options::ListOptions,
-    metadata,
     negotiate::{Form, Media},
+};
+use fairgate_base::clock::Clock;
+use fairgate_objects::{
+    codec, metadata,
     object::Object,
     schema::{canonical, meta::STATUS},
 };
-use fairgate_base::clock::Clock;
 use fairgate_store::{Entry, Event, StoreError, Watch};
 
 /// How often progress is told while nothing changes.
@@ -264,7 +265,7 @@ impl Watching {
     fn seen(&self, event: &Event) -> Result<Option<(Change, Arc<Object>)>, Fault> {
         let read = |entry: &Option<Arc<Entry>>| -> Result<Option<Arc<Object>>, Fault> {
             let Some(entry) = entry else { return Ok(None) };
-            let object = Object::of(self.writer.kind, entry)?;
+            let object = crate::stored::object(self.writer.kind, entry)?;
             let wanted = self.options.select(object.stored());
             Ok(wanted.then_some(object))
         };

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use fairgate_apiserver::{
+use fairgate_apiserver::discovery::protobuf::RESOURCE_LIST;
+use fairgate_objects::{
     codec::{envelope, protobuf, yaml},
-    discovery::protobuf::RESOURCE_LIST,
     kinds::KINDS,
     schema::{
         Field, Home, List, Struct, Type, field, flowcontrol,

@@ -4,7 +4,7 @@
 //! API operations", and "requests can be classified by adding FlowSchema and
 //! PriorityLevelConfiguration" of `test/e2e/apimachinery/flowcontrol.go`.
 
-use fairgate_apiserver::{
+use fairgate_objects::{
     kind::{Kind, KindVersion},
     kinds::{FLOW_SCHEMA, PRIORITY_LEVEL},
 };

@@ -1,6 +1,6 @@
 //! Bodies as the clients of the conformance tests write and read them.
 
-use fairgate_apiserver::{
+use fairgate_objects::{
     codec::{envelope, protobuf},
     kind::{Kind, KindVersion},
     schema::{Struct, canonical, meta},

@@ -5,13 +5,17 @@ use serde_json::{Value, json};
 
 use super::{Answer, Fault, Owned, Scope, store_fault, write_fault};
 use crate::{
-    metadata, negotiate, object,
-    query::{Validation, Write, WriteOptions},
+    negotiate,
+    query::{Write, WriteOptions},
     random,
     request::Caller,
-    ssa::{self, Actor},
 };
 use fairgate_core::apf::objects::names;
+use fairgate_objects::{
+    codec::FieldValidation,
+    metadata, object,
+    ssa::{self, Actor},
+};
 use fairgate_store::{Expected, Written};
 
 /// Target of the events that tell who changed what.
@@ -55,9 +59,9 @@ impl Scope<'_> {
         &self,
         media: negotiate::Media,
         body: &[u8],
-        validation: Validation,
+        validation: FieldValidation,
     ) -> Result<Value, Fault> {
-        let strict = validation == Validation::Strict;
+        let strict = validation == FieldValidation::Strict;
         let read = self
             .hosted
             .read_body(media, body, self.kind, self.version, strict);
@@ -76,8 +80,8 @@ impl Scope<'_> {
     }
 
     /// Warns of unknown and duplicate fields, unless they are to be passed over.
-    pub(super) fn warn_of(&self, problems: &[String], validation: Validation) {
-        if validation != Validation::Ignore {
+    pub(super) fn warn_of(&self, problems: &[String], validation: FieldValidation) {
+        if validation != FieldValidation::Ignore {
             for problem in problems {
                 self.warn(problem);
             }

@@ -8,7 +8,8 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::{Answer, Fault, Scope, delete_options::DeleteOptions, write_fault};
-use crate::{fault, list_options::ListOptions, metadata, object};
+use crate::{fault, list_options::ListOptions};
+use fairgate_objects::{metadata, object};
 use fairgate_store::{At, Expected, Written};
 
 /// How often a deletion is tried on a newer object.

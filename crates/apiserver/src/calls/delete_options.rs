@@ -4,10 +4,12 @@ use serde_json::{Value, json};
 
 use super::{Fault, Scope};
 use crate::{
-    codec::{self, BodyFormat},
-    field_error::FieldError,
     negotiate::{self, Media},
     query,
+};
+use fairgate_objects::{
+    codec::{self, BodyFormat},
+    field_error::FieldError,
 };
 
 /// How an object is to be deleted.

@@ -7,7 +7,7 @@
 
 use serde_json::Value;
 
-use crate::schema::{Field, List, Presence, Struct, Topology, Type};
+use fairgate_objects::schema::{Field, List, Presence, Struct, Topology, Type};
 
 /// Puts the empty lists of what was `sent` into the `object` that was read from it.
 pub(super) fn carry(shape: &Struct, sent: &Value, object: &mut Value) {
@@ -84,7 +84,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::schema::{canonical, flowcontrol::FLOW_SCHEMA};
+    use fairgate_objects::schema::{canonical, flowcontrol::FLOW_SCHEMA};
 
     #[test]
     fn empty_lists_within_rules_come_and_go() {

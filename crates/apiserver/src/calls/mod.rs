@@ -21,20 +21,22 @@ use super::{
     Hosted,
     answer::{Answer, Writer},
     fault::Fault,
-    kind::{Kind, KindVersion},
-    metadata,
     negotiate::{self, Form, Output, PatchType, Produces},
-    object::{self, Object},
     query::Query,
     request::Request,
     route::Place,
-    schema::canonical,
-    ssa,
-    table::{Include, Layout},
 };
 use fairgate_core::{
     apf::objects::names,
     sync::{Mutex, lock},
+};
+use fairgate_objects::{
+    kind::{Kind, KindVersion},
+    metadata,
+    object::{self, Object},
+    schema::canonical,
+    ssa,
+    table::{Include, Layout},
 };
 use fairgate_store::{At, Entry, StoreError};
 
@@ -223,7 +225,7 @@ impl<'a> Scope<'a> {
     }
 
     fn decode(&self, entry: &Entry) -> Result<Arc<Object>, Fault> {
-        Object::of(self.kind, entry)
+        crate::stored::object(self.kind, entry)
     }
 
     /// The subresource, as managed fields name it.
@@ -233,7 +235,10 @@ impl<'a> Scope<'a> {
 
     fn writer(&self) -> Result<Writer, Fault> {
         let (meta, include) = match self.output.form {
-            Some(Form::Table(meta)) => (meta, Include::read(self.query)?),
+            Some(Form::Table(meta)) => (
+                meta,
+                Include::parse(self.query.text("includeObject")).map_err(Fault::bad_request)?,
+            ),
             _ => ("v1", Include::default()),
         };
         Ok(Writer {
@@ -314,7 +319,7 @@ fn write_fault(error: &StoreError) -> Fault {
 pub(super) struct Owned(pub(super) &'static Kind);
 
 impl ssa::Kinds for Owned {
-    fn shape(&self, api_version: &str) -> Option<&'static super::schema::Struct> {
+    fn shape(&self, api_version: &str) -> Option<&'static fairgate_objects::schema::Struct> {
         self.version(api_version).map(|version| version.shape)
     }
 

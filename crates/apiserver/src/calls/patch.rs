@@ -5,14 +5,15 @@ use serde_json::{Value, json};
 
 use super::{Answer, Fault, Owned, Scope, update::Changed};
 use crate::{
-    codec::{self, json::Parsed},
+    negotiate::PatchType,
+    query::{Write, WriteOptions},
+};
+use fairgate_objects::{
+    codec::{self, FieldValidation, json::Parsed},
     field_error::FieldError,
     kind::KindVersion,
-    metadata,
-    negotiate::PatchType,
-    object,
+    metadata, object,
     patch::{self, PatchError, Patched},
-    query::{Validation, Write, WriteOptions},
     schema::{Home, Struct, canonical},
     ssa::{self, Actor, ApplyError, Conflict},
 };
@@ -68,7 +69,7 @@ impl Scope<'_> {
         &self,
         how: PatchType,
         patched: &Patched,
-        validation: Validation,
+        validation: FieldValidation,
     ) -> Result<Value, Fault> {
         let refuse = |text: String| {
             let error = FieldError::patched(&patched.quoted(), text);
@@ -97,9 +98,9 @@ impl Scope<'_> {
         problems.extend(decoded.problems);
         if !problems.is_empty() {
             match validation {
-                Validation::Ignore => {}
-                Validation::Warn => self.warn_of(&problems, validation),
-                Validation::Strict => {
+                FieldValidation::Ignore => {}
+                FieldValidation::Warn => self.warn_of(&problems, validation),
+                FieldValidation::Strict => {
                     let text = format!("strict decoding error: {}", problems.join(", "));
                     return Err(refuse(text));
                 }
@@ -148,7 +149,7 @@ impl Scope<'_> {
         )
         .map_err(|error| apply_fault(&error))?;
         // Looked at only once the apply itself has proven to be possible, as the server does.
-        if options.validation == Validation::Strict && !config.duplicates.is_empty() {
+        if options.validation == FieldValidation::Strict && !config.duplicates.is_empty() {
             return Err(Fault::bad_request(format!(
                 "error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:\n  {}",
                 config.duplicates.join("\n  ")

@@ -9,8 +9,8 @@ use super::{Answer, Fault, Scope, store_fault};
 use crate::{
     continue_token::ContinueToken,
     list_options::{ListOptions, parse_version},
-    object::Object,
 };
+use fairgate_objects::object::Object;
 use fairgate_store::{At, Page, StoreError};
 
 /// How long a read waits for a revision that has not come yet.

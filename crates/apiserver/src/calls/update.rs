@@ -7,15 +7,17 @@ use serde_json::{Value, json};
 
 use super::{Answer, Fault, Owned, Scope, hollow, write_fault};
 use crate::{
+    negotiate::{self, Media},
+    query::{Write, WriteOptions},
+};
+use fairgate_core::apf::objects::names;
+use fairgate_objects::{
     codec,
     field_error::FieldError,
     metadata,
-    negotiate::{self, Media},
     object::{self, Object},
-    query::{Write, WriteOptions},
     ssa::{self, Actor},
 };
-use fairgate_core::apf::objects::names;
 use fairgate_store::{At, Entry, Expected, Written};
 
 /// How often a change is made anew on a newer object, before its writer is told to.

@@ -8,10 +8,10 @@ use crate::{
     answer::AnswerBody,
     list_options::{ListOptions, parse_version},
     negotiate::Media,
-    object::Object,
     random,
     watching::{Opening, Watching},
 };
+use fairgate_objects::object::Object;
 use fairgate_store::{At, StoreError};
 
 /// How long a watch goes on that does not say: between this and twice as long.

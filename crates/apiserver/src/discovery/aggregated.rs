@@ -8,7 +8,7 @@
 use serde_json::{Value, json};
 
 use super::{STATUS_VERBS, Wanted, groups, resources, verbs, versions};
-use crate::kind::Kind;
+use fairgate_objects::kind::Kind;
 
 /// The document at `/apis`.
 pub(crate) fn apis(kinds: &[&Kind], form: Wanted) -> Value {

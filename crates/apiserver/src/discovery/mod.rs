@@ -25,7 +25,7 @@ pub use merge::{merge_aggregated, merge_group_list};
 
 use sha2::{Digest, Sha512};
 
-use super::kind::{Kind, Storage};
+use fairgate_objects::kind::{Kind, Storage};
 
 /// Verbs of a kind whose objects are kept, sorted.
 const STORED_VERBS: &[&str] = &[

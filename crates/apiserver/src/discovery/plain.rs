@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
 use super::{STATUS_VERBS, group_version, groups, resources, verbs, versions};
-use crate::kind::{Kind, Storage};
+use fairgate_objects::kind::{Kind, Storage};
 
 /// The document at `/`: every path of `kinds`, of their documentation, and of `others` (health,
 /// metrics), sorted.

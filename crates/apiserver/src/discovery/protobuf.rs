@@ -4,7 +4,7 @@
 
 use serde_json::{Value, json};
 
-use crate::{
+use fairgate_objects::{
     codec::envelope,
     schema::{Field, Home, List, Struct, Type, field, meta::TEXTS},
 };

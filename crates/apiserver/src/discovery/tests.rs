@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{Wanted, aggregated, etag, merge_aggregated, merge_group_list, plain, wanted};
-use crate::{
+use fairgate_objects::{
     kind::{Kind, KindVersion, Storage},
     kinds::{FLOW_SCHEMA, KINDS, PRIORITY_LEVEL},
     schema::{Home, Struct},

@@ -12,8 +12,8 @@ use super::{
     names::{GroupVersion, meta},
     shared::{self, INT_OR_STRING},
 };
-use crate::{
-    discovery::resources,
+use crate::discovery::resources;
+use fairgate_objects::{
     kind::Kind,
     schema::{Field, Home, Patch, Presence, Struct, Topology, Type, meta::LIST_META},
 };

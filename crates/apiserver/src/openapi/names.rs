@@ -3,7 +3,7 @@
 //! Clients know schemas by their extensions and operations by their paths, but code generators use
 //! these names; so they are kube-apiserver's.
 
-use crate::schema::Home;
+use fairgate_objects::schema::Home;
 
 /// Where schemas of `meta/v1` are.
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.";

@@ -13,8 +13,8 @@ use super::{
         DELETE, DELETE_COLLECTION, LIST, NAME, NAMESPACE, PATCH, PRETTY, Parameter, WRITE,
     },
 };
-use crate::{
-    discovery::{groups, resources, versions},
+use crate::discovery::{groups, resources, versions};
+use fairgate_objects::{
     kind::{Kind, Storage},
     schema::Home,
 };

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::names::meta;
-use crate::schema::{
+use fairgate_objects::schema::{
     Field, Home, List, Struct, Type, field,
     meta::{DELETE_OPTIONS, LIST_META, OBJECT_META, STATUS, TEXTS},
 };

@@ -3,10 +3,8 @@
 use serde_json::{Value, json};
 
 use super::{merge_v2, merge_v3_index, v2, v2_proto, v3, v3_proto};
-use crate::{
-    discovery::{self, tests::golden_kinds},
-    kinds::KINDS,
-};
+use crate::discovery::{self, tests::golden_kinds};
+use fairgate_objects::kinds::KINDS;
 
 const GROUP: &str = "flowcontrol.apiserver.k8s.io";
 
@@ -65,7 +63,7 @@ fn differences(real: &Value, ours: &Value) -> Vec<String> {
 }
 
 /// The document at `/openapi/v3/<key>`; `None` if there is none.
-fn v3_document(kinds: &[&crate::kind::Kind], key: &str, version: &str) -> Option<Value> {
+fn v3_document(kinds: &[&fairgate_objects::kind::Kind], key: &str, version: &str) -> Option<Value> {
     let documents = v3::documents(kinds, version);
     let found = documents.into_iter().find(|document| document.key == key);
     found.map(|document| serde_json::from_str(&document.json).unwrap())

@@ -15,7 +15,7 @@ use super::{
     parameters::Parameter,
     shared::INT_OR_STRING,
 };
-use crate::kind::Kind;
+use fairgate_objects::kind::Kind;
 
 const REFERENCE: &str = "#/definitions/";
 

@@ -12,7 +12,8 @@ use super::{
     operations::{Body, Operation, PATCHES, Path, Section, sections},
     parameters::Parameter,
 };
-use crate::{discovery::hash, kind::Kind};
+use crate::discovery::hash;
+use fairgate_objects::kind::Kind;
 
 /// A document as it is served.
 #[derive(Clone, Debug)]

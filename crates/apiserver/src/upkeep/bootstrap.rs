@@ -13,16 +13,16 @@ use http::Method;
 use serde_json::{Value, json};
 
 use super::{Hosted, UpkeepError, path};
-use crate::{
+use fairgate_core::apf::objects::{
+    Bootstrap,
+    bootstrap::{self, AUTOUPDATE, SpecOwner},
+};
+use fairgate_objects::{
     kind::Kind,
     kinds::{FLOW_SCHEMA, PRIORITY_LEVEL},
     metadata,
     object::Object,
     schema::canonical,
-};
-use fairgate_core::apf::objects::{
-    Bootstrap,
-    bootstrap::{self, AUTOUPDATE, SpecOwner},
 };
 
 /// The manager of the fields that are set here; kube-apiserver has the same.

@@ -15,12 +15,12 @@ use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use super::{Hosted, UpkeepError, path};
-use crate::{
+use fairgate_base::clock::Clock;
+use fairgate_core::{apf::objects::dangling_condition, time::Time};
+use fairgate_objects::{
     kinds::{FLOW_SCHEMA, PRIORITY_LEVEL},
     metadata,
 };
-use fairgate_base::clock::Clock;
-use fairgate_core::{apf::objects::dangling_condition, time::Time};
 
 /// Who tells whether a schema's level exists; kube-apiserver tells it by the same name.
 const DANGLING_MANAGER: &str = "api-priority-and-fairness-config-consumer-v1";

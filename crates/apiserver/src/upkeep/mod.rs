@@ -19,12 +19,10 @@ pub use conditions::{Conditions, Opinion};
 use super::{
     Hosted,
     answer::AnswerBody,
-    kind::Kind,
-    metadata,
-    object::Object,
     request::{Caller, Request},
 };
 use fairgate_core::digest::{RequestDigest, RequestInfo, User};
+use fairgate_objects::{kind::Kind, metadata, object::Object};
 use fairgate_store::{At, StoreError};
 
 use super::calls::GATEWAY;
@@ -72,7 +70,7 @@ impl Hosted {
         let page = self.store.list(&prefix, None, None, At::Cached).await?;
         let mut known = BTreeMap::new();
         for entry in &page.entries {
-            match Object::of(kind, entry) {
+            match crate::stored::object(kind, entry) {
                 Ok(object) => {
                     known.insert(metadata::name(object.stored()).to_owned(), object);
                 }

@@ -1,0 +1,25 @@
+//! Objects as they come out of the store, decoded once each.
+//!
+//! What is made of an entry (the value, the other versions, their JSON) is kept with the entry, so that
+//! lists and watches of any number of clients share it.
+
+use std::sync::Arc;
+
+use fairgate_objects::{kind::Kind, object::Object};
+use fairgate_store::Entry;
+
+use crate::fault::Fault;
+
+/// The object that an entry of the store holds. Decodes it if nobody has done so yet.
+///
+/// # Errors
+///
+/// 500, when the entry holds no object of this kind.
+pub(crate) fn object(kind: &'static Kind, entry: &Entry) -> Result<Arc<Object>, Fault> {
+    if let Some(known) = entry.memo.get::<Object>() {
+        return Ok(known);
+    }
+    let object = Object::decode(kind, &entry.value, entry.revision)
+        .map_err(|error| Fault::internal(error.to_string()))?;
+    Ok(entry.memo.get_or_make(|| object))
+}

@@ -1,0 +1,57 @@
+//! JSON text: reading it with the errors of Go's decoder, writing it as Go's encoder does.
+//!
+//! Read is what is valid for Go, with two narrower bounds: [`MAX_DEPTH`] and
+//! [`canonical::MAX_OBJECTS`](crate::schema::canonical::MAX_OBJECTS).
+//!
+//! Not here: what the values mean, and which fields there are.
+
+mod scan;
+#[cfg(test)]
+mod tests;
+mod write;
+
+use serde_json::Value;
+
+use super::tree::Node;
+use crate::schema::canonical::Source;
+
+pub(super) use scan::push_utf8;
+pub use scan::{MAX_DEPTH, SyntaxError};
+pub(super) use write::encode_raw;
+pub use write::{encode, encode_list, encode_part, encode_plain};
+
+/// A JSON text that was read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Parsed {
+    /// The value. Of a key given twice it has the last.
+    ///
+    /// Whole numbers are `i64` or `u64`; what has a point or an exponent is `f64`.
+    pub value: Value,
+    /// Keys given twice: `duplicate field "spec.rules[0].foo"` of JSON, `line 2: key "a" already set
+    /// in map` of YAML.
+    pub duplicates: Vec<String>,
+}
+
+/// Reads `text`.
+///
+/// Costs time linear in its length, and up to about a hundred bytes of memory a byte.
+///
+/// # Errors
+///
+/// [`SyntaxError`], if it is not one JSON value.
+pub fn parse(text: &[u8]) -> Result<Parsed, SyntaxError> {
+    let node = read(text)?;
+    Ok(Parsed {
+        value: node.to_value(),
+        duplicates: node.duplicates(),
+    })
+}
+
+/// Reads `text`, and keeps the order of its members.
+///
+/// # Errors
+///
+/// As [`parse`].
+pub(crate) fn read(text: &[u8]) -> Result<Node, SyntaxError> {
+    scan::read(text)
+}

@@ -1,0 +1,318 @@
+//! Reading JSON text, with the errors that Go's `encoding/json` gives.
+
+use crate::{
+    codec::tree::Node,
+    schema::canonical::{MAX_OBJECTS, quote::QuotedChar},
+};
+
+/// Lists and objects that may be open at once. Go allows 10000; no object needs more than a dozen,
+/// and whatever walks over a value later may use the stack.
+pub const MAX_DEPTH: usize = 512;
+
+/// Why a text is not JSON. Its text is Go's.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SyntaxError {
+    /// It ends too early.
+    #[error("unexpected end of JSON input")]
+    End,
+    /// A character that cannot be there.
+    #[error("invalid character {} {context}", QuotedChar(char::from(*.byte)))]
+    Unexpected {
+        /// The first byte of the character; a space stands for the end of the text.
+        byte: u8,
+        /// What was being read.
+        context: &'static str,
+    },
+    /// More than [`MAX_OBJECTS`] objects.
+    #[error("more than {MAX_OBJECTS} objects")]
+    TooManyObjects,
+}
+
+/// The value that is all of `text`.
+pub(super) fn read(text: &[u8]) -> Result<Node, SyntaxError> {
+    let mut scanner = Scanner {
+        text,
+        at: 0,
+        depth: 0,
+        objects: 0,
+    };
+    let node = scanner.value()?;
+    match scanner.next_token() {
+        None => Ok(node),
+        Some(_) => Err(scanner.unexpected("after top-level value")),
+    }
+}
+
+struct Scanner<'a> {
+    text: &'a [u8],
+    at: usize,
+    depth: usize,
+    objects: usize,
+}
+
+impl Scanner<'_> {
+    fn peek(&self) -> Option<u8> {
+        self.text.get(self.at).copied()
+    }
+
+    /// The next byte that is no space, not taken.
+    fn next_token(&mut self) -> Option<u8> {
+        while let Some(b' ' | b'\t' | b'\r' | b'\n') = self.peek() {
+            self.at += 1;
+        }
+        self.peek()
+    }
+
+    /// The error of the next byte, where a space would be as good as the end.
+    fn unexpected(&self, context: &'static str) -> SyntaxError {
+        self.peek()
+            .map_or(SyntaxError::End, |byte| SyntaxError::Unexpected {
+                byte,
+                context,
+            })
+    }
+
+    /// The error of the next byte within a token, which the end breaks as a space does.
+    fn broken(&self, context: &'static str) -> SyntaxError {
+        SyntaxError::Unexpected {
+            byte: self.peek().unwrap_or(b' '),
+            context,
+        }
+    }
+
+    fn value(&mut self) -> Result<Node, SyntaxError> {
+        match self.next_token() {
+            Some(b'{') => self.object(),
+            Some(b'[') => self.list(),
+            Some(b'"') => self.string().map(Node::Text),
+            Some(b'-' | b'0'..=b'9') => self.number(),
+            Some(b't') => {
+                const CONTEXT: [&str; 3] = [
+                    "in literal true (expecting 'r')",
+                    "in literal true (expecting 'u')",
+                    "in literal true (expecting 'e')",
+                ];
+                self.literal(b"rue", &CONTEXT, Node::Flag(true))
+            }
+            Some(b'f') => {
+                const CONTEXT: [&str; 4] = [
+                    "in literal false (expecting 'a')",
+                    "in literal false (expecting 'l')",
+                    "in literal false (expecting 's')",
+                    "in literal false (expecting 'e')",
+                ];
+                self.literal(b"alse", &CONTEXT, Node::Flag(false))
+            }
+            Some(b'n') => {
+                const CONTEXT: [&str; 3] = [
+                    "in literal null (expecting 'u')",
+                    "in literal null (expecting 'l')",
+                    "in literal null (expecting 'l')",
+                ];
+                self.literal(b"ull", &CONTEXT, Node::Null)
+            }
+            _ => Err(self.unexpected("looking for beginning of value")),
+        }
+    }
+
+    fn literal(
+        &mut self,
+        rest: &[u8],
+        contexts: &[&'static str],
+        node: Node,
+    ) -> Result<Node, SyntaxError> {
+        self.at += 1;
+        for (byte, context) in rest.iter().zip(contexts) {
+            if self.peek() != Some(*byte) {
+                return Err(self.broken(context));
+            }
+            self.at += 1;
+        }
+        Ok(node)
+    }
+
+    fn open(&mut self) -> Result<(), SyntaxError> {
+        if self.depth >= MAX_DEPTH {
+            return Err(self.unexpected("exceeded max depth"));
+        }
+        self.depth += 1;
+        self.at += 1;
+        Ok(())
+    }
+
+    fn close(&mut self) {
+        self.depth -= 1;
+        self.at += 1;
+    }
+
+    fn list(&mut self) -> Result<Node, SyntaxError> {
+        self.open()?;
+        let mut items = Vec::new();
+        if self.next_token() == Some(b']') {
+            self.close();
+            return Ok(Node::List(items));
+        }
+        loop {
+            items.push(self.value()?);
+            match self.next_token() {
+                Some(b',') => self.at += 1,
+                Some(b']') => {
+                    self.close();
+                    return Ok(Node::List(items));
+                }
+                _ => return Err(self.unexpected("after array element")),
+            }
+        }
+    }
+
+    fn object(&mut self) -> Result<Node, SyntaxError> {
+        self.open()?;
+        self.objects += 1;
+        if self.objects > MAX_OBJECTS {
+            return Err(SyntaxError::TooManyObjects);
+        }
+        let mut members = Vec::new();
+        if self.next_token() == Some(b'}') {
+            self.close();
+            return Ok(Node::Object(members));
+        }
+        loop {
+            if self.next_token() != Some(b'"') {
+                return Err(self.unexpected("looking for beginning of object key string"));
+            }
+            let key = self.string()?;
+            if self.next_token() != Some(b':') {
+                return Err(self.unexpected("after object key"));
+            }
+            self.at += 1;
+            members.push((key, self.value()?));
+            match self.next_token() {
+                Some(b',') => self.at += 1,
+                Some(b'}') => {
+                    self.close();
+                    return Ok(Node::Object(members));
+                }
+                _ => return Err(self.unexpected("after object key:value pair")),
+            }
+        }
+    }
+
+    fn number(&mut self) -> Result<Node, SyntaxError> {
+        let start = self.at;
+        if self.peek() == Some(b'-') {
+            self.at += 1;
+        }
+        if self.peek() == Some(b'0') {
+            self.at += 1;
+        } else {
+            self.digits("in numeric literal")?;
+        }
+        if self.peek() == Some(b'.') {
+            self.at += 1;
+            self.digits("after decimal point in numeric literal")?;
+        }
+        if let Some(b'e' | b'E') = self.peek() {
+            self.at += 1;
+            if let Some(b'+' | b'-') = self.peek() {
+                self.at += 1;
+            }
+            self.digits("in exponent of numeric literal")?;
+        }
+        let text = self.text[start..self.at].iter().copied().map(char::from);
+        Ok(Node::Number(text.collect::<String>().into_boxed_str()))
+    }
+
+    /// One digit or more.
+    fn digits(&mut self, context: &'static str) -> Result<(), SyntaxError> {
+        if !self.peek().is_some_and(|byte| byte.is_ascii_digit()) {
+            return Err(self.broken(context));
+        }
+        while self.peek().is_some_and(|byte| byte.is_ascii_digit()) {
+            self.at += 1;
+        }
+        Ok(())
+    }
+
+    fn string(&mut self) -> Result<String, SyntaxError> {
+        self.at += 1;
+        let mut string = String::new();
+        loop {
+            let start = self.at;
+            while self
+                .peek()
+                .is_some_and(|byte| byte >= b' ' && !matches!(byte, b'"' | b'\\'))
+            {
+                self.at += 1;
+            }
+            push_utf8(&mut string, &self.text[start..self.at]);
+            match self.peek() {
+                Some(b'"') => {
+                    self.at += 1;
+                    return Ok(string);
+                }
+                Some(b'\\') => {
+                    self.at += 1;
+                    self.escape(&mut string)?;
+                }
+                _ => return Err(self.unexpected("in string literal")),
+            }
+        }
+    }
+
+    fn escape(&mut self, string: &mut String) -> Result<(), SyntaxError> {
+        let c = match self.peek() {
+            Some(b'b') => '\x08',
+            Some(b'f') => '\x0c',
+            Some(b'n') => '\n',
+            Some(b'r') => '\r',
+            Some(b't') => '\t',
+            Some(byte @ (b'"' | b'\\' | b'/')) => char::from(byte),
+            Some(b'u') => {
+                self.at += 1;
+                let unit = self.hex()?;
+                return self.unit(unit, string);
+            }
+            _ => return Err(self.broken("in string escape code")),
+        };
+        self.at += 1;
+        string.push(c);
+        Ok(())
+    }
+
+    /// Four hexadecimal digits.
+    fn hex(&mut self) -> Result<u32, SyntaxError> {
+        let mut unit = 0;
+        for _ in 0..4 {
+            let digit = self.peek().and_then(|byte| char::from(byte).to_digit(16));
+            let digit = digit.ok_or_else(|| self.broken(r"in \u hexadecimal character escape"))?;
+            unit = unit * 16 + digit;
+            self.at += 1;
+        }
+        Ok(unit)
+    }
+
+    /// A UTF-16 unit, with its other half if it is half a pair.
+    fn unit(&mut self, unit: u32, string: &mut String) -> Result<(), SyntaxError> {
+        if (0xd800..0xdc00).contains(&unit) && self.text[self.at..].starts_with(b"\\u") {
+            let back = self.at;
+            self.at += 2;
+            let low = self.hex()?;
+            if (0xdc00..0xe000).contains(&low) {
+                let code = 0x1_0000 + ((unit - 0xd800) << 10) + (low - 0xdc00);
+                string.push(char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER));
+                return Ok(());
+            }
+            self.at = back;
+        }
+        string.push(char::from_u32(unit).unwrap_or(char::REPLACEMENT_CHARACTER));
+        Ok(())
+    }
+}
+
+/// Appends `bytes`, each that is not UTF-8 as U+FFFD.
+pub(in super::super) fn push_utf8(string: &mut String, bytes: &[u8]) {
+    for chunk in bytes.utf8_chunks() {
+        string.push_str(chunk.valid());
+        string.extend(chunk.invalid().iter().map(|_| char::REPLACEMENT_CHARACTER));
+    }
+}

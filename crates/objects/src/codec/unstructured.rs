@@ -1,0 +1,160 @@
+//! Trees whose types are to be made certain without decoding a text, as upstream's converter of
+//! unstructured objects does: it has words of its own for what does not fit, and takes numbers that
+//! the decoder of texts does not.
+//!
+//! Not here: unknown fields, times, and the canonical form; see [`crate::schema::canonical`].
+
+use serde_json::Value;
+
+use crate::schema::{Struct, Type};
+
+/// Brings the numbers in `object` to the types of `shape`: a whole number with a point loses it, and
+/// of one that is too long for 32 bits the lowest are left.
+///
+/// Costs time linear in the size of `object`, and no deeper a stack than `shape` is deep.
+///
+/// # Errors
+///
+/// What upstream says of the first value that does not fit.
+pub fn restore(shape: &Struct, object: &mut Value) -> Result<(), String> {
+    let fields = match object {
+        Value::Null => return Ok(()),
+        Value::Object(fields) => fields,
+        other => return Err(format!("cannot restore struct from: {}", go_kind(other))),
+    };
+    for field in shape.fields {
+        if let Some(value) = fields.get_mut(field.name) {
+            restore_value(&field.ty, value)?;
+        }
+    }
+    Ok(())
+}
+
+fn restore_value(ty: &Type, value: &mut Value) -> Result<(), String> {
+    match (ty, value) {
+        // Times and raw JSON are read from their text in either case.
+        (Type::Time | Type::Raw | Type::IntOrString, _)
+        | (_, Value::Null)
+        | (Type::Text, Value::String(_))
+        | (Type::Flag, Value::Bool(_)) => Ok(()),
+        (Type::Object(shape), value) => restore(shape, value),
+        (Type::List(list), Value::Array(items)) => items
+            .iter_mut()
+            .try_for_each(|item| restore_value(&list.item, item)),
+        (Type::Map(ty), Value::Object(entries)) => entries
+            .iter_mut()
+            .try_for_each(|(_, value)| restore_value(ty, value)),
+        (Type::List(_), value) => Err(format!("cannot restore slice from {}", go_kind(value))),
+        (Type::Map(_), value) => Err(format!("cannot restore map from {}", go_kind(value))),
+        // Go would make a character of a number, which JSON must not.
+        (Type::Text, Value::Number(number)) if !number.is_f64() => {
+            Err("cannot convert int64 to string".to_owned())
+        }
+        (Type::Int32 | Type::Int64, Value::Number(number)) => {
+            let whole = number.as_i64().or_else(|| whole(number.as_f64()?));
+            let whole =
+                whole.ok_or_else(|| format!("cannot convert float64 to {}", go_name(ty)))?;
+            *number = match ty {
+                Type::Int32 => low_bits(whole).into(),
+                _ => whole.into(),
+            };
+            Ok(())
+        }
+        (ty, _) => Err(format!("unrecognized type: {}", go_name(ty))),
+    }
+}
+
+/// A number without a fraction as a whole one.
+fn whole(number: f64) -> Option<i64> {
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "it saturates, as far as anybody can tell"
+    )]
+    (number.fract() == 0.0).then_some(number as i64)
+}
+
+fn low_bits(number: i64) -> i32 {
+    let [a, b, c, d, ..] = number.to_le_bytes();
+    i32::from_le_bytes([a, b, c, d])
+}
+
+/// What Go calls the type of a tree's node.
+fn go_kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "invalid",
+        Value::Bool(_) => "bool",
+        Value::Number(number) if number.is_f64() => "float64",
+        Value::Number(_) => "int64",
+        Value::String(_) => "string",
+        Value::Array(_) => "slice",
+        Value::Object(_) => "map",
+    }
+}
+
+/// What Go calls a simple type.
+fn go_name(ty: &Type) -> &'static str {
+    match ty {
+        Type::Int32 => "int32",
+        Type::Int64 => "int64",
+        Type::Flag => "bool",
+        _ => "string",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::schema::flowcontrol::FLOW_SCHEMA;
+
+    fn restored(mut value: Value) -> Result<Value, String> {
+        restore(&FLOW_SCHEMA, &mut value).map(|()| value)
+    }
+
+    #[test]
+    fn what_does_not_fit_is_told_in_the_words_of_a_real_server() {
+        let precedence = |value: Value| json!({"spec": {"matchingPrecedence": value}});
+        let rules = |value: Value| json!({"spec": {"rules": value}});
+        let labels = |value: Value| json!({"metadata": {"labels": value}});
+        for (value, message) in [
+            (rules(json!({"a": 1})), "cannot restore slice from map"),
+            (rules(json!("x")), "cannot restore slice from string"),
+            (rules(json!([1])), "cannot restore struct from: int64"),
+            (rules(json!([[1]])), "cannot restore struct from: slice"),
+            (precedence(json!("x")), "unrecognized type: int32"),
+            (precedence(json!([1])), "unrecognized type: int32"),
+            (precedence(json!(1.5)), "cannot convert float64 to int32"),
+            (labels(json!("x")), "cannot restore map from string"),
+            (labels(json!({"a": 1})), "cannot convert int64 to string"),
+            (labels(json!({"a": {}})), "unrecognized type: string"),
+            (json!({"spec": true}), "cannot restore struct from: bool"),
+            (
+                json!({"metadata": {"generation": 1.5}}),
+                "cannot convert float64 to int64",
+            ),
+            (
+                rules(json!([{"resourceRules": [{"clusterScope": 1}]}])),
+                "unrecognized type: bool",
+            ),
+            // The first in the order of the fields counts.
+            (
+                json!({"metadata": {"labels": "x"}, "spec": 1}),
+                "cannot restore map from string",
+            ),
+        ] {
+            assert_eq!(restored(value.clone()).unwrap_err(), message, "{value}");
+        }
+    }
+
+    #[test]
+    fn numbers_are_brought_to_their_type() {
+        let precedence = |value: Value| json!({"spec": {"matchingPrecedence": value}});
+        for (given, restored_to) in [
+            (json!(5.0), json!(5)),
+            (json!(99_999_999_999_i64), json!(1_215_752_191)),
+        ] {
+            assert_eq!(restored(precedence(given)), Ok(precedence(restored_to)));
+        }
+    }
+}

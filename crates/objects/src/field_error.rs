@@ -1,0 +1,183 @@
+//! One mistake in one field of an object or option, in the API server's words.
+
+use std::fmt;
+
+use serde_json::{Value, json};
+
+use crate::schema::canonical::quote::Quoted;
+use fairgate_core::apf::objects::validate;
+
+/// The sort of a mistake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mistake {
+    /// A value is required and missing.
+    Required,
+    /// The value is malformed or out of range.
+    Invalid,
+    /// The value is of another type.
+    TypeInvalid,
+    /// The value is not one of an enumeration.
+    Unsupported,
+    /// The value must be unique in its list.
+    Duplicate,
+    /// The field may not be set here.
+    Forbidden,
+    /// The value has too many bytes.
+    TooLong,
+    /// The list has too many items.
+    TooMany,
+    /// What the value refers to does not exist.
+    NotFound,
+    /// The value could not be checked.
+    Internal,
+}
+
+impl Mistake {
+    fn words(self) -> &'static str {
+        match self {
+            Self::Required => "Required value",
+            Self::Invalid | Self::TypeInvalid => "Invalid value",
+            Self::Unsupported => "Unsupported value",
+            Self::Duplicate => "Duplicate value",
+            Self::Forbidden => "Forbidden",
+            Self::TooLong => "Too long",
+            Self::TooMany => "Too many",
+            Self::NotFound => "Not found",
+            Self::Internal => "Internal error",
+        }
+    }
+
+    fn reason(self) -> &'static str {
+        match self {
+            Self::Required => "FieldValueRequired",
+            Self::Invalid => "FieldValueInvalid",
+            Self::TypeInvalid => "FieldValueTypeInvalid",
+            Self::Unsupported => "FieldValueNotSupported",
+            Self::Duplicate => "FieldValueDuplicate",
+            Self::Forbidden => "FieldValueForbidden",
+            Self::TooLong => "FieldValueTooLong",
+            Self::TooMany => "FieldValueTooMany",
+            Self::NotFound => "FieldValueNotFound",
+            Self::Internal => "InternalError",
+        }
+    }
+}
+
+/// One mistake in one field. `Display` gives the whole text, field included.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FieldError {
+    /// The field's path, such as `spec.rules[0].subjects`.
+    pub field: String,
+    /// The sort of mistake.
+    pub mistake: Mistake,
+    /// The value as the server prints it; empty for sorts that print none.
+    pub value: String,
+    /// What is wrong with it; may be empty.
+    pub detail: String,
+}
+
+impl FieldError {
+    fn new(mistake: Mistake, field: &str, value: String, detail: impl Into<String>) -> Self {
+        Self {
+            field: field.to_owned(),
+            mistake,
+            value,
+            detail: detail.into(),
+        }
+    }
+
+    /// The field must be there.
+    pub fn required(field: &str, detail: impl Into<String>) -> Self {
+        Self::new(Mistake::Required, field, String::new(), detail)
+    }
+
+    /// The value does not do.
+    pub fn invalid(field: &str, value: &Value, detail: impl Into<String>) -> Self {
+        Self::new(Mistake::Invalid, field, printed(value), detail)
+    }
+
+    /// What a patch makes of an object is none; `quoted` is the patched text.
+    pub fn patched(quoted: &str, detail: impl Into<String>) -> Self {
+        let value = Value::String(quoted.to_owned());
+        Self::new(Mistake::Invalid, "patch", printed(&value), detail)
+    }
+
+    /// The same mistake, with its value printed otherwise.
+    #[must_use]
+    pub fn showing(mut self, value: String) -> Self {
+        self.value = value;
+        self
+    }
+
+    /// The field must not be there.
+    pub fn forbidden(field: &str, detail: impl Into<String>) -> Self {
+        Self::new(Mistake::Forbidden, field, String::new(), detail)
+    }
+
+    /// The value is longer than `limit` bytes.
+    pub fn too_long(field: &str, limit: usize) -> Self {
+        let detail = format!("may not be more than {limit} bytes");
+        Self::new(Mistake::TooLong, field, String::new(), detail)
+    }
+
+    /// The value is there twice.
+    pub fn duplicate(field: &str, value: &Value) -> Self {
+        Self::new(Mistake::Duplicate, field, printed(value), "")
+    }
+
+    /// The value is none of those there are.
+    pub fn unsupported(field: &str, value: &Value, supported: &[&str]) -> Self {
+        let supported: Vec<String> = supported.iter().map(|one| format!("{one:?}")).collect();
+        let detail = format!("supported values: {}", supported.join(", "));
+        Self::new(Mistake::Unsupported, field, printed(value), detail)
+    }
+
+    /// The text without the field.
+    pub fn message(&self) -> String {
+        let mut text = self.mistake.words().to_owned();
+        for part in [&self.value, &self.detail] {
+            if !part.is_empty() {
+                text.push_str(": ");
+                text.push_str(part);
+            }
+        }
+        text
+    }
+
+    /// The cause in a `Status`.
+    pub fn cause(&self) -> Value {
+        json!({"reason": self.mistake.reason(), "message": self.message(), "field": self.field})
+    }
+}
+
+/// A value as the server prints it: strings quoted, everything else as compact JSON.
+fn printed(value: &Value) -> String {
+    match value {
+        Value::String(text) => Quoted(text).to_string(),
+        _ => value.to_string(),
+    }
+}
+
+impl fmt::Display for FieldError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.field, self.message())
+    }
+}
+
+impl From<validate::FieldError> for FieldError {
+    fn from(error: validate::FieldError) -> Self {
+        let mistake = match error.mistake {
+            validate::FieldErrorType::Required => Mistake::Required,
+            validate::FieldErrorType::Invalid => Mistake::Invalid,
+            validate::FieldErrorType::Unsupported => Mistake::Unsupported,
+            validate::FieldErrorType::Duplicate => Mistake::Duplicate,
+            validate::FieldErrorType::Forbidden => Mistake::Forbidden,
+        };
+        Self {
+            field: error.field,
+            mistake,
+            value: error.value,
+            detail: error.detail,
+        }
+    }
+}

@@ -1,0 +1,485 @@
+//! The metadata of an object: reading and setting its fields, and the rules for them.
+
+use std::collections::{BTreeSet, HashSet};
+
+use serde_json::{Map, Value, json};
+
+use crate::{codec, field_error::FieldError, schema::meta::OWNER_REFERENCE};
+use fairgate_core::apf::objects::names;
+
+/// What all annotations may hold together, in bytes.
+const MAX_ANNOTATIONS: usize = 256 << 10;
+/// The longest name of a field manager, in bytes.
+pub const MAX_MANAGER: usize = 128;
+const MAX_SUBRESOURCE: usize = 256;
+
+/// The object's metadata; empty if there is none.
+pub fn of(object: &Value) -> &Map<String, Value> {
+    static NONE: std::sync::LazyLock<Map<String, Value>> = std::sync::LazyLock::new(Map::new);
+    object
+        .get("metadata")
+        .and_then(Value::as_object)
+        .unwrap_or(&NONE)
+}
+
+/// The object's metadata, to be changed; made if there is none, and so is the object.
+///
+/// # Panics
+///
+/// Never: what it expects it has just made.
+pub fn of_mut(object: &mut Value) -> &mut Map<String, Value> {
+    if !object.is_object() {
+        *object = json!({});
+    }
+    if !object["metadata"].is_object() {
+        object["metadata"] = json!({});
+    }
+    object["metadata"]
+        .as_object_mut()
+        .expect("it was just made an object")
+}
+
+/// A text field of the metadata; empty if absent.
+pub fn text<'a>(object: &'a Value, field: &str) -> &'a str {
+    of(object)
+        .get(field)
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+}
+
+/// The object's name.
+pub fn name(object: &Value) -> &str {
+    text(object, "name")
+}
+
+/// Its generation.
+pub fn generation(object: &Value) -> i64 {
+    of(object)
+        .get("generation")
+        .and_then(Value::as_i64)
+        .unwrap_or_default()
+}
+
+/// Its finalizers.
+pub fn finalizers(object: &Value) -> impl Iterator<Item = &str> {
+    of(object)
+        .get("finalizers")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+}
+
+/// Whether its deletion was asked for.
+pub fn is_deleting(object: &Value) -> bool {
+    !text(object, "deletionTimestamp").is_empty()
+}
+
+/// One of its labels or annotations.
+pub fn entry<'a>(object: &'a Value, map: &str, key: &str) -> Option<&'a str> {
+    of(object).get(map)?.get(key)?.as_str()
+}
+
+/// Sets a field, or takes it away where the value is null or an empty text.
+pub fn set(object: &mut Value, field: &str, value: Value) {
+    let metadata = of_mut(object);
+    if value.is_null() || value.as_str() == Some("") {
+        metadata.remove(field);
+    } else {
+        metadata.insert(field.to_owned(), value);
+    }
+}
+
+/// Takes away what only the server may say of an object that is to be made.
+pub fn wipe(object: &mut Value) {
+    let metadata = of_mut(object);
+    for field in [
+        "uid",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "selfLink",
+    ] {
+        metadata.remove(field);
+    }
+}
+
+/// Takes away owners that are there twice, and says which. `when` tells when they were found.
+pub fn dedup_owners(object: &mut Value, when: &str) -> Option<String> {
+    let owners = of_mut(object).get_mut("ownerReferences")?.as_array_mut()?;
+    let mut seen = HashSet::with_capacity(owners.len());
+    let mut again = BTreeSet::new();
+    owners.retain(|owner| {
+        let is_new = seen.insert(owner.to_string());
+        if !is_new {
+            again.insert(owner["uid"].as_str().unwrap_or_default().to_owned());
+        }
+        is_new
+    });
+    let again: Vec<String> = again.into_iter().collect();
+    (!again.is_empty()).then(|| {
+        format!(
+            ".metadata.ownerReferences contains duplicate entries{when}; API server dedups owner \
+             references in 1.20+, and may reject such requests as early as 1.24; please fix your \
+             requests; duplicate UID(s) observed: {}",
+            again.join(", ")
+        )
+    })
+}
+
+/// What is wrong with metadata taken for itself. `rule` is the kind's rule for names.
+pub fn validate(
+    object: &Value,
+    namespaced: bool,
+    rule: fn(&str, bool) -> Vec<String>,
+) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let generate = text(object, "generateName");
+    if !generate.is_empty() {
+        let field = "metadata.generateName";
+        errors.extend(
+            rule(generate, true)
+                .iter()
+                .map(|text| FieldError::invalid(field, &json!(generate), text)),
+        );
+    }
+    let name = name(object);
+    if name.is_empty() {
+        let detail = "name or generateName is required";
+        errors.push(FieldError::required("metadata.name", detail));
+    } else {
+        errors.extend(
+            rule(name, false)
+                .iter()
+                .map(|text| FieldError::invalid("metadata.name", &json!(name), text)),
+        );
+    }
+    check_namespace(object, namespaced, &mut errors);
+    check_labels(object, &mut errors);
+    check_annotations(object, &mut errors);
+    check_owners(object, &mut errors);
+    check_finalizers(object, &mut errors);
+    check_managed_fields(object, &mut errors);
+    errors
+}
+
+/// What is wrong with metadata as a successor of `old`.
+pub fn validate_update(object: &Value, old: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    if is_deleting(old) {
+        let mut extra: Vec<&str> = finalizers(object)
+            .filter(|one| !finalizers(old).any(|other| other == *one))
+            .collect();
+        extra.sort_unstable();
+        extra.dedup();
+        if !extra.is_empty() {
+            let extra: Vec<String> = extra.iter().map(|one| format!("{one:?}")).collect();
+            let detail = format!(
+                "no new finalizers can be added if the object is being deleted, found new \
+                 finalizers []string{{{}}}",
+                extra.join(", ")
+            );
+            errors.push(FieldError::forbidden("metadata.finalizers", detail));
+        }
+    }
+    if text(object, "resourceVersion").is_empty() {
+        errors.push(FieldError::invalid(
+            "metadata.resourceVersion",
+            &json!(""),
+            "must be specified for an update",
+        ));
+    }
+    for field in [
+        "name",
+        "namespace",
+        "uid",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+    ] {
+        let (new, old) = (of(object).get(field), of(old).get(field));
+        if new != old {
+            let text = matches!(field, "name" | "namespace" | "uid");
+            let absent = if text { json!("") } else { Value::Null };
+            errors.push(FieldError::invalid(
+                &format!("metadata.{field}"),
+                new.unwrap_or(&absent),
+                "field is immutable",
+            ));
+        }
+    }
+    check_labels(object, &mut errors);
+    check_annotations(object, &mut errors);
+    check_owners(object, &mut errors);
+    check_managed_fields(object, &mut errors);
+    errors
+}
+
+fn check_namespace(object: &Value, namespaced: bool, errors: &mut Vec<FieldError>) {
+    let namespace = text(object, "namespace");
+    let field = "metadata.namespace";
+    if !namespaced {
+        if !namespace.is_empty() {
+            errors.push(FieldError::forbidden(field, "not allowed on this type"));
+        }
+    } else if namespace.is_empty() {
+        errors.push(FieldError::required(field, ""));
+    } else {
+        errors.extend(
+            names::label(namespace)
+                .iter()
+                .map(|text| FieldError::invalid(field, &json!(namespace), text)),
+        );
+    }
+}
+
+fn entries<'a>(object: &'a Value, map: &str) -> impl Iterator<Item = (&'a str, &'a str)> {
+    of(object)
+        .get(map)
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten()
+        .filter_map(|(key, value)| Some((key.as_str(), value.as_str()?)))
+}
+
+fn check_labels(object: &Value, errors: &mut Vec<FieldError>) {
+    let field = "metadata.labels";
+    for (key, value) in entries(object, "labels") {
+        for text in names::qualified(key) {
+            errors.push(FieldError::invalid(field, &json!(key), text));
+        }
+        for text in names::label_value(value) {
+            errors.push(FieldError::invalid(field, &json!(value), text));
+        }
+    }
+}
+
+fn check_annotations(object: &Value, errors: &mut Vec<FieldError>) {
+    let field = "metadata.annotations";
+    let mut total = 0;
+    for (key, value) in entries(object, "annotations") {
+        total += key.len() + value.len();
+        for text in names::qualified(&key.to_lowercase()) {
+            errors.push(FieldError::invalid(field, &json!(key), text));
+        }
+    }
+    if total > MAX_ANNOTATIONS {
+        errors.push(FieldError::too_long(field, MAX_ANNOTATIONS));
+    }
+}
+
+fn check_owners(object: &Value, errors: &mut Vec<FieldError>) {
+    let path = "metadata.ownerReferences";
+    let Some(owners) = of(object).get("ownerReferences").and_then(Value::as_array) else {
+        return;
+    };
+    let mut controller: Option<String> = None;
+    for owner in owners {
+        let part = |key: &str| owner[key].as_str().unwrap_or_default();
+        let api_version = part("apiVersion");
+        let version = api_version.rsplit('/').next().unwrap_or_default();
+        let well_formed = api_version.matches('/').count() < 2;
+        if version.is_empty() || !well_formed {
+            errors.push(FieldError::invalid(
+                &format!("{path}.apiVersion"),
+                &json!(api_version),
+                "version must not be empty",
+            ));
+        }
+        for key in ["kind", "name", "uid"] {
+            if part(key).is_empty() {
+                let field = format!("{path}.{key}");
+                errors.push(FieldError::invalid(&field, &json!(""), "must not be empty"));
+            }
+        }
+        if api_version == "v1" && part("kind") == "Event" {
+            errors.push(FieldError::invalid(
+                path,
+                owner,
+                "/v1, Kind=Event is disallowed from being an owner",
+            ));
+        }
+        if owner["controller"].as_bool() == Some(true) {
+            let this = format!("{}/{}", part("kind"), part("name"));
+            match &controller {
+                None => controller = Some(this),
+                Some(first) => {
+                    let text = format!(
+                        "Only one reference can have Controller set to true. Found \"true\" in \
+                         references for {first} and {this}"
+                    );
+                    let error = FieldError::invalid(path, &Value::Null, text);
+                    errors.push(error.showing(printed_owners(owners)));
+                }
+            }
+        }
+    }
+}
+
+/// What is wrong with finalizers beyond their form: all but a few well-known ones have to say whose
+/// they are.
+pub(crate) fn check_finalizers_qualified(object: &Value) -> Vec<FieldError> {
+    const STANDARD: [&str; 3] = ["kubernetes", "orphan", "foregroundDeletion"];
+    let stranger = |name: &str| !name.contains('/') && !STANDARD.contains(&name);
+    finalizers(object)
+        .enumerate()
+        .filter(|(_, name)| stranger(name))
+        .map(|(index, name)| {
+            FieldError::invalid(
+                &format!("metadata.finalizers[{index}]"),
+                &json!(name),
+                "name is neither a standard finalizer name nor is it fully qualified",
+            )
+        })
+        .collect()
+}
+
+/// Owners as messages show them.
+fn printed_owners(owners: &[Value]) -> String {
+    let printed: Vec<String> = owners
+        .iter()
+        .map(|owner| {
+            let text = codec::json::encode_part(&OWNER_REFERENCE, owner);
+            String::from_utf8_lossy(&text).into_owned()
+        })
+        .collect();
+    format!("[{}]", printed.join(","))
+}
+
+fn check_finalizers(object: &Value, errors: &mut Vec<FieldError>) {
+    let field = "metadata.finalizers";
+    for finalizer in finalizers(object) {
+        for text in names::qualified(finalizer) {
+            errors.push(FieldError::invalid(field, &json!(finalizer), text));
+        }
+    }
+    let has = |wanted: &str| finalizers(object).any(|one| one == wanted);
+    if has("orphan") && has("foregroundDeletion") {
+        let all: Vec<&str> = finalizers(object).collect();
+        errors.push(FieldError::invalid(
+            field,
+            &json!(all),
+            "finalizer orphan and foregroundDeletion cannot be both set",
+        ));
+    }
+}
+
+fn check_managed_fields(object: &Value, errors: &mut Vec<FieldError>) {
+    let Some(entries) = of(object).get("managedFields").and_then(Value::as_array) else {
+        return;
+    };
+    for (index, entry) in entries.iter().enumerate() {
+        let path = format!("metadata.managedFields[{index}]");
+        let part = |key: &str| entry[key].as_str().unwrap_or_default();
+        if !["Apply", "Update"].contains(&part("operation")) {
+            errors.push(FieldError::invalid(
+                &format!("{path}.operation"),
+                &json!(part("operation")),
+                "must be `Apply` or `Update`",
+            ));
+        }
+        if !["", "FieldsV1"].contains(&part("fieldsType")) {
+            errors.push(FieldError::invalid(
+                &format!("{path}.fieldsType"),
+                &json!(part("fieldsType")),
+                "must be `FieldsV1`",
+            ));
+        }
+        errors.extend(validate_manager(
+            part("manager"),
+            &format!("{path}.manager"),
+        ));
+        if part("subresource").len() > MAX_SUBRESOURCE {
+            errors.push(FieldError::too_long(
+                &format!("{path}.subresource"),
+                MAX_SUBRESOURCE,
+            ));
+        }
+    }
+}
+
+/// What is wrong with the name of a field manager.
+pub fn validate_manager(manager: &str, field: &str) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    if manager.len() > MAX_MANAGER {
+        errors.push(FieldError::too_long(field, MAX_MANAGER));
+    }
+    for (index, c) in manager.char_indices() {
+        if !is_printable(c) {
+            let detail = format!(
+                "invalid character U+{:04X} (at position {index})",
+                u32::from(c)
+            );
+            errors.push(FieldError::invalid(field, &json!(manager), detail));
+        }
+    }
+    errors
+}
+
+/// Whether a character can be seen: no control character, and no blank but the space.
+pub fn is_printable(c: char) -> bool {
+    !c.is_control() && (c == ' ' || !c.is_whitespace())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(errors: &[FieldError]) -> Vec<String> {
+        errors.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_name_is_required_and_a_namespace_is_not_for_the_cluster() {
+        let object = json!({"metadata": {"namespace": "x"}});
+        assert_eq!(
+            texts(&validate(&object, false, names::object_name)),
+            [
+                "metadata.name: Required value: name or generateName is required",
+                "metadata.namespace: Forbidden: not allowed on this type"
+            ]
+        );
+    }
+
+    #[test]
+    fn what_cannot_change_is_told_of() {
+        let old = json!({"metadata": {"name": "a", "uid": "1", "resourceVersion": "5"}});
+        let new = json!({"metadata": {"name": "a", "uid": "2", "resourceVersion": "5",
+            "deletionTimestamp": "2020-01-01T00:00:00Z"}});
+        assert_eq!(
+            texts(&validate_update(&new, &old)),
+            [
+                "metadata.uid: Invalid value: \"2\": field is immutable",
+                "metadata.deletionTimestamp: Invalid value: \"2020-01-01T00:00:00Z\": field is immutable"
+            ]
+        );
+    }
+
+    #[test]
+    fn no_finalizer_comes_to_an_object_that_goes() {
+        let old = json!({"metadata": {"name": "a", "resourceVersion": "5", "finalizers": ["x/a"],
+            "deletionTimestamp": "2020-01-01T00:00:00Z"}});
+        let mut new = old.clone();
+        new["metadata"]["finalizers"] = json!(["x/b", "x/a"]);
+        assert_eq!(
+            texts(&validate_update(&new, &old)),
+            [
+                "metadata.finalizers: Forbidden: no new finalizers can be added if the object is being \
+              deleted, found new finalizers []string{\"x/b\"}"
+            ]
+        );
+    }
+
+    #[test]
+    fn owners_that_are_there_twice_are_taken_away() {
+        let owner = json!({"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u"});
+        let mut object = json!({"metadata": {"ownerReferences": [owner, owner]}});
+        assert!(
+            dedup_owners(&mut object, "")
+                .unwrap()
+                .ends_with("observed: u")
+        );
+        assert_eq!(of(&object)["ownerReferences"].as_array().unwrap().len(), 1);
+        assert_eq!(dedup_owners(&mut object, ""), None);
+    }
+}

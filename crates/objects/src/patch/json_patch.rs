@@ -1,0 +1,171 @@
+//! JSON patch, RFC 6902: a list of operations, each of which must fit.
+//!
+//! The crate `json-patch` would do for the standard; it has no negative indices, bounds neither
+//! operations nor copies, and cannot tell what is unknown or twice in an operation.
+
+use std::{collections::BTreeSet, iter::Peekable};
+
+use serde_json::Value;
+
+use super::{
+    PatchError, Patched, document::Document, document::Misfit, heeded, mismatch, undecodable,
+};
+use crate::{
+    codec::{FieldValidation, json, tree::Node},
+    schema::canonical::{MAX_PROBLEMS, Source as _, quote::Quoted},
+};
+
+/// How many operations a patch may have.
+const MAX_OPERATIONS: usize = 10_000;
+/// The members of an operation.
+const MEMBERS: [&str; 4] = ["op", "path", "from", "value"];
+
+/// Applies a JSON patch. Costs `O(object + patch)` and a bounded amount for pushing items of lists
+/// along.
+///
+/// # Errors
+///
+/// [`PatchError::BadRequest`], if the patch is no list of operations; [`PatchError::TooLarge`], if
+/// there are more than 10000; [`PatchError::Unprocessable`], if one does not fit the object.
+pub fn json_patch(
+    object: &Value,
+    patch: &[u8],
+    validation: FieldValidation,
+) -> Result<Patched, PatchError> {
+    let patch = json::read(patch).map_err(|error| undecodable(validation, error))?;
+    let value = patch.to_value();
+    let operations = match &value {
+        Value::Array(operations) => operations.as_slice(),
+        Value::Null => &[],
+        other => {
+            let wanted = match validation {
+                FieldValidation::Ignore => "value of type jsonpatch.Patch",
+                FieldValidation::Warn | FieldValidation::Strict => {
+                    "value of type []handlers.jsonPatchOp"
+                }
+            };
+            return Err(undecodable(validation, mismatch(other, wanted)));
+        }
+    };
+    check_types(operations, validation)?;
+    if operations.len() > MAX_OPERATIONS {
+        return Err(PatchError::TooLarge(format!(
+            "The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {}",
+            operations.len()
+        )));
+    }
+    let mut document = Document::new(object.clone());
+    for operation in operations {
+        apply(&mut document, operation).map_err(|Misfit| PatchError::Unprocessable)?;
+    }
+    Ok(Patched {
+        value: document.root,
+        problems: heeded(problems(&patch), validation),
+        patch: None,
+    })
+}
+
+/// Checks that every operation is an object and, if anybody validates, that its texts are texts.
+fn check_types(operations: &[Value], validation: FieldValidation) -> Result<(), PatchError> {
+    let fail = |value: &Value, wanted: &str| Err(undecodable(validation, mismatch(value, wanted)));
+    for operation in operations {
+        match operation {
+            Value::Null => {}
+            Value::Object(_) if validation == FieldValidation::Ignore => {}
+            Value::Object(operation) => {
+                for name in ["op", "path", "from"] {
+                    match operation.get(name) {
+                        None | Some(Value::Null | Value::String(_)) => {}
+                        Some(other) => {
+                            let wanted = format!("struct field jsonPatchOp.{name} of type string");
+                            return fail(other, &wanted);
+                        }
+                    }
+                }
+            }
+            other if validation == FieldValidation::Ignore => {
+                return fail(other, "value of type jsonpatch.Operation");
+            }
+            other => return fail(other, "value of type handlers.jsonPatchOp"),
+        }
+    }
+    Ok(())
+}
+
+/// What a strict caller is told: members that an operation does not have, and what is there twice;
+/// in the order of the text.
+fn problems(patch: &Node) -> Vec<String> {
+    let Node::List(operations) = patch else {
+        return Vec::new();
+    };
+    let duplicates = patch.duplicates();
+    let mut duplicates = duplicates.into_iter().peekable();
+    let mut problems = Vec::new();
+    for (index, operation) in operations.iter().enumerate() {
+        if let Node::Object(members) = operation {
+            operation_problems(index, members, &mut duplicates, &mut problems);
+        }
+        if problems.len() >= MAX_PROBLEMS {
+            break;
+        }
+    }
+    problems.truncate(MAX_PROBLEMS);
+    problems
+}
+
+fn operation_problems(
+    index: usize,
+    members: &[(String, Node)],
+    duplicates: &mut Peekable<impl Iterator<Item = String>>,
+    problems: &mut Vec<String>,
+) {
+    let mut seen = BTreeSet::new();
+    for (name, _) in members {
+        let path = Quoted(&format!("[{index}].{name}")).to_string();
+        let first = seen.insert(name);
+        let itself = format!("duplicate field {path}");
+        // Its members, or its items.
+        let stem = itself.trim_end_matches('"');
+        let inside = |text: &String| {
+            let rest = text.strip_prefix(stem);
+            rest.is_some_and(|rest| rest.starts_with(['.', '[']))
+        };
+        if MEMBERS.contains(&name.as_str()) {
+            if !first {
+                problems.extend(duplicates.next_if_eq(&itself).map(|text| told(&text)));
+            }
+            while let Some(text) = duplicates.next_if(inside) {
+                problems.push(told(&text));
+            }
+        } else {
+            // What is inside of an unknown member is not looked at.
+            while duplicates
+                .next_if(|text| *text == itself || inside(text))
+                .is_some()
+            {}
+            if first {
+                problems.push(told(&format!("unknown field {path}")));
+            }
+        }
+    }
+}
+
+fn told(problem: &str) -> String {
+    format!("json patch {problem}")
+}
+
+fn apply(document: &mut Document, operation: &Value) -> Result<(), Misfit> {
+    let text = |name| operation.get(name).and_then(Value::as_str).ok_or(Misfit);
+    let value = operation.get("value");
+    let path = text("path")?;
+    match text("op")? {
+        // Without a value, null is meant.
+        "add" => document.add(path, value.cloned().unwrap_or_default()),
+        "replace" => document.replace(path, value.cloned().unwrap_or_default()),
+        "remove" => document.remove(path).map(drop),
+        "move" => document.move_to(text("from")?, path),
+        "copy" => document.copy_to(text("from")?, path),
+        "test" => document.test(path, value),
+        _ => Err(Misfit),
+    }
+}

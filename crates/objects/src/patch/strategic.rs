@@ -1,0 +1,341 @@
+//! Strategic merge patch: a merge patch that knows how each list is merged, and takes directives.
+//!
+//! How, the tables of the kind tell. Directives are members of the patch: `$patch` (replace or
+//! delete), `$retainKeys`, `$setElementOrder/<list>` and `$deleteFromPrimitiveList/<list>`. What is
+//! not in the object yet is taken over without its nulls and without objects that bear `$patch`;
+//! other directives in there stay, and will be unknown fields.
+//!
+//! Upstream looks at the members of a patch in no order. Here what a list deletes goes first.
+//!
+//! Where upstream's server panics, because it compares lists or objects as if they were plain, the
+//! patch fails as for other things that it has no better answer to.
+
+use std::collections::HashSet;
+
+use serde_json::{Map, Value};
+
+use super::{
+    PatchError, Patched, heeded,
+    merge_list::{self, Identity, unknown_directive, wrong_type},
+    mismatch,
+};
+use crate::{
+    codec::{FieldValidation, json},
+    schema::{Field, Patch, Presence, Struct, Type, canonical::quote::Quoted},
+};
+
+/// The directive for a whole object.
+pub(super) const PATCH: &str = "$patch";
+const RETAIN: &str = "$retainKeys";
+const DELETE: &str = "$deleteFromPrimitiveList";
+const ORDER: &str = "$setElementOrder";
+
+/// Applies a strategic merge patch to an object of the kind that `shape` describes.
+///
+/// Costs time linear in the object and the patch, and logarithmic for the order of lists.
+///
+/// # Errors
+///
+/// [`PatchError::BadRequest`], if the patch is no JSON object or a directive is malformed;
+/// [`PatchError::Unprocessable`] for lists of lists; [`PatchError::Internal`] for whatever else
+/// upstream has no better answer to.
+pub fn strategic(
+    shape: &'static Struct,
+    object: &Value,
+    patch: &[u8],
+    validation: FieldValidation,
+) -> Result<Patched, PatchError> {
+    let parsed = json::parse(patch).map_err(|error| PatchError::BadRequest(error.to_string()))?;
+    let patch = match parsed.value {
+        Value::Object(patch) => patch,
+        Value::Null => Map::new(),
+        other => {
+            let why = mismatch(&other, "value of type map[string]interface {}");
+            return Err(PatchError::BadRequest(why));
+        }
+    };
+    let mut map = object.as_object().cloned().unwrap_or_default();
+    merge_map(&mut map, &patch, Scope::Struct(shape))?;
+    Ok(Patched {
+        value: Value::Object(map),
+        problems: heeded(parsed.duplicates, validation),
+        patch: Some(Value::Object(patch)),
+    })
+}
+
+/// The type of the values that are merged.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Scope {
+    Struct(&'static Struct),
+    /// One without known fields, by Go's word for it.
+    Other(&'static str),
+}
+
+/// A list, as far as merging goes.
+struct ListScope {
+    item: Scope,
+    patch: Patch,
+}
+
+impl ListScope {
+    fn merge_key(&self) -> Option<&'static str> {
+        match self.patch {
+            Patch::MergeBy(key) => Some(key),
+            _ => None,
+        }
+    }
+}
+
+impl Scope {
+    fn of(ty: &Type) -> Self {
+        match ty {
+            Type::Object(shape) => Self::Struct(shape),
+            Type::List(_) => Self::Other("slice"),
+            Type::Map(_) => Self::Other("map"),
+            Type::Text => Self::Other("string"),
+            Type::Int32 => Self::Other("int32"),
+            Type::Int64 => Self::Other("int64"),
+            Type::Flag => Self::Other("bool"),
+            Type::Time | Type::Raw | Type::IntOrString => Self::Other("struct"),
+        }
+    }
+
+    /// Go's word for the kind of type.
+    pub(super) fn kind(self) -> &'static str {
+        match self {
+            Self::Struct(_) => "struct",
+            Self::Other(kind) => kind,
+        }
+    }
+
+    fn field(self, name: &str) -> Result<&'static Field, PatchError> {
+        let why = match self {
+            Self::Struct(shape) => match shape.field(name) {
+                Some(field) => return Ok(field),
+                None => format!(
+                    "unable to find api field in struct {} for the json field {}",
+                    shape.name,
+                    Quoted(name)
+                ),
+            },
+            Self::Other(kind) => {
+                format!("merging an object in json but data type is not struct, instead is: {kind}")
+            }
+        };
+        Err(PatchError::Internal(why))
+    }
+
+    fn list(self, name: &str) -> Result<ListScope, PatchError> {
+        let field = self.field(name)?;
+        let item = match &field.ty {
+            Type::List(list) => Self::of(&list.item),
+            // What upstream takes a pointer to point to.
+            ty if field.presence == Presence::Pointer => Self::of(ty),
+            _ => {
+                let kind = self.kind();
+                let why = format!("expected slice or array type, but got: {kind}");
+                return Err(PatchError::Internal(why));
+            }
+        };
+        Ok(ListScope {
+            item,
+            patch: field.patch,
+        })
+    }
+}
+
+/// Merges a patch into an object of type `scope`.
+pub(super) fn merge_map(
+    target: &mut Map<String, Value>,
+    patch: &Map<String, Value>,
+    scope: Scope,
+) -> Result<(), PatchError> {
+    if let Some(directive) = patch.get(PATCH) {
+        return follow(target, directive, patch);
+    }
+    retain(target, patch)?;
+    let done = merge_ordered(target, patch, scope)?;
+    for (key, value) in patch {
+        let list = listed(key, DELETE, "invalid patch format of primitive list")?;
+        let skip = key == RETAIN || key.starts_with(ORDER) || done.contains(&key.as_str());
+        if !skip {
+            let field = list.filter(|list| !list.is_empty());
+            merge_member(target, field.unwrap_or(key), value, scope, list.is_some())?;
+        }
+    }
+    Ok(())
+}
+
+/// Follows the directive for a whole object.
+fn follow(
+    target: &mut Map<String, Value>,
+    directive: &Value,
+    patch: &Map<String, Value>,
+) -> Result<(), PatchError> {
+    match directive.as_str() {
+        Some("replace") => {
+            target.clone_from(patch);
+            target.remove(PATCH);
+        }
+        Some("delete") => target.clear(),
+        _ => return Err(unknown_directive(directive, patch)),
+    }
+    Ok(())
+}
+
+/// Removes what `$retainKeys` does not name, if it is there; it must name what the patch sets.
+fn retain(target: &mut Map<String, Value>, patch: &Map<String, Value>) -> Result<(), PatchError> {
+    let Some(keys) = patch.get(RETAIN) else {
+        return Ok(());
+    };
+    let malformed = || PatchError::BadRequest("invalid patch format of retainKeys".to_owned());
+    let keys = keys.as_array().ok_or_else(malformed)?;
+    let keys: HashSet<&str> = keys.iter().filter_map(Value::as_str).collect();
+    let sets = |(key, value): (&String, &Value)| {
+        let directive = key == RETAIN || key.starts_with(DELETE) || key.starts_with(ORDER);
+        !value.is_null() && !directive && !keys.contains(key.as_str())
+    };
+    if patch.iter().any(sets) {
+        return Err(malformed());
+    }
+    target.retain(|key, _| keys.contains(key.as_str()));
+    Ok(())
+}
+
+/// The list that a key such as `$setElementOrder/<list>` is about, if it begins with `directive`.
+fn listed<'k>(
+    key: &'k str,
+    directive: &str,
+    malformed: &str,
+) -> Result<Option<&'k str>, PatchError> {
+    let Some(rest) = key.strip_prefix(directive) else {
+        return Ok(None);
+    };
+    match rest.strip_prefix('/') {
+        Some(list) => Ok(Some(list)),
+        None => Err(PatchError::BadRequest(malformed.to_owned())),
+    }
+}
+
+/// Merges the lists that the patch sets an order for; gives their names.
+fn merge_ordered<'p>(
+    target: &mut Map<String, Value>,
+    patch: &'p Map<String, Value>,
+    scope: Scope,
+) -> Result<Vec<&'p str>, PatchError> {
+    let mut done = Vec::new();
+    for (key, order) in patch.iter().filter(|(key, _)| key.starts_with(ORDER)) {
+        let order = as_list(order)?;
+        let malformed = "invalid patch format of setElementOrder list";
+        let name = listed(key, ORDER, malformed)?.unwrap_or_default();
+        let before = target.get(name).map(as_list).transpose()?;
+        let given = patch.get(name).map(as_list).transpose()?;
+        let list = scope.list(name)?;
+        if let Some(merged) = merge_one_ordered(before, given, order, &list)? {
+            target.insert(name.to_owned(), Value::Array(merged));
+            done.push(name);
+        }
+    }
+    Ok(done)
+}
+
+fn merge_one_ordered(
+    before: Option<&[Value]>,
+    given: Option<&[Value]>,
+    order: &[Value],
+    list: &ListScope,
+) -> Result<Option<Vec<Value>>, PatchError> {
+    let identity = list.merge_key().map_or(Identity::Item, Identity::Key);
+    merge_list::check_order(given.unwrap_or_default(), order, identity)?;
+    let merged = match (before, given) {
+        (None, None) => return Ok(None),
+        (Some(before), None) => before.to_vec(),
+        (None, Some(given)) => given.iter().filter_map(|item| taken(item, true)).collect(),
+        (Some(before), Some(given)) => merge_lists(before.to_vec(), given, list, false)?,
+    };
+    let (before, given) = (before.unwrap_or_default(), given.unwrap_or_default());
+    merge_list::check_types(before, given)?;
+    let before = merge_list::order_left(before, given, identity)?;
+    merge_list::arrange(merged, order, &before, identity).map(Some)
+}
+
+fn merge_lists(
+    target: Vec<Value>,
+    patch: &[Value],
+    list: &ListScope,
+    deleting: bool,
+) -> Result<Vec<Value>, PatchError> {
+    if deleting || list.patch == Patch::MergeSet || list.merge_key().is_some() {
+        merge_list::merge(target, patch, list.item, list.merge_key(), deleting)
+    } else {
+        Ok(patch.to_vec())
+    }
+}
+
+fn as_list(value: &Value) -> Result<&[Value], PatchError> {
+    match value {
+        Value::Array(items) => Ok(items),
+        other => Err(wrong_type("[]interface {}", other)),
+    }
+}
+
+/// Merges one member of a patch, or, if `deleting`, the list of what a list loses.
+fn merge_member(
+    target: &mut Map<String, Value>,
+    key: &str,
+    value: &Value,
+    scope: Scope,
+    deleting: bool,
+) -> Result<(), PatchError> {
+    match (target.get_mut(key), value) {
+        (_, Value::Null) => {
+            target.remove(key);
+        }
+        (Some(Value::Object(map)), Value::Object(patch)) => {
+            let field = scope.field(key)?;
+            if field.patch == Patch::Replace {
+                map.clone_from(patch);
+            } else {
+                merge_map(map, patch, Scope::of(&field.ty))?;
+            }
+        }
+        (Some(Value::Array(items)), Value::Array(patch)) => {
+            let list = scope.list(key)?;
+            *items = merge_lists(std::mem::take(items), patch, &list, deleting)?;
+        }
+        (Some(plain), value) if deleting && same_type(plain, value) => *plain = value.clone(),
+        _ if deleting => {}
+        (_, value) => match taken(value, false) {
+            Some(value) => {
+                target.insert(key.to_owned(), value);
+            }
+            None => {
+                target.remove(key);
+            }
+        },
+    }
+    Ok(())
+}
+
+fn same_type(one: &Value, other: &Value) -> bool {
+    super::go_print::type_name(one) == super::go_print::type_name(other)
+}
+
+/// What is taken over of a value that the object does not have: no objects with a directive and, if
+/// they shall not stay, no null members.
+fn taken(value: &Value, nulls: bool) -> Option<Value> {
+    match value {
+        Value::Object(map) => {
+            let directive = map.get(PATCH);
+            if directive.is_some_and(|directive| nulls || !directive.is_null()) {
+                return None;
+            }
+            let members = map.iter().filter(|(_, value)| nulls || !value.is_null());
+            let members =
+                members.filter_map(|(key, value)| Some((key.clone(), taken(value, nulls)?)));
+            Some(members.collect())
+        }
+        Value::Array(items) => Some(items.iter().filter_map(|item| taken(item, nulls)).collect()),
+        plain => Some(plain.clone()),
+    }
+}

@@ -1,0 +1,237 @@
+//! Server-side apply.
+//!
+//! An applied object says what its manager wants; it is put over the live one, and what the manager
+//! wanted before and nobody wants now is taken out. What it changes must not belong to others,
+//! unless it is forced; then it belongs to the applier alone.
+
+use serde_json::Value;
+
+use super::{
+    Actor, Kinds,
+    body::Body,
+    conflict::{ApplyError, Clashes},
+    field_set::field_set,
+    last_applied,
+    managers::{Entry, Identity, Managers, Operation},
+    merge, prune,
+    settle::{Request, strip},
+    update::set_managed_fields,
+    validate::{Duplicates, Misfits, validate},
+};
+use crate::schema::{Struct, Type};
+
+/// The manager of all that was there before an object was tracked.
+const BEFORE_FIRST_APPLY: &str = "before-first-apply";
+
+/// The manager that may take over what it once applied on the client's side.
+const KUBECTL: &str = "kubectl";
+
+/// Applies `config` to `live` (`None`: to the object that nobody has set anything in).
+///
+/// `live` is canonical, in any served version. `config` is as it was sent, unknown fields included;
+/// what is not an object is taken for an empty one. Its name is not looked at.
+///
+/// The result is in the actor's version, with `managedFields` set. If it differs from `live`, it is
+/// *not* canonical: nulls and empty values are still in it, fields that are always there may be
+/// missing, and a value may still be wrong for its type in ways that the tables alone do not tell
+/// (a fraction for an integer, a time that is none).
+///
+/// # Errors
+///
+/// [`ApplyError`], which says what to answer.
+pub fn apply(
+    kinds: &dyn Kinds,
+    live: Option<&Value>,
+    config: &Value,
+    actor: &Actor<'_>,
+    force: bool,
+) -> Result<Value, ApplyError> {
+    let request = Request { kinds, actor };
+    let (live, mut managers) = request.start(live)?;
+    let config_body = request.checked(config)?;
+    live.validate(Duplicates::Allowed)
+        .map_err(|why| misfit("failed to create typed live object", &live.object(), &why))?;
+    if managers.is_empty() {
+        request.begin_tracking(&live, &mut managers)?;
+    }
+
+    let clashes = match request.attempt(&live, &config_body, managers.clone(), force) {
+        Ok(applied) => return Ok(applied.into_object(&live, config, actor)),
+        Err(clashes) => clashes,
+    };
+    let relief = if actor.manager == KUBECTL {
+        last_applied::owned(&live)
+    } else {
+        None
+    };
+    let remaining = match relief {
+        Some(owned) => clashes.except(&owned),
+        None => clashes,
+    };
+    if !remaining.is_empty() {
+        return Err(ApplyError::Conflicts(remaining.describe()));
+    }
+    match request.attempt(&live, &config_body, managers, true) {
+        Ok(applied) => Ok(applied.into_object(&live, config, actor)),
+        Err(clashes) => Err(ApplyError::Conflicts(clashes.describe())),
+    }
+}
+
+/// What came of an apply.
+struct Applied {
+    /// `None` if the live object is as it was wanted.
+    changed: Option<Body>,
+    managers: Managers,
+}
+
+impl Applied {
+    fn into_object(self, live: &Body, config: &Value, actor: &Actor<'_>) -> Value {
+        let mut object = self.changed.as_ref().unwrap_or(live).object();
+        if actor.manager == KUBECTL {
+            last_applied::sync(&mut object, config);
+        }
+        set_managed_fields(&mut object, self.managers.encode());
+        object
+    }
+}
+
+impl Request<'_> {
+    fn start(&self, live: Option<&Value>) -> Result<(Body, Managers), ApplyError> {
+        let version = self.actor.api_version;
+        let unserved = || ApplyError::Internal(format!("{version} is not served"));
+        let Some(live) = live else {
+            let body = Body::zero(self.kinds, version).ok_or_else(unserved)?;
+            return Ok((body, Managers::default()));
+        };
+        let managers = Managers::decode(&live["metadata"]["managedFields"]).map_err(|why| {
+            ApplyError::Internal(format!("failed to decode managed fields: {why}"))
+        })?;
+        let body = Body::of(self.kinds, live, version).ok_or_else(unserved)?;
+        Ok((body, managers))
+    }
+
+    /// The applied object, if it may be applied here.
+    fn checked(&self, config: &Value) -> Result<Body, ApplyError> {
+        let version = self.actor.api_version;
+        let Some(shape) = self.kinds.shape(version) else {
+            return Err(ApplyError::Internal(format!("{version} is not served")));
+        };
+        if config["apiVersion"] != version || config["kind"] != shape.name {
+            let message = format!("invalid object type: {}", group_version_kind(config));
+            return Err(ApplyError::BadRequest(message));
+        }
+        check_managed_fields(shape, config)?;
+        let unserved = || ApplyError::Internal(format!("{version} is not served"));
+        let config_body = Body::with_entries(self.kinds, config, version).ok_or_else(unserved)?;
+        config_body
+            .validate(Duplicates::Refused)
+            .map_err(|why| misfit("failed to create typed patch object", config, &why))?;
+        Ok(config_body.without_entries())
+    }
+
+    /// Gives all that is there to a manager of its own.
+    fn begin_tracking(&self, live: &Body, managers: &mut Managers) -> Result<(), ApplyError> {
+        let Some(zero) = Body::zero(self.kinds, live.version()) else {
+            return Ok(());
+        };
+        self.track(&zero, live, managers, BEFORE_FIRST_APPLY)
+            .map_err(|why| {
+                ApplyError::Internal(format!(
+                    "failed to create manager for existing fields: {why}"
+                ))
+            })
+    }
+
+    fn attempt(
+        &self,
+        live: &Body,
+        config: &Body,
+        mut managers: Managers,
+        force: bool,
+    ) -> Result<Applied, Clashes> {
+        let version = live.version();
+        let identity = Identity::new(
+            manager_name(self.actor),
+            Operation::Apply,
+            version,
+            self.actor.subresource,
+        );
+        let time = managers.get(&identity).and_then(|entry| entry.time.clone());
+        self.reconcile(&mut managers);
+        let last = managers.remove(&identity);
+        let claim = field_set(&config.ty(), config.value());
+        let entry = Entry {
+            version: version.to_owned(),
+            set: claim.without_trees(&self.reset_fields(version)),
+            time,
+        };
+        managers.insert(identity.clone(), entry);
+
+        let merged = live.with(merge::merge(&live.ty(), live.value(), config.value()));
+        let new = match last {
+            Some(last) => prune::prune(self.kinds, merged, &managers, &last),
+            None => merged,
+        };
+        self.settle(live, &new, &mut managers, Some(&identity), force)?;
+        strip(&mut managers, &identity);
+        let changed = !super::path::same(live.value(), new.value());
+        if changed && let Some(entry) = managers.get_mut(&identity) {
+            entry.time = Some(self.actor.now.to_owned());
+        }
+        Ok(Applied {
+            changed: changed.then_some(new),
+            managers,
+        })
+    }
+}
+
+/// The name that entries get; no name at all is not left empty.
+pub(super) fn manager_name<'a>(actor: &Actor<'a>) -> &'a str {
+    if actor.manager.is_empty() {
+        "unknown"
+    } else {
+        actor.manager
+    }
+}
+
+/// Refuses entries in the applied object. What is no list of entries is left to the schema.
+fn check_managed_fields(shape: &Struct, config: &Value) -> Result<(), ApplyError> {
+    let sent = &config["metadata"]["managedFields"];
+    if !sent.is_array() {
+        return Ok(());
+    }
+    let metadata = shape.field("metadata").map(|field| field.ty);
+    let Some(Type::Object(metadata)) = metadata else {
+        return Ok(());
+    };
+    let list = metadata.field("managedFields").map(|field| field.ty);
+    match list.map(|list| validate(&list, sent, Duplicates::Allowed)) {
+        Some(Ok(())) => Err(ApplyError::BadRequest(
+            "metadata.managedFields must be nil".to_owned(),
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// What an object says it is: `<group>/<version>, Kind=<kind>`.
+fn group_version_kind(object: &Value) -> String {
+    let kind = object["kind"].as_str().unwrap_or("");
+    let version = object["apiVersion"].as_str().unwrap_or("");
+    match version.matches('/').count() {
+        0 => format!("/{version}, Kind={kind}"),
+        1 if version == "/" => format!("/, Kind={kind}"),
+        1 => format!("{version}, Kind={kind}"),
+        _ => "/, Kind=".to_owned(),
+    }
+}
+
+/// An object that does not fit its table.
+fn misfit(what: &str, object: &Value, why: &Misfits) -> ApplyError {
+    let metadata = |name| object["metadata"][name].as_str().unwrap_or("");
+    ApplyError::Internal(format!(
+        "{what} ({}/{}; {}): {why}",
+        metadata("namespace"),
+        metadata("name"),
+        group_version_kind(object)
+    ))
+}

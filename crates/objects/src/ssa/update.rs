@@ -1,0 +1,199 @@
+//! Tracking a write that is not an apply.
+//!
+//! The writer takes what it changed from everybody, and keeps what it had. A value sent again
+//! unchanged changes nothing; the object itself is never altered here.
+
+use serde_json::Value;
+
+use super::{
+    Actor, Kinds,
+    apply::manager_name,
+    body::Body,
+    managers::{Entry, Identity, Managers, Operation},
+    settle::{Request, unowned},
+    validate::{Duplicates, Misfits},
+};
+
+/// Updaters beyond this number are drawn together, the oldest first.
+const MAX_UPDATERS: usize = 10;
+
+/// The manager that stands for updaters of long ago.
+const ANCIENT: &str = "ancient-changes";
+
+/// Tracks a write that is not an apply: sets `new`'s `metadata.managedFields`.
+///
+/// `live` is the stored object, `None` on create. `new` is the object as it will be stored, in any
+/// served version, with the request's own `managedFields` still in it: valid ones are taken for the
+/// start set, `[]` and `[{}]` reset all ownership, and none or bad ones mean the stored ones, as
+/// those do on a subresource. So an empty list must not have been left out by then.
+///
+/// A stored object without any entry stays untracked. What does not fit the tables, such as an item
+/// without its key, leaves the object without entries.
+///
+/// Linear in the sizes of both objects and of all entries, times the logarithm of the widest level;
+/// once more for each version that entries are in.
+pub fn track_update(kinds: &dyn Kinds, live: Option<&Value>, new: &mut Value, actor: &Actor<'_>) {
+    let request = Request { kinds, actor };
+    let start = start_set(live, new, actor);
+    let managers = if start.is_empty() && live.is_some() {
+        None
+    } else {
+        request.tracked(live, new, start)
+    };
+    set_managed_fields(new, managers.and_then(|managers| managers.encode()));
+}
+
+/// Puts the entries into an object's metadata, or takes them out.
+pub(super) fn set_managed_fields(object: &mut Value, entries: Option<Value>) {
+    let Some(fields) = object.as_object_mut() else {
+        return;
+    };
+    let metadata = fields.entry("metadata").or_insert(Value::Null);
+    if metadata.is_null() {
+        *metadata = Value::Object(serde_json::Map::new());
+    }
+    if let Value::Object(metadata) = metadata {
+        match entries {
+            Some(entries) => metadata.insert("managedFields".to_owned(), entries),
+            None => metadata.remove("managedFields"),
+        };
+    }
+}
+
+fn start_set(live: Option<&Value>, new: &Value, actor: &Actor<'_>) -> Managers {
+    let stored = || {
+        let stored = live.map_or(&Value::Null, |live| &live["metadata"]["managedFields"]);
+        Managers::decode(stored).unwrap_or_default()
+    };
+    if !actor.subresource.is_empty() {
+        return stored();
+    }
+    let sent = &new["metadata"]["managedFields"];
+    if is_reset(sent) {
+        return Managers::default();
+    }
+    match Managers::decode(sent) {
+        Ok(managers) if !managers.is_empty() => managers,
+        _ => stored(),
+    }
+}
+
+fn is_reset(managed_fields: &Value) -> bool {
+    match managed_fields.as_array().map(Vec::as_slice) {
+        Some([] | [Value::Null]) => true,
+        Some([Value::Object(entry)]) => entry.values().all(is_unset),
+        _ => false,
+    }
+}
+
+fn is_unset(value: &Value) -> bool {
+    value.is_null() || value.as_str() == Some("")
+}
+
+impl Request<'_> {
+    /// The managers after the write; `None` if it cannot be tracked.
+    fn tracked(
+        &self,
+        live: Option<&Value>,
+        new: &Value,
+        mut managers: Managers,
+    ) -> Option<Managers> {
+        let version = self.actor.api_version;
+        let new = Body::of(self.kinds, new, version)?;
+        let live = match live {
+            Some(live) => Body::of(self.kinds, live, version)?,
+            None => Body::zero(self.kinds, version)?,
+        };
+        self.track(&live, &new, &mut managers, manager_name(self.actor))
+            .ok()?;
+        Some(managers)
+    }
+
+    /// Gives the manager what changed between two objects.
+    ///
+    /// # Errors
+    ///
+    /// What does not fit the tables.
+    pub(super) fn track(
+        &self,
+        live: &Body,
+        new: &Body,
+        managers: &mut Managers,
+        manager: &str,
+    ) -> Result<(), Misfits> {
+        new.validate(Duplicates::Allowed)?;
+        live.validate(Duplicates::Allowed)?;
+        self.reconcile(managers);
+        // Under force there are no conflicts.
+        let change = self
+            .settle(live, new, managers, None, true)
+            .unwrap_or_default();
+        let taken = change.set.difference(&unowned());
+        if !taken.is_empty() {
+            let version = live.version();
+            let subresource = self.actor.subresource;
+            let identity = Identity::new(manager, Operation::Update, version, subresource);
+            let mut set = taken;
+            if let Some(earlier) = managers.remove(&identity) {
+                set.unite(earlier.set);
+            }
+            let entry = Entry {
+                version: version.to_owned(),
+                set,
+                time: Some(self.actor.now.to_owned()),
+            };
+            managers.insert(identity, entry);
+        }
+        cap_updaters(managers);
+        Ok(())
+    }
+}
+
+/// Draws the oldest updaters of one version together, until there are few enough or none left that
+/// share a version.
+fn cap_updaters(managers: &mut Managers) {
+    let updaters = managers.updaters_by_age();
+    let mut count = updaters.len();
+    let mut first_of_version: Vec<(String, Identity)> = Vec::new();
+    for updater in updaters {
+        if count <= MAX_UPDATERS {
+            break;
+        }
+        let Some(entry) = managers.get(&updater) else {
+            continue;
+        };
+        let version = entry.version.clone();
+        let known = first_of_version.iter().find(|(known, _)| *known == version);
+        match known {
+            Some((_, first)) => {
+                merge_into_ancient(managers, first, &updater, &version);
+                count -= 1;
+            }
+            None => first_of_version.push((version, updater)),
+        }
+    }
+}
+
+fn merge_into_ancient(
+    managers: &mut Managers,
+    first: &Identity,
+    updater: &Identity,
+    version: &str,
+) {
+    let bucket = Identity::new(ANCIENT, Operation::Update, version, "");
+    if managers.get(&bucket).is_none()
+        && let Some(entry) = managers.remove(first)
+    {
+        managers.insert(bucket.clone(), entry);
+    }
+    let Some(entry) = managers.remove(updater) else {
+        return;
+    };
+    match managers.get_mut(&bucket) {
+        Some(ancient) => {
+            ancient.set.unite(entry.set);
+            ancient.time = entry.time;
+        }
+        None => managers.insert(bucket, entry),
+    }
+}
