@@ -10,10 +10,11 @@ use super::{
     ServeError,
     hosting::Hosting,
     identity::UpstreamCredential,
-    object_counts::{self, UpstreamMetrics},
+    object_counts,
     policies::{Applier, Policies, PolicySource, follow},
     reload::Reload,
     runtimes::Gateway,
+    settings::UpstreamClients,
 };
 use crate::{
     config::Config,
@@ -37,7 +38,7 @@ pub(super) struct Control {
     pub(super) hosting: Option<Hosting>,
     pub(super) credential: UpstreamCredential,
     pub(super) clock: Clock,
-    pub(super) metrics: UpstreamMetrics,
+    pub(super) clients: UpstreamClients,
     pub(super) sight: Arc<Sight>,
     pub(super) hash_key: [u8; 16],
 }
@@ -83,7 +84,7 @@ impl Control {
             control.spawn(object_counts::follow(
                 Arc::clone(&self.hub),
                 self.clock.clone(),
-                self.metrics,
+                self.clients.streams,
             ));
         }
         control.spawn(rebalance(Arc::clone(&self.hub), self.clock.clone()));

@@ -50,6 +50,7 @@ use fairgate_store::{Store, StoreError};
 use hosting::Hosting;
 use identity::UpstreamCredential;
 use policies::{ObjectsFrom, Policies};
+use settings::UpstreamClients;
 
 /// Why the gateway does not serve.
 #[derive(Debug, thiserror::Error)]
@@ -142,8 +143,9 @@ where
     let hash_key = settings::hash_key(&config)?;
     let control_runtime = runtimes::control_runtime()?;
     let credential = UpstreamCredential::new(config.upstream.token_file.clone())?;
-    let hosting = open_hosting(&config, &credential, &clock, &own, &control_runtime)?;
-    let from = policies_from(&config, hosting.as_ref(), &credential, &clock)?;
+    let clients = settings::upstream_clients(&config, &credential)?;
+    let hosting = open_hosting(&config, &clients, &clock, &own, &control_runtime)?;
+    let from = policies_from(&config, hosting.as_ref(), &clients, &clock);
     let store = hosting.as_ref().map(|hosting| Arc::clone(&hosting.store));
     let (policies, compiled) = control_runtime
         .block_on(Policies::load(&config, hash_key, from))
@@ -165,7 +167,7 @@ where
     let sight = Sight::new(Arc::clone(&hub), clock.clone(), &config.apiserver, own);
     let reviews = settings::token_reviews(
         &config,
-        &credential,
+        &clients,
         &clock,
         counting::token_reviews(sight.own()),
         control_runtime.handle(),
@@ -186,7 +188,6 @@ where
         layer,
     )?;
     let gateway = Gateway::start(app, control_runtime, build)?;
-    let metrics = settings::upstream_metrics(&config, &credential)?;
     let control = Control {
         config,
         path,
@@ -197,7 +198,7 @@ where
         hosting,
         credential,
         clock,
-        metrics,
+        clients,
         sight,
         hash_key,
     };
@@ -257,7 +258,7 @@ impl Running {
 /// Opens the hosted API and what is in it, if this gateway has one.
 fn open_hosting(
     config: &Config,
-    credential: &UpstreamCredential,
+    clients: &UpstreamClients,
     clock: &Clock,
     own: &Arc<Own>,
     control: &Runtime,
@@ -268,7 +269,7 @@ fn open_hosting(
     let _inside = control.enter();
     let store = hosting::open_store(config, clock)?;
     let access = match config.mode {
-        Mode::Overlay => Some(access::of_upstream(config, credential, clock, own)?),
+        Mode::Overlay => Some(access::of_upstream(config, clients, clock, own)),
         _ => None,
     };
     let hosting = Hosting::new(config, store, access, clock);
@@ -280,16 +281,16 @@ fn open_hosting(
 fn policies_from<'a>(
     config: &Config,
     hosting: Option<&'a Hosting>,
-    credential: &UpstreamCredential,
+    clients: &UpstreamClients,
     clock: &Clock,
-) -> Result<ObjectsFrom<'a>, ServeError> {
-    Ok(match hosting {
+) -> ObjectsFrom<'a> {
+    match hosting {
         Some(hosting) => ObjectsFrom::Store(hosting),
         None if config.mode == Mode::Sidecar => {
-            ObjectsFrom::Upstream(settings::followed(config, credential)?, clock.clone())
+            ObjectsFrom::Upstream(clients.streams.clone(), clock.clone())
         }
         None => ObjectsFrom::Files,
-    })
+    }
 }
 
 /// What makes the stack of each core, on the core's own thread.

@@ -12,7 +12,7 @@ use crate::{
     source::{
         DocumentSet, Revision, Source,
         files::{self, Files},
-        kube::{Followed, Upstream},
+        kube::Followed,
         store::Stored,
     },
 };
@@ -23,6 +23,7 @@ use fairgate_core::{
     sync::{Mutex, lock},
 };
 use fairgate_proxy::fairness::Hub;
+use fairgate_upstream::client::ApiClient;
 
 /// The policy objects as they were found at the start, and where to look for changes.
 #[derive(Debug)]
@@ -40,7 +41,7 @@ pub(super) enum ObjectsFrom<'a> {
     /// From the store of the hosted API.
     Store(&'a Hosting),
     /// From the upstream's API.
-    Upstream(Upstream, Clock),
+    Upstream(ApiClient, Clock),
 }
 
 /// Where policy objects come from, as far as they change.
@@ -101,9 +102,9 @@ impl Policies {
                 whole = hosting.is_complete();
                 stored(hosting).await
             }
-            ObjectsFrom::Upstream(upstream, clock) => {
+            ObjectsFrom::Upstream(client, clock) => {
                 whole = true;
-                let source = Followed::new(upstream, clock);
+                let source = Followed::new(client, clock);
                 let step = following.insert(Following::new(source.in_step()));
                 followed(source, step).await
             }

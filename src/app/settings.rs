@@ -2,20 +2,13 @@
 
 use std::{io, num::NonZero, path::PathBuf, sync::Arc, time::Duration};
 
-use http::{
-    HeaderMap,
-    header::AUTHORIZATION,
-    uri::{Authority, PathAndQuery},
-};
+use http::{HeaderMap, header::AUTHORIZATION, uri::Authority};
 use ring::rand::{SecureRandom as _, SystemRandom};
 use rustls::{ClientConfig, DistinguishedName, pki_types::ServerName};
 use tokio::runtime;
 
-use super::{identity::UpstreamCredential, object_counts::UpstreamMetrics};
-use crate::{
-    config::{self, Config},
-    source::kube,
-};
+use super::identity::UpstreamCredential;
+use crate::config::{self, Config};
 use fairgate_base::{clock::Clock, events::EventSink};
 use fairgate_call::{ResetLimits, SpoolLimits};
 use fairgate_core::apf::{PolicySettings, work::EstimatorSettings};
@@ -25,13 +18,17 @@ use fairgate_proxy::{
         FrontProxySettings, HeaderNameError, NoRandomness, RequestHeaderNames, TokenFile,
         TokenFileError, TokenKey, TokenReviews, UpstreamIdentity,
         layer::AuthRules,
-        token_review::{
-            HttpTransport, HttpTransportError, HttpTransportSettings, ReviewEnd, ReviewSettings,
-        },
+        token_review::{ReviewEnd, ReviewSettings},
     },
     fairness::{Caps, Enforcement, HubSettings},
-    forward::{self, ConnectionLimit, UpstreamProtocol, UpstreamSettings, settings::UpstreamTls},
+    forward::{ConnectionLimit, UpstreamProtocol, UpstreamSettings},
     serve::{self, DrainSettings, ServeSettings},
+};
+use fairgate_upstream::{
+    client::{ApiClient, ConnectionReuse, HeaderSource},
+    endpoint::Endpoint,
+    review::ReviewClient,
+    tls::{self, UpstreamTls},
 };
 
 /// A setting that only shows to be wrong when it is put to use.
@@ -65,9 +62,6 @@ pub enum SettingsError {
     /// Header names.
     #[error("header names: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     HeaderNames(Vec<HeaderNameError>),
-    /// The way to what the upstream is asked in the gateway's own name.
-    #[error("upstream: {0}")]
-    Reviews(#[from] HttpTransportError),
     /// The gateway's own token.
     #[error("upstream.tokenFile: {path} cannot be read", path = path.display())]
     TokenFile {
@@ -192,20 +186,12 @@ pub(super) fn serve(
 
 pub(super) fn upstream(config: &Config) -> Result<UpstreamSettings, SettingsError> {
     let (upstream, timeouts) = (&config.upstream, &config.timeouts);
-    let tls = match client_tls(config)? {
-        None => None,
-        Some(tls) => Some(UpstreamTls {
-            config: tls,
-            server_name: server_name(config)?,
-        }),
-    };
-    let mut settings = UpstreamSettings::new(authority(config)?, tls);
+    let mut settings = UpstreamSettings::at(endpoint(config)?);
     settings.protocol = match upstream.protocol {
         config::Protocol::Auto => UpstreamProtocol::Auto,
         config::Protocol::Http1 => UpstreamProtocol::Http1,
         config::Protocol::Http2 => UpstreamProtocol::Http2,
     };
-    settings.connect_timeout = timeouts.upstream_connect;
     settings.silence = timeouts.body_idle;
     settings.tunnel_idle = timeouts.tunnel_idle;
     settings.idle_timeout = timeouts.upstream_idle;
@@ -231,6 +217,19 @@ pub(super) fn upstream(config: &Config) -> Result<UpstreamSettings, SettingsErro
     Ok(settings)
 }
 
+/// Where the upstream is, and how to connect to it.
+fn endpoint(config: &Config) -> Result<Endpoint, SettingsError> {
+    let tls = match client_tls(config)? {
+        None => None,
+        Some(tls) => Some(UpstreamTls {
+            config: tls,
+            server_name: server_name(config)?,
+        }),
+    };
+    let endpoint = Endpoint::new(authority(config)?, tls);
+    Ok(endpoint.with_connect_timeout(config.timeouts.upstream_connect))
+}
+
 fn client_tls(config: &Config) -> Result<Option<Arc<ClientConfig>>, SettingsError> {
     if !config.upstream.url.tls {
         return Ok(None);
@@ -242,7 +241,7 @@ fn client_tls(config: &Config) -> Result<Option<Arc<ClientConfig>>, SettingsErro
         .flat_map(|bundle| bundle.certificates.iter().cloned());
     let own = config.upstream.client_certificate.as_ref();
     let own = own.map(|own| (own.chain.clone(), own.key.clone_key()));
-    forward::tls::client_config(roots, own)
+    tls::client_config(roots, own)
         .map(Some)
         .map_err(|source| SettingsError::Tls {
             field: "upstream.clientCertificate",
@@ -289,11 +288,30 @@ pub(super) fn told_identity(config: &Config) -> Result<UpstreamIdentity, Setting
     })
 }
 
-/// The headers of what the gateway asks the upstream in its own name.
-pub(super) fn own_headers(
+/// The clients by which the gateway asks the upstream in its own name.
+#[derive(Clone, Debug)]
+pub(super) struct UpstreamClients {
+    /// For reviews: short answers, on connections that are kept.
+    pub(super) reviews: ApiClient,
+    /// For answers that are long or have no end, each on a connection of its own.
+    pub(super) streams: ApiClient,
+}
+
+pub(super) fn upstream_clients(
     config: &Config,
     credential: &UpstreamCredential,
-) -> Arc<dyn Fn() -> HeaderMap + Send + Sync> {
+) -> Result<UpstreamClients, SettingsError> {
+    let endpoint = endpoint(config)?;
+    let headers = own_headers(config, credential);
+    let client = |reuse| ApiClient::new(endpoint.clone(), Arc::clone(&headers), reuse);
+    Ok(UpstreamClients {
+        reviews: client(ConnectionReuse::Pooled),
+        streams: client(ConnectionReuse::PerRequest),
+    })
+}
+
+/// The headers by which the gateway authenticates itself to the upstream.
+fn own_headers(config: &Config, credential: &UpstreamCredential) -> HeaderSource {
     let credential = credential.clone();
     let own_name = match &config.upstream.identity {
         config::UpstreamIdentity::Impersonate => None,
@@ -318,67 +336,10 @@ pub(super) fn own_headers(
     })
 }
 
-/// Where to read the upstream's metrics.
-pub(super) fn upstream_metrics(
-    config: &Config,
-    credential: &UpstreamCredential,
-) -> Result<UpstreamMetrics, SettingsError> {
-    let tls = match client_tls(config)? {
-        None => None,
-        Some(tls) => Some((tls, server_name(config)?)),
-    };
-    Ok(UpstreamMetrics {
-        authority: authority(config)?,
-        tls,
-        headers: own_headers(config, credential),
-    })
-}
-
-/// A way to the upstream for reviews of one kind, which are posted to `path`.
-pub(super) fn review_transport(
-    config: &Config,
-    credential: &UpstreamCredential,
-    path: &'static str,
-) -> Result<HttpTransport, SettingsError> {
-    let tls = client_tls(config)?.map(|tls| {
-        let mut tls = ClientConfig::clone(&tls);
-        tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        Arc::new(tls)
-    });
-    Ok(HttpTransport::new(HttpTransportSettings {
-        authority: authority(config)?,
-        server_name: if tls.is_some() {
-            Some(server_name(config)?)
-        } else {
-            None
-        },
-        tls,
-        path: PathAndQuery::from_static(path),
-        credential: own_headers(config, credential),
-    })?)
-}
-
-/// Where to follow the upstream's policy objects.
-pub(super) fn followed(
-    config: &Config,
-    credential: &UpstreamCredential,
-) -> Result<kube::Upstream, SettingsError> {
-    let tls = match client_tls(config)? {
-        None => None,
-        Some(tls) => Some((tls, server_name(config)?)),
-    };
-    Ok(kube::Upstream {
-        authority: authority(config)?,
-        tls,
-        headers: own_headers(config, credential),
-        connect_timeout: config.timeouts.upstream_connect,
-    })
-}
-
 /// The handle to token reviews, if tokens are reviewed.
 pub(super) fn token_reviews(
     config: &Config,
-    credential: &UpstreamCredential,
+    clients: &UpstreamClients,
     clock: &Clock,
     events: EventSink<ReviewEnd>,
     control: &runtime::Handle,
@@ -388,7 +349,7 @@ pub(super) fn token_reviews(
     let Some(review) = review.filter(|_| config.has_upstream) else {
         return Ok(None);
     };
-    let transport = review_transport(config, credential, HttpTransport::TOKEN_REVIEWS)?;
+    let transport = ReviewClient::tokens(clients.reviews.clone());
     let settings = ReviewSettings {
         audiences: review.audiences.clone(),
         accepted_ttl: review.cache_ttl,

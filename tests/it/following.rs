@@ -10,11 +10,12 @@ use std::{
 };
 
 use bytes::Bytes;
-use fairgate::source::{
-    DocumentSet, Source as _,
-    kube::{Followed, Upstream as Followee},
-};
+use fairgate::source::{DocumentSet, Source as _, kube::Followed};
 use fairgate_base::clock::Clock;
+use fairgate_upstream::{
+    client::{ApiClient, ConnectionReuse},
+    endpoint::Endpoint,
+};
 use http::{HeaderMap, HeaderValue, Request, Response};
 use hyper::body::Incoming;
 use serde_json::{Value, json};
@@ -219,10 +220,10 @@ fn status(code: u16, message: &str) -> Answer {
 }
 
 fn follow(address: SocketAddr) -> Followed {
-    let upstream = Followee {
-        authority: address.to_string().parse().unwrap(),
-        tls: None,
-        headers: Arc::new(|| {
+    let endpoint = Endpoint::new(address.to_string().parse().unwrap(), None);
+    let client = ApiClient::new(
+        endpoint,
+        Arc::new(|| {
             let user = ("x-remote-user", "fairgate");
             let headers = [user].map(|(name, value)| {
                 (
@@ -232,9 +233,9 @@ fn follow(address: SocketAddr) -> Followed {
             });
             HeaderMap::from_iter(headers)
         }),
-        connect_timeout: Duration::from_secs(5),
-    };
-    Followed::new(upstream, Clock::system())
+        ConnectionReuse::PerRequest,
+    );
+    Followed::new(client, Clock::system())
 }
 
 /// The next set, which has to come soon.

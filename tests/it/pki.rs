@@ -56,7 +56,7 @@ impl Pki {
 
     /// A client's side of TLS.
     pub fn client(&self, own: Option<Chain>, protocols: &[&[u8]]) -> Arc<rustls::ClientConfig> {
-        let config = fairgate_proxy::forward::tls::client_config([self.root.clone()], own).unwrap();
+        let config = fairgate_upstream::tls::client_config([self.root.clone()], own).unwrap();
         let mut config = rustls::ClientConfig::clone(&config);
         config.alpn_protocols = protocols.iter().map(|p| p.to_vec()).collect();
         Arc::new(config)

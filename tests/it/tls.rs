@@ -3,10 +3,8 @@
 use std::sync::{Arc, Mutex};
 
 use fairgate_call::{Call, Refusal, Reply, ReplyBody};
-use fairgate_proxy::{
-    forward::{UpstreamSettings, settings::UpstreamTls},
-    serve::tls::server_config,
-};
+use fairgate_proxy::{forward::UpstreamSettings, serve::tls::server_config};
+use fairgate_upstream::tls::UpstreamTls;
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::{CertificateDer, ServerName};
 use tokio::net::TcpStream;
@@ -37,7 +35,7 @@ async fn both_protocols_are_negotiated_with_clients_and_upstream() {
     let pki = Pki::new();
     for offered in [vec![&b"h2"[..], b"http/1.1"], vec![b"http/1.1"], vec![]] {
         let upstream = Upstream::saying(Speaks::Tls(pki.server(&offered)), "served");
-        let config = fairgate_proxy::forward::tls::client_config([pki.root.clone()], None).unwrap();
+        let config = fairgate_upstream::tls::client_config([pki.root.clone()], None).unwrap();
         let to = UpstreamSettings::new(
             upstream.address.to_string().parse().unwrap(),
             Some(UpstreamTls {
@@ -71,7 +69,7 @@ async fn both_protocols_are_negotiated_with_clients_and_upstream() {
 async fn an_upstream_of_another_authority_gets_nothing() {
     let (ours, theirs) = (Pki::new(), Pki::new());
     let upstream = Upstream::saying(Speaks::Tls(theirs.server(&[b"h2"])), "served");
-    let config = fairgate_proxy::forward::tls::client_config([ours.root.clone()], None).unwrap();
+    let config = fairgate_upstream::tls::client_config([ours.root.clone()], None).unwrap();
     let to = UpstreamSettings::new(
         upstream.address.to_string().parse().unwrap(),
         Some(UpstreamTls {

@@ -1,10 +1,9 @@
 //! Why the upstream cannot be followed, in words for operators.
 
-use std::error::Error;
-
 use kube::{core::Status, runtime::watcher};
 
 use fairgate_core::apf::objects::GROUP;
+use fairgate_upstream::client::with_causes;
 
 /// Why the upstream cannot be followed.
 #[derive(Debug, thiserror::Error)]
@@ -59,21 +58,6 @@ impl From<watcher::Error> for Failure {
             Error::NoResourceVersion => Self::Lost("it gives no resourceVersion".to_owned()),
         }
     }
-}
-
-/// An error and what it comes from, as far as that says more.
-fn with_causes(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        let more = cause.to_string();
-        if !text.contains(&more) {
-            text.push_str(": ");
-            text.push_str(&more);
-        }
-        next = cause.source();
-    }
-    text
 }
 
 #[cfg(test)]

@@ -44,10 +44,10 @@ use fairgate_core::{
     },
     finding::{Finding, Severity},
 };
+use fairgate_upstream::client::ApiClient;
 use found::{Found, Object};
 pub use step::InStep;
 use transport::Transport;
-pub use transport::Upstream;
 
 /// What is followed: kind, and what it is called in paths.
 const KINDS: [(&str, &str); 2] = [
@@ -113,16 +113,14 @@ impl fmt::Debug for Followed {
 }
 
 impl Followed {
-    /// Follows the objects of `upstream`. Must be called inside of the runtime that will follow them.
-    pub fn new(upstream: Upstream, clock: Clock) -> Self {
+    /// Follows the objects that `client` finds. It must open a connection for each request. To be called inside of
+    /// the runtime that will follow them.
+    pub fn new(client: ApiClient, clock: Clock) -> Self {
         let step = InStep::new(clock.clone(), KINDS.len());
-        let name = upstream.authority.to_string();
+        let name = client.endpoint().name().to_string();
         Self {
             upstream: name,
-            client: Client::new(
-                Transport::new(upstream, clock, Arc::clone(&step)),
-                "default",
-            ),
+            client: Client::new(Transport::new(client, clock, Arc::clone(&step)), "default"),
             step,
             watches: None,
             found: Default::default(),

@@ -1,80 +1,43 @@
-//! The way to the upstream for the gateway's own lists and watches.
+//! Sends the lists and watches of the policy objects, and knows which watches are open.
 //!
-//! Each request has a connection of its own: there are few of them and a watch holds its own anyway,
-//! and so none is ever sent on a connection that has died in a pool. The gateway's credentials are
-//! asked for anew each time.
+//! The client has to open a connection for each request: there are few of them, a watch holds one anyway, and
+//! so none is ever sent on a connection that has died in a pool.
 
 use std::{
     collections::BTreeMap,
     error::Error,
-    fmt, io,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
     time::Duration,
 };
 
-use http::{
-    HeaderMap, HeaderValue, Request, Response, StatusCode,
-    header::{ACCEPT_ENCODING, HOST},
-    uri::Authority,
-};
+use bytes::Bytes;
+use http::{HeaderValue, Request, Response, StatusCode, header::ACCEPT_ENCODING};
 use http_body::{Frame, SizeHint};
-use hyper::{
-    body::{Bytes, Incoming},
-    client::conn::http1,
-};
-use hyper_util::rt::TokioIo;
 use kube::client::Body;
-use rustls::{ClientConfig, pki_types::ServerName};
-use tokio::{
-    io::{AsyncRead, AsyncWrite},
-    net::TcpStream,
-    time::timeout,
-};
-use tokio_rustls::TlsConnector;
 use tower::Service;
 
 use super::step::{InStep, Open};
-use fairgate_base::{clock::Clock, socket};
+use fairgate_base::clock::Clock;
 use fairgate_core::{
     sync::{Mutex, lock},
     time::Time,
 };
-
-/// How long the head of an answer may take.
-const HEAD_LIMIT: Duration = Duration::from_secs(15);
+use fairgate_upstream::client::{ApiClient, RequestError, ResponseBody};
 
 /// The same watch is not opened more often than this, however soon the upstream ends each.
 const WATCH_SPACING: Duration = Duration::from_millis(500);
 
-/// Where the upstream is, and how the gateway proves itself there.
-#[derive(Clone)]
-pub struct Upstream {
-    /// Its host and port; without a port 443, or 80 without TLS.
-    pub authority: Authority,
-    /// TLS with the gateway's certificate, if it has one, and the name that the upstream's must bear.
-    pub tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
-    /// The headers by which the gateway proves itself; asked anew for each request.
-    pub headers: Arc<dyn Fn() -> HeaderMap + Send + Sync>,
-    /// How long connecting may take, TLS included.
-    pub connect_timeout: Duration,
-}
+/// The largest answer that is not a watch. A page of 500 policy objects takes about 1 MiB.
+const MAX_LIST_BYTES: usize = 64 << 20;
 
-impl fmt::Debug for Upstream {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Upstream")
-            .field("authority", &self.authority)
-            .finish_non_exhaustive()
-    }
-}
+type BoxError = Box<dyn Error + Send + Sync>;
 
-type Failure = Box<dyn Error + Send + Sync>;
-
-/// Sends requests to the upstream, and tells of the watches among them.
+/// Sends requests to the upstream, and reports the watches among them.
 #[derive(Clone, Debug)]
 pub(super) struct Transport {
-    upstream: Upstream,
+    client: ApiClient,
     clock: Clock,
     step: Arc<InStep>,
     /// When a watch was last opened, by its path.
@@ -82,33 +45,31 @@ pub(super) struct Transport {
 }
 
 impl Transport {
-    pub(super) fn new(upstream: Upstream, clock: Clock, step: Arc<InStep>) -> Self {
+    pub(super) fn new(client: ApiClient, clock: Clock, step: Arc<InStep>) -> Self {
         Self {
-            upstream,
+            client,
             clock,
             step,
             watched: Arc::default(),
         }
     }
 
-    async fn send(self, mut request: Request<Body>) -> Result<Response<Answer>, Failure> {
-        let headers = request.headers_mut();
-        headers.extend((self.upstream.headers)());
-        let host = HeaderValue::from_str(self.upstream.authority.as_str())?;
-        headers.insert(HOST, host);
-        headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+    async fn send(self, mut request: Request<Body>) -> Result<Response<WatchedBody>, RequestError> {
+        let identity = HeaderValue::from_static("identity");
+        request.headers_mut().insert(ACCEPT_ENCODING, identity);
         let query = request.uri().query().unwrap_or_default();
         let watches = query.split('&').any(|pair| pair == "watch=true");
         if watches {
             self.space(request.uri().path()).await;
         }
-        let connecting = timeout(self.upstream.connect_timeout, self.connect());
-        let mut sender = connecting.await.map_err(|_| too_slow("connecting"))??;
-        let answer = timeout(HEAD_LIMIT, sender.send_request(request));
-        let answer = answer.await.map_err(|_| too_slow("answering"))??;
+        let answer = self.client.send(request).await?;
         let open = watches && answer.status() == StatusCode::OK;
         let open = open.then(|| self.step.opened());
-        Ok(answer.map(|body| Answer { body, open }))
+        Ok(answer.map(|body| WatchedBody {
+            body,
+            left: (!watches).then_some(MAX_LIST_BYTES),
+            open,
+        }))
     }
 
     /// Waits if the watch of `path` was opened a moment ago.
@@ -120,44 +81,14 @@ impl Transport {
         }
         lock(&self.watched).insert(path.to_owned(), self.clock.now());
     }
-
-    async fn connect(&self) -> Result<http1::SendRequest<Body>, Failure> {
-        let Upstream { authority, tls, .. } = &self.upstream;
-        let port = if tls.is_some() { 443 } else { 80 };
-        let port = authority.port_u16().unwrap_or(port);
-        let host = authority.host().trim_matches(['[', ']']);
-        let tcp = TcpStream::connect((host, port)).await?;
-        socket::set_up(&tcp)?;
-        match tls {
-            None => speak(tcp).await,
-            Some((config, name)) => {
-                let connector = TlsConnector::from(Arc::clone(config));
-                speak(connector.connect(name.clone(), tcp).await?).await
-            }
-        }
-    }
-}
-
-/// Begins HTTP/1.1 on a connection, which ends with the body of the one answer.
-async fn speak<S>(stream: S) -> Result<http1::SendRequest<Body>, Failure>
-where
-    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
-{
-    let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-    tokio::spawn(connection);
-    Ok(sender)
-}
-
-fn too_slow(what: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::TimedOut, format!("{what} took too long"))
 }
 
 impl Service<Request<Body>> for Transport {
-    type Response = Response<Answer>;
-    type Error = Failure;
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Failure>> + Send>>;
+    type Response = Response<WatchedBody>;
+    type Error = RequestError;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, RequestError>> + Send>>;
 
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), RequestError>> {
         Poll::Ready(Ok(()))
     }
 
@@ -166,21 +97,23 @@ impl Service<Request<Body>> for Transport {
     }
 }
 
-/// The body of an answer. As long as that of a watch is there, the watch is open.
+/// The body of an answer. While that of a watch is there, the watch is open.
 #[derive(Debug)]
-pub(super) struct Answer {
-    body: Incoming,
+pub(super) struct WatchedBody {
+    body: ResponseBody,
+    /// How many bytes more it may have, unless it is a watch.
+    left: Option<usize>,
     open: Option<Open>,
 }
 
-impl http_body::Body for Answer {
+impl http_body::Body for WatchedBody {
     type Data = Bytes;
-    type Error = hyper::Error;
+    type Error = BoxError;
 
     fn poll_frame(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let this = self.get_mut();
         let polled = Pin::new(&mut this.body).poll_frame(cx);
         if let (Poll::Ready(frame), Some(open)) = (&polled, &mut this.open) {
@@ -189,7 +122,15 @@ impl http_body::Body for Answer {
                 this.open = None;
             }
         }
-        polled
+        if let (Poll::Ready(Some(Ok(frame))), Some(left)) = (&polled, &mut this.left) {
+            let length = frame.data_ref().map_or(0, Bytes::len);
+            let Some(rest) = left.checked_sub(length) else {
+                let max_bytes = MAX_LIST_BYTES;
+                return Poll::Ready(Some(Err(RequestError::TooLong { max_bytes }.into())));
+            };
+            *left = rest;
+        }
+        polled.map_err(Into::into)
     }
 
     fn is_end_stream(&self) -> bool {

@@ -9,8 +9,12 @@ use tokio::runtime::{Builder, Runtime};
 
 use super::{
     pki::{Authority, Leaf, NOW},
-    token_review::{PostFuture, ReviewSettings, ReviewTransport, TransportError},
+    token_review::ReviewSettings,
     *,
+};
+use fairgate_upstream::{
+    client::RequestError,
+    review::{PostFuture, ReviewTransport},
 };
 
 /// An upstream that knows the tokens `good` and `renamed`, and is down for `down`.
@@ -23,7 +27,7 @@ impl ReviewTransport for Upstream {
             "good" => json!({"authenticated": true, "user": {"username": "token-user"}}),
             "down" => {
                 return Box::pin(async {
-                    Err(TransportError::Connect {
+                    Err(RequestError::Connect {
                         reason: "down".into(),
                     })
                 });

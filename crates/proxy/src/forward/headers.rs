@@ -55,7 +55,7 @@ pub(super) fn outgoing(
         headers.insert(TE, HeaderValue::from_static("trailers"));
     }
     if !http2 {
-        headers.insert(HOST, header_value(settings.authority.as_str())?);
+        headers.insert(HOST, header_value(settings.endpoint.authority().as_str())?);
     }
     add_forwarded(call, settings, &mut headers)?;
     headers.insert(AUDIT_ID, audit_id(call.context.id)?);

@@ -24,7 +24,6 @@ pub(crate) mod pool;
 mod resets;
 pub(crate) mod retryable_body;
 pub mod settings;
-pub mod tls;
 mod tunnel;
 
 use std::{
@@ -55,6 +54,7 @@ use fairgate_call::{
     RequestContext, RequestKind, UnfinishedRequest,
 };
 use fairgate_core::digest::User;
+use fairgate_upstream::dial::DialError;
 use pool::Pool;
 use retryable_body::{BodyRecovery, RetryableBody};
 
@@ -109,7 +109,10 @@ impl Service<Call> for Forward {
         let grace = forwarder.settings.deadline_grace;
         let until = call.deadline.filter(|_| upgrade.is_none());
         let until = until.map(|deadline| forwarder.clock.instant(deadline.plus(grace)));
-        let _ = context.trace.upstream.set(forwarder.settings.name.clone());
+        let _ = context
+            .trace
+            .upstream
+            .set(forwarder.settings.endpoint.name().clone());
         let answer = async move {
             match upgrade {
                 Some(upgrade) => tunnel::open(&forwarder, call, upgrade).await,
@@ -217,7 +220,7 @@ impl Forwarder {
                 .await
             {
                 Ok(leased) => leased,
-                Err(ConnectError::Io { .. } | ConnectError::Http { .. })
+                Err(ConnectError::Dial(DialError::Io { .. }) | ConnectError::Http { .. })
                     if left == MOST_TRIES - 1 =>
                 {
                     left -= 1;
@@ -316,8 +319,8 @@ impl Forwarder {
             }
         });
         if http2 {
-            parts.scheme = Some(self.settings.scheme());
-            parts.authority = Some(self.settings.authority.clone());
+            parts.scheme = Some(self.settings.endpoint.scheme());
+            parts.authority = Some(self.settings.endpoint.authority().clone());
         }
         Uri::from_parts(parts).map_err(|_| Refusal::Malformed("the target has no path"))
     }

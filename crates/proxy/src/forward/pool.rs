@@ -24,7 +24,7 @@ use tokio::sync::Notify;
 
 use super::{
     UpstreamSettings,
-    connect::{ConnectError, Connector, Opened, Spoken},
+    connect::{ConnectError, Connector, Opened},
     connection_event::OpenConnection,
     connections::{Http1Connection, Http2Connection, KeepsIdle, LeasedConnection},
     idle_connections::IdleConnections,
@@ -32,6 +32,7 @@ use super::{
 };
 use fairgate_base::{clock::Clock, local::LocalExecutor, socket::Socket};
 use fairgate_call::RequestKind;
+use fairgate_upstream::dial::{DialError, HttpVersion};
 
 /// The upstream connections of one core.
 pub(super) struct Pool {
@@ -85,7 +86,7 @@ struct LanePool {
     connector: Rc<Connector>,
     clock: Clock,
     /// What the upstream spoke last time; `None` before the first connection.
-    spoken: Cell<Option<Spoken>>,
+    spoken: Cell<Option<HttpVersion>>,
     shared: RefCell<Vec<Rc<Http2Connection>>>,
     /// That of the shared connections which takes new requests, until it is nearly full.
     current: RefCell<Option<Rc<Http2Connection>>>,
@@ -155,18 +156,18 @@ impl Drop for Opening {
 impl LanePool {
     async fn acquire(&self, may_wait: bool, fresh: bool) -> Result<LeasedConnection, ConnectError> {
         loop {
-            if self.spoken.get() == Some(Spoken::Http1) {
+            if self.spoken.get() == Some(HttpVersion::Http1) {
                 if !fresh && let Some(idle) = self.take_idle() {
                     return Ok(LeasedConnection::http1(idle, true));
                 }
                 // Not shared, so each request opens its own.
                 let Opened {
                     socket,
-                    spoken,
+                    version,
                     open,
                 } = self.connector.open(false).await?;
-                self.spoken.set(Some(spoken));
-                if spoken == Spoken::Http1 {
+                self.spoken.set(Some(version));
+                if version == HttpVersion::Http1 {
                     let connection = self.start_http1(socket, open).await?;
                     return Ok(LeasedConnection::http1(connection, false));
                 }
@@ -209,7 +210,7 @@ impl LanePool {
 
     fn full(&self) -> ConnectError {
         ConnectError::Full {
-            name: self.settings.name.clone(),
+            name: self.settings.endpoint.name().clone(),
         }
     }
 
@@ -242,9 +243,9 @@ impl LanePool {
         if let Some(lane) = self.this.upgrade() {
             let opening = Opening {
                 attempt: attempt.clone(),
-                outcome: Err(ConnectError::TooSlow {
-                    name: self.settings.name.clone(),
-                }),
+                outcome: Err(ConnectError::Dial(DialError::TimedOut {
+                    name: self.settings.endpoint.name().clone(),
+                })),
                 lane,
             };
             // A task of its own: whoever asked may leave, others may be waiting.
@@ -271,17 +272,17 @@ impl LanePool {
     async fn open_for_all(&self) -> Result<(), ConnectError> {
         let Opened {
             socket,
-            spoken,
+            version,
             open,
         } = self.connector.open(false).await?;
-        match spoken {
-            Spoken::Http2 => self.start_http2(socket, open).await?,
-            Spoken::Http1 => {
+        match version {
+            HttpVersion::Http2 => self.start_http2(socket, open).await?,
+            HttpVersion::Http1 => {
                 let connection = self.start_http1(socket, open).await?;
                 self.keep(connection);
             }
         }
-        self.spoken.set(Some(spoken));
+        self.spoken.set(Some(version));
         Ok(())
     }
 
@@ -346,7 +347,7 @@ impl LanePool {
 
     fn http_error(&self, error: hyper::Error) -> ConnectError {
         ConnectError::Http {
-            name: self.settings.name.clone(),
+            name: self.settings.endpoint.name().clone(),
             source: Arc::new(error),
         }
     }

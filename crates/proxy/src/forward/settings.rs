@@ -2,29 +2,23 @@
 
 use std::{sync::Arc, time::Duration};
 
-use http::uri::{Authority, Scheme};
-use rustls::{ClientConfig, pki_types::ServerName};
+use http::uri::Authority;
 
 use super::{ConnectionEvent, ConnectionLimit};
 use fairgate_base::events::EventSink;
+use fairgate_upstream::{
+    dial::{IDLE_TIMEOUT, PING_INTERVAL, PING_TIMEOUT},
+    endpoint::Endpoint,
+    tls::UpstreamTls,
+};
 
 /// How the upstream is reached. Shared by all cores.
 #[derive(Clone, Debug)]
 pub struct UpstreamSettings {
-    /// How logs call it: its authority.
-    pub name: Arc<str>,
-    /// Host and port as the upstream is to be addressed in `Host` and `:authority`.
-    pub authority: Authority,
-    /// Where to connect.
-    pub host: String,
-    /// Where to connect.
-    pub port: u16,
-    /// TLS, unless plain. The protocols to offer are set by the pool.
-    pub tls: Option<UpstreamTls>,
+    /// Where it is.
+    pub endpoint: Endpoint,
     /// Which HTTP to speak.
     pub protocol: UpstreamProtocol,
-    /// Bound of connecting, TLS included. 3 to 10 s are sensible; 5 s.
-    pub connect_timeout: Duration,
     /// How long after a request's deadline the upstream's own time-out may still come: 5 s.
     pub deadline_grace: Duration,
     /// Longest silence inside the answer of an ordinary request: 60 s.
@@ -54,15 +48,6 @@ pub struct UpstreamSettings {
     pub events: EventSink<ConnectionEvent>,
 }
 
-/// TLS towards the upstream.
-#[derive(Clone, Debug)]
-pub struct UpstreamTls {
-    /// Roots and client certificate.
-    pub config: Arc<ClientConfig>,
-    /// The name its certificate must bear.
-    pub server_name: ServerName<'static>,
-}
-
 /// Which HTTP to speak upstream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UpstreamProtocol {
@@ -78,28 +63,23 @@ pub enum UpstreamProtocol {
 impl UpstreamSettings {
     /// Defaults for an upstream at `authority` (`host:port`; the port defaults to 443 or 80).
     pub fn new(authority: Authority, tls: Option<UpstreamTls>) -> Self {
-        let default_port = if tls.is_some() { 443 } else { 80 };
+        Self::at(Endpoint::new(authority, tls))
+    }
+
+    /// Defaults for this upstream.
+    pub fn at(endpoint: Endpoint) -> Self {
         Self {
-            name: authority.as_str().into(),
-            host: authority
-                .host()
-                .trim_start_matches('[')
-                .trim_end_matches(']')
-                .to_owned(),
-            port: authority.port_u16().unwrap_or(default_port),
-            authority,
-            tls,
+            endpoint,
             protocol: UpstreamProtocol::Auto,
-            connect_timeout: Duration::from_secs(5),
             deadline_grace: Duration::from_secs(5),
             silence: Duration::from_secs(60),
             tunnel_idle: Duration::from_secs(4 * 3600),
             streams_per_connection: 100,
             stream_window: 256 << 10,
             connection_limit: ConnectionLimit::new(512, 100),
-            idle_timeout: Duration::from_secs(60),
-            keep_alive_interval: Duration::from_secs(30),
-            keep_alive_timeout: Duration::from_secs(15),
+            idle_timeout: IDLE_TIMEOUT,
+            keep_alive_interval: PING_INTERVAL,
+            keep_alive_timeout: PING_TIMEOUT,
             head_bytes: 1 << 20,
             trust_forwarded: false,
             reserved_headers: Vec::new(),
@@ -113,13 +93,5 @@ impl UpstreamSettings {
         self.stream_window
             .saturating_mul(streams)
             .min(i32::MAX as u32)
-    }
-
-    pub(crate) fn scheme(&self) -> Scheme {
-        if self.tls.is_some() {
-            Scheme::HTTPS
-        } else {
-            Scheme::HTTP
-        }
     }
 }

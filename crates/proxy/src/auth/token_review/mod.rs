@@ -15,7 +15,6 @@
 //! Not here: how a token travels (`bearer`), reading clocks (one is given).
 
 mod cache;
-mod http_transport;
 mod verdict;
 
 use std::{
@@ -29,7 +28,6 @@ use std::{
     time::Duration,
 };
 
-use bytes::Bytes;
 use dashmap::{DashMap, Entry};
 use tokio::{
     runtime::Handle,
@@ -38,11 +36,9 @@ use tokio::{
 };
 
 use self::cache::ReviewCache;
-pub use self::http_transport::{
-    HeaderSource, HttpTransport, HttpTransportError, HttpTransportSettings,
-};
 use super::{Identity, Now, Token, TokenDigest, TokenKey};
 use fairgate_base::{clock::Clock, events::EventSink, log_limit::LogLimit};
+use fairgate_upstream::{client::RequestError, review::ReviewTransport};
 
 /// How a review ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,39 +103,6 @@ const KNOWN_FOR: Duration = Duration::from_secs(300);
 /// How often one review is attempted.
 const TRIES: u32 = 5;
 
-/// Carries the body of a review to whoever judges, and brings back the body of the answer.
-///
-/// An implementation need not limit time nor repeat.
-pub trait ReviewTransport: Send + Sync + 'static {
-    /// Posts `body`, JSON; gives the body of an answer of status 200 or 201.
-    fn post(&self, body: Bytes) -> PostFuture<'_>;
-}
-
-/// The answer to a posted review.
-pub type PostFuture<'a> = Pin<Box<dyn Future<Output = Result<Bytes, TransportError>> + Send + 'a>>;
-
-/// Why no answer came back.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages name the fields")]
-pub enum TransportError {
-    /// No connection.
-    #[error("cannot connect: {reason}")]
-    Connect { reason: Arc<str> },
-    /// The connection was lost.
-    #[error("connection lost: {reason}")]
-    Lost { reason: Arc<str> },
-    /// An answer other than 200 or 201.
-    #[error("answered {status}: {message}")]
-    Status {
-        status: u16,
-        retry_after: Option<Duration>,
-        message: Arc<str>,
-    },
-    /// A body beyond all measure.
-    #[error("the answer is longer than {max_bytes} bytes")]
-    TooLong { max_bytes: usize },
-}
-
 /// The token is nobody's.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TokenRefused {
@@ -159,7 +122,7 @@ pub enum ReviewError {
     TimedOut,
     /// No answer.
     #[error("token review: {0}")]
-    Transport(#[from] TransportError),
+    Transport(#[from] RequestError),
     /// An answer that is none.
     #[error("token review: {reason}")]
     Malformed { reason: Arc<str> },
@@ -303,7 +266,7 @@ impl Shared {
                 Ok(Err(error)) => error,
                 Err(_elapsed) => return Err(ReviewError::TimedOut),
             };
-            let Some(at_least) = error.worth_repeating().filter(|_| attempt < TRIES) else {
+            let Some(at_least) = error.retry_delay().filter(|_| attempt < TRIES) else {
                 return Err(error.into());
             };
             // Up to a fifth more, so that equal troubles do not come again all at once.
@@ -401,24 +364,6 @@ impl Future for Review {
             State::Waiting(receiver) => Pin::new(receiver)
                 .poll(cx)
                 .map(|told| told.unwrap_or(Err(ReviewError::Abandoned))),
-        }
-    }
-}
-
-impl TransportError {
-    /// Whether another attempt may help, and how long it should wait at least.
-    pub fn worth_repeating(&self) -> Option<Duration> {
-        match self {
-            Self::Status {
-                retry_after: Some(wait),
-                ..
-            } => Some(*wait),
-            Self::Lost { .. }
-            | Self::Status {
-                status: 429 | 500 | 504,
-                ..
-            } => Some(Duration::ZERO),
-            Self::Connect { .. } | Self::Status { .. } | Self::TooLong { .. } => None,
         }
     }
 }

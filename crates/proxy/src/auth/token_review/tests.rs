@@ -3,11 +3,13 @@
 use std::{sync::Mutex, thread};
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use bytes::Bytes;
 use serde_json::json;
 use tokio::sync::mpsc;
 
 use super::*;
 use fairgate_core::{sync, time::Time};
+use fairgate_upstream::review::PostFuture;
 
 /// A transport whose answers the test gives, one post at a time.
 struct Upstream {
@@ -16,7 +18,7 @@ struct Upstream {
 
 struct Post {
     body: Bytes,
-    answer: oneshot::Sender<Result<Bytes, TransportError>>,
+    answer: oneshot::Sender<Result<Bytes, RequestError>>,
 }
 
 impl ReviewTransport for Upstream {
@@ -24,7 +26,7 @@ impl ReviewTransport for Upstream {
         let (answer, answered) = oneshot::channel();
         let _ = self.posts.send(Post { body, answer });
         Box::pin(async {
-            answered.await.unwrap_or(Err(TransportError::Connect {
+            answered.await.unwrap_or(Err(RequestError::Connect {
                 reason: "the test has ended".into(),
             }))
         })
@@ -53,7 +55,7 @@ impl Post {
         let _ = self.answer.send(Ok(body.to_string().into()));
     }
 
-    fn fail(self, error: TransportError) {
+    fn fail(self, error: RequestError) {
         let _ = self.answer.send(Err(error));
     }
 }
@@ -216,9 +218,9 @@ async fn a_refusal_is_remembered_for_a_short_while() {
 async fn an_error_is_never_remembered() {
     let mut scene = Scene::new(quick());
     for error in [
-        TransportError::Connect { reason: "r".into() },
-        TransportError::TooLong { max_bytes: 1 },
-        TransportError::Status {
+        RequestError::Connect { reason: "r".into() },
+        RequestError::TooLong { max_bytes: 1 },
+        RequestError::Status {
             status: 403,
             retry_after: None,
             message: "no".into(),
@@ -242,14 +244,14 @@ async fn an_error_is_never_remembered() {
 
 #[tokio::test]
 async fn passing_trouble_is_tried_again_five_times_in_all() {
-    let status = |status, retry_after| TransportError::Status {
+    let status = |status, retry_after| RequestError::Status {
         status,
         retry_after,
         message: "later".into(),
     };
     let mut scene = Scene::new(quick());
     for error in [
-        TransportError::Lost { reason: "r".into() },
+        RequestError::Lost { reason: "r".into() },
         status(429, None),
         status(500, None),
         status(504, None),

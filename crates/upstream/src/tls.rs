@@ -5,15 +5,24 @@ use std::sync::Arc;
 use rustls::{
     ClientConfig, RootCertStore,
     crypto::ring,
-    pki_types::{CertificateDer, PrivateKeyDer},
+    pki_types::{CertificateDer, PrivateKeyDer, ServerName},
 };
 
-/// Builds the client's side of TLS: at least TLS 1.2, the upstream's certificate verified against
-/// `roots` alone, and our own certificate shown when the upstream asks.
+/// TLS towards the upstream.
+#[derive(Clone, Debug)]
+pub struct UpstreamTls {
+    /// Trusted roots and the gateway's client certificate. Which protocols ALPN offers is up to whoever dials.
+    pub config: Arc<ClientConfig>,
+    /// The name that the upstream's certificate must be valid for.
+    pub server_name: ServerName<'static>,
+}
+
+/// Builds the client side of TLS: TLS 1.2 or later, the upstream's certificate verified against `roots` alone,
+/// and `own` certificate and key presented when the upstream asks for one.
 ///
 /// # Errors
 ///
-/// When a root cannot be read, or key and certificate do not fit each other.
+/// When a root cannot be parsed, or `own` key does not belong to its certificate.
 pub fn client_config(
     roots: impl IntoIterator<Item = CertificateDer<'static>>,
     own: Option<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)>,
@@ -33,8 +42,8 @@ pub fn client_config(
 }
 
 /// `config`, offering exactly these protocols.
-pub(super) fn offering(config: &Arc<ClientConfig>, protocols: &[&[u8]]) -> Arc<ClientConfig> {
-    let mut config = ClientConfig::clone(config);
+pub(crate) fn offering(config: &ClientConfig, protocols: &[&[u8]]) -> Arc<ClientConfig> {
+    let mut config = config.clone();
     config.alpn_protocols = protocols.iter().map(|p| p.to_vec()).collect();
     Arc::new(config)
 }

@@ -1,4 +1,4 @@
-//! Reviews go over real sockets to a stand-in that speaks one protocol or both.
+//! Requests over real sockets to a server that speaks one protocol or both.
 
 use std::{
     convert::Infallible,
@@ -6,16 +6,20 @@ use std::{
 };
 
 use hyper::{server::conn, service::service_fn};
-use rustls::{
-    RootCertStore,
-    pki_types::{CertificateDer, PrivateKeyDer},
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpListener,
 };
-use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
 use super::*;
+use crate::tls::{UpstreamTls, client_config};
+use http::{header::HOST, uri::Authority};
 
-/// A server on loopback that answers a review as its body says, and counts connections.
+const PATH: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
+
+/// A server on loopback that answers a request as its body says, and counts connections.
 struct Server {
     authority: Authority,
     certificate: CertificateDer<'static>,
@@ -63,34 +67,25 @@ impl Server {
         }
     }
 
-    fn transport(&self, protocols: &[&str]) -> HttpTransport {
-        self.transport_trusting(protocols, &self.certificate)
+    fn client(&self, protocols: &[&str]) -> ApiClient {
+        self.client_trusting(protocols, &self.certificate)
     }
 
-    fn transport_trusting(
+    fn client_trusting(
         &self,
         protocols: &[&str],
         certificate: &CertificateDer<'static>,
-    ) -> HttpTransport {
-        let mut roots = RootCertStore::empty();
-        roots.add(certificate.clone()).unwrap();
-        let mut config = rustls::ClientConfig::builder_with_provider(provider())
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        config.alpn_protocols = alpn(protocols);
-        HttpTransport::new(HttpTransportSettings {
-            authority: self.authority.clone(),
-            tls: (!protocols.is_empty()).then(|| Arc::new(config)),
-            server_name: Some("upstream".try_into().unwrap()),
-            path: HttpTransport::TOKEN_REVIEWS.parse().unwrap(),
-            credential: Arc::new(|| {
-                let token = HeaderValue::from_static("Bearer gateway");
-                [(http::header::AUTHORIZATION, token)].into_iter().collect()
-            }),
-        })
-        .unwrap()
+    ) -> ApiClient {
+        let tls = (!protocols.is_empty()).then(|| UpstreamTls {
+            config: client_config([certificate.clone()], None).unwrap(),
+            server_name: "upstream".try_into().unwrap(),
+        });
+        let endpoint = Endpoint::new(self.authority.clone(), tls);
+        let credentials: HeaderSource = Arc::new(|| {
+            let token = HeaderValue::from_static("Bearer gateway");
+            [(http::header::AUTHORIZATION, token)].into_iter().collect()
+        });
+        ApiClient::new(endpoint, credentials, ConnectionReuse::Pooled)
     }
 
     fn connections(&self) -> usize {
@@ -106,7 +101,7 @@ fn alpn(protocols: &[&str]) -> Vec<Vec<u8>> {
     protocols.iter().map(|p| p.as_bytes().to_vec()).collect()
 }
 
-async fn serve(stream: impl Stream, http2: bool) {
+async fn serve(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, http2: bool) {
     let stream = TokioIo::new(stream);
     let service = service_fn(answer);
     if http2 {
@@ -125,7 +120,7 @@ async fn answer(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Inf
     let body = body.collect().await.unwrap().to_bytes();
     let mut response = Response::new(Full::new(Bytes::new()));
     let as_expected = head.method == Method::POST
-        && head.uri.path() == HttpTransport::TOKEN_REVIEWS
+        && head.uri.path() == PATH
         && head.headers["authorization"] == "Bearer gateway"
         && head.headers["content-type"] == "application/json"
         && (head.headers.contains_key(HOST) || head.uri.authority().is_some());
@@ -153,6 +148,12 @@ async fn answer(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Inf
     Ok(response)
 }
 
+async fn post(client: &ApiClient, text: &'static str) -> Result<Bytes, RequestError> {
+    client
+        .post_json(PathAndQuery::from_static(PATH), body(text))
+        .await
+}
+
 fn body(text: &'static str) -> Bytes {
     Bytes::from_static(text.as_bytes())
 }
@@ -160,28 +161,24 @@ fn body(text: &'static str) -> Bytes {
 const ALL: [&[&str]; 3] = [&[], &["http/1.1"], &["h2", "http/1.1"]];
 
 #[tokio::test]
-async fn reviews_in_turn_share_a_connection_whatever_the_protocol() {
+async fn requests_in_turn_share_a_connection_whatever_the_protocol() {
     for protocols in ALL {
         let server = Server::start(protocols).await;
-        let transport = server.transport(protocols);
+        let client = server.client(protocols);
         for text in ["one", "two", "three"] {
-            assert_eq!(transport.post(body(text)).await, Ok(body(text)));
+            assert_eq!(post(&client, text).await, Ok(body(text)));
         }
         assert_eq!(server.connections(), 1, "{protocols:?}");
     }
 }
 
 #[tokio::test]
-async fn reviews_at_once_share_a_connection_over_http2_only() {
+async fn requests_at_once_share_a_connection_over_http2_only() {
     for (protocols, shared) in [(&["http/1.1"][..], false), (&["h2"], true)] {
         let server = Server::start(protocols).await;
-        let transport = server.transport(protocols);
-        transport.post(body("first")).await.unwrap();
-        let posts = (
-            transport.post(body("a")),
-            transport.post(body("b")),
-            transport.post(body("c")),
-        );
+        let client = server.client(protocols);
+        post(&client, "first").await.unwrap();
+        let posts = (post(&client, "a"), post(&client, "b"), post(&client, "c"));
         let answers = tokio::join!(posts.0, posts.1, posts.2);
         assert_eq!(
             answers,
@@ -196,16 +193,16 @@ async fn reviews_at_once_share_a_connection_over_http2_only() {
 async fn a_status_comes_back_with_its_retry_after_and_keeps_the_connection() {
     for protocols in ALL {
         let server = Server::start(protocols).await;
-        let transport = server.transport(protocols);
+        let client = server.client(protocols);
         assert_eq!(
-            transport.post(body("busy")).await,
-            Err(TransportError::Status {
+            post(&client, "busy").await,
+            Err(RequestError::Status {
                 status: 429,
                 retry_after: Some(Duration::from_secs(7)),
                 message: "User \"gate\" has to wait".into(),
             })
         );
-        assert_eq!(transport.post(body("x")).await, Ok(body("x")));
+        assert_eq!(post(&client, "x").await, Ok(body("x")));
         assert_eq!(server.connections(), 1);
     }
 }
@@ -213,22 +210,21 @@ async fn a_status_comes_back_with_its_retry_after_and_keeps_the_connection() {
 #[tokio::test]
 async fn a_closed_connection_is_replaced() {
     let server = Server::start(&[]).await;
-    let transport = server.transport(&[]);
-    transport.post(body("close")).await.unwrap();
-    assert_eq!(transport.post(body("x")).await, Ok(body("x")));
+    let client = server.client(&[]);
+    post(&client, "close").await.unwrap();
+    assert_eq!(post(&client, "x").await, Ok(body("x")));
     assert_eq!(server.connections(), 2);
 }
 
 #[tokio::test]
-async fn a_connection_whose_review_was_given_up_is_not_used_again() {
+async fn a_connection_whose_request_was_given_up_is_not_used_again() {
     for protocols in ALL {
         let server = Server::start(protocols).await;
-        let transport = server.transport(protocols);
-        transport.post(body("x")).await.unwrap();
-        let given_up =
-            tokio::time::timeout(Duration::from_millis(20), transport.post(body("silence")));
+        let client = server.client(protocols);
+        post(&client, "x").await.unwrap();
+        let given_up = tokio::time::timeout(Duration::from_millis(20), post(&client, "silence"));
         assert!(given_up.await.is_err());
-        assert_eq!(transport.post(body("y")).await, Ok(body("y")));
+        assert_eq!(post(&client, "y").await, Ok(body("y")));
         assert_eq!(server.connections(), 2, "{protocols:?}");
     }
 }
@@ -237,31 +233,31 @@ async fn a_connection_whose_review_was_given_up_is_not_used_again() {
 async fn an_endless_answer_is_cut_off() {
     for protocols in ALL {
         let server = Server::start(protocols).await;
-        let transport = server.transport(protocols);
+        let client = server.client(protocols);
         assert_eq!(
-            transport.post(body("endless")).await,
-            Err(TransportError::TooLong {
+            post(&client, "endless").await,
+            Err(RequestError::TooLong {
                 max_bytes: MAX_BODY_BYTES
             })
         );
-        assert_eq!(transport.post(body("x")).await, Ok(body("x")));
+        assert_eq!(post(&client, "x").await, Ok(body("x")));
     }
 }
 
 #[tokio::test]
-async fn nobody_is_asked_who_does_not_prove_to_be_the_upstream() {
+async fn nothing_is_sent_to_a_server_that_does_not_prove_to_be_the_upstream() {
     let (server, other) = (Server::start(&["h2"]).await, Server::start(&["h2"]).await);
-    let transport = server.transport_trusting(&["h2"], &other.certificate);
-    let refused = transport.post(body("x")).await;
-    assert!(matches!(refused, Err(TransportError::Connect { .. })));
+    let client = server.client_trusting(&["h2"], &other.certificate);
+    let refused = post(&client, "x").await;
+    assert!(matches!(refused, Err(RequestError::Connect { .. })));
 }
 
 #[tokio::test]
-async fn an_upstream_that_is_not_there_is_told_as_such() {
+async fn an_upstream_that_is_not_there_is_reported_as_such() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mut server = Server::start(&[]).await;
     server.authority = listener.local_addr().unwrap().to_string().parse().unwrap();
     drop(listener);
-    let refused = server.transport(&[]).post(body("x")).await;
-    assert!(matches!(refused, Err(TransportError::Connect { .. })));
+    let refused = post(&server.client(&[]), "x").await;
+    assert!(matches!(refused, Err(RequestError::Connect { .. })));
 }

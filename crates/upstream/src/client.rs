@@ -1,0 +1,409 @@
+//! The HTTP client of the control side.
+//!
+//! All that the gateway asks the upstream in its own name goes through here: reviews, policy objects, metrics.
+//! It does not share the connections of clients' requests, so that neither can hold the other up.
+//!
+//! With [`ConnectionReuse::Pooled`] connections are kept for the next request; ALPN chooses the protocol, and
+//! over HTTP/2 one connection carries all requests. With [`ConnectionReuse::PerRequest`] each request has an
+//! HTTP/1.1 connection of its own, for answers that are long or have no end.
+//!
+//! A connection is not used again unless a whole answer has come on it: one whose request was given up in the
+//! middle may be dead.
+
+use std::{
+    error::Error,
+    fmt, io,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{
+    HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri,
+    header::{ACCEPT, CONTENT_TYPE, RETRY_AFTER},
+    uri::PathAndQuery,
+};
+use http_body::{Body, Frame, SizeHint};
+use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited, combinators::UnsyncBoxBody};
+use hyper::{body::Incoming, rt};
+use hyper_util::{
+    client::legacy::{
+        self,
+        connect::{CaptureConnection, Connected, Connection, capture_connection},
+    },
+    rt::{TokioExecutor, TokioIo, TokioTimer},
+};
+use tokio::time::timeout;
+use tower::Service;
+
+use crate::{
+    dial::{
+        DialError, Dialer, HttpVersion, IDLE_TIMEOUT, MAX_IDLE_CONNECTIONS, PING_INTERVAL,
+        PING_TIMEOUT,
+    },
+    endpoint::Endpoint,
+};
+use fairgate_base::socket::Socket;
+
+/// Gives the headers by which the gateway authenticates itself. Called for each request, since tokens are
+/// renewed.
+pub type HeaderSource = Arc<dyn Fn() -> HeaderMap + Send + Sync>;
+
+/// How long the head of an answer may take, connecting included.
+pub const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+/// Largest answer that is read as a whole, in bytes. Answers that may be larger are read as streams.
+pub const MAX_BODY_BYTES: usize = 1 << 20;
+/// How many characters of an error answer's message are kept.
+const MAX_MESSAGE_CHARS: usize = 300;
+
+/// What becomes of a connection after its answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConnectionReuse {
+    /// It is kept for the next request. HTTP/2 if the upstream offers it.
+    Pooled,
+    /// It is closed. HTTP/1.1.
+    PerRequest,
+}
+
+/// Why a request got no answer that can be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages name the fields")]
+pub enum RequestError {
+    /// No connection: nothing has been sent.
+    #[error("cannot connect: {reason}")]
+    Connect { reason: Arc<str> },
+    /// The connection was lost before the answer was complete.
+    #[error("connection lost: {reason}")]
+    Lost { reason: Arc<str> },
+    /// The head of the answer took longer than [`HEAD_TIMEOUT`].
+    #[error("no response within {} s", HEAD_TIMEOUT.as_secs())]
+    TimedOut,
+    /// An answer other than 200 or 201.
+    #[error("answered {status}: {message}")]
+    Status {
+        status: u16,
+        retry_after: Option<Duration>,
+        message: Arc<str>,
+    },
+    /// A body over the limit.
+    #[error("the answer is longer than {max_bytes} bytes")]
+    TooLong { max_bytes: usize },
+}
+
+impl RequestError {
+    /// Whether another attempt may help, and how long to wait before it, at least.
+    ///
+    /// A connection that cannot be opened is not tried again: the upstream is down for everybody, and the
+    /// client that waits for the result learns it at once.
+    pub fn retry_delay(&self) -> Option<Duration> {
+        match self {
+            Self::Status {
+                retry_after: Some(wait),
+                ..
+            } => Some(*wait),
+            Self::Lost { .. }
+            | Self::Status {
+                status: 429 | 500 | 504,
+                ..
+            } => Some(Duration::ZERO),
+            Self::Connect { .. } | Self::TimedOut | Self::Status { .. } | Self::TooLong { .. } => {
+                None
+            }
+        }
+    }
+}
+
+/// Sends requests to the upstream in the gateway's own name. Cloning shares the connections.
+#[derive(Clone)]
+pub struct ApiClient(Arc<ClientParts>);
+
+struct ClientParts {
+    endpoint: Endpoint,
+    credentials: HeaderSource,
+    http: legacy::Client<Connector, RequestBody>,
+}
+
+type RequestBody = UnsyncBoxBody<Bytes, BoxError>;
+type BoxError = Box<dyn Error + Send + Sync>;
+
+impl ApiClient {
+    /// A client that connects when it is needed.
+    pub fn new(endpoint: Endpoint, credentials: HeaderSource, reuse: ConnectionReuse) -> Self {
+        let (protocols, max_idle): (&[HttpVersion], _) = match reuse {
+            ConnectionReuse::Pooled => (
+                &[HttpVersion::Http2, HttpVersion::Http1],
+                MAX_IDLE_CONNECTIONS,
+            ),
+            ConnectionReuse::PerRequest => (&[HttpVersion::Http1], 0),
+        };
+        let dialer = Arc::new(Dialer::new(endpoint.clone(), protocols));
+        let http = legacy::Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .timer(TokioTimer::new())
+            .pool_idle_timeout(IDLE_TIMEOUT)
+            .pool_max_idle_per_host(max_idle)
+            .http2_keep_alive_interval(PING_INTERVAL)
+            .http2_keep_alive_timeout(PING_TIMEOUT)
+            .build(Connector(dialer));
+        Self(Arc::new(ClientParts {
+            endpoint,
+            credentials,
+            http,
+        }))
+    }
+
+    /// Where it sends requests.
+    pub fn endpoint(&self) -> &Endpoint {
+        &self.0.endpoint
+    }
+
+    /// Sends a request, of which only path and query of the target count, and returns the answer when its head
+    /// has come, whatever its status. The gateway's credentials are added.
+    ///
+    /// # Errors
+    ///
+    /// [`RequestError`], but for `Status` and `TooLong`.
+    pub async fn send<B>(
+        &self,
+        mut request: Request<B>,
+    ) -> Result<Response<ResponseBody>, RequestError>
+    where
+        B: Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        let path = request.uri().path_and_query().cloned();
+        *request.uri_mut() = self
+            .0
+            .endpoint
+            .uri(path.unwrap_or_else(|| PathAndQuery::from_static("/")));
+        request.headers_mut().extend((self.0.credentials)());
+        let unproven = Unproven(Some(capture_connection(&mut request)));
+        let request = request.map(|body| body.map_err(Into::into).boxed_unsync());
+        let response = timeout(HEAD_TIMEOUT, self.0.http.request(request)).await;
+        let response = response
+            .map_err(|_elapsed| RequestError::TimedOut)?
+            .map_err(|error| failed(&error))?;
+        Ok(response.map(|inner| ResponseBody { inner, unproven }))
+    }
+
+    /// Posts JSON, and returns the body of an answer of status 200 or 201.
+    ///
+    /// # Errors
+    ///
+    /// [`RequestError`].
+    pub async fn post_json(&self, path: PathAndQuery, body: Bytes) -> Result<Bytes, RequestError> {
+        let json = HeaderValue::from_static("application/json");
+        let mut request = Request::new(Full::new(body));
+        *request.method_mut() = Method::POST;
+        *request.uri_mut() = path.into();
+        request.headers_mut().insert(CONTENT_TYPE, json.clone());
+        request.headers_mut().insert(ACCEPT, json);
+        let (head, body) = self.send(request).await?.into_parts();
+        let body = match Limited::new(body, MAX_BODY_BYTES).collect().await {
+            Ok(body) => body.to_bytes(),
+            Err(error) if error.is::<LengthLimitError>() => {
+                return Err(RequestError::TooLong {
+                    max_bytes: MAX_BODY_BYTES,
+                });
+            }
+            Err(error) => {
+                return Err(RequestError::Lost {
+                    reason: with_causes(&*error).into(),
+                });
+            }
+        };
+        match head.status {
+            StatusCode::OK | StatusCode::CREATED => Ok(body),
+            status => Err(RequestError::Status {
+                status: status.as_u16(),
+                retry_after: retry_after(&head.headers),
+                message: message(&body, status),
+            }),
+        }
+    }
+}
+
+impl fmt::Debug for ApiClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ApiClient")
+            .field("endpoint", &self.0.endpoint.name())
+            .finish_non_exhaustive()
+    }
+}
+
+/// What an answer says if it is a `Status`, cut to a length fit for a log; otherwise the name of its code.
+fn message(body: &[u8], status: StatusCode) -> Arc<str> {
+    let read = serde_json::from_slice::<serde_json::Value>(body).ok();
+    let said = read.as_ref().and_then(|value| value["message"].as_str());
+    let said = said.or(status.canonical_reason()).unwrap_or_default();
+    said.chars()
+        .take(MAX_MESSAGE_CHARS)
+        .collect::<String>()
+        .into()
+}
+
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let seconds = headers.get(RETRY_AFTER)?.to_str().ok()?.parse().ok()?;
+    Some(Duration::from_secs(seconds))
+}
+
+fn failed(error: &legacy::Error) -> RequestError {
+    // The client's own text only says in which step it failed.
+    let reason = error
+        .source()
+        .map_or_else(|| error.to_string(), with_causes)
+        .into();
+    if error.is_connect() {
+        RequestError::Connect { reason }
+    } else {
+        RequestError::Lost { reason }
+    }
+}
+
+/// The text of an error and of its causes, as far as each says more than those before.
+pub fn with_causes(error: &(dyn Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        let more = cause.to_string();
+        if !text.contains(&more) {
+            text.push_str(": ");
+            text.push_str(&more);
+        }
+        next = cause.source();
+    }
+    text
+}
+
+/// Takes the connection of an exchange out of use when dropped, unless the exchange came to its end.
+#[derive(Debug)]
+struct Unproven(Option<CaptureConnection>);
+
+impl Drop for Unproven {
+    fn drop(&mut self) {
+        if let Some(captured) = &self.0
+            && let Some(connected) = &*captured.connection_metadata()
+        {
+            connected.poison();
+        }
+    }
+}
+
+/// The body of an answer. Dropped before its end, its connection is not used again.
+#[derive(Debug)]
+pub struct ResponseBody {
+    inner: Incoming,
+    unproven: Unproven,
+}
+
+impl Body for ResponseBody {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let polled = Pin::new(&mut self.inner).poll_frame(cx);
+        let is_ended = matches!(polled, Poll::Ready(None));
+        if is_ended || (matches!(polled, Poll::Ready(Some(Ok(_)))) && self.inner.is_end_stream()) {
+            self.unproven.0 = None;
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
+    }
+}
+
+/// Opens connections for the client.
+#[derive(Clone)]
+struct Connector(Arc<Dialer>);
+
+impl Service<Uri> for Connector {
+    type Response = UpstreamConnection;
+    type Error = DialError;
+    type Future = Pin<Box<dyn Future<Output = Result<UpstreamConnection, DialError>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), DialError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Uri) -> Self::Future {
+        let dialer = Arc::clone(&self.0);
+        Box::pin(async move {
+            let dialed = dialer.dial().await?;
+            Ok(UpstreamConnection {
+                is_http2: dialed.negotiated == Some(HttpVersion::Http2),
+                io: TokioIo::new(dialed.socket),
+            })
+        })
+    }
+}
+
+/// A socket with what the client has to know of it.
+struct UpstreamConnection {
+    io: TokioIo<Socket>,
+    is_http2: bool,
+}
+
+impl Connection for UpstreamConnection {
+    fn connected(&self) -> Connected {
+        if self.is_http2 {
+            Connected::new().negotiated_h2()
+        } else {
+            Connected::new()
+        }
+    }
+}
+
+impl rt::Read for UpstreamConnection {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: rt::ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_read(cx, buf)
+    }
+}
+
+impl rt::Write for UpstreamConnection {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.io).poll_write(cx, buf)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(cx)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.io).poll_write_vectored(cx, bufs)
+    }
+}
+
+#[cfg(test)]
+#[path = "client_tests.rs"]
+mod tests;

@@ -1,0 +1,15 @@
+//! How the gateway talks to its upstream in its own name.
+//!
+//! There is one way to reach the upstream: an [`Endpoint`](endpoint::Endpoint) says where it is, a
+//! [`Dialer`](dial::Dialer) opens connections to it, and an [`ApiClient`](client::ApiClient) sends requests
+//! with the gateway's own credentials. All of them use the same time-outs, socket options, TLS settings and
+//! error texts. The request path keeps connection pools of its own, whose connections come from the same
+//! dialer.
+//!
+//! Not here: requests of clients, which `fairgate-proxy` forwards.
+
+pub mod client;
+pub mod dial;
+pub mod endpoint;
+pub mod review;
+pub mod tls;
