@@ -360,6 +360,28 @@ const DOCUMENTS: &[&str] = &[
     "ARCHITECTURE.md",
     "CHANGELOG.md",
     "CONTRIBUTING.md",
+    "docs/README.md",
+    "docs/fair-shares.md",
+    "docs/in-front-of-kube-apiserver.md",
+    "docs/modes.md",
+    "docs/observing.md",
+    "docs/policies.md",
+    "docs/quick-start.md",
+    "docs/sidecar.md",
+    "docs/standalone.md",
+    "docs/troubleshooting.md",
+];
+
+/// What the paths begin with that a document may name.
+const DIRECTORIES: &[&str] = &[
+    "crates/",
+    "src/",
+    "config/",
+    "docs/",
+    "examples/",
+    "tests/",
+    "benches/",
+    ".ci/",
 ];
 
 /// What stands between single backticks, outside of blocks.
@@ -408,9 +430,7 @@ fn the_documents_name_files_and_metrics_that_exist() {
     let mut wrong = Vec::new();
     for document in DOCUMENTS {
         for text in quoted(document) {
-            let is_path = ["crates/", "src/", "config/", "tests/", "benches/", ".ci/"]
-                .iter()
-                .any(|start| text.starts_with(start));
+            let is_path = DIRECTORIES.iter().any(|start| text.starts_with(start));
             // What follows are arguments.
             let file = text.split(' ').next().unwrap_or_default();
             if is_path && !file.contains('*') && !root().join(file).exists() {
@@ -423,8 +443,10 @@ fn the_documents_name_files_and_metrics_that_exist() {
                 wrong.push(format!("{document}: no metric {name}"));
             }
         }
+        let directory = root().join(document);
+        let directory = directory.parent().unwrap();
         for link in links(&read(document)) {
-            if !root().join(&link).exists() {
+            if !directory.join(&link).exists() {
                 wrong.push(format!("{document}: no file {link}"));
             }
         }
@@ -464,12 +486,12 @@ fn commands(document: &str) -> Vec<(String, String)> {
 }
 
 #[test]
-fn the_readme_shows_what_its_commands_print() {
+fn the_documents_show_what_their_commands_print() {
     let directory = Path::new(env!("CARGO_BIN_EXE_fairgate")).parent().unwrap();
     let path = std::env::var("PATH").unwrap_or_default();
     let path = format!("{}:{path}", directory.display());
     let mut ran = 0;
-    for (command, expected) in commands("README.md") {
+    for (command, expected) in DOCUMENTS.iter().flat_map(|document| commands(document)) {
         let shows = ["fairgate check", "fairgate explain"]
             .iter()
             .any(|c| command.contains(c));
@@ -486,11 +508,11 @@ fn the_readme_shows_what_its_commands_print() {
         assert_eq!(printed.trim_end(), expected.trim_end(), "$ {command}");
         ran += 1;
     }
-    assert!(ran >= 3, "the README shows examples: {ran}");
+    assert!(ran >= 3, "the documents show examples: {ran}");
 }
 
 #[test]
-fn the_readme_knows_the_commands_there_are() {
+fn the_documents_know_the_commands_there_are() {
     let readme = read("README.md");
     for command in [
         "cargo run --release -- demo",
@@ -504,7 +526,7 @@ fn the_readme_knows_the_commands_there_are() {
         .output()
         .unwrap();
     let help = String::from_utf8(help.stdout).unwrap();
-    for (command, _) in commands("README.md") {
+    for (command, _) in DOCUMENTS.iter().flat_map(|document| commands(document)) {
         let Some(rest) = command.split("fairgate ").nth(1) else {
             continue;
         };
