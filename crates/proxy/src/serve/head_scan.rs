@@ -26,6 +26,8 @@ pub(crate) struct HeadScanner {
     facts: HeadFacts,
     /// Whether a line that is not empty was seen.
     begun: bool,
+    /// Whether that line is none that a head begins with.
+    hopeless: bool,
     /// Of the present line: its first bytes, how many there are in all, and the last one.
     start: [u8; START],
     len: usize,
@@ -57,7 +59,7 @@ impl HeadScanner {
         let first = self.start[..self.len.min(START)]
             .iter()
             .find(|b| **b != b'\r');
-        !self.begun && first.is_some_and(|b| !(b.is_ascii_graphic()))
+        self.hopeless || (!self.begun && first.is_some_and(|b| !b.is_ascii_graphic()))
     }
 
     fn add(&mut self, part: &[u8]) {
@@ -81,12 +83,14 @@ impl HeadScanner {
             && self
                 .start
                 .eq_ignore_ascii_case(CONTENT_LENGTH.as_str().as_bytes());
+        let is_hopeless = self.is_hopeless();
         self.len = 0;
         // Empty lines may come before a head.
         if is_empty && !self.begun {
             return false;
         }
         self.begun = true;
+        self.hopeless = is_hopeless;
         self.facts.bare_line_feed |= bare;
         self.facts.length |= has_length;
         is_empty
@@ -149,6 +153,7 @@ mod tests {
         };
         assert!(hopeless(b"\x16\x03\x01\x02"), "a TLS client");
         assert!(hopeless(b"\r\n\0"));
+        assert!(hopeless(b"\0\r\nHost"), "also once its line is complete");
         assert!(!hopeless(b"G"));
         assert!(!hopeless(b"\r\n\r"));
         assert!(!hopeless(b""));

@@ -58,7 +58,7 @@ enum Message {
     #[default]
     Envelope,
     List,
-    /// The envelope's fields behind the content.
+    /// Nothing: the list has ended.
     Rest,
 }
 
@@ -66,7 +66,8 @@ impl ProtobufList {
     /// Reads a piece. Its cost depends on the objects that start in it, not on its length.
     pub(super) fn read(&mut self, data: &[u8]) {
         let mut rest = data;
-        while self.state != State::Broken && !rest.is_empty() {
+        // Behind the list nothing matters, so that it need not be inflated either.
+        while self.state != State::Broken && self.message != Message::Rest && !rest.is_empty() {
             let read = match self.state {
                 State::Skip(end) => self.advance(end, rest),
                 State::Hold(end) => {
