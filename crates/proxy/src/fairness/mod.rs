@@ -9,6 +9,8 @@
 //! Not here: who runs next ([`fairgate_core::apf`]), how an answer looks ([`fairgate_call`]).
 
 mod abandoned;
+#[doc(hidden)]
+pub mod fuzzing;
 mod gate;
 mod hub;
 pub mod layer;

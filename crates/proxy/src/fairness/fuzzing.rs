@@ -1,0 +1,27 @@
+//! Entry points for fuzz targets to what is private here.
+
+use fairgate_core::{apf::counts::ListObservation, digest::RequestInfo};
+use http::{
+    HeaderMap, HeaderValue, StatusCode,
+    header::{CONTENT_ENCODING, CONTENT_TYPE},
+};
+
+use super::learn::ListObserver;
+
+/// What is learnt of a list, asked for by `GET target`, whose body comes in these pieces.
+pub fn observe_list<'a>(
+    target: &str,
+    content_type: &str,
+    encoding: Option<&str>,
+    pieces: impl Iterator<Item = &'a [u8]>,
+) -> Option<ListObservation> {
+    let info = RequestInfo::from_target("GET", target).ok()?;
+    let mut headers = HeaderMap::new();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_str(content_type).ok()?);
+    if let Some(encoding) = encoding {
+        headers.insert(CONTENT_ENCODING, HeaderValue::from_str(encoding).ok()?);
+    }
+    let mut observer = ListObserver::new(&info, StatusCode::OK, &headers)?;
+    pieces.for_each(|piece| observer.data(piece));
+    observer.finish(true)
+}

@@ -1,0 +1,7 @@
+//! `manifests` for cargo-fuzz.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+    (fairgate_fuzz::targets::manifests::TARGET.run)(data);
+});

@@ -1,0 +1,7 @@
+//! `request_info` for cargo-fuzz.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+    (fairgate_fuzz::targets::request_info::TARGET.run)(data);
+});
