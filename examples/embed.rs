@@ -18,7 +18,7 @@ use std::{
     process,
 };
 
-use fairgate::{app, config::Config, observe::Own};
+use fairgate::{app, config::Config, observe::GatewayMetrics};
 
 /// A gateway without an upstream, which hosts the flow control API itself. Port 0 lets the system
 /// choose a free port.
@@ -58,7 +58,7 @@ fn run(directory: &Path) -> Result<(), Box<dyn Error>> {
         eprintln!("{warning}");
     }
 
-    let gateway = app::start(config, None, Own::new())?;
+    let gateway = app::start(config, None, GatewayMetrics::new())?;
     println!("clients: http://{}", gateway.address());
     println!("metrics: http://{}/metrics", gateway.admin_address());
 

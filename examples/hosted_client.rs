@@ -11,7 +11,7 @@
 
 use std::{env, error::Error, fs, net::SocketAddr, path::Path, process, time::Duration};
 
-use fairgate::{app, config, observe::Own};
+use fairgate::{app, config, observe::GatewayMetrics};
 use futures_util::{TryStreamExt as _, pin_mut};
 use k8s_openapi::api::flowcontrol::v1::{FlowSchema, PriorityLevelConfiguration};
 use kube::{
@@ -116,7 +116,7 @@ fn run(directory: &Path) -> Result<(), Box<dyn Error>> {
         "secret,admin,1,system:masters\n",
     )?;
     let reading = config::Config::parse("client.yaml", directory, CONFIGURATION.as_bytes());
-    let gateway = app::start(reading.usable()?.0, None, Own::new())?;
+    let gateway = app::start(reading.usable()?.0, None, GatewayMetrics::new())?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;

@@ -21,7 +21,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use fairgate::{app, config::Config, observe::Own};
+use fairgate::{app, config::Config, observe::GatewayMetrics};
 use fairgate_call::{Call, Refusal, Reply};
 use http::HeaderValue;
 use tower::{Layer, Service};
@@ -90,7 +90,7 @@ drain: {delay: 0s, grace: 1s}
 fn run(directory: &Path) -> Result<(), Box<dyn Error>> {
     let reading = Config::parse("own_layer.yaml", directory, CONFIGURATION.as_bytes());
     let (config, _) = reading.usable()?;
-    let gateway = app::start_with_layer(config, None, Own::new(), MarkLayer)?;
+    let gateway = app::start_with_layer(config, None, GatewayMetrics::new(), MarkLayer)?;
 
     let mut connection = TcpStream::connect(gateway.address())?;
     connection

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use fairgate::{
     app::{self, Running},
     config::Config,
-    observe::Own,
+    observe::GatewayMetrics,
 };
 
 /// A directory that goes with it, and what the gateway is to be like.
@@ -52,7 +52,7 @@ impl Home {
         );
         let reading = Config::parse("bench.yaml", &self.directory, text.as_bytes());
         let (config, _) = reading.usable().expect("the configuration is right");
-        app::start(config, None, Own::new()).expect("a gateway starts")
+        app::start(config, None, GatewayMetrics::new()).expect("a gateway starts")
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::{counting, settings::UpstreamClients};
-use crate::{config::Config, observe::Own};
+use crate::{config::Config, observe::GatewayMetrics};
 use fairgate_apiserver::access::{AccessSettings, AskAccess, AskFuture, NotAsked, SubjectAccess};
 use fairgate_base::clock::Clock;
 use fairgate_upstream::review::{ReviewClient, ReviewTransport as _};
@@ -16,13 +16,13 @@ pub(super) fn of_upstream(
     config: &Config,
     clients: &UpstreamClients,
     clock: &Clock,
-    own: &Arc<Own>,
+    metrics: &Arc<GatewayMetrics>,
 ) -> SubjectAccess {
     let upstream = Upstream(ReviewClient::access(clients.reviews.clone()));
     let settings = AccessSettings {
         allowed_ttl: config.hosted_api.authorized_ttl,
         denied_ttl: config.hosted_api.unauthorized_ttl,
-        events: counting::access_reviews(own),
+        events: counting::access_reviews(metrics),
         ..AccessSettings::default()
     };
     SubjectAccess::new(upstream, settings, clock.clone())

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     config::Config,
-    observe::{Admin, Checks, Sight, View, names},
+    observe::{AdminServer, HealthChecks, OperatorEndpoints, Telemetry, catalogue},
 };
 use fairgate_base::clock::Clock;
 use fairgate_proxy::{
@@ -39,7 +39,7 @@ pub(super) struct Control {
     pub(super) credential: UpstreamCredential,
     pub(super) clock: Clock,
     pub(super) clients: UpstreamClients,
-    pub(super) sight: Arc<Sight>,
+    pub(super) telemetry: Arc<Telemetry>,
     pub(super) hash_key: [u8; 16],
 }
 
@@ -50,22 +50,22 @@ impl Control {
         let _inside = control.enter();
         let hangup = signal(SignalKind::hangup())?;
         let address = self.config.admin.address;
-        let mut checks = checks(gateway, &self.sight);
+        let mut checks = checks(gateway, &self.telemetry);
         if let Some(hosting) = &self.hosting {
             checks = hosting.check(checks);
-            hosting.measure(&self.sight);
+            hosting.measure(&self.telemetry);
             hosting.start(&control);
         }
         if let Some(following) = &self.policies.following {
             checks = following.check(checks);
-            following.measure(&self.sight);
+            following.measure(&self.telemetry);
         }
-        let view = View::new(Arc::clone(&self.sight), checks);
+        let view = OperatorEndpoints::new(Arc::clone(&self.telemetry), checks);
         if let Some(hosting) = &self.hosting {
             hosting.show(&view);
         }
         let admin = control
-            .block_on(Admin::bind(address, view))
+            .block_on(AdminServer::bind(address, view))
             .map_err(|source| ServeError::Admin { address, source })?;
         let admin_address = admin.address()?;
         let upstream = self.config.upstream.url.authority();
@@ -75,10 +75,10 @@ impl Control {
             upstream = self.config.has_upstream.then_some(upstream),
             "serving"
         );
-        show_load(gateway, &self.sight);
-        show_defence(gateway, &self.sight);
+        show_load(gateway, &self.telemetry);
+        show_defence(gateway, &self.telemetry);
         control.spawn(admin.run());
-        control.spawn(Arc::clone(&self.sight).run());
+        control.spawn(Arc::clone(&self.telemetry).run());
         control.spawn(self.credential.follow());
         if self.config.has_upstream {
             control.spawn(object_counts::follow(
@@ -92,7 +92,7 @@ impl Control {
             self.policies.compiling,
             Arc::clone(&self.hub),
             self.clock.clone(),
-            Arc::clone(&self.sight),
+            Arc::clone(&self.telemetry),
             self.hosting,
         );
         let nudge = self.policies.source.as_ref().and_then(PolicySource::nudge);
@@ -114,40 +114,40 @@ impl Control {
 }
 
 /// Has the metrics ask for what the gateway has in hand.
-fn show_load(gateway: &Gateway, sight: &Sight) {
+fn show_load(gateway: &Gateway, telemetry: &Telemetry) {
     #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
     let number = |count: usize| count as f64;
     let (connections, streams) = gateway.gauges();
-    let own = sight.own();
-    own.pull(&names::CONNECTIONS, move || number(connections()));
-    own.pull(&names::STREAMS, move || number(streams()));
+    let metrics = telemetry.metrics();
+    metrics.observe_gauge(&catalogue::CONNECTIONS, move || number(connections()));
+    metrics.observe_gauge(&catalogue::STREAMS, move || number(streams()));
 }
 
 /// Has the metrics ask for what was done against clients.
-fn show_defence(gateway: &Gateway, sight: &Sight) {
-    let own = sight.own();
+fn show_defence(gateway: &Gateway, telemetry: &Telemetry) {
+    let metrics = telemetry.metrics();
     for offence in Offence::ALL {
         let of = Arc::clone(gateway.defence());
         let count = move || of.count(offence);
         let (metric, label) = match offence.frames() {
-            Some(frames) => (&names::HTTP2_FLOODS, ("frame", frames)),
-            None => (&names::REFUSED_HEADS, ("reason", offence.as_str())),
+            Some(frames) => (&catalogue::HTTP2_FLOODS, ("frame", frames)),
+            None => (&catalogue::REFUSED_HEADS, ("reason", offence.as_str())),
         };
-        own.pull_count(metric, Some(label), count);
+        metrics.observe_labelled_counter(metric, label, count);
     }
     let heads = Arc::clone(&gateway.defence().heads);
     #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
-    own.pull(&names::UNFINISHED_HEADS, move || heads.used() as f64);
-    own.pull_count(&names::TURNED_AWAY, None, gateway.turned_away());
+    metrics.observe_gauge(&catalogue::UNFINISHED_HEADS, move || heads.used() as f64);
+    metrics.observe_counter(&catalogue::TURNED_AWAY, gateway.turned_away());
 }
 
 /// What tells whether the gateway lives and is ready.
-fn checks(gateway: &Gateway, sight: &Arc<Sight>) -> Checks {
+fn checks(gateway: &Gateway, telemetry: &Arc<Telemetry>) -> HealthChecks {
     let phases = gateway.drain().subscribe();
-    let sight = Arc::clone(sight);
-    Checks::new()
+    let telemetry = Arc::clone(telemetry);
+    HealthChecks::new()
         .ready("policy", move || {
-            if sight.own().has_policy() {
+            if telemetry.metrics().has_policy() {
                 Ok(())
             } else {
                 Err("no policy was taken on yet".to_owned())

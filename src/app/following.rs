@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::{
-    observe::{Checks, Sight, names},
+    observe::{HealthChecks, Telemetry, catalogue},
     source::kube::InStep,
 };
 
@@ -19,17 +19,17 @@ impl Following {
     }
 
     /// Adds what is to be known of it to the checks.
-    pub(super) fn check(&self, checks: Checks) -> Checks {
+    pub(super) fn check(&self, checks: HealthChecks) -> HealthChecks {
         let step = Arc::clone(&self.step);
         checks.note("source", move || step.trouble())
     }
 
     /// Has the metrics show it.
-    pub(super) fn measure(&self, sight: &Sight) {
+    pub(super) fn measure(&self, telemetry: &Telemetry) {
         let step = Arc::clone(&self.step);
-        sight
-            .own()
-            .pull(&names::SOURCE_AGE, move || step.age().as_secs_f64());
+        telemetry
+            .metrics()
+            .observe_gauge(&catalogue::SOURCE_AGE, move || step.age().as_secs_f64());
     }
 
     /// What is wrong, if anything is.

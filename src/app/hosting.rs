@@ -14,7 +14,7 @@ use tokio::{runtime, sync::watch};
 use super::pace::Pace;
 use crate::{
     config::{self, Config},
-    observe::{Checks, Sight, View, names},
+    observe::{HealthChecks, OperatorEndpoints, Telemetry, catalogue},
     source::store::SETTLE,
 };
 use fairgate_apiserver::{
@@ -194,12 +194,12 @@ impl Hosting {
     }
 
     /// Lets operators see the gateway on the port of the API, too.
-    pub(super) fn show(&self, view: &Arc<View>) {
+    pub(super) fn show(&self, view: &Arc<OperatorEndpoints>) {
         let _ = self.seeing.0.set(Arc::downgrade(view));
     }
 
     /// Adds what is to be known of the store to the checks.
-    pub(super) fn check(&self, checks: Checks) -> Checks {
+    pub(super) fn check(&self, checks: HealthChecks) -> HealthChecks {
         let this = self.clone();
         checks.note("store", move || {
             this.trouble()
@@ -208,19 +208,19 @@ impl Hosting {
     }
 
     /// Has the metrics show the store.
-    pub(super) fn measure(&self, sight: &Sight) {
-        let own = sight.own();
+    pub(super) fn measure(&self, telemetry: &Telemetry) {
+        let metrics = telemetry.metrics();
         let this = self.clone();
-        own.pull(&names::STORE_UP, move || {
+        metrics.observe_gauge(&catalogue::STORE_UP, move || {
             f64::from(u8::from(this.trouble().is_none()))
         });
         let this = self.clone();
         #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
-        own.pull(&names::STORE_REVISION, move || {
+        metrics.observe_gauge(&catalogue::STORE_REVISION, move || {
             this.store.cached_revision() as f64
         });
         let this = self.clone();
-        own.pull(&names::BOOTSTRAP_ENSURED, move || {
+        metrics.observe_gauge(&catalogue::BOOTSTRAP_ENSURED, move || {
             f64::from(u8::from(this.is_complete()))
         });
     }
@@ -328,16 +328,16 @@ impl Hosting {
 /// What operators see of the gateway, once it runs. Weak, because the view shows the store, and through
 /// the API that shows the view both would keep each other for ever; the port for operators keeps it.
 #[derive(Default)]
-struct Seeing(OnceLock<Weak<View>>);
+struct Seeing(OnceLock<Weak<OperatorEndpoints>>);
 
 impl Operators for Seeing {
     fn ask<'a>(&'a self, path: &'a str, query: &'a str, reasons: bool) -> Asked<'a> {
         Box::pin(async move {
-            let seen = self.0.get()?.upgrade()?.see(path, query, reasons).await?;
+            let found = self.0.get()?.upgrade()?.get(path, query, reasons).await?;
             Some(Report {
-                status: seen.status,
-                content_type: seen.content_type,
-                text: seen.text,
+                status: found.status,
+                content_type: found.content_type,
+                text: found.text,
             })
         })
     }

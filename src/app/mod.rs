@@ -33,7 +33,7 @@ pub use runtimes::{AppSettings, CoreContext, Gateway, StartError};
 
 use crate::{
     config::{Config, Mode},
-    observe::{self, Own, Sight, dumps_layer::Dumps, recorder::Traced},
+    observe::{self, GatewayMetrics, Telemetry, dumps_layer::Dumps, recorder::Traced},
 };
 use control::Control;
 use fairgate_apiserver::{HostedLayer, Hosting as Served, Ownership};
@@ -102,24 +102,28 @@ pub fn serve<E: From<ServeError>>(
     path: Option<PathBuf>,
     serving: impl FnOnce(SocketAddr) -> Result<(), E>,
 ) -> Result<(), E> {
-    let own = Own::new();
-    let _log = observe::log::install(&config.log, &own).map_err(ServeError::from)?;
-    own.install();
-    own.watch_panics();
-    let running = start(config, path, own)?;
+    let metrics = GatewayMetrics::new();
+    let _log = observe::log::install(&config.log, &metrics).map_err(ServeError::from)?;
+    metrics.install();
+    metrics.install_panic_hook();
+    let running = start(config, path, metrics)?;
     serving(running.address())?;
     let ended = running.gateway.run_until_signal();
     Ok(ended.map_err(ServeError::from)?)
 }
 
-/// Starts a gateway that counts in `own`. Does nothing that a process can do but once, so there may be
+/// Starts a gateway that counts in `metrics`. Does nothing that a process can do but once, so there may be
 /// several in one.
 ///
 /// # Errors
 ///
 /// [`ServeError`]; nothing is left running then.
-pub fn start(config: Config, path: Option<PathBuf>, own: Arc<Own>) -> Result<Running, ServeError> {
-    start_with_layer(config, path, own, Identity::new())
+pub fn start(
+    config: Config,
+    path: Option<PathBuf>,
+    metrics: Arc<GatewayMetrics>,
+) -> Result<Running, ServeError> {
+    start_with_layer(config, path, metrics, Identity::new())
 }
 
 /// Like [`start`], with a layer of the caller's own inside flow control: it sees each call that has a
@@ -131,7 +135,7 @@ pub fn start(config: Config, path: Option<PathBuf>, own: Arc<Own>) -> Result<Run
 pub fn start_with_layer<L>(
     config: Config,
     path: Option<PathBuf>,
-    own: Arc<Own>,
+    metrics: Arc<GatewayMetrics>,
     layer: L,
 ) -> Result<Running, ServeError>
 where
@@ -144,7 +148,7 @@ where
     let control_runtime = runtimes::control_runtime()?;
     let credential = UpstreamCredential::new(config.upstream.token_file.clone())?;
     let clients = settings::upstream_clients(&config, &credential)?;
-    let hosting = open_hosting(&config, &clients, &clock, &own, &control_runtime)?;
+    let hosting = open_hosting(&config, &clients, &clock, &metrics, &control_runtime)?;
     let from = policies_from(&config, hosting.as_ref(), &clients, &clock);
     let store = hosting.as_ref().map(|hosting| Arc::clone(&hosting.store));
     let (policies, compiled) = control_runtime
@@ -163,24 +167,24 @@ where
         settings::hub(&config),
         clock.now(),
     );
-    own.policy_taken_on(clock.now(), findings.len());
-    let sight = Sight::new(Arc::clone(&hub), clock.clone(), &config.apiserver, own);
+    metrics.policy_applied(clock.now(), findings.len());
+    let telemetry = Telemetry::new(Arc::clone(&hub), clock.clone(), &config.apiserver, metrics);
     let reviews = settings::token_reviews(
         &config,
         &clients,
         &clock,
-        counting::token_reviews(sight.own()),
+        counting::token_reviews(telemetry.metrics()),
         control_runtime.handle(),
     )?;
     let rules = settings::auth_rules(&config, reviews.clone())?;
     let authorities = rules.authentication.authorities();
     let rules = Arc::new(ArcSwap::from_pointee(rules));
     let mut serve = settings::serve(&config, authorities)?;
-    serve.events = counting::clients(sight.own());
+    serve.events = counting::clients(telemetry.metrics());
     let app = AppSettings { serve, cores };
     let build = build_stack(
         &config,
-        &sight,
+        &telemetry,
         &hub,
         &rules,
         &credential,
@@ -199,7 +203,7 @@ where
         credential,
         clock,
         clients,
-        sight,
+        telemetry,
         hash_key,
     };
     let admin = control.start(&gateway)?;
@@ -260,7 +264,7 @@ fn open_hosting(
     config: &Config,
     clients: &UpstreamClients,
     clock: &Clock,
-    own: &Arc<Own>,
+    metrics: &Arc<GatewayMetrics>,
     control: &Runtime,
 ) -> Result<Option<Hosting>, ServeError> {
     if !config.mode.hosts() {
@@ -269,7 +273,7 @@ fn open_hosting(
     let _inside = control.enter();
     let store = hosting::open_store(config, clock)?;
     let access = match config.mode {
-        Mode::Overlay => Some(access::of_upstream(config, clients, clock, own)),
+        Mode::Overlay => Some(access::of_upstream(config, clients, clock, metrics)),
         _ => None,
     };
     let hosting = Hosting::new(config, store, access, clock);
@@ -296,7 +300,7 @@ fn policies_from<'a>(
 /// What makes the stack of each core, on the core's own thread.
 fn build_stack<E>(
     config: &Config,
-    sight: &Arc<Sight>,
+    telemetry: &Arc<Telemetry>,
     hub: &Arc<Hub>,
     rules: &Arc<ArcSwap<AuthRules>>,
     credential: &UpstreamCredential,
@@ -307,12 +311,12 @@ where
     E: Layer<InnerService> + Send + Sync + 'static,
 {
     let mut upstream = settings::upstream(config)?;
-    upstream.events = counting::connections(sight.own());
+    upstream.events = counting::connections(telemetry.metrics());
     if config.has_upstream {
-        counting::streams(sight.own(), &upstream.connection_limit);
+        counting::streams(telemetry.metrics(), &upstream.connection_limit);
     }
     let upstream = Arc::new(upstream);
-    let (sight, hub, rules) = (Arc::clone(sight), Arc::clone(hub), Arc::clone(rules));
+    let (telemetry, hub, rules) = (Arc::clone(telemetry), Arc::clone(hub), Arc::clone(rules));
     let identity =
         identity::IdentityWriter::new(settings::told_identity(config)?, credential.clone());
     let hosted = hosting.map(|hosting| Arc::clone(&hosting.hosted));
@@ -346,8 +350,8 @@ where
             context.clock,
         );
         let fairness = FairnessLayer::new(gate);
-        let trace = sight.trace_layer(core);
-        let dumps = sight.dumps_layer(context.control);
+        let trace = telemetry.trace_layer(core);
+        let dumps = telemetry.dumps_layer(context.control);
         let inside_fairness = Stack::new(dumps, &extra);
         stack(&trace, &auth, &fairness, &inside_fairness, &hosted, forward)
     })

@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 use super::{following::Following, hosting::Hosting, pace::Pace, settings};
 use crate::{
     config::Config,
-    observe::{Own, Sight},
+    observe::{GatewayMetrics, Telemetry},
     source::{
         DocumentSet, Revision, Source,
         files::{self, Files},
@@ -36,7 +36,7 @@ pub(super) struct Policies {
 
 /// Where policy objects are to come from.
 pub(super) enum ObjectsFrom<'a> {
-    /// From the files that the configuration names, if it does.
+    /// From the files named in the configuration, if any.
     Files,
     /// From the store of the hosted API.
     Store(&'a Hosting),
@@ -216,7 +216,7 @@ impl Compiling {
 pub(super) struct Applier {
     hub: Arc<Hub>,
     clock: Clock,
-    sight: Arc<Sight>,
+    telemetry: Arc<Telemetry>,
     compiling: Arc<Mutex<Compiling>>,
     hosting: Option<Hosting>,
 }
@@ -228,13 +228,13 @@ impl Applier {
         compiling: Compiling,
         hub: Arc<Hub>,
         clock: Clock,
-        sight: Arc<Sight>,
+        telemetry: Arc<Telemetry>,
         hosting: Option<Hosting>,
     ) -> Self {
         Self {
             hub,
             clock,
-            sight,
+            telemetry,
             compiling: Arc::new(Mutex::new(compiling)),
             hosting,
         }
@@ -244,8 +244,8 @@ impl Applier {
         &self.hub
     }
 
-    pub(super) fn own(&self) -> &Own {
-        self.sight.own()
+    pub(super) fn metrics(&self) -> &GatewayMetrics {
+        self.telemetry.metrics()
     }
 
     /// Changes what is compiled from, and compiles; returns whether it was applied, and what is to be
@@ -261,11 +261,11 @@ impl Applier {
                 *compiling = changed;
                 let now = self.clock.now();
                 self.hub.apply(now, Arc::new(policy));
-                self.sight.own().policy_taken_on(now, findings.len());
+                self.telemetry.metrics().policy_applied(now, findings.len());
                 (true, findings)
             }
             Err(findings) => {
-                self.sight.own().policy_refused();
+                self.telemetry.metrics().policy_rejected();
                 (false, findings)
             }
         }

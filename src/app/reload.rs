@@ -64,7 +64,7 @@ impl Reload {
 
     fn reload(&mut self) {
         let taken_on = self.take_on();
-        self.applier.own().config_reloaded(taken_on);
+        self.applier.metrics().config_reloaded(taken_on);
     }
 
     /// Takes on what the configuration says now; false if it cannot be used.

@@ -5,8 +5,8 @@
 //!
 //! Whoever is not answered here within a second has the gateway restarted, so nobody may keep others
 //! from being answered. A connection has a few seconds to send a whole request. When there are as many
-//! as there may be, a new one takes the place of the oldest that no request is being answered on, or
-//! else of the oldest of all ([`places`](super::places)). Where descriptors run out, one is kept in
+//! as there may be, a new one takes the admitted of the oldest that no request is being answered on, or
+//! else of the oldest of all ([`limit`](super::limit)). Where descriptors run out, one is kept in
 //! reserve, and connections without a request give theirs up.
 //!
 //! Whoever reaches this port sees everything it has; it listens on loopback unless told otherwise.
@@ -36,9 +36,9 @@ use tokio::{
 };
 
 use super::{
-    own::AdminCut,
-    places::{Place, Places},
-    view::View,
+    connection_limit::{AdmittedConnection, ConnectionLimit},
+    endpoints::OperatorEndpoints,
+    gateway_metrics::AdminConnectionCut,
 };
 
 /// Connections at once.
@@ -67,9 +67,9 @@ const INDEX: &str = "fairgate\n\n\
 
 /// The port for operators, bound and ready to run.
 #[derive(Debug)]
-pub struct Admin {
+pub(crate) struct AdminServer {
     listener: TcpListener,
-    view: Arc<View>,
+    endpoints: Arc<OperatorEndpoints>,
 }
 
 /// Bytes of an answer that are handed out at once: what of it was handed out may not be sent yet.
@@ -80,7 +80,7 @@ type Answer = Response<Bytes>;
 /// The body of an answer; until it is sent, its connection is busy.
 struct Sending {
     rest: Bytes,
-    place: Arc<Place>,
+    admitted: Arc<AdmittedConnection>,
 }
 
 impl Body for Sending {
@@ -109,20 +109,23 @@ impl Body for Sending {
 
 impl Drop for Sending {
     fn drop(&mut self) {
-        self.place.set_busy(false);
+        self.admitted.set_busy(false);
     }
 }
 
-impl Admin {
+impl AdminServer {
     /// Binds `address`; port 0 takes any that is free.
     ///
     /// # Errors
     ///
     /// When the address is taken, or not ours.
-    pub async fn bind(address: SocketAddr, view: Arc<View>) -> io::Result<Self> {
+    pub(crate) async fn bind(
+        address: SocketAddr,
+        endpoints: Arc<OperatorEndpoints>,
+    ) -> io::Result<Self> {
         Ok(Self {
             listener: TcpListener::bind(address).await?,
-            view,
+            endpoints,
         })
     }
 
@@ -131,13 +134,13 @@ impl Admin {
     /// # Errors
     ///
     /// When the system does not tell.
-    pub fn address(&self) -> io::Result<SocketAddr> {
+    pub(crate) fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
     /// Serves, for ever. To be spawned on the control runtime.
-    pub async fn run(self) {
-        let places = Places::new(MAX_CONNECTIONS);
+    pub(crate) async fn run(self) {
+        let limit = ConnectionLimit::new(MAX_CONNECTIONS);
         let mut spare = spare();
         let mut failing = false;
         loop {
@@ -145,11 +148,13 @@ impl Admin {
                 Ok((stream, _)) => {
                     failing = false;
                     spare = spare.or_else(self::spare);
-                    let (place, crowded) = places.take();
+                    let (admitted, crowded) = limit.admit();
                     if crowded {
-                        self.view.own().admin_cut(AdminCut::Crowded);
+                        self.endpoints
+                            .metrics()
+                            .admin_connection_cut(AdminConnectionCut::Crowded);
                     }
-                    tokio::spawn(serve(Arc::clone(&self.view), stream, place));
+                    tokio::spawn(serve(Arc::clone(&self.endpoints), stream, admitted));
                 }
                 // The next attempt has the descriptor that is free now.
                 Err(_) if spare.take().is_some() => {}
@@ -157,8 +162,10 @@ impl Admin {
                     if !std::mem::replace(&mut failing, true) {
                         tracing::warn!(%error, "the admin port cannot accept");
                     }
-                    if places.give_up_an_idle_one() {
-                        self.view.own().admin_cut(AdminCut::Crowded);
+                    if limit.evict_idle() {
+                        self.endpoints
+                            .metrics()
+                            .admin_connection_cut(AdminConnectionCut::Crowded);
                     }
                     tokio::time::sleep(PAUSE).await;
                 }
@@ -172,24 +179,28 @@ fn spare() -> Option<File> {
     File::open("/dev/null").ok()
 }
 
-async fn serve(view: Arc<View>, stream: TcpStream, place: Place) {
-    let place = Arc::new(place);
+async fn serve(endpoints: Arc<OperatorEndpoints>, stream: TcpStream, admitted: AdmittedConnection) {
+    let admitted = Arc::new(admitted);
     tokio::select! {
-        () = converse(&view, stream, &place) => {}
-        () = place.given_up() => {}
+        () = converse(&endpoints, stream, &admitted) => {}
+        () = admitted.evicted() => {}
     }
 }
 
 /// Answers the requests of a connection.
-async fn converse(view: &Arc<View>, stream: TcpStream, place: &Arc<Place>) {
+async fn converse(
+    endpoints: &Arc<OperatorEndpoints>,
+    stream: TcpStream,
+    admitted: &Arc<AdmittedConnection>,
+) {
     let begun = Notify::new();
     let service = service_fn(|request| {
         begun.notify_one();
-        place.set_busy(true);
-        let (view, place) = (Arc::clone(view), Arc::clone(place));
+        admitted.set_busy(true);
+        let (endpoints, admitted) = (Arc::clone(endpoints), Arc::clone(admitted));
         async move {
-            let answer = answer(&view, &request).await;
-            Ok::<_, Infallible>(answer.map(|rest| Sending { rest, place }))
+            let answer = answer(&endpoints, &request).await;
+            Ok::<_, Infallible>(answer.map(|rest| Sending { rest, admitted }))
         }
     });
     let mut connection = pin!(
@@ -204,7 +215,7 @@ async fn converse(view: &Arc<View>, stream: TcpStream, place: &Arc<Place>) {
         _ = connection.as_mut() => return,
         () = begun.notified() => {}
         () = tokio::time::sleep(HEAD_TIMEOUT) => {
-            view.own().admin_cut(AdminCut::TooSlow);
+            endpoints.metrics().admin_connection_cut(AdminConnectionCut::TooSlow);
             return;
         }
     }
@@ -217,7 +228,7 @@ async fn converse(view: &Arc<View>, stream: TcpStream, place: &Arc<Place>) {
     }
 }
 
-async fn answer<B>(view: &View, request: &Request<B>) -> Answer {
+async fn answer<B>(endpoints: &OperatorEndpoints, request: &Request<B>) -> Answer {
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
         let mut refusal = text(StatusCode::METHOD_NOT_ALLOWED, "method not allowed\n");
         let allowed = HeaderValue::from_static("GET, HEAD");
@@ -228,8 +239,8 @@ async fn answer<B>(view: &View, request: &Request<B>) -> Answer {
     if path == "/" {
         return text(StatusCode::OK, INDEX);
     }
-    match view.see(path, query.unwrap_or_default(), true).await {
-        Some(seen) => respond(seen.status, seen.content_type, seen.text),
+    match endpoints.get(path, query.unwrap_or_default(), true).await {
+        Some(found) => respond(found.status, found.content_type, found.text),
         None => not_found(),
     }
 }

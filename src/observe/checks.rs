@@ -3,11 +3,11 @@
 use std::{fmt, fmt::Write as _};
 
 /// Says what is wrong, if anything is. Must not wait.
-pub type Check = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
+pub(crate) type Check = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Probe {
+pub(crate) enum Probe {
     /// `/livez`: whether a restart would help.
     Live,
     /// `/readyz`: whether clients should come here.
@@ -18,7 +18,7 @@ pub enum Probe {
 
 impl Probe {
     /// The probe that a path asks for, and the one check it names, if it does.
-    pub fn of(path: &str) -> Option<(Self, Option<&str>)> {
+    pub(crate) fn of(path: &str) -> Option<(Self, Option<&str>)> {
         let (probe, check) = match path[1..].split_once('/') {
             Some((probe, check)) => (probe, Some(check).filter(|check| !check.is_empty())),
             None => (path.get(1..)?, None),
@@ -42,11 +42,11 @@ impl Probe {
 }
 
 /// Says what is to be known, though nothing is wrong enough to go away. Must not wait.
-pub type Note = Box<dyn Fn() -> Option<String> + Send + Sync>;
+pub(crate) type Note = Box<dyn Fn() -> Option<String> + Send + Sync>;
 
 /// The checks of all probes, in the order they were added.
 #[derive(Default)]
-pub struct Checks {
+pub(crate) struct HealthChecks {
     checks: Vec<Named>,
     notes: Vec<(&'static str, Note)>,
 }
@@ -59,22 +59,22 @@ struct Named {
 
 /// What a probe found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Findings {
+pub(crate) struct Findings {
     /// Whether all is well.
-    pub ok: bool,
+    pub(crate) ok: bool,
     /// What to say of it.
-    pub text: String,
+    pub(crate) text: String,
 }
 
-impl Checks {
+impl HealthChecks {
     /// No checks but `ping`, which always succeeds.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::default().both("ping", || Ok(()))
     }
 
     /// Adds a check to all probes.
     #[must_use]
-    pub fn both(
+    pub(crate) fn both(
         self,
         name: &'static str,
         check: impl Fn() -> Result<(), String> + Send + Sync + 'static,
@@ -84,7 +84,7 @@ impl Checks {
 
     /// Adds a check to `/readyz` alone.
     #[must_use]
-    pub fn ready(
+    pub(crate) fn ready(
         self,
         name: &'static str,
         check: impl Fn() -> Result<(), String> + Send + Sync + 'static,
@@ -95,7 +95,7 @@ impl Checks {
     /// Adds something to be told by `/readyz?verbose`, which passes all the same: a gateway that goes
     /// by what it last knew serves better than none.
     #[must_use]
-    pub fn note(
+    pub(crate) fn note(
         mut self,
         name: &'static str,
         note: impl Fn() -> Option<String> + Send + Sync + 'static,
@@ -115,7 +115,7 @@ impl Checks {
 
     /// Asks all checks of `probe`. `query` may say `verbose`, and `exclude=` some. Without `reasons` it is
     /// not told why one failed: that is not for everybody who may ask.
-    pub fn ask(&self, probe: Probe, query: &str, reasons: bool) -> Findings {
+    pub(crate) fn ask(&self, probe: Probe, query: &str, reasons: bool) -> Findings {
         let verbose = query
             .split('&')
             .any(|pair| pair == "verbose" || pair.starts_with("verbose="));
@@ -164,7 +164,7 @@ impl Checks {
     }
 
     /// Asks one check; `None` if `probe` has none of this name.
-    pub fn ask_one(&self, probe: Probe, name: &str, reasons: bool) -> Option<Findings> {
+    pub(crate) fn ask_one(&self, probe: Probe, name: &str, reasons: bool) -> Option<Findings> {
         let Some(check) = self.of(probe).find(|check| check.name == name) else {
             return self.one_note(probe, name, reasons);
         };
@@ -202,7 +202,7 @@ fn told(why: &str, reasons: bool) -> &str {
     if reasons { why } else { "reason withheld" }
 }
 
-impl fmt::Debug for Checks {
+impl fmt::Debug for HealthChecks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list()
             .entries(self.checks.iter().map(|check| check.name))
@@ -214,8 +214,8 @@ impl fmt::Debug for Checks {
 mod tests {
     use super::*;
 
-    fn checks() -> Checks {
-        Checks::new()
+    fn checks() -> HealthChecks {
+        HealthChecks::new()
             .both("listener", || Ok(()))
             .ready("shutdown", || Err("process is shutting down".to_owned()))
     }
@@ -243,7 +243,7 @@ mod tests {
 
     #[test]
     fn what_is_only_to_be_known_fails_nothing() {
-        let checks = Checks::new()
+        let checks = HealthChecks::new()
             .note("store", || Some("gone".to_owned()))
             .note("source", || None);
         let ready = checks.ask(Probe::Ready, "verbose", true);

@@ -15,7 +15,7 @@ use std::{
 use jiff::Timestamp;
 use tokio::sync::oneshot;
 
-use super::{columns::Table, go_duration::GoDuration};
+use super::{aligned_table::AlignedTable, go_duration::GoDuration};
 use fairgate_base::clock::Clock;
 use fairgate_core::{
     apf::{
@@ -29,7 +29,7 @@ use fairgate_core::{
 use fairgate_proxy::fairness::{Hub, Letter, Waiter};
 
 /// Where the dumps are; a name follows.
-pub const PATH: &str = "/debug/api_priority_and_fairness/";
+pub(crate) const PATH: &str = "/debug/api_priority_and_fairness/";
 /// How long a core may take to say who its requests are.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// What the original writes where there is no time.
@@ -37,7 +37,7 @@ const NO_TIME: &str = "0001-01-01T00:00:00Z";
 
 /// A dump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Dump {
+pub(crate) enum Dump {
     /// One row for each level.
     PriorityLevels,
     /// One row for each queue.
@@ -51,7 +51,7 @@ pub enum Dump {
 
 impl Dump {
     /// The dump that a path and query ask for.
-    pub fn of(path: &[u8], query: Option<&str>) -> Option<Self> {
+    pub(crate) fn of(path: &[u8], query: Option<&str>) -> Option<Self> {
         match path.strip_prefix(PATH.as_bytes())? {
             b"dump_priority_levels" => Some(Self::PriorityLevels),
             b"dump_queues" => Some(Self::Queues),
@@ -64,7 +64,7 @@ impl Dump {
 
     /// Makes the dump. Waits at most a second, for cores that do not answer; what they know is left
     /// empty. To be done on the control runtime.
-    pub async fn make(self, hub: &Arc<Hub>, clock: &Clock) -> String {
+    pub(crate) async fn make(self, hub: &Arc<Hub>, clock: &Clock) -> String {
         match self {
             Self::PriorityLevels => priority_levels(hub, clock.now()),
             Self::Queues => queues(hub),
@@ -87,7 +87,7 @@ fn wants_details(query: &str) -> bool {
 }
 
 fn priority_levels(hub: &Hub, now: Time) -> String {
-    let mut table = Table::new(&[
+    let mut table = AlignedTable::new(&[
         "PriorityLevelName",
         "ActiveQueues",
         "IsIdle",
@@ -119,7 +119,7 @@ fn priority_levels(hub: &Hub, now: Time) -> String {
 }
 
 fn queues(hub: &Hub) -> String {
-    let mut table = Table::new(&[
+    let mut table = AlignedTable::new(&[
         "PriorityLevelName",
         "Index",
         "PendingRequests",
@@ -240,7 +240,7 @@ fn write_requests(
             "SubResource",
         ]);
     }
-    let mut table = Table::new(&header);
+    let mut table = AlignedTable::new(&header);
     let view = hub.dispatcher().view();
     let distinguishers = Distinguishers::new(view.policy());
     let times = WallTimes::new(clock);

@@ -20,22 +20,22 @@ use tower::{Layer, Service};
 
 use super::{
     dumps::{Dump, PATH},
-    sight::Sight,
+    telemetry::Telemetry,
 };
 use fairgate_call::{Call, Refusal, Reply, ReplyBody};
 use fairgate_core::digest::{User, readable};
 
 /// Answers the dumps instead of the service behind it.
 #[derive(Clone, Debug)]
-pub struct DumpsLayer {
-    sight: Arc<Sight>,
+pub(crate) struct DumpsLayer {
+    telemetry: Arc<Telemetry>,
     control: Handle,
 }
 
 impl DumpsLayer {
-    /// A layer that has dumps of `sight` made on `control`.
-    pub(super) fn new(sight: Arc<Sight>, control: Handle) -> Self {
-        Self { sight, control }
+    /// A layer that has dumps of `telemetry` made on `control`.
+    pub(super) fn new(telemetry: Arc<Telemetry>, control: Handle) -> Self {
+        Self { telemetry, control }
     }
 }
 
@@ -101,10 +101,10 @@ impl DumpsLayer {
             return Dumping::answered(Ok(reply));
         };
         let (made, text) = oneshot::channel();
-        let sight = Arc::clone(&self.sight);
+        let telemetry = Arc::clone(&self.telemetry);
         self.control.spawn(async move {
             // Whoever asked may have left.
-            let _ = made.send(sight.dump(dump).await);
+            let _ = made.send(telemetry.dump(dump).await);
         });
         Dumping::Making {
             text,
@@ -140,7 +140,6 @@ fn reply(status: StatusCode, text: String, method: &Method) -> Reply {
 pin_project! {
     /// The future of [`Dumps`].
     #[project = DumpingProjection]
-    #[expect(missing_docs, reason = "made and taken apart here alone")]
     pub enum Dumping<F> {
         Passing { #[pin] future: F },
         Making { text: oneshot::Receiver<String>, method: Method },

@@ -4,7 +4,7 @@ use std::{fmt, time::Duration};
 
 /// A duration that prints as Go prints it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct GoDuration(pub Duration);
+pub(crate) struct GoDuration(pub Duration);
 
 impl fmt::Display for GoDuration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

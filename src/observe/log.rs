@@ -21,7 +21,7 @@ use tracing_subscriber::{
     layer::SubscriberExt as _,
 };
 
-use super::{names::ACCESS_LOG, own::Own, recorder::is_wild};
+use super::{catalogue::ACCESS_LOG, gateway_metrics::GatewayMetrics, recorder::is_wild};
 use crate::config::{Log, LogFormat, LogLevel};
 
 /// Lines that may wait to be written.
@@ -44,7 +44,7 @@ pub enum LogError {
 /// Writes what is still waiting when it is dropped, for two seconds at most. To be kept to the end of the process.
 #[derive(Debug)]
 #[must_use = "dropping it ends the log"]
-pub struct LogGuard {
+pub(crate) struct LogGuard {
     lines: Option<SyncSender<Message>>,
     writer: Option<JoinHandle<()>>,
 }
@@ -55,18 +55,18 @@ enum Message {
     End,
 }
 
-/// Sets logging up for the whole process, by `settings`; lost lines are counted in `own`.
+/// Sets logging up for the whole process, by `settings`; lost lines are counted in `metrics`.
 ///
 /// # Errors
 ///
 /// [`LogError`]; nothing is changed then.
-pub fn install(settings: &Log, own: &Own) -> Result<LogGuard, LogError> {
+pub(crate) fn install(settings: &Log, metrics: &GatewayMetrics) -> Result<LogGuard, LogError> {
     let (lines, waiting) = sync_channel(MAX_WAITING);
     let subscriber = subscriber(
         settings,
         Lines {
             lines: lines.clone(),
-            dropped: own.log_dropped(),
+            dropped: metrics.log_dropped(),
         },
     );
     let writer = std::thread::Builder::new()
@@ -82,7 +82,7 @@ pub fn install(settings: &Log, own: &Own) -> Result<LogGuard, LogError> {
 }
 
 /// A subscriber that writes what `settings` want, in the form they want.
-pub fn subscriber<W>(settings: &Log, writer: W) -> Box<dyn Subscriber + Send + Sync>
+pub(crate) fn subscriber<W>(settings: &Log, writer: W) -> Box<dyn Subscriber + Send + Sync>
 where
     W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
 {
@@ -242,15 +242,16 @@ impl Drop for LogGuard {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::observe::exposition::Exposition;
     use fairgate_core::time::Time;
 
     #[test]
     fn lines_that_cannot_wait_are_lost_and_counted() {
-        let own = Own::new();
+        let metrics = GatewayMetrics::new();
         let (lines, waiting) = sync_channel(2);
         let to = Lines {
             lines: lines.clone(),
-            dropped: own.log_dropped(),
+            dropped: metrics.log_dropped(),
         };
         for line in ["one\n", "two\nlines\n", "three\n"] {
             to.make_writer().write_all(line.as_bytes()).unwrap();
@@ -260,7 +261,9 @@ mod tests {
         write_lines(&waiting, &mut written);
         assert_eq!(written, b"one\ntwo\\nlines\n");
         let dropped = "\nfairgate_log_lines_dropped_total 1\n";
-        assert!(own.render(Time::ZERO).contains(dropped));
+        let mut text = Exposition::default();
+        metrics.write(&mut text, Time::ZERO);
+        assert!(text.finish().contains(dropped));
     }
 
     #[test]

@@ -1,38 +1,41 @@
-//! What the gateway tells of itself: metrics, dumps, logs.
+//! Observability: metrics, health checks, debug dumps and logs.
 //!
-//! [`Sight`] joins it all. Data cores count in [`fairgate_core::cells`] and in a table of their own
-//! ([`requests`]), each written by one thread; [`metrics`] reads them at a scrape, [`sampler`] what
-//! only all cores together can tell. [`own`] are the gateway's own metrics, by the `metrics` facade.
-//! [`recorder`] is the outermost layer, which counts and logs each request at its end;
-//! [`dumps_layer`] answers the debug dumps on the main port, [`admin`] everything on its own.
+//! [`Telemetry`] joins them. Data cores count in [`fairgate_core::cells`] and in a table of their own
+//! ([`request_counts`]), each written by one thread; [`cell_metrics`] reads them at a scrape, and [`sampler`]
+//! what only all cores together can tell. What is counted rarely goes through the `metrics` facade
+//! ([`gateway_metrics`]). Every metric is defined in [`catalogue`], and [`exposition`] writes them all.
 //!
-//! It reads, and never decides.
+//! [`recorder`] is the outermost layer, which counts and logs each request at its end; [`dumps_layer`]
+//! answers the debug dumps on the main port, [`admin`] everything on the admin port.
+//!
+//! It reads what other modules keep, and never decides.
 
-pub mod admin;
-pub mod checks;
-mod columns;
-pub mod dumps;
-pub mod dumps_layer;
-pub mod go_duration;
-pub mod log;
-pub mod metrics;
-pub mod names;
-pub mod own;
-pub mod places;
-pub mod recorder;
-pub mod requests;
-pub mod sampler;
-mod sight;
+pub(crate) mod admin;
+mod aligned_table;
+pub mod catalogue;
+mod cell_metrics;
+pub(crate) mod checks;
+mod connection_limit;
+mod dumps;
+pub(crate) mod dumps_layer;
+pub(crate) mod endpoints;
+mod exposition;
+mod gateway_metrics;
+mod go_duration;
+pub(crate) mod log;
+pub(crate) mod recorder;
+mod request_counts;
+mod sampler;
+mod telemetry;
 #[cfg(test)]
 mod tests;
-pub mod text;
-pub mod upstream_counts;
-mod view;
+pub(crate) mod upstream_counts;
 
-pub use admin::Admin;
-pub use checks::Checks;
-pub use dumps_layer::DumpsLayer;
-pub use own::{Abandoned, AdminCut, Own, Reviewed, UpstreamError};
-pub use recorder::TraceLayer;
-pub use sight::Sight;
-pub use view::{Seen, View};
+pub(crate) use admin::AdminServer;
+pub(crate) use checks::HealthChecks;
+pub use dumps_layer::Dumps;
+pub(crate) use endpoints::OperatorEndpoints;
+pub use gateway_metrics::GatewayMetrics;
+pub(crate) use gateway_metrics::{AbandonedStreamEnd, ReviewOutcome, UpstreamFailure};
+pub use log::LogError;
+pub(crate) use telemetry::Telemetry;

@@ -28,16 +28,16 @@ use tracing::Level;
 use uuid::Uuid;
 
 use super::{
+    catalogue::ACCESS_LOG,
     go_duration::GoDuration,
-    names::ACCESS_LOG,
-    requests::{DryRun, Ended, Registry, Table},
+    request_counts::{DryRun, FinishedRequest, RequestRegistry, RequestTable},
 };
 use fairgate_base::clock::Clock;
 use fairgate_call::{BodyEnd, Inbound, Reply, ReplyGuard, RequestContext};
 use fairgate_core::cells::Counter;
 
 /// Stands for the status of requests whose client left before there was one.
-pub const CLIENT_GONE: u16 = 499;
+pub(crate) const CLIENT_GONE: u16 = 499;
 
 /// Reasons told apart; there are fewer.
 const REASONS: usize = 32;
@@ -48,9 +48,9 @@ const MAX_NAME: usize = 64;
 
 /// What one core counts of refusals, by reason.
 #[derive(Debug, Default)]
-pub struct Refusals([(OnceLock<&'static str>, Counter); REASONS]);
+pub(crate) struct RefusalCounts([(OnceLock<&'static str>, Counter); REASONS]);
 
-impl Refusals {
+impl RefusalCounts {
     fn count(&self, reason: &'static str) {
         for (name, count) in &self.0 {
             if *name.get_or_init(|| reason) == reason {
@@ -61,7 +61,7 @@ impl Refusals {
     }
 
     /// Reasons and counts.
-    pub fn counts(&self) -> impl Iterator<Item = (&'static str, u64)> {
+    pub(crate) fn counts(&self) -> impl Iterator<Item = (&'static str, u64)> {
         self.0
             .iter()
             .map_while(|(name, count)| Some((*name.get()?, count.get())))
@@ -70,18 +70,22 @@ impl Refusals {
 
 /// Records the requests of one core.
 #[derive(Debug)]
-pub struct Recorder {
+pub(crate) struct RequestRecorder {
     clock: Clock,
-    table: Table,
-    refusals: Arc<Refusals>,
+    table: RequestTable,
+    refusals: Arc<RefusalCounts>,
 }
 
-impl Recorder {
+impl RequestRecorder {
     /// A recorder that counts where a scrape finds it.
-    pub fn new(clock: Clock, registry: Arc<Registry>, refusals: Arc<Refusals>) -> Rc<Self> {
+    pub(crate) fn new(
+        clock: Clock,
+        registry: Arc<RequestRegistry>,
+        refusals: Arc<RefusalCounts>,
+    ) -> Rc<Self> {
         Rc::new(Self {
             clock,
-            table: Table::new(registry),
+            table: RequestTable::new(registry),
             refusals,
         })
     }
@@ -115,7 +119,7 @@ impl Recorder {
             return;
         };
         let refused = context.trace.reason.get().is_some();
-        self.table.count(&Ended {
+        self.table.count(&FinishedRequest {
             info: &digest.info,
             method: &context.method,
             is_apply: context.trace.is_apply.get(),
@@ -127,7 +131,7 @@ impl Recorder {
     }
 }
 
-impl fairgate_call::RequestObserver for Recorder {
+impl fairgate_call::RequestObserver for RequestRecorder {
     fn ended(&self, context: &RequestContext, how: BodyEnd) {
         let took = self.clock.now().since(context.trace.received.get());
         self.count(context, took);
@@ -217,13 +221,13 @@ pub(super) fn is_wild(c: char) -> bool {
 
 /// Has the requests of a core recorded. Belongs outside of everything else.
 #[derive(Clone, Debug)]
-pub struct TraceLayer {
-    recorder: Rc<Recorder>,
+pub(crate) struct TraceLayer {
+    recorder: Rc<RequestRecorder>,
 }
 
 impl TraceLayer {
     /// A layer that tells `recorder` of each request's end.
-    pub fn new(recorder: Rc<Recorder>) -> Self {
+    pub(crate) fn new(recorder: Rc<RequestRecorder>) -> Self {
         Self { recorder }
     }
 }
@@ -241,8 +245,8 @@ impl<S> Layer<S> for TraceLayer {
 
 /// See [`TraceLayer`].
 #[derive(Clone, Debug)]
-pub struct Traced<S> {
-    recorder: Rc<Recorder>,
+pub(crate) struct Traced<S> {
+    recorder: Rc<RequestRecorder>,
     inner: S,
 }
 
@@ -270,7 +274,7 @@ where
 
 pin_project! {
     /// The future of [`Traced`]. Dropped before its answer, it records that the client has left.
-    pub struct Tracing<F> {
+    pub(crate) struct Tracing<F> {
         #[pin]
         inner: Option<F>,
         context: Rc<RequestContext>,

@@ -22,13 +22,13 @@ use fairgate_core::{
 use fairgate_proxy::fairness::Hub;
 
 /// How often the cores are read.
-pub const PERIOD: Duration = Duration::from_millis(50);
+pub(crate) const PERIOD: Duration = Duration::from_millis(50);
 /// The length of a watermark's window.
 const WINDOW: Duration = Duration::from_secs(1);
 
 /// What was sampled so far.
 #[derive(Debug)]
-pub struct Sampler(Mutex<State>);
+pub(crate) struct Sampler(Mutex<State>);
 
 #[derive(Debug)]
 struct State {
@@ -42,20 +42,20 @@ struct State {
 
 /// What a scrape tells of the samples; always read-only first.
 #[derive(Clone, Debug)]
-pub struct Sampled {
+pub(crate) struct Sampled {
     /// Waiting requests over the places in all queues.
-    pub waiting: [RatioSnapshot; 2],
+    pub(crate) waiting: [RatioSnapshot; 2],
     /// Executing requests over all nominal limits.
-    pub executing: [RatioSnapshot; 2],
+    pub(crate) executing: [RatioSnapshot; 2],
     /// Most waiting requests in the last second.
-    pub most_waiting: [u32; 2],
+    pub(crate) most_waiting: [u32; 2],
     /// Most executing requests in the last second.
-    pub most_executing: [u32; 2],
+    pub(crate) most_executing: [u32; 2],
 }
 
 impl Sampler {
     /// Nothing was sampled before `now`.
-    pub fn new(now: Time) -> Self {
+    pub(crate) fn new(now: Time) -> Self {
         let ratios = || [(); 2].map(|()| RatioHistogram::new(Buckets::READ_VS_WRITE, now, 0, 1));
         Self(Mutex::new(State {
             waiting: ratios(),
@@ -68,7 +68,7 @@ impl Sampler {
     }
 
     /// Reads all cores; to be called every [`PERIOD`]. O(cores), and O(levels) once a second.
-    pub fn sample(&self, hub: &Hub, now: Time) {
+    pub(crate) fn sample(&self, hub: &Hub, now: Time) {
         let mut state = lock(&self.0);
         let cores = hub.core_cells();
         for access in Access::ALL {
@@ -86,7 +86,7 @@ impl Sampler {
     }
 
     /// What was sampled up to `now`.
-    pub fn sampled(&self, now: Time) -> Sampled {
+    pub(crate) fn sampled(&self, now: Time) -> Sampled {
         let state = lock(&self.0);
         let snapshots = |ratios: &[RatioHistogram; 2]| ratios.each_ref().map(|r| r.snapshot(now));
         Sampled {

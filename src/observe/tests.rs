@@ -24,7 +24,10 @@ use tokio::{
 };
 use tower::{Layer, Service};
 
-use super::{Admin, Checks, Own, Sight, dumps::Dump, log, names};
+use super::{
+    AdminServer, GatewayMetrics, HealthChecks, OperatorEndpoints, Telemetry, catalogue,
+    dumps::Dump, log,
+};
 use crate::config::{Log, LogFormat, LogLevel};
 use fairgate_base::clock::Clock;
 use fairgate_call::{
@@ -127,7 +130,7 @@ where
 /// A gateway of one core, without sockets.
 struct World {
     clock: Clock,
-    sight: Arc<Sight>,
+    telemetry: Arc<Telemetry>,
     leaf: Leaf,
     stack: Box<dyn FnMut(Inbound) -> Answer<Reply>>,
 }
@@ -206,11 +209,11 @@ impl World {
         let hub = Hub::new(1, policy(true), settings, START);
         let gate = Gate::new(Arc::clone(&hub), 0, clock.clone(), 1);
         tokio::task::spawn_local(Rc::clone(&gate).run());
-        let sight = Sight::new(hub, clock.clone(), "kube:6443", Own::new());
+        let telemetry = Telemetry::new(hub, clock.clone(), "kube:6443", GatewayMetrics::new());
         let leaf = Leaf::default();
-        let inside = sight.dumps_layer(Handle::current()).layer(leaf.clone());
+        let inside = telemetry.dumps_layer(Handle::current()).layer(leaf.clone());
         let fair = FairnessLayer::new(gate).layer(inside);
-        let mut stack = sight
+        let mut stack = telemetry
             .trace_layer(0)
             .layer(AnswerLayer.layer(AuthLayer.layer(fair)));
         Self {
@@ -222,7 +225,7 @@ impl World {
                 })
             }),
             clock,
-            sight,
+            telemetry,
             leaf,
         }
     }
@@ -464,13 +467,13 @@ fn every_metric_is_told_under_its_name_with_its_labels_and_buckets() {
         assert_eq!(refused.status, 429);
         world.get("/livez", "sid").await;
         world
-            .sight
+            .telemetry
             .sampler()
-            .sample(world.sight.hub(), world.clock.now());
-        let text = world.sight.metrics();
+            .sample(world.telemetry.hub(), world.clock.now());
+        let text = world.telemetry.render_metrics();
         let scrape = Scrape::parse(&text);
 
-        for family in names::CELLS {
+        for family in catalogue::CELL_METRICS {
             assert!(scrape.kinds.contains_key(family.name), "{}", family.name);
         }
         let one = |name: &str, value| scrape.is(&format!("{APF}{name}{{{ANN}}}"), value);
@@ -582,7 +585,7 @@ fn all_requests_are_counted_when_they_have_ended() {
             world.release().await;
             assert_eq!(sent.await.unwrap().status, 200);
         }
-        let scrape = Scrape::parse(&world.sight.metrics());
+        let scrape = Scrape::parse(&world.telemetry.render_metrics());
         let pods = "group=\"\",resource=\"pods\",scope=\"resource\",subresource=\"\",verb=\"GET\",version=\"v1\"";
         let label = |rest: &str| format!("{{apiserver=\"kube:6443\",{rest}}}");
         scrape.is(
@@ -640,7 +643,7 @@ fn a_client_that_leaves_is_counted_too() {
         let sent = world.crowd().await;
         sent[1].abort();
         settle().await;
-        let scrape = Scrape::parse(&world.sight.metrics());
+        let scrape = Scrape::parse(&world.telemetry.render_metrics());
         let gone = scrape
             .samples
             .iter()
@@ -659,7 +662,7 @@ fn a_client_that_leaves_is_counted_too() {
 fn readers_and_writers_are_sampled_apart() {
     local(async {
         let mut world = World::new();
-        let (hub, sampler) = (Arc::clone(world.sight.hub()), world.sight.clone());
+        let (hub, sampler) = (Arc::clone(world.telemetry.hub()), world.telemetry.clone());
         let sampler = sampler.sampler();
         sampler.sample(&hub, world.clock.now());
         let sent = world.crowd().await;
@@ -671,7 +674,7 @@ fn readers_and_writers_are_sampled_apart() {
             world.clock.advance(Duration::from_millis(100));
             sampler.sample(&hub, world.clock.now());
         }
-        let scrape = Scrape::parse(&world.sight.metrics());
+        let scrape = Scrape::parse(&world.telemetry.render_metrics());
         let kind = |name: &str, kind: &str| {
             scrape.value(&format!(
                 "apiserver_current_{name}_requests{{apiserver=\"kube:6443\",request_kind=\"{kind}\"}}"
@@ -712,7 +715,7 @@ fn the_dumps_have_the_columns_of_the_original() {
         let mut world = World::new();
         let sent = world.crowd().await;
         assert_eq!(
-            world.sight.dump(Dump::PriorityLevels).await,
+            world.telemetry.dump(Dump::PriorityLevels).await,
             concat!(
                 "PriorityLevelName, ActiveQueues, IsIdle, IsQuiescing, WaitingRequests, ExecutingRequests, DispatchedRequests, RejectedRequests, TimedoutRequests, CancelledRequests\n",
                 "catch-all,         0,            true,   false,       0,               0,                 0,                  0,                0,                0\n",
@@ -721,7 +724,7 @@ fn the_dumps_have_the_columns_of_the_original() {
                 "strict,            0,            true,   false,       0,               0,                 0,                  0,                0,                0\n",
             )
         );
-        let queues = world.sight.dump(Dump::Queues).await;
+        let queues = world.telemetry.dump(Dump::Queues).await;
         let rows: Vec<Vec<&str>> = cells(&queues);
         assert_eq!(rows.len(), 5);
         assert_eq!(
@@ -745,7 +748,7 @@ fn the_dumps_have_the_columns_of_the_original() {
         let queue = busy[0][1];
 
         let plain = Dump::of(b"/debug/api_priority_and_fairness/dump_requests", None).unwrap();
-        let requests = world.sight.dump(plain).await;
+        let requests = world.telemetry.dump(plain).await;
         let rows = cells(&requests);
         assert_eq!(
             rows[0],
@@ -796,7 +799,7 @@ fn details_tell_what_a_request_asks_for() {
         let sent = world.crowd().await;
         let query = Some("x=1&includeRequestDetails=yes");
         let dump = Dump::of(b"/debug/api_priority_and_fairness/dump_requests", query).unwrap();
-        let requests = world.sight.dump(dump).await;
+        let requests = world.telemetry.dump(dump).await;
         let rows = cells(&requests);
         assert_eq!(
             rows[0][10..],
@@ -997,11 +1000,14 @@ fn operators_find_everything_on_their_own_port() {
     local(async {
         let mut world = World::new();
         let sent = world.crowd().await;
-        let checks = Checks::new().ready("shutdown", || Err("draining".to_owned()));
+        let checks = HealthChecks::new().ready("shutdown", || Err("draining".to_owned()));
         let anywhere = "127.0.0.1:0".parse().unwrap();
-        let admin = Admin::bind(anywhere, super::View::new(Arc::clone(&world.sight), checks))
-            .await
-            .unwrap();
+        let admin = AdminServer::bind(
+            anywhere,
+            OperatorEndpoints::new(Arc::clone(&world.telemetry), checks),
+        )
+        .await
+        .unwrap();
         let address = admin.address().unwrap();
         let running = tokio::spawn(admin.run());
 
@@ -1053,9 +1059,9 @@ fn a_level_that_is_gone_takes_its_series_along_once_it_has_drained() {
     local(async {
         let mut world = World::new();
         let sent = world.crowd().await;
-        let (hub, now) = (Arc::clone(world.sight.hub()), world.clock.now());
+        let (hub, now) = (Arc::clone(world.telemetry.hub()), world.clock.now());
         hub.apply(now, policy(false));
-        let levels = world.sight.dump(Dump::PriorityLevels).await;
+        let levels = world.telemetry.dump(Dump::PriorityLevels).await;
         let rows = cells(&levels);
         let narrow = rows.iter().find(|row| row[0] == "narrow").unwrap();
         assert_eq!(
@@ -1063,7 +1069,7 @@ fn a_level_that_is_gone_takes_its_series_along_once_it_has_drained() {
             ["1", "false", "true", "2", "1"],
             "it is quiescing"
         );
-        let scrape = Scrape::parse(&world.sight.metrics());
+        let scrape = Scrape::parse(&world.telemetry.render_metrics());
         scrape.is(&format!("{APF}current_inqueue_requests{{{ANN}}}"), 2.0);
         scrape.is(&format!("{APF}current_executing_requests{{{ANN}}}"), 1.0);
         for sent in sent {
@@ -1071,13 +1077,13 @@ fn a_level_that_is_gone_takes_its_series_along_once_it_has_drained() {
             assert_eq!(sent.await.unwrap().status, 200);
         }
         hub.rebalance(world.clock.now());
-        let text = world.sight.metrics();
+        let text = world.telemetry.render_metrics();
         assert!(
             !text.contains("narrow") && !text.contains("elephants"),
             "{text}"
         );
         let dump = Dump::Requests { details: true };
-        assert_eq!(world.sight.dump(dump).await.lines().count(), 1);
+        assert_eq!(world.telemetry.dump(dump).await.lines().count(), 1);
     });
 }
 
@@ -1087,7 +1093,10 @@ fn the_same_state_gives_the_same_text() {
         let mut world = World::new();
         let sent = world.crowd().await;
         world.get("/api/v1/pods", "sid").await;
-        assert_eq!(world.sight.metrics(), world.sight.metrics());
+        assert_eq!(
+            world.telemetry.render_metrics(),
+            world.telemetry.render_metrics()
+        );
         drop(sent);
     });
 }

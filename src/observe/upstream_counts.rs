@@ -41,20 +41,20 @@ const MAX_DOUBLINGS: u32 = 3;
 
 /// How many objects there are of a resource, in all namespaces.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ObjectCount {
+pub(crate) struct ObjectCount {
     /// The API group; empty for the core group.
-    pub group: Box<str>,
+    pub(crate) group: Box<str>,
     /// The resource, plural.
-    pub resource: Box<str>,
+    pub(crate) resource: Box<str>,
     /// How many there are.
-    pub count: u64,
+    pub(crate) count: u64,
     /// How many bytes they take together, as the server stores them, if it knows.
-    pub total_bytes: Option<u64>,
+    pub(crate) total_bytes: Option<u64>,
 }
 
 /// Why the upstream's metrics could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum FetchError {
+pub(crate) enum FetchError {
     /// The upstream answered 401 or 403: it does not let the gateway read them.
     #[error("the upstream does not allow it")]
     Forbidden,
@@ -71,7 +71,7 @@ impl FetchError {
 
 /// Reads metrics in Prometheus' text format, in pieces of any size.
 #[derive(Debug, Default)]
-pub struct CountReader {
+pub(crate) struct CountReader {
     /// The line that is not complete yet.
     line: Vec<u8>,
     /// The line is too long, and what comes of it is left out.
@@ -92,7 +92,7 @@ struct Row {
 
 impl CountReader {
     /// Reads a piece. Lines that do not matter or make no sense are passed over.
-    pub fn read(&mut self, data: &[u8]) {
+    pub(crate) fn read(&mut self, data: &[u8]) {
         let mut rest = data;
         while let Some(end) = rest.iter().position(|&byte| byte == b'\n') {
             let (line, after) = (&rest[..end], &rest[end + 1..]);
@@ -109,7 +109,7 @@ impl CountReader {
 
     /// The counts, in order of group and resource. Resources whose count the server does not know
     /// are left out.
-    pub fn finish(mut self) -> Vec<ObjectCount> {
+    pub(crate) fn finish(mut self) -> Vec<ObjectCount> {
         self.read_held();
         self.rows
             .into_iter()
@@ -261,7 +261,7 @@ fn whole(value: f64) -> Option<u64> {
 /// the time up to the headers, as this for the body. While it fails the time to the next attempt
 /// doubles, up to 8 times `every`; if it is forbidden, it is that at once. Each kind of failure is
 /// logged when it begins, a refusal only once. Drop the future to end it.
-pub async fn follow<F, A, B>(fetch: F, every: Duration, seed: impl Fn(&[ObjectCount]))
+pub(crate) async fn follow<F, A, B>(fetch: F, every: Duration, seed: impl Fn(&[ObjectCount]))
 where
     F: Fn() -> A,
     A: Future<Output = Result<B, FetchError>>,

@@ -31,6 +31,7 @@ mod metrics;
 mod overlay;
 mod panics;
 mod pooling;
+mod reference;
 mod resets;
 mod tidy;
 mod tls;

@@ -367,3 +367,37 @@ async fn a_fixed_sequence_of_requests_gives_the_same_metrics_as_ever() {
         expected.lines().count()
     );
 }
+
+#[test]
+fn the_catalogue_has_the_samples_of_the_fixed_sequence_with_their_labels() {
+    use fairgate::observe::catalogue::{CELL_METRICS, FACADE_METRICS};
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/metrics.golden");
+    let golden = fs::read_to_string(path).unwrap();
+    let mut family = CELL_METRICS.iter().next();
+    for line in golden.lines().filter(|line| !line.starts_with("# HELP")) {
+        if let Some(comment) = line.strip_prefix("# TYPE ") {
+            let (name, metric_type) = comment.split_once(' ').unwrap();
+            family = CELL_METRICS
+                .iter()
+                .chain(FACADE_METRICS)
+                .find(|metric| metric.name == name);
+            assert_eq!(
+                family.map(|metric| metric.metric_type.as_str()),
+                Some(metric_type),
+                "{name}"
+            );
+            continue;
+        }
+        let Some((name, labels)) = line.split_once('{') else {
+            continue;
+        };
+        let (labels, _) = labels.rsplit_once('}').unwrap();
+        // The label `le` of a histogram is no label of the metric.
+        let labels = labels.split("le=[").next().unwrap();
+        let names: Vec<&str> = labels
+            .split("\",")
+            .filter_map(|label| label.split_once('=').map(|(name, _)| name))
+            .collect();
+        assert_eq!(family.map(|metric| metric.labels), Some(&*names), "{name}");
+    }
+}

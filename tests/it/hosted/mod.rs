@@ -32,7 +32,7 @@ use std::{
 use fairgate::{
     app::{self, Running},
     config::Config,
-    observe::Own,
+    observe::GatewayMetrics,
 };
 use fairgate_core::apf::objects::bootstrap;
 use fairgate_store::Store;
@@ -136,7 +136,8 @@ struct Server(Running);
 impl Server {
     async fn start(config: Config) -> Self {
         let started =
-            tokio::task::spawn_blocking(move || app::start(config, None, Own::new())).await;
+            tokio::task::spawn_blocking(move || app::start(config, None, GatewayMetrics::new()))
+                .await;
         Self(started.unwrap().unwrap())
     }
 

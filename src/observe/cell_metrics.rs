@@ -7,11 +7,11 @@
 use std::collections::BTreeMap;
 
 use super::{
-    names::{self as n},
-    recorder::Refusals,
-    requests::{DryRun, Kind, KindTotals, OTHER, Registry, Totals},
+    catalogue::{self as n, MetricDef},
+    exposition::{Exposition, LabelPairs, SampleValue},
+    recorder::RefusalCounts,
+    request_counts::{OTHER, RequestKind, RequestRegistry, RequestTotals, StatusTotals},
     sampler::Sampled,
-    text::{Exposition, Family, Labels, Value},
 };
 use fairgate_call::Cut;
 use fairgate_core::{
@@ -28,34 +28,32 @@ use fairgate_proxy::fairness::Hub;
 
 /// Where the values come from.
 #[derive(Clone, Copy, Debug)]
-pub struct Sources<'a> {
+pub(crate) struct CellSources<'a> {
     /// Flow control.
-    pub hub: &'a Hub,
+    pub(crate) hub: &'a Hub,
     /// What requests asked for and how they ended.
-    pub requests: &'a Registry,
+    pub(crate) requests: &'a RequestRegistry,
     /// Refusals, by core.
-    pub refusals: &'a [Arc<Refusals>],
+    pub(crate) refusals: &'a [Arc<RefusalCounts>],
     /// What is sampled.
-    pub sampled: &'a Sampled,
+    pub(crate) sampled: &'a Sampled,
     /// The time.
-    pub now: Time,
+    pub(crate) now: Time,
 }
 
 /// All metrics of [`n::CELLS`], each with the label `apiserver` of this value.
-pub fn render(sources: &Sources<'_>, apiserver: &str) -> String {
-    let mut text = Exposition::with_label("apiserver", apiserver);
+pub(crate) fn write(text: &mut Exposition, sources: &CellSources<'_>) {
     let flows = Flows::read(sources.hub);
-    flows.render(&mut text);
+    flows.render(text);
     let levels = sources.hub.dispatcher().report(sources.now);
-    render_levels(&mut text, &levels);
+    render_levels(text, &levels);
     text.family(&n::FAIR_FRACTION);
     let fraction = sources.hub.dispatcher().fair_fraction();
     text.sample(&n::FAIR_FRACTION, &[], fraction);
-    render_virtual_time(&mut text, &levels);
-    render_ratios(&mut text, &levels, sources.sampled);
-    render_watermarks(&mut text, sources.sampled);
-    render_requests(&mut text, sources);
-    text.finish()
+    render_virtual_time(text, &levels);
+    render_ratios(text, &levels, sources.sampled);
+    render_watermarks(text, sources.sampled);
+    render_requests(text, sources);
 }
 
 type Names = (Arc<str>, Arc<str>);
@@ -63,7 +61,7 @@ type Names = (Arc<str>, Arc<str>);
 /// Counts by level and schema.
 struct Flows {
     counted: BTreeMap<Names, FlowTotals>,
-    present: BTreeMap<Names, Present>,
+    present: BTreeMap<Names, CurrentRequests>,
 }
 
 /// [`FlowCells`] of all cores, added up.
@@ -100,7 +98,7 @@ impl FlowTotals {
 
 /// The requests that are there now.
 #[derive(Clone, Copy, Default)]
-struct Present {
+struct CurrentRequests {
     waiting: u64,
     waiting_seats: u64,
     executing: u64,
@@ -116,18 +114,18 @@ impl Flows {
                 totals.add(cells);
             }
         });
-        let mut present: BTreeMap<Names, Present> = counted
+        let mut present: BTreeMap<Names, CurrentRequests> = counted
             .keys()
-            .map(|names| (names.clone(), Present::default()))
+            .map(|names| (names.clone(), CurrentRequests::default()))
             .collect();
-        let mut by_schema: Vec<Present> = Vec::new();
+        let mut by_schema: Vec<CurrentRequests> = Vec::new();
         for (level, queues) in hub.dispatcher().levels() {
-            by_schema.fill(Present::default());
+            by_schema.fill(CurrentRequests::default());
             queues.inspect(|set| {
                 set.visit(|entry| {
                     let schema = entry.schema as usize;
                     if schema >= by_schema.len() {
-                        by_schema.resize(schema + 1, Present::default());
+                        by_schema.resize(schema + 1, CurrentRequests::default());
                     }
                     by_schema[schema].add(entry.phase, entry.seats, entry.work.max_seats());
                 });
@@ -172,14 +170,24 @@ impl Flows {
         self.counter(text, &n::NO_ACCOMMODATION, |totals| totals.no_accommodation);
     }
 
-    fn counter(&self, text: &mut Exposition, family: &Family, count: impl Fn(&FlowTotals) -> u64) {
+    fn counter(
+        &self,
+        text: &mut Exposition,
+        family: &MetricDef,
+        count: impl Fn(&FlowTotals) -> u64,
+    ) {
         text.family(family);
         for (names, totals) in &self.counted {
             text.sample(family, &[schema(names), level(names)], count(totals));
         }
     }
 
-    fn gauge(&self, text: &mut Exposition, family: &Family, value: impl Fn(&Present) -> u64) {
+    fn gauge(
+        &self,
+        text: &mut Exposition,
+        family: &MetricDef,
+        value: impl Fn(&CurrentRequests) -> u64,
+    ) {
         text.family(family);
         for (names, here) in &self.present {
             text.sample(family, &[schema(names), level(names)], value(here));
@@ -189,7 +197,7 @@ impl Flows {
     fn histogram(
         &self,
         text: &mut Exposition,
-        family: &Family,
+        family: &MetricDef,
         total: impl Fn(&FlowTotals) -> &HistogramTotal,
     ) {
         text.family(family);
@@ -199,7 +207,7 @@ impl Flows {
     }
 }
 
-impl Present {
+impl CurrentRequests {
     fn add(&mut self, phase: Phase, seats: u32, max_seats: u32) {
         match phase {
             Phase::Waiting => {
@@ -232,7 +240,12 @@ fn with<'a>(names: &'a Names, last: (&'static str, &'a str)) -> [(&'static str, 
 }
 
 /// A histogram that has seen nothing is left out: with thousands of schemas most have not.
-fn histogram(text: &mut Exposition, family: &Family, labels: Labels<'_>, total: &HistogramTotal) {
+fn histogram(
+    text: &mut Exposition,
+    family: &MetricDef,
+    labels: LabelPairs<'_>,
+    total: &HistogramTotal,
+) {
     if total.count() > 0 {
         text.histogram(family, labels, total);
     }
@@ -247,7 +260,7 @@ fn render_levels(text: &mut Exposition, levels: &[LevelReport]) {
             text.sample(&n::EPOCHS, &labels, count);
         }
     }
-    let mut gauge = |family: &Family, value: &dyn Fn(&LevelReport) -> Value| {
+    let mut gauge = |family: &MetricDef, value: &dyn Fn(&LevelReport) -> SampleValue| {
         text.family(family);
         for report in levels {
             let labels = [("priority_level", &*report.spec.name)];
@@ -338,7 +351,7 @@ fn render_watermarks(text: &mut Exposition, sampled: &Sampled) {
     }
 }
 
-fn render_requests(text: &mut Exposition, sources: &Sources<'_>) {
+fn render_requests(text: &mut Exposition, sources: &CellSources<'_>) {
     let kinds = sources.requests.totals();
     text.family(&n::REQUESTS);
     for (kind, totals) in &kinds {
@@ -355,7 +368,7 @@ fn render_requests(text: &mut Exposition, sources: &Sources<'_>) {
     }
     text.histogram(&n::FILTER, &[("filter", "priorityandfairness")], &filter);
     text.family(&n::SLI);
-    for (kind, KindTotals { took, .. }) in &kinds {
+    for (kind, RequestTotals { took, .. }) in &kinds {
         let labels = [
             ("component", "apiserver"),
             ("group", &*kind.group),
@@ -414,20 +427,16 @@ fn add<const N: usize>(one: &Histogram<N>, total: &mut HistogramTotal) {
 
 fn render_codes(
     text: &mut Exposition,
-    family: &Family,
-    kind: &Kind,
-    totals: &Totals,
-    tells_dry_run: bool,
+    family: &MetricDef,
+    kind: &RequestKind,
+    totals: &StatusTotals,
+    has_dry_run: bool,
 ) {
     for ((code, dry_run), count) in totals {
         let code = code.map_or_else(|| OTHER.to_owned(), |code| code.to_string());
         let first = [("code", &*code), ("component", "apiserver")];
-        let dry_run: &[(&str, &str)] = match dry_run {
-            _ if !tells_dry_run => &[],
-            DryRun::No => &[("dry_run", "")],
-            DryRun::All => &[("dry_run", "All")],
-            DryRun::Invalid => &[("dry_run", "invalid")],
-        };
+        let dry_run = [("dry_run", dry_run.as_str())];
+        let dry_run = if has_dry_run { &dry_run[..] } else { &[] };
         let last = [
             ("group", &*kind.group),
             ("resource", &kind.resource),

@@ -1,41 +1,22 @@
-//! Prometheus' text format, as a writer.
+//! The writer of Prometheus' text format: all of `/metrics` comes out of it.
 //!
-//! Samples come out in the order they are given, so whoever gives them in a settled order gets the
-//! same text every time. Not here: which metrics there are ([`super::names`]).
+//! Samples are written in the order they are given, so the same state gives the same text.
+//!
+//! Not here: which metrics there are ([`super::catalogue`]).
 
 use std::fmt::Write as _;
 
 use fairgate_core::apf::ratio::RatioSnapshot;
 use fairgate_core::cells::HistogramTotal;
 
-/// What kind of metric it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// Only ever rises.
-    Counter,
-    /// Rises and falls.
-    Gauge,
-    /// Counts by buckets.
-    Histogram,
-}
-
-/// A metric: its name, and what it tells.
-#[derive(Clone, Copy, Debug)]
-pub struct Family {
-    /// The name, prefix included.
-    pub name: &'static str,
-    /// What kind of metric it is.
-    pub kind: Kind,
-    /// What it tells, in one line.
-    pub help: &'static str,
-}
+use super::catalogue::MetricDef;
 
 /// Names and values of a sample's labels, in the order of the alphabet.
-pub type Labels<'a> = &'a [(&'a str, &'a str)];
+pub(crate) type LabelPairs<'a> = &'a [(&'a str, &'a str)];
 
 /// Metrics as text.
 #[derive(Debug, Default)]
-pub struct Exposition {
+pub(crate) struct Exposition {
     text: String,
     /// A label that all samples have: its name, and its value escaped.
     common: Option<(&'static str, String)>,
@@ -43,7 +24,7 @@ pub struct Exposition {
 
 impl Exposition {
     /// No text yet; every sample gets the label `name` of this `value`, before all others.
-    pub fn with_label(name: &'static str, value: &str) -> Self {
+    pub(crate) fn with_label(name: &'static str, value: &str) -> Self {
         let mut escaped = String::with_capacity(value.len());
         escape(&mut escaped, value);
         Self {
@@ -53,28 +34,46 @@ impl Exposition {
     }
 
     /// The text.
-    pub fn finish(self) -> String {
+    pub(crate) fn finish(self) -> String {
         self.text
     }
 
     /// Begins a metric; its samples follow.
-    pub fn family(&mut self, family: &Family) {
-        let kind = match family.kind {
-            Kind::Counter => "counter",
-            Kind::Gauge => "gauge",
-            Kind::Histogram => "histogram",
-        };
-        let Family { name, help, .. } = family;
-        let _ = writeln!(self.text, "# HELP {name} {help}\n# TYPE {name} {kind}");
+    pub(crate) fn family(&mut self, family: &MetricDef) {
+        let MetricDef { name, help, .. } = family;
+        let _ = write!(self.text, "# HELP {name} ");
+        if family.is_of_kubernetes() {
+            let _ = write!(self.text, "[{}] ", family.stability.as_str());
+        }
+        let ty = family.metric_type.as_str();
+        let _ = writeln!(self.text, "{help}\n# TYPE {name} {ty}");
+    }
+
+    /// Samples of a family that are already lines of the text format: those of the `metrics` facade.
+    pub(super) fn lines<'l>(&mut self, lines: impl IntoIterator<Item = &'l str>) {
+        for line in lines {
+            self.text.push_str(line);
+            self.text.push('\n');
+        }
     }
 
     /// A sample of a counter or gauge.
-    pub fn sample(&mut self, family: &Family, labels: Labels<'_>, value: impl Into<Value>) {
+    pub(crate) fn sample(
+        &mut self,
+        family: &MetricDef,
+        labels: LabelPairs<'_>,
+        value: impl Into<SampleValue>,
+    ) {
         self.line(family, "", labels, None, value.into());
     }
 
     /// The samples of a histogram.
-    pub fn histogram(&mut self, family: &Family, labels: Labels<'_>, total: &HistogramTotal) {
+    pub(crate) fn histogram(
+        &mut self,
+        family: &MetricDef,
+        labels: LabelPairs<'_>,
+        total: &HistogramTotal,
+    ) {
         let mut count = 0;
         for (bound, within) in total.bounds.iter().zip(&total.counts) {
             count += within;
@@ -87,7 +86,12 @@ impl Exposition {
     }
 
     /// The samples of a ratio over time, which counts nanoseconds.
-    pub fn ratio(&mut self, family: &Family, labels: Labels<'_>, ratio: &RatioSnapshot) {
+    pub(crate) fn ratio(
+        &mut self,
+        family: &MetricDef,
+        labels: LabelPairs<'_>,
+        ratio: &RatioSnapshot,
+    ) {
         for (bound, nanos) in ratio.buckets() {
             self.line(family, "_bucket", labels, Some(bound), nanos.into());
         }
@@ -99,11 +103,11 @@ impl Exposition {
 
     fn line(
         &mut self,
-        family: &Family,
+        family: &MetricDef,
         suffix: &str,
-        labels: Labels<'_>,
+        labels: LabelPairs<'_>,
         bound: Option<f64>,
-        value: Value,
+        value: SampleValue,
     ) {
         let text = &mut self.text;
         text.push_str(family.name);
@@ -120,7 +124,7 @@ impl Exposition {
             separator = ',';
         }
         if let Some(bound) = bound {
-            let _ = write!(text, "{separator}le=\"{}\"", Value::Real(bound));
+            let _ = write!(text, "{separator}le=\"{}\"", SampleValue::Real(bound));
             separator = ',';
         }
         if separator == ',' {
@@ -132,32 +136,32 @@ impl Exposition {
 
 /// The value of a sample.
 #[derive(Clone, Copy, Debug)]
-pub enum Value {
+pub(crate) enum SampleValue {
     /// A count; exact.
     Whole(u64),
     /// A measure.
     Real(f64),
 }
 
-impl From<u64> for Value {
+impl From<u64> for SampleValue {
     fn from(value: u64) -> Self {
         Self::Whole(value)
     }
 }
 
-impl From<u32> for Value {
+impl From<u32> for SampleValue {
     fn from(value: u32) -> Self {
         Self::Whole(value.into())
     }
 }
 
-impl From<f64> for Value {
+impl From<f64> for SampleValue {
     fn from(value: f64) -> Self {
         Self::Real(value)
     }
 }
 
-impl std::fmt::Display for Value {
+impl std::fmt::Display for SampleValue {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Whole(value) => write!(f, "{value}"),
@@ -186,10 +190,14 @@ fn escape(text: &mut String, value: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::observe::catalogue::{MetricType, Stability, Unit};
 
-    const THING: Family = Family {
+    const THING: MetricDef = MetricDef {
         name: "thing_total",
-        kind: Kind::Counter,
+        metric_type: MetricType::Counter,
+        unit: Unit::Count,
+        stability: Stability::Alpha,
+        labels: &["a"],
         help: "Things.",
     };
 
@@ -250,8 +258,8 @@ mod tests {
 
     #[test]
     fn what_is_not_a_number_is_written_as_prometheus_reads_it() {
-        assert_eq!(Value::Real(f64::NAN).to_string(), "NaN");
-        assert_eq!(Value::Real(f64::NEG_INFINITY).to_string(), "-Inf");
-        assert_eq!(Value::from(1e20).to_string(), "100000000000000000000");
+        assert_eq!(SampleValue::Real(f64::NAN).to_string(), "NaN");
+        assert_eq!(SampleValue::Real(f64::NEG_INFINITY).to_string(), "-Inf");
+        assert_eq!(SampleValue::from(1e20).to_string(), "100000000000000000000");
     }
 }

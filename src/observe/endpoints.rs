@@ -9,10 +9,10 @@ use http::StatusCode;
 use tokio::sync::Mutex;
 
 use super::{
-    checks::{Checks, Probe},
+    checks::{HealthChecks, Probe},
     dumps::{Dump, PATH},
-    own::Own,
-    sight::Sight,
+    gateway_metrics::GatewayMetrics,
+    telemetry::Telemetry,
 };
 
 const TEXT: &str = "text/plain; charset=utf-8";
@@ -20,9 +20,9 @@ const METRICS_TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// What operators get to see.
 #[derive(Debug)]
-pub struct View {
-    sight: Arc<Sight>,
-    checks: Checks,
+pub(crate) struct OperatorEndpoints {
+    telemetry: Arc<Telemetry>,
+    checks: HealthChecks,
     /// Of what takes time, one of a kind is made at once.
     rendering: Mutex<()>,
     dumping: Mutex<()>,
@@ -30,20 +30,20 @@ pub struct View {
 
 /// What there is at a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub(crate) struct EndpointResponse {
     /// The HTTP status.
-    pub status: StatusCode,
+    pub(crate) status: StatusCode,
     /// The media type.
-    pub content_type: &'static str,
+    pub(crate) content_type: &'static str,
     /// The text.
-    pub text: String,
+    pub(crate) text: String,
 }
 
-impl View {
-    /// A view of `sight` and `checks`.
-    pub fn new(sight: Arc<Sight>, checks: Checks) -> Arc<Self> {
+impl OperatorEndpoints {
+    /// A view of `telemetry` and `checks`.
+    pub(crate) fn new(telemetry: Arc<Telemetry>, checks: HealthChecks) -> Arc<Self> {
         Arc::new(Self {
-            sight,
+            telemetry,
             checks,
             rendering: Mutex::default(),
             dumping: Mutex::default(),
@@ -51,36 +51,45 @@ impl View {
     }
 
     /// The gateway's own metrics.
-    pub(super) fn own(&self) -> &Own {
-        self.sight.own()
+    pub(super) fn metrics(&self) -> &GatewayMetrics {
+        self.telemetry.metrics()
     }
 
     /// What there is at `path`; `None` if there is nothing. Without `reasons` it is not told why a check
     /// failed. To be asked on the control runtime.
-    pub async fn see(&self, path: &str, query: &str, reasons: bool) -> Option<Seen> {
+    pub(crate) async fn get(
+        &self,
+        path: &str,
+        query: &str,
+        reasons: bool,
+    ) -> Option<EndpointResponse> {
         match path {
-            "/metrics" => Some(self.metrics().await),
+            "/metrics" => Some(self.render_metrics().await),
             _ if path.starts_with(PATH) => {
                 let dump = Dump::of(path.as_bytes(), Some(query))?;
                 let _one = self.dumping.lock().await;
-                Some(seen(StatusCode::OK, TEXT, self.sight.dump(dump).await))
+                Some(response(
+                    StatusCode::OK,
+                    TEXT,
+                    self.telemetry.dump(dump).await,
+                ))
             }
             _ => self.probe(path, query, reasons),
         }
     }
 
-    async fn metrics(&self) -> Seen {
+    async fn render_metrics(&self) -> EndpointResponse {
         let _one = self.rendering.lock().await;
-        let sight = Arc::clone(&self.sight);
-        let rendered = tokio::task::spawn_blocking(move || sight.metrics()).await;
+        let telemetry = Arc::clone(&self.telemetry);
+        let rendered = tokio::task::spawn_blocking(move || telemetry.render_metrics()).await;
         let failed = |_| {
             let text = "rendering failed\n".to_owned();
-            seen(StatusCode::INTERNAL_SERVER_ERROR, TEXT, text)
+            response(StatusCode::INTERNAL_SERVER_ERROR, TEXT, text)
         };
-        rendered.map_or_else(failed, |text| seen(StatusCode::OK, METRICS_TEXT, text))
+        rendered.map_or_else(failed, |text| response(StatusCode::OK, METRICS_TEXT, text))
     }
 
-    fn probe(&self, path: &str, query: &str, reasons: bool) -> Option<Seen> {
+    fn probe(&self, path: &str, query: &str, reasons: bool) -> Option<EndpointResponse> {
         let findings = match Probe::of(path)? {
             (probe, None) => self.checks.ask(probe, query, reasons),
             (probe, Some(check)) => self.checks.ask_one(probe, check, reasons)?,
@@ -90,12 +99,12 @@ impl View {
         } else {
             StatusCode::INTERNAL_SERVER_ERROR
         };
-        Some(seen(status, TEXT, findings.text))
+        Some(response(status, TEXT, findings.text))
     }
 }
 
-fn seen(status: StatusCode, content_type: &'static str, text: String) -> Seen {
-    Seen {
+fn response(status: StatusCode, content_type: &'static str, text: String) -> EndpointResponse {
+    EndpointResponse {
         status,
         content_type,
         text,

@@ -13,12 +13,12 @@ const MOST_CHARACTERS: usize = 1024;
 
 /// Rows of equally many cells.
 #[derive(Debug)]
-pub(super) struct Table {
+pub(super) struct AlignedTable {
     width: usize,
     cells: Vec<String>,
 }
 
-impl Table {
+impl AlignedTable {
     /// A table that has only its header.
     pub(super) fn new(header: &[&str]) -> Self {
         Self {
@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn columns_are_as_wide_as_their_longest_cell_and_at_least_eight() {
-        let mut table = Table::new(&["A", "LongerName", "Last"]);
+        let mut table = AlignedTable::new(&["A", "LongerName", "Last"]);
         table.row(["x".into(), "y".into(), "z".into()]);
         table.row(["ünï".into(), "two\nlines".into(), String::new()]);
         assert_eq!(
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn a_long_cell_is_cut() {
-        let mut table = Table::new(&["A", "B"]);
+        let mut table = AlignedTable::new(&["A", "B"]);
         table.row(["é".repeat(5000), "b".to_owned()]);
         let text = table.to_text();
         assert_eq!(text.matches('é').count(), MOST_CHARACTERS);

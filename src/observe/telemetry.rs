@@ -5,13 +5,14 @@ use std::{sync::Arc, time::Duration};
 use tokio::{runtime::Handle, time::MissedTickBehavior};
 
 use super::{
+    catalogue as n,
+    cell_metrics::{self, CellSources},
     dumps::Dump,
     dumps_layer::DumpsLayer,
-    metrics::{self, Sources},
-    names as n,
-    own::Own,
-    recorder::{Recorder, Refusals, TraceLayer},
-    requests::{Registry, SWEEP_PERIOD},
+    exposition::Exposition,
+    gateway_metrics::GatewayMetrics,
+    recorder::{RefusalCounts, RequestRecorder, TraceLayer},
+    request_counts::{RequestRegistry, SWEEP_PERIOD},
     sampler::{self, Sampler},
 };
 use fairgate_base::clock::Clock;
@@ -23,43 +24,48 @@ const UPKEEP: Duration = Duration::from_secs(5);
 
 /// All that can be seen of a gateway.
 #[derive(Debug)]
-pub struct Sight {
+pub(crate) struct Telemetry {
     hub: Arc<Hub>,
     clock: Clock,
     apiserver: Box<str>,
-    own: Arc<Own>,
-    requests: Arc<Registry>,
-    refusals: Box<[Arc<Refusals>]>,
+    metrics: Arc<GatewayMetrics>,
+    requests: Arc<RequestRegistry>,
+    refusals: Box<[Arc<RefusalCounts>]>,
     sampler: Sampler,
 }
 
-impl Sight {
+impl Telemetry {
     /// What can be seen of `hub`. `apiserver` is the value of the label of this name.
-    pub fn new(hub: Arc<Hub>, clock: Clock, apiserver: &str, own: Arc<Own>) -> Arc<Self> {
-        pull_from(&own, &hub, &clock);
+    pub(crate) fn new(
+        hub: Arc<Hub>,
+        clock: Clock,
+        apiserver: &str,
+        metrics: Arc<GatewayMetrics>,
+    ) -> Arc<Self> {
+        observe_hub(&metrics, &hub, &clock);
         Arc::new(Self {
             requests: Arc::default(),
             refusals: (0..hub.cores()).map(|_| Arc::default()).collect(),
             sampler: Sampler::new(clock.now()),
             apiserver: apiserver.into(),
-            own,
+            metrics,
             hub,
             clock,
         })
     }
 
     /// The gateway's own metrics, to be told what happens.
-    pub fn own(&self) -> &Arc<Own> {
-        &self.own
+    pub(crate) fn metrics(&self) -> &Arc<GatewayMetrics> {
+        &self.metrics
     }
 
-    /// What it sees.
-    pub fn hub(&self) -> &Arc<Hub> {
+    #[cfg(test)]
+    pub(super) fn hub(&self) -> &Arc<Hub> {
         &self.hub
     }
 
-    /// What is sampled; [`run`](Self::run) does it.
-    pub fn sampler(&self) -> &Sampler {
+    #[cfg(test)]
+    pub(super) fn sampler(&self) -> &Sampler {
         &self.sampler
     }
 
@@ -68,9 +74,9 @@ impl Sight {
     /// # Panics
     ///
     /// If the hub has no such core.
-    pub fn trace_layer(&self, core: u16) -> TraceLayer {
+    pub(crate) fn trace_layer(&self, core: u16) -> TraceLayer {
         let refusals = Arc::clone(&self.refusals[core as usize]);
-        TraceLayer::new(Recorder::new(
+        TraceLayer::new(RequestRecorder::new(
             self.clock.clone(),
             Arc::clone(&self.requests),
             refusals,
@@ -78,12 +84,12 @@ impl Sight {
     }
 
     /// The layer that answers the dumps on the main port; `control` is where they are made.
-    pub fn dumps_layer(self: &Arc<Self>, control: Handle) -> DumpsLayer {
+    pub(crate) fn dumps_layer(self: &Arc<Self>, control: Handle) -> DumpsLayer {
         DumpsLayer::new(Arc::clone(self), control)
     }
 
     /// Samples, for ever. To be spawned on the control runtime.
-    pub async fn run(self: Arc<Self>) {
+    pub(crate) async fn run(self: Arc<Self>) {
         let mut ticks = tokio::time::interval(sampler::PERIOD);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let (mut kept_up, mut swept) = (Time::ZERO, self.clock.now());
@@ -93,7 +99,7 @@ impl Sight {
             self.sampler.sample(&self.hub, now);
             if now.since(kept_up) >= UPKEEP {
                 kept_up = now;
-                self.own.upkeep();
+                self.metrics.upkeep();
             }
             if now.since(swept) >= SWEEP_PERIOD {
                 swept = now;
@@ -103,51 +109,52 @@ impl Sight {
     }
 
     /// All metrics as text. Takes time in proportion to the series: not for a data core.
-    pub fn metrics(&self) -> String {
+    pub(crate) fn render_metrics(&self) -> String {
         let now = self.clock.now();
         let sampled = self.sampler.sampled(now);
-        let sources = Sources {
+        let sources = CellSources {
             hub: &self.hub,
             requests: &self.requests,
             refusals: &self.refusals,
             sampled: &sampled,
             now,
         };
-        let mut text = metrics::render(&sources, &self.apiserver);
-        text.push_str(&self.own.render(now));
-        text
+        let mut text = Exposition::with_label("apiserver", &self.apiserver);
+        cell_metrics::write(&mut text, &sources);
+        self.metrics.write(&mut text, now);
+        text.finish()
     }
 
     /// A dump. Takes time in proportion to the requests, and waits for other cores: not for a data
     /// core.
-    pub async fn dump(&self, dump: Dump) -> String {
+    pub(crate) async fn dump(&self, dump: Dump) -> String {
         dump.make(&self.hub, &self.clock).await
     }
 }
 
 /// Has the facade ask for what the hub knows.
-fn pull_from(own: &Own, hub: &Arc<Hub>, clock: &Clock) {
+fn observe_hub(metrics: &GatewayMetrics, hub: &Arc<Hub>, clock: &Clock) {
     let (started, clock) = (clock.now(), clock.clone());
-    own.pull(&n::UPTIME, move || clock.now().since(started).as_secs_f64());
+    metrics.observe_gauge(&n::UPTIME, move || clock.now().since(started).as_secs_f64());
     let of = Arc::clone(hub);
-    own.pull(&n::QUEUED, move || of.queued().into());
+    metrics.observe_gauge(&n::QUEUED, move || of.queued().into());
     let of = Arc::clone(hub);
-    own.pull(&n::LONG_RUNNING, move || of.long_running.running().into());
+    metrics.observe_gauge(&n::LONG_RUNNING, move || of.long_running.running().into());
     let of = Arc::clone(hub);
-    own.pull(&n::WATCHES, move || of.watches.running().into());
+    metrics.observe_gauge(&n::WATCHES, move || of.watches.running().into());
     let of = Arc::clone(hub);
-    own.pull(&n::WATCHES_LIMIT, move || of.watches.most().into());
+    metrics.observe_gauge(&n::WATCHES_LIMIT, move || of.watches.most().into());
     let of = Arc::clone(hub);
-    own.pull_counter(&n::HELD_BACK, move || {
+    metrics.observe_counter(&n::HELD_BACK, move || {
         let cores = of.core_cells().iter();
         cores.map(|cells| cells.held_back.get()).sum()
     });
     let of = Arc::clone(hub);
-    own.pull_counter(&n::PREMATURE_RESETS, move || of.premature.total());
+    metrics.observe_counter(&n::PREMATURE_RESETS, move || of.premature.total());
     let of = Arc::clone(hub);
-    own.pull_counter(&n::PREMATURE_REFUSED, move || of.premature.refused());
+    metrics.observe_counter(&n::PREMATURE_REFUSED, move || of.premature.refused());
     let of = Arc::clone(hub);
-    own.pull(&n::TOTAL_SEATS, move || {
+    metrics.observe_gauge(&n::TOTAL_SEATS, move || {
         of.dispatcher()
             .view()
             .policy()
@@ -162,7 +169,7 @@ fn pull_from(own: &Own, hub: &Arc<Hub>, clock: &Clock) {
     ] {
         let of = Arc::clone(hub);
         let is = move || f64::from(u8::from(of.enforcement() == mode));
-        own.pull_labelled(&n::ENFORCEMENT, Some(("mode", label)), is);
+        metrics.observe_labelled_gauge(&n::ENFORCEMENT, ("mode", label), is);
     }
     for (semantics, label) in [
         (Semantics::Compatible, "Compatible"),
@@ -173,6 +180,6 @@ fn pull_from(own: &Own, hub: &Arc<Hub>, clock: &Clock) {
             let view = of.dispatcher().view();
             f64::from(u8::from(view.policy().settings().semantics == semantics))
         };
-        own.pull_labelled(&n::SEMANTICS, Some(("semantics", label)), is);
+        metrics.observe_labelled_gauge(&n::SEMANTICS, ("semantics", label), is);
     }
 }
