@@ -1,30 +1,30 @@
-# A static binary and nothing else: no shell, no package manager, no libc.
+# An image with one static binary: no shell, no package manager, no libc.
 #
 #   docker build -t fairgate .
 #   docker run --rm fairgate demo
 
 FROM rust:1.95-alpine AS build
-# A C compiler and libc's headers, for the cryptography; protoc, for etcd.
+# A C compiler and the headers of libc for the cryptography library; protoc for the etcd client.
 RUN apk add --no-cache build-base protoc protobuf-dev
 WORKDIR /src
 COPY Cargo.toml Cargo.lock ./
-# Cargo wants to see the benches and tests that Cargo.toml names.
+# Cargo requires the benches, examples and tests that Cargo.toml names.
 COPY benches benches
 COPY crates crates
 COPY examples examples
 COPY tests tests
 COPY src src
-# On Alpine the target is musl, which Rust links statically.
+# The target on Alpine is musl, which Rust links statically.
 RUN cargo build --release --locked --features etcd \
     && mkdir -p /rootfs/data && cp target/release/fairgate /rootfs/fairgate
 
 FROM scratch
 COPY --from=build --chown=65532:65532 /rootfs /
-# Where a gateway without a configuration keeps what it needs.
+# A gateway without a configuration keeps its files here.
 WORKDIR /data
-# Nobody in particular; config/kubernetes uses the same number.
+# An unprivileged user; the manifests in config/kubernetes use the same ID.
 USER 65532:65532
-# Clients, and operators: see listen.address and admin.address.
+# For clients (listen.address) and operators (admin.address).
 EXPOSE 8443 9080
 ENTRYPOINT ["/fairgate"]
 CMD ["serve"]
