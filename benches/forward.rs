@@ -27,7 +27,7 @@ use fairgate_call::{Call, Refusal, ResetLimits, SpoolLimits};
 use fairgate_core::{apf::work::EstimatorSettings, time::Time};
 use fairgate_proxy::{
     auth::{
-        Anonymous, AuthSettings, Authentication, ConfiguredNames,
+        AnonymousAccess, AuthSettings, Authenticator, ConfiguredNames,
         layer::{AuthLayer, AuthRules},
     },
     fairness::{Caps, Enforcement, FairnessLayer, Gate, Hub, HubSettings},
@@ -84,8 +84,8 @@ async fn upstream() -> SocketAddr {
 
 fn gateway(hub: &Arc<Hub>, upstream: SocketAddr) -> Gateway {
     let rules = Arc::new(ArcSwap::from_pointee(AuthRules {
-        authentication: Authentication::new(AuthSettings {
-            anonymous: Anonymous::Everywhere,
+        authentication: Authenticator::new(AuthSettings {
+            anonymous: AnonymousAccess::Everywhere,
             ..AuthSettings::default()
         }),
         names: ConfiguredNames::new([]),

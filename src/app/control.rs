@@ -24,7 +24,7 @@ use fairgate_base::clock::Clock;
 use fairgate_proxy::{
     auth::{TokenReviews, layer::AuthRules},
     fairness::Hub,
-    serve::{Offence, Phase},
+    serve::{DrainPhase, Offence},
 };
 
 /// All that the control tasks work on.
@@ -154,7 +154,7 @@ fn checks(gateway: &Gateway, telemetry: &Arc<Telemetry>) -> HealthChecks {
             }
         })
         .ready("shutdown", move || match *phases.borrow() {
-            Phase::Serving => Ok(()),
+            DrainPhase::Serving => Ok(()),
             _ => Err("the gateway is draining".to_owned()),
         })
 }

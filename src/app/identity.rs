@@ -109,7 +109,7 @@ impl forward::WriteIdentity for IdentityWriter {
                 IdentityError::Empty { .. } | IdentityError::Unrepresentable { .. } => {
                     Refusal::IdentityNotRepresentable(error.to_string().into())
                 }
-                IdentityError::AlreadyTold { .. } => Refusal::Internal(error.to_string().into()),
+                IdentityError::AlreadyPresent { .. } => Refusal::Internal(error.to_string().into()),
             }
         })?;
         if let Some(header) = self.credential.header() {

@@ -38,7 +38,7 @@ use crate::{
 use control::Control;
 use fairgate_apiserver::{HostedLayer, Hosting as Served, Ownership};
 use fairgate_base::clock::Clock;
-use fairgate_call::{Call, Refusal, Reply, answer::Answer};
+use fairgate_call::{Call, Refusal, Reply, handle_refusal::HandleRefusal};
 use fairgate_core::{apf::Compiled, finding::Finding};
 use fairgate_proxy::{
     auth::layer::{Auth, AuthLayer, AuthRules},
@@ -360,4 +360,4 @@ where
 /// What a call meets inside flow control: the debug dumps, the hosted API, the upstream.
 pub type InnerService = Dumps<Served<Forward>>;
 
-type CoreStack<S> = Traced<Answer<Auth<Fairness<S>>>>;
+type CoreStack<S> = Traced<HandleRefusal<Auth<Fairness<S>>>>;

@@ -19,8 +19,8 @@ use tower::Service;
 use fairgate_base::clock::Clock;
 use fairgate_call::{Inbound, Reply};
 use fairgate_proxy::serve::{
-    Acceptor, BindError, Core, CoreHandle, Defence, Drain, Phase, ServeSettings,
-    acceptor::Connections, core::Load, limits::raise_descriptor_limit,
+    Acceptor, BindError, ClientConnections, Core, CoreHandle, CoreLoad, Defence, DrainController,
+    DrainPhase, ServeSettings, raise_descriptor_limit,
 };
 
 /// How the process is laid out.
@@ -90,10 +90,10 @@ pub fn control_runtime() -> Result<Runtime, StartError> {
 pub struct Gateway {
     address: SocketAddr,
     settings: AppSettings,
-    drain: Drain,
-    connections: Arc<Connections>,
+    drain: DrainController,
+    connections: Arc<ClientConnections>,
     defence: Arc<Defence>,
-    loads: Vec<Arc<Load>>,
+    loads: Vec<Arc<CoreLoad>>,
     threads: Vec<JoinHandle<()>>,
     control: Option<Runtime>,
     control_handle: runtime::Handle,
@@ -123,8 +123,8 @@ impl Gateway {
         })?;
         let mut gateway = Self {
             address,
-            drain: Drain::default(),
-            connections: Connections::new(settings.serve.connections),
+            drain: DrainController::default(),
+            connections: ClientConnections::new(settings.serve.connections),
             defence: Defence::new(settings.serve.unfinished_head_bytes, Clock::system()),
             loads: Vec::new(),
             threads: Vec::new(),
@@ -219,7 +219,7 @@ impl Gateway {
     }
 
     /// The way to its end: whether it is ready, and how to stop it.
-    pub fn drain(&self) -> &Drain {
+    pub fn drain(&self) -> &DrainController {
         &self.drain
     }
 
@@ -285,7 +285,7 @@ impl Gateway {
 
 impl Drop for Gateway {
     fn drop(&mut self) {
-        self.drain.advance(Phase::Over);
+        self.drain.advance(DrainPhase::Over);
         if let Some(control) = self.control.take() {
             control.shutdown_background();
         }

@@ -14,7 +14,7 @@ use fairgate_call::{ResetLimits, SpoolLimits};
 use fairgate_core::apf::{PolicySettings, work::EstimatorSettings};
 use fairgate_proxy::{
     auth::{
-        Anonymous, AuthSettings, Authentication, BundleError, CaBundle, ConfiguredNames,
+        AnonymousAccess, AuthSettings, Authenticator, BundleError, CaBundle, ConfiguredNames,
         FrontProxySettings, HeaderNameError, NoRandomness, RequestHeaderNames, TokenFile,
         TokenFileError, TokenKey, TokenReviews, UpstreamIdentity,
         layer::AuthRules,
@@ -142,7 +142,7 @@ pub(super) fn hub(config: &Config) -> HubSettings {
         spool: SpoolLimits {
             per_answer: config.limits.spool_per_answer,
             total: config.limits.spool_total,
-            least: config.limits.min_read_rate,
+            min_read_bytes: config.limits.min_read_rate,
         },
     }
 }
@@ -411,12 +411,12 @@ pub(super) fn auth_rules(
         token_file: token_file(config, reviews.as_ref())?,
         token_reviews: reviews,
         anonymous: match &authentication.anonymous {
-            config::Anonymous::Refused => Anonymous::Off,
-            config::Anonymous::Paths(paths) => Anonymous::Paths(paths.clone()),
-            config::Anonymous::Everywhere => Anonymous::Everywhere,
+            config::Anonymous::Refused => AnonymousAccess::Off,
+            config::Anonymous::Paths(paths) => AnonymousAccess::Paths(paths.clone()),
+            config::Anonymous::Everywhere => AnonymousAccess::Everywhere,
         },
     };
-    let authentication = Authentication::new(settings);
+    let authentication = Authenticator::new(settings);
     Ok(AuthRules {
         authentication,
         names,

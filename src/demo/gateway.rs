@@ -30,7 +30,7 @@ use fairgate_core::{
 use fairgate_manifest::yaml;
 use fairgate_proxy::{
     auth::{
-        AuthSettings, Authentication, ConfiguredNames, TokenFile, TokenKey, UpstreamIdentity,
+        AuthSettings, Authenticator, ConfiguredNames, TokenFile, TokenKey, UpstreamIdentity,
         layer::{AuthLayer, AuthRules},
         upstream,
     },
@@ -198,7 +198,7 @@ fn compile(text: &str) -> Result<Policy, DemoError> {
     }
 }
 
-/// Authentication by a file of static tokens that is only in memory: one line for each user.
+/// Authenticator by a file of static tokens that is only in memory: one line for each user.
 fn rules(flows: &[Arc<Flow>]) -> Result<AuthRules, DemoError> {
     let line = |flow: &Arc<Flow>| format!("{},{name},{name}\n", flow.token(), name = flow.name());
     let file: String = flows.iter().map(line).collect();
@@ -208,7 +208,7 @@ fn rules(flows: &[Arc<Flow>]) -> Result<AuthRules, DemoError> {
             DemoError::Embedded(errors.join("; "))
         })?;
     Ok(AuthRules {
-        authentication: Authentication::new(AuthSettings {
+        authentication: Authenticator::new(AuthSettings {
             token_file: Some(tokens),
             ..AuthSettings::default()
         }),

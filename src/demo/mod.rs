@@ -36,7 +36,7 @@ pub use report::{FlowReport, Report, SideReport};
 use crate::app::StartError;
 use fairgate_base::clock::Clock;
 use fairgate_core::{sync::Arc, time::Time};
-use fairgate_proxy::{auth::NoRandomness, serve::limits::raise_descriptor_limit};
+use fairgate_proxy::{auth::NoRandomness, serve::raise_descriptor_limit};
 use flow::Flow;
 use gateway::DemoGateway;
 use live::{Live, Picture};

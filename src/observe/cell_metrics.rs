@@ -13,7 +13,7 @@ use super::{
     request_counts::{OTHER, RequestKind, RequestRegistry, RequestTotals, StatusTotals},
     sampler::Sampled,
 };
-use fairgate_call::Cut;
+use fairgate_call::CutReason;
 use fairgate_core::{
     apf::{
         dispatcher::{LevelReport, SchemaId},
@@ -416,7 +416,7 @@ fn render_left(text: &mut Exposition, hub: &Hub) {
     text.family(&n::SPOOLED);
     text.sample(&n::SPOOLED, &[], spool.answers());
     text.family(&n::CUT);
-    for why in Cut::ALL {
+    for why in CutReason::ALL {
         text.sample(&n::CUT, &[("reason", why.as_str())], spool.cut(why));
     }
 }

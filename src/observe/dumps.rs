@@ -26,7 +26,7 @@ use fairgate_core::{
     digest::{RequestDigest, RequestInfo, readable},
     time::Time,
 };
-use fairgate_proxy::fairness::{Hub, Letter, Waiter};
+use fairgate_proxy::fairness::{GateMessage, Hub, Waiter};
 
 /// Where the dumps are; a name follows.
 pub(crate) const PATH: &str = "/debug/api_priority_and_fairness/";
@@ -192,7 +192,7 @@ async fn describe(
         .map(|(core, waiters)| {
             let (answer, answered) = oneshot::channel();
             hub.mailbox(core)
-                .post([Letter::Describe(waiters.clone(), answer)]);
+                .post([GateMessage::Describe(waiters.clone(), answer)]);
             (waiters, answered)
         })
         .collect();

@@ -32,7 +32,7 @@ use crate::config::{Log, LogFormat, LogLevel};
 use fairgate_base::clock::Clock;
 use fairgate_call::{
     Call, ClientBody, Inbound, Peer, Refusal, Reply, ReplyBody, RequestContext, SpoolLimits,
-    answer::AnswerLayer,
+    handle_refusal::HandleRefusalLayer,
 };
 use fairgate_core::{
     apf::{
@@ -215,7 +215,7 @@ impl World {
         let fair = FairnessLayer::new(gate).layer(inside);
         let mut stack = telemetry
             .trace_layer(0)
-            .layer(AnswerLayer.layer(AuthLayer.layer(fair)));
+            .layer(HandleRefusalLayer.layer(AuthLayer.layer(fair)));
         Self {
             stack: Box::new(move |inbound| {
                 let answer = stack.call(inbound);

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use fairgate_proxy::serve::Phase;
+use fairgate_proxy::serve::DrainPhase;
 use http::Method;
 
 use crate::{
@@ -53,7 +53,7 @@ async fn requests_in_hand_are_finished_and_idle_connections_closed() {
 
     let drain = gate.gateway.drain().clone();
     let ending = thread::spawn(move || gate.gateway.shut_down());
-    until(|| drain.phase() >= Phase::Stopping).await;
+    until(|| drain.phase() >= DrainPhase::Stopping).await;
     for client in idle {
         client.closed().await;
     }
@@ -134,7 +134,7 @@ async fn no_accepted_connection_is_lost() {
         let ending = thread::spawn(move || gate.gateway.shut_down());
         let outcomes: Vec<_> = clients.into_iter().map(|c| c.join().unwrap()).collect();
         ending.join().unwrap();
-        assert_eq!(drain.phase(), Phase::Over);
+        assert_eq!(drain.phase(), DrainPhase::Over);
         for (answered, lost) in outcomes {
             // Between the last `accept` and the closing of the listener the kernel may complete one
             // more handshake; it resets that connection, which no client can take for an answer.
@@ -175,7 +175,7 @@ async fn an_http1_client_is_told_to_close_once_the_gateway_stops() {
     body_text(response).await;
     let drain = gate.gateway.drain().clone();
     let ending = thread::spawn(move || gate.gateway.shut_down());
-    until(|| drain.phase() >= Phase::Stopping).await;
+    until(|| drain.phase() >= DrainPhase::Stopping).await;
     // The cores hear of it a moment later; until then answers may still keep the connection.
     loop {
         let response = client.get("/a").await;

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use fairgate_call::{Call, Refusal, Reply, refusal::Rejection};
+use fairgate_call::{Call, FlowRejection, Refusal, Reply};
 use fairgate_core::rejection::RejectReason;
 use fairgate_proxy::forward::{UpstreamProtocol, UpstreamSettings};
 use http::{Method, StatusCode};
@@ -355,7 +355,7 @@ impl tower::Service<Call> for Full {
     }
 
     fn call(&mut self, _: Call) -> Self::Future {
-        std::future::ready(Err(Refusal::TooManyRequests(Box::new(Rejection {
+        std::future::ready(Err(Refusal::TooManyRequests(Box::new(FlowRejection {
             reason: RejectReason::QueueFull,
             retry_after: 1,
         }))))

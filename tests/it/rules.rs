@@ -63,7 +63,7 @@ impl Rules {
                 spool: SpoolLimits {
                     per_answer: 1 << 20,
                     total: 64 << 20,
-                    least: 128 << 10,
+                    min_read_bytes: 128 << 10,
                 },
             },
         }

@@ -74,13 +74,13 @@ pub struct ClientBody {
     rest: Rest,
     /// `None`: never to be read ahead.
     budget: Option<Rc<ReadAheadBudget>>,
-    heir: Option<Rc<dyn UnreadHeir>>,
+    unread_handler: Option<Rc<dyn UnreadBodyHandler>>,
 }
 
 /// Who takes what is left of a body that nobody wants to read on.
-pub trait UnreadHeir {
+pub trait UnreadBodyHandler {
     /// Takes `rest`, which has not come to its end. May be called while the runtime ends.
-    fn inherit(&self, rest: Incoming);
+    fn take_unread(&self, rest: Incoming);
 }
 
 enum Rest {
@@ -101,13 +101,13 @@ impl ClientBody {
             ahead_bytes: 0,
             rest,
             budget,
-            heir: None,
+            unread_handler: None,
         }
     }
 
-    /// Leaves the rest to `heir` when the body is dropped before all of it was read.
-    pub fn leave_to(&mut self, heir: Rc<dyn UnreadHeir>) {
-        self.heir = Some(heir);
+    /// Leaves the rest to `unread_handler` when the body is dropped before all of it was read.
+    pub fn hand_unread_to(&mut self, unread_handler: Rc<dyn UnreadBodyHandler>) {
+        self.unread_handler = Some(unread_handler);
     }
 
     /// A body from the network. Without a `budget` it is never read ahead.
@@ -251,11 +251,11 @@ impl Drop for ClientBody {
         if let Some(budget) = &self.budget {
             budget.give_back(self.ahead_bytes);
         }
-        if let Some(heir) = &self.heir
+        if let Some(unread_handler) = &self.unread_handler
             && let Rest::Unread(rest) = std::mem::replace(&mut self.rest, Rest::Done)
             && !rest.is_end_stream()
         {
-            heir.inherit(rest);
+            unread_handler.take_unread(rest);
         }
     }
 }

@@ -1,46 +1,61 @@
 //! A request on its way through the gateway, and what comes back.
 //!
-//! An [`Inbound`] is a request nobody has looked into yet. A [`Call`] is one whose digest is known:
+//! An [`Inbound`] is a request that has not been parsed yet. A [`Call`] is one whose digest is known:
 //! only `auth` makes one, so no later layer asks "is there a user?". A [`Reply`] is the answer, whose
-//! body may hold a guard to its very end. A [`Refusal`] is why a request is not served; [`answer`]
-//! alone turns one into bytes.
+//! body may hold a guard to its very end. A [`Refusal`] is why a request is not served; [`refusal_reply`]
+//! alone turns one into a reply. [`RequestContext`] is what the layers hand over about a request, and
+//! [`Trace`] what is only observed of it.
 //!
-//! Everything here lives and dies on one data core, so nothing need be `Send`.
+//! Everything here stays on one data core, so nothing need be `Send`.
 //!
-//! Not here: who the user is, when the request runs, where it goes.
+//! Not here: authentication, flow control, forwarding.
 
-pub mod answer;
+mod body_end;
 mod client_body;
+pub mod handle_refusal;
 mod header_names;
-pub mod identity;
-mod kind;
-pub mod peer;
-mod pipe;
-pub mod refusal;
-pub mod reply_body;
+mod identity;
+pub mod identity_headers;
+mod peer;
+mod peer_identity;
+mod refusal;
+pub mod refusal_reply;
+mod reply_body;
+mod reply_guard;
+mod reply_pipe;
 mod request_context;
+mod request_kind;
 mod reset_limits;
 mod spool;
 mod status;
 mod trace;
-pub mod upstream_connection;
+mod upstream_body;
+mod upstream_connection;
 
 use std::{rc::Rc, sync::Arc};
 
-pub use client_body::{ClientBody, ReadAheadBudget, UnreadHeir};
+pub use body_end::{BodyEnd, BodyError};
+pub use client_body::{ClientBody, ReadAheadBudget, UnreadBodyHandler};
+pub use header_names::{HeaderNameError, RequestHeaderNames};
 pub use identity::Identity;
-pub use kind::RequestKind;
-pub use peer::Peer;
-pub use pipe::{Holder, Look, Pipe};
-pub use refusal::Refusal;
-pub use reply_body::{BodyEnd, BodyError, OnFailure, ReplyBody, ReplyGuard, Rest};
-pub use request_context::{
-    FlowUids, Progress, RequestContext, RequestObserver, TimedOutRequest, UnfinishedRequest,
+pub use peer::{Peer, PeerTls};
+pub use peer_identity::{
+    CachedVerification, CertificateError, ChainError, FrontProxyError, PeerIdentityCache,
+    SubjectError, Verification,
 };
+pub use refusal::{FlowRejection, Refusal};
+pub use reply_body::{ReplyBody, TunnelGuard};
+pub use reply_guard::ReplyGuard;
+pub use reply_pipe::{ReaderPace, ReplyPipe, UpstreamGuard};
+pub use request_context::{
+    BodyActivity, FlowUids, Progress, RequestContext, RequestObserver, UnfinishedRequest,
+};
+pub use request_kind::RequestKind;
 pub use reset_limits::ResetLimits;
-pub use spool::{Cut, Spool, SpoolLimits};
+pub use spool::{CutReason, Spool, SpoolLimits};
 pub use trace::Trace;
-pub use upstream_connection::{AbandonedResponse, UpstreamConnection};
+pub use upstream_body::{OnFailure, RemainingReply};
+pub use upstream_connection::{AbandonedResponse, ResetTurn, UpstreamConnection};
 
 use fairgate_core::{
     digest::{RequestDigest, RequestInfo},
@@ -55,7 +70,7 @@ pub type Reply = http::Response<ReplyBody>;
 pub struct Inbound {
     /// The request as received; its target is the client's own bytes.
     pub request: http::Request<ClientBody>,
-    /// Who holds the other end of the connection.
+    /// The client's end of the connection.
     pub peer: Rc<Peer>,
     /// When the request's head was complete.
     pub received: Time,
@@ -70,11 +85,11 @@ pub struct Call {
     pub request: http::Request<ClientBody>,
     /// All that policy may know of it.
     pub digest: Arc<RequestDigest>,
-    /// The user with what is ready to be told the upstream of it, where `auth` has made that.
+    /// The user and the headers that tell the upstream of it; `None` where `auth` is not in the stack.
     pub identity: Option<Arc<Identity>>,
     /// Whether it is a watch, otherwise long-running, mutating, or a plain read.
     pub kind: RequestKind,
-    /// Who holds the other end of the connection.
+    /// The client's end of the connection.
     pub peer: Rc<Peer>,
     /// When the request's head was complete.
     pub received: Time,
@@ -122,8 +137,10 @@ impl Call {
         } else {
             let timeout = match &digest.info.timeout {
                 None => request_timeout,
-                Some(Ok(wish)) if wish.is_zero() || *wish > request_timeout => request_timeout,
-                Some(Ok(wish)) => *wish,
+                Some(Ok(timeout)) if timeout.is_zero() || *timeout > request_timeout => {
+                    request_timeout
+                }
+                Some(Ok(timeout)) => *timeout,
                 Some(Err(error)) => return Err(Refusal::BadTimeout(error.clone())),
             };
             Some(inbound.received.plus(timeout))

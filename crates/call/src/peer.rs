@@ -1,52 +1,57 @@
-//! Who holds the other end of a connection.
+//! The client's end of a connection.
 
 use std::{
-    any::Any,
-    cell::OnceCell,
+    cell::RefCell,
     net::{IpAddr, Ipv4Addr, SocketAddr},
-    rc::Rc,
 };
 
 use rustls::pki_types::CertificateDer;
 
+use super::PeerIdentityCache;
+
 /// The client's end of one connection; shared by all its requests.
 #[derive(Debug)]
 pub struct Peer {
-    /// Where it connects from.
+    /// Its address.
     pub remote: SocketAddr,
-    /// What TLS says of it; `None` on a plain connection.
+    /// What the TLS handshake showed; `None` on a plain connection.
     pub tls: Option<PeerTls>,
-    /// What a layer learnt of this connection and would not like to find out anew for each request:
-    /// the user a certificate names, for instance. The first to set it keeps it.
-    pub memo: OnceCell<Rc<dyn Any>>,
+    /// What authentication found out about its certificate. Only `auth` uses it, and borrows it for one
+    /// call at a time.
+    pub identity: RefCell<PeerIdentityCache>,
 }
 
-/// What the handshake says of a client.
+/// What the TLS handshake showed of a client.
 #[derive(Debug, Default)]
 pub struct PeerTls {
-    /// The chain the client sent, its own certificate first; empty when it sent none. The client
-    /// holds the key of the first; nothing else has been checked.
+    /// The chain that the client sent, its own certificate first; empty if it sent none. The client
+    /// holds the key of the first certificate; nothing else has been verified.
     pub certificates: Vec<CertificateDer<'static>>,
-    /// The name the client asked for.
+    /// The server name that the client asked for (SNI).
     pub server_name: Option<String>,
 }
 
 impl Peer {
-    /// A peer on a plain connection.
-    pub fn plain(remote: SocketAddr) -> Self {
+    /// A client of which nothing has been verified yet.
+    pub fn new(remote: SocketAddr, tls: Option<PeerTls>) -> Self {
         Self {
             remote,
-            tls: None,
-            memo: OnceCell::new(),
+            tls,
+            identity: RefCell::default(),
         }
     }
 
-    /// A peer for tests: a plain connection from loopback.
+    /// A client on a plain connection.
+    pub fn plain(remote: SocketAddr) -> Self {
+        Self::new(remote, None)
+    }
+
+    /// For tests: a client on a plain loopback connection.
     pub fn local() -> Self {
         Self::plain(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0))
     }
 
-    /// The certificate chain the client sent; empty without one.
+    /// The certificate chain that the client sent; empty without one.
     pub fn certificates(&self) -> &[CertificateDer<'static>] {
         self.tls.as_ref().map_or(&[], |tls| &tls.certificates)
     }

@@ -2,7 +2,7 @@
 
 use fairgate_core::{digest::InfoError, rejection::RejectReason};
 
-/// Why a request is not served. [`super::answer`] says what the client gets to hear.
+/// Why a request is not served. [`super::refusal_reply`] turns it into a reply.
 #[derive(Debug, thiserror::Error)]
 pub enum Refusal {
     /// The request breaks the rules of HTTP, or is one that servers disagree about.
@@ -34,7 +34,7 @@ pub enum Refusal {
     CredentialCheckUnavailable,
     /// Flow control turned it away.
     #[error("Too many requests, please try again later.")]
-    TooManyRequests(Box<Rejection>),
+    TooManyRequests(Box<FlowRejection>),
     /// Too many long-running requests, of this user or in total.
     #[error("too many long-running requests; the limit is per user and in total")]
     TooManyLongRunning {
@@ -84,7 +84,7 @@ pub enum Refusal {
 
 /// How flow control turned a request away.
 #[derive(Clone, Debug)]
-pub struct Rejection {
+pub struct FlowRejection {
     /// Why.
     pub reason: RejectReason,
     /// Seconds until the client should ask again: 1 to 32.

@@ -1,146 +1,30 @@
-//! The body of an answer, and what lasts as long as it does.
+//! The body of a reply.
 //!
-//! A reply's body comes from upstream frame by frame, or is a few bytes of our own. It may hold a
-//! [`ReplyGuard`], which sees the frames pass and learns of the end, however that comes: the seat of
-//! a request is held by one. It holds the upstream connection it reads from, and gives it back.
+//! A reply's body comes from the upstream frame by frame, or is a few bytes of the gateway's own. It may
+//! hold a [`ReplyGuard`], which sees the data pass and is told how the body ends: a request's seat is held
+//! by one. It also holds the upstream connection that it reads from, and releases it.
 //!
-//! A watch must never be cut: clients take a reset for corruption and list everything again, whereas
-//! a clean end only makes them watch on. So a failure of the upstream during a watch becomes a clean
-//! end, and of anything else an error, lest half a list pass for a whole one.
+//! A watch must never be reset: clients take a reset for corruption and list everything again, whereas a
+//! clean end only makes them watch again. So a failure of the upstream during a watch becomes a clean end. In
+//! any other reply it becomes an error, so that half a list never passes for a whole one.
 
 use std::{
     cell::{Cell, RefCell},
     fmt,
-    future::Future,
     pin::Pin,
     rc::Rc,
-    task::{Context, Poll, ready},
+    task::{Context, Poll},
     time::Duration,
 };
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
-use tokio::time::Sleep;
 
-use super::{AbandonedResponse, Holder, Pipe, Progress, RequestContext, UpstreamConnection};
-
-/// Why a body was not completed.
-#[derive(Debug, thiserror::Error)]
-pub enum BodyError {
-    /// The client did not send it all.
-    #[error("the client's body broke off")]
-    Client(#[source] hyper::Error),
-    /// The upstream did not send it all.
-    #[error("the upstream's body broke off")]
-    Upstream(#[source] hyper::Error),
-    /// The upstream stopped sending for longer than is allowed.
-    #[error("the upstream sent nothing for too long")]
-    Idle,
-    /// The client did not take it fast enough, and others had to wait for that.
-    #[error("the client read too slowly")]
-    TooSlow,
-    /// Whoever was to send it has gone.
-    #[error("the body was abandoned")]
-    Abandoned,
-    /// A layer of the user's own failed.
-    #[error("{0}")]
-    Other(Box<str>),
-}
-
-/// How a reply's body came to its end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BodyEnd {
-    /// All of it was handed to the client's connection.
-    Complete,
-    /// The upstream broke off.
-    Failed,
-    /// The client did not want the rest of it.
-    Abandoned,
-}
-
-/// Something that lasts as long as a reply's body.
-pub trait ReplyGuard {
-    /// Polled before the body is, with the connection's waker, so that a guard may keep timers.
-    /// Ready ends the body, cleanly, here and now.
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let _ = cx;
-        Poll::Pending
-    }
-
-    /// Sees a piece of the body pass.
-    fn data(&mut self, data: &Bytes) {
-        let _ = data;
-    }
-
-    /// Learns of the end. Called exactly once, unless [`abandoned`](Self::abandoned) is.
-    fn end(self: Box<Self>, how: BodyEnd);
-
-    /// The client has left, and this is the rest of the upstream's answer. Unless somebody wants to
-    /// know how that ends, it is cancelled.
-    fn abandoned(self: Box<Self>, rest: Rest) {
-        drop(rest);
-        self.end(BodyEnd::Abandoned);
-    }
-}
-
-/// What is left of an upstream's answer when its client has left. Dropping it cancels it upstream.
-pub struct Rest(Upstream);
-
-impl Rest {
-    /// The next piece; `None` once the upstream is done. There is no bound to how long it may be
-    /// silent.
-    pub fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
-        self.0.wait_on();
-        loop {
-            match ready!(self.0.poll_frame(cx)) {
-                Some(Ok(frame)) => {
-                    if let Ok(data) = frame.into_data() {
-                        return Poll::Ready(Some(data));
-                    }
-                }
-                Some(Err(_)) | None => return Poll::Ready(None),
-            }
-        }
-    }
-}
-
-impl Drop for Rest {
-    fn drop(&mut self) {
-        self.0.release(false);
-    }
-}
-
-/// What to tell the client when the upstream breaks off.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OnFailure {
-    /// A broken body: a reset stream, or a closed connection.
-    Error,
-    /// A clean end; only for watches that have begun.
-    EndCleanly,
-}
-
-/// What the last poll of a reply's body on this thread came to. A stream whose body handed out a
-/// piece and is not asked for another is held up by its client.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Activity {
-    /// No body was polled.
-    #[default]
-    None,
-    /// A piece was handed out.
-    HandedOut,
-    /// There was nothing to hand out.
-    Waiting,
-}
-
-thread_local! {
-    static ACTIVITY: Cell<Activity> = const { Cell::new(Activity::None) };
-}
-
-/// What the last poll of a reply's body on this thread came to, since the last time of asking.
-pub fn take_activity() -> Activity {
-    ACTIVITY.take()
-}
+use super::{
+    BodyEnd, BodyError, OnFailure, Progress, RemainingReply, ReplyGuard, ReplyPipe, RequestContext,
+    UpstreamConnection, UpstreamGuard, reply_guard::GuardPair, upstream_body::UpstreamBody,
+};
 
 /// The body of an answer.
 pub struct ReplyBody {
@@ -151,24 +35,11 @@ pub struct ReplyBody {
 
 enum Source {
     Full(Option<Bytes>),
-    Upstream(Upstream),
+    Upstream(UpstreamBody),
     /// An upstream's answer that can be read on without its client.
-    Piped(Rc<Pipe>),
+    Piped(Rc<ReplyPipe>),
     Tunnel(Rc<TunnelGuard>),
     Other(Pin<Box<dyn Body<Data = Bytes, Error = BodyError>>>),
-}
-
-/// What is read from the upstream.
-pub(super) struct Upstream {
-    /// `None` once nobody wants the rest of it.
-    body: Option<Incoming>,
-    connection: Option<Rc<dyn UpstreamConnection>>,
-    on_failure: OnFailure,
-    /// How long the upstream may be silent.
-    silence: Option<Duration>,
-    timer: Option<Pin<Box<Sleep>>>,
-    /// Whether the upstream has nothing more to say.
-    ended: bool,
 }
 
 /// Keeps the guard of a reply that became a tunnel, whose body ends long before the tunnel does.
@@ -220,14 +91,9 @@ impl ReplyBody {
         on_failure: OnFailure,
         silence: Option<Duration>,
     ) -> Self {
-        Self::new(Source::Upstream(Upstream {
-            body: Some(body),
-            connection: Some(connection),
-            on_failure,
-            silence,
-            timer: None,
-            ended: false,
-        }))
+        Self::new(Source::Upstream(UpstreamBody::new(
+            body, connection, on_failure, silence,
+        )))
     }
 
     /// The body of a `101`: none. The reply's guard outlives it in `tunnel`.
@@ -252,7 +118,7 @@ impl ReplyBody {
     pub fn hold(&mut self, guard: Box<dyn ReplyGuard>) {
         self.guard = Some(match self.guard.take() {
             None => guard,
-            Some(inner) => Box::new(Pair {
+            Some(inner) => Box::new(GuardPair {
                 outer: guard,
                 inner,
             }),
@@ -265,13 +131,16 @@ impl ReplyBody {
     /// # Errors
     ///
     /// Gives `holder` back if nothing is to come from the upstream.
-    pub fn hold_upstream<H: Holder + 'static>(&mut self, holder: H) -> Result<Rc<Pipe>, H> {
+    pub fn hold_upstream<H: UpstreamGuard + 'static>(
+        &mut self,
+        holder: H,
+    ) -> Result<Rc<ReplyPipe>, H> {
         if self.guard.is_some() || self.is_end_stream() {
             return Err(holder);
         }
         match std::mem::replace(&mut self.source, Source::Full(None)) {
             Source::Upstream(upstream) => {
-                let pipe: Rc<Pipe> = Pipe::new(upstream, holder);
+                let pipe: Rc<ReplyPipe> = ReplyPipe::new(upstream, holder);
                 self.source = Source::Piped(Rc::clone(&pipe));
                 Ok(pipe)
             }
@@ -301,7 +170,7 @@ impl ReplyBody {
             Source::Upstream(upstream) => {
                 let all = upstream.is_end_stream();
                 upstream.release(how == BodyEnd::Complete && all);
-                all || upstream.ended
+                all || upstream.has_ended()
             }
             Source::Piped(pipe) => {
                 pipe.client_left();
@@ -321,12 +190,12 @@ impl ReplyBody {
     }
 
     /// What is left of the upstream's answer.
-    fn take_rest(&mut self) -> Option<Rest> {
-        if !matches!(&self.source, Source::Upstream(upstream) if !upstream.ended) {
+    fn take_rest(&mut self) -> Option<RemainingReply> {
+        if !matches!(&self.source, Source::Upstream(upstream) if !upstream.has_ended()) {
             return None;
         }
         match std::mem::replace(&mut self.source, Source::Full(None)) {
-            Source::Upstream(upstream) => Some(Rest(upstream)),
+            Source::Upstream(upstream) => Some(RemainingReply::new(upstream)),
             _ => None,
         }
     }
@@ -341,80 +210,6 @@ impl ReplyBody {
             Source::Piped(pipe) => pipe.poll_frame(cx),
             Source::Tunnel(_) => Poll::Ready(None),
             Source::Other(body) => body.as_mut().poll_frame(cx),
-        }
-    }
-}
-
-impl Upstream {
-    /// Whether the upstream has nothing more to say.
-    pub(super) fn is_end_stream(&self) -> bool {
-        self.body.as_ref().is_none_or(Incoming::is_end_stream)
-    }
-
-    pub(super) fn size_hint(&self) -> SizeHint {
-        self.body
-            .as_ref()
-            .map_or(SizeHint::with_exact(0), Incoming::size_hint)
-    }
-
-    /// From now on the upstream may be silent for as long as it likes.
-    pub(super) fn wait_on(&mut self) {
-        self.silence = None;
-        self.timer = None;
-    }
-
-    /// Gives the connection back, with the rest of the answer if there is one.
-    pub(super) fn release(&mut self, clean: bool) {
-        let Some(connection) = self.connection.take() else {
-            return;
-        };
-        match self
-            .body
-            .take_if(|body| !self.ended && !body.is_end_stream())
-        {
-            Some(rest) => connection.abandon(AbandonedResponse::Body(rest)),
-            None => connection.release(clean),
-        }
-    }
-
-    pub(super) fn poll_frame(
-        &mut self,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        let Some(body) = &mut self.body else {
-            return Poll::Ready(None);
-        };
-        match Pin::new(body).poll_frame(cx) {
-            Poll::Ready(Some(Ok(frame))) => {
-                self.timer = None;
-                Poll::Ready(Some(Ok(frame)))
-            }
-            Poll::Ready(None) => {
-                self.ended = true;
-                self.release(true);
-                Poll::Ready(None)
-            }
-            Poll::Ready(Some(Err(error))) => {
-                self.ended = true;
-                self.release(false);
-                Poll::Ready(match self.on_failure {
-                    OnFailure::Error => Some(Err(BodyError::Upstream(error))),
-                    OnFailure::EndCleanly => None,
-                })
-            }
-            Poll::Pending => {
-                let Some(silence) = self.silence else {
-                    return Poll::Pending;
-                };
-                let timer = self
-                    .timer
-                    .get_or_insert_with(|| Box::pin(tokio::time::sleep(silence)));
-                if timer.as_mut().poll(cx).is_pending() {
-                    return Poll::Pending;
-                }
-                // Our own doing: the upstream may still be working.
-                Poll::Ready(Some(Err(BodyError::Idle)))
-            }
         }
     }
 }
@@ -437,9 +232,8 @@ impl Body for ReplyBody {
         }
         let polled = this.poll_source(cx);
         match &polled {
-            Poll::Pending => ACTIVITY.set(Activity::Waiting),
+            Poll::Pending => {}
             Poll::Ready(Some(Ok(frame))) => {
-                ACTIVITY.set(Activity::HandedOut);
                 if let Some(data) = frame.data_ref() {
                     if let Some(context) = &this.context {
                         context
@@ -500,36 +294,6 @@ impl fmt::Debug for ReplyBody {
         f.debug_struct("ReplyBody")
             .field("guarded", &self.guard.is_some())
             .finish_non_exhaustive()
-    }
-}
-
-/// Two guards of one body.
-struct Pair {
-    outer: Box<dyn ReplyGuard>,
-    inner: Box<dyn ReplyGuard>,
-}
-
-impl ReplyGuard for Pair {
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if self.outer.poll(cx).is_ready() || self.inner.poll(cx).is_ready() {
-            return Poll::Ready(());
-        }
-        Poll::Pending
-    }
-
-    fn data(&mut self, data: &Bytes) {
-        self.outer.data(data);
-        self.inner.data(data);
-    }
-
-    fn end(self: Box<Self>, how: BodyEnd) {
-        self.outer.end(how);
-        self.inner.end(how);
-    }
-
-    fn abandoned(self: Box<Self>, rest: Rest) {
-        self.outer.end(BodyEnd::Abandoned);
-        self.inner.abandoned(rest);
     }
 }
 

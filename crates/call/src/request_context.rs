@@ -34,6 +34,19 @@ pub enum Progress {
     Done,
 }
 
+/// What the last poll of a reply's body returned. After [`Data`](Self::Data) it is the client who has to
+/// take the data before the body is polled again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BodyActivity {
+    /// The body was not polled.
+    #[default]
+    NotPolled,
+    /// A frame was handed to the client's connection.
+    Data,
+    /// There was nothing to hand over.
+    Pending,
+}
+
 /// UIDs of a FlowSchema and its priority level, as header values; never empty.
 #[derive(Clone, Debug)]
 pub struct FlowUids {
@@ -99,6 +112,8 @@ pub struct RequestContext {
     pub client_body_failed: Cell<bool>,
     /// Bytes of the reply's body that were handed to the client's connection.
     pub reply_bytes: Cell<u64>,
+    /// What the last poll of the reply's body returned; taken by the task of an HTTP/2 stream.
+    pub reply_activity: Cell<BodyActivity>,
     /// The shared upstream connection on which the response is awaited.
     pub awaited: AwaitedConnection,
     /// The request itself, once it exceeded its deadline.

@@ -13,7 +13,7 @@ pub struct SpoolLimits {
     /// Bytes of all answers, on all cores.
     pub total: u64,
     /// Bytes a client has to take between two looks.
-    pub least: u64,
+    pub min_read_bytes: u64,
 }
 
 impl SpoolLimits {
@@ -21,7 +21,7 @@ impl SpoolLimits {
     pub const NONE: Self = Self {
         per_answer: 0,
         total: 0,
-        least: 0,
+        min_read_bytes: 0,
     };
 }
 
@@ -35,14 +35,14 @@ pub struct Spool {
 
 /// Why a client was cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cut {
+pub enum CutReason {
     /// Its answer did not fit the spool, it read too slowly, and no seat of its level was free.
     NoSeatFree,
     /// It read too slowly from the spool, and the spool was full.
     SpoolFull,
 }
 
-impl Cut {
+impl CutReason {
     /// Both.
     pub const ALL: [Self; 2] = [Self::NoSeatFree, Self::SpoolFull];
 
@@ -72,24 +72,24 @@ impl Spool {
     }
 
     /// Answers cut, ever.
-    pub fn cut(&self, why: Cut) -> u64 {
+    pub fn cut(&self, why: CutReason) -> u64 {
         self.cut[why as usize].load(Ordering::Relaxed)
     }
 
     /// One more answer was cut.
-    pub fn count_cut(&self, why: Cut) {
+    pub fn count_cut(&self, why: CutReason) {
         self.cut[why as usize].fetch_add(1, Ordering::Relaxed);
     }
 }
 
 /// What one answer has taken of the spool; dropping it gives that back.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct SpoolShare {
     spool: Arc<Spool>,
     bytes: u64,
 }
 
-impl Held {
+impl SpoolShare {
     pub(super) fn new(spool: &Arc<Spool>) -> Self {
         Self {
             spool: Arc::clone(spool),
@@ -119,7 +119,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for SpoolShare {
     fn drop(&mut self) {
         self.give_back(self.bytes);
     }

@@ -19,7 +19,7 @@
 
 use tower::Layer;
 
-use fairgate_call::answer::{Answer, AnswerLayer};
+use fairgate_call::handle_refusal::{HandleRefusal, HandleRefusalLayer};
 
 /// The request path, from the outermost layer to the leaf.
 pub fn stack<T, A, F, D, H, L>(
@@ -31,11 +31,13 @@ pub fn stack<T, A, F, D, H, L>(
     leaf: L,
 ) -> T::Service
 where
-    T: Layer<Answer<A::Service>>,
+    T: Layer<HandleRefusal<A::Service>>,
     A: Layer<F::Service>,
     F: Layer<D::Service>,
     D: Layer<H::Service>,
     H: Layer<L>,
 {
-    trace.layer(AnswerLayer.layer(auth.layer(fairness.layer(dumps.layer(hosted.layer(leaf))))))
+    trace.layer(
+        HandleRefusalLayer.layer(auth.layer(fairness.layer(dumps.layer(hosted.layer(leaf))))),
+    )
 }

@@ -18,7 +18,9 @@ use std::{
 use bytes::Bytes;
 use fairgate_base::clock::Clock;
 use fairgate_call::{Inbound, Reply, ReplyBody};
-use fairgate_proxy::serve::{Acceptor, Core, Defence, Drain, ServeSettings, acceptor::Connections};
+use fairgate_proxy::serve::{
+    Acceptor, ClientConnections, Core, Defence, DrainController, ServeSettings,
+};
 use http::{Method, Request, Response};
 use http_body_util::Empty;
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
@@ -205,8 +207,8 @@ impl Gateway {
                 Acceptor::bind((Ipv4Addr::LOCALHOST, 0).into()).expect("loopback has ports");
             let address = listener.local_addr().expect("it is bound");
             let (handle, core) = Core::new();
-            let acceptor = Acceptor::new(listener, vec![handle], Connections::new(100), None);
-            let drain = Drain::default();
+            let acceptor = Acceptor::new(listener, vec![handle], ClientConnections::new(100), None);
+            let drain = DrainController::default();
             let phases = drain.subscribe();
             spawn_local(async move {
                 // It announces the end by being dropped.

@@ -7,7 +7,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use fairgate_call::{Cut, SpoolLimits};
+use fairgate_call::{CutReason, SpoolLimits};
 use http_body_util::{BodyExt as _, Empty};
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -24,7 +24,7 @@ fn rules(per_answer: u64, total: u64) -> Rules {
         set.spool = SpoolLimits {
             per_answer,
             total,
-            least: 128 << 10,
+            min_read_bytes: 128 << 10,
         };
     })
 }
@@ -102,7 +102,7 @@ async fn an_answer_that_fits_the_spool_is_read_to_its_end_and_its_seat_comes_fre
         assert_eq!(all.len(), LARGE);
         assert_eq!(http1.read().await, LARGE);
         until(|| spool.bytes() == 0).await;
-        assert_eq!(Cut::ALL.map(|why| spool.cut(why)), [0, 0]);
+        assert_eq!(CutReason::ALL.map(|why| spool.cut(why)), [0, 0]);
     }
 }
 
@@ -125,7 +125,7 @@ async fn a_client_that_reads_too_slowly_is_cut_when_no_seat_is_free() {
         let gate = Gate::governed(&upstream, &rules(1 << 20, 64 << 20));
         let spool = &gate.hub().spool;
         for http2 in [false, true] {
-            let before = spool.cut(Cut::NoSeatFree);
+            let before = spool.cut(CutReason::NoSeatFree);
             let (mut raw, mut stream) = (None, None);
             if http2 {
                 stream = Some(ask_http2(gate.address(), 1).await);
@@ -135,7 +135,7 @@ async fn a_client_that_reads_too_slowly_is_cut_when_no_seat_is_free() {
             until(|| small(&gate) == (1, 0, 1)).await;
             let next = get(&gate, PODS).await;
             next.served().await;
-            assert_eq!(spool.cut(Cut::NoSeatFree), before + 1);
+            assert_eq!(spool.cut(CutReason::NoSeatFree), before + 1);
             until(|| small(&gate) == (0, 0, 0)).await;
             // It is told that this is not all.
             if let Some(stream) = stream {
@@ -185,7 +185,7 @@ async fn many_slow_readers_cost_no_more_than_the_spool_and_others_are_served() {
         held.push(soon(slow).await.unwrap());
     }
     until(|| small(&gate) == (0, 0, 0)).await;
-    assert!(spool.cut(Cut::SpoolFull) > 0);
+    assert!(spool.cut(CutReason::SpoolFull) > 0);
     assert!(spool.bytes() <= total + 2 * PIECE as u64);
     drop(held);
     until(|| spool.bytes() == 0).await;

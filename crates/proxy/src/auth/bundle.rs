@@ -20,6 +20,7 @@ use rustls::{
 };
 
 use super::x509::Validity;
+use fairgate_call::ChainError;
 
 /// A set of certificate authorities for client certificates.
 pub struct CaBundle {
@@ -44,17 +45,6 @@ pub enum BundleError {
     /// Certificates are counted from 1.
     #[error("certificate {number}: {reason}")]
     Certificate { number: usize, reason: String },
-}
-
-/// Why a certificate is not believed.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum ChainError {
-    /// Expired, of a foreign authority, not for clients, ….
-    #[error("{0}")]
-    Refused(Arc<rustls::Error>),
-    /// Nobody is left to vouch for anybody.
-    #[error("no certificate authority of the bundle is valid now")]
-    NoAuthority,
 }
 
 impl CaBundle {
@@ -116,7 +106,7 @@ impl CaBundle {
                 Ok(()) => return Ok(holds_until(authority, chain, unix_seconds)),
                 // That an authority does not know the certificate says less than any other reason.
                 Err(reason) if is_unknown_issuer(&reason) && error != ChainError::NoAuthority => {}
-                Err(reason) => error = ChainError::Refused(Arc::new(reason)),
+                Err(reason) => error = ChainError::Rejected(Arc::new(reason)),
             }
         }
         Err(error)

@@ -4,14 +4,12 @@ use std::fmt;
 
 use smallvec::SmallVec;
 
-use super::{
-    bearer::ProtocolError, front_proxy::FrontProxyError, mtls::CertificateError,
-    token_review::TokenRefused,
-};
+use super::{bearer::ProtocolError, token_review::TokenRefused};
+use fairgate_call::{CertificateError, FrontProxyError};
 
 /// Why one method of authentication failed.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum Failure {
+pub enum AuthFailure {
     /// The peer is no front proxy; said of every ordinary client certificate.
     #[error("front proxy: {0}")]
     FrontProxy(#[from] FrontProxyError),
@@ -28,11 +26,11 @@ pub enum Failure {
 
 /// Why a request has no user: what each method said, in order; nothing if there was no credential.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Failures(SmallVec<[Failure; 2]>);
+pub struct AuthFailures(SmallVec<[AuthFailure; 2]>);
 
-impl Failures {
+impl AuthFailures {
     /// What each method said.
-    pub fn iter(&self) -> impl Iterator<Item = &Failure> {
+    pub fn iter(&self) -> impl Iterator<Item = &AuthFailure> {
         self.0.iter()
     }
 
@@ -41,12 +39,12 @@ impl Failures {
         self.0.is_empty()
     }
 
-    pub(super) fn push(&mut self, failure: impl Into<Failure>) {
+    pub(super) fn push(&mut self, failure: impl Into<AuthFailure>) {
         self.0.push(failure.into());
     }
 }
 
-impl fmt::Display for Failures {
+impl fmt::Display for AuthFailures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_empty() {
             return f.write_str("no credential");

@@ -11,57 +11,36 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use rustls::pki_types::CertificateDer;
 
 use super::{
-    FrontProxySettings, Identity,
-    bundle::ChainError,
-    extra_key,
-    peer::{Judgement, Slot},
-    x509::{Subject, SubjectError},
+    extra_key, identity::authenticated, settings::FrontProxySettings, x509::CertificateSubject,
 };
+use fairgate_call::{CachedVerification, FrontProxyError, Identity, Verification};
 use fairgate_core::digest::User;
-
-/// Why a peer is not believed to be a front proxy, or cannot be understood.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages name the fields")]
-pub enum FrontProxyError {
-    /// Its certificate is of no authority for front proxies: as is every ordinary client's.
-    #[error(transparent)]
-    Chain(#[from] ChainError),
-    /// Its certificate is believed, but unreadable.
-    #[error(transparent)]
-    Subject(#[from] SubjectError),
-    /// Its certificate is another's.
-    #[error("x509: subject with cn={common_name} is not in the allowed list")]
-    NotAllowed { common_name: Arc<str> },
-    /// What it says is not UTF-8.
-    #[error("header {name}: not UTF-8")]
-    NotText { name: HeaderName },
-}
 
 impl FrontProxySettings {
     /// Who the peer says the client is; `None` if it names nobody.
     ///
-    /// `chain` is not empty, and `judged` is what is known of it.
+    /// `chain` is not empty, and `verified` is the result of an earlier request of the connection.
     pub(super) fn authenticate(
         &self,
         headers: &HeaderMap,
         chain: &[CertificateDer<'_>],
-        judged: &mut Slot<(), FrontProxyError>,
+        verified: &mut CachedVerification<(), FrontProxyError>,
         unix_seconds: i64,
     ) -> Result<Option<Arc<Identity>>, FrontProxyError> {
-        judged
-            .get(unix_seconds, || self.judge(chain, unix_seconds))
+        verified
+            .get(unix_seconds, || self.verify(chain, unix_seconds))
             .map_err(Clone::clone)?;
-        Ok(self.user(headers)?.map(super::authenticated))
+        Ok(self.user(headers)?.map(authenticated))
     }
 
-    fn judge(
+    fn verify(
         &self,
         chain: &[CertificateDer<'_>],
         unix_seconds: i64,
-    ) -> Judgement<(), FrontProxyError> {
+    ) -> Verification<(), FrontProxyError> {
         let until = self.authorities.verify(chain, unix_seconds)?;
         if let (false, Some(leaf)) = (self.allowed_names.is_empty(), chain.first()) {
-            let common_name = Subject::parse(leaf)?.common_name;
+            let common_name = CertificateSubject::parse(leaf)?.common_name;
             if !self.allowed_names.contains(&common_name) {
                 return Err(FrontProxyError::NotAllowed {
                     common_name: common_name.into(),
@@ -165,9 +144,12 @@ mod tests {
                 })
                 .collect();
             let chain = self.authority.issue(&Leaf::new(common_name));
-            let identity = self
-                .proxy
-                .authenticate(&headers, &chain, &mut Slot::default(), NOW)?;
+            let identity = self.proxy.authenticate(
+                &headers,
+                &chain,
+                &mut CachedVerification::default(),
+                NOW,
+            )?;
             Ok(identity.map(|identity| User::clone(identity.user())))
         }
     }

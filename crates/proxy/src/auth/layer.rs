@@ -4,10 +4,8 @@
 //! From here on types carry the facts: a [`Call`] always has a user and a meaning.
 
 use std::{
-    cell::RefCell,
     future::Future,
     pin::Pin,
-    rc::Rc,
     sync::Arc,
     task::{Context, Poll, ready},
     time::Duration,
@@ -18,20 +16,20 @@ use pin_project_lite::pin_project;
 use tower::{Layer, Service};
 
 use super::{
-    Authentication, ConfiguredNames, Credentials, Decision, HeaderRefusal, Identity, Now, Outcome,
-    PeerIdentityCache, PendingReview,
+    authenticator::{AuthDecision, AuthOutcome, Authenticator, Credentials, PendingReview},
     impersonation::{self, ImpersonationError},
-    strip_identity_headers,
+    now::Now,
+    spoof::{ConfiguredNames, HeaderRefusal, strip_identity_headers},
 };
 use fairgate_base::{clock::Clock, log_limit::LogLimit};
-use fairgate_call::{Call, Inbound, Peer, Refusal, Reply, RequestKind};
+use fairgate_call::{Call, Identity, Inbound, Refusal, Reply, RequestKind};
 use fairgate_core::digest::{RequestDigest, RequestInfo};
 
 /// What the layer goes by; replaced whole when settings change.
 #[derive(Debug)]
 pub struct AuthRules {
     /// The methods of authentication.
-    pub authentication: Authentication,
+    pub authentication: Authenticator,
     /// Front-proxy header names besides the conventional ones, never to be passed on.
     pub names: ConfiguredNames,
     /// Whether `system:masters` may act as others. Not where an upstream judges who may do what.
@@ -94,7 +92,7 @@ where
                     refusal: Some(refusal),
                 },
             },
-            Ok((parsed, Outcome::Decided(decision))) => match parsed.decide(decision, &rules) {
+            Ok((parsed, AuthOutcome::Decided(decision))) => match parsed.decide(decision, &rules) {
                 Ok(call) => Authenticated {
                     state: State::Serving {
                         future: self.inner.call(call),
@@ -106,9 +104,9 @@ where
                     },
                 },
             },
-            Ok((parsed, Outcome::Review(review))) => Authenticated {
+            Ok((parsed, AuthOutcome::Review(review))) => Authenticated {
                 state: State::Reviewing {
-                    waiting: Box::new(Waiting {
+                    waiting: Box::new(AwaitingReview {
                         review,
                         parsed: Some(parsed),
                         rules,
@@ -122,7 +120,7 @@ where
 
 impl<S> Auth<S> {
     /// Parses the request, and asks who makes it.
-    fn begin(&self, rules: &AuthRules, inbound: Inbound) -> Result<(Parsed, Outcome), Refusal> {
+    fn begin(&self, rules: &AuthRules, inbound: Inbound) -> Result<(Parsed, AuthOutcome), Refusal> {
         let uri = inbound.request.uri();
         let info = RequestInfo::parse(inbound.request.method().as_str(), uri.path(), uri.query())?;
         let kind = RequestKind::of(&info);
@@ -130,27 +128,19 @@ impl<S> Auth<S> {
         if let (false, Some(Err(error))) = (kind.is_long_running(), &info.timeout) {
             return Err(Refusal::BadTimeout(error.clone()));
         }
-        let memo = memo_of(&inbound.peer);
         let credentials = Credentials {
             headers: inbound.request.headers(),
             peer_certificates: inbound.peer.certificates(),
             decoded_path: info.path(),
         };
         let now = Now::of(&self.clock);
-        let outcome = rules
-            .authentication
-            .authenticate(&credentials, &mut memo.borrow_mut(), now);
+        let outcome = rules.authentication.authenticate(
+            &credentials,
+            &mut inbound.peer.identity.borrow_mut(),
+            now,
+        );
         Ok((Parsed { inbound, info }, outcome))
     }
-}
-
-/// What the connection keeps of its peer's certificate.
-fn memo_of(peer: &Peer) -> Rc<RefCell<PeerIdentityCache>> {
-    let memo = peer
-        .memo
-        .get_or_init(|| Rc::new(RefCell::new(PeerIdentityCache::default())));
-    // Another layer may have put something else there first: then nothing is kept.
-    Rc::clone(memo).downcast().unwrap_or_default()
 }
 
 /// How many requests are logged whose token could not be reviewed: clients can send any number.
@@ -164,14 +154,14 @@ struct Parsed {
 }
 
 impl Parsed {
-    fn decide(self, decision: Decision, rules: &AuthRules) -> Result<Call, Refusal> {
+    fn decide(self, decision: AuthDecision, rules: &AuthRules) -> Result<Call, Refusal> {
         match decision {
-            Decision::Known(identity) => self.into_call(&identity, rules),
-            Decision::Unauthorized(failures) => {
+            AuthDecision::Known(identity) => self.into_call(&identity, rules),
+            AuthDecision::Unauthorized(failures) => {
                 tracing::debug!(%failures, "unauthorized");
                 Err(Refusal::Unauthorized)
             }
-            Decision::Unavailable(error) => {
+            AuthDecision::Unavailable(error) => {
                 if let Some(left_out) = UNAVAILABLE.admit(self.inbound.received) {
                     tracing::warn!(%error, left_out, "requests are refused because a token could not be reviewed");
                 }
@@ -249,13 +239,13 @@ pin_project! {
         S: Service<Call>,
     {
         Refused { refusal: Option<Refusal> },
-        Reviewing { waiting: Box<Waiting<S>> },
+        Reviewing { waiting: Box<AwaitingReview<S>> },
         Serving { #[pin] future: S::Future },
     }
 }
 
 /// A request whose token is being reviewed.
-struct Waiting<S> {
+struct AwaitingReview<S> {
     review: Box<PendingReview>,
     parsed: Option<Parsed>,
     rules: Arc<AuthRules>,
@@ -287,11 +277,11 @@ where
     }
 }
 
-impl<S> Waiting<S>
+impl<S> AwaitingReview<S>
 where
     S: Service<Call, Response = Reply, Error = Refusal>,
 {
-    fn resume(&mut self, decision: Decision) -> State<S> {
+    fn resume(&mut self, decision: AuthDecision) -> State<S> {
         let parsed = self.parsed.take().ok_or_else(polled_again);
         match parsed.and_then(|parsed| parsed.decide(decision, &self.rules)) {
             Ok(call) => State::Serving {

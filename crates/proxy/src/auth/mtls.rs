@@ -5,39 +5,24 @@ use std::sync::Arc;
 use rustls::pki_types::CertificateDer;
 use sha2::{Digest as _, Sha256};
 
-use super::{
-    CaBundle, Identity,
-    bundle::ChainError,
-    peer::Judgement,
-    x509::{Subject, SubjectError},
-};
+use super::{bundle::CaBundle, identity::authenticated, x509::CertificateSubject};
+use fairgate_call::{CertificateError, Identity, Verification};
 use fairgate_core::digest::User;
 
 /// The extra attribute that says by which credential a user was recognized.
 const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
 
-/// Why a client certificate names nobody.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum CertificateError {
-    /// It is not believed.
-    #[error(transparent)]
-    Chain(#[from] ChainError),
-    /// It is believed, but says something unreadable.
-    #[error(transparent)]
-    Subject(#[from] SubjectError),
-}
-
 /// Who `chain`, not empty, belongs to; nobody, without an error, if it has no common name.
-pub(super) fn judge(
+pub(super) fn authenticate(
     authorities: &CaBundle,
     chain: &[CertificateDer<'_>],
     unix_seconds: i64,
-) -> Judgement<Option<Arc<Identity>>, CertificateError> {
+) -> Verification<Option<Arc<Identity>>, CertificateError> {
     let until = authorities.verify(chain, unix_seconds)?;
     let Some(leaf) = chain.first() else {
         return Ok((None, until));
     };
-    let subject = Subject::parse(leaf)?;
+    let subject = CertificateSubject::parse(leaf)?;
     if subject.common_name.is_empty() {
         return Ok((None, until));
     }
@@ -49,18 +34,20 @@ pub(super) fn judge(
         groups: subject.organizations,
         extra: [(CREDENTIAL_ID.to_owned(), vec![credential_id])].into(),
     };
-    Ok((Some(super::authenticated(user)), until))
+    Ok((Some(authenticated(user)), until))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fairgate_call::SubjectError;
+
     use crate::auth::pki::{Authority, Leaf, NOW};
 
     fn user(leaf: &Leaf) -> Result<Option<User>, CertificateError> {
         let authority = Authority::new("clients");
         let bundle = CaBundle::from_pem(authority.pem().as_bytes()).unwrap();
-        let (identity, _until) = judge(&bundle, &authority.issue(leaf), NOW)?;
+        let (identity, _until) = authenticate(&bundle, &authority.issue(leaf), NOW)?;
         Ok(identity.map(|identity| User::clone(identity.user())))
     }
 

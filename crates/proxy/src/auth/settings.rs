@@ -2,12 +2,10 @@
 //!
 //! Values ready to use, without defaults. Not here: the files they come from, and reading those again.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
-};
+use std::sync::Arc;
 
-use super::{Authentication, CaBundle, RequestHeaderNames, TokenFile, TokenReviews};
+use super::{bundle::CaBundle, token_file::TokenFile, token_review::TokenReviews};
+use fairgate_call::RequestHeaderNames;
 
 /// Which methods of authentication there are. A method that is absent is off.
 #[derive(Clone, Debug, Default)]
@@ -21,7 +19,7 @@ pub struct AuthSettings {
     /// Reviews of other tokens. The handle outlives a change of settings, and so do known tokens.
     pub token_reviews: Option<TokenReviews>,
     /// Who shows no credential.
-    pub anonymous: Anonymous,
+    pub anonymous: AnonymousAccess,
 }
 
 /// Which proxies are believed, and in which headers they speak.
@@ -37,7 +35,7 @@ pub struct FrontProxySettings {
 
 /// What becomes of requests without a credential.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Anonymous {
+pub enum AnonymousAccess {
     /// Refused.
     #[default]
     Off,
@@ -47,18 +45,7 @@ pub enum Anonymous {
     Paths(Vec<String>),
 }
 
-impl Authentication {
-    /// Authentication by these settings. Connections judge their peers anew under it.
-    pub fn new(settings: AuthSettings) -> Self {
-        static VERSIONS: AtomicU64 = AtomicU64::new(1); // a fresh connection is at 0
-        Self {
-            version: VERSIONS.fetch_add(1, Ordering::Relaxed),
-            settings,
-        }
-    }
-}
-
-impl Anonymous {
+impl AnonymousAccess {
     /// Whether a request for this path, decoded and not cleaned, may go without a credential.
     pub fn allows(&self, decoded_path: &[u8]) -> bool {
         match self {

@@ -14,7 +14,7 @@ use http::{
 use smallvec::SmallVec;
 
 use super::bearer;
-use fairgate_call::identity::RequestHeaderNames;
+use fairgate_call::RequestHeaderNames;
 
 /// Names that never pass, in full.
 const NAMES: [&str; 10] = [

@@ -1,9 +1,10 @@
 //! Who a request comes from, for each pair of what it may carry, and what of it goes upstream.
 
-use std::{str::FromStr as _, time::Duration};
+use std::{str::FromStr as _, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use http::{HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue};
+use rustls::pki_types::CertificateDer;
 use serde_json::{Value, json};
 use tokio::runtime::{Builder, Runtime};
 
@@ -12,6 +13,9 @@ use super::{
     token_review::ReviewSettings,
     *,
 };
+use fairgate_base::clock::Clock;
+use fairgate_call::PeerIdentityCache;
+use fairgate_core::{digest::User, time::Time};
 use fairgate_upstream::{
     client::RequestError,
     review::{PostFuture, ReviewTransport},
@@ -86,7 +90,7 @@ impl Scene {
                     .0,
             ),
             token_reviews: Some(reviews),
-            anonymous: Anonymous::Off,
+            anonymous: AnonymousAccess::Off,
         };
         Self {
             foreign: Authority::new("foreign"),
@@ -97,14 +101,14 @@ impl Scene {
         }
     }
 
-    fn build(&self) -> Authentication {
-        Authentication::new(self.settings.clone())
+    fn build(&self) -> Authenticator {
+        Authenticator::new(self.settings.clone())
     }
 
     /// The outcome in a word: the user's name, or `401` or `503`.
     fn ask(
         &self,
-        authentication: &Authentication,
+        authentication: &Authenticator,
         lines: &[(&str, &str)],
         chain: &[CertificateDer<'static>],
     ) -> String {
@@ -117,16 +121,16 @@ impl Scene {
         let mut peer = PeerIdentityCache::default();
         let outcome = authentication.authenticate(&credentials, &mut peer, moment(NOW));
         match self.decide(outcome) {
-            Decision::Known(identity) => identity.user().name.clone(),
-            Decision::Unauthorized(_) => "401".into(),
-            Decision::Unavailable(_) => "503".into(),
+            AuthDecision::Known(identity) => identity.user().name.clone(),
+            AuthDecision::Unauthorized(_) => "401".into(),
+            AuthDecision::Unavailable(_) => "503".into(),
         }
     }
 
-    fn decide(&self, outcome: Outcome) -> Decision {
+    fn decide(&self, outcome: AuthOutcome) -> AuthDecision {
         match outcome {
-            Outcome::Decided(decision) => decision,
-            Outcome::Review(pending) => self.runtime.block_on(pending),
+            AuthOutcome::Decided(decision) => decision,
+            AuthOutcome::Review(pending) => self.runtime.block_on(pending),
         }
     }
 
@@ -140,7 +144,7 @@ impl Scene {
         let authentication = self.build();
         let mut peer = PeerIdentityCache::default();
         match self.decide(authentication.authenticate(&credentials, &mut peer, moment(NOW))) {
-            Decision::Unauthorized(failures) => failures.to_string(),
+            AuthDecision::Unauthorized(failures) => failures.to_string(),
             other => panic!("{other:?}"),
         }
     }
@@ -192,7 +196,7 @@ fn every_pair_of_certificate_and_token_comes_to_what_the_server_makes_of_it() {
         ("double space", Some("Bearer  good")),
     ];
     for front_proxy in [None, scene.settings.front_proxy.clone()] {
-        for anonymous in [Anonymous::Off, Anonymous::Everywhere] {
+        for anonymous in [AnonymousAccess::Off, AnonymousAccess::Everywhere] {
             // With front proxies every certificate of a client fails there first, also a nameless one.
             let proxied = front_proxy.is_some();
             scene.settings.front_proxy.clone_from(&front_proxy);
@@ -212,7 +216,7 @@ fn every_pair_of_certificate_and_token_comes_to_what_the_server_makes_of_it() {
                         (_, "file") => "file-user",
                         (_, "bad") => "401",
                         (_, "down") => "503",
-                        _ if nothing_wrong && anonymous == Anonymous::Everywhere => {
+                        _ if nothing_wrong && anonymous == AnonymousAccess::Everywhere => {
                             "system:anonymous"
                         }
                         _ => "401",
@@ -258,7 +262,7 @@ fn a_front_proxy_comes_before_its_own_certificate_and_any_token() {
 #[test]
 fn authorization_comes_before_a_websocket_token() {
     let mut scene = Scene::new();
-    scene.settings.anonymous = Anonymous::Everywhere;
+    scene.settings.anonymous = AnonymousAccess::Everywhere;
     let authentication = scene.build();
     let file = "v4,base64url.bearer.authorization.k8s.io.ZmlsZS10b2tlbg";
     let good = "v4,base64url.bearer.authorization.k8s.io.Z29vZA";
@@ -301,7 +305,7 @@ fn authorization_comes_before_a_websocket_token() {
 fn without_reviews_an_unknown_token_is_bad() {
     let mut scene = Scene::new();
     scene.settings.token_reviews = None;
-    scene.settings.anonymous = Anonymous::Everywhere;
+    scene.settings.anonymous = AnonymousAccess::Everywhere;
     let authentication = scene.build();
     for (token, expected) in [
         ("Bearer file-token", "file-user"),
@@ -325,17 +329,17 @@ fn a_known_token_needs_no_review() {
     };
     let mut peer = PeerIdentityCache::default();
     let first = authentication.authenticate(&credentials, &mut peer, moment(NOW));
-    assert!(matches!(first, Outcome::Review(_)));
-    let Decision::Known(reviewed) = scene.decide(first) else {
+    assert!(matches!(first, AuthOutcome::Review(_)));
+    let AuthDecision::Known(reviewed) = scene.decide(first) else {
         panic!("not known");
     };
     let second = authentication.authenticate(&credentials, &mut peer, moment(NOW + 9));
     assert!(matches!(
         second,
-        Outcome::Decided(Decision::Known(ref known)) if Arc::ptr_eq(known, &reviewed)
+        AuthOutcome::Decided(AuthDecision::Known(ref known)) if Arc::ptr_eq(known, &reviewed)
     ));
     let third = authentication.authenticate(&credentials, &mut peer, moment(NOW + 10));
-    assert!(matches!(third, Outcome::Review(_)));
+    assert!(matches!(third, AuthOutcome::Review(_)));
 }
 
 #[test]
@@ -351,12 +355,12 @@ fn a_connection_keeps_its_identity_until_the_certificate_or_the_settings_end_it(
         decoded_path: b"/",
     };
     let mut peer = PeerIdentityCache::default();
-    let mut at = |authentication: &Authentication, seconds| match authentication.authenticate(
+    let mut at = |authentication: &Authenticator, seconds| match authentication.authenticate(
         &credentials,
         &mut peer,
         moment(seconds),
     ) {
-        Outcome::Decided(Decision::Known(identity)) => Some(identity),
+        AuthOutcome::Decided(AuthDecision::Known(identity)) => Some(identity),
         _ => None,
     };
     let authentication = scene.build();
@@ -374,7 +378,7 @@ fn a_connection_keeps_its_identity_until_the_certificate_or_the_settings_end_it(
 
 #[test]
 fn anonymous_may_be_let_in_by_exact_path_only() {
-    let paths = Anonymous::Paths(vec!["/healthz".into(), "/livez".into()]);
+    let paths = AnonymousAccess::Paths(vec!["/healthz".into(), "/livez".into()]);
     for (path, allowed) in [
         ("/healthz", true),
         ("/livez", true),
@@ -386,8 +390,8 @@ fn anonymous_may_be_let_in_by_exact_path_only() {
     ] {
         assert_eq!(paths.allows(path.as_bytes()), allowed, "{path}");
     }
-    assert!(!Anonymous::Off.allows(b"/healthz"));
-    assert!(Anonymous::Everywhere.allows(b"/x"));
+    assert!(!AnonymousAccess::Off.allows(b"/healthz"));
+    assert!(AnonymousAccess::Everywhere.allows(b"/x"));
 }
 
 #[test]

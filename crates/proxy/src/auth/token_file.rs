@@ -7,7 +7,11 @@
 
 use std::{collections::HashMap, fmt, sync::Arc};
 
-use super::{Identity, TokenDigest, TokenKey, token_key::Token};
+use super::{
+    identity::authenticated,
+    token_key::{Token, TokenDigest, TokenKey},
+};
+use fairgate_call::Identity;
 use fairgate_core::digest::User;
 
 /// The content of a token file, ready for look-up.
@@ -104,7 +108,7 @@ impl TokenFile {
         let Some(token) = row.token else {
             return Some(TokenFileWarning::EmptyToken { line: row.line });
         };
-        let identity = super::authenticated(row.user);
+        let identity = authenticated(row.user);
         self.users
             .insert(self.key.digest(token.as_bytes()), identity)
             .map(|_earlier| TokenFileWarning::Repeated { line: row.line })

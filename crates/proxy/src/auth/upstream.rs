@@ -12,8 +12,9 @@
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::{extra_key, spoof};
-use fairgate_call::identity::{
-    Identity, IdentityError, IdentityHeaders, RequestHeaderNames, UpstreamIdentity,
+use fairgate_call::{
+    Identity, RequestHeaderNames,
+    identity_headers::{IdentityError, IdentityHeaders, UpstreamIdentity},
 };
 use fairgate_core::digest::User;
 
@@ -35,7 +36,7 @@ pub fn headers(upstream: &UpstreamIdentity, user: &User) -> Result<IdentityHeade
 ///
 /// # Errors
 ///
-/// As [`headers`], and [`IdentityError::AlreadyTold`]; nothing is added then.
+/// As [`headers`], and [`IdentityError::AlreadyPresent`]; nothing is added then.
 pub fn write(
     upstream: &UpstreamIdentity,
     user: &User,
@@ -54,7 +55,9 @@ pub fn write_identity(
     identity: &Identity,
     out: &mut HeaderMap,
 ) -> Result<(), IdentityError> {
-    let lines = identity.headers(upstream, || headers(upstream, identity.user()))?;
+    let lines = identity
+        .upstream_headers
+        .get(upstream, || headers(upstream, identity.user()))?;
     add(upstream, &lines, out)
 }
 
@@ -80,7 +83,7 @@ fn add(
         .keys()
         .find(|name| spoof::carries_identity(name.as_str(), names))
     {
-        return Err(IdentityError::AlreadyTold { name: name.clone() });
+        return Err(IdentityError::AlreadyPresent { name: name.clone() });
     }
     for (name, value) in lines.iter() {
         out.append(name.clone(), value.clone());
@@ -421,7 +424,7 @@ mod tests {
                 let mut out = HeaderMap::new();
                 out.insert(HeaderName::from_static(name), HeaderValue::from_static("x"));
                 let refused = write(&upstream, &user, &mut out);
-                assert!(matches!(refused, Err(IdentityError::AlreadyTold { .. })));
+                assert!(matches!(refused, Err(IdentityError::AlreadyPresent { .. })));
                 assert_eq!(out.len(), 1);
             }
         }
@@ -437,7 +440,7 @@ mod tests {
                 made += 1;
                 headers(&upstream, identity.user())
             };
-            let lines = identity.headers(&upstream, make).unwrap();
+            let lines = identity.upstream_headers.get(&upstream, make).unwrap();
             assert_eq!(lines.iter().next().unwrap().0, "x-remote-user");
         }
         assert_eq!(made, 1);

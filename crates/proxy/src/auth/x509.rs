@@ -10,12 +10,14 @@ use x509_parser::{
     prelude::FromDer,
 };
 
+use fairgate_call::SubjectError;
+
 /// The subject attribute in which a certificate carries a uid.
 const UID: Oid<'static> = oid!(1.3.6.1.4.1.57683.2);
 
 /// What a certificate's subject says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Subject {
+pub(crate) struct CertificateSubject {
     /// The last common name; empty if there is none.
     pub common_name: String,
     /// Every organization, in order.
@@ -33,21 +35,7 @@ pub(crate) struct Validity {
     pub not_after: i64,
 }
 
-/// Why a certificate's subject cannot be read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SubjectError {
-    /// No DER, or no certificate.
-    #[error("the certificate cannot be parsed")]
-    Malformed,
-    /// A name of a type that holds no text, or with bytes its type does not allow.
-    #[error("the certificate's subject has an attribute that is no text")]
-    NotText,
-    /// More uids than one, or an empty one.
-    #[error("the certificate's subject must have at most one uid, and that not empty")]
-    Uid,
-}
-
-impl Subject {
+impl CertificateSubject {
     /// Reads the subject of a certificate.
     ///
     /// # Errors
@@ -159,8 +147,8 @@ mod tests {
         params.self_signed(&key).unwrap().der().clone()
     }
 
-    fn subject(attributes: Vec<(DnType, DnValue)>) -> Result<Subject, SubjectError> {
-        Subject::parse(&certificate(attributes))
+    fn subject(attributes: Vec<(DnType, DnValue)>) -> Result<CertificateSubject, SubjectError> {
+        CertificateSubject::parse(&certificate(attributes))
     }
 
     /// The same attribute under another key of the generator's map, which holds one value a key.
@@ -221,7 +209,7 @@ mod tests {
         assert_eq!(one.uid(), Ok("1001"));
         let empty = subject(vec![(again(UID_PATH), utf8(""))]).unwrap();
         assert_eq!(empty.uid(), Err(SubjectError::Uid));
-        let two = Subject {
+        let two = CertificateSubject {
             uids: vec!["1".into(), "2".into()],
             ..one
         };
@@ -233,7 +221,10 @@ mod tests {
         let good = certificate(vec![(DnType::CommonName, utf8("alice"))]);
         for cut in 0..good.len() {
             let part = CertificateDer::from(good[..cut].to_vec());
-            assert_eq!(Subject::parse(&part), Err(SubjectError::Malformed));
+            assert_eq!(
+                CertificateSubject::parse(&part),
+                Err(SubjectError::Malformed)
+            );
             assert_eq!(Validity::parse(&part), Err(SubjectError::Malformed));
         }
     }

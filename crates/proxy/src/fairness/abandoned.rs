@@ -24,7 +24,7 @@ const MAX_UNSEATED: u32 = 4096;
 
 /// What is counted of such requests, all cores together.
 #[derive(Debug, Default)]
-pub struct Abandoned {
+pub struct AbandonedRequests {
     running: AtomicU32,
     unseated: AtomicU32,
     ended: AtomicU64,
@@ -33,13 +33,13 @@ pub struct Abandoned {
 
 /// One that runs on. Dropped, it counts as cancelled unless [`ended`](Self::ended) was called.
 #[derive(Debug)]
-pub(super) struct RunsOn {
-    of: Arc<Abandoned>,
+pub(super) struct AbandonedRequest {
+    of: Arc<AbandonedRequests>,
     seated: bool,
     ended: bool,
 }
 
-impl Abandoned {
+impl AbandonedRequests {
     /// How many run on.
     pub fn running(&self) -> u32 {
         self.running.load(Ordering::Relaxed)
@@ -57,7 +57,7 @@ impl Abandoned {
 
     /// A client has left. `seated` tells that the request holds something of a limit. `None` if it is
     /// one too many of those that do not: it is to be cancelled.
-    pub(super) fn begin(self: &Arc<Self>, seated: bool) -> Option<RunsOn> {
+    pub(super) fn begin(self: &Arc<Self>, seated: bool) -> Option<AbandonedRequest> {
         self.running.fetch_add(1, Ordering::Relaxed);
         let others = if seated {
             0
@@ -65,7 +65,7 @@ impl Abandoned {
             self.unseated.fetch_add(1, Ordering::Relaxed)
         };
         // Counts as cancelled when it is dropped here.
-        let runs_on = RunsOn {
+        let runs_on = AbandonedRequest {
             of: Arc::clone(self),
             seated,
             ended: false,
@@ -74,7 +74,7 @@ impl Abandoned {
     }
 }
 
-impl RunsOn {
+impl AbandonedRequest {
     /// Its answer has ended.
     pub(super) fn ended(&mut self) {
         self.ended = true;
@@ -86,7 +86,7 @@ impl RunsOn {
     }
 }
 
-impl Drop for RunsOn {
+impl Drop for AbandonedRequest {
     fn drop(&mut self) {
         self.of.running.fetch_sub(1, Ordering::Relaxed);
         if !self.seated {
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn those_that_hold_nothing_are_bounded() {
-        let abandoned = Arc::<Abandoned>::default();
+        let abandoned = Arc::<AbandonedRequests>::default();
         let mut running: Vec<_> = (0..MAX_UNSEATED)
             .map(|_| abandoned.begin(false).unwrap())
             .collect();

@@ -6,7 +6,7 @@ use http::{
     header::{CONTENT_ENCODING, CONTENT_TYPE},
 };
 
-use super::learn::ListObserver;
+use super::list_observer::ListObserver;
 
 /// What is learnt of a list, asked for by `GET target`, whose body comes in these pieces.
 pub fn observe_list<'a>(

@@ -43,7 +43,7 @@ pub struct LongRunning {
 
 /// One long-running request; dropping it makes room for another.
 #[derive(Debug)]
-pub struct Place {
+pub struct LongRunningEntry {
     of: Arc<LongRunning>,
     user: Arc<User>,
 }
@@ -74,7 +74,7 @@ impl LongRunning {
     }
 
     /// `user` runs one more; `None` if that is too many, and the caps are enforced.
-    pub fn enter(self: &Arc<Self>, user: &Arc<User>, enforced: bool) -> Option<Place> {
+    pub fn enter(self: &Arc<Self>, user: &Arc<User>, enforced: bool) -> Option<LongRunningEntry> {
         let caps = if enforced {
             *lock(&self.caps)
         } else {
@@ -84,7 +84,7 @@ impl LongRunning {
             return None;
         }
         // Gives back what it holds of both, whatever it holds.
-        let place = Place {
+        let place = LongRunningEntry {
             of: Arc::clone(self),
             user: Arc::clone(user),
         };
@@ -104,7 +104,7 @@ impl LongRunning {
     }
 }
 
-impl Drop for Place {
+impl Drop for LongRunningEntry {
     fn drop(&mut self) {
         let this = &self.of;
         this.total.fetch_sub(1, Ordering::Relaxed);

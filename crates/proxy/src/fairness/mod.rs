@@ -1,37 +1,47 @@
-//! Fairness in the path of a request: from a call to a seat, and from the seat's end to the next.
+//! Flow control in the request path: a call gets a seat, and the end of the seat starts the next call.
 //!
-//! The [`Hub`] is shared by all cores: the dispatcher, what is learnt of the upstream, and the
-//! mailboxes. Each core has a [`Gate`], the asynchronous face of the dispatcher, which knows the
-//! requests of its core by slots and hands decisions to whoever they concern. A [`Seat`] is held by
-//! the answer's body, and by what goes on upstream after the client has left. [`layer`] joins it
-//! with the stack.
+//! The [`Hub`] is shared by all cores: the dispatcher, what is known of the upstream, and the cores'
+//! mailboxes. Each core has a [`Gate`], the asynchronous side of the dispatcher: it knows the requests of its
+//! core as [`Waiter`]s, and delivers decisions about them. A [`Seat`] is held by the body of the reply, and by
+//! a request that goes on upstream after its client has left. [`layer`] puts all this in front of a service.
 //!
-//! Not here: who runs next ([`fairgate_core::apf`]), how an answer looks ([`fairgate_call`]).
+//! Not here: which request executes next ([`fairgate_core::apf`]), what replies look like
+//! ([`fairgate_call`]).
 
 mod abandoned;
+mod admission;
+mod borrowing_trigger;
+mod core_policy;
+mod delayed_starts;
+mod executing;
 #[doc(hidden)]
 pub mod fuzzing;
 mod gate;
+mod gate_task;
 mod hub;
 pub mod layer;
-mod learn;
+mod list_observer;
 mod long_running;
-
-mod place;
-mod premature;
+mod long_running_guard;
+mod message;
+mod premature_resets;
 mod seat;
-mod slots;
+mod settings;
 mod slow_readers;
-mod spread;
-mod starts;
-mod wait;
+mod start_spreading;
+mod wait_limit;
+mod waiters;
 mod watch_init;
+mod work_estimates;
 
-pub use abandoned::Abandoned;
-pub use gate::{Gate, Letter};
-pub use hub::{CorePolicy, Enforcement, FlowFacts, Hub, HubSettings};
+pub use abandoned::AbandonedRequests;
+pub use core_policy::{CorePolicy, FlowFacts};
+pub use gate::Gate;
+pub use hub::Hub;
 pub use layer::FairnessLayer;
 pub use long_running::{Caps, LongRunning};
-pub use premature::UserResets;
+pub use message::GateMessage;
+pub use premature_resets::UserResets;
 pub use seat::Seat;
-pub use slots::Waiter;
+pub use settings::{Enforcement, HubSettings};
+pub use waiters::Waiter;

@@ -7,8 +7,10 @@ use std::{rc::Rc, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 
-use super::{abandoned::RunsOn, gate::Gate, learn::ListObserver, slots::Waiter};
-use fairgate_call::{BodyEnd, Holder, Pipe, ReplyGuard, RequestContext, RequestKind};
+use super::{
+    abandoned::AbandonedRequest, gate::Gate, list_observer::ListObserver, waiters::Waiter,
+};
+use fairgate_call::{BodyEnd, ReplyGuard, ReplyPipe, RequestContext, RequestKind, UpstreamGuard};
 use fairgate_core::{
     apf::{
         level::{QueuePlace, Ticket},
@@ -106,13 +108,13 @@ impl Seat {
 
     /// The client has left; `None` if the request is to be cancelled, because it is one too many that
     /// no limit holds back.
-    pub(super) fn abandon(&self) -> Option<RunsOn> {
+    pub(super) fn abandon(&self) -> Option<AbandonedRequest> {
         self.gate.hub().abandoned.begin(self.limited)
     }
 
     /// The seat may be kept until `until`, whatever was said before.
-    pub(super) fn hold_until(&self, until: Time) {
-        self.gate.hold_until(self.waiter, until);
+    pub(super) fn set_deadline(&self, until: Time) {
+        self.gate.set_deadline(self.waiter, until);
     }
 
     /// Keeps the seat until the request's time limit, there being nothing that would tell of its end.
@@ -144,12 +146,10 @@ impl Drop for Seat {
             Some(Hold::Ticket(..) | Hold::Nothing) | None => None,
         };
         if let Some(ticket) = held {
-            let starts = &self.gate.starts;
-            starts.executed(ticket.level(), self.elapsed());
-            self.gate.finish(ticket);
-            self.gate.leave(self.waiter, None);
+            self.gate.finish_executed(ticket, self.elapsed());
+            self.gate.remove(self.waiter, None);
         } else {
-            self.gate.leave(self.waiter, place);
+            self.gate.remove(self.waiter, place);
         }
     }
 }
@@ -159,7 +159,7 @@ pub(super) struct SeatGuard {
     seat: Option<Seat>,
     context: Rc<RequestContext>,
     list: Option<ListObserver>,
-    runs_on: Option<RunsOn>,
+    abandoned: Option<AbandonedRequest>,
 }
 
 impl SeatGuard {
@@ -168,7 +168,7 @@ impl SeatGuard {
             seat: Some(seat),
             context,
             list,
-            runs_on: None,
+            abandoned: None,
         }
     }
 
@@ -190,28 +190,28 @@ impl SeatGuard {
     }
 }
 
-impl Holder for SeatGuard {
+impl UpstreamGuard for SeatGuard {
     fn data(&mut self, data: &Bytes) {
         if let Some(list) = &mut self.list {
             list.data(data);
         }
     }
 
-    fn left(&mut self) -> Option<u64> {
+    fn client_left(&mut self) -> Option<u64> {
         let seat = self.seat.as_ref()?;
         self.context.trace.execution.set(Some(seat.elapsed()));
         // Past its time limit, it has run on for long enough already.
-        self.runs_on = seat.abandon().filter(|_| !seat.time_left().is_zero());
-        self.runs_on.as_ref().map(RunsOn::bytes)
+        self.abandoned = seat.abandon().filter(|_| !seat.time_left().is_zero());
+        self.abandoned.as_ref().map(AbandonedRequest::bytes)
     }
 
     fn end(&mut self, how: BodyEnd) {
         let Some(seat) = self.seat.take() else {
             return;
         };
-        match self.runs_on.take() {
+        match self.abandoned.take() {
             None => self.context.trace.execution.set(Some(seat.elapsed())),
-            Some(mut runs_on) if how != BodyEnd::Abandoned => runs_on.ended(),
+            Some(mut abandoned) if how != BodyEnd::Abandoned => abandoned.ended(),
             Some(_) => {}
         }
         self.note_list(&seat, how == BodyEnd::Complete);
@@ -229,7 +229,7 @@ impl Holder for SeatGuard {
 /// An answer that does not come from the upstream holds the seat as long as it is read.
 impl ReplyGuard for SeatGuard {
     fn data(&mut self, data: &Bytes) {
-        Holder::data(self, data);
+        UpstreamGuard::data(self, data);
     }
 
     fn end(mut self: Box<Self>, how: BodyEnd) {
@@ -242,8 +242,8 @@ impl ReplyGuard for SeatGuard {
 }
 
 /// Has the gate look after an answer whose seat others could want.
-pub(super) fn look_after(wanted: Option<(Rc<Gate>, Waiter)>, answer: &Rc<Pipe>) {
+pub(super) fn watch_reply(wanted: Option<(Rc<Gate>, Waiter)>, answer: &Rc<ReplyPipe>) {
     if let Some((gate, waiter)) = wanted {
-        gate.answered(waiter, answer);
+        gate.set_reply(waiter, answer);
     }
 }

@@ -1,123 +1,127 @@
-//! Clients that read their answers slowly, so that the upstream cannot come to an end.
+//! Clients that read their replies slowly, and so keep seats from others.
 //!
-//! At each sweep a core looks at the answers that hold seats. If it is the client that does not keep
-//! up, its answer is spooled, and the seat comes free as soon as the upstream is done. What does not
-//! fit the spool has to be read at the least rate: when no seat of the level is free, whoever reads
-//! more slowly is cut. When the spool itself is full, those go first that have been in it longest and read
-//! more slowly than that. An answer whose client keeps up costs a look, and nothing else.
+//! At each check a core looks at its replies that hold seats. A reply whose client does not keep up is
+//! spooled, and its seat is free as soon as the upstream is done. A reply that does not fit into the spool has
+//! to be read at a minimum rate: while no seat of the level is free, slower clients are cut off. When the spool
+//! itself is full, clients that read more slowly than that are cut off, beginning with the reply that was
+//! spooled first. A reply whose client keeps up costs a check, and nothing else.
 //!
-//! Not here: how an answer is read without its client ([`Pipe`]).
+//! Not here: how a reply is read without its client ([`ReplyPipe`]).
 
 use std::{
-    cell::RefCell,
     collections::VecDeque,
     rc::{Rc, Weak},
+    time::Duration,
 };
 
 use super::{
-    gate::{Gate, SWEEP},
-    hub::Enforcement,
-    slots::{OnItsWay, Waiter},
+    gate::Gate,
+    settings::Enforcement,
+    waiters::{ReplyInProgress, Waiter},
 };
-use fairgate_call::{Cut, Look, Pipe, SpoolLimits};
+use fairgate_call::{CutReason, ReaderPace, ReplyPipe, SpoolLimits};
 use fairgate_core::apf::level::Level;
 
-/// After how many looks it is told how many clients were cut meanwhile.
-const TELL_AFTER: u32 = 4;
+/// How often replies are checked, and seats are looked for that were held for too long.
+pub(super) const CHECK_INTERVAL: Duration = Duration::from_millis(250);
+/// After how many checks the clients that were cut off meanwhile are logged.
+const LOG_AFTER: u32 = 4;
 
 /// The slow readers of one core.
 #[derive(Debug, Default)]
 pub(super) struct SlowReaders {
-    /// Answers that went into the spool, the first one first.
-    spooled: RefCell<VecDeque<Weak<Pipe>>>,
-    told: RefCell<Told>,
+    /// Replies that went into the spool, the oldest first.
+    spooled: VecDeque<Weak<ReplyPipe>>,
+    unlogged: UnloggedCuts,
 }
 
-/// What is to be told of those that were cut: one line for many.
+/// Clients that were cut off and not logged yet. Many are logged in one line, so that clients cannot fill the
+/// log.
 #[derive(Debug, Default)]
-struct Told {
-    cut: u32,
-    looks: u32,
+struct UnloggedCuts {
+    count: u32,
+    /// Checks since the first of them.
+    checks: u32,
     last_user: String,
-    why: Option<Cut>,
+    last_reason: Option<CutReason>,
 }
 
 impl SlowReaders {
-    /// Looks at the answers on their way, to be called once in a [`SWEEP`]. O(slots).
-    pub(super) fn look(&self, gate: &Gate) {
+    /// Checks the replies in progress; to be called once every [`CHECK_INTERVAL`]. O(requests of the core).
+    pub(super) fn check(&mut self, gate: &Gate) {
         let policy = gate.policy();
-        let limits = per_sweep(policy.spool);
+        let limits = per_interval(policy.spool);
         let spool = &gate.hub().spool;
         let enforces = policy.enforcement == Enforcement::Enforce;
-        for on_its_way in gate.on_their_way() {
-            match on_its_way.answer.look(limits, spool) {
-                Look::Spools => {
+        for in_progress in gate.replies_in_progress() {
+            match in_progress.reply.check_pace(limits, spool) {
+                ReaderPace::SpoolingStarted => {
                     spool.count_answer();
-                    let answer = Rc::downgrade(&on_its_way.answer);
-                    self.spooled.borrow_mut().push_back(answer);
+                    let reply = Rc::downgrade(&in_progress.reply);
+                    self.spooled.push_back(reply);
                 }
-                Look::TooSlow if enforces && is_full(&on_its_way.level) => {
-                    self.cut(gate, &on_its_way, Cut::NoSeatFree);
+                ReaderPace::TooSlow if enforces && is_full(&in_progress.level) => {
+                    self.cut(gate, &in_progress, CutReason::NoSeatFree);
                 }
-                Look::KeepsUp | Look::TooSlow => {}
+                ReaderPace::KeepsUp | ReaderPace::TooSlow => {}
             }
         }
         self.make_room(gate, limits);
-        self.tell();
+        self.log();
     }
 
-    /// Cuts clients that read slowly from the spool, as long as it is full.
-    fn make_room(&self, gate: &Gate, limits: SpoolLimits) {
-        let mut spooled = self.spooled.borrow_mut();
-        spooled.retain(|answer| answer.upgrade().is_some_and(|answer| answer.is_unread()));
-        for answer in spooled.iter().filter_map(Weak::upgrade) {
-            // Each is looked at, whether or not there is need: its rate is judged over several looks.
-            if answer.lags(limits) && gate.hub().spool.bytes() >= limits.total {
-                answer.cut();
-                self.count(gate, "", Cut::SpoolFull);
+    /// Cuts off clients that read slowly from the spool, as long as it is full.
+    fn make_room(&mut self, gate: &Gate, limits: SpoolLimits) {
+        self.spooled
+            .retain(|reply| reply.upgrade().is_some_and(|reply| reply.is_unread()));
+        for reply in self.spooled.iter().filter_map(Weak::upgrade) {
+            // All are checked even while there is room: a client's rate is measured over several checks.
+            if reply.leaves_spooled(limits) && gate.hub().spool.bytes() >= limits.total {
+                reply.cut();
+                gate.hub().spool.count_cut(CutReason::SpoolFull);
+                self.unlogged.add("", CutReason::SpoolFull);
             }
         }
     }
 
-    fn cut(&self, gate: &Gate, on_its_way: &OnItsWay, why: Cut) {
-        on_its_way.answer.cut();
-        let user = on_its_way.digest.as_ref().map(|digest| &*digest.user.name);
-        self.count(gate, user.unwrap_or_default(), why);
-    }
-
-    fn count(&self, gate: &Gate, user: &str, why: Cut) {
+    fn cut(&mut self, gate: &Gate, in_progress: &ReplyInProgress, why: CutReason) {
+        in_progress.reply.cut();
+        let user = in_progress.digest.as_ref().map(|digest| &*digest.user.name);
         gate.hub().spool.count_cut(why);
-        let mut told = self.told.borrow_mut();
-        told.cut += 1;
-        told.why = Some(why);
-        user.clone_into(&mut told.last_user);
+        self.unlogged.add(user.unwrap_or_default(), why);
     }
 
-    /// Tells of those that were cut, in one line for many: clients must not be able to fill the log.
-    fn tell(&self) {
-        let mut told = self.told.borrow_mut();
-        let Some(why) = told.why else {
+    fn log(&mut self) {
+        let Some(reason) = self.unlogged.last_reason else {
             return;
         };
-        told.looks += 1;
-        if told.looks < TELL_AFTER {
+        self.unlogged.checks += 1;
+        if self.unlogged.checks < LOG_AFTER {
             return;
         }
-        let told = std::mem::take(&mut *told);
+        let cuts = std::mem::take(&mut self.unlogged);
         tracing::info!(
-            cut = told.cut,
-            reason = why.as_str(),
-            user = ?told.last_user,
-            "cut clients that read their answers too slowly while no seat or no memory was free; the reason and the user are the last one's"
+            cut = cuts.count,
+            reason = reason.as_str(),
+            user = ?cuts.last_user,
+            "clients were cut off that read their replies too slowly while no seat or no memory was free; reason and user are those of the last one"
         );
     }
 }
 
-/// The rate that is configured is per second.
-fn per_sweep(limits: SpoolLimits) -> SpoolLimits {
-    let millis = u64::try_from(SWEEP.as_millis()).unwrap_or(u64::MAX);
+impl UnloggedCuts {
+    fn add(&mut self, user: &str, reason: CutReason) {
+        self.count += 1;
+        self.last_reason = Some(reason);
+        user.clone_into(&mut self.last_user);
+    }
+}
+
+/// Limits per check; the configured rate is per second.
+fn per_interval(limits: SpoolLimits) -> SpoolLimits {
+    let millis = u64::try_from(CHECK_INTERVAL.as_millis()).unwrap_or(u64::MAX);
     SpoolLimits {
-        least: limits.least.saturating_mul(millis) / 1000,
+        min_read_bytes: limits.min_read_bytes.saturating_mul(millis) / 1000,
         ..limits
     }
 }

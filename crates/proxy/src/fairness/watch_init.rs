@@ -24,8 +24,8 @@ use http::StatusCode;
 use http_body::Body as _;
 use tokio::task::AbortHandle;
 
-use super::{abandoned::RunsOn, gate::Gate, seat::Seat};
-use fairgate_call::{BodyEnd, Reply, ReplyGuard, RequestContext, Rest};
+use super::{abandoned::AbandonedRequest, gate::Gate, seat::Seat};
+use fairgate_call::{BodyEnd, RemainingReply, Reply, ReplyGuard, RequestContext};
 use fairgate_core::{
     apf::{Semantics, watchers::WatchKey},
     digest::RequestInfo,
@@ -142,7 +142,7 @@ impl WatchGuard {
     }
 
     /// The client has left; `None` if the watch is to be cancelled.
-    pub(super) fn abandon(&self) -> Option<RunsOn> {
+    pub(super) fn abandon(&self) -> Option<AbandonedRequest> {
         self.initialising.seat.borrow().as_ref()?.abandon()
     }
 
@@ -152,7 +152,7 @@ impl WatchGuard {
         let semantics = gate.policy().view.policy().settings().semantics;
         let limit = (semantics == Semantics::Improved).then(|| gate.now().plus(MAX_INITIALISATION));
         if let Some(seat) = &*self.initialising.seat.borrow() {
-            seat.hold_until(Time::NEVER);
+            seat.set_deadline(Time::NEVER);
         }
         match self.sign {
             Sign::Head => self.initialised(),
@@ -193,10 +193,10 @@ impl WatchGuard {
 
     /// Reads a watch that its client has left until it is initialised, which the upstream may go on
     /// with, and then ends it.
-    async fn run_out(mut self, mut rest: Rest, mut runs_on: RunsOn) {
+    async fn run_out(mut self, mut rest: RemainingReply, mut abandoned: AbandonedRequest) {
         let limit = tokio::time::sleep(self.time_left().max(MAX_INITIALISATION));
         let mut limit = std::pin::pin!(limit);
-        let mut bytes = runs_on.bytes();
+        let mut bytes = abandoned.bytes();
         while !self.is_initialised() {
             let data = tokio::select! {
                 () = &mut limit => return,
@@ -216,7 +216,7 @@ impl WatchGuard {
                 None => return self.keep(),
             }
         }
-        runs_on.ended();
+        abandoned.ended();
     }
 }
 
@@ -268,10 +268,10 @@ impl ReplyGuard for WatchGuard {
         self.initialised();
     }
 
-    fn abandoned(self: Box<Self>, rest: Rest) {
+    fn abandoned(self: Box<Self>, rest: RemainingReply) {
         match self.abandon() {
-            Some(runs_on) if !self.is_initialised() => {
-                tokio::task::spawn_local(self.run_out(rest, runs_on));
+            Some(abandoned) if !self.is_initialised() => {
+                tokio::task::spawn_local(self.run_out(rest, abandoned));
             }
             _ => drop(rest),
         }
@@ -320,7 +320,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::fairness::{Caps, Enforcement, Hub, HubSettings, gate::Verdict};
+    use crate::fairness::{Caps, Enforcement, Hub, HubSettings, admission::AdmissionOutcome};
     use fairgate_base::clock::Clock;
     use fairgate_call::{Call, ClientBody, Inbound, Peer};
     use fairgate_core::{
@@ -370,7 +370,7 @@ mod tests {
             user: Arc::new(User::new("alice", [User::AUTHENTICATED])),
         };
         let call = Call::new(inbound, Arc::new(digest), Duration::from_secs(60)).unwrap();
-        let Verdict::Execute(seat) = gate.admit(&call) else {
+        let AdmissionOutcome::Execute(seat) = gate.admit(&call) else {
             panic!("there are seats");
         };
         WatchGuard::new(seat, call.context)

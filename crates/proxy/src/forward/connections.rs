@@ -26,7 +26,7 @@ use super::{
     retryable_body::RetryableBody,
 };
 use fairgate_base::{clock::Clock, events::EventSink};
-use fairgate_call::{AbandonedResponse, UpstreamConnection, upstream_connection::ResetTurn};
+use fairgate_call::{AbandonedResponse, ResetTurn, UpstreamConnection};
 use fairgate_core::time::Time;
 
 /// An HTTP/2 connection, shared by many requests.

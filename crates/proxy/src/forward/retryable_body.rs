@@ -14,9 +14,7 @@ use std::{
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
-use fairgate_call::{
-    BodyError, ClientBody, RequestContext, UpstreamConnection, upstream_connection::ResetTurn,
-};
+use fairgate_call::{BodyError, ClientBody, RequestContext, ResetTurn, UpstreamConnection};
 
 /// How much of a body that has been sent is kept in case it has to be sent again. Objects are
 /// seldom larger.

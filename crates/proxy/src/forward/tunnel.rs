@@ -34,8 +34,8 @@ use super::{
 };
 use fairgate_base::clock::Clock;
 use fairgate_call::{
-    Call, ClientBody, OnFailure, Progress, Refusal, Reply, ReplyBody, UpstreamConnection,
-    reply_body::TunnelGuard,
+    Call, ClientBody, OnFailure, Progress, Refusal, Reply, ReplyBody, TunnelGuard,
+    UpstreamConnection,
 };
 use fairgate_core::time::Time;
 

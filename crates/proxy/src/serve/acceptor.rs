@@ -16,127 +16,51 @@ use std::{
     io,
     net::{SocketAddr, TcpListener, TcpStream},
     os::fd::AsRawFd as _,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
-    },
+    sync::Arc,
     time::Duration,
 };
 
-use tokio::{
-    io::unix::AsyncFd,
-    sync::{Notify, watch},
-};
+use tokio::{io::unix::AsyncFd, sync::watch};
 
 use super::{
-    core::{CoreHandle, Load},
-    drain::Phase,
+    client_connections::{ClientConnections, CountedConnection},
+    data_core::CoreHandle,
+    drain::DrainPhase,
 };
 use fairgate_base::{clock::Clock, local::watch_readable, log_limit::LogLimit};
 
-/// Connections the kernel keeps for us until they are accepted.
+/// Length of the kernel's queue of connections that are not accepted yet.
 const BACKLOG: i32 = 4096;
 
-/// Pause after the descriptors ran out.
+/// Pause after the process ran out of descriptors.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Descriptors that clients leave to everything else, unless there are few of them in all.
+/// Descriptors that are kept for everything but clients, unless the limit is low.
 const KEPT_FREE: u64 = 128;
 
-/// The address cannot be listened on.
+/// The gateway cannot listen on an address.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot listen on {address}: is another process, or another fairgate, there already?")]
 pub struct BindError {
     /// The address.
     pub address: SocketAddr,
-    /// What the system says.
+    /// The error of the system.
     pub source: io::Error,
 }
 
-/// Counts the client connections of the process.
-#[derive(Debug)]
-pub struct Connections {
-    open: AtomicUsize,
-    turned_away: AtomicU64,
-    limit: usize,
-    ended: Notify,
-}
-
-impl Connections {
-    /// Counts up to `limit` connections.
-    pub fn new(limit: usize) -> Arc<Self> {
-        Arc::new(Self {
-            open: AtomicUsize::new(0),
-            turned_away: AtomicU64::new(0),
-            limit: limit.max(1),
-            ended: Notify::new(),
-        })
-    }
-
-    /// Connections open now.
-    pub fn open(&self) -> usize {
-        self.open.load(Ordering::Relaxed)
-    }
-
-    /// Connections closed at once because descriptors were short.
-    pub fn turned_away(&self) -> u64 {
-        self.turned_away.load(Ordering::Relaxed)
-    }
-
-    /// Completes when no connection is open.
-    pub async fn all_ended(&self) {
-        self.below(1).await;
-    }
-
-    async fn below(&self, limit: usize) {
-        loop {
-            let ended = self.ended.notified();
-            tokio::pin!(ended);
-            ended.as_mut().enable();
-            if self.open() < limit {
-                return;
-            }
-            ended.await;
-        }
-    }
-}
-
-/// A connection that counts as open, in the process and on its core.
-#[derive(Debug)]
-pub struct Counted {
-    connections: Arc<Connections>,
-    load: Arc<Load>,
-}
-
-impl Counted {
-    fn new(connections: Arc<Connections>, load: Arc<Load>) -> Self {
-        connections.open.fetch_add(1, Ordering::Relaxed);
-        load.connections.fetch_add(1, Ordering::Relaxed);
-        Self { connections, load }
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.load.connections.fetch_sub(1, Ordering::Relaxed);
-        self.connections.open.fetch_sub(1, Ordering::Relaxed);
-        self.connections.ended.notify_waiters();
-    }
-}
-
-/// The listener and those it hands connections to.
+/// The listener, and the cores it hands connections to.
 pub struct Acceptor {
     listener: TcpListener,
     cores: Vec<CoreHandle>,
-    connections: Arc<Connections>,
-    /// The first descriptor that clients may not have.
+    connections: Arc<ClientConnections>,
+    /// Client connections whose descriptor has this number or a higher one are closed.
     first_kept: u64,
-    /// Closed to have one descriptor when there is none left.
+    /// Closed to get one free descriptor when there is none left.
     reserve: Option<File>,
 }
 
 impl Acceptor {
-    /// Takes `address`.
+    /// Listens on `address`.
     ///
     /// # Errors
     ///
@@ -150,12 +74,12 @@ impl Acceptor {
         bound.map_err(|source| BindError { address, source })
     }
 
-    /// Will hand the connections of `listener` to `cores`, of which there is at least one. The process
-    /// may have so many `descriptors`; `None` is any number.
+    /// Hands the connections of `listener` to `cores`, of which there must be at least one. `descriptors` is
+    /// the process's limit of open descriptors; `None` is unlimited.
     pub fn new(
         listener: TcpListener,
         cores: Vec<CoreHandle>,
-        connections: Arc<Connections>,
+        connections: Arc<ClientConnections>,
         descriptors: Option<u64>,
     ) -> Self {
         let descriptors = descriptors.unwrap_or(u64::MAX);
@@ -168,12 +92,13 @@ impl Acceptor {
         }
     }
 
-    /// Accepts until `phase` says to stop, then takes what the kernel still has and closes.
+    /// Accepts until the drain stops it, then accepts what is still in the kernel's queue, and closes the
+    /// listener.
     ///
     /// # Errors
     ///
     /// When the runtime cannot watch the listener.
-    pub async fn run(self, mut phase: watch::Receiver<Phase>) -> io::Result<()> {
+    pub async fn run(self, mut phase: watch::Receiver<DrainPhase>) -> io::Result<()> {
         let Self {
             listener,
             cores,
@@ -182,53 +107,54 @@ impl Acceptor {
             reserve,
         } = self;
         let listener = watch_readable(listener)?;
-        let mut hand = Hand {
+        let mut distributor = Distributor {
             cores,
             connections,
             first_kept,
             reserve,
-            short: LogLimit::new(1),
+            log_limit: LogLimit::new(1),
             clock: Clock::system(),
         };
         loop {
-            let stop = phase.wait_for(|now| *now >= Phase::Stopping);
+            let stop = phase.wait_for(|now| *now >= DrainPhase::Stopping);
             tokio::select! {
                 biased;
                 _ = stop => break,
-                accepted = hand.accept_some(&listener) => accepted?,
+                accepted = distributor.accept_some(&listener) => accepted?,
             }
         }
         while let Ok((stream, from)) = listener.get_ref().accept() {
-            hand.over(stream, from);
+            distributor.hand_over(stream, from);
         }
         Ok(())
     }
 }
 
-struct Hand {
+/// Accepts connections and hands each to a core.
+struct Distributor {
     cores: Vec<CoreHandle>,
-    connections: Arc<Connections>,
+    connections: Arc<ClientConnections>,
     first_kept: u64,
     reserve: Option<File>,
-    /// How often the log tells that descriptors are short.
-    short: LogLimit,
+    /// Limits how often a shortage of descriptors is logged.
+    log_limit: LogLimit,
     clock: Clock,
 }
 
-impl Hand {
+impl Distributor {
     /// Waits for connections and accepts them until there is none left.
     async fn accept_some(&mut self, listener: &AsyncFd<TcpListener>) -> io::Result<()> {
         self.connections.below(self.connections.limit).await;
         let mut ready = listener.readable().await?;
         while self.connections.open() < self.connections.limit {
             match listener.get_ref().accept() {
-                Ok((stream, from)) => self.over(stream, from),
+                Ok((stream, from)) => self.hand_over(stream, from),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     ready.clear_ready();
                     return Ok(());
                 }
                 Err(error) if is_exhausted(&error) => {
-                    self.turned_away();
+                    self.log_turned_away();
                     self.turn_one_away(listener.get_ref());
                     tokio::time::sleep(PAUSE).await;
                 }
@@ -240,10 +166,10 @@ impl Hand {
     }
 
     /// Hands a connection to the core with the least to do.
-    fn over(&mut self, stream: TcpStream, from: SocketAddr) {
+    fn hand_over(&mut self, stream: TcpStream, from: SocketAddr) {
         let descriptor = u64::try_from(stream.as_raw_fd()).unwrap_or(0);
         if descriptor >= self.first_kept {
-            self.turned_away();
+            self.log_turned_away();
             return;
         }
         if let Err(error) = stream.set_nonblocking(true) {
@@ -253,16 +179,16 @@ impl Hand {
         let Some(core) = self.cores.iter().min_by_key(|core| core.load.total()) else {
             return;
         };
-        let counted = Counted::new(self.connections.clone(), core.load.clone());
+        let counted = CountedConnection::new(self.connections.clone(), core.load.clone());
         core.serve(stream, from, counted);
     }
 
-    fn turned_away(&self) {
-        self.connections.turned_away.fetch_add(1, Ordering::Relaxed);
-        if let Some(left_out) = self.short.admit(self.clock.now()) {
+    fn log_turned_away(&self) {
+        self.connections.count_turned_away();
+        if let Some(left_out) = self.log_limit.admit(self.clock.now()) {
             tracing::warn!(
                 left_out,
-                "a client was turned away; raise the descriptor limit"
+                "a client connection was closed at once because the process is short of file descriptors; raise the descriptor limit"
             );
         }
     }

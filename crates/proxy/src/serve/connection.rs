@@ -1,7 +1,6 @@
 //! One client connection, from its first byte to its last.
 
 use std::{
-    cell::OnceCell,
     error::Error as _,
     future::{Future, poll_fn},
     io,
@@ -20,21 +19,24 @@ use tokio::io::AsyncReadExt as _;
 use tower::Service;
 
 use super::{
-    acceptor::Counted,
-    core::Shared,
+    client_connection::ClientConnection,
+    client_connections::CountedConnection,
+    client_left::ClientLeft,
+    connection_service::ConnectionService,
+    core_context::CoreContext,
     defence::Offence,
-    drain::Phase,
-    entry::{Connection, Entry},
+    drain::DrainPhase,
     event::ClientEvent,
-    http1::{HeadLimits, Http1Reader},
-    http2::{Credits, Http2Reader},
-    leaving::Leaving,
-    premature::SharedWire,
-    stream::StreamExecutor,
+    frame_credits::FrameCredits,
+    head_limits::HeadLimits,
+    http1::Http1Reader,
+    http2::Http2Reader,
+    shared_wire::SharedWire,
+    stream_executor::StreamExecutor,
     wire::{Reader, Wire},
 };
 use fairgate_base::socket::{Socket, set_up};
-use fairgate_call::{Inbound, Peer, Reply, peer::PeerTls};
+use fairgate_call::{Inbound, Peer, PeerTls, Reply};
 
 /// What every HTTP/2 connection begins with.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -49,10 +51,10 @@ const H2_RESETS: u32 = 20;
 
 /// Serves a connection until it ends.
 pub(super) async fn serve<S>(
-    core: Rc<Shared>,
+    core: Rc<CoreContext>,
     stream: TcpStream,
     from: SocketAddr,
-    counted: Counted,
+    counted: CountedConnection,
     stack: S,
 ) where
     S: Service<Inbound, Response = Reply, Error = std::convert::Infallible> + 'static,
@@ -82,21 +84,25 @@ pub(super) async fn serve<S>(
         }
     };
     let http2 = opened.http2;
-    let connection = Rc::new(Connection::new(opened.peer, http2, core.settings.resets));
+    let connection = Rc::new(ClientConnection::new(
+        opened.peer,
+        http2,
+        core.settings.resets,
+    ));
     let reader = reader(&core, &connection, opened.first);
     let stall_timeout = core.settings.stall_timeout;
     let wire = Wire::new(opened.socket, reader, stall_timeout, counted);
-    let entry = Entry::new(core.clone(), connection.clone(), stack);
-    let leaving = Leaving::new(&hangup, &connection);
+    let service = ConnectionService::new(core.clone(), connection.clone(), stack);
+    let client_left = ClientLeft::new(&hangup, &connection);
     if http2 {
-        serve_http2(&core, wire, entry, &connection, leaving).await;
+        serve_http2(&core, wire, service, &connection, client_left).await;
     } else {
-        serve_http1(&core, wire, entry, &connection, leaving).await;
+        serve_http1(&core, wire, service, &connection, client_left).await;
     }
 }
 
 /// What reads a connection of which `first` was read already.
-fn reader(core: &Shared, connection: &Connection, first: Bytes) -> Reader {
+fn reader(core: &CoreContext, connection: &ClientConnection, first: Bytes) -> Reader {
     let limits = HeadLimits {
         bytes: core.settings.head_bytes.max(8192),
         timeout: core.settings.head_timeout,
@@ -119,7 +125,7 @@ struct Opened {
     first: Bytes,
 }
 
-async fn open(core: &Shared, stream: TcpStream, from: SocketAddr) -> io::Result<Opened> {
+async fn open(core: &CoreContext, stream: TcpStream, from: SocketAddr) -> io::Result<Opened> {
     set_up(&stream)?;
     let stream = tokio::net::TcpStream::from_std(stream)?;
     let Some(tls) = &core.tls else {
@@ -128,17 +134,14 @@ async fn open(core: &Shared, stream: TcpStream, from: SocketAddr) -> io::Result<
     let stream = tls.accept(stream).await?;
     let session = stream.get_ref().1;
     let http2 = session.alpn_protocol() == Some(b"h2");
-    let peer = Peer {
-        remote: from,
-        tls: Some(PeerTls {
-            certificates: session
-                .peer_certificates()
-                .map(|chain| chain.iter().map(|c| c.clone().into_owned()).collect())
-                .unwrap_or_default(),
-            server_name: session.server_name().map(ToOwned::to_owned),
-        }),
-        memo: OnceCell::new(),
+    let shown = PeerTls {
+        certificates: session
+            .peer_certificates()
+            .map(|chain| chain.iter().map(|c| c.clone().into_owned()).collect())
+            .unwrap_or_default(),
+        server_name: session.server_name().map(ToOwned::to_owned),
     };
+    let peer = Peer::new(from, Some(shown));
     Ok(Opened {
         socket: Socket::Tls(Box::new(stream.into())),
         peer,
@@ -164,11 +167,11 @@ async fn open_plain(mut stream: tokio::net::TcpStream, from: SocketAddr) -> io::
 }
 
 async fn serve_http1<S>(
-    core: &Shared,
+    core: &CoreContext,
     wire: Wire,
-    entry: Entry<S>,
-    requests: &Connection,
-    mut leaving: Leaving<'_>,
+    service: ConnectionService<S>,
+    requests: &ClientConnection,
+    mut client_left: ClientLeft<'_>,
 ) where
     S: Service<Inbound, Response = Reply, Error = std::convert::Infallible> + 'static,
     S::Future: 'static,
@@ -182,14 +185,14 @@ async fn serve_http1<S>(
             .half_close(true)
             .max_headers(settings.header_lines)
             .max_buf_size(settings.head_bytes.max(8192))
-            .serve_connection(TokioIo::new(wire), entry)
+            .serve_connection(TokioIo::new(wire), service)
             .with_upgrades()
     );
-    let leaving = &mut leaving;
+    let client_left = &mut client_left;
     if until(
         core,
-        Phase::Stopping,
-        leaving,
+        DrainPhase::Stopping,
+        client_left,
         requests,
         connection.as_mut(),
     )
@@ -199,51 +202,55 @@ async fn serve_http1<S>(
     }
     // Whoever has just connected, or just sent a request, is still served; answers now say `close`.
     let grace = settings.drain.idle_grace;
-    let last = until(core, Phase::Ended, leaving, requests, connection.as_mut());
+    let last = until(
+        core,
+        DrainPhase::Ended,
+        client_left,
+        requests,
+        connection.as_mut(),
+    );
     if during(grace, last).await {
         return;
     }
     connection.as_mut().graceful_shutdown();
-    until(core, Phase::Ended, leaving, requests, connection).await;
+    until(core, DrainPhase::Ended, client_left, requests, connection).await;
 }
 
 /// Serves an HTTP/2 connection until it ends, or has to be ended for what its client does.
 async fn serve_http2<S>(
-    core: &Shared,
+    core: &CoreContext,
     wire: Wire,
-    entry: Entry<S>,
-    requests: &Connection,
-    leaving: Leaving<'_>,
+    service: ConnectionService<S>,
+    requests: &Rc<ClientConnection>,
+    client_left: ClientLeft<'_>,
 ) where
     S: Service<Inbound, Response = Reply, Error = std::convert::Infallible> + 'static,
     S::Future: 'static,
 {
     let wire = SharedWire::new(wire);
     let too_many_resets = tokio::select! {
-        () = serve_streams(core, wire.clone(), entry, requests, leaving) => false,
+        () = serve_streams(core, wire.clone(), service, requests, client_left) => false,
         () = requests.premature.too_many() => true,
     };
     if too_many_resets {
         core.settings.events.send(ClientEvent::EndedForResets);
         tracing::debug!(from = %requests.peer.remote, "a client reset too many requests; its connection is ended");
-        wire.say_calm_down().await;
+        wire.send_enhance_your_calm().await;
     }
 }
 
 async fn serve_streams<S>(
-    core: &Shared,
+    core: &CoreContext,
     wire: SharedWire,
-    entry: Entry<S>,
-    requests: &Connection,
-    mut leaving: Leaving<'_>,
+    service: ConnectionService<S>,
+    requests: &Rc<ClientConnection>,
+    mut client_left: ClientLeft<'_>,
 ) where
     S: Service<Inbound, Response = Reply, Error = std::convert::Infallible> + 'static,
     S::Future: 'static,
 {
     let settings = &core.settings;
-    let executor = StreamExecutor {
-        stall_timeout: settings.stall_timeout,
-    };
+    let executor = StreamExecutor::new(Rc::clone(requests), settings.stall_timeout);
     let mut connection = pin!(
         http2::Builder::new(executor)
             .timer(TokioTimer::new())
@@ -253,15 +260,15 @@ async fn serve_streams<S>(
             .initial_connection_window_size(CONNECTION_WINDOW)
             .keep_alive_interval(settings.keep_alive_interval)
             .keep_alive_timeout(settings.keep_alive_timeout)
-            .serve_connection(TokioIo::new(wire), entry)
+            .serve_connection(TokioIo::new(wire), service)
     );
-    let leaving = &mut leaving;
+    let client_left = &mut client_left;
     loop {
         let before = requests.total.get();
         let served = until(
             core,
-            Phase::Stopping,
-            leaving,
+            DrainPhase::Stopping,
+            client_left,
             requests,
             connection.as_mut(),
         );
@@ -274,39 +281,39 @@ async fn serve_streams<S>(
     }
     // Idle for too long, or the gateway is about to end.
     connection.as_mut().graceful_shutdown();
-    if requests.active.get() == 0 && core.phase.get() < Phase::Stopping {
-        let last = until(core, Phase::Ended, leaving, requests, connection);
+    if requests.active.get() == 0 && core.phase.get() < DrainPhase::Stopping {
+        let last = until(core, DrainPhase::Ended, client_left, requests, connection);
         during(settings.handshake_timeout, last).await;
     } else {
-        until(core, Phase::Ended, leaving, requests, connection).await;
+        until(core, DrainPhase::Ended, client_left, requests, connection).await;
     }
 }
 
 /// Drives `connection` until it ends or the client leaves (true), or until `phase` (false).
 async fn until<F>(
-    core: &Shared,
-    phase: Phase,
-    leaving: &mut Leaving<'_>,
-    requests: &Connection,
+    core: &CoreContext,
+    phase: DrainPhase,
+    client_left: &mut ClientLeft<'_>,
+    requests: &ClientConnection,
     mut connection: Pin<&mut F>,
 ) -> bool
 where
     F: Future<Output = hyper::Result<()>>,
 {
     poll_fn(|cx: &mut Context<'_>| {
-        if leaving.poll_left(cx).is_ready() {
+        if client_left.poll_left(cx).is_ready() {
             record_fault(core, requests, connection.as_mut(), cx);
             return Poll::Ready(true);
         }
         if requests.messages.is_some() {
-            requests.uploads.poll(cx);
+            requests.unread_bodies.poll(cx);
         }
         if core.phase.get() >= phase {
             return Poll::Ready(false);
         }
         match connection.as_mut().poll(cx) {
             Poll::Pending => {
-                ready!(leaving.poll_left_meanwhile(cx));
+                ready!(client_left.poll_left_meanwhile(cx));
                 record_fault(core, requests, connection.as_mut(), cx);
             }
             Poll::Ready(Ok(())) => {}
@@ -320,8 +327,8 @@ where
 /// Records the protocol error for which hyper was closing the connection when the client left. hyper
 /// reports it only once the connection is closed.
 fn record_fault<F>(
-    core: &Shared,
-    requests: &Connection,
+    core: &CoreContext,
+    requests: &ClientConnection,
     connection: Pin<&mut F>,
     cx: &mut Context<'_>,
 ) where
@@ -335,7 +342,7 @@ fn record_fault<F>(
 }
 
 /// Tells of a connection that ended with `error`; if the client broke the protocol, counts it.
-fn record(core: &Shared, connection: &Connection, error: &hyper::Error) {
+fn record(core: &CoreContext, connection: &ClientConnection, error: &hyper::Error) {
     tracing::debug!(%error, "a client connection ended");
     if is_for_resets(error, &connection.credits) {
         core.settings.events.send(ClientEvent::EndedForResets);
@@ -363,7 +370,7 @@ fn is_refused_by_h2(error: &hyper::Error) -> bool {
 
 /// Whether h2 ended the connection for too many resets. It counts those that come before a request was even
 /// handed on, and which we therefore do not see. Other floods it ends with the same code.
-fn is_for_resets(error: &hyper::Error, credits: &Credits) -> bool {
+fn is_for_resets(error: &hyper::Error, credits: &FrameCredits) -> bool {
     let source = error.source().and_then(|e| e.downcast_ref::<h2::Error>());
     source.is_some_and(|error| {
         error.is_library() && error.reason() == Some(h2::Reason::ENHANCE_YOUR_CALM)

@@ -1,9 +1,9 @@
-//! Sees everybody out.
+//! Draining: how the gateway shuts down.
 //!
-//! First readiness turns false and all goes on, for load balancers to notice. Then nothing new is
-//! accepted: HTTP/1 clients are told to close, HTTP/2 clients to go away, requests in hand are
-//! finished. Watches end cleanly, spread over time, because each end is a new request somewhere
-//! else. At the limit everything ends.
+//! First readiness becomes false while everything goes on, so that load balancers notice. Then no new
+//! connections are accepted: HTTP/1 clients get `Connection: close`, HTTP/2 clients `GOAWAY`, and requests in
+//! progress are finished. Watches end cleanly, spread over time, because each end causes a new request
+//! somewhere else. At the time limit all connections are closed.
 
 use std::{
     cell::Cell,
@@ -17,52 +17,52 @@ use std::{
 
 use tokio::sync::watch;
 
-use super::{acceptor::Connections, settings::DrainSettings};
+use super::{client_connections::ClientConnections, settings::DrainSettings};
 use fairgate_call::{BodyEnd, ReplyGuard};
 
-/// How far the end has come. Only ever moves forward.
+/// A phase of the shutdown. Phases only move forward.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Phase {
-    /// All is well.
+pub enum DrainPhase {
+    /// Normal operation.
     #[default]
     Serving,
-    /// Serving, but not ready: load balancers should look elsewhere.
+    /// Serving, but not ready: load balancers should use other instances.
     Unready,
-    /// Nothing new is accepted; what is in hand is finished.
+    /// No new connections are accepted; requests in progress are finished.
     Stopping,
-    /// Everything ends now.
+    /// All connections are closed.
     Ended,
-    /// Everything has ended: the cores stop.
+    /// The cores stop.
     Over,
 }
 
-/// Announces the phases to every core.
+/// Controls the shutdown, and announces its phases to every core.
 #[derive(Clone, Debug)]
-pub struct Drain {
-    phase: Arc<watch::Sender<Phase>>,
+pub struct DrainController {
+    phase: Arc<watch::Sender<DrainPhase>>,
 }
 
-impl Default for Drain {
+impl Default for DrainController {
     fn default() -> Self {
         Self {
-            phase: Arc::new(watch::Sender::new(Phase::Serving)),
+            phase: Arc::new(watch::Sender::new(DrainPhase::Serving)),
         }
     }
 }
 
-impl Drain {
-    /// The phase now.
-    pub fn phase(&self) -> Phase {
+impl DrainController {
+    /// The current phase.
+    pub fn phase(&self) -> DrainPhase {
         *self.phase.borrow()
     }
 
-    /// Follows the phases.
-    pub fn subscribe(&self) -> watch::Receiver<Phase> {
+    /// Subscribes to the phases.
+    pub fn subscribe(&self) -> watch::Receiver<DrainPhase> {
         self.phase.subscribe()
     }
 
-    /// Goes on to `phase`; never back.
-    pub fn advance(&self, phase: Phase) {
+    /// Moves on to `phase`; never back.
+    pub fn advance(&self, phase: DrainPhase) {
         self.phase.send_if_modified(|now| {
             let later = *now < phase;
             if later {
@@ -72,37 +72,41 @@ impl Drain {
         });
     }
 
-    /// Goes through all phases. Completes when every connection has ended, or soon after the limit.
-    pub async fn run(&self, settings: DrainSettings, connections: &Connections) {
-        self.advance(Phase::Unready);
+    /// Goes through all phases. Completes when all connections have ended, or a second after the limit.
+    pub async fn run(&self, settings: DrainSettings, connections: &ClientConnections) {
+        self.advance(DrainPhase::Unready);
         tokio::time::sleep(settings.delay).await;
-        self.advance(Phase::Stopping);
+        self.advance(DrainPhase::Stopping);
         let _ = tokio::time::timeout(settings.limit, connections.all_ended()).await;
-        self.advance(Phase::Ended);
+        self.advance(DrainPhase::Ended);
         let _ = tokio::time::timeout(Duration::from_secs(1), connections.all_ended()).await;
-        self.advance(Phase::Over);
+        self.advance(DrainPhase::Over);
     }
 }
 
-/// Ends a watch cleanly when its time has come.
+/// Ends a watch cleanly during a drain.
 pub(super) struct WatchEnder(Pin<Box<dyn Future<Output = ()>>>);
 
 impl WatchEnder {
-    /// An ender that waits a share of `spread` after the drain began; shares follow one another in
-    /// `turn`.
+    /// Ends a watch after a part of `spread`, counted from the beginning of the drain. `watches` numbers the
+    /// core's watches, and the number decides which part.
     pub(super) fn new(
-        mut phase: watch::Receiver<Phase>,
+        mut phase: watch::Receiver<DrainPhase>,
         spread: Duration,
-        turn: &Rc<Cell<u32>>,
+        watches: &Rc<Cell<u32>>,
     ) -> Self {
-        let n = turn.get();
-        turn.set(n.wrapping_add(1));
+        let n = watches.get();
+        watches.set(n.wrapping_add(1));
         Self(Box::pin(async move {
-            if phase.wait_for(|now| *now >= Phase::Stopping).await.is_err() {
+            if phase
+                .wait_for(|now| *now >= DrainPhase::Stopping)
+                .await
+                .is_err()
+            {
                 return;
             }
             let wait = spread.mul_f64(share(n));
-            let ended = phase.wait_for(|now| *now >= Phase::Ended);
+            let ended = phase.wait_for(|now| *now >= DrainPhase::Ended);
             let _ = tokio::time::timeout(wait, ended).await;
         }))
     }
@@ -127,10 +131,10 @@ mod tests {
 
     #[test]
     fn phases_never_go_back() {
-        let drain = Drain::default();
-        drain.advance(Phase::Stopping);
-        drain.advance(Phase::Unready);
-        assert_eq!(drain.phase(), Phase::Stopping);
+        let drain = DrainController::default();
+        drain.advance(DrainPhase::Stopping);
+        drain.advance(DrainPhase::Unready);
+        assert_eq!(drain.phase(), DrainPhase::Stopping);
     }
 
     #[test]

@@ -16,13 +16,13 @@ use http::{
 use super::head_scan::HeadFacts;
 use fairgate_call::Refusal;
 
-/// What a head that may be served asks for.
+/// What a valid head is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Asks {
-    /// Something that goes on through the stack.
-    Request,
-    /// `OPTIONS *`: whether anybody is here. Answered on the spot.
-    IsAnybodyThere,
+pub(crate) enum RequestTarget {
+    /// A path: the request goes through the stack.
+    Path,
+    /// The server as a whole (`OPTIONS *`): answered at once.
+    Server,
 }
 
 /// Refuses a head that is malformed or ambiguous. `facts` are what the bytes of an HTTP/1 head told.
@@ -30,7 +30,7 @@ pub(crate) enum Asks {
 /// # Errors
 ///
 /// [`Refusal::Malformed`] and its like. An HTTP/1 connection should not be used again after one.
-pub(crate) fn check<B>(request: &Request<B>, facts: HeadFacts) -> Result<Asks, Refusal> {
+pub(crate) fn check<B>(request: &Request<B>, facts: HeadFacts) -> Result<RequestTarget, Refusal> {
     let headers = request.headers();
     if matches!(*request.method(), Method::CONNECT | Method::TRACE) {
         return Err(Refusal::MethodNotAllowed);
@@ -50,8 +50,8 @@ pub(crate) fn check<B>(request: &Request<B>, facts: HeadFacts) -> Result<Asks, R
         return Err(Refusal::ExpectationFailed);
     }
     match request.uri().path() {
-        "*" if request.method() == Method::OPTIONS => Ok(Asks::IsAnybodyThere),
-        path if path.starts_with('/') => Ok(Asks::Request),
+        "*" if request.method() == Method::OPTIONS => Ok(RequestTarget::Server),
+        path if path.starts_with('/') => Ok(RequestTarget::Path),
         _ => Err(Refusal::Malformed("the target is not a path")),
     }
 }
@@ -137,7 +137,7 @@ fn check_connection(headers: &HeaderMap) -> Result<(), Refusal> {
 mod tests {
     use super::*;
 
-    fn checked(request: http::request::Builder) -> Result<Asks, Refusal> {
+    fn checked(request: http::request::Builder) -> Result<RequestTarget, Refusal> {
         check(&request.body(()).unwrap(), HeadFacts::default())
     }
 
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn an_ordinary_request_passes() {
-        assert_eq!(checked(get()).unwrap(), Asks::Request);
+        assert_eq!(checked(get()).unwrap(), RequestTarget::Path);
     }
 
     #[test]
@@ -200,7 +200,7 @@ mod tests {
             ));
         }
         let asterisk = Request::options("*").header("host", "gate");
-        assert_eq!(checked(asterisk).unwrap(), Asks::IsAnybodyThere);
+        assert_eq!(checked(asterisk).unwrap(), RequestTarget::Server);
         assert!(checked(get().uri("*")).is_err());
     }
 

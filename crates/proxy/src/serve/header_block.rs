@@ -21,8 +21,8 @@ use tokio::{
 use super::{
     defence::Offence,
     head_budget::{HeadBudget, HeadCharge, UNCOUNTED},
-    held::Held,
-    http2::{FrameHeader, too_many_continuations},
+    held_bytes::HeldBytes,
+    http2_frames::{FrameHeader, too_many_continuations},
 };
 
 /// A header block, frames and all.
@@ -34,13 +34,13 @@ pub(super) struct HeaderBlock {
     has_last: bool,
     /// Whether h2 may have it.
     cleared: bool,
-    beginning: Held,
-    rest: Option<Rest>,
+    beginning: HeldBytes,
+    rest: Option<LargePart>,
     timer: Option<Pin<Box<Sleep>>>,
 }
 
 /// All but the beginning of a large block.
-struct Rest {
+struct LargePart {
     charge: HeadCharge,
     len: usize,
     passed: usize,
@@ -54,7 +54,7 @@ impl HeaderBlock {
             frames: 0,
             has_last: false,
             cleared: false,
-            beginning: Held::default(),
+            beginning: HeldBytes::default(),
             rest: None,
             timer: None,
         }
@@ -99,7 +99,7 @@ impl HeaderBlock {
         if rest.is_empty() {
             return true;
         }
-        let kept = self.rest.get_or_insert_with(|| Rest {
+        let kept = self.rest.get_or_insert_with(|| LargePart {
             charge: budget.charge(now),
             len: 0,
             passed: 0,

@@ -18,7 +18,6 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
-    time::Duration,
 };
 
 use tokio::{
@@ -30,30 +29,24 @@ use super::{
     chunked::ChunkScanner,
     defence::{Defence, Offence},
     head_budget::{HeadCharge, SLOT, UNCOUNTED},
+    head_limits::HeadLimits,
     head_scan::{HeadFacts, HeadScanner},
-    held::Held,
-    messages::{Looked, Messages, Stage},
+    held_bytes::HeldBytes,
+    message_state::{HeadCheck, MessageState, Stage},
 };
 use fairgate_base::socket::Socket;
 
 /// What hyper gets in the place of a head that was thrown away.
 const STAND_IN: &[u8] = b"GET / HTTP/1.1\r\nHost: none\r\n\r\n";
 
-/// How much a client may send as a head, and in what time.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct HeadLimits {
-    pub(super) bytes: usize,
-    pub(super) timeout: Duration,
-}
-
 /// The reading end of an HTTP/1 connection.
 pub(super) struct Http1Reader {
-    messages: Arc<Messages>,
+    messages: Arc<MessageState>,
     defence: Arc<Defence>,
     remote: SocketAddr,
     limits: HeadLimits,
     scanner: HeadScanner,
-    held: Held,
+    held: HeldBytes,
     /// How many of the held bytes were scanned, and how many hyper may have.
     scanned: usize,
     cleared: usize,
@@ -68,19 +61,19 @@ struct Large {
     len: usize,
     passed: usize,
     /// What came behind the head.
-    behind: Held,
+    behind: HeldBytes,
 }
 
 impl Http1Reader {
     /// A reader of a connection of which `first` was read already.
     pub(super) fn new(
-        messages: Arc<Messages>,
+        messages: Arc<MessageState>,
         defence: Arc<Defence>,
         remote: SocketAddr,
         limits: HeadLimits,
         first: &[u8],
     ) -> Self {
-        let mut held = Held::default();
+        let mut held = HeldBytes::default();
         held.push(first);
         Self {
             messages,
@@ -229,7 +222,7 @@ impl Http1Reader {
             charge: self.defence.heads.charge(now),
             len: 0,
             passed: 0,
-            behind: Held::default(),
+            behind: HeldBytes::default(),
         });
         let found = self.scanner.scan(new);
         let end = found.map_or(new.len(), |(end, _)| end);
@@ -249,10 +242,10 @@ impl Http1Reader {
     fn is_whole(&mut self, len: usize, facts: HeadFacts) {
         if facts.bare_line_feed {
             // hyper could wait for an end that it understands; this is refused anyhow.
-            self.stand_in(Looked::Head(facts));
+            self.stand_in(HeadCheck::Read(facts));
         } else {
             self.cleared = len;
-            self.messages.head_is_whole(Looked::Head(facts));
+            self.messages.head_is_whole(HeadCheck::Read(facts));
         }
     }
 
@@ -272,14 +265,14 @@ impl Http1Reader {
         }
         if let Some((end, facts)) = self.scanner.scan(new) {
             self.held.push(&new[end..]);
-            self.messages.head_is_whole(Looked::Head(facts));
+            self.messages.head_is_whole(HeadCheck::Read(facts));
             buf.set_filled(before + end);
             return Poll::Ready(Ok(()));
         }
         if self.scanner.is_hopeless() {
             // hyper refuses this at once.
             self.messages
-                .head_is_whole(Looked::Head(HeadFacts::default()));
+                .head_is_whole(HeadCheck::Read(HeadFacts::default()));
             return Poll::Ready(Ok(()));
         }
         self.held.push(new);
@@ -311,7 +304,7 @@ impl Http1Reader {
         if hopeless {
             self.cleared = self.held.len();
             self.messages
-                .head_is_whole(Looked::Head(HeadFacts::default()));
+                .head_is_whole(HeadCheck::Read(HeadFacts::default()));
         }
         hopeless
     }
@@ -324,7 +317,7 @@ impl Http1Reader {
         }
         self.defence
             .record(Offence::TooLarge, self.remote, "its head is too large");
-        self.stand_in(Looked::TooLarge);
+        self.stand_in(HeadCheck::TooLarge);
         true
     }
 
@@ -341,15 +334,15 @@ impl Http1Reader {
     fn cut(&mut self) {
         let detail = "unfinished heads take too much memory, and its own most of it";
         self.defence.record(Offence::Memory, self.remote, detail);
-        self.stand_in(Looked::TooLarge);
+        self.stand_in(HeadCheck::TooLarge);
     }
 
     /// Throws the head away, for a small one that will be refused.
-    fn stand_in(&mut self, looked: Looked) {
+    fn stand_in(&mut self, head: HeadCheck) {
         self.forget();
         self.held.push(STAND_IN);
         self.cleared = self.held.len();
-        self.messages.head_is_whole(looked);
+        self.messages.head_is_whole(head);
     }
 
     fn forget(&mut self) {

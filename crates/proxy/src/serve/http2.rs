@@ -18,10 +18,7 @@ use std::{
     io,
     net::SocketAddr,
     pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU32, Ordering},
-    },
+    sync::Arc,
     task::{Context, Poll, ready},
 };
 
@@ -33,87 +30,18 @@ use tokio::{
 
 use super::{
     defence::{Defence, Offence},
+    frame_credits::{AT_FIRST, FrameCredits, PER_REQUEST, PER_SECOND},
+    head_limits::HeadLimits,
     header_block::HeaderBlock,
-    http1::HeadLimits,
+    http2_frames::{FrameFollower, FrameHeader, HEADER, endless_block, interrupted_block},
 };
 use fairgate_base::socket::Socket;
 
 /// Logged when the budget of unfinished heads cuts a header block.
 const TOO_MUCH: &str = "unfinished heads take too much memory, and its own most of it";
 
-/// Bytes of the preface, which comes before the first frame.
-const PREFACE: u32 = 24;
-/// Bytes of a frame's header.
-const HEADER: usize = 9;
-/// The largest frame that h2 takes unless told otherwise, which it is not.
-const MAX_FRAME: usize = 16 << 10;
 /// The least room that is read into, for a frame's header and something behind it.
 const LEAST_ROOM: usize = 64;
-
-/// Frames without a request that a connection may send at first, or after some quiet time.
-const AT_FIRST: u32 = 4096;
-/// What is added to them with each second,
-const PER_SECOND: u32 = 512;
-/// with each request,
-const PER_REQUEST: u32 = 32;
-/// with each piece of an answer, and with each 256 bytes of it.
-const PER_PIECE: u32 = 8;
-const PER_BYTES: usize = 256;
-/// The most that can be saved up.
-const MOST: u32 = 1 << 16;
-
-/// How many frames without a request a connection may still send. One thread writes it.
-#[derive(Debug)]
-pub(super) struct Credits {
-    left: AtomicU32,
-    over: AtomicBool,
-    /// Streams that the client has reset.
-    resets: AtomicU32,
-}
-
-impl Default for Credits {
-    fn default() -> Self {
-        Self {
-            left: AtomicU32::new(AT_FIRST),
-            over: AtomicBool::new(false),
-            resets: AtomicU32::new(0),
-        }
-    }
-}
-
-impl Credits {
-    /// A piece of an answer of so many bytes is sent.
-    pub(super) fn piece(&self, bytes: usize) {
-        let for_bytes = u32::try_from(bytes / PER_BYTES).unwrap_or(MOST);
-        self.earn(PER_PIECE.saturating_add(for_bytes));
-    }
-
-    /// Whether the connection was given up.
-    pub(super) fn are_over(&self) -> bool {
-        self.over.load(Ordering::Relaxed)
-    }
-
-    /// How many streams the client has reset.
-    pub(super) fn resets(&self) -> u32 {
-        self.resets.load(Ordering::Relaxed)
-    }
-
-    fn earn(&self, credits: u32) {
-        let sum = self.left().saturating_add(credits).min(MOST);
-        self.left.store(sum, Ordering::Relaxed);
-    }
-
-    /// Takes one; false if there is none.
-    fn spend(&self) -> bool {
-        let rest = self.left().checked_sub(1);
-        self.left.store(rest.unwrap_or(0), Ordering::Relaxed);
-        rest.is_some()
-    }
-
-    fn left(&self) -> u32 {
-        self.left.load(Ordering::Relaxed)
-    }
-}
 
 /// The reading end of an HTTP/2 connection.
 pub(super) struct Http2Reader {
@@ -121,10 +49,10 @@ pub(super) struct Http2Reader {
     first: Bytes,
     /// Followed already, and yet to be passed on to h2.
     out: Bytes,
-    frames: Frames,
+    frames: FrameFollower,
     /// A header block that h2 has not seen.
     block: Option<HeaderBlock>,
-    credits: Arc<Credits>,
+    credits: Arc<FrameCredits>,
     refilled: Instant,
     defence: Arc<Defence>,
     remote: SocketAddr,
@@ -135,120 +63,11 @@ pub(super) struct Http2Reader {
     last_words: bool,
 }
 
-/// Where in the frames the connection is.
-#[derive(Debug, Default)]
-struct Frames {
-    /// Of the payload, or the preface, still to come.
-    payload: u32,
-    header: [u8; HEADER],
-    /// How much of a header has come. Nobody is passed a part of one.
-    have: usize,
-}
-
-/// The header of a frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct FrameHeader {
-    len: u32,
-    kind: u8,
-    flags: u8,
-    stream: u32,
-}
-
-impl FrameHeader {
-    const HEADERS: u8 = 1;
-    const RESET: u8 = 3;
-    const CONTINUATION: u8 = 9;
-    const END_HEADERS: u8 = 0x4;
-
-    fn parse([l0, l1, l2, kind, flags, s0, s1, s2, s3]: [u8; HEADER]) -> Self {
-        Self {
-            len: u32::from_be_bytes([0, l0, l1, l2]),
-            kind,
-            flags,
-            stream: u32::from_be_bytes([s0 & 0x7f, s1, s2, s3]),
-        }
-    }
-
-    /// Whether it is the last of its header block.
-    pub(super) fn ends_headers(self) -> bool {
-        self.flags & Self::END_HEADERS != 0
-    }
-
-    /// Whether it begins a header block that goes on in other frames.
-    fn begins_a_long_block(self) -> bool {
-        self.kind == Self::HEADERS && !self.ends_headers() && self.fits()
-    }
-
-    /// Whether it goes on with the header block of `stream`.
-    pub(super) fn continues(self, stream: u32) -> bool {
-        self.kind == Self::CONTINUATION && self.stream == stream && self.fits()
-    }
-
-    /// Whether it is no larger than h2 takes.
-    fn fits(self) -> bool {
-        usize::try_from(self.len).is_ok_and(|len| len <= MAX_FRAME)
-    }
-
-    /// What it is if there are too many of it; `None` if it carries a request or a part of one.
-    fn offence(self) -> Option<Offence> {
-        match self.kind {
-            0 | Self::HEADERS => None,
-            2 => Some(Offence::Priorities),
-            Self::RESET => Some(Offence::Resets),
-            4 => Some(Offence::Settings),
-            6 => Some(Offence::Pings),
-            8 => Some(Offence::WindowUpdates),
-            Self::CONTINUATION => Some(Offence::Continuations),
-            _ => Some(Offence::Unknown),
-        }
-    }
-}
-
-impl Frames {
-    /// Follows the payload as far as it is in `bytes`. Returns how many of them that are.
-    fn skip_payload(&mut self, bytes: &[u8]) -> usize {
-        let payload = usize::try_from(self.payload).unwrap_or(usize::MAX);
-        let skipped = payload.min(bytes.len());
-        self.payload -= u32::try_from(skipped).unwrap_or(self.payload);
-        skipped
-    }
-
-    /// The header that `bytes` begin with, and does not follow it yet. A part of one is kept, to come
-    /// again before what follows.
-    fn peek(&mut self, bytes: &[u8]) -> Option<FrameHeader> {
-        if let Some(header) = bytes.first_chunk() {
-            return Some(FrameHeader::parse(*header));
-        }
-        self.have = bytes.len();
-        self.header[..self.have].copy_from_slice(bytes);
-        None
-    }
-
-    /// Goes on to the payload of `header`.
-    fn enter(&mut self, header: FrameHeader) {
-        self.payload = header.len;
-    }
-
-    /// Puts a part of a header that came before into `buf`.
-    fn put_part(&self, buf: &mut ReadBuf<'_>) {
-        buf.put_slice(&self.header[..self.have]);
-    }
-
-    /// The part of a header was put before what follows it.
-    fn forget_part(&mut self) {
-        self.have = 0;
-    }
-
-    fn is_between(&self) -> bool {
-        self.payload == 0
-    }
-}
-
 impl Http2Reader {
     /// A reader of a connection of which `first` was read already.
     pub(super) fn new(
         first: Bytes,
-        credits: Arc<Credits>,
+        credits: Arc<FrameCredits>,
         defence: Arc<Defence>,
         remote: SocketAddr,
         limits: HeadLimits,
@@ -256,10 +75,7 @@ impl Http2Reader {
         Self {
             first,
             out: Bytes::new(),
-            frames: Frames {
-                payload: PREFACE,
-                ..Frames::default()
-            },
+            frames: FrameFollower::before_preface(),
             block: None,
             credits,
             refilled: defence.now(),
@@ -430,7 +246,7 @@ impl Http2Reader {
         self.frames.enter(header);
         match header.kind {
             FrameHeader::HEADERS => self.credits.earn(PER_REQUEST),
-            FrameHeader::RESET => drop(self.credits.resets.fetch_add(1, Ordering::Relaxed)),
+            FrameHeader::RESET => self.credits.count_reset(),
             _ => {}
         }
         if let Some(offence) = header.offence()
@@ -480,11 +296,11 @@ impl Http2Reader {
     /// The connection is to end. A header block that h2 has not seen goes at once.
     fn give_up(&mut self, offence: Offence, detail: &str) {
         if self.block.take().is_some() {
-            self.frames = Frames::default();
+            self.frames = FrameFollower::default();
         }
         if self.over.is_none() {
             self.over = Some(offence);
-            self.credits.over.store(true, Ordering::Relaxed);
+            self.credits.give_up();
             self.defence.record(offence, self.remote, detail);
         }
     }
@@ -509,104 +325,4 @@ impl Http2Reader {
 fn pass_on(bytes: &mut Bytes, buf: &mut ReadBuf<'_>) {
     let len = bytes.len().min(buf.remaining());
     buf.put_slice(&bytes.split_to(len));
-}
-
-/// How many `CONTINUATION` frames are more than h2 takes: a quarter more than a head of the largest
-/// size needs, and at least five.
-pub(super) fn too_many_continuations(head_bytes: usize) -> usize {
-    head_bytes / MAX_FRAME * 5 / 4 + 8
-}
-
-/// A header block of so many frames that h2 ends the connection with `ENHANCE_YOUR_CALM`.
-fn endless_block(head_bytes: usize) -> Bytes {
-    let continuations = too_many_continuations(head_bytes);
-    let more = std::iter::repeat_n(FrameHeader::CONTINUATION, continuations);
-    empty_frames(std::iter::once(FrameHeader::HEADERS).chain(more))
-}
-
-/// A header block inside another: h2 ends the connection with `PROTOCOL_ERROR`.
-fn interrupted_block() -> Bytes {
-    empty_frames([FrameHeader::HEADERS; 2])
-}
-
-/// Frames of these types, with nothing in them.
-fn empty_frames(kinds: impl IntoIterator<Item = u8>) -> Bytes {
-    let frame = |kind| [0, 0, 0, kind, 0, 0, 0, 0, 1];
-    kinds.into_iter().flat_map(frame).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn frame(len: usize, kind: u8, flags: u8, stream: u32) -> Vec<u8> {
-        let mut bytes = u32::try_from(len).unwrap().to_be_bytes()[1..].to_vec();
-        bytes.extend([kind, flags]);
-        bytes.extend(stream.to_be_bytes());
-        bytes.resize(HEADER + len, 0);
-        bytes
-    }
-
-    #[test]
-    fn frames_are_found_in_pieces_of_any_size() {
-        let mut bytes = vec![0; 24];
-        bytes.extend(frame(0, 4, 0, 0));
-        bytes.extend(frame(300, 1, 4, 1));
-        bytes.extend(frame(8, 6, 0, 0));
-        bytes.extend(frame(20_000, 0, 1, 1));
-        for size in [1, 2, 7, 9, 10, 100, 100_000] {
-            let mut frames = Frames {
-                payload: PREFACE,
-                ..Frames::default()
-            };
-            let mut found = Vec::new();
-            for piece in bytes.chunks(size) {
-                let all = [&frames.header[..frames.have], piece].concat();
-                frames.forget_part();
-                let mut at = 0;
-                loop {
-                    at += frames.skip_payload(&all[at..]);
-                    let Some(h) = frames.peek(&all[at..]) else {
-                        break;
-                    };
-                    frames.enter(h);
-                    found.push((h.kind, h.len, h.flags, h.stream));
-                    at += HEADER;
-                }
-            }
-            let expected = [
-                (4, 0, 0, 0),
-                (1, 300, 4, 1),
-                (6, 8, 0, 0),
-                (0, 20_000, 1, 1),
-            ];
-            assert_eq!(found, expected, "in pieces of {size}");
-            assert!(frames.is_between());
-        }
-    }
-
-    #[test]
-    fn what_carries_a_request_costs_nothing() {
-        let offence = |len, kind, flags| {
-            FrameHeader::parse(frame(len, kind, flags, 1)[..9].try_into().unwrap()).offence()
-        };
-        assert_eq!(offence(100, 0, 0), None);
-        assert_eq!(offence(0, 0, 0), None, "h2 counts those");
-        assert_eq!(offence(20, 1, 0), None);
-        assert_eq!(offence(4, 8, 0), Some(Offence::WindowUpdates));
-        assert_eq!(offence(1, 0x20, 0), Some(Offence::Unknown));
-    }
-
-    #[test]
-    fn credits_are_bounded_on_both_sides() {
-        let credits = Credits::default();
-        credits.piece(usize::MAX);
-        assert_eq!(credits.left(), MOST);
-        for _ in 0..MOST {
-            assert!(credits.spend());
-        }
-        assert!(!credits.spend());
-        credits.piece(1024);
-        assert_eq!(credits.left(), PER_PIECE + 4);
-    }
 }

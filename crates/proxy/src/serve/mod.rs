@@ -1,45 +1,57 @@
-//! Takes requests off the network.
+//! Receives requests from clients.
 //!
-//! One listener, one acceptor ([`acceptor`]); each connection goes to the least loaded core and
-//! stays there (`connection`). Its bytes are followed (`wire`, `http1`, `http2`), so that one
-//! request is never taken for a part of another, unfinished heads have bounded memory
-//! (`head_budget`) and floods of frames end. What hyper lets pass and we must not is refused before
-//! anybody looks at the request (`head`); what is refused is counted (`defence`). A client that
-//! leaves is noticed at once, whatever its request is waiting for (`hangup`), one that stalls is cut
-//! off (`wire`, `stream`), as is one that resets what it asks for (`premature`), and at the end
-//! everybody is seen out (`drain`).
+//! One listener, one acceptor ([`acceptor`]); each connection goes to the least loaded core and stays there
+//! (`connection`). hyper parses HTTP, but the bytes of every connection are followed here first (`wire`,
+//! `http1`, `http2`): so no part of one request is ever taken for another, unfinished heads have bounded
+//! memory (`head_budget`), and floods of frames end the connection (`frame_credits`). Requests that hyper
+//! accepts but servers could read in two ways are refused (`head`); refusals are counted (`defence`). A client
+//! that leaves is noticed at once, whatever its request is waiting for (`hangup_watcher`, `client_left`). A
+//! client that stalls is cut off (`wire`, `stream_executor`), as is one that keeps resetting its requests
+//! (`premature_resets`). A shutdown lets requests finish (`drain`).
 //!
 //! Not here: users, policy, where requests go.
 
 pub mod acceptor;
 pub(crate) mod chunked;
-pub(crate) mod connection;
-pub mod core;
-pub(crate) mod defence;
-pub(crate) mod drain;
-pub(crate) mod entry;
+mod client_connection;
+pub mod client_connections;
+mod client_left;
+mod connection;
+mod connection_service;
+mod core_context;
+mod core_load;
+mod data_core;
+mod defence;
+mod descriptor_limit;
+mod drain;
 mod event;
-pub(crate) mod hangup;
-pub(crate) mod head;
-pub(crate) mod head_budget;
-pub(crate) mod head_scan;
+mod frame_credits;
+mod hangup_watcher;
+mod head;
+mod head_budget;
+mod head_limits;
+mod head_scan;
 mod header_block;
-mod held;
-pub(crate) mod http1;
-pub(crate) mod http2;
-pub(crate) mod leaving;
-pub mod limits;
-pub(crate) mod messages;
-mod premature;
-pub(crate) mod settings;
-pub(crate) mod stream;
+mod held_bytes;
+mod http1;
+mod http2;
+mod http2_frames;
+mod message_state;
+mod premature_resets;
+mod request_future;
+mod settings;
+mod shared_wire;
+mod stream_executor;
 pub mod tls;
-pub(crate) mod upload;
-pub(crate) mod wire;
+mod unread_bodies;
+mod wire;
 
 pub use acceptor::{Acceptor, BindError};
-pub use core::{Core, CoreHandle};
+pub use client_connections::ClientConnections;
+pub use core_load::CoreLoad;
+pub use data_core::{Core, CoreHandle};
 pub use defence::{Defence, Offence};
-pub use drain::{Drain, Phase};
+pub use descriptor_limit::raise_descriptor_limit;
+pub use drain::{DrainController, DrainPhase};
 pub use event::ClientEvent;
 pub use settings::{DrainSettings, ServeSettings};

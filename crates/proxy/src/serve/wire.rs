@@ -19,7 +19,7 @@ use tokio::{
     time::Sleep,
 };
 
-use super::{acceptor::Counted, http1::Http1Reader, http2::Http2Reader};
+use super::{client_connections::CountedConnection, http1::Http1Reader, http2::Http2Reader};
 use fairgate_base::socket::Socket;
 
 /// How long a connection that is being closed takes what the client still sends.
@@ -44,7 +44,7 @@ pub(crate) struct Wire {
     closing: Option<Pin<Box<Sleep>>>,
     /// How much it then takes.
     linger_bytes: usize,
-    _counted: Counted,
+    _counted: CountedConnection,
 }
 
 impl Wire {
@@ -52,7 +52,7 @@ impl Wire {
         socket: Socket,
         reader: Reader,
         stall_timeout: Duration,
-        counted: Counted,
+        counted: CountedConnection,
     ) -> Self {
         Self {
             socket,

@@ -27,7 +27,7 @@ const MOST_USERS: usize = 10_000;
 #[derive(Debug)]
 pub struct UserResets {
     limits: ResetLimits,
-    users: DashMap<Box<str>, Lately>,
+    users: DashMap<Box<str>, RecentResets>,
     /// Until when anybody is refused, in nanoseconds.
     refusing_until: AtomicU64,
     /// When users were last forgotten, in nanoseconds.
@@ -37,14 +37,14 @@ pub struct UserResets {
 }
 
 #[derive(Debug)]
-struct Lately {
+struct RecentResets {
     resets: u32,
     /// Up to when they have been forgotten.
     forgotten: Time,
     refused_until: Time,
 }
 
-impl Lately {
+impl RecentResets {
     fn forget(&mut self, now: Time, one: Duration) {
         let passed = now.since(self.forgotten).as_nanos() / one.as_nanos();
         let passed = u32::try_from(passed).unwrap_or(u32::MAX);
@@ -93,7 +93,7 @@ impl UserResets {
         let mut lately = self
             .users
             .entry(user.name.as_str().into())
-            .or_insert(Lately {
+            .or_insert(RecentResets {
                 resets: 0,
                 forgotten: now,
                 refused_until: Time::ZERO,

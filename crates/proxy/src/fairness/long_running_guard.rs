@@ -7,30 +7,30 @@
 use std::{future::poll_fn, rc::Rc, time::Duration};
 
 use super::{
-    abandoned::{FEW_BYTES, RunsOn},
+    abandoned::{AbandonedRequest, FEW_BYTES},
     gate::Gate,
-    long_running::Place,
+    long_running::LongRunningEntry,
 };
-use fairgate_call::{BodyEnd, ReplyGuard, RequestContext, Rest};
+use fairgate_call::{BodyEnd, RemainingReply, ReplyGuard, RequestContext};
 
 /// Holds the place of a long-running request until the upstream is known to be done with it.
-pub(super) struct PlaceGuard {
-    place: Place,
+pub(super) struct LongRunningGuard {
+    entry: LongRunningEntry,
     gate: Rc<Gate>,
     context: Rc<RequestContext>,
     /// Whether the caps are enforced: else there is no bound to how many run on.
     enforced: bool,
 }
 
-impl PlaceGuard {
+impl LongRunningGuard {
     pub(super) fn new(
-        place: Place,
+        entry: LongRunningEntry,
         gate: &Rc<Gate>,
         context: &Rc<RequestContext>,
         enforced: bool,
     ) -> Self {
         Self {
-            place,
+            entry,
             gate: Rc::clone(gate),
             context: Rc::clone(context),
             enforced,
@@ -43,7 +43,7 @@ impl PlaceGuard {
     }
 
     /// The client has left; `None` if the request is to be cancelled.
-    pub(super) fn abandon(&self) -> Option<RunsOn> {
+    pub(super) fn abandon(&self) -> Option<AbandonedRequest> {
         self.gate.hub().abandoned.begin(self.enforced)
     }
 
@@ -54,12 +54,12 @@ impl PlaceGuard {
         }
         tokio::task::spawn_local(async move {
             tokio::time::sleep(self.time_left()).await;
-            drop(self.place);
+            drop(self.entry);
         });
     }
 
     /// Reads and throws away what the upstream still sends.
-    async fn run_out(self, mut rest: Rest, mut runs_on: RunsOn) {
+    async fn run_out(self, mut rest: RemainingReply, mut abandoned: AbandonedRequest) {
         let until = self.gate.now().plus(self.time_left());
         let until = self.gate.clock().instant(until);
         let read = async {
@@ -75,16 +75,16 @@ impl PlaceGuard {
         let ended = tokio::time::timeout_at(until, read).await;
         drop(rest);
         if ended == Ok(true) {
-            runs_on.ended();
+            abandoned.ended();
             return;
         }
-        drop(runs_on);
+        drop(abandoned);
         tokio::time::sleep_until(until).await;
-        drop(self.place);
+        drop(self.entry);
     }
 }
 
-impl ReplyGuard for PlaceGuard {
+impl ReplyGuard for LongRunningGuard {
     fn end(self: Box<Self>, how: BodyEnd) {
         let unknown = match how {
             BodyEnd::Complete => false,
@@ -96,10 +96,10 @@ impl ReplyGuard for PlaceGuard {
         }
     }
 
-    fn abandoned(self: Box<Self>, rest: Rest) {
-        let runs_on = self.abandon().filter(|_| !std::thread::panicking());
-        if let Some(runs_on) = runs_on {
-            tokio::task::spawn_local(self.run_out(rest, runs_on));
+    fn abandoned(self: Box<Self>, rest: RemainingReply) {
+        let abandoned = self.abandon().filter(|_| !std::thread::panicking());
+        if let Some(abandoned) = abandoned {
+            tokio::task::spawn_local(self.run_out(rest, abandoned));
         } else {
             drop(rest);
             self.keep();

@@ -22,12 +22,12 @@ const PIECE: usize = 16 << 10;
 
 /// Bytes in the order in which they came.
 #[derive(Debug, Default)]
-pub(super) struct Held {
+pub(super) struct HeldBytes {
     pieces: VecDeque<BytesMut>,
     len: usize,
 }
 
-impl Held {
+impl HeldBytes {
     pub(super) fn len(&self) -> usize {
         self.len
     }
@@ -116,7 +116,7 @@ mod tests {
     #[test]
     fn bytes_come_out_as_they_went_in() {
         let all: Vec<u8> = (0..100_000_u32).map(|i| (i % 251) as u8).collect();
-        let mut held = Held::default();
+        let mut held = HeldBytes::default();
         for piece in all.chunks(7_777) {
             held.push(piece);
         }

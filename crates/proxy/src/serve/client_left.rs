@@ -24,8 +24,8 @@ use std::{
 use tokio::time::Sleep;
 
 use super::{
-    entry::Connection,
-    hangup::{Hangup, HungUp},
+    client_connection::ClientConnection,
+    hangup_watcher::{Hangup, HungUp},
 };
 use fairgate_call::Progress;
 
@@ -35,9 +35,9 @@ const WAITING: Duration = Duration::from_secs(1);
 const EXECUTING: Duration = Duration::from_secs(5);
 
 /// Finds out whether the client of a connection has left.
-pub(super) struct Leaving<'a> {
+pub(super) struct ClientLeft<'a> {
     hangup: &'a Hangup,
-    connection: &'a Connection,
+    connection: &'a ClientConnection,
     /// Whether anything is known of its leaving.
     hung_up: bool,
     grace: Option<Grace>,
@@ -52,8 +52,8 @@ struct Grace {
     timer: Pin<Box<Sleep>>,
 }
 
-impl<'a> Leaving<'a> {
-    pub(super) fn new(hangup: &'a Hangup, connection: &'a Connection) -> Self {
+impl<'a> ClientLeft<'a> {
+    pub(super) fn new(hangup: &'a Hangup, connection: &'a ClientConnection) -> Self {
         Self {
             hangup,
             connection,
@@ -81,8 +81,8 @@ impl<'a> Leaving<'a> {
         if self.connection.messages.is_none() {
             return Poll::Ready(());
         }
-        let in_hand = self.connection.in_hand.borrow();
-        let Some(context) = &*in_hand else {
+        let in_progress = self.connection.in_progress.borrow();
+        let Some(context) = &*in_progress else {
             // Whatever else it sent is read first, to its end. If it was refused for that, hyper says so only
             // once the connection is closed, which is soon when nobody is there.
             return Poll::Pending;

@@ -7,7 +7,7 @@
 //!
 //! As long as the client keeps up, none of this is there: a piece goes from the upstream's connection
 //! to the client's without being copied, and no task has a part in it. Whoever looks after the seats
-//! looks at the pipes from time to time ([`Pipe::look`]), and only then is anything done.
+//! looks at the pipes from time to time ([`ReplyPipe::look`]), and only then is anything done.
 //!
 //! Not here: whose seats they are, and who is to lose them (`fairness`).
 
@@ -27,15 +27,15 @@ use tokio::task::AbortHandle;
 
 use super::{
     BodyEnd, BodyError,
-    reply_body::Upstream,
-    spool::{Held, Spool, SpoolLimits},
+    spool::{Spool, SpoolLimits, SpoolShare},
+    upstream_body::UpstreamBody,
 };
 
 /// Looks after which a client's rate is judged.
 const LOOKS: u32 = 8;
 
 /// What is held until the upstream is done with a request.
-pub trait Holder {
+pub trait UpstreamGuard {
     /// Sees a piece of the answer pass.
     fn data(&mut self, data: &Bytes) {
         let _ = data;
@@ -43,24 +43,24 @@ pub trait Holder {
 
     /// The client has left, or was cut. Returns how many bytes of the rest are read to learn of its
     /// end; `None` if it is to be cancelled at once.
-    fn left(&mut self) -> Option<u64>;
+    fn client_left(&mut self) -> Option<u64>;
 
     /// The upstream is done, or was cancelled, which is [`BodyEnd::Abandoned`]. Called exactly once.
     fn end(&mut self, how: BodyEnd);
 }
 
 /// An upstream's answer on its way to a client, and what is held to its end: one allocation for both.
-pub struct Pipe<H: ?Sized = dyn Holder> {
-    state: RefCell<State>,
-    holder: RefCell<H>,
+pub struct ReplyPipe<H: ?Sized = dyn UpstreamGuard> {
+    state: RefCell<PipeState>,
+    guard: RefCell<H>,
 }
 
-struct State {
+struct PipeState {
     /// `None` once the upstream is done.
-    upstream: Option<Upstream>,
+    upstream: Option<UpstreamBody>,
     /// Read ahead of the client.
     spooled: VecDeque<Frame<Bytes>>,
-    held: Option<Held>,
+    held: Option<SpoolShare>,
     /// What the client is told behind the spooled pieces.
     error: Option<BodyError>,
     /// Reads on without the client.
@@ -88,20 +88,20 @@ struct Pace {
 
 /// What a look found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Look {
+pub enum ReaderPace {
     /// The client keeps up, or is not to blame.
     KeepsUp,
     /// It does not, and its answer is being spooled since this look.
-    Spools,
+    SpoolingStarted,
     /// Its answer does not fit the spool, and it reads more slowly than it has to.
     TooSlow,
 }
 
-impl<H: Holder> Pipe<H> {
-    /// The answer of `upstream`; `holder` is held to its end.
-    pub(super) fn new(upstream: Upstream, holder: H) -> Rc<Self> {
+impl<H: UpstreamGuard> ReplyPipe<H> {
+    /// The answer of `upstream`; `guard` is held to its end.
+    pub(super) fn new(upstream: UpstreamBody, guard: H) -> Rc<Self> {
         Rc::new(Self {
-            state: RefCell::new(State {
+            state: RefCell::new(PipeState {
                 upstream: Some(upstream),
                 spooled: VecDeque::new(),
                 held: None,
@@ -113,16 +113,16 @@ impl<H: Holder> Pipe<H> {
                 pace: Pace::default(),
                 lag: Pace::default(),
             }),
-            holder: RefCell::new(holder),
+            guard: RefCell::new(guard),
         })
     }
 }
 
-impl Pipe {
+impl ReplyPipe {
     /// Looks how the client reads; to be called at regular intervals, in each of which a client has to
-    /// take `limits.least` bytes if there are as many. If it does not, its answer is spooled as far as
+    /// take `limits.min_read_bytes` bytes if there are as many. If it does not, its answer is spooled as far as
     /// the limits allow.
-    pub fn look(self: &Rc<Self>, limits: SpoolLimits, spool: &Arc<Spool>) -> Look {
+    pub fn check_pace(self: &Rc<Self>, limits: SpoolLimits, spool: &Arc<Spool>) -> ReaderPace {
         let mut state = self.state.borrow_mut();
         let given = state.given;
         let taken = given - std::mem::replace(&mut state.pace.seen, given);
@@ -131,31 +131,35 @@ impl Pipe {
                 seen: given,
                 ..Pace::default()
             };
-            return Look::KeepsUp;
+            return ReaderPace::KeepsUp;
         }
         state.pace.looks += 1;
         state.pace.bytes += taken;
         if state.reader.is_some() {
-            return Look::KeepsUp;
+            return ReaderPace::KeepsUp;
         }
         // Where no rate is asked for, one that takes nothing is slow all the same.
-        if taken < limits.least.max(1) && state.has_room(limits, spool) {
+        if taken < limits.min_read_bytes.max(1) && state.has_room(limits, spool) {
             let is_first = state.held.is_none();
-            state.held.get_or_insert_with(|| Held::new(spool));
+            state.held.get_or_insert_with(|| SpoolShare::new(spool));
             state.reader = Some(self.read_on(limits));
             return if is_first {
-                Look::Spools
+                ReaderPace::SpoolingStarted
             } else {
-                Look::KeepsUp
+                ReaderPace::KeepsUp
             };
         }
         if state.pace.looks < LOOKS {
-            return Look::KeepsUp;
+            return ReaderPace::KeepsUp;
         }
-        let slow = state.pace.bytes < limits.least * u64::from(LOOKS);
+        let slow = state.pace.bytes < limits.min_read_bytes * u64::from(LOOKS);
         state.pace.looks = 0;
         state.pace.bytes = 0;
-        if slow { Look::TooSlow } else { Look::KeepsUp }
+        if slow {
+            ReaderPace::TooSlow
+        } else {
+            ReaderPace::KeepsUp
+        }
     }
 
     /// Whether anything of the answer is in the spool, or may yet get there.
@@ -165,14 +169,14 @@ impl Pipe {
     }
 
     /// Looks whether a client leaves what is in the spool there: whether it took less than
-    /// `limits.least` bytes in each of the last looks.
-    pub fn lags(&self, limits: SpoolLimits) -> bool {
+    /// `limits.min_read_bytes` bytes in each of the last looks.
+    pub fn leaves_spooled(&self, limits: SpoolLimits) -> bool {
         let mut state = self.state.borrow_mut();
         let given = state.given;
         let idle = !state.owes || state.spooled.is_empty();
         let lag = &mut state.lag;
         let taken = given - std::mem::replace(&mut lag.seen, given);
-        lag.looks = if taken < limits.least && !idle {
+        lag.looks = if taken < limits.min_read_bytes && !idle {
             lag.looks + 1
         } else {
             0
@@ -227,7 +231,7 @@ impl Pipe {
                 state.owes = true;
                 state.given += data.map_or(0, |data| data.len() as u64);
                 if let Some(data) = data {
-                    self.holder.borrow_mut().data(data);
+                    self.guard.borrow_mut().data(data);
                 }
             }
             Poll::Ready(None) => self.ended(state, BodyEnd::Complete),
@@ -244,7 +248,10 @@ impl Pipe {
         state.spooled.is_empty()
             && state.error.is_none()
             && state.unwanted.is_none()
-            && state.upstream.as_ref().is_none_or(Upstream::is_end_stream)
+            && state
+                .upstream
+                .as_ref()
+                .is_none_or(UpstreamBody::is_end_stream)
     }
 
     /// Whether the upstream is done.
@@ -256,7 +263,7 @@ impl Pipe {
         let state = self.state.borrow();
         let ahead = state.spooled.iter().filter_map(Frame::data_ref);
         let ahead: u64 = ahead.map(|data| data.len() as u64).sum();
-        match state.upstream.as_ref().map(Upstream::size_hint) {
+        match state.upstream.as_ref().map(UpstreamBody::size_hint) {
             None => SizeHint::with_exact(ahead),
             Some(rest) => rest
                 .exact()
@@ -281,7 +288,7 @@ impl Pipe {
         }
     }
 
-    /// Reads and throws away what the upstream still sends, as far as the holder wants that.
+    /// Reads and throws away what the upstream still sends, as far as the guard wants that.
     fn run_out(self: &Rc<Self>) {
         let state = self.state.borrow();
         if state.upstream.is_none() || state.unwanted.is_some() {
@@ -289,7 +296,7 @@ impl Pipe {
         }
         drop(state);
         // The state is not borrowed meanwhile: whoever holds something may look at its pipe.
-        let unread = self.holder.borrow_mut().left();
+        let unread = self.guard.borrow_mut().client_left();
         let Some(unread) = unread.filter(|_| !std::thread::panicking()) else {
             return self.cancel();
         };
@@ -311,14 +318,14 @@ impl Pipe {
     }
 
     /// The upstream is done.
-    fn ended(&self, mut state: std::cell::RefMut<'_, State>, how: BodyEnd) {
+    fn ended(&self, mut state: std::cell::RefMut<'_, PipeState>, how: BodyEnd) {
         let upstream = state.upstream.take();
         if let Some(reader) = state.reader.take() {
             reader.abort();
         }
         drop(state);
         drop(upstream);
-        self.holder.borrow_mut().end(how);
+        self.guard.borrow_mut().end(how);
     }
 
     /// Reads on without the client.
@@ -331,8 +338,8 @@ impl Pipe {
     /// Ready when there is no more to read, or no room for it.
     fn poll_read_on(&self, cx: &mut Context<'_>, limits: SpoolLimits) -> Poll<()> {
         loop {
-            let mut guard = self.state.borrow_mut();
-            let state = &mut *guard;
+            let mut locked = self.state.borrow_mut();
+            let state = &mut *locked;
             if state.unwanted.is_none() && !state.may_spool(limits) {
                 state.reader = None;
                 return Poll::Ready(());
@@ -346,20 +353,20 @@ impl Pipe {
             match frame {
                 Some(Ok(frame)) => {
                     if let Some(data) = frame.data_ref() {
-                        self.holder.borrow_mut().data(data);
+                        self.guard.borrow_mut().data(data);
                     }
                     if !state.keep(frame) {
-                        drop(guard);
+                        drop(locked);
                         self.cancel();
                         return Poll::Ready(());
                     }
                 }
                 None => {
-                    self.ended(guard, BodyEnd::Complete);
+                    self.ended(locked, BodyEnd::Complete);
                     return Poll::Ready(());
                 }
                 Some(Err(BodyError::Idle)) => {
-                    upstream.wait_on();
+                    upstream.allow_silence();
                     if state.unwanted.is_none() {
                         state.error = Some(BodyError::Idle);
                         state.unwanted = Some(u64::MAX);
@@ -369,7 +376,7 @@ impl Pipe {
                     if state.unwanted.is_none() {
                         state.error = Some(error);
                     }
-                    self.ended(guard, BodyEnd::Failed);
+                    self.ended(locked, BodyEnd::Failed);
                     return Poll::Ready(());
                 }
             }
@@ -377,12 +384,12 @@ impl Pipe {
     }
 }
 
-impl State {
+impl PipeState {
     /// Whether what is left may be spooled, as far as is known.
     fn has_room(&self, limits: SpoolLimits, spool: &Spool) -> bool {
         let rest = self.upstream.as_ref().and_then(|up| up.size_hint().exact());
         rest.is_none_or(|rest| rest <= limits.per_answer)
-            && self.held.as_ref().map_or(0, Held::bytes) < limits.per_answer
+            && self.held.as_ref().map_or(0, SpoolShare::bytes) < limits.per_answer
             && spool.bytes() < limits.total
     }
 
@@ -431,8 +438,8 @@ fn cost(frame: &Frame<Bytes>) -> u64 {
     (data + size_of::<Frame<Bytes>>()) as u64
 }
 
-impl fmt::Debug for Pipe {
+impl fmt::Debug for ReplyPipe {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pipe").finish_non_exhaustive()
+        f.debug_struct("ReplyPipe").finish_non_exhaustive()
     }
 }

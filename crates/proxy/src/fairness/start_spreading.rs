@@ -10,7 +10,7 @@
 //! use it up and go on without. Only those are held back that have waited for half a service time
 //! already: a client that asks for less than its share is next in turn and waits for less.
 //!
-//! Pure: time is an argument. Not here: timers ([`super::starts`]), and who may start ([`fairgate_core::apf`]).
+//! Pure: time is an argument. Not here: timers ([`super::delayed_starts`]), and who may start ([`fairgate_core::apf`]).
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ const PAUSE: u32 = 32;
 
 /// The starts of one level's requests on one core. O(1) each.
 #[derive(Debug, Default)]
-pub(super) struct Spread {
+pub(super) struct StartSpreading {
     /// When a waiting request was last granted its seat.
     last: Option<Time>,
     /// The mean interval between grants.
@@ -42,7 +42,7 @@ pub(super) struct Spread {
     saved: Duration,
 }
 
-impl Spread {
+impl StartSpreading {
     /// A request has executed for `time`.
     pub(super) fn executed(&mut self, time: Duration) {
         self.service = mean(self.service, time);
@@ -92,7 +92,7 @@ mod tests {
 
     /// Seats that are never without a request to take them.
     struct World {
-        spread: Spread,
+        spread: StartSpreading,
         ends: Vec<Time>,
         executed: Duration,
         held_back: Duration,
@@ -101,7 +101,7 @@ mod tests {
     impl World {
         fn new() -> Self {
             Self {
-                spread: Spread::default(),
+                spread: StartSpreading::default(),
                 ends: vec![Time::ZERO; SEATS],
                 executed: Duration::ZERO,
                 held_back: Duration::ZERO,

@@ -8,7 +8,7 @@
 //! and those [`ClientBody::poll_read_ahead`](fairgate_call::ClientBody::poll_read_ahead) makes room for.
 //!
 //! A client may also close its own end alone and wait for its answer. Both look the same until
-//! something is sent; what to make of it, [`super::leaving`] knows. A registration also carries the core's news (the drain) to its connection, since
+//! something is sent; what to make of it, [`super::client_left`] knows. A registration also carries the core's news (the drain) to its connection, since
 //! both wake the same task.
 
 use std::{
@@ -28,14 +28,14 @@ use tokio::io::unix::AsyncFd;
 use fairgate_base::local::watch_readable;
 
 /// Watches the connections of one core.
-pub(crate) struct Watcher {
+pub(crate) struct HangupWatcher {
     epoll: AsyncFd<OwnedFd>,
-    slots: RefCell<Slots>,
+    slots: RefCell<Registrations>,
 }
 
 #[derive(Default)]
-struct Slots {
-    all: Vec<Slot>,
+struct Registrations {
+    all: Vec<Registration>,
     free: Vec<u32>,
 }
 
@@ -50,13 +50,13 @@ pub(crate) enum HungUp {
 
 /// One registration. A generation makes late events of a former one harmless.
 #[derive(Default)]
-struct Slot {
+struct Registration {
     generation: u32,
     hung_up: Option<HungUp>,
     waker: Option<Waker>,
 }
 
-impl Watcher {
+impl HangupWatcher {
     /// A watcher for the calling core. Its task runs until the runtime ends.
     ///
     /// # Errors
@@ -147,13 +147,13 @@ impl Watcher {
     }
 }
 
-impl Slots {
+impl Registrations {
     fn take(&mut self) -> (u32, u32) {
         if let Some(index) = self.free.pop() {
             return (index, self.all[index as usize].generation);
         }
         let index = u32::try_from(self.all.len()).unwrap_or(u32::MAX);
-        self.all.push(Slot::default());
+        self.all.push(Registration::default());
         (index, 0)
     }
 
@@ -169,9 +169,9 @@ impl Slots {
 
     fn give_back(&mut self, index: u32) {
         let slot = &mut self.all[index as usize];
-        *slot = Slot {
+        *slot = Registration {
             generation: slot.generation.wrapping_add(1),
-            ..Slot::default()
+            ..Registration::default()
         };
         self.free.push(index);
     }
@@ -183,7 +183,7 @@ fn key(index: u32, generation: u32) -> u64 {
 
 /// A watched connection. Drop it before the connection is closed, or with it.
 pub(crate) struct Hangup {
-    watcher: Rc<Watcher>,
+    watcher: Rc<HangupWatcher>,
     index: u32,
     generation: u32,
 }
@@ -241,7 +241,7 @@ mod tests {
     #[test]
     fn an_end_behind_unread_bytes_is_noticed() {
         on_a_core(async || {
-            let watcher = Watcher::start().unwrap();
+            let watcher = HangupWatcher::start().unwrap();
             let (mut client, server) = pair();
             let hangup = watcher.watch(&server).unwrap();
             client.write_all(b"never read").unwrap();
@@ -253,7 +253,7 @@ mod tests {
     #[test]
     fn a_client_that_left_before_it_was_watched_is_noticed() {
         on_a_core(async || {
-            let watcher = Watcher::start().unwrap();
+            let watcher = HangupWatcher::start().unwrap();
             let (client, server) = pair();
             drop(client);
             watcher.watch(&server).unwrap().hung_up().await;
@@ -263,7 +263,7 @@ mod tests {
     #[test]
     fn a_reset_is_told_from_the_end_of_what_a_client_sends() {
         on_a_core(async || {
-            let watcher = Watcher::start().unwrap();
+            let watcher = HangupWatcher::start().unwrap();
             let (client, server) = pair();
             let hangup = watcher.watch(&server).unwrap();
             client.shutdown(Shutdown::Write).unwrap();
@@ -285,7 +285,7 @@ mod tests {
     #[test]
     fn a_slot_used_again_hears_nothing_of_the_former_connection() {
         on_a_core(async || {
-            let watcher = Watcher::start().unwrap();
+            let watcher = HangupWatcher::start().unwrap();
             let (first_client, first) = pair();
             let old = watcher.watch(&first).unwrap();
             drop(first_client);

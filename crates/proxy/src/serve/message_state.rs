@@ -1,7 +1,7 @@
 //! Where in its HTTP/1 conversation a connection is: what its bytes belong to.
 //!
 //! The reading end of the connection ([`super::http1`]) follows the bytes and passes them to hyper
-//! one message at a time; the service ([`super::entry`]) knows what hyper made of the head. Between
+//! one message at a time; the service ([`super::connection_service`]) knows what hyper made of the head. Between
 //! them they tell where each request ends, so that no byte of one is ever taken for another's.
 
 use std::task::{Context, Waker};
@@ -38,16 +38,16 @@ pub(super) enum Framing {
 
 /// What was found out about a head before hyper got it.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Looked {
+pub(super) enum HeadCheck {
     /// Its bytes tell this.
-    Head(HeadFacts),
+    Read(HeadFacts),
     /// It was too large; hyper got another one in its place.
     TooLarge,
 }
 
 /// How much of a request's body has yet to be read off the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Left {
+pub(super) enum UnreadBody {
     Nothing,
     Bytes(u64),
     /// It is chunked.
@@ -56,12 +56,12 @@ pub(super) enum Left {
 
 /// Where a connection is. Shared by its reading end and its service.
 #[derive(Debug, Default)]
-pub(crate) struct Messages(Mutex<State>);
+pub(crate) struct MessageState(Mutex<State>);
 
 #[derive(Debug)]
 struct State {
     stage: Stage,
-    looked: Looked,
+    head: HeadCheck,
     /// Whether the request that is being read was answered already.
     answered: bool,
     /// Who waits for an answer to be over.
@@ -72,14 +72,14 @@ impl Default for State {
     fn default() -> Self {
         Self {
             stage: Stage::Head,
-            looked: Looked::Head(HeadFacts::default()),
+            head: HeadCheck::Read(HeadFacts::default()),
             answered: false,
             waiting: None,
         }
     }
 }
 
-impl Messages {
+impl MessageState {
     /// Where the connection is.
     pub(super) fn stage(&self) -> Stage {
         lock(&self.0).stage
@@ -91,15 +91,15 @@ impl Messages {
     }
 
     /// A head is on its way to hyper.
-    pub(super) fn head_is_whole(&self, looked: Looked) {
+    pub(super) fn head_is_whole(&self, head: HeadCheck) {
         let mut state = lock(&self.0);
         state.stage = Stage::Parsing;
-        state.looked = looked;
+        state.head = head;
     }
 
     /// hyper has read the head, and a body of this framing follows. Returns what was found out about
     /// the head before.
-    pub(super) fn parsed(&self, framing: Framing) -> Looked {
+    pub(super) fn parsed(&self, framing: Framing) -> HeadCheck {
         let mut state = lock(&self.0);
         state.answered = false;
         state.stage = match framing {
@@ -107,10 +107,10 @@ impl Messages {
             Framing::Length(bytes) => Stage::Length(bytes),
             Framing::Chunked => Stage::Chunked(ChunkScanner::default()),
         };
-        let (looked, waiting) = (state.looked, state.waiting.take());
+        let (head, waiting) = (state.head, state.waiting.take());
         drop(state);
         waiting.into_iter().for_each(Waker::wake);
-        looked
+        head
     }
 
     /// More of the body was read; this is left.
@@ -140,11 +140,11 @@ impl Messages {
     }
 
     /// How much of the request's body is still to come.
-    pub(super) fn left(&self) -> Left {
+    pub(super) fn left(&self) -> UnreadBody {
         match lock(&self.0).stage {
-            Stage::Length(bytes) => Left::Bytes(bytes),
-            Stage::Chunked(_) => Left::Unknown,
-            Stage::Head | Stage::Parsing | Stage::Complete | Stage::Tunnel => Left::Nothing,
+            Stage::Length(bytes) => UnreadBody::Bytes(bytes),
+            Stage::Chunked(_) => UnreadBody::Unknown,
+            Stage::Head | Stage::Parsing | Stage::Complete | Stage::Tunnel => UnreadBody::Nothing,
         }
     }
 }

@@ -18,7 +18,7 @@ use http_body::Body as _;
 use hyper::body::Incoming;
 use tokio::time::Sleep;
 
-use super::messages::{Left, Messages};
+use super::message_state::{MessageState, UnreadBody};
 
 /// Bytes of an unwanted body that are read and forgotten: Go's `maxPostHandlerReadBytes`.
 const DRAINED_BYTES: u64 = 256 << 10;
@@ -29,15 +29,15 @@ const CHUNKS_TIME: Duration = Duration::from_secs(1);
 
 /// The unread bodies of one HTTP/1 connection: there is one at a time.
 #[derive(Default)]
-pub(super) struct Uploads {
-    unwanted: RefCell<Option<Unwanted>>,
+pub(super) struct UnreadBodies {
+    unwanted: RefCell<Option<DrainedBody>>,
     /// The connection's task.
     task: RefCell<Option<Waker>>,
     /// Whether the present request's client waits to be told to continue.
     expects: Cell<bool>,
 }
 
-struct Unwanted {
+struct DrainedBody {
     body: Incoming,
     left: u64,
     /// Set by the first poll: the runtime may be gone before.
@@ -45,16 +45,16 @@ struct Unwanted {
 }
 
 /// What is to be done with an answer.
-pub(super) enum Ruling {
+pub(super) enum SendReply {
     /// It can be sent as it is.
-    Send,
+    Now,
     /// It has to say that the connection will be closed.
-    Close,
+    AndClose,
     /// It should wait for this long, and be ruled about again whenever the connection is polled.
-    Wait(Duration),
+    Later(Duration),
 }
 
-impl Uploads {
+impl UnreadBodies {
     /// A request begins; its client waits to be told to continue, or not.
     pub(super) fn begin(&self, expects: bool) {
         self.expects.set(expects);
@@ -62,7 +62,7 @@ impl Uploads {
 
     /// Takes a body that nobody wants.
     pub(super) fn take(&self, body: Incoming) {
-        let unwanted = Unwanted {
+        let unwanted = DrainedBody {
             body,
             left: DRAINED_BYTES,
             timer: None,
@@ -89,19 +89,21 @@ impl Uploads {
     }
 
     /// What to do with the answer to the present request.
-    pub(super) fn rule(&self, messages: &Messages) -> Ruling {
+    pub(super) fn when_to_send(&self, messages: &MessageState) -> SendReply {
         match messages.left() {
-            Left::Nothing => Ruling::Send,
-            _ if self.expects.get() => Ruling::Close,
-            Left::Bytes(left) if left <= DRAINED_BYTES => Ruling::Send,
+            UnreadBody::Nothing => SendReply::Now,
+            _ if self.expects.get() => SendReply::AndClose,
+            UnreadBody::Bytes(left) if left <= DRAINED_BYTES => SendReply::Now,
             // What the upstream still reads may be endless.
-            Left::Unknown if self.unwanted.borrow().is_some() => Ruling::Wait(CHUNKS_TIME),
-            Left::Bytes(_) | Left::Unknown => Ruling::Close,
+            UnreadBody::Unknown if self.unwanted.borrow().is_some() => {
+                SendReply::Later(CHUNKS_TIME)
+            }
+            UnreadBody::Bytes(_) | UnreadBody::Unknown => SendReply::AndClose,
         }
     }
 }
 
-impl Unwanted {
+impl DrainedBody {
     /// Ready at the end, or when it is given up.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         while let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) {

@@ -1,8 +1,8 @@
-//! The requests of one core that are waiting or executing.
+//! The requests of one core that wait or execute.
 //!
-//! The dispatcher knows a request by a [`Waiter`], a small copy that names its core, a slot there,
-//! and the slot's generation. When a request has gone its slot's generation changes, so a decision
-//! that comes too late is recognised as such.
+//! The dispatcher knows a request by a [`Waiter`], a small copy that names its core, its entry in the table
+//! of that core, and the entry's generation. When a request is gone, the generation of its entry changes, so
+//! that a decision which comes too late is recognised as such.
 
 use std::{
     rc::{Rc, Weak},
@@ -10,60 +10,60 @@ use std::{
     task::Waker,
 };
 
-use fairgate_call::Pipe;
+use fairgate_call::ReplyPipe;
 use fairgate_core::{
     apf::level::{Level, Ticket},
     digest::RequestDigest,
     time::Time,
 };
 
-/// Names a request to the dispatcher.
+/// Identifies a request to the dispatcher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Waiter {
     /// The core that serves it.
     pub core: u16,
-    /// Its slot there.
+    /// Its entry in that core's table.
     pub slot: u32,
-    /// Which of the slot's requests.
+    /// Tells requests apart that use the same entry one after the other.
     pub generation: u32,
 }
 
-/// All slots of a core.
+/// The waiting and executing requests of one core.
 #[derive(Debug)]
-pub(super) struct Slots {
+pub(super) struct WaiterTable {
     core: u16,
-    all: Vec<Slot>,
+    all: Vec<WaiterEntry>,
     free: Vec<u32>,
 }
 
 #[derive(Debug, Default)]
-struct Slot {
+struct WaiterEntry {
     generation: u32,
     digest: Option<Arc<RequestDigest>>,
-    /// When it asked to be admitted.
+    /// When it asked for admission.
     since: Time,
     waker: Option<Waker>,
     granted: Option<Ticket<Waiter>>,
-    /// The ticket it executes by, and until when it may keep it.
+    /// The ticket of an executing request, and until when it may keep it.
     held: Option<(Ticket<Waiter>, Time)>,
-    /// Its answer, once that has begun.
-    answer: Option<Weak<Pipe>>,
+    /// Its reply, once that has begun.
+    reply: Option<Weak<ReplyPipe>>,
 }
 
-/// A request whose time is up.
+/// A request that has held its seat for too long.
 pub(super) struct Overdue {
     pub(super) ticket: Ticket<Waiter>,
-    pub(super) answer: Option<Rc<Pipe>>,
+    pub(super) reply: Option<Rc<ReplyPipe>>,
 }
 
-/// An answer on its way, and the level whose seats it holds.
-pub(super) struct OnItsWay {
-    pub(super) answer: Rc<Pipe>,
+/// An reply on its way, and the level whose seats it holds.
+pub(super) struct ReplyInProgress {
+    pub(super) reply: Rc<ReplyPipe>,
     pub(super) level: Level<Waiter>,
     pub(super) digest: Option<Arc<RequestDigest>>,
 }
 
-impl Slots {
+impl WaiterTable {
     pub(super) fn new(core: u16) -> Self {
         Self {
             core,
@@ -72,10 +72,10 @@ impl Slots {
         }
     }
 
-    /// Takes a slot for a request that asks to be admitted now.
-    pub(super) fn take(&mut self, digest: &Arc<RequestDigest>, now: Time) -> Waiter {
+    /// Adds a request that asks for admission now.
+    pub(super) fn insert(&mut self, digest: &Arc<RequestDigest>, now: Time) -> Waiter {
         let slot = self.free.pop().unwrap_or_else(|| {
-            self.all.push(Slot::default());
+            self.all.push(WaiterEntry::default());
             u32::try_from(self.all.len() - 1).expect("a core has fewer than 2^32 requests")
         });
         let taken = &mut self.all[slot as usize];
@@ -88,19 +88,19 @@ impl Slots {
         }
     }
 
-    /// Gives the slot up. Returns a ticket that was granted and not yet fetched.
-    pub(super) fn give_back(&mut self, waiter: Waiter) -> Option<Ticket<Waiter>> {
+    /// Removes a request. Returns a ticket that it was granted and has not taken.
+    pub(super) fn remove(&mut self, waiter: Waiter) -> Option<Ticket<Waiter>> {
         let slot = self.get(waiter)?;
         slot.generation = slot.generation.wrapping_add(1);
         slot.digest = None;
         slot.waker = None;
-        slot.answer = None;
-        let unfetched = slot.granted.take();
+        slot.reply = None;
+        let untaken = slot.granted.take();
         self.free.push(waiter.slot);
-        unfetched
+        untaken
     }
 
-    /// Grants a waiting request its ticket. The ticket comes back if the request has gone.
+    /// Grants a waiting request its ticket, and returns its waker. The ticket comes back if the request is gone.
     pub(super) fn grant(
         &mut self,
         waiter: Waiter,
@@ -114,8 +114,12 @@ impl Slots {
         Ok(slot.waker.take())
     }
 
-    /// The ticket granted to a waiting request; without one, `waker` is woken when it comes.
-    pub(super) fn fetch(&mut self, waiter: Waiter, waker: &Waker) -> Option<Ticket<Waiter>> {
+    /// The ticket granted to a waiting request; without one, `waker` is woken when it is granted.
+    pub(super) fn take_granted_or_register(
+        &mut self,
+        waiter: Waiter,
+        waker: &Waker,
+    ) -> Option<Ticket<Waiter>> {
         let slot = self.get(waiter)?;
         if slot.granted.is_none() {
             slot.waker = Some(waker.clone());
@@ -123,7 +127,7 @@ impl Slots {
         slot.granted.take()
     }
 
-    /// Wakes all who wait.
+    /// Wakes all waiting requests.
     pub(super) fn wake_all(&mut self) {
         let wakers: Vec<Waker> = self
             .all
@@ -133,13 +137,13 @@ impl Slots {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// The ticket granted to a request, if it is there.
-    pub(super) fn fetch_now(&mut self, waiter: Waiter) -> Option<Ticket<Waiter>> {
+    /// The ticket granted to a request, if there is one.
+    pub(super) fn take_granted(&mut self, waiter: Waiter) -> Option<Ticket<Waiter>> {
         self.get(waiter)?.granted.take()
     }
 
-    /// Keeps the ticket of a request that executes, at most until `until`. It comes back if the
-    /// request has gone.
+    /// Keeps the ticket of an executing request, at most until `until`. The ticket comes back if the
+    /// request is gone.
     pub(super) fn hold(
         &mut self,
         waiter: Waiter,
@@ -154,52 +158,52 @@ impl Slots {
         Ok(())
     }
 
-    /// The ticket a request executes by, unless it was taken from it.
+    /// The ticket of an executing request, unless it was taken away as overdue.
     pub(super) fn take_held(&mut self, waiter: Waiter) -> Option<Ticket<Waiter>> {
         Some(self.get(waiter)?.held.take()?.0)
     }
 
-    /// A request may keep its ticket until `until`, and not as long as it was to.
-    pub(super) fn hold_until(&mut self, waiter: Waiter, until: Time) {
+    /// Replaces the time until which a request may keep its ticket.
+    pub(super) fn set_deadline(&mut self, waiter: Waiter, until: Time) {
         if let Some(held) = self.get(waiter).and_then(|slot| slot.held.as_mut()) {
             held.1 = until;
         }
     }
 
-    /// The answer to a request has begun.
-    pub(super) fn answered(&mut self, waiter: Waiter, answer: &Rc<Pipe>) {
+    /// The reply to a request has begun.
+    pub(super) fn set_reply(&mut self, waiter: Waiter, reply: &Rc<ReplyPipe>) {
         if let Some(slot) = self.get(waiter) {
-            slot.answer = Some(Rc::downgrade(answer));
+            slot.reply = Some(Rc::downgrade(reply));
         }
     }
 
-    /// Takes the tickets that were to be given back before `now`. O(slots).
+    /// Takes the tickets that should have been returned by `now`. O(entries).
     pub(super) fn take_overdue(&mut self, now: Time) -> Vec<Overdue> {
         let is_overdue = |held: &mut (Ticket<Waiter>, Time)| held.1 <= now;
-        let overdue = |slot: &mut Slot| {
+        let overdue = |slot: &mut WaiterEntry| {
             let (ticket, _) = slot.held.take_if(is_overdue)?;
-            let answer = slot.answer.as_ref().and_then(Weak::upgrade);
-            Some(Overdue { ticket, answer })
+            let reply = slot.reply.as_ref().and_then(Weak::upgrade);
+            Some(Overdue { ticket, reply })
         };
         self.all.iter_mut().filter_map(overdue).collect()
     }
 
-    /// The answers on their way that hold seats. O(slots).
-    pub(super) fn on_their_way(&self) -> Vec<OnItsWay> {
-        let on_its_way = |slot: &Slot| {
-            let answer = slot.answer.as_ref()?.upgrade()?;
+    /// The replies in progress that hold seats. O(entries).
+    pub(super) fn replies_in_progress(&self) -> Vec<ReplyInProgress> {
+        let in_progress = |slot: &WaiterEntry| {
+            let reply = slot.reply.as_ref()?.upgrade()?;
             let level = slot.held.as_ref()?.0.level().clone();
             let digest = slot.digest.clone();
-            Some(OnItsWay {
-                answer,
+            Some(ReplyInProgress {
+                reply,
                 level,
                 digest,
             })
         };
-        self.all.iter().filter_map(on_its_way).collect()
+        self.all.iter().filter_map(in_progress).collect()
     }
 
-    /// What is known of a request, if it is still here.
+    /// The digest of a request, if it is still here.
     pub(super) fn digest(&self, waiter: Waiter) -> Option<Arc<RequestDigest>> {
         let slot = self.all.get(waiter.slot as usize)?;
         (slot.generation == waiter.generation)
@@ -207,13 +211,13 @@ impl Slots {
             .flatten()
     }
 
-    /// When a request asked to be admitted, if it is still here.
+    /// When a request asked for admission, if it is still here.
     pub(super) fn since(&self, waiter: Waiter) -> Option<Time> {
         let slot = self.all.get(waiter.slot as usize)?;
         (slot.generation == waiter.generation && slot.digest.is_some()).then_some(slot.since)
     }
 
-    fn get(&mut self, waiter: Waiter) -> Option<&mut Slot> {
+    fn get(&mut self, waiter: Waiter) -> Option<&mut WaiterEntry> {
         let slot = self.all.get_mut(waiter.slot as usize)?;
         (slot.generation == waiter.generation && slot.digest.is_some()).then_some(slot)
     }

@@ -9,30 +9,13 @@
 
 use std::{
     cell::{Cell, RefCell},
-    io,
-    pin::Pin,
-    rc::Rc,
     sync::Arc,
-    task::{Context, Poll},
-    time::Duration,
 };
 
-use tokio::{
-    io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf},
-    sync::Notify,
-};
+use tokio::sync::Notify;
 
-use super::wire::Wire;
 use fairgate_call::ResetLimits;
 use fairgate_core::{digest::User, time::Time};
-
-/// How long a client may take to take the last frame.
-const FAREWELL: Duration = Duration::from_secs(1);
-
-/// GOAWAY: any stream may have been served; `ENHANCE_YOUR_CALM`.
-const GOAWAY: [u8; 17] = [
-    0, 0, 8, 7, 0, 0, 0, 0, 0, 0x7f, 0xff, 0xff, 0xff, 0, 0, 0, 0xb,
-];
 
 /// The premature resets of one connection.
 #[derive(Debug)]
@@ -41,13 +24,13 @@ pub(super) struct PrematureResets {
     lately: Cell<u32>,
     /// Up to when they have been forgotten.
     forgotten: Cell<Time>,
-    users: RefCell<Users>,
+    users: RefCell<ConnectionUsers>,
     too_many: Notify,
 }
 
 /// Whose requests a connection brings.
 #[derive(Debug, Default)]
-enum Users {
+enum ConnectionUsers {
     #[default]
     Nobody,
     One(Arc<User>),
@@ -72,10 +55,10 @@ impl PrematureResets {
         };
         let mut users = self.users.borrow_mut();
         match &*users {
-            Users::Nobody => *users = Users::One(Arc::clone(user)),
-            Users::One(one) if Arc::ptr_eq(one, user) || one.name == user.name => {}
-            Users::One(_) => *users = Users::Several,
-            Users::Several => {}
+            ConnectionUsers::Nobody => *users = ConnectionUsers::One(Arc::clone(user)),
+            ConnectionUsers::One(one) if Arc::ptr_eq(one, user) || one.name == user.name => {}
+            ConnectionUsers::One(_) => *users = ConnectionUsers::Several,
+            ConnectionUsers::Several => {}
         }
     }
 
@@ -94,7 +77,9 @@ impl PrematureResets {
                 .set(self.forgotten.get().plus(each * passed).min(now));
         }
         self.lately.set(self.lately.get() + 1);
-        if self.lately.get() > limits.at_once && !matches!(*self.users.borrow(), Users::Several) {
+        if self.lately.get() > limits.at_once
+            && !matches!(*self.users.borrow(), ConnectionUsers::Several)
+        {
             self.too_many.notify_one();
         }
     }
@@ -105,87 +90,10 @@ impl PrematureResets {
     }
 }
 
-/// The bytes of a connection that hyper does not own alone, so that something can be said when hyper is
-/// done with it.
-#[derive(Clone)]
-pub(super) struct SharedWire {
-    wire: Rc<RefCell<Wire>>,
-    /// Whether all was written that was to be, so that what follows begins a frame.
-    whole: Rc<Cell<bool>>,
-}
-
-impl SharedWire {
-    pub(super) fn new(wire: Wire) -> Self {
-        Self {
-            wire: Rc::new(RefCell::new(wire)),
-            whole: Rc::new(Cell::new(true)),
-        }
-    }
-
-    /// Tells the client why its connection ends, if it takes that soon.
-    pub(super) async fn say_calm_down(mut self) {
-        if self.whole.get() {
-            let farewell = async {
-                self.write_all(&GOAWAY).await?;
-                self.shutdown().await
-            };
-            // A client that does not take it learns nothing.
-            let _ = tokio::time::timeout(FAREWELL, farewell).await;
-        }
-    }
-
-    fn note(&self, wanted: usize, written: &Poll<io::Result<usize>>) {
-        let whole = matches!(written, Poll::Ready(Ok(bytes)) if *bytes == wanted);
-        self.whole.set(whole);
-    }
-}
-
-impl AsyncRead for SharedWire {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut *self.wire.borrow_mut()).poll_read(cx, buf)
-    }
-}
-
-impl AsyncWrite for SharedWire {
-    fn poll_write(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut *self.wire.borrow_mut()).poll_write(cx, buf);
-        self.note(buf.len(), &written);
-        written
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bufs: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut *self.wire.borrow_mut()).poll_write_vectored(cx, bufs);
-        self.note(bufs.iter().map(|buf| buf.len()).sum(), &written);
-        written
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.wire.borrow().is_write_vectored()
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut *self.wire.borrow_mut()).poll_flush(cx)
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut *self.wire.borrow_mut()).poll_shutdown(cx)
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use futures_util::FutureExt as _;
 
     use super::*;

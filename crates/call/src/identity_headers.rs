@@ -1,0 +1,100 @@
+//! The header lines that tell the upstream who a request is from, and the cache of them.
+//!
+//! `auth` makes the lines. They are made once for an [`Identity`](super::Identity), which many requests
+//! share: after that a request only clones a reference count.
+
+use std::sync::{Arc, OnceLock};
+
+use http::{HeaderName, HeaderValue};
+
+use super::header_names::RequestHeaderNames;
+
+/// How the upstream is told an identity. Cloning shares it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum UpstreamIdentity {
+    /// `Impersonate-*` headers, next to a credential of the gateway that may impersonate.
+    Impersonate,
+    /// Front-proxy headers, over a connection with a certificate that the upstream trusts for them.
+    RequestHeader(Arc<RequestHeaderNames>),
+}
+
+impl UpstreamIdentity {
+    /// Compares by reference: cheap, and the worst case is that headers are made again.
+    fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Impersonate, Self::Impersonate) => true,
+            (Self::RequestHeader(a), Self::RequestHeader(b)) => Arc::ptr_eq(a, b),
+            _ => false,
+        }
+    }
+}
+
+/// The header lines for one user, ready to be sent. Cloning shares them.
+#[derive(Clone, Debug)]
+pub struct IdentityHeaders(Arc<[(HeaderName, HeaderValue)]>);
+
+impl IdentityHeaders {
+    /// These lines.
+    pub fn new(lines: Vec<(HeaderName, HeaderValue)>) -> Self {
+        Self(lines.into())
+    }
+
+    /// The lines in the order in which they are sent.
+    pub fn iter(&self) -> impl Iterator<Item = &(HeaderName, HeaderValue)> {
+        self.0.iter()
+    }
+}
+
+/// Why request headers cannot express a user. The request must not be sent; it is answered with 403.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages name the fields")]
+pub enum IdentityError {
+    /// An empty group, or an extra attribute with an empty key.
+    #[error("the user has an empty {part}, which no header can carry")]
+    Empty { part: &'static str },
+    /// Parsers trim whitespace and may cut at control characters, so that another name would arrive.
+    #[error(
+        "the user's {part} {value:?} contains control characters, or starts or ends with whitespace, which no header can carry"
+    )]
+    Unrepresentable { part: &'static str, value: String },
+    /// Two identities would mix.
+    #[error("the request to the upstream already has the identity header {name}")]
+    AlreadyPresent { name: HeaderName },
+}
+
+impl IdentityError {
+    /// Which part of the identity is at fault, in a word or two.
+    pub fn part(&self) -> &'static str {
+        match self {
+            Self::Empty { part } | Self::Unrepresentable { part, .. } => part,
+            Self::AlreadyPresent { .. } => "identity header",
+        }
+    }
+}
+
+/// The headers of one identity, once they were made, and for which [`UpstreamIdentity`].
+#[derive(Debug, Default)]
+pub struct IdentityHeaderCache(OnceLock<CachedHeaders>);
+
+type CachedHeaders = (UpstreamIdentity, Result<IdentityHeaders, IdentityError>);
+
+impl IdentityHeaderCache {
+    /// The headers for `upstream`. `make` makes them at the first call; later calls share them. If a later
+    /// call is for another [`UpstreamIdentity`], they are made each time.
+    ///
+    /// # Errors
+    ///
+    /// Those of `make`, which are cached as well.
+    pub fn get(
+        &self,
+        upstream: &UpstreamIdentity,
+        mut make: impl FnMut() -> Result<IdentityHeaders, IdentityError>,
+    ) -> Result<IdentityHeaders, IdentityError> {
+        let (made_for, headers) = self.0.get_or_init(|| (upstream.clone(), make()));
+        if made_for.is_same(upstream) {
+            headers.clone()
+        } else {
+            make()
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! What authentication found out about a connection's client certificate.
+//!
+//! A connection keeps it, so that a certificate chain is not verified for every request. A result is valid
+//! for one set of settings, and until the first certificate of the chain expires. A rejected certificate is
+//! verified again after a short while, since it may not be valid *yet*.
+//!
+//! Not here: how a chain is verified (`auth`).
+
+use std::sync::Arc;
+
+use super::Identity;
+
+/// What authentication found out about the client certificate of one connection; empty at its start.
+///
+/// A client cannot change its certificate within a connection.
+#[derive(Debug, Default)]
+pub struct PeerIdentityCache {
+    /// The settings under which the rest was found out.
+    version: u64,
+    /// Whether the client is a front proxy.
+    pub front_proxy: CachedVerification<(), FrontProxyError>,
+    /// The user whom the certificate names; `None` if it names nobody.
+    pub user: CachedVerification<Option<Arc<Identity>>, CertificateError>,
+}
+
+/// A verified value, and the last second since 1970 for which it is certain.
+pub type Verification<T, E> = Result<(T, i64), E>;
+
+/// The result of one verification, cached while it is valid.
+#[derive(Debug)]
+pub struct CachedVerification<T, E>(Option<Entry<T, E>>);
+
+#[derive(Debug)]
+struct Entry<T, E> {
+    /// First and last second since 1970 at which it is valid.
+    from: i64,
+    until: i64,
+    result: Result<T, E>,
+}
+
+/// For how many seconds a rejected certificate is not verified again.
+const REJECTED_SECONDS: i64 = 10;
+
+/// Why a certificate chain is not trusted.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum ChainError {
+    /// Expired, of an unknown authority, not for client authentication, ….
+    #[error("{0}")]
+    Rejected(Arc<rustls::Error>),
+    /// All authorities of the bundle have expired, or are not valid yet.
+    #[error("no certificate authority of the bundle is valid now")]
+    NoAuthority,
+}
+
+/// Why the subject of a certificate cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SubjectError {
+    /// Not DER, or not a certificate.
+    #[error("the certificate cannot be parsed")]
+    Malformed,
+    /// An attribute of a type that holds no text, or with bytes that its type does not allow.
+    #[error("the certificate's subject has an attribute that is not text")]
+    NotText,
+    /// Several uids, or an empty one.
+    #[error("the certificate's subject must have at most one uid, and it must not be empty")]
+    Uid,
+}
+
+/// Why a client certificate authenticates nobody.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum CertificateError {
+    /// It is not trusted.
+    #[error(transparent)]
+    Chain(#[from] ChainError),
+    /// It is trusted, but its subject cannot be read.
+    #[error(transparent)]
+    Subject(#[from] SubjectError),
+}
+
+/// Why a client is not trusted as a front proxy, or its headers cannot be read.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages name the fields")]
+pub enum FrontProxyError {
+    /// Its certificate is not of an authority for front proxies; true of every ordinary client.
+    #[error(transparent)]
+    Chain(#[from] ChainError),
+    /// Its certificate is trusted, but its subject cannot be read.
+    #[error(transparent)]
+    Subject(#[from] SubjectError),
+    /// The common name of its certificate is not allowed.
+    #[error("x509: subject with cn={common_name} is not in the allowed list")]
+    NotAllowed { common_name: Arc<str> },
+    /// A header is not UTF-8.
+    #[error("header {name}: not UTF-8")]
+    NotText { name: http::HeaderName },
+}
+
+impl PeerIdentityCache {
+    /// Forgets everything that was found out under settings of another version.
+    pub fn at(&mut self, version: u64) -> &mut Self {
+        if self.version != version {
+            *self = Self {
+                version,
+                ..Self::default()
+            };
+        }
+        self
+    }
+}
+
+impl<T, E> CachedVerification<T, E> {
+    /// The result that is valid at this second since 1970; `verify` is called if there is none.
+    ///
+    /// # Errors
+    ///
+    /// Those of `verify`.
+    pub fn get(
+        &mut self,
+        unix_seconds: i64,
+        verify: impl FnOnce() -> Verification<T, E>,
+    ) -> Result<&T, &E> {
+        let is_valid = |entry: &Entry<T, E>| (entry.from..=entry.until).contains(&unix_seconds);
+        if !self.0.as_ref().is_some_and(is_valid) {
+            self.0 = None;
+        }
+        self.0
+            .get_or_insert_with(|| match verify() {
+                Ok((value, until)) => Entry {
+                    from: unix_seconds,
+                    until,
+                    result: Ok(value),
+                },
+                Err(error) => Entry {
+                    from: unix_seconds,
+                    until: unix_seconds.saturating_add(REJECTED_SECONDS),
+                    result: Err(error),
+                },
+            })
+            .result
+            .as_ref()
+    }
+}
+
+impl<T, E> Default for CachedVerification<T, E> {
+    fn default() -> Self {
+        Self(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_result_is_valid_from_its_beginning_to_its_end() {
+        let mut cached: CachedVerification<u32, ()> = CachedVerification::default();
+        let mut made = 0;
+        for (now, count) in [(100, 1), (105, 1), (110, 1), (111, 2), (120, 2), (90, 3)] {
+            let got = cached.get(now, || {
+                made += 1;
+                Ok((made, now + 10))
+            });
+            assert_eq!(got, Ok(&count), "at {now}");
+        }
+    }
+
+    #[test]
+    fn a_rejected_certificate_is_soon_verified_again() {
+        let mut cached: CachedVerification<(), u32> = CachedVerification::default();
+        let mut made = 0;
+        for (now, count) in [(100, 1), (110, 1), (111, 2)] {
+            let got = cached.get(now, || {
+                made += 1;
+                Err(made)
+            });
+            assert_eq!(got, Err(&count), "at {now}");
+        }
+    }
+}

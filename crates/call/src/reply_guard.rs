@@ -1,0 +1,62 @@
+//! What lasts as long as the body of a reply.
+
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+
+use super::{BodyEnd, RemainingReply};
+
+/// Something that lasts as long as a reply's body.
+pub trait ReplyGuard {
+    /// Polled before the body is, with the connection's waker, so that a guard may keep timers.
+    /// Ready ends the body, cleanly, here and now.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let _ = cx;
+        Poll::Pending
+    }
+
+    /// Sees a piece of the body pass.
+    fn data(&mut self, data: &Bytes) {
+        let _ = data;
+    }
+
+    /// Learns of the end. Called exactly once, unless [`abandoned`](Self::abandoned) is.
+    fn end(self: Box<Self>, how: BodyEnd);
+
+    /// The client has left, and this is the rest of the upstream's answer. Unless somebody wants to
+    /// know how that ends, it is cancelled.
+    fn abandoned(self: Box<Self>, rest: RemainingReply) {
+        drop(rest);
+        self.end(BodyEnd::Abandoned);
+    }
+}
+
+/// Two guards of one body.
+pub(super) struct GuardPair {
+    pub(super) outer: Box<dyn ReplyGuard>,
+    pub(super) inner: Box<dyn ReplyGuard>,
+}
+
+impl ReplyGuard for GuardPair {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.outer.poll(cx).is_ready() || self.inner.poll(cx).is_ready() {
+            return Poll::Ready(());
+        }
+        Poll::Pending
+    }
+
+    fn data(&mut self, data: &Bytes) {
+        self.outer.data(data);
+        self.inner.data(data);
+    }
+
+    fn end(self: Box<Self>, how: BodyEnd) {
+        self.outer.end(how);
+        self.inner.end(how);
+    }
+
+    fn abandoned(self: Box<Self>, rest: RemainingReply) {
+        self.outer.end(BodyEnd::Abandoned);
+        self.inner.abandoned(rest);
+    }
+}

@@ -1,0 +1,292 @@
+//! Tries the configured methods of authentication in order.
+
+use std::{
+    pin::Pin,
+    sync::{
+        Arc, LazyLock,
+        atomic::{AtomicU64, Ordering},
+    },
+    task::{Context, Poll, ready},
+};
+
+use http::HeaderMap;
+use rustls::{DistinguishedName, pki_types::CertificateDer};
+
+use super::{
+    bearer,
+    failure::AuthFailures,
+    mtls,
+    now::Now,
+    settings::AuthSettings,
+    token_key::{Token, TokenDigest},
+    token_review::{Review, ReviewError, TokenRefused, TokenReviews},
+};
+use fairgate_call::{Identity, PeerIdentityCache};
+use fairgate_core::digest::User;
+
+/// All configured methods of authentication. Replaced as a whole when settings change.
+#[derive(Debug)]
+pub struct Authenticator {
+    /// Different for each set of settings in this process.
+    version: u64,
+    settings: AuthSettings,
+}
+
+/// The credentials of a request.
+#[derive(Clone, Copy, Debug)]
+pub struct Credentials<'a> {
+    /// The headers as received, before anything is stripped.
+    pub headers: &'a HeaderMap,
+    /// The certificate chain of the TLS handshake, the client's own first; empty without one.
+    pub peer_certificates: &'a [CertificateDer<'static>],
+    /// The path, percent-decoded once and not cleaned.
+    pub decoded_path: &'a [u8],
+}
+
+/// The result of authentication, as far as it is known at once.
+#[derive(Debug)]
+pub enum AuthOutcome {
+    /// It is decided.
+    Decided(AuthDecision),
+    /// A token must be reviewed first.
+    Review(Box<PendingReview>),
+}
+
+/// The user of a request, or why there is none.
+#[derive(Clone, Debug)]
+pub enum AuthDecision {
+    /// The request is served under this identity.
+    Known(Arc<Identity>),
+    /// The request is answered with 401. The reasons are for the log.
+    Unauthorized(AuthFailures),
+    /// The request is answered with 503 or 429 and `Retry-After`: its token could not be reviewed.
+    Unavailable(ReviewError),
+}
+
+/// Authenticator that waits for the review of a token.
+#[derive(Debug)]
+#[must_use = "futures do nothing unless polled"]
+pub struct PendingReview {
+    reviews: TokenReviews,
+    review: Review,
+    /// The WebSocket token, to be tried if the one in `Authorization` is refused.
+    next: Option<NextToken>,
+    failures: AuthFailures,
+    /// Why an earlier token could not be reviewed.
+    unavailable: Option<ReviewError>,
+}
+
+#[derive(Debug)]
+enum NextToken {
+    Known(Arc<Identity>),
+    Unreviewed(Token, TokenDigest),
+}
+
+/// What is known of a token without a review.
+enum TokenLookup {
+    Known(Arc<Identity>),
+    Refused(TokenRefused),
+    Unknown(TokenDigest),
+}
+
+impl Authenticator {
+    /// An authenticator with these settings. Connections verify their clients' certificates again under it.
+    pub fn new(settings: AuthSettings) -> Self {
+        static VERSIONS: AtomicU64 = AtomicU64::new(1); // a fresh connection is at 0
+        Self {
+            version: VERSIONS.fetch_add(1, Ordering::Relaxed),
+            settings,
+        }
+    }
+
+    /// Authenticates a request. `peer` is the cache of the request's connection.
+    ///
+    /// Without a token the only cost is that of the first request of a connection, to verify its
+    /// certificate. An identity in front-proxy headers is read for each request.
+    pub fn authenticate(
+        &self,
+        credentials: &Credentials<'_>,
+        peer: &mut PeerIdentityCache,
+        now: Now,
+    ) -> AuthOutcome {
+        let mut failures = AuthFailures::default();
+        if let Some(identity) = self.by_certificate(credentials, peer, now, &mut failures) {
+            return AuthOutcome::known(identity);
+        }
+        self.by_token(credentials.headers, now, failures)
+            .unwrap_or_else(|failures| self.without_user(credentials.decoded_path, failures))
+    }
+
+    /// The authorities to announce in the TLS handshake, by which clients choose their certificate.
+    ///
+    /// They are only a hint: the handshake must accept any certificate, and clients without one.
+    pub fn authorities(&self) -> Vec<DistinguishedName> {
+        let front_proxy = self.settings.front_proxy.as_ref();
+        let front_proxy = front_proxy.map(|proxy| &proxy.authorities);
+        let bundles = self.settings.client_ca.iter().chain(front_proxy);
+        bundles
+            .flat_map(|bundle| bundle.subjects())
+            .cloned()
+            .collect()
+    }
+
+    fn by_certificate(
+        &self,
+        credentials: &Credentials<'_>,
+        peer: &mut PeerIdentityCache,
+        now: Now,
+        failures: &mut AuthFailures,
+    ) -> Option<Arc<Identity>> {
+        let chain = credentials.peer_certificates;
+        if chain.is_empty() {
+            return None;
+        }
+        let peer = peer.at(self.version);
+        let at = now.unix_seconds();
+        if let Some(proxy) = &self.settings.front_proxy {
+            match proxy.authenticate(credentials.headers, chain, &mut peer.front_proxy, at) {
+                Ok(Some(identity)) => return Some(identity),
+                Ok(None) => {}
+                Err(error) => failures.push(error),
+            }
+        }
+        let authorities = self.settings.client_ca.as_ref()?;
+        match peer
+            .user
+            .get(at, || mtls::authenticate(authorities, chain, at))
+        {
+            Ok(user) => user.clone(),
+            Err(error) => {
+                failures.push(error.clone());
+                None
+            }
+        }
+    }
+
+    /// Authenticates by token; the failures so far if no token identifies a user.
+    fn by_token(
+        &self,
+        headers: &HeaderMap,
+        now: Now,
+        mut failures: AuthFailures,
+    ) -> Result<AuthOutcome, AuthFailures> {
+        if let Some(token) = bearer::from_authorization(headers) {
+            match self.look_up(token, now) {
+                TokenLookup::Known(identity) => return Ok(AuthOutcome::known(identity)),
+                TokenLookup::Refused(refused) => failures.push(refused),
+                TokenLookup::Unknown(digest) => {
+                    let next = self.websocket_token(headers, now, &mut failures);
+                    return self.review(Token::new(token), digest, next, failures);
+                }
+            }
+        }
+        match self.websocket_token(headers, now, &mut failures) {
+            None => Err(failures),
+            Some(NextToken::Known(identity)) => Ok(AuthOutcome::known(identity)),
+            Some(NextToken::Unreviewed(token, digest)) => {
+                self.review(Some(token), digest, None, failures)
+            }
+        }
+    }
+
+    fn websocket_token(
+        &self,
+        headers: &HeaderMap,
+        now: Now,
+        failures: &mut AuthFailures,
+    ) -> Option<NextToken> {
+        let token = bearer::from_websocket(headers)
+            .map_err(|error| failures.push(error))
+            .ok()??;
+        match self.look_up(token.as_bytes(), now) {
+            TokenLookup::Known(identity) => Some(NextToken::Known(identity)),
+            TokenLookup::Unknown(digest) => Some(NextToken::Unreviewed(token, digest)),
+            TokenLookup::Refused(refused) => {
+                failures.push(refused);
+                None
+            }
+        }
+    }
+
+    /// Looks a token up in the token file and among reviewed tokens; one digest serves both.
+    fn look_up(&self, token: &[u8], now: Now) -> TokenLookup {
+        let mut digest = None;
+        if let Some(file) = &self.settings.token_file {
+            let digest = digest.insert(file.key().digest(token));
+            if let Some(identity) = file.lookup(digest) {
+                return TokenLookup::Known(Arc::clone(identity));
+            }
+        }
+        let Some(reviews) = &self.settings.token_reviews else {
+            return TokenLookup::Refused(TokenRefused::default());
+        };
+        let digest = digest.unwrap_or_else(|| reviews.key().digest(token));
+        match reviews.lookup_cached(&digest, now) {
+            Some(Ok(identity)) => TokenLookup::Known(identity),
+            Some(Err(refused)) => TokenLookup::Refused(refused),
+            None => TokenLookup::Unknown(digest),
+        }
+    }
+
+    fn review(
+        &self,
+        token: Option<Token>,
+        digest: TokenDigest,
+        next: Option<NextToken>,
+        failures: AuthFailures,
+    ) -> Result<AuthOutcome, AuthFailures> {
+        let (Some(token), Some(reviews)) = (token, &self.settings.token_reviews) else {
+            return Err(failures); // a token is unknown only where there are reviews
+        };
+        Ok(AuthOutcome::Review(Box::new(PendingReview {
+            review: reviews.review(&token, digest),
+            reviews: reviews.clone(),
+            next,
+            failures,
+            unavailable: None,
+        })))
+    }
+
+    fn without_user(&self, decoded_path: &[u8], failures: AuthFailures) -> AuthOutcome {
+        static ANONYMOUS: LazyLock<Arc<Identity>> =
+            LazyLock::new(|| Arc::new(Identity::new(User::anonymous())));
+        if failures.is_empty() && self.settings.anonymous.allows(decoded_path) {
+            return AuthOutcome::known(Arc::clone(&ANONYMOUS));
+        }
+        AuthOutcome::Decided(AuthDecision::Unauthorized(failures))
+    }
+}
+
+impl AuthOutcome {
+    fn known(identity: Arc<Identity>) -> Self {
+        Self::Decided(AuthDecision::Known(identity))
+    }
+}
+
+impl Future for PendingReview {
+    type Output = AuthDecision;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<AuthDecision> {
+        loop {
+            match ready!(Pin::new(&mut self.review).poll(cx)) {
+                Ok(Ok(identity)) => return Poll::Ready(AuthDecision::Known(identity)),
+                Ok(Err(refused)) => self.failures.push(refused),
+                Err(error) => self.unavailable = Some(error),
+            }
+            match self.next.take() {
+                Some(NextToken::Known(identity)) => {
+                    return Poll::Ready(AuthDecision::Known(identity));
+                }
+                Some(NextToken::Unreviewed(token, digest)) => {
+                    self.review = self.reviews.review(&token, digest);
+                }
+                None => {
+                    return Poll::Ready(match self.unavailable.take() {
+                        Some(error) => AuthDecision::Unavailable(error),
+                        None => AuthDecision::Unauthorized(std::mem::take(&mut self.failures)),
+                    });
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,358 @@
+//! How a request is admitted: it gets a seat, waits for one in a queue, or is rejected.
+
+use std::{
+    future::Future as _,
+    pin::Pin,
+    rc::Rc,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use tokio::time::Sleep;
+
+use super::{
+    core_policy::CorePolicy,
+    gate::Gate,
+    seat::{Hold, Seat},
+    settings::Enforcement,
+    wait_limit::wait_deadline,
+    waiters::Waiter,
+};
+use fairgate_call::{Call, FlowRejection, RequestKind};
+use fairgate_core::{
+    apf::{
+        Flow, SchemaIndex, Semantics, Work,
+        level::{Arrival, Decisions, QueuePlace},
+    },
+    cells::Access,
+    digest::RequestDigest,
+    rejection::RejectReason,
+    time::Time,
+};
+
+/// How long after its time limit a request loses its seat.
+const OVERDUE: Duration = Duration::from_secs(1);
+
+/// The result of asking for admission.
+#[derive(Debug)]
+pub(super) enum AdmissionOutcome {
+    /// The request executes, holding a seat.
+    Execute(Seat),
+    /// The request waits in a queue.
+    Queued(Box<QueuedRequest>),
+    /// The request is rejected.
+    Reject(FlowRejection),
+    /// Flow control does not apply to the request.
+    Exempt,
+}
+
+/// A request in a queue. Dropping it gives up its place at once.
+#[derive(Debug)]
+pub(super) struct QueuedRequest {
+    gate: Rc<Gate>,
+    policy: Arc<CorePolicy>,
+    schema: SchemaIndex,
+    waiter: Waiter,
+    /// `None` once the request has a seat or has given up.
+    place: Option<QueuePlace<Waiter>>,
+    digest: Arc<RequestDigest>,
+    kind: RequestKind,
+    since: Time,
+    timer: Pin<Box<Sleep>>,
+}
+
+/// A request as the dispatcher knows it, and the policy under which it arrived.
+struct NewRequest<'a> {
+    call: &'a Call,
+    policy: Arc<CorePolicy>,
+    flow: Flow,
+    waiter: Waiter,
+    /// When it asked for admission.
+    now: Time,
+    /// Until when it may wait in a queue.
+    until: Time,
+}
+
+impl Gate {
+    /// Asks for admission: classifies the request, estimates what it costs, and lets the dispatcher decide.
+    /// O(1) in the number of FlowSchemas, O(log queues) in the number of queues.
+    pub(super) fn admit(self: &Rc<Self>, call: &Call) -> AdmissionOutcome {
+        // One policy for all steps: classification, level and limits must belong together, and the mailbox
+        // may bring another one as soon as this core does something else.
+        let policy = self.policy();
+        if policy.enforcement == Enforcement::Off || call.kind == RequestKind::LongRunning {
+            return AdmissionOutcome::Exempt;
+        }
+        let now = self.now();
+        let flow = policy.view.policy().classify(&call.digest);
+        // Before the request arrives: its width decides whether it fits.
+        let work = self.estimate(now, call, &policy, &flow);
+        // Before the request arrives: once it waits, another core may grant it a seat at any time, and the
+        // message names this entry.
+        let waiter = self.waiters.borrow_mut().insert(&call.digest, now);
+        let until = wait_deadline(call.received, call.deadline, policy.request_timeout);
+        let mut out = Decisions::default();
+        let arrival = policy
+            .view
+            .arrive(now, &flow, work, until, waiter, &mut out);
+        let queue_length = out.queue_length;
+        // An arrival can dispatch others as well, to seats whose additional latency has just passed. They are
+        // woken here, after the level's lock was released, whatever becomes of this request.
+        self.deliver(out);
+
+        if let Some(length) = queue_length {
+            let cells = &policy.flow(flow.schema).cells;
+            cells.queue_length.observe(f64::from(length));
+        }
+        let request = NewRequest {
+            call,
+            policy,
+            flow,
+            waiter,
+            now,
+            until,
+        };
+        self.decide(arrival, request)
+    }
+
+    /// Carries out what the dispatcher decided. With [`Enforcement::Observe`] the request always executes,
+    /// and holds whatever the dispatcher gave it, so that all counts are those that enforcement would give.
+    fn decide(
+        self: &Rc<Self>,
+        arrival: Arrival<Waiter>,
+        request: NewRequest<'_>,
+    ) -> AdmissionOutcome {
+        let NewRequest { policy, flow, .. } = &request;
+        let observes = policy.enforcement == Enforcement::Observe;
+        let cells = &policy.flow(flow.schema).cells;
+        match arrival {
+            Arrival::Execute(ticket) => {
+                if !policy.view.is_exempt(flow.level) {
+                    cells.wait_executed.observe(0.0);
+                }
+                self.cells
+                    .filter
+                    .observe_duration(self.now().since(request.now));
+                let until = overdue_at(request.call.kind, request.now, policy);
+                AdmissionOutcome::Execute(self.seat(Hold::Ticket(ticket, until), &request))
+            }
+            Arrival::Wait(place) if observes => {
+                AdmissionOutcome::Execute(self.seat(Hold::QueuePlace(place), &request))
+            }
+            Arrival::Wait(place) => self.queue(place, request),
+            Arrival::Reject(reason) => {
+                if reason == RejectReason::ConcurrencyLimit {
+                    self.hub().press();
+                }
+                cells.rejected(reason).increment();
+                cells.wait_refused.observe(0.0);
+                if observes {
+                    return AdmissionOutcome::Execute(self.seat(Hold::Nothing, &request));
+                }
+                self.waiters.borrow_mut().remove(request.waiter);
+                AdmissionOutcome::Reject(self.rejection(policy, flow.schema, reason))
+            }
+        }
+    }
+
+    /// Estimates what a request costs, and records its flow and cost.
+    fn estimate(&self, now: Time, call: &Call, policy: &CorePolicy, flow: &Flow) -> Work {
+        let cap = policy.view.width_cap(flow.level);
+        let (work, watchers) =
+            self.hub()
+                .estimates()
+                .estimate(now, &call.digest.info, policy.estimator, cap);
+        let facts = policy.flow(flow.schema);
+        facts.cells.seats.observe(f64::from(work.max_seats()));
+        if let Some(watchers) = watchers {
+            facts.cells.watch_count.observe(f64::from(watchers));
+        }
+        let context = &call.context;
+        let _ = context.trace.schema.set(Arc::clone(&facts.schema));
+        let _ = context.trace.level.set(Arc::clone(&facts.level));
+        let _ = context.flow_uids.set(facts.uids.clone());
+        context.trace.initial_seats.set(work.initial_seats);
+        context.trace.final_seats.set(work.final_seats);
+        context
+            .trace
+            .additional_latency
+            .set(work.additional_latency);
+        work
+    }
+
+    fn seat(self: &Rc<Self>, hold: Hold, request: &NewRequest<'_>) -> Seat {
+        let policy = &request.policy;
+        let schema = request.flow.schema;
+        let level = policy.view.policy().schemas()[schema.0 as usize].level;
+        Seat::new(
+            Rc::clone(self),
+            hold,
+            !policy.view.is_exempt(level),
+            request.waiter,
+            Arc::clone(&policy.flow(schema).cells),
+            &request.call.digest,
+            request.call.kind,
+            request.now,
+        )
+    }
+
+    /// Lets a request wait in the queue in which it has a `place`.
+    fn queue(
+        self: &Rc<Self>,
+        place: QueuePlace<Waiter>,
+        request: NewRequest<'_>,
+    ) -> AdmissionOutcome {
+        let schema = request.flow.schema;
+        let policy = Arc::clone(&request.policy);
+        let queued = Box::new(QueuedRequest {
+            gate: Rc::clone(self),
+            policy: request.policy,
+            schema,
+            waiter: request.waiter,
+            place: Some(place),
+            digest: Arc::clone(&request.call.digest),
+            kind: request.call.kind,
+            since: request.now,
+            timer: Box::pin(tokio::time::sleep_until(
+                self.clock().instant(request.until),
+            )),
+        });
+        // The limit of waiting requests over all levels is checked last, because only here it is certain that
+        // the request has to wait: most requests never touch the counter that all cores share.
+        if self.hub().enter_queue(policy.max_queued) {
+            self.cells.waiting(queued.access()).enter();
+            return AdmissionOutcome::Queued(queued);
+        }
+        queued.cancel_uncounted();
+        let reason = RejectReason::QueueFull;
+        policy.flow(schema).cells.rejected(reason).increment();
+        AdmissionOutcome::Reject(self.rejection(&policy, schema, reason))
+    }
+
+    /// The rejection for `reason`, with the time after which the client should retry.
+    fn rejection(
+        &self,
+        policy: &CorePolicy,
+        schema: SchemaIndex,
+        reason: RejectReason,
+    ) -> FlowRejection {
+        let level = policy.view.policy().schemas()[schema.0 as usize].level;
+        let unix_seconds = self.clock().unix_seconds();
+        let semantics = policy.view.policy().settings().semantics;
+        let retry_after =
+            policy
+                .view
+                .level(level)
+                .retry_after(semantics, unix_seconds, self.next_random());
+        FlowRejection {
+            reason,
+            retry_after,
+        }
+    }
+}
+
+/// When a request that begins to execute at `since` loses its seat, whatever it does. The time limit counts
+/// from there, because the upstream does not know how long the request waited before. A watch has a limit of
+/// its own once it is answered, or none at all, as in kube-apiserver, with [`Semantics::Compatible`].
+fn overdue_at(kind: RequestKind, since: Time, policy: &CorePolicy) -> Time {
+    let semantics = policy.view.policy().settings().semantics;
+    if kind == RequestKind::Watch && semantics == Semantics::Compatible {
+        return Time::NEVER;
+    }
+    since.plus(policy.request_timeout + OVERDUE)
+}
+
+impl QueuedRequest {
+    /// Ready with a seat, or with a rejection once the request has waited for too long.
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Seat, FlowRejection>> {
+        let granted = self
+            .gate
+            .waiters
+            .borrow_mut()
+            .take_granted_or_register(self.waiter, cx.waker());
+        if let Some(ticket) = granted {
+            let until = overdue_at(self.kind, self.gate.now(), &self.policy);
+            return Poll::Ready(Ok(self.take_seat(Hold::Ticket(ticket, until))));
+        }
+        // The settings may have changed since it was queued.
+        if !self.gate.enforces()
+            && let Some(place) = self.place.take()
+        {
+            return Poll::Ready(Ok(self.take_seat(Hold::QueuePlace(place))));
+        }
+        if self.timer.as_mut().poll(cx).is_pending() {
+            return Poll::Pending;
+        }
+        self.give_up();
+        Poll::Ready(Err(self.gate.rejection(
+            &self.policy,
+            self.schema,
+            RejectReason::TimeOut,
+        )))
+    }
+
+    /// How long it has waited.
+    pub(super) fn waited(&self) -> Duration {
+        self.gate.now().since(self.since)
+    }
+
+    fn access(&self) -> Access {
+        Access::of(&self.digest.info.verb)
+    }
+
+    fn leave_queue(&self) {
+        self.gate.hub().leave_queue();
+        self.gate.cells.waiting(self.access()).leave();
+    }
+
+    fn take_seat(&mut self, hold: Hold) -> Seat {
+        self.place = None;
+        self.leave_queue();
+        let now = self.gate.now();
+        let cells = Arc::clone(&self.policy.flow(self.schema).cells);
+        let waited = now.since(self.since);
+        cells.wait_executed.observe_duration(waited);
+        self.gate.cells.filter.observe_duration(waited);
+        Seat::new(
+            Rc::clone(&self.gate),
+            hold,
+            // Requests of an exempt level never wait.
+            true,
+            self.waiter,
+            cells,
+            &self.digest,
+            self.kind,
+            now,
+        )
+    }
+
+    /// Gives up the place: the request has waited for too long, or its client left.
+    fn give_up(&mut self) {
+        let Some(place) = self.place.take() else {
+            return;
+        };
+        self.leave_queue();
+        let cells = &self.policy.flow(self.schema).cells;
+        cells.rejected(RejectReason::TimeOut).increment();
+        let waited = self.waited();
+        match self.policy.view.policy().settings().semantics {
+            // kube-apiserver records these, too, as executed.
+            Semantics::Compatible => cells.wait_executed.observe_duration(waited),
+            Semantics::Improved => cells.wait_refused.observe_duration(waited),
+        }
+        self.gate.remove(self.waiter, Some(place));
+    }
+
+    /// Gives up the place of a request that was never counted as waiting.
+    fn cancel_uncounted(mut self) {
+        let place = self.place.take();
+        self.gate.remove(self.waiter, place);
+    }
+}
+
+impl Drop for QueuedRequest {
+    fn drop(&mut self) {
+        self.give_up();
+    }
+}

@@ -1,0 +1,107 @@
+//! The policy and the settings as one core uses them.
+//!
+//! Every core gets a new one, complete, whenever policy or settings change, and uses it until the next
+//! arrives.
+
+use std::{sync::Arc, time::Duration};
+
+use http::HeaderValue;
+
+use super::{
+    settings::{Enforcement, HubSettings},
+    waiters::Waiter,
+};
+use fairgate_call::{FlowUids, SpoolLimits};
+use fairgate_core::{
+    apf::{SchemaIndex, dispatcher::PolicyView, work::EstimatorSettings},
+    cells::FlowCells,
+};
+
+/// The policy and the settings as one core uses them, with all that a request needs of its FlowSchema.
+#[derive(Debug)]
+pub struct CorePolicy {
+    /// Policy and levels.
+    pub view: Arc<PolicyView<Waiter>>,
+    /// Whether decisions are enforced.
+    pub enforcement: Enforcement,
+    /// A request's time limit.
+    pub request_timeout: Duration,
+    /// Requests that may wait, all levels together.
+    pub max_queued: u32,
+    /// How costs are estimated.
+    pub estimator: EstimatorSettings,
+    /// How much of slowly read answers may be spooled.
+    pub spool: SpoolLimits,
+    flows: Box<[FlowFacts]>,
+    cells_by_id: Vec<Option<Arc<FlowCells>>>,
+}
+
+/// What a request needs of the schema it matched.
+#[derive(Clone, Debug)]
+pub struct FlowFacts {
+    /// Where it is counted.
+    pub cells: Arc<FlowCells>,
+    /// Name of the schema.
+    pub schema: Arc<str>,
+    /// Name of its level.
+    pub level: Arc<str>,
+    /// UIDs of schema and level, ready to be put into headers.
+    pub uids: FlowUids,
+}
+
+impl CorePolicy {
+    pub(super) fn new(
+        view: Arc<PolicyView<Waiter>>,
+        settings: &HubSettings,
+        cells: Vec<Arc<FlowCells>>,
+    ) -> Self {
+        let policy = Arc::clone(view.policy());
+        let mut cells_by_id = Vec::new();
+        let mut flows = Vec::with_capacity(cells.len());
+        for ((index, schema), cells) in (0..).zip(policy.schemas()).zip(cells) {
+            let id = view.schema_id(SchemaIndex(index)).0 as usize;
+            if cells_by_id.len() <= id {
+                cells_by_id.resize(id + 1, None);
+            }
+            cells_by_id[id] = Some(Arc::clone(&cells));
+            let level = &policy.levels()[schema.level.0 as usize];
+            flows.push(FlowFacts {
+                cells,
+                schema: Arc::clone(&schema.name),
+                level: Arc::clone(&level.name),
+                uids: FlowUids {
+                    schema: uid_header(&schema.uid),
+                    level: uid_header(&level.uid),
+                },
+            });
+        }
+        Self {
+            view,
+            enforcement: settings.enforcement,
+            request_timeout: settings.request_timeout,
+            max_queued: settings.max_queued,
+            estimator: settings.estimator,
+            spool: settings.spool,
+            flows: flows.into(),
+            cells_by_id,
+        }
+    }
+
+    /// What a request needs of the schema it matched.
+    pub fn flow(&self, schema: SchemaIndex) -> &FlowFacts {
+        &self.flows[schema.0 as usize]
+    }
+
+    /// The cells of a FlowSchema by its stable id, which survives policy changes.
+    pub(super) fn cells_of(&self, id: u32) -> Option<&FlowCells> {
+        self.cells_by_id.get(id as usize)?.as_deref()
+    }
+}
+
+/// A UID as a header value, never empty. One that is no valid header value is replaced by a fixed text.
+fn uid_header(uid: &str) -> HeaderValue {
+    HeaderValue::from_str(uid)
+        .ok()
+        .filter(|value| !value.is_empty())
+        .unwrap_or_else(|| HeaderValue::from_static("not-representable"))
+}

@@ -1,0 +1,305 @@
+//! A request that executes, and what it holds until the upstream is known to be done with it.
+//!
+//! If the client leaves, or the request exceeds its deadline, while the upstream may be working on it, the
+//! request is not cancelled: it runs on in the background and keeps what it holds, until its response has
+//! ended. See [`super::abandoned`] for the reasons.
+
+use std::{
+    future::{Future, poll_fn},
+    pin::Pin,
+    rc::Rc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http_body::Body;
+use tower::Service;
+
+use super::{
+    abandoned::{AbandonedRequest, FEW_BYTES},
+    list_observer::ListObserver,
+    long_running::LongRunningEntry,
+    long_running_guard::LongRunningGuard,
+    seat::{Seat, SeatGuard, watch_reply},
+    watch_init::{WatchGuard, is_watch},
+};
+use fairgate_call::{
+    BodyEnd, BodyError, Call, Progress, Refusal, Reply, ReplyGuard, RequestContext,
+};
+use fairgate_core::digest::Verb;
+
+/// A request that executes.
+pub(super) struct ExecutingRequest<F>
+where
+    F: Future<Output = Result<Reply, Refusal>> + Unpin + 'static,
+{
+    future: Option<F>,
+    held: HeldResources,
+    /// Of a watch: its place among them.
+    watch: Option<LongRunningEntry>,
+    context: Rc<RequestContext>,
+    is_list: bool,
+}
+
+/// What a request holds while it executes.
+pub(super) enum HeldResources {
+    Nothing,
+    Seat(Seat),
+    Watch(WatchGuard),
+    LongRunning(LongRunningGuard),
+}
+
+impl<F> ExecutingRequest<F>
+where
+    F: Future<Output = Result<Reply, Refusal>> + Unpin + 'static,
+{
+    /// Sends `call` to `inner`, with what it holds. A watch holds an entry among the watches as well.
+    pub(super) fn start<S>(
+        inner: &mut S,
+        call: Call,
+        held: HeldResources,
+        watch: Option<LongRunningEntry>,
+    ) -> Self
+    where
+        S: Service<Call, Response = Reply, Error = Refusal, Future = F>,
+    {
+        let context = Rc::clone(&call.context);
+        let is_list = call.digest.info.verb == Verb::List;
+        Self {
+            future: Some(inner.call(call)),
+            held,
+            watch,
+            context,
+            is_list,
+        }
+    }
+
+    /// The request's context, as long as it has no reply.
+    pub(super) fn unanswered(&self) -> Option<&RequestContext> {
+        self.future.is_some().then_some(&*self.context)
+    }
+
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Reply, Refusal>> {
+        // Taken out for the time being: one that panics must not be polled again.
+        let Some(mut future) = self.future.take() else {
+            return Poll::Ready(Err(Refusal::Internal("polled after its end".into())));
+        };
+        let Poll::Ready(answer) = Pin::new(&mut future).poll(cx) else {
+            self.future = Some(future);
+            return Poll::Pending;
+        };
+        let held = std::mem::replace(&mut self.held, HeldResources::Nothing);
+        Poll::Ready(match answer {
+            Ok(reply) => Ok(self.attach(reply, held)),
+            Err(refusal) => {
+                self.settle(&refusal, held);
+                Err(refusal)
+            }
+        })
+    }
+
+    /// Makes the answer's body hold what the request holds.
+    fn attach(&mut self, mut reply: Reply, held: HeldResources) -> Reply {
+        match held {
+            HeldResources::Nothing => {}
+            HeldResources::Seat(seat) => self.attach_seat(&mut reply, seat),
+            HeldResources::Watch(mut watch) if is_watch(&reply) => {
+                watch.answered();
+                reply.body_mut().hold(Box::new(watch));
+            }
+            HeldResources::Watch(watch) => {
+                if let Some(seat) = watch.into_seat() {
+                    self.attach_seat(&mut reply, seat);
+                }
+            }
+            HeldResources::LongRunning(guard) => reply.body_mut().hold(Box::new(guard)),
+        }
+        if let Some(place) = self.watch.take() {
+            let place = WatchPlace { _place: place };
+            reply.body_mut().hold(Box::new(place));
+        }
+        reply
+    }
+
+    fn attach_seat(&self, reply: &mut Reply, seat: Seat) {
+        let info = &seat.digest().info;
+        let list = self
+            .is_list
+            .then(|| ListObserver::new(info, reply.status(), reply.headers()))
+            .flatten();
+        let guard = SeatGuard::new(seat, Rc::clone(&self.context), list);
+        let wanted = guard.wanted_by_others();
+        match reply.body_mut().hold_upstream(guard) {
+            Ok(answer) => watch_reply(wanted, &answer),
+            Err(guard) => reply.body_mut().hold(Box::new(guard)),
+        }
+    }
+
+    /// The request was not answered by the upstream: it may be working on it all the same.
+    fn settle(&self, refusal: &Refusal, held: HeldResources) {
+        if let HeldResources::Seat(seat) = &held {
+            self.context.trace.execution.set(Some(seat.elapsed()));
+        }
+        match refusal {
+            Refusal::UpstreamTimeout => match self.context.timed_out.take() {
+                Some(unfinished) => held.run_on(unfinished, &self.context),
+                None => held.keep(),
+            },
+            // The client's body broke off half-way, and the upstream has the other half.
+            Refusal::Malformed(_) if is_upstream(&self.context) => held.keep(),
+            // The upstream has ended it, or has never seen it.
+            _ => {}
+        }
+    }
+}
+
+/// Makes room for another watch when this one ends.
+struct WatchPlace {
+    _place: LongRunningEntry,
+}
+
+impl ReplyGuard for WatchPlace {
+    fn end(self: Box<Self>, _: BodyEnd) {}
+}
+
+/// Whether the upstream may be working on the request.
+fn is_upstream(context: &RequestContext) -> bool {
+    matches!(context.progress.get(), Progress::Sent | Progress::Answered)
+}
+
+/// The client has left before its answer began. If the upstream may be working on the request, what it
+/// holds is not simply free.
+impl<F> Drop for ExecutingRequest<F>
+where
+    F: Future<Output = Result<Reply, Refusal>> + Unpin + 'static,
+{
+    fn drop(&mut self) {
+        let held = std::mem::replace(&mut self.held, HeldResources::Nothing);
+        let Some(future) = self.future.take() else {
+            return;
+        };
+        if !is_upstream(&self.context) || std::thread::panicking() {
+            return;
+        }
+        if let HeldResources::Seat(seat) = &held {
+            self.context.trace.execution.set(Some(seat.elapsed()));
+        }
+        held.run_on(future, &self.context);
+    }
+}
+
+impl HeldResources {
+    /// How much longer the request may take at most, now that nobody waits for it.
+    fn time_left(&self) -> Duration {
+        match self {
+            Self::Nothing => Duration::ZERO,
+            Self::Seat(seat) => seat.time_left(),
+            Self::Watch(watch) => watch.time_left(),
+            Self::LongRunning(guard) => guard.time_left(),
+        }
+    }
+
+    /// The client has left; `None` if the request is to be cancelled.
+    fn abandon(&self) -> Option<AbandonedRequest> {
+        match self {
+            Self::Nothing => None,
+            Self::Seat(seat) => seat.abandon(),
+            Self::Watch(watch) => watch.abandon(),
+            Self::LongRunning(guard) => guard.abandon(),
+        }
+    }
+
+    /// Lets a request that nobody waits for run to its end, at most until its time limit, with what it
+    /// holds.
+    fn run_on<F>(self, future: F, context: &Rc<RequestContext>)
+    where
+        F: Future<Output = Result<Reply, Refusal>> + 'static,
+    {
+        let Some(abandoned) = self.abandon() else {
+            return;
+        };
+        let context = Rc::clone(context);
+        tokio::task::spawn_local(async move {
+            let time = self.time_left();
+            let run = read_to_end(future, &self, &context, abandoned);
+            match tokio::time::timeout(time, run).await {
+                Ok(UpstreamState::Done) | Err(_) => drop(self),
+                Ok(UpstreamState::Unknown) => self.keep(),
+            }
+        });
+    }
+
+    /// Keeps what is held until the time limit: nothing will tell of the request's end.
+    fn keep(self) {
+        match self {
+            Self::Nothing => {}
+            Self::Seat(seat) => seat.keep(),
+            Self::Watch(watch) => watch.keep(),
+            Self::LongRunning(guard) => guard.keep(),
+        }
+    }
+}
+
+/// What is known of the end of a request that nobody waited for.
+enum UpstreamState {
+    /// The upstream is done with it.
+    Done,
+    /// It may still be working on it.
+    Unknown,
+}
+
+impl AbandonedRequest {
+    /// It has come to an end, which tells that the upstream is done with it, or not.
+    fn outcome(mut self, known: bool) -> UpstreamState {
+        if !known {
+            return UpstreamState::Unknown;
+        }
+        self.ended();
+        UpstreamState::Done
+    }
+}
+
+/// Runs a request that nobody waits for until the upstream is done; a watch, until it is answered.
+async fn read_to_end<F>(
+    future: F,
+    held: &HeldResources,
+    context: &RequestContext,
+    abandoned: AbandonedRequest,
+) -> UpstreamState
+where
+    F: Future<Output = Result<Reply, Refusal>>,
+{
+    let mut answer = future.await;
+    // The client's own time limit says nothing of the upstream.
+    while let (Err(Refusal::UpstreamTimeout), Some(unfinished)) =
+        (&answer, context.timed_out.take())
+    {
+        answer = unfinished.await;
+    }
+    let Ok(mut reply) = answer else {
+        return abandoned.outcome(!context.client_body_failed.get());
+    };
+    if matches!(held, HeldResources::Watch(_)) && is_watch(&reply) {
+        return abandoned.outcome(true);
+    }
+    let mut bytes = match held {
+        HeldResources::LongRunning(_) => FEW_BYTES,
+        HeldResources::Nothing | HeldResources::Seat(_) | HeldResources::Watch(_) => {
+            abandoned.bytes()
+        }
+    };
+    while let Some(frame) = poll_fn(|cx| Pin::new(reply.body_mut()).poll_frame(cx)).await {
+        let data = match &frame {
+            // The gateway's own doing.
+            Err(BodyError::Idle) => return UpstreamState::Unknown,
+            Err(_) => return abandoned.outcome(!context.client_body_failed.get()),
+            Ok(frame) => frame.data_ref().map_or(0, Bytes::len) as u64,
+        };
+        let Some(left) = bytes.checked_sub(data) else {
+            return UpstreamState::Unknown;
+        };
+        bytes = left;
+    }
+    abandoned.outcome(true)
+}

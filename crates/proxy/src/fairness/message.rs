@@ -1,0 +1,22 @@
+//! What other threads tell a core's gate.
+
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+
+use super::{core_policy::CorePolicy, waiters::Waiter};
+use fairgate_core::{apf::level::Ticket, digest::RequestDigest};
+
+/// A message in a core's mailbox.
+#[derive(Debug)]
+pub enum GateMessage {
+    /// A waiting request may execute.
+    Granted(Waiter, Ticket<Waiter>),
+    /// The policy or a setting has changed.
+    Policy(Arc<CorePolicy>),
+    /// Describe these requests, for a dump. The reply has `None` for those that are gone.
+    Describe(
+        Vec<Waiter>,
+        oneshot::Sender<Vec<Option<Arc<RequestDigest>>>>,
+    ),
+}

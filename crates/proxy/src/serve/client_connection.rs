@@ -1,0 +1,58 @@
+//! What the requests of one client connection share.
+
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+    sync::Arc,
+};
+
+use hyper::body::Incoming;
+
+use super::{
+    frame_credits::FrameCredits, message_state::MessageState, premature_resets::PrematureResets,
+    unread_bodies::UnreadBodies,
+};
+use fairgate_call::{Peer, RequestContext, ResetLimits, UnreadBodyHandler};
+
+/// What the requests of one client connection share.
+pub(super) struct ClientConnection {
+    pub(super) peer: Rc<Peer>,
+    /// Present on HTTP/1 only.
+    pub(super) messages: Option<Arc<MessageState>>,
+    /// The request in progress, on HTTP/1.
+    pub(super) in_progress: RefCell<Option<Rc<RequestContext>>>,
+    /// The request of the stream that is being started, on HTTP/2.
+    pub(super) starting: RefCell<Option<Rc<RequestContext>>>,
+    /// Bodies that nobody reads to the end, on HTTP/1.
+    pub(super) unread_bodies: UnreadBodies,
+    /// What the client may send beside requests, on HTTP/2.
+    pub(super) credits: Arc<FrameCredits>,
+    /// Requests in progress.
+    pub(super) active: Cell<usize>,
+    /// Requests since the connection began.
+    pub(super) total: Cell<u64>,
+    pub(super) premature: PrematureResets,
+}
+
+impl ClientConnection {
+    /// A connection with `peer` on which no request has arrived yet.
+    pub(super) fn new(peer: Peer, http2: bool, resets: ResetLimits) -> Self {
+        Self {
+            peer: Rc::new(peer),
+            messages: (!http2).then(Arc::default),
+            in_progress: RefCell::default(),
+            starting: RefCell::default(),
+            unread_bodies: UnreadBodies::default(),
+            credits: Arc::default(),
+            active: Cell::new(0),
+            total: Cell::new(0),
+            premature: PrematureResets::new(resets),
+        }
+    }
+}
+
+impl UnreadBodyHandler for ClientConnection {
+    fn take_unread(&self, rest: Incoming) {
+        self.unread_bodies.take(rest);
+    }
+}

@@ -1,0 +1,87 @@
+//! How many client connections are open, in the process and on each core.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, AtomicUsize, Ordering},
+};
+
+use tokio::sync::Notify;
+
+use super::core_load::CoreLoad;
+
+/// Counts the client connections of the process.
+#[derive(Debug)]
+pub struct ClientConnections {
+    open: AtomicUsize,
+    turned_away: AtomicU64,
+    pub(super) limit: usize,
+    ended: Notify,
+}
+
+impl ClientConnections {
+    /// Counts up to `limit` connections.
+    pub fn new(limit: usize) -> Arc<Self> {
+        Arc::new(Self {
+            open: AtomicUsize::new(0),
+            turned_away: AtomicU64::new(0),
+            limit: limit.max(1),
+            ended: Notify::new(),
+        })
+    }
+
+    /// Connections open now.
+    pub fn open(&self) -> usize {
+        self.open.load(Ordering::Relaxed)
+    }
+
+    /// Connections closed at once because descriptors were short.
+    pub fn turned_away(&self) -> u64 {
+        self.turned_away.load(Ordering::Relaxed)
+    }
+
+    /// Counts a connection that was closed at once because descriptors were short.
+    pub(super) fn count_turned_away(&self) {
+        self.turned_away.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Completes when no connection is open.
+    pub async fn all_ended(&self) {
+        self.below(1).await;
+    }
+
+    /// Completes when fewer than `limit` connections are open.
+    pub(super) async fn below(&self, limit: usize) {
+        loop {
+            let ended = self.ended.notified();
+            tokio::pin!(ended);
+            ended.as_mut().enable();
+            if self.open() < limit {
+                return;
+            }
+            ended.await;
+        }
+    }
+}
+
+/// A connection that counts as open, in the process and on its core.
+#[derive(Debug)]
+pub struct CountedConnection {
+    connections: Arc<ClientConnections>,
+    load: Arc<CoreLoad>,
+}
+
+impl CountedConnection {
+    pub(super) fn new(connections: Arc<ClientConnections>, load: Arc<CoreLoad>) -> Self {
+        connections.open.fetch_add(1, Ordering::Relaxed);
+        load.add_connection();
+        Self { connections, load }
+    }
+}
+
+impl Drop for CountedConnection {
+    fn drop(&mut self) {
+        self.load.remove_connection();
+        self.connections.open.fetch_sub(1, Ordering::Relaxed);
+        self.connections.ended.notify_waiters();
+    }
+}

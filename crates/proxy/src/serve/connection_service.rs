@@ -1,0 +1,186 @@
+//! Where requests enter the stack: one service for each connection, called by hyper.
+
+use std::{cell::RefCell, convert::Infallible, rc::Rc};
+
+use http::{Request, Response, header::EXPECT};
+use http_body::Body as _;
+use hyper::body::Incoming;
+use tower::Service;
+use uuid::{Uuid, fmt::Hyphenated};
+
+use super::{
+    client_connection::ClientConnection,
+    core_context::CoreContext,
+    defence::Offence,
+    head::{self, RequestTarget},
+    head_scan::HeadFacts,
+    message_state::{Framing, HeadCheck},
+    request_future::{ActiveRequest, OutgoingBody, RequestFuture, close_connection},
+};
+use fairgate_call::{
+    ClientBody, Inbound, Refusal, Reply, ReplyBody, RequestContext, refusal_reply,
+};
+
+/// Hands the requests of one connection to the stack.
+pub(super) struct ConnectionService<S> {
+    core: Rc<CoreContext>,
+    connection: Rc<ClientConnection>,
+    stack: RefCell<S>,
+}
+
+/// A request whose head was checked.
+enum Checked {
+    /// It goes through the stack.
+    Request(Inbound),
+    /// It was answered without the stack.
+    Answered(Reply),
+}
+
+impl<S> ConnectionService<S> {
+    pub(super) fn new(core: Rc<CoreContext>, connection: Rc<ClientConnection>, stack: S) -> Self {
+        Self {
+            core,
+            connection,
+            stack: RefCell::new(stack),
+        }
+    }
+
+    /// Refuses a malformed request, answers what needs no stack, and makes an [`Inbound`] of the rest.
+    fn enter(&self, request: Request<Incoming>) -> (Rc<RequestContext>, Checked) {
+        let context = Rc::new(RequestContext::new(
+            request.method().clone(),
+            request.uri().path_and_query().cloned(),
+            audit_id(&request).unwrap_or_else(|| self.core.new_id()),
+        ));
+        let head = match &self.connection.messages {
+            None => {
+                // hyper spawns the stream's task right after this call, in the same poll.
+                *self.connection.starting.borrow_mut() = Some(context.clone());
+                HeadCheck::Read(HeadFacts::default())
+            }
+            Some(messages) => {
+                *self.connection.in_progress.borrow_mut() = Some(context.clone());
+                messages.parsed(framing(request.body()))
+            }
+        };
+        let checked = self.check(&request, head);
+        let (parts, body) = request.into_parts();
+        let body = self.body(parts.headers.contains_key(EXPECT), body);
+        let checked = match checked {
+            Ok(RequestTarget::Path) => Checked::Request(Inbound {
+                request: Request::from_parts(parts, body),
+                peer: self.connection.peer.clone(),
+                received: self.core.clock.now(),
+                context: context.clone(),
+            }),
+            Ok(RequestTarget::Server) => Checked::Answered(Response::new(ReplyBody::empty())),
+            Err(refusal) => Checked::Answered(self.refuse(&refusal, &context)),
+        };
+        (context, checked)
+    }
+
+    fn check<B>(&self, request: &Request<B>, head: HeadCheck) -> Result<RequestTarget, Refusal> {
+        let HeadCheck::Read(facts) = head else {
+            // It was counted where it was found too large.
+            return Err(Refusal::HeadersTooLarge);
+        };
+        // HTTP/2 limits the bytes of a head, but not its lines: very many short ones would fit.
+        let checked = if request.headers().len() > self.core.settings.header_lines {
+            Err(Refusal::HeadersTooLarge)
+        } else {
+            head::check(request, facts)
+        };
+        checked.inspect_err(|refusal| {
+            let offence = match refusal {
+                Refusal::Malformed(_) => Offence::Malformed,
+                Refusal::HeadersTooLarge => Offence::TooLarge,
+                _ => Offence::Protocol,
+            };
+            let remote = self.connection.peer.remote;
+            self.core
+                .defence
+                .record(offence, remote, &refusal.to_string());
+        })
+    }
+
+    fn refuse(&self, refusal: &Refusal, context: &RequestContext) -> Reply {
+        let mut reply = refusal_reply::reply(refusal, context);
+        if self.connection.messages.is_some() {
+            close_connection(&mut reply);
+        }
+        reply
+    }
+
+    /// The body of a request. With `Expect: 100-continue` it is not read ahead: the first read tells the
+    /// client to continue.
+    fn body(&self, waits: bool, body: Incoming) -> ClientBody {
+        let mut body = ClientBody::incoming(body, (!waits).then(|| self.core.budget.clone()));
+        if self.connection.messages.is_some() {
+            self.connection.unread_bodies.begin(waits);
+            // With `Expect: 100-continue`, reading the rest would tell the client to send it.
+            if !waits && !body.is_end_stream() {
+                body.hand_unread_to(self.connection.clone());
+            }
+        }
+        body
+    }
+}
+
+impl<S> hyper::service::Service<Request<Incoming>> for ConnectionService<S>
+where
+    S: Service<Inbound, Response = Reply, Error = Infallible>,
+{
+    type Response = Response<OutgoingBody>;
+    type Error = Infallible;
+    type Future = RequestFuture<S::Future>;
+
+    fn call(&self, request: Request<Incoming>) -> Self::Future {
+        let active = ActiveRequest::begin(self.core.clone(), self.connection.clone());
+        let version = request.version();
+        let (context, checked) = self.enter(request);
+        match checked {
+            Checked::Answered(reply) => RequestFuture::answered(reply, active, context, version),
+            Checked::Request(inbound) => {
+                let received = inbound.received;
+                let future = self.stack.borrow_mut().call(inbound);
+                RequestFuture::serving(future, active, context, received, version)
+            }
+        }
+    }
+}
+
+/// Where the body ends, as hyper read it in the head.
+fn framing(body: &Incoming) -> Framing {
+    if body.is_end_stream() {
+        return Framing::Length(0);
+    }
+    let length = body.size_hint().exact();
+    length.map_or(Framing::Chunked, Framing::Length)
+}
+
+/// The `Audit-ID` of a request, if it is a UUID.
+fn audit_id(request: &Request<Incoming>) -> Option<u128> {
+    parse_uuid(request.headers().get("audit-id")?.as_bytes())
+}
+
+/// Parses a UUID in the form with hyphens; other forms are not accepted.
+fn parse_uuid(text: &[u8]) -> Option<u128> {
+    if text.len() != Hyphenated::LENGTH {
+        return None;
+    }
+    Some(Uuid::try_parse_ascii(text).ok()?.as_u128())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_uuid_is_taken_for_an_id() {
+        let id = parse_uuid(b"01234567-89ab-4def-8123-456789ABcdef");
+        assert_eq!(id, Some(0x0123_4567_89ab_4def_8123_4567_89ab_cdef));
+        assert_eq!(parse_uuid(b"01234567089ab-4def-8123-456789abcdef"), None);
+        assert_eq!(parse_uuid(b"01234567-89ab-4def-8123-456789abcde "), None);
+        assert_eq!(parse_uuid(b""), None);
+    }
+}

@@ -1,0 +1,126 @@
+//! A data core: the end of it that gets connections, and the loop that serves them.
+
+use std::{
+    cell::Cell,
+    io,
+    net::{SocketAddr, TcpStream},
+    rc::Rc,
+    sync::Arc,
+};
+
+use tokio::sync::{mpsc, watch};
+use tokio_rustls::TlsAcceptor;
+use tower::Service;
+
+use super::{
+    client_connections::CountedConnection,
+    connection,
+    core_context::{CoreContext, RequestIds},
+    core_load::CoreLoad,
+    defence::Defence,
+    drain::DrainPhase,
+    hangup_watcher::HangupWatcher,
+    settings::ServeSettings,
+};
+use fairgate_base::clock::Clock;
+use fairgate_call::{Inbound, ReadAheadBudget, Reply};
+
+type Accepted = (TcpStream, SocketAddr, CountedConnection);
+
+/// Hands connections to a core.
+#[derive(Clone, Debug)]
+pub struct CoreHandle {
+    /// Its load.
+    pub load: Arc<CoreLoad>,
+    connections: mpsc::UnboundedSender<Accepted>,
+}
+
+impl CoreHandle {
+    /// Gives the core a connection. A core that has ended closes it.
+    pub(super) fn serve(&self, stream: TcpStream, from: SocketAddr, counted: CountedConnection) {
+        let _ = self.connections.send((stream, from, counted));
+    }
+}
+
+/// A core that has not started yet: it can be sent to the thread that will run it.
+pub struct Core {
+    load: Arc<CoreLoad>,
+    connections: mpsc::UnboundedReceiver<Accepted>,
+}
+
+impl Core {
+    /// A core, and the handle for the acceptor.
+    pub fn new() -> (CoreHandle, Self) {
+        let (sender, connections) = mpsc::unbounded_channel();
+        let load = Arc::new(CoreLoad::default());
+        let handle = CoreHandle {
+            load: load.clone(),
+            connections: sender,
+        };
+        (handle, Self { load, connections })
+    }
+
+    /// Serves on the calling thread, which runs a local runtime, until [`DrainPhase::Over`]. Connections
+    /// then still open end with the runtime.
+    ///
+    /// # Errors
+    ///
+    /// When the process is out of descriptors.
+    pub async fn run<S>(
+        mut self,
+        settings: ServeSettings,
+        defence: Arc<Defence>,
+        clock: Clock,
+        phases: watch::Receiver<DrainPhase>,
+        stack: S,
+    ) -> io::Result<()>
+    where
+        S: Service<Inbound, Response = Reply, Error = std::convert::Infallible> + Clone + 'static,
+        S::Future: 'static,
+    {
+        let phase = *phases.borrow();
+        let context = Rc::new(CoreContext {
+            tls: settings.tls.clone().map(TlsAcceptor::from),
+            defence,
+            clock,
+            load: self.load,
+            budget: ReadAheadBudget::new(
+                settings.read_ahead_bytes,
+                settings.read_ahead_small_bytes,
+                settings.read_ahead_large_bytes,
+            ),
+            watcher: HangupWatcher::start()?,
+            phase: Cell::new(phase),
+            phases,
+            watches: Rc::default(),
+            ids: RequestIds::default(),
+            settings,
+        });
+        let mut phases = context.phases.clone();
+        tokio::task::spawn_local(follow_drain(context.clone()));
+        while let Some((stream, from, counted)) = self.connections.recv().await {
+            let stack = stack.clone();
+            tokio::task::spawn_local(connection::serve(
+                context.clone(),
+                stream,
+                from,
+                counted,
+                stack,
+            ));
+        }
+        let _ = phases.wait_for(|now| *now >= DrainPhase::Over).await;
+        Ok(())
+    }
+}
+
+/// Makes the phase of the drain known to the core's connections.
+async fn follow_drain(context: Rc<CoreContext>) {
+    let mut phases = context.phases.clone();
+    loop {
+        context.phase.set(*phases.borrow_and_update());
+        context.watcher.wake_all();
+        if phases.changed().await.is_err() {
+            return;
+        }
+    }
+}

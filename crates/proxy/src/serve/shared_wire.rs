@@ -1,0 +1,100 @@
+//! A connection that the gateway can still write to once hyper is done with it.
+
+use std::{
+    cell::{Cell, RefCell},
+    io,
+    pin::Pin,
+    rc::Rc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
+
+use super::wire::Wire;
+
+/// How long the client has to take the last frame.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// GOAWAY: any stream may have been served; `ENHANCE_YOUR_CALM`.
+const GOAWAY: [u8; 17] = [
+    0, 0, 8, 7, 0, 0, 0, 0, 0, 0x7f, 0xff, 0xff, 0xff, 0, 0, 0, 0xb,
+];
+
+/// A connection that hyper does not own alone, so that a last frame can be sent once hyper is done with it.
+#[derive(Clone)]
+pub(super) struct SharedWire {
+    wire: Rc<RefCell<Wire>>,
+    /// Whether the last write was complete, so that what follows begins a frame.
+    whole: Rc<Cell<bool>>,
+}
+
+impl SharedWire {
+    pub(super) fn new(wire: Wire) -> Self {
+        Self {
+            wire: Rc::new(RefCell::new(wire)),
+            whole: Rc::new(Cell::new(true)),
+        }
+    }
+
+    /// Sends `GOAWAY` with `ENHANCE_YOUR_CALM`, if the client takes it soon.
+    pub(super) async fn send_enhance_your_calm(mut self) {
+        if self.whole.get() {
+            let farewell = async {
+                self.write_all(&GOAWAY).await?;
+                self.shutdown().await
+            };
+            // Best effort: the connection ends in any case.
+            let _ = tokio::time::timeout(FAREWELL, farewell).await;
+        }
+    }
+
+    fn note(&self, wanted: usize, written: &Poll<io::Result<usize>>) {
+        let whole = matches!(written, Poll::Ready(Ok(bytes)) if *bytes == wanted);
+        self.whole.set(whole);
+    }
+}
+
+impl AsyncRead for SharedWire {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut *self.wire.borrow_mut()).poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for SharedWire {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut *self.wire.borrow_mut()).poll_write(cx, buf);
+        self.note(buf.len(), &written);
+        written
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut *self.wire.borrow_mut()).poll_write_vectored(cx, bufs);
+        self.note(bufs.iter().map(|buf| buf.len()).sum(), &written);
+        written
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.wire.borrow().is_write_vectored()
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut *self.wire.borrow_mut()).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut *self.wire.borrow_mut()).poll_shutdown(cx)
+    }
+}
