@@ -18,10 +18,10 @@ use crate::{
     source::store::SETTLE,
 };
 use fairgate_apiserver::{
-    Asked, Hosted, HostedSettings, Operators, Report,
+    AdminEndpoints, AdminFuture, AdminResponse, Hosted, HostedSettings,
     access::SubjectAccess,
-    authorize::{Authorizer, Rules},
-    upkeep::{Bootstrapper, Conditions, Opinion},
+    authorize::{Authorizer, BuiltInRules},
+    reconcile::{Bootstrapper, ConditionWriter, UnreachableSchema},
 };
 use fairgate_base::clock::Clock;
 use fairgate_core::{
@@ -102,7 +102,7 @@ pub(super) struct Hosting {
     seeing: Arc<Seeing>,
     /// Whether the built-in objects were seen to be in the store.
     ensured: Arc<AtomicBool>,
-    opinions: watch::Sender<Vec<Opinion>>,
+    opinions: watch::Sender<Vec<UnreachableSchema>>,
 }
 
 impl Hosting {
@@ -119,13 +119,13 @@ impl Hosting {
             clock: clock.clone(),
             authorizer: match access {
                 Some(access) => Authorizer::Upstream(access),
-                None => Authorizer::Rules(Rules {
+                None => Authorizer::BuiltIn(BuiltInRules {
                     readers: config.hosted_api.reader_groups.clone(),
                 }),
             },
             version: config.hosted_api.kubernetes_version.clone(),
             address: config.listen.address.to_string(),
-            operators: seeing.clone(),
+            admin: seeing.clone(),
         });
         Self {
             hosted,
@@ -234,10 +234,10 @@ impl Hosting {
 
     /// Takes findings about the objects, to be told in their status.
     pub(super) fn found(&self, findings: &[Finding]) {
-        let opinions: Vec<Opinion> = findings
+        let opinions: Vec<UnreachableSchema> = findings
             .iter()
             .filter(|finding| finding.kind == FLOW_SCHEMA && is_unreachable(finding))
-            .map(|finding| Opinion {
+            .map(|finding| UnreachableSchema {
                 schema: finding.name.clone(),
                 unreachable: finding.message.clone(),
             })
@@ -287,7 +287,7 @@ impl Hosting {
 
     /// Tells what was found, whenever something changes.
     async fn keep_conditions(self) {
-        let mut conditions = Conditions::new(Arc::clone(&self.hosted), self.clock.clone());
+        let mut conditions = ConditionWriter::new(Arc::clone(&self.hosted), self.clock.clone());
         let mut opinions = self.opinions.subscribe();
         if self.store.wait_for(1).await.is_err() {
             return;
@@ -330,11 +330,11 @@ impl Hosting {
 #[derive(Default)]
 struct Seeing(OnceLock<Weak<OperatorEndpoints>>);
 
-impl Operators for Seeing {
-    fn ask<'a>(&'a self, path: &'a str, query: &'a str, reasons: bool) -> Asked<'a> {
+impl AdminEndpoints for Seeing {
+    fn ask<'a>(&'a self, path: &'a str, query: &'a str, reasons: bool) -> AdminFuture<'a> {
         Box::pin(async move {
             let found = self.0.get()?.upgrade()?.get(path, query, reasons).await?;
-            Some(Report {
+            Some(AdminResponse {
                 status: found.status,
                 content_type: found.content_type,
                 text: found.text,

@@ -36,7 +36,7 @@ use crate::{
     observe::{self, GatewayMetrics, Telemetry, dumps_layer::Dumps, recorder::Traced},
 };
 use control::Control;
-use fairgate_apiserver::{HostedLayer, Hosting as Served, Ownership};
+use fairgate_apiserver::{HostedLayer, HostedService as Served, Ownership};
 use fairgate_base::clock::Clock;
 use fairgate_call::{Call, Refusal, Reply, handle_refusal::HandleRefusal};
 use fairgate_core::{apf::Compiled, finding::Finding};

@@ -6,106 +6,67 @@
 
 use serde_json::{Value, json};
 
-use super::{
+use crate::{
     access::{AccessError, Decision, SubjectAccess},
-    fault::Fault,
+    attributes::Attributes,
+    status_error::StatusError,
 };
-use fairgate_core::digest::{RequestInfo, User, readable};
+use fairgate_core::digest::User;
 
 /// The group of everybody who proved who they are.
 const AUTHENTICATED: &str = "system:authenticated";
 
-/// What somebody wants to do.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Attributes {
-    /// Such as `get`.
-    pub verb: String,
-    /// Whether a resource is meant.
-    pub is_resource: bool,
-    /// The resource's group.
-    pub group: String,
-    /// The version of the group.
-    pub version: String,
-    /// The resource, plural.
-    pub resource: String,
-    /// The subresource.
-    pub subresource: String,
-    /// The namespace; empty for none.
-    pub namespace: String,
-    /// The object's name.
-    pub name: String,
-    /// The path, where no resource is meant.
-    pub path: String,
-}
-
-impl Attributes {
-    /// What a request wants to do.
-    pub fn of(info: &RequestInfo) -> Self {
-        let text = |part: &[u8]| readable(part).into_owned();
-        Self {
-            verb: info.verb.to_string(),
-            is_resource: info.is_resource,
-            group: text(info.group()),
-            version: text(info.version()),
-            resource: text(info.resource()),
-            subresource: text(info.subresource()),
-            namespace: text(info.namespace()),
-            name: text(info.name()),
-            path: text(info.path()),
-        }
-    }
-
-    /// The refusal of it, for a reason; empty if there is none.
-    pub fn refusal(&self, user: &User, reason: &str) -> Fault {
-        let why = if reason.is_empty() {
-            String::new()
-        } else {
-            format!(": {reason}")
-        };
-        let who = escaped(&user.name);
-        if !self.is_resource {
-            let path = escaped(&self.path);
-            let message = format!(
-                "forbidden: User \"{who}\" cannot {} path \"{path}\"{why}",
-                self.verb
-            );
-            return Fault::forbidden(message, json!({}));
-        }
-        let dotted = if self.group.is_empty() {
-            self.resource.clone()
-        } else {
-            format!("{}.{}", self.resource, self.group)
-        };
-        let named = if self.name.is_empty() {
-            String::new()
-        } else {
-            format!(" {:?}", self.name)
-        };
-        let sub = if self.subresource.is_empty() {
-            String::new()
-        } else {
-            format!("/{}", self.subresource)
-        };
-        let place = if self.namespace.is_empty() {
-            "at the cluster scope".to_owned()
-        } else {
-            format!("in the namespace \"{}\"", escaped(&self.namespace))
-        };
+/// The 403 for a request that is denied; `reason` may be empty.
+pub(super) fn forbidden(attributes: &Attributes, user: &User, reason: &str) -> StatusError {
+    let why = if reason.is_empty() {
+        String::new()
+    } else {
+        format!(": {reason}")
+    };
+    let who = escaped(&user.name);
+    if !attributes.is_resource {
+        let path = escaped(&attributes.path);
         let message = format!(
-            "{dotted}{named} is forbidden: User \"{who}\" cannot {} resource \"{}{sub}\" in API group \
-             \"{}\" {place}{why}",
-            self.verb, self.resource, self.group
+            "forbidden: User \"{who}\" cannot {} path \"{path}\"{why}",
+            attributes.verb
         );
-        let details = super::fault::details(&self.name, &self.group, &self.resource);
-        Fault::forbidden(message, details)
+        return StatusError::forbidden(message, json!({}));
     }
+    let dotted = if attributes.group.is_empty() {
+        attributes.resource.clone()
+    } else {
+        format!("{}.{}", attributes.resource, attributes.group)
+    };
+    let named = if attributes.name.is_empty() {
+        String::new()
+    } else {
+        format!(" {:?}", attributes.name)
+    };
+    let sub = if attributes.subresource.is_empty() {
+        String::new()
+    } else {
+        format!("/{}", attributes.subresource)
+    };
+    let place = if attributes.namespace.is_empty() {
+        "at the cluster scope".to_owned()
+    } else {
+        format!("in the namespace \"{}\"", escaped(&attributes.namespace))
+    };
+    let message = format!(
+        "{dotted}{named} is forbidden: User \"{who}\" cannot {} resource \"{}{sub}\" in API group \
+         \"{}\" {place}{why}",
+        attributes.verb, attributes.resource, attributes.group
+    );
+    let details =
+        crate::status_error::details(&attributes.name, &attributes.group, &attributes.resource);
+    StatusError::forbidden(message, details)
 }
 
 /// Whoever says what somebody may do.
 #[derive(Clone, Debug)]
 pub enum Authorizer {
     /// Rules of the gateway's own.
-    Rules(Rules),
+    BuiltIn(BuiltInRules),
     /// The server behind.
     Upstream(SubjectAccess),
 }
@@ -118,7 +79,7 @@ impl Authorizer {
     /// [`AccessError`], when it could not be asked.
     pub async fn decide(&self, user: &User, wanted: &Attributes) -> Result<Decision, AccessError> {
         match self {
-            Self::Rules(rules) => Ok(Decision::plain(rules.allow(user, wanted))),
+            Self::BuiltIn(rules) => Ok(Decision::plain(rules.allow(user, wanted))),
             Self::Upstream(access) => access.decide(user, wanted).await,
         }
     }
@@ -132,12 +93,12 @@ pub(super) fn escaped(text: &str) -> String {
 
 /// The rules of a gateway of its own.
 #[derive(Clone, Debug, Default)]
-pub struct Rules {
+pub struct BuiltInRules {
     /// Groups whose members read the hosted objects and the gateway's figures.
     pub readers: Vec<String>,
 }
 
-impl Rules {
+impl BuiltInRules {
     /// Whether `user` may do this. Costs a few comparisons.
     pub fn allow(&self, user: &User, wanted: &Attributes) -> bool {
         user.in_group(User::MASTERS)
@@ -228,10 +189,12 @@ fn is_self_review(wanted: &Attributes) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use fairgate_core::digest::RequestInfo;
+
     use super::*;
 
-    fn rules() -> Rules {
-        Rules {
+    fn rules() -> BuiltInRules {
+        BuiltInRules {
             readers: vec!["readers".to_owned()],
         }
     }
@@ -277,18 +240,18 @@ mod tests {
         let alice = User::new("alice", [AUTHENTICATED]);
         let target = "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas/x/status";
         assert_eq!(
-            wanted("GET", target).refusal(&alice, "").message,
+            forbidden(&wanted("GET", target), &alice, "").message,
             "flowschemas.flowcontrol.apiserver.k8s.io \"x\" is forbidden: User \"alice\" cannot get \
              resource \"flowschemas/status\" in API group \"flowcontrol.apiserver.k8s.io\" at the \
              cluster scope"
         );
         assert_eq!(
-            wanted("GET", "/metrics").refusal(&alice, "").message,
+            forbidden(&wanted("GET", "/metrics"), &alice, "").message,
             "forbidden: User \"alice\" cannot get path \"/metrics\""
         );
-        let told = wanted("GET", "/metrics").refusal(&alice, "not today");
+        let told = forbidden(&wanted("GET", "/metrics"), &alice, "not today");
         assert!(told.message.ends_with("path \"/metrics\": not today"));
-        let told = wanted("GET", target).refusal(&alice, "not today");
+        let told = forbidden(&wanted("GET", target), &alice, "not today");
         assert!(told.message.ends_with("cluster scope: not today"));
     }
 }

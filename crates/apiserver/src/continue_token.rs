@@ -10,7 +10,7 @@ use base64::{
 };
 use serde_json::Value;
 
-use super::fault::Fault;
+use crate::status_error::StatusError;
 use fairgate_objects::{
     codec,
     schema::canonical::{self, Source as _},
@@ -56,9 +56,9 @@ impl ContinueToken {
     /// # Errors
     ///
     /// 400.
-    pub fn decode(text: &str) -> Result<Self, Fault> {
+    pub fn decode(text: &str) -> Result<Self, StatusError> {
         Self::read(text).map_err(|why| {
-            Fault::bad_request(format!(
+            StatusError::bad_request(format!(
                 "invalid continue token: continue key is not valid{why}"
             ))
         })

@@ -1,35 +1,26 @@
 //! The documents that clients find their way by: discovery, OpenAPI, the version.
 //!
 //! They follow from the table of kinds alone, so each is made once, when the API is. Not here: what
-//! becomes of them where a server behind has documents of its own (`merged`).
+//! becomes of them where the upstream has documents of its own (`merged_documents`).
 
-use std::io::Write as _;
-
-use bytes::Bytes;
-use flate2::{Compression, write::GzEncoder};
 use http::{
-    HeaderMap, HeaderValue, Method, StatusCode,
-    header::{
-        CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, EXPIRES, IF_NONE_MATCH, LOCATION, VARY,
-    },
+    HeaderValue, Method, StatusCode,
+    header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, EXPIRES, IF_NONE_MATCH, LOCATION, VARY},
 };
 use serde_json::{Value, json};
 
-use super::{
-    answer::{Answer, AnswerBody},
-    discovery::{self, Wanted, wanted},
-    fault::Fault,
-    merged::Subject,
+use crate::{
+    discovery::{self, AggregatedVersion, wanted},
+    merged_document_id::MergedDocumentId,
     negotiate::{self, Output, Produces},
     openapi,
     query::Query,
-    request::Request,
+    request::ApiRequest,
+    response::ApiResponse,
     route::Route,
+    status_error::StatusError,
 };
 use fairgate_objects::kind::Kind;
-
-/// Answers longer than this are compressed for whoever takes that.
-pub(super) const COMPRESS_FROM: usize = 128 << 10;
 
 pub(super) const PROTO_V2: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 const PROTO_V2_OLD: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
@@ -58,7 +49,7 @@ struct V3 {
 }
 
 impl V3 {
-    fn of(document: openapi::v3::Document) -> Self {
+    fn of(document: openapi::v3::OpenApiV3Document) -> Self {
         let value = serde_json::from_str(&document.json).unwrap_or_default(); // it was written here
         Self {
             proto: Document::tagged(openapi::v3_proto::encode(&value), &document.json),
@@ -95,7 +86,7 @@ impl Documents {
         let claimed = format!("{version}+fairgate");
         let v2 = openapi::v2::document(kinds, &claimed);
         let v3 = openapi::v3::documents(kinds, &claimed);
-        let both = [Wanted::V2, Wanted::V2Beta1];
+        let both = [AggregatedVersion::V2, AggregatedVersion::V2Beta1];
         Self {
             version: version_document(version),
             v2_proto: Document::tagged(openapi::v2_proto::encode(&v2), &v2.to_string()),
@@ -110,14 +101,14 @@ impl Documents {
     }
 
     /// Answers a call for a document.
-    pub(super) fn serve(&self, request: &Request, route: &Route, query: &Query) -> Answer {
+    pub(super) fn serve(&self, request: &ApiRequest, route: &Route, query: &Query) -> ApiResponse {
         // Upstream routes these by method, and takes any for the others.
         let get_only = matches!(route, Route::Api | Route::GroupVersion(..) | Route::Version);
         if get_only && request.method != Method::GET {
-            return Answer::fault(&Fault::method_not_allowed(), Output::JSON);
+            return ApiResponse::error(&StatusError::method_not_allowed(), Output::JSON);
         }
         let accept = request.header("accept");
-        let form = wanted(accept).map(|form| (form, usize::from(form != Wanted::V2)));
+        let form = wanted(accept).map(|form| (form, usize::from(form != AggregatedVersion::V2)));
         match route {
             Route::Version => pretty(&self.version),
             Route::Root => pretty(&discovery::plain::paths(
@@ -137,7 +128,7 @@ impl Documents {
         }
     }
 
-    fn plain(&self, request: &Request, route: &Route, query: &Query) -> Answer {
+    fn plain(&self, request: &ApiRequest, route: &Route, query: &Query) -> ApiResponse {
         let value = match route {
             Route::Api => Some(discovery::plain::api_versions(&self.kinds, &self.address)),
             Route::Groups => Some(discovery::plain::group_list(&self.kinds)),
@@ -148,43 +139,43 @@ impl Documents {
             _ => None,
         };
         let Some(value) = value else {
-            return Answer::not_found();
+            return ApiResponse::not_found();
         };
         let agent = request.header("user-agent");
         match negotiate::output(request.header("accept"), Produces::Documents, query, agent) {
-            Ok(output) => Answer::document(StatusCode::OK, &value, output),
-            Err(fault) => Answer::fault(&fault, Output::JSON),
+            Ok(output) => ApiResponse::document(StatusCode::OK, &value, output),
+            Err(fault) => ApiResponse::error(&fault, Output::JSON),
         }
     }
 
-    fn v2(&self, request: &Request) -> Answer {
+    fn v2(&self, request: &ApiRequest) -> ApiResponse {
         let (document, content_type) = match v2_language(request.header("accept")) {
             Some(Language::Json) => (&self.v2, "application/json"),
             Some(Language::Protobuf) => (&self.v2_proto, PROTO_V2),
             None => {
                 let status = StatusCode::NOT_ACCEPTABLE;
-                return Answer::full(status, "text/plain; charset=utf-8", "");
+                return ApiResponse::full(status, "text/plain; charset=utf-8", "");
             }
         };
         conditional(request, document, content_type, Some("Accept"))
     }
 
     /// A document as it is to be put into that of another server.
-    pub(super) fn ours(&self, subject: Subject) -> Value {
+    pub(super) fn ours(&self, subject: MergedDocumentId) -> Value {
         let document = match subject {
-            Subject::Groups => return discovery::plain::group_list(&self.kinds),
-            Subject::Aggregated(Wanted::V2) => &self.apis[0],
-            Subject::Aggregated(Wanted::V2Beta1) => &self.apis[1],
-            Subject::OpenApiV2 => &self.v2,
-            Subject::OpenApiV3Index => &self.v3_index,
+            MergedDocumentId::Groups => return discovery::plain::group_list(&self.kinds),
+            MergedDocumentId::Aggregated(AggregatedVersion::V2) => &self.apis[0],
+            MergedDocumentId::Aggregated(AggregatedVersion::V2Beta1) => &self.apis[1],
+            MergedDocumentId::OpenApiV2 => &self.v2,
+            MergedDocumentId::OpenApiV3Index => &self.v3_index,
         };
         serde_json::from_slice(&document.bytes).unwrap_or_default() // it was written here
     }
 
-    fn v3(&self, request: &Request, key: &str, query: &Query) -> Answer {
+    fn v3(&self, request: &ApiRequest, key: &str, query: &Query) -> ApiResponse {
         let Some(document) = self.v3.iter().find(|document| document.key == key) else {
             // As upstream: not a word.
-            let mut answer = Answer::full(StatusCode::NOT_FOUND, "text/plain", "");
+            let mut answer = ApiResponse::full(StatusCode::NOT_FOUND, "text/plain", "");
             answer.headers.remove(CONTENT_TYPE);
             return answer;
         };
@@ -193,12 +184,16 @@ impl Documents {
             Some(Language::Json) => (&document.json, "application/json"),
             Some(Language::Protobuf) => (&document.proto, PROTO_V3),
             None => {
-                return Answer::full(StatusCode::NOT_ACCEPTABLE, "text/plain; charset=utf-8", "");
+                return ApiResponse::full(
+                    StatusCode::NOT_ACCEPTABLE,
+                    "text/plain; charset=utf-8",
+                    "",
+                );
             }
         };
         let asked = query.text("hash");
         if !asked.is_empty() && asked != document.hash {
-            let mut answer = Answer::text(StatusCode::MOVED_PERMANENTLY, "");
+            let mut answer = ApiResponse::text(StatusCode::MOVED_PERMANENTLY, "");
             let url = format!("/openapi/v3/{key}?hash={}", document.hash);
             if let Ok(url) = HeaderValue::from_str(&url) {
                 answer.headers.insert(LOCATION, url);
@@ -243,7 +238,7 @@ fn language(accept: &str, protobuf: [&str; 2]) -> Option<Language> {
     )
 }
 
-fn aggregated(request: &Request, document: &Document, form: Wanted) -> Answer {
+fn aggregated(request: &ApiRequest, document: &Document, form: AggregatedVersion) -> ApiResponse {
     let mut answer = conditional(request, document, form.content_type(), Some("Accept"));
     answer
         .headers
@@ -253,20 +248,20 @@ fn aggregated(request: &Request, document: &Document, form: Wanted) -> Answer {
 
 /// A document, or the word that the client has it already.
 fn conditional(
-    request: &Request,
+    request: &ApiRequest,
     document: &Document,
     content_type: &'static str,
     vary: Option<&'static str>,
-) -> Answer {
+) -> ApiResponse {
     let known = request
         .headers
         .get_all(IF_NONE_MATCH)
         .iter()
         .any(|tag| *tag == document.etag || tag == "*");
     let mut answer = if known {
-        Answer::full(StatusCode::NOT_MODIFIED, content_type, "")
+        ApiResponse::full(StatusCode::NOT_MODIFIED, content_type, "")
     } else {
-        Answer::full(StatusCode::OK, content_type, document.bytes.clone())
+        ApiResponse::full(StatusCode::OK, content_type, document.bytes.clone())
     };
     answer.headers.insert(ETAG, document.etag.clone());
     if let Some(vary) = vary {
@@ -275,9 +270,9 @@ fn conditional(
     answer
 }
 
-fn pretty(value: &Value) -> Answer {
+fn pretty(value: &Value) -> ApiResponse {
     let text = serde_json::to_string_pretty(value).unwrap_or_default();
-    Answer::full(StatusCode::OK, "application/json", text)
+    ApiResponse::full(StatusCode::OK, "application/json", text)
 }
 
 /// What `/version` says: the Kubernetes whose API this is like, and who it is.
@@ -300,41 +295,4 @@ fn version_document(version: &str) -> Value {
         "compiler": "rustc",
         "platform": format!("{}/{}", std::env::consts::OS, std::env::consts::ARCH),
     })
-}
-
-/// Compresses a long answer, if the client takes that.
-pub(super) fn compressed(request: &Request, mut answer: Answer) -> Answer {
-    let AnswerBody::Full(body) = &answer.body else {
-        return answer;
-    };
-    if body.len() <= COMPRESS_FROM || !takes_gzip(&request.headers) {
-        return answer;
-    }
-    if let Some(compressed) = gzip(body) {
-        answer.body = AnswerBody::Full(compressed);
-        answer
-            .headers
-            .insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-        answer
-            .headers
-            .insert(VARY, HeaderValue::from_static("Accept-Encoding"));
-    }
-    answer
-}
-
-/// Compresses as fast as can be.
-pub(super) fn gzip(bytes: &[u8]) -> Option<Bytes> {
-    let mut encoder = GzEncoder::new(Vec::new(), Compression::new(1));
-    let compressed = encoder.write_all(bytes).and_then(|()| encoder.finish());
-    compressed.ok().map(Bytes::from)
-}
-
-/// Whether a client takes compressed answers.
-pub(super) fn takes_gzip(headers: &HeaderMap) -> bool {
-    headers
-        .get_all(http::header::ACCEPT_ENCODING)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
-        .any(|coding| coding.split(';').next().unwrap_or_default().trim() == "gzip")
 }

@@ -21,13 +21,15 @@ use http_body_util::BodyExt as _;
 use tokio::runtime::Handle;
 use tower::{Layer, Service};
 
-use super::{
-    Answer, AnswerBody, Hosted, Watching,
-    fault::Fault,
+use crate::{
+    hosted::Hosted,
     merging::{MergeRequest, Merger},
     negotiate::Output,
     random,
-    request::{Caller, Request},
+    request::{ApiRequest, Caller},
+    response::{ApiBody, ApiResponse},
+    status_error::StatusError,
+    watch_stream::WatchStream,
 };
 use fairgate_base::clock::Clock;
 use fairgate_call::{BodyError, Call, ClientBody, Refusal, Reply, ReplyBody};
@@ -66,7 +68,7 @@ pub enum Ownership {
 
 /// What becomes of a call.
 enum Plan {
-    Answer,
+    ApiResponse,
     Merge(MergeRequest),
     Pass,
 }
@@ -91,10 +93,10 @@ impl HostedLayer {
 }
 
 impl<S> Layer<S> for HostedLayer {
-    type Service = Hosting<S>;
+    type Service = HostedService<S>;
 
-    fn layer(&self, inner: S) -> Hosting<S> {
-        Hosting {
+    fn layer(&self, inner: S) -> HostedService<S> {
+        HostedService {
             shared: self.shared.clone(),
             inner,
         }
@@ -103,19 +105,19 @@ impl<S> Layer<S> for HostedLayer {
 
 /// See [`HostedLayer`].
 #[derive(Clone, Debug)]
-pub struct Hosting<S> {
+pub struct HostedService<S> {
     shared: Option<Rc<Shared>>,
     inner: S,
 }
 
-impl<S> Service<Call> for Hosting<S>
+impl<S> Service<Call> for HostedService<S>
 where
     S: Service<Call, Response = Reply, Error = Refusal>,
     S::Future: 'static,
 {
     type Response = Reply;
     type Error = Refusal;
-    type Future = HostingFuture<S::Future>;
+    type Future = HostedFuture<S::Future>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Refusal>> {
         self.inner.poll_ready(cx)
@@ -128,18 +130,18 @@ where
             .map(|shared| (shared, shared.plan(&call)));
         let answer: Answering = match plan {
             None | Some((_, Plan::Pass)) => {
-                return HostingFuture::Passing {
+                return HostedFuture::Passing {
                     future: self.inner.call(call),
                 };
             }
-            Some((shared, Plan::Answer)) => Box::pin(answer(Rc::clone(shared), call)),
+            Some((shared, Plan::ApiResponse)) => Box::pin(answer(Rc::clone(shared), call)),
             Some((shared, Plan::Merge(request))) => {
                 request.narrow(call.request.headers_mut());
                 let merger = shared.merger(&call);
                 Box::pin(merger.merge(request, self.inner.call(call)))
             }
         };
-        HostingFuture::Hosted { answer }
+        HostedFuture::Hosted { answer }
     }
 }
 
@@ -152,7 +154,7 @@ impl Shared {
             Ownership::Overlay => (covers(&self.hosted, &path()), true),
         };
         if is_ours {
-            return Plan::Answer;
+            return Plan::ApiResponse;
         }
         let request = merges
             .then(|| MergeRequest::of(&self.hosted, call))
@@ -195,15 +197,15 @@ fn cleaned(path: &str) -> String {
 type Answering = Pin<Box<dyn Future<Output = Result<Reply, Refusal>>>>;
 
 pin_project_lite::pin_project! {
-    /// The future of [`Hosting`].
+    /// The future of [`HostedService`].
     #[project = HostingProjection]
-    pub enum HostingFuture<F> {
+    pub enum HostedFuture<F> {
         Passing { #[pin] future: F },
         Hosted { answer: Answering },
     }
 }
 
-impl<F> Future for HostingFuture<F>
+impl<F> Future for HostedFuture<F>
 where
     F: Future<Output = Result<Reply, Refusal>>,
 {
@@ -236,9 +238,9 @@ async fn answer(shared: Rc<Shared>, mut call: Call) -> Result<Reply, Refusal> {
 }
 
 /// A call without its body.
-fn request(call: &Call) -> Request {
+fn request(call: &Call) -> ApiRequest {
     let impersonator = call.identity.as_ref().and_then(|who| who.impersonator());
-    Request {
+    ApiRequest {
         method: call.request.method().clone(),
         path: readable(call.digest.info.path()).into_owned(),
         query: call.request.uri().query().unwrap_or_default().to_owned(),
@@ -251,14 +253,18 @@ fn request(call: &Call) -> Request {
     }
 }
 
-fn timed_out() -> Answer {
-    Answer::fault(&Fault::timeout(), Output::JSON)
+fn timed_out() -> ApiResponse {
+    ApiResponse::error(&StatusError::timeout(), Output::JSON)
 }
 
 impl Shared {
     /// Finds out whether a call is allowed, and only then reads its body and answers it. Most calls
     /// cost one way to the control runtime and back.
-    async fn work(&self, mut request: Request, body: ClientBody) -> Result<Answer, Refusal> {
+    async fn work(
+        &self,
+        mut request: ApiRequest,
+        body: ClientBody,
+    ) -> Result<ApiResponse, Refusal> {
         let limit = self.hosted.takes_body(&request);
         if limit.is_none() && !self.hosted.is_heavy(&request) {
             let hosted = Arc::clone(&self.hosted);
@@ -289,7 +295,7 @@ impl Shared {
     }
 
     /// Has an admitted call answered where it keeps nobody waiting.
-    async fn serve(&self, request: Request) -> Result<Answer, Refusal> {
+    async fn serve(&self, request: ApiRequest) -> Result<ApiResponse, Refusal> {
         let hosted = Arc::clone(&self.hosted);
         let answered = if hosted.is_heavy(&request) {
             let turn = hosted.heavy_turn().await;
@@ -312,7 +318,7 @@ fn internal(error: &tokio::task::JoinError) -> Refusal {
 }
 
 /// Names the request: as its client does, or by a name of our own.
-fn tell_audit_id(answer: &mut Answer, given: Option<HeaderValue>) {
+fn tell_audit_id(answer: &mut ApiResponse, given: Option<HeaderValue>) {
     let made = || {
         let uid = random::uid().ok()?;
         HeaderValue::from_str(&uid).ok()
@@ -337,10 +343,10 @@ async fn read(mut body: ClientBody, limit: usize) -> Result<Option<Bytes>, Refus
     Ok(Some(whole.freeze()))
 }
 
-fn reply(answer: Answer, clock: &Clock) -> Reply {
+fn reply(answer: ApiResponse, clock: &Clock) -> Reply {
     let body = match answer.body {
-        AnswerBody::Full(bytes) => ReplyBody::full(bytes),
-        AnswerBody::Watch(watching) => ReplyBody::boxed(WatchBody::new(*watching, clock.clone())),
+        ApiBody::Full(bytes) => ReplyBody::full(bytes),
+        ApiBody::Watch(watching) => ReplyBody::boxed(WatchBody::new(*watching, clock.clone())),
     };
     let mut reply = Response::new(body);
     *reply.status_mut() = answer.status;
@@ -348,7 +354,7 @@ fn reply(answer: Answer, clock: &Clock) -> Reply {
     reply
 }
 
-type Step = Pin<Box<dyn Future<Output = (Watching, Option<Bytes>)>>>;
+type Step = Pin<Box<dyn Future<Output = (WatchStream, Option<Bytes>)>>>;
 
 /// A watch as the body of an answer.
 struct WatchBody {
@@ -357,13 +363,13 @@ struct WatchBody {
 }
 
 impl WatchBody {
-    fn new(watching: Watching, clock: Clock) -> Self {
+    fn new(watching: WatchStream, clock: Clock) -> Self {
         let mut body = Self { step: None, clock };
         body.go_on(watching);
         body
     }
 
-    fn go_on(&mut self, mut watching: Watching) {
+    fn go_on(&mut self, mut watching: WatchStream) {
         let clock = self.clock.clone();
         self.step = Some(Box::pin(async move {
             let bytes = watching.next(&clock).await;

@@ -21,14 +21,16 @@ use http::{
 use http_body_util::BodyExt as _;
 use tokio::{runtime::Handle, time::Instant};
 
-use super::{
-    Hosted,
-    answer::{Answer, AnswerBody},
-    discovery::{Wanted, wanted},
+use crate::{
+    compression,
+    discovery::{AggregatedVersion, wanted},
     documents::{self, v2_language},
-    merged::{Merged, Subject},
+    hosted::Hosted,
+    merged_document_id::MergedDocumentId,
+    merged_documents::MergedDocument,
     negotiate::{self, Output, Produces},
     query::Query,
+    response::{ApiBody, ApiResponse},
     route::{Route, route},
 };
 use fairgate_call::{BodyError, Call, Progress, Refusal, Reply, ReplyBody, RequestContext};
@@ -60,13 +62,13 @@ const OF_THEIRS: [HeaderName; 8] = [
 
 /// A request for a document of which the upstream has one part and the gateway the other.
 pub(super) struct MergeRequest {
-    subject: Subject,
+    subject: MergedDocumentId,
     language: Language,
     takes_gzip: bool,
     /// What the client has already.
     tags: Vec<HeaderValue>,
     /// What was made before.
-    held: Option<Arc<Merged>>,
+    held: Option<Arc<MergedDocument>>,
 }
 
 /// What it is to be written in.
@@ -86,29 +88,36 @@ impl MergeRequest {
         }
         let headers = call.request.headers();
         let accept = text(headers, &ACCEPT);
-        let (subject, language) = match route(&hosted.kinds, &readable(call.digest.info.path())) {
-            Route::Groups => match wanted(accept) {
-                Some(form) => (
-                    Subject::Aggregated(form),
-                    Language::Json(form.content_type()),
+        let (subject, language) =
+            match route(&hosted.state.kinds, &readable(call.digest.info.path())) {
+                Route::Groups => match wanted(accept) {
+                    Some(form) => (
+                        MergedDocumentId::Aggregated(form),
+                        Language::Json(form.content_type()),
+                    ),
+                    None => (MergedDocumentId::Groups, Language::Plain(output(call)?)),
+                },
+                Route::OpenApiV2 => match v2_language(accept)? {
+                    documents::Language::Json => (
+                        MergedDocumentId::OpenApiV2,
+                        Language::Json("application/json"),
+                    ),
+                    documents::Language::Protobuf => {
+                        (MergedDocumentId::OpenApiV2, Language::Protobuf)
+                    }
+                },
+                Route::OpenApiV3Index => (
+                    MergedDocumentId::OpenApiV3Index,
+                    Language::Json("application/json"),
                 ),
-                None => (Subject::Groups, Language::Plain(output(call)?)),
-            },
-            Route::OpenApiV2 => match v2_language(accept)? {
-                documents::Language::Json => {
-                    (Subject::OpenApiV2, Language::Json("application/json"))
-                }
-                documents::Language::Protobuf => (Subject::OpenApiV2, Language::Protobuf),
-            },
-            Route::OpenApiV3Index => (Subject::OpenApiV3Index, Language::Json("application/json")),
-            _ => return None,
-        };
+                _ => return None,
+            };
         Some(Self {
             subject,
             language,
-            takes_gzip: documents::takes_gzip(headers),
+            takes_gzip: compression::takes_gzip(headers),
             tags: headers.get_all(IF_NONE_MATCH).iter().cloned().collect(),
-            held: hosted.merging.last(subject),
+            held: hosted.merged_documents.last(subject),
         })
     }
 
@@ -123,10 +132,10 @@ impl MergeRequest {
         }
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
-        if let Subject::Aggregated(form) = self.subject {
+        if let MergedDocumentId::Aggregated(form) = self.subject {
             let other = match form {
-                Wanted::V2 => Wanted::V2Beta1,
-                Wanted::V2Beta1 => Wanted::V2,
+                AggregatedVersion::V2 => AggregatedVersion::V2Beta1,
+                AggregatedVersion::V2Beta1 => AggregatedVersion::V2,
             };
             // Servers have one form or the other, or neither.
             for form in [other.content_type(), form.content_type()] {
@@ -141,15 +150,15 @@ impl MergeRequest {
     /// The same, where the server knows no aggregated form and has answered with the plain one.
     fn settled(mut self, head: &HeaderMap) -> Self {
         let is_aggregated = text(head, &CONTENT_TYPE).contains("as=APIGroupDiscoveryList");
-        if matches!(self.subject, Subject::Aggregated(_)) && !is_aggregated {
-            self.subject = Subject::Groups;
+        if matches!(self.subject, MergedDocumentId::Aggregated(_)) && !is_aggregated {
+            self.subject = MergedDocumentId::Groups;
             self.language = Language::Plain(Output::JSON);
         }
         self
     }
 
     /// Whether the client has this already.
-    fn knows(&self, merged: &Merged) -> bool {
+    fn knows(&self, merged: &MergedDocument) -> bool {
         // Without a tag in its answer the plain list cannot be known.
         !matches!(self.language, Language::Plain(_))
             && self
@@ -159,10 +168,10 @@ impl MergeRequest {
     }
 
     /// The answer. Blocks for as long as it takes to write it in a language for the first time.
-    fn answer(&self, merged: &Merged) -> Answer {
+    fn answer(&self, merged: &MergedDocument) -> ApiResponse {
         let (content_type, (body, is_gzip)) = match self.language {
             Language::Plain(output) => {
-                return Answer::document(StatusCode::OK, &merged.value(), output);
+                return ApiResponse::document(StatusCode::OK, &merged.value(), output);
             }
             Language::Json(name) if self.knows(merged) => (name, (Bytes::new(), false)),
             Language::Protobuf if self.knows(merged) => {
@@ -176,7 +185,7 @@ impl MergeRequest {
         } else {
             StatusCode::OK
         };
-        let mut answer = Answer::full(status, content_type, body);
+        let mut answer = ApiResponse::full(status, content_type, body);
         answer.headers.insert(ETAG, merged.etag.clone());
         if is_gzip {
             let gzip = HeaderValue::from_static("gzip");
@@ -232,7 +241,7 @@ impl Merger {
         let (hosted, text) = (Arc::clone(&self.hosted), theirs.clone());
         let made = self.control.spawn_blocking(move || {
             let merged = unchanged.or_else(|| {
-                (hosted.merging).make(request.subject, tag, &text, &hosted.documents)
+                (hosted.merged_documents).make(request.subject, tag, &text, &hosted.documents)
             })?;
             Some(request.answer(&merged))
         });
@@ -254,7 +263,7 @@ impl Merger {
                 headers.insert(name, value.clone());
             }
         }
-        let AnswerBody::Full(body) = answer.body else {
+        let ApiBody::Full(body) = answer.body else {
             return Err(Refusal::Internal("a document is no watch".into()));
         };
         let mut reply = Response::new(ReplyBody::full(body));

@@ -4,7 +4,7 @@
 //! what names none it has; then its handler reads clauses with their parameters, in the order of
 //! their quality. The first is stricter about wildcards, the second knows conversions.
 
-use super::{fault::Fault, query::Query};
+use crate::{query::Query, status_error::StatusError};
 
 /// A language of bodies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +50,7 @@ impl Media {
 
 /// Another form of the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
+pub enum Representation {
     /// Rows and columns, of this version of `meta.k8s.io`.
     Table(&'static str),
     /// The metadata of one object.
@@ -65,7 +65,7 @@ pub struct Output {
     /// The language.
     pub media: Media,
     /// The form, if not the object's own.
-    pub form: Option<Form>,
+    pub form: Option<Representation>,
     /// Indented.
     pub pretty: bool,
 }
@@ -109,7 +109,7 @@ pub(crate) fn output(
     produces: Produces,
     query: &Query,
     user_agent: &str,
-) -> Result<Output, Fault> {
+) -> Result<Output, StatusError> {
     if !routed(accept, produces) {
         return Err(no_route(produces));
     }
@@ -131,7 +131,7 @@ pub(crate) fn output(
             }
         }
     }
-    Err(Fault::not_acceptable(format!(
+    Err(StatusError::not_acceptable(format!(
         "only the following media types are accepted: {}",
         MEDIA_TYPES.join(", ")
     )))
@@ -150,12 +150,12 @@ fn routed(accept: &str, produces: Produces) -> bool {
     })
 }
 
-fn no_route(produces: Produces) -> Fault {
+fn no_route(produces: Produces) -> StatusError {
     let mut types = MEDIA_TYPES.to_vec();
     if produces == Produces::Collections {
         types.extend(STREAM_TYPES);
     }
-    Fault::not_acceptable(format!(
+    StatusError::not_acceptable(format!(
         "406: Not Acceptable\n\nAvailable representations: {}",
         types.join(", ")
     ))
@@ -206,7 +206,7 @@ fn clause(text: &str) -> Option<Clause<'_>> {
 
 impl Clause<'_> {
     /// Whether the clause can be met by `media`, and then in which form, and whether indented.
-    fn admits(&self, media: Media, produces: Produces) -> Option<(Option<Form>, bool)> {
+    fn admits(&self, media: Media, produces: Produces) -> Option<(Option<Representation>, bool)> {
         let (ty, subtype) = media.name().split_once('/')?;
         let fits =
             (self.ty == ty || self.ty == "*") && (self.subtype == subtype || self.subtype == "*");
@@ -232,7 +232,7 @@ impl Clause<'_> {
     }
 
     /// The form that is asked for; `None` if it cannot be had.
-    fn form(&self, media: Media, produces: Produces) -> Option<Form> {
+    fn form(&self, media: Media, produces: Produces) -> Option<Representation> {
         let [kind, group, version] = ["as", "g", "v"].map(|key| self.parameter(key));
         if produces == Produces::Documents || group != Some("meta.k8s.io") {
             return None;
@@ -243,9 +243,9 @@ impl Clause<'_> {
             _ => return None,
         };
         match kind {
-            Some("Table") if media != Media::Protobuf => Some(Form::Table(version)),
-            Some("PartialObjectMetadata") => Some(Form::Partial(version)),
-            Some("PartialObjectMetadataList") => Some(Form::PartialList(version)),
+            Some("Table") if media != Media::Protobuf => Some(Representation::Table(version)),
+            Some("PartialObjectMetadata") => Some(Representation::Partial(version)),
+            Some("PartialObjectMetadataList") => Some(Representation::PartialList(version)),
             _ => None,
         }
     }
@@ -274,13 +274,13 @@ fn is_pretty(query: &Query, user_agent: &str) -> bool {
 /// # Errors
 ///
 /// 415.
-pub(crate) fn input(content_type: &str) -> Result<Media, Fault> {
+pub(crate) fn input(content_type: &str) -> Result<Media, StatusError> {
     if content_type.is_empty() {
         return Ok(Media::Json);
     }
     let name = content_type.split(';').next().unwrap_or_default();
     Media::named(&name.trim().to_ascii_lowercase())
-        .ok_or_else(|| Fault::unsupported_media_type(&MEDIA_TYPES))
+        .ok_or_else(|| StatusError::unsupported_media_type(&MEDIA_TYPES))
 }
 
 /// The ways to patch.
@@ -309,14 +309,14 @@ pub(crate) const PATCH_TYPES: [&str; 4] = [
 /// # Errors
 ///
 /// 415, as the router says it.
-pub(crate) fn patch_type(content_type: &str) -> Result<PatchType, Fault> {
+pub(crate) fn patch_type(content_type: &str) -> Result<PatchType, StatusError> {
     let name = content_type.split(';').next().unwrap_or_default().trim();
     match PATCH_TYPES.iter().position(|ty| *ty == name) {
         Some(0) => Ok(PatchType::Json),
         Some(1) => Ok(PatchType::Merge),
         Some(2) => Ok(PatchType::Strategic),
         Some(_) => Ok(PatchType::Apply),
-        None => Err(Fault::new(
+        None => Err(StatusError::new(
             http::StatusCode::UNSUPPORTED_MEDIA_TYPE,
             "UnsupportedMediaType",
             "415: Unsupported Media Type",
@@ -329,7 +329,7 @@ pub(crate) fn patch_type(content_type: &str) -> Result<PatchType, Fault> {
 mod tests {
     use super::*;
 
-    fn agreed(accept: &str, produces: Produces) -> Option<(Media, Option<Form>)> {
+    fn agreed(accept: &str, produces: Produces) -> Option<(Media, Option<Representation>)> {
         output(accept, produces, &Query::default(), "")
             .ok()
             .map(|output| (output.media, output.form))
@@ -337,8 +337,8 @@ mod tests {
 
     #[test]
     fn the_first_clause_that_can_be_met_wins() {
-        use Form as F;
         use Media as M;
+        use Representation as F;
         let table = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
         let cases = [
             ("", Some((M::Json, None))),

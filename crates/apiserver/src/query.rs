@@ -6,9 +6,9 @@
 
 use serde_json::json;
 
-use super::fault::Fault;
+use crate::status_error::StatusError;
 use fairgate_core::digest::query_pairs;
-use fairgate_objects::{codec::FieldValidation, field_error::FieldError, metadata};
+use fairgate_objects::{codec::FieldValidation, field_error::ApiFieldError, metadata};
 
 /// The decoded parameters of a query.
 #[derive(Clone, Debug, Default)]
@@ -50,11 +50,13 @@ impl Query {
     /// # Errors
     ///
     /// 400, when it is none.
-    pub fn number(&self, key: &str) -> Result<Option<i64>, Fault> {
+    pub fn number(&self, key: &str) -> Result<Option<i64>, StatusError> {
         let Some(text) = self.first(key) else {
             return Ok(None);
         };
-        parse_number(text).map(Some).map_err(Fault::bad_request)
+        parse_number(text)
+            .map(Some)
+            .map_err(StatusError::bad_request)
     }
 }
 
@@ -101,17 +103,17 @@ impl WriteOptions {
     /// # Errors
     ///
     /// 422 with everything that is wrong.
-    pub(crate) fn read(query: &Query, write: Write, user_agent: &str) -> Result<Self, Fault> {
+    pub(crate) fn read(query: &Query, write: Write, user_agent: &str) -> Result<Self, StatusError> {
         let mut errors = Vec::new();
         let named = query.text("fieldManager");
         let force = query.flag("force");
         if let Write::Patch { apply } = write {
             if apply && named.is_empty() {
                 let detail = "is required for apply patch";
-                errors.push(FieldError::required("fieldManager", detail));
+                errors.push(ApiFieldError::required("fieldManager", detail));
             } else if !apply && force.is_some() {
                 let detail = "may not be specified for non-apply patch";
-                errors.push(FieldError::forbidden("force", detail));
+                errors.push(ApiFieldError::forbidden("force", detail));
             }
         }
         errors.extend(metadata::validate_manager(named, "fieldManager"));
@@ -121,7 +123,7 @@ impl WriteOptions {
             "Ignore" => FieldValidation::Ignore,
             "Strict" => FieldValidation::Strict,
             other => {
-                errors.push(FieldError::unsupported(
+                errors.push(ApiFieldError::unsupported(
                     "fieldValidation",
                     &json!(other),
                     &["", "Ignore", "Strict", "Warn"],
@@ -135,7 +137,7 @@ impl WriteOptions {
                 Write::Update => "UpdateOptions",
                 Write::Patch { .. } => "PatchOptions",
             };
-            return Err(Fault::invalid_options(kind, &errors));
+            return Err(StatusError::invalid_options(kind, &errors));
         }
         Ok(Self {
             dry_run,
@@ -150,16 +152,20 @@ impl WriteOptions {
     }
 }
 
-fn read_dry_run(query: &Query, errors: &mut Vec<FieldError>) -> bool {
+fn read_dry_run(query: &Query, errors: &mut Vec<ApiFieldError>) -> bool {
     let values: Vec<&str> = query.all("dryRun").collect();
     check_dry_run(&values, errors);
     !values.is_empty()
 }
 
 /// Checks the values of `dryRun`.
-pub(crate) fn check_dry_run(values: &[&str], errors: &mut Vec<FieldError>) {
+pub(crate) fn check_dry_run(values: &[&str], errors: &mut Vec<ApiFieldError>) {
     if values.iter().any(|value| *value != "All") {
-        errors.push(FieldError::unsupported("dryRun", &json!(values), &["All"]));
+        errors.push(ApiFieldError::unsupported(
+            "dryRun",
+            &json!(values),
+            &["All"],
+        ));
     }
 }
 

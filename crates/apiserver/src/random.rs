@@ -3,7 +3,7 @@
 use ring::rand::{SecureRandom as _, SystemRandom};
 use uuid::Builder;
 
-use super::fault::Fault;
+use crate::status_error::StatusError;
 
 /// Letters and digits that spell no words.
 const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
@@ -12,11 +12,11 @@ const SUFFIX: usize = 5;
 /// The most bytes of the beginning of a generated name.
 const MAX_PREFIX: usize = 63 - SUFFIX;
 
-fn bytes<const N: usize>() -> Result<[u8; N], Fault> {
+fn bytes<const N: usize>() -> Result<[u8; N], StatusError> {
     let mut bytes = [0; N];
     SystemRandom::new()
         .fill(&mut bytes)
-        .map_err(|_| Fault::internal("the system gives no random numbers"))?;
+        .map_err(|_| StatusError::internal("the system gives no random numbers"))?;
     Ok(bytes)
 }
 
@@ -25,7 +25,7 @@ fn bytes<const N: usize>() -> Result<[u8; N], Fault> {
 /// # Errors
 ///
 /// 500, when the system gives no random numbers.
-pub(crate) fn uid() -> Result<String, Fault> {
+pub(crate) fn uid() -> Result<String, StatusError> {
     let random = Builder::from_random_bytes(bytes()?);
     Ok(random.into_uuid().to_string())
 }
@@ -35,7 +35,7 @@ pub(crate) fn uid() -> Result<String, Fault> {
 /// # Errors
 ///
 /// 500, when the system gives no random numbers.
-pub(crate) fn name(prefix: &str) -> Result<String, Fault> {
+pub(crate) fn name(prefix: &str) -> Result<String, StatusError> {
     let mut end = prefix.len().min(MAX_PREFIX);
     while !prefix.is_char_boundary(end) {
         end -= 1;

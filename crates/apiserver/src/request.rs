@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{HeaderMap, Method};
 
-use super::fault::Fault;
+use crate::status_error::StatusError;
 use fairgate_core::digest::{RequestDigest, User};
 
 /// The most bytes of a body: 3 MiB.
@@ -28,7 +28,7 @@ pub enum Caller {
 
 /// A call.
 #[derive(Clone, Debug)]
-pub struct Request {
+pub struct ApiRequest {
     /// The method.
     pub method: Method,
     /// The path, decoded.
@@ -45,7 +45,7 @@ pub struct Request {
     pub digest: Arc<RequestDigest>,
 }
 
-impl Request {
+impl ApiRequest {
     /// A header; empty if absent or no text.
     pub fn header(&self, name: &str) -> &str {
         self.headers
@@ -59,10 +59,10 @@ impl Request {
     /// # Errors
     ///
     /// 413, when it was too long.
-    pub fn body(&self) -> Result<&Bytes, Fault> {
+    pub fn body(&self) -> Result<&Bytes, StatusError> {
         self.body
             .as_ref()
-            .ok_or_else(|| Fault::too_large(&format!("limit is {MAX_BODY}")))
+            .ok_or_else(|| StatusError::too_large(&format!("limit is {MAX_BODY}")))
     }
 
     /// Who asks.

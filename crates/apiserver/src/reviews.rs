@@ -2,14 +2,11 @@
 
 use serde_json::{Value, json};
 
-use super::{
-    authorize::{Attributes, Rules},
-    fault::Fault,
-};
+use crate::{attributes::Attributes, authorize::BuiltInRules, status_error::StatusError};
 use fairgate_core::{apf::objects::names, digest::User};
 use fairgate_objects::{
-    field_error::FieldError,
-    kind::{Kind, KindVersion, Rules as KindRules, Storage},
+    field_error::ApiFieldError,
+    kind::{Kind, KindRules, KindVersion, Storage},
     schema::reviews as shapes,
 };
 
@@ -27,7 +24,7 @@ const RULES_OF_REVIEWS: &KindRules = &KindRules {
     row_order: None,
 };
 
-fn nothing_wrong(_: &Value) -> Vec<FieldError> {
+fn nothing_wrong(_: &Value) -> Vec<ApiFieldError> {
     Vec::new()
 }
 
@@ -95,17 +92,17 @@ static SELF: Kind = review(
 ///
 /// 422, when it asks nothing, or two things at once.
 pub(crate) fn answer(
-    rules: &Rules,
+    rules: &BuiltInRules,
     kind: &Kind,
     user: &User,
     review: &mut Value,
-) -> Result<(), Fault> {
+) -> Result<(), StatusError> {
     review["status"] = match kind.kind {
         "SelfSubjectReview" => json!({"userInfo": user_info(user)}),
         "SelfSubjectRulesReview" => rules.listed(user),
         _ => {
             let wanted = wanted(review)
-                .map_err(|error| Fault::invalid(kind.kind, kind.group, "", &[error]))?;
+                .map_err(|error| StatusError::invalid(kind.kind, kind.group, "", &[error]))?;
             let allowed = rules.allow(user, &wanted);
             let mut status = json!({"allowed": allowed});
             if allowed && user.in_group(User::MASTERS) {
@@ -132,7 +129,7 @@ fn user_info(user: &User) -> Value {
 }
 
 /// What an access review asks about.
-fn wanted(review: &Value) -> Result<Attributes, FieldError> {
+fn wanted(review: &Value) -> Result<Attributes, ApiFieldError> {
     let spec = &review["spec"];
     let text =
         |attributes: &Value, field: &str| attributes[field].as_str().unwrap_or_default().to_owned();
@@ -140,12 +137,12 @@ fn wanted(review: &Value) -> Result<Attributes, FieldError> {
         spec["resourceAttributes"].is_object(),
         spec["nonResourceAttributes"].is_object(),
     ) {
-        (true, true) => Err(FieldError::invalid(
+        (true, true) => Err(ApiFieldError::invalid(
             "spec.nonResourceAttributes",
             &spec["nonResourceAttributes"],
             "cannot be specified in combination with resourceAttributes",
         )),
-        (false, false) => Err(FieldError::invalid(
+        (false, false) => Err(ApiFieldError::invalid(
             "spec.resourceAttributes",
             &Value::Null,
             "exactly one of nonResourceAttributes or resourceAttributes must be specified",
@@ -181,7 +178,7 @@ mod tests {
 
     fn reviewed(kind: &Kind, mut review: Value) -> Result<Value, String> {
         let user = User::new("alice", ["devs", User::AUTHENTICATED]);
-        let rules = Rules {
+        let rules = BuiltInRules {
             readers: vec!["devs".to_owned()],
         };
         answer(&rules, kind, &user, &mut review)

@@ -24,9 +24,9 @@ pub(crate) enum Route {
     /// `/openapi/v3/…`
     OpenApiV3(String),
     /// `/metrics`, health and the debug dumps.
-    Operators,
+    Admin,
     /// Objects of a kind.
-    Objects(Place),
+    Objects(ResourcePath),
     /// A kind that is only answered.
     Answered(&'static Kind),
     /// Below the core group or a group that is served, but nothing of it.
@@ -37,7 +37,7 @@ pub(crate) enum Route {
 
 /// A place among the objects of a kind.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct ResourcePath {
     /// The kind.
     pub kind: &'static Kind,
     /// The version that is spoken.
@@ -61,9 +61,7 @@ pub(crate) fn route(kinds: &[&'static Kind], path: &str) -> Route {
     match segments.next() {
         None if slashes <= 1 => Route::Root,
         Some("index.html") if slashes == 0 => only(segments, Route::Root),
-        Some("metrics" | "livez" | "readyz" | "healthz" | "debug") if slashes == 0 => {
-            Route::Operators
-        }
+        Some("metrics" | "livez" | "readyz" | "healthz" | "debug") if slashes == 0 => Route::Admin,
         Some("openapi") => openapi(segments, slashes),
         Some("version") if segments.next().is_none() => Route::Version,
         Some("version") => Route::Nothing,
@@ -185,7 +183,7 @@ fn place(kinds: &[&'static Kind], group: &str, version: &str, mut rest: &[&str])
         namespace.is_empty()
     };
     (fits && (rest.is_empty() || !name.is_empty())).then(|| {
-        Route::Objects(Place {
+        Route::Objects(ResourcePath {
             kind,
             version: kind_version,
             namespace: namespace.to_owned(),

@@ -8,18 +8,18 @@ use std::sync::Arc;
 use fairgate_objects::{kind::Kind, object::Object};
 use fairgate_store::Entry;
 
-use crate::fault::Fault;
+use crate::status_error::StatusError;
 
 /// The object that an entry of the store holds. Decodes it if nobody has done so yet.
 ///
 /// # Errors
 ///
 /// 500, when the entry holds no object of this kind.
-pub(crate) fn object(kind: &'static Kind, entry: &Entry) -> Result<Arc<Object>, Fault> {
+pub(crate) fn object(kind: &'static Kind, entry: &Entry) -> Result<Arc<Object>, StatusError> {
     if let Some(known) = entry.memo.get::<Object>() {
         return Ok(known);
     }
     let object = Object::decode(kind, &entry.value, entry.revision)
-        .map_err(|error| Fault::internal(error.to_string()))?;
+        .map_err(|error| StatusError::internal(error.to_string()))?;
     Ok(entry.memo.get_or_make(|| object))
 }

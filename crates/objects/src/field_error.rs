@@ -9,7 +9,7 @@ use fairgate_core::apf::objects::validate;
 
 /// The sort of a mistake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mistake {
+pub enum ApiErrorType {
     /// A value is required and missing.
     Required,
     /// The value is malformed or out of range.
@@ -32,7 +32,7 @@ pub enum Mistake {
     Internal,
 }
 
-impl Mistake {
+impl ApiErrorType {
     fn words(self) -> &'static str {
         match self {
             Self::Required => "Required value",
@@ -65,19 +65,19 @@ impl Mistake {
 
 /// One mistake in one field. `Display` gives the whole text, field included.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FieldError {
+pub struct ApiFieldError {
     /// The field's path, such as `spec.rules[0].subjects`.
     pub field: String,
     /// The sort of mistake.
-    pub mistake: Mistake,
+    pub mistake: ApiErrorType,
     /// The value as the server prints it; empty for sorts that print none.
     pub value: String,
     /// What is wrong with it; may be empty.
     pub detail: String,
 }
 
-impl FieldError {
-    fn new(mistake: Mistake, field: &str, value: String, detail: impl Into<String>) -> Self {
+impl ApiFieldError {
+    fn new(mistake: ApiErrorType, field: &str, value: String, detail: impl Into<String>) -> Self {
         Self {
             field: field.to_owned(),
             mistake,
@@ -88,18 +88,18 @@ impl FieldError {
 
     /// The field must be there.
     pub fn required(field: &str, detail: impl Into<String>) -> Self {
-        Self::new(Mistake::Required, field, String::new(), detail)
+        Self::new(ApiErrorType::Required, field, String::new(), detail)
     }
 
     /// The value does not do.
     pub fn invalid(field: &str, value: &Value, detail: impl Into<String>) -> Self {
-        Self::new(Mistake::Invalid, field, printed(value), detail)
+        Self::new(ApiErrorType::Invalid, field, printed(value), detail)
     }
 
     /// What a patch makes of an object is none; `quoted` is the patched text.
     pub fn patched(quoted: &str, detail: impl Into<String>) -> Self {
         let value = Value::String(quoted.to_owned());
-        Self::new(Mistake::Invalid, "patch", printed(&value), detail)
+        Self::new(ApiErrorType::Invalid, "patch", printed(&value), detail)
     }
 
     /// The same mistake, with its value printed otherwise.
@@ -111,25 +111,25 @@ impl FieldError {
 
     /// The field must not be there.
     pub fn forbidden(field: &str, detail: impl Into<String>) -> Self {
-        Self::new(Mistake::Forbidden, field, String::new(), detail)
+        Self::new(ApiErrorType::Forbidden, field, String::new(), detail)
     }
 
     /// The value is longer than `limit` bytes.
     pub fn too_long(field: &str, limit: usize) -> Self {
         let detail = format!("may not be more than {limit} bytes");
-        Self::new(Mistake::TooLong, field, String::new(), detail)
+        Self::new(ApiErrorType::TooLong, field, String::new(), detail)
     }
 
     /// The value is there twice.
     pub fn duplicate(field: &str, value: &Value) -> Self {
-        Self::new(Mistake::Duplicate, field, printed(value), "")
+        Self::new(ApiErrorType::Duplicate, field, printed(value), "")
     }
 
     /// The value is none of those there are.
     pub fn unsupported(field: &str, value: &Value, supported: &[&str]) -> Self {
         let supported: Vec<String> = supported.iter().map(|one| format!("{one:?}")).collect();
         let detail = format!("supported values: {}", supported.join(", "));
-        Self::new(Mistake::Unsupported, field, printed(value), detail)
+        Self::new(ApiErrorType::Unsupported, field, printed(value), detail)
     }
 
     /// The text without the field.
@@ -158,20 +158,20 @@ fn printed(value: &Value) -> String {
     }
 }
 
-impl fmt::Display for FieldError {
+impl fmt::Display for ApiFieldError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.field, self.message())
     }
 }
 
-impl From<validate::FieldError> for FieldError {
+impl From<validate::FieldError> for ApiFieldError {
     fn from(error: validate::FieldError) -> Self {
         let mistake = match error.mistake {
-            validate::FieldErrorType::Required => Mistake::Required,
-            validate::FieldErrorType::Invalid => Mistake::Invalid,
-            validate::FieldErrorType::Unsupported => Mistake::Unsupported,
-            validate::FieldErrorType::Duplicate => Mistake::Duplicate,
-            validate::FieldErrorType::Forbidden => Mistake::Forbidden,
+            validate::FieldErrorType::Required => ApiErrorType::Required,
+            validate::FieldErrorType::Invalid => ApiErrorType::Invalid,
+            validate::FieldErrorType::Unsupported => ApiErrorType::Unsupported,
+            validate::FieldErrorType::Duplicate => ApiErrorType::Duplicate,
+            validate::FieldErrorType::Forbidden => ApiErrorType::Forbidden,
         };
         Self {
             field: error.field,

@@ -5,7 +5,7 @@
 
 use serde_json::Value;
 
-use crate::{field_error::FieldError, schema::Struct};
+use crate::{field_error::ApiFieldError, schema::Struct};
 
 /// A kind of object.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ pub struct Kind {
     /// Preferred version first; that is also the one objects are stored in.
     pub versions: &'static [KindVersion],
     /// What is checked and shown of it.
-    pub rules: &'static Rules,
+    pub rules: &'static KindRules,
 }
 
 /// Whether objects of a kind are kept.
@@ -73,13 +73,13 @@ pub struct Deprecation {
 
 /// What is checked and shown of a kind.
 #[derive(Debug)]
-pub struct Rules {
+pub struct KindRules {
     /// What is wrong with a name; the flag tells that it is but the beginning of one.
     pub name: fn(&str, bool) -> Vec<String>,
     /// What is wrong with spec and status of an object in its stored form, defaults filled in.
-    pub validate: fn(&Value) -> Vec<FieldError>,
+    pub validate: fn(&Value) -> Vec<ApiFieldError>,
     /// The same for a write to `/status`.
-    pub validate_status: fn(&Value) -> Vec<FieldError>,
+    pub validate_status: fn(&Value) -> Vec<ApiFieldError>,
     /// What to warn the writer of, though nothing is wrong.
     pub warnings: fn(&Value) -> Vec<String>,
     /// Whether an update may go without a resource version.
@@ -87,7 +87,7 @@ pub struct Rules {
     /// Whether a write to `/status` may change labels, annotations, finalizers and owners.
     pub status_writes_metadata: bool,
     /// Columns of a table, behind the name.
-    pub columns: &'static [Column],
+    pub columns: &'static [TableColumn],
     /// By what the rows of a table are sorted; `None`: by key.
     pub row_order: Option<RowOrder>,
 }
@@ -97,7 +97,7 @@ pub type RowOrder = fn(&Value) -> (i64, String);
 
 /// One column of a table.
 #[derive(Debug)]
-pub struct Column {
+pub struct TableColumn {
     /// Its head.
     pub name: &'static str,
     /// `string`, `integer` …

@@ -7,9 +7,9 @@ use serde::Deserialize as _;
 use serde_json::{Value, json};
 
 use crate::{
-    field_error::FieldError,
+    field_error::ApiFieldError,
     internal_form,
-    kind::{Column, Deprecation, Kind, KindVersion, Rules, Storage},
+    kind::{Deprecation, Kind, KindRules, KindVersion, Storage, TableColumn},
     metadata,
     schema::{Field, Struct, Type, flowcontrol as shapes},
     table,
@@ -51,7 +51,7 @@ pub static FLOW_SCHEMA: Kind = Kind {
             from_storage: same,
         },
     ],
-    rules: &Rules {
+    rules: &KindRules {
         name: names::object_name,
         validate: check_flow_schema,
         validate_status: check_conditions,
@@ -59,26 +59,26 @@ pub static FLOW_SCHEMA: Kind = Kind {
         unconditional_update: true,
         status_writes_metadata: false,
         columns: &[
-            Column {
+            TableColumn {
                 name: "PriorityLevel",
                 ty: "string",
                 doc: "The priority level of the schema's requests.",
                 cell: |object, _| object["spec"]["priorityLevelConfiguration"]["name"].clone(),
             },
-            Column {
+            TableColumn {
                 name: "MatchingPrecedence",
                 ty: "string",
                 doc: "Of the schemas that match a request the one with the lowest number catches it.",
                 cell: |object, _| object["spec"]["matchingPrecedence"].clone(),
             },
-            Column {
+            TableColumn {
                 name: "DistinguisherMethod",
                 ty: "string",
                 doc: "What splits the schema's requests into flows.",
                 cell: |object, _| or_none(&object["spec"]["distinguisherMethod"]["type"]),
             },
             AGE,
-            Column {
+            TableColumn {
                 name: "MissingPL",
                 ty: "string",
                 doc: "Whether the priority level does not exist.",
@@ -119,7 +119,7 @@ pub static PRIORITY_LEVEL: Kind = Kind {
             from_storage: level_to_v1beta3,
         },
     ],
-    rules: &Rules {
+    rules: &KindRules {
         name: names::object_name,
         validate: check_level,
         validate_status: check_conditions,
@@ -127,31 +127,31 @@ pub static PRIORITY_LEVEL: Kind = Kind {
         unconditional_update: true,
         status_writes_metadata: false,
         columns: &[
-            Column {
+            TableColumn {
                 name: "Type",
                 ty: "string",
                 doc: "Whether its requests are limited, or exempt.",
                 cell: |object, _| object["spec"]["type"].clone(),
             },
-            Column {
+            TableColumn {
                 name: "NominalConcurrencyShares",
                 ty: "string",
                 doc: "The level's share of the server's seats.",
                 cell: |object, _| or_none(&object["spec"]["limited"]["nominalConcurrencyShares"]),
             },
-            Column {
+            TableColumn {
                 name: "Queues",
                 ty: "string",
                 doc: "How many queues the level has.",
                 cell: |object, _| or_none(&queuing(object)["queues"]),
             },
-            Column {
+            TableColumn {
                 name: "HandSize",
                 ty: "string",
                 doc: "How many queues a flow may use.",
                 cell: |object, _| or_none(&queuing(object)["handSize"]),
             },
-            Column {
+            TableColumn {
                 name: "QueueLengthLimit",
                 ty: "string",
                 doc: "How many requests may wait in one queue.",
@@ -168,7 +168,7 @@ const V1BETA3: Option<Deprecation> = Some(Deprecation {
     removed: "1.32",
 });
 
-const AGE: Column = Column {
+const AGE: TableColumn = TableColumn {
     name: "Age",
     ty: "string",
     doc: "How long ago the object was made.",
@@ -290,7 +290,7 @@ fn level_to_v1beta3(level: &mut Value) {
     annotations[PRESERVE_ZERO_SHARES] = json!("");
 }
 
-fn check_flow_schema(object: &Value) -> Vec<FieldError> {
+fn check_flow_schema(object: &Value) -> Vec<ApiFieldError> {
     let mut errors = metadata::check_finalizers_qualified(object);
     match FlowSchema::deserialize(object) {
         Ok(schema) => errors.extend(beyond_metadata(
@@ -303,7 +303,7 @@ fn check_flow_schema(object: &Value) -> Vec<FieldError> {
     errors
 }
 
-fn check_level(object: &Value) -> Vec<FieldError> {
+fn check_level(object: &Value) -> Vec<ApiFieldError> {
     let mut errors = metadata::check_finalizers_qualified(object);
     match PriorityLevelConfiguration::deserialize(object) {
         Ok(level) => errors.extend(beyond_metadata(
@@ -322,8 +322,8 @@ fn beyond_metadata(
     shape: &'static Struct,
     object: &Value,
     errors: Vec<validate::FieldError>,
-) -> Vec<FieldError> {
-    let spec = |error: FieldError| match (error.field.as_str(), shape.field("spec")) {
+) -> Vec<ApiFieldError> {
+    let spec = |error: ApiFieldError| match (error.field.as_str(), shape.field("spec")) {
         ("spec", Some(field)) => shown(error, &field.ty, &object["spec"]),
         (
             "spec.distinguisherMethod.type",
@@ -343,11 +343,11 @@ fn beyond_metadata(
     errors
         .into_iter()
         .filter(|error| error.field != "metadata.name")
-        .map(|error| spec(FieldError::from(error)))
+        .map(|error| spec(ApiFieldError::from(error)))
         .collect()
 }
 
-fn shown(error: FieldError, ty: &Type, value: &Value) -> FieldError {
+fn shown(error: ApiFieldError, ty: &Type, value: &Value) -> ApiFieldError {
     match ty {
         Type::Object(shape) => error.showing(internal_form::printed(shape, value)),
         _ => error,
@@ -355,11 +355,11 @@ fn shown(error: FieldError, ty: &Type, value: &Value) -> FieldError {
 }
 
 /// A canonical object of our own table always reads; should one not, it is not stored.
-fn unreadable(error: &serde_json::Error) -> FieldError {
-    FieldError::invalid("spec", &Value::Null, error.to_string())
+fn unreadable(error: &serde_json::Error) -> ApiFieldError {
+    ApiFieldError::invalid("spec", &Value::Null, error.to_string())
 }
 
-fn check_conditions(object: &Value) -> Vec<FieldError> {
+fn check_conditions(object: &Value) -> Vec<ApiFieldError> {
     let conditions = object["status"]["conditions"].as_array();
     let mut seen = HashSet::new();
     let mut errors = Vec::new();
@@ -367,10 +367,10 @@ fn check_conditions(object: &Value) -> Vec<FieldError> {
         let field = format!("status.conditions[{index}].type");
         let ty = condition["type"].as_str().unwrap_or_default();
         if !seen.insert(ty) {
-            errors.push(FieldError::duplicate(&field, &json!(ty)));
+            errors.push(ApiFieldError::duplicate(&field, &json!(ty)));
         }
         if ty.is_empty() {
-            errors.push(FieldError::required(&field, ""));
+            errors.push(ApiFieldError::required(&field, ""));
         }
     }
     errors

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashSet};
 
 use serde_json::{Map, Value, json};
 
-use crate::{codec, field_error::FieldError, schema::meta::OWNER_REFERENCE};
+use crate::{codec, field_error::ApiFieldError, schema::meta::OWNER_REFERENCE};
 use fairgate_core::apf::objects::names;
 
 /// What all annotations may hold together, in bytes.
@@ -132,7 +132,7 @@ pub fn validate(
     object: &Value,
     namespaced: bool,
     rule: fn(&str, bool) -> Vec<String>,
-) -> Vec<FieldError> {
+) -> Vec<ApiFieldError> {
     let mut errors = Vec::new();
     let generate = text(object, "generateName");
     if !generate.is_empty() {
@@ -140,18 +140,18 @@ pub fn validate(
         errors.extend(
             rule(generate, true)
                 .iter()
-                .map(|text| FieldError::invalid(field, &json!(generate), text)),
+                .map(|text| ApiFieldError::invalid(field, &json!(generate), text)),
         );
     }
     let name = name(object);
     if name.is_empty() {
         let detail = "name or generateName is required";
-        errors.push(FieldError::required("metadata.name", detail));
+        errors.push(ApiFieldError::required("metadata.name", detail));
     } else {
         errors.extend(
             rule(name, false)
                 .iter()
-                .map(|text| FieldError::invalid("metadata.name", &json!(name), text)),
+                .map(|text| ApiFieldError::invalid("metadata.name", &json!(name), text)),
         );
     }
     check_namespace(object, namespaced, &mut errors);
@@ -164,7 +164,7 @@ pub fn validate(
 }
 
 /// What is wrong with metadata as a successor of `old`.
-pub fn validate_update(object: &Value, old: &Value) -> Vec<FieldError> {
+pub fn validate_update(object: &Value, old: &Value) -> Vec<ApiFieldError> {
     let mut errors = Vec::new();
     if is_deleting(old) {
         let mut extra: Vec<&str> = finalizers(object)
@@ -179,11 +179,11 @@ pub fn validate_update(object: &Value, old: &Value) -> Vec<FieldError> {
                  finalizers []string{{{}}}",
                 extra.join(", ")
             );
-            errors.push(FieldError::forbidden("metadata.finalizers", detail));
+            errors.push(ApiFieldError::forbidden("metadata.finalizers", detail));
         }
     }
     if text(object, "resourceVersion").is_empty() {
-        errors.push(FieldError::invalid(
+        errors.push(ApiFieldError::invalid(
             "metadata.resourceVersion",
             &json!(""),
             "must be specified for an update",
@@ -201,7 +201,7 @@ pub fn validate_update(object: &Value, old: &Value) -> Vec<FieldError> {
         if new != old {
             let text = matches!(field, "name" | "namespace" | "uid");
             let absent = if text { json!("") } else { Value::Null };
-            errors.push(FieldError::invalid(
+            errors.push(ApiFieldError::invalid(
                 &format!("metadata.{field}"),
                 new.unwrap_or(&absent),
                 "field is immutable",
@@ -215,20 +215,20 @@ pub fn validate_update(object: &Value, old: &Value) -> Vec<FieldError> {
     errors
 }
 
-fn check_namespace(object: &Value, namespaced: bool, errors: &mut Vec<FieldError>) {
+fn check_namespace(object: &Value, namespaced: bool, errors: &mut Vec<ApiFieldError>) {
     let namespace = text(object, "namespace");
     let field = "metadata.namespace";
     if !namespaced {
         if !namespace.is_empty() {
-            errors.push(FieldError::forbidden(field, "not allowed on this type"));
+            errors.push(ApiFieldError::forbidden(field, "not allowed on this type"));
         }
     } else if namespace.is_empty() {
-        errors.push(FieldError::required(field, ""));
+        errors.push(ApiFieldError::required(field, ""));
     } else {
         errors.extend(
             names::label(namespace)
                 .iter()
-                .map(|text| FieldError::invalid(field, &json!(namespace), text)),
+                .map(|text| ApiFieldError::invalid(field, &json!(namespace), text)),
         );
     }
 }
@@ -242,33 +242,33 @@ fn entries<'a>(object: &'a Value, map: &str) -> impl Iterator<Item = (&'a str, &
         .filter_map(|(key, value)| Some((key.as_str(), value.as_str()?)))
 }
 
-fn check_labels(object: &Value, errors: &mut Vec<FieldError>) {
+fn check_labels(object: &Value, errors: &mut Vec<ApiFieldError>) {
     let field = "metadata.labels";
     for (key, value) in entries(object, "labels") {
         for text in names::qualified(key) {
-            errors.push(FieldError::invalid(field, &json!(key), text));
+            errors.push(ApiFieldError::invalid(field, &json!(key), text));
         }
         for text in names::label_value(value) {
-            errors.push(FieldError::invalid(field, &json!(value), text));
+            errors.push(ApiFieldError::invalid(field, &json!(value), text));
         }
     }
 }
 
-fn check_annotations(object: &Value, errors: &mut Vec<FieldError>) {
+fn check_annotations(object: &Value, errors: &mut Vec<ApiFieldError>) {
     let field = "metadata.annotations";
     let mut total = 0;
     for (key, value) in entries(object, "annotations") {
         total += key.len() + value.len();
         for text in names::qualified(&key.to_lowercase()) {
-            errors.push(FieldError::invalid(field, &json!(key), text));
+            errors.push(ApiFieldError::invalid(field, &json!(key), text));
         }
     }
     if total > MAX_ANNOTATIONS {
-        errors.push(FieldError::too_long(field, MAX_ANNOTATIONS));
+        errors.push(ApiFieldError::too_long(field, MAX_ANNOTATIONS));
     }
 }
 
-fn check_owners(object: &Value, errors: &mut Vec<FieldError>) {
+fn check_owners(object: &Value, errors: &mut Vec<ApiFieldError>) {
     let path = "metadata.ownerReferences";
     let Some(owners) = of(object).get("ownerReferences").and_then(Value::as_array) else {
         return;
@@ -280,7 +280,7 @@ fn check_owners(object: &Value, errors: &mut Vec<FieldError>) {
         let version = api_version.rsplit('/').next().unwrap_or_default();
         let well_formed = api_version.matches('/').count() < 2;
         if version.is_empty() || !well_formed {
-            errors.push(FieldError::invalid(
+            errors.push(ApiFieldError::invalid(
                 &format!("{path}.apiVersion"),
                 &json!(api_version),
                 "version must not be empty",
@@ -289,11 +289,15 @@ fn check_owners(object: &Value, errors: &mut Vec<FieldError>) {
         for key in ["kind", "name", "uid"] {
             if part(key).is_empty() {
                 let field = format!("{path}.{key}");
-                errors.push(FieldError::invalid(&field, &json!(""), "must not be empty"));
+                errors.push(ApiFieldError::invalid(
+                    &field,
+                    &json!(""),
+                    "must not be empty",
+                ));
             }
         }
         if api_version == "v1" && part("kind") == "Event" {
-            errors.push(FieldError::invalid(
+            errors.push(ApiFieldError::invalid(
                 path,
                 owner,
                 "/v1, Kind=Event is disallowed from being an owner",
@@ -308,7 +312,7 @@ fn check_owners(object: &Value, errors: &mut Vec<FieldError>) {
                         "Only one reference can have Controller set to true. Found \"true\" in \
                          references for {first} and {this}"
                     );
-                    let error = FieldError::invalid(path, &Value::Null, text);
+                    let error = ApiFieldError::invalid(path, &Value::Null, text);
                     errors.push(error.showing(printed_owners(owners)));
                 }
             }
@@ -318,14 +322,14 @@ fn check_owners(object: &Value, errors: &mut Vec<FieldError>) {
 
 /// What is wrong with finalizers beyond their form: all but a few well-known ones have to say whose
 /// they are.
-pub(crate) fn check_finalizers_qualified(object: &Value) -> Vec<FieldError> {
+pub(crate) fn check_finalizers_qualified(object: &Value) -> Vec<ApiFieldError> {
     const STANDARD: [&str; 3] = ["kubernetes", "orphan", "foregroundDeletion"];
     let stranger = |name: &str| !name.contains('/') && !STANDARD.contains(&name);
     finalizers(object)
         .enumerate()
         .filter(|(_, name)| stranger(name))
         .map(|(index, name)| {
-            FieldError::invalid(
+            ApiFieldError::invalid(
                 &format!("metadata.finalizers[{index}]"),
                 &json!(name),
                 "name is neither a standard finalizer name nor is it fully qualified",
@@ -346,17 +350,17 @@ fn printed_owners(owners: &[Value]) -> String {
     format!("[{}]", printed.join(","))
 }
 
-fn check_finalizers(object: &Value, errors: &mut Vec<FieldError>) {
+fn check_finalizers(object: &Value, errors: &mut Vec<ApiFieldError>) {
     let field = "metadata.finalizers";
     for finalizer in finalizers(object) {
         for text in names::qualified(finalizer) {
-            errors.push(FieldError::invalid(field, &json!(finalizer), text));
+            errors.push(ApiFieldError::invalid(field, &json!(finalizer), text));
         }
     }
     let has = |wanted: &str| finalizers(object).any(|one| one == wanted);
     if has("orphan") && has("foregroundDeletion") {
         let all: Vec<&str> = finalizers(object).collect();
-        errors.push(FieldError::invalid(
+        errors.push(ApiFieldError::invalid(
             field,
             &json!(all),
             "finalizer orphan and foregroundDeletion cannot be both set",
@@ -364,7 +368,7 @@ fn check_finalizers(object: &Value, errors: &mut Vec<FieldError>) {
     }
 }
 
-fn check_managed_fields(object: &Value, errors: &mut Vec<FieldError>) {
+fn check_managed_fields(object: &Value, errors: &mut Vec<ApiFieldError>) {
     let Some(entries) = of(object).get("managedFields").and_then(Value::as_array) else {
         return;
     };
@@ -372,14 +376,14 @@ fn check_managed_fields(object: &Value, errors: &mut Vec<FieldError>) {
         let path = format!("metadata.managedFields[{index}]");
         let part = |key: &str| entry[key].as_str().unwrap_or_default();
         if !["Apply", "Update"].contains(&part("operation")) {
-            errors.push(FieldError::invalid(
+            errors.push(ApiFieldError::invalid(
                 &format!("{path}.operation"),
                 &json!(part("operation")),
                 "must be `Apply` or `Update`",
             ));
         }
         if !["", "FieldsV1"].contains(&part("fieldsType")) {
-            errors.push(FieldError::invalid(
+            errors.push(ApiFieldError::invalid(
                 &format!("{path}.fieldsType"),
                 &json!(part("fieldsType")),
                 "must be `FieldsV1`",
@@ -390,7 +394,7 @@ fn check_managed_fields(object: &Value, errors: &mut Vec<FieldError>) {
             &format!("{path}.manager"),
         ));
         if part("subresource").len() > MAX_SUBRESOURCE {
-            errors.push(FieldError::too_long(
+            errors.push(ApiFieldError::too_long(
                 &format!("{path}.subresource"),
                 MAX_SUBRESOURCE,
             ));
@@ -399,10 +403,10 @@ fn check_managed_fields(object: &Value, errors: &mut Vec<FieldError>) {
 }
 
 /// What is wrong with the name of a field manager.
-pub fn validate_manager(manager: &str, field: &str) -> Vec<FieldError> {
+pub fn validate_manager(manager: &str, field: &str) -> Vec<ApiFieldError> {
     let mut errors = Vec::new();
     if manager.len() > MAX_MANAGER {
-        errors.push(FieldError::too_long(field, MAX_MANAGER));
+        errors.push(ApiFieldError::too_long(field, MAX_MANAGER));
     }
     for (index, c) in manager.char_indices() {
         if !is_printable(c) {
@@ -410,7 +414,7 @@ pub fn validate_manager(manager: &str, field: &str) -> Vec<FieldError> {
                 "invalid character U+{:04X} (at position {index})",
                 u32::from(c)
             );
-            errors.push(FieldError::invalid(field, &json!(manager), detail));
+            errors.push(ApiFieldError::invalid(field, &json!(manager), detail));
         }
     }
     errors
@@ -425,7 +429,7 @@ pub fn is_printable(c: char) -> bool {
 mod tests {
     use super::*;
 
-    fn texts(errors: &[FieldError]) -> Vec<String> {
+    fn texts(errors: &[ApiFieldError]) -> Vec<String> {
         errors.iter().map(ToString::to_string).collect()
     }
 

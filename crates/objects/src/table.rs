@@ -12,7 +12,7 @@ use crate::{
 
 /// What comes with each row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Include {
+pub enum IncludeObject {
     /// Nothing.
     None,
     /// The object's metadata.
@@ -22,7 +22,7 @@ pub enum Include {
     Object,
 }
 
-impl Include {
+impl IncludeObject {
     /// Reads the parameter `includeObject`.
     ///
     /// # Errors
@@ -43,7 +43,7 @@ impl Include {
 
 /// How a table is made.
 #[derive(Clone, Copy, Debug)]
-pub struct Layout {
+pub struct TableLayout {
     /// The kind of its objects.
     pub kind: &'static Kind,
     /// The version of them that is asked for.
@@ -51,12 +51,12 @@ pub struct Layout {
     /// The version of `meta.k8s.io`.
     pub meta: &'static str,
     /// What comes with each row.
-    pub include: Include,
+    pub include: IncludeObject,
     /// Now, in seconds since 1970.
     pub now: i64,
 }
 
-impl Layout {
+impl TableLayout {
     /// The table of `objects`; `metadata` is the list's. Without a head where the client has it.
     pub fn table(&self, objects: &[std::sync::Arc<Object>], metadata: &Value, head: bool) -> Value {
         let mut sorted: Vec<&Object> = objects.iter().map(AsRef::as_ref).collect();
@@ -110,9 +110,9 @@ impl Layout {
         // What ends the initial events is a mark in the metadata, which nobody may lose.
         let marked = metadata::entry(stored, "annotations", "k8s.io/initial-events-end").is_some();
         let object = match self.include {
-            Include::Object => value.clone(),
-            Include::None if !marked => Value::Null,
-            Include::None | Include::Metadata => partial(stored, self.meta),
+            IncludeObject::Object => value.clone(),
+            IncludeObject::None if !marked => Value::Null,
+            IncludeObject::None | IncludeObject::Metadata => partial(stored, self.meta),
         };
         json!({"cells": cells, "object": object})
     }

@@ -127,6 +127,7 @@ impl Mirror {
     }
 
     /// Notes that nothing more happened up to `revision`.
+    #[cfg(feature = "etcd")]
     pub(crate) fn advance(&self, revision: u64) {
         {
             let mut state = self.change();
@@ -168,6 +169,7 @@ impl Mirror {
     }
 
     /// The change that `revision` made of `key`, if it is in the history.
+    #[cfg(feature = "etcd")]
     pub(crate) fn event(&self, key: &str, revision: u64) -> Option<Arc<Event>> {
         let state = self.read();
         let mut from = state.history.after(revision.checked_sub(1)?);

@@ -7,7 +7,7 @@ use fairgate_objects::{
     codec::{envelope, protobuf, yaml},
     kinds::KINDS,
     schema::{
-        Field, Home, List, Struct, Type, field, flowcontrol,
+        Field, List, Struct, Type, TypePackage, field, flowcontrol,
         meta::{LIST_META, PARTIAL_OBJECT_METADATA, STATUS},
     },
 };
@@ -24,7 +24,7 @@ pub enum Decoded {
 const METADATA: Field = field("metadata", 1, Type::Object(&LIST_META), "").always();
 
 const fn list(fields: &'static [Field]) -> Struct {
-    Struct::new("List", Home::GroupVersion, "", fields)
+    Struct::new("List", TypePackage::GroupVersion, "", fields)
 }
 
 /// A list of objects of one table.

@@ -13,9 +13,9 @@ use std::{
 };
 
 use fairgate_apiserver::{
-    Asked, Hosted, HostedLayer, HostedSettings, Operators, Ownership,
-    authorize::{Authorizer, Rules},
-    upkeep::Bootstrapper,
+    AdminEndpoints, AdminFuture, Hosted, HostedLayer, HostedSettings, Ownership,
+    authorize::{Authorizer, BuiltInRules},
+    reconcile::Bootstrapper,
 };
 use fairgate_base::clock::Clock;
 use fairgate_call::{Call, Refusal, Reply};
@@ -45,10 +45,10 @@ impl Server {
         let hosted = Hosted::new(HostedSettings {
             store: Arc::new(store),
             clock: clock.clone(),
-            authorizer: Authorizer::Rules(Rules::default()),
+            authorizer: Authorizer::BuiltIn(BuiltInRules::default()),
             version: "v1.36.3".to_owned(),
             address: "127.0.0.1:6443".to_owned(),
-            operators: Arc::new(Nobody),
+            admin: Arc::new(Nobody),
         });
         let keeper = Bootstrapper::new(Arc::clone(&hosted), Bootstrap::Suggested);
         keeper.ensure().await.unwrap();
@@ -92,8 +92,8 @@ impl Drop for Directory {
 /// Has nothing for operators.
 struct Nobody;
 
-impl Operators for Nobody {
-    fn ask<'a>(&'a self, _: &'a str, _: &'a str, _: bool) -> Asked<'a> {
+impl AdminEndpoints for Nobody {
+    fn ask<'a>(&'a self, _: &'a str, _: &'a str, _: bool) -> AdminFuture<'a> {
         Box::pin(ready(None))
     }
 }

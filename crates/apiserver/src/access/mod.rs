@@ -34,7 +34,7 @@ use tokio::{
 };
 
 use self::remembered::Remembered;
-use super::authorize::Attributes;
+use crate::attributes::Attributes;
 use fairgate_base::{clock::Clock, events::EventSink, log_limit::LogLimit};
 use fairgate_core::{
     digest::User,

@@ -3,7 +3,7 @@
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::{Answer, Fault, Owned, Scope, store_fault, write_fault};
+use super::{ApiResponse, CallContext, OwnedKind, StatusError, store_fault, write_fault};
 use crate::{
     negotiate,
     query::{Write, WriteOptions},
@@ -24,8 +24,8 @@ const CHANGES: &str = "fairgate::changes";
 /// How many generated names are tried.
 const TRIES: usize = 8;
 
-impl Scope<'_> {
-    pub(super) async fn create(&self) -> Result<Answer, Fault> {
+impl CallContext<'_> {
+    pub(super) async fn create(&self) -> Result<ApiResponse, StatusError> {
         let media = negotiate::input(self.request.header("content-type"))?;
         let body = self.request.body()?;
         let agent = self.request.header("user-agent");
@@ -36,10 +36,10 @@ impl Scope<'_> {
         if let Some(warning) = metadata::dedup_owners(&mut object, "") {
             self.warn(warning);
         }
-        let now = self.hosted.now_text();
+        let now = self.state.now_text();
         let api_version = self.kind.api_version(self.version.name);
         ssa::track_update(
-            &Owned(self.kind),
+            &OwnedKind(self.kind),
             None,
             &mut object,
             &Actor {
@@ -60,14 +60,14 @@ impl Scope<'_> {
         media: negotiate::Media,
         body: &[u8],
         validation: FieldValidation,
-    ) -> Result<Value, Fault> {
+    ) -> Result<Value, StatusError> {
         let strict = validation == FieldValidation::Strict;
         let read = self
-            .hosted
+            .state
             .read_body(media, body, self.kind, self.version, strict);
         let (mut value, problems) = read.map_err(|error| {
             self.warn_of(&error.problems, validation);
-            Fault::bad_request(error.to_string())
+            StatusError::bad_request(error.to_string())
         })?;
         self.warn_of(&problems, validation);
         (self.version.default)(&mut value);
@@ -93,12 +93,12 @@ impl Scope<'_> {
         &self,
         mut object: Value,
         dry_run: bool,
-    ) -> Result<Value, Fault> {
+    ) -> Result<Value, StatusError> {
         metadata::set(&mut object, "uid", json!(random::uid()?));
         metadata::set(
             &mut object,
             "creationTimestamp",
-            json!(self.hosted.now_text()),
+            json!(self.state.now_text()),
         );
         let prefix = metadata::text(&object, "generateName").to_owned();
         let generated = !prefix.is_empty() && metadata::name(&object).is_empty();
@@ -116,12 +116,12 @@ impl Scope<'_> {
         }
         // Asked for a name, or given one besides: the server does not tell the two apart.
         if !prefix.is_empty() {
-            return Err(Fault::no_unique_name(self.kind, &name));
+            return Err(StatusError::no_unique_name(self.kind, &name));
         }
         Err(self.taken(&name).await)
     }
 
-    fn prepare_create(&self, object: &mut Value) -> Result<(), Fault> {
+    fn prepare_create(&self, object: &mut Value) -> Result<(), StatusError> {
         if self.kind.has_status {
             object["status"] = json!({});
         }
@@ -133,7 +133,12 @@ impl Scope<'_> {
         }
         if !errors.is_empty() {
             let (kind, group) = (self.kind.kind, self.kind.group);
-            return Err(Fault::invalid(kind, group, metadata::name(object), &errors));
+            return Err(StatusError::invalid(
+                kind,
+                group,
+                metadata::name(object),
+                &errors,
+            ));
         }
         for warning in (self.kind.rules.warnings)(object) {
             self.warn(warning);
@@ -147,16 +152,16 @@ impl Scope<'_> {
         name: &str,
         mut object: Value,
         dry_run: bool,
-    ) -> Result<Option<Value>, Fault> {
+    ) -> Result<Option<Value>, StatusError> {
         // What is no number counts as none. A rehearsal never comes as far as the store, which has this
         // rule.
         let version = metadata::text(&object, "resourceVersion").parse::<u64>();
         if !dry_run && version.is_ok_and(|version| version > 0) {
-            return Err(Fault::internal(
+            return Err(StatusError::internal(
                 "resourceVersion should not be set on objects to be created",
             ));
         }
-        let store = &self.hosted.store;
+        let store = &self.state.store;
         let key = self.key(name);
         if dry_run {
             let found = store.get(&key, fairgate_store::At::Newest).await;
@@ -177,10 +182,10 @@ impl Scope<'_> {
     }
 
     /// The refusal of a name that is taken.
-    async fn taken(&self, name: &str) -> Fault {
-        let mut fault = Fault::already_exists(self.kind, name);
+    async fn taken(&self, name: &str) -> StatusError {
+        let mut fault = StatusError::already_exists(self.kind, name);
         let found = self
-            .hosted
+            .state
             .store
             .get(&self.key(name), fairgate_store::At::Newest)
             .await;

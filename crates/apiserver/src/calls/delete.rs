@@ -7,8 +7,8 @@
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::{Answer, Fault, Scope, delete_options::DeleteOptions, write_fault};
-use crate::{fault, list_options::ListOptions};
+use super::{ApiResponse, CallContext, StatusError, delete_options::DeleteOptions, write_fault};
+use crate::{list_parameters::ListParameters, status_error};
 use fairgate_objects::{metadata, object};
 use fairgate_store::{At, Expected, Written};
 
@@ -23,13 +23,13 @@ enum Deleted {
     Kept(Value),
 }
 
-impl Scope<'_> {
-    pub(super) async fn delete(&self) -> Result<Answer, Fault> {
+impl CallContext<'_> {
+    pub(super) async fn delete(&self) -> Result<ApiResponse, StatusError> {
         let options = self.delete_options()?;
         let name = &self.place.name;
         match self.delete_one(name, &options).await? {
             Deleted::Gone(object) => {
-                let mut details = fault::details(name, self.kind.group, self.kind.plural);
+                let mut details = status_error::details(name, self.kind.group, self.kind.plural);
                 details["uid"] = json!(metadata::text(&object, "uid"));
                 let status = json!({
                     "kind": "Status",
@@ -38,7 +38,7 @@ impl Scope<'_> {
                     "status": "Success",
                     "details": details,
                 });
-                Ok(Answer::status(StatusCode::OK, &status, self.output))
+                Ok(ApiResponse::status(StatusCode::OK, &status, self.output))
             }
             Deleted::Kept(object) => {
                 let status = if options.orphan == Some(false) {
@@ -51,8 +51,8 @@ impl Scope<'_> {
         }
     }
 
-    pub(super) async fn delete_collection(&self) -> Result<Answer, Fault> {
-        let mut list = ListOptions::read(self.query)?;
+    pub(super) async fn delete_collection(&self) -> Result<ApiResponse, StatusError> {
+        let mut list = ListParameters::read(self.query)?;
         list.watch = false;
         // The server lists in pages, so that a version means exactly this one.
         if list.version_match.is_empty() && !["", "0"].contains(&list.resource_version.as_str()) {
@@ -71,12 +71,16 @@ impl Scope<'_> {
         self.writer()?.list(StatusCode::OK, &objects, list_metadata)
     }
 
-    async fn delete_one(&self, name: &str, options: &DeleteOptions) -> Result<Deleted, Fault> {
+    async fn delete_one(
+        &self,
+        name: &str,
+        options: &DeleteOptions,
+    ) -> Result<Deleted, StatusError> {
         let key = self.key(name);
-        let store = &self.hosted.store;
+        let store = &self.state.store;
         for _ in 0..TRIES {
             let found = self.find(name, At::Newest).await?;
-            let entry = found.ok_or_else(|| Fault::not_found(self.kind, name))?;
+            let entry = found.ok_or_else(|| StatusError::not_found(self.kind, name))?;
             let live = self.decode(&entry)?;
             let live = live.stored();
             self.check_preconditions(name, live, options)?;
@@ -109,12 +113,12 @@ impl Scope<'_> {
                 Written::Lost(_) => {}
             }
         }
-        Err(Fault::modified(self.kind, name))
+        Err(StatusError::modified(self.kind, name))
     }
 
     /// Marks an object as one that goes once its finalizers have.
     fn mark(&self, object: &mut Value) {
-        metadata::set(object, "deletionTimestamp", json!(self.hosted.now_text()));
+        metadata::set(object, "deletionTimestamp", json!(self.state.now_text()));
         metadata::set(object, "deletionGracePeriodSeconds", json!(0));
         let generation = metadata::generation(object) + 1;
         metadata::set(object, "generation", json!(generation));
@@ -125,14 +129,14 @@ impl Scope<'_> {
         name: &str,
         live: &Value,
         options: &DeleteOptions,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), StatusError> {
         let refuse = |what: &str, wanted: &str, found: &str, happened: &str| {
             let (kind, group) = (self.kind.kind, self.kind.group);
             let why = format!(
                 "the {what} in the precondition ({wanted}) does not match the {what} in record \
                  ({found}). The object might have been {happened}"
             );
-            Err(Fault::conflict_of_kind(kind, group, name, &why))
+            Err(StatusError::conflict_of_kind(kind, group, name, &why))
         };
         let uid = metadata::text(live, "uid");
         if let Some(wanted) = &options.uid

@@ -2,14 +2,14 @@
 
 use serde_json::{Value, json};
 
-use super::{Fault, Scope};
+use super::{CallContext, StatusError};
 use crate::{
     negotiate::{self, Media},
     query,
 };
 use fairgate_objects::{
     codec::{self, BodyFormat},
-    field_error::FieldError,
+    field_error::ApiFieldError,
 };
 
 /// How an object is to be deleted.
@@ -25,9 +25,9 @@ pub(super) struct DeleteOptions {
     pub(super) orphan: Option<bool>,
 }
 
-impl Scope<'_> {
+impl CallContext<'_> {
     /// Reads and checks the options.
-    pub(super) fn delete_options(&self) -> Result<DeleteOptions, Fault> {
+    pub(super) fn delete_options(&self) -> Result<DeleteOptions, StatusError> {
         let body = self.request.body()?;
         let value = if body.is_empty() {
             self.options_in_query()?
@@ -46,7 +46,7 @@ impl Scope<'_> {
     }
 
     /// The query, as the body it stands for.
-    fn options_in_query(&self) -> Result<Value, Fault> {
+    fn options_in_query(&self) -> Result<Value, StatusError> {
         let mut value = json!({});
         if let Some(seconds) = self.query.number("gracePeriodSeconds")? {
             value["gracePeriodSeconds"] = json!(seconds);
@@ -70,21 +70,21 @@ impl Scope<'_> {
     }
 }
 
-fn options_in_body(media: Media, body: &[u8]) -> Result<Value, Fault> {
+fn options_in_body(media: Media, body: &[u8]) -> Result<Value, StatusError> {
     let format = match media {
         Media::Json => BodyFormat::Json,
         Media::Yaml => BodyFormat::Yaml,
         Media::Protobuf => BodyFormat::Protobuf,
     };
-    codec::decode_options(format, body).map_err(|error| Fault::bad_request(error.to_string()))
+    codec::decode_options(format, body).map_err(|error| StatusError::bad_request(error.to_string()))
 }
 
-fn check(options: &Value) -> Result<(), Fault> {
+fn check(options: &Value) -> Result<(), StatusError> {
     let mut errors = Vec::new();
     let field = "propagationPolicy";
     let policy = &options["propagationPolicy"];
     if !options["orphanDependents"].is_null() && !policy.is_null() {
-        errors.push(FieldError::invalid(
+        errors.push(ApiFieldError::invalid(
             field,
             policy,
             "orphanDependents and deletionPropagation cannot be both set",
@@ -94,7 +94,7 @@ fn check(options: &Value) -> Result<(), Fault> {
     if let Some(policy) = policy.as_str()
         && !known.contains(&policy)
     {
-        errors.push(FieldError::unsupported(
+        errors.push(ApiFieldError::unsupported(
             field,
             &json!(policy),
             &["Foreground", "Background", "Orphan", "nil"],
@@ -110,6 +110,6 @@ fn check(options: &Value) -> Result<(), Fault> {
     if errors.is_empty() {
         Ok(())
     } else {
-        Err(Fault::invalid_options("DeleteOptions", &errors))
+        Err(StatusError::invalid_options("DeleteOptions", &errors))
     }
 }

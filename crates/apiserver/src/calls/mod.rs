@@ -1,7 +1,7 @@
 //! The verbs, one file each, the same for every kind.
 //!
-//! A [`Scope`] is a call to one resource: which kind and version, which object, how to answer. Every
-//! verb takes one and gives an [`Answer`](super::answer::Answer) or a [`Fault`].
+//! A [`CallContext`] is a call to one resource: which kind and version, which object, how to answer. Every
+//! verb takes one and gives an [`ApiResponse`](crate::response::Answer) or a [`StatusError`].
 
 mod create;
 mod delete;
@@ -17,14 +17,15 @@ use std::sync::Arc;
 use http::StatusCode;
 use serde_json::Value;
 
-use super::{
-    Hosted,
-    answer::{Answer, Writer},
-    fault::Fault,
-    negotiate::{self, Form, Output, PatchType, Produces},
+use crate::{
+    negotiate::{self, Output, PatchType, Produces, Representation},
+    object_writer::ObjectWriter,
     query::Query,
-    request::Request,
-    route::Place,
+    request::ApiRequest,
+    response::ApiResponse,
+    route::ResourcePath,
+    state::ApiState,
+    status_error::StatusError,
 };
 use fairgate_core::{
     apf::objects::names,
@@ -36,7 +37,7 @@ use fairgate_objects::{
     object::{self, Object},
     schema::canonical,
     ssa,
-    table::{Include, Layout},
+    table::{IncludeObject, TableLayout},
 };
 use fairgate_store::{At, Entry, StoreError};
 
@@ -44,35 +45,35 @@ use fairgate_store::{At, Entry, StoreError};
 pub(super) const GATEWAY: &str = "system:apiserver";
 
 /// A call to one resource.
-pub(super) struct Scope<'a> {
-    pub(super) hosted: &'a Hosted,
-    pub(super) request: &'a Request,
+pub(super) struct CallContext<'a> {
+    pub(super) state: &'a ApiState,
+    pub(super) request: &'a ApiRequest,
     pub(super) kind: &'static Kind,
     pub(super) version: &'static KindVersion,
-    pub(super) place: &'a Place,
+    pub(super) place: &'a ResourcePath,
     pub(super) query: &'a Query,
     pub(super) output: Output,
     /// Whether an apply may make the object.
-    may_create: Result<(), Fault>,
+    may_create: Result<(), StatusError>,
     warnings: Mutex<Vec<String>>,
 }
 
 /// Answers a call to a resource. `may_create` tells whether an apply may make the object.
 pub(super) async fn serve(
-    hosted: &Hosted,
-    request: &Request,
-    place: &Place,
+    state: &ApiState,
+    request: &ApiRequest,
+    place: &ResourcePath,
     query: &Query,
-    may_create: Result<(), Fault>,
-) -> Answer {
+    may_create: Result<(), StatusError>,
+) -> ApiResponse {
     let mut output = Output::JSON;
-    let scope = match Scope::new(hosted, request, place, query, &mut output) {
-        Ok(scope) => Scope {
+    let scope = match CallContext::new(state, request, place, query, &mut output) {
+        Ok(scope) => CallContext {
             may_create,
             ..scope
         },
         Err(fault) => {
-            let answer = Answer::fault(&fault, output);
+            let answer = ApiResponse::error(&fault, output);
             // What no route leads to is of no version; all else is told that it is of an old one.
             return if fault.is_unrouted() {
                 answer
@@ -83,7 +84,7 @@ pub(super) async fn serve(
     };
     let answer = match scope.dispatch().await {
         Ok(answer) => answer,
-        Err(fault) => Answer::fault(&fault, scope.output),
+        Err(fault) => ApiResponse::error(&fault, scope.output),
     };
     let warnings = lock(&scope.warnings);
     answer.warn(&warnings)
@@ -103,14 +104,14 @@ enum Verb {
 }
 
 impl Verb {
-    fn of(request: &Request, place: &Place) -> Result<Self, Fault> {
+    fn of(request: &ApiRequest, place: &ResourcePath) -> Result<Self, StatusError> {
         use http::Method as M;
         let on_collection = place.name.is_empty();
         if place.watch {
             return if request.method == M::GET {
                 Ok(Self::Watch)
             } else {
-                Err(Fault::method_not_allowed())
+                Err(StatusError::method_not_allowed())
             };
         }
         let everywhere = place.kind.namespaced && place.namespace.is_empty();
@@ -124,19 +125,19 @@ impl Verb {
                 Self::Patch(negotiate::patch_type(request.header("content-type"))?)
             }
             (&M::DELETE, false) if !place.status => Self::Delete,
-            _ => return Err(Fault::method_not_allowed()),
+            _ => return Err(StatusError::method_not_allowed()),
         })
     }
 }
 
-impl<'a> Scope<'a> {
+impl<'a> CallContext<'a> {
     fn new(
-        hosted: &'a Hosted,
-        request: &'a Request,
-        place: &'a Place,
+        state: &'a ApiState,
+        request: &'a ApiRequest,
+        place: &'a ResourcePath,
         query: &'a Query,
         output: &mut Output,
-    ) -> Result<Self, Fault> {
+    ) -> Result<Self, StatusError> {
         let verb = Verb::of(request, place);
         let produces = match verb {
             Ok(Verb::List | Verb::Watch) => Produces::Collections,
@@ -153,14 +154,14 @@ impl<'a> Scope<'a> {
         for (what, segment) in [("Name", &place.name), ("Namespace", &place.namespace)] {
             let wrong = names::path_segment(segment, false);
             if !wrong.is_empty() {
-                return Err(Fault::bad_request(format!(
+                return Err(StatusError::bad_request(format!(
                     "{what} parameter invalid: {segment:?}: {}",
                     wrong.join(";")
                 )));
             }
         }
         let scope = Self {
-            hosted,
+            state,
             request,
             kind: place.kind,
             version: place.version,
@@ -176,7 +177,7 @@ impl<'a> Scope<'a> {
         Ok(scope)
     }
 
-    async fn dispatch(&self) -> Result<Answer, Fault> {
+    async fn dispatch(&self) -> Result<ApiResponse, StatusError> {
         match Verb::of(self.request, self.place)? {
             Verb::Get => self.get().await,
             Verb::List => self.list().await,
@@ -210,21 +211,21 @@ impl<'a> Scope<'a> {
 
     /// The entry of the object of a name, if there is one. What cannot be the last part of a path is
     /// refused; any other name that no object can have is one that none has.
-    async fn find(&self, name: &str, at: At) -> Result<Option<Arc<Entry>>, Fault> {
+    async fn find(&self, name: &str, at: At) -> Result<Option<Arc<Entry>>, StatusError> {
         let wrong = names::path_segment(name, false);
         if !wrong.is_empty() {
             let wrong = wrong.join(";");
-            return Err(Fault::bad_request(format!(
+            return Err(StatusError::bad_request(format!(
                 "Name parameter invalid: {name:?}: {wrong}"
             )));
         }
-        match self.hosted.store.get(&self.key(name), at).await {
+        match self.state.store.get(&self.key(name), at).await {
             Err(StoreError::BadKey(_)) => Ok(None),
             found => found.map_err(|error| store_fault(&error)),
         }
     }
 
-    fn decode(&self, entry: &Entry) -> Result<Arc<Object>, Fault> {
+    fn decode(&self, entry: &Entry) -> Result<Arc<Object>, StatusError> {
         crate::stored::object(self.kind, entry)
     }
 
@@ -233,36 +234,37 @@ impl<'a> Scope<'a> {
         if self.place.status { "status" } else { "" }
     }
 
-    fn writer(&self) -> Result<Writer, Fault> {
+    fn writer(&self) -> Result<ObjectWriter, StatusError> {
         let (meta, include) = match self.output.form {
-            Some(Form::Table(meta)) => (
+            Some(Representation::Table(meta)) => (
                 meta,
-                Include::parse(self.query.text("includeObject")).map_err(Fault::bad_request)?,
+                IncludeObject::parse(self.query.text("includeObject"))
+                    .map_err(StatusError::bad_request)?,
             ),
-            _ => ("v1", Include::default()),
+            _ => ("v1", IncludeObject::default()),
         };
-        Ok(Writer {
+        Ok(ObjectWriter {
             kind: self.kind,
             version: self.version,
             output: self.output,
-            layout: Layout {
+            layout: TableLayout {
                 kind: self.kind,
                 version: self.version,
                 meta,
                 include,
-                now: self.hosted.now_seconds(),
+                now: self.state.now_seconds(),
             },
         })
     }
 
     /// Answers with an object in its stored version.
-    fn answer(&self, status: StatusCode, stored: Value) -> Result<Answer, Fault> {
+    fn answer(&self, status: StatusCode, stored: Value) -> Result<ApiResponse, StatusError> {
         let object = Object::new(self.kind, stored);
         self.writer()?.object(status, &object)
     }
 
     /// The namespace an object has to name, if any: its own, or none.
-    fn settle_namespace(&self, object: &mut Value) -> Result<(), Fault> {
+    fn settle_namespace(&self, object: &mut Value) -> Result<(), StatusError> {
         if !self.kind.namespaced {
             metadata::set(object, "namespace", Value::Null);
             return Ok(());
@@ -272,7 +274,7 @@ impl<'a> Scope<'a> {
         if given.is_empty() {
             metadata::set(object, "namespace", Value::String(wanted.clone()));
         } else if given != *wanted {
-            return Err(Fault::bad_request(
+            return Err(StatusError::bad_request(
                 "the namespace of the provided object does not match the namespace sent on the request",
             ));
         }
@@ -281,7 +283,7 @@ impl<'a> Scope<'a> {
 }
 
 /// What callers of a deprecated version are warned of.
-fn deprecation(place: &Place) -> Option<String> {
+fn deprecation(place: &ResourcePath) -> Option<String> {
     let deprecation = place.version.deprecated?;
     let kind = place.kind;
     let old = kind.api_version(place.version.name);
@@ -295,30 +297,30 @@ fn deprecation(place: &Place) -> Option<String> {
 }
 
 /// What a fault of the store's is to a client.
-pub(super) fn store_fault(error: &StoreError) -> Fault {
+pub(super) fn store_fault(error: &StoreError) -> StatusError {
     match error {
         StoreError::Compacted { .. } => {
-            Fault::expired("The resourceVersion for the provided list is too old.")
+            StatusError::expired("The resourceVersion for the provided list is too old.")
         }
-        StoreError::Future { asked, newest } => Fault::too_large_version(*asked, *newest),
-        StoreError::TooLarge { .. } => Fault::too_large(&error.to_string()),
-        StoreError::BadKey(_) => Fault::bad_request(error.to_string()),
-        StoreError::Full { .. } => Fault::internal(error.to_string()),
+        StoreError::Future { asked, newest } => StatusError::too_large_version(*asked, *newest),
+        StoreError::TooLarge { .. } => StatusError::too_large(&error.to_string()),
+        StoreError::BadKey(_) => StatusError::bad_request(error.to_string()),
+        StoreError::Full { .. } => StatusError::internal(error.to_string()),
         // Whatever else is wrong with it, it may be mended while clients try again.
-        _ => Fault::unavailable(error.to_string()),
+        _ => StatusError::unavailable(error.to_string()),
     }
 }
 
 /// What a fault of the store's is to a client whose write had come to it. The write may have happened, so
 /// the client is not asked to repeat it.
-fn write_fault(error: &StoreError) -> Fault {
+fn write_fault(error: &StoreError) -> StatusError {
     store_fault(error).without_retry()
 }
 
 /// A kind as the ownership of its fields sees it.
-pub(super) struct Owned(pub(super) &'static Kind);
+pub(super) struct OwnedKind(pub(super) &'static Kind);
 
-impl ssa::Kinds for Owned {
+impl ssa::Kinds for OwnedKind {
     fn shape(&self, api_version: &str) -> Option<&'static fairgate_objects::schema::Struct> {
         self.version(api_version).map(|version| version.shape)
     }
@@ -345,7 +347,7 @@ impl ssa::Kinds for Owned {
     }
 }
 
-impl Owned {
+impl OwnedKind {
     fn version(&self, api_version: &str) -> Option<&'static KindVersion> {
         self.0
             .versions

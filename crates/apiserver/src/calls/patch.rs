@@ -3,23 +3,23 @@
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::{Answer, Fault, Owned, Scope, update::Changed};
+use super::{ApiResponse, CallContext, OwnedKind, StatusError, update::Changed};
 use crate::{
     negotiate::PatchType,
     query::{Write, WriteOptions},
 };
 use fairgate_objects::{
-    codec::{self, FieldValidation, json::Parsed},
-    field_error::FieldError,
+    codec::{self, FieldValidation, json::ParsedText},
+    field_error::ApiFieldError,
     kind::KindVersion,
     metadata, object,
     patch::{self, PatchError, Patched},
-    schema::{Home, Struct, canonical},
+    schema::{Struct, TypePackage, canonical},
     ssa::{self, Actor, ApplyError, Conflict},
 };
 
-impl Scope<'_> {
-    pub(super) async fn patch(&self, how: PatchType) -> Result<Answer, Fault> {
+impl CallContext<'_> {
+    pub(super) async fn patch(&self, how: PatchType) -> Result<ApiResponse, StatusError> {
         let body = self.request.body()?;
         let apply = how == PatchType::Apply;
         let agent = self.request.header("user-agent");
@@ -47,14 +47,14 @@ impl Scope<'_> {
         live: Option<&Value>,
         body: &[u8],
         options: &WriteOptions,
-    ) -> Result<Changed, Fault> {
-        let live = live.ok_or_else(|| Fault::not_found(self.kind, &self.place.name))?;
+    ) -> Result<Changed, StatusError> {
+        let live = live.ok_or_else(|| StatusError::not_found(self.kind, &self.place.name))?;
         let validation = options.validation;
         let patched = match how {
             PatchType::Json => patch::json_patch(live, body, validation),
             PatchType::Merge => patch::merge_patch(live, body, validation),
             PatchType::Strategic => patch::strategic(self.version.shape, live, body, validation),
-            PatchType::Apply => return Err(Fault::internal("an apply is no plain patch")),
+            PatchType::Apply => return Err(StatusError::internal("an apply is no plain patch")),
         }
         .map_err(fault_of)?;
         let mut new = self.decode_patched(how, &patched, options.validation)?;
@@ -70,10 +70,10 @@ impl Scope<'_> {
         how: PatchType,
         patched: &Patched,
         validation: FieldValidation,
-    ) -> Result<Value, Fault> {
+    ) -> Result<Value, StatusError> {
         let refuse = |text: String| {
-            let error = FieldError::patched(&patched.quoted(), text);
-            Fault::invalid("", "", "", &[error])
+            let error = ApiFieldError::patched(&patched.quoted(), text);
+            StatusError::invalid("", "", "", &[error])
         };
         let mut value = patched.value.clone();
         let mut problems = patched.problems.clone();
@@ -126,13 +126,13 @@ impl Scope<'_> {
     fn apply(
         &self,
         live: Option<&Value>,
-        config: &Parsed,
+        config: &ParsedText,
         options: &WriteOptions,
-    ) -> Result<Changed, Fault> {
+    ) -> Result<Changed, StatusError> {
         if live.is_none() && self.place.status {
-            return Err(Fault::not_found(self.kind, &self.place.name));
+            return Err(StatusError::not_found(self.kind, &self.place.name));
         }
-        let now = self.hosted.now_text();
+        let now = self.state.now_text();
         let api_version = self.kind.api_version(self.version.name);
         let actor = Actor {
             manager: &options.manager,
@@ -141,7 +141,7 @@ impl Scope<'_> {
             now: &now,
         };
         let mut merged = ssa::apply(
-            &Owned(self.kind),
+            &OwnedKind(self.kind),
             live,
             &config.value,
             &actor,
@@ -150,7 +150,7 @@ impl Scope<'_> {
         .map_err(|error| apply_fault(&error))?;
         // Looked at only once the apply itself has proven to be possible, as the server does.
         if options.validation == FieldValidation::Strict && !config.duplicates.is_empty() {
-            return Err(Fault::bad_request(format!(
+            return Err(StatusError::bad_request(format!(
                 "error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:\n  {}",
                 config.duplicates.join("\n  ")
             )));
@@ -158,7 +158,7 @@ impl Scope<'_> {
         self.warn_of(&config.duplicates, options.validation);
         let refuse = |error: String| {
             let kind = format!("{api_version}, Kind={}", self.kind.kind);
-            Fault::internal(format!(
+            StatusError::internal(format!(
                 "failed to convert new object ({}/{}; {kind}) to proper version: unable to convert \
                  unstructured object to {kind}: {error}",
                 self.place.namespace, self.place.name
@@ -175,7 +175,7 @@ impl Scope<'_> {
         self.finish(new, live.is_none())
     }
 
-    fn finish(&self, mut object: Value, may_create: bool) -> Result<Changed, Fault> {
+    fn finish(&self, mut object: Value, may_create: bool) -> Result<Changed, StatusError> {
         self.settle_namespace(&mut object)?;
         self.check_name(&object)?;
         if let Some(warning) =
@@ -189,29 +189,30 @@ impl Scope<'_> {
 
 /// What a document without a version is taken for: upstream's own form of an object, which has no
 /// field, not even a name, by the word that a document has for it.
-static UNVERSIONED: Struct = Struct::new("Unversioned", Home::GroupVersion, "", &[]);
+static UNVERSIONED: Struct = Struct::new("Unversioned", TypePackage::GroupVersion, "", &[]);
 
 fn has_version(document: &Value) -> bool {
     let version = document["apiVersion"].as_str();
     version.is_some_and(|version| !version.is_empty())
 }
 
-fn apply_fault(error: &ApplyError) -> Fault {
+fn apply_fault(error: &ApplyError) -> StatusError {
     match error {
-        ApplyError::BadRequest(text) => Fault::bad_request(text.clone()),
-        ApplyError::Internal(text) => Fault::internal(text.clone()),
+        ApplyError::BadRequest(text) => StatusError::bad_request(text.clone()),
+        ApplyError::Internal(text) => StatusError::internal(text.clone()),
         ApplyError::Conflicts(conflicts) => {
             let causes: Vec<Value> = conflicts.iter().map(cause).collect();
-            Fault::new(StatusCode::CONFLICT, "Conflict", error.to_string())
+            StatusError::new(StatusCode::CONFLICT, "Conflict", error.to_string())
                 .with_details(json!({"causes": causes}))
         }
     }
 }
 
 /// The body of an apply: YAML, not yet held against any shape. Nothing at all is an empty object.
-fn applied(body: &[u8]) -> Result<Parsed, Fault> {
-    let refuse =
-        |why: &dyn std::fmt::Display| Fault::bad_request(format!("error decoding YAML: {why}"));
+fn applied(body: &[u8]) -> Result<ParsedText, StatusError> {
+    let refuse = |why: &dyn std::fmt::Display| {
+        StatusError::bad_request(format!("error decoding YAML: {why}"))
+    };
     let mut parsed = codec::yaml::parse(body)
         .map_err(|error| refuse(&format_args!("error converting YAML to JSON: {error}")))?;
     if parsed.value.is_null() {
@@ -235,12 +236,12 @@ fn cause(conflict: &Conflict) -> Value {
     })
 }
 
-fn fault_of(error: PatchError) -> Fault {
+fn fault_of(error: PatchError) -> StatusError {
     match error {
-        PatchError::BadRequest(text) => Fault::bad_request(text),
-        PatchError::TooLarge(text) => Fault::too_large(&text),
-        PatchError::Unprocessable => Fault::unprocessable(),
-        PatchError::Internal(text) => Fault::internal(text),
+        PatchError::BadRequest(text) => StatusError::bad_request(text),
+        PatchError::TooLarge(text) => StatusError::too_large(&text),
+        PatchError::Unprocessable => StatusError::unprocessable(),
+        PatchError::Internal(text) => StatusError::internal(text),
     }
 }
 

@@ -5,10 +5,10 @@ use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 
-use super::{Answer, Fault, Scope, store_fault};
+use super::{ApiResponse, CallContext, StatusError, store_fault};
 use crate::{
     continue_token::ContinueToken,
-    list_options::{ListOptions, parse_version},
+    list_parameters::{ListParameters, parse_version},
 };
 use fairgate_objects::object::Object;
 use fairgate_store::{At, Page, StoreError};
@@ -19,24 +19,25 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(3);
 /// How many entries a list looks at in one go.
 const LONGEST_CHUNK: usize = 10_000;
 
-impl Scope<'_> {
-    pub(super) async fn get(&self) -> Result<Answer, Fault> {
+impl CallContext<'_> {
+    pub(super) async fn get(&self) -> Result<ApiResponse, StatusError> {
         if self.query.flag("export") == Some(true) {
-            return Err(Fault::bad_request(
+            return Err(StatusError::bad_request(
                 "the export parameter, deprecated since v1.14, is no longer supported",
             ));
         }
-        let version = parse_version(self.query.text("resourceVersion")).map_err(Fault::internal)?;
+        let version =
+            parse_version(self.query.text("resourceVersion")).map_err(StatusError::internal)?;
         let at = self.not_older_than(version).await?;
         let name = &self.place.name;
         let found = self.find(name, at).await?;
-        let entry = found.ok_or_else(|| Fault::not_found(self.kind, name))?;
+        let entry = found.ok_or_else(|| StatusError::not_found(self.kind, name))?;
         let object = self.decode(&entry)?;
         self.writer()?.object(StatusCode::OK, &object)
     }
 
-    pub(super) async fn list(&self) -> Result<Answer, Fault> {
-        let options = ListOptions::read(self.query)?;
+    pub(super) async fn list(&self) -> Result<ApiResponse, StatusError> {
+        let options = ListParameters::read(self.query)?;
         if options.watch {
             return self.watch_with(options).await;
         }
@@ -45,7 +46,7 @@ impl Scope<'_> {
     }
 
     /// Which state to read so that it is at least `version`; waits for it a while.
-    pub(super) async fn not_older_than(&self, version: Option<u64>) -> Result<At, Fault> {
+    pub(super) async fn not_older_than(&self, version: Option<u64>) -> Result<At, StatusError> {
         match version {
             None => Ok(At::Newest),
             Some(version) => {
@@ -56,22 +57,25 @@ impl Scope<'_> {
     }
 
     /// Waits until the state in memory is at least of `version`.
-    pub(super) async fn wait_for(&self, version: u64) -> Result<(), Fault> {
-        let store = &self.hosted.store;
+    pub(super) async fn wait_for(&self, version: u64) -> Result<(), StatusError> {
+        let store = &self.state.store;
         if store.cached_revision() >= version {
             return Ok(());
         }
         match tokio::time::timeout(PATIENCE, store.wait_for(version)).await {
             Ok(waited) => waited.map_err(|error| store_fault(&error)),
-            Err(_) => Err(Fault::too_large_version(version, store.cached_revision())),
+            Err(_) => Err(StatusError::too_large_version(
+                version,
+                store.cached_revision(),
+            )),
         }
     }
 
     /// The objects that `options` ask for, and the metadata of their list.
     pub(super) async fn collect(
         &self,
-        options: &ListOptions,
-    ) -> Result<(Vec<Arc<Object>>, Map<String, Value>), Fault> {
+        options: &ListParameters,
+    ) -> Result<(Vec<Arc<Object>>, Map<String, Value>), StatusError> {
         let start = self.start_of(options).await?;
         // Any state will do: then all of what is in memory does, as for the server.
         let any = options.resource_version == "0" && options.continue_token.is_empty();
@@ -88,7 +92,7 @@ impl Scope<'_> {
         let mut chunk = limit;
         let page = loop {
             let mut page = self
-                .hosted
+                .state
                 .store
                 .list(&prefix, after.as_deref(), NonZeroUsize::new(chunk), at)
                 .await
@@ -119,14 +123,14 @@ impl Scope<'_> {
     }
 
     /// Where and at which revision a list begins.
-    async fn start_of(&self, options: &ListOptions) -> Result<Start, Fault> {
+    async fn start_of(&self, options: &ListParameters) -> Result<Start, StatusError> {
         let version = options
             .version()
-            .map_err(|text| Fault::bad_request(format!("invalid resource version: {text}")));
+            .map_err(|text| StatusError::bad_request(format!("invalid resource version: {text}")));
         if !options.continue_token.is_empty() {
             let token = ContinueToken::decode(&options.continue_token)?;
             if version?.is_some_and(|version| version > 0) {
-                return Err(Fault::bad_request(
+                return Err(StatusError::bad_request(
                     "specifying resource version is not allowed when using continue",
                 ));
             }
@@ -144,7 +148,7 @@ impl Scope<'_> {
             Some(version) if exactly => {
                 let newest = self.newest().await?;
                 if version > newest {
-                    return Err(Fault::too_large_version(version, newest));
+                    return Err(StatusError::too_large_version(version, newest));
                 }
                 self.wait_for(version).await?;
                 At::Exactly(version)
@@ -154,20 +158,25 @@ impl Scope<'_> {
         Ok(Start { after: None, at })
     }
 
-    async fn newest(&self) -> Result<u64, Fault> {
-        let newest = self.hosted.store.revision().await;
+    async fn newest(&self) -> Result<u64, StatusError> {
+        let newest = self.state.store.revision().await;
         newest.map_err(|error| store_fault(&error))
     }
 
     /// A list that cannot go on is told how it can begin again.
-    fn list_fault(&self, error: &StoreError, after: Option<&str>, options: &ListOptions) -> Fault {
+    fn list_fault(
+        &self,
+        error: &StoreError,
+        after: Option<&str>,
+        options: &ListParameters,
+    ) -> StatusError {
         let compacted = matches!(error, StoreError::Compacted { .. });
         let (true, false, Some(key)) = (compacted, options.continue_token.is_empty(), after) else {
             return store_fault(error);
         };
         let prefix = self.prefix();
         let key = key.strip_prefix(prefix.as_str()).unwrap_or(key);
-        let mut fault = Fault::expired(
+        let mut fault = StatusError::expired(
             "The provided continue parameter is too old to display a consistent list result. You can \
              start a new list without the continue parameter, or use the continue token in this \
              response to retrieve the remainder of the results. Continuing with the provided token \
@@ -182,7 +191,7 @@ impl Scope<'_> {
 /// The metadata of a list whose last page read is `page`.
 fn list_metadata(
     page: &Page,
-    options: &ListOptions,
+    options: &ListParameters,
     after: Option<&str>,
     prefix: &str,
 ) -> Map<String, Value> {

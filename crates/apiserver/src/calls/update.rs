@@ -5,7 +5,7 @@ use std::sync::Arc;
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::{Answer, Fault, Owned, Scope, hollow, write_fault};
+use super::{ApiResponse, CallContext, OwnedKind, StatusError, hollow, write_fault};
 use crate::{
     negotiate::{self, Media},
     query::{Write, WriteOptions},
@@ -13,7 +13,7 @@ use crate::{
 use fairgate_core::apf::objects::names;
 use fairgate_objects::{
     codec,
-    field_error::FieldError,
+    field_error::ApiFieldError,
     metadata,
     object::{self, Object},
     ssa::{self, Actor},
@@ -39,8 +39,8 @@ pub(super) struct Changed {
     pub(super) may_create: bool,
 }
 
-impl Scope<'_> {
-    pub(super) async fn update(&self) -> Result<Answer, Fault> {
+impl CallContext<'_> {
+    pub(super) async fn update(&self) -> Result<ApiResponse, StatusError> {
         let body = self.request.body()?;
         let agent = self.request.header("user-agent");
         let options = WriteOptions::read(self.query, Write::Update, agent)?;
@@ -62,7 +62,8 @@ impl Scope<'_> {
         let uid = metadata::text(&object, "uid").to_owned();
         let updated = self
             .change(&uid, &options, |live| {
-                let live = live.ok_or_else(|| Fault::not_found(self.kind, &self.place.name))?;
+                let live =
+                    live.ok_or_else(|| StatusError::not_found(self.kind, &self.place.name))?;
                 let mut new = object.clone();
                 self.track(Some(live), &mut new, &options);
                 Ok(Changed {
@@ -75,22 +76,22 @@ impl Scope<'_> {
     }
 
     /// The name in the body has to be that of the path.
-    pub(super) fn check_name(&self, object: &Value) -> Result<(), Fault> {
+    pub(super) fn check_name(&self, object: &Value) -> Result<(), StatusError> {
         let (given, wanted) = (metadata::name(object), self.place.name.as_str());
         if given.is_empty() {
-            return Err(Fault::bad_request(format!(
+            return Err(StatusError::bad_request(format!(
                 "the name of the object ({wanted} based on URL) was undeterminable: name must be \
                  provided"
             )));
         }
         if given != wanted {
-            return Err(Fault::bad_request(format!(
+            return Err(StatusError::bad_request(format!(
                 "the name of the object ({given}) does not match the name on the URL ({wanted})"
             )));
         }
         let namespace = metadata::text(object, "namespace");
         if self.kind.namespaced && !namespace.is_empty() && namespace != self.place.namespace {
-            return Err(Fault::bad_request(format!(
+            return Err(StatusError::bad_request(format!(
                 "the namespace of the object ({namespace}) does not match the namespace on the \
                  request ({})",
                 self.place.namespace
@@ -101,7 +102,7 @@ impl Scope<'_> {
 
     /// Notes who set which fields.
     pub(super) fn track(&self, live: Option<&Value>, new: &mut Value, options: &WriteOptions) {
-        let now = self.hosted.now_text();
+        let now = self.state.now_text();
         let api_version = self.kind.api_version(self.version.name);
         let actor = Actor {
             manager: &options.manager,
@@ -109,7 +110,7 @@ impl Scope<'_> {
             api_version: &api_version,
             now: &now,
         };
-        ssa::track_update(&Owned(self.kind), live, new, &actor);
+        ssa::track_update(&OwnedKind(self.kind), live, new, &actor);
         hollow::drop(self.version.shape, new);
     }
 
@@ -130,8 +131,8 @@ impl Scope<'_> {
         &self,
         uid: &str,
         options: &WriteOptions,
-        make: impl Fn(Option<&Value>) -> Result<Changed, Fault> + Sync,
-    ) -> Result<Updated, Fault> {
+        make: impl Fn(Option<&Value>) -> Result<Changed, StatusError> + Sync,
+    ) -> Result<Updated, StatusError> {
         let name = self.place.name.as_str();
         for _ in 0..TRIES {
             let found = self.find(name, At::Newest).await?;
@@ -143,7 +144,7 @@ impl Scope<'_> {
             } else {
                 let changed = make(None)?;
                 if !changed.may_create {
-                    return Err(Fault::not_found(self.kind, name));
+                    return Err(StatusError::not_found(self.kind, name));
                 }
                 self.make_new(changed.object, options).await?
             };
@@ -151,11 +152,11 @@ impl Scope<'_> {
                 return Ok(updated);
             }
         }
-        Err(Fault::modified(self.kind, name))
+        Err(StatusError::modified(self.kind, name))
     }
 
     /// An object that names a UID is meant for the one that has it.
-    fn check_uid(&self, uid: &str, found: &str) -> Result<(), Fault> {
+    fn check_uid(&self, uid: &str, found: &str) -> Result<(), StatusError> {
         if uid.is_empty() || uid == found {
             return Ok(());
         }
@@ -165,11 +166,11 @@ impl Scope<'_> {
              {found}",
             self.key(&self.place.name)
         );
-        Err(Fault::conflict(self.kind, &self.place.name, &why))
+        Err(StatusError::conflict(self.kind, &self.place.name, &why))
     }
 
     /// An object that there is not has no UID that somebody could name.
-    pub(super) fn check_no_uid(&self, object: &Value) -> Result<(), Fault> {
+    pub(super) fn check_no_uid(&self, object: &Value) -> Result<(), StatusError> {
         let uid = metadata::text(object, "uid");
         if uid.is_empty() {
             return Ok(());
@@ -177,14 +178,14 @@ impl Scope<'_> {
         let why = format!(
             "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
         );
-        Err(Fault::conflict(self.kind, &self.place.name, &why))
+        Err(StatusError::conflict(self.kind, &self.place.name, &why))
     }
 
     async fn make_new(
         &self,
         object: Value,
         options: &WriteOptions,
-    ) -> Result<Option<Updated>, Fault> {
+    ) -> Result<Option<Updated>, StatusError> {
         self.may_create.clone()?;
         let mut object = object::to_stored(self.kind, self.version, object);
         let version = metadata::text(&object, "resourceVersion");
@@ -213,7 +214,7 @@ impl Scope<'_> {
         live: &Object,
         new: Value,
         options: &WriteOptions,
-    ) -> Result<Option<Updated>, Fault> {
+    ) -> Result<Option<Updated>, StatusError> {
         let live = live.stored();
         let mut new = object::to_stored(self.kind, self.version, new);
         self.settle_version(&mut new, entry.revision)?;
@@ -234,7 +235,7 @@ impl Scope<'_> {
         let bytes = (!goes).then(|| object::encode(self.kind, &new));
         let key = self.key(&self.place.name);
         let expected = Expected::At(entry.revision);
-        let written = self.hosted.store.write(&key, expected, bytes).await;
+        let written = self.state.store.write(&key, expected, bytes).await;
         match written.map_err(|error| write_fault(&error))? {
             Written::Done { revision, .. } => {
                 if revision != entry.revision {
@@ -253,7 +254,7 @@ impl Scope<'_> {
 
     /// The version a writer names has to be the one there is; one that names none takes any, where
     /// the kind allows it.
-    fn settle_version(&self, new: &mut Value, revision: u64) -> Result<(), Fault> {
+    fn settle_version(&self, new: &mut Value, revision: u64) -> Result<(), StatusError> {
         let name = self.place.name.as_str();
         let given = metadata::text(new, "resourceVersion").to_owned();
         match given.as_str() {
@@ -262,17 +263,17 @@ impl Scope<'_> {
                 Ok(())
             }
             "" | "0" => {
-                let error = FieldError::invalid(
+                let error = ApiFieldError::invalid(
                     "metadata.resourceVersion",
                     &json!(0),
                     "must be specified for an update",
                 );
                 let (resource, group) = (self.kind.plural, self.kind.group);
-                Err(Fault::invalid(resource, group, name, &[error]))
+                Err(StatusError::invalid(resource, group, name, &[error]))
             }
             _ => match given.parse::<u64>() {
                 Ok(given) if given == revision => Ok(()),
-                Ok(_) => Err(Fault::modified(self.kind, name)),
+                Ok(_) => Err(StatusError::modified(self.kind, name)),
                 Err(_) => Err(bad_version(&given)),
             },
         }
@@ -323,7 +324,7 @@ impl Scope<'_> {
         new["spec"] = live["spec"].clone();
     }
 
-    fn validate_update(&self, new: &Value, live: &Value) -> Result<(), Fault> {
+    fn validate_update(&self, new: &Value, live: &Value) -> Result<(), StatusError> {
         let namespaced = self.kind.namespaced;
         let mut errors = metadata::validate(new, namespaced, names::path_segment);
         errors.extend(metadata::validate_update(new, live));
@@ -335,7 +336,12 @@ impl Scope<'_> {
         }
         if !errors.is_empty() {
             let (kind, group) = (self.kind.kind, self.kind.group);
-            return Err(Fault::invalid(kind, group, metadata::name(new), &errors));
+            return Err(StatusError::invalid(
+                kind,
+                group,
+                metadata::name(new),
+                &errors,
+            ));
         }
         if !self.place.status {
             for warning in (self.kind.rules.warnings)(new) {
@@ -347,8 +353,8 @@ impl Scope<'_> {
 }
 
 /// The refusal of a resource version that is no number.
-fn bad_version(given: &str) -> Fault {
-    Fault::internal(format!(
+fn bad_version(given: &str) -> StatusError {
+    StatusError::internal(format!(
         "strconv.ParseUint: parsing {given:?}: invalid syntax"
     ))
 }

@@ -1,15 +1,15 @@
 //! Watches: where they begin, and for how long they go on. What they send is in
-//! [`crate::watching`].
+//! [`crate::watch_stream`].
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
-use super::{Answer, Fault, Scope, store_fault};
+use super::{ApiResponse, CallContext, StatusError, store_fault};
 use crate::{
-    answer::AnswerBody,
-    list_options::{ListOptions, parse_version},
+    list_parameters::{ListParameters, parse_version},
     negotiate::Media,
     random,
-    watching::{Opening, Watching},
+    response::ApiBody,
+    watch_stream::{WatchStart, WatchStream},
 };
 use fairgate_objects::object::Object;
 use fairgate_store::{At, StoreError};
@@ -17,9 +17,9 @@ use fairgate_store::{At, StoreError};
 /// How long a watch goes on that does not say: between this and twice as long.
 const LEAST: Duration = Duration::from_secs(1800);
 
-impl Scope<'_> {
-    pub(super) async fn watch(&self) -> Result<Answer, Fault> {
-        let mut options = ListOptions::read(self.query)?;
+impl CallContext<'_> {
+    pub(super) async fn watch(&self) -> Result<ApiResponse, StatusError> {
+        let mut options = ListParameters::read(self.query)?;
         if !self.place.name.is_empty() {
             options.only(&self.place.name)?;
         }
@@ -27,12 +27,15 @@ impl Scope<'_> {
     }
 
     /// Follows the changes of what `options` ask for.
-    pub(super) async fn watch_with(&self, options: ListOptions) -> Result<Answer, Fault> {
-        let version = parse_version(&options.resource_version).map_err(Fault::internal)?;
+    pub(super) async fn watch_with(
+        &self,
+        options: ListParameters,
+    ) -> Result<ApiResponse, StatusError> {
+        let version = parse_version(&options.resource_version).map_err(StatusError::internal)?;
         let lasts = lasts(&options);
         let writer = self.writer()?;
         if self.output.media == Media::Yaml {
-            return Err(Fault::not_acceptable(format!(
+            return Err(StatusError::not_acceptable(format!(
                 "only the following media types are accepted: {}",
                 crate::negotiate::STREAM_TYPES.join(", ")
             )));
@@ -40,9 +43,9 @@ impl Scope<'_> {
         let opening = match self.opening(&options, version.unwrap_or(0)).await {
             Ok(opening) => opening,
             // From here on what goes wrong is told in the stream, as clients expect it.
-            Err(fault) => Opening::Failed(fault),
+            Err(fault) => WatchStart::Failed(fault),
         };
-        let mut answer = Answer::full(
+        let mut answer = ApiResponse::full(
             http::StatusCode::OK,
             match self.output.media {
                 Media::Protobuf => "application/vnd.kubernetes.protobuf;stream=watch",
@@ -50,14 +53,18 @@ impl Scope<'_> {
             },
             bytes::Bytes::new(),
         );
-        let watching = Watching::new(writer, options, opening, lasts);
-        answer.body = AnswerBody::Watch(Box::new(watching));
+        let watching = WatchStream::new(writer, options, opening, lasts);
+        answer.body = ApiBody::Watch(Box::new(watching));
         Ok(answer)
     }
 
     /// With what a watch begins.
-    async fn opening(&self, options: &ListOptions, version: u64) -> Result<Opening, Fault> {
-        let store = &self.hosted.store;
+    async fn opening(
+        &self,
+        options: &ListParameters,
+        version: u64,
+    ) -> Result<WatchStart, StatusError> {
+        let store = &self.state.store;
         let initial = match options.initial_events {
             Some(initial) => initial,
             None => version == 0,
@@ -72,7 +79,7 @@ impl Scope<'_> {
             let watch = store
                 .watch(&self.prefix(), after)
                 .map_err(|error| watch_fault(&error))?;
-            return Ok(Opening::Live { watch });
+            return Ok(WatchStart::Live { watch });
         }
         if version > 0 {
             self.wait_for(version).await?;
@@ -94,7 +101,7 @@ impl Scope<'_> {
         let watch = store
             .watch(&self.prefix(), page.revision)
             .map_err(|error| watch_fault(&error))?;
-        Ok(Opening::Initial {
+        Ok(WatchStart::Initial {
             objects,
             revision: page.revision,
             watch,
@@ -103,7 +110,7 @@ impl Scope<'_> {
 }
 
 /// How long a watch goes on.
-fn lasts(options: &ListOptions) -> Duration {
+fn lasts(options: &ListParameters) -> Duration {
     match u64::try_from(options.timeout_seconds) {
         Ok(seconds) if seconds > 0 => Duration::from_secs(seconds),
         _ => LEAST.mul_f64(1.0 + random::fraction()),
@@ -111,10 +118,10 @@ fn lasts(options: &ListOptions) -> Duration {
 }
 
 /// What a fault of the store's is to a watch.
-fn watch_fault(error: &StoreError) -> Fault {
+fn watch_fault(error: &StoreError) -> StatusError {
     match error {
         StoreError::Compacted { asked, floor } => {
-            Fault::expired(format!("too old resource version: {asked} ({floor})"))
+            StatusError::expired(format!("too old resource version: {asked} ({floor})"))
         }
         _ => super::store_fault(error),
     }

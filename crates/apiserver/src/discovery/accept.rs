@@ -11,14 +11,14 @@
 
 /// A form of aggregated discovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wanted {
+pub enum AggregatedVersion {
     /// `apidiscovery.k8s.io/v2`.
     V2,
     /// `apidiscovery.k8s.io/v2beta1`: the same under another name.
     V2Beta1,
 }
 
-impl Wanted {
+impl AggregatedVersion {
     /// The `Content-Type` of the answer, by which clients know the form.
     pub const fn content_type(self) -> &'static str {
         match self {
@@ -39,8 +39,9 @@ impl Wanted {
 }
 
 /// The form that a client's `Accept` header asks for; `None` for the plain documents.
-pub fn wanted(accept: &str) -> Option<Wanted> {
-    let mut clauses: Vec<(f64, u8, Wanted)> = accept.split(',').filter_map(clause).collect();
+pub fn wanted(accept: &str) -> Option<AggregatedVersion> {
+    let mut clauses: Vec<(f64, u8, AggregatedVersion)> =
+        accept.split(',').filter_map(clause).collect();
     // Both sorts are stable: what is equal stays in the header's order.
     clauses.sort_by_key(|(_, wildcards, _)| *wildcards);
     clauses.sort_by(|(a, ..), (b, ..)| b.total_cmp(a));
@@ -48,7 +49,7 @@ pub fn wanted(accept: &str) -> Option<Wanted> {
 }
 
 /// One clause that asks for the aggregated form: its `q`, how many wildcards it has, and the form.
-fn clause(text: &str) -> Option<(f64, u8, Wanted)> {
+fn clause(text: &str) -> Option<(f64, u8, AggregatedVersion)> {
     let mut parts = text.split(';');
     let wildcards = match parts.next()?.trim_matches(' ') {
         "application/json" => 0,
@@ -68,8 +69,8 @@ fn clause(text: &str) -> Option<(f64, u8, Wanted)> {
         }
     }
     let form = match (group, version, convert) {
-        ("apidiscovery.k8s.io", "v2", "APIGroupDiscoveryList") => Wanted::V2,
-        ("apidiscovery.k8s.io", "v2beta1", "APIGroupDiscoveryList") => Wanted::V2Beta1,
+        ("apidiscovery.k8s.io", "v2", "APIGroupDiscoveryList") => AggregatedVersion::V2,
+        ("apidiscovery.k8s.io", "v2beta1", "APIGroupDiscoveryList") => AggregatedVersion::V2Beta1,
         _ => return None,
     };
     Some((q, wildcards, form))

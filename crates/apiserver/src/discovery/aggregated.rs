@@ -7,11 +7,11 @@
 
 use serde_json::{Value, json};
 
-use super::{STATUS_VERBS, Wanted, groups, resources, verbs, versions};
+use super::{AggregatedVersion, STATUS_VERBS, groups, resources, verbs, versions};
 use fairgate_objects::kind::Kind;
 
 /// The document at `/apis`.
-pub(crate) fn apis(kinds: &[&Kind], form: Wanted) -> Value {
+pub(crate) fn apis(kinds: &[&Kind], form: AggregatedVersion) -> Value {
     let items: Vec<Value> = groups(kinds)
         .into_iter()
         .map(|group| item(kinds, group))
@@ -20,7 +20,7 @@ pub(crate) fn apis(kinds: &[&Kind], form: Wanted) -> Value {
 }
 
 /// The document at `/api`; empty without a kind in the core group.
-pub(crate) fn api(kinds: &[&Kind], form: Wanted) -> Value {
+pub(crate) fn api(kinds: &[&Kind], form: AggregatedVersion) -> Value {
     if versions(kinds, "").is_empty() {
         list(form, &[])
     } else {
@@ -28,7 +28,7 @@ pub(crate) fn api(kinds: &[&Kind], form: Wanted) -> Value {
     }
 }
 
-fn list(form: Wanted, items: &[Value]) -> Value {
+fn list(form: AggregatedVersion, items: &[Value]) -> Value {
     json!({
         "kind": "APIGroupDiscoveryList",
         "apiVersion": form.api_version(),

@@ -20,7 +20,7 @@ pub mod protobuf;
 #[cfg(test)]
 pub(super) mod tests;
 
-pub use accept::{Wanted, wanted};
+pub use accept::{AggregatedVersion, wanted};
 pub use merge::{merge_aggregated, merge_group_list};
 
 use sha2::{Digest, Sha512};

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use fairgate_objects::{
     codec::envelope,
-    schema::{Field, Home, List, Struct, Type, field, meta::TEXTS},
+    schema::{Field, List, Struct, Type, TypePackage, field, meta::TEXTS},
 };
 
 /// The body of a document; `None` if it is none that protobuf knows. A list of verbs becomes a message
@@ -38,7 +38,7 @@ fn wrapped(document: &Value) -> Value {
 }
 
 const fn shape(name: &'static str, fields: &'static [Field]) -> Struct {
-    Struct::new(name, Home::Meta, "", fields)
+    Struct::new(name, TypePackage::Meta, "", fields)
 }
 
 const fn text(name: &'static str, number: u32) -> Field {

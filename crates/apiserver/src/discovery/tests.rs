@@ -2,11 +2,13 @@
 
 use serde_json::{Value, json};
 
-use super::{Wanted, aggregated, etag, merge_aggregated, merge_group_list, plain, wanted};
+use super::{
+    AggregatedVersion, aggregated, etag, merge_aggregated, merge_group_list, plain, wanted,
+};
 use fairgate_objects::{
     kind::{Kind, KindVersion, Storage},
     kinds::{FLOW_SCHEMA, KINDS, PRIORITY_LEVEL},
-    schema::{Home, Struct},
+    schema::{Struct, TypePackage},
 };
 
 /// The kinds of the goldens: those of flow control in `v1` alone, one that lives in namespaces, one
@@ -49,7 +51,7 @@ fn leak<T>(value: T) -> &'static T {
 /// The `v1` of a kind whose fields do not matter.
 fn shaped(name: &'static str) -> KindVersion {
     KindVersion {
-        shape: leak(Struct::new(name, Home::GroupVersion, "", &[])),
+        shape: leak(Struct::new(name, TypePackage::GroupVersion, "", &[])),
         ..version(FLOW_SCHEMA.stored())
     }
 }
@@ -88,15 +90,18 @@ fn plain_documents_are_those_of_the_real_server() {
 #[test]
 fn the_aggregated_document_is_that_of_the_real_server() {
     let golden = golden(include_str!("goldens/aggregated.json"));
-    assert_eq!(aggregated::apis(&golden_kinds(), Wanted::V2), golden);
+    assert_eq!(
+        aggregated::apis(&golden_kinds(), AggregatedVersion::V2),
+        golden
+    );
 }
 
 #[test]
 fn the_older_aggregated_document_differs_in_its_name_alone() {
-    let mut older = aggregated::apis(&KINDS, Wanted::V2Beta1);
+    let mut older = aggregated::apis(&KINDS, AggregatedVersion::V2Beta1);
     assert_eq!(older["apiVersion"], "apidiscovery.k8s.io/v2beta1");
     older["apiVersion"] = json!("apidiscovery.k8s.io/v2");
-    assert_eq!(older, aggregated::apis(&KINDS, Wanted::V2));
+    assert_eq!(older, aggregated::apis(&KINDS, AggregatedVersion::V2));
 }
 
 #[test]
@@ -141,7 +146,10 @@ fn the_core_group_is_nowhere_if_empty() {
         })
     );
     assert_eq!(plain::resource_list(&KINDS, "", "v1"), None);
-    assert_eq!(aggregated::api(&KINDS, Wanted::V2)["items"], json!([]));
+    assert_eq!(
+        aggregated::api(&KINDS, AggregatedVersion::V2)["items"],
+        json!([])
+    );
 }
 
 /// A kind of the core group, called as one that every cluster has.
@@ -196,7 +204,7 @@ fn the_core_group_is_under_api_alone() {
             .contains("\"/api/v1\"")
     );
 
-    let core = aggregated::api(&kinds, Wanted::V2);
+    let core = aggregated::api(&kinds, AggregatedVersion::V2);
     assert_eq!(core["items"][0]["metadata"], json!({}));
     assert_eq!(
         core["items"][0]["versions"][0]["resources"][0]["resource"],
@@ -204,8 +212,8 @@ fn the_core_group_is_under_api_alone() {
     );
     assert_eq!(core["items"].as_array().unwrap().len(), 1);
     assert_eq!(
-        aggregated::apis(&kinds, Wanted::V2),
-        aggregated::apis(&[&FLOW_SCHEMA], Wanted::V2)
+        aggregated::apis(&kinds, AggregatedVersion::V2),
+        aggregated::apis(&[&FLOW_SCHEMA], AggregatedVersion::V2)
     );
 }
 
@@ -262,7 +270,7 @@ fn the_aggregated_form_is_given_to_whoever_names_it() {
         "application/*;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList".to_owned(),
         "*/*;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList".to_owned(),
     ] {
-        assert_eq!(wanted(&accept), Some(Wanted::V2), "{accept}");
+        assert_eq!(wanted(&accept), Some(AggregatedVersion::V2), "{accept}");
     }
 }
 
@@ -287,12 +295,12 @@ fn the_plain_form_is_given_to_all_others() {
 #[test]
 fn of_two_forms_the_one_with_more_weight_is_given_then_the_first() {
     for (accept, form) in [
-        (format!("{V2BETA1},{V2}"), Wanted::V2Beta1),
-        (format!("{V2BETA1};q=0.5,{V2};q=0.7"), Wanted::V2),
-        (format!("{V2BETA1};q=x,{V2};q=0.1"), Wanted::V2),
+        (format!("{V2BETA1},{V2}"), AggregatedVersion::V2Beta1),
+        (format!("{V2BETA1};q=0.5,{V2};q=0.7"), AggregatedVersion::V2),
+        (format!("{V2BETA1};q=x,{V2};q=0.1"), AggregatedVersion::V2),
         (
             format!("{},{V2BETA1}", V2.replace("application/json", "*/*")),
-            Wanted::V2Beta1,
+            AggregatedVersion::V2Beta1,
         ),
     ] {
         assert_eq!(wanted(&accept), Some(form), "{accept}");
@@ -337,7 +345,7 @@ fn aggregated_documents_merge_alike() {
         { "metadata": { "name": "flowcontrol.apiserver.k8s.io" }, "versions": [] },
         { "metadata": { "name": "example.com" }, "versions": [] },
     ] });
-    let ours = aggregated::apis(&KINDS, Wanted::V2);
+    let ours = aggregated::apis(&KINDS, AggregatedVersion::V2);
     let merged = merge_aggregated(upstream.clone(), ours.clone());
     assert_eq!(merged["kind"], "K");
     assert_eq!(merged["items"][0], upstream["items"][0]);
@@ -345,7 +353,7 @@ fn aggregated_documents_merge_alike() {
     assert_eq!(merged["items"][2], upstream["items"][2]);
 
     let core = json!({ "items": [{ "metadata": {}, "versions": [1] }] });
-    let merged = merge_aggregated(core, aggregated::api(&[pods()], Wanted::V2));
+    let merged = merge_aggregated(core, aggregated::api(&[pods()], AggregatedVersion::V2));
     assert_eq!(merged["items"].as_array().unwrap().len(), 1);
     assert_eq!(merged["items"][0]["versions"][0]["version"], "v1");
 }

@@ -15,7 +15,9 @@ use super::{
 use crate::discovery::resources;
 use fairgate_objects::{
     kind::Kind,
-    schema::{Field, Home, Patch, Presence, Struct, Topology, Type, meta::LIST_META},
+    schema::{
+        Field, PatchStrategy, Presence, Struct, Topology, Type, TypePackage, meta::LIST_META,
+    },
 };
 
 /// Schemas by name.
@@ -49,7 +51,7 @@ pub(super) fn of(kinds: &[&Kind], group_versions: &[GroupVersion<'_>]) -> Schema
             add(&mut schemas, gv, version.shape);
             let name = gv.schema(version.shape.home, version.shape.name);
             if !kind.list_kind.is_empty() {
-                let list_name = gv.schema(Home::GroupVersion, kind.list_kind);
+                let list_name = gv.schema(TypePackage::GroupVersion, kind.list_kind);
                 schemas.insert(list_name.clone(), list(kind, &name));
                 make_kind(&mut schemas, &list_name, kind.list_kind, &[gv]);
             }
@@ -183,7 +185,7 @@ fn object(gv: GroupVersion<'_>, table: &Struct) -> Value {
     if table.atomic {
         schema["x-kubernetes-map-type"] = "atomic".into();
     }
-    if table.home == Home::GroupVersion
+    if table.home == TypePackage::GroupVersion
         && let Some((discriminator, members)) = shared::union(gv.group, table.name)
     {
         let members: Map<String, Value> = members
@@ -220,10 +222,10 @@ fn property(gv: GroupVersion<'_>, field: &Field) -> Value {
         }
     }
     let (strategy, key) = match field.patch {
-        Patch::Plain => (None, None),
-        Patch::MergeBy(key) => (Some("merge"), Some(key)),
-        Patch::MergeSet => (Some("merge"), None),
-        Patch::Replace => (Some("replace"), None),
+        PatchStrategy::Plain => (None, None),
+        PatchStrategy::MergeBy(key) => (Some("merge"), Some(key)),
+        PatchStrategy::MergeSet => (Some("merge"), None),
+        PatchStrategy::Replace => (Some("replace"), None),
     };
     if let Some(strategy) = strategy {
         schema["x-kubernetes-patch-strategy"] = strategy.into();

@@ -3,7 +3,7 @@
 //! Clients know schemas by their extensions and operations by their paths, but code generators use
 //! these names; so they are kube-apiserver's.
 
-use fairgate_objects::schema::Home;
+use fairgate_objects::schema::TypePackage;
 
 /// Where schemas of `meta/v1` are.
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.";
@@ -17,10 +17,10 @@ pub(super) struct GroupVersion<'a> {
 
 impl GroupVersion<'_> {
     /// Name of the schema of a type.
-    pub(super) fn schema(self, home: Home, name: &str) -> String {
+    pub(super) fn schema(self, home: TypePackage, name: &str) -> String {
         match home {
-            Home::Meta => meta(name),
-            Home::GroupVersion => format!("{}{name}", self.schemas()),
+            TypePackage::Meta => meta(name),
+            TypePackage::GroupVersion => format!("{}{name}", self.schemas()),
         }
     }
 

@@ -16,7 +16,7 @@ use super::{
 use crate::discovery::{groups, resources, versions};
 use fairgate_objects::{
     kind::{Kind, Storage},
-    schema::Home,
+    schema::TypePackage,
 };
 
 /// Media types that objects come in.
@@ -43,7 +43,7 @@ pub(super) const PATCHES: &[&str] = &[
 
 /// What can be done at a path.
 #[derive(Debug)]
-pub(super) struct Path {
+pub(super) struct PathItem {
     /// With `{name}` and `{namespace}` in it.
     pub(super) template: String,
     /// Of all operations, sorted by name.
@@ -61,7 +61,7 @@ pub(super) struct Operation {
     pub(super) doc: String,
     /// Its own, sorted by name.
     pub(super) parameters: Vec<Parameter>,
-    pub(super) body: Body,
+    pub(super) body: RequestBody,
     pub(super) codes: &'static [(&'static str, &'static str)],
     /// Name of the answer's schema.
     pub(super) answer: String,
@@ -72,7 +72,7 @@ pub(super) struct Operation {
 
 /// What a request carries.
 #[derive(Debug)]
-pub(super) enum Body {
+pub(super) enum RequestBody {
     /// Nothing.
     None,
     /// An object, of this schema.
@@ -106,7 +106,7 @@ const DELETED: &[(&str, &str)] = &[("200", "OK"), ("202", "Accepted")];
 
 /// A document of its own, by the key that OpenAPI v3 gives it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Section<'a> {
+pub(super) enum OpenApiV3Key<'a> {
     /// `api`
     Api,
     /// `apis`
@@ -119,7 +119,7 @@ pub(super) enum Section<'a> {
     GroupVersion(GroupVersion<'a>),
 }
 
-impl Section<'_> {
+impl OpenApiV3Key<'_> {
     /// The key, without a leading slash.
     pub(super) fn key(self) -> String {
         match self {
@@ -132,7 +132,7 @@ impl Section<'_> {
     }
 
     /// The paths of the section.
-    pub(super) fn paths(self, kinds: &[&Kind]) -> Vec<Path> {
+    pub(super) fn paths(self, kinds: &[&Kind]) -> Vec<PathItem> {
         match self {
             Self::GroupVersion(gv) => group_version(kinds, gv),
             _ => vec![overview(self)],
@@ -141,40 +141,40 @@ impl Section<'_> {
 }
 
 /// All sections, in order.
-pub(super) fn sections<'a>(kinds: &[&'a Kind]) -> Vec<Section<'a>> {
-    let mut sections = vec![Section::Api];
-    let of_version = |group, version| Section::GroupVersion(GroupVersion { group, version });
+pub(super) fn sections<'a>(kinds: &[&'a Kind]) -> Vec<OpenApiV3Key<'a>> {
+    let mut sections = vec![OpenApiV3Key::Api];
+    let of_version = |group, version| OpenApiV3Key::GroupVersion(GroupVersion { group, version });
     sections.extend(versions(kinds, "").into_iter().map(|v| of_version("", v)));
-    sections.push(Section::Apis);
+    sections.push(OpenApiV3Key::Apis);
     for group in groups(kinds) {
-        sections.push(Section::Group(group));
+        sections.push(OpenApiV3Key::Group(group));
         sections.extend(
             versions(kinds, group)
                 .into_iter()
                 .map(|version| of_version(group, version)),
         );
     }
-    sections.push(Section::Version);
+    sections.push(OpenApiV3Key::Version);
     sections
 }
 
 /// The one path of a section that is no group version, or the path of the group version itself.
-fn overview(section: Section<'_>) -> Path {
+fn overview(section: OpenApiV3Key<'_>) -> PathItem {
     let mut produces = OBJECTS;
     let (id, tag, doc, answer) = match section {
-        Section::Api => (
+        OpenApiV3Key::Api => (
             "getCoreAPIVersions".to_owned(),
             "core".to_owned(),
             "List the versions of the core API.",
             meta("APIVersions"),
         ),
-        Section::Apis => (
+        OpenApiV3Key::Apis => (
             "getAPIVersions".to_owned(),
             "apis".to_owned(),
             "List the API groups.",
             meta("APIGroupList"),
         ),
-        Section::Version => {
+        OpenApiV3Key::Version => {
             produces = &["application/json"];
             (
                 "getCodeVersion".to_owned(),
@@ -183,20 +183,20 @@ fn overview(section: Section<'_>) -> Path {
                 "io.k8s.apimachinery.pkg.version.Info".to_owned(),
             )
         }
-        Section::Group(group) => (
+        OpenApiV3Key::Group(group) => (
             format!("get{}APIGroup", group_operation(group)),
             group_tag(group),
             "Tell the versions of an API group.",
             meta("APIGroup"),
         ),
-        Section::GroupVersion(gv) => (
+        OpenApiV3Key::GroupVersion(gv) => (
             format!("get{}APIResources", gv.operation()),
             gv.tag(),
             "List the resources of an API version.",
             meta("APIResourceList"),
         ),
     };
-    Path {
+    PathItem {
         template: format!("/{}/", section.key()),
         parameters: Vec::new(),
         operations: vec![Operation {
@@ -205,7 +205,7 @@ fn overview(section: Section<'_>) -> Path {
             tag,
             doc: doc.to_owned(),
             parameters: Vec::new(),
-            body: Body::None,
+            body: RequestBody::None,
             codes: OK,
             answer,
             produces,
@@ -214,8 +214,8 @@ fn overview(section: Section<'_>) -> Path {
     }
 }
 
-fn group_version(kinds: &[&Kind], gv: GroupVersion<'_>) -> Vec<Path> {
-    let mut paths = vec![overview(Section::GroupVersion(gv))];
+fn group_version(kinds: &[&Kind], gv: GroupVersion<'_>) -> Vec<PathItem> {
+    let mut paths = vec![overview(OpenApiV3Key::GroupVersion(gv))];
     for kind in resources(kinds, gv.group, gv.version) {
         let Some(version) = kind.version(gv.version) else {
             continue;
@@ -242,11 +242,11 @@ struct Resource<'a> {
 }
 
 impl Resource<'_> {
-    fn create_only(&self) -> Path {
+    fn create_only(&self) -> PathItem {
         self.path("", "", vec![self.create()])
     }
 
-    fn stored(&self, paths: &mut Vec<Path>) {
+    fn stored(&self, paths: &mut Vec<PathItem>) {
         paths.push(self.path(
             "",
             "",
@@ -283,7 +283,7 @@ impl Resource<'_> {
     }
 
     /// A path below the resource, in a namespace if the kind lives in one.
-    fn path(&self, prefix: &str, suffix: &str, operations: Vec<Operation>) -> Path {
+    fn path(&self, prefix: &str, suffix: &str, operations: Vec<Operation>) -> PathItem {
         let namespace = if self.kind.namespaced {
             "namespaces/{namespace}/"
         } else {
@@ -297,13 +297,15 @@ impl Resource<'_> {
     }
 
     /// A path of the resource over all namespaces.
-    fn unscoped_path(&self, prefix: &str, operations: Vec<Operation>) -> Path {
+    fn unscoped_path(&self, prefix: &str, operations: Vec<Operation>) -> PathItem {
         let (base, plural) = (self.gv.path(), self.kind.plural);
         hoisted(format!("{base}{prefix}{plural}"), operations)
     }
 
     fn list(&self, scope: &str) -> Operation {
-        let list_schema = self.gv.schema(Home::GroupVersion, self.kind.list_kind);
+        let list_schema = self
+            .gv
+            .schema(TypePackage::GroupVersion, self.kind.list_kind);
         Operation {
             produces: STREAMS,
             ..self.operation(
@@ -318,7 +320,7 @@ impl Resource<'_> {
 
     fn create(&self) -> Operation {
         Operation {
-            body: Body::Object(self.schema.clone()),
+            body: RequestBody::Object(self.schema.clone()),
             codes: CREATED,
             ..self.operation(
                 ("post", "create", "post"),
@@ -332,7 +334,7 @@ impl Resource<'_> {
 
     fn delete_collection(&self) -> Operation {
         Operation {
-            body: Body::Options,
+            body: RequestBody::Options,
             ..self.operation(
                 ("delete", "delete", "deletecollection"),
                 ("Collection", ""),
@@ -355,7 +357,7 @@ impl Resource<'_> {
 
     fn replace(&self, part: &str) -> Operation {
         Operation {
-            body: Body::Object(self.schema.clone()),
+            body: RequestBody::Object(self.schema.clone()),
             codes: REPLACED,
             ..self.operation(
                 ("put", "replace", "put"),
@@ -369,7 +371,7 @@ impl Resource<'_> {
 
     fn delete(&self) -> Operation {
         Operation {
-            body: Body::Options,
+            body: RequestBody::Options,
             codes: DELETED,
             ..self.operation(
                 ("delete", "delete", "delete"),
@@ -383,7 +385,7 @@ impl Resource<'_> {
 
     fn patch(&self, part: &str) -> Operation {
         Operation {
-            body: Body::Patch,
+            body: RequestBody::Patch,
             codes: REPLACED,
             ..self.operation(
                 ("patch", "patch", "patch"),
@@ -456,7 +458,7 @@ impl Resource<'_> {
             tag: self.gv.tag(),
             doc,
             parameters,
-            body: Body::None,
+            body: RequestBody::None,
             codes: OK,
             answer,
             produces: OBJECTS,
@@ -476,7 +478,7 @@ fn of(part: &str) -> &'static str {
 }
 
 /// A path, whose operations lose the parameters that all of them have.
-fn hoisted(template: String, mut operations: Vec<Operation>) -> Path {
+fn hoisted(template: String, mut operations: Vec<Operation>) -> PathItem {
     let mut parameters = Vec::new();
     for (segment, parameter) in [("{name}", NAME), ("{namespace}", NAMESPACE)] {
         if template.contains(segment) {
@@ -498,7 +500,7 @@ fn hoisted(template: String, mut operations: Vec<Operation>) -> Path {
     }
     parameters.extend(shared);
     parameters.sort_by_key(|parameter| parameter.name);
-    Path {
+    PathItem {
         template,
         parameters,
         operations,

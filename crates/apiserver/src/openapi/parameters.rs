@@ -4,7 +4,7 @@
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Parameter {
     pub(super) name: &'static str,
-    pub(super) place: Place,
+    pub(super) place: ParameterLocation,
     /// `string`, `integer` or `boolean`.
     pub(super) ty: &'static str,
     pub(super) doc: &'static str,
@@ -12,23 +12,23 @@ pub(super) struct Parameter {
 
 /// Where a parameter stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum ParameterLocation {
     /// In the path; always required.
-    Path,
+    PathItem,
     /// In the query; never required.
     Query,
 }
 
 impl Parameter {
     pub(super) fn is_required(&self) -> bool {
-        self.place == Place::Path
+        self.place == ParameterLocation::PathItem
     }
 }
 
-impl Place {
+impl ParameterLocation {
     pub(super) const fn name(self) -> &'static str {
         match self {
-            Self::Path => "path",
+            Self::PathItem => "path",
             Self::Query => "query",
         }
     }
@@ -37,7 +37,7 @@ impl Place {
 const fn query(name: &'static str, ty: &'static str, doc: &'static str) -> Parameter {
     Parameter {
         name,
-        place: Place::Query,
+        place: ParameterLocation::Query,
         ty,
         doc,
     }
@@ -46,7 +46,7 @@ const fn query(name: &'static str, ty: &'static str, doc: &'static str) -> Param
 const fn path(name: &'static str, doc: &'static str) -> Parameter {
     Parameter {
         name,
-        place: Place::Path,
+        place: ParameterLocation::PathItem,
         ty: "string",
         doc,
     }

@@ -3,22 +3,22 @@
 //! Messages are of proto3: what is zero is not written, but for the members of a `oneof`. Extensions
 //! (`x-…`) travel as YAML; JSON is YAML too, so that is what stands there.
 
-use Shape::{Any, Anys, Flag, Many, Number, One, Text, Texts, Whole};
+use ProtoField::{Any, Anys, Flag, Many, Number, One, Text, Texts, Whole};
 use serde_json::Value;
 
 /// How deep a document may be; deeper values are left out. A JSON parser allows no deeper ones.
 pub(super) const DEPTH: u32 = 128;
 
 /// How an object becomes a message.
-pub(super) struct Message {
+pub(super) struct ProtoMessage {
     /// Number, key and shape of each field.
-    pub(super) fields: &'static [(u32, &'static str, Shape)],
+    pub(super) fields: &'static [(u32, &'static str, ProtoField)],
     /// Number of the field that extensions go to; 0 for none.
     pub(super) extensions: u32,
 }
 
 /// What a field holds.
-pub(super) enum Shape {
+pub(super) enum ProtoField {
     Text,
     Texts,
     Flag,
@@ -29,13 +29,13 @@ pub(super) enum Shape {
     /// A list of such values.
     Anys,
     /// A message.
-    One(Encode),
+    One(EncodeField),
     /// A list of messages.
-    Many(Encode),
+    Many(EncodeField),
 }
 
 /// Writes a value as a message; `None` for a value that cannot be one. The number is the depth left.
-pub(super) type Encode = fn(&Value, u32) -> Option<Vec<u8>>;
+pub(super) type EncodeField = fn(&Value, u32) -> Option<Vec<u8>>;
 
 /// A reference to something elsewhere in the document, if that is what a value is.
 pub(super) fn json_reference(value: &Value) -> Option<Vec<u8>> {
@@ -52,7 +52,7 @@ pub(super) fn one_or_many(value: &Value) -> &[Value] {
 }
 
 /// An object with any keys: a repeated pair of a name and a message.
-pub(super) fn map(value: &Value, encode: Encode, depth: u32) -> Option<Vec<u8>> {
+pub(super) fn map(value: &Value, encode: EncodeField, depth: u32) -> Option<Vec<u8>> {
     let mut out = Vec::new();
     for (name, value) in value.as_object()? {
         named(&mut out, 1, name, value, encode, depth.checked_sub(1)?);
@@ -63,7 +63,7 @@ pub(super) fn map(value: &Value, encode: Encode, depth: u32) -> Option<Vec<u8>> 
 /// The same, with extensions among the keys.
 pub(super) fn extensible_map(
     value: &Value,
-    encode: Encode,
+    encode: EncodeField,
     entries: u32,
     extensions: u32,
     depth: u32,
@@ -86,7 +86,14 @@ pub(super) fn extensible_map(
     Some(out)
 }
 
-fn named(out: &mut Vec<u8>, number: u32, name: &str, value: &Value, encode: Encode, depth: u32) {
+fn named(
+    out: &mut Vec<u8>,
+    number: u32,
+    name: &str,
+    value: &Value,
+    encode: EncodeField,
+    depth: u32,
+) {
     if let Some(value) = encode(value, depth) {
         pair(out, number, name, &value);
     }
@@ -112,7 +119,7 @@ fn any(value: &Value) -> Vec<u8> {
 }
 
 /// An object, as its table says; `None` for a value that is none, or too deep.
-pub(super) fn message(table: &Message, value: &Value, depth: u32) -> Option<Vec<u8>> {
+pub(super) fn message(table: &ProtoMessage, value: &Value, depth: u32) -> Option<Vec<u8>> {
     let depth = depth.checked_sub(1)?;
     let object = value.as_object()?;
     let mut out = Vec::new();
@@ -130,7 +137,7 @@ pub(super) fn message(table: &Message, value: &Value, depth: u32) -> Option<Vec<
 }
 
 /// Writes a field, unless it is zero, or not of its shape.
-fn field(out: &mut Vec<u8>, number: u32, shape: &Shape, value: &Value, depth: u32) {
+fn field(out: &mut Vec<u8>, number: u32, shape: &ProtoField, value: &Value, depth: u32) {
     match shape {
         Text => {
             if let Some(text) = value.as_str().filter(|text| !text.is_empty()) {
@@ -171,7 +178,7 @@ fn field(out: &mut Vec<u8>, number: u32, shape: &Shape, value: &Value, depth: u3
     }
 }
 
-fn many(out: &mut Vec<u8>, number: u32, encode: Encode, values: &Value, depth: u32) {
+fn many(out: &mut Vec<u8>, number: u32, encode: EncodeField, values: &Value, depth: u32) {
     for value in list(values) {
         if let Some(value) = encode(value, depth) {
             bytes(out, number, &value);

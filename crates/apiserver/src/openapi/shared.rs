@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::names::meta;
 use fairgate_objects::schema::{
-    Field, Home, List, Struct, Type, field,
+    Field, List, Struct, Type, TypePackage, field,
     meta::{DELETE_OPTIONS, LIST_META, OBJECT_META, STATUS, TEXTS},
 };
 
@@ -30,7 +30,7 @@ pub(super) const KINDS: &[&str] = &[
 ];
 
 const fn table(name: &'static str, doc: &'static str, fields: &'static [Field]) -> Struct {
-    Struct::new(name, Home::Meta, doc, fields)
+    Struct::new(name, TypePackage::Meta, doc, fields)
 }
 
 static API_VERSIONS: Struct = table(

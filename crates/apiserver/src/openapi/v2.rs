@@ -11,7 +11,7 @@ use super::{
     definitions::{self, reachable},
     info,
     names::meta,
-    operations::{Body, Operation, PATCHES, Path, Section, sections},
+    operations::{OpenApiV3Key, Operation, PATCHES, PathItem, RequestBody, sections},
     parameters::Parameter,
     shared::INT_OR_STRING,
 };
@@ -31,7 +31,7 @@ pub(crate) fn document(kinds: &[&Kind], version: &str) -> Value {
     let group_versions: Vec<_> = sections
         .iter()
         .filter_map(|section| match section {
-            Section::GroupVersion(gv) => Some(*gv),
+            OpenApiV3Key::GroupVersion(gv) => Some(*gv),
             _ => None,
         })
         .collect();
@@ -94,7 +94,7 @@ fn int_or_string(schema: &Value) -> Value {
     })
 }
 
-fn path_item(path: &Path) -> Value {
+fn path_item(path: &PathItem) -> Value {
     let mut item = Map::new();
     for operation in &path.operations {
         item.insert(operation.method.into(), self::operation(operation));
@@ -108,7 +108,7 @@ fn path_item(path: &Path) -> Value {
 
 fn operation(operation: &Operation) -> Value {
     let consumes: &[&str] = match (&operation.body, &operation.target) {
-        (Body::Patch, _) => PATCHES,
+        (RequestBody::Patch, _) => PATCHES,
         (_, Some(_)) => &["*/*"],
         (_, None) => operation.produces,
     };
@@ -146,12 +146,12 @@ fn responses(operation: &Operation) -> Value {
     responses.into()
 }
 
-fn body(body: &Body) -> Option<Value> {
+fn body(body: &RequestBody) -> Option<Value> {
     let (schema, required) = match body {
-        Body::None => return None,
-        Body::Object(schema) => (schema.clone(), true),
-        Body::Options => (meta("DeleteOptions"), false),
-        Body::Patch => (meta("Patch"), true),
+        RequestBody::None => return None,
+        RequestBody::Object(schema) => (schema.clone(), true),
+        RequestBody::Options => (meta("DeleteOptions"), false),
+        RequestBody::Patch => (meta("Patch"), true),
     };
     let mut entry = json!({ "name": "body", "in": "body", "schema": reference(&schema) });
     if required {

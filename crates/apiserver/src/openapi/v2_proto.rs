@@ -1,4 +1,4 @@
-//! OpenAPI v2 as protobuf: the message `openapi.v2.Document` of gnostic.
+//! OpenAPI v2 as protobuf: the message `openapi.v2.OpenApiV3Document` of gnostic.
 //!
 //! It takes any document, also one that an upstream server made. What the tables below do not name is
 //! left out: OAuth, parameters in headers and forms, files, examples. None of it occurs in documents of
@@ -9,9 +9,10 @@
 use serde_json::Value;
 
 use super::proto::{
-    DEPTH, Message,
-    Shape::{Any, Anys, Flag, Many, Number, One, Text, Texts, Whole},
-    bytes, extensible_map, json_reference, map, message, one_or_many, only, only_flag,
+    DEPTH,
+    ProtoField::{Any, Anys, Flag, Many, Number, One, Text, Texts, Whole},
+    ProtoMessage, bytes, extensible_map, json_reference, map, message, one_or_many, only,
+    only_flag,
 };
 
 /// Writes a document. The cost is its size times its depth.
@@ -19,7 +20,7 @@ pub(crate) fn encode(document: &Value) -> Vec<u8> {
     message(&DOCUMENT, document, DEPTH).unwrap_or_default()
 }
 
-static DOCUMENT: Message = Message {
+static DOCUMENT: ProtoMessage = ProtoMessage {
     fields: &[
         (1, "swagger", Text),
         (2, "info", One(|value, depth| message(&INFO, value, depth))),
@@ -53,7 +54,7 @@ static DOCUMENT: Message = Message {
     extensions: 16,
 };
 
-static INFO: Message = Message {
+static INFO: ProtoMessage = ProtoMessage {
     fields: &[
         (1, "title", Text),
         (2, "version", Text),
@@ -63,7 +64,7 @@ static INFO: Message = Message {
     extensions: 7,
 };
 
-static PATH_ITEM: Message = Message {
+static PATH_ITEM: ProtoMessage = ProtoMessage {
     fields: &[
         (1, "$ref", Text),
         (2, "get", One(operation)),
@@ -78,7 +79,7 @@ static PATH_ITEM: Message = Message {
     extensions: 10,
 };
 
-static OPERATION: Message = Message {
+static OPERATION: ProtoMessage = ProtoMessage {
     fields: &[
         (1, "tags", Texts),
         (2, "summary", Text),
@@ -100,12 +101,12 @@ static OPERATION: Message = Message {
     extensions: 13,
 };
 
-static EXTERNAL_DOCS: Message = Message {
+static EXTERNAL_DOCS: ProtoMessage = ProtoMessage {
     fields: &[(1, "description", Text), (2, "url", Text)],
     extensions: 3,
 };
 
-static BODY_PARAMETER: Message = Message {
+static BODY_PARAMETER: ProtoMessage = ProtoMessage {
     fields: &[
         (1, "description", Text),
         (2, "name", Text),
@@ -116,7 +117,7 @@ static BODY_PARAMETER: Message = Message {
     extensions: 6,
 };
 
-static QUERY_PARAMETER: Message = Message {
+static QUERY_PARAMETER: ProtoMessage = ProtoMessage {
     fields: &[
         (1, "required", Flag),
         (2, "in", Text),
@@ -144,7 +145,7 @@ static QUERY_PARAMETER: Message = Message {
     extensions: 23,
 };
 
-static PATH_PARAMETER: Message = Message {
+static PATH_PARAMETER: ProtoMessage = ProtoMessage {
     fields: &[
         (1, "required", Flag),
         (2, "in", Text),
@@ -171,7 +172,7 @@ static PATH_PARAMETER: Message = Message {
     extensions: 22,
 };
 
-static PRIMITIVES_ITEMS: Message = Message {
+static PRIMITIVES_ITEMS: ProtoMessage = ProtoMessage {
     fields: &[
         (1, "type", Text),
         (2, "format", Text),
@@ -182,12 +183,12 @@ static PRIMITIVES_ITEMS: Message = Message {
     extensions: 0,
 };
 
-static RESPONSE: Message = Message {
+static RESPONSE: ProtoMessage = ProtoMessage {
     fields: &[(1, "description", Text), (2, "schema", One(schema_item))],
     extensions: 5,
 };
 
-static API_KEY_SECURITY: Message = Message {
+static API_KEY_SECURITY: ProtoMessage = ProtoMessage {
     fields: &[
         (1, "type", Text),
         (2, "name", Text),
@@ -197,7 +198,7 @@ static API_KEY_SECURITY: Message = Message {
     extensions: 5,
 };
 
-static SCHEMA: Message = Message {
+static SCHEMA: ProtoMessage = ProtoMessage {
     fields: &[
         (1, "$ref", Text),
         (2, "format", Text),

@@ -9,7 +9,7 @@ use super::{
     definitions::{self, reachable, reference},
     info,
     names::meta,
-    operations::{Body, Operation, PATCHES, Path, Section, sections},
+    operations::{OpenApiV3Key, Operation, PATCHES, PathItem, RequestBody, sections},
     parameters::Parameter,
 };
 use crate::discovery::hash;
@@ -17,7 +17,7 @@ use fairgate_objects::kind::Kind;
 
 /// A document as it is served.
 #[derive(Clone, Debug)]
-pub(crate) struct Document {
+pub(crate) struct OpenApiV3Document {
     /// What stands behind `/openapi/v3/`, such as `apis/policy/v1`.
     pub key: String,
     /// The text, JSON.
@@ -27,12 +27,12 @@ pub(crate) struct Document {
 }
 
 /// All documents of `kinds`, sorted by key. `version` is the server's, such as `v1.36.3`.
-pub(crate) fn documents(kinds: &[&Kind], version: &str) -> Vec<Document> {
+pub(crate) fn documents(kinds: &[&Kind], version: &str) -> Vec<OpenApiV3Document> {
     let mut documents: Vec<_> = sections(kinds)
         .into_iter()
         .map(|section| {
             let json = of_section(kinds, section, version).to_string();
-            Document {
+            OpenApiV3Document {
                 key: section.key(),
                 hash: hash(&json),
                 json,
@@ -44,10 +44,10 @@ pub(crate) fn documents(kinds: &[&Kind], version: &str) -> Vec<Document> {
 }
 
 /// The document at `/openapi/v3`.
-pub(crate) fn index(documents: &[Document]) -> Value {
+pub(crate) fn index(documents: &[OpenApiV3Document]) -> Value {
     let paths: Map<String, Value> = documents
         .iter()
-        .map(|Document { key, hash, .. }| {
+        .map(|OpenApiV3Document { key, hash, .. }| {
             let url = format!("/openapi/v3/{key}?hash={hash}");
             (key.clone(), json!({ "serverRelativeURL": url }))
         })
@@ -55,7 +55,7 @@ pub(crate) fn index(documents: &[Document]) -> Value {
     json!({ "paths": paths })
 }
 
-fn of_section(kinds: &[&Kind], section: Section<'_>, version: &str) -> Value {
+fn of_section(kinds: &[&Kind], section: OpenApiV3Key<'_>, version: &str) -> Value {
     let paths: Value = section
         .paths(kinds)
         .into_iter()
@@ -63,7 +63,7 @@ fn of_section(kinds: &[&Kind], section: Section<'_>, version: &str) -> Value {
         .collect::<Map<_, _>>()
         .into();
     let group_versions = match section {
-        Section::GroupVersion(gv) => vec![gv],
+        OpenApiV3Key::GroupVersion(gv) => vec![gv],
         _ => Vec::new(),
     };
     let schemas = reachable(definitions::of(kinds, &group_versions), &paths);
@@ -75,7 +75,7 @@ fn of_section(kinds: &[&Kind], section: Section<'_>, version: &str) -> Value {
     })
 }
 
-fn path_item(path: &Path) -> Value {
+fn path_item(path: &PathItem) -> Value {
     let mut item = Map::new();
     for operation in &path.operations {
         item.insert(operation.method.into(), self::operation(operation));
@@ -117,12 +117,12 @@ fn responses(operation: &Operation) -> Value {
     responses.into()
 }
 
-fn body(body: &Body) -> Option<Value> {
+fn body(body: &RequestBody) -> Option<Value> {
     let (types, schema, required): (&[&str], _, _) = match body {
-        Body::None => return None,
-        Body::Object(schema) => (&["*/*"], schema.clone(), true),
-        Body::Options => (&["*/*"], meta("DeleteOptions"), false),
-        Body::Patch => (PATCHES, meta("Patch"), true),
+        RequestBody::None => return None,
+        RequestBody::Object(schema) => (&["*/*"], schema.clone(), true),
+        RequestBody::Options => (&["*/*"], meta("DeleteOptions"), false),
+        RequestBody::Patch => (PATCHES, meta("Patch"), true),
     };
     let mut body = json!({ "content": content(types, &schema) });
     if required {

@@ -1,4 +1,4 @@
-//! OpenAPI v3 as protobuf: the message `openapi.v3.Document` of gnostic.
+//! OpenAPI v3 as protobuf: the message `openapi.v3.OpenApiV3Document` of gnostic.
 //!
 //! Few clients ask for it, but those take nothing else. What the tables below do not name is left
 //! out: servers, callbacks, links, headers, examples of parameters, OAuth. None of it occurs in
@@ -12,9 +12,10 @@
 use serde_json::Value;
 
 use super::proto::{
-    DEPTH, Message,
-    Shape::{Any, Anys, Flag, Many, Number, One, Text, Texts, Whole},
-    bytes, extensible_map, json_reference, map, message, one_or_many, only, only_flag, only_number,
+    DEPTH,
+    ProtoField::{Any, Anys, Flag, Many, Number, One, Text, Texts, Whole},
+    ProtoMessage, bytes, extensible_map, json_reference, map, message, one_or_many, only,
+    only_flag, only_number,
 };
 
 /// Writes a document. The cost is its size times its depth.
@@ -22,7 +23,7 @@ pub(crate) fn encode(document: &Value) -> Vec<u8> {
     message(&DOCUMENT, document, DEPTH).unwrap_or_default()
 }
 
-static DOCUMENT: Message = Message {
+static DOCUMENT: ProtoMessage = ProtoMessage {
     fields: &[
         (1, "openapi", Text),
         (2, "info", One(|value, depth| message(&INFO, value, depth))),
@@ -40,7 +41,7 @@ static DOCUMENT: Message = Message {
     extensions: 9,
 };
 
-static INFO: Message = Message {
+static INFO: ProtoMessage = ProtoMessage {
     fields: &[
         (1, "title", Text),
         (2, "description", Text),
@@ -51,7 +52,7 @@ static INFO: Message = Message {
     extensions: 7,
 };
 
-static PATH_ITEM: Message = Message {
+static PATH_ITEM: ProtoMessage = ProtoMessage {
     fields: &[
         (1, "$ref", Text),
         (2, "summary", Text),
@@ -69,7 +70,7 @@ static PATH_ITEM: Message = Message {
     extensions: 14,
 };
 
-static OPERATION: Message = Message {
+static OPERATION: ProtoMessage = ProtoMessage {
     fields: &[
         (1, "tags", Texts),
         (2, "summary", Text),
@@ -88,12 +89,12 @@ static OPERATION: Message = Message {
     extensions: 13,
 };
 
-static EXTERNAL_DOCS: Message = Message {
+static EXTERNAL_DOCS: ProtoMessage = ProtoMessage {
     fields: &[(1, "description", Text), (2, "url", Text)],
     extensions: 3,
 };
 
-static PARAMETER: Message = Message {
+static PARAMETER: ProtoMessage = ProtoMessage {
     fields: &[
         (1, "name", Text),
         (2, "in", Text),
@@ -109,7 +110,7 @@ static PARAMETER: Message = Message {
     extensions: 14,
 };
 
-static REQUEST_BODY: Message = Message {
+static REQUEST_BODY: ProtoMessage = ProtoMessage {
     fields: &[
         (1, "description", Text),
         (2, "content", One(media_types)),
@@ -118,17 +119,17 @@ static REQUEST_BODY: Message = Message {
     extensions: 4,
 };
 
-static MEDIA_TYPE: Message = Message {
+static MEDIA_TYPE: ProtoMessage = ProtoMessage {
     fields: &[(1, "schema", One(schema_or_reference))],
     extensions: 5,
 };
 
-static RESPONSE: Message = Message {
+static RESPONSE: ProtoMessage = ProtoMessage {
     fields: &[(1, "description", Text), (3, "content", One(media_types))],
     extensions: 5,
 };
 
-static COMPONENTS: Message = Message {
+static COMPONENTS: ProtoMessage = ProtoMessage {
     fields: &[
         (1, "schemas", One(schemas)),
         (
@@ -140,7 +141,7 @@ static COMPONENTS: Message = Message {
     extensions: 10,
 };
 
-static SECURITY_SCHEME: Message = Message {
+static SECURITY_SCHEME: ProtoMessage = ProtoMessage {
     fields: &[
         (1, "type", Text),
         (2, "description", Text),
@@ -153,7 +154,7 @@ static SECURITY_SCHEME: Message = Message {
     extensions: 9,
 };
 
-static SCHEMA: Message = Message {
+static SCHEMA: ProtoMessage = ProtoMessage {
     fields: &[
         (1, "nullable", Flag),
         (3, "readOnly", Flag),
@@ -233,7 +234,7 @@ fn security_scheme(value: &Value, depth: u32) -> Option<Vec<u8>> {
 }
 
 /// One of two: what stands here, or a reference to it.
-fn or_reference(table: &Message, value: &Value, depth: u32) -> Option<Vec<u8>> {
+fn or_reference(table: &ProtoMessage, value: &Value, depth: u32) -> Option<Vec<u8>> {
     if let Some(reference) = json_reference(value) {
         return Some(only(2, &reference));
     }

@@ -5,7 +5,7 @@ use std::fmt::{self, Write};
 use serde_json::Value;
 
 use super::{
-    envelope::{self, Opened},
+    envelope::{self, OpenedEnvelope},
     json, protobuf,
     tree::Node,
     yaml,
@@ -103,7 +103,7 @@ pub enum BodyFormat {
 
 /// What a body has to be.
 #[derive(Clone, Copy, Debug)]
-pub struct Expect<'a> {
+pub struct ExpectedType<'a> {
     /// The API group; empty for the core group.
     pub group: &'a str,
     /// The version of the URL.
@@ -114,12 +114,12 @@ pub struct Expect<'a> {
     pub shape: &'static Struct,
     /// What else upstream knows: other versions of the kind, other kinds. They are refused in other
     /// words than what nobody knows.
-    pub scheme: &'a [Registered<'a>],
+    pub scheme: &'a [RegisteredType<'a>],
 }
 
 /// A kind in a version that is known, though not wanted here.
 #[derive(Clone, Copy, Debug)]
-pub struct Registered<'a> {
+pub struct RegisteredType<'a> {
     /// Its group; empty for the core group.
     pub group: &'a str,
     /// Its version.
@@ -175,7 +175,7 @@ impl From<String> for DecodeError {
 pub fn decode_body(
     format: BodyFormat,
     bytes: &[u8],
-    expect: &Expect<'_>,
+    expect: &ExpectedType<'_>,
     strict: bool,
 ) -> Result<Body, DecodeError> {
     let raw = Raw::read(format, bytes).map_err(|error| unrecognized(&error, bytes, expect.kind))?;
@@ -273,7 +273,7 @@ pub fn decode_options(format: BodyFormat, bytes: &[u8]) -> Result<Value, DecodeE
     Ok(raw.decode(&DELETE_OPTIONS, "v1")?.value)
 }
 
-impl Expect<'_> {
+impl ExpectedType<'_> {
     /// The table of what a body says it is, if it is at hand, and the Go package of its type.
     fn type_of<'g>(&self, gvk: &Gvk<'g>) -> Result<(Option<&'static Struct>, &'g str), String> {
         let same = |group: &str, version: &str, kind: &str| {
@@ -282,7 +282,7 @@ impl Expect<'_> {
         if same(self.group, self.version, self.kind) {
             return Ok((Some(self.shape), gvk.version));
         }
-        let known = |known: &&Registered<'_>| same(known.group, known.version, known.kind);
+        let known = |known: &&RegisteredType<'_>| same(known.group, known.version, known.kind);
         if let Some(known) = self.scheme.iter().find(known) {
             return Ok((known.shape, gvk.version));
         }
@@ -420,8 +420,8 @@ impl TypeMeta {
 /// A body whose syntax is right.
 enum Raw<'a> {
     Json(Node),
-    Yaml(json::Parsed),
-    Protobuf(Opened<'a>),
+    Yaml(json::ParsedText),
+    Protobuf(OpenedEnvelope<'a>),
 }
 
 impl<'a> Raw<'a> {

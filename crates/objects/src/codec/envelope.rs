@@ -13,7 +13,7 @@ pub const PREFIX: [u8; 4] = *b"k8s\0";
 
 /// What was in an envelope.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Opened<'a> {
+pub struct OpenedEnvelope<'a> {
     /// Group and version of the object; may be empty.
     pub api_version: String,
     /// Its kind; may be empty.
@@ -46,7 +46,7 @@ pub enum EnvelopeError {
 /// # Errors
 ///
 /// [`EnvelopeError`], if it is none.
-pub fn open(body: &[u8]) -> Result<Opened<'_>, EnvelopeError> {
+pub fn open(body: &[u8]) -> Result<OpenedEnvelope<'_>, EnvelopeError> {
     if body.is_empty() {
         return Err(EnvelopeError::Empty);
     }
@@ -54,7 +54,7 @@ pub fn open(body: &[u8]) -> Result<Opened<'_>, EnvelopeError> {
     if message.is_empty() {
         return Err(EnvelopeError::EmptyBody);
     }
-    let mut opened = Opened::default();
+    let mut opened = OpenedEnvelope::default();
     let mut reader = Reader::new(message);
     while let Some((number, wire)) = reader.field()? {
         match number {

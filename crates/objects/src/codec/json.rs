@@ -22,7 +22,7 @@ pub use write::{encode, encode_list, encode_part, encode_plain};
 
 /// A JSON text that was read.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Parsed {
+pub struct ParsedText {
     /// The value. Of a key given twice it has the last.
     ///
     /// Whole numbers are `i64` or `u64`; what has a point or an exponent is `f64`.
@@ -39,9 +39,9 @@ pub struct Parsed {
 /// # Errors
 ///
 /// [`SyntaxError`], if it is not one JSON value.
-pub fn parse(text: &[u8]) -> Result<Parsed, SyntaxError> {
+pub fn parse(text: &[u8]) -> Result<ParsedText, SyntaxError> {
     let node = read(text)?;
-    Ok(Parsed {
+    Ok(ParsedText {
         value: node.to_value(),
         duplicates: node.duplicates(),
     })

@@ -18,7 +18,8 @@ pub mod unstructured;
 pub mod yaml;
 
 pub use decode::{
-    Body, BodyFormat, DecodeError, Expect, Registered, check_type, decode_body, decode_options,
+    Body, BodyFormat, DecodeError, ExpectedType, RegisteredType, check_type, decode_body,
+    decode_options,
 };
 
 /// What becomes of unknown and duplicate fields: the parameter `fieldValidation`.

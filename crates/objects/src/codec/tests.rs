@@ -10,20 +10,20 @@ use crate::schema::{
 
 const GROUP: &str = "flowcontrol.apiserver.k8s.io";
 
-const SCHEME: &[Registered<'_>] = &[
-    Registered {
+const SCHEME: &[RegisteredType<'_>] = &[
+    RegisteredType {
         group: GROUP,
         version: "v1beta3",
         kind: "FlowSchema",
         shape: Some(&FLOW_SCHEMA),
     },
-    Registered {
+    RegisteredType {
         group: GROUP,
         version: "v1",
         kind: "PriorityLevelConfiguration",
         shape: Some(&PRIORITY_LEVEL),
     },
-    Registered {
+    RegisteredType {
         group: "",
         version: "v1",
         kind: "Pod",
@@ -31,7 +31,7 @@ const SCHEME: &[Registered<'_>] = &[
     },
 ];
 
-const EXPECT: Expect<'_> = Expect {
+const EXPECT: ExpectedType<'_> = ExpectedType {
     group: GROUP,
     version: "v1",
     kind: "FlowSchema",
@@ -377,7 +377,7 @@ fn a_watch_of_a_real_server_has_the_same_frame() {
 #[test]
 fn canonical_form_is_the_same_from_every_format() {
     let text = include_bytes!("testdata/priority_level.json");
-    let expect = Expect {
+    let expect = ExpectedType {
         kind: "PriorityLevelConfiguration",
         shape: &PRIORITY_LEVEL,
         ..EXPECT

@@ -6,7 +6,7 @@ mod write;
 
 pub use write::encode;
 
-use super::json::Parsed;
+use super::json::ParsedText;
 use fairgate_manifest::yaml::{self, YamlError};
 
 use crate::schema::canonical::quote::Quoted;
@@ -27,12 +27,12 @@ pub struct SyntaxError {
 /// # Errors
 ///
 /// [`SyntaxError`], if it is not YAML, or more than JSON can say.
-pub fn parse(text: &[u8]) -> Result<Parsed, SyntaxError> {
+pub fn parse(text: &[u8]) -> Result<ParsedText, SyntaxError> {
     let manifest = yaml::manifest(text).map_err(|source| SyntaxError {
         message: message(&source),
         source,
     })?;
-    Ok(Parsed {
+    Ok(ParsedText {
         value: manifest.value,
         duplicates: manifest
             .repeated

@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     codec::{FieldValidation, json},
-    schema::{Field, Patch, Presence, Struct, Type, canonical::quote::Quoted},
+    schema::{Field, PatchStrategy, Presence, Struct, Type, canonical::quote::Quoted},
 };
 
 /// The directive for a whole object.
@@ -74,13 +74,13 @@ pub(super) enum Scope {
 /// A list, as far as merging goes.
 struct ListScope {
     item: Scope,
-    patch: Patch,
+    patch: PatchStrategy,
 }
 
 impl ListScope {
     fn merge_key(&self) -> Option<&'static str> {
         match self.patch {
-            Patch::MergeBy(key) => Some(key),
+            PatchStrategy::MergeBy(key) => Some(key),
             _ => None,
         }
     }
@@ -265,7 +265,7 @@ fn merge_lists(
     list: &ListScope,
     deleting: bool,
 ) -> Result<Vec<Value>, PatchError> {
-    if deleting || list.patch == Patch::MergeSet || list.merge_key().is_some() {
+    if deleting || list.patch == PatchStrategy::MergeSet || list.merge_key().is_some() {
         merge_list::merge(target, patch, list.item, list.merge_key(), deleting)
     } else {
         Ok(patch.to_vec())
@@ -293,7 +293,7 @@ fn merge_member(
         }
         (Some(Value::Object(map)), Value::Object(patch)) => {
             let field = scope.field(key)?;
-            if field.patch == Patch::Replace {
+            if field.patch == PatchStrategy::Replace {
                 map.clone_from(patch);
             } else {
                 merge_map(map, patch, Scope::of(&field.ty))?;

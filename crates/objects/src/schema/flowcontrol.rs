@@ -4,12 +4,12 @@
 //! `v1` and a plain number in `v1beta3`.
 
 use super::{
-    Field, Home, List, Patch, Struct, Type, field,
+    Field, List, PatchStrategy, Struct, Type, TypePackage, field,
     meta::{OBJECT_META, TEXT_SET},
 };
 
 const fn object(name: &'static str, doc: &'static str, fields: &'static [Field]) -> Struct {
-    Struct::new(name, Home::GroupVersion, doc, fields)
+    Struct::new(name, TypePackage::GroupVersion, doc, fields)
 }
 
 const METADATA: Field = field(
@@ -269,7 +269,7 @@ static FLOW_SCHEMA_STATUS: Struct = object(
         Type::List(&FLOW_SCHEMA_CONDITIONS),
         "What was found, one condition of a type.",
     )
-    .patched(Patch::MergeBy("type"))],
+    .patched(PatchStrategy::MergeBy("type"))],
 );
 
 static FLOW_SCHEMA_CONDITIONS: List = List::map(Type::Object(&FLOW_SCHEMA_CONDITION), &["type"]);
@@ -517,7 +517,7 @@ static PRIORITY_LEVEL_STATUS: Struct = object(
         Type::List(&PRIORITY_LEVEL_CONDITIONS),
         "What was found, one condition of a type.",
     )
-    .patched(Patch::MergeBy("type"))],
+    .patched(PatchStrategy::MergeBy("type"))],
 );
 
 static PRIORITY_LEVEL_CONDITIONS: List =

@@ -1,9 +1,9 @@
 //! The types of `meta/v1` that objects and options are made of.
 
-use super::{Field, Home, List, Patch, Struct, Type, field};
+use super::{Field, List, PatchStrategy, Struct, Type, TypePackage, field};
 
 const fn meta(name: &'static str, doc: &'static str, fields: &'static [Field]) -> Struct {
-    Struct::new(name, Home::Meta, doc, fields)
+    Struct::new(name, TypePackage::Meta, doc, fields)
 }
 
 /// A map of strings: labels, annotations.
@@ -98,14 +98,14 @@ pub static OBJECT_META: Struct = meta(
             Type::List(&OWNER_REFERENCES),
             "Objects that this one belongs to.",
         )
-        .patched(Patch::MergeBy("uid")),
+        .patched(PatchStrategy::MergeBy("uid")),
         field(
             "finalizers",
             14,
             Type::List(&TEXT_SET),
             "What must be done before the object goes; each is removed by whoever did it.",
         )
-        .patched(Patch::MergeSet),
+        .patched(PatchStrategy::MergeSet),
         field(
             "managedFields",
             17,

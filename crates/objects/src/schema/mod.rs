@@ -47,7 +47,7 @@ pub struct Struct {
     /// Its Go name, such as `FlowSchemaSpec`; decoding errors and OpenAPI show it.
     pub name: &'static str,
     /// Where the type is defined.
-    pub home: Home,
+    pub home: TypePackage,
     /// What it is, for `kubectl explain`.
     pub doc: &'static str,
     /// In the order in which they are written.
@@ -58,7 +58,7 @@ pub struct Struct {
 
 /// Where a type is defined; OpenAPI names begin with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Home {
+pub enum TypePackage {
     /// In the group version that uses it.
     GroupVersion,
     /// In `meta/v1`.
@@ -99,7 +99,7 @@ pub struct Field {
     /// Whether OpenAPI lists it as required.
     pub required: bool,
     /// How a strategic merge patch merges it.
-    pub patch: Patch,
+    pub patch: PatchStrategy,
     /// What it is, for `kubectl explain`.
     pub doc: &'static str,
 }
@@ -117,7 +117,7 @@ pub enum Presence {
 
 /// How a strategic merge patch merges a list or an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Patch {
+pub enum PatchStrategy {
     /// The kind's own way: objects and maps are merged key by key, lists are replaced.
     Plain,
     /// A list whose items with an equal value of this field are merged.
@@ -137,7 +137,7 @@ impl Struct {
     /// A table entry.
     pub const fn new(
         name: &'static str,
-        home: Home,
+        home: TypePackage,
         doc: &'static str,
         fields: &'static [Field],
     ) -> Self {
@@ -192,7 +192,7 @@ pub const fn field(name: &'static str, number: u32, ty: Type, doc: &'static str)
         ty,
         presence: Presence::NonZero,
         required: false,
-        patch: Patch::Plain,
+        patch: PatchStrategy::Plain,
         doc,
     }
 }
@@ -221,7 +221,7 @@ impl Field {
 
     /// The same, merged otherwise by a strategic merge patch.
     #[must_use]
-    pub const fn patched(mut self, patch: Patch) -> Self {
+    pub const fn patched(mut self, patch: PatchStrategy) -> Self {
         self.patch = patch;
         self
     }

@@ -1,12 +1,12 @@
 //! The types of the reviews that a client makes of itself.
 
 use super::{
-    Field, Home, List, Struct, Type, field,
+    Field, List, Struct, Type, TypePackage, field,
     meta::{OBJECT_META, TEXTS},
 };
 
 const fn object(name: &'static str, doc: &'static str, fields: &'static [Field]) -> Struct {
-    Struct::new(name, Home::GroupVersion, doc, fields)
+    Struct::new(name, TypePackage::GroupVersion, doc, fields)
 }
 
 const METADATA: Field = field(

@@ -6,7 +6,7 @@ use super::*;
 use crate::{
     codec::{envelope, json},
     schema::{
-        Home, List, Struct, Type,
+        List, Struct, Type, TypePackage,
         canonical::MAX_OBJECTS,
         field,
         flowcontrol::{FLOW_SCHEMA, PRIORITY_LEVEL},
@@ -61,7 +61,7 @@ fn a_status_of_a_real_server_comes_and_goes_unchanged() {
 
 static OTHERS: Struct = Struct::new(
     "Others",
-    Home::GroupVersion,
+    TypePackage::GroupVersion,
     "",
     &[
         field("port", 3, Type::IntOrString, "").pointer(),

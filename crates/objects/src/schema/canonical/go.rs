@@ -1,6 +1,6 @@
 //! How Go names the types of a table, for the texts of errors.
 
-use crate::schema::{Home, Struct, Type};
+use crate::schema::{Struct, Type, TypePackage};
 
 /// The Go name of `ty`, its package being `version` unless it is one of `meta/v1`.
 pub(super) fn type_name(ty: &Type, version: &str) -> String {
@@ -20,8 +20,8 @@ pub(super) fn type_name(ty: &Type, version: &str) -> String {
 
 fn struct_name(shape: &Struct, version: &str) -> String {
     match shape.home {
-        Home::GroupVersion => format!("{version}.{}", shape.name),
-        Home::Meta => format!("v1.{}", shape.name),
+        TypePackage::GroupVersion => format!("{version}.{}", shape.name),
+        TypePackage::Meta => format!("v1.{}", shape.name),
     }
 }
 

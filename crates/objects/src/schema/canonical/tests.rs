@@ -6,7 +6,7 @@ use super::*;
 use crate::{
     codec::json,
     schema::{
-        Home, List, field,
+        List, TypePackage, field,
         flowcontrol::{FLOW_SCHEMA, PRIORITY_LEVEL, PRIORITY_LEVEL_V1BETA3},
         meta::DELETE_OPTIONS,
     },
@@ -329,7 +329,7 @@ fn the_number_of_objects_is_bounded() {
 static NUMBERS: List = List::atomic(Type::Int32);
 static OTHERS: Struct = Struct::new(
     "Others",
-    Home::GroupVersion,
+    TypePackage::GroupVersion,
     "",
     &[
         field("port", 1, Type::IntOrString, "").pointer(),

@@ -4,13 +4,13 @@ use serde_json::{Value, json};
 
 use super::super::Kinds;
 use crate::schema::{
-    Field, Home, List, Struct, Type, canonical, field,
+    Field, List, Struct, Type, TypePackage, canonical, field,
     flowcontrol::{FLOW_SCHEMA, PRIORITY_LEVEL},
     meta::{OBJECT_META, TEXT},
 };
 
 const fn table(name: &'static str, fields: &'static [Field]) -> Struct {
-    Struct::new(name, Home::GroupVersion, "", fields)
+    Struct::new(name, TypePackage::GroupVersion, "", fields)
 }
 
 const fn any(name: &'static str, ty: Type) -> Field {

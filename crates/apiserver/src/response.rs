@@ -9,46 +9,46 @@ use http::{
 };
 use serde_json::{Map, Value, json};
 
-use super::{
+use crate::{
     discovery,
-    fault::Fault,
-    negotiate::{Form, Media, Output},
-    watching::Watching,
+    negotiate::{Media, Output, Representation},
+    object_writer::ObjectWriter,
+    status_error::StatusError,
+    watch_stream::WatchStream,
 };
 use fairgate_objects::{
     codec,
-    kind::{Kind, KindVersion},
-    object::{self, Object},
+    object::Object,
     schema::{
         Struct,
         meta::{PARTIAL_OBJECT_METADATA, STATUS},
     },
-    table::{Include, Layout, partial},
+    table::partial,
 };
 
 const NOSNIFF: HeaderName = HeaderName::from_static("x-content-type-options");
 
 /// The answer to a call.
 #[derive(Debug)]
-pub struct Answer {
+pub struct ApiResponse {
     /// The HTTP status.
     pub status: StatusCode,
     /// Its headers; the length is for whoever sends it.
     pub headers: HeaderMap,
     /// What follows them.
-    pub body: AnswerBody,
+    pub body: ApiBody,
 }
 
 /// What follows the headers.
 #[derive(Debug)]
-pub enum AnswerBody {
+pub enum ApiBody {
     /// All of it.
     Full(Bytes),
     /// Changes as they come.
-    Watch(Box<Watching>),
+    Watch(Box<WatchStream>),
 }
 
-impl Answer {
+impl ApiResponse {
     /// An answer of bytes.
     pub fn full(status: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> Self {
         let mut headers = HeaderMap::new();
@@ -57,7 +57,7 @@ impl Answer {
         Self {
             status,
             headers,
-            body: AnswerBody::Full(body.into()),
+            body: ApiBody::Full(body.into()),
         }
     }
 
@@ -65,7 +65,7 @@ impl Answer {
     /// else would leave it out.
     #[must_use]
     pub fn without_body(mut self) -> Self {
-        if let AnswerBody::Full(body) = &mut self.body {
+        if let ApiBody::Full(body) = &mut self.body {
             let length = std::mem::take(body).len();
             self.headers.insert(CONTENT_LENGTH, length.into());
         }
@@ -113,13 +113,13 @@ impl Answer {
     }
 
     /// A failure.
-    pub fn fault(fault: &Fault, mut output: Output) -> Self {
+    pub fn error(error: &StatusError, mut output: Output) -> Self {
         // A `Status` has no other form, so a clause that asks for one does not count for it.
         if output.form.is_some() {
             output.media = Media::Json;
         }
-        let mut answer = Self::status(fault.code, &fault.status(), output);
-        if let Some(seconds) = fault.retry_after().filter(|seconds| *seconds > 0) {
+        let mut answer = Self::status(error.code, &error.status(), output);
+        if let Some(seconds) = error.retry_after().filter(|seconds| *seconds > 0) {
             answer
                 .headers
                 .insert(RETRY_AFTER, HeaderValue::from(seconds));
@@ -145,15 +145,15 @@ fn write(
     kind: &str,
     value: &Value,
     output: Output,
-) -> Answer {
+) -> ApiResponse {
     match output.media {
-        Media::Json => Answer::full(
+        Media::Json => ApiResponse::full(
             status,
             Media::Json.name(),
             codec::json::encode(shape, value, output.pretty),
         ),
-        Media::Yaml => Answer::full(status, Media::Yaml.name(), codec::yaml::encode(value)),
-        Media::Protobuf => Answer::full(
+        Media::Yaml => ApiResponse::full(status, Media::Yaml.name(), codec::yaml::encode(value)),
+        Media::Protobuf => ApiResponse::full(
             status,
             Media::Protobuf.name(),
             codec::envelope::seal(api_version, kind, &codec::protobuf::encode(shape, value)),
@@ -161,49 +161,19 @@ fn write(
     }
 }
 
-/// How objects of one version of one kind are written.
-#[derive(Clone, Copy, Debug)]
-pub struct Writer {
-    /// The kind.
-    pub kind: &'static Kind,
-    /// The version.
-    pub version: &'static KindVersion,
-    /// The language and form.
-    pub output: Output,
-    /// What tables are made by.
-    pub layout: Layout,
-}
-
-impl Writer {
-    /// A writer that makes no tables.
-    pub fn plain(kind: &'static Kind, version: &'static KindVersion, output: Output) -> Self {
-        let layout = Layout {
-            kind,
-            version,
-            meta: "v1",
-            include: Include::default(),
-            now: 0,
-        };
-        Self {
-            kind,
-            version,
-            output,
-            layout,
-        }
-    }
-
+impl ObjectWriter {
     /// One object, in the version of the writer, with its stored form for tables.
     ///
     /// # Errors
     ///
     /// 406, when a list was asked for.
-    pub fn object(&self, status: StatusCode, object: &Object) -> Result<Answer, Fault> {
+    pub fn object(&self, status: StatusCode, object: &Object) -> Result<ApiResponse, StatusError> {
         let value = object.value(self.version);
         Ok(match self.output.form {
             None if self.output.media == Media::Json && !self.output.pretty => {
                 let mut json = object.json(self.version).to_vec();
                 json.push(b'\n');
-                Answer::full(status, Media::Json.name(), json)
+                ApiResponse::full(status, Media::Json.name(), json)
             }
             None => write(
                 status,
@@ -213,11 +183,11 @@ impl Writer {
                 value,
                 self.output,
             ),
-            Some(Form::Table(_)) => {
+            Some(Representation::Table(_)) => {
                 let table = self.layout.single(object.stored(), value, true);
-                Answer::document(status, &table, self.output)
+                ApiResponse::document(status, &table, self.output)
             }
-            Some(Form::Partial(meta)) => write(
+            Some(Representation::Partial(meta)) => write(
                 status,
                 &PARTIAL_OBJECT_METADATA,
                 &format!("meta.k8s.io/{meta}"),
@@ -225,8 +195,8 @@ impl Writer {
                 &partial(object.stored(), meta),
                 self.output,
             ),
-            Some(Form::PartialList(_)) => {
-                return Err(Fault::not_acceptable(format!(
+            Some(Representation::PartialList(_)) => {
+                return Err(StatusError::not_acceptable(format!(
                     "you requested PartialObjectMetadataList, but the requested object is not a list \
                      (*{})",
                     self.go_type(self.kind.kind)
@@ -245,20 +215,20 @@ impl Writer {
         status: StatusCode,
         objects: &[Arc<Object>],
         metadata: Map<String, Value>,
-    ) -> Result<Answer, Fault> {
+    ) -> Result<ApiResponse, StatusError> {
         let metadata = Value::Object(metadata);
         Ok(match self.output.form {
-            Some(Form::Table(_)) => {
+            Some(Representation::Table(_)) => {
                 let table = self.layout.table(objects, &metadata, true);
-                Answer::document(status, &table, self.output)
+                ApiResponse::document(status, &table, self.output)
             }
-            Some(Form::Partial(_)) => {
-                return Err(Fault::not_acceptable(format!(
+            Some(Representation::Partial(_)) => {
+                return Err(StatusError::not_acceptable(format!(
                     "you requested PartialObjectMetadata, but the requested object is a list (*{})",
                     self.go_type(self.kind.list_kind)
                 )));
             }
-            Some(Form::PartialList(meta)) => {
+            Some(Representation::PartialList(meta)) => {
                 let items: Vec<Value> = objects
                     .iter()
                     .map(|object| partial(object.stored(), meta))
@@ -269,7 +239,7 @@ impl Writer {
                     let shape = &PARTIAL_OBJECT_METADATA;
                     let list =
                         codec::envelope::seal_list(shape, kind, &api_version, &metadata, &items);
-                    Answer::full(status, Media::Protobuf.name(), list)
+                    ApiResponse::full(status, Media::Protobuf.name(), list)
                 } else {
                     // Null where there is none, as clients know it of this kind.
                     let list = json!({
@@ -278,19 +248,24 @@ impl Writer {
                         "metadata": metadata,
                         "items": (!items.is_empty()).then_some(items),
                     });
-                    Answer::document(status, &list, self.output)
+                    ApiResponse::document(status, &list, self.output)
                 }
             }
             None => self.plain_list(status, objects, &metadata),
         })
     }
 
-    fn plain_list(&self, status: StatusCode, objects: &[Arc<Object>], metadata: &Value) -> Answer {
+    fn plain_list(
+        &self,
+        status: StatusCode,
+        objects: &[Arc<Object>],
+        metadata: &Value,
+    ) -> ApiResponse {
         let api_version = self.kind.api_version(self.version.name);
         match self.output.media {
             Media::Json if !self.output.pretty => {
                 let json = self.json_list(&api_version, objects, metadata);
-                Answer::full(status, Media::Json.name(), json)
+                ApiResponse::full(status, Media::Json.name(), json)
             }
             Media::Protobuf => {
                 let list = codec::envelope::seal_list(
@@ -300,7 +275,7 @@ impl Writer {
                     metadata,
                     objects.iter().map(|object| object.value(self.version)),
                 );
-                Answer::full(status, Media::Protobuf.name(), list)
+                ApiResponse::full(status, Media::Protobuf.name(), list)
             }
             Media::Yaml => {
                 let items: Vec<Value> = objects.iter().map(|object| self.bare(object)).collect();
@@ -310,7 +285,7 @@ impl Writer {
                     "metadata": metadata,
                     "items": items,
                 });
-                Answer::document(status, &list, self.output)
+                ApiResponse::document(status, &list, self.output)
             }
             Media::Json => {
                 let json = codec::json::encode_list(
@@ -321,7 +296,7 @@ impl Writer {
                     objects.iter().map(|object| object.value(self.version)),
                     true,
                 );
-                Answer::full(status, Media::Json.name(), json)
+                ApiResponse::full(status, Media::Json.name(), json)
             }
         }
     }
@@ -365,54 +340,11 @@ impl Writer {
         value
     }
 
-    /// One object of a stream of events, in JSON or protobuf, as its form has it.
-    pub fn streamed(&self, object: &Object, head: bool) -> Bytes {
-        let value = object.value(self.version);
-        match (self.output.media, self.output.form) {
-            (Media::Protobuf, None) => codec::envelope::seal(
-                &self.kind.api_version(self.version.name),
-                self.kind.kind,
-                &codec::protobuf::encode(self.version.shape, value),
-            )
-            .into(),
-            (Media::Protobuf, Some(Form::Partial(meta) | Form::PartialList(meta))) => {
-                codec::envelope::seal(
-                    &format!("meta.k8s.io/{meta}"),
-                    "PartialObjectMetadata",
-                    &codec::protobuf::encode(
-                        &PARTIAL_OBJECT_METADATA,
-                        &partial(object.stored(), meta),
-                    ),
-                )
-                .into()
-            }
-            (_, Some(Form::Table(_))) => trimmed(codec::json::encode_plain(
-                &self.layout.single(object.stored(), value, head),
-                false,
-            )),
-            (_, Some(Form::Partial(meta) | Form::PartialList(meta))) => {
-                trimmed(codec::json::encode(
-                    &PARTIAL_OBJECT_METADATA,
-                    &partial(object.stored(), meta),
-                    false,
-                ))
-            }
-            (_, None) => object::compact(self.version, value),
-        }
-    }
-
     /// A Go name for messages that show one.
     fn go_type(&self, kind: &str) -> String {
         let package = self.kind.group.split('.').next().unwrap_or_default();
         format!("{package}.{kind}")
     }
-}
-
-fn trimmed(mut json: Vec<u8>) -> Bytes {
-    while json.last() == Some(&b'\n') {
-        json.pop();
-    }
-    json.into()
 }
 
 /// The most that all warnings of an answer may hold, in characters.

@@ -7,11 +7,11 @@ use std::fmt;
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 
-use fairgate_objects::{field_error::FieldError, kind::Kind};
+use fairgate_objects::{field_error::ApiFieldError, kind::Kind};
 
 /// A failed call.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Fault {
+pub struct StatusError {
     /// The HTTP status.
     pub code: StatusCode,
     /// For programs; empty where the API has no word for it.
@@ -24,15 +24,15 @@ pub struct Fault {
     pub continue_token: Option<String>,
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for StatusError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)
     }
 }
 
-impl std::error::Error for Fault {}
+impl std::error::Error for StatusError {}
 
-impl Fault {
+impl StatusError {
     /// A fault without details.
     pub fn new(code: StatusCode, reason: &'static str, message: impl Into<String>) -> Self {
         Self {
@@ -135,13 +135,13 @@ impl Fault {
     }
 
     /// 422 with the mistakes of an object or of options; `group_kind` as messages name it.
-    pub fn invalid(kind: &str, group: &str, name: &str, errors: &[FieldError]) -> Self {
+    pub fn invalid(kind: &str, group: &str, name: &str, errors: &[ApiFieldError]) -> Self {
         let dotted = if group.is_empty() {
             kind.to_owned()
         } else {
             format!("{kind}.{group}")
         };
-        let causes: Vec<Value> = errors.iter().map(FieldError::cause).collect();
+        let causes: Vec<Value> = errors.iter().map(ApiFieldError::cause).collect();
         let mut details = details(name, group, kind);
         if !causes.is_empty() {
             details["causes"] = Value::Array(causes);
@@ -151,7 +151,7 @@ impl Fault {
     }
 
     /// 422 with the mistakes of options.
-    pub fn invalid_options(kind: &str, errors: &[FieldError]) -> Self {
+    pub fn invalid_options(kind: &str, errors: &[ApiFieldError]) -> Self {
         Self::invalid(kind, "meta.k8s.io", "", errors)
     }
 
@@ -289,7 +289,7 @@ pub(super) fn details(name: &str, group: &str, kind: &str) -> Value {
 }
 
 /// All mistakes in one text: one alone as it is, several in brackets, each text once.
-fn aggregate(errors: &[FieldError]) -> String {
+fn aggregate(errors: &[ApiFieldError]) -> String {
     let mut texts: Vec<String> = Vec::new();
     for error in errors {
         let text = error.to_string();
@@ -311,11 +311,12 @@ mod tests {
     #[test]
     fn several_mistakes_are_told_in_brackets_and_each_text_once() {
         let errors = [
-            FieldError::required("spec.a", ""),
-            FieldError::required("spec.a", ""),
-            FieldError::invalid("spec.b", &json!("x"), "bad"),
+            ApiFieldError::required("spec.a", ""),
+            ApiFieldError::required("spec.a", ""),
+            ApiFieldError::invalid("spec.b", &json!("x"), "bad"),
         ];
-        let fault = Fault::invalid("FlowSchema", "flowcontrol.apiserver.k8s.io", "n", &errors);
+        let fault =
+            StatusError::invalid("FlowSchema", "flowcontrol.apiserver.k8s.io", "n", &errors);
         assert_eq!(
             fault.message,
             "FlowSchema.flowcontrol.apiserver.k8s.io \"n\" is invalid: \
@@ -331,7 +332,7 @@ mod tests {
 
     #[test]
     fn empty_parts_are_left_out() {
-        let status = Fault::internal("x").status();
+        let status = StatusError::internal("x").status();
         assert_eq!(status.get("reason"), None);
         assert_eq!(status.get("details"), None);
     }

@@ -14,7 +14,7 @@ use std::{
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
-use super::{Hosted, UpkeepError, path};
+use super::{Hosted, ReconcileError, path};
 use fairgate_base::clock::Clock;
 use fairgate_core::{apf::objects::dangling_condition, time::Time};
 use fairgate_objects::{
@@ -37,7 +37,7 @@ const WINDOW: Duration = Duration::from_secs(60);
 
 /// What the gateway thinks of a schema.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Opinion {
+pub struct UnreachableSchema {
     /// The schema.
     pub schema: String,
     /// Why it can catch nothing.
@@ -46,14 +46,14 @@ pub struct Opinion {
 
 /// Writes conditions.
 #[derive(Debug)]
-pub struct Conditions {
+pub struct ConditionWriter {
     hosted: Arc<Hosted>,
     clock: Clock,
     /// When each object was written lately.
     writes: BTreeMap<String, VecDeque<Time>>,
 }
 
-impl Conditions {
+impl ConditionWriter {
     /// Writes conditions through `hosted`.
     pub fn new(hosted: Arc<Hosted>, clock: Clock) -> Self {
         Self {
@@ -68,8 +68,8 @@ impl Conditions {
     ///
     /// # Errors
     ///
-    /// [`UpkeepError`], of the first write that failed.
-    pub async fn tell(&mut self, opinions: &[Opinion]) -> Result<bool, UpkeepError> {
+    /// [`ReconcileError`], of the first write that failed.
+    pub async fn tell(&mut self, opinions: &[UnreachableSchema]) -> Result<bool, ReconcileError> {
         let levels = self.hosted.known(&PRIORITY_LEVEL).await?;
         let schemas = self.hosted.known(&FLOW_SCHEMA).await?;
         self.writes.retain(|name, _| schemas.contains_key(name));
@@ -111,7 +111,7 @@ impl Conditions {
         manager: &str,
         ty: &str,
         wanted: Option<Value>,
-    ) -> Result<bool, UpkeepError> {
+    ) -> Result<bool, ReconcileError> {
         if !differs(schema, ty, wanted.as_ref()) {
             return Ok(true);
         }
@@ -134,10 +134,10 @@ impl Conditions {
         name: &str,
         manager: &str,
         wanted: Option<Value>,
-    ) -> Result<(), UpkeepError> {
+    ) -> Result<(), ReconcileError> {
         let mut conditions = Vec::new();
         if let Some(mut condition) = wanted {
-            condition["lastTransitionTime"] = json!(self.hosted.now_text());
+            condition["lastTransitionTime"] = json!(self.hosted.state.now_text());
             conditions.push(condition);
         }
         let body = json!({
@@ -153,7 +153,7 @@ impl Conditions {
 
     /// Takes away a condition that was ours until somebody had all ownership forgotten: what nobody owns
     /// does not go with whoever wrote it.
-    async fn cut_out(&self, name: &str, schema: &Value, ty: &str) -> Result<(), UpkeepError> {
+    async fn cut_out(&self, name: &str, schema: &Value, ty: &str) -> Result<(), ReconcileError> {
         let conditions = schema["status"]["conditions"].as_array();
         let mut conditions = conditions.into_iter().flatten();
         let Some(at) = conditions.position(|condition| condition["type"] == ty) else {
@@ -168,7 +168,7 @@ impl Conditions {
         let cut = self.patch(name, &query, "application/json-patch+json", &body);
         match cut.await {
             // Somebody has written it meanwhile: it is looked at again.
-            Err(UpkeepError::Refused { status, .. })
+            Err(ReconcileError::Refused { status, .. })
                 if status == StatusCode::UNPROCESSABLE_ENTITY =>
             {
                 Ok(())
@@ -184,7 +184,7 @@ impl Conditions {
         query: &str,
         content_type: &'static str,
         body: &Value,
-    ) -> Result<(), UpkeepError> {
+    ) -> Result<(), ReconcileError> {
         let path = format!("{}/status", path(&FLOW_SCHEMA, name));
         self.hosted
             .call(Method::PATCH, &path, query, content_type, Some(body))

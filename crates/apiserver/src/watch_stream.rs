@@ -10,11 +10,11 @@ use bytes::{Bytes, BytesMut};
 use serde_json::json;
 use tokio::time::{Instant, sleep_until};
 
-use super::{
-    answer::Writer,
-    fault::Fault,
-    list_options::ListOptions,
-    negotiate::{Form, Media},
+use crate::{
+    list_parameters::ListParameters,
+    negotiate::{Media, Representation},
+    object_writer::ObjectWriter,
+    status_error::StatusError,
 };
 use fairgate_base::clock::Clock;
 use fairgate_objects::{
@@ -35,7 +35,7 @@ const INITIAL_END: &str = "k8s.io/initial-events-end";
 
 /// With what a watch begins.
 #[derive(Debug)]
-pub enum Opening {
+pub enum WatchStart {
     /// With changes.
     Live {
         /// Where they come from.
@@ -51,19 +51,19 @@ pub enum Opening {
         watch: Watch,
     },
     /// Not at all.
-    Failed(Fault),
+    Failed(StatusError),
 }
 
 /// A watch under way.
 #[derive(Debug)]
-pub struct Watching {
-    writer: Writer,
-    options: ListOptions,
+pub struct WatchStream {
+    writer: ObjectWriter,
+    options: ListParameters,
     initial: VecDeque<Arc<Object>>,
     /// The revision that ends the initial events, until that was told.
     initial_end: Option<u64>,
     watch: Option<Watch>,
-    failed: Option<Fault>,
+    failed: Option<StatusError>,
     lasts: Duration,
     /// Set when it is polled first: its clock is that of whoever sends it.
     times: Option<Times>,
@@ -110,9 +110,14 @@ impl Change {
     }
 }
 
-impl Watching {
+impl WatchStream {
     /// A watch that lasts so long from when it is first asked for bytes.
-    pub fn new(writer: Writer, options: ListOptions, opening: Opening, lasts: Duration) -> Self {
+    pub fn new(
+        writer: ObjectWriter,
+        options: ListParameters,
+        opening: WatchStart,
+        lasts: Duration,
+    ) -> Self {
         let mut watching = Self {
             writer,
             options,
@@ -125,8 +130,8 @@ impl Watching {
             head_sent: false,
         };
         match opening {
-            Opening::Live { watch } => watching.watch = Some(watch),
-            Opening::Initial {
+            WatchStart::Live { watch } => watching.watch = Some(watch),
+            WatchStart::Initial {
                 objects,
                 revision,
                 watch,
@@ -138,7 +143,7 @@ impl Watching {
                     .then_some(revision);
                 watching.watch = Some(watch);
             }
-            Opening::Failed(fault) => watching.failed = Some(fault),
+            WatchStart::Failed(fault) => watching.failed = Some(fault),
         }
         watching
     }
@@ -191,7 +196,10 @@ impl Watching {
     /// What is sent of `bytes`; `None` where an object was asked for as a list, which it is not: the
     /// stream ends then.
     fn told(&mut self, bytes: Bytes) -> Option<Bytes> {
-        if !matches!(self.writer.output.form, Some(Form::PartialList(_))) {
+        if !matches!(
+            self.writer.output.form,
+            Some(Representation::PartialList(_))
+        ) {
             return Some(bytes);
         }
         self.initial.clear();
@@ -262,8 +270,8 @@ impl Watching {
     }
 
     /// How a change looks to this watch; `None` if it is not about what is watched.
-    fn seen(&self, event: &Event) -> Result<Option<(Change, Arc<Object>)>, Fault> {
-        let read = |entry: &Option<Arc<Entry>>| -> Result<Option<Arc<Object>>, Fault> {
+    fn seen(&self, event: &Event) -> Result<Option<(Change, Arc<Object>)>, StatusError> {
+        let read = |entry: &Option<Arc<Entry>>| -> Result<Option<Arc<Object>>, StatusError> {
             let Some(entry) = entry else { return Ok(None) };
             let object = crate::stored::object(self.writer.kind, entry)?;
             let wanted = self.options.select(object.stored());
@@ -330,7 +338,7 @@ impl Watching {
     }
 
     /// What went wrong, as the last event.
-    fn error(&self, fault: &Fault) -> Bytes {
+    fn error(&self, fault: &StatusError) -> Bytes {
         let status = fault.status();
         let body = if self.writer.output.media == Media::Protobuf {
             codec::envelope::seal("v1", "Status", &codec::protobuf::encode(&STATUS, &status))
@@ -346,11 +354,11 @@ impl Watching {
 }
 
 /// A watch that fell behind the history.
-fn lost(error: &StoreError) -> Fault {
+fn lost(error: &StoreError) -> StatusError {
     match error {
         StoreError::Compacted { asked, floor } => {
-            Fault::expired(format!("too old resource version: {asked} ({floor})"))
+            StatusError::expired(format!("too old resource version: {asked} ({floor})"))
         }
-        _ => Fault::internal(error.to_string()),
+        _ => StatusError::internal(error.to_string()),
     }
 }

@@ -2,16 +2,16 @@
 
 use serde_json::{Value, json};
 
-use super::{fault::Fault, query::Query};
+use crate::{query::Query, status_error::StatusError};
 use fairgate_objects::{
-    field_error::FieldError,
+    field_error::ApiFieldError,
     metadata,
     selector::{FieldSelector, LabelSelector},
 };
 
 /// What a list, a watch or a deletion of a collection is told.
 #[derive(Clone, Debug)]
-pub struct ListOptions {
+pub struct ListParameters {
     /// Which labels.
     pub labels: LabelSelector,
     /// Which names and namespaces.
@@ -34,20 +34,20 @@ pub struct ListOptions {
     pub initial_events: Option<bool>,
 }
 
-impl ListOptions {
+impl ListParameters {
     /// Reads and checks the options. `watch` tells that the path is one that always watches; `name`
     /// that it is about one object.
     ///
     /// # Errors
     ///
     /// 400 for what cannot be read, 422 for what cannot be.
-    pub fn read(query: &Query) -> Result<Self, Fault> {
+    pub fn read(query: &Query) -> Result<Self, StatusError> {
         let timeout_seconds = query.number("timeoutSeconds")?.unwrap_or_default();
         let limit = query.number("limit")?.unwrap_or_default();
         let labels = LabelSelector::parse(query.text("labelSelector"))
-            .map_err(|error| Fault::bad_request(error.to_string()))?;
+            .map_err(|error| StatusError::bad_request(error.to_string()))?;
         let fields = FieldSelector::parse(query.text("fieldSelector"))
-            .map_err(|error| Fault::bad_request(error.to_string()))?;
+            .map_err(|error| StatusError::bad_request(error.to_string()))?;
         let mut options = Self {
             labels,
             fields,
@@ -63,12 +63,12 @@ impl ListOptions {
         options.set_defaults();
         let errors = options.errors();
         if !errors.is_empty() {
-            return Err(Fault::invalid_options("ListOptions", &errors));
+            return Err(StatusError::invalid_options("ListOptions", &errors));
         }
         options
             .fields
             .check_fields()
-            .map_err(|error| Fault::bad_request(error.to_string()))?;
+            .map_err(|error| StatusError::bad_request(error.to_string()))?;
         Ok(options)
     }
 
@@ -85,7 +85,7 @@ impl ListOptions {
         }
     }
 
-    fn errors(&self) -> Vec<FieldError> {
+    fn errors(&self) -> Vec<ApiFieldError> {
         if self.watch {
             self.watch_errors()
         } else {
@@ -93,43 +93,43 @@ impl ListOptions {
         }
     }
 
-    fn list_errors(&self) -> Vec<FieldError> {
+    fn list_errors(&self) -> Vec<ApiFieldError> {
         let field = "resourceVersionMatch";
         let mut errors = Vec::new();
         let wanted = self.version_match.as_str();
         if !wanted.is_empty() {
             if self.resource_version.is_empty() {
                 let detail = "resourceVersionMatch is forbidden unless resourceVersion is provided";
-                errors.push(FieldError::forbidden(field, detail));
+                errors.push(ApiFieldError::forbidden(field, detail));
             }
             if !self.continue_token.is_empty() {
                 let detail = "resourceVersionMatch is forbidden when continue is provided";
-                errors.push(FieldError::forbidden(field, detail));
+                errors.push(ApiFieldError::forbidden(field, detail));
             }
             if !["Exact", "NotOlderThan"].contains(&wanted) {
                 let known = ["Exact", "NotOlderThan", ""];
-                errors.push(FieldError::unsupported(field, &json!(wanted), &known));
+                errors.push(ApiFieldError::unsupported(field, &json!(wanted), &known));
             }
             if wanted == "Exact" && self.resource_version == "0" {
                 let detail =
                     "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"";
-                errors.push(FieldError::forbidden(field, detail));
+                errors.push(ApiFieldError::forbidden(field, detail));
             }
         }
         if self.initial_events.is_some() {
             let detail = "sendInitialEvents is forbidden for list";
-            errors.push(FieldError::forbidden("sendInitialEvents", detail));
+            errors.push(ApiFieldError::forbidden("sendInitialEvents", detail));
         }
         errors
     }
 
-    fn watch_errors(&self) -> Vec<FieldError> {
+    fn watch_errors(&self) -> Vec<ApiFieldError> {
         let field = "resourceVersionMatch";
         let mut errors = Vec::new();
         let wanted = self.version_match.as_str();
         if self.initial_events.is_some() && wanted != "NotOlderThan" {
             let detail = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
-            errors.push(FieldError::forbidden(field, detail));
+            errors.push(ApiFieldError::forbidden(field, detail));
         }
         if wanted.is_empty() {
             return errors;
@@ -137,10 +137,10 @@ impl ListOptions {
         if self.initial_events.is_none() {
             let detail =
                 "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
-            errors.push(FieldError::forbidden(field, detail));
+            errors.push(ApiFieldError::forbidden(field, detail));
         }
         if wanted != "NotOlderThan" {
-            errors.push(FieldError::unsupported(
+            errors.push(ApiFieldError::unsupported(
                 field,
                 &json!(wanted),
                 &["NotOlderThan"],
@@ -148,7 +148,7 @@ impl ListOptions {
         }
         if !self.continue_token.is_empty() {
             let detail = "resourceVersionMatch is forbidden when continue is provided";
-            errors.push(FieldError::forbidden(field, detail));
+            errors.push(ApiFieldError::forbidden(field, detail));
         }
         errors
     }
@@ -158,7 +158,7 @@ impl ListOptions {
     /// # Errors
     ///
     /// 400, when a field selector asks for another.
-    pub fn only(&mut self, name: &str) -> Result<(), Fault> {
+    pub fn only(&mut self, name: &str) -> Result<(), StatusError> {
         if self.fields.is_everything() {
             let escaped: String = name
                 .chars()
@@ -171,9 +171,9 @@ impl ListOptions {
                 })
                 .collect();
             self.fields = FieldSelector::parse(&format!("metadata.name={escaped}"))
-                .map_err(|error| Fault::bad_request(error.to_string()))?;
+                .map_err(|error| StatusError::bad_request(error.to_string()))?;
         } else if self.fields.required("metadata.name") != Some(name) {
-            return Err(Fault::bad_request(
+            return Err(StatusError::bad_request(
                 "fieldSelector metadata.name doesn't match requested name",
             ));
         }

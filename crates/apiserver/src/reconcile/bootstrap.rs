@@ -12,7 +12,7 @@ use std::{
 use http::Method;
 use serde_json::{Value, json};
 
-use super::{Hosted, UpkeepError, path};
+use super::{Hosted, ReconcileError, path};
 use fairgate_core::apf::objects::{
     Bootstrap,
     bootstrap::{self, AUTOUPDATE, SpecOwner},
@@ -62,8 +62,8 @@ impl Bootstrapper {
     ///
     /// # Errors
     ///
-    /// [`UpkeepError`].
-    pub async fn ensure(&self) -> Result<(), UpkeepError> {
+    /// [`ReconcileError`].
+    pub async fn ensure(&self) -> Result<(), ReconcileError> {
         let (mandatory, suggested): (Vec<_>, Vec<_>) =
             BUILT_IN.iter().partition(|object| object.mandatory);
         let suggested = suggested
@@ -89,7 +89,7 @@ impl Bootstrapper {
         &self,
         built_in: &BuiltIn,
         live: Option<&Value>,
-    ) -> Result<(), UpkeepError> {
+    ) -> Result<(), ReconcileError> {
         let kind = built_in.kind;
         let done = match action(built_in, live) {
             Action::Nothing => return Ok(()),
@@ -110,7 +110,7 @@ impl Bootstrapper {
         &self,
         kind: &'static Kind,
         known: &BTreeMap<String, Arc<Object>>,
-    ) -> Result<(), UpkeepError> {
+    ) -> Result<(), ReconcileError> {
         for (name, object) in known {
             let annotation = metadata::entry(object.stored(), "annotations", AUTOUPDATE);
             let maintained = annotation.and_then(bootstrap::parse_bool) == Some(true);
@@ -144,7 +144,7 @@ impl Bootstrapper {
         method: Method,
         path: &str,
         body: Option<&Value>,
-    ) -> Result<(), UpkeepError> {
+    ) -> Result<(), ReconcileError> {
         self.hosted
             .call(method, path, QUERY, "application/json", body)
             .await

@@ -5,7 +5,7 @@
 //! none; and so is each form in which it is sent. All of this costs too much for a data core.
 //!
 //! Not here: how the server's documents are got (`merging`), what merging means
-//! ([`discovery`](super::discovery), [`openapi`](super::openapi)).
+//! ([`discovery`](crate::discovery), [`openapi`](crate::openapi)).
 
 use std::sync::{Arc, OnceLock};
 
@@ -15,67 +15,24 @@ use http::HeaderValue;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use super::{
-    discovery::{self, Wanted},
-    documents::{self, Documents},
-    openapi,
+use crate::{
+    compression, discovery, documents::Documents, merged_document_id::MergedDocumentId, openapi,
 };
 use fairgate_core::sync::{Mutex, lock};
 
-/// A document that both have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Subject {
-    /// The list of groups.
-    Groups,
-    /// All of discovery but the core group.
-    Aggregated(Wanted),
-    /// OpenAPI v2.
-    OpenApiV2,
-    /// Which documents of OpenAPI v3 there are.
-    OpenApiV3Index,
-}
-
-impl Subject {
-    const COUNT: usize = 5;
-
-    fn index(self) -> usize {
-        match self {
-            Self::Groups => 0,
-            Self::Aggregated(Wanted::V2) => 1,
-            Self::Aggregated(Wanted::V2Beta1) => 2,
-            Self::OpenApiV2 => 3,
-            Self::OpenApiV3Index => 4,
-        }
-    }
-
-    fn merge(self, theirs: Value, ours: Value) -> Value {
-        match self {
-            Self::Groups => discovery::merge_group_list(theirs, ours),
-            Self::Aggregated(form) => {
-                let mut merged = discovery::merge_aggregated(theirs, ours);
-                // The versions are the same but for the name, and the server may have the other.
-                merged["apiVersion"] = form.api_version().into();
-                merged
-            }
-            Self::OpenApiV2 => openapi::merge_v2(theirs, ours),
-            Self::OpenApiV3Index => openapi::merge_v3_index(theirs, ours),
-        }
-    }
-}
-
 /// The last document made of each subject.
 #[derive(Default)]
-pub(super) struct Merging([Slot; Subject::COUNT]);
+pub(super) struct MergedDocuments([Slot; MergedDocumentId::COUNT]);
 
 #[derive(Default)]
 struct Slot {
-    last: ArcSwapOption<Merged>,
+    last: ArcSwapOption<MergedDocument>,
     /// Held while one is made, so that those who wait for it find it made.
     turn: Mutex<()>,
 }
 
 /// A document, and what it was made of.
-pub(super) struct Merged {
+pub(super) struct MergedDocument {
     source: Source,
     /// The entity tag.
     pub(super) etag: HeaderValue,
@@ -96,9 +53,9 @@ struct Text {
     gzip: OnceLock<Option<Bytes>>,
 }
 
-impl Merging {
+impl MergedDocuments {
     /// The last document made of a subject. Never waits.
-    pub(super) fn last(&self, subject: Subject) -> Option<Arc<Merged>> {
+    pub(super) fn last(&self, subject: MergedDocumentId) -> Option<Arc<MergedDocument>> {
         self.0[subject.index()].last.load_full()
     }
 
@@ -106,11 +63,11 @@ impl Merging {
     /// JSON. Blocks for as long as it takes to make it.
     pub(super) fn make(
         &self,
-        subject: Subject,
+        subject: MergedDocumentId,
         tag: Option<HeaderValue>,
         theirs: &[u8],
         documents: &Documents,
-    ) -> Option<Arc<Merged>> {
+    ) -> Option<Arc<MergedDocument>> {
         let source = match tag {
             Some(tag) => Source::Tag(tag),
             None => Source::Hash(Sha256::digest(theirs).into()),
@@ -124,7 +81,7 @@ impl Merging {
         let theirs: Value = serde_json::from_slice(theirs).ok()?;
         let merged = subject.merge(theirs, documents.ours(subject)).to_string();
         let etag = HeaderValue::from_str(&discovery::etag(&merged)).ok()?;
-        let merged = Arc::new(Merged {
+        let merged = Arc::new(MergedDocument {
             source,
             etag,
             json: Text::new(merged.into_bytes()),
@@ -135,7 +92,7 @@ impl Merging {
     }
 }
 
-impl Merged {
+impl MergedDocument {
     /// The tag of the server's document, to ask whether that has changed.
     pub(super) fn tag_of_theirs(&self) -> Option<&HeaderValue> {
         match &self.source {
@@ -170,8 +127,8 @@ impl Text {
     }
 
     fn send(&self, takes_gzip: bool) -> (Bytes, bool) {
-        if takes_gzip && self.bytes.len() > documents::COMPRESS_FROM {
-            let compressed = self.gzip.get_or_init(|| documents::gzip(&self.bytes));
+        if takes_gzip && self.bytes.len() > compression::COMPRESS_FROM {
+            let compressed = self.gzip.get_or_init(|| compression::gzip(&self.bytes));
             if let Some(compressed) = compressed {
                 return (compressed.clone(), true);
             }
@@ -185,6 +142,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::discovery::AggregatedVersion;
     use fairgate_objects::kinds::KINDS;
 
     const OURS: &str = "flowcontrol.apiserver.k8s.io";
@@ -193,11 +151,20 @@ mod tests {
         Documents::new(&KINDS, "v1.36.3", String::new())
     }
 
-    fn make(merging: &Merging, tag: Option<&'static str>, theirs: &Value) -> Arc<Merged> {
+    fn make(
+        merging: &MergedDocuments,
+        tag: Option<&'static str>,
+        theirs: &Value,
+    ) -> Arc<MergedDocument> {
         let tag = tag.map(HeaderValue::from_static);
         let theirs = theirs.to_string();
         merging
-            .make(Subject::Groups, tag, theirs.as_bytes(), &documents())
+            .make(
+                MergedDocumentId::Groups,
+                tag,
+                theirs.as_bytes(),
+                &documents(),
+            )
             .unwrap()
     }
 
@@ -208,7 +175,7 @@ mod tests {
 
     #[test]
     fn a_document_is_made_again_only_when_the_servers_changes() {
-        let merging = Merging::default();
+        let merging = MergedDocuments::default();
         let first = make(&merging, Some("\"1\""), &groups(&["apps"]));
         assert_eq!(first.value()["groups"][0]["name"], "apps");
         assert_eq!(first.value()["groups"][1]["name"], OURS);
@@ -217,14 +184,14 @@ mod tests {
         assert!(Arc::ptr_eq(&first, &again));
         let changed = make(&merging, Some("\"2\""), &groups(&["batch", "apps"]));
         assert_ne!(first.etag, changed.etag);
-        let last = merging.last(Subject::Groups).unwrap();
+        let last = merging.last(MergedDocumentId::Groups).unwrap();
         assert!(Arc::ptr_eq(&last, &changed));
-        assert!(merging.last(Subject::OpenApiV2).is_none());
+        assert!(merging.last(MergedDocumentId::OpenApiV2).is_none());
     }
 
     #[test]
     fn without_a_tag_the_text_tells_whether_it_changed() {
-        let merging = Merging::default();
+        let merging = MergedDocuments::default();
         let first = make(&merging, None, &groups(&["apps"]));
         assert!(Arc::ptr_eq(
             &first,
@@ -238,8 +205,8 @@ mod tests {
     fn aggregated_documents_bear_the_version_that_was_asked_for() {
         let theirs =
             br#"{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","items":[]}"#;
-        let subject = Subject::Aggregated(Wanted::V2Beta1);
-        let merged = Merging::default()
+        let subject = MergedDocumentId::Aggregated(AggregatedVersion::V2Beta1);
+        let merged = MergedDocuments::default()
             .make(subject, None, theirs, &documents())
             .unwrap()
             .value();
@@ -249,22 +216,22 @@ mod tests {
 
     #[test]
     fn what_is_no_json_is_not_merged() {
-        let merging = Merging::default();
-        let made = merging.make(Subject::OpenApiV2, None, b"<html>", &documents());
+        let merging = MergedDocuments::default();
+        let made = merging.make(MergedDocumentId::OpenApiV2, None, b"<html>", &documents());
         assert!(made.is_none());
-        assert!(merging.last(Subject::OpenApiV2).is_none());
+        assert!(merging.last(MergedDocumentId::OpenApiV2).is_none());
     }
 
     #[test]
     fn long_documents_are_compressed_for_whoever_takes_that() {
         let many: Vec<String> = (0..10_000).map(|n| format!("group-{n}")).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
-        let merged = make(&Merging::default(), None, &groups(&many));
+        let merged = make(&MergedDocuments::default(), None, &groups(&many));
         let (plain, is_gzip) = merged.json(false);
         assert!(!is_gzip);
         let (compressed, is_gzip) = merged.json(true);
         assert!(is_gzip && compressed.len() < plain.len() / 4);
-        let few = make(&Merging::default(), None, &groups(&["apps"]));
+        let few = make(&MergedDocuments::default(), None, &groups(&["apps"]));
         assert!(!few.json(true).1);
     }
 }

@@ -14,22 +14,22 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode, header::CONTENT_TYPE};
 use serde_json::Value;
 
 pub use bootstrap::Bootstrapper;
-pub use conditions::{Conditions, Opinion};
+pub use conditions::{ConditionWriter, UnreachableSchema};
 
-use super::{
-    Hosted,
-    answer::AnswerBody,
-    request::{Caller, Request},
+use crate::{
+    hosted::Hosted,
+    request::{ApiRequest, Caller},
+    response::ApiBody,
 };
 use fairgate_core::digest::{RequestDigest, RequestInfo, User};
 use fairgate_objects::{kind::Kind, metadata, object::Object};
 use fairgate_store::{At, StoreError};
 
-use super::calls::GATEWAY;
+use crate::calls::GATEWAY;
 
 /// Why the gateway could not write.
 #[derive(Clone, Debug, thiserror::Error)]
-pub enum UpkeepError {
+pub enum ReconcileError {
     /// The API refused.
     #[error("{method} {path}: {status}: {message}")]
     Refused {
@@ -47,7 +47,7 @@ pub enum UpkeepError {
     Store(#[from] StoreError),
 }
 
-impl UpkeepError {
+impl ReconcileError {
     /// Whether another gateway was faster, or the object has gone: nothing to worry about.
     fn is_race(&self) -> bool {
         matches!(
@@ -67,7 +67,11 @@ impl Hosted {
         kind: &'static Kind,
     ) -> Result<BTreeMap<String, Arc<Object>>, StoreError> {
         let prefix = format!("/{}/", kind.plural);
-        let page = self.store.list(&prefix, None, None, At::Cached).await?;
+        let page = self
+            .state
+            .store
+            .list(&prefix, None, None, At::Cached)
+            .await?;
         let mut known = BTreeMap::new();
         for entry in &page.entries {
             match crate::stored::object(kind, entry) {
@@ -88,9 +92,9 @@ impl Hosted {
         query: &str,
         content_type: &'static str,
         body: Option<&Value>,
-    ) -> Result<(), UpkeepError> {
+    ) -> Result<(), ReconcileError> {
         let user = User::new(GATEWAY, [User::MASTERS, User::AUTHENTICATED]);
-        let refused = |status, message| UpkeepError::Refused {
+        let refused = |status, message| ReconcileError::Refused {
             method: method.clone(),
             path: path.to_owned(),
             status,
@@ -101,7 +105,7 @@ impl Hosted {
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
         let body = body.map(|body| Bytes::from(body.to_string()));
-        let request = Request {
+        let request = ApiRequest {
             method: method.clone(),
             path: path.to_owned(),
             query: query.to_owned(),
@@ -118,11 +122,11 @@ impl Hosted {
             return Ok(());
         }
         let message = match &answer.body {
-            AnswerBody::Full(body) => serde_json::from_slice::<Value>(body)
+            ApiBody::Full(body) => serde_json::from_slice::<Value>(body)
                 .ok()
                 .and_then(|status| status["message"].as_str().map(str::to_owned))
                 .unwrap_or_default(),
-            AnswerBody::Watch(_) => String::new(),
+            ApiBody::Watch(_) => String::new(),
         };
         Err(refused(answer.status, message))
     }

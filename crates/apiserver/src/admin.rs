@@ -6,12 +6,14 @@ use std::{future::Future, pin::Pin, sync::Arc};
 
 use http::{Method, StatusCode};
 
-use super::{answer::Answer, fault::Fault, negotiate::Output, request::Request};
+use crate::{
+    negotiate::Output, request::ApiRequest, response::ApiResponse, status_error::StatusError,
+};
 use fairgate_core::digest::User;
 
 /// What operators get to see.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Report {
+pub struct AdminResponse {
     /// The HTTP status.
     pub status: StatusCode,
     /// The media type.
@@ -21,26 +23,29 @@ pub struct Report {
 }
 
 /// Something that operators may ask for.
-pub type Asked<'a> = Pin<Box<dyn Future<Output = Option<Report>> + Send + 'a>>;
+pub type AdminFuture<'a> = Pin<Box<dyn Future<Output = Option<AdminResponse>> + Send + 'a>>;
 
 /// Whoever knows what operators ask for.
-pub trait Operators: Send + Sync {
+pub trait AdminEndpoints: Send + Sync {
     /// What there is at a path; nothing where there is nothing. Without `reasons`, what is wrong is told,
     /// but not why.
-    fn ask<'a>(&'a self, path: &'a str, query: &'a str, reasons: bool) -> Asked<'a>;
+    fn ask<'a>(&'a self, path: &'a str, query: &'a str, reasons: bool) -> AdminFuture<'a>;
 }
 
 /// Answers a call for operators.
-pub(super) async fn serve(operators: &Arc<dyn Operators>, request: &Request) -> Answer {
+pub(super) async fn serve(
+    operators: &Arc<dyn AdminEndpoints>,
+    request: &ApiRequest,
+) -> ApiResponse {
     if ![Method::GET, Method::HEAD].contains(&request.method) {
-        return Answer::fault(&Fault::method_not_allowed(), Output::JSON);
+        return ApiResponse::error(&StatusError::method_not_allowed(), Output::JSON);
     }
     // Anybody may ask whether the gateway lives.
     let reasons = request.user().in_group(User::MASTERS);
     match operators.ask(&request.path, &request.query, reasons).await {
-        None => Answer::not_found(),
+        None => ApiResponse::not_found(),
         Some(report) => {
-            let mut answer = Answer::text(report.status, report.text);
+            let mut answer = ApiResponse::text(report.status, report.text);
             let content_type = http::HeaderValue::from_static(report.content_type);
             answer
                 .headers

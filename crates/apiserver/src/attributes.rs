@@ -1,0 +1,44 @@
+//! What an authorizer decides on: the attributes of a request.
+
+use fairgate_core::digest::{RequestInfo, readable};
+
+/// What a user wants to do, as a `SubjectAccessReview` names it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Attributes {
+    /// Such as `get`.
+    pub verb: String,
+    /// Whether a resource is meant.
+    pub is_resource: bool,
+    /// The resource's group.
+    pub group: String,
+    /// The version of the group.
+    pub version: String,
+    /// The resource, plural.
+    pub resource: String,
+    /// The subresource.
+    pub subresource: String,
+    /// The namespace; empty for none.
+    pub namespace: String,
+    /// The object's name.
+    pub name: String,
+    /// The path, where no resource is meant.
+    pub path: String,
+}
+
+impl Attributes {
+    /// The attributes of a request.
+    pub fn of(info: &RequestInfo) -> Self {
+        let text = |part: &[u8]| readable(part).into_owned();
+        Self {
+            verb: info.verb.to_string(),
+            is_resource: info.is_resource,
+            group: text(info.group()),
+            version: text(info.version()),
+            resource: text(info.resource()),
+            subresource: text(info.subresource()),
+            namespace: text(info.namespace()),
+            name: text(info.name()),
+            path: text(info.path()),
+        }
+    }
+}

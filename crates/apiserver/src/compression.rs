@@ -1,0 +1,55 @@
+//! Compression of long responses, for clients that accept gzip.
+
+use std::io::Write as _;
+
+use bytes::Bytes;
+use flate2::{Compression, write::GzEncoder};
+use http::{
+    HeaderMap, HeaderValue,
+    header::{CONTENT_ENCODING, VARY},
+};
+
+use crate::{
+    request::ApiRequest,
+    response::{ApiBody, ApiResponse},
+};
+
+/// Bodies longer than this are compressed, in bytes; kube-apiserver has the same threshold.
+pub(super) const COMPRESS_FROM: usize = 128 << 10;
+
+/// Compresses a long response, if the client accepts that.
+pub(super) fn compressed(request: &ApiRequest, mut answer: ApiResponse) -> ApiResponse {
+    let ApiBody::Full(body) = &answer.body else {
+        return answer;
+    };
+    if body.len() <= COMPRESS_FROM || !takes_gzip(&request.headers) {
+        return answer;
+    }
+    if let Some(compressed) = gzip(body) {
+        answer.body = ApiBody::Full(compressed);
+        answer
+            .headers
+            .insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+        answer
+            .headers
+            .insert(VARY, HeaderValue::from_static("Accept-Encoding"));
+    }
+    answer
+}
+
+/// Compresses at the lowest level, which kube-apiserver uses, too: speed counts more than size.
+pub(super) fn gzip(bytes: &[u8]) -> Option<Bytes> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::new(1));
+    let compressed = encoder.write_all(bytes).and_then(|()| encoder.finish());
+    compressed.ok().map(Bytes::from)
+}
+
+/// Whether a client accepts gzip.
+pub(super) fn takes_gzip(headers: &HeaderMap) -> bool {
+    headers
+        .get_all(http::header::ACCEPT_ENCODING)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .any(|coding| coding.split(';').next().unwrap_or_default().trim() == "gzip")
+}

@@ -1,0 +1,253 @@
+//! The hosted API as a whole: routes a request, authorizes it and answers it.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{Method, StatusCode};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::{
+    admin::{self, AdminEndpoints},
+    attributes::Attributes,
+    authorize::{self, Authorizer},
+    calls, compression,
+    documents::Documents,
+    merged_documents::MergedDocuments,
+    negotiate::{self, Output, Produces},
+    object_writer::ObjectWriter,
+    query::{self, Query},
+    request::{self, ApiRequest, Caller, MAX_BODY},
+    response::ApiResponse,
+    reviews,
+    route::{self, Route, route},
+    state::ApiState,
+    status_error::StatusError,
+};
+use fairgate_base::clock::Clock;
+use fairgate_core::digest::Verb;
+use fairgate_objects::{codec::FieldValidation, kind::Kind, kinds, object::Object};
+use fairgate_store::Store;
+
+/// Reading a body longer than this takes milliseconds.
+const LARGE_BODY: usize = 32 << 10;
+/// How many heavy calls are answered at once.
+const HEAVY_AT_ONCE: usize = 2;
+/// Writing a list of more objects than this may take milliseconds.
+const MANY_OBJECTS: usize = 500;
+
+/// Every kind that is hosted, those that are only answered included.
+pub fn all_kinds() -> Vec<&'static Kind> {
+    let mut all: Vec<&'static Kind> = kinds::KINDS.to_vec();
+    all.extend(reviews::REVIEWS);
+    all
+}
+
+/// What the hosted API is made with.
+pub struct HostedSettings {
+    /// Where the objects are.
+    pub store: Arc<dyn Store>,
+    /// The time.
+    pub clock: Clock,
+    /// Who may do what. Where the upstream says so, the gateway answers for the kinds of policy
+    /// objects alone, and all else is the upstream's.
+    pub authorizer: Authorizer,
+    /// The version of Kubernetes that `/version` claims, such as `v1.36.3`.
+    pub version: String,
+    /// What clients are told to reach the server by, `host:port`.
+    pub address: String,
+    /// Metrics, health and dumps.
+    pub admin: Arc<dyn AdminEndpoints>,
+}
+
+/// The hosted API.
+pub struct Hosted {
+    pub(crate) state: ApiState,
+    authorizer: Authorizer,
+    pub(crate) documents: Documents,
+    pub(crate) merged_documents: MergedDocuments,
+    admin: Arc<dyn AdminEndpoints>,
+    /// For heavy calls, so that many of them leave the machine to others.
+    heavy: Arc<Semaphore>,
+}
+
+impl std::fmt::Debug for Hosted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Hosted").finish_non_exhaustive()
+    }
+}
+
+impl Hosted {
+    /// An API over a store.
+    pub fn new(settings: HostedSettings) -> Arc<Self> {
+        let kinds = match &settings.authorizer {
+            Authorizer::BuiltIn(_) => all_kinds(),
+            Authorizer::Upstream(_) => kinds::KINDS.to_vec(),
+        };
+        Arc::new(Self {
+            documents: Documents::new(&kinds, &settings.version, settings.address),
+            merged_documents: MergedDocuments::default(),
+            state: ApiState {
+                store: settings.store,
+                clock: settings.clock,
+                kinds,
+            },
+            authorizer: settings.authorizer,
+            admin: settings.admin,
+            heavy: Arc::new(Semaphore::new(HEAVY_AT_ONCE)),
+        })
+    }
+
+    /// Whether a path is answered here where another server is behind; see `knows`.
+    pub fn knows(&self, path: &str) -> bool {
+        route::knows(&self.state.kinds, path)
+    }
+
+    /// Whether a path is that of a group of which there are objects here; see `covers`.
+    pub fn covers(&self, path: &str) -> bool {
+        route::covers(&self.state.kinds, path)
+    }
+
+    /// Whether a client's call is allowed; if not, its answer. Nothing of its body has to be there yet.
+    ///
+    /// # Errors
+    ///
+    /// The refusal.
+    pub async fn admit(&self, request: &ApiRequest) -> Result<(), ApiResponse> {
+        let wanted = Attributes::of(&request.digest.info);
+        self.authorize(request, &wanted)
+            .await
+            .map_err(|refused| finished(request, refused))
+    }
+
+    /// How many bytes of a body a call may have, if it is of those of which the body counts.
+    pub fn takes_body(&self, request: &ApiRequest) -> Option<usize> {
+        let may_have = [Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
+        if !may_have.contains(&request.method) {
+            return None;
+        }
+        match route(&self.state.kinds, &request.path) {
+            Route::Objects(_) => Some(MAX_BODY),
+            Route::Answered(_) => Some(request::MAX_REVIEW),
+            _ => None,
+        }
+    }
+
+    /// Whether a call may keep a thread busy for so long that others would notice.
+    pub fn is_heavy(&self, request: &ApiRequest) -> bool {
+        let body = request.body.as_ref().map_or(0, Bytes::len);
+        let lists = request.digest.info.verb == Verb::List;
+        body > LARGE_BODY || (lists && self.state.store.size().entries > MANY_OBJECTS)
+    }
+
+    /// Waits for leave to answer a [heavy](Self::is_heavy) call.
+    pub async fn heavy_turn(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.heavy).acquire_owned().await.ok() // nobody closes it
+    }
+
+    /// Answers a client's call that was [admitted](Self::admit), or one of the gateway's own.
+    pub async fn serve(&self, request: &ApiRequest) -> ApiResponse {
+        finished(request, self.answer(request).await)
+    }
+
+    /// Answers a call that is allowed.
+    async fn answer(&self, request: &ApiRequest) -> ApiResponse {
+        let query = Query::parse(&request.query);
+        match route(&self.state.kinds, &request.path) {
+            Route::Objects(place) => {
+                let may_create = self.authorize_creation(request).await;
+                calls::serve(&self.state, request, &place, &query, may_create).await
+            }
+            Route::Answered(kind) => self.review(request, kind, &query),
+            Route::Admin => admin::serve(&self.admin, request).await,
+            Route::Nothing => {
+                let accept = request.header("accept");
+                let agent = request.header("user-agent");
+                let output = negotiate::output(accept, Produces::Objects, &query, agent);
+                ApiResponse::error(&StatusError::no_route(), output.unwrap_or(Output::JSON))
+            }
+            Route::Unknown => ApiResponse::not_found(),
+            place => self.documents.serve(request, &place, &query),
+        }
+    }
+
+    /// Whether whoever asks may do what is wanted; otherwise the answer that they get.
+    async fn authorize(
+        &self,
+        request: &ApiRequest,
+        wanted: &Attributes,
+    ) -> Result<(), ApiResponse> {
+        let user = request.user();
+        match self.authorizer.decide(user, wanted).await {
+            Ok(decision) if decision.allowed => Ok(()),
+            Ok(decision) => {
+                let fault = authorize::forbidden(wanted, user, &decision.reason);
+                Err(ApiResponse::error(&fault, Output::JSON))
+            }
+            Err(error) => {
+                let target = match request.query.as_str() {
+                    "" => request.path.clone(),
+                    query => format!("{}?{query}", request.path),
+                };
+                let text = format!("Internal Server Error: {target:?}: {error}\n");
+                let text = authorize::escaped(&text);
+                Err(ApiResponse::text(StatusCode::INTERNAL_SERVER_ERROR, text))
+            }
+        }
+    }
+
+    /// Whether an apply may make an object. It is asked before it is known whether there is one, and
+    /// heeded only where one is made: what there was a moment ago says nothing.
+    async fn authorize_creation(&self, request: &ApiRequest) -> Result<(), StatusError> {
+        let applies = request.method == Method::PATCH
+            && negotiate::patch_type(request.header("content-type"))
+                .is_ok_and(|how| how == negotiate::PatchType::Apply);
+        if !applies || request.caller == Caller::Gateway {
+            return Ok(());
+        }
+        let mut wanted = Attributes::of(&request.digest.info);
+        "create".clone_into(&mut wanted.verb);
+        let user = request.user();
+        match self.authorizer.decide(user, &wanted).await {
+            Ok(decision) if decision.allowed => Ok(()),
+            Ok(decision) => Err(authorize::forbidden(&wanted, user, &decision.reason)),
+            Err(error) => Err(StatusError::internal(error.to_string())),
+        }
+    }
+
+    /// Answers a review that a user makes of itself.
+    fn review(&self, request: &ApiRequest, kind: &'static Kind, query: &Query) -> ApiResponse {
+        let mut output = Output::JSON;
+        let answered = (|| {
+            if request.method != Method::POST {
+                return Err(StatusError::method_not_allowed());
+            }
+            let agent = request.header("user-agent");
+            output = negotiate::output(request.header("accept"), Produces::Objects, query, agent)?;
+            let media = negotiate::input(request.header("content-type"))?;
+            let options = query::WriteOptions::read(query, query::Write::Create, agent)?;
+            let version = kind.stored();
+            let strict = options.validation == FieldValidation::Strict;
+            let too_long = || StatusError::too_large(&format!("limit is {}", request::MAX_REVIEW));
+            let body = request.body.as_ref().ok_or_else(too_long)?;
+            let read = self.state.read_body(media, body, kind, version, strict);
+            let (mut value, _) =
+                read.map_err(|error| StatusError::bad_request(error.to_string()))?;
+            // Where the upstream decides, it is also the one to be asked.
+            let Authorizer::BuiltIn(rules) = &self.authorizer else {
+                return Err(StatusError::no_route());
+            };
+            reviews::answer(rules, kind, request.user(), &mut value)?;
+            let object = Object::new(kind, value);
+            ObjectWriter::plain(kind, version, output).object(StatusCode::CREATED, &object)
+        })();
+        answered.unwrap_or_else(|fault| ApiResponse::error(&fault, output))
+    }
+}
+
+/// An answer as it goes out: to `HEAD` without its body, otherwise compressed if that is wanted.
+fn finished(request: &ApiRequest, answer: ApiResponse) -> ApiResponse {
+    if request.method == Method::HEAD {
+        return answer.without_body();
+    }
+    compression::compressed(request, answer)
+}

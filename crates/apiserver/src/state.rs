@@ -1,0 +1,84 @@
+//! What every call works with: the store, the clock, the kinds.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::negotiate::Media;
+use fairgate_base::clock::Clock;
+use fairgate_objects::{
+    codec,
+    kind::{Kind, KindVersion},
+};
+use fairgate_store::Store;
+
+/// What every call works with.
+pub(crate) struct ApiState {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) clock: Clock,
+    pub(crate) kinds: Vec<&'static Kind>,
+}
+
+impl ApiState {
+    /// Reads a body as an object of a kind in one version: its canonical form, and what strictness
+    /// would object to.
+    pub(crate) fn read_body(
+        &self,
+        media: Media,
+        body: &[u8],
+        kind: &'static Kind,
+        version: &'static KindVersion,
+        strict: bool,
+    ) -> Result<(Value, Vec<String>), codec::DecodeError> {
+        let format = match media {
+            Media::Json => codec::BodyFormat::Json,
+            Media::Yaml => codec::BodyFormat::Yaml,
+            Media::Protobuf => codec::BodyFormat::Protobuf,
+        };
+        let scheme = self.scheme();
+        let expect = codec::ExpectedType {
+            group: kind.group,
+            version: version.name,
+            kind: kind.kind,
+            shape: version.shape,
+            scheme: &scheme,
+        };
+        codec::decode_body(format, body, &expect, strict).map(|body| (body.value, body.problems))
+    }
+
+    /// All kinds in all versions, for telling what a body is that is not what it should be.
+    fn scheme(&self) -> Vec<codec::RegisteredType<'static>> {
+        let lists = self.kinds.iter().flat_map(|kind| {
+            kind.versions.iter().map(|version| codec::RegisteredType {
+                group: kind.group,
+                version: version.name,
+                kind: kind.list_kind,
+                shape: None,
+            })
+        });
+        let versions = |kind: &&'static Kind| {
+            let kind = *kind;
+            kind.versions
+                .iter()
+                .map(move |version| codec::RegisteredType {
+                    group: kind.group,
+                    version: version.name,
+                    kind: kind.kind,
+                    shape: Some(version.shape),
+                })
+        };
+        self.kinds.iter().flat_map(versions).chain(lists).collect()
+    }
+
+    /// Now, RFC 3339 in whole seconds.
+    pub(crate) fn now_text(&self) -> String {
+        jiff::Timestamp::from_second(self.now_seconds())
+            .unwrap_or(jiff::Timestamp::UNIX_EPOCH)
+            .to_string()
+    }
+
+    /// Now, in seconds since 1970.
+    pub(crate) fn now_seconds(&self) -> i64 {
+        i64::try_from(self.clock.unix_seconds()).unwrap_or(i64::MAX)
+    }
+}
