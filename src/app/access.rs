@@ -1,43 +1,31 @@
-//! How the upstream is asked what users may do: as it is asked about their tokens, in the gateway's own
-//! name, on connections apart from those of requests.
+//! Authorization by the upstream of calls to the hosted API, in `mode: overlay`.
 
 use std::sync::Arc;
 
-use bytes::Bytes;
+use tokio::runtime;
 
 use super::{counting, settings::UpstreamClients};
 use crate::{config::Config, observe::GatewayMetrics};
-use fairgate_apiserver::access::{AccessSettings, AskAccess, AskFuture, NotAsked, SubjectAccess};
 use fairgate_base::clock::Clock;
-use fairgate_upstream::review::{ReviewClient, ReviewTransport as _};
+use fairgate_upstream::{
+    access_review::{AccessReviewSettings, AccessReviews},
+    review::ReviewClient,
+};
 
-/// The upstream's word on who may do what.
-pub(super) fn of_upstream(
+/// Access reviews by the upstream, which run on `control`.
+pub(super) fn reviews(
     config: &Config,
     clients: &UpstreamClients,
     clock: &Clock,
     metrics: &Arc<GatewayMetrics>,
-) -> SubjectAccess {
-    let upstream = Upstream(ReviewClient::access(clients.reviews.clone()));
-    let settings = AccessSettings {
+    control: &runtime::Handle,
+) -> AccessReviews {
+    let settings = AccessReviewSettings {
         allowed_ttl: config.hosted_api.authorized_ttl,
         denied_ttl: config.hosted_api.unauthorized_ttl,
         events: counting::access_reviews(metrics),
-        ..AccessSettings::default()
+        ..AccessReviewSettings::default()
     };
-    SubjectAccess::new(upstream, settings, clock.clone())
-}
-
-struct Upstream(ReviewClient);
-
-impl AskAccess for Upstream {
-    fn ask(&self, review: Bytes) -> AskFuture<'_> {
-        Box::pin(async move {
-            let answer = self.0.post(review).await;
-            answer.map_err(|error| NotAsked {
-                reason: error.to_string(),
-                again: error.retry_delay(),
-            })
-        })
-    }
+    let transport = ReviewClient::access(clients.reviews.clone());
+    AccessReviews::new(settings, transport, clock.clone(), control.clone())
 }

@@ -5,13 +5,12 @@ use std::sync::Arc;
 use crate::observe::{
     AbandonedStreamEnd, GatewayMetrics, ReviewOutcome, UpstreamFailure, catalogue,
 };
-use fairgate_apiserver::access::AccessEnd;
 use fairgate_base::events::EventSink;
 use fairgate_proxy::{
-    auth::token_review::ReviewEnd,
     forward::{ConnectionEvent, ConnectionLimit, Lane},
     serve::ClientEvent,
 };
+use fairgate_upstream::lookup::LookupOutcome;
 
 /// Counts connections to the upstream.
 pub(super) fn connections(metrics: &Arc<GatewayMetrics>) -> EventSink<ConnectionEvent> {
@@ -53,26 +52,22 @@ pub(super) fn clients(metrics: &Arc<GatewayMetrics>) -> EventSink<ClientEvent> {
     })
 }
 
-/// Counts what the upstream is asked about tokens.
-pub(super) fn token_reviews(metrics: &Arc<GatewayMetrics>) -> EventSink<ReviewEnd> {
+/// Counts token reviews.
+pub(super) fn token_reviews(metrics: &Arc<GatewayMetrics>) -> EventSink<LookupOutcome> {
     let metrics = Arc::clone(metrics);
-    EventSink::new(move |end| {
-        metrics.token_reviewed(match end {
-            ReviewEnd::Accepted => ReviewOutcome::Positive,
-            ReviewEnd::Refused => ReviewOutcome::Negative,
-            ReviewEnd::Failed => ReviewOutcome::Failed,
-        });
-    })
+    EventSink::new(move |outcome| metrics.token_reviewed(review_outcome(outcome)))
 }
 
-/// Counts what the upstream is asked about what users may do.
-pub(super) fn access_reviews(metrics: &Arc<GatewayMetrics>) -> EventSink<AccessEnd> {
+/// Counts access reviews.
+pub(super) fn access_reviews(metrics: &Arc<GatewayMetrics>) -> EventSink<LookupOutcome> {
     let metrics = Arc::clone(metrics);
-    EventSink::new(move |end| {
-        metrics.access_reviewed(match end {
-            AccessEnd::Allowed => ReviewOutcome::Positive,
-            AccessEnd::Denied => ReviewOutcome::Negative,
-            AccessEnd::Failed => ReviewOutcome::Failed,
-        });
-    })
+    EventSink::new(move |outcome| metrics.access_reviewed(review_outcome(outcome)))
+}
+
+fn review_outcome(outcome: LookupOutcome) -> ReviewOutcome {
+    match outcome {
+        LookupOutcome::Positive => ReviewOutcome::Positive,
+        LookupOutcome::Negative => ReviewOutcome::Negative,
+        LookupOutcome::Failed => ReviewOutcome::Failed,
+    }
 }

@@ -19,7 +19,6 @@ use crate::{
 };
 use fairgate_apiserver::{
     AdminEndpoints, AdminFuture, AdminResponse, Hosted, HostedSettings,
-    access::SubjectAccess,
     authorize::{Authorizer, BuiltInRules},
     reconcile::{Bootstrapper, ConditionWriter, UnreachableSchema},
 };
@@ -32,6 +31,7 @@ use fairgate_core::{
     finding::Finding,
 };
 use fairgate_store::{Health, Limits, Store, StoreError, local};
+use fairgate_upstream::access_review::AccessReviews;
 
 /// How often the built-in objects are looked after, besides when something changes.
 const ENSURE: Duration = Duration::from_secs(60);
@@ -110,7 +110,7 @@ impl Hosting {
     pub(super) fn new(
         config: &Config,
         store: Arc<dyn Store>,
-        access: Option<SubjectAccess>,
+        access: Option<AccessReviews>,
         clock: &Clock,
     ) -> Self {
         let seeing = Arc::new(Seeing::default());

@@ -273,7 +273,13 @@ fn open_hosting(
     let _inside = control.enter();
     let store = hosting::open_store(config, clock)?;
     let access = match config.mode {
-        Mode::Overlay => Some(access::of_upstream(config, clients, clock, metrics)),
+        Mode::Overlay => Some(access::reviews(
+            config,
+            clients,
+            clock,
+            metrics,
+            control.handle(),
+        )),
         _ => None,
     };
     let hosting = Hosting::new(config, store, access, clock);

@@ -16,9 +16,7 @@ use fairgate_proxy::{
     auth::{
         AnonymousAccess, AuthSettings, Authenticator, BundleError, CaBundle, ConfiguredNames,
         FrontProxySettings, HeaderNameError, NoRandomness, RequestHeaderNames, TokenFile,
-        TokenFileError, TokenKey, TokenReviews, UpstreamIdentity,
-        layer::AuthRules,
-        token_review::{ReviewEnd, ReviewSettings},
+        TokenFileError, TokenKey, TokenReviews, UpstreamIdentity, layer::AuthRules,
     },
     fairness::{Caps, Enforcement, HubSettings},
     forward::{ConnectionLimit, UpstreamProtocol, UpstreamSettings},
@@ -27,8 +25,10 @@ use fairgate_proxy::{
 use fairgate_upstream::{
     client::{ApiClient, ConnectionReuse, HeaderSource},
     endpoint::Endpoint,
+    lookup::LookupOutcome,
     review::ReviewClient,
     tls::{self, UpstreamTls},
+    token_review::TokenReviewSettings,
 };
 
 /// A setting that only shows to be wrong when it is put to use.
@@ -341,7 +341,7 @@ pub(super) fn token_reviews(
     config: &Config,
     clients: &UpstreamClients,
     clock: &Clock,
-    events: EventSink<ReviewEnd>,
+    events: EventSink<LookupOutcome>,
     control: &runtime::Handle,
 ) -> Result<Option<TokenReviews>, SettingsError> {
     // Nobody can be asked where there is no upstream.
@@ -350,13 +350,13 @@ pub(super) fn token_reviews(
         return Ok(None);
     };
     let transport = ReviewClient::tokens(clients.reviews.clone());
-    let settings = ReviewSettings {
+    let settings = TokenReviewSettings {
         audiences: review.audiences.clone(),
         accepted_ttl: review.cache_ttl,
         refused_ttl: review.refusal_ttl,
         try_limit: review.timeout,
         events,
-        ..ReviewSettings::default()
+        ..TokenReviewSettings::default()
     };
     let key = TokenKey::random()?;
     Ok(Some(TokenReviews::new(

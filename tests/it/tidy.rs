@@ -15,6 +15,7 @@ use std::{
 const CRATES: &[(&str, Edges)] = &[
     ("crates/core/src", CORE),
     ("crates/base/src", BASE),
+    ("crates/upstream/src", UPSTREAM),
     ("crates/proxy/src", PROXY),
     ("crates/objects/src", OBJECTS),
     ("crates/apiserver/src", APISERVER),
@@ -44,6 +45,19 @@ const BASE: Edges = &[
     ("local", &[]),
     ("log_limit", &[]),
     ("socket", &[]),
+];
+
+/// The gateway as a client of its upstream.
+const UPSTREAM: Edges = &[
+    ("tls", &[]),
+    ("endpoint", &["tls"]),
+    ("dial", &["endpoint", "tls"]),
+    ("client", &["dial", "endpoint"]),
+    ("review", &["client"]),
+    ("cache", &[]),
+    ("lookup", &["cache"]),
+    ("token_review", &["cache", "client", "lookup", "review"]),
+    ("access_review", &["cache", "client", "lookup", "review"]),
 ];
 
 /// The request path, whose layers never use each other.
@@ -83,8 +97,6 @@ const OBJECTS: Edges = &[
 
 /// The hosted API: from errors and parameters up to the layer.
 const APISERVER: Edges = &[
-    ("attributes", &[]),
-    ("access", &["attributes"]),
     ("status_error", &[]),
     ("query", &["status_error"]),
     ("negotiate", &["query", "status_error"]),
@@ -117,7 +129,7 @@ const APISERVER: Edges = &[
         "admin",
         &["negotiate", "request", "response", "status_error"],
     ),
-    ("authorize", &["access", "attributes", "status_error"]),
+    ("authorize", &["status_error"]),
     ("continue_token", &["status_error"]),
     ("random", &["status_error"]),
     ("route", &[]),
@@ -167,12 +179,11 @@ const APISERVER: Edges = &[
             "openapi",
         ],
     ),
-    ("reviews", &["attributes", "authorize", "status_error"]),
+    ("reviews", &["authorize", "status_error"]),
     (
         "hosted",
         &[
             "admin",
-            "attributes",
             "authorize",
             "calls",
             "compression",

@@ -6,12 +6,11 @@
 
 use serde_json::{Value, json};
 
-use crate::{
-    access::{AccessError, Decision, SubjectAccess},
-    attributes::Attributes,
-    status_error::StatusError,
-};
+use crate::status_error::StatusError;
 use fairgate_core::digest::User;
+use fairgate_upstream::access_review::{
+    AccessDecision, AccessReviewError, AccessReviews, Attributes,
+};
 
 /// The group of everybody who proved who they are.
 const AUTHENTICATED: &str = "system:authenticated";
@@ -68,7 +67,7 @@ pub enum Authorizer {
     /// Rules of the gateway's own.
     BuiltIn(BuiltInRules),
     /// The server behind.
-    Upstream(SubjectAccess),
+    Upstream(AccessReviews),
 }
 
 impl Authorizer {
@@ -76,10 +75,14 @@ impl Authorizer {
     ///
     /// # Errors
     ///
-    /// [`AccessError`], when it could not be asked.
-    pub async fn decide(&self, user: &User, wanted: &Attributes) -> Result<Decision, AccessError> {
+    /// [`AccessReviewError`], when it could not be asked.
+    pub async fn decide(
+        &self,
+        user: &User,
+        wanted: &Attributes,
+    ) -> Result<AccessDecision, AccessReviewError> {
         match self {
-            Self::BuiltIn(rules) => Ok(Decision::plain(rules.allow(user, wanted))),
+            Self::BuiltIn(rules) => Ok(AccessDecision::plain(rules.allow(user, wanted))),
             Self::Upstream(access) => access.decide(user, wanted).await,
         }
     }

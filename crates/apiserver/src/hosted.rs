@@ -8,7 +8,6 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::{
     admin::{self, AdminEndpoints},
-    attributes::Attributes,
     authorize::{self, Authorizer},
     calls, compression,
     documents::Documents,
@@ -27,6 +26,7 @@ use fairgate_base::clock::Clock;
 use fairgate_core::digest::Verb;
 use fairgate_objects::{codec::FieldValidation, kind::Kind, kinds, object::Object};
 use fairgate_store::Store;
+use fairgate_upstream::access_review::Attributes;
 
 /// Reading a body longer than this takes milliseconds.
 const LARGE_BODY: usize = 32 << 10;

@@ -6,7 +6,7 @@
 //! [`authorize`] decides whether the user may, `calls` are the verbs, which are the same for every kind.
 //! Objects live in a [`fairgate_store::Store`].
 //!
-//! Over an upstream with an API of its own, [`access`] asks the upstream for authorization, and a request
+//! Over an upstream with an API of its own, the upstream authorizes requests ([`fairgate_upstream::access_review`]), and a request
 //! for a document that both have is sent there first: ours is merged into the response (`merging`).
 //!
 //! What an object is (tables of kinds, codecs, patches, field ownership) is in [`fairgate_objects`].
@@ -14,9 +14,7 @@
 //!
 //! Not here: authentication (`auth`), flow control (`fairness`), what the objects mean (`apf`).
 
-pub mod access;
 mod admin;
-mod attributes;
 pub mod authorize;
 mod calls;
 mod compression;
@@ -45,7 +43,6 @@ mod stored;
 mod watch_stream;
 
 pub use admin::{AdminEndpoints, AdminFuture, AdminResponse};
-pub use attributes::Attributes;
 pub use hosted::{Hosted, HostedSettings, all_kinds};
 pub use layer::{HostedLayer, HostedService, Ownership};
 pub use request::{ApiRequest, Caller, MAX_BODY};

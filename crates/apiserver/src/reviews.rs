@@ -2,13 +2,14 @@
 
 use serde_json::{Value, json};
 
-use crate::{attributes::Attributes, authorize::BuiltInRules, status_error::StatusError};
+use crate::{authorize::BuiltInRules, status_error::StatusError};
 use fairgate_core::{apf::objects::names, digest::User};
 use fairgate_objects::{
     field_error::ApiFieldError,
     kind::{Kind, KindRules, KindVersion, Storage},
     schema::reviews as shapes,
 };
+use fairgate_upstream::access_review::Attributes;
 
 /// The kinds of reviews.
 pub(crate) static REVIEWS: [&Kind; 3] = [&ACCESS, &RULES, &SELF];

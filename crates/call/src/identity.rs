@@ -28,6 +28,18 @@ impl Identity {
         }
     }
 
+    /// The identity of an authenticated user, who is thereby a member of `system:authenticated`, unless the
+    /// credential says that the user is anonymous.
+    pub fn authenticated(mut user: User) -> Self {
+        let settled = user.name == User::ANONYMOUS
+            || user.in_group(User::AUTHENTICATED)
+            || user.in_group(User::UNAUTHENTICATED);
+        if !settled {
+            user.groups.push(User::AUTHENTICATED.to_owned());
+        }
+        Self::new(user)
+    }
+
     /// The identity of `user`, impersonated by `impersonator`.
     pub fn impersonated(user: User, impersonator: Arc<User>) -> Self {
         Self {

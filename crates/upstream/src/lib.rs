@@ -6,10 +6,17 @@
 //! error texts. The request path keeps connection pools of its own, whose connections come from the same
 //! dialer.
 //!
+//! [`token_review`] and [`access_review`] have tokens validated and access authorized there. Results are cached,
+//! and equal reviews merge ([`lookup`]).
+//!
 //! Not here: requests of clients, which `fairgate-proxy` forwards.
 
+pub mod access_review;
+mod cache;
 pub mod client;
 pub mod dial;
 pub mod endpoint;
+pub mod lookup;
 pub mod review;
 pub mod tls;
+pub mod token_review;

@@ -2,10 +2,11 @@
 //!
 //! A review is an object that is posted and comes back with its status filled in.
 
-use std::pin::Pin;
+use std::{pin::Pin, time::Duration};
 
 use bytes::Bytes;
 use http::uri::PathAndQuery;
+use tokio::time::{sleep, timeout};
 
 use crate::client::{ApiClient, RequestError};
 
@@ -49,5 +50,53 @@ impl ReviewClient {
 impl ReviewTransport for ReviewClient {
     fn post(&self, body: Bytes) -> PostFuture<'_> {
         Box::pin(self.client.post_json(self.path.clone(), body))
+    }
+}
+
+/// How often a review is posted, and with what pauses.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RetryPolicy {
+    /// How often at most; at least 1.
+    pub(crate) tries: u32,
+    /// The limit of one attempt.
+    pub(crate) try_limit: Duration,
+    /// The pause after the first failed attempt.
+    pub(crate) first_pause: Duration,
+    /// How many times as long as the one before each later pause is.
+    pub(crate) factor: f64,
+    /// By which part of itself a pause is longer, so that equal failures do not all come again at once.
+    pub(crate) jitter: f64,
+}
+
+/// Why a review was not answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum PostError {
+    /// An attempt took too long. It is not repeated: the upstream may be at work on it still.
+    TimedOut,
+    /// The last attempt failed.
+    Request(RequestError),
+}
+
+/// Posts a review, again where that may help.
+pub(crate) async fn post(
+    transport: &dyn ReviewTransport,
+    review: &Bytes,
+    retry: RetryPolicy,
+) -> Result<Bytes, PostError> {
+    let mut pause = retry.first_pause;
+    let mut attempt = 1;
+    loop {
+        let posted = timeout(retry.try_limit, transport.post(review.clone())).await;
+        let error = match posted {
+            Ok(Ok(body)) => return Ok(body),
+            Ok(Err(error)) => error,
+            Err(_elapsed) => return Err(PostError::TimedOut),
+        };
+        let Some(at_least) = error.retry_delay().filter(|_| attempt < retry.tries) else {
+            return Err(PostError::Request(error));
+        };
+        sleep(at_least.max(pause + pause.mul_f64(retry.jitter))).await;
+        pause = pause.mul_f64(retry.factor);
+        attempt += 1;
     }
 }

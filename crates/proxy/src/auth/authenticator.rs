@@ -12,17 +12,12 @@ use std::{
 use http::HeaderMap;
 use rustls::{DistinguishedName, pki_types::CertificateDer};
 
-use super::{
-    bearer,
-    failure::AuthFailures,
-    mtls,
-    now::Now,
-    settings::AuthSettings,
-    token_key::{Token, TokenDigest},
-    token_review::{Review, ReviewError, TokenRefused, TokenReviews},
-};
+use super::{bearer, failure::AuthFailures, mtls, now::Now, settings::AuthSettings};
 use fairgate_call::{Identity, PeerIdentityCache};
 use fairgate_core::digest::User;
+use fairgate_upstream::token_review::{
+    PendingTokenReview, Token, TokenDigest, TokenRefused, TokenReviewError, TokenReviews,
+};
 
 /// All configured methods of authentication. Replaced as a whole when settings change.
 #[derive(Debug)]
@@ -60,7 +55,7 @@ pub enum AuthDecision {
     /// The request is answered with 401. The reasons are for the log.
     Unauthorized(AuthFailures),
     /// The request is answered with 503 or 429 and `Retry-After`: its token could not be reviewed.
-    Unavailable(ReviewError),
+    Unavailable(TokenReviewError),
 }
 
 /// Authenticator that waits for the review of a token.
@@ -68,12 +63,12 @@ pub enum AuthDecision {
 #[must_use = "futures do nothing unless polled"]
 pub struct PendingReview {
     reviews: TokenReviews,
-    review: Review,
+    review: PendingTokenReview,
     /// The WebSocket token, to be tried if the one in `Authorization` is refused.
     next: Option<NextToken>,
     failures: AuthFailures,
     /// Why an earlier token could not be reviewed.
-    unavailable: Option<ReviewError>,
+    unavailable: Option<TokenReviewError>,
 }
 
 #[derive(Debug)]
@@ -221,7 +216,7 @@ impl Authenticator {
             return TokenLookup::Refused(TokenRefused::default());
         };
         let digest = digest.unwrap_or_else(|| reviews.key().digest(token));
-        match reviews.lookup_cached(&digest, now) {
+        match reviews.lookup_cached(&digest, now.time) {
             Some(Ok(identity)) => TokenLookup::Known(identity),
             Some(Err(refused)) => TokenLookup::Refused(refused),
             None => TokenLookup::Unknown(digest),

@@ -16,7 +16,7 @@ use http::{
     header::{AUTHORIZATION, CONNECTION, SEC_WEBSOCKET_PROTOCOL, UPGRADE},
 };
 
-use super::token_key::Token;
+use fairgate_upstream::token_review::Token;
 
 /// The subprotocol that carries a token begins so.
 const PROTOCOL_PREFIX: &[u8] = b"base64url.bearer.authorization.k8s.io.";

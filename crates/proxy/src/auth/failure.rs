@@ -4,8 +4,9 @@ use std::fmt;
 
 use smallvec::SmallVec;
 
-use super::{bearer::ProtocolError, token_review::TokenRefused};
+use super::bearer::ProtocolError;
 use fairgate_call::{CertificateError, FrontProxyError};
+use fairgate_upstream::token_review::TokenRefused;
 
 /// Why one method of authentication failed.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]

@@ -10,9 +10,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use rustls::pki_types::CertificateDer;
 
-use super::{
-    extra_key, identity::authenticated, settings::FrontProxySettings, x509::CertificateSubject,
-};
+use super::{extra_key, settings::FrontProxySettings, x509::CertificateSubject};
 use fairgate_call::{CachedVerification, FrontProxyError, Identity, Verification};
 use fairgate_core::digest::User;
 
@@ -30,7 +28,9 @@ impl FrontProxySettings {
         verified
             .get(unix_seconds, || self.verify(chain, unix_seconds))
             .map_err(Clone::clone)?;
-        Ok(self.user(headers)?.map(authenticated))
+        Ok(self
+            .user(headers)?
+            .map(|user| Arc::new(Identity::authenticated(user))))
     }
 
     fn verify(

@@ -9,9 +9,9 @@
 //! Before a request is forwarded, [`strip_identity_headers`] removes what the client says about itself, and
 //! [`upstream`] adds the authenticated identity.
 //!
-//! Each method has a file: `front_proxy`, `mtls`, `token_file`, `token_review`; `bearer` extracts tokens from
-//! requests. Not here: what a connection caches of its client's certificate
-//! ([`fairgate_call::PeerIdentityCache`]).
+//! Each method has a file: `front_proxy`, `mtls`, `token_file`; `bearer` extracts tokens from requests. Not
+//! here: reviews of tokens by the upstream ([`fairgate_upstream::token_review`]), and what a connection caches
+//! of its client's certificate ([`fairgate_call::PeerIdentityCache`]).
 
 mod authenticator;
 pub(crate) mod bearer;
@@ -19,7 +19,6 @@ mod bundle;
 pub(crate) mod extra_key;
 mod failure;
 mod front_proxy;
-mod identity;
 pub(crate) mod impersonation;
 pub mod layer;
 mod mtls;
@@ -29,12 +28,9 @@ pub(crate) mod pki;
 mod settings;
 pub(crate) mod spoof;
 mod token_file;
-mod token_key;
-pub mod token_review;
 pub mod upstream;
 pub(crate) mod x509;
 
-use self::identity::authenticated;
 pub use self::{
     authenticator::{AuthDecision, AuthOutcome, Authenticator, Credentials, PendingReview},
     bundle::{BundleError, CaBundle},
@@ -43,13 +39,12 @@ pub use self::{
     settings::{AnonymousAccess, AuthSettings, FrontProxySettings},
     spoof::{ConfiguredNames, HeaderRefusal, refuse_identity_headers, strip_identity_headers},
     token_file::{TokenFile, TokenFileError, TokenFileWarning},
-    token_key::{NoRandomness, Token, TokenDigest, TokenKey},
-    token_review::{ReviewError, TokenRefused, TokenReviews},
 };
 pub use fairgate_call::{
     HeaderNameError, Identity, RequestHeaderNames,
     identity_headers::{IdentityError, IdentityHeaders, UpstreamIdentity},
 };
+pub use fairgate_upstream::token_review::{NoRandomness, TokenKey, TokenReviews};
 
 #[cfg(test)]
 mod tests;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rustls::pki_types::CertificateDer;
 use sha2::{Digest as _, Sha256};
 
-use super::{bundle::CaBundle, identity::authenticated, x509::CertificateSubject};
+use super::{bundle::CaBundle, x509::CertificateSubject};
 use fairgate_call::{CertificateError, Identity, Verification};
 use fairgate_core::digest::User;
 
@@ -34,7 +34,7 @@ pub(super) fn authenticate(
         groups: subject.organizations,
         extra: [(CREDENTIAL_ID.to_owned(), vec![credential_id])].into(),
     };
-    Ok((Some(authenticated(user)), until))
+    Ok((Some(Arc::new(Identity::authenticated(user))), until))
 }
 
 #[cfg(test)]

@@ -4,8 +4,9 @@
 
 use std::sync::Arc;
 
-use super::{bundle::CaBundle, token_file::TokenFile, token_review::TokenReviews};
+use super::{bundle::CaBundle, token_file::TokenFile};
 use fairgate_call::RequestHeaderNames;
+use fairgate_upstream::token_review::TokenReviews;
 
 /// Which methods of authentication there are. A method that is absent is off.
 #[derive(Clone, Debug, Default)]

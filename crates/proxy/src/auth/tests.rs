@@ -10,7 +10,6 @@ use tokio::runtime::{Builder, Runtime};
 
 use super::{
     pki::{Authority, Leaf, NOW},
-    token_review::ReviewSettings,
     *,
 };
 use fairgate_base::clock::Clock;
@@ -19,6 +18,7 @@ use fairgate_core::{digest::User, time::Time};
 use fairgate_upstream::{
     client::RequestError,
     review::{PostFuture, ReviewTransport},
+    token_review::TokenReviewSettings,
 };
 
 /// An upstream that knows the tokens `good` and `renamed`, and is down for `down`.
@@ -67,9 +67,9 @@ impl Scene {
         let clients = Authority::new("clients");
         let proxies = Authority::new("proxies");
         let reviews = TokenReviews::new(
-            ReviewSettings {
+            TokenReviewSettings {
                 first_pause: Duration::ZERO,
-                ..ReviewSettings::default()
+                ..TokenReviewSettings::default()
             },
             Upstream,
             TokenKey::random().unwrap(),
@@ -404,7 +404,7 @@ fn a_recognized_user_is_in_the_group_of_all_such_users_once_and_last() {
         ("alice", &[none, "dev"], &[none, "dev"]),
         (User::ANONYMOUS, &["dev"], &["dev"]),
     ] {
-        let identity = authenticated(User::new(name, groups.iter().copied()));
+        let identity = Identity::authenticated(User::new(name, groups.iter().copied()));
         assert_eq!(identity.user().groups, expected);
     }
 }

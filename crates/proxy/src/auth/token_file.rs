@@ -7,12 +7,9 @@
 
 use std::{collections::HashMap, fmt, sync::Arc};
 
-use super::{
-    identity::authenticated,
-    token_key::{Token, TokenDigest, TokenKey},
-};
 use fairgate_call::Identity;
 use fairgate_core::digest::User;
+use fairgate_upstream::token_review::{Token, TokenDigest, TokenKey};
 
 /// The content of a token file, ready for look-up.
 #[derive(Clone)]
@@ -108,7 +105,7 @@ impl TokenFile {
         let Some(token) = row.token else {
             return Some(TokenFileWarning::EmptyToken { line: row.line });
         };
-        let identity = authenticated(row.user);
+        let identity = Arc::new(Identity::authenticated(row.user));
         self.users
             .insert(self.key.digest(token.as_bytes()), identity)
             .map(|_earlier| TokenFileWarning::Repeated { line: row.line })

@@ -1,18 +1,18 @@
-//! What a `TokenReview` says, and for how long that may be believed.
+//! The `TokenReview` that is sent, the result in what comes back, and how long the token itself claims to be valid.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use bytes::Bytes;
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, UserInfo};
 use serde::Deserialize;
 
-use super::{ReviewError, Reviewed, TokenRefused};
-use crate::auth;
+use super::{ReviewedToken, TokenRefused, TokenReviewError};
+use fairgate_call::Identity;
 use fairgate_core::digest::User;
 
-/// The body of the request that asks about `token`, which is UTF-8.
-pub(super) fn question(token: &str, audiences: &[String]) -> Result<Bytes, ReviewError> {
+/// The body of the request that has `token` reviewed, which is UTF-8.
+pub(super) fn request(token: &str, audiences: &[String]) -> Result<Bytes, TokenReviewError> {
     let review = TokenReview {
         spec: TokenReviewSpec {
             token: token.to_owned(),
@@ -25,13 +25,13 @@ pub(super) fn question(token: &str, audiences: &[String]) -> Result<Bytes, Revie
         .map_err(|error| malformed(&error))
 }
 
-/// The result that the body of an answer gives.
+/// The result in the body of a response.
 ///
-/// A refusal with a reason is a refusal: the upstream says why it does not know a token in the same
-/// field in which a webhook reports that it could not look.
-pub(super) fn answer(body: &[u8], audiences: &[String]) -> Result<Reviewed, ReviewError> {
+/// A status with an error counts as a refusal: the upstream says why a token is invalid in the same field in
+/// which a webhook reports that it could not check it, so the two cannot be told apart.
+pub(super) fn result(body: &[u8], audiences: &[String]) -> Result<ReviewedToken, TokenReviewError> {
     let review: TokenReview = serde_json::from_slice(body).map_err(|error| malformed(&error))?;
-    let status = review.status.ok_or_else(|| ReviewError::Malformed {
+    let status = review.status.ok_or_else(|| TokenReviewError::Malformed {
         reason: "no status".into(),
     })?;
     let reason = status.error.unwrap_or_default();
@@ -45,12 +45,12 @@ pub(super) fn answer(body: &[u8], audiences: &[String]) -> Result<Reviewed, Revi
         )));
     }
     let user = user(status.user.unwrap_or_default())?;
-    Ok(Ok(auth::authenticated(user)))
+    Ok(Ok(Arc::new(Identity::authenticated(user))))
 }
 
 /// How long the token itself claims to be valid from now on, if it is a JWT that says so.
 ///
-/// Nothing is verified: this only shortens what the review granted.
+/// Nothing is verified: this can only shorten what the review granted.
 pub(super) fn remaining(token: &[u8], wall: Duration) -> Option<Duration> {
     #[derive(Deserialize)]
     struct Claims {
@@ -69,11 +69,11 @@ pub(super) fn remaining(token: &[u8], wall: Duration) -> Option<Duration> {
     Duration::try_from_secs_f64(seconds.max(0.0)).ok()
 }
 
-fn user(info: UserInfo) -> Result<User, ReviewError> {
+fn user(info: UserInfo) -> Result<User, TokenReviewError> {
     let name = info
         .username
         .filter(|name| !name.is_empty())
-        .ok_or_else(|| ReviewError::Malformed {
+        .ok_or_else(|| TokenReviewError::Malformed {
             reason: "authenticated, but no user name".into(),
         })?;
     let extra: BTreeMap<String, Vec<String>> = info.extra.unwrap_or_default();
@@ -85,10 +85,10 @@ fn user(info: UserInfo) -> Result<User, ReviewError> {
     })
 }
 
-/// Where parsing failed, but nothing of the text: the answer repeats the token.
-fn malformed(error: &serde_json::Error) -> ReviewError {
+/// Says where parsing failed, but quotes nothing: the response repeats the token.
+fn malformed(error: &serde_json::Error) -> TokenReviewError {
     let (line, column) = (error.line(), error.column());
-    ReviewError::Malformed {
+    TokenReviewError::Malformed {
         reason: format!("not a TokenReview at line {line} column {column}").into(),
     }
 }
@@ -99,13 +99,13 @@ mod tests {
 
     use super::*;
 
-    fn reviewed(status: &Value, audiences: &[&str]) -> Result<Reviewed, ReviewError> {
+    fn reviewed(status: &Value, audiences: &[&str]) -> Result<ReviewedToken, TokenReviewError> {
         let body = json!({
             "apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview",
             "metadata": {}, "spec": {"token": "hunter2"}, "status": status,
         });
         let audiences: Vec<_> = audiences.iter().map(|a| (*a).to_owned()).collect();
-        answer(body.to_string().as_bytes(), &audiences)
+        result(body.to_string().as_bytes(), &audiences)
     }
 
     fn alice() -> Value {
@@ -118,13 +118,13 @@ mod tests {
     }
 
     #[test]
-    fn the_question_is_the_one_of_the_api() {
-        let body = question("t", &["a".to_owned()]).unwrap();
+    fn the_review_is_the_one_of_the_api() {
+        let body = request("t", &["a".to_owned()]).unwrap();
         let sent: Value = serde_json::from_slice(&body).unwrap();
         assert_eq!(sent["apiVersion"], "authentication.k8s.io/v1");
         assert_eq!(sent["kind"], "TokenReview");
         assert_eq!(sent["spec"], json!({"token": "t", "audiences": ["a"]}));
-        let body = question("t", &[]).unwrap();
+        let body = request("t", &[]).unwrap();
         let sent: Value = serde_json::from_slice(&body).unwrap();
         assert_eq!(sent["spec"], json!({"token": "t"}));
     }
@@ -156,17 +156,17 @@ mod tests {
         ] {
             assert!(reviewed(&status, &[]).unwrap().is_err(), "{status}");
         }
-        let told = reviewed(&json!({"error": "token lookup failed"}), &[])
+        let refused = reviewed(&json!({"error": "token lookup failed"}), &[])
             .unwrap()
             .unwrap_err();
         assert_eq!(
-            told.to_string(),
+            refused.to_string(),
             "invalid bearer token: token lookup failed"
         );
     }
 
     #[test]
-    fn audiences_asked_for_must_be_granted() {
+    fn requested_audiences_must_be_granted() {
         let verdict = |granted: Value| {
             let status = json!({"authenticated": true, "user": alice(), "audiences": granted});
             reviewed(&status, &["a", "b"]).unwrap().is_ok()
@@ -178,19 +178,19 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_makes_no_sense_is_no_refusal_and_repeats_no_token() {
+    fn a_malformed_response_is_no_refusal_and_no_error_repeats_the_token() {
         let nameless = json!({"authenticated": true, "user": {"username": ""}});
         let odd = json!({"authenticated": "hunter2"});
         for status in [nameless, odd, json!(null)] {
             let error = reviewed(&status, &[]).unwrap_err();
             assert!(!error.to_string().contains("hunter2"), "{error}");
         }
-        assert!(answer(b"<html>", &[]).is_err());
-        assert!(answer(br#"{"apiVersion":"v1","kind":"Status"}"#, &[]).is_err());
+        assert!(result(b"<html>", &[]).is_err());
+        assert!(result(br#"{"apiVersion":"v1","kind":"Status"}"#, &[]).is_err());
     }
 
     #[test]
-    fn the_end_a_token_claims_is_read_without_trust() {
+    fn the_expiry_that_a_token_claims_is_read_without_trust() {
         let seconds = Duration::from_secs;
         for (claims, left) in [
             (r#"{"exp": 1010}"#, Some(seconds(10))),

@@ -1,15 +1,15 @@
-//! Tokens are looked up: what is asked of the upstream, how often, and how long its word counts.
+//! What is sent to the upstream, how often, and how long its answers hold.
 
 use std::{sync::Mutex, thread};
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use bytes::Bytes;
 use serde_json::json;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
 use super::*;
+use crate::review::PostFuture;
 use fairgate_core::{sync, time::Time};
-use fairgate_upstream::review::PostFuture;
 
 /// A transport whose answers the test gives, one post at a time.
 struct Upstream {
@@ -67,15 +67,15 @@ struct Scene {
     clock: Clock,
 }
 
-fn quick() -> ReviewSettings {
-    ReviewSettings {
+fn quick() -> TokenReviewSettings {
+    TokenReviewSettings {
         first_pause: Duration::ZERO,
-        ..ReviewSettings::default()
+        ..TokenReviewSettings::default()
     }
 }
 
 impl Scene {
-    fn new(settings: ReviewSettings) -> Self {
+    fn new(settings: TokenReviewSettings) -> Self {
         let (sender, posts) = mpsc::unbounded_channel();
         Self::over(
             settings,
@@ -86,7 +86,7 @@ impl Scene {
     }
 
     fn over(
-        settings: ReviewSettings,
+        settings: TokenReviewSettings,
         transport: impl ReviewTransport,
         posts: mpsc::UnboundedReceiver<Post>,
         runtime: Handle,
@@ -106,7 +106,8 @@ impl Scene {
 
     /// A JWT that says it ends in so many seconds.
     fn expiring_in(&self, seconds: f64) -> String {
-        let end = Now::of(&self.clock).wall.as_secs_f64() + seconds;
+        let wall = self.clock.wall().duration_since(SystemTime::UNIX_EPOCH);
+        let end = wall.unwrap().as_secs_f64() + seconds;
         let claims = URL_SAFE_NO_PAD.encode(json!({"exp": end}).to_string());
         format!("e30.{claims}.c2ln")
     }
@@ -115,7 +116,7 @@ impl Scene {
         self.reviews.key().digest(token.as_bytes())
     }
 
-    fn review(&self, token: &str) -> Review {
+    fn review(&self, token: &str) -> PendingTokenReview {
         let digest = self.digest(token);
         self.reviews
             .review(&Token::new(token.as_bytes()).unwrap(), digest)
@@ -123,7 +124,7 @@ impl Scene {
 
     /// What is known of a token, at the scene's time.
     fn known(&self, token: &str) -> Option<Result<String, ()>> {
-        let now = Now::of(&self.clock);
+        let now = self.clock.now();
         let reviewed = self.reviews.lookup_cached(&self.digest(token), now)?;
         Some(match reviewed {
             Ok(identity) => Ok(identity.user().name.clone()),
@@ -171,7 +172,7 @@ async fn equal_look_ups_merge_into_one_review() {
 #[tokio::test]
 async fn an_accepted_token_is_believed_ten_seconds_at_most() {
     for (setting, holds) in [(3600, 10), (10, 10), (4, 4)] {
-        let mut scene = Scene::new(ReviewSettings {
+        let mut scene = Scene::new(TokenReviewSettings {
             accepted_ttl: Duration::from_secs(setting),
             ..quick()
         });
@@ -228,7 +229,7 @@ async fn an_error_is_never_remembered() {
     ] {
         let review = scene.review("t");
         scene.post().await.fail(error.clone());
-        assert_eq!(review.await.unwrap_err(), ReviewError::Transport(error));
+        assert_eq!(review.await.unwrap_err(), TokenReviewError::Request(error));
         assert_eq!(scene.known("t"), None);
     }
     let review = scene.review("t");
@@ -236,7 +237,7 @@ async fn an_error_is_never_remembered() {
     let _ = scene.post().await.answer.send(garbage);
     assert!(matches!(
         review.await.unwrap_err(),
-        ReviewError::Malformed { .. }
+        TokenReviewError::Malformed { .. }
     ));
     scene.accept("t").await;
     assert!(scene.known("t").is_some());
@@ -269,7 +270,7 @@ async fn passing_trouble_is_tried_again_five_times_in_all() {
         for _ in 0..5 {
             scene.post().await.fail(error.clone());
         }
-        assert_eq!(review.await.unwrap_err(), ReviewError::Transport(error));
+        assert_eq!(review.await.unwrap_err(), TokenReviewError::Request(error));
         assert!(scene.nothing_posted().await);
     }
 }
@@ -288,14 +289,14 @@ async fn a_review_runs_on_when_all_who_asked_have_left() {
 #[tokio::test]
 async fn an_upstream_that_does_not_answer_costs_a_limited_time() {
     for limits in [(1, 60_000), (60_000, 1)] {
-        let mut scene = Scene::new(ReviewSettings {
+        let mut scene = Scene::new(TokenReviewSettings {
             try_limit: Duration::from_millis(limits.0),
             review_limit: Duration::from_millis(limits.1),
             ..quick()
         });
         let review = scene.review("t");
         let post = scene.post().await;
-        assert_eq!(review.await.unwrap_err(), ReviewError::TimedOut);
+        assert_eq!(review.await.unwrap_err(), TokenReviewError::TimedOut);
         drop(post);
         scene.accept("t").await; // the turn was given back
     }
@@ -303,7 +304,7 @@ async fn an_upstream_that_does_not_answer_costs_a_limited_time() {
 
 #[tokio::test]
 async fn only_so_many_reviews_run_at_once() {
-    let mut scene = Scene::new(ReviewSettings {
+    let mut scene = Scene::new(TokenReviewSettings {
         max_running: 2,
         ..quick()
     });
@@ -321,7 +322,7 @@ async fn only_so_many_reviews_run_at_once() {
 
 #[tokio::test]
 async fn a_flood_of_strangers_is_bounded_and_holds_up_no_renewal() {
-    let mut scene = Scene::new(ReviewSettings {
+    let mut scene = Scene::new(TokenReviewSettings {
         max_running: 1,
         max_pending: 3,
         ..quick()
@@ -332,7 +333,7 @@ async fn a_flood_of_strangers_is_bounded_and_holds_up_no_renewal() {
     let flood = ["x", "y", "z"].map(|token| scene.review(token));
     assert_eq!(
         scene.review("w").await.unwrap_err(),
-        ReviewError::Overloaded
+        TokenReviewError::Overloaded
     );
     let first = scene.post().await;
     assert_eq!(first.token(), "x");
@@ -356,7 +357,7 @@ async fn a_flood_of_strangers_is_bounded_and_holds_up_no_renewal() {
 
 #[tokio::test]
 async fn what_is_remembered_is_bounded() {
-    let mut scene = Scene::new(ReviewSettings {
+    let mut scene = Scene::new(TokenReviewSettings {
         max_entries: 3,
         ..quick()
     });
@@ -366,7 +367,7 @@ async fn what_is_remembered_is_bounded() {
         scene.post().await.refuse();
         assert!(review.await.unwrap().is_err());
     }
-    assert_eq!(scene.reviews.remembered(), (3, 3));
+    assert_eq!(scene.reviews.lookups.len(), (3, 3));
     assert!(scene.known("good 9").is_some() && scene.known("good 6").is_none());
 }
 
@@ -391,10 +392,12 @@ async fn a_panic_of_the_transport_leaves_nobody_waiting() {
     let (_sender, posts) = mpsc::unbounded_channel();
     let scene = Scene::over(quick(), Panics(Mutex::new(0)), posts, Handle::current());
     for _ in 0..3 {
-        assert_eq!(scene.review("t").await.unwrap_err(), ReviewError::Abandoned);
+        assert_eq!(
+            scene.review("t").await.unwrap_err(),
+            TokenReviewError::Abandoned
+        );
     }
-    assert_eq!(scene.reviews.0.pending.load(Ordering::Relaxed), 0);
-    assert!(scene.reviews.0.flights.is_empty());
+    assert!(scene.reviews.lookups.is_idle());
 }
 
 #[tokio::test]
@@ -407,8 +410,11 @@ async fn a_control_runtime_that_has_ended_leaves_nobody_waiting() {
     let scene = Scene::over(quick(), upstream, posts, control.handle().clone());
     let running = scene.review("t");
     control.shutdown_background();
-    assert_eq!(running.await.unwrap_err(), ReviewError::Abandoned);
-    assert_eq!(scene.review("u").await.unwrap_err(), ReviewError::Abandoned);
+    assert_eq!(running.await.unwrap_err(), TokenReviewError::Abandoned);
+    assert_eq!(
+        scene.review("u").await.unwrap_err(),
+        TokenReviewError::Abandoned
+    );
 }
 
 #[tokio::test]

@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn equal_tokens_meet_under_one_key_only() {
+    fn equal_tokens_have_equal_digests_under_one_key_only() {
         let (one, other) = (TokenKey::random().unwrap(), TokenKey::random().unwrap());
         assert_eq!(one.digest(b"secret"), one.clone().digest(b"secret"));
         assert_ne!(one.digest(b"secret"), one.digest(b"secres"));

@@ -1,0 +1,67 @@
+//! The `SubjectAccessReview` that is sent, and the decision in what comes back.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+use super::{AccessDecision, AccessReviewError, Attributes};
+use fairgate_core::digest::User;
+
+/// How many characters of a reason are kept.
+const MAX_REASON_CHARS: usize = 1_000;
+
+/// The review of whether `user` may do what `attributes` say.
+pub(super) fn request(user: &User, attributes: &Attributes) -> Value {
+    let mut spec = Map::new();
+    spec.insert("user".into(), json!(user.name));
+    if !user.uid.is_empty() {
+        spec.insert("uid".into(), json!(user.uid));
+    }
+    if !user.groups.is_empty() {
+        spec.insert("groups".into(), json!(user.groups));
+    }
+    if !user.extra.is_empty() {
+        spec.insert("extra".into(), json!(user.extra));
+    }
+    if attributes.is_resource {
+        let resource: BTreeMap<&str, &str> = [
+            ("verb", attributes.verb.as_str()),
+            ("group", &attributes.group),
+            ("version", &attributes.version),
+            ("resource", &attributes.resource),
+            ("subresource", &attributes.subresource),
+            ("namespace", &attributes.namespace),
+            ("name", &attributes.name),
+        ]
+        .into_iter()
+        .filter(|(_, value)| !value.is_empty())
+        .collect();
+        spec.insert("resourceAttributes".into(), json!(resource));
+    } else {
+        let path = json!({"verb": attributes.verb, "path": attributes.path});
+        spec.insert("nonResourceAttributes".into(), path);
+    }
+    json!({
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": spec,
+    })
+}
+
+/// The decision in the body of a response. `denied` overrides `allowed`.
+pub(super) fn decision(body: &[u8]) -> Result<AccessDecision, AccessReviewError> {
+    let malformed = AccessReviewError::Malformed;
+    let review: Value = serde_json::from_slice(body).map_err(|_| malformed.clone())?;
+    let status = &review["status"];
+    let allowed = status["allowed"].as_bool().ok_or(malformed)?;
+    let denied = status["denied"].as_bool().unwrap_or_default();
+    let reason = status["reason"].as_str().unwrap_or_default();
+    Ok(AccessDecision {
+        allowed: allowed && !denied,
+        reason: reason
+            .chars()
+            .take(MAX_REASON_CHARS)
+            .collect::<String>()
+            .into(),
+    })
+}

@@ -1,0 +1,336 @@
+//! Lookups with a cache in front and single flight.
+//!
+//! [`LookupCache`] is what reviews of tokens and of access have in common. What is known is answered from the
+//! cache without waiting. For what is not, one lookup per key is in flight, however many callers wait for it, and
+//! it runs to its end even if all of them leave.
+//!
+//! Clients decide what is looked up, so a flood must not do harm: positive and negative results have caches of
+//! their own, so that many of one kind drive out none of the other; the lookups that run or wait are bounded in
+//! number; and keys whose result was positive lately may be looked up in a lane of their own.
+//!
+//! An error is neither positive nor negative, and is never cached.
+
+use std::{
+    hash::Hash,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use dashmap::{DashMap, Entry};
+use tokio::{
+    runtime::Handle,
+    sync::{Semaphore, oneshot},
+    time::timeout,
+};
+
+use crate::cache::{CacheBounds, EntryLife, ExpiringCache};
+use fairgate_base::{clock::Clock, events::EventSink, log_limit::LogLimit};
+use fairgate_core::time::Time;
+
+/// Failures that are logged in 10 s.
+const LOGGED_FAILURES: u32 = 5;
+
+/// Something that is slow to find out.
+pub(crate) trait Lookup: Send + Sync + 'static {
+    /// What it depends on.
+    type Key: Copy + Eq + Hash + Send + Sync + 'static;
+    /// What is sent to find it out.
+    type Request: Send + Sync + 'static;
+    /// What is found.
+    type Value: Clone + Send + Sync + Unpin + 'static;
+    /// Why nothing is found.
+    type Error: Clone + From<LookupFailure> + Send + Unpin + 'static;
+
+    /// Finds it out, with all attempts that are worth while. Dropped when its time is up.
+    fn fetch(
+        &self,
+        key: &Self::Key,
+        request: &Self::Request,
+    ) -> impl Future<Output = Result<Self::Value, Self::Error>> + Send;
+
+    /// How long a value that was just found is kept.
+    fn retention(&self, request: &Self::Request, value: &Self::Value) -> Retention;
+
+    /// Logs a failure. `left_out` failures before it were not logged.
+    fn log_failure(&self, error: &Self::Error, left_out: u64);
+}
+
+/// Why a lookup had no end of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LookupFailure {
+    /// Too many are pending, so it was not begun.
+    Overloaded,
+    /// Its time was up.
+    TimedOut,
+    /// The runtime ended, or the lookup panicked.
+    Abandoned,
+}
+
+/// How a lookup ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LookupOutcome {
+    /// The token is valid, or access is allowed.
+    Positive,
+    /// The token is not valid, or access is denied.
+    Negative,
+    /// There was no answer.
+    Failed,
+}
+
+/// In which cache a value is kept, and for how long.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Retention {
+    pub(crate) is_positive: bool,
+    pub(crate) life: EntryLife,
+}
+
+/// The bounds of lookups.
+#[derive(Clone, Debug)]
+pub(crate) struct LookupSettings {
+    /// Of positive results, and as much again of negative ones.
+    pub(crate) bounds: CacheBounds,
+    /// How many lookups run at once; at least 1. As many again of keys that are remembered as positive, if
+    /// these have a lane of their own.
+    pub(crate) max_running: usize,
+    /// How many lookups may run or wait, those in the lane of their own apart. Further ones fail at once.
+    pub(crate) max_pending: usize,
+    /// Whether keys that are remembered as positive are looked up in a lane of their own.
+    pub(crate) has_renewal_lane: bool,
+    /// The limit of a lookup, waiting for its turn included.
+    pub(crate) limit: Duration,
+    /// Is sent how lookups end.
+    pub(crate) events: EventSink<LookupOutcome>,
+}
+
+/// Looks things up, each once at a time, and caches what is found. Cloning shares it.
+pub(crate) struct LookupCache<L: Lookup>(Arc<LookupParts<L>>);
+
+struct LookupParts<L: Lookup> {
+    lookup: L,
+    settings: LookupSettings,
+    clock: Clock,
+    runtime: Handle,
+    positive: ExpiringCache<L::Key, L::Value>,
+    negative: ExpiringCache<L::Key, L::Value>,
+    /// Who waits for each key that is being looked up.
+    flights: DashMap<L::Key, Waiters<L>>,
+    /// Lookups that run or wait, renewals apart.
+    pending: AtomicUsize,
+    first_lookups: Semaphore,
+    renewals: Semaphore,
+    /// How many failures are logged: clients can cause any number.
+    failures: LogLimit,
+}
+
+type Waiters<L> = Vec<oneshot::Sender<Result<<L as Lookup>::Value, <L as Lookup>::Error>>>;
+
+/// The result of a lookup. Dropping it leaves the lookup running.
+#[derive(Debug)]
+#[must_use = "futures do nothing unless polled"]
+pub struct PendingLookup<V, E>(LookupState<V, E>);
+
+#[derive(Debug)]
+enum LookupState<V, E> {
+    Done(Option<Result<V, E>>),
+    Waiting(oneshot::Receiver<Result<V, E>>),
+}
+
+impl<L: Lookup> LookupCache<L> {
+    /// Lookups run on `runtime`.
+    pub(crate) fn new(lookup: L, settings: LookupSettings, clock: Clock, runtime: Handle) -> Self {
+        let lane = || Semaphore::new(settings.max_running.clamp(1, Semaphore::MAX_PERMITS));
+        Self(Arc::new(LookupParts {
+            lookup,
+            clock,
+            runtime,
+            positive: ExpiringCache::new(settings.bounds),
+            negative: ExpiringCache::new(settings.bounds),
+            flights: DashMap::new(),
+            pending: AtomicUsize::new(0),
+            first_lookups: lane(),
+            renewals: lane(),
+            failures: LogLimit::new(LOGGED_FAILURES),
+            settings,
+        }))
+    }
+
+    pub(crate) fn lookup(&self) -> &L {
+        &self.0.lookup
+    }
+
+    /// What is known of `key` at `now`; neither waits nor allocates.
+    pub(crate) fn cached(&self, key: &L::Key, now: Time) -> Option<L::Value> {
+        self.0.cached(key, now)
+    }
+
+    /// The result for `key`: what is known, that of the lookup in flight, or else of a new one, which sends
+    /// `request`.
+    pub(crate) fn get(
+        &self,
+        key: L::Key,
+        request: impl FnOnce() -> L::Request,
+    ) -> PendingLookup<L::Value, L::Error> {
+        let parts = &self.0;
+        let done = |result| PendingLookup(LookupState::Done(Some(result)));
+        let is_renewal = parts.settings.has_renewal_lane && parts.positive.contains(&key);
+        let (sender, receiver) = oneshot::channel();
+        match parts.flights.entry(key) {
+            Entry::Occupied(mut flight) => {
+                flight.get_mut().push(sender);
+                return PendingLookup(LookupState::Waiting(receiver));
+            }
+            Entry::Vacant(flight) => {
+                // It may have been cached between the caller's look into the cache and this one.
+                if let Some(value) = parts.cached(&key, parts.clock.now()) {
+                    return done(Ok(value));
+                }
+                if !is_renewal && !parts.may_begin() {
+                    return done(Err(LookupFailure::Overloaded.into()));
+                }
+                flight.insert(vec![sender]);
+            }
+        }
+        // The entry's lock is free again: on a runtime that has ended, spawning drops the flight, which takes it.
+        let flight = Flight {
+            parts: Arc::clone(parts),
+            key,
+            is_renewal,
+            outcome: LookupOutcome::Failed,
+            result: None,
+        };
+        parts.runtime.spawn(flight.run(request()));
+        PendingLookup(LookupState::Waiting(receiver))
+    }
+
+    /// Whether nothing runs or waits.
+    #[cfg(test)]
+    pub(crate) fn is_idle(&self) -> bool {
+        self.0.pending.load(Ordering::Relaxed) == 0 && self.0.flights.is_empty()
+    }
+
+    /// The number of positive and of negative results in the cache, expired ones included.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> (usize, usize) {
+        (self.0.positive.len(), self.0.negative.len())
+    }
+}
+
+impl<L: Lookup> LookupParts<L> {
+    fn cached(&self, key: &L::Key, now: Time) -> Option<L::Value> {
+        let positive = self.positive.get(key, now);
+        positive.or_else(|| self.negative.get(key, now))
+    }
+
+    /// Counts one more pending lookup, unless there are too many.
+    fn may_begin(&self) -> bool {
+        let max = self.settings.max_pending;
+        self.pending
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |pending| {
+                (pending < max).then_some(pending + 1)
+            })
+            .is_ok()
+    }
+
+    fn keep(&self, key: L::Key, value: L::Value, retention: Retention) {
+        let (into, other) = if retention.is_positive {
+            (&self.positive, &self.negative)
+        } else {
+            (&self.negative, &self.positive)
+        };
+        other.remove(&key);
+        into.put(key, value, self.clock.now(), retention.life);
+    }
+}
+
+/// A lookup under way. However it ends, its waiters are notified.
+struct Flight<L: Lookup> {
+    parts: Arc<LookupParts<L>>,
+    key: L::Key,
+    is_renewal: bool,
+    outcome: LookupOutcome,
+    /// How it ended, once it has.
+    result: Option<Result<L::Value, L::Error>>,
+}
+
+impl<L: Lookup> Flight<L> {
+    async fn run(mut self, request: L::Request) {
+        let parts = Arc::clone(&self.parts);
+        let lane = if self.is_renewal {
+            &parts.renewals
+        } else {
+            &parts.first_lookups
+        };
+        let fetch = async {
+            let turn = lane.acquire().await;
+            let _turn = turn.map_err(|_closed| LookupFailure::Abandoned)?;
+            parts.lookup.fetch(&self.key, &request).await
+        };
+        let result = timeout(parts.settings.limit, fetch)
+            .await
+            .unwrap_or_else(|_elapsed| Err(LookupFailure::TimedOut.into()));
+        match &result {
+            Ok(value) => {
+                let retention = parts.lookup.retention(&request, value);
+                self.outcome = if retention.is_positive {
+                    LookupOutcome::Positive
+                } else {
+                    LookupOutcome::Negative
+                };
+                // Before the flight ends: whoever comes then must find it in the cache.
+                parts.keep(self.key, value.clone(), retention);
+            }
+            Err(error) => {
+                if let Some(left_out) = parts.failures.admit(parts.clock.now()) {
+                    parts.lookup.log_failure(error, left_out);
+                }
+            }
+        }
+        self.result = Some(result);
+    }
+}
+
+impl<L: Lookup> Drop for Flight<L> {
+    fn drop(&mut self) {
+        let parts = &self.parts;
+        if !self.is_renewal {
+            parts.pending.fetch_sub(1, Ordering::Relaxed);
+        }
+        let result = self.result.take();
+        let result = result.unwrap_or_else(|| Err(LookupFailure::Abandoned.into()));
+        parts.settings.events.send(self.outcome);
+        if let Some((_, waiters)) = parts.flights.remove(&self.key) {
+            for waiter in waiters {
+                let _ = waiter.send(result.clone()); // fails for those who have left
+            }
+        }
+    }
+}
+
+impl<V: Unpin, E: From<LookupFailure> + Unpin> Future for PendingLookup<V, E> {
+    type Output = Result<V, E>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let abandoned = || Err(LookupFailure::Abandoned.into());
+        match &mut self.0 {
+            LookupState::Done(result) => Poll::Ready(result.take().unwrap_or_else(abandoned)),
+            LookupState::Waiting(receiver) => Pin::new(receiver)
+                .poll(cx)
+                .map(|result| result.unwrap_or_else(|_closed| abandoned())),
+        }
+    }
+}
+
+impl<L: Lookup> Clone for LookupCache<L> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+#[cfg(test)]
+#[path = "lookup_tests.rs"]
+mod tests;

@@ -1,0 +1,223 @@
+//! Random calls against a model: one flight per key, every waiter gets its result, nothing outlives its time.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use tokio::{runtime::Builder, sync::mpsc};
+
+use super::*;
+
+/// The keys that are looked up.
+const KEYS: u32 = 4;
+const POSITIVE_TTL: u64 = 10;
+const NEGATIVE_TTL: u64 = 3;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Found {
+    is_positive: bool,
+    number: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Failed {
+    Source,
+    Lookup(LookupFailure),
+}
+
+impl From<LookupFailure> for Failed {
+    fn from(failure: LookupFailure) -> Self {
+        Self::Lookup(failure)
+    }
+}
+
+type Outcome = Result<Found, Failed>;
+
+/// A lookup that the test answers.
+struct Source(mpsc::UnboundedSender<(u32, oneshot::Sender<Outcome>)>);
+
+impl Lookup for Source {
+    type Key = u32;
+    type Request = ();
+    type Value = Found;
+    type Error = Failed;
+
+    async fn fetch(&self, key: &u32, (): &()) -> Outcome {
+        let (answer, answered) = oneshot::channel();
+        let _ = self.0.send((*key, answer));
+        answered.await.unwrap_or(Err(Failed::Source))
+    }
+
+    fn retention(&self, (): &(), found: &Found) -> Retention {
+        let ttl = Duration::from_secs(if found.is_positive {
+            POSITIVE_TTL
+        } else {
+            NEGATIVE_TTL
+        });
+        Retention {
+            is_positive: found.is_positive,
+            life: EntryLife {
+                ttl,
+                remembered: ttl * 3,
+                bytes: 1,
+            },
+        }
+    }
+
+    fn log_failure(&self, _: &Failed, _: u64) {}
+}
+
+fn settings() -> LookupSettings {
+    LookupSettings {
+        bounds: CacheBounds {
+            entries: 100,
+            bytes: 100,
+        },
+        max_running: 100,
+        max_pending: 100,
+        has_renewal_lane: true,
+        limit: Duration::from_secs(3600),
+        events: EventSink::default(),
+    }
+}
+
+/// Something that happens.
+#[derive(Clone, Debug)]
+enum Step {
+    /// Somebody wants to know of a key,
+    Get(u32),
+    /// or ceases to wait.
+    Leave(prop::sample::Index),
+    /// The lookup of a key ends.
+    Answer(u32, Result<bool, ()>),
+    /// Seconds pass.
+    Pass(u64),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => (0..KEYS).prop_map(Step::Get),
+        1 => any::<prop::sample::Index>().prop_map(Step::Leave),
+        3 => (0..KEYS, prop_oneof![Just(Ok(true)), Just(Ok(false)), Just(Err(()))])
+            .prop_map(|(key, end)| Step::Answer(key, end)),
+        2 => (0..6u64).prop_map(Step::Pass),
+    ]
+}
+
+/// Lets every task run until it waits.
+async fn settle() {
+    for _ in 0..10 {
+        tokio::task::yield_now().await;
+    }
+}
+
+async fn play(steps: Vec<Step>) {
+    let (source, mut requests) = mpsc::unbounded_channel();
+    let clock = Clock::manual(Time::ZERO);
+    let cache = LookupCache::new(Source(source), settings(), clock.clone(), Handle::current());
+    // What is known, until when; which lookups are in flight; and who waits for them.
+    let mut known: BTreeMap<u32, (Found, Time)> = BTreeMap::new();
+    let mut flights: BTreeMap<u32, oneshot::Sender<Outcome>> = BTreeMap::new();
+    let mut waiting: Vec<(u32, PendingLookup<Found, Failed>)> = Vec::new();
+    for (number, step) in steps.into_iter().enumerate() {
+        let now = clock.now();
+        match step {
+            Step::Get(key) => {
+                let valid = known.get(&key).filter(|(_, until)| now < *until);
+                let valid = valid.map(|(found, _)| *found);
+                let is_in_flight = flights.contains_key(&key);
+                let pending = cache.get(key, || ());
+                settle().await;
+                if is_in_flight {
+                    assert!(requests.try_recv().is_err(), "one lookup per key");
+                    waiting.push((key, pending));
+                } else if let Some(found) = valid {
+                    assert_eq!(cache.cached(&key, now), Some(found));
+                    assert_eq!(pending.await, Ok(found));
+                    assert!(
+                        requests.try_recv().is_err(),
+                        "what is known is not looked up"
+                    );
+                } else {
+                    assert_eq!(cache.cached(&key, now), None);
+                    let (sent, answer) = requests.try_recv().unwrap();
+                    assert_eq!(sent, key);
+                    flights.insert(key, answer);
+                    waiting.push((key, pending));
+                }
+            }
+            Step::Leave(_) if waiting.is_empty() => {}
+            Step::Leave(which) => drop(waiting.remove(which.index(waiting.len()))),
+            Step::Answer(key, end) => {
+                let Some(answer) = flights.remove(&key) else {
+                    continue;
+                };
+                let outcome = end
+                    .map(|is_positive| Found {
+                        is_positive,
+                        number,
+                    })
+                    .map_err(|()| Failed::Source);
+                answer.send(outcome).unwrap();
+                settle().await;
+                if let Ok(found) = outcome {
+                    let ttl = if found.is_positive {
+                        POSITIVE_TTL
+                    } else {
+                        NEGATIVE_TTL
+                    };
+                    known.insert(key, (found, now.plus(Duration::from_secs(ttl))));
+                }
+                for (_, pending) in waiting.extract_if(.., |(of, _)| *of == key) {
+                    assert_eq!(pending.await, outcome);
+                }
+            }
+            Step::Pass(seconds) => clock.advance(Duration::from_secs(seconds)),
+        }
+    }
+    // All have left, and the lookups still end and are cached.
+    drop(waiting);
+    for (_, answer) in flights {
+        answer.send(Err(Failed::Source)).unwrap();
+    }
+    settle().await;
+    assert!(cache.is_idle());
+}
+
+proptest! {
+    #[test]
+    fn one_lookup_runs_per_key_and_all_who_wait_get_its_result(
+        steps in prop::collection::vec(step(), 1..80),
+    ) {
+        let runtime = Builder::new_current_thread().enable_time().build().unwrap();
+        runtime.block_on(play(steps));
+    }
+}
+
+#[tokio::test]
+async fn lookups_that_pend_are_bounded_and_a_key_in_flight_is_no_further_one() {
+    let (source, mut requests) = mpsc::unbounded_channel();
+    let settings = LookupSettings {
+        max_pending: 2,
+        max_running: 1,
+        ..settings()
+    };
+    let clock = Clock::manual(Time::ZERO);
+    let cache = LookupCache::new(Source(source), settings, clock, Handle::current());
+    let (first, second) = (cache.get(1, || ()), cache.get(2, || ()));
+    let overloaded = Err(Failed::Lookup(LookupFailure::Overloaded));
+    assert_eq!(cache.get(3, || ()).await, overloaded);
+    let also_first = cache.get(1, || ());
+    let (key, answer) = requests.recv().await.unwrap();
+    settle().await;
+    assert_eq!(key, 1);
+    assert!(requests.try_recv().is_err(), "one runs at a time");
+    let found = Found {
+        is_positive: true,
+        number: 0,
+    };
+    answer.send(Ok(found)).unwrap();
+    assert_eq!((first.await, also_first.await), (Ok(found), Ok(found)));
+    requests.recv().await.unwrap().1.send(Ok(found)).unwrap();
+    assert_eq!(second.await, Ok(found));
+    assert_eq!(cache.len(), (2, 0));
+}

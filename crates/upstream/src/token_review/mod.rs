@@ -1,0 +1,309 @@
+//! Bearer tokens, validated by the upstream with `TokenReview`.
+//!
+//! The gateway cannot validate most tokens itself: only the upstream knows that a pod or an account is gone. So it
+//! asks, and caches the answer for a few seconds. A data core looks a token up without waiting; if nothing is
+//! known, one review per token runs on the control runtime, however many requests wait for it.
+//!
+//! A flood of made-up tokens must not starve valid ones: they are cached and reviewed apart (see `lookup`).
+//!
+//! That a token could not be reviewed is neither acceptance nor refusal: it is never cached, and never makes the
+//! client anonymous.
+//!
+//! Not here: how a client presents its token, and what it may do.
+
+mod key;
+mod protocol;
+
+use std::{
+    fmt,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use bytes::Bytes;
+use tokio::runtime::Handle;
+
+pub use self::key::{NoRandomness, Token, TokenDigest, TokenKey};
+use crate::{
+    cache::{CacheBounds, EntryLife},
+    client::RequestError,
+    lookup::{
+        Lookup, LookupCache, LookupFailure, LookupOutcome, LookupSettings, PendingLookup, Retention,
+    },
+    review::{PostError, RetryPolicy, ReviewTransport, post},
+};
+use fairgate_base::{clock::Clock, events::EventSink};
+use fairgate_call::Identity;
+use fairgate_core::{digest::User, time::Time};
+
+/// Whose token it is, or that it is not valid.
+pub type ReviewedToken = Result<Arc<Identity>, TokenRefused>;
+
+/// The outcome of a review, when it is there. Dropping it leaves the review running.
+pub type PendingTokenReview = PendingLookup<ReviewedToken, TokenReviewError>;
+
+/// How tokens are reviewed and results cached.
+#[derive(Clone, Debug)]
+pub struct TokenReviewSettings {
+    /// The audiences a token must be for; empty: those of the upstream.
+    pub audiences: Vec<String>,
+    /// How long an accepted token is valid without asking again; at most 10 s, and never past its own expiry.
+    pub accepted_ttl: Duration,
+    /// How long a refused token is refused without asking again.
+    pub refused_ttl: Duration,
+    /// How many accepted tokens are cached, and as many refused ones; at least 1.
+    pub max_entries: usize,
+    /// How much memory accepted tokens' users may take, in bytes, and as much refused ones'.
+    pub max_bytes: usize,
+    /// How many reviews run at once, of tokens not accepted lately; as many again may renew others.
+    pub max_running: usize,
+    /// How many reviews of tokens not accepted lately may run or wait. Further ones fail at once.
+    pub max_pending: usize,
+    /// The limit of one attempt.
+    pub try_limit: Duration,
+    /// The limit of a review with all its attempts, waiting included.
+    pub review_limit: Duration,
+    /// The pause after the first failed attempt; each later one is half as long again.
+    pub first_pause: Duration,
+    /// Is sent how reviews end.
+    pub events: EventSink<LookupOutcome>,
+}
+
+impl Default for TokenReviewSettings {
+    fn default() -> Self {
+        Self {
+            audiences: Vec::new(),
+            accepted_ttl: MAX_ACCEPTED_TTL,
+            refused_ttl: Duration::from_secs(10),
+            max_entries: 16_384,
+            max_bytes: 64 << 20,
+            max_running: 32,
+            max_pending: 1_024,
+            try_limit: Duration::from_secs(10),
+            review_limit: Duration::from_secs(30),
+            first_pause: Duration::from_millis(500),
+            events: EventSink::default(),
+        }
+    }
+}
+
+/// The upstream's own cache holds a token as long.
+const MAX_ACCEPTED_TTL: Duration = Duration::from_secs(10);
+/// How long a token counts as known after its acceptance: longer than most clients pause between requests.
+const KNOWN_FOR: Duration = Duration::from_secs(300);
+/// How often one review is attempted.
+const TRIES: u32 = 5;
+/// How many characters of the upstream's reason for a refusal are kept.
+const MAX_REASON_CHARS: usize = 200;
+/// What a cached result takes beside the text in it, about.
+const ENTRY_BYTES: usize = 400;
+
+/// The token is not valid.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TokenRefused {
+    /// Empty if none was given.
+    reason: Arc<str>,
+}
+
+/// Why a token could not be reviewed. The client is to be answered 503 or 429 and may try again.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages name the fields")]
+pub enum TokenReviewError {
+    /// Too many wait already.
+    #[error("too many token reviews are pending")]
+    Overloaded,
+    /// Out of time.
+    #[error("the token review took too long")]
+    TimedOut,
+    /// No answer.
+    #[error("token review: {0}")]
+    Request(#[from] RequestError),
+    /// An answer that is not a `TokenReview` with a status.
+    #[error("token review: {reason}")]
+    Malformed { reason: Arc<str> },
+    /// The runtime ended, or the transport panicked.
+    #[error("the token review was abandoned")]
+    Abandoned,
+}
+
+impl From<LookupFailure> for TokenReviewError {
+    fn from(failure: LookupFailure) -> Self {
+        match failure {
+            LookupFailure::Overloaded => Self::Overloaded,
+            LookupFailure::TimedOut => Self::TimedOut,
+            LookupFailure::Abandoned => Self::Abandoned,
+        }
+    }
+}
+
+impl From<PostError> for TokenReviewError {
+    fn from(error: PostError) -> Self {
+        match error {
+            PostError::TimedOut => Self::TimedOut,
+            PostError::Request(error) => Self::Request(error),
+        }
+    }
+}
+
+/// Reviews tokens and caches results. Cloning shares both.
+#[derive(Clone)]
+pub struct TokenReviews {
+    key: TokenKey,
+    lookups: LookupCache<TokenLookup>,
+}
+
+struct TokenLookup {
+    settings: TokenReviewSettings,
+    transport: Box<dyn ReviewTransport>,
+    clock: Clock,
+}
+
+impl TokenReviews {
+    /// Reviews run on `runtime` and go through `transport`.
+    pub fn new(
+        settings: TokenReviewSettings,
+        transport: impl ReviewTransport,
+        key: TokenKey,
+        clock: Clock,
+        runtime: Handle,
+    ) -> Self {
+        let bounds = LookupSettings {
+            bounds: CacheBounds {
+                entries: settings.max_entries,
+                bytes: settings.max_bytes,
+            },
+            max_running: settings.max_running,
+            max_pending: settings.max_pending,
+            has_renewal_lane: true,
+            limit: settings.review_limit,
+            events: settings.events.clone(),
+        };
+        let lookup = TokenLookup {
+            settings,
+            transport: Box::new(transport),
+            clock: clock.clone(),
+        };
+        Self {
+            key,
+            lookups: LookupCache::new(lookup, bounds, clock, runtime),
+        }
+    }
+
+    /// The key under which tokens are looked up.
+    pub fn key(&self) -> &TokenKey {
+        &self.key
+    }
+
+    /// What is known at `now` of the token with this digest; neither waits nor allocates.
+    pub fn lookup_cached(&self, digest: &TokenDigest, now: Time) -> Option<ReviewedToken> {
+        self.lookups.cached(digest, now)
+    }
+
+    /// The outcome of the review of `token`: of one that runs already, or else of a new one.
+    pub fn review(&self, token: &Token, digest: TokenDigest) -> PendingTokenReview {
+        self.lookups.get(digest, || token.clone())
+    }
+}
+
+impl Lookup for TokenLookup {
+    type Key = TokenDigest;
+    type Request = Token;
+    type Value = ReviewedToken;
+    type Error = TokenReviewError;
+
+    async fn fetch(
+        &self,
+        digest: &TokenDigest,
+        token: &Token,
+    ) -> Result<ReviewedToken, TokenReviewError> {
+        let audiences = &self.settings.audiences;
+        let Ok(text) = std::str::from_utf8(token.as_bytes()) else {
+            return Ok(Err(TokenRefused::because("not UTF-8")));
+        };
+        let review = protocol::request(text, audiences)?;
+        let retry = RetryPolicy {
+            tries: TRIES,
+            try_limit: self.settings.try_limit,
+            first_pause: self.settings.first_pause,
+            factor: 1.5,
+            jitter: 0.2 * f64::from(digest.spread()) / f64::from(u16::MAX),
+        };
+        let answer: Bytes = post(&*self.transport, &review, retry).await?;
+        protocol::result(&answer, audiences)
+    }
+
+    fn retention(&self, token: &Token, reviewed: &ReviewedToken) -> Retention {
+        let settings = &self.settings;
+        let life = match reviewed {
+            Ok(identity) => {
+                let wall = self.clock.wall().duration_since(SystemTime::UNIX_EPOCH);
+                let own = protocol::remaining(token.as_bytes(), wall.unwrap_or_default());
+                let granted = settings.accepted_ttl.min(MAX_ACCEPTED_TTL);
+                EntryLife {
+                    ttl: granted.min(own.unwrap_or(Duration::MAX)),
+                    remembered: KNOWN_FOR.min(own.unwrap_or(KNOWN_FOR)),
+                    bytes: ENTRY_BYTES + text_bytes(identity.user()),
+                }
+            }
+            Err(refused) => EntryLife {
+                ttl: settings.refused_ttl,
+                remembered: settings.refused_ttl,
+                bytes: ENTRY_BYTES + refused.reason.len(),
+            },
+        };
+        Retention {
+            is_positive: reviewed.is_ok(),
+            life,
+        }
+    }
+
+    fn log_failure(&self, error: &TokenReviewError, left_out: u64) {
+        tracing::warn!(%error, left_out, "a bearer token could not be reviewed");
+    }
+}
+
+/// What the strings of a user take, with their pointers. The identity's prepared headers repeat them.
+fn text_bytes(user: &User) -> usize {
+    let lists = user.extra.iter().map(|(key, values)| {
+        let values: usize = values.iter().map(|value| value.len() + 24).sum();
+        key.len() + values + 48
+    });
+    let groups = user.groups.iter().map(|group| group.len() + 24);
+    2 * (user.name.len() + user.uid.len() + groups.sum::<usize>() + lists.sum::<usize>())
+}
+
+impl TokenRefused {
+    /// A refusal with the reason somebody else gave, cut to a length fit for a log.
+    fn because(reason: &str) -> Self {
+        Self {
+            reason: reason
+                .chars()
+                .take(MAX_REASON_CHARS)
+                .collect::<String>()
+                .into(),
+        }
+    }
+}
+
+impl fmt::Display for TokenRefused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("invalid bearer token")?;
+        if !self.reason.is_empty() {
+            write!(f, ": {}", self.reason)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for TokenRefused {}
+
+impl fmt::Debug for TokenReviews {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TokenReviews")
+            .field("settings", &self.lookups.lookup().settings)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;
