@@ -8,10 +8,11 @@ FROM rust:1.95-alpine AS build
 RUN apk add --no-cache build-base protoc protobuf-dev
 WORKDIR /src
 COPY Cargo.toml Cargo.lock ./
-# Cargo requires the benches, examples and tests that Cargo.toml names.
+# Cargo requires all members of the workspace, and the benches, examples and tests that Cargo.toml names.
 COPY benches benches
 COPY crates crates
 COPY examples examples
+COPY fuzz fuzz
 COPY tests tests
 COPY src src
 # The target on Alpine is musl, which Rust links statically.

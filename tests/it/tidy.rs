@@ -535,6 +535,7 @@ const DIRECTORIES: &[&str] = &[
     "examples/",
     "tests/",
     "benches/",
+    "fuzz/",
     ".ci/",
 ];
 
