@@ -617,6 +617,63 @@ fn links(text: &str) -> Vec<String> {
     own.map(str::to_owned).collect()
 }
 
+/// The paths of a code map: a line that begins with a directory says where the tree below it stands.
+fn code_map(document: &str) -> Vec<PathBuf> {
+    let mut paths = Vec::new();
+    let mut inside = false;
+    // The directory at each depth of the tree.
+    let mut above: Vec<PathBuf> = Vec::new();
+    for line in read(document).lines() {
+        if line.starts_with("```") {
+            inside = line == "```text";
+            above.clear();
+            continue;
+        }
+        let tree = line.trim_start_matches("│  ");
+        let branch = ["├─ ", "└─ "]
+            .iter()
+            .find_map(|branch| tree.strip_prefix(branch));
+        let begins = branch.is_none() && tree.split(' ').next().unwrap().ends_with('/');
+        let (depth, names) = match branch {
+            Some(names) if !above.is_empty() => {
+                ((line.len() - tree.len()) / "│  ".len() + 1, names)
+            }
+            None if inside && begins => (0, tree),
+            // Another kind of drawing, or no drawing.
+            _ => continue,
+        };
+        if depth == 0 {
+            above = vec![PathBuf::new()];
+        }
+        above.truncate(depth + 1);
+        let names = names.split("  ").next().unwrap();
+        for name in names
+            .split(", ")
+            .map(|name| name.split(' ').next().unwrap())
+        {
+            let path = above[above.len() - 1].join(name);
+            if name.ends_with('/') && !names.contains(", ") {
+                let sources = root().join(&path).join("src").is_dir();
+                above.push(path.join(if sources { "src" } else { "" }));
+            }
+            paths.push(path);
+        }
+    }
+    paths
+}
+
+#[test]
+fn the_code_map_names_files_that_exist() {
+    let paths = code_map("ARCHITECTURE.md");
+    let wrong: Vec<_> = paths
+        .iter()
+        .filter(|path| !root().join(path).exists())
+        .map(|path| format!("ARCHITECTURE.md: no file {}", path.display()))
+        .collect();
+    nothing_is(&wrong);
+    assert!(paths.len() > 40, "paths are found: {}", paths.len());
+}
+
 /// Commands of a document with the output that it shows: its console blocks, a dollar before commands.
 fn commands(document: &str) -> Vec<(String, String)> {
     let mut commands: Vec<(String, String)> = Vec::new();
