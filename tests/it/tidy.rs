@@ -517,6 +517,7 @@ const DOCUMENTS: &[&str] = &[
     "docs/README.md",
     "docs/fair-shares.md",
     "docs/in-front-of-kube-apiserver.md",
+    "docs/library.md",
     "docs/modes.md",
     "docs/observing.md",
     "docs/policies.md",
