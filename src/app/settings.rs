@@ -15,8 +15,8 @@ use fairgate_core::apf::{PolicySettings, work::EstimatorSettings};
 use fairgate_proxy::{
     auth::{
         AnonymousAccess, AuthSettings, Authenticator, BundleError, CaBundle, ConfiguredNames,
-        FrontProxySettings, HeaderNameError, NoRandomness, RequestHeaderNames, TokenFile,
-        TokenFileError, TokenKey, TokenReviews, UpstreamIdentity, layer::AuthRules,
+        FrontProxySettings, HeaderNameError, NoRandomness, RequestHeaderNames, TokenFileError,
+        TokenKey, TokenReviews, TokenTable, UpstreamIdentity, layer::AuthRules,
     },
     fairness::{Caps, Enforcement, HubSettings},
     forward::{ConnectionLimit, UpstreamProtocol, UpstreamSettings},
@@ -438,7 +438,7 @@ fn bundle(
 fn token_file(
     config: &Config,
     reviews: Option<&TokenReviews>,
-) -> Result<Option<TokenFile>, SettingsError> {
+) -> Result<Option<TokenTable>, SettingsError> {
     let Some(file) = &config.authentication.token_file else {
         return Ok(None);
     };
@@ -447,7 +447,7 @@ fn token_file(
         None => TokenKey::random()?,
     };
     let (tokens, warnings) =
-        TokenFile::parse(&file.contents, &key).map_err(SettingsError::StaticTokens)?;
+        TokenTable::parse(&file.contents, &key).map_err(SettingsError::StaticTokens)?;
     for warning in warnings {
         tracing::warn!(%warning, "authentication.tokenFile");
     }

@@ -311,7 +311,7 @@ fn validate_tokens(walk: &mut Walk, field: &str, path: &Path, contents: &[u8]) {
     // Without random bytes nothing can be hashed; whoever starts the gateway will tell.
     let Ok(key) = TokenKey::random() else { return };
     let path = path.display();
-    match auth::TokenFile::parse(contents, &key) {
+    match auth::TokenTable::parse(contents, &key) {
         Ok((_, warnings)) => {
             for warning in warnings {
                 let remedy = "remove the line that has no effect";

@@ -30,7 +30,7 @@ use fairgate_core::{
 use fairgate_manifest::yaml;
 use fairgate_proxy::{
     auth::{
-        AuthSettings, Authenticator, ConfiguredNames, TokenFile, TokenKey, UpstreamIdentity,
+        AuthSettings, Authenticator, ConfiguredNames, TokenKey, TokenTable, UpstreamIdentity,
         layer::{AuthLayer, AuthRules},
         upstream,
     },
@@ -203,7 +203,7 @@ fn rules(flows: &[Arc<Flow>]) -> Result<AuthRules, DemoError> {
     let line = |flow: &Arc<Flow>| format!("{},{name},{name}\n", flow.token(), name = flow.name());
     let file: String = flows.iter().map(line).collect();
     let (tokens, _) =
-        TokenFile::parse(file.as_bytes(), &TokenKey::random()?).map_err(|errors| {
+        TokenTable::parse(file.as_bytes(), &TokenKey::random()?).map_err(|errors| {
             let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
             DemoError::Embedded(errors.join("; "))
         })?;

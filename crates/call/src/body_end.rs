@@ -1,18 +1,18 @@
 //! How bodies end, and why they fail.
 
-/// Why a body was not completed.
+/// Why a body is incomplete.
 #[derive(Debug, thiserror::Error)]
 pub enum BodyError {
-    /// The client did not send it all.
-    #[error("the client's body broke off")]
+    /// The client did not send all of it.
+    #[error("the body from the client is incomplete")]
     Client(#[source] hyper::Error),
-    /// The upstream did not send it all.
-    #[error("the upstream's body broke off")]
+    /// The upstream did not send all of it.
+    #[error("the body from the upstream is incomplete")]
     Upstream(#[source] hyper::Error),
     /// The upstream stopped sending for longer than is allowed.
     #[error("the upstream sent nothing for too long")]
     Idle,
-    /// The client did not take it fast enough, and others had to wait for that.
+    /// The client did not read fast enough, and kept a seat or memory that others needed.
     #[error("the client read too slowly")]
     TooSlow,
     /// The sender is gone.
@@ -23,13 +23,13 @@ pub enum BodyError {
     Other(Box<str>),
 }
 
-/// How a reply's body came to its end.
+/// How the body of a reply ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyEnd {
     /// All of it was handed to the client's connection.
     Complete,
-    /// The upstream broke off.
+    /// The upstream did not send all of it.
     Failed,
-    /// The client did not want the rest of it.
+    /// The client left, or did not take the rest.
     Abandoned,
 }

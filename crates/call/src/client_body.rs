@@ -1,13 +1,13 @@
-//! The body a client sends, which may be read ahead while its request waits.
+//! The body of a client's request, which may be read ahead while the request waits.
 //!
-//! While a request is queued nobody reads its body, so the end of the connection can hide behind
-//! unread bytes: a client that gave up would keep its place. Reading ahead, within a budget, brings
-//! that end to light. The bytes read are replayed when the request is forwarded.
+//! While a request is queued nobody reads its body, so that the end of the connection can hide behind
+//! unread bytes: a client that gave up would keep its place in the queue. Reading ahead, within a budget,
+//! uncovers that end. The bytes read are replayed when the request is forwarded.
 //!
-//! A client that sent `Expect: 100-continue` waits for our word before it sends anything, and that
-//! word is given by the first read; such a body is never read ahead.
+//! With `Expect: 100-continue` a client sends nothing before it is told to continue, and the first read
+//! tells it to. Such a body is never read ahead.
 //!
-//! Trailers are not passed on: nobody may add a header once a request has been judged.
+//! Trailers are dropped: nobody may add a header to a request after authentication.
 
 use std::{
     cell::Cell,
@@ -26,8 +26,8 @@ use super::BodyError;
 
 /// How many bytes of waiting requests one core may hold.
 ///
-/// A request may always take up to `small` bytes while the core's total lasts, and up to `large`
-/// while less than half of it is used, so that a few big bodies cannot blind the core to the rest.
+/// A request may take up to `small` bytes while the core's total is not used up, and up to `large` bytes
+/// while less than half of it is used: so a few large bodies cannot keep all others from being read ahead.
 #[derive(Debug)]
 pub struct ReadAheadBudget {
     used: Cell<usize>,
@@ -37,7 +37,8 @@ pub struct ReadAheadBudget {
 }
 
 impl ReadAheadBudget {
-    /// A budget of `total` bytes, of which one request takes `small` or, in quiet times, `large`.
+    /// A budget of `total` bytes, of which one request takes up to `small`, or up to `large` while at most
+    /// half of the total is used.
     pub fn new(total: usize, small: usize, large: usize) -> Rc<Self> {
         Rc::new(Self {
             used: Cell::new(0),
@@ -72,14 +73,14 @@ pub struct ClientBody {
     ahead: VecDeque<Bytes>,
     ahead_bytes: usize,
     rest: Rest,
-    /// `None`: never to be read ahead.
+    /// `None` if the body must not be read ahead.
     budget: Option<Rc<ReadAheadBudget>>,
     unread_handler: Option<Rc<dyn UnreadBodyHandler>>,
 }
 
-/// Who takes what is left of a body that nobody wants to read on.
+/// Takes the rest of a body that was dropped before it was read to its end.
 pub trait UnreadBodyHandler {
-    /// Takes `rest`, which has not come to its end. May be called while the runtime ends.
+    /// Takes `rest`, which has not ended. May be called while the runtime shuts down.
     fn take_unread(&self, rest: Incoming);
 }
 
@@ -105,7 +106,7 @@ impl ClientBody {
         }
     }
 
-    /// Leaves the rest to `unread_handler` when the body is dropped before all of it was read.
+    /// Hands the rest to `unread_handler` if the body is dropped before all of it was read.
     pub fn hand_unread_to(&mut self, unread_handler: Rc<dyn UnreadBodyHandler>) {
         self.unread_handler = Some(unread_handler);
     }
@@ -120,7 +121,7 @@ impl ClientBody {
         Self::new(rest, budget)
     }
 
-    /// A body that is all here already.
+    /// A body of these bytes.
     pub fn full(data: impl Into<Bytes>) -> Self {
         let data = data.into();
         let mut body = Self::empty();
@@ -131,14 +132,14 @@ impl ClientBody {
         body
     }
 
-    /// Reads on into memory, as far as the budget goes. To be polled while the request waits.
+    /// Reads ahead into memory, as far as the budget allows. To be polled while the request waits.
     ///
     /// Ready when there is nothing more to read: the body is complete, or the budget is used up, or
     /// the body is not to be read ahead. Pending while the client has more to send.
     ///
     /// # Errors
     ///
-    /// When the body cannot be completed, which mostly means that the client has left.
+    /// When the body is incomplete, mostly because the client left.
     pub fn poll_read_ahead(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BodyError>> {
         let Some(budget) = self.budget.clone() else {
             return Poll::Ready(Ok(()));

@@ -1,45 +1,43 @@
-//! The names of front-proxy headers, as a server's `--requestheader-*` flags give them.
+//! The names of front-proxy headers, as the `--requestheader-*` flags of kube-apiserver set them.
 //!
-//! The same set serves three ends: reading the identity a trusted proxy sends (`front_proxy`), writing
-//! it to the upstream (`upstream`), and knowing what no client may send itself (`spoof`).
+//! They are used to read the identity that a trusted proxy sends (`front_proxy`), to send it to the upstream
+//! (`upstream`), and to remove such headers from clients' requests (`spoof`).
 
 use http::HeaderName;
 
 /// The names of the headers that carry an identity, in order of preference.
 ///
-/// Names have no case. Where several are given a reader tries all, a writer uses the first.
+/// Names are case-insensitive. A reader tries all of them, a writer uses the first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestHeaderNames {
-    /// Of the user's name; at least one.
+    /// Headers of the user's name; at least one.
     pub user: Vec<HeaderName>,
-    /// Of its uid; maybe none.
+    /// Headers of the user's uid; may be empty.
     pub uid: Vec<HeaderName>,
-    /// Of a group; at least one.
+    /// Headers of a group; at least one.
     pub group: Vec<HeaderName>,
-    /// What stands before the key of an extra attribute, in lower case; at least one.
+    /// Prefixes of extra attributes, before the attribute's key, in lower case; at least one.
     pub extra_prefix: Vec<Box<str>>,
 }
 
-/// Why a set of names cannot be used.
+/// Why a set of header names is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages name the fields")]
 pub enum HeaderNameError {
-    /// Not a token of HTTP.
+    /// It is not an HTTP token.
     #[error("{kind} header {name:?}: not a valid header name; use letters, digits and hyphens")]
     Invalid { kind: &'static str, name: String },
-    /// Nothing to carry this part of an identity.
+    /// No header carries this part of an identity.
     #[error("no {kind} header is named; name at least one")]
     Missing { kind: &'static str },
 }
 
 impl RequestHeaderNames {
-    /// The set of these names; `extra_prefix` is what stands before the key of an extra attribute.
-    ///
-    /// Without a name for `uid` the uid of a user is neither read nor sent.
+    /// A set of these names. Without a name for `uid`, uids are neither read nor sent.
     ///
     /// # Errors
     ///
-    /// Every mistake: a name that is none, or none at all for user, group or extra.
+    /// All errors: names that are invalid, and a missing name for user, group or extra.
     pub fn new(
         user: &[impl AsRef<str>],
         uid: &[impl AsRef<str>],
@@ -72,13 +70,13 @@ impl RequestHeaderNames {
         }
     }
 
-    /// Whole names, without the prefixes.
+    /// All full names, without the prefixes.
     pub fn whole(&self) -> impl Iterator<Item = &HeaderName> {
         self.user.iter().chain(&self.uid).chain(&self.group)
     }
 }
 
-/// Those of `names` that can be header names; the others go to `errors`.
+/// The valid header names of `names`; the others are added to `errors`.
 fn parse(
     kind: &'static str,
     names: &[impl AsRef<str>],
@@ -97,7 +95,7 @@ fn parse(
     parsed
 }
 
-/// The conventional names: `X-Remote-User`, `-Uid`, `-Group`, and the prefix `X-Remote-Extra-`.
+/// The default names: `X-Remote-User`, `-Uid`, `-Group`, and the prefix `X-Remote-Extra-`.
 impl Default for RequestHeaderNames {
     fn default() -> Self {
         Self {
@@ -116,7 +114,7 @@ mod tests {
     const NONE: &[&str] = &[];
 
     #[test]
-    fn the_default_is_the_convention() {
+    fn the_default_names_are_the_usual_ones() {
         let written = RequestHeaderNames::new(
             &["X-Remote-User"],
             &["X-Remote-Uid"],
@@ -127,11 +125,11 @@ mod tests {
     }
 
     #[test]
-    fn all_mistakes_are_told_at_once() {
+    fn all_errors_are_reported_at_once() {
         let errors = RequestHeaderNames::new(&["X User"], NONE, NONE, &["extra:"]).unwrap_err();
-        let told: Vec<_> = errors.iter().map(ToString::to_string).collect();
+        let messages: Vec<_> = errors.iter().map(ToString::to_string).collect();
         assert_eq!(
-            told,
+            messages,
             [
                 "user header \"X User\": not a valid header name; use letters, digits and hyphens",
                 "extra prefix header \"extra:\": not a valid header name; use letters, digits and hyphens",

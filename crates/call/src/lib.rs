@@ -29,6 +29,7 @@ mod reset_limits;
 mod spool;
 mod status;
 mod trace;
+mod unfinished_request;
 mod upstream_body;
 mod upstream_connection;
 
@@ -47,13 +48,12 @@ pub use refusal::{FlowRejection, Refusal};
 pub use reply_body::{ReplyBody, TunnelGuard};
 pub use reply_guard::ReplyGuard;
 pub use reply_pipe::{ReaderPace, ReplyPipe, UpstreamGuard};
-pub use request_context::{
-    BodyActivity, FlowUids, Progress, RequestContext, RequestObserver, UnfinishedRequest,
-};
+pub use request_context::{BodyActivity, FlowUids, Progress, RequestContext, RequestObserver};
 pub use request_kind::RequestKind;
 pub use reset_limits::ResetLimits;
 pub use spool::{CutReason, Spool, SpoolLimits};
 pub use trace::Trace;
+pub use unfinished_request::UnfinishedRequest;
 pub use upstream_body::{OnFailure, RemainingReply};
 pub use upstream_connection::{AbandonedResponse, ResetTurn, UpstreamConnection};
 
@@ -83,7 +83,7 @@ pub struct Inbound {
 pub struct Call {
     /// The request as received; its target is the client's own bytes, to be forwarded unchanged.
     pub request: http::Request<ClientBody>,
-    /// All that policy may know of it.
+    /// All that policy may use of it.
     pub digest: Arc<RequestDigest>,
     /// The user and the headers that tell the upstream of it; `None` where `auth` is not in the stack.
     pub identity: Option<Arc<Identity>>,
@@ -93,19 +93,18 @@ pub struct Call {
     pub peer: Rc<Peer>,
     /// When the request's head was complete.
     pub received: Time,
-    /// When the client no longer waits; `None` for long-running requests.
+    /// When the client stops waiting; `None` for long-running requests.
     pub deadline: Option<Time>,
     /// What the layers hand over to each other, and what is observed.
     pub context: Rc<RequestContext>,
 }
 
 impl Inbound {
-    /// Reads what the request asks for: its method, path and query, as the client sent them.
+    /// Parses what the request asks for from its method, path and query.
     ///
     /// # Errors
     ///
-    /// [`Refusal::Malformed`] or [`Refusal::Unclassifiable`], where the API server would not read on
-    /// either.
+    /// [`Refusal::Malformed`] or [`Refusal::Unclassifiable`], in the same cases as the API server.
     pub fn info(&self) -> Result<RequestInfo, Refusal> {
         let uri = self.request.uri();
         let method = self.request.method().as_str();

@@ -5,13 +5,13 @@ use fairgate_core::{digest::InfoError, rejection::RejectReason};
 /// Why a request is not served. [`super::refusal_reply`] turns it into a reply.
 #[derive(Debug, thiserror::Error)]
 pub enum Refusal {
-    /// The request breaks the rules of HTTP, or is one that servers disagree about.
+    /// The request violates HTTP, or is one that servers interpret differently.
     #[error("{0}")]
     Malformed(&'static str),
-    /// `?timeout=` is not a duration; the text is the parser's complaint.
+    /// `?timeout=` is not a duration; the text is the parser's error.
     #[error("invalid timeout specified in the request URL - {0}")]
     BadTimeout(Box<str>),
-    /// The method is one that proxies must not pass on.
+    /// The method is one that proxies must not forward.
     #[error("the server does not allow this method on the requested resource")]
     MethodNotAllowed,
     /// An `Expect` other than `100-continue`.
@@ -20,19 +20,19 @@ pub enum Refusal {
     /// The path has the form of an API request but cannot be one.
     #[error("failed to create RequestInfo: unable to determine kind and namespace from url")]
     Unclassifiable,
-    /// The name in the request is not one this connection was made for.
+    /// The host in the request is not one that this connection was made for.
     #[error("the request is for another host")]
     Misdirected,
-    /// No credential, or a bad one.
+    /// No credential, or an invalid one.
     #[error("Unauthorized")]
     Unauthorized,
     /// The user may not do this; the text says what.
     #[error("{0}")]
     Forbidden(Box<str>),
-    /// Whether the credential is good cannot be found out now.
+    /// The credential cannot be verified now.
     #[error("credentials cannot be checked at present")]
     CredentialCheckUnavailable,
-    /// Flow control turned it away.
+    /// Flow control rejected it.
     #[error("Too many requests, please try again later.")]
     TooManyRequests(Box<FlowRejection>),
     /// Too many long-running requests, of this user or in total.
@@ -53,16 +53,16 @@ pub enum Refusal {
         /// Seconds until the client should ask again.
         retry_after: u32,
     },
-    /// The client left while its request waited; nobody hears the answer.
+    /// The client left while its request waited; nobody receives the reply.
     #[error("the client has left")]
     ClientGone,
-    /// The gateway is about to end.
+    /// The gateway is shutting down.
     #[error("the gateway is shutting down")]
     Draining,
     /// No upstream could be reached. Nothing was sent.
     #[error("no upstream can be reached")]
     UpstreamUnreachable,
-    /// All connections to the upstream that there may be are full. Nothing was sent.
+    /// All connections to the upstream are full, and there may be no more. Nothing was sent.
     #[error("all connections to the upstream are full")]
     UpstreamFull,
     /// The upstream failed after the request was sent: it may have been carried out.
@@ -71,18 +71,18 @@ pub enum Refusal {
     /// The upstream did not answer in time; it may still be working.
     #[error("Timeout: the upstream did not answer within the allotted time")]
     UpstreamTimeout,
-    /// The headers to be sent upstream, the user's groups included, are too large.
+    /// The headers to be sent upstream, including the user's groups, are too large.
     #[error("the request's headers are too large")]
     HeadersTooLarge,
-    /// The identity cannot be put into headers.
+    /// The identity cannot be expressed in headers.
     #[error("the user's identity cannot be passed on: {0}")]
     IdentityNotRepresentable(Box<str>),
-    /// A fault of the gateway's own; the text is for the log alone.
-    #[error("an error of the gateway's own")]
+    /// An error of the gateway itself; the text is only logged.
+    #[error("an internal error of the gateway")]
     Internal(Box<str>),
 }
 
-/// How flow control turned a request away.
+/// A rejection by flow control.
 #[derive(Clone, Debug)]
 pub struct FlowRejection {
     /// Why.
@@ -126,7 +126,7 @@ impl From<InfoError> for Refusal {
         match error {
             InfoError::BadEscape => Self::Malformed("the path has a malformed percent escape"),
             InfoError::BadByte => {
-                Self::Malformed("the target holds an unescaped control character or space")
+                Self::Malformed("the target contains an unescaped control character or space")
             }
             InfoError::TooManyParameters => {
                 Self::Malformed("the query has more than 10000 parameters")

@@ -26,7 +26,7 @@ use super::{
     UpstreamConnection, UpstreamGuard, reply_guard::GuardPair, upstream_body::UpstreamBody,
 };
 
-/// The body of an answer.
+/// The body of a reply.
 pub struct ReplyBody {
     source: Source,
     guard: Option<Box<dyn ReplyGuard>>,
@@ -36,22 +36,22 @@ pub struct ReplyBody {
 enum Source {
     Full(Option<Bytes>),
     Upstream(UpstreamBody),
-    /// An upstream's answer that can be read on without its client.
+    /// An upstream's response that can be read on without its client.
     Piped(Rc<ReplyPipe>),
     Tunnel(Rc<TunnelGuard>),
     Other(Pin<Box<dyn Body<Data = Bytes, Error = BodyError>>>),
 }
 
-/// Keeps the guard of a reply that became a tunnel, whose body ends long before the tunnel does.
+/// Keeps the guard of a reply that became a tunnel: the reply's body ends long before the tunnel does.
 #[derive(Default)]
 pub struct TunnelGuard {
     guard: RefCell<Option<Box<dyn ReplyGuard>>>,
-    /// Whether the upstream may be working on although the tunnel has ended.
+    /// Whether the upstream may go on although the tunnel has ended.
     abandoned: Cell<bool>,
 }
 
 impl TunnelGuard {
-    /// The tunnel ends before the upstream has ended it.
+    /// The tunnel ends, but not because the upstream ended it.
     pub fn abandoned(&self) {
         self.abandoned.set(true);
     }
@@ -76,15 +76,15 @@ impl ReplyBody {
         Self::new(Source::Full(None))
     }
 
-    /// A few bytes of our own.
+    /// These bytes.
     pub fn full(data: impl Into<Bytes>) -> Self {
         let data = data.into();
         Self::new(Source::Full((!data.is_empty()).then_some(data)))
     }
 
-    /// The body of an upstream's answer, read over a connection lent by `connection`.
+    /// The body of an upstream's response, read over `connection`.
     ///
-    /// `silence` bounds the time between two pieces; `None` for watches and other streams.
+    /// `silence` bounds the time between two frames; `None` for watches and other streams.
     pub fn upstream(
         body: Incoming,
         connection: Rc<dyn UpstreamConnection>,
@@ -96,12 +96,12 @@ impl ReplyBody {
         )))
     }
 
-    /// The body of a `101`: none. The reply's guard outlives it in `tunnel`.
+    /// The empty body of a `101`. The reply's guards move to `tunnel`.
     pub fn tunnel(tunnel: Rc<TunnelGuard>) -> Self {
         Self::new(Source::Tunnel(tunnel))
     }
 
-    /// Any other body, for layers of the user's own. Costs an allocation.
+    /// Any other body, for layers of other crates. It costs an allocation.
     pub fn boxed(body: impl Body<Data = Bytes, Error = BodyError> + 'static) -> Self {
         Self::new(Source::Other(Box::pin(body)))
     }
@@ -125,28 +125,28 @@ impl ReplyBody {
         });
     }
 
-    /// Makes the body hold `holder` until the upstream is done, whether the client reads or not. Whoever
-    /// gets the pipe may have it read on.
+    /// Makes the body hold `guard` until the upstream is done, whether the client reads or not. With the pipe
+    /// that is returned, the caller can have the rest read without the client.
     ///
     /// # Errors
     ///
-    /// Gives `holder` back if nothing is to come from the upstream.
+    /// Returns `guard` if nothing is to come from the upstream.
     pub fn hold_upstream<H: UpstreamGuard + 'static>(
         &mut self,
-        holder: H,
+        guard: H,
     ) -> Result<Rc<ReplyPipe>, H> {
         if self.guard.is_some() || self.is_end_stream() {
-            return Err(holder);
+            return Err(guard);
         }
         match std::mem::replace(&mut self.source, Source::Full(None)) {
             Source::Upstream(upstream) => {
-                let pipe: Rc<ReplyPipe> = ReplyPipe::new(upstream, holder);
+                let pipe: Rc<ReplyPipe> = ReplyPipe::new(upstream, guard);
                 self.source = Source::Piped(Rc::clone(&pipe));
                 Ok(pipe)
             }
             other => {
                 self.source = other;
-                Err(holder)
+                Err(guard)
             }
         }
     }
@@ -156,7 +156,7 @@ impl ReplyBody {
         self.context = Some(context);
     }
 
-    /// Ends the body here: the guard learns of it, and the connection goes back.
+    /// Ends the body here: notifies the guard, and releases the connection.
     fn finish(&mut self, how: BodyEnd) {
         if how == BodyEnd::Abandoned
             && let Some(guard) = self.guard.take()
@@ -189,7 +189,7 @@ impl ReplyBody {
         }
     }
 
-    /// What is left of the upstream's answer.
+    /// The rest of the upstream's response.
     fn take_rest(&mut self) -> Option<RemainingReply> {
         if !matches!(&self.source, Source::Upstream(upstream) if !upstream.has_ended()) {
             return None;

@@ -8,23 +8,22 @@ use super::{BodyEnd, RemainingReply};
 
 /// Something that lasts as long as a reply's body.
 pub trait ReplyGuard {
-    /// Polled before the body is, with the connection's waker, so that a guard may keep timers.
-    /// Ready ends the body, cleanly, here and now.
+    /// Polled before the body is, with the connection's waker, so that a guard may have timers. Ready ends the
+    /// body cleanly at once.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let _ = cx;
         Poll::Pending
     }
 
-    /// Sees a piece of the body pass.
+    /// Called with data of the body, as it is sent.
     fn data(&mut self, data: &Bytes) {
         let _ = data;
     }
 
-    /// Learns of the end. Called exactly once, unless [`abandoned`](Self::abandoned) is.
+    /// The body has ended. Called exactly once, unless [`abandoned`](Self::abandoned) is.
     fn end(self: Box<Self>, how: BodyEnd);
 
-    /// The client has left, and this is the rest of the upstream's answer. Unless somebody wants to
-    /// know how that ends, it is cancelled.
+    /// The client left, and this is the rest of the upstream's response. By default it is cancelled.
     fn abandoned(self: Box<Self>, rest: RemainingReply) {
         drop(rest);
         self.end(BodyEnd::Abandoned);

@@ -1,15 +1,15 @@
-//! The upstream's answer to an ordinary request, which can be read on without its client.
+//! The upstream's response to an ordinary request, which can be read on without its client.
 //!
-//! A seat is given back when the upstream is known to be done, which its answer's end tells. A client
-//! must not be able to put that off, or to hide it. So when a client leaves, the rest of its answer is
-//! read and thrown away; and when it reads too slowly, the rest is read into a bounded spool, from
-//! which the client is served as slowly as it likes.
+//! A seat is returned when the upstream is known to be done, which the end of its response shows. A client must
+//! not be able to delay that end, or to hide it. So when a client leaves, the rest of the response is read
+//! and discarded. When a client reads too slowly, the rest is spooled: read into bounded memory, from which the
+//! client is served at its own pace.
 //!
-//! As long as the client keeps up, none of this is there: a piece goes from the upstream's connection
-//! to the client's without being copied, and no task has a part in it. Whoever looks after the seats
-//! looks at the pipes from time to time ([`ReplyPipe::look`]), and only then is anything done.
+//! As long as the client keeps up, this costs nothing: data goes from the upstream's connection to the
+//! client's without a copy and without a task. `fairness` checks the pipes of replies that hold seats at
+//! regular intervals ([`ReplyPipe::check_pace`]); only then spooling can begin.
 //!
-//! Not here: whose seats they are, and who is to lose them (`fairness`).
+//! Not here: whose seats they are, and which clients are cut off (`fairness`).
 
 use std::{
     cell::RefCell,
@@ -31,25 +31,26 @@ use super::{
     upstream_body::UpstreamBody,
 };
 
-/// Looks after which a client's rate is judged.
-const LOOKS: u32 = 8;
+/// The number of checks over which a client's rate is measured.
+const CHECKS: u32 = 8;
 
 /// What is held until the upstream is done with a request.
 pub trait UpstreamGuard {
-    /// Sees a piece of the answer pass.
+    /// Called with data of the response, as it is read.
     fn data(&mut self, data: &Bytes) {
         let _ = data;
     }
 
-    /// The client has left, or was cut. Returns how many bytes of the rest are read to learn of its
-    /// end; `None` if it is to be cancelled at once.
+    /// The client left, or was cut off. Returns how many bytes of the rest are read at most to find its end;
+    /// `None` if the request is to be cancelled at once.
     fn client_left(&mut self) -> Option<u64>;
 
-    /// The upstream is done, or was cancelled, which is [`BodyEnd::Abandoned`]. Called exactly once.
+    /// The upstream is done, or the request was cancelled, which is [`BodyEnd::Abandoned`]. Called exactly
+    /// once.
     fn end(&mut self, how: BodyEnd);
 }
 
-/// An upstream's answer on its way to a client, and what is held to its end: one allocation for both.
+/// An upstream's response on its way to a client, and what is held until it ends: one allocation for both.
 pub struct ReplyPipe<H: ?Sized = dyn UpstreamGuard> {
     state: RefCell<PipeState>,
     guard: RefCell<H>,
@@ -58,47 +59,47 @@ pub struct ReplyPipe<H: ?Sized = dyn UpstreamGuard> {
 struct PipeState {
     /// `None` once the upstream is done.
     upstream: Option<UpstreamBody>,
-    /// Read ahead of the client.
+    /// Read, and not sent to the client yet.
     spooled: VecDeque<Frame<Bytes>>,
     held: Option<SpoolShare>,
-    /// What the client is told behind the spooled pieces.
+    /// What the client gets after the spooled frames.
     error: Option<BodyError>,
-    /// Reads on without the client.
+    /// The task that reads on without the client.
     reader: Option<AbortHandle>,
-    /// Bytes to be read and thrown away, once nobody wants them.
+    /// How many bytes may still be read and discarded; `None` while there is a client.
     unwanted: Option<u64>,
-    /// Whether the client has a piece, and has not asked for another.
+    /// Whether the client got a frame, and has not asked for another.
     owes: bool,
-    /// Bytes the client has been given.
+    /// Bytes that the client got.
     given: u64,
     pace: Pace,
-    /// The same, for what is in the spool.
+    /// The pace at which the client reads what is spooled.
     lag: Pace,
 }
 
 /// How fast a client reads.
 #[derive(Clone, Copy, Debug, Default)]
 struct Pace {
-    /// Bytes it had been given at the last look.
+    /// Bytes that it had got at the last check.
     seen: u64,
-    /// Looks since its rate was last judged, and the bytes it was given meanwhile.
-    looks: u32,
+    /// Checks since its rate was last measured, and the bytes that it got since.
+    checks: u32,
     bytes: u64,
 }
 
-/// What a look found.
+/// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReaderPace {
-    /// The client keeps up, or is not to blame.
+    /// The client keeps up, or it is not the client that is slow.
     KeepsUp,
-    /// It does not, and its answer is being spooled since this look.
+    /// The client does not keep up, and spooling its reply began with this check.
     SpoolingStarted,
-    /// Its answer does not fit the spool, and it reads more slowly than it has to.
+    /// The reply does not fit into the spool, and the client reads below the minimum rate.
     TooSlow,
 }
 
 impl<H: UpstreamGuard> ReplyPipe<H> {
-    /// The answer of `upstream`; `guard` is held to its end.
+    /// The response of `upstream`; `guard` is held to its end.
     pub(super) fn new(upstream: UpstreamBody, guard: H) -> Rc<Self> {
         Rc::new(Self {
             state: RefCell::new(PipeState {
@@ -119,9 +120,9 @@ impl<H: UpstreamGuard> ReplyPipe<H> {
 }
 
 impl ReplyPipe {
-    /// Looks how the client reads; to be called at regular intervals, in each of which a client has to
-    /// take `limits.min_read_bytes` bytes if there are as many. If it does not, its answer is spooled as far as
-    /// the limits allow.
+    /// Checks how the client reads; to be called at regular intervals, in each of which a client has to take
+    /// `limits.min_read_bytes` if there are as many. If it does not, its reply is spooled as far as the limits
+    /// allow.
     pub fn check_pace(self: &Rc<Self>, limits: SpoolLimits, spool: &Arc<Spool>) -> ReaderPace {
         let mut state = self.state.borrow_mut();
         let given = state.given;
@@ -133,12 +134,12 @@ impl ReplyPipe {
             };
             return ReaderPace::KeepsUp;
         }
-        state.pace.looks += 1;
+        state.pace.checks += 1;
         state.pace.bytes += taken;
         if state.reader.is_some() {
             return ReaderPace::KeepsUp;
         }
-        // Where no rate is asked for, one that takes nothing is slow all the same.
+        // Without a minimum rate, a client that takes nothing is slow all the same.
         if taken < limits.min_read_bytes.max(1) && state.has_room(limits, spool) {
             let is_first = state.held.is_none();
             state.held.get_or_insert_with(|| SpoolShare::new(spool));
@@ -149,11 +150,11 @@ impl ReplyPipe {
                 ReaderPace::KeepsUp
             };
         }
-        if state.pace.looks < LOOKS {
+        if state.pace.checks < CHECKS {
             return ReaderPace::KeepsUp;
         }
-        let slow = state.pace.bytes < limits.min_read_bytes * u64::from(LOOKS);
-        state.pace.looks = 0;
+        let slow = state.pace.bytes < limits.min_read_bytes * u64::from(CHECKS);
+        state.pace.checks = 0;
         state.pace.bytes = 0;
         if slow {
             ReaderPace::TooSlow
@@ -162,30 +163,30 @@ impl ReplyPipe {
         }
     }
 
-    /// Whether anything of the answer is in the spool, or may yet get there.
+    /// Whether anything of the reply is in the spool, or may still get there.
     pub fn is_unread(&self) -> bool {
         let state = self.state.borrow();
         state.held.is_some() && (state.upstream.is_some() || !state.spooled.is_empty())
     }
 
-    /// Looks whether a client leaves what is in the spool there: whether it took less than
-    /// `limits.min_read_bytes` bytes in each of the last looks.
+    /// Whether the client leaves its reply in the spool: whether it took less than `limits.min_read_bytes`
+    /// before each of the last checks.
     pub fn leaves_spooled(&self, limits: SpoolLimits) -> bool {
         let mut state = self.state.borrow_mut();
         let given = state.given;
         let idle = !state.owes || state.spooled.is_empty();
         let lag = &mut state.lag;
         let taken = given - std::mem::replace(&mut lag.seen, given);
-        lag.looks = if taken < limits.min_read_bytes && !idle {
-            lag.looks + 1
+        lag.checks = if taken < limits.min_read_bytes && !idle {
+            lag.checks + 1
         } else {
             0
         };
-        lag.looks >= LOOKS
+        lag.checks >= CHECKS
     }
 
-    /// Ends the answer for its client, who reads too slowly. What the upstream still sends is read and
-    /// thrown away.
+    /// Ends the reply for its client, which reads too slowly. What the upstream still sends is read and
+    /// discarded.
     pub fn cut(self: &Rc<Self>) {
         let mut state = self.state.borrow_mut();
         state.forget();
@@ -194,7 +195,7 @@ impl ReplyPipe {
         self.run_out();
     }
 
-    /// Its time is up: what nobody wants is cancelled.
+    /// The request's time limit has passed: a response without a client is cancelled.
     pub fn time_is_up(&self) {
         if self.state.borrow().unwanted.is_some() {
             self.cancel();
@@ -220,7 +221,7 @@ impl ReplyPipe {
             return Poll::Ready(None);
         };
         let polled = upstream.poll_frame(cx);
-        // The client has caught up: from here on it is woken itself.
+        // The client has caught up: from here on its own task is woken, not the reader's.
         if let Some(reader) = state.reader.take() {
             reader.abort();
         }
@@ -235,14 +236,14 @@ impl ReplyPipe {
                 }
             }
             Poll::Ready(None) => self.ended(state, BodyEnd::Complete),
-            // The upstream may go on; the rest is left to whoever drops this.
+            // The upstream may go on; dropping the pipe decides about the rest.
             Poll::Ready(Some(Err(BodyError::Idle))) | Poll::Pending => {}
             Poll::Ready(Some(Err(_))) => self.ended(state, BodyEnd::Failed),
         }
         polled
     }
 
-    /// Whether the upstream has said all, and the client has it.
+    /// Whether the response has ended, and the client has all of it.
     pub(super) fn is_end_stream(&self) -> bool {
         let state = self.state.borrow();
         state.spooled.is_empty()
@@ -271,7 +272,7 @@ impl ReplyPipe {
         }
     }
 
-    /// The client has it all, or has left.
+    /// The client has the whole reply, or left.
     pub(super) fn client_left(self: &Rc<Self>) {
         let mut state = self.state.borrow_mut();
         state.forget();
@@ -288,14 +289,14 @@ impl ReplyPipe {
         }
     }
 
-    /// Reads and throws away what the upstream still sends, as far as the guard wants that.
+    /// Reads and discards what the upstream still sends, as far as the guard allows.
     fn run_out(self: &Rc<Self>) {
         let state = self.state.borrow();
         if state.upstream.is_none() || state.unwanted.is_some() {
             return;
         }
         drop(state);
-        // The state is not borrowed meanwhile: whoever holds something may look at its pipe.
+        // The state must not be borrowed during the call: the guard may use its pipe.
         let unread = self.guard.borrow_mut().client_left();
         let Some(unread) = unread.filter(|_| !std::thread::panicking()) else {
             return self.cancel();
@@ -335,7 +336,7 @@ impl ReplyPipe {
         tokio::task::spawn_local(read).abort_handle()
     }
 
-    /// Ready when there is no more to read, or no room for it.
+    /// Ready when there is nothing more to read, or no room for it.
     fn poll_read_on(&self, cx: &mut Context<'_>, limits: SpoolLimits) -> Poll<()> {
         loop {
             let mut locked = self.state.borrow_mut();
@@ -385,7 +386,7 @@ impl ReplyPipe {
 }
 
 impl PipeState {
-    /// Whether what is left may be spooled, as far as is known.
+    /// Whether the rest fits into the spool, as far as its length is known.
     fn has_room(&self, limits: SpoolLimits, spool: &Spool) -> bool {
         let rest = self.upstream.as_ref().and_then(|up| up.size_hint().exact());
         rest.is_none_or(|rest| rest <= limits.per_answer)
@@ -397,8 +398,8 @@ impl PipeState {
         self.held.as_ref().is_some_and(|held| held.may_grow(limits))
     }
 
-    /// Keeps a frame for the client, or throws it away if nobody wants it. False when more has been
-    /// thrown away than was to be.
+    /// Spools a frame for the client, or discards it if there is none. False when more was discarded than
+    /// allowed.
     fn keep(&mut self, frame: Frame<Bytes>) -> bool {
         if let Some(unwanted) = &mut self.unwanted {
             let bytes = frame.data_ref().map_or(0, Bytes::len) as u64;
@@ -406,7 +407,7 @@ impl PipeState {
             *unwanted = left.unwrap_or(0);
             return left.is_some();
         }
-        // A copy: a small piece may be part of a large buffer.
+        // Copied, because a small frame may keep a large buffer alive.
         let frame = frame.map_data(|data| Bytes::copy_from_slice(&data));
         if let Some(held) = &mut self.held {
             held.take(cost(&frame));
@@ -425,14 +426,14 @@ impl PipeState {
         Some(frame)
     }
 
-    /// Throws away what is spooled.
+    /// Discards what is spooled.
     fn forget(&mut self) {
         self.spooled = VecDeque::new();
         self.held = None;
     }
 }
 
-/// Bytes of memory that a spooled frame takes, about.
+/// Bytes of memory that a spooled frame takes, approximately.
 fn cost(frame: &Frame<Bytes>) -> u64 {
     let data = frame.data_ref().map_or(0, Bytes::len);
     (data + size_of::<Frame<Bytes>>()) as u64

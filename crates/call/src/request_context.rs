@@ -7,15 +7,16 @@
 use std::{
     cell::{Cell, OnceCell, RefCell},
     fmt,
-    future::Future,
-    pin::Pin,
     rc::Rc,
     sync::Arc,
 };
 
 use http::{HeaderValue, Method, uri::PathAndQuery};
 
-use super::{BodyEnd, Refusal, Reply, RequestKind, Trace, upstream_connection::AwaitedConnection};
+use super::{
+    BodyEnd, RequestKind, Trace, unfinished_request::TimedOutRequest,
+    upstream_connection::AwaitedConnection,
+};
 use fairgate_core::digest::User;
 
 /// How far a request got on its way upstream. It only moves forward, except that a request which the
@@ -61,32 +62,6 @@ pub trait RequestObserver: fmt::Debug {
     /// The request has ended: its reply including the body, or, while the trace has no status, because
     /// the client left before there was one.
     fn ended(&self, request: &RequestContext, how: BodyEnd);
-}
-
-/// A request that the upstream may still be working on although its client already has a reply.
-pub type UnfinishedRequest = Pin<Box<dyn Future<Output = Result<Reply, Refusal>>>>;
-
-/// Where `forward` leaves a request that exceeded its deadline. Whoever holds a seat for the request
-/// takes it and runs it to its end; dropping it cancels it upstream.
-#[derive(Default)]
-pub struct TimedOutRequest(Cell<Option<UnfinishedRequest>>);
-
-impl TimedOutRequest {
-    /// Leaves the request.
-    pub fn set(&self, unfinished: UnfinishedRequest) {
-        self.0.set(Some(unfinished));
-    }
-
-    /// Takes the request, if one was left.
-    pub fn take(&self) -> Option<UnfinishedRequest> {
-        self.0.take()
-    }
-}
-
-impl fmt::Debug for TimedOutRequest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TimedOutRequest").finish_non_exhaustive()
-    }
 }
 
 /// What the layers know of one request, shared by all of them.

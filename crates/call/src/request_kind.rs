@@ -1,18 +1,18 @@
-//! What kind of request it is, as far as time limits and failures depend on it.
+//! The kind of a request, on which time limits and the handling of failures depend.
 
 use fairgate_core::digest::{RequestInfo, Verb};
 
-/// What kind of request it is: how long it may take, and whether it may be done twice.
+/// The kind of a request: whether it has a deadline, and whether it may be repeated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RequestKind {
-    /// Not known yet, because the request was refused before it was parsed.
+    /// Unknown, because the request was refused before it was parsed.
     #[default]
     Unknown,
     /// `get` or `list`: may be repeated.
     Read,
-    /// Anything else with an end in sight: never repeated once it may have run.
+    /// Any other request that ends by itself: never repeated once it may have been carried out.
     Mutating,
-    /// A watch: has no deadline, ends cleanly whatever happens.
+    /// A watch: no deadline, and it always ends cleanly.
     Watch,
     /// Exec, attach, port-forward, proxy, logs, profiles: no deadline, no flow control.
     LongRunning,
@@ -35,7 +35,7 @@ impl RequestKind {
         matches!(self, Self::Watch | Self::LongRunning)
     }
 
-    /// Whether sending the request again cannot do harm.
+    /// Whether the request can safely be sent again.
     pub fn may_repeat(self) -> bool {
         matches!(self, Self::Read | Self::Watch)
     }
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_may_be_sent_again_is_only_what_reads() {
+    fn only_reading_requests_may_be_repeated() {
         let kind =
             |method, target| RequestKind::of(&RequestInfo::from_target(method, target).unwrap());
         for (method, target, expected) in [

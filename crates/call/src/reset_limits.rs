@@ -1,14 +1,14 @@
-//! How many requests may be reset before they are answered.
+//! How many requests a client may reset before they are answered.
 
 use std::time::Duration;
 
-/// How many requests somebody may reset before they are answered.
+/// How many requests a client may reset before they are answered.
 #[derive(Clone, Copy, Debug)]
 pub struct ResetLimits {
-    /// A request that is reset sooner after it came is reset prematurely.
+    /// A reset is premature if it comes sooner than this after the request.
     pub young: Duration,
-    /// How many may be remembered at a time. Beyond that the connection ends, or its user is refused
-    /// until half of them are forgotten.
+    /// How many premature resets are allowed at once. Beyond that the connection is closed, or the user's
+    /// requests are refused until half of the resets are forgotten.
     pub at_once: u32,
     /// How long it takes until one of them is forgotten; not zero.
     pub forgotten_after: Duration,

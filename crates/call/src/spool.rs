@@ -1,18 +1,18 @@
-//! The memory for answers whose clients read too slowly, and what is counted of it.
+//! The memory for replies whose clients read too slowly, and its counters.
 
 use std::sync::{
     Arc,
     atomic::{AtomicU64, Ordering},
 };
 
-/// How much may be spooled, and how fast a client has to read.
+/// How much may be spooled, and how fast clients have to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpoolLimits {
-    /// Bytes of one answer.
+    /// Bytes of one reply.
     pub per_answer: u64,
-    /// Bytes of all answers, on all cores.
+    /// Bytes of all replies, on all cores.
     pub total: u64,
-    /// Bytes a client has to take between two looks.
+    /// Bytes that a client has to take between two checks; in settings, per second.
     pub min_read_bytes: u64,
 }
 
@@ -25,7 +25,7 @@ impl SpoolLimits {
     };
 }
 
-/// What is spooled now, all cores together, and what has been.
+/// What is spooled, on all cores, and counters of it.
 #[derive(Debug, Default)]
 pub struct Spool {
     bytes: AtomicU64,
@@ -33,20 +33,20 @@ pub struct Spool {
     cut: [AtomicU64; 2],
 }
 
-/// Why a client was cut.
+/// Why a client was cut off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CutReason {
-    /// Its answer did not fit the spool, it read too slowly, and no seat of its level was free.
+    /// Its reply did not fit into the spool, it read too slowly, and no seat of its level was free.
     NoSeatFree,
     /// It read too slowly from the spool, and the spool was full.
     SpoolFull,
 }
 
 impl CutReason {
-    /// Both.
+    /// All reasons.
     pub const ALL: [Self; 2] = [Self::NoSeatFree, Self::SpoolFull];
 
-    /// In one word, for metrics and the log.
+    /// The reason in one word, for metrics and the log.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::NoSeatFree => "no-seat-free",
@@ -56,33 +56,33 @@ impl CutReason {
 }
 
 impl Spool {
-    /// Bytes of memory taken now.
+    /// Bytes in use.
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Answers of which anything was spooled, ever.
+    /// Replies that were spooled since the start, at least in part.
     pub fn answers(&self) -> u64 {
         self.answers.load(Ordering::Relaxed)
     }
 
-    /// One more answer is spooled.
+    /// Counts a reply that is spooled.
     pub fn count_answer(&self) {
         self.answers.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Answers cut, ever.
+    /// Clients that were cut off for this reason since the start.
     pub fn cut(&self, why: CutReason) -> u64 {
         self.cut[why as usize].load(Ordering::Relaxed)
     }
 
-    /// One more answer was cut.
+    /// Counts a client that was cut off.
     pub fn count_cut(&self, why: CutReason) {
         self.cut[why as usize].fetch_add(1, Ordering::Relaxed);
     }
 }
 
-/// What one answer has taken of the spool; dropping it gives that back.
+/// The share of the spool that one reply uses; returned when dropped.
 #[derive(Debug)]
 pub(super) struct SpoolShare {
     spool: Arc<Spool>,
@@ -101,8 +101,8 @@ impl SpoolShare {
         self.bytes
     }
 
-    /// Whether it may take another piece. Cores that ask at the same time, and the length of a piece,
-    /// may bring the total over its limit, by a piece for each core.
+    /// Whether it may take another frame. The limits are checked before the frame's length is known, and cores
+    /// check at the same time: so the total may exceed its limit by one frame for each core.
     pub(super) fn may_grow(&self, limits: SpoolLimits) -> bool {
         self.bytes < limits.per_answer && self.spool.bytes() < limits.total
     }

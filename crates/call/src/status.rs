@@ -1,18 +1,18 @@
-//! The `Status` object in which a Kubernetes API says no.
+//! The `Status` object with which a Kubernetes API reports a failure.
 //!
 //! Written by hand, because clients compare bytes in tests and people read them: the field order is
 //! the API server's, on one line, with a final newline, and `<`, `>`, `&` escaped as its encoder does.
 
 use std::fmt::Write as _;
 
-/// A `Status` that tells of a failure.
+/// A `Status` of a failure.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Status<'a> {
     /// For people.
     pub message: &'a str,
     /// For programs; one word.
     pub reason: &'a str,
-    /// Seconds after which to ask again; 0 for none.
+    /// Seconds after which to retry; 0 for none.
     pub retry_after: u32,
     /// The HTTP status.
     pub code: u16,

@@ -4,7 +4,7 @@ use std::{cell::Cell, fmt, future::Future, pin::Pin, rc::Rc};
 
 use hyper::body::Incoming;
 
-use super::request_context::UnfinishedRequest;
+use super::unfinished_request::UnfinishedRequest;
 
 /// A response, or the rest of one, that nobody waits for any more. Dropping it cancels the request
 /// upstream.

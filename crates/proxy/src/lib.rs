@@ -1,9 +1,8 @@
-//! The request path: what happens to a request from the first byte of its connection to the last of
-//! its answer.
+//! The request path: what happens to a request from the first byte of its connection to the last byte of its reply.
 //!
-//! [`stack`] shows the layers from the outside in. [`serve`] takes requests off the network, [`auth`]
-//! finds out who asks, [`fairness`] has them wait for seats, [`forward`] sends them on. The layers know
-//! [`fairgate_call`], and not each other.
+//! [`stack`] shows the layers from the outside in. [`serve`] receives requests from clients, [`auth`] authenticates
+//! them, [`fairness`] makes them wait for seats, [`forward`] sends them to the upstream. The layers use
+//! [`fairgate_call`], and never each other.
 
 pub mod auth;
 pub mod fairness;

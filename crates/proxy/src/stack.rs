@@ -1,27 +1,26 @@
 //! The request path. Read this first.
 //!
-//! From the outside in, and why each layer stands where it does:
+//! The layers from the outside in, and why each stands where it does:
 //!
-//! - `serve` takes the request off its connection and hands in an
-//!   [`Inbound`](fairgate_call::Inbound).
-//! - `trace` counts and logs the request at its very end, so everything else is inside of it.
-//! - `answer` turns every refusal and panic from further in into a reply, which `trace` then sees.
-//! - `auth` finds the user and makes the [`Call`](fairgate_call::Call): nobody waits for seats, and nothing
-//!   is classified, before it is known who asks.
-//! - `fairness` holds the call back until it has a seat. What is behind it costs somebody work.
-//! - `dumps` answers operators' questions about the queues, as a request like any other.
-//! - `hosted` answers for the API that is hosted here, where one is.
-//! - The leaf answers all else, as a rule by forwarding it.
+//! - `serve` receives the request from its connection and makes an [`Inbound`](fairgate_call::Inbound).
+//! - `trace` counts and logs the request at its end, so it is outside of everything that can end it.
+//! - [`HandleRefusal`] turns refusals and panics of the inner layers into replies, which `trace` then sees.
+//! - `auth` authenticates the user and makes the [`Call`](fairgate_call::Call): classification needs the user, and an
+//!   unauthenticated request must not wait for a seat.
+//! - `fairness` makes the call wait until it has a seat: everything inside of it costs the upstream work.
+//! - `dumps` answers operators' requests for the state of the queues, which are subject to flow control like others.
+//! - `hosted` answers requests for the hosted API, if there is one; it costs work as the upstream does.
+//! - The innermost service answers all other requests, usually by forwarding them.
 //!
-//! No step goes back, and every layer is always ready: only the dispatcher behind `fairness` holds a
-//! request back. The layers are ordinary `tower` layers. One of your own goes anywhere between two of
-//! these: before `auth` it sees an `Inbound`, after it a `Call`.
+//! A request never goes back to an outer layer, and every layer is always ready: only the dispatcher of `fairness`
+//! makes requests wait. The layers are ordinary `tower` layers. A layer of your own can stand between any two of
+//! these: outside of `auth` it gets an `Inbound`, inside of it a `Call`.
 
 use tower::Layer;
 
 use fairgate_call::handle_refusal::{HandleRefusal, HandleRefusalLayer};
 
-/// The request path, from the outermost layer to the leaf.
+/// The request path, from the outermost layer to the innermost service.
 pub fn stack<T, A, F, D, H, L>(
     trace: &T,
     auth: &A,

@@ -1,11 +1,11 @@
-//! How a bearer token travels: in `Authorization`, or hidden among WebSocket subprotocols.
+//! Extracts bearer tokens from requests: from `Authorization`, or from the WebSocket subprotocols.
 //!
-//! Browsers cannot set `Authorization` on a WebSocket, so a token may come as a subprotocol instead.
-//! Both readers follow Kubernetes to the letter, also in what they ignore: what is no token here is
-//! no credential at all, and leaves the way to anonymous open.
+//! Browsers cannot set `Authorization` on a WebSocket, so a token may be sent as a subprotocol instead. Both are
+//! parsed exactly as in Kubernetes, also in what is ignored: what is not a token here is not a credential, so that the
+//! request may be anonymous.
 //!
-//! Not here: what a token is worth (`token_file`, `token_review`), and its removal before the request
-//! goes on (`spoof`).
+//! Not here: whether a token is valid (`token_file`, `token_review`), and its removal before the request is forwarded
+//! (`spoof`).
 
 use base64::{
     Engine as _, alphabet,
@@ -18,10 +18,10 @@ use http::{
 
 use fairgate_upstream::token_review::Token;
 
-/// The subprotocol that carries a token begins so.
+/// Prefix of the subprotocol that carries a token.
 const PROTOCOL_PREFIX: &[u8] = b"base64url.bearer.authorization.k8s.io.";
 
-/// Without padding, and as lenient as the original about the unused bits of the last character.
+/// Without padding, and as lenient as kube-apiserver about the unused bits of the last character.
 const BASE64URL: GeneralPurpose = GeneralPurpose::new(
     &alphabet::URL_SAFE,
     GeneralPurposeConfig::new()
@@ -35,17 +35,17 @@ pub enum ProtocolError {
     /// Two tokens.
     #[error("multiple bearer tokens among the WebSocket subprotocols")]
     Several,
-    /// Not base64url without padding, or not UTF-8 in it.
+    /// Not base64url without padding, or not UTF-8 when decoded.
     #[error("the bearer token among the WebSocket subprotocols is malformed")]
     Malformed,
-    /// Nothing would be left for the server to choose.
+    /// There is no other subprotocol that the server could choose.
     #[error("missing additional subprotocol")]
     NothingBeside,
 }
 
-/// The token of the first `Authorization` line, if it is one.
+/// The token of the first `Authorization` line, if it has one.
 ///
-/// The scheme `Bearer` in any case, one blank, the token; what follows a further blank is ignored.
+/// The format is the scheme `Bearer` in any case, one space, the token; what follows another space is ignored.
 pub(crate) fn from_authorization(headers: &HeaderMap) -> Option<&[u8]> {
     let (token, _rest) = authorization_pieces(headers)?;
     (!token.is_empty()).then_some(token)
@@ -86,7 +86,8 @@ pub(crate) fn from_websocket(headers: &HeaderMap) -> Result<Option<Token>, Proto
 
 /// The subprotocols without those that carry a token, joined in one line.
 ///
-/// `None` if there is nothing to remove. Whatever the request, so that no token is ever echoed.
+/// `None` if there is nothing to remove. Tokens are removed from any request, not only from WebSocket upgrades, so
+/// that they are never forwarded.
 pub(super) fn without_tokens(headers: &HeaderMap) -> Option<Vec<u8>> {
     let carries_token = |protocol: &&[u8]| protocol.starts_with(PROTOCOL_PREFIX);
     subprotocols(headers).find(carries_token)?;
@@ -96,7 +97,7 @@ pub(super) fn without_tokens(headers: &HeaderMap) -> Option<Vec<u8>> {
     Some(rest.join(&b','))
 }
 
-/// Token and what follows it, for the scheme `Bearer`.
+/// The token and what follows it, for the scheme `Bearer`.
 fn authorization_pieces(headers: &HeaderMap) -> Option<(&[u8], Option<&[u8]>)> {
     let value = headers.get(AUTHORIZATION)?.as_bytes().trim_ascii();
     let mut pieces = value.splitn(3, |&byte| byte == b' ');

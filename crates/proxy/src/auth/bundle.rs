@@ -1,14 +1,14 @@
-//! Certificate authorities, and whether a client's certificate comes from one.
+//! Verifies clients' certificates against certificate authorities.
 //!
-//! A TLS handshake proves that a client has the key of its certificate, no more: any certificate is
-//! let in, because a stranger's may come together with a good token. The chain is judged here, against
-//! the authorities of the day.
+//! The TLS handshake only proves that a client has the key of its certificate: any certificate is accepted, because an
+//! unknown one may come together with a valid token. The chain is verified here, against the authorities that are
+//! configured now.
 //!
-//! Each authority has a verifier of its own, so that one that has itself expired is no longer asked;
-//! webpki takes the word of its trust anchors for good.
+//! Each authority has a verifier of its own, so that one that has expired is no longer used; webpki does not check
+//! the validity period of its trust anchors.
 //!
-//! Not here: revocation, which Kubernetes does not know either. Unlike Kubernetes, a client's
-//! certificate that stands in the bundle itself is not believed for that alone.
+//! Not here: revocation, which Kubernetes does not support either. Unlike in Kubernetes, a client's certificate is not
+//! trusted just because it is in the bundle itself.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -48,11 +48,11 @@ pub enum BundleError {
 }
 
 impl CaBundle {
-    /// Reads a bundle from PEM. What is no certificate in it is skipped.
+    /// Parses a bundle in PEM format. Anything but certificates is skipped.
     ///
     /// # Errors
     ///
-    /// [`BundleError`] at the first certificate that cannot be used.
+    /// [`BundleError`] for the first certificate that cannot be used.
     pub fn from_pem(pem: &[u8]) -> Result<Self, BundleError> {
         let certificates = CertificateDer::pem_slice_iter(pem)
             .collect::<Result<Vec<_>, _>>()
@@ -62,11 +62,11 @@ impl CaBundle {
         Self::new(&certificates)
     }
 
-    /// The bundle of these certificates.
+    /// A bundle of these certificates.
     ///
     /// # Errors
     ///
-    /// [`BundleError`] at the first that cannot be used, or when there is none.
+    /// [`BundleError`] for the first that cannot be used, or if there is none.
     pub fn new(certificates: &[CertificateDer<'_>]) -> Result<Self, BundleError> {
         let mut authorities = Vec::with_capacity(certificates.len());
         for certificate in certificates {
@@ -83,11 +83,11 @@ impl CaBundle {
         Ok(Self { authorities })
     }
 
-    /// Judges `chain`, the client's certificate first and its intermediates after it, at a second since
-    /// 1970. Gives the last second at which the judgement is sure to hold.
+    /// Verifies `chain`, the client's certificate first and its intermediates after it, at a second since 1970. Returns
+    /// the last second for which the result is certain.
     ///
-    /// A certificate must be good for client authentication or not say what it is good for. Costs one
-    /// to a few signature checks.
+    /// The certificate's extended key usage must include client authentication, or be absent. The cost is one to a few
+    /// signature checks.
     ///
     /// # Errors
     ///
@@ -104,7 +104,7 @@ impl CaBundle {
             }
             match authority.verify(chain, unix_seconds) {
                 Ok(()) => return Ok(holds_until(authority, chain, unix_seconds)),
-                // That an authority does not know the certificate says less than any other reason.
+                // "Unknown issuer" says less than any other error, so it does not replace one.
                 Err(reason) if is_unknown_issuer(&reason) && error != ChainError::NoAuthority => {}
                 Err(reason) => error = ChainError::Rejected(Arc::new(reason)),
             }
@@ -112,8 +112,8 @@ impl CaBundle {
         Err(error)
     }
 
-    /// The subjects of the authorities, to be announced in the handshake: some clients choose their
-    /// certificate by them.
+    /// The subjects of the authorities, to be announced in the handshake: some clients choose their certificate by
+    /// them.
     pub fn subjects(&self) -> impl Iterator<Item = &DistinguishedName> {
         self.authorities
             .iter()
@@ -159,7 +159,7 @@ fn is_unknown_issuer(error: &rustls::Error) -> bool {
     )
 }
 
-/// The first end of validity that lies ahead: of the authority, or of any certificate presented.
+/// The first expiry that lies ahead: of the authority, or of any certificate of the chain.
 fn holds_until(authority: &Authority, chain: &[CertificateDer<'_>], unix_seconds: i64) -> i64 {
     chain
         .iter()
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_of_an_authority_in_the_bundle_is_believed_to_its_end() {
+    fn a_certificate_of_an_authority_in_the_bundle_is_trusted_until_it_expires() {
         let (own, other) = (TestAuthority::new("own"), TestAuthority::new("other"));
         let leaf = Leaf::new("alice").valid(NOW - 10, NOW + 60);
         let chain = own.issue(&leaf);
@@ -202,14 +202,14 @@ mod tests {
     fn extended_key_usage_must_allow_clients_or_be_absent() {
         use rcgen::ExtendedKeyUsagePurpose::{ClientAuth, ServerAuth};
         let own = TestAuthority::new("own");
-        let verdict = |usages: &[_]| {
+        let is_trusted = |usages: &[_]| {
             let chain = own.issue(&Leaf::new("alice").usages(usages));
             bundle(&[&own]).verify(&chain, NOW).is_ok()
         };
-        assert!(verdict(&[]));
-        assert!(verdict(&[ClientAuth]));
-        assert!(verdict(&[ServerAuth, ClientAuth]));
-        assert!(!verdict(&[ServerAuth]));
+        assert!(is_trusted(&[]));
+        assert!(is_trusted(&[ClientAuth]));
+        assert!(is_trusted(&[ServerAuth, ClientAuth]));
+        assert!(!is_trusted(&[ServerAuth]));
     }
 
     #[test]
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn an_expired_authority_vouches_for_nobody() {
+    fn an_expired_authority_is_not_trusted() {
         let old = TestAuthority::until("old", NOW + 5);
         let chain = old.issue(&Leaf::new("alice"));
         assert_eq!(bundle(&[&old]).verify(&chain, NOW), Ok(NOW + 5));
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn the_telling_reason_wins_over_an_unknown_issuer() {
+    fn any_other_reason_wins_over_an_unknown_issuer() {
         let (own, other) = (TestAuthority::new("own"), TestAuthority::new("other"));
         let chain = own.issue(&Leaf::new("alice").valid(NOW - 20, NOW - 10));
         for order in [[&own, &other], [&other, &own]] {

@@ -1,15 +1,15 @@
-//! Keys of a user's extra attributes as part of a header name, both ways.
+//! Encodes keys of a user's extra attributes in header names, and decodes them.
 //!
-//! A key may hold any text, a header name only token characters, and names have no case on the way.
-//! So everything else, `%` itself and capital letters travel as `%XX`: the receiver lower-cases the
-//! name first and decodes it after, which gives back exactly the key that was sent.
+//! A key may be any text, but a header name may only contain token characters and is case-insensitive. So all other
+//! characters, `%` itself and capital letters are sent as `%XX`. The receiver lower-cases the name before it decodes
+//! it, which results in exactly the key that was sent.
 //!
 //! Not here: the prefix before the key, and the values.
 
 /// The part of a header name that stands for `key`.
 ///
-/// Capital letters are escaped too. Senders commonly leave them, but then the receiver, who
-/// lower-cases before decoding, sees another key.
+/// Capital letters are escaped too. Other senders often do not, but then the receiver, which lower-cases before
+/// decoding, gets another key.
 pub(crate) fn escape(key: &str) -> String {
     use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! Why nobody was recognized: for the log, never for the client, who only reads `Unauthorized`.
+//! Why a request could not be authenticated: for the log only, since clients just get `Unauthorized`.
 
 use std::fmt;
 
@@ -11,26 +11,26 @@ use fairgate_upstream::token_review::TokenRefused;
 /// Why one method of authentication failed.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum AuthFailure {
-    /// The peer is no front proxy; said of every ordinary client certificate.
+    /// The client is not a front proxy; reported for every ordinary client certificate.
     #[error("front proxy: {0}")]
     FrontProxy(#[from] FrontProxyError),
-    /// The peer's certificate is not believed, or its subject unreadable.
+    /// The client's certificate is not trusted, or its subject cannot be read.
     #[error("client certificate: {0}")]
     Certificate(#[from] CertificateError),
-    /// A token among WebSocket subprotocols is unusable.
+    /// A token among the WebSocket subprotocols is invalid.
     #[error("{0}")]
     Protocol(#[from] ProtocolError),
-    /// Nobody knows the token, or the upstream refused it.
+    /// The token is unknown, or the upstream refused it.
     #[error("{0}")]
     Token(#[from] TokenRefused),
 }
 
-/// Why a request has no user: what each method said, in order; nothing if there was no credential.
+/// Why a request has no user: the failures of all methods in order; empty if there was no credential.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AuthFailures(SmallVec<[AuthFailure; 2]>);
 
 impl AuthFailures {
-    /// What each method said.
+    /// The failures in order.
     pub fn iter(&self) -> impl Iterator<Item = &AuthFailure> {
         self.0.iter()
     }

@@ -1,9 +1,9 @@
-//! Users by the word of a front proxy: another proxy that has authenticated the client.
+//! Users named by a front proxy: another proxy that has authenticated the client.
 //!
-//! The proxy proves itself by a client certificate of an authority kept for that purpose, and, unless
-//! every certificate of it will do, by its common name. Only then are its headers read at all.
+//! The proxy authenticates itself by a client certificate of an authority that is only used for this, and by its common
+//! name if names are configured. Only then its headers are read.
 //!
-//! Not here: taking the headers out of the request afterwards (`spoof`).
+//! Not here: the removal of the headers from the request (`spoof`).
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -15,7 +15,7 @@ use fairgate_call::{CachedVerification, FrontProxyError, Identity, Verification}
 use fairgate_core::digest::User;
 
 impl FrontProxySettings {
-    /// Who the peer says the client is; `None` if it names nobody.
+    /// The user that the front proxy names; `None` if it names nobody.
     ///
     /// `chain` is not empty, and `verified` is the result of an earlier request of the connection.
     pub(super) fn authenticate(
@@ -85,7 +85,7 @@ impl FrontProxySettings {
     }
 }
 
-/// The first value of the first of these headers whose first value is not empty.
+/// The first value of the first of these headers with a first value that is not empty.
 fn first_value(
     headers: &HeaderMap,
     names: &[HeaderName],
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_front_proxy_says_who_the_client_is() {
+    fn a_front_proxy_names_the_user() {
         let scene = Scene::new(
             &["other", "front-proxy-client"],
             RequestHeaderNames::default(),
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn only_allowed_names_may_speak() {
+    fn only_allowed_common_names_are_trusted() {
         let scene = Scene::new(&["front-proxy-client"], RequestHeaderNames::default());
         let error = scene
             .says("mallory", &[("x-remote-user", "alice")])

@@ -1,8 +1,8 @@
-//! Acting as somebody else (`kubectl --as`), on a gateway that has no other server to judge it.
+//! Impersonation (`kubectl --as`), on a gateway without an upstream that authorizes requests.
 //!
-//! Only `system:masters` may: they may do everything else, too. Where an upstream judges what users may
-//! do, impersonation is refused (see [`super::spoof`]), because the gateway itself tells the upstream of
-//! users in these headers.
+//! Only `system:masters` may impersonate: they may do everything else, too. With an upstream that authorizes requests,
+//! impersonation is refused (see [`super::spoof`]), because the gateway itself uses these headers to tell the upstream
+//! of users.
 
 use std::collections::BTreeMap;
 
@@ -17,34 +17,35 @@ const GROUP: &str = "impersonate-group";
 const EXTRA: &str = "impersonate-extra-";
 const ANY: &str = "impersonate-";
 
-/// Why nobody is impersonated.
+/// Why impersonation fails.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ImpersonationError {
-    /// To be answered 403.
+    /// Answered with 403.
     #[error(
         "users {wanted:?} is forbidden: User {by:?} cannot impersonate resource \"users\" in API group \"\" at the cluster scope"
     )]
     Forbidden { by: String, wanted: String },
-    /// To be answered 400.
+    /// Answered with 400.
     #[error(
-        "groups, a uid or extra values are to be impersonated without a user; set Impersonate-User"
+        "groups, uid or extra values cannot be impersonated without a user; set Impersonate-User"
     )]
     NoUser,
-    /// To be answered 400.
-    #[error("an Impersonate header holds no text")]
+    /// Answered with 400.
+    #[error("an Impersonate header is not UTF-8")]
     NotText,
 }
 
-/// Takes out of a request whom it impersonates; `None` if nobody. `by` is who makes it.
+/// Removes the impersonation headers from a request, and returns the impersonated user; `None` if there are none. `by` is
+/// the authenticated user.
 ///
 /// # Errors
 ///
-/// [`ImpersonationError`], with the headers as they were.
+/// [`ImpersonationError`]; the headers are unchanged then.
 pub(crate) fn take(headers: &mut HeaderMap, by: &User) -> Result<Option<User>, ImpersonationError> {
     if !headers.keys().any(|name| name.as_str().starts_with(ANY)) {
         return Ok(None);
     }
-    let mut user = wanted(headers)?;
+    let mut user = impersonated_user(headers)?;
     if !by.in_group(User::MASTERS) {
         return Err(ImpersonationError::Forbidden {
             by: by.name.clone(),
@@ -63,7 +64,7 @@ pub(crate) fn take(headers: &mut HeaderMap, by: &User) -> Result<Option<User>, I
     Ok(Some(user))
 }
 
-fn wanted(headers: &HeaderMap) -> Result<User, ImpersonationError> {
+fn impersonated_user(headers: &HeaderMap) -> Result<User, ImpersonationError> {
     let text = |value: &http::HeaderValue| {
         std::str::from_utf8(value.as_bytes())
             .map(str::to_owned)
@@ -91,7 +92,7 @@ fn wanted(headers: &HeaderMap) -> Result<User, ImpersonationError> {
     Ok(user)
 }
 
-/// Adds the groups that somebody of this name always has.
+/// Adds the groups that a user of this name always has.
 fn add_groups(user: &mut User) {
     if user.groups.is_empty()
         && let Some(account) = user.name.strip_prefix("system:serviceaccount:")
@@ -101,14 +102,14 @@ fn add_groups(user: &mut User) {
         user.groups
             .push(format!("system:serviceaccounts:{namespace}"));
     }
-    let everybody = if user.name == User::ANONYMOUS {
+    let group = if user.name == User::ANONYMOUS {
         User::UNAUTHENTICATED
     } else {
         User::AUTHENTICATED
     };
-    let told = [User::AUTHENTICATED, User::UNAUTHENTICATED];
-    if !told.iter().any(|group| user.in_group(group)) {
-        user.groups.push(everybody.to_owned());
+    let either = [User::AUTHENTICATED, User::UNAUTHENTICATED];
+    if !either.iter().any(|group| user.in_group(group)) {
+        user.groups.push(group.to_owned());
     }
 }
 
@@ -129,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn masters_act_as_others_with_all_that_others_have() {
+    fn masters_impersonate_users_with_groups_and_extra() {
         let mut headers = headers(&[
             (USER, "alice"),
             (GROUP, "a"),
@@ -145,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn service_accounts_and_nobody_have_their_groups() {
+    fn service_accounts_and_anonymous_get_their_groups() {
         let groups = |name: &'static str| {
             let mut headers = headers(&[(USER, name)]);
             take(&mut headers, &root()).unwrap().unwrap().groups
@@ -162,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn others_act_as_nobody() {
+    fn other_users_may_not_impersonate() {
         let alice = User::new("alice", [User::AUTHENTICATED]);
         let mut asked = headers(&[(USER, "bob")]);
         let error = take(&mut asked, &alice).unwrap_err();

@@ -1,7 +1,7 @@
-//! The layer that makes calls: it parses a request, finds its user, and takes out of its headers
-//! what only the gateway may say.
+//! The layer that makes calls: it parses a request, authenticates its user, and removes the headers that only the
+//! gateway may set.
 //!
-//! From here on types carry the facts: a [`Call`] always has a user and a meaning.
+//! A [`Call`] always has a user and a parsed request: no later layer has to check that.
 
 use std::{
     future::Future,
@@ -25,16 +25,16 @@ use fairgate_base::{clock::Clock, log_limit::LogLimit};
 use fairgate_call::{Call, Identity, Inbound, Refusal, Reply, RequestKind};
 use fairgate_core::digest::{RequestDigest, RequestInfo};
 
-/// What the layer goes by; replaced whole when settings change.
+/// The settings of the layer; replaced as a whole when settings change.
 #[derive(Debug)]
 pub struct AuthRules {
     /// The methods of authentication.
     pub authentication: Authenticator,
-    /// Front-proxy header names besides the conventional ones, never to be passed on.
+    /// Configured front-proxy header names, which are never forwarded; the usual names are known.
     pub names: ConfiguredNames,
-    /// Whether `system:masters` may act as others. Not where an upstream judges who may do what.
+    /// Whether `system:masters` may impersonate. False with an upstream that authorizes requests.
     pub impersonation: bool,
-    /// A request's time limit, unless it asks for a shorter one.
+    /// The time limit of a request that does not ask for a shorter one.
     pub request_timeout: Duration,
 }
 
@@ -46,7 +46,7 @@ pub struct AuthLayer {
 }
 
 impl AuthLayer {
-    /// A layer that goes by whatever `rules` holds when a request comes.
+    /// A layer that uses the rules that are current when a request arrives.
     pub fn new(rules: Arc<ArcSwap<AuthRules>>, clock: Clock) -> Self {
         Self { rules, clock }
     }
@@ -119,7 +119,7 @@ where
 }
 
 impl<S> Auth<S> {
-    /// Parses the request, and asks who makes it.
+    /// Parses the request, and authenticates its user.
     fn begin(&self, rules: &AuthRules, inbound: Inbound) -> Result<(Parsed, AuthOutcome), Refusal> {
         let uri = inbound.request.uri();
         let info = RequestInfo::parse(inbound.request.method().as_str(), uri.path(), uri.query())?;
@@ -143,10 +143,10 @@ impl<S> Auth<S> {
     }
 }
 
-/// How many requests are logged whose token could not be reviewed: clients can send any number.
+/// Limits how often it is logged that tokens could not be reviewed, since clients can send any number.
 static UNAVAILABLE: LogLimit = LogLimit::new(5);
 
-/// A request whose meaning is known.
+/// A request that was parsed.
 #[derive(Debug)]
 struct Parsed {
     inbound: Inbound,
@@ -200,9 +200,9 @@ impl From<ImpersonationError> for Refusal {
         match error {
             ImpersonationError::Forbidden { .. } => Self::Forbidden(error.to_string().into()),
             ImpersonationError::NoUser => {
-                Self::Malformed("somebody is to be impersonated without Impersonate-User")
+                Self::Malformed("impersonation headers without Impersonate-User")
             }
-            ImpersonationError::NotText => Self::Malformed("an Impersonate header holds no text"),
+            ImpersonationError::NotText => Self::Malformed("an Impersonate header is not UTF-8"),
         }
     }
 }
@@ -215,14 +215,14 @@ impl From<HeaderRefusal> for Refusal {
                 Self::Malformed("several Authorization headers")
             }
             HeaderRefusal::ConnectionNames { .. } => {
-                Self::Malformed("Connection names a header that is not about the connection")
+                Self::Malformed("Connection names a header that is not hop-by-hop")
             }
         }
     }
 }
 
 pin_project! {
-    /// The answer to a request whose user may have to be found out first.
+    /// The reply to a request whose token may have to be reviewed first.
     pub struct Authenticated<S>
     where
         S: Service<Call>,

@@ -38,7 +38,7 @@ pub use self::{
     now::Now,
     settings::{AnonymousAccess, AuthSettings, FrontProxySettings},
     spoof::{ConfiguredNames, HeaderRefusal, refuse_identity_headers, strip_identity_headers},
-    token_file::{TokenFile, TokenFileError, TokenFileWarning},
+    token_file::{TokenFileError, TokenFileWarning, TokenTable},
 };
 pub use fairgate_call::{
     HeaderNameError, Identity, RequestHeaderNames,

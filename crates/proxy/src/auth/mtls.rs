@@ -9,10 +9,10 @@ use super::{bundle::CaBundle, x509::CertificateSubject};
 use fairgate_call::{CertificateError, Identity, Verification};
 use fairgate_core::digest::User;
 
-/// The extra attribute that says by which credential a user was recognized.
+/// The extra attribute that names the credential by which a user was authenticated.
 const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
 
-/// Who `chain`, not empty, belongs to; nobody, without an error, if it has no common name.
+/// The user of `chain`, which is not empty; `None`, without an error, if the certificate has no common name.
 pub(super) fn authenticate(
     authorities: &CaBundle,
     chain: &[CertificateDer<'_>],

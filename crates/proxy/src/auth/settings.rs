@@ -1,53 +1,53 @@
 //! Settings of authentication.
 //!
-//! Values ready to use, without defaults. Not here: the files they come from, and reading those again.
+//! They are ready to use, without defaults. Not here: the files that they come from, and reloading those.
 
 use std::sync::Arc;
 
-use super::{bundle::CaBundle, token_file::TokenFile};
+use super::{bundle::CaBundle, token_file::TokenTable};
 use fairgate_call::RequestHeaderNames;
 use fairgate_upstream::token_review::TokenReviews;
 
 /// Which methods of authentication there are. A method that is absent is off.
 #[derive(Clone, Debug, Default)]
 pub struct AuthSettings {
-    /// Authorities of client certificates.
+    /// Certificate authorities of clients.
     pub client_ca: Option<Arc<CaBundle>>,
-    /// Proxies whose word about their clients is taken.
+    /// Trusted front proxies.
     pub front_proxy: Option<FrontProxySettings>,
-    /// Tokens from a file.
-    pub token_file: Option<TokenFile>,
-    /// Reviews of other tokens. The handle outlives a change of settings, and so do known tokens.
+    /// The tokens of a token file.
+    pub token_file: Option<TokenTable>,
+    /// Reviews of other tokens. They survive a change of settings, and so do cached tokens.
     pub token_reviews: Option<TokenReviews>,
-    /// Who shows no credential.
+    /// Requests without a credential.
     pub anonymous: AnonymousAccess,
 }
 
-/// Which proxies are believed, and in which headers they speak.
+/// Which front proxies are trusted, and which headers they use.
 #[derive(Clone, Debug)]
 pub struct FrontProxySettings {
-    /// Their authorities: not those of clients, or every client could be anybody.
+    /// Their certificate authorities. They must not be those of clients, or every client could name any user.
     pub authorities: Arc<CaBundle>,
-    /// The common names of their certificates; empty: all that are of these authorities.
+    /// The allowed common names of their certificates; empty allows all.
     pub allowed_names: Vec<String>,
-    /// The headers in which they speak.
+    /// The headers that they use.
     pub headers: RequestHeaderNames,
 }
 
-/// What becomes of requests without a credential.
+/// How requests without a credential are handled.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum AnonymousAccess {
-    /// Refused.
+    /// They are refused.
     #[default]
     Off,
-    /// Served as `system:anonymous`, whatever they ask for.
+    /// They are served as `system:anonymous`.
     Everywhere,
-    /// Served so if the decoded path equals one of these; else refused.
+    /// They are served as `system:anonymous` if the decoded path is one of these; else they are refused.
     Paths(Vec<String>),
 }
 
 impl AnonymousAccess {
-    /// Whether a request for this path, decoded and not cleaned, may go without a credential.
+    /// Whether a request for this path, decoded and not cleaned, needs no credential.
     pub fn allows(&self, decoded_path: &[u8]) -> bool {
         match self {
             Self::Off => false,

@@ -1,9 +1,9 @@
-//! What a client may not say about itself.
+//! Removes headers with which a client could spoof an identity.
 //!
-//! An upstream believes the identity headers the gateway sends, so none of a client's own may reach
-//! it: not in odd spelling, not by naming one in `Connection` to have it dropped after it was added,
-//! not as a token that another server would read. Everything hop-by-hop goes in the same step, because
-//! what `Connection` names must be gone *before* identity is added.
+//! An upstream trusts the identity headers that the gateway sends, so none of a client's own may reach it: not in
+//! another spelling, not by a `Connection` line that would remove the gateway's header, and not as a token that
+//! another server would accept. Hop-by-hop headers are removed in the same step, because what `Connection` names must
+//! be removed *before* the identity is added.
 //!
 //! Not here: trailers (a request's are never forwarded), and the gateway's own `X-Forwarded-*`.
 
@@ -16,7 +16,7 @@ use smallvec::SmallVec;
 use super::bearer;
 use fairgate_call::RequestHeaderNames;
 
-/// Names that never pass, in full.
+/// Names of headers that are never forwarded.
 const NAMES: [&str; 10] = [
     "authorization",
     "proxy-authorization",
@@ -29,14 +29,14 @@ const NAMES: [&str; 10] = [
     "te",
     "upgrade",
 ];
-/// Whole families that never pass.
+/// Prefixes of headers that are never forwarded.
 const PREFIXES: [&str; 3] = ["x-remote-", IMPERSONATE, "x-kubernetes-pf-"];
-/// Where a request came from, as its sender has it.
+/// Headers in which senders say where a request came from.
 const SOURCE_NAMES: [&str; 2] = ["forwarded", "x-real-ip"];
 const SOURCE_PREFIX: &str = "x-forwarded-";
 const IMPERSONATE: &str = "impersonate-";
 
-/// What `Connection` must not name: a request without it would mean something else.
+/// Headers that `Connection` must not name: without them the request would have another meaning.
 const NOT_HOP_BY_HOP: [&str; 5] = [
     "host",
     "content-length",
@@ -45,7 +45,7 @@ const NOT_HOP_BY_HOP: [&str; 5] = [
     "authorization",
 ];
 
-/// What configuration adds to the well-known headers, or takes from them.
+/// What the configuration adds to the well-known headers, or excludes from them.
 #[derive(Clone, Debug, Default)]
 pub struct ConfiguredNames {
     names: Vec<HeaderName>,
@@ -53,23 +53,23 @@ pub struct ConfiguredNames {
     keep_source: bool,
 }
 
-/// Why a request is refused for its headers.
+/// Why a request is refused because of its headers.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages name the fields")]
 pub enum HeaderRefusal {
-    /// To be answered 403.
+    /// Answered with 403.
     #[error("impersonation is not supported through this gateway: header {name}")]
     Impersonation { name: HeaderName },
-    /// To be answered 400.
+    /// Answered with 400.
     #[error("the Connection header must not name {name}")]
     ConnectionNames { name: &'static str },
-    /// To be answered 400.
+    /// Answered with 400.
     #[error("more than one Authorization header")]
     SeveralAuthorizations,
 }
 
 impl ConfiguredNames {
-    /// The names of these sets: those accepted from a front proxy, those the upstream accepts.
+    /// The names of these sets: those accepted from front proxies, and those that the upstream accepts.
     pub fn new<'a>(sets: impl IntoIterator<Item = &'a RequestHeaderNames>) -> Self {
         let mut all = Self::default();
         for set in sets {
@@ -79,15 +79,15 @@ impl ConfiguredNames {
         all
     }
 
-    /// Lets headers pass that say where a request came from: `Forwarded`, `X-Forwarded-*`, `X-Real-Ip`.
-    /// For whoever judges these himself later on.
+    /// Keeps the headers that say where a request came from: `Forwarded`, `X-Forwarded-*`, `X-Real-Ip`. For a later
+    /// layer that decides about them.
     #[must_use]
     pub fn keeping_source(mut self) -> Self {
         self.keep_source = true;
         self
     }
 
-    /// Whether a header of this name, in lower case, stays behind.
+    /// Whether a header of this name, in lower case, is removed.
     fn contain(&self, name: &str) -> bool {
         let well_known = NAMES.iter().any(|n| folded_eq(name, n))
             || PREFIXES.iter().any(|p| folded_starts_with(name, p));
@@ -102,16 +102,16 @@ impl ConfiguredNames {
     }
 }
 
-/// Takes out of a request all that a client may not send on, and what is hop-by-hop.
+/// Removes all headers that a client may not set, and all hop-by-hop headers.
 ///
-/// Goes between authentication, which reads some of these, and [`upstream::write`], which adds
-/// the true ones. A name with `_` for `-` counts as the same, since some servers fold the two. If the
-/// request truly asks for an upgrade, exactly `connection: upgrade` and one `upgrade` line are left;
-/// of `te`, only `trailers`. One pass over the names, and no allocation unless there is much to remove.
+/// To be called after authentication, which reads some of these, and before [`upstream::write`], which adds the
+/// authenticated ones. A name with `_` for `-` counts as the same name, since some servers treat the two alike. If
+/// the request is a valid upgrade, exactly `connection: upgrade` and one `upgrade` line are left; of `te`, only
+/// `trailers`. It is one pass over the names, without an allocation unless there is much to remove.
 ///
 /// # Errors
 ///
-/// [`HeaderRefusal`], with the headers as they were.
+/// [`HeaderRefusal`]; the headers are unchanged then.
 ///
 /// [`upstream::write`]: super::upstream::write()
 pub fn strip_identity_headers(
@@ -146,7 +146,7 @@ pub fn strip_identity_headers(
     Ok(())
 }
 
-/// Whether `name` could carry an identity to an upstream that takes one by these configured names.
+/// Whether `name` could carry an identity to an upstream that accepts these configured names.
 pub(super) fn carries_identity(name: &str, configured: Option<&RequestHeaderNames>) -> bool {
     folded_starts_with(name, IMPERSONATE)
         || folded_starts_with(name, "x-remote-")
@@ -156,7 +156,7 @@ pub(super) fn carries_identity(name: &str, configured: Option<&RequestHeaderName
         })
 }
 
-/// Whether a request may not pass at all for its headers. Part of [`strip_identity_headers`].
+/// Refuses a request because of its headers. Part of [`strip_identity_headers`].
 ///
 /// # Errors
 ///
@@ -179,7 +179,7 @@ pub fn refuse_identity_headers(headers: &HeaderMap) -> Result<(), HeaderRefusal>
     Ok(())
 }
 
-/// The one protocol asked for, if `Connection` asks for an upgrade too.
+/// The requested protocol, if there is exactly one and `Connection` requests an upgrade too.
 fn upgrade_value(headers: &HeaderMap) -> Option<HeaderValue> {
     let mut lines = headers.get_all(UPGRADE).iter();
     let only = lines.next().filter(|_| lines.next().is_none())?;
@@ -212,13 +212,13 @@ fn remove_all(headers: &mut HeaderMap, names: &[HeaderName]) {
 }
 
 fn insert_protocols(headers: &mut HeaderMap, protocols: &[u8]) {
-    // Parts of header values make a header value.
+    // Parts of valid header values are valid.
     if let (false, Ok(value)) = (protocols.is_empty(), HeaderValue::from_bytes(protocols)) {
         headers.insert(SEC_WEBSOCKET_PROTOCOL, value);
     }
 }
 
-/// Whether two lower-case names are the same, `_` and `-` being one.
+/// Whether two lower-case names are the same if `_` and `-` are.
 fn folded_eq(name: &str, other: &str) -> bool {
     name.len() == other.len() && folded_starts_with(name, other)
 }

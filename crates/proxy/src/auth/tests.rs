@@ -85,7 +85,7 @@ impl Scene {
                 headers: RequestHeaderNames::default(),
             }),
             token_file: Some(
-                TokenFile::parse(b"file-token,file-user,1,\"dev\"\n", &key)
+                TokenTable::parse(b"file-token,file-user,1,\"dev\"\n", &key)
                     .unwrap()
                     .0,
             ),

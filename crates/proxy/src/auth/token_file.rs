@@ -1,9 +1,9 @@
-//! Tokens from a file: for tests and emergencies.
+//! Static tokens from a file: for tests and emergencies.
 //!
-//! Lines of `token,user,uid,"group,group"` as Kubernetes reads them, with its strictness about quotes.
-//! The file is read once; its tokens never expire, and what is kept of them is a keyed hash.
+//! The file has lines of `token,user,uid,"group,group"`, parsed as in Kubernetes, with the same strictness about
+//! quotes. The tokens never expire. Only keyed hashes of them are kept.
 //!
-//! Not here: reading the file, and telling the warnings.
+//! Not here: reading the file, and logging the warnings.
 
 use std::{collections::HashMap, fmt, sync::Arc};
 
@@ -11,9 +11,9 @@ use fairgate_call::Identity;
 use fairgate_core::digest::User;
 use fairgate_upstream::token_review::{Token, TokenDigest, TokenKey};
 
-/// The content of a token file, ready for look-up.
+/// The users of a token file, by token.
 #[derive(Clone)]
-pub struct TokenFile {
+pub struct TokenTable {
     key: TokenKey,
     users: HashMap<TokenDigest, Arc<Identity>>,
 }
@@ -26,7 +26,7 @@ pub enum TokenFileWarning {
     #[error("line {line}: the token is empty; the line has no effect")]
     EmptyToken { line: u64 },
     /// The earlier line is without effect.
-    #[error("line {line}: the token stood on an earlier line, which has no effect now")]
+    #[error("line {line}: the token is also on an earlier line, which has no effect")]
     Repeated { line: u64 },
 }
 
@@ -34,31 +34,31 @@ pub enum TokenFileWarning {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages name the fields")]
 pub enum TokenFileError {
-    /// A token alone names nobody.
+    /// Token, user and uid are required.
     #[error("line {line}: {columns} column(s); write at least token,user,uid")]
     TooFewColumns { line: u64, columns: usize },
-    /// Nobody can be called by an empty name.
+    /// A user's name must not be empty.
     #[error("line {line}: the user name is empty; name a user")]
     EmptyUser { line: u64 },
-    /// A quote that neither begins nor ends a field.
+    /// A quote within a field, or one that is not closed.
     #[error(
         "line {line}: misplaced or unclosed quote; quote whole fields, and double a quote within"
     )]
     Quote { line: u64 },
-    /// The file is no text.
+    /// The file is not UTF-8.
     #[error("line {line}: not UTF-8")]
     NotText { line: u64 },
 }
 
-impl TokenFile {
-    /// Reads the text of a token file.
+impl TokenTable {
+    /// Parses a token file.
     ///
-    /// Further columns are ignored, groups are split at every comma and not trimmed, and of two lines
-    /// with the same token the last counts.
+    /// More columns are ignored, groups are split at every comma and not trimmed, and of several lines with the same
+    /// token the last one counts.
     ///
     /// # Errors
     ///
-    /// Every line that makes the file unusable.
+    /// All errors, one for each line that makes the file unusable.
     pub fn parse(
         text: &[u8],
         key: &TokenKey,
@@ -91,7 +91,7 @@ impl TokenFile {
         }
     }
 
-    /// Whose token it is, given its digest under the key the file was read with.
+    /// The user of a token, by the token's digest under [`key`](Self::key).
     pub fn lookup(&self, digest: &TokenDigest) -> Option<&Arc<Identity>> {
         self.users.get(digest)
     }
@@ -112,9 +112,9 @@ impl TokenFile {
     }
 }
 
-impl fmt::Debug for TokenFile {
+impl fmt::Debug for TokenTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "TokenFile({} tokens)", self.users.len())
+        write!(f, "TokenTable({} tokens)", self.users.len())
     }
 }
 
@@ -154,7 +154,7 @@ impl Row {
     }
 }
 
-/// The reader asks for bytes of memory, so it has nothing else to fail at.
+/// The reader parses bytes in memory, so invalid text is its only possible error.
 fn not_text(error: &csv::Error) -> TokenFileError {
     TokenFileError::NotText {
         line: error.position().map_or(0, csv::Position::line),
@@ -172,7 +172,7 @@ fn without_carriage_returns(text: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Refuses what a lenient reader would guess at.
+/// Refuses misplaced quotes, which a lenient reader would accept.
 fn check_quotes(text: &[u8]) -> Result<(), TokenFileError> {
     enum At {
         FieldStart,
@@ -205,11 +205,11 @@ fn check_quotes(text: &[u8]) -> Result<(), TokenFileError> {
 mod tests {
     use super::*;
 
-    fn parse(text: &str) -> Result<(TokenFile, Vec<TokenFileWarning>), Vec<TokenFileError>> {
-        TokenFile::parse(text.as_bytes(), &TokenKey::random().unwrap())
+    fn parse(text: &str) -> Result<(TokenTable, Vec<TokenFileWarning>), Vec<TokenFileError>> {
+        TokenTable::parse(text.as_bytes(), &TokenKey::random().unwrap())
     }
 
-    fn user(file: &TokenFile, token: &str) -> Option<User> {
+    fn user(file: &TokenTable, token: &str) -> Option<User> {
         let digest = file.key().digest(token.as_bytes());
         file.lookup(&digest).map(|found| User::clone(found.user()))
     }
@@ -270,11 +270,11 @@ mod tests {
                 TokenFileWarning::EmptyToken { line: 2 }
             ]
         );
-        assert_eq!(format!("{file:?}"), "TokenFile(1 tokens)");
+        assert_eq!(format!("{file:?}"), "TokenTable(1 tokens)");
     }
 
     #[test]
-    fn every_unusable_line_is_told() {
+    fn all_unusable_lines_are_reported() {
         let errors = parse("t,alice\n\nu,bob,2\nv\nw,,3\n").unwrap_err();
         assert_eq!(
             errors,
@@ -290,7 +290,7 @@ mod tests {
                 TokenFileError::EmptyUser { line: 5 },
             ]
         );
-        let bad = TokenFile::parse(b"t,al\xffce,1", &TokenKey::random().unwrap());
+        let bad = TokenTable::parse(b"t,al\xffce,1", &TokenKey::random().unwrap());
         assert_eq!(bad.unwrap_err(), [TokenFileError::NotText { line: 1 }]);
     }
 

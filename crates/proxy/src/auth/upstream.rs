@@ -1,13 +1,13 @@
-//! How the gateway tells the upstream who asks.
+//! How the upstream is told the user of a request.
 //!
-//! Either by impersonation, with a credential whose power RBAC bounds, or as a front proxy, whose word
-//! the upstream takes. In both a request without an identity would run as the gateway itself, so what
-//! cannot be said exactly is refused here, never trimmed or left out.
+//! Either by impersonation, with a credential that is limited by RBAC, or as a front proxy that the upstream trusts.
+//! In both cases a request without an identity would execute as the gateway itself, so an identity that cannot be
+//! expressed exactly is refused, never trimmed or left out.
 //!
-//! What is to be sent is made once for a user and kept with its [`Identity`];
-//! after that a request only clones reference counts.
+//! The headers are made once for a user and cached with its [`Identity`]; after that a request only clones reference
+//! counts.
 //!
-//! Not here: the client's own headers, which are gone by then (`spoof`), and the gateway's credential.
+//! Not here: the client's own headers, which are removed before (`spoof`), and the gateway's credential.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
@@ -18,11 +18,11 @@ use fairgate_call::{
 };
 use fairgate_core::digest::User;
 
-/// The lines that tell `user` in the way `upstream`.
+/// The header lines that name `user`, in the way of `upstream`.
 ///
 /// # Errors
 ///
-/// [`IdentityError`] when one of its parts fits in no header.
+/// [`IdentityError`] when no header can carry a part of it.
 pub fn headers(upstream: &UpstreamIdentity, user: &User) -> Result<IdentityHeaders, IdentityError> {
     let mut lines = Lines::default();
     match upstream {
@@ -32,7 +32,7 @@ pub fn headers(upstream: &UpstreamIdentity, user: &User) -> Result<IdentityHeade
     Ok(IdentityHeaders::new(lines.0))
 }
 
-/// Adds the lines that tell `user` to `out`, the headers of a request to the upstream.
+/// Adds the lines that name `user` to `out`, the headers of a request to the upstream.
 ///
 /// # Errors
 ///
@@ -45,7 +45,7 @@ pub fn write(
     add(upstream, &headers(upstream, user)?, out)
 }
 
-/// As [`write()`], from what was made for an earlier request of the same identity.
+/// As [`write()`], with the lines cached from an earlier request of the same identity.
 ///
 /// # Errors
 ///
@@ -63,8 +63,8 @@ pub fn write_identity(
 
 /// Whether this user's requests must not share an HTTP/2 connection to the upstream with others.
 ///
-/// A Kubernetes server closes the connection on which it authenticates somebody as anonymous. Under
-/// impersonation it authenticates the gateway, so there it does not matter.
+/// A Kubernetes API server closes a connection on which it authenticates an anonymous user. With impersonation it
+/// authenticates the gateway, so there it does not matter.
 pub fn needs_own_connection(upstream: &UpstreamIdentity, user: &User) -> bool {
     matches!(upstream, UpstreamIdentity::RequestHeader(_))
         && (user.name == User::ANONYMOUS || user.in_group(User::UNAUTHENTICATED))
@@ -184,10 +184,10 @@ fn unrepresentable(part: &'static str, value: &str) -> IdentityError {
     }
 }
 
-/// The groups to send so that the server ends up with exactly the user's.
+/// The groups to send so that the server ends up with exactly the user's groups.
 ///
-/// Each group costs the server one check, so those it adds by itself are left out: but only where it
-/// adds just these.
+/// Each group costs the server an authorization check, so those that it adds by itself are left out, but only where it
+/// adds exactly these.
 fn groups_to_impersonate(user: &User) -> Vec<&str> {
     let all = || user.groups.iter().map(String::as_str);
     if user.name == User::ANONYMOUS {
@@ -208,7 +208,7 @@ fn groups_to_impersonate(user: &User) -> Vec<&str> {
         return Vec::new();
     }
     if rest.is_empty() {
-        // No group line at all would make it a member of the service account groups.
+        // Without any group line the server would add the service account groups.
         return vec![User::AUTHENTICATED];
     }
     rest
@@ -237,7 +237,7 @@ mod tests {
 
     use super::*;
 
-    fn told(upstream: &UpstreamIdentity, user: &User) -> Vec<(String, String)> {
+    fn sent(upstream: &UpstreamIdentity, user: &User) -> Vec<(String, String)> {
         let mut out = HeaderMap::new();
         write(upstream, user, &mut out).unwrap();
         out.iter()
@@ -257,7 +257,7 @@ mod tests {
 
     fn impersonated_groups(name: &str, groups: &[&str]) -> Vec<String> {
         let user = User::new(name, groups.iter().copied());
-        told(&UpstreamIdentity::Impersonate, &user)
+        sent(&UpstreamIdentity::Impersonate, &user)
             .into_iter()
             .filter(|(name, _)| name == "impersonate-group")
             .map(|(_, value)| value)
@@ -282,7 +282,7 @@ mod tests {
     #[test]
     fn impersonation_says_everything_but_what_the_server_adds() {
         assert_eq!(
-            told(&UpstreamIdentity::Impersonate, &full_user()),
+            sent(&UpstreamIdentity::Impersonate, &full_user()),
             lines(&[
                 ("impersonate-user", "jürgen"),
                 ("impersonate-uid", "42"),
@@ -298,7 +298,7 @@ mod tests {
     #[test]
     fn a_front_proxy_says_everything() {
         assert_eq!(
-            told(&front_proxy(), &full_user()),
+            sent(&front_proxy(), &full_user()),
             lines(&[
                 ("x-remote-user", "jürgen"),
                 ("x-remote-uid", "42"),
@@ -325,7 +325,7 @@ mod tests {
         user.uid = "no name for it".into();
         user.extra.insert("k".into(), vec!["v".into()]);
         assert_eq!(
-            told(&upstream, &user),
+            sent(&upstream, &user),
             lines(&[("my-user", "alice"), ("my-group", "dev"), ("my-x-k", "v")])
         );
     }
@@ -333,11 +333,11 @@ mod tests {
     #[test]
     fn anonymous_is_always_said_by_name() {
         assert_eq!(
-            told(&UpstreamIdentity::Impersonate, &User::anonymous()),
+            sent(&UpstreamIdentity::Impersonate, &User::anonymous()),
             lines(&[("impersonate-user", "system:anonymous")])
         );
         assert_eq!(
-            told(&front_proxy(), &User::anonymous()),
+            sent(&front_proxy(), &User::anonymous()),
             lines(&[
                 ("x-remote-user", "system:anonymous"),
                 ("x-remote-group", "system:unauthenticated")

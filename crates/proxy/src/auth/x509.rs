@@ -1,6 +1,6 @@
-//! Who a certificate speaks of: the subject as Kubernetes reads it.
+//! The subject and the validity of a certificate, as Kubernetes reads them.
 //!
-//! Not here: whether the certificate is to be believed (`bundle`).
+//! Not here: whether the certificate is trusted (`bundle`).
 
 use rustls::pki_types::CertificateDer;
 use x509_parser::{
@@ -15,14 +15,14 @@ use fairgate_call::SubjectError;
 /// The subject attribute in which a certificate carries a uid.
 const UID: Oid<'static> = oid!(1.3.6.1.4.1.57683.2);
 
-/// What a certificate's subject says.
+/// The subject of a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CertificateSubject {
     /// The last common name; empty if there is none.
     pub common_name: String,
-    /// Every organization, in order.
+    /// All organizations, in order.
     pub organizations: Vec<String>,
-    /// Every uid attribute; more than one is an error of whoever wants the uid.
+    /// All uid attributes; several are an error only if the uid is used.
     uids: Vec<String>,
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct Validity {
 }
 
 impl CertificateSubject {
-    /// Reads the subject of a certificate.
+    /// Parses the subject of a certificate.
     ///
     /// # Errors
     ///
@@ -76,7 +76,7 @@ impl CertificateSubject {
 }
 
 impl Validity {
-    /// Reads when a certificate is valid.
+    /// Parses the validity of a certificate.
     ///
     /// # Errors
     ///
@@ -114,7 +114,7 @@ fn text(value: &Any<'_>) -> Result<String, SubjectError> {
     match value.tag() {
         Tag::Utf8String => std::str::from_utf8(bytes).ok().map(str::to_owned),
         Tag::PrintableString | Tag::Ia5String | Tag::NumericString => ascii().map(str::to_owned),
-        // Latin 1 in practice, as everybody reads it.
+        // In practice it is Latin 1, and all other implementations read it as such.
         Tag::T61String => Some(bytes.iter().copied().map(char::from).collect()),
         Tag::BmpString => utf16(bytes),
         _ => None,

@@ -1,28 +1,28 @@
 //! Requests that go on upstream after their client has left.
 //!
-//! A cancel hides whether the upstream heeds it, and a client decides how many requests it leaves. So a
-//! request that holds something of a limit is not cancelled: it runs on unseen, with what it holds,
-//! until its answer has ended, which is the only evidence of the upstream's end that a client cannot
-//! fake, or until its time limit. The seats and places themselves bound how many there are.
+//! When a request is cancelled, nothing shows whether the upstream stops working on it, and clients decide how many
+//! requests they abandon. So a request that counts against a limit is not cancelled: it goes on in the background,
+//! with what it holds, until its response has ended, or until its time limit. The end of the response is the only
+//! evidence that the upstream is done which a client cannot fake. The seats and places that such requests hold
+//! limit their number.
 //!
-//! A request that holds nothing of a limit runs on, too, since servers close a connection over many
-//! resets, but within bounds of its own.
+//! A request that counts against no limit goes on as well, because servers close a connection after many resets, but
+//! within limits of its own.
 
 use std::sync::{
     Arc,
     atomic::{AtomicU32, AtomicU64, Ordering},
 };
 
-/// Bytes of an answer that are read and thrown away where it may go on for ever, or where no limit
-/// bounds how many there are.
+/// Bytes of a response that are read and discarded if it may be endless, or if the request counts against no limit.
 pub(super) const FEW_BYTES: u64 = 1 << 20;
-/// Bytes of an answer that are read and thrown away while the request holds something of a limit: more
-/// than any answer has that comes to an end. It is then cancelled, and keeps what it holds.
+/// Bytes of a response that are read and discarded if the request counts against a limit: more than any response has
+/// that ends. The request is then cancelled, and keeps what it holds.
 const MANY_BYTES: u64 = 128 << 20;
-/// Requests that run on at a time without holding anything of a limit, all cores together.
+/// How many requests may go on at a time that count against no limit, all cores together.
 const MAX_UNSEATED: u32 = 4096;
 
-/// What is counted of such requests, all cores together.
+/// Counters of abandoned requests, all cores together.
 #[derive(Debug, Default)]
 pub struct AbandonedRequests {
     running: AtomicU32,
@@ -31,7 +31,7 @@ pub struct AbandonedRequests {
     cancelled: AtomicU64,
 }
 
-/// One that runs on. Dropped, it counts as cancelled unless [`ended`](Self::ended) was called.
+/// A request that goes on without its client. Dropped, it counts as cancelled unless [`ended`](Self::ended) was called.
 #[derive(Debug)]
 pub(super) struct AbandonedRequest {
     of: Arc<AbandonedRequests>,
@@ -40,23 +40,23 @@ pub(super) struct AbandonedRequest {
 }
 
 impl AbandonedRequests {
-    /// How many run on.
+    /// How many go on now.
     pub fn running(&self) -> u32 {
         self.running.load(Ordering::Relaxed)
     }
 
-    /// How many have run to their end, ever.
+    /// How many have gone on to their end, since the start.
     pub fn ended(&self) -> u64 {
         self.ended.load(Ordering::Relaxed)
     }
 
-    /// How many were cancelled, ever.
+    /// How many were cancelled, since the start.
     pub fn cancelled(&self) -> u64 {
         self.cancelled.load(Ordering::Relaxed)
     }
 
-    /// A client has left. `seated` tells that the request holds something of a limit. `None` if it is
-    /// one too many of those that do not: it is to be cancelled.
+    /// A client has left. `seated` tells whether the request counts against a limit. `None` if there are too many that
+    /// do not: the request is to be cancelled.
     pub(super) fn begin(self: &Arc<Self>, seated: bool) -> Option<AbandonedRequest> {
         self.running.fetch_add(1, Ordering::Relaxed);
         let others = if seated {
@@ -65,22 +65,22 @@ impl AbandonedRequests {
             self.unseated.fetch_add(1, Ordering::Relaxed)
         };
         // Counts as cancelled when it is dropped here.
-        let runs_on = AbandonedRequest {
+        let request = AbandonedRequest {
             of: Arc::clone(self),
             seated,
             ended: false,
         };
-        (others < MAX_UNSEATED).then_some(runs_on)
+        (others < MAX_UNSEATED).then_some(request)
     }
 }
 
 impl AbandonedRequest {
-    /// Its answer has ended.
+    /// Its response has ended.
     pub(super) fn ended(&mut self) {
         self.ended = true;
     }
 
-    /// How many bytes of its answer may be read.
+    /// How many bytes of its response may be read.
     pub(super) fn bytes(&self) -> u64 {
         if self.seated { MANY_BYTES } else { FEW_BYTES }
     }
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn those_that_hold_nothing_are_bounded() {
+    fn requests_without_a_seat_are_limited() {
         let abandoned = Arc::<AbandonedRequests>::default();
         let mut running: Vec<_> = (0..MAX_UNSEATED)
             .map(|_| abandoned.begin(false).unwrap())

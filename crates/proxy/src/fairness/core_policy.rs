@@ -26,20 +26,20 @@ pub struct CorePolicy {
     pub enforcement: Enforcement,
     /// A request's time limit.
     pub request_timeout: Duration,
-    /// Requests that may wait, all levels together.
+    /// How many requests may wait, all levels together.
     pub max_queued: u32,
     /// How costs are estimated.
     pub estimator: EstimatorSettings,
-    /// How much of slowly read answers may be spooled.
+    /// How much of slowly read replies may be spooled.
     pub spool: SpoolLimits,
     flows: Box<[FlowFacts]>,
     cells_by_id: Vec<Option<Arc<FlowCells>>>,
 }
 
-/// What a request needs of the schema it matched.
+/// What a request needs of the FlowSchema that it matched.
 #[derive(Clone, Debug)]
 pub struct FlowFacts {
-    /// Where it is counted.
+    /// Its counters.
     pub cells: Arc<FlowCells>,
     /// Name of the schema.
     pub schema: Arc<str>,
@@ -87,7 +87,7 @@ impl CorePolicy {
         }
     }
 
-    /// What a request needs of the schema it matched.
+    /// What a request needs of the FlowSchema that it matched.
     pub fn flow(&self, schema: SchemaIndex) -> &FlowFacts {
         &self.flows[schema.0 as usize]
     }

@@ -36,7 +36,7 @@ where
 {
     future: Option<F>,
     held: HeldResources,
-    /// Of a watch: its place among them.
+    /// Of a watch: its entry among the watches.
     watch: Option<LongRunningEntry>,
     context: Rc<RequestContext>,
     is_list: bool,
@@ -81,7 +81,7 @@ where
     }
 
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Reply, Refusal>> {
-        // Taken out for the time being: one that panics must not be polled again.
+        // Taken out while it is polled: a future that panics must not be polled again.
         let Some(mut future) = self.future.take() else {
             return Poll::Ready(Err(Refusal::Internal("polled after its end".into())));
         };
@@ -99,7 +99,7 @@ where
         })
     }
 
-    /// Makes the answer's body hold what the request holds.
+    /// Makes the reply's body hold what the request holds.
     fn attach(&mut self, mut reply: Reply, held: HeldResources) -> Reply {
         match held {
             HeldResources::Nothing => {}
@@ -129,14 +129,14 @@ where
             .then(|| ListObserver::new(info, reply.status(), reply.headers()))
             .flatten();
         let guard = SeatGuard::new(seat, Rc::clone(&self.context), list);
-        let wanted = guard.wanted_by_others();
+        let wanted = guard.wanted_seat();
         match reply.body_mut().hold_upstream(guard) {
             Ok(answer) => watch_reply(wanted, &answer),
             Err(guard) => reply.body_mut().hold(Box::new(guard)),
         }
     }
 
-    /// The request was not answered by the upstream: it may be working on it all the same.
+    /// The request failed. The upstream may be working on it all the same.
     fn settle(&self, refusal: &Refusal, held: HeldResources) {
         if let HeldResources::Seat(seat) = &held {
             self.context.trace.execution.set(Some(seat.elapsed()));
@@ -146,15 +146,15 @@ where
                 Some(unfinished) => held.run_on(unfinished, &self.context),
                 None => held.keep(),
             },
-            // The client's body broke off half-way, and the upstream has the other half.
+            // The client's body is incomplete, but the upstream has got a part of the request.
             Refusal::Malformed(_) if is_upstream(&self.context) => held.keep(),
-            // The upstream has ended it, or has never seen it.
+            // The upstream is done with it, or has never seen it.
             _ => {}
         }
     }
 }
 
-/// Makes room for another watch when this one ends.
+/// Removes a watch from the count of watches when it ends.
 struct WatchPlace {
     _place: LongRunningEntry,
 }
@@ -168,8 +168,8 @@ fn is_upstream(context: &RequestContext) -> bool {
     matches!(context.progress.get(), Progress::Sent | Progress::Answered)
 }
 
-/// The client has left before its answer began. If the upstream may be working on the request, what it
-/// holds is not simply free.
+/// The client left before the reply began. If the upstream may be working on the request, what it holds is not free
+/// yet.
 impl<F> Drop for ExecutingRequest<F>
 where
     F: Future<Output = Result<Reply, Refusal>> + Unpin + 'static,
@@ -190,7 +190,7 @@ where
 }
 
 impl HeldResources {
-    /// How much longer the request may take at most, now that nobody waits for it.
+    /// How much longer the request may take at most.
     fn time_left(&self) -> Duration {
         match self {
             Self::Nothing => Duration::ZERO,
@@ -200,7 +200,7 @@ impl HeldResources {
         }
     }
 
-    /// The client has left; `None` if the request is to be cancelled.
+    /// The client left; `None` if the request is to be cancelled.
     fn abandon(&self) -> Option<AbandonedRequest> {
         match self {
             Self::Nothing => None,
@@ -210,8 +210,7 @@ impl HeldResources {
         }
     }
 
-    /// Lets a request that nobody waits for run to its end, at most until its time limit, with what it
-    /// holds.
+    /// Lets an abandoned request go on to its end, at most until its time limit, with what it holds.
     fn run_on<F>(self, future: F, context: &Rc<RequestContext>)
     where
         F: Future<Output = Result<Reply, Refusal>> + 'static,
@@ -230,7 +229,7 @@ impl HeldResources {
         });
     }
 
-    /// Keeps what is held until the time limit: nothing will tell of the request's end.
+    /// Keeps what is held until the time limit, because nothing will show the request's end.
     fn keep(self) {
         match self {
             Self::Nothing => {}
@@ -241,7 +240,7 @@ impl HeldResources {
     }
 }
 
-/// What is known of the end of a request that nobody waited for.
+/// What the end of an abandoned request shows.
 enum UpstreamState {
     /// The upstream is done with it.
     Done,
@@ -250,7 +249,7 @@ enum UpstreamState {
 }
 
 impl AbandonedRequest {
-    /// It has come to an end, which tells that the upstream is done with it, or not.
+    /// The request has ended; `known` tells whether that shows that the upstream is done with it.
     fn outcome(mut self, known: bool) -> UpstreamState {
         if !known {
             return UpstreamState::Unknown;
@@ -260,7 +259,7 @@ impl AbandonedRequest {
     }
 }
 
-/// Runs a request that nobody waits for until the upstream is done; a watch, until it is answered.
+/// Lets an abandoned request go on until the upstream is done; a watch, until it is answered.
 async fn read_to_end<F>(
     future: F,
     held: &HeldResources,
@@ -271,7 +270,7 @@ where
     F: Future<Output = Result<Reply, Refusal>>,
 {
     let mut answer = future.await;
-    // The client's own time limit says nothing of the upstream.
+    // The client's own time limit does not show what the upstream does.
     while let (Err(Refusal::UpstreamTimeout), Some(unfinished)) =
         (&answer, context.timed_out.take())
     {
@@ -291,7 +290,7 @@ where
     };
     while let Some(frame) = poll_fn(|cx| Pin::new(reply.body_mut()).poll_frame(cx)).await {
         let data = match &frame {
-            // The gateway's own doing.
+            // It is the gateway that gave up, not the upstream.
             Err(BodyError::Idle) => return UpstreamState::Unknown,
             Err(_) => return abandoned.outcome(!context.client_body_failed.get()),
             Ok(frame) => frame.data_ref().map_or(0, Bytes::len) as u64,

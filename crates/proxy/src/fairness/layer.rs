@@ -1,9 +1,6 @@
-//! The layer that admits calls: the one place where a request is held back.
+//! The layer that admits calls: the only place where requests wait for seats.
 //!
-//! A call waits here until it has a seat; its answer's body then holds the seat to its end. If the
-//! client leaves, or its time is up, while the upstream may be working on the request, it runs on
-//! unseen, and keeps its seat until the upstream is known to be done; so do long-running requests with
-//! their places.
+//! A call waits here until it has a seat; the body of its reply then holds the seat to its end.
 
 use std::{
     future::Future,
@@ -26,7 +23,7 @@ use super::{
 use fairgate_call::{Call, Refusal, Reply, RequestKind};
 use fairgate_core::time::Time;
 
-/// Seconds until a client with too many long-running requests should ask again.
+/// Seconds after which a client with too many long-running requests should retry.
 const LONG_RUNNING_RETRY_AFTER: u32 = 5;
 
 /// Puts a core's gate in front of a service.
@@ -36,7 +33,7 @@ pub struct FairnessLayer {
 }
 
 impl FairnessLayer {
-    /// A layer before which calls wait at `gate`.
+    /// A layer that admits calls through `gate`.
     pub fn new(gate: Rc<Gate>) -> Self {
         Self { gate }
     }
@@ -70,7 +67,7 @@ where
     type Future = Admitted<S>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Refusal>> {
-        // Only the dispatcher holds a request back.
+        // Only the dispatcher makes requests wait.
         Poll::Ready(Ok(()))
     }
 
@@ -93,7 +90,7 @@ where
     S: Service<Call, Response = Reply, Error = Refusal> + Clone,
     S::Future: Unpin + 'static,
 {
-    /// Whether a call is refused for what its user did before.
+    /// The refusal if the call's user has reset too many requests.
     fn refused_at_once(&self, call: &Call) -> Option<Refusal> {
         let resets = &self.gate.hub().premature;
         let retry_after = resets.refuses(&call.digest.user, || self.gate.now())?;
@@ -105,7 +102,7 @@ where
         if call.kind != RequestKind::Watch {
             return self.admit_in(call, None);
         }
-        // Only enforced caps hold anybody back; who runs is counted in any case.
+        // Without enforcement the limits are not applied, but running requests are counted in any case.
         let enforced = self.gate.enforces();
         match (self.gate.hub().watches).enter(&call.digest.user, enforced) {
             Some(entry) => self.admit_in(call, Some(entry)),
@@ -130,7 +127,7 @@ where
                 State::Refused(Some(Refusal::TooManyRequests(Box::new(rejection))))
             }
             AdmissionOutcome::Exempt if call.kind == RequestKind::LongRunning => {
-                // Only enforced caps hold anybody back; who runs is counted in any case.
+                // Without enforcement the limits are not applied, but running requests are counted in any case.
                 let enforced = self.gate.enforces();
                 match (self.gate.hub().long_running).enter(&call.digest.user, enforced) {
                     Some(entry) => {
@@ -150,7 +147,7 @@ where
     }
 }
 
-/// The answer to a call that may have to wait for its seat.
+/// The reply to a call that may have to wait for its seat.
 pub struct Admitted<S>
 where
     S: Service<Call, Response = Reply, Error = Refusal>,
@@ -161,7 +158,7 @@ where
     received: Time,
 }
 
-/// The client has left before it was answered.
+/// The client left before it got a reply.
 impl<S> Drop for Admitted<S>
 where
     S: Service<Call, Response = Reply, Error = Refusal>,
@@ -229,14 +226,14 @@ where
     type Output = Result<Reply, Refusal>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        // Nothing in here is pinned: the inner future is a box.
+        // Nothing in here is pinned: the inner future is `Unpin`.
         let this = self.get_mut();
         loop {
             match &mut this.state {
                 State::Refused(refusal) => {
-                    let refusal = refusal
-                        .take()
-                        .unwrap_or_else(|| Refusal::Internal("polled after its end".into()));
+                    let refusal = refusal.take().unwrap_or_else(|| {
+                        Refusal::Internal("a finished request was polled again".into())
+                    });
                     return Poll::Ready(Err(refusal));
                 }
                 State::Queued { queued, call, .. } => {
@@ -249,7 +246,9 @@ where
                     return Poll::Ready(answer);
                 }
                 State::Over => {
-                    return Poll::Ready(Err(Refusal::Internal("polled after its end".into())));
+                    return Poll::Ready(Err(Refusal::Internal(
+                        "a finished request was polled again".into(),
+                    )));
                 }
             }
         }
@@ -286,7 +285,7 @@ where
     }
 }
 
-/// Waits for the seat, and for signs that the client has left.
+/// Waits for the seat, and checks whether the client has left.
 fn poll_queued(
     queued: &mut QueuedRequest,
     call: &mut Call,
@@ -299,7 +298,7 @@ fn poll_queued(
         }
         Poll::Pending => {}
     }
-    // A connection that ends drops this request; an end behind unread bytes shows when they are read.
+    // When the connection ends, this request is dropped. An end behind unread bytes only shows when they are read.
     if let Poll::Ready(Err(_)) = call.request.body_mut().poll_read_ahead(cx) {
         return Poll::Ready(Err(Refusal::ClientGone));
     }

@@ -1,8 +1,8 @@
-//! Long-running requests that flow control lets pass: exec, attach, port-forward, proxy, logs.
+//! Limits of long-running requests, which flow control does not queue: exec, attach, port-forward, proxy, logs.
 //!
-//! A client can make almost any request look like one by its path, so there are caps, per user and
-//! in total. A place under them is held until the upstream is known to be done with the request; see
-//! [`super::abandoned`]. Off the hot path: such requests live for minutes.
+//! A client can make almost any request look like one by its path, so their number is limited, per user and in total.
+//! A request counts until the upstream is known to be done with it; see [`super::abandoned`]. This is off the hot
+//! path: such requests last for minutes. Watches have limits of the same kind.
 
 use std::sync::{
     Arc,
@@ -16,24 +16,24 @@ use fairgate_core::{
     sync::{Mutex, lock},
 };
 
-/// How many long-running requests may run.
+/// Limits of long-running requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Caps {
-    /// Of one user.
+    /// Requests of one user.
     pub per_user: u32,
-    /// Of all together.
+    /// Requests of all users together.
     pub total: u32,
 }
 
 impl Caps {
-    /// As many as come.
+    /// No limits.
     pub const NONE: Self = Self {
         per_user: u32::MAX,
         total: u32::MAX,
     };
 }
 
-/// The long-running requests that run.
+/// The running long-running requests.
 #[derive(Debug)]
 pub struct LongRunning {
     caps: Mutex<Caps>,
@@ -41,7 +41,7 @@ pub struct LongRunning {
     by_user: DashMap<String, u32>,
 }
 
-/// One long-running request; dropping it makes room for another.
+/// Counts one long-running request; dropping it makes room for another.
 #[derive(Debug)]
 pub struct LongRunningEntry {
     of: Arc<LongRunning>,
@@ -49,7 +49,7 @@ pub struct LongRunningEntry {
 }
 
 impl LongRunning {
-    /// None run yet.
+    /// None are running yet.
     pub fn new(caps: Caps) -> Self {
         Self {
             caps: Mutex::new(caps),
@@ -58,22 +58,22 @@ impl LongRunning {
         }
     }
 
-    /// Sets the caps for those to come.
+    /// Sets the limits for new requests.
     pub fn set_caps(&self, caps: Caps) {
         *lock(&self.caps) = caps;
     }
 
-    /// How many may run in total.
+    /// The limit in total.
     pub fn most(&self) -> u32 {
         lock(&self.caps).total
     }
 
-    /// How many run.
+    /// How many are running.
     pub fn running(&self) -> u32 {
         self.total.load(Ordering::Relaxed)
     }
 
-    /// `user` runs one more; `None` if that is too many, and the caps are enforced.
+    /// Counts a request of `user`; `None` if there are too many, and the limits are enforced.
     pub fn enter(self: &Arc<Self>, user: &Arc<User>, enforced: bool) -> Option<LongRunningEntry> {
         let caps = if enforced {
             *lock(&self.caps)
@@ -83,19 +83,20 @@ impl LongRunning {
         if !self.take_of_total(caps.total) {
             return None;
         }
-        // Gives back what it holds of both, whatever it holds.
-        let place = LongRunningEntry {
+        // Made before the user's limit is checked: dropping it takes back both counts.
+        let entry = LongRunningEntry {
             of: Arc::clone(self),
             user: Arc::clone(user),
         };
-        let mut mine = self.by_user.entry(user.name.clone()).or_insert(0);
-        *mine += 1;
-        let too_many = *mine > caps.per_user;
-        drop(mine);
-        (!too_many).then_some(place)
+        let mut own = self.by_user.entry(user.name.clone()).or_insert(0);
+        *own += 1;
+        let too_many = *own > caps.per_user;
+        drop(own);
+        (!too_many).then_some(entry)
     }
 
-    /// Takes one of `most` in one step: cores that ask at the same time cannot pass it together.
+    /// Counts against the total in one atomic step, so that cores which count at the same time cannot exceed it
+    /// together.
     fn take_of_total(&self, most: u32) -> bool {
         let one_more = |running| (running < most).then_some(running + 1);
         self.total
@@ -108,8 +109,8 @@ impl Drop for LongRunningEntry {
     fn drop(&mut self) {
         let this = &self.of;
         this.total.fetch_sub(1, Ordering::Relaxed);
-        if let Some(mut mine) = this.by_user.get_mut(&self.user.name) {
-            *mine = mine.saturating_sub(1);
+        if let Some(mut own) = this.by_user.get_mut(&self.user.name) {
+            *own = own.saturating_sub(1);
         }
         this.by_user
             .remove_if(&self.user.name, |_, count| *count == 0);

@@ -1,8 +1,8 @@
-//! What holds the place of a long-running request: the upstream, until it is known to be done.
+//! Counts a long-running request until the upstream is known to be done with it.
 //!
-//! Such a request may never end by itself, so when its client leaves it runs on for a bounded number of
-//! bytes and then is cancelled. A cancel hides whether the upstream heeds it: the place is kept for as
-//! long as an ordinary request may take, unless the answer's end tells more.
+//! Such a request may never end by itself. So when its client leaves, it goes on for a limited number of bytes, and then
+//! is cancelled. Since nothing shows whether the upstream stops working on it, it counts for as long as an ordinary
+//! request may take, unless its response ends sooner.
 
 use std::{future::poll_fn, rc::Rc, time::Duration};
 
@@ -13,12 +13,12 @@ use super::{
 };
 use fairgate_call::{BodyEnd, RemainingReply, ReplyGuard, RequestContext};
 
-/// Holds the place of a long-running request until the upstream is known to be done with it.
+/// Counts a long-running request until the upstream is known to be done with it.
 pub(super) struct LongRunningGuard {
     entry: LongRunningEntry,
     gate: Rc<Gate>,
     context: Rc<RequestContext>,
-    /// Whether the caps are enforced: else there is no bound to how many run on.
+    /// Whether the limits are enforced. If not, they do not limit how many abandoned requests go on.
     enforced: bool,
 }
 
@@ -37,17 +37,17 @@ impl LongRunningGuard {
         }
     }
 
-    /// How long the place is kept at most once the client has left.
+    /// How long the request counts at most after its client left.
     pub(super) fn time_left(&self) -> Duration {
         self.gate.policy().request_timeout
     }
 
-    /// The client has left; `None` if the request is to be cancelled.
+    /// The client left; `None` if the request is to be cancelled.
     pub(super) fn abandon(&self) -> Option<AbandonedRequest> {
         self.gate.hub().abandoned.begin(self.enforced)
     }
 
-    /// Keeps the place for as long as it may be kept, there being nothing that would tell of the end.
+    /// Counts the request for as long as possible, because nothing will show its end.
     pub(super) fn keep(self) {
         if !self.enforced {
             return;
@@ -58,8 +58,8 @@ impl LongRunningGuard {
         });
     }
 
-    /// Reads and throws away what the upstream still sends.
-    async fn run_out(self, mut rest: RemainingReply, mut abandoned: AbandonedRequest) {
+    /// Reads and discards what the upstream still sends.
+    async fn discard(self, mut rest: RemainingReply, mut abandoned: AbandonedRequest) {
         let until = self.gate.now().plus(self.time_left());
         let until = self.gate.clock().instant(until);
         let read = async {
@@ -99,7 +99,7 @@ impl ReplyGuard for LongRunningGuard {
     fn abandoned(self: Box<Self>, rest: RemainingReply) {
         let abandoned = self.abandon().filter(|_| !std::thread::panicking());
         if let Some(abandoned) = abandoned {
-            tokio::task::spawn_local(self.run_out(rest, abandoned));
+            tokio::task::spawn_local(self.discard(rest, abandoned));
         } else {
             drop(rest);
             self.keep();

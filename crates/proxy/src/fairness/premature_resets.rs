@@ -1,14 +1,13 @@
 //! Requests that a user's clients reset before they are answered.
 //!
-//! `serve` ends a connection on which there are too many of them, but a client can open another. Therefore
-//! they are counted by user, too, over all connections and cores: and a user who makes
-//! too many ([`ResetLimits`]) is refused for a while. As there, only requests count
-//! that were reset within a second of their arrival.
+//! `serve` closes a connection with too many of them, but a client can open another. Therefore they are also counted
+//! by user, over all connections and cores, and the requests of a user with too many ([`ResetLimits`]) are refused for
+//! a while. Only requests count that were reset within a second of their arrival.
 //!
-//! Nobody is refused for what others do who have proven who they are no more than he has: requests
-//! without credentials are counted and not refused. Upstream they have connections of their own.
+//! Anonymous requests are counted but not refused, because their clients cannot be told apart: one client could lock
+//! out all others. They have upstream connections of their own.
 //!
-//! As long as nobody is refused it costs a request one load of an atomic.
+//! As long as no user is refused, it costs a request one atomic load.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering},
@@ -20,7 +19,7 @@ use dashmap::DashMap;
 use fairgate_call::ResetLimits;
 use fairgate_core::{digest::User, time::Time};
 
-/// Users of whom something is known. Further ones are not counted until others are forgotten.
+/// Users that are remembered. Others are not counted until some of these are forgotten.
 const MOST_USERS: usize = 10_000;
 
 /// The premature resets of all users.
@@ -28,7 +27,7 @@ const MOST_USERS: usize = 10_000;
 pub struct UserResets {
     limits: ResetLimits,
     users: DashMap<Box<str>, RecentResets>,
-    /// Until when anybody is refused, in nanoseconds.
+    /// Until when any user is refused, in nanoseconds.
     refusing_until: AtomicU64,
     /// When users were last forgotten, in nanoseconds.
     forgotten: AtomicU64,
@@ -39,7 +38,7 @@ pub struct UserResets {
 #[derive(Debug)]
 struct RecentResets {
     resets: u32,
-    /// Up to when they have been forgotten.
+    /// Until when resets were forgotten.
     forgotten: Time,
     refused_until: Time,
 }
@@ -58,7 +57,7 @@ impl RecentResets {
 }
 
 impl UserResets {
-    /// There were none yet.
+    /// No resets yet.
     pub fn new(limits: ResetLimits) -> Self {
         Self {
             limits,
@@ -75,12 +74,12 @@ impl UserResets {
         self.total.load(Ordering::Relaxed)
     }
 
-    /// How many requests were refused for them.
+    /// How many requests were refused because of them.
     pub fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
     }
 
-    /// A request of `user` that came at `received` is given up at `now`, unanswered.
+    /// A request of `user` that arrived at `received` was abandoned at `now` without a reply.
     pub(super) fn note(&self, user: &User, received: Time, now: Time) {
         let limits = &self.limits;
         if now.since(received) >= limits.young {
@@ -107,8 +106,8 @@ impl UserResets {
         }
     }
 
-    /// Whether something may be remembered of `user`. Forgets the others' resets of old if need be, at most
-    /// once a second. O(users), then.
+    /// Whether `user` can be remembered. If there are too many, forgets users whose resets are long ago, at most once a
+    /// second, in O(users).
     fn has_room(&self, now: Time, user: &User) -> bool {
         if self.users.len() < MOST_USERS || self.users.contains_key(user.name.as_str()) {
             return true;
@@ -124,7 +123,7 @@ impl UserResets {
         self.users.len() < MOST_USERS
     }
 
-    /// In how many seconds `user` may ask again, if that is not now.
+    /// After how many seconds `user` may retry, if the user is refused now.
     pub(super) fn refuses(&self, user: &User, now: impl FnOnce() -> Time) -> Option<u32> {
         let until = self.refusing_until.load(Ordering::Relaxed);
         if until == 0 {
@@ -160,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_makes_too_many_is_refused_for_a_while_and_nobody_else() {
+    fn a_user_with_too_many_resets_is_refused_for_a_while_and_nobody_else() {
         let resets = UserResets::new(ResetLimits::PER_USER);
         let (greedy, other) = (user("greedy"), user("other"));
         (0..AT_ONCE).for_each(|_| resets.note(&greedy, at(1000), at(1004)));
@@ -177,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_few_each_second_and_those_that_took_long_are_nothing() {
+    fn a_few_resets_each_second_and_late_ones_are_allowed() {
         let resets = UserResets::new(ResetLimits::PER_USER);
         let user = user("patient");
         for n in 0..5000 {
@@ -188,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_refused_without_credentials() {
+    fn anonymous_requests_are_never_refused() {
         let resets = UserResets::new(ResetLimits::PER_USER);
         let nobody = user(User::ANONYMOUS);
         (0..10 * AT_ONCE).for_each(|_| resets.note(&nobody, at(0), at(1)));
@@ -196,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn not_more_users_are_remembered_than_there_is_room_for() {
+    fn the_number_of_remembered_users_is_limited() {
         let resets = UserResets::new(ResetLimits::PER_USER);
         for n in 0..2 * MOST_USERS {
             resets.note(&user(&n.to_string()), at(0), at(1));

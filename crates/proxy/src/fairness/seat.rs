@@ -1,7 +1,7 @@
-//! A seat, and what holds it: the upstream's answer, to its end.
+//! A seat, and the guard that holds it until the upstream's response ends.
 //!
-//! However a request ends (answered, refused, panicked, abandoned) its seat is dropped exactly once,
-//! and dropping it gives it back.
+//! However a request ends (answered, refused, panicked, abandoned), its seat is dropped exactly once, which returns
+//! it.
 
 use std::{rc::Rc, sync::Arc, time::Duration};
 
@@ -21,18 +21,18 @@ use fairgate_core::{
     time::Time,
 };
 
-/// What stands behind a seat.
+/// What a seat is backed by.
 #[derive(Debug)]
 pub(super) enum Hold {
-    /// The right to execute, and until when at most.
+    /// The right to execute, and until when it may be kept.
     Ticket(Ticket<Waiter>, Time),
-    /// A place in a queue: the request goes ahead although it would have to wait.
+    /// A place in a queue: the request executes although it would have to wait.
     QueuePlace(QueuePlace<Waiter>),
-    /// Nothing: the request goes ahead although it would have been refused.
+    /// Nothing: the request executes although it would have been rejected.
     Nothing,
 }
 
-/// The seats one request executes with. Dropping it gives them back.
+/// The seats of one executing request. Dropping it returns them.
 #[derive(Debug)]
 pub struct Seat {
     gate: Rc<Gate>,
@@ -61,7 +61,8 @@ impl Seat {
         since: Time,
     ) -> Self {
         cells.dispatched.increment();
-        // A ticket is kept with the slot, so that it can be taken from who keeps it too long.
+        // The ticket is kept in the core's table, so that it can be taken away from a request that keeps it for
+        // too long.
         let hold = match hold {
             Hold::Ticket(ticket, until) => {
                 gate.hold(waiter, ticket, until);
@@ -106,18 +107,18 @@ impl Seat {
             .saturating_sub(self.elapsed())
     }
 
-    /// The client has left; `None` if the request is to be cancelled, because it is one too many that
-    /// no limit holds back.
+    /// The client left; `None` if the request is to be cancelled, because it counts against no limit and there are
+    /// too many of those.
     pub(super) fn abandon(&self) -> Option<AbandonedRequest> {
         self.gate.hub().abandoned.begin(self.limited)
     }
 
-    /// The seat may be kept until `until`, whatever was said before.
+    /// The seat may be kept until `until`, which replaces an earlier time.
     pub(super) fn set_deadline(&self, until: Time) {
         self.gate.set_deadline(self.waiter, until);
     }
 
-    /// Keeps the seat until the request's time limit, there being nothing that would tell of its end.
+    /// Keeps the seat until the request's time limit, because nothing will show its end.
     pub(super) fn keep(self) {
         let rest = self.time_left();
         if !self.limited || rest.is_zero() {
@@ -172,14 +173,13 @@ impl SeatGuard {
         }
     }
 
-    /// Whom to tell of the answer: the gate, for the request of this slot. `None` if it takes no seat
-    /// that others could want.
-    pub(super) fn wanted_by_others(&self) -> Option<(Rc<Gate>, Waiter)> {
+    /// The gate and the request, if it holds a seat that other requests could use.
+    pub(super) fn wanted_seat(&self) -> Option<(Rc<Gate>, Waiter)> {
         let seat = self.seat.as_ref().filter(|seat| seat.limited)?;
         Some((Rc::clone(&seat.gate), seat.waiter))
     }
 
-    fn note_list(&mut self, seat: &Seat, complete: bool) {
+    fn learn_from_list(&mut self, seat: &Seat, complete: bool) {
         let Some(observation) = self.list.take().and_then(|list| list.finish(complete)) else {
             return;
         };
@@ -200,7 +200,7 @@ impl UpstreamGuard for SeatGuard {
     fn client_left(&mut self) -> Option<u64> {
         let seat = self.seat.as_ref()?;
         self.context.trace.execution.set(Some(seat.elapsed()));
-        // Past its time limit, it has run on for long enough already.
+        // A request past its time limit has gone on for long enough already.
         self.abandoned = seat.abandon().filter(|_| !seat.time_left().is_zero());
         self.abandoned.as_ref().map(AbandonedRequest::bytes)
     }
@@ -214,7 +214,7 @@ impl UpstreamGuard for SeatGuard {
             Some(mut abandoned) if how != BodyEnd::Abandoned => abandoned.ended(),
             Some(_) => {}
         }
-        self.note_list(&seat, how == BodyEnd::Complete);
+        self.learn_from_list(&seat, how == BodyEnd::Complete);
         let is_known = match how {
             BodyEnd::Complete => true,
             BodyEnd::Failed => !self.context.client_body_failed.get(),
@@ -226,22 +226,22 @@ impl UpstreamGuard for SeatGuard {
     }
 }
 
-/// An answer that does not come from the upstream holds the seat as long as it is read.
+/// A reply that does not come from the upstream holds the seat until it is sent.
 impl ReplyGuard for SeatGuard {
     fn data(&mut self, data: &Bytes) {
         UpstreamGuard::data(self, data);
     }
 
     fn end(mut self: Box<Self>, how: BodyEnd) {
-        // Nothing is left of it upstream, however its client takes it.
+        // The upstream has no part in it, so the seat is free even if the client leaves.
         if let Some(seat) = self.seat.take() {
             self.context.trace.execution.set(Some(seat.elapsed()));
-            self.note_list(&seat, how == BodyEnd::Complete);
+            self.learn_from_list(&seat, how == BodyEnd::Complete);
         }
     }
 }
 
-/// Has the gate look after an answer whose seat others could want.
+/// Has the gate check how the client reads a reply whose seat other requests could use.
 pub(super) fn watch_reply(wanted: Option<(Rc<Gate>, Waiter)>, answer: &Rc<ReplyPipe>) {
     if let Some((gate, waiter)) = wanted {
         gate.set_reply(waiter, answer);

@@ -1,31 +1,31 @@
-//! Spreads out the starts of requests whose seats came free together.
+//! Spreads out the starts of requests whose seats became free at the same time.
 //!
-//! Where all requests take about as long, those that start together end together, again and again: a
-//! proxy reads a batch of answers and sends the next batch. Seats then come free in groups with most
-//! of a service time in between, and whoever arrives in between waits for it. A start that is held
-//! back once is an end that comes alone from then on.
+//! If all requests take about the same time, those that start together also end together, again and again: a proxy
+//! reads responses and sends requests in batches. Seats then become free in groups with most of a service time in
+//! between, and a request that arrives in between waits for it. A start that is delayed once ends apart from the
+//! group from then on.
 //!
-//! Holding back costs seat time, so it is paid from a budget: one part in 256 of the time that
-//! requests executed. Constant service times need it once; random ones, which spread by themselves,
-//! use it up and go on without. Only those are held back that have waited for half a service time
-//! already: a client that asks for less than its share is next in turn and waits for less.
+//! Delays cost seat time, so they are paid from a budget: 1/256 of the time that requests executed. Constant service
+//! times need it once; random ones, which spread by themselves, use it up and go on without. Only requests are
+//! delayed that have already waited for half a service time: a client that uses less than its share is next in turn,
+//! and waits for less.
 //!
-//! Pure: time is an argument. Not here: timers ([`super::delayed_starts`]), and who may start ([`fairgate_core::apf`]).
+//! Pure: time is an argument. Not here: timers ([`super::delayed_starts`]), and which request
+//! starts next ([`fairgate_core::apf`]).
 
 use std::time::Duration;
 
 use fairgate_core::time::Time;
 
-/// One in so many parts of the time that requests executed may be spent.
+/// The part of the time that requests executed which may be spent: one in this many.
 const COST: u32 = 256;
-/// The most that is saved up for later: what it takes to spread out 32 requests of 30 ms, which is
-/// half a service time of each.
+/// The most that is saved up: enough to spread out 32 requests of 30 ms, which costs half a service time each.
 const MOST_SAVED: Duration = Duration::from_millis(500);
-/// Starts that come this close together are left as they are: the runtime's timers are no finer.
+/// Starts that are closer than this are not delayed: the runtime's timers are not more precise.
 const GRAIN: Duration = Duration::from_millis(1);
-/// How many events the means go over, roughly.
+/// Over how many events the means are taken, approximately.
 const MEMORY: u32 = 256;
-/// An interval longer than so many mean ones is a pause in which nobody waited, and counts as this.
+/// An interval longer than this many mean ones is a pause without waiting requests, and counts as this many.
 const PAUSE: u32 = 32;
 
 /// The starts of one level's requests on one core. O(1) each.
@@ -35,9 +35,9 @@ pub(super) struct StartSpreading {
     last: Option<Time>,
     /// The mean interval between grants.
     interval: Duration,
-    /// The mean time that requests execute.
+    /// The mean execution time of requests.
     service: Duration,
-    /// Before this the next start is early.
+    /// The next start is early before this time.
     next: Time,
     saved: Duration,
 }
@@ -49,12 +49,12 @@ impl StartSpreading {
         self.saved = (self.saved + time / COST).min(MOST_SAVED);
     }
 
-    /// A request that has waited for `waited` is granted its seat; when it should start, if not at
-    /// once. At most a mean service time later.
+    /// A request that has waited for `waited` is granted its seat. Returns when it should start, if not at once: at
+    /// most one mean service time later.
     pub(super) fn start(&mut self, now: Time, waited: Duration) -> Option<Time> {
         let since = self.last.replace(now).map_or(GRAIN, |last| now.since(last));
         self.interval = mean(self.interval, since.min((self.interval * PAUSE).max(GRAIN)));
-        // A little less than the mean, so that those behind the rest catch up.
+        // A little less than the mean, so that late starts catch up.
         let step = self.interval.saturating_sub(self.interval / 16);
         let early = self.next.since(now);
         if early < GRAIN {
@@ -95,7 +95,7 @@ mod tests {
         spread: StartSpreading,
         ends: Vec<Time>,
         executed: Duration,
-        held_back: Duration,
+        delayed: Duration,
     }
 
     impl World {
@@ -104,12 +104,12 @@ mod tests {
                 spread: StartSpreading::default(),
                 ends: vec![Time::ZERO; SEATS],
                 executed: Duration::ZERO,
-                held_back: Duration::ZERO,
+                delayed: Duration::ZERO,
             }
         }
 
-        /// Plays until `until`; the gaps between ends after `from`.
-        fn play(
+        /// Runs until `until`; returns the gaps between ends after `from`.
+        fn run(
             &mut self,
             from: Time,
             until: Time,
@@ -128,7 +128,7 @@ mod tests {
                 }
                 let takes = service();
                 let start = self.spread.start(now, LONG).unwrap_or(now);
-                self.held_back += start.since(now);
+                self.delayed += start.since(now);
                 self.ends[0] = start.plus(takes);
                 self.spread.executed(takes);
                 self.executed += takes;
@@ -143,19 +143,19 @@ mod tests {
     #[test]
     fn requests_that_began_together_end_one_by_one_after_a_while() {
         let mut world = World::new();
-        let gaps = world.play(at(3_000), at(4_000), || ms(10));
+        let gaps = world.run(at(3_000), at(4_000), || ms(10));
         let longest = gaps.iter().max().copied().unwrap_or_default();
         assert!(longest <= ms(3), "{longest:?}");
         assert!(gaps.len() > SEATS * 100 * 98 / 100, "{}", gaps.len());
     }
 
     #[test]
-    fn once_they_are_spread_out_nothing_is_held_back() {
+    fn once_they_are_spread_out_nothing_is_delayed() {
         let mut world = World::new();
-        world.play(at(0), at(5_000), || ms(10));
-        let held_back = world.held_back;
-        world.play(at(5_000), at(10_000), || ms(10));
-        let more = world.held_back.saturating_sub(held_back);
+        world.run(at(0), at(5_000), || ms(10));
+        let delayed = world.delayed;
+        world.run(at(5_000), at(10_000), || ms(10));
+        let more = world.delayed.saturating_sub(delayed);
         assert!(more <= ms(80), "{more:?}");
     }
 
@@ -163,20 +163,16 @@ mod tests {
     fn whatever_the_service_times_it_costs_one_part_in_256() {
         let mut random = Random::seeded(1);
         let mut world = World::new();
-        world.play(at(0), at(20_000), || {
+        world.run(at(0), at(20_000), || {
             Duration::from_micros(random.within(100..60_100))
         });
-        assert!(
-            world.held_back <= world.executed / 256,
-            "{:?}",
-            world.held_back
-        );
+        assert!(world.delayed <= world.executed / 256, "{:?}", world.delayed);
     }
 
     #[test]
-    fn who_has_not_waited_long_starts_at_once() {
+    fn a_request_that_has_not_waited_long_starts_at_once() {
         let mut world = World::new();
-        world.play(at(0), at(200), || ms(10));
+        world.run(at(0), at(200), || ms(10));
         let now = at(200);
         assert!((0..64).all(|_| world.spread.start(now, ms(3)).is_none()));
         assert!((0..64).any(|_| world.spread.start(now, LONG).is_some()));
@@ -185,7 +181,7 @@ mod tests {
     #[test]
     fn a_pause_does_not_make_later_requests_wait() {
         let mut world = World::new();
-        world.play(at(0), at(1_000), || ms(10));
+        world.run(at(0), at(1_000), || ms(10));
         let now = at(60_000);
         world.spread.start(now, LONG);
         let latest = (0..SEATS)

@@ -1,15 +1,14 @@
-//! How long a request may wait, as the original reckons it.
+//! How long a request may wait in a queue, computed as in kube-apiserver.
 
 use std::time::Duration;
 
 use fairgate_core::time::Time;
 
-/// No request waits longer, whatever its deadline.
+/// The longest wait, whatever the request's deadline.
 const MAX_WAIT: Duration = Duration::from_secs(60);
 
-/// Until when a request may wait in a queue: a quarter of the time it has from its arrival to its
-/// deadline (or of the usual time limit, if it has none), at most a minute, and never past the
-/// deadline.
+/// Until when a request may wait in a queue: a quarter of the time from its arrival to its deadline (or of the default
+/// time limit, if it has none), at most a minute, and never past the deadline.
 pub(super) fn wait_deadline(
     received: Time,
     deadline: Option<Time>,

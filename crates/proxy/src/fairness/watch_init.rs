@@ -1,16 +1,15 @@
-//! When a watch is initialised, as far as a proxy can tell.
+//! When a watch is initialized, as far as a proxy can tell.
 //!
-//! A watch takes a seat only until the server has put its initial state together. The server does
-//! not say when; what can be seen is, for a watch that asked for initial events, the bookmark that
-//! ends them; for one that goes on from a resource version, the head of the answer; for the others,
-//! the first pause in the stream.
+//! A watch holds a seat only until the server has sent its initial events. The server does not say when that is. What
+//! can be observed is, for a watch that requested initial events, the bookmark that ends them; for a watch that
+//! continues from a resource version, the head of the response; for other watches, the first pause in the stream.
 //!
-//! A client can call almost any read a watch. So all that is told of time is reckoned from the head of
-//! the answer: until that has come, the upstream works on it, and the ordinary time limit holds. And an
-//! answer whose length is known from the start is no watch.
+//! A client can make almost any read look like a watch. So time counts from the head of the response: before that the
+//! upstream is working on the request, and the ordinary time limit applies. And a response with a known length is not
+//! a watch.
 //!
-//! Time is kept by a task of its own: a body that its client does not read is not polled, and the
-//! seat must not depend on that.
+//! Time is kept by a task of its own, because a body is not polled if its client does not read it, and the seat must
+//! not depend on that.
 
 use std::{
     cell::{Cell, RefCell},
@@ -34,24 +33,25 @@ use fairgate_core::{
 
 /// The annotation of the bookmark that ends the initial events.
 const INITIAL_EVENTS_END: &[u8] = b"k8s.io/initial-events-end";
-/// A pause this long ends the initial events of a watch that marks no end.
+/// A pause of this length ends the initial events of a watch without a bookmark.
 const PAUSE: Duration = Duration::from_millis(100);
-/// No watch takes longer to initialise once it is answered, unless as the original has it.
-const MAX_INITIALISATION: Duration = Duration::from_secs(10);
+/// The longest initialization of a watch after its response began; unlimited with [`Semantics::Compatible`], as in
+/// kube-apiserver.
+const MAX_INITIALIZATION: Duration = Duration::from_secs(10);
 
-/// What tells that a watch is initialised.
+/// What shows that a watch is initialized.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Sign {
+pub(super) enum InitSign {
     /// The bookmark that ends the initial events.
     Bookmark,
-    /// The head of the answer.
+    /// The head of the response.
     Head,
-    /// A pause.
+    /// A pause in the stream.
     Pause,
 }
 
-impl Sign {
-    /// The sign to wait for.
+impl InitSign {
+    /// What to wait for.
     pub(super) fn of(info: &RequestInfo) -> Self {
         let options = info.list.as_deref();
         let version = options.map_or("", |options| &options.resource_version);
@@ -63,25 +63,25 @@ impl Sign {
     }
 }
 
-/// Holds the seat of a watch until it is initialised, and its entry among the watchers to its end.
+/// Holds the seat of a watch until it is initialized, and its registration as a watcher to its end.
 pub(super) struct WatchGuard {
-    initialising: Rc<Initialising>,
-    sign: Sign,
-    tail: Tail,
+    initializing: Rc<Initializing>,
+    sign: InitSign,
+    tail: AnnotationSearch,
     timer: Option<AbortHandle>,
     /// Dropped with the guard.
     registration: Registration,
 }
 
-/// What the guard shares with the task that keeps its time.
-struct Initialising {
-    /// `None` once the watch is initialised.
+/// What the guard shares with the task that keeps time.
+struct Initializing {
+    /// `None` once the watch is initialized.
     seat: RefCell<Option<Seat>>,
     last_data: Cell<Time>,
     context: Rc<RequestContext>,
 }
 
-/// A watch's entry among the watchers; dropping it takes it out.
+/// The registration of a watch as a watcher; dropping it ends it.
 struct Registration {
     gate: Rc<Gate>,
     key: Option<WatchKey>,
@@ -108,14 +108,14 @@ impl Drop for Registration {
 }
 
 impl WatchGuard {
-    /// A guard of a watch that has its seat and is about to be sent.
+    /// A guard of a watch that has its seat and will be sent next.
     pub(super) fn new(seat: Seat, context: Rc<RequestContext>) -> Self {
         Self {
-            sign: Sign::of(&seat.digest().info),
-            tail: Tail::default(),
+            sign: InitSign::of(&seat.digest().info),
+            tail: AnnotationSearch::default(),
             timer: None,
             registration: Registration::new(seat.gate(), &seat.digest().info),
-            initialising: Rc::new(Initialising {
+            initializing: Rc::new(Initializing {
                 last_data: Cell::new(Time::ZERO),
                 seat: RefCell::new(Some(seat)),
                 context,
@@ -123,89 +123,93 @@ impl WatchGuard {
         }
     }
 
-    /// The seat, and with that the watch is none.
+    /// Takes the seat, because the request turned out not to be a watch.
     pub(super) fn into_seat(self) -> Option<Seat> {
-        self.initialising.seat.borrow_mut().take()
+        self.initializing.seat.borrow_mut().take()
     }
 
-    /// Keeps the seat until the time limit: nothing will tell of the end.
+    /// Keeps the seat until the time limit, because nothing will show the end.
     pub(super) fn keep(self) {
         if let Some(seat) = self.into_seat() {
             seat.keep();
         }
     }
 
-    /// How much longer it may take until it is answered.
+    /// How much longer the watch may take until it is answered.
     pub(super) fn time_left(&self) -> Duration {
-        let seat = self.initialising.seat.borrow();
+        let seat = self.initializing.seat.borrow();
         seat.as_ref().map_or(Duration::ZERO, Seat::time_left)
     }
 
-    /// The client has left; `None` if the watch is to be cancelled.
+    /// The client left; `None` if the watch is to be cancelled.
     pub(super) fn abandon(&self) -> Option<AbandonedRequest> {
-        self.initialising.seat.borrow().as_ref()?.abandon()
+        self.initializing.seat.borrow().as_ref()?.abandon()
     }
 
-    /// The watch has been accepted. From here on it has a bound of its own.
+    /// The response has begun. From here on the watch has a time limit of its own.
     pub(super) fn answered(&mut self) {
         let gate = Rc::clone(&self.registration.gate);
         let semantics = gate.policy().view.policy().settings().semantics;
-        let limit = (semantics == Semantics::Improved).then(|| gate.now().plus(MAX_INITIALISATION));
-        if let Some(seat) = &*self.initialising.seat.borrow() {
+        let limit = (semantics == Semantics::Improved).then(|| gate.now().plus(MAX_INITIALIZATION));
+        if let Some(seat) = &*self.initializing.seat.borrow() {
             seat.set_deadline(Time::NEVER);
         }
         match self.sign {
-            Sign::Head => self.initialised(),
-            Sign::Pause => {
+            InitSign::Head => self.initialized(),
+            InitSign::Pause => {
                 self.note_data();
-                self.keep_time(Some(PAUSE), limit);
+                self.start_timer(Some(PAUSE), limit);
             }
-            Sign::Bookmark => self.keep_time(None, limit),
+            InitSign::Bookmark => self.start_timer(None, limit),
         }
     }
 
     fn note_data(&self) {
-        self.initialising
+        self.initializing
             .last_data
             .set(self.registration.gate.now());
     }
 
-    /// Starts the task that ends the initialisation at a `pause`, or at the limit.
-    fn keep_time(&mut self, pause: Option<Duration>, limit: Option<Time>) {
+    /// Starts the task that ends the initialization after a `pause`, or at the limit.
+    fn start_timer(&mut self, pause: Option<Duration>, limit: Option<Time>) {
         if pause.is_none() && limit.is_none() {
             return;
         }
         let gate = Rc::clone(&self.registration.gate);
-        let task = Rc::clone(&self.initialising).end_in_time(gate, pause, limit);
+        let task = Rc::clone(&self.initializing).end_in_time(gate, pause, limit);
         self.timer = Some(tokio::task::spawn_local(task).abort_handle());
     }
 
-    fn initialised(&mut self) {
+    fn initialized(&mut self) {
         if let Some(timer) = self.timer.take() {
             timer.abort();
         }
-        self.initialising.over();
+        self.initializing.over();
     }
 
-    fn is_initialised(&self) -> bool {
-        self.initialising.seat.borrow().is_none()
+    fn is_initialized(&self) -> bool {
+        self.initializing.seat.borrow().is_none()
     }
 
-    /// Reads a watch that its client has left until it is initialised, which the upstream may go on
-    /// with, and then ends it.
-    async fn run_out(mut self, mut rest: RemainingReply, mut abandoned: AbandonedRequest) {
-        let limit = tokio::time::sleep(self.time_left().max(MAX_INITIALISATION));
+    /// Reads a watch whose client left until it is initialized, because the upstream may go on with that, and then
+    /// ends it.
+    async fn read_until_initialized(
+        mut self,
+        mut rest: RemainingReply,
+        mut abandoned: AbandonedRequest,
+    ) {
+        let limit = tokio::time::sleep(self.time_left().max(MAX_INITIALIZATION));
         let mut limit = std::pin::pin!(limit);
         let mut bytes = abandoned.bytes();
-        while !self.is_initialised() {
+        while !self.is_initialized() {
             let data = tokio::select! {
                 () = &mut limit => return,
-                // Time may have come to its end without a piece.
+                // The initialization may have ended without more data.
                 () = tokio::time::sleep(PAUSE) => continue,
                 data = poll_fn(|cx| rest.poll_data(cx)) => data,
             };
             let Some(data) = data else {
-                if self.initialising.context.client_body_failed.get() {
+                if self.initializing.context.client_body_failed.get() {
                     return self.keep();
                 }
                 break;
@@ -220,12 +224,12 @@ impl WatchGuard {
     }
 }
 
-/// Whether an answer may be that to a watch.
+/// Whether a reply may be that to a watch.
 pub(super) fn is_watch(reply: &Reply) -> bool {
     reply.status() == StatusCode::OK && reply.body().size_hint().exact().is_none()
 }
 
-impl Initialising {
+impl Initializing {
     fn over(&self) {
         let seat = self.seat.borrow_mut().take();
         if let Some(seat) = seat {
@@ -254,24 +258,24 @@ impl Initialising {
 
 impl ReplyGuard for WatchGuard {
     fn data(&mut self, data: &Bytes) {
-        if self.initialising.seat.borrow().is_none() {
+        if self.initializing.seat.borrow().is_none() {
             return;
         }
         match self.sign {
-            Sign::Bookmark if self.tail.saw(data) => self.initialised(),
-            Sign::Pause => self.note_data(),
-            Sign::Bookmark | Sign::Head => {}
+            InitSign::Bookmark if self.tail.saw(data) => self.initialized(),
+            InitSign::Pause => self.note_data(),
+            InitSign::Bookmark | InitSign::Head => {}
         }
     }
 
     fn end(mut self: Box<Self>, _: BodyEnd) {
-        self.initialised();
+        self.initialized();
     }
 
     fn abandoned(self: Box<Self>, rest: RemainingReply) {
         match self.abandon() {
-            Some(abandoned) if !self.is_initialised() => {
-                tokio::task::spawn_local(self.run_out(rest, abandoned));
+            Some(abandoned) if !self.is_initialized() => {
+                tokio::task::spawn_local(self.read_until_initialized(rest, abandoned));
             }
             _ => drop(rest),
         }
@@ -280,19 +284,19 @@ impl ReplyGuard for WatchGuard {
 
 impl Drop for WatchGuard {
     fn drop(&mut self) {
-        self.initialised();
+        self.initialized();
     }
 }
 
-/// Looks for the annotation in a stream of pieces.
+/// Searches a stream for the annotation.
 #[derive(Debug, Default)]
-struct Tail {
-    /// The last bytes of what came before, one fewer than the annotation has.
+struct AnnotationSearch {
+    /// The last bytes before the current data, one less than the length of the annotation.
     before: Vec<u8>,
 }
 
-impl Tail {
-    /// Whether the annotation was in what came so far, `data` included.
+impl AnnotationSearch {
+    /// Whether the annotation was in the stream so far, including `data`.
     fn saw(&mut self, data: &[u8]) -> bool {
         let keep = INITIAL_EVENTS_END.len() - 1;
         let mut joint = std::mem::take(&mut self.before);
@@ -393,7 +397,7 @@ mod tests {
     const WITH_INITIAL_EVENTS: &str = "&sendInitialEvents=true&resourceVersion=7";
 
     #[test]
-    fn a_watch_takes_ten_seconds_from_its_answer_to_initialise_at_most() {
+    fn a_watch_initializes_for_at_most_ten_seconds_after_its_response_began() {
         on_a_core(async || {
             let clock = Clock::manual(Time::ZERO);
             let gate = gate(Semantics::Improved, &clock);
@@ -416,7 +420,7 @@ mod tests {
             assert_eq!(seats_in_use(&gate), 0, "its end is the end of it");
 
             let _then = answered().await;
-            clock.advance(MAX_INITIALISATION);
+            clock.advance(MAX_INITIALIZATION);
             let_others_run().await;
             assert_eq!(seats_in_use(&gate), 0);
         });
@@ -439,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn as_the_original_has_it_a_watch_initialises_as_long_as_it_likes() {
+    fn with_compatible_semantics_initialization_is_unlimited() {
         on_a_core(async || {
             let clock = Clock::manual(Time::ZERO);
             let gate = gate(Semantics::Compatible, &clock);
@@ -460,47 +464,49 @@ mod tests {
             let gate = gate(Semantics::Improved, &clock);
             let mut guard = watch(&gate, "");
             guard.answered();
-            clock.advance(MAX_INITIALISATION);
+            clock.advance(MAX_INITIALIZATION);
             guard.data(&Bytes::from_static(b"event"));
             let_others_run().await;
             assert_eq!(seats_in_use(&gate), 0);
         });
     }
 
-    fn sign(query: &str) -> Sign {
-        Sign::of(&RequestInfo::from_target("GET", &format!("/api/v1/pods?watch=1{query}")).unwrap())
+    fn sign(query: &str) -> InitSign {
+        InitSign::of(
+            &RequestInfo::from_target("GET", &format!("/api/v1/pods?watch=1{query}")).unwrap(),
+        )
     }
 
     #[test]
     fn the_sign_depends_on_what_the_watch_asked_for() {
-        assert_eq!(sign(""), Sign::Pause);
-        assert_eq!(sign("&resourceVersion=0"), Sign::Pause);
-        assert_eq!(sign("&resourceVersion=77"), Sign::Head);
+        assert_eq!(sign(""), InitSign::Pause);
+        assert_eq!(sign("&resourceVersion=0"), InitSign::Pause);
+        assert_eq!(sign("&resourceVersion=77"), InitSign::Head);
         assert_eq!(
             sign("&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"),
-            Sign::Bookmark
+            InitSign::Bookmark
         );
         assert_eq!(
             sign("&sendInitialEvents=true&resourceVersion=77"),
-            Sign::Bookmark
+            InitSign::Bookmark
         );
         assert_eq!(
             sign("&sendInitialEvents=false&resourceVersion=77"),
-            Sign::Head
+            InitSign::Head
         );
     }
 
     #[test]
-    fn the_annotation_is_found_however_it_is_cut() {
+    fn the_annotation_is_found_however_the_stream_is_split() {
         let mut text = b"{\"type\":\"BOOKMARK\",\"x\":\"".to_vec();
         text.extend_from_slice(INITIAL_EVENTS_END);
         text.extend_from_slice(b"\":\"true\"}");
         for size in 1..text.len() {
-            let mut tail = Tail::default();
+            let mut tail = AnnotationSearch::default();
             let seen = text.chunks(size).filter(|piece| tail.saw(piece)).count();
             assert!(seen >= 1, "in pieces of {size}");
         }
-        let mut tail = Tail::default();
+        let mut tail = AnnotationSearch::default();
         assert!(!text.chunks(3).take(8).any(|piece| tail.saw(piece)));
     }
 }

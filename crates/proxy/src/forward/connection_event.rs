@@ -1,41 +1,41 @@
-//! What becomes of connections to the upstream, for whoever counts it.
+//! Events of connections to the upstream, for metrics.
 //!
-//! Not here: log lines; those are written where it happens.
+//! Not here: log lines, which are written where the events happen.
 
 use fairgate_base::events::EventSink;
 
-/// What becomes of a connection to the upstream, and of what is sent on it.
+/// An event of a connection to the upstream, or of a request on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConnectionEvent {
-    /// It was opened.
+    /// A connection was opened.
     Opened,
-    /// It could not be opened.
+    /// A connection could not be opened.
     NotOpened,
-    /// It broke off; [`Closed`](Self::Closed) follows.
+    /// A connection failed; [`Closed`](Self::Closed) follows.
     Lost,
-    /// It was opened once, and is no more.
+    /// A connection that was open is closed.
     Closed,
-    /// An answer that nobody wanted any more came to its end.
+    /// A response that nobody waited for any more was read to its end.
     RanOut,
-    /// An answer that nobody wanted any more was cancelled.
+    /// A response that nobody waited for any more was cancelled by a reset.
     Reset,
-    /// A request was sent once more, as the upstream cannot have looked at it or it only reads.
+    /// A request was sent again, because the upstream cannot have processed it, or because it only reads.
     SentAgain,
 }
 
-/// Goes with an open connection.
+/// Accompanies an open connection.
 #[must_use]
 #[derive(Debug)]
 pub(super) struct OpenConnection(EventSink<ConnectionEvent>);
 
 impl OpenConnection {
-    /// A connection is open; when this is dropped, it is closed.
+    /// A connection was opened; dropping this reports that it is closed.
     pub(super) fn new(events: &EventSink<ConnectionEvent>) -> Self {
         events.send(ConnectionEvent::Opened);
         Self(events.clone())
     }
 
-    /// The connection broke off.
+    /// The connection failed.
     pub(super) fn lost(&self) {
         self.0.send(ConnectionEvent::Lost);
     }

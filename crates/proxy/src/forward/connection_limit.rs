@@ -1,8 +1,8 @@
-//! How many HTTP/2 connections there may be upstream, and how near that is.
+//! How many HTTP/2 connections to the upstream there may be.
 //!
-//! The most counts for all cores together, as the clients of one core may want more than those of another. Each kind of
-//! traffic has as many of its own ([`Lane`]), so that watches leave the others theirs. A core may have one
-//! connection for each in any case.
+//! The limit is for all cores together, since the clients of one core may need more than those of another. Each
+//! [`Lane`] has a limit of its own, so that watches cannot use up the connections of other requests. Every core
+//! may have one connection for each lane in any case.
 
 use std::sync::{
     Arc,
@@ -15,7 +15,7 @@ use super::lane::Lane;
 #[derive(Debug)]
 pub struct ConnectionLimit {
     most: usize,
-    /// Streams that the upstream was last seen to allow on a connection, or we do.
+    /// Streams that a connection may have: what the upstream announced last, or the gateway's own limit.
     streams_each: AtomicUsize,
     lanes: [InUse; Lane::ALL.len()],
 }
@@ -26,7 +26,7 @@ struct InUse {
     streams: AtomicUsize,
 }
 
-/// The right to have a connection; dropped with it.
+/// Counts a connection; dropped with it.
 #[derive(Debug)]
 pub(super) struct ConnectionLimitGuard {
     of: Arc<ConnectionLimit>,
@@ -34,7 +34,7 @@ pub(super) struct ConnectionLimitGuard {
 }
 
 impl ConnectionLimit {
-    /// At most `most` connections for each kind of traffic, of `streams_each` streams.
+    /// At most `most` connections for each lane, with `streams_each` streams each.
     pub fn new(most: usize, streams_each: usize) -> Arc<Self> {
         Arc::new(Self {
             most,
@@ -43,17 +43,17 @@ impl ConnectionLimit {
         })
     }
 
-    /// Streams in use. Told of long-running requests alone; the others are not counted.
+    /// Streams in use; always 0 for the lanes whose streams are not counted.
     pub fn streams(&self, lane: Lane) -> usize {
         self.lanes[lane as usize].streams.load(Ordering::Relaxed)
     }
 
-    /// Streams there may be in all.
+    /// The most streams that all connections of a lane may have together.
     pub fn most_streams(&self) -> usize {
         self.most * self.streams_each.load(Ordering::Relaxed)
     }
 
-    /// Whether there may be one more connection. Who has `none` may have one.
+    /// Whether there may be one more connection. A core that has `none` may always open one.
     pub(super) fn has_room(&self, lane: Lane, none: bool) -> bool {
         none || self.lanes[lane as usize]
             .connections
@@ -61,7 +61,7 @@ impl ConnectionLimit {
             < self.most
     }
 
-    /// One more connection.
+    /// Counts one more connection; `None` if there may be no more.
     pub(super) fn enter(self: &Arc<Self>, lane: Lane, none: bool) -> Option<ConnectionLimitGuard> {
         let connections = &self.lanes[lane as usize].connections;
         let before = connections.fetch_add(1, Ordering::Relaxed);
@@ -74,25 +74,25 @@ impl ConnectionLimit {
 }
 
 impl ConnectionLimitGuard {
-    /// The upstream allows so many streams.
+    /// The upstream allows this many streams on a connection.
     pub(super) fn set_streams_each(&self, streams: usize) {
         self.of.streams_each.store(streams, Ordering::Relaxed);
     }
 
     fn streams(&self) -> Option<&AtomicUsize> {
-        // The others are too many, and too short, for cores to share a count.
+        // Ordinary requests are too many and too short for a counter that all cores write.
         let counted = matches!(self.lane, Lane::Watches | Lane::LongRunning);
         counted.then(|| &self.of.lanes[self.lane as usize].streams)
     }
 
-    /// One more stream is used.
+    /// Counts one more stream in use.
     pub(super) fn begin_stream(&self) {
         if let Some(streams) = self.streams() {
             streams.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// One stream less is used.
+    /// Counts one stream less.
     pub(super) fn end_stream(&self) {
         if let Some(streams) = self.streams() {
             streams.fetch_sub(1, Ordering::Relaxed);

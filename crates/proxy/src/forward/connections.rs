@@ -120,7 +120,7 @@ impl UpstreamConnection for Http2Connection {
     fn abandon(self: Rc<Self>, unwanted: AbandonedResponse) {
         let is_body = matches!(unwanted, AbandonedResponse::Body(_));
         tokio::task::spawn_local(async move {
-            let end = resets::run_out(self.clone(), unwanted).await;
+            let end = resets::finish_or_reset(self.clone(), unwanted).await;
             self.events.send(match end {
                 ResetOutcome::RanOut => ConnectionEvent::RanOut,
                 ResetOutcome::Reset => ConnectionEvent::Reset,
@@ -177,7 +177,7 @@ impl IdleConnection for Rc<Http1Connection> {
         if sender.is_ready() {
             Condition::Ready
         } else if sender.is_closed() {
-            Condition::Dead
+            Condition::Closed
         } else {
             Condition::Busy
         }
@@ -257,7 +257,7 @@ impl LeasedConnection {
     }
 
     /// The connection, if other requests share it.
-    pub(super) fn sharing(&self) -> Option<Rc<dyn UpstreamConnection>> {
+    pub(super) fn shared(&self) -> Option<Rc<dyn UpstreamConnection>> {
         match &self.kind {
             LeaseKind::Http1 { .. } => None,
             LeaseKind::Http2(connection) => Some(connection.clone()),

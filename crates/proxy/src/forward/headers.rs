@@ -1,9 +1,9 @@
-//! Which headers cross the gateway.
+//! Which headers are forwarded.
 //!
-//! The outgoing list is built from an empty one by copying, never by editing the incoming list, and
-//! in an order that no client can bend: first whatever concerns one connection alone goes, with
-//! everything any `Connection` line names; then whatever could pass for an identity, however
-//! spelled; only then is the real identity added.
+//! The headers of the outgoing request are copied one by one into an empty list; the incoming list is never
+//! edited. Not copied are hop-by-hop headers, including all that a `Connection` line names, and headers that could
+//! pass for an identity, in any spelling. Only then the real identity is added: so no `Connection` line of a
+//! client can remove it.
 
 use std::fmt::Write as _;
 
@@ -23,17 +23,17 @@ const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const WEBSOCKET_PROTOCOL: HeaderName = HeaderName::from_static("sec-websocket-protocol");
 
-/// Entry of `Sec-WebSocket-Protocol` in which browsers carry a token.
+/// Prefix of the entry of `Sec-WebSocket-Protocol` in which browsers send a token.
 const WEBSOCKET_BEARER: &str = "base64url.bearer.authorization.k8s.io.";
 
-/// Largest head the upstream takes, its own limit.
+/// Largest head that kube-apiserver accepts.
 const HEAD_BYTES: usize = 1 << 20;
 
 /// The headers to send for `call`.
 ///
 /// # Errors
 ///
-/// When the identity cannot be put into headers, or the headers are too large for the upstream.
+/// When the identity cannot be expressed in headers, or the headers are too large for the upstream.
 pub(super) fn outgoing(
     call: &Call,
     settings: &UpstreamSettings,
@@ -43,7 +43,7 @@ pub(super) fn outgoing(
     let incoming = call.request.headers();
     let mut headers = HeaderMap::with_capacity(incoming.len() + 12);
     for (name, value) in incoming {
-        if !concerns_one_connection(name)
+        if !is_hop_by_hop(name)
             && !is_named_by_connection(name, incoming)
             && !is_reserved(name.as_str(), &settings.reserved_headers)
         {
@@ -66,7 +66,7 @@ pub(super) fn outgoing(
     Ok(headers)
 }
 
-/// Removes from an answer what concerned the upstream's connection alone.
+/// Removes the hop-by-hop headers from a response.
 pub(super) fn clean_reply(headers: &mut HeaderMap) {
     const HOP_BY_HOP: [HeaderName; 7] = [
         HeaderName::from_static("keep-alive"),
@@ -91,9 +91,9 @@ pub(super) fn clean_reply(headers: &mut HeaderMap) {
     }
 }
 
-/// What the call wants to upgrade to, if it is a well-formed upgrade of a long-running request.
+/// The protocol that the call wants to upgrade to, if it is a valid upgrade of a long-running request.
 ///
-/// Any other `Upgrade` is dropped like every header that concerns one connection.
+/// Any other `Upgrade` is dropped, like all hop-by-hop headers.
 pub(super) fn wanted_upgrade(call: &Call) -> Option<HeaderValue> {
     let headers = call.request.headers();
     let upgrade = headers.get(UPGRADE)?;
@@ -106,7 +106,7 @@ pub(super) fn wanted_upgrade(call: &Call) -> Option<HeaderValue> {
     (known && asked && call.kind.is_long_running()).then(|| upgrade.clone())
 }
 
-/// The names listed by all `Connection` lines.
+/// The names in all `Connection` lines.
 fn connection_tokens(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     headers
         .get_all(CONNECTION)
@@ -122,8 +122,8 @@ fn is_named_by_connection(name: &HeaderName, headers: &HeaderMap) -> bool {
         && connection_tokens(headers).any(|token| token.eq_ignore_ascii_case(name.as_str()))
 }
 
-/// Whether the header has no meaning beyond the client's connection, or is made anew.
-fn concerns_one_connection(name: &HeaderName) -> bool {
+/// Whether the header is hop-by-hop, or set by the gateway itself.
+fn is_hop_by_hop(name: &HeaderName) -> bool {
     *name == HOST
         || *name == EXPECT
         || matches!(
@@ -142,8 +142,8 @@ fn concerns_one_connection(name: &HeaderName) -> bool {
         )
 }
 
-/// Whether the header could pass for an identity, or for something only we may say. `name` is lower
-/// case. Some servers take `_` for `-`, so both spellings count.
+/// Whether the header could pass for an identity, or for another header that only the gateway may set. `name` is
+/// in lower case. Some servers treat `_` as `-`, so both spellings are reserved.
 fn is_reserved(name: &str, extra: &[String]) -> bool {
     if name.contains('_') {
         return is_reserved_name(&name.replace('_', "-"), extra);
@@ -184,7 +184,7 @@ fn wants_trailers(headers: &HeaderMap) -> bool {
     })
 }
 
-/// Removes the token from a WebSocket's list of protocols, and leaves the rest of it.
+/// Removes the token from a WebSocket's list of protocols.
 fn strip_websocket_token(headers: &mut HeaderMap) {
     let carries_token = |value: &HeaderValue| {
         value
@@ -215,7 +215,8 @@ fn strip_websocket_token(headers: &mut HeaderMap) {
     }
 }
 
-/// Says where the request came from: in place of what the client said, or after it if that counts.
+/// Adds the headers that say where the request came from. They replace those of the client, or with
+/// `trust_forwarded` are appended to them.
 fn add_forwarded(
     call: &Call,
     settings: &UpstreamSettings,
@@ -248,11 +249,12 @@ fn add_forwarded(
 }
 
 fn header_value(text: &str) -> Result<HeaderValue, Refusal> {
-    HeaderValue::from_str(text)
-        .map_err(|_| Refusal::Internal("a header of our own has a control character".into()))
+    HeaderValue::from_str(text).map_err(|_| {
+        Refusal::Internal("a header of the gateway contains a control character".into())
+    })
 }
 
-/// `id` in the form of a UUID.
+/// `id` as a UUID.
 fn audit_id(id: u128) -> Result<HeaderValue, Refusal> {
     let mut text = [0; Hyphenated::LENGTH];
     header_value(Hyphenated::from_uuid(Uuid::from_u128(id)).encode_lower(&mut text))
@@ -349,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn what_concerns_one_connection_stays_behind() {
+    fn hop_by_hop_headers_are_not_forwarded() {
         let headers = sent(
             get()
                 .header("Keep-Alive", "5")
@@ -371,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn a_websockets_token_is_cut_out_of_its_protocols() {
+    fn the_token_is_removed_from_a_websockets_protocols() {
         let headers = sent(get().header(
             "Sec-WebSocket-Protocol",
             "base64url.bearer.authorization.k8s.io.c2VjcmV0, v5.channel.k8s.io",
@@ -380,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_keeps_what_is_not_about_the_connection() {
+    fn a_response_keeps_all_but_hop_by_hop_headers() {
         let mut headers = HeaderMap::new();
         headers.insert("connection", HeaderValue::from_static("close, x-hop"));
         headers.insert("x-hop", HeaderValue::from_static("1"));

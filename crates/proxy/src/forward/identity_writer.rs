@@ -1,4 +1,4 @@
-//! How the upstream learns who the user is.
+//! How a request to the upstream gets the user's identity.
 
 use http::HeaderMap;
 
@@ -6,15 +6,14 @@ use fairgate_call::{Call, Refusal};
 
 /// Writes a call's user into the headers of the request to the upstream.
 ///
-/// The list it is given holds no header a client could have set to the same effect. A function of the
-/// same form is one too.
+/// The headers it is given contain none that a client could have set to the same effect. A function with the
+/// same arguments implements it as well.
 pub trait WriteIdentity {
-    /// Adds the headers that say who the user of `call` is, and those that prove that we may say so.
+    /// Adds the headers that name the user of `call`, and those that authenticate the gateway itself.
     ///
     /// # Errors
     ///
-    /// [`Refusal::IdentityNotRepresentable`] when a name cannot be carried in a header unchanged;
-    /// then nothing is sent.
+    /// [`Refusal::IdentityNotRepresentable`] when a header cannot carry a name unchanged; then nothing is sent.
     fn write(&self, call: &Call, headers: &mut HeaderMap) -> Result<(), Refusal>;
 }
 

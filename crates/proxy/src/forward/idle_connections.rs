@@ -1,35 +1,36 @@
-//! HTTP/1 connections that wait for their next request.
+//! Idle HTTP/1 connections.
 //!
-//! The one used last is taken first: it is the likeliest to be alive, and the others grow old and are
-//! swept out. What a request pays does not depend on how many wait: it looks at the end alone, where
-//! dead ones are dropped on the way. The rest is for [`IdleConnections::sweep`], which a timer calls.
+//! The one used last is taken first: it is the most likely to be open still, and the others grow old and are
+//! closed. The cost of a request does not depend on how many are idle: it looks at the end of the list only, and
+//! drops closed ones there. The rest is done by [`IdleConnections::sweep`], which a
+//! timer calls.
 
 use std::{collections::VecDeque, time::Duration};
 
 use fairgate_core::time::Time;
 
-/// How many connections that are still busy with their last request are passed over. One is ready as
-/// soon as its task has run once more, so hardly ever is there more than one.
+/// How many connections that are still busy with their last request are skipped. A connection is ready as soon as
+/// its task has run once more, so there is hardly ever more than one.
 const MAX_BUSY: usize = 8;
 
-/// What can be said of a connection that waits.
+/// The state of an idle connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Condition {
-    /// It takes a request.
+    /// It can take a request.
     Ready,
-    /// It has not done with its last request.
+    /// It is still busy with its last request.
     Busy,
     /// It is closed.
-    Dead,
+    Closed,
 }
 
-/// A connection that may wait.
+/// A connection that can be kept while idle.
 pub(super) trait IdleConnection {
-    /// How it is.
+    /// Its state.
     fn condition(&self) -> Condition;
 }
 
-/// Connections that wait, the one used last at the end.
+/// Idle connections, the one used last at the end.
 #[derive(Debug)]
 pub(super) struct IdleConnections<T>(VecDeque<(Time, T)>);
 
@@ -40,25 +41,25 @@ impl<T> Default for IdleConnections<T> {
 }
 
 impl<T: IdleConnection> IdleConnections<T> {
-    /// Keeps a connection that has done its work at `now`.
+    /// Keeps a connection that is idle since `now`.
     pub(super) fn keep(&mut self, now: Time, connection: T) {
         self.0.push_back((now, connection));
     }
 
-    /// The connection used last, unless it has waited for `limit`. O(1) but for dead ones, each of which is
-    /// dropped.
+    /// The connection used last, unless it has been idle for `limit`. O(1), except for closed ones, each of which
+    /// is dropped.
     pub(super) fn take(&mut self, now: Time, limit: Duration) -> Option<T> {
         let mut busy: [Option<(Time, T)>; MAX_BUSY] = Default::default();
         let mut passed_over = 0;
         let mut taken = None;
         while let Some((since, connection)) = self.0.pop_back() {
             if now.since(since) >= limit {
-                // All before it are older still.
+                // All others have been idle for even longer.
                 self.0.clear();
                 break;
             }
             match connection.condition() {
-                Condition::Dead => {}
+                Condition::Closed => {}
                 Condition::Ready => {
                     taken = Some(connection);
                     break;
@@ -76,15 +77,15 @@ impl<T: IdleConnection> IdleConnections<T> {
         taken
     }
 
-    /// Drops what has waited for `limit`, or is dead. O(connections).
+    /// Drops connections that have been idle for `limit`, or are closed. O(connections).
     pub(super) fn sweep(&mut self, now: Time, limit: Duration) {
         self.0.retain(|(since, connection)| {
-            now.since(*since) < limit && connection.condition() != Condition::Dead
+            now.since(*since) < limit && connection.condition() != Condition::Closed
         });
         self.0.shrink_to(2 * self.0.len());
     }
 
-    /// Whether none waits.
+    /// Whether there are none.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -137,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_request_pays_does_not_depend_on_how_many_wait() {
+    fn the_cost_of_a_request_does_not_depend_on_how_many_are_idle() {
         for number in [1, 16, 1024, 16 * 1024] {
             let (mut idle, _, looks) = idle(number);
             let now = at(number as u64);
@@ -150,10 +151,10 @@ mod tests {
     }
 
     #[test]
-    fn dead_ones_are_dropped_on_the_way_and_busy_ones_stay() {
+    fn closed_ones_are_dropped_and_busy_ones_stay() {
         let (mut idle, conditions, looks) = idle(6);
         conditions[5].set(Condition::Busy);
-        conditions[4].set(Condition::Dead);
+        conditions[4].set(Condition::Closed);
         conditions[3].set(Condition::Busy);
         assert_eq!(idle.take(at(6), LIMIT).unwrap().name, 2);
         assert_eq!(looks.get(), 4);
@@ -178,7 +179,7 @@ mod tests {
     #[test]
     fn old_ones_are_not_used_and_are_swept() {
         let (mut idle, conditions, _) = idle(100);
-        conditions[98].set(Condition::Dead);
+        conditions[98].set(Condition::Closed);
         idle.sweep(at(119), LIMIT);
         let left: Vec<_> = idle
             .0

@@ -6,13 +6,13 @@
 /// Requests that may share connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lane {
-    /// Requests with an end in sight.
+    /// Requests that end by themselves.
     Ordinary,
-    /// Logs, proxied services.
+    /// Long-running requests other than watches: logs, proxied services.
     LongRunning,
     /// Watches.
     Watches,
-    /// Requests of whoever has not proven who they are.
+    /// Requests of anonymous users.
     Anonymous,
 }
 

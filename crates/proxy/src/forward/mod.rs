@@ -1,16 +1,17 @@
-//! The leaf of the request path: sends a call upstream and brings the answer back.
+//! Sends calls to the upstream and returns its responses: the innermost service of the request path.
 //!
-//! What was classified is what is sent: the target's bytes go out unchanged, and the headers are
-//! copied one by one into an empty list (`headers`), to which the user's identity is added
-//! (`identity`). Connections come from a pool of this core's own (`pool`).
+//! What was classified is what is sent: the target's bytes are forwarded unchanged, and the headers are copied one
+//! by one into an empty list (`headers`), to which the user's identity is added (`identity_writer`). Connections
+//! come from the core's own pool (`pool`).
 //!
-//! A request is sent again only when the upstream cannot have seen it, or when it is a read
-//! on a connection that had been idle. When an answer or the wait for it is dropped, the upstream's
-//! connection is closed (HTTP/1), or its stream reset (HTTP/2), which waits its turn (`resets`): too many at a
-//! time would end the connection, and with it what others have there. Whether the upstream heeds that, nobody
-//! knows; so a request whose time is up is not dropped here but left to whoever holds its seat.
+//! A request is sent again only when the upstream cannot have processed it, or when it is a read on a connection
+//! that was idle before. When a response, or the wait for it, is dropped, the upstream's connection is closed
+//! (HTTP/1), or its stream is reset when its turn comes (HTTP/2, `resets`): too many resets at a time would make
+//! the upstream close the connection, with the streams of other requests. A reset does not show whether the
+//! upstream stops working on the request. So a request that exceeds its deadline is not dropped here, but left to
+//! the layer that holds its seat ([`fairgate_call::RequestContext`]).
 //!
-//! Not here: who may send how much (`fairness`), what an error looks like ([`fairgate_call::answer`]).
+//! Not here: flow control (`fairness`), what errors look like ([`fairgate_call::refusal_reply`]).
 
 pub(crate) mod connect;
 mod connection_event;
@@ -58,11 +59,11 @@ use fairgate_upstream::dial::DialError;
 use pool::Pool;
 use retryable_body::{BodyRecovery, RetryableBody};
 
-/// How often a request is sent at most. Each time again is safe; that there are some matters when the
-/// upstream ends several connections together.
+/// How often a request is sent at most, as far as sending it again is safe. More than two, because an upstream may
+/// close several connections at the same time.
 const MOST_TRIES: u32 = 4;
 
-/// Sends calls upstream. One per core; clones share the core's pool.
+/// Sends calls to the upstream. One per core; clones share the core's pool.
 #[derive(Clone)]
 pub struct Forward {
     forwarder: Rc<Forwarder>,
@@ -76,7 +77,7 @@ struct Forwarder {
 }
 
 impl Forward {
-    /// A leaf for the calling core, with an empty pool.
+    /// A service for the calling core, with an empty pool.
     pub fn new(
         settings: Arc<UpstreamSettings>,
         identity: Rc<dyn WriteIdentity>,
@@ -129,9 +130,9 @@ impl Service<Call> for Forward {
     }
 }
 
-/// The answer to a call that was sent upstream.
+/// The response to a call that was sent upstream.
 pub struct Forwarding {
-    // The one boxed future of a request: what it holds while it waits differs from step to step.
+    // The only boxed future of a request: its size differs much from step to step.
     answer: Option<UnfinishedRequest>,
     context: Rc<RequestContext>,
 }
@@ -141,7 +142,7 @@ impl Future for Forwarding {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        // Taken out for the time being, so that nothing is left of one that panics.
+        // Taken out while it is polled, so that a future that panics is dropped and never polled again.
         let Some(mut answer) = this.answer.take() else {
             return Poll::Ready(Err(Refusal::Internal("polled after its end".into())));
         };
@@ -161,7 +162,7 @@ impl Future for Forwarding {
     }
 }
 
-/// Nobody wants the answer any more. Others share the connection, so that it is not simply cancelled.
+/// Nobody waits for the response any more. On a shared connection the request is not cancelled at once.
 impl Drop for Forwarding {
     fn drop(&mut self) {
         if let Some(answer) = self.answer.take()
@@ -174,8 +175,8 @@ impl Drop for Forwarding {
 }
 
 pin_project! {
-    /// An answer that is awaited until a certain time. When that has come, it is a refusal; the next
-    /// poll goes on waiting, without end.
+    /// A response that is awaited until a certain time, and then is a refusal. If it is polled again after that,
+    /// it waits without a limit.
     struct Timed<F> {
         #[pin]
         answer: F,
@@ -208,7 +209,7 @@ impl Forwarder {
         self.send(&call, body).await
     }
 
-    /// Sends the call, again if that came to nothing and can do no harm, and brings the reply.
+    /// Sends the call, again if that failed and is safe, and returns the reply.
     async fn send(&self, call: &Call, body: ClientBody) -> Result<Reply, Refusal> {
         let lane = lane_of(call);
         let mut body = body;
@@ -234,9 +235,11 @@ impl Forwarder {
             };
             let request = self.request(call, &leased)?;
             match Self::attempt(call, leased, request, body).await {
-                // A tunnel nobody asked for: not even to be relayed, and the connection is not one.
+                // No upgrade was requested. A `101` must not be relayed, and the connection must not be used.
                 Ok((response, _)) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
-                    tracing::warn!("the upstream switched protocols without being asked");
+                    tracing::warn!(
+                        "the upstream switched protocols although no upgrade was requested"
+                    );
                     return Err(Refusal::UpstreamFailed);
                 }
                 Ok((response, leased)) => return Ok(self.reply(call, response, leased)),
@@ -257,16 +260,16 @@ impl Forwarder {
         body: ClientBody,
     ) -> Result<(Response<Incoming>, LeasedConnection), Failed> {
         let recovery = BodyRecovery::of(&body);
-        let sharing = leased.sharing();
+        let shared = leased.shared();
         let body = RetryableBody::new(
             body,
             recovery.clone(),
             call.context.clone(),
-            sharing.as_ref(),
+            shared.as_ref(),
         );
         let request = head.map(|()| body);
         call.context.reached(Progress::Sent);
-        call.context.awaited.set(sharing);
+        call.context.awaited.set(shared);
         let sent = leased.send(request).await;
         call.context.awaited.set(None);
         let error = match sent {
@@ -298,7 +301,7 @@ impl Forwarder {
         }
     }
 
-    /// The head to send: the target's own bytes, and a header list built from nothing.
+    /// The head to send: the target's bytes unchanged, and headers copied into an empty list.
     fn request(&self, call: &Call, leased: &LeasedConnection) -> Result<Request<()>, Refusal> {
         let mut request = Request::new(());
         *request.method_mut() = call.request.method().clone();
@@ -311,7 +314,7 @@ impl Forwarder {
     fn target(&self, call: &Call, http2: bool) -> Result<Uri, Refusal> {
         let mut parts = http::uri::Parts::default();
         parts.path_and_query = call.request.uri().path_and_query().map(|target| {
-            // It may be empty inside and only read like this; written, it would be nothing.
+            // An empty path reads as "/" but would be written as nothing.
             if target.as_str() == "/" {
                 PathAndQuery::from_static("/")
             } else {
@@ -345,13 +348,13 @@ impl Forwarder {
 
 /// Why an attempt failed.
 enum Failed {
-    /// The upstream has not seen it; here is its body, whole.
+    /// The upstream has not processed it; here is its complete body.
     Again(ClientBody),
-    /// The upstream has not seen it, but the body is spent.
+    /// The upstream has not processed it, but part of the body is lost.
     Unsent,
-    /// The client's body broke off.
+    /// The client's body is incomplete.
     Client,
-    /// The upstream may have carried it out.
+    /// The upstream may have processed it.
     Upstream,
 }
 
@@ -359,16 +362,16 @@ impl Failed {
     fn refusal(self) -> Refusal {
         match self {
             Self::Again(_) | Self::Unsent => Refusal::UpstreamUnreachable,
-            Self::Client => Refusal::Malformed("the request's body broke off"),
+            Self::Client => Refusal::Malformed("the request's body is incomplete"),
             Self::Upstream => Refusal::UpstreamFailed,
         }
     }
 }
 
-/// Which of the pool's connections a call may share.
+/// The lane of a call.
 fn lane_of(call: &Call) -> Lane {
     if is_anonymous(&call.digest.user) {
-        // Servers close a whole HTTP/2 connection over one anonymous request.
+        // A Kubernetes API server closes the whole HTTP/2 connection after an anonymous request.
         Lane::Anonymous
     } else if call.kind == RequestKind::Watch {
         Lane::Watches

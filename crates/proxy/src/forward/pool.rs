@@ -1,13 +1,11 @@
 //! The upstream connections of one core.
 //!
-//! HTTP/2 connections are shared: streams are counted, and the next connection is opened when the
-//! best one is 80 % full, before anybody has to wait for it. HTTP/1 connections are used by one
-//! request at a time and kept for the next. Traffic that could harm other traffic has a [`Lane`] of
-//! its own: watches occupy streams for an hour, and a server ends a whole connection over one
-//! anonymous request.
+//! HTTP/2 connections are shared: the next one is opened when the best one is 80 % full, before any request has to
+//! wait for it. HTTP/1 connections are used by one request at a time and kept for the next. Each [`Lane`] has
+//! connections of its own.
 //!
-//! What a request pays does not depend on how many connections there are: it takes the one that was used
-//! last, and a timer looks for those that are closed or long unused.
+//! The cost of a request does not depend on how many connections there are: it takes the one that was used last,
+//! and a timer removes those that are closed or long unused.
 //!
 //! Nothing here is shared between cores, so there is no lock.
 
@@ -65,8 +63,9 @@ impl Pool {
         }
     }
 
-    /// A connection to send one request on; with `fresh`, not an HTTP/1 connection used before. When all there
-    /// may be are full, what has an end in sight waits for a stream, and what has none is refused.
+    /// A connection to send one request on; with `fresh`, not an HTTP/1 connection that was used before. When all
+    /// connections are full and there may be no more, a long-running request is refused, and others wait for a
+    /// stream.
     pub(super) async fn acquire(
         &self,
         lane: Lane,
@@ -88,28 +87,28 @@ struct LanePool {
     /// What the upstream spoke last time; `None` before the first connection.
     spoken: Cell<Option<HttpVersion>>,
     shared: RefCell<Vec<Rc<Http2Connection>>>,
-    /// That of the shared connections which takes new requests, until it is nearly full.
+    /// The shared connection that takes new requests, until it is nearly full.
     current: RefCell<Option<Rc<Http2Connection>>>,
     idle: RefCell<IdleConnections<Rc<Http1Connection>>>,
-    /// Whether a timer looks after the connections.
+    /// Whether a timer sweeps the connections.
     swept: Cell<bool>,
-    /// The connection being opened for everybody, if one is.
+    /// The connection that is being opened for all waiting requests, if one is.
     attempt: RefCell<Option<Rc<Attempt>>>,
-    /// Whether the last attempt failed: failures are told once, not once a request.
+    /// Whether the last attempt failed: failures are logged once, not for each request.
     failing: Cell<bool>,
 }
 
-/// What the shared connections of a lane have for a request.
+/// The result of looking for a stream on the shared connections.
 enum StreamSearch {
     /// A stream.
     Stream(LeasedConnection),
-    /// Nothing until one more connection is open.
+    /// No stream before another connection is open.
     Opening,
-    /// Nothing, and there may be no more connections. This one is the least loaded.
+    /// No stream, and there may be no more connections. This one is the least loaded.
     Full(Rc<Http2Connection>),
 }
 
-/// A connection being opened for everybody who waits for one.
+/// A connection that is being opened for all requests that wait for one.
 #[derive(Default)]
 struct Attempt {
     done: Notify,
@@ -132,7 +131,7 @@ impl Attempt {
     }
 }
 
-/// A connection on its way. However that ends, those who wait hear of it.
+/// Finishes an attempt however it ends, also when its task is dropped, so that no request waits for ever.
 struct Opening {
     lane: Rc<LanePool>,
     attempt: Rc<Attempt>,
@@ -160,7 +159,7 @@ impl LanePool {
                 if !fresh && let Some(idle) = self.take_idle() {
                     return Ok(LeasedConnection::http1(idle, true));
                 }
-                // Not shared, so each request opens its own.
+                // HTTP/1 connections are not shared: each request opens its own.
                 let Opened {
                     socket,
                     version,
@@ -181,7 +180,7 @@ impl LanePool {
                 StreamSearch::Opening => {}
             }
             if let Err(error) = self.opening().wait().await {
-                // Better to wait for a stream of a full connection than not to be served at all.
+                // Waiting for a stream of a full connection is better than failing.
                 let best = self
                     .least_loaded()
                     .filter(|best| may_wait || !best.is_full());
@@ -214,8 +213,8 @@ impl LanePool {
         }
     }
 
-    /// The connection for the next request. Looks at the others only when that of the last request is
-    /// nearly full or closed.
+    /// The connection for the next request. The others are only looked at when the current one is nearly full or
+    /// closed.
     fn least_loaded(&self) -> Option<Rc<Http2Connection>> {
         let mut current = self.current.borrow_mut();
         if let Some(connection) = &*current
@@ -233,7 +232,7 @@ impl LanePool {
         current.clone()
     }
 
-    /// The connection being opened; starts opening one if none is.
+    /// The attempt to open a connection; starts one if there is none.
     fn opening(&self) -> Rc<Attempt> {
         if let Some(attempt) = &*self.attempt.borrow() {
             return attempt.clone();
@@ -248,7 +247,7 @@ impl LanePool {
                 })),
                 lane,
             };
-            // A task of its own: whoever asked may leave, others may be waiting.
+            // A task of its own: the request that started it may be dropped while others wait for it.
             tokio::task::spawn_local(async move {
                 let outcome = opening.lane.open_for_all().await;
                 opening.done(outcome);
@@ -293,7 +292,8 @@ impl LanePool {
         let counted = counted.ok_or_else(|| self.full())?;
         let (sender, connection) = http2::Builder::new(LocalExecutor)
             .timer(TokioTimer::new())
-            // Fixed windows: with room for every stream's, a slow reader cannot stall the others.
+            // The connection's window has room for those of all streams, so that a client that does not
+            // read cannot stall the others.
             .initial_stream_window_size(settings.stream_window)
             .initial_connection_window_size(settings.connection_window())
             .max_header_list_size(settings.head_bytes)
@@ -357,7 +357,7 @@ impl LanePool {
         self.idle.borrow_mut().take(self.clock.now(), limit)
     }
 
-    /// Sees to it that connections which are closed or long unused are forgotten.
+    /// Starts the timer that removes closed and long unused connections, unless it runs.
     fn start_sweeping(&self) {
         if !self.swept.replace(true) {
             let period = (self.settings.idle_timeout / 4).max(Duration::from_millis(10));
@@ -365,8 +365,8 @@ impl LanePool {
         }
     }
 
-    /// Forgets connections that are closed or long unused, but the last one of those that are shared. False
-    /// when there is nothing more to look after.
+    /// Removes connections that are closed or long unused, except the last shared one. False when there are none
+    /// left.
     fn sweep(&self) -> bool {
         let now = self.clock.now();
         let limit = self.settings.idle_timeout;

@@ -1,7 +1,7 @@
-//! How many streams of one upstream connection are reset, and what becomes of the others that nobody wants.
+//! Limits how many streams of an upstream connection are reset.
 //!
-//! A server takes many resets for an attack, and ends the connection with everybody's streams on it. What
-//! servers count:
+//! A server treats many resets as an attack, and closes the connection with all streams on it. What servers
+//! count:
 //!
 //! - Go's `net/http2` (kube-apiserver; `serverConn.scheduleHandler`): a reset ends the stream at once, but not
 //!   the handler. When as many handlers run as streams are allowed (100 by default), new requests wait for
@@ -9,16 +9,16 @@
 //!   `ENHANCE_YOUR_CALM`. So at most five times the streams may have been reset whose handlers still run.
 //! - hyper and h2 (Rust): 20 streams that were reset before the server took them up.
 //! - nghttp2: 1000 at once, then 33 a second.
-//! - Envoy: half of 500 or more streams, of those reset within a second of their begin.
+//! - Envoy: resets within a second of a stream's begin, if they are half of 500 or more streams.
 //!
-//! Therefore a stream that is not wanted runs out for [`LINGER`], in which most answers come to their end; a
-//! server never sees it reset young. After that it is reset when its turn comes: a fifth of the streams at
-//! once, then a twentieth of them each second. In a minute, as long as a handler may run, that is 3.2
-//! times the streams, below Go's five, and it is below the others' bounds as well.
+//! Therefore an abandoned stream first goes on for [`LINGER`], in which most responses end; so a server never
+//! sees it reset soon after its begin. After that it is reset when its turn comes: a fifth of the connection's
+//! streams at once, then a twentieth of them each second. In a minute, which is how long a handler may run, that
+//! is 3.2 times the streams: below the factor of five in Go, and below the limits of the others.
 //!
-//! What waits for its turn goes on holding its stream, so there are never more of them than the
-//! connection has streams, and the last one's turn comes 20 seconds later. Its bytes are read and forgotten up to
-//! [`MOST_BYTES`]; then its window stays shut.
+//! A stream that waits for its turn still counts as used, so there are never more of them than the connection
+//! has streams, and the last one's turn comes after 20 seconds. Its data is read and discarded up to
+//! [`MOST_BYTES`]; then its window is no longer extended.
 
 use std::{
     cell::Cell,
@@ -33,7 +33,7 @@ use tokio::sync::Notify;
 
 use fairgate_call::AbandonedResponse;
 
-/// How long a stream that nobody wants runs on in any case.
+/// How long an abandoned stream goes on in any case.
 const LINGER: Duration = Duration::from_secs(1);
 /// How many bytes of it are read.
 const MOST_BYTES: usize = 1 << 20;
@@ -45,7 +45,7 @@ const A_SECOND: usize = 20;
 /// The resets of one connection.
 #[derive(Debug, Default)]
 pub(super) struct Resets {
-    /// Those that were made lately.
+    /// Recent resets that are not forgotten yet.
     spent: Cell<usize>,
     /// Streams that wait for their turn.
     waiting: Cell<usize>,
@@ -62,7 +62,7 @@ pub(super) trait LimitsResets: 'static {
     fn streams(&self) -> usize;
 }
 
-/// How a stream that nobody wanted came to its end.
+/// How an abandoned stream ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ResetOutcome {
     /// By itself.
@@ -72,7 +72,7 @@ pub(super) enum ResetOutcome {
 }
 
 impl Resets {
-    /// Resets one now, if that is not too many.
+    /// Counts a reset if it may be made now.
     fn try_spend(&self, streams: usize) -> bool {
         let may = self.waiting.get() == 0 && self.spent.get() < (streams / AT_ONCE).max(1);
         if may {
@@ -111,7 +111,7 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// Forgets a reset at a time, which gives whoever waits longest its turn, until all are forgotten.
+/// Forgets one reset at a time, until all are forgotten. Each gives the stream that waits longest its turn.
 async fn forget<C: LimitsResets>(connection: Weak<C>) {
     loop {
         let Some(streams) = connection.upgrade().map(|connection| connection.streams()) else {
@@ -141,10 +141,10 @@ fn at_least_one(streams: usize) -> u32 {
     u32::try_from(streams.max(1)).unwrap_or(u32::MAX)
 }
 
-/// Runs out what nobody wants on `connection`, and resets it when its turn comes.
-pub(super) async fn run_out<C: LimitsResets>(
+/// Reads an abandoned response of `connection` to its end, and resets it if its turn comes first.
+pub(super) async fn finish_or_reset<C: LimitsResets>(
     connection: Rc<C>,
-    unwanted: AbandonedResponse,
+    response: AbandonedResponse,
 ) -> ResetOutcome {
     let turn = async {
         tokio::time::sleep(LINGER).await;
@@ -152,14 +152,14 @@ pub(super) async fn run_out<C: LimitsResets>(
     };
     tokio::select! {
         biased;
-        () = to_its_end(unwanted) => ResetOutcome::RanOut,
+        () = read_to_end(response) => ResetOutcome::RanOut,
         () = turn => ResetOutcome::Reset,
     }
 }
 
-async fn to_its_end(unwanted: AbandonedResponse) {
-    match unwanted {
-        // The rest of it comes back as a body that nobody wants.
+async fn read_to_end(response: AbandonedResponse) {
+    match response {
+        // Its body is abandoned in turn when it is dropped here.
         AbandonedResponse::Pending(answer) => drop(answer.await),
         AbandonedResponse::Body(mut body) => {
             let mut read = 0;

@@ -1,8 +1,8 @@
-//! A client's body while it is lent to an upstream connection.
+//! A client's body while an upstream connection sends it, and its recovery if the request must be sent again.
 //!
-//! If the upstream has not looked at a request (the connection turns out to be dead, or the upstream ends it), the
-//! body comes back whole and the request can be sent again: what was not read, and what was as long
-//! as that is little.
+//! If the upstream has not processed a request (because the connection was closed meanwhile, or the upstream
+//! refused the stream), the body can be recovered and the request sent again: the part that was not read, and the
+//! part that was, as long as it is small.
 
 use std::{
     cell::{Cell, RefCell},
@@ -16,17 +16,16 @@ use http_body::{Body, Frame, SizeHint};
 
 use fairgate_call::{BodyError, ClientBody, RequestContext, ResetTurn, UpstreamConnection};
 
-/// How much of a body that has been sent is kept in case it has to be sent again. Objects are
-/// seldom larger.
+/// How many bytes of a body that was sent are kept in case it has to be sent again. Objects are rarely larger.
 const MOST_KEPT: usize = 32 << 10;
 
-/// Where a lent body ends up. Allocates nothing for a body that is empty from the start.
+/// Recovers a body. Allocates nothing for a body that is empty from the start.
 #[derive(Clone)]
 pub(super) struct BodyRecovery(Option<Rc<Inner>>);
 
 struct Inner {
     back: Cell<Option<ClientBody>>,
-    /// What was read of it; `None` once that is too much to be kept.
+    /// What was read of it; `None` once it is too large to be kept.
     read: RefCell<Option<Vec<Bytes>>>,
     read_bytes: Cell<usize>,
     client_failed: Cell<bool>,
@@ -44,7 +43,7 @@ impl Default for Inner {
 }
 
 impl Inner {
-    /// Keeps what was read, as long as it is little.
+    /// Keeps what was read, as long as it is small.
     fn keep(&self, data: &Bytes) {
         let bytes = self.read_bytes.get() + data.len();
         self.read_bytes.set(bytes);
@@ -57,11 +56,11 @@ impl Inner {
     }
 }
 
-/// What became of a lent body.
+/// A body after an attempt to send it.
 pub(super) enum RecoveredBody {
-    /// It is whole again.
+    /// It is complete again.
     Whole(ClientBody),
-    /// Some of it is gone.
+    /// Part of it is lost.
     Spent,
     /// The client did not send all of it.
     ClientFailed,
@@ -72,7 +71,7 @@ impl BodyRecovery {
         Self((!body.is_end_stream()).then(Rc::default))
     }
 
-    /// To be asked once the connection has let go of the body.
+    /// The body, once the connection has dropped it.
     pub(super) fn recover(&self) -> RecoveredBody {
         match &self.0 {
             None => RecoveredBody::Whole(ClientBody::empty()),
@@ -88,7 +87,7 @@ impl BodyRecovery {
     }
 }
 
-/// A client's body, lent to a connection.
+/// A client's body while a connection sends it.
 pub(crate) struct RetryableBody {
     body: Option<ClientBody>,
     recovery: BodyRecovery,
@@ -96,28 +95,28 @@ pub(crate) struct RetryableBody {
     failing: Failing,
 }
 
-/// What is done when the client does not send all of its body: the stream is reset, which waits its turn
-/// where others share the connection.
+/// What happens when the client does not send all of its body: the stream is reset. On a shared connection that
+/// has to wait for its turn, because the number of resets is limited.
 enum Failing {
     /// Nothing has failed.
     No(Option<Rc<dyn UpstreamConnection>>),
-    /// It has; the stream's turn has yet to come.
+    /// It has failed; the stream waits for its turn.
     Waiting(ResetTurn, BodyError),
-    /// It has.
+    /// It has failed, and the error was returned.
     Over,
 }
 
 impl RetryableBody {
-    /// A body lent to a connection that others share if there is somebody `sharing` it.
+    /// A body to be sent on `shared`, if that is a connection that other requests share.
     pub(super) fn new(
         body: ClientBody,
         recovery: BodyRecovery,
         context: Rc<RequestContext>,
-        sharing: Option<&Rc<dyn UpstreamConnection>>,
+        shared: Option<&Rc<dyn UpstreamConnection>>,
     ) -> Self {
-        let sharing = sharing.filter(|_| !body.is_end_stream());
+        let shared = shared.filter(|_| !body.is_end_stream());
         Self {
-            failing: Failing::No(sharing.cloned()),
+            failing: Failing::No(shared.cloned()),
             body: Some(body),
             recovery,
             context,
@@ -144,7 +143,7 @@ impl RetryableBody {
         }
     }
 
-    /// Awaits the turn of a body that has failed.
+    /// Waits for the turn of a body that has failed.
     fn poll_turn(&mut self, cx: &mut Context<'_>) -> Poll<BodyError> {
         if let Failing::Waiting(turn, _) = &mut self.failing {
             ready!(turn.as_mut().poll(cx));

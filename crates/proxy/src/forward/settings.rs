@@ -19,32 +19,33 @@ pub struct UpstreamSettings {
     pub endpoint: Endpoint,
     /// Which HTTP to speak.
     pub protocol: UpstreamProtocol,
-    /// How long after a request's deadline the upstream's own time-out may still come: 5 s.
+    /// How long after a request's deadline the gateway still waits for the upstream's own timeout reply: 5 s.
     pub deadline_grace: Duration,
-    /// Longest silence inside the answer of an ordinary request: 60 s.
+    /// The longest pause within the response to an ordinary request: 60 s.
     pub silence: Duration,
-    /// Longest silence of a tunnel, both ways: 4 h.
+    /// How long a tunnel may be idle in both directions: 4 h.
     pub tunnel_idle: Duration,
-    /// Streams one HTTP/2 connection is given at most, whatever the upstream allows: 100.
+    /// Streams that one HTTP/2 connection may have, even if the upstream allows more: 100.
     pub streams_per_connection: usize,
-    /// Bytes one stream may hold unread: 256 KiB.
+    /// Window of one HTTP/2 stream: 256 KiB.
     pub stream_window: u32,
     /// How many HTTP/2 connections there may be: 512 for each lane, all cores together. When all are full,
     /// long-running requests are refused, and others wait for a stream.
     pub connection_limit: Arc<ConnectionLimit>,
-    /// How long an unused connection is kept; below the upstream's own 90 s: 60 s.
+    /// How long an idle connection is kept: 60 s, less than the upstream's own 90 s.
     pub idle_timeout: Duration,
-    /// Silence after which an HTTP/2 connection is asked for a sign of life: 30 s.
+    /// How long an HTTP/2 connection may be silent before a `PING` is sent: 30 s.
     pub keep_alive_interval: Duration,
-    /// How long that may take: 15 s.
+    /// How long the reply to the `PING` may take: 15 s.
     pub keep_alive_timeout: Duration,
-    /// Largest answer head: 1 MiB.
+    /// Largest head of a response: 1 MiB.
     pub head_bytes: u32,
-    /// Whether the addresses in a client's `X-Forwarded-For` are believed, and ours appended.
+    /// Whether the client's `X-Forwarded-For` is trusted and extended, instead of replaced.
     pub trust_forwarded: bool,
-    /// Further header names to strip from clients, lower-case: those the upstream reads identity from.
+    /// More header names that are removed from clients' requests, in lower case: those from which the upstream
+    /// reads an identity.
     pub reserved_headers: Vec<String>,
-    /// Hears of connections.
+    /// Receives events of connections.
     pub events: EventSink<ConnectionEvent>,
 }
 
@@ -87,7 +88,7 @@ impl UpstreamSettings {
         }
     }
 
-    /// Room for every stream's window, as far as HTTP/2 allows.
+    /// The window of a connection: the windows of all its streams together, as far as HTTP/2 allows.
     pub(crate) fn connection_window(&self) -> u32 {
         let streams = u32::try_from(self.streams_per_connection).unwrap_or(u32::MAX);
         self.stream_window

@@ -1,8 +1,8 @@
-//! Exec, attach, port-forward and WebSocket watches: a request that becomes a tunnel of bytes.
+//! Upgraded requests (exec, attach, port-forward, WebSocket watches), which become a tunnel of bytes.
 //!
-//! Each has an HTTP/1.1 connection of its own, to the upstream as from the client. Only a `101`
-//! opens the tunnel. After any other answer the upstream connection is closed, or the client could
-//! go on talking to the upstream over a connection that already bears an identity.
+//! Each has an HTTP/1.1 connection of its own, both from the client and to the upstream. Only a `101` opens the
+//! tunnel. After any other response the upstream connection is closed: otherwise the client could send more
+//! requests over a connection that already carries an identity.
 
 use std::{
     cell::Cell,
@@ -78,8 +78,8 @@ pub(super) async fn open(
     Ok(switched(response, guard))
 }
 
-/// Carries bytes both ways until both ends are done, or nothing was carried for as long as `idle`.
-/// Returns whether the upstream has ended it.
+/// Copies bytes in both directions until both ends are closed, or nothing was copied for `idle`. Returns whether
+/// the upstream closed its end.
 async fn carry(client: OnUpgrade, upstream: OnUpgrade, idle: Duration, clock: &Clock) -> bool {
     let both: Result<(Upgraded, Upgraded), _> = tokio::try_join!(client, upstream);
     match both {
@@ -94,7 +94,7 @@ async fn carry(client: OnUpgrade, upstream: OnUpgrade, idle: Duration, clock: &C
             let (mut client, mut upstream) = (end(client), end(upstream));
             tokio::select! {
                 _ = tokio::io::copy_bidirectional(&mut client, &mut upstream) => {}
-                () = silence(&last, idle, clock) => tracing::debug!("a tunnel was silent for too long"),
+                () = silence(&last, idle, clock) => tracing::debug!("a tunnel was closed because it was idle for too long"),
             }
             upstream.ended
         }
@@ -116,11 +116,11 @@ async fn silence(last: &Cell<Time>, idle: Duration, clock: &Clock) {
     }
 }
 
-/// One end of a tunnel, which notes when something was last read from it.
+/// One end of a tunnel, which records when something was last read from it.
 struct End<'a> {
     io: TokioIo<Upgraded>,
     last: &'a Cell<Time>,
-    /// Whether it has come to its end.
+    /// Whether it is closed.
     ended: bool,
     clock: &'a Clock,
 }
@@ -215,7 +215,7 @@ fn switched(response: Response<Incoming>, guard: Rc<TunnelGuard>) -> Reply {
     reply
 }
 
-/// Relays any other answer; its connection ends with it.
+/// Relays any other response, and closes its connection after it.
 fn refused(response: Response<Incoming>, mut abort: AbortOnDrop) -> Reply {
     let (parts, body) = response.into_parts();
     let mut reply = Response::new(match abort.disarm() {
@@ -228,7 +228,7 @@ fn refused(response: Response<Incoming>, mut abort: AbortOnDrop) -> Reply {
     reply
 }
 
-/// Closes the upstream connection when it is given back: it is not used twice.
+/// Closes the upstream connection when it is released: it is never used again.
 struct Closer {
     driver: tokio::task::AbortHandle,
     _open: OpenConnection,
@@ -240,7 +240,7 @@ impl UpstreamConnection for Closer {
     }
 }
 
-/// Closes the upstream connection when the request is dropped before there is an answer.
+/// Closes the upstream connection when the request is dropped before there is a response.
 struct AbortOnDrop(Option<Rc<Closer>>);
 
 impl AbortOnDrop {

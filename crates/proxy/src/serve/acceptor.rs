@@ -1,15 +1,15 @@
 //! Accepts connections and hands them to the cores.
 //!
-//! One listener without port sharing: a second process cannot bind by mistake and take half of the
-//! clients, and no connection waits in the queue of a core that is about to end. A connection goes to
-//! the core with the fewest streams and stays there.
+//! There is one listener, without port sharing (`SO_REUSEPORT`): a second process cannot bind to the port by
+//! mistake and take half of the clients, and no connection is stuck in the queue of a core that shuts down. A
+//! connection goes to the core with the fewest connections and requests, and stays there.
 //!
-//! Descriptors are for more than clients: operators' probes, the upstream, files. A process gets the
-//! lowest number that is free, so a client whose number is among the last few is closed at once, and
-//! these few stay free for the others.
+//! The process needs file descriptors for more than clients: for probes, the upstream, files. The kernel assigns
+//! the lowest free number, so a client connection whose number is among the last few is closed at once, and these
+//! few remain free for everything else.
 //!
-//! Where that is not enough, `accept` fails at once and again and again while the client stays queued.
-//! One descriptor is kept in reserve to accept and close such a connection, and then there is a pause.
+//! If descriptors run out all the same, `accept` fails again and again while the client stays in the kernel's
+//! queue. One descriptor is kept in reserve to accept and close such a connection; then there is a pause.
 
 use std::{
     fs::File,
@@ -158,7 +158,7 @@ impl Distributor {
                     self.turn_one_away(listener.get_ref());
                     tokio::time::sleep(PAUSE).await;
                 }
-                // The client left before it was accepted, or the network is at fault.
+                // The client left before it was accepted, or the network failed.
                 Err(error) => tracing::debug!(%error, "a connection could not be accepted"),
             }
         }

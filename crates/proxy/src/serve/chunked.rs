@@ -1,9 +1,9 @@
-//! Finds the end of a chunked body, and refuses one that two servers could end in two places.
+//! Finds the end of a chunked body, and refuses bodies whose end two servers could see in different places.
 //!
-//! hyper takes a line feed without a carriage return at the end of a body for the beginning of a
-//! trailer, and so a part of the next request for the rest of this one. Here every line of the
-//! framing has to end with both; a body whose framing is anything but RFC 9112's grammar is refused.
-//! How much extensions and trailers may hold, hyper bounds.
+//! hyper takes a line feed without a carriage return at the end of a body for the beginning of a trailer, and so a
+//! part of the next request for the rest of this one (request smuggling). Here every line of the framing has to
+//! end with both characters; any framing that does not follow the grammar of RFC 9112 is refused. hyper limits
+//! the size of extensions and trailers.
 
 use std::io;
 
@@ -16,13 +16,13 @@ pub(crate) struct ChunkScanner(At);
 enum At {
     /// The first digit of a chunk's size.
     Start,
-    /// More of the size, so far this; or its end.
+    /// More digits of the size, which is this so far; or its end.
     Size(u64),
     /// What may follow the size on its line.
     Extension(u64),
     /// The line feed after the size.
     SizeLf(u64),
-    /// So many bytes of data; at least one.
+    /// This many bytes of data; at least one.
     Data(u64),
     DataCr,
     DataLf,
@@ -41,12 +41,12 @@ impl Default for ChunkScanner {
 }
 
 impl ChunkScanner {
-    /// Looks at the next `bytes`. Returns how many of them belong to the body: all, or fewer once
-    /// its end is among them.
+    /// Scans the next `bytes`. Returns how many of them belong to the body: all, or fewer if its end is among
+    /// them.
     ///
     /// # Errors
     ///
-    /// When the framing is malformed. The connection cannot be read on.
+    /// When the framing is malformed. The connection cannot be used any more.
     pub(crate) fn scan(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut at = 0;
         while at < bytes.len() && self.0 != At::End {
@@ -110,7 +110,7 @@ fn malformed() -> io::Error {
 mod tests {
     use super::*;
 
-    /// Where the body ends, by all pieces alike; `None` if it is malformed.
+    /// Where the body ends, which must not depend on how it is split; `None` if it is malformed.
     fn end(bytes: &[u8]) -> Option<usize> {
         let ends = |size| {
             let (mut scanner, mut end) = (ChunkScanner::default(), 0);

@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 
 use super::core_load::CoreLoad;
 
-/// Counts the client connections of the process.
+/// The client connections of the process.
 #[derive(Debug)]
 pub struct ClientConnections {
     open: AtomicUsize,
@@ -19,7 +19,7 @@ pub struct ClientConnections {
 }
 
 impl ClientConnections {
-    /// Counts up to `limit` connections.
+    /// At most `limit` connections are open at a time.
     pub fn new(limit: usize) -> Arc<Self> {
         Arc::new(Self {
             open: AtomicUsize::new(0),
@@ -63,7 +63,7 @@ impl ClientConnections {
     }
 }
 
-/// A connection that counts as open, in the process and on its core.
+/// Counts a connection as open, in the process and on its core, until it is dropped.
 #[derive(Debug)]
 pub struct CountedConnection {
     connections: Arc<ClientConnections>,

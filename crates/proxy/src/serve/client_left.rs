@@ -1,18 +1,17 @@
-//! When a client that sends no more counts as gone.
+//! When a client that sends nothing more counts as gone.
 //!
-//! A client that has closed its connection and one that closes only its own end, to say that its
-//! request is complete, send the same. The second waits for its answer, and HTTP lets it. So the end
-//! of what an HTTP/1 client sends does not end its request at once:
+//! A client that closes its connection, and one that closes only its sending side to mark the end of its request
+//! (half-close), look the same. The second one waits for its reply, as HTTP allows. So the end of what an HTTP/1
+//! client sends does not end its request at once:
 //!
-//! - A request that waits has a second to be sent upstream. Then its place goes to clients that are
-//!   there for certain.
-//! - One that was sent has five seconds to be answered, which is ample for nearly all. If the client
-//!   has gone, its seat would be kept for about as long anyhow.
-//! - Once the answer has begun, sending it shows whether anybody is there. It has as long between one
-//!   piece and the next.
-//! - A watch, or another long-running request, ends at once: nothing else would end it.
+//! - A queued request has a second to be sent upstream. Then its place goes to clients that are certainly there.
+//! - A request that was sent has five seconds to be answered, which is enough for nearly all. If the client is
+//!   gone, its seat would be kept for about as long anyway.
+//! - Once the reply has begun, sending it shows whether the client is there. It has five seconds between one
+//!   frame and the next.
+//! - A watch or another long-running request ends at once: nothing else would end it.
 //!
-//! A reset, or an HTTP/2 client that sends no more, means that the client has gone.
+//! A reset, or the end of what an HTTP/2 client sends, means that the client is gone.
 
 use std::{
     future::Future as _,
@@ -29,24 +28,24 @@ use super::{
 };
 use fairgate_call::Progress;
 
-/// How long a request may wait whose client sends no more.
+/// How long a request may stay queued after its client closed its sending side.
 const WAITING: Duration = Duration::from_secs(1);
-/// How long the upstream may take to begin its answer, or to go on with it.
+/// How long the upstream may take after that to begin its response, or to continue it.
 const EXECUTING: Duration = Duration::from_secs(5);
 
 /// Finds out whether the client of a connection has left.
 pub(super) struct ClientLeft<'a> {
     hangup: &'a Hangup,
     connection: &'a ClientConnection,
-    /// Whether anything is known of its leaving.
+    /// Whether the client has closed at least its sending side.
     hung_up: bool,
     grace: Option<Grace>,
 }
 
-/// Which request of a connection, how far it has got, and how many bytes of its answer were sent.
+/// Which request of the connection, how far it got, and how many bytes of its reply were sent.
 type Step = (u64, Progress, u64);
 
-/// The time that a request has.
+/// The time that a request has to make its next step.
 struct Grace {
     at: Step,
     timer: Pin<Box<Sleep>>,
@@ -62,8 +61,8 @@ impl<'a> ClientLeft<'a> {
         }
     }
 
-    /// The same as [`poll_left`](Self::poll_left), once the connection was polled: a request may have
-    /// begun, or got on.
+    /// As [`poll_left`](Self::poll_left), after the connection was polled: a request may have begun meanwhile, or
+    /// made a step.
     pub(super) fn poll_left_meanwhile(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if self.hung_up {
             self.poll_left(cx)
@@ -83,8 +82,8 @@ impl<'a> ClientLeft<'a> {
         }
         let in_progress = self.connection.in_progress.borrow();
         let Some(context) = &*in_progress else {
-            // Whatever else it sent is read first, to its end. If it was refused for that, hyper says so only
-            // once the connection is closed, which is soon when nobody is there.
+            // What the client sent before is read first, to its end. If it is refused, hyper reports that only
+            // when the connection is closed, which happens soon.
             return Poll::Pending;
         };
         if how == HungUp::Gone {

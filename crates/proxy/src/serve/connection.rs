@@ -1,4 +1,4 @@
-//! One client connection, from its first byte to its last.
+//! Serves one client connection, from its first byte to its last.
 
 use std::{
     error::Error as _,
@@ -23,7 +23,6 @@ use super::{
     client_connections::CountedConnection,
     client_left::ClientLeft,
     connection_service::ConnectionService,
-    core_context::CoreContext,
     defence::Offence,
     drain::DrainPhase,
     event::ClientEvent,
@@ -31,6 +30,7 @@ use super::{
     head_limits::HeadLimits,
     http1::Http1Reader,
     http2::Http2Reader,
+    serve_context::ServeContext,
     shared_wire::SharedWire,
     stream_executor::StreamExecutor,
     wire::{Reader, Wire},
@@ -38,20 +38,20 @@ use super::{
 use fairgate_base::socket::{Socket, set_up};
 use fairgate_call::{Inbound, Peer, PeerTls, Reply};
 
-/// What every HTTP/2 connection begins with.
+/// The bytes that every HTTP/2 connection begins with.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// Bytes a client may send on one stream before it is read.
+/// Bytes that a client may send on one stream before they are read.
 const STREAM_WINDOW: u32 = 256 << 10;
-/// Bytes a client may send on all streams together before they are read.
+/// Bytes that a client may send on all streams together before they are read.
 const CONNECTION_WINDOW: u32 = 4 << 20;
 
-/// So many resets h2 bears before the requests are taken up.
+/// How many resets h2 accepts on streams that it has not handed on yet.
 const H2_RESETS: u32 = 20;
 
 /// Serves a connection until it ends.
 pub(super) async fn serve<S>(
-    core: Rc<CoreContext>,
+    core: Rc<ServeContext>,
     stream: TcpStream,
     from: SocketAddr,
     counted: CountedConnection,
@@ -63,7 +63,7 @@ pub(super) async fn serve<S>(
     let hangup = match core.watcher.watch(&stream) {
         Ok(hangup) => hangup,
         Err(error) => {
-            tracing::warn!(%error, "a connection cannot be watched");
+            tracing::warn!(%error, "a client connection cannot be watched for its end and is closed");
             return;
         }
     };
@@ -101,8 +101,8 @@ pub(super) async fn serve<S>(
     }
 }
 
-/// What reads a connection of which `first` was read already.
-fn reader(core: &CoreContext, connection: &ClientConnection, first: Bytes) -> Reader {
+/// The reader for a connection of which `first` was read already.
+fn reader(core: &ServeContext, connection: &ClientConnection, first: Bytes) -> Reader {
     let limits = HeadLimits {
         bytes: core.settings.head_bytes.max(8192),
         timeout: core.settings.head_timeout,
@@ -121,11 +121,11 @@ struct Opened {
     socket: Socket,
     peer: Peer,
     http2: bool,
-    /// Read already.
+    /// The bytes that were read already.
     first: Bytes,
 }
 
-async fn open(core: &CoreContext, stream: TcpStream, from: SocketAddr) -> io::Result<Opened> {
+async fn open(core: &ServeContext, stream: TcpStream, from: SocketAddr) -> io::Result<Opened> {
     set_up(&stream)?;
     let stream = tokio::net::TcpStream::from_std(stream)?;
     let Some(tls) = &core.tls else {
@@ -150,7 +150,7 @@ async fn open(core: &CoreContext, stream: TcpStream, from: SocketAddr) -> io::Re
     })
 }
 
-/// Finds out by the first bytes whether a plain connection speaks HTTP/2.
+/// Detects by its first bytes whether a plain connection uses HTTP/2.
 async fn open_plain(mut stream: tokio::net::TcpStream, from: SocketAddr) -> io::Result<Opened> {
     let mut first = BytesMut::with_capacity(4096);
     while first.len() < PREFACE.len() && PREFACE.starts_with(&first) {
@@ -167,7 +167,7 @@ async fn open_plain(mut stream: tokio::net::TcpStream, from: SocketAddr) -> io::
 }
 
 async fn serve_http1<S>(
-    core: &CoreContext,
+    core: &ServeContext,
     wire: Wire,
     service: ConnectionService<S>,
     requests: &ClientConnection,
@@ -181,7 +181,7 @@ async fn serve_http1<S>(
         http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(settings.idle_timeout)
-            // Whether a client that sends no more has left is for us to say.
+            // A half-close does not end the connection here: `client_left` decides whether the client left.
             .half_close(true)
             .max_headers(settings.header_lines)
             .max_buf_size(settings.head_bytes.max(8192))
@@ -200,7 +200,7 @@ async fn serve_http1<S>(
     {
         return;
     }
-    // Whoever has just connected, or just sent a request, is still served; answers now say `close`.
+    // Clients that have just connected, or just sent a request, are still served; replies now say `close`.
     let grace = settings.drain.idle_grace;
     let last = until(
         core,
@@ -216,9 +216,9 @@ async fn serve_http1<S>(
     until(core, DrainPhase::Ended, client_left, requests, connection).await;
 }
 
-/// Serves an HTTP/2 connection until it ends, or has to be ended for what its client does.
+/// Serves an HTTP/2 connection until it ends, or its client resets too many requests.
 async fn serve_http2<S>(
-    core: &CoreContext,
+    core: &ServeContext,
     wire: Wire,
     service: ConnectionService<S>,
     requests: &Rc<ClientConnection>,
@@ -240,7 +240,7 @@ async fn serve_http2<S>(
 }
 
 async fn serve_streams<S>(
-    core: &CoreContext,
+    core: &ServeContext,
     wire: SharedWire,
     service: ConnectionService<S>,
     requests: &Rc<ClientConnection>,
@@ -279,7 +279,7 @@ async fn serve_streams<S>(
             Err(_) => {}
         }
     }
-    // Idle for too long, or the gateway is about to end.
+    // Idle for too long, or the gateway is shutting down.
     connection.as_mut().graceful_shutdown();
     if requests.active.get() == 0 && core.phase.get() < DrainPhase::Stopping {
         let last = until(core, DrainPhase::Ended, client_left, requests, connection);
@@ -291,7 +291,7 @@ async fn serve_streams<S>(
 
 /// Drives `connection` until it ends or the client leaves (true), or until `phase` (false).
 async fn until<F>(
-    core: &CoreContext,
+    core: &ServeContext,
     phase: DrainPhase,
     client_left: &mut ClientLeft<'_>,
     requests: &ClientConnection,
@@ -324,10 +324,10 @@ where
     .await
 }
 
-/// Records the protocol error for which hyper was closing the connection when the client left. hyper
-/// reports it only once the connection is closed.
+/// Records the protocol error because of which hyper was closing the connection when the client left. hyper
+/// reports it only when the connection is closed.
 fn record_fault<F>(
-    core: &CoreContext,
+    core: &ServeContext,
     requests: &ClientConnection,
     connection: Pin<&mut F>,
     cx: &mut Context<'_>,
@@ -341,8 +341,8 @@ fn record_fault<F>(
     }
 }
 
-/// Tells of a connection that ended with `error`; if the client broke the protocol, counts it.
-fn record(core: &CoreContext, connection: &ClientConnection, error: &hyper::Error) {
+/// Logs that a connection ended with `error`, and counts it if the client violated the protocol.
+fn record(core: &ServeContext, connection: &ClientConnection, error: &hyper::Error) {
     tracing::debug!(%error, "a client connection ended");
     if is_for_resets(error, &connection.credits) {
         core.settings.events.send(ClientEvent::EndedForResets);
@@ -362,14 +362,14 @@ fn record(core: &CoreContext, connection: &ClientConnection, error: &hyper::Erro
         .record(offence, connection.peer.remote, &detail);
 }
 
-/// Whether our end of HTTP/2 found fault with what the client sent.
+/// Whether h2 closed the connection because the client violated the protocol.
 fn is_refused_by_h2(error: &hyper::Error) -> bool {
     let error = error.source().and_then(|e| e.downcast_ref::<h2::Error>());
     error.is_some_and(|error| error.is_library() && error.is_go_away())
 }
 
-/// Whether h2 ended the connection for too many resets. It counts those that come before a request was even
-/// handed on, and which we therefore do not see. Other floods it ends with the same code.
+/// Whether h2 closed the connection because of too many resets. h2 counts resets of streams that it has not handed
+/// on yet, which `premature_resets` therefore never sees. h2 uses the same error code for other floods.
 fn is_for_resets(error: &hyper::Error, credits: &FrameCredits) -> bool {
     let source = error.source().and_then(|e| e.downcast_ref::<h2::Error>());
     source.is_some_and(|error| {
@@ -378,7 +378,7 @@ fn is_for_resets(error: &hyper::Error, credits: &FrameCredits) -> bool {
         && !credits.are_over()
 }
 
-/// Whether `ends` comes true within `time`.
+/// Whether `ends` completes with true within `time`.
 async fn during(time: Duration, ends: impl Future<Output = bool>) -> bool {
     tokio::time::timeout(time, ends).await.unwrap_or(false)
 }

@@ -10,12 +10,12 @@ use uuid::{Uuid, fmt::Hyphenated};
 
 use super::{
     client_connection::ClientConnection,
-    core_context::CoreContext,
     defence::Offence,
     head::{self, RequestTarget},
     head_scan::HeadFacts,
     message_state::{Framing, HeadCheck},
     request_future::{ActiveRequest, OutgoingBody, RequestFuture, close_connection},
+    serve_context::ServeContext,
 };
 use fairgate_call::{
     ClientBody, Inbound, Refusal, Reply, ReplyBody, RequestContext, refusal_reply,
@@ -23,7 +23,7 @@ use fairgate_call::{
 
 /// Hands the requests of one connection to the stack.
 pub(super) struct ConnectionService<S> {
-    core: Rc<CoreContext>,
+    core: Rc<ServeContext>,
     connection: Rc<ClientConnection>,
     stack: RefCell<S>,
 }
@@ -37,7 +37,7 @@ enum Checked {
 }
 
 impl<S> ConnectionService<S> {
-    pub(super) fn new(core: Rc<CoreContext>, connection: Rc<ClientConnection>, stack: S) -> Self {
+    pub(super) fn new(core: Rc<ServeContext>, connection: Rc<ClientConnection>, stack: S) -> Self {
         Self {
             core,
             connection,

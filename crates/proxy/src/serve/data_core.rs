@@ -15,11 +15,11 @@ use tower::Service;
 use super::{
     client_connections::CountedConnection,
     connection,
-    core_context::{CoreContext, RequestIds},
     core_load::CoreLoad,
     defence::Defence,
     drain::DrainPhase,
     hangup_watcher::HangupWatcher,
+    serve_context::{RequestIds, ServeContext},
     settings::ServeSettings,
 };
 use fairgate_base::clock::Clock;
@@ -79,7 +79,7 @@ impl Core {
         S::Future: 'static,
     {
         let phase = *phases.borrow();
-        let context = Rc::new(CoreContext {
+        let context = Rc::new(ServeContext {
             tls: settings.tls.clone().map(TlsAcceptor::from),
             defence,
             clock,
@@ -114,7 +114,7 @@ impl Core {
 }
 
 /// Makes the phase of the drain known to the core's connections.
-async fn follow_drain(context: Rc<CoreContext>) {
+async fn follow_drain(context: Rc<ServeContext>) {
     let mut phases = context.phases.clone();
     loop {
         context.phase.set(*phases.borrow_and_update());

@@ -1,8 +1,7 @@
-//! What the connections of all cores share to defend the gateway, and what they count of it.
+//! Limits that all connections share, and counters of clients that violate HTTP or exceed limits.
 //!
-//! Clients that break HTTP's rules, or stretch them, are cut off before a request of theirs reaches
-//! the stack that counts and logs requests. Here such events are counted, and logged at a bounded
-//! rate.
+//! Such clients are cut off before their requests reach the stack, which counts and logs requests. So these events
+//! are counted here, and logged at a bounded rate.
 
 use std::{
     net::SocketAddr,
@@ -15,10 +14,10 @@ use std::{
 use super::head_budget::HeadBudget;
 use fairgate_base::{clock::Clock, log_limit::LogLimit};
 
-/// Lines of the log in 10 s.
+/// Log lines in 10 s.
 const LINES: u32 = 10;
 
-/// What a client did.
+/// Why a client was cut off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offence {
     /// A head or body was malformed or ambiguous.
@@ -27,9 +26,9 @@ pub enum Offence {
     TooLarge,
     /// A head took too long.
     TooSlow,
-    /// The heads of all clients took more memory than they may, and this one most of it.
+    /// The unfinished heads of all clients took too much memory, and this one most of it.
     Memory,
-    /// Something else was against the protocol.
+    /// Another violation of the protocol.
     Protocol,
     /// Too many `WINDOW_UPDATE` frames.
     WindowUpdates,
@@ -39,11 +38,11 @@ pub enum Offence {
     Settings,
     /// Too many `PRIORITY` frames.
     Priorities,
-    /// Too many `RST_STREAM` frames beside requests.
+    /// Too many `RST_STREAM` frames.
     Resets,
     /// Too many `CONTINUATION` frames.
     Continuations,
-    /// Too many frames of a type that nobody knows.
+    /// Too many frames of unknown types.
     Unknown,
 }
 
@@ -64,8 +63,7 @@ impl Offence {
         Self::Unknown,
     ];
 
-    /// The frames there were too many of, as RFC 9113 calls them; `None` if it was about something
-    /// else.
+    /// The type of the frames that were too many, as in RFC 9113; `None` for other offences.
     pub const fn frames(self) -> Option<&'static str> {
         match self {
             Self::WindowUpdates => Some("WINDOW_UPDATE"),
@@ -79,7 +77,7 @@ impl Offence {
         }
     }
 
-    /// In one word.
+    /// The offence in one word.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Malformed => "malformed",
@@ -92,10 +90,10 @@ impl Offence {
     }
 }
 
-/// What the connections of all cores share to defend the gateway.
+/// Limits and counters that the connections of all cores share.
 #[derive(Debug)]
 pub struct Defence {
-    /// What unfinished heads may take.
+    /// The memory of unfinished heads.
     pub heads: Arc<HeadBudget>,
     counts: [AtomicU64; Offence::ALL.len()],
     log: LogLimit,
@@ -103,7 +101,7 @@ pub struct Defence {
 }
 
 impl Defence {
-    /// A defence under which unfinished heads take up to `head_bytes` of memory in all.
+    /// Unfinished heads may take up to `head_bytes` of memory in total.
     pub fn new(head_bytes: usize, clock: Clock) -> Arc<Self> {
         Arc::new(Self {
             heads: HeadBudget::new(head_bytes),
@@ -113,13 +111,13 @@ impl Defence {
         })
     }
 
-    /// How often it was seen.
+    /// How often it happened.
     pub fn count(&self, offence: Offence) -> u64 {
         self.counts[offence as usize].load(Ordering::Relaxed)
     }
 
-    /// Counts what the client at `remote` did, and logs it unless there is too much of it.
-    /// `detail` is for people.
+    /// Counts an offence of the client at `remote`, and logs it unless there are too many. `detail` is only
+    /// logged.
     pub fn record(&self, offence: Offence, remote: SocketAddr, detail: &str) {
         self.counts[offence as usize].fetch_add(1, Ordering::Relaxed);
         let Some(left_out) = self.log.admit(self.clock.now()) else {
@@ -134,7 +132,7 @@ impl Defence {
         );
     }
 
-    /// The time, for the budgets.
+    /// The time, for budgets.
     pub(super) fn now(&self) -> tokio::time::Instant {
         self.clock.instant(self.clock.now())
     }

@@ -2,8 +2,8 @@
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Raises the soft limit of open descriptors to the hard one, and returns what it is now; `None` is
-/// unlimited. A refusal is no error: the limit then stays as it was.
+/// Raises the soft limit of open file descriptors to the hard limit, and returns the limit; `None` is unlimited. If
+/// that fails, the limit stays as it was.
 pub fn raise_descriptor_limit() -> Option<u64> {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     if current == maximum {

@@ -1,8 +1,8 @@
-//! What clients do that is acted upon, for whoever counts it.
+//! Events of client connections, for metrics.
 
-/// What became of a client's connection, or of what it brought.
+/// An event of a client connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientEvent {
-    /// A connection was ended because the client reset too many requests on it before they were answered.
+    /// A connection was closed because its client reset too many requests before they were answered.
     EndedForResets,
 }

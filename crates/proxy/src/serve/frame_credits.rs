@@ -5,19 +5,20 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-/// Frames without a request that a connection may send at first, or after some quiet time.
+/// Credits at the beginning, and after a quiet time.
 pub(super) const AT_FIRST: u32 = 4096;
-/// What is added to them with each second,
+/// Credits for each second.
 pub(super) const PER_SECOND: u32 = 512;
-/// with each request,
+/// Credits for each request.
 pub(super) const PER_REQUEST: u32 = 32;
-/// with each piece of an answer, and with each 256 bytes of it.
+/// Credits for each frame of a reply; there is one more for each 256 bytes of it.
 const PER_PIECE: u32 = 8;
 const PER_BYTES: usize = 256;
-/// The most that can be saved up.
+/// The most credits that can be saved up.
 const MOST: u32 = 1 << 16;
 
-/// How many frames without a request a connection may still send. One thread writes it.
+/// How many frames without a request a connection may still send. Only the connection's own thread uses it; it is
+/// atomic because hyper requires that a connection is `Send` (see `message_state`).
 #[derive(Debug)]
 pub(super) struct FrameCredits {
     left: AtomicU32,
@@ -43,7 +44,7 @@ impl FrameCredits {
         self.earn(PER_PIECE.saturating_add(for_bytes));
     }
 
-    /// Whether the connection was given up.
+    /// Whether the connection is being closed.
     pub(super) fn are_over(&self) -> bool {
         self.over.load(Ordering::Relaxed)
     }
@@ -68,7 +69,7 @@ impl FrameCredits {
         self.left.store(sum, Ordering::Relaxed);
     }
 
-    /// Takes one; false if there is none.
+    /// Takes one credit; false if there is none.
     pub(super) fn spend(&self) -> bool {
         let rest = self.left().checked_sub(1);
         self.left.store(rest.unwrap_or(0), Ordering::Relaxed);

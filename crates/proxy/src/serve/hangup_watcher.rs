@@ -1,15 +1,15 @@
-//! Notices at once that a client has left.
+//! Detects at once that a client closed its connection.
 //!
-//! hyper reads from an HTTP/1 connection only when somebody wants the bytes. While a request waits
-//! with its body unread nobody does, and the client's leaving goes unnoticed: its place stays taken.
-//! So each core has an epoll instance of its own in which connections are registered for the end of
-//! the stream alone, and which the runtime watches like any other descriptor. An end that arrives
-//! behind unread bytes is seen too; only bytes that no longer fit the kernel's buffer can hide it,
-//! and those [`ClientBody::poll_read_ahead`](fairgate_call::ClientBody::poll_read_ahead) makes room for.
+//! hyper reads from an HTTP/1 connection only when the body is wanted. While a request is queued with its body
+//! unread, nobody reads, and the end of the connection would go unnoticed: the request would keep its place. So each
+//! core has an epoll instance of its own, in which connections are registered for the end of the stream only, and
+//! which the runtime watches like any other descriptor. This also shows an end behind unread bytes, unless those
+//! fill the kernel's buffer, and then [`ClientBody::poll_read_ahead`](fairgate_call::ClientBody::poll_read_ahead)
+//! makes room.
 //!
-//! A client may also close its own end alone and wait for its answer. Both look the same until
-//! something is sent; what to make of it, [`super::client_left`] knows. A registration also carries the core's news (the drain) to its connection, since
-//! both wake the same task.
+//! A client may also close its sending side only, and wait for its reply. Both look the same until something is
+//! sent; [`super::client_left`] decides. A registration is also used to wake its connection when the phase of the
+//! drain changes.
 
 use std::{
     cell::RefCell,
@@ -39,16 +39,16 @@ struct Registrations {
     free: Vec<u32>,
 }
 
-/// How a client has left.
+/// How a client closed its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum HungUp {
-    /// It will send no more. It may still read, or have closed the connection.
+    /// It will send nothing more. It may still read, or have closed the connection.
     SendsNoMore,
-    /// The connection is closed from both ends, or reset.
+    /// The connection is closed by both ends, or reset.
     Gone,
 }
 
-/// One registration. A generation makes late events of a former one harmless.
+/// One registration. Its generation makes late events of an earlier connection harmless.
 #[derive(Default)]
 struct Registration {
     generation: u32,
@@ -71,7 +71,7 @@ impl HangupWatcher {
         let task = watcher.clone();
         tokio::task::spawn_local(async move {
             if let Err(error) = task.run().await {
-                tracing::error!(%error, "clients that leave are no longer noticed");
+                tracing::error!(%error, "this core no longer detects that clients close their connections");
             }
         });
         Ok(watcher)
@@ -98,7 +98,7 @@ impl HangupWatcher {
         Ok(hangup)
     }
 
-    /// Wakes every connection, to look at what has changed about the core.
+    /// Wakes every connection, because the state of the core has changed.
     pub(crate) fn wake_all(&self) {
         let wakers: Vec<Waker> = self
             .slots
@@ -189,7 +189,8 @@ pub(crate) struct Hangup {
 }
 
 impl Hangup {
-    /// Ready once the client has left. Wakes the last task that polled, then and when more is known.
+    /// Ready once the client closed its sending side, or more. Wakes the last task that polled, then and at any
+    /// later change.
     pub(crate) fn poll_hung_up(&self, cx: &mut Context<'_>) -> Poll<HungUp> {
         let mut slots = self.watcher.slots.borrow_mut();
         let slot = &mut slots.all[self.index as usize];

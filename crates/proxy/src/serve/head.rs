@@ -1,9 +1,8 @@
-//! Refuses request heads that servers disagree about.
+//! Refuses request heads that servers interpret differently.
 //!
-//! hyper parses strictly, but settles some questions instead of refusing them: of
-//! `Transfer-Encoding` and `Content-Length` it drops the second, it takes a bare line feed for a line
-//! end, and it leaves duplicate headers to us. Whatever two servers could read in two ways is
-//! refused here, before anything looks at it.
+//! hyper parses strictly, but resolves some ambiguities instead of refusing them: with both `Transfer-Encoding` and
+//! `Content-Length` it ignores the second, it accepts a bare line feed as a line end, and it allows duplicate
+//! headers. Such requests are refused here, before anything else uses them.
 
 use http::{
     HeaderMap, Method, Request, Version,
@@ -25,11 +24,11 @@ pub(crate) enum RequestTarget {
     Server,
 }
 
-/// Refuses a head that is malformed or ambiguous. `facts` are what the bytes of an HTTP/1 head told.
+/// Refuses a head that is malformed or ambiguous. `facts` are what the bytes of an HTTP/1 head showed.
 ///
 /// # Errors
 ///
-/// [`Refusal::Malformed`] and its like. An HTTP/1 connection should not be used again after one.
+/// [`Refusal::Malformed`] and others. An HTTP/1 connection must not be used again after one.
 pub(crate) fn check<B>(request: &Request<B>, facts: HeadFacts) -> Result<RequestTarget, Refusal> {
     let headers = request.headers();
     if matches!(*request.method(), Method::CONNECT | Method::TRACE) {
@@ -56,7 +55,7 @@ pub(crate) fn check<B>(request: &Request<B>, facts: HeadFacts) -> Result<Request
     }
 }
 
-/// One host, and only one, is asked for.
+/// There is exactly one host.
 fn check_host<B>(request: &Request<B>) -> Result<(), Refusal> {
     let mut hosts = request.headers().get_all(HOST).iter();
     let host = hosts.next();
@@ -80,7 +79,7 @@ fn check_host<B>(request: &Request<B>) -> Result<(), Refusal> {
     }
 }
 
-/// The body ends where everybody thinks it ends.
+/// Every server agrees on where the body ends.
 fn check_framing(headers: &HeaderMap, facts: HeadFacts) -> Result<(), Refusal> {
     let mut encodings = headers.get_all(TRANSFER_ENCODING).iter();
     let encoding = encodings.next();
@@ -105,15 +104,15 @@ fn check_framing(headers: &HeaderMap, facts: HeadFacts) -> Result<(), Refusal> {
 fn check_single(
     headers: &HeaderMap,
     name: &HeaderName,
-    complaint: &'static str,
+    message: &'static str,
 ) -> Result<(), Refusal> {
     if headers.get_all(name).iter().nth(1).is_some() {
-        return Err(Refusal::Malformed(complaint));
+        return Err(Refusal::Malformed(message));
     }
     Ok(())
 }
 
-/// `Connection` removes no header that the request cannot do without.
+/// `Connection` does not name a header that the request needs.
 fn check_connection(headers: &HeaderMap) -> Result<(), Refusal> {
     const NEEDED: [HeaderName; 5] = [ACCEPT, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HOST];
     let names_needed = headers.get_all(CONNECTION).iter().any(|value| {

@@ -1,14 +1,14 @@
-//! Bounds the memory of request heads that are not complete yet.
+//! Limits the memory of request heads that are not complete yet.
 //!
-//! Until a head is complete nobody knows who sends it, so what it may cost must not depend on how
-//! many connections there are. Every connection may hold a few KiB of a head; what exceeds that
-//! counts against one budget for the whole process. When it is spent, the greediest are cut until a
-//! quarter of it is free: those that have held the most bytes for the longest time. A client that
-//! sends a large head at ordinary speed holds it for a moment only, and is never among them.
+//! Until a head is complete its user is unknown, so its cost must not depend on how many connections there are.
+//! Every connection may hold a few KiB of a head; the rest counts against one budget for the whole process. When the
+//! budget is used up, heads are dropped until a quarter of it is free: those that have held the most bytes for the
+//! longest time. A client that sends a large head at normal speed holds it only for a moment, and is never among
+//! them.
 //!
-//! The bytes are kept in one allocation of the budget's size, in slots, and it is given up when the
-//! last slot is free. Of so large an allocation the system provides only what is used, and takes all
-//! of it back at once; many small ones would leave the process as large as it ever was.
+//! The bytes are kept in blocks of one allocation of the budget's size, which is freed when the last block is. The
+//! system provides only those pages of so large an allocation that are used, and takes all of them back at once;
+//! many small allocations would keep the process as large as it ever was.
 
 use std::{
     collections::BTreeMap,

@@ -1,42 +1,42 @@
-//! Finds the end of an HTTP/1 head in its raw bytes, and what only the bytes tell.
+//! Finds the end of an HTTP/1 head in its raw bytes, and facts that only the bytes show.
 //!
-//! hyper takes a bare line feed for a line end and drops a `Content-Length` beside a
-//! `Transfer-Encoding`; once it has parsed a head, neither shows any more. A [`HeadScanner`] is fed
-//! the bytes as they come, in pieces of any size, and keeps no copy of them.
+//! hyper accepts a bare line feed as a line end, and removes a `Content-Length` next to a `Transfer-Encoding`; neither
+//! is visible in a parsed head. A [`HeadScanner`] is given the bytes as they arrive, in parts of any size, and keeps no
+//! copy of them.
 //!
-//! The end of a head is found by hyper's own rule, the first empty line, so both agree on it.
+//! The end of a head is found by the same rule as in hyper, the first empty line, so that both agree on it.
 
 use http::header::CONTENT_LENGTH;
 
-/// Bytes of a line's beginning that are kept: enough to recognize `Content-Length`.
+/// How many bytes of a line's beginning are kept: enough to recognize `Content-Length`.
 const START: usize = 14;
 
-/// What the bytes of a head tell, and its parsed form does not.
+/// What the bytes of a head show, and its parsed form does not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct HeadFacts {
-    /// Whether a line, the empty one at the end included, ends with a line feed alone.
+    /// Whether a line, including the empty one at the end, ends with a bare line feed.
     pub bare_line_feed: bool,
     /// Whether there is a `Content-Length`.
     pub length: bool,
 }
 
-/// Looks for the end of one head.
+/// Searches for the end of one head.
 #[derive(Debug, Default)]
 pub(crate) struct HeadScanner {
     facts: HeadFacts,
     /// Whether a line that is not empty was seen.
     begun: bool,
-    /// Whether that line is none that a head begins with.
+    /// Whether that line cannot be the first line of a head.
     hopeless: bool,
-    /// Of the present line: its first bytes, how many there are in all, and the last one.
+    /// Of the current line: its first bytes, its length, and its last byte.
     start: [u8; START],
     len: usize,
     last: u8,
 }
 
 impl HeadScanner {
-    /// Looks at the next `bytes` of the connection. Returns how many of them belong to the head, once
-    /// its end is among them; the scanner then is as good as new.
+    /// Scans the next `bytes` of the connection. Returns how many of them belong to the head, once its end is among them;
+    /// the scanner can then be used for the next head.
     ///
     /// It costs `O(bytes)`.
     pub(crate) fn scan(&mut self, bytes: &[u8]) -> Option<(usize, HeadFacts)> {
@@ -54,7 +54,7 @@ impl HeadScanner {
         None
     }
 
-    /// Whether what came so far cannot be the beginning of any head.
+    /// Whether the bytes so far cannot be the beginning of a head.
     pub(crate) fn is_hopeless(&self) -> bool {
         let first = self.start[..self.len.min(START)]
             .iter()
@@ -75,7 +75,7 @@ impl HeadScanner {
         self.last = *last;
     }
 
-    /// A line feed came. Whether that ends the head.
+    /// A line feed was found. Returns whether it ends the head.
     fn line_ends(&mut self) -> bool {
         let bare = self.len == 0 || self.last != b'\r';
         let is_empty = self.len == 0 || (self.len == 1 && !bare);
@@ -85,7 +85,7 @@ impl HeadScanner {
                 .eq_ignore_ascii_case(CONTENT_LENGTH.as_str().as_bytes());
         let is_hopeless = self.is_hopeless();
         self.len = 0;
-        // Empty lines may come before a head.
+        // Empty lines are allowed before a head.
         if is_empty && !self.begun {
             return false;
         }

@@ -1,8 +1,8 @@
-//! A header block of HTTP/2 that comes in several frames, kept until it is whole.
+//! An HTTP/2 header block in several frames, kept until it is complete.
 //!
-//! h2 decodes every frame as it comes, into many small pieces of memory which the process does not
-//! give back to the system soon. Kept here, a block that is never finished costs no more than one of
-//! HTTP/1: its beginning is small, and the rest lies in the process's budget.
+//! h2 decodes every frame as it arrives, into many small allocations, which the process does not return to the
+//! system soon. Kept here, a block that is never finished costs no more than a head of HTTP/1: its beginning is
+//! small, and the rest counts against the process's budget.
 
 use std::{
     future::Future as _,
@@ -25,12 +25,12 @@ use super::{
     http2_frames::{FrameHeader, too_many_continuations},
 };
 
-/// A header block, frames and all.
+/// A header block, including the headers of its frames.
 pub(super) struct HeaderBlock {
     stream: u32,
     /// How many frames have begun.
     frames: usize,
-    /// Whether the one that ends the block has.
+    /// Whether the frame that ends the block has begun.
     has_last: bool,
     /// Whether h2 may have it.
     cleared: bool,
@@ -64,7 +64,7 @@ impl HeaderBlock {
     ///
     /// # Errors
     ///
-    /// What is wrong with it, if the block cannot go on so.
+    /// The offence, if the block cannot continue with this frame.
     pub(super) fn enter(&mut self, frame: FrameHeader, head_bytes: usize) -> Result<(), Offence> {
         if self.frames > 0 && !frame.continues(self.stream) {
             return Err(Offence::Protocol);
@@ -82,7 +82,7 @@ impl HeaderBlock {
         self.has_last
     }
 
-    /// It is whole, and h2 may have it.
+    /// The block is complete, and h2 may have it.
     pub(super) fn clear(&mut self) {
         self.cleared = true;
     }
@@ -91,7 +91,7 @@ impl HeaderBlock {
         self.cleared
     }
 
-    /// Keeps `bytes` at the end. False if the block had to make room for others.
+    /// Adds `bytes`. False if the budget dropped the block.
     pub(super) fn keep(&mut self, bytes: &[u8], budget: &Arc<HeadBudget>, now: Instant) -> bool {
         let room = UNCOUNTED.saturating_sub(self.beginning.len());
         let (beginning, rest) = bytes.split_at(bytes.len().min(room));
@@ -108,11 +108,11 @@ impl HeaderBlock {
         kept.charge.keep(rest, now)
     }
 
-    /// Moves what is kept to `buf` as far as there is room. Whether that was all.
+    /// Moves the kept bytes to `buf`, as far as there is room. Whether that was all.
     ///
     /// # Errors
     ///
-    /// When the block had to make room for others.
+    /// When the budget dropped the block.
     pub(super) fn pass_on(&mut self, buf: &mut ReadBuf<'_>) -> io::Result<bool> {
         self.timer = None;
         self.beginning.pass_on(buf, usize::MAX);
@@ -129,7 +129,7 @@ impl HeaderBlock {
         Ok(self.beginning.is_empty() && rest.passed == rest.len)
     }
 
-    /// Ready when the block was not whole in time, from when this was first asked on.
+    /// Ready when the block is not complete within `limit`, counted from the first call.
     pub(super) fn poll_late(&mut self, limit: Duration, cx: &mut Context<'_>) -> Poll<()> {
         let timer = self
             .timer
@@ -137,7 +137,7 @@ impl HeaderBlock {
         timer.as_mut().poll(cx)
     }
 
-    /// Ready when the block has to make room for others.
+    /// Ready when the budget dropped the block.
     pub(super) fn poll_cut(&self, cx: &mut Context<'_>) -> Poll<()> {
         let rest = self.rest.as_ref();
         rest.map_or(Poll::Pending, |rest| rest.charge.poll_cut(cx))

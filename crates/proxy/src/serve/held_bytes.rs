@@ -1,8 +1,8 @@
-//! Bytes that were read off a connection before hyper may have them.
+//! Bytes that were read from a connection and are not passed to hyper yet.
 //!
-//! They are kept in pieces, so that what has been passed on is freed at once. These are the beginning
-//! of a head, which is small, and what came behind a message; the rest of a large head is kept by the
-//! process's budget ([`super::head_budget`]).
+//! They are kept in pieces, so that what was passed on is freed at once. They are the beginning of a head, which is
+//! small, or what arrived after a message; the rest of a large head is in the process's budget
+//! ([`super::head_budget`]).
 
 use std::{
     collections::VecDeque,
@@ -20,7 +20,7 @@ use fairgate_base::socket::Socket;
 /// Size of the pieces after the first.
 const PIECE: usize = 16 << 10;
 
-/// Bytes in the order in which they came.
+/// Bytes in the order in which they arrived.
 #[derive(Debug, Default)]
 pub(super) struct HeldBytes {
     pieces: VecDeque<BytesMut>,

@@ -1,15 +1,14 @@
-//! The reading end of an HTTP/1 connection: passes its bytes to hyper one message at a time.
+//! The reader of an HTTP/1 connection: passes its bytes to hyper one message at a time.
 //!
-//! hyper reads as much as there is, parses what it finds, and keeps the rest to itself. Then nobody
-//! else can say where a head began: whether two requests that came in one packet were both well
-//! formed, or where a body ended that is framed in an ambiguous way. So the bytes are followed here.
-//! hyper gets a head when it is whole, its body, and nothing of the next request until this one is
-//! answered.
+//! hyper reads as much as there is, parses what it finds, and buffers the rest. Then nobody else can tell where a
+//! head began: whether two requests in one packet were both well-formed, or where a body with an ambiguous framing
+//! ended. So the bytes are followed here first. hyper gets a complete head, its body, and nothing of the next
+//! request until this one is answered.
 //!
-//! A head that comes in one read, as nearly all do, is scanned where hyper will parse it, and not
-//! copied. One that does not is kept until it is whole, all but its beginning by the process's budget.
-//! A head that grows too large, or is given up because all of them take too much memory,
-//! is thrown away, and hyper gets a small one in its place, which the service refuses.
+//! A head that arrives in one read, as nearly all do, is scanned in hyper's own buffer and not copied. Any other is
+//! kept until it is complete; all but its beginning counts against the process's budget (`head_budget`). A head
+//! that is too large, or is dropped because all heads take too much memory, is replaced by a small one, which the
+//! service refuses: hyper offers no other way to send a reply.
 
 use std::{
     future::Future as _,
@@ -36,10 +35,10 @@ use super::{
 };
 use fairgate_base::socket::Socket;
 
-/// What hyper gets in the place of a head that was thrown away.
+/// What hyper gets in place of a head that was dropped.
 const STAND_IN: &[u8] = b"GET / HTTP/1.1\r\nHost: none\r\n\r\n";
 
-/// The reading end of an HTTP/1 connection.
+/// The reader of an HTTP/1 connection.
 pub(super) struct Http1Reader {
     messages: Arc<MessageState>,
     defence: Arc<Defence>,
@@ -47,10 +46,10 @@ pub(super) struct Http1Reader {
     limits: HeadLimits,
     scanner: HeadScanner,
     held: HeldBytes,
-    /// How many of the held bytes were scanned, and how many hyper may have.
+    /// How many of the held bytes were scanned, and how many may be passed to hyper.
     scanned: usize,
     cleared: usize,
-    /// What follows on the held bytes in a large head.
+    /// What follows the held bytes in a large head.
     large: Option<Large>,
     timer: Option<Pin<Box<Sleep>>>,
 }
@@ -60,7 +59,7 @@ struct Large {
     charge: HeadCharge,
     len: usize,
     passed: usize,
-    /// What came behind the head.
+    /// What arrived after the head.
     behind: HeldBytes,
 }
 
@@ -89,7 +88,7 @@ impl Http1Reader {
         }
     }
 
-    /// Reads what belongs to the present message.
+    /// Reads what belongs to the current message.
     pub(super) fn poll_read(
         &mut self,
         socket: &mut Socket,
@@ -144,8 +143,8 @@ impl Http1Reader {
         Poll::Ready(Ok(()))
     }
 
-    /// Passes on what is held, or else what the socket has, as much of it as `belongs` says, and
-    /// holds the rest. Returns how much was passed on.
+    /// Passes on as many bytes as `belongs` says, from those that are held or else from the socket, and holds the
+    /// rest. Returns how many were passed on.
     fn poll_some(
         &mut self,
         socket: &mut Socket,
@@ -196,8 +195,8 @@ impl Http1Reader {
         }
     }
 
-    /// Reads more of a head of which some is held already; of one that has not begun, nothing. The head
-    /// may be complete, or given up, after that.
+    /// Reads more of a head of which some is held already; nothing of one that has not begun. The head may be
+    /// complete, or dropped, after that.
     fn poll_more(&mut self, socket: &mut Socket, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         if self.held.is_empty() {
             return Poll::Pending;
@@ -212,7 +211,7 @@ impl Http1Reader {
         Poll::Ready(Ok(read.filled().len()))
     }
 
-    /// Takes `new` bytes of a large head.
+    /// Adds `new` bytes to a large head.
     fn enlarge(&mut self, new: &[u8]) {
         if new.is_empty() {
             return;
@@ -238,10 +237,10 @@ impl Http1Reader {
         }
     }
 
-    /// The head is complete, and so long.
+    /// The head is complete, and has this length.
     fn is_whole(&mut self, len: usize, facts: HeadFacts) {
         if facts.bare_line_feed {
-            // hyper could wait for an end that it understands; this is refused anyhow.
+            // hyper might wait for an end that it recognizes; the head is refused in any case.
             self.stand_in(HeadCheck::Read(facts));
         } else {
             self.cleared = len;
@@ -249,8 +248,7 @@ impl Http1Reader {
         }
     }
 
-    /// Reads a head that comes whole right into hyper's buffer. Of one that does not, holds what has
-    /// come, and is pending.
+    /// Reads directly into hyper's buffer. If the head is not complete, holds what was read, and is pending.
     fn poll_whole_head(
         &mut self,
         socket: &mut Socket,
@@ -270,7 +268,7 @@ impl Http1Reader {
             return Poll::Ready(Ok(()));
         }
         if self.scanner.is_hopeless() {
-            // hyper refuses this at once.
+            // It cannot become a head: hyper refuses it at once.
             self.messages
                 .head_is_whole(HeadCheck::Read(HeadFacts::default()));
             return Poll::Ready(Ok(()));
@@ -281,7 +279,7 @@ impl Http1Reader {
         Poll::Pending
     }
 
-    /// Looks for the end of the head in what is held. Whether it is there.
+    /// Scans what is held for the end of the head. Whether it was found.
     fn scan_held(&mut self) -> bool {
         let mut end = None;
         for piece in self.held.from(self.scanned) {
@@ -321,7 +319,7 @@ impl Http1Reader {
         true
     }
 
-    /// Whether the head has to make room for others.
+    /// Whether the budget dropped the head.
     fn is_cut(&mut self, cx: &mut Context<'_>) -> bool {
         let large = self.large.as_ref();
         let cut = large.is_some_and(|large| large.charge.poll_cut(cx).is_ready());
@@ -337,7 +335,7 @@ impl Http1Reader {
         self.stand_in(HeadCheck::TooLarge);
     }
 
-    /// Throws the head away, for a small one that will be refused.
+    /// Replaces the head by a small one that will be refused.
     fn stand_in(&mut self, head: HeadCheck) {
         self.forget();
         self.held.push(STAND_IN);
@@ -377,7 +375,7 @@ impl Http1Reader {
         Ok(())
     }
 
-    /// Cuts the client off when a head that has begun is not complete in time.
+    /// Cuts the client off if a head that has begun is not complete in time.
     fn poll_timer(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.held.is_empty() {
             return Poll::Pending;

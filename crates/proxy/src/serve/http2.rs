@@ -1,18 +1,16 @@
-//! The reading end of an HTTP/2 connection: follows the frames, and ends floods of them.
+//! The reader of an HTTP/2 connection: follows the frames, and closes connections that are flooded with them.
 //!
-//! h2 bounds what frames cost in memory, and how many small `DATA` and `CONTINUATION` frames there may
-//! be. But a client may send any number of others, and one that asks for nothing costs as much time as
-//! one that belongs to a request. So frames that carry no request have to be paid for, with credits that
-//! a connection earns by requests, by pieces of answers (which clients acknowledge), and by time.
+//! h2 limits the memory that frames take, and the number of small `DATA` and `CONTINUATION` frames. But a client may
+//! send any number of other frames, and each costs as much time as one that belongs to a request. So frames
+//! without a request are paid for with credits (`frame_credits`).
 //!
-//! A header block that goes on over several frames is an unfinished head: it has the same time limit
-//! as one of HTTP/1, and counts against the same budget. h2 gets it when it is whole
-//! (`header_block`), so what is given up was never h2's.
+//! A header block that continues over several frames is an unfinished head: it has the same time limit as one of
+//! HTTP/1, and counts against the same budget. h2 gets it when it is complete (`header_block`), so that a block
+//! which is dropped was never in h2's memory.
 //!
-//! A connection that is to end should end with `GOAWAY` and `ENHANCE_YOUR_CALM`. hyper offers no way
-//! to say so, and writing a frame of our own between h2's would need to follow all that is written.
-//! But h2 says just that to a client that sends too many `CONTINUATION` frames; so that is what it
-//! gets to read from then on.
+//! A flooded connection should end with `GOAWAY` and `ENHANCE_YOUR_CALM`. hyper has no interface for that, and a
+//! frame of the gateway's own between those of h2 would require following everything that is written. But h2 sends
+//! just that to a client with too many `CONTINUATION` frames: so h2 is given such frames to read.
 
 use std::{
     io,
@@ -40,14 +38,14 @@ use fairgate_base::socket::Socket;
 /// Logged when the budget of unfinished heads cuts a header block.
 const TOO_MUCH: &str = "unfinished heads take too much memory, and its own most of it";
 
-/// The least room that is read into, for a frame's header and something behind it.
+/// The smallest buffer that is read into: a frame's header and something after it.
 const LEAST_ROOM: usize = 64;
 
-/// The reading end of an HTTP/2 connection.
+/// The reader of an HTTP/2 connection.
 pub(super) struct Http2Reader {
-    /// Read already, and yet to be followed.
+    /// Read already, and not followed yet.
     first: Bytes,
-    /// Followed already, and yet to be passed on to h2.
+    /// Followed already, and not passed on to h2 yet.
     out: Bytes,
     frames: FrameFollower,
     /// A header block that h2 has not seen.
@@ -57,10 +55,10 @@ pub(super) struct Http2Reader {
     defence: Arc<Defence>,
     remote: SocketAddr,
     limits: HeadLimits,
-    /// Why the connection is to end, as soon as a frame has ended.
+    /// Why the connection is closed, as soon as the current frame has ended.
     over: Option<Offence>,
-    /// h2 has, or gets, what makes it end the connection.
-    last_words: bool,
+    /// h2 was given the frames that make it close the connection.
+    closing_frames_sent: bool,
 }
 
 impl Http2Reader {
@@ -83,16 +81,16 @@ impl Http2Reader {
             remote,
             limits,
             over: None,
-            last_words: false,
+            closing_frames_sent: false,
         }
     }
 
-    /// Whether the connection is ended from here.
+    /// Whether the connection is being closed by this reader.
     pub(super) fn is_over(&self) -> bool {
         self.over.is_some()
     }
 
-    /// Reads what h2 may see.
+    /// Reads what h2 may have.
     pub(super) fn poll_read(
         &mut self,
         socket: &mut Socket,
@@ -142,8 +140,8 @@ impl Http2Reader {
         }
     }
 
-    /// Puts into `buf` what comes next, and before it the part of a header that came last. Nothing if
-    /// that is pending or the end.
+    /// Reads the next bytes into `buf`, after the part of a header that was read before. Nothing if they are
+    /// pending or there are none.
     fn poll_source(
         &mut self,
         socket: &mut Socket,
@@ -165,8 +163,8 @@ impl Http2Reader {
         read
     }
 
-    /// Follows `bytes`. Returns how many of them h2 may have; the others are kept, or thrown away
-    /// with the connection.
+    /// Follows `bytes`. Returns how many of them h2 may have; the others are kept, or dropped with the
+    /// connection.
     fn follow(&mut self, bytes: &[u8]) -> usize {
         if self.block.is_some() {
             self.hold(bytes);
@@ -234,7 +232,7 @@ impl Http2Reader {
         }
     }
 
-    /// `bytes` come before all that is still to be followed.
+    /// Puts `bytes` before all that is not followed yet.
     fn put_back(&mut self, bytes: &[u8]) {
         if !bytes.is_empty() {
             self.first = [bytes, &self.first].concat().into();
@@ -258,7 +256,7 @@ impl Http2Reader {
         }
     }
 
-    /// Adds what the time since the last time is worth, and takes one; false if it is worth nothing.
+    /// Adds the credits for the time since the last refill, and takes one; false if there are none.
     fn refill(&mut self) -> bool {
         let now = self.defence.now();
         let since = now.saturating_duration_since(self.refilled).as_millis();
@@ -268,7 +266,7 @@ impl Http2Reader {
         self.credits.spend()
     }
 
-    /// Ready when an unfinished header block was given up, for too long a time, or too much memory.
+    /// Ready when an unfinished header block was dropped because of its time or its memory.
     fn poll_block(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let Some(block) = &mut self.block else {
             return Poll::Pending;
@@ -293,7 +291,7 @@ impl Http2Reader {
         Ok(())
     }
 
-    /// The connection is to end. A header block that h2 has not seen goes at once.
+    /// Has the connection closed. A header block that h2 has not seen is dropped at once.
     fn give_up(&mut self, offence: Offence, detail: &str) {
         if self.block.take().is_some() {
             self.frames = FrameFollower::default();
@@ -305,13 +303,13 @@ impl Http2Reader {
         }
     }
 
-    /// Has h2 end the connection.
+    /// Has h2 close the connection.
     fn end(&mut self, buf: &mut ReadBuf<'_>) -> io::Result<()> {
-        if self.last_words {
+        if self.closing_frames_sent {
             let detail = "the connection was given up";
             return Err(io::Error::new(io::ErrorKind::InvalidData, detail));
         }
-        self.last_words = true;
+        self.closing_frames_sent = true;
         let mut words = match self.over {
             Some(Offence::Protocol) => interrupted_block(),
             _ => endless_block(self.limits.bytes),

@@ -11,15 +11,15 @@ use super::defence::Offence;
 const PREFACE: u32 = 24;
 /// Bytes of a frame's header.
 pub(super) const HEADER: usize = 9;
-/// The largest frame that h2 takes unless told otherwise, which it is not.
+/// The largest frame that h2 accepts with its default settings, which are used.
 const MAX_FRAME: usize = 16 << 10;
-/// Where in the frames the connection is.
+/// The position of a connection within its frames.
 #[derive(Debug, Default)]
 pub(super) struct FrameFollower {
-    /// Of the payload, or the preface, still to come.
+    /// How much of the payload, or of the preface, is still to come.
     payload: u32,
     header: [u8; HEADER],
-    /// How much of a header has come. Nobody is passed a part of one.
+    /// How much of a header has arrived. Parts of headers are not passed on.
     have: usize,
 }
 
@@ -52,22 +52,22 @@ impl FrameHeader {
         self.flags & Self::END_HEADERS != 0
     }
 
-    /// Whether it begins a header block that goes on in other frames.
+    /// Whether it begins a header block that continues in other frames.
     pub(super) fn begins_a_long_block(self) -> bool {
         self.kind == Self::HEADERS && !self.ends_headers() && self.fits()
     }
 
-    /// Whether it goes on with the header block of `stream`.
+    /// Whether it continues the header block of `stream`.
     pub(super) fn continues(self, stream: u32) -> bool {
         self.kind == Self::CONTINUATION && self.stream == stream && self.fits()
     }
 
-    /// Whether it is no larger than h2 takes.
+    /// Whether it is no larger than h2 accepts.
     fn fits(self) -> bool {
         usize::try_from(self.len).is_ok_and(|len| len <= MAX_FRAME)
     }
 
-    /// What it is if there are too many of it; `None` if it carries a request or a part of one.
+    /// The offence if there are too many of such frames; `None` if the frame belongs to a request.
     pub(super) fn offence(self) -> Option<Offence> {
         match self.kind {
             0 | Self::HEADERS => None,
@@ -99,8 +99,8 @@ impl FrameFollower {
         skipped
     }
 
-    /// The header that `bytes` begin with, and does not follow it yet. A part of one is kept, to come
-    /// again before what follows.
+    /// The header at the beginning of `bytes`, which is not followed yet. A part of a header is kept, and put before
+    /// what follows.
     pub(super) fn peek(&mut self, bytes: &[u8]) -> Option<FrameHeader> {
         if let Some(header) = bytes.first_chunk() {
             return Some(FrameHeader::parse(*header));
@@ -110,17 +110,17 @@ impl FrameFollower {
         None
     }
 
-    /// Goes on to the payload of `header`.
+    /// Moves on to the payload of `header`.
     pub(super) fn enter(&mut self, header: FrameHeader) {
         self.payload = header.len;
     }
 
-    /// Puts a part of a header that came before into `buf`.
+    /// Puts the part of a header that was read before into `buf`.
     pub(super) fn put_part(&self, buf: &mut ReadBuf<'_>) {
         buf.put_slice(&self.header[..self.have]);
     }
 
-    /// The part of a header was put before what follows it.
+    /// The part of a header was read again with what follows it.
     pub(super) fn forget_part(&mut self) {
         self.have = 0;
     }
@@ -130,25 +130,25 @@ impl FrameFollower {
     }
 }
 
-/// How many `CONTINUATION` frames are more than h2 takes: a quarter more than a head of the largest
-/// size needs, and at least five.
+/// More `CONTINUATION` frames than h2 accepts, which is a quarter more than a head of the largest size needs, and at
+/// least five.
 pub(super) fn too_many_continuations(head_bytes: usize) -> usize {
     head_bytes / MAX_FRAME * 5 / 4 + 8
 }
 
-/// A header block of so many frames that h2 ends the connection with `ENHANCE_YOUR_CALM`.
+/// A header block of so many frames that h2 closes the connection with `ENHANCE_YOUR_CALM`.
 pub(super) fn endless_block(head_bytes: usize) -> Bytes {
     let continuations = too_many_continuations(head_bytes);
     let more = std::iter::repeat_n(FrameHeader::CONTINUATION, continuations);
     empty_frames(std::iter::once(FrameHeader::HEADERS).chain(more))
 }
 
-/// A header block inside another: h2 ends the connection with `PROTOCOL_ERROR`.
+/// A header block inside another, for which h2 closes the connection with `PROTOCOL_ERROR`.
 pub(super) fn interrupted_block() -> Bytes {
     empty_frames([FrameHeader::HEADERS; 2])
 }
 
-/// Frames of these types, with nothing in them.
+/// Empty frames of these types.
 fn empty_frames(kinds: impl IntoIterator<Item = u8>) -> Bytes {
     let frame = |kind| [0, 0, 0, kind, 0, 0, 0, 0, 1];
     kinds.into_iter().flat_map(frame).collect()

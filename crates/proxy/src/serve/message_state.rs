@@ -1,8 +1,11 @@
-//! Where in its HTTP/1 conversation a connection is: what its bytes belong to.
+//! The state of an HTTP/1 connection: what its next bytes belong to.
 //!
-//! The reading end of the connection ([`super::http1`]) follows the bytes and passes them to hyper
-//! one message at a time; the service ([`super::connection_service`]) knows what hyper made of the head. Between
-//! them they tell where each request ends, so that no byte of one is ever taken for another's.
+//! The reader of the connection ([`super::http1`]) follows the bytes and passes them to hyper one message at a time;
+//! the service ([`super::connection_service`]) knows how hyper parsed the head. Together they know where each
+//! request ends, so that no byte of one is ever taken for a part of another.
+//!
+//! Both sides run on the same thread, and a lock is never contended. It is there because hyper's `upgrade` needs a
+//! connection that is `Send`, and the reader is a part of it.
 
 use std::task::{Context, Waker};
 
@@ -15,37 +18,37 @@ pub(super) enum Stage {
     /// A head, or nothing yet.
     #[default]
     Head,
-    /// A whole head was passed on, and hyper has yet to say what it reads in it.
+    /// A complete head was passed on, and hyper has not parsed it yet.
     Parsing,
-    /// A body of which so many bytes are to come; at least one.
+    /// A body of which this many bytes are to come; at least one.
     Length(u64),
     /// A chunked body.
     Chunked(ChunkScanner),
-    /// Another request, which has to wait until this one is answered.
+    /// The next request, which has to wait until this one is answered.
     Complete,
-    /// Something that is not HTTP any more.
+    /// A tunnel: bytes that are not HTTP.
     Tunnel,
 }
 
-/// What follows a head, in hyper's reading.
+/// What follows a head, as hyper parsed it.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Framing {
-    /// So many bytes.
+    /// A body of this many bytes.
     Length(u64),
-    /// Chunks.
+    /// A chunked body.
     Chunked,
 }
 
 /// What was found out about a head before hyper got it.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum HeadCheck {
-    /// Its bytes tell this.
+    /// What its bytes showed.
     Read(HeadFacts),
     /// It was too large; hyper got another one in its place.
     TooLarge,
 }
 
-/// How much of a request's body has yet to be read off the connection.
+/// How much of a request's body was not read from the connection yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum UnreadBody {
     Nothing,
@@ -54,7 +57,7 @@ pub(super) enum UnreadBody {
     Unknown,
 }
 
-/// Where a connection is. Shared by its reading end and its service.
+/// The state of a connection. Shared by its reader and its service.
 #[derive(Debug, Default)]
 pub(crate) struct MessageState(Mutex<State>);
 
@@ -64,7 +67,7 @@ struct State {
     head: HeadCheck,
     /// Whether the request that is being read was answered already.
     answered: bool,
-    /// Who waits for an answer to be over.
+    /// The reader, while it waits for a reply to end.
     waiting: Option<Waker>,
 }
 
@@ -80,25 +83,25 @@ impl Default for State {
 }
 
 impl MessageState {
-    /// Where the connection is.
+    /// What the next bytes belong to.
     pub(super) fn stage(&self) -> Stage {
         lock(&self.0).stage
     }
 
-    /// Has `cx` woken when there may be something to read again.
+    /// Wakes `cx` when reading can go on.
     pub(super) fn wait(&self, cx: &Context<'_>) {
         lock(&self.0).waiting = Some(cx.waker().clone());
     }
 
-    /// A head is on its way to hyper.
+    /// A head is passed to hyper.
     pub(super) fn head_is_whole(&self, head: HeadCheck) {
         let mut state = lock(&self.0);
         state.stage = Stage::Parsing;
         state.head = head;
     }
 
-    /// hyper has read the head, and a body of this framing follows. Returns what was found out about
-    /// the head before.
+    /// hyper has parsed the head, and a body with this framing follows. Returns what was found out about the head
+    /// before.
     pub(super) fn parsed(&self, framing: Framing) -> HeadCheck {
         let mut state = lock(&self.0);
         state.answered = false;
@@ -113,7 +116,7 @@ impl MessageState {
         head
     }
 
-    /// More of the body was read; this is left.
+    /// More of the body was read; `stage` is what follows.
     pub(super) fn read_on(&self, stage: Stage) {
         let mut state = lock(&self.0);
         state.stage = match stage {
@@ -134,12 +137,12 @@ impl MessageState {
         waiting.into_iter().for_each(Waker::wake);
     }
 
-    /// From here on the connection is a tunnel.
+    /// From now on the connection is a tunnel.
     pub(super) fn becomes_a_tunnel(&self) {
         lock(&self.0).stage = Stage::Tunnel;
     }
 
-    /// How much of the request's body is still to come.
+    /// How much of the request's body was not read yet.
     pub(super) fn left(&self) -> UnreadBody {
         match lock(&self.0).stage {
             Stage::Length(bytes) => UnreadBody::Bytes(bytes),

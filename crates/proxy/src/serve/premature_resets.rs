@@ -1,11 +1,11 @@
 //! Requests that an HTTP/2 client resets before they are answered.
 //!
-//! A few are nothing: somebody gives up. One after the other they are an attack: opening and resetting
-//! costs the client next to nothing, and the server a request each time ("rapid reset",
-//! CVE-2023-44487). As Envoy does, only streams count that were reset within a second of their begin; a
-//! client that gives up because an answer takes long is not meant. A connection with too many of them is ended
-//! with `ENHANCE_YOUR_CALM`, unless it brings requests of several users: a front proxy's must not end for what
-//! one of them does. How many a user may make on all connections together, `fairness` knows.
+//! A few are normal: clients give up. Many in a row are an attack ("rapid reset", CVE-2023-44487): opening and
+//! resetting a stream costs the client next to nothing, and the server a request. As in Envoy, only streams count
+//! that were reset within a second of their begin, so that clients are not punished which give up because a reply
+//! takes long. A connection with too many of them is closed with `ENHANCE_YOUR_CALM`, unless it carries requests of
+//! several users: the connection of a front proxy must not be closed for what one of its users does. The limit for
+//! a user on all connections together is in `fairness`.
 
 use std::{
     cell::{Cell, RefCell},
@@ -22,13 +22,13 @@ use fairgate_core::{digest::User, time::Time};
 pub(super) struct PrematureResets {
     limits: ResetLimits,
     lately: Cell<u32>,
-    /// Up to when they have been forgotten.
+    /// Until when resets were forgotten.
     forgotten: Cell<Time>,
     users: RefCell<ConnectionUsers>,
     too_many: Notify,
 }
 
-/// Whose requests a connection brings.
+/// Whose requests a connection carries.
 #[derive(Debug, Default)]
 enum ConnectionUsers {
     #[default]
@@ -48,7 +48,7 @@ impl PrematureResets {
         }
     }
 
-    /// A request of `user` came on the connection.
+    /// A request of `user` arrived on the connection.
     pub(super) fn note_user(&self, user: Option<&Arc<User>>) {
         let Some(user) = user else {
             return;
@@ -62,7 +62,7 @@ impl PrematureResets {
         }
     }
 
-    /// A request that came at `received` was reset at `now`, unanswered.
+    /// A request that arrived at `received` was reset at `now` without a reply.
     pub(super) fn note(&self, received: Time, now: Time) {
         let limits = &self.limits;
         if now.since(received) >= limits.young {
@@ -84,7 +84,7 @@ impl PrematureResets {
         }
     }
 
-    /// Completes when the connection is to be ended.
+    /// Completes when the connection should be closed.
     pub(super) async fn too_many(&self) {
         self.too_many.notified().await;
     }
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn who_gives_up_after_a_while_or_now_and_then_is_left_alone() {
+    fn late_or_occasional_resets_do_not_close_the_connection() {
         let resets = PrematureResets::new(ResetLimits::PER_CONNECTION);
         (0..1000).for_each(|_| resets.note(at(1000), at(2000)));
         (0..1000).for_each(|n| resets.note(at(3000 + 100 * n), at(3000 + 100 * n)));

@@ -16,8 +16,8 @@ use tokio::time::Sleep;
 
 use super::{
     client_connection::ClientConnection,
-    core_context::CoreContext,
     drain::{DrainPhase, WatchEnder},
+    serve_context::ServeContext,
     unread_bodies::SendReply,
 };
 use fairgate_call::{BodyActivity, BodyError, Reply, ReplyBody, RequestContext, RequestKind};
@@ -157,12 +157,12 @@ fn polled_again() -> Reply {
 
 /// A request in progress, from its head to the end of its reply.
 pub(super) struct ActiveRequest {
-    core: Rc<CoreContext>,
+    core: Rc<ServeContext>,
     connection: Rc<ClientConnection>,
 }
 
 impl ActiveRequest {
-    pub(super) fn begin(core: Rc<CoreContext>, connection: Rc<ClientConnection>) -> Self {
+    pub(super) fn begin(core: Rc<ServeContext>, connection: Rc<ClientConnection>) -> Self {
         core.load.begin_request();
         connection.active.set(connection.active.get() + 1);
         connection.total.set(connection.total.get() + 1);

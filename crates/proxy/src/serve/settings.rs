@@ -1,4 +1,4 @@
-//! How clients are served.
+//! Settings of client connections, and of the shutdown.
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
@@ -10,60 +10,60 @@ use super::ClientEvent;
 use fairgate_base::events::EventSink;
 use fairgate_call::ResetLimits;
 
-/// How clients are served. Defaults are the API server's own where it has any.
+/// Settings of client connections. Defaults are those of kube-apiserver where it has any.
 #[derive(Clone, Debug)]
 pub struct ServeSettings {
     /// Where to listen: 127.0.0.1:6443.
     pub listen: SocketAddr,
     /// TLS, unless plain. See [`super::tls::server_config`].
     pub tls: Option<Arc<rustls::ServerConfig>>,
-    /// Client connections in all; beyond, they wait in the kernel's queue: 16384.
+    /// Client connections in total; further ones wait in the kernel's queue: 16384.
     pub connections: usize,
-    /// Requests at a time on one HTTP/2 connection: 250.
+    /// Concurrent requests on one HTTP/2 connection: 250.
     pub streams_per_connection: u32,
     /// Largest request head: 1 MiB.
     pub head_bytes: usize,
-    /// Memory that the unfinished heads of all clients may take together, beyond 8 KiB of each:
+    /// Memory that the unfinished heads of all clients may take together, not counting the first 8 KiB of each:
     /// 64 MiB.
     pub unfinished_head_bytes: usize,
     /// Most header lines of a request: 512.
     pub header_lines: usize,
-    /// Time to shake hands: 10 s.
+    /// Time for the TLS handshake: 10 s.
     pub handshake_timeout: Duration,
-    /// Time to send a whole request head, once begun: 32 s.
+    /// Time to send a complete request head, from its first byte: 32 s.
     pub head_timeout: Duration,
     /// How long a connection may be idle: 120 s. At least the 90 s for which clients keep theirs.
     pub idle_timeout: Duration,
-    /// How long a client may refuse to take what is ready for it: 60 s.
+    /// How long a client may not take data that is ready for it: 60 s.
     pub stall_timeout: Duration,
-    /// Silence after which an HTTP/2 client is asked for a sign of life: 30 s.
+    /// How long an HTTP/2 client may be silent before a `PING` is sent: 30 s.
     pub keep_alive_interval: Duration,
-    /// How long that may take: 15 s.
+    /// How long the reply to the `PING` may take: 15 s.
     pub keep_alive_timeout: Duration,
-    /// Bytes of waiting requests' bodies a core may hold: 64 MiB.
+    /// Bytes of queued requests' bodies that a core may hold: 64 MiB.
     pub read_ahead_bytes: usize,
-    /// Bytes of one waiting request's body, always: 3 MiB, what the API server takes at most.
+    /// Bytes of one queued request's body: 3 MiB, the most that kube-apiserver accepts.
     pub read_ahead_small_bytes: usize,
-    /// Bytes of one waiting request's body, while the core's total is not half used: 16 MiB.
+    /// Bytes of one queued request's body while less than half of the core's total is used: 16 MiB.
     pub read_ahead_large_bytes: usize,
     /// How many requests a connection may reset before they are answered.
     pub resets: ResetLimits,
-    /// Hears what is done about clients.
+    /// Receives events of client connections.
     pub events: EventSink<ClientEvent>,
     /// See [`DrainSettings`].
     pub drain: DrainSettings,
 }
 
-/// How the gateway ends.
+/// Settings of the shutdown.
 #[derive(Clone, Copy, Debug)]
 pub struct DrainSettings {
-    /// How long to go on as before, not ready any more, for load balancers to notice: 0 s.
+    /// How long to go on serving, but not ready, so that load balancers notice: 0 s.
     pub delay: Duration,
-    /// Over how long the ends of watches are spread: 10 s.
+    /// The time over which the ends of watches are spread: 10 s.
     pub watch_spread: Duration,
-    /// How long idle HTTP/1 connections may still bring one more request: 1 s.
+    /// How long idle HTTP/1 connections may still send another request: 1 s.
     pub idle_grace: Duration,
-    /// When everything ends, counted from the end of `delay`: 60 s.
+    /// When all connections are closed, counted from the end of `delay`: 60 s.
     pub limit: Duration,
 }
 

@@ -1,8 +1,8 @@
 //! TLS towards clients.
 //!
-//! A client certificate is asked for, never demanded, and in the handshake only one thing is
-//! checked: that the client holds its key. Whose it is, is found out per request in `auth`, as the
-//! API server does, so that a client with an unknown certificate can still show a token.
+//! A client certificate is requested but not required, and the handshake only verifies that the client holds its
+//! key. As in kube-apiserver, the certificate is verified for requests, in `auth`, so that a client with an unknown
+//! certificate can still use a token.
 
 use std::sync::Arc;
 
@@ -16,12 +16,12 @@ use rustls::{
 
 /// Builds the server's side of TLS: at least TLS 1.2, HTTP/2 preferred.
 ///
-/// `authorities` are the subjects of the certificate authorities announced to clients, which choose
-/// a certificate by them; none means any.
+/// `authorities` are the subjects of the certificate authorities that are announced to clients, which choose a
+/// certificate by them; empty means any.
 ///
 /// # Errors
 ///
-/// When key and certificate do not fit each other.
+/// When key and certificate do not match.
 pub fn server_config(
     chain: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,

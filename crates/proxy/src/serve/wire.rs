@@ -1,10 +1,10 @@
-//! The bytes of a client's connection, on their way to and from hyper.
+//! A client's connection, as hyper reads and writes it.
 //!
-//! Several things need the bytes themselves. What is read is followed, so that hyper gets no more than
-//! one HTTP/1 message at a time ([`super::http1`]), and HTTP/2 frames do not come in floods
-//! ([`super::http2`]). A client that does not take what is ready for it is cut off, which hyper leaves
-//! to us. Last, an answer given before a request's body was read would be destroyed if the connection
-//! were closed with bytes unread, so those are taken and forgotten.
+//! Some things can only be done with the bytes themselves. Those that are read are followed, so that hyper gets no
+//! more than one HTTP/1 message at a time ([`super::http1`]), and floods of HTTP/2 frames end the connection
+//! ([`super::http2`]). A client that does not take data is cut off, which hyper does not do. And if a connection is
+//! closed while bytes are unread, the kernel resets it, which can destroy a reply that the client has not read yet:
+//! so these bytes are read and discarded first.
 
 use std::{
     future::Future,
@@ -22,13 +22,13 @@ use tokio::{
 use super::{client_connections::CountedConnection, http1::Http1Reader, http2::Http2Reader};
 use fairgate_base::socket::Socket;
 
-/// How long a connection that is being closed takes what the client still sends.
+/// How long a connection that is being closed discards what the client still sends.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// Bytes that one does take which is closed for sending too much.
+/// How many bytes are discarded at most, if the connection is closed because the client sends too much.
 const LINGER_BYTES: usize = 1 << 20;
 
-/// The reading end of a connection.
+/// The reader of a connection.
 pub(super) enum Reader {
     Http1(Http1Reader),
     Http2(Http2Reader),
@@ -40,9 +40,9 @@ pub(crate) struct Wire {
     reader: Reader,
     stall_timeout: Duration,
     stall_timer: Option<Pin<Box<Sleep>>>,
-    /// While the connection is being closed: until when, at the latest.
+    /// While the connection is being closed: when it is closed at the latest.
     closing: Option<Pin<Box<Sleep>>>,
-    /// How much it then takes.
+    /// How many bytes may still be discarded.
     linger_bytes: usize,
     _counted: CountedConnection,
 }
@@ -68,7 +68,7 @@ impl Wire {
         }
     }
 
-    /// Passes a write's outcome on, and cuts the client off when it has been pending for too long.
+    /// Returns the result of a write, or an error if it has been pending for too long.
     fn unless_stalled<T>(
         &mut self,
         cx: &mut Context<'_>,
@@ -83,15 +83,15 @@ impl Wire {
             .stall_timer
             .get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
         if timer.as_mut().poll(cx).is_ready() {
-            return Poll::Ready(Err(too_slow("the client takes nothing")));
+            return Poll::Ready(Err(too_slow("the client does not take data")));
         }
         Poll::Pending
     }
 }
 
 impl Wire {
-    /// Takes and forgets what the client still sends. Closing at once would reset the connection,
-    /// and a reset destroys the answer the client has not read yet.
+    /// Discards what the client still sends. Closing at once would reset the connection, and a reset destroys what
+    /// the client has not read yet.
     fn poll_linger(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if let Reader::Http2(reader) = &self.reader
             && !reader.is_over()

@@ -1,8 +1,7 @@
-//! Tokens, and the keyed hash under which they are looked up.
+//! Bearer tokens, and the keyed hash by which they are looked up.
 //!
-//! No table is keyed by a token: a dump of memory or a timing difference would give it away. The key
-//! is HMAC-SHA-256 under a key drawn at start, so equal digests mean equal tokens, and nobody outside
-//! can aim at a bucket.
+//! No table is keyed by a token itself: a memory dump or timing differences would reveal it. The hash is HMAC-SHA-256
+//! with a random key of the process, so that equal digests mean equal tokens, and clients cannot provoke collisions.
 
 use std::{fmt, sync::Arc};
 
@@ -20,13 +19,13 @@ pub struct TokenDigest([u8; 32]);
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token(Box<[u8]>);
 
-/// The operating system gives no random bytes.
+/// The operating system provides no random bytes.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error("the operating system gives no random bytes for the key of the token tables")]
+#[error("the operating system provides no random bytes for the key of the token tables")]
 pub struct NoRandomness;
 
 impl TokenKey {
-    /// A fresh key from the operating system.
+    /// A random key from the operating system.
     ///
     /// # Errors
     ///
@@ -47,14 +46,14 @@ impl TokenKey {
 }
 
 impl TokenDigest {
-    /// A number spread evenly over tokens; the same for the same token.
+    /// A number that is distributed evenly over tokens; the same for the same token.
     pub(super) fn spread(&self) -> u16 {
         u16::from_le_bytes([self.0[0], self.0[1]])
     }
 }
 
 impl Token {
-    /// The token of these bytes; `None` for the empty one, which is no credential.
+    /// A token of these bytes; `None` if there are none, which is not a credential.
     pub fn new(bytes: impl Into<Box<[u8]>>) -> Option<Self> {
         let bytes = bytes.into();
         (!bytes.is_empty()).then_some(Self(bytes))

@@ -1,8 +1,8 @@
-//! The head and the length of a gzipped body.
+//! The beginning and the length of a gzipped body.
 //!
-//! Inflating a list costs far more than passing it on. So only its head is inflated, and the length
-//! of the whole is taken from the trailer (RFC 1952, `ISIZE`). The trailer tells it modulo 4 GiB and
-//! of the last member only; what cannot be the length of such a body is not believed.
+//! Decompressing a list costs far more than forwarding it. So only its beginning is decompressed, and the length of
+//! the whole is taken from the trailer (RFC 1952, `ISIZE`). The trailer has it modulo 4 GiB, and for the last member
+//! only; a value that cannot be the length of such a body is ignored.
 
 use std::fmt;
 
@@ -14,17 +14,17 @@ const HEADER_BYTES: usize = 10;
 /// Checksum and length.
 const TRAILER_BYTES: u64 = 8;
 
-/// No deflated byte makes more than this many.
+/// A compressed byte expands to no more than this many.
 const MAX_RATIO: u64 = 1032;
 
-/// A gzipped body passing.
+/// A gzipped body while it streams.
 #[derive(Debug, Default)]
 pub(super) struct Gzip {
     seen: u64,
     head: Head,
-    /// Bytes inflated.
+    /// Bytes after decompression.
     inflated: u64,
-    /// The last four bytes seen.
+    /// The last four bytes of the body so far.
     last: [u8; 4],
 }
 
@@ -32,20 +32,19 @@ pub(super) struct Gzip {
 enum Head {
     #[default]
     Empty,
-    /// So many bytes of the header were read.
+    /// This many bytes of the header were read.
     Header(usize),
     Inflating(Box<Decompress>),
-    /// The body was inflated to its end, which took this many bytes and the trailer.
+    /// All of the body was decompressed; it has this many bytes and the trailer.
     Ended(u64),
-    /// Enough was inflated.
+    /// Enough was decompressed.
     Enough,
-    /// It cannot be read.
+    /// It cannot be decompressed.
     Broken,
 }
 
 impl Gzip {
-    /// Sees a piece of the body. What is inflated goes to `reader`, a few KiB a time, until that
-    /// returns `false`.
+    /// Reads a part of the body. Decompressed data goes to `reader`, a few KiB at a time, until that returns `false`.
     pub(super) fn read(&mut self, data: &[u8], reader: impl FnMut(&[u8]) -> bool) {
         let before = self.seen;
         self.seen = self.seen.saturating_add(data.len() as u64);
@@ -60,7 +59,7 @@ impl Gzip {
         }
     }
 
-    /// The body's length, inflated, after the last piece; `None` if it cannot be told.
+    /// The decompressed length of the body, at its end; `None` if it is unknown.
     pub(super) fn decoded_bytes(&self) -> Option<u64> {
         match self.head {
             Head::Ended(end) => (self.seen == end + TRAILER_BYTES).then_some(self.inflated),
@@ -100,7 +99,7 @@ impl Gzip {
         rest
     }
 
-    /// Inflates `data`, which begins at `position` of the body.
+    /// Decompresses `data`, which begins at `position` of the body.
     fn inflate(&mut self, data: &[u8], position: u64, mut reader: impl FnMut(&[u8]) -> bool) {
         let Head::Inflating(inflater) = &mut self.head else {
             return;

@@ -1,33 +1,33 @@
-//! Reads a list in JSON as far as need be.
+//! Parses a list in JSON as far as needed.
 //!
-//! Follows strings and brackets, and understands no more than the few fields at the top that matter.
-//! Built-in resources have `kind, apiVersion, metadata, items`, in this order; custom resources sort
-//! their keys, so that `metadata` comes last: it is read from the last bytes of the body.
+//! It follows strings and brackets, and only interprets the few top-level fields that matter. Lists of built-in
+//! resources have `kind, apiVersion, metadata, items`, in this order. Lists of custom resources have sorted keys, so that
+//! `metadata` comes last: it is parsed from the last bytes of the body.
 
-use super::Facts;
+use super::ListFacts;
 
-/// How many of the last bytes are kept. Continue tokens take several hundred.
+/// How many of the last bytes are kept. Continue tokens have several hundred.
 const TAIL_BYTES: usize = 2 << 10;
 
-/// The longest name or value that is looked at.
+/// The longest name or value that is interpreted.
 const MAX_WORD: usize = 256;
 
-/// How much is read between two looks at whether it is enough.
+/// How much is parsed between two checks of whether it is enough.
 const STEP_BYTES: usize = 4 << 10;
 
-/// Reads the head of a list, and its end.
+/// Parses the beginning of a list, and its end.
 #[derive(Debug, Default)]
 pub(super) struct JsonList {
     position: u64,
     depth: u32,
     text: Text,
     end: End,
-    /// The name or value being read, at the top and in the list's metadata.
+    /// The current name or value, at the top level and in the list's metadata.
     word: Vec<u8>,
-    /// Whose value is being read, at the top and in the list's metadata.
+    /// The field of the current value, at the top level and in the list's metadata.
     field: Field,
     metadata_field: MetadataField,
-    facts: Facts,
+    facts: ListFacts,
     tail: Vec<u8>,
 }
 
@@ -47,7 +47,7 @@ enum End {
     #[default]
     NotYet,
     Whole,
-    /// It is not JSON as we know it.
+    /// It is not valid JSON.
     Broken,
 }
 
@@ -72,8 +72,7 @@ enum MetadataField {
 }
 
 impl JsonList {
-    /// Sees a piece of the body: reads it if the sample is not large enough yet, else remembers its
-    /// last bytes.
+    /// Reads a part of the body: parses it if the sample is not large enough yet, else keeps its last bytes.
     pub(super) fn read_sample(&mut self, data: &[u8]) {
         let mut rest = data;
         while self.wants_more()
@@ -88,7 +87,7 @@ impl JsonList {
         }
     }
 
-    /// Reads a piece, all of it.
+    /// Parses a part of the body completely.
     pub(super) fn read(&mut self, data: &[u8]) {
         let mut rest = data;
         while self.end == End::NotYet && !rest.is_empty() {
@@ -114,10 +113,10 @@ impl JsonList {
         self.end == End::NotYet && !self.facts.is_other && !self.facts.is_sampled(self.position)
     }
 
-    /// What was found, the end of the body included.
-    pub(super) fn finish(mut self) -> Facts {
+    /// What was found, including the end of the body.
+    pub(super) fn finish(mut self) -> ListFacts {
         if self.end == End::Broken {
-            return Facts::default();
+            return ListFacts::default();
         }
         if !self.facts.has_metadata {
             self.read_tail();
@@ -125,7 +124,7 @@ impl JsonList {
         self.facts
     }
 
-    /// Reads inside a string up to its end or a backslash; returns how far it came.
+    /// Skips the text of a string to its end or a backslash; returns how far.
     fn string(&mut self, data: &[u8]) -> usize {
         let found = data.iter().position(|byte| matches!(byte, b'"' | b'\\'));
         let length = found.unwrap_or(data.len());
@@ -147,7 +146,7 @@ impl JsonList {
         read
     }
 
-    /// Reads a byte outside strings.
+    /// Parses a byte outside of strings.
     fn structure(&mut self, byte: u8) {
         match byte {
             b'"' => {
@@ -171,7 +170,7 @@ impl JsonList {
         }
     }
 
-    /// Whether names and values here matter.
+    /// Whether names and values at this level are interpreted.
     fn is_watched(&self) -> bool {
         self.depth == 1 || (self.depth == 2 && self.field == Field::Metadata)
     }
@@ -213,7 +212,7 @@ impl JsonList {
         }
     }
 
-    /// The word just read names a field.
+    /// The word that was parsed is the name of a field.
     fn name(&mut self) {
         if self.depth == 1 {
             self.field = match self.word.as_slice() {
@@ -233,13 +232,13 @@ impl JsonList {
         self.word.clear();
     }
 
-    /// The word just read is the value of a field.
+    /// The word that was parsed is the value of a field.
     fn value(&mut self) {
         let word = self.word.as_slice();
         if self.depth == 1 {
             match self.field {
-                Field::Kind => self.facts.see_kind(word),
-                Field::ApiVersion => self.facts.see_api_version(word),
+                Field::Kind => self.facts.check_kind(word),
+                Field::ApiVersion => self.facts.check_api_version(word),
                 Field::Items if word == b"null" => {
                     self.facts.has_items = true;
                     self.facts.all_items = true;
@@ -274,8 +273,8 @@ impl JsonList {
         self.tail.extend_from_slice(data);
     }
 
-    /// Reads the metadata behind the objects. There are no arrays in it, so that it is what follows
-    /// the last bracket; it makes an object of its own, if its comma is taken for a brace.
+    /// Parses the metadata after the objects. It contains no arrays, so it is what follows the last bracket; with its
+    /// comma replaced by a brace, it is an object of its own.
     fn read_tail(&mut self) {
         let Some(bracket) = self.tail.iter().rposition(|&byte| byte == b']') else {
             return;

@@ -1,17 +1,15 @@
-//! Learning from lists: how many objects an answer shows, and in how many bytes.
+//! Learns from the replies to list requests how many objects there are, and how large they are.
 //!
-//! The width of a list depends on object counts that a gateway does not hold. The answers that pass
-//! show them. A [`ListObserver`] looks at such an answer while it streams, without holding any of
-//! it back and without reading it all: the metadata of a list stands at its head, or at its very
-//! end; a protobuf list is counted by hopping from object to object; of a JSON list the first
-//! [`SAMPLE_BYTES`] or so are read and the rest is assumed to be alike; of a gzipped one no more
-//! than that is inflated, and its length is what the trailer says.
+//! The width of a list request depends on object counts, which the gateway does not have. The replies show them. A
+//! [`ListObserver`] sees such a reply while it streams, without delaying it and without parsing all of it. The
+//! metadata of a list is at its beginning or at its very end. The objects of a protobuf list are counted by skipping
+//! from one to the next. Of a JSON list about the first [`SAMPLE_BYTES`] are parsed, and the rest is assumed to be
+//! similar. Of a gzipped list only that much is decompressed, and its length is taken from the trailer.
 //!
-//! So a count is exact where the answer is protobuf and not compressed, fits into the sample, or is
-//! a full page, and otherwise as good as the first objects resemble the others. Count times size
-//! always makes up the length of the answer.
+//! So a count is exact if the reply is uncompressed protobuf, fits into the sample, or is a full page; otherwise it
+//! is as good as the first objects are representative. Count times average size is always the length of the reply.
 //!
-//! Not here: what is made of an observation ([`fairgate_core::apf::counts`]).
+//! Not here: how observations are used ([`fairgate_core::apf::counts`]).
 
 mod gzip;
 mod json;
@@ -31,27 +29,26 @@ use fairgate_core::{
     digest::{RequestInfo, Verb},
 };
 
-/// How much of an answer is read where not all of it is.
+/// How much of a reply is parsed if not all of it is.
 const SAMPLE_BYTES: u64 = 32 << 10;
 
-/// How much is read at most to see the first object to its end.
+/// How much is parsed at most to find the end of the first object.
 const MAX_SAMPLE_BYTES: u64 = 128 << 10;
 
-/// Looks at the answer to a list while it streams.
+/// Observes the reply to a list request while it streams.
 ///
-/// Takes a few hundred bytes; 45 KiB more while the head of a gzipped answer is inflated, and up to
-/// 2 KiB for the end of a JSON list whose metadata does not stand at its head, as with custom
-/// resources.
+/// It takes a few hundred bytes of memory; 45 KiB more while the beginning of a gzipped reply is decompressed, and up
+/// to 2 KiB for the end of a JSON list whose metadata is not at its beginning, as with custom resources.
 #[derive(Debug)]
 pub(super) struct ListObserver {
-    asked: Asked,
+    request: ListRequest,
     coding: Coding,
     reader: Reader,
 }
 
-/// What the request asked for.
+/// What the request request for.
 #[derive(Clone, Copy, Debug)]
-struct Asked {
+struct ListRequest {
     limit: Option<u64>,
     had_selector: bool,
     from_continue: bool,
@@ -60,7 +57,7 @@ struct Asked {
 /// How the body is encoded in transit.
 #[derive(Debug)]
 enum Coding {
-    /// Not at all; so many bytes were seen.
+    /// Not encoded; this many bytes were observed.
     Identity(u64),
     Gzip(Gzip),
 }
@@ -72,48 +69,47 @@ enum Reader {
     Protobuf(ProtobufList),
 }
 
-/// What a reader has found.
+/// What a reader found.
 #[derive(Clone, Debug, Default)]
-struct Facts {
-    /// The answer is no list of objects, or one of another shape than the objects themselves.
+struct ListFacts {
+    /// The reply is not a list of the objects themselves.
     is_other: bool,
-    /// The objects were found, though there may be none.
+    /// The list of objects was found; it may be empty.
     has_items: bool,
-    /// The list's metadata was read, so that `has_continue` and `remaining` are known.
+    /// The list's metadata was parsed, so that `has_continue` and `remaining` are known.
     has_metadata: bool,
     has_continue: bool,
     remaining: Option<u64>,
-    /// Objects seen, and whether they are all there are.
+    /// Objects observed, and whether they are all objects of the list.
     items: u64,
     all_items: bool,
-    /// Where the first object starts, and how many bytes those seen take.
+    /// Where the first object starts, and how many bytes the observed objects take.
     items_start: u64,
     items_bytes: u64,
 }
 
 impl ListObserver {
-    /// Looks at the answer to `info` with this status and these headers.
+    /// Observes the reply to `info` with this status and these headers.
     ///
-    /// `None` if there is nothing to be learnt: it is no `200` to a list, or its encoding is not
-    /// understood. Tables and metadata only have other sizes than the objects; most are found out
-    /// by their head alone, and end without an observation.
+    /// `None` if there is nothing to learn: it is not a `200` to a list, or its encoding is not supported. Tables and
+    /// metadata-only lists have other sizes than the objects; most are recognized by their beginning, and give no
+    /// observation.
     pub(super) fn new(info: &RequestInfo, status: StatusCode, headers: &HeaderMap) -> Option<Self> {
         let is_list = info.is_resource && info.verb == Verb::List && info.subresource().is_empty();
         if !is_list || status != StatusCode::OK {
             return None;
         }
         Some(Self {
-            asked: Asked::of(info),
+            request: ListRequest::of(info),
             coding: Coding::of(headers)?,
             reader: Reader::of(headers)?,
         })
     }
 
-    /// Sees a piece of the body, as it comes from the upstream.
+    /// Observes a part of the body, as it arrives from the upstream.
     ///
-    /// Cost: up to some 100 µs in all for the sample (20 µs for usual JSON that is not compressed);
-    /// for what follows the copying of up to 2 KiB a piece, or 15 ns for each object of a protobuf
-    /// list.
+    /// Cost: up to about 100 µs in total for the sample (20 µs for typical uncompressed JSON); after that copying
+    /// up to 2 KiB per call, or 15 ns for each object of a protobuf list.
     pub(super) fn data(&mut self, data: &[u8]) {
         let reader = &mut self.reader;
         match &mut self.coding {
@@ -134,11 +130,10 @@ impl ListObserver {
         }
     }
 
-    /// What the answer showed, once it has ended; `complete` tells that nothing of it is missing.
+    /// The observation, once the reply has ended; `complete` tells whether it is complete.
     ///
-    /// `from_continue` is set also if objects after those of the answer are likely and the server
-    /// does not say how many: the count is a lower bound in either case. `items_in_page` may be an
-    /// estimate, as the module says.
+    /// `from_continue` is also set if more objects are likely to follow and the server does not say how many: the count
+    /// is a lower bound in either case. `items_in_page` may be an estimate, as the module describes.
     pub(super) fn finish(self, complete: bool) -> Option<ListObservation> {
         if !complete {
             return None;
@@ -151,11 +146,11 @@ impl ListObserver {
             Reader::Json(list) => list.finish(),
             Reader::Protobuf(list) => list.finish(),
         };
-        self.asked.conclude(&facts, decoded_bytes)
+        self.request.conclude(&facts, decoded_bytes)
     }
 }
 
-impl Asked {
+impl ListRequest {
     fn of(info: &RequestInfo) -> Self {
         let Some(list) = &info.list else {
             return Self {
@@ -171,7 +166,7 @@ impl Asked {
         }
     }
 
-    fn conclude(self, facts: &Facts, decoded_bytes: u64) -> Option<ListObservation> {
+    fn conclude(self, facts: &ListFacts, decoded_bytes: u64) -> Option<ListObservation> {
         if facts.is_other || !facts.has_items {
             return None;
         }
@@ -198,8 +193,8 @@ impl Asked {
     }
 }
 
-impl Facts {
-    /// How many objects there are in `total` bytes if all are like those seen.
+impl ListFacts {
+    /// How many objects there are in `total` bytes if all are like those observed.
     fn estimate(&self, total: u64) -> Option<u64> {
         if self.items == 0 || self.items_bytes == 0 {
             return None;
@@ -209,19 +204,19 @@ impl Facts {
         Some(u64::try_from(items).unwrap_or(u64::MAX).max(self.items))
     }
 
-    /// Whether `position` is far enough for a sample.
+    /// Whether the sample is large enough at `position`.
     fn is_sampled(&self, position: u64) -> bool {
         position >= MAX_SAMPLE_BYTES
             || (position >= SAMPLE_BYTES && self.items > 0 && !self.all_items)
     }
 
-    /// Takes note of the list's kind and the version of its API.
-    fn see_kind(&mut self, kind: &[u8]) {
+    /// Checks the list's kind.
+    fn check_kind(&mut self, kind: &[u8]) {
         self.is_other |= !kind.ends_with(b"List");
     }
 
-    /// Tables and metadata only belong to the group of the machinery.
-    fn see_api_version(&mut self, api_version: &[u8]) {
+    /// Checks the list's API version: tables and metadata-only lists are of the group `meta.k8s.io`.
+    fn check_api_version(&mut self, api_version: &[u8]) {
         self.is_other |= api_version.starts_with(b"meta.k8s.io/");
     }
 }

@@ -1,14 +1,13 @@
 //! Counts a list in the Kubernetes protobuf format.
 //!
-//! Four bytes of magic, then an envelope (`runtime.Unknown`) of type and content; the content is a
-//! list of metadata and objects. Every object tells its length, so that reading hops from one to the
-//! next and never looks inside.
+//! The format has four bytes of magic, then an envelope (`runtime.Unknown`) with type and content; the content is a
+//! list with metadata and objects. Every object begins with its length, so objects are skipped without parsing them.
 
-use super::Facts;
+use super::ListFacts;
 
 const MAGIC: [u8; 4] = *b"k8s\0";
 
-/// The longest type or list metadata that is read.
+/// The longest type or list metadata that is parsed.
 const MAX_HELD: u64 = 4 << 10;
 
 /// Counts the objects of a list.
@@ -19,16 +18,16 @@ pub(super) struct ProtobufList {
     message: Message,
     /// Where the content ends.
     list_end: u64,
-    /// Where the field being read starts.
+    /// Where the current field starts.
     field_start: u64,
     varint: Varint,
-    /// The bytes of a field that is read as a whole.
+    /// The bytes of a field that is parsed as a whole.
     held: Vec<u8>,
     has_kind: bool,
-    facts: Facts,
+    facts: ListFacts,
 }
 
-/// What is read next.
+/// What comes next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     /// This byte of the magic.
@@ -36,13 +35,13 @@ enum State {
     Tag,
     /// The length of a field.
     Length(u64),
-    /// A number nobody asks for.
+    /// A number that is skipped.
     Number,
-    /// Nothing before this position.
+    /// Bytes up to this position, which are skipped.
     Skip(u64),
-    /// All of a field, up to this position.
+    /// A field up to this position, which is kept.
     Hold(u64),
-    /// It is not the format.
+    /// It is not this format.
     Broken,
 }
 
@@ -52,7 +51,7 @@ impl Default for State {
     }
 }
 
-/// Whose fields are read.
+/// The message whose fields are being parsed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Message {
     #[default]
@@ -63,10 +62,10 @@ enum Message {
 }
 
 impl ProtobufList {
-    /// Reads a piece. Its cost depends on the objects that start in it, not on its length.
+    /// Reads a part of the body. The cost depends on the number of objects that start in it, not on its length.
     pub(super) fn read(&mut self, data: &[u8]) {
         let mut rest = data;
-        // Behind the list nothing matters, so that it need not be inflated either.
+        // What follows the list does not matter, and need not be decompressed either.
         while self.state != State::Broken && self.message != Message::Rest && !rest.is_empty() {
             let read = match self.state {
                 State::Skip(end) => self.advance(end, rest),
@@ -88,7 +87,7 @@ impl ProtobufList {
         }
     }
 
-    /// Whether the sample is not large enough yet, where there is no hopping.
+    /// Whether the sample is not large enough yet, where objects cannot be skipped.
     pub(super) fn wants_more(&self) -> bool {
         self.state != State::Broken
             && !self.facts.is_other
@@ -97,17 +96,17 @@ impl ProtobufList {
     }
 
     /// What was found.
-    pub(super) fn finish(mut self) -> Facts {
+    pub(super) fn finish(mut self) -> ListFacts {
         if self.state == State::Broken {
-            return Facts::default();
+            return ListFacts::default();
         }
         self.facts.has_items = self.has_kind && self.message != Message::Envelope;
-        // The metadata, if any, stands before the objects.
+        // The metadata, if any, is before the objects.
         self.facts.has_metadata |= self.facts.items > 0 || self.facts.all_items;
         self.facts
     }
 
-    /// Goes on to `end` or as far as there is data; returns how far.
+    /// Moves on to `end`, or as far as there is data; returns how far.
     fn advance(&mut self, end: u64, data: &[u8]) -> usize {
         let left = end.saturating_sub(self.position);
         let read = usize::try_from(left).map_or(data.len(), |left| left.min(data.len()));
@@ -118,7 +117,7 @@ impl ProtobufList {
         read
     }
 
-    /// Reads one byte of a tag, a length or a number.
+    /// Parses one byte of a tag, a length or a number.
     fn step(&mut self, byte: u8) {
         if let State::Magic(index) = self.state {
             self.state = match MAGIC.get(index) {
@@ -204,17 +203,17 @@ impl ProtobufList {
         }
     }
 
-    /// Reads the type or the list's metadata.
+    /// Parses the type or the list's metadata.
     fn digest_held(&mut self) {
         let mut fields = Fields(&self.held);
         while let Some((field, value)) = fields.next() {
             match (self.message, field, value) {
                 (Message::Envelope, 1, Value::Bytes(version)) => {
-                    self.facts.see_api_version(version);
+                    self.facts.check_api_version(version);
                 }
                 (Message::Envelope, 2, Value::Bytes(kind)) => {
                     self.has_kind = true;
-                    self.facts.see_kind(kind);
+                    self.facts.check_kind(kind);
                 }
                 (Message::List, 3, Value::Bytes(token)) => {
                     self.facts.has_continue = !token.is_empty();
@@ -230,7 +229,7 @@ impl ProtobufList {
         }
     }
 
-    /// Leaves the content where it ends.
+    /// Leaves the content at its end.
     fn leave_list(&mut self) {
         if self.message == Message::List && self.position >= self.list_end {
             if self.state == State::Tag && self.varint.is_fresh() {
@@ -243,14 +242,14 @@ impl ProtobufList {
     }
 }
 
-/// A number of seven bits a byte, as far as it was read.
+/// A varint, as far as it was read.
 #[derive(Clone, Copy, Debug, Default)]
 struct Varint {
     value: u64,
     shift: u32,
 }
 
-/// A number has more than ten bytes.
+/// A varint has more than ten bytes.
 struct TooLong;
 
 impl Varint {
@@ -258,7 +257,7 @@ impl Varint {
         self.shift == 0
     }
 
-    /// Takes the next byte; the number, if it is the last one.
+    /// Takes the next byte. Returns the number if it is complete.
     fn push(&mut self, byte: u8) -> Result<Option<u64>, TooLong> {
         if self.shift > 63 {
             return Err(TooLong);
@@ -278,7 +277,7 @@ enum Value<'a> {
     Other,
 }
 
-/// The fields of a message that is there as a whole. What cannot be read is left over.
+/// The fields of a complete message. What cannot be parsed is left over.
 struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {

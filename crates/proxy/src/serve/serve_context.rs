@@ -20,7 +20,7 @@ use fairgate_call::ReadAheadBudget;
 use fairgate_core::random::Random;
 
 /// What the connections of a core share.
-pub(super) struct CoreContext {
+pub(super) struct ServeContext {
     pub(super) settings: ServeSettings,
     pub(super) defence: Arc<Defence>,
     pub(super) tls: Option<TlsAcceptor>,
@@ -35,7 +35,7 @@ pub(super) struct CoreContext {
     pub(super) ids: RequestIds,
 }
 
-impl CoreContext {
+impl ServeContext {
     /// A random UUID for a request.
     pub(super) fn new_id(&self) -> u128 {
         self.ids.next()
