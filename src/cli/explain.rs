@@ -212,14 +212,14 @@ fn not_matched(policy: &Policy, digest: &RequestDigest, matched: SchemaIndex) ->
     let before = all
         .filter(|(index, _)| *index != matched)
         .map_while(|(index, schema)| {
-            let reasons = policy.why_not(index, digest)?;
+            let reasons = policy.explain(index, digest).err()?;
             Some(NotMatched {
                 flow_schema: schema.name.to_string(),
                 matching_precedence: schema.precedence,
                 reasons: reasons.iter().map(ToString::to_string).collect(),
             })
         });
-    let is_last_resort = policy.why_not(matched, digest).is_some();
+    let is_last_resort = policy.explain(matched, digest).is_err();
     let count = if is_last_resort {
         policy.schemas().len()
     } else {

@@ -3,6 +3,8 @@
 //!
 //! It reads text, so a mention in a string counts too; comments do not.
 
+mod circles;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,

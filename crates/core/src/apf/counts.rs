@@ -14,11 +14,10 @@ use std::{collections::HashMap, time::Duration};
 
 use super::{
     demand::as_f64,
-    policy::Semantics,
     scope::{MAX_KEY_BYTES, ScopeKey, StatsScope},
     work::ObjectStats,
 };
-use crate::time::Time;
+use crate::{apf::spec::Semantics, time::Time};
 
 /// The size assumed of objects of which only the bytes of all are known.
 const ASSUMED_OBJECT_BYTES: u64 = 4_000;

@@ -9,8 +9,10 @@
 
 use std::time::Duration;
 
-use super::policy::Semantics;
-use crate::time::{Time, nanos};
+use crate::{
+    apf::spec::Semantics,
+    time::{Time, nanos},
+};
 
 /// The usual time between two updates of the statistics.
 pub(crate) const UPDATE_PERIOD: Duration = Duration::from_secs(10);

@@ -15,15 +15,14 @@ use super::{
     borrowing::{LevelLimits, RebalanceInput, Watermarks, ratio_denominator, rebalance},
     demand::{Demand, as_f64},
     level::{Arrival, Decisions, Level},
-    policy::{
-        Flow, LevelIndex, LevelKind, LevelSpec, LimitResponse, Policy, SchemaIndex, Semantics,
-    },
+    policy::Policy,
     queueset::{ArrivingRequest, Discipline, QueueSetSummary, RatioReport},
     shard::Dealer,
     units::Seats,
     work::{WidthCap, Work},
 };
 use crate::{
+    apf::spec::{Flow, LevelIndex, LevelKind, LevelSpec, LimitResponse, SchemaIndex, Semantics},
     sync::{Mutex, lock},
     time::Time,
 };

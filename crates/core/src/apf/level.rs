@@ -10,12 +10,12 @@
 use smallvec::SmallVec;
 
 use super::{
-    policy::Semantics,
     queueset::{Admission, ArrivingRequest, Discipline, EntryId, QueueSet, QueueSetEvents},
     retry_after::RetryAfter,
     units::Seats,
 };
 use crate::{
+    apf::spec::Semantics,
     rejection::RejectReason,
     sync::{Arc, Mutex, lock},
     time::Time,
@@ -227,7 +227,7 @@ mod loom_tests {
     use loom::thread;
 
     use super::*;
-    use crate::apf::{policy::Queuing, shard::Dealer, work::Work};
+    use crate::apf::{shard::Dealer, spec::Queuing, work::Work};
 
     const NOW: Time = Time::from_nanos(1);
 

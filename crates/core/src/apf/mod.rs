@@ -16,11 +16,13 @@ pub mod ratio;
 pub(crate) mod retry_after;
 pub mod scope;
 pub mod shard;
+mod spec;
 pub mod units;
 pub mod watchers;
 pub mod work;
 
+pub use crate::apf::spec::{Flow, LevelIndex, SchemaIndex, Semantics};
 pub use objects::ObjectSet;
-pub use policy::{Compiled, Flow, LevelIndex, Policy, PolicySettings, SchemaIndex, Semantics};
+pub use policy::{Compiled, Policy, PolicySettings};
 pub use units::{SeatSeconds, Seats};
 pub use work::Work;

@@ -7,7 +7,7 @@
 //!
 //! Time is wall time in whole Unix seconds, because rejections are counted by second.
 
-use super::policy::Semantics;
+use crate::apf::spec::Semantics;
 
 /// The longest answer, in seconds; also the seconds of history that can matter.
 const MAX_SECONDS: u32 = 32;

@@ -8,6 +8,7 @@
 //! or watch; `duration` reads the client's deadline.
 
 mod duration;
+mod error;
 pub(crate) mod info;
 pub(crate) mod options;
 mod query;
@@ -20,7 +21,8 @@ mod tests;
 
 use std::{borrow::Cow, sync::Arc};
 
-pub use info::{InfoError, RequestInfo};
+pub use error::InfoError;
+pub use info::RequestInfo;
 pub use options::ListOptions;
 pub use query::query_pairs;
 pub use user::User;

@@ -8,7 +8,7 @@
 
 use std::borrow::Cow;
 
-use super::{duration, info::InfoError};
+use super::{duration, error::InfoError};
 
 /// The most parameters a query may have; servers of different age disagree on larger ones.
 const MAX_PARAMETERS: usize = 10_000;

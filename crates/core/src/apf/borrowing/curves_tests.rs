@@ -5,7 +5,7 @@
 
 use super::*;
 use crate::{
-    apf::{demand::as_f64, policy::LevelSpec},
+    apf::{demand::as_f64, spec::LevelSpec},
     random::Random,
     time::Time,
 };

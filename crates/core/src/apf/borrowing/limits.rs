@@ -1,10 +1,7 @@
 //! Static limits: what configuration alone says of a level's concurrency.
 
-use super::super::{
-    policy::{LevelKind, LevelSpec, LimitResponse},
-    units::Seats,
-    work::WidthCap,
-};
+use super::super::{units::Seats, work::WidthCap};
+use crate::apf::spec::{LevelKind, LevelSpec, LimitResponse};
 
 /// The limits of one level that follow from configuration. `min <= nominal <= max`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -94,7 +91,7 @@ fn seats(number: u64) -> Seats {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::apf::policy::Queuing;
+    use crate::apf::spec::Queuing;
 
     pub(in super::super) fn limited(
         name: &str,

@@ -19,7 +19,8 @@ pub use watermarks::Watermarks;
 
 pub use solver::{Allocation, AllocationError, Claim, allocate};
 
-use super::{demand::as_f64, policy::Semantics, units::Seats};
+use super::{demand::as_f64, units::Seats};
+use crate::apf::spec::Semantics;
 
 /// What rebalancing knows of a level.
 #[derive(Clone, Copy, Debug, PartialEq)]

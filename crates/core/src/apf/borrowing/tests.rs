@@ -3,14 +3,15 @@
 use std::time::Duration;
 
 use super::{
-    super::{
-        demand::{Demand, Integrator},
-        policy::{LevelKind, LevelSpec},
-    },
+    super::demand::{Demand, Integrator},
     limits::tests::{built_in, exempt, limited, limits_of},
     *,
 };
-use crate::{random::Random, time::Time};
+use crate::{
+    apf::spec::{LevelKind, LevelSpec},
+    random::Random,
+    time::Time,
+};
 use Semantics::{Compatible, Improved};
 
 const BOTH: [Semantics; 2] = [Compatible, Improved];

@@ -10,7 +10,6 @@ use k8s_openapi::api::flowcontrol::v1::{
 };
 use serde::Serialize;
 
-use super::super::policy::{Policy, SchemaIndex};
 use crate::digest::{RequestDigest, RequestInfo, User};
 
 /// The part of a schema that matched a request; all are indices into the schema's lists.
@@ -101,42 +100,8 @@ impl fmt::Display for Mismatch {
     }
 }
 
-impl Policy {
-    /// Whether one schema, taken for itself, matches a request, and by which of its parts.
-    ///
-    /// Costs time in proportion to the schema; not for the request path.
-    ///
-    /// # Errors
-    ///
-    /// One `RuleMismatch` for each rule of the schema, if none matches.
-    ///
-    /// # Panics
-    ///
-    /// If `schema` is of another policy that has more schemas.
-    pub fn explain(
-        &self,
-        schema: SchemaIndex,
-        digest: &RequestDigest,
-    ) -> Result<RuleMatch, Vec<RuleMismatch>> {
-        explain_rules(self.rules(schema), digest)
-    }
-
-    /// Why one schema, taken for itself, does not match a request; `None` if it does.
-    ///
-    /// # Panics
-    ///
-    /// As [`Self::explain`].
-    pub fn why_not(
-        &self,
-        schema: SchemaIndex,
-        digest: &RequestDigest,
-    ) -> Option<Vec<RuleMismatch>> {
-        self.explain(schema, digest).err()
-    }
-}
-
-/// As [`Policy::explain`], of rules by themselves.
-pub(super) fn explain_rules(
+/// Which part of `rules` matches a request first, or why none does.
+pub(in crate::apf) fn explain_rules(
     rules: &[PolicyRulesWithSubjects],
     digest: &RequestDigest,
 ) -> Result<RuleMatch, Vec<RuleMismatch>> {

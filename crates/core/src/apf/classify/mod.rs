@@ -24,15 +24,17 @@ use std::hash::Hasher;
 
 use siphasher::sip::SipHasher13;
 
-use super::policy::{
-    Distinguisher, Flow, LevelKind, LevelSpec, LimitResponse, Policy, Schema, SchemaIndex,
+use crate::{
+    apf::spec::{Distinguisher, LevelKind, LevelSpec, LimitResponse, Schema, SchemaIndex},
+    digest::{RequestDigest, RequestInfo, Verb},
 };
-use crate::digest::{RequestDigest, RequestInfo, Verb};
 use broad::{BroadRules, PartSet};
 use names::{NameScope, Names};
 use tuples::Tuples;
 
 pub(crate) use cover::Cover;
+pub(in crate::apf) use explain::explain_rules;
+pub use explain::{Mismatch, RuleMatch, RuleMismatch};
 
 /// What the names of all service accounts begin with; the namespace and a colon follow.
 const ACCOUNT_PREFIX: &str = "system:serviceaccount:";
@@ -120,31 +122,31 @@ enum FlowHash {
     Of(SipHasher13, Option<Distinguisher>),
 }
 
-impl Policy {
-    /// The schema, level and flow of a request.
+impl Classifier {
+    /// The first schema in matching order that matches a request, if any does.
     ///
-    /// Takes the same time however many schemas there are; a user costs one look per group.
+    /// Takes the same time however many schemas there are; a user costs one lookup per group.
     /// Allocates nothing.
-    pub fn classify(&self, digest: &RequestDigest) -> Flow {
-        let classifier = self.classifier();
-        let schema = match classifier.first_match(digest) {
-            UNKNOWN => self.catch_all(),
-            found => SchemaIndex(found),
-        };
-        Flow {
-            schema,
-            level: self.schema(schema).level,
-            hash: classifier.flows[schema.0 as usize].of(digest),
+    pub(super) fn schema_of(&self, digest: &RequestDigest) -> Option<SchemaIndex> {
+        match self.first_match(digest) {
+            UNKNOWN => None,
+            found => Some(SchemaIndex(found)),
         }
     }
 
-    /// What tells this request's flow from others of its schema; empty where nothing does.
-    ///
-    /// # Panics
-    ///
-    /// If `schema` is of another policy that has more schemas.
-    pub fn distinguisher<'a>(&self, schema: SchemaIndex, digest: &'a RequestDigest) -> &'a [u8] {
-        match &self.classifier().flows[schema.0 as usize] {
+    /// The hash of a request's flow among those of `schema`, which must be of the same policy.
+    pub(super) fn flow_hash(&self, schema: SchemaIndex, digest: &RequestDigest) -> u64 {
+        self.flows[schema.0 as usize].of(digest)
+    }
+
+    /// The flow distinguisher of a request in `schema`, which must be of the same policy; empty where
+    /// nothing tells flows apart.
+    pub(super) fn distinguisher<'a>(
+        &self,
+        schema: SchemaIndex,
+        digest: &'a RequestDigest,
+    ) -> &'a [u8] {
+        match &self.flows[schema.0 as usize] {
             FlowHash::Zero => b"",
             FlowHash::Of(_, method) => distinguisher(*method, digest),
         }

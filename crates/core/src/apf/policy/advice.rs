@@ -1,14 +1,15 @@
 //! Warnings about what is valid but probably not meant.
 
 use super::{
-    LevelKind, LimitResponse, PolicySettings, Queuing, Semantics,
-    compile::{LevelCandidate, SchemaCandidate},
+    PolicySettings,
+    candidates::{LevelCandidate, SchemaCandidate},
 };
 use crate::{
     apf::{
         borrowing::LevelLimits,
         classify::{Classifier, Cover},
         objects::{BUILT_IN, FLOW_SCHEMA, PRIORITY_LEVEL, bootstrap},
+        spec::{LevelKind, LimitResponse, Queuing, Semantics},
         units::Seats,
     },
     finding::{Finding, Severity},

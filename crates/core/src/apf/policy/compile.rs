@@ -12,8 +12,9 @@ use k8s_openapi::{
 use siphasher::sip128::{Hasher128, SipHasher13};
 
 use super::{
-    Compiled, Distinguisher, LevelKind, LevelSpec, LimitResponse, Policy, PolicySettings, Queuing,
-    Schema, SchemaIndex, advice, level_by_name,
+    Compiled, Policy, PolicySettings, advice,
+    candidates::{LevelCandidate, SchemaCandidate},
+    level_by_name,
 };
 use crate::{
     apf::{
@@ -21,22 +22,10 @@ use crate::{
         objects::{
             BUILT_IN, EffectiveSet, FLOW_SCHEMA, Located, ObjectSet, PRIORITY_LEVEL, bootstrap,
         },
+        spec::{Distinguisher, LevelKind, LevelSpec, LimitResponse, Queuing, Schema, SchemaIndex},
     },
     finding::{Finding, Severity},
 };
-
-/// A schema on its way into the policy.
-pub(super) struct SchemaCandidate {
-    pub(super) schema: Schema,
-    pub(super) rules: Vec<PolicyRulesWithSubjects>,
-    pub(super) origin: Arc<str>,
-}
-
-/// A level on its way into the policy.
-pub(super) struct LevelCandidate {
-    pub(super) spec: LevelSpec,
-    pub(super) origin: Arc<str>,
-}
 
 impl Policy {
     /// Compiles objects into a policy, with warnings about what is probably not meant.

@@ -5,6 +5,7 @@
 //! `classify`.
 
 mod advice;
+mod candidates;
 mod compile;
 
 use std::{fmt, sync::Arc};
@@ -13,110 +14,16 @@ pub use advice::is_unreachable;
 
 use k8s_openapi::api::flowcontrol::v1::PolicyRulesWithSubjects;
 
-use super::{classify::Classifier, units::Seats};
-use crate::finding::Finding;
-
-/// Whose behaviour to follow where the original is known to be wrong.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub enum Semantics {
-    /// As the original behaves, its defects included.
-    Compatible,
-    /// As the original is meant.
-    #[default]
-    Improved,
-}
-
-/// A schema's index in its [`Policy`]; in matching order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SchemaIndex(pub u32);
-
-/// A level's index in its [`Policy`]; sorted by name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct LevelIndex(pub u32);
-
-/// One FlowSchema that takes part in matching.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Schema {
-    /// The object's name.
-    pub name: Arc<str>,
-    /// The object's UID, or a stable one made from kind and name; never empty.
-    pub uid: Arc<str>,
-    /// Matching precedence; low wins.
-    pub precedence: i32,
-    /// The level its requests go to.
-    pub level: LevelIndex,
-    /// How its requests are split into flows; `None`: all are one flow.
-    pub distinguisher: Option<Distinguisher>,
-}
-
-/// How the requests of a schema are split into flows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Distinguisher {
-    /// By the user's name.
-    ByUser,
-    /// By the request's namespace.
-    ByNamespace,
-}
-
-/// One priority level as configured.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LevelSpec {
-    /// The object's name.
-    pub name: Arc<str>,
-    /// The object's UID, or a stable one made from kind and name; never empty.
-    pub uid: Arc<str>,
-    /// Concurrency shares.
-    pub shares: u32,
-    /// Percent of the nominal limit that others may borrow.
-    pub lendable_percent: u32,
-    /// How requests are held back.
-    pub kind: LevelKind,
-}
-
-/// How a level holds its requests back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LevelKind {
-    /// Not at all.
-    Exempt,
-    /// By a concurrency limit.
-    Limited {
-        /// Percent of the nominal limit that it may borrow; `None`: all there is.
-        borrowing_limit_percent: Option<u32>,
-        /// What happens at the limit.
-        response: LimitResponse,
-    },
-}
-
-/// What a limited level does with a request that finds no seat.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LimitResponse {
-    /// Refuse it.
-    Reject,
-    /// Queue it fairly.
-    Queue(Queuing),
-}
-
-/// The shape of a level's queues.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Queuing {
-    /// The deck: 1 to 10 000 000.
-    pub queues: u32,
-    /// 1 to `queues`, within 60 bits of entropy.
-    pub hand_size: u32,
-    /// Waiting requests a queue takes.
-    pub queue_length_limit: u32,
-}
-
-/// Where a request belongs: the outcome of classification.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Flow {
-    /// The schema that matched.
-    pub schema: SchemaIndex,
-    /// Its level.
-    pub level: LevelIndex,
-    /// Hash of schema and flow distinguisher; 0 where the level has no more than one queue.
-    pub hash: u64,
-}
+pub use super::classify::{Mismatch, RuleMatch, RuleMismatch};
+pub use super::spec::{
+    Distinguisher, Flow, LevelIndex, LevelKind, LevelSpec, LimitResponse, Queuing, Schema,
+    SchemaIndex, Semantics,
+};
+use super::{
+    classify::{Classifier, explain_rules},
+    units::Seats,
+};
+use crate::{digest::RequestDigest, finding::Finding};
 
 /// What the policy is compiled for, besides the objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -210,8 +117,51 @@ impl Policy {
         level_by_name(&self.levels, name)
     }
 
+    /// The classifier, whose own tests look into it.
+    #[cfg(test)]
     pub(super) fn classifier(&self) -> &Classifier {
         &self.classifier
+    }
+
+    /// The schema, level and flow of a request.
+    ///
+    /// Takes the same time however many schemas there are; a user costs one lookup per group.
+    /// Allocates nothing.
+    pub fn classify(&self, digest: &RequestDigest) -> Flow {
+        let schema = self.classifier.schema_of(digest).unwrap_or(self.catch_all);
+        Flow {
+            schema,
+            level: self.schema(schema).level,
+            hash: self.classifier.flow_hash(schema, digest),
+        }
+    }
+
+    /// The flow distinguisher of this request in `schema`; empty where all its requests are one flow.
+    ///
+    /// # Panics
+    ///
+    /// If `schema` is of another policy that has more schemas.
+    pub fn distinguisher<'a>(&self, schema: SchemaIndex, digest: &'a RequestDigest) -> &'a [u8] {
+        self.classifier.distinguisher(schema, digest)
+    }
+
+    /// Whether one schema, taken for itself, matches a request, and by which of its parts.
+    ///
+    /// Costs time in proportion to the schema; not for the request path.
+    ///
+    /// # Errors
+    ///
+    /// One [`RuleMismatch`] for each rule of the schema, if none matches.
+    ///
+    /// # Panics
+    ///
+    /// If `schema` is of another policy that has more schemas.
+    pub fn explain(
+        &self,
+        schema: SchemaIndex,
+        digest: &RequestDigest,
+    ) -> Result<RuleMatch, Vec<RuleMismatch>> {
+        explain_rules(self.rules(schema), digest)
     }
 }
 

@@ -4,8 +4,8 @@ use super::{Discipline, NONE, Phase, QueueSet, RequestEntry, Sums};
 use crate::{
     apf::{
         demand::DemandSample,
-        policy::{Queuing, Semantics},
         ratio::{Buckets, RatioHistogram, RatioSnapshot},
+        spec::{Queuing, Semantics},
         units::{SeatSeconds, Seats},
         work::Work,
     },

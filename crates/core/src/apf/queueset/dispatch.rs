@@ -8,7 +8,7 @@ use std::{cmp::Reverse, time::Duration};
 use super::{Discipline, NONE, Phase, QueueSet, QueueSetEvents};
 use crate::{
     apf::{
-        policy::Semantics,
+        spec::Semantics,
         units::{SeatSeconds, Seats},
     },
     time::Time,

@@ -39,12 +39,15 @@ use virtual_time::VirtualTime;
 use super::{
     demand::Integrator,
     order::HeadOrder,
-    policy::{Queuing, Semantics},
     shard::Dealer,
     units::{SeatSeconds, Seats},
     work::Work,
 };
-use crate::{rejection::RejectReason, time::Time};
+use crate::{
+    apf::spec::{Queuing, Semantics},
+    rejection::RejectReason,
+    time::Time,
+};
 
 /// How a queue set treats its requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@
 
 use super::{Discipline, NONE, Phase, Queue, QueueSet, QueueSetEvents, Sums};
 use crate::{
-    apf::{policy::Semantics, units::Seats, work::Work},
+    apf::{spec::Semantics, units::Seats, work::Work},
     time::Time,
 };
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use super::{WidthCap, Work};
 use crate::{
-    apf::{policy::Semantics, units::Seats},
+    apf::{spec::Semantics, units::Seats},
     digest::{ListOptions, RequestInfo, Verb},
 };
 

@@ -395,7 +395,7 @@ fn an_explanation_names_the_part_that_comes_closest() {
     )]);
     let it = policy.schema_by_name("it").unwrap();
     let tell = |request: &RequestDigest| -> Vec<String> {
-        let reasons = policy.why_not(it, request).unwrap_or_default();
+        let reasons = policy.explain(it, request).err().unwrap_or_default();
         reasons.iter().map(ToString::to_string).collect()
     };
     let as_dev = |method, target| digest("alice", &["dev"], method, target);

@@ -14,7 +14,10 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    apf::{objects::ObjectSet, policy::PolicySettings},
+    apf::{
+        objects::ObjectSet,
+        policy::{Policy, PolicySettings},
+    },
     digest::User,
 };
 
