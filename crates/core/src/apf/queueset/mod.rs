@@ -3,13 +3,12 @@
 //! A [`QueueSet`] holds the requests of one level and decides which waiting one takes the next free
 //! seats. It is pure: time comes in as an argument, decisions go out, nothing here waits.
 //!
-//! In [`Semantics::Compatible`] queues take turns, as in the original, and a flow's part depends on
-//! how many queues it was dealt alone (`by_queue`). In [`Semantics::Improved`] flows take turns
-//! (`fair`); queues only bound how many requests may wait. All sums are kept running and the heads
-//! stand in an ordered tree, so arrival, dispatch and finish cost O(log queues) or O(log flows), and
-//! allocate only while there are more requests or flows than ever before.
+//! In [`Semantics::Compatible`] queues take turns, as in kube-apiserver (`by_queue`); in [`Semantics::Improved`] flows
+//! do (`fair`).
 //!
 //! Not here: many threads ([`super::level`]), lending seats between levels ([`super::borrowing`]).
+//!
+#![doc = include_str!("algorithm.md")]
 
 mod books;
 mod by_queue;

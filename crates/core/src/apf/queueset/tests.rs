@@ -125,7 +125,7 @@ fn two_queues() -> Discipline {
 }
 
 #[test]
-fn the_books_follow_the_documented_trace() {
+fn compatible_follows_the_documented_example() {
     let ss = |millis: f64| {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
         let units = (millis * 1e8).round() as u64;
@@ -161,6 +161,34 @@ fn the_books_follow_the_documented_trace() {
         (ss(0.0285), ss(0.030))
     );
     assert!(stage.set.is_idle());
+}
+
+#[test]
+fn improved_follows_the_documented_example() {
+    let mut stage = Stage::new(improved(two_queues(), 1));
+    for (waiter, hash, micros) in [("A0", 0, 0), ("A1", 0, 0), ("A2", 0, 0)] {
+        stage.arrive(at(micros), waiter, hash, Work::ONE);
+    }
+    for waiter in ["B0", "B1", "B2"] {
+        stage.arrive(at(1_000), waiter, 1, Work::ONE);
+    }
+    assert_eq!(stage.running, ["A0"]);
+    // Starts and virtual time in milliseconds of one seat.
+    let steps = [
+        (10_000, "A0", 10, 0, "B0", 0),
+        (12_000, "B0", 10, 2, "B1", 2),
+        (14_000, "B1", 10, 4, "B2", 4),
+        (16_000, "B2", 10, 6, "A1", 10),
+        (26_000, "A1", 20, 6, "A2", 20),
+    ];
+    for (micros, ended, a, b, next, r) in steps {
+        stage.finish(at(micros), ended);
+        assert_eq!(stage.running.last(), Some(&next));
+        let start = |flow| stage.set.flows.at(flow).certain_start();
+        let found = [start(0), start(1), stage.set.virtual_time.r()];
+        let millis = [a, b, r].map(|ms| SeatSeconds::product(1, Duration::from_millis(ms)));
+        assert_eq!(found, millis, "{ended}");
+    }
 }
 
 #[test]
@@ -294,7 +322,8 @@ fn a_wide_head_blocks_the_level_or_is_passed() {
     // The flow of the narrow request takes 3 ms, as far as anybody knows.
     improved.tick(at(30_098));
     assert_eq!(improved.running, ["holder", "other"]);
-    improved.tick(at(30_101));
+    // After 30 ms, to the nanosecond, it is a tenth of the wait.
+    improved.tick(at(30_100));
     assert_eq!(improved.running, ["holder", "other", "narrow"]);
 }
 
