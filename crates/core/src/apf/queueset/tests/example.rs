@@ -1,0 +1,96 @@
+//! The examples of `algorithm.md`.
+
+use super::*;
+
+#[test]
+fn compatible_follows_the_documented_example() {
+    let ss = |millis: f64| {
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+        let units = (millis * 1e8).round() as u64;
+        units
+    };
+    let mut stage = Stage::new(set(two_queues(), 1));
+    for (waiter, hash, micros) in [("A0", 0, 0), ("A1", 0, 1), ("A2", 0, 2)] {
+        stage.arrive(at(micros), waiter, hash, Work::ONE);
+    }
+    for (waiter, nanos) in [("B0", 1_000_000), ("B1", 1_001_000), ("B2", 1_002_000)] {
+        stage.arrive(Time::from_nanos(nanos), waiter, 1, Work::ONE);
+    }
+    assert_eq!(stage.running, ["A0"]);
+    let steps = [
+        (10_000, "A0", "B0", 0.0055, 0.010, 0.004),
+        (12_000, "B0", "B1", 0.0065, 0.010, 0.006),
+        (14_000, "B1", "B2", 0.0075, 0.010, 0.008),
+        (16_000, "B2", "A1", 0.0085, 0.013, 0.007),
+        (26_000, "A1", "A2", 0.0185, 0.023, 0.007),
+    ];
+    for (micros, done, next, r, s0, s1) in steps {
+        stage.finish(at(micros), done);
+        assert_eq!(stage.running.last(), Some(&next));
+        assert_eq!(
+            (stage.set.virtual_time.r().units(), stage.s(0), stage.s(1)),
+            (ss(r), ss(s0), ss(s1)),
+            "{done}"
+        );
+    }
+    stage.finish(at(36_000), "A2");
+    assert_eq!(
+        (stage.set.virtual_time.r().units(), stage.s(0)),
+        (ss(0.0285), ss(0.030))
+    );
+    assert!(stage.set.is_idle());
+}
+
+#[test]
+fn improved_follows_the_documented_example() {
+    let mut stage = Stage::new(improved(two_queues(), 1));
+    for (waiter, hash, micros) in [("A0", 0, 0), ("A1", 0, 0), ("A2", 0, 0)] {
+        stage.arrive(at(micros), waiter, hash, Work::ONE);
+    }
+    for waiter in ["B0", "B1", "B2"] {
+        stage.arrive(at(1_000), waiter, 1, Work::ONE);
+    }
+    assert_eq!(stage.running, ["A0"]);
+    // Starts and virtual time in milliseconds of one seat.
+    let steps = [
+        (10_000, "A0", 10, 0, "B0", 0),
+        (12_000, "B0", 10, 2, "B1", 2),
+        (14_000, "B1", 10, 4, "B2", 4),
+        (16_000, "B2", 10, 6, "A1", 10),
+        (26_000, "A1", 20, 6, "A2", 20),
+    ];
+    for (micros, ended, a, b, next, r) in steps {
+        stage.finish(at(micros), ended);
+        assert_eq!(stage.running.last(), Some(&next));
+        let start = |flow| stage.set.flows.at(flow).certain_start();
+        let found = [start(0), start(1), stage.set.virtual_time.r()];
+        let millis = [a, b, r].map(|ms| SeatSeconds::product(1, Duration::from_millis(ms)));
+        assert_eq!(found, millis, "{ended}");
+    }
+}
+
+#[test]
+fn a_wide_flow_keeps_the_seats_that_its_requests_give_back_for_a_while() {
+    let mut stage = Stage::new(improved(two_queues(), 4));
+    for _ in 0..50 {
+        stage.arrive(at(0), "W", 0, Work::seats(4));
+        stage.arrive(at(0), "n", 1, Work::ONE);
+    }
+    let mut turns = String::new();
+    for round in 1..=20 {
+        let mut executing = Vec::new();
+        stage.set.visit(|entry| {
+            if entry.phase == Phase::Executing {
+                executing.push((entry.waiter, entry.number));
+            }
+        });
+        turns.push_str(executing[0].0);
+        for (_, number) in executing {
+            let id = stage.set.entries.id_of(number);
+            let mut events = QueueSetEvents::default();
+            stage.set.finish(at(round * 3_000), id, &mut events);
+            stage.note(&events);
+        }
+    }
+    assert_eq!(turns, "WnnWWWWWWWWWnnnnnnnn");
+}

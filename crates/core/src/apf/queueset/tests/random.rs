@@ -1,0 +1,55 @@
+//! Random traces, whose invariants are checked after every step.
+
+use super::*;
+
+/// One random trace with final seats, short queues, refusals, cancels and changed limits.
+fn play_random_trace(seed: u64) {
+    let mut random = Random::seeded(seed);
+    let mut stage = Stage::new(improved(queues(4, 2, 2), 6));
+    let mut present: Vec<EntryId> = Vec::new();
+    let mut now = 0;
+    for _ in 0..200 {
+        now += random.within(0..4_000);
+        let mut events = QueueSetEvents::default();
+        match random.within(0..10) {
+            0..5 => {
+                let mut seats = |most| u32::try_from(random.within(1..most)).unwrap();
+                let work = Work {
+                    initial_seats: seats(8),
+                    final_seats: seats(9) - 1,
+                    additional_latency: Duration::from_millis(random.within(0..6)),
+                };
+                let arriving = arriving("r", random.within(0..5), work);
+                match stage.set.arrive(at(now), arriving, &mut events) {
+                    Admission::Execute(id) | Admission::Wait(id) => present.push(id),
+                    Admission::Reject(_) => {}
+                }
+            }
+            5..9 if !present.is_empty() => {
+                let place = usize::try_from(random.within(0..present.len() as u64)).unwrap();
+                let id = present.swap_remove(place);
+                // What lingers leaves by itself, and while time passes one that waits may start.
+                match stage.set.entries.get(id).map(|entry| entry.phase) {
+                    Some(Phase::Executing) => drop(stage.set.finish(at(now), id, &mut events)),
+                    Some(Phase::Waiting) if !stage.set.cancel(at(now), id, &mut events) => {
+                        present.push(id);
+                    }
+                    _ => {}
+                }
+            }
+            _ => {
+                let limit = u32::try_from(random.within(1..9)).unwrap();
+                stage.set.set_limit(at(now), limit, limit, &mut events);
+            }
+        }
+        // Sweeps the invariants: no head that fits is left waiting.
+        stage.note(&events);
+    }
+}
+
+#[test]
+fn after_whatever_happens_no_head_that_fits_is_left_waiting() {
+    for seed in 0..300 {
+        play_random_trace(seed);
+    }
+}

@@ -1,0 +1,114 @@
+//! The rules of fair queuing one by one, each with a case that it alone decides.
+
+use super::*;
+
+/// The level's only queue is everybody's: what is tested here does not depend on queues.
+fn one_queue() -> Discipline {
+    queues(1, 50, 1)
+}
+
+/// Flow 0 is served with three of four seats and has two more wide requests waiting; flow 1 holds the fourth seat.
+fn served_wide_flow() -> Stage {
+    let mut stage = Stage::new(improved(two_queues(), 4));
+    stage.arrive(at(0), "wide 0", 0, Work::seats(3));
+    stage.arrive(at(0), "narrow 0", 1, Work::ONE);
+    stage.arrive(at(1), "wide 1", 0, Work::seats(3));
+    stage.arrive(at(1), "wide 2", 0, Work::seats(3));
+    stage
+}
+
+#[test]
+fn no_seats_are_drained_for_a_flow_that_is_served_and_has_more_waiting() {
+    let mut stage = served_wide_flow();
+    stage.arrive(at(2), "narrow 1", 1, Work::ONE);
+    stage.arrive(at(2), "narrow 2", 1, Work::ONE);
+    assert_eq!(stage.running, ["wide 0", "narrow 0"]);
+    // Narrow requests were given 50 ms of a seat. That is more than the 9 ms that the wide flow is charged, so this
+    // is next, but within eight requests of 9 ms more.
+    stage.finish(at(50_000), "narrow 0");
+    assert_eq!(
+        stage.running[2..],
+        ["narrow 1"],
+        "the seat is not kept free"
+    );
+    assert!(
+        stage.blocked > 0,
+        "the wide request was next and did not fit"
+    );
+    // With 100 ms the narrow ones are too far ahead.
+    stage.finish(at(100_000), "narrow 1");
+    assert_eq!(stage.running[2..], ["narrow 1"]);
+}
+
+#[test]
+fn seats_are_drained_for_a_flow_with_a_single_request_waiting() {
+    let mut stage = Stage::new(improved(two_queues(), 4));
+    stage.arrive(at(0), "wide 0", 0, Work::seats(3));
+    stage.arrive(at(0), "narrow 0", 1, Work::ONE);
+    stage.arrive(at(1), "wide 1", 0, Work::seats(3));
+    stage.arrive(at(2), "narrow 1", 1, Work::ONE);
+    stage.finish(at(90_000), "narrow 0");
+    assert_eq!(stage.running.len(), 2, "{:?}", stage.running);
+}
+
+#[test]
+fn a_request_of_an_exempt_level_holds_its_whole_width() {
+    let mut stage = Stage::new(improved(Discipline::Exempt, 2));
+    stage.arrive(at(0), "wide", 0, Work::seats(10));
+    assert_eq!(stage.set.summary().seats_in_use, 10);
+}
+
+#[test]
+fn of_a_hand_the_queue_with_the_least_waiting_work_is_chosen() {
+    for semantics in [Semantics::Compatible, Semantics::Improved] {
+        let mut stage = Stage::new(QueueSet::new(semantics, queues(2, 50, 2), 1, Time::ZERO));
+        stage.arrive(at(0), "executes", 0, Work::ONE);
+        stage.arrive(at(1), "light", 1, Work::ONE);
+        stage.arrive(at(2), "heavy", 2, Work::seats(5));
+        for (micros, name) in [(3, "third"), (4, "fourth"), (5, "fifth")] {
+            stage.arrive(at(micros), name, 3, Work::ONE);
+        }
+        let mut waiting: Vec<u32> = stage.set.queues().map(|queue| queue.waiting).collect();
+        waiting.sort_unstable();
+        assert_eq!(waiting, [1, 4], "{semantics:?}: the heavy one stays alone");
+    }
+}
+
+#[test]
+fn the_ratio_of_waiting_requests_is_to_the_places_in_all_queues() {
+    let mut stage = Stage::new(improved(queues(4, 5, 1), 1));
+    for micros in 0..3 {
+        stage.arrive(at(micros), "r", 0, Work::ONE);
+    }
+    let ratio = |stage: &Stage, from: u64, to: u64| {
+        let sum = |micros| stage.set.ratios(at(micros)).waiting.sum;
+        sum(to) - sum(from)
+    };
+    // Two requests wait: over one second in 20 places, then over one in 10.
+    let before = ratio(&stage, 2, 1_000_002);
+    stage.tick(at(1_000_002));
+    stage.reshape(at(1_000_002), queues(2, 5, 1));
+    let after = ratio(&stage, 1_000_002, 2_000_002);
+    assert!((after / before - 2.0).abs() < 1e-9, "{before} {after}");
+}
+
+#[test]
+fn the_bounds_of_virtual_starts_span_the_flows_that_wait() {
+    let mut stage = Stage::new(improved(two_queues(), 1));
+    assert_eq!(stage.set.next_s_bounds(), None);
+    stage.arrive(at(0), "A0", 0, Work::ONE);
+    stage.arrive(at(0), "A1", 0, Work::ONE);
+    let [least, most, ..] = stage.set.next_s_bounds().expect("a flow waits");
+    assert!((least - 0.003).abs() < 1e-9 && (most - 0.003).abs() < 1e-9);
+    stage.arrive(at(1), "B0", 1, Work::ONE);
+    let [least, most, ..] = stage.set.next_s_bounds().expect("two flows wait");
+    assert!(least.abs() < 1e-9 && (most - 0.003).abs() < 1e-9);
+}
+
+#[test]
+fn an_epoch_that_begins_too_early_is_counted_as_failed() {
+    let mut stage = Stage::new(set(one_queue(), 1));
+    stage.set.next_epoch();
+    let counters = stage.set.summary().counters;
+    assert_eq!((counters.epochs, counters.epochs_failed), (0, 1));
+}
