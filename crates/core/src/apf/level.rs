@@ -221,6 +221,41 @@ impl<W: Copy> QueuePlace<W> {
     }
 }
 
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::apf::work::Work;
+
+    #[test]
+    fn a_tick_releases_seats_that_have_lingered() {
+        let level = Level::new(Semantics::Improved, Discipline::Reject, 1, Time::ZERO);
+        let request = ArrivingRequest {
+            waiter: (),
+            schema: 0,
+            hash: 0,
+            work: Work {
+                initial_seats: 1,
+                final_seats: 1,
+                additional_latency: Duration::from_millis(5),
+            },
+            until: Time::NEVER,
+        };
+        let mut out = Decisions::default();
+        let Arrival::Execute(ticket) = level.arrive(Time::ZERO, request, &mut out) else {
+            panic!("a seat is free");
+        };
+        let until = ticket
+            .finish(Time::ZERO, &mut out)
+            .expect("its seat lingers");
+        let in_use = || level.inspect(|set| set.summary().seats_in_use);
+        assert_eq!(in_use(), 1);
+        level.tick(until, &mut out);
+        assert_eq!(in_use(), 0);
+    }
+}
+
 /// Every interleaving of what several threads do to one level.
 #[cfg(all(test, loom))]
 mod loom_tests {

@@ -386,4 +386,16 @@ mod tests {
         }
         assert!(solved > 7000 && refused > 500, "{solved}, {refused}");
     }
+
+    #[test]
+    fn at_the_sum_of_a_bound_the_fair_fraction_is_the_outermost_that_keeps_to_it() {
+        let claims = [(2.0, 1.0, 4.0), (4.0, 1.0, 6.0)].map(|(target, lower, upper)| Claim {
+            target,
+            lower,
+            upper,
+        });
+        let fraction = |amount| allocate(amount, &claims).unwrap().fair_fraction;
+        assert!((fraction(2.0) - 0.25).abs() < 1e-9, "{}", fraction(2.0));
+        assert!((fraction(10.0) - 2.0).abs() < 1e-9, "{}", fraction(10.0));
+    }
 }

@@ -200,3 +200,12 @@ fn a_level_that_refuses_borrows_the_seats_that_its_clients_miss() {
     assert!(refused <= 54, "a tenth of a second's at most: {refused}");
     assert_eq!(refused_late, 0, "after four tenths of a second");
 }
+
+#[test]
+fn a_view_knows_which_levels_are_exempt() {
+    let dispatcher: Dispatcher<()> = Dispatcher::new(small_reject_level(), Time::ZERO);
+    let view = dispatcher.view();
+    let is_exempt = |name| view.is_exempt(view.policy().level_by_name(name).expect("it is there"));
+    assert!(is_exempt("exempt"));
+    assert!(!is_exempt("small"));
+}

@@ -552,4 +552,13 @@ mod tests {
             assert_eq!(spec_owner(neither, None), SpecOwner::Author);
         }
     }
+
+    #[test]
+    fn built_in_objects_ask_to_be_kept_up_to_date() {
+        let schemas = flow_schemas().iter().map(|schema| &schema.metadata);
+        let levels = priority_levels().iter().map(|level| &level.metadata);
+        for metadata in schemas.chain(levels) {
+            assert_eq!(autoupdate(metadata), Some("true"), "{:?}", metadata.name);
+        }
+    }
 }

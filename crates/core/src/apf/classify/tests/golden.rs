@@ -415,10 +415,32 @@ fn an_explanation_names_the_part_that_comes_closest() {
         ]
     );
     assert_eq!(
+        tell(&as_dev("GET", "/api/v1/namespaces/red/secrets/s")),
+        [
+            nobody,
+            "spec.rules[1].resourceRules[1].resources: the resource is not listed"
+        ]
+    );
+    assert_eq!(
         tell(&as_dev("GET", "/version")),
         [
             nobody,
             "spec.rules[1].nonResourceRules: there are none, and the request is for no resource"
         ]
+    );
+}
+
+#[test]
+fn a_verb_that_is_listed_twice_is_listed() {
+    let twice = resources(&["get", "get"], &["*"], &["pods"], &["*"], false);
+    let policy = policy(vec![schema(
+        "it",
+        2,
+        vec![rule(vec![user("bob")], vec![twice], vec![])],
+    )]);
+    let request = digest("bob", &[], "GET", "/api/v1/namespaces/red/pods/p");
+    assert_eq!(
+        policy.classify(&request).schema,
+        policy.schema_by_name("it").unwrap()
     );
 }

@@ -112,3 +112,41 @@ fn an_epoch_that_begins_too_early_is_counted_as_failed() {
     let counters = stage.set.summary().counters;
     assert_eq!((counters.epochs, counters.epochs_failed), (0, 1));
 }
+
+#[test]
+fn nobody_passes_a_head_that_only_passers_keep_waiting() {
+    let mut stage = Stage::new(improved(two_queues(), 50));
+    stage.arrive(at(0), "holder", 0, Work::seats(26));
+    stage.arrive(at(0), "other", 1, Work::seats(24));
+    stage.arrive(at(1), "wide", 1, Work::seats(35));
+    for name in ["n1", "n2", "n3", "n4", "n5"] {
+        stage.arrive(at(2), name, 2, Work::seats(5));
+    }
+    stage.finish(at(100), "other");
+    assert_eq!(
+        stage.running[2..],
+        ["n1"],
+        "its turn comes before the wide one's"
+    );
+    stage.tick(at(30_200));
+    assert_eq!(
+        stage.running[3..],
+        ["n2", "n3", "n4"],
+        "the head has waited ten times as long"
+    );
+    // Of 20 seats in use 15 are the passers'; without those the head would fit.
+    stage.finish(at(31_000), "holder");
+    assert_eq!(stage.running.len(), 6, "{:?}", stage.running);
+}
+
+#[test]
+fn a_flow_with_a_single_request_that_fits_goes_before_a_wide_flow_that_keeps_its_seats() {
+    let mut stage = Stage::new(improved(two_queues(), 4));
+    stage.arrive(at(0), "n0", 1, Work::ONE);
+    stage.arrive(at(0), "W0", 0, Work::seats(4));
+    stage.arrive(at(0), "W1", 0, Work::seats(4));
+    stage.finish(at(3_000), "n0");
+    stage.arrive(at(4_000), "n1", 1, Work::ONE);
+    stage.finish(at(6_000), "W0");
+    assert_eq!(stage.running, ["n0", "W0", "n1"]);
+}
