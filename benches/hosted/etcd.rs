@@ -1,11 +1,8 @@
 //! What the etcd that is measured does by itself.
 
-#[path = "../../tests/support/etcd.rs"]
-mod server;
-
 use tokio::task::JoinSet;
 
-pub(crate) use server::{EtcdServer, PROGRAM};
+pub(crate) use fairgate_testkit::etcd::{EtcdServer, PROGRAM};
 
 use super::{client::body, now, per_second};
 

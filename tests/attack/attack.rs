@@ -14,9 +14,6 @@
 mod frames;
 mod gateway;
 mod others;
-#[path = "../it/pki.rs"]
-#[expect(dead_code, unreachable_pub, reason = "it is shared with tests/it")]
-mod pki;
 mod report;
 mod scene;
 mod time;

@@ -11,9 +11,10 @@ use std::{
     time::Duration,
 };
 
+use fairgate_testkit::pki::{Authority, Leaf};
 use serde_json::{Value, json};
 
-use crate::{pki::Pki, time::now};
+use crate::time::now;
 
 /// How long a gateway may take to start.
 const START_LIMIT: Duration = Duration::from_secs(20);
@@ -226,7 +227,7 @@ fn write_files(directory: &Path, setup: &Setup, upstream: SocketAddr) -> PathBuf
         merge(&mut config, &json!({"flowControl": flow_control}));
     }
     if setup.tls {
-        let (chain, key) = Pki::new().issue("localhost");
+        let (chain, key) = Authority::new("attack").issue_with_key(&Leaf::named("localhost"));
         write("cert.pem", &pem("CERTIFICATE", &chain[0]));
         write("key.pem", &pem("PRIVATE KEY", key.secret_der()));
         let tls = json!({"certFile": "cert.pem", "keyFile": "key.pem"});

@@ -7,6 +7,8 @@ use std::{collections::VecDeque, time::Duration};
 
 use serde_json::json;
 
+use fairgate_testkit::random::Random;
+
 use crate::{
     Attack,
     frames::{RawConnection, get, reset},
@@ -14,7 +16,7 @@ use crate::{
     others::Mix,
     report::Outcome,
     scene::{Played, Scene},
-    time::{Random, ms, now, until},
+    time::{ms, now, until},
     upstream::Executing,
 };
 
@@ -210,7 +212,7 @@ fn random_schedules() -> Outcome {
 
 /// One attacker's random requests, each cancelled after a random time.
 async fn random_schedule(scene: &Scene, number: usize) {
-    let mut random = Random(8 + number as u64);
+    let mut random = Random::seeded(8 + number as u64);
     let user = attacker(number);
     let begun = now();
     while begun.elapsed() < LASTS * 2 {
@@ -226,7 +228,7 @@ async fn random_schedule(scene: &Scene, number: usize) {
             };
             let patience = [1, 3, 10, 100, 400][index(&mut random, 5)];
             open.push_back((now() + ms(patience), stream));
-            tokio::time::sleep(ms(1 + random.below(6))).await;
+            tokio::time::sleep(ms(random.within(1..7))).await;
             let is_over = |entry: &(std::time::Instant, u32)| entry.0 <= now();
             let (over, left): (Vec<_>, Vec<_>) = open.into_iter().partition(is_over);
             open = left.into();
@@ -239,7 +241,7 @@ async fn random_schedule(scene: &Scene, number: usize) {
 
 fn random_path(random: &mut Random) -> String {
     let time = [0, 5, 50, 400, 1500][index(random, 5)];
-    match random.below(5) {
+    match random.within(0..5) {
         0 => format!("/api/v1/namespaces/t{time}/pods?watch=true&resourceVersion=1"),
         1 => format!("/api/v1/namespaces/t{time}/pods?watch=true"),
         2 => format!("/api/v1/namespaces/a/pods/t{time}?timeout=1s"),
@@ -248,5 +250,5 @@ fn random_path(random: &mut Random) -> String {
 }
 
 fn index(random: &mut Random, bound: usize) -> usize {
-    usize::try_from(random.below(bound as u64)).unwrap_or(0)
+    usize::try_from(random.within(0..bound as u64)).unwrap_or(0)
 }

@@ -24,17 +24,3 @@ pub(crate) async fn until(limit: Duration, mut holds: impl FnMut() -> bool) -> b
     }
     true
 }
-
-/// Random numbers by seed (`SplitMix64`), for schedules that are the same in every run.
-pub(crate) struct Random(pub(crate) u64);
-
-impl Random {
-    /// A number below `bound`, which is not 0.
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % bound
-    }
-}

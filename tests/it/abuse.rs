@@ -13,9 +13,9 @@ use fairgate_proxy::serve::Offence;
 use serde_json::{Value, json};
 
 use crate::{
-    client::{Client, body_text, raw, status},
+    client::{TestClient, body_text, raw, status},
     gate::Gate,
-    upstream::{Speaks, Upstream, streamed, text},
+    upstream::{Speaks, TestUpstream, streamed, text},
 };
 
 /// `fairgate serve` as a process of its own, whose memory and descriptors are nobody else's.
@@ -35,7 +35,7 @@ impl Drop for Process {
 
 impl Process {
     /// Starts one before `upstream` that may have so many descriptors.
-    fn start(upstream: &Upstream, name: &str, descriptors: u32, limits: &Value) -> Self {
+    fn start(upstream: &TestUpstream, name: &str, descriptors: u32, limits: &Value) -> Self {
         let file = format!("fairgate-abuse-{name}-{}", std::process::id());
         let path = std::env::temp_dir().join(file);
         let configuration = json!({
@@ -128,7 +128,7 @@ fn wait_until(what: &str, holds: impl Fn() -> bool) {
 
 #[test]
 fn unfinished_heads_take_bounded_memory_and_give_it_back() {
-    let upstream = Upstream::saying(Speaks::Http1, "served");
+    let upstream = TestUpstream::saying(Speaks::Http1, "served");
     let limits = json!({"unfinishedHeaderBytes": "8Mi"});
     let process = Process::start(&upstream, "heads", 4096, &limits);
     assert_eq!(status(&get(process.address, "/livez")), 200);
@@ -236,7 +236,7 @@ const CALM: Option<u32> = Some(0xb);
 
 #[test]
 fn floods_of_frames_without_a_request_end_their_connection_alone() {
-    let upstream = Upstream::saying(Speaks::Http1, "served");
+    let upstream = TestUpstream::saying(Speaks::Http1, "served");
     let gate = Gate::before(&upstream);
     for (offence, flood) in [
         (Offence::WindowUpdates, frame(8, 0, 0, &[0, 0, 0, 1])),
@@ -259,7 +259,7 @@ fn floods_of_frames_without_a_request_end_their_connection_alone() {
 
 #[test]
 fn h2_ends_floods_of_empty_pieces_and_that_shows() {
-    let upstream = Upstream::start(Speaks::Http2, |_| std::future::pending());
+    let upstream = TestUpstream::start(Speaks::Http2, |_| std::future::pending());
     let gate = Gate::before(&upstream);
     for (flags, payload) in [(0, &[][..]), (8, &[0][..]), (8, &[2, 0, 0][..])] {
         let before = gate.gateway.defence().count(Offence::Protocol);
@@ -278,7 +278,7 @@ fn h2_ends_floods_of_empty_pieces_and_that_shows() {
 
 #[test]
 fn a_flood_of_continuations_ends_its_connection_and_shows() {
-    let upstream = Upstream::saying(Speaks::Http1, "served");
+    let upstream = TestUpstream::saying(Speaks::Http1, "served");
     let gate = Gate::before(&upstream);
     let mut client = Frames::connect(gate.address());
     client.send(&ask(1, 1));
@@ -290,7 +290,7 @@ fn a_flood_of_continuations_ends_its_connection_and_shows() {
 
 #[test]
 fn a_header_block_in_pieces_of_any_size_is_served() {
-    let upstream = Upstream::saying(Speaks::Http1, "served");
+    let upstream = TestUpstream::saying(Speaks::Http1, "served");
     let gate = Gate::before(&upstream);
     // x: so many bytes, in a block of its own behind the one that asks.
     let block = |value: u8| [&b"\x00\x01x"[..], &[value], &vec![b'a'; value.into()]].concat();
@@ -327,7 +327,7 @@ fn a_header_block_in_pieces_of_any_size_is_served() {
 
 #[test]
 fn a_header_block_that_another_frame_interrupts_is_against_the_protocol() {
-    let upstream = Upstream::saying(Speaks::Http1, "served");
+    let upstream = TestUpstream::saying(Speaks::Http1, "served");
     let gate = Gate::before(&upstream);
     let interruptions = [
         frame(6, 0, 0, &[0; 8]),
@@ -347,7 +347,7 @@ fn a_header_block_that_another_frame_interrupts_is_against_the_protocol() {
 
 #[test]
 fn unfinished_header_blocks_take_bounded_memory_and_give_it_back() {
-    let upstream = Upstream::saying(Speaks::Http1, "served");
+    let upstream = TestUpstream::saying(Speaks::Http1, "served");
     let limits = json!({"unfinishedHeaderBytes": "8Mi"});
     let process = Process::start(&upstream, "blocks", 4096, &limits);
     assert_eq!(status(&get(process.address, "/livez")), 200);
@@ -390,7 +390,7 @@ fn unfinished_header_blocks_take_bounded_memory_and_give_it_back() {
 
 #[test]
 fn unfinished_header_blocks_count_against_the_same_budget_and_time() {
-    let upstream = Upstream::saying(Speaks::Http1, "served");
+    let upstream = TestUpstream::saying(Speaks::Http1, "served");
     let gate = Gate::with(&upstream, |settings, _| {
         settings.serve.unfinished_head_bytes = 1 << 20;
         settings.serve.head_timeout = Duration::from_secs(3);
@@ -423,7 +423,7 @@ fn unfinished_header_blocks_count_against_the_same_budget_and_time() {
 #[test]
 fn a_client_that_acknowledges_every_small_piece_is_served() {
     const PIECES: usize = 6000;
-    let upstream = Upstream::start(Speaks::Http2, |_| async {
+    let upstream = TestUpstream::start(Speaks::Http2, |_| async {
         let (send, answer) = streamed();
         tokio::spawn(async move {
             for _ in 0..PIECES {
@@ -457,9 +457,9 @@ fn a_client_that_acknowledges_every_small_piece_is_served() {
 
 #[tokio::test]
 async fn a_connection_lives_on_through_many_requests_and_resets() {
-    let upstream = Upstream::start(Speaks::Http1, |_| async { text("served") });
+    let upstream = TestUpstream::start(Speaks::Http1, |_| async { text("served") });
     let gate = Gate::before(&upstream);
-    let mut client = Client::http2(gate.address()).await;
+    let mut client = TestClient::http2(gate.address()).await;
     for _ in 0..300 {
         assert_eq!(body_text(client.get("/a").await).await, "served");
     }
@@ -467,7 +467,7 @@ async fn a_connection_lives_on_through_many_requests_and_resets() {
 
 #[test]
 fn heads_that_cannot_be_read_are_counted_and_logged_at_a_bounded_rate() {
-    let upstream = Upstream::saying(Speaks::Http1, "served");
+    let upstream = TestUpstream::saying(Speaks::Http1, "served");
     let process = Process::start(&upstream, "malformed", 1024, &json!({}));
     for bad in [
         "GET / HTTP/1.1\r\nX : a\r\n\r\n",
@@ -493,7 +493,7 @@ fn heads_that_cannot_be_read_are_counted_and_logged_at_a_bounded_rate() {
 
 #[test]
 fn tokens_that_cannot_be_reviewed_do_not_fill_the_log() {
-    let upstream = Upstream::start(Speaks::Http1, |_| async {
+    let upstream = TestUpstream::start(Speaks::Http1, |_| async {
         let mut answer = text("no");
         *answer.status_mut() = http::StatusCode::FORBIDDEN;
         answer
@@ -514,7 +514,7 @@ fn tokens_that_cannot_be_reviewed_do_not_fill_the_log() {
 
 #[test]
 fn probes_are_answered_whatever_else_is_open() {
-    let upstream = Upstream::saying(Speaks::Http1, "served");
+    let upstream = TestUpstream::saying(Speaks::Http1, "served");
     let process = Process::start(&upstream, "probes", 1024, &json!({}));
     let mut open = Vec::new();
     for i in 0..400 {
@@ -547,7 +547,7 @@ fn probes_are_answered_whatever_else_is_open() {
 
 #[test]
 fn probes_are_answered_when_clients_have_taken_all_descriptors() {
-    let upstream = Upstream::saying(Speaks::Http1, "served");
+    let upstream = TestUpstream::saying(Speaks::Http1, "served");
     let process = Process::start(&upstream, "descriptors", 160, &json!({}));
     let open: Vec<_> = (0..300)
         .map(|_| TcpStream::connect(process.address).unwrap())

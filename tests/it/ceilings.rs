@@ -10,18 +10,18 @@ use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 
 use crate::{
-    client::{Client, body_text, soon},
+    client::{TestClient, body_text, soon},
     failures::until,
     gate::Gate,
     rules::Rules,
-    upstream::{Body, Speaks, Upstream, full, streamed, text},
+    upstream::{Speaks, TestBody, TestUpstream, full, streamed, text},
 };
 
 const WATCH: &str = "/api/v1/pods?watch=1&resourceVersion=7";
 
 /// An upstream that holds every watch and every log until its client leaves, and serves the rest.
-fn holding(streams: u32) -> Upstream {
-    Upstream::start(Speaks::Http2Streams(streams), |request| async move {
+fn holding(streams: u32) -> TestUpstream {
+    TestUpstream::start(Speaks::Http2Streams(streams), |request| async move {
         let target = request.uri().to_string();
         if !target.contains("watch=1") && !target.ends_with("/log") {
             return text("served");
@@ -32,12 +32,12 @@ fn holding(streams: u32) -> Upstream {
     })
 }
 
-fn of(client: &Client, user: &str, method: Method, target: &str) -> Request<Body> {
+fn of(client: &TestClient, user: &str, method: Method, target: &str) -> Request<TestBody> {
     let request = client.request(method, target).header("x-user", user);
     request.body(full("")).unwrap()
 }
 
-async fn get(client: &mut Client, user: &str, target: &str) -> Response<Incoming> {
+async fn get(client: &mut TestClient, user: &str, target: &str) -> Response<Incoming> {
     let request = of(client, user, Method::GET, target);
     soon(client.send(request)).await.unwrap()
 }
@@ -60,7 +60,7 @@ async fn more_watches_than_are_allowed_are_refused_with_their_reason() {
         };
     });
     let gate = Gate::governed(&upstream, &rules);
-    let mut client = Client::http2(gate.address()).await;
+    let mut client = TestClient::http2(gate.address()).await;
     let mut watches = Vec::new();
     for _ in 0..3 {
         watches.push(get(&mut client, "alice", WATCH).await);
@@ -98,7 +98,7 @@ async fn watches_that_take_all_their_streams_leave_the_others_theirs() {
         settings.cores = NonZero::<usize>::MIN;
         to.connection_limit = theirs;
     });
-    let mut client = Client::http2(gate.address()).await;
+    let mut client = TestClient::http2(gate.address()).await;
     let mut watches = Vec::new();
     for _ in 0..30 {
         let watch = get(&mut client, "alice", WATCH).await;
@@ -130,7 +130,7 @@ async fn long_running_requests_that_find_no_stream_are_refused_and_others_wait()
         settings.cores = NonZero::<usize>::MIN;
         to.connection_limit = ConnectionLimit::new(1, 2);
     });
-    let mut client = Client::http2(gate.address()).await;
+    let mut client = TestClient::http2(gate.address()).await;
     let log = "/api/v1/namespaces/a/pods/p/log";
     let _held = [
         get(&mut client, "alice", log).await,

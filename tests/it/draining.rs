@@ -11,10 +11,10 @@ use fairgate_proxy::serve::DrainPhase;
 use http::Method;
 
 use crate::{
-    client::{Client, body_text, piece, soon, status},
+    client::{TestClient, body_text, piece, soon, status},
     failures::until,
     gate::Gate,
-    upstream::{Speaks, Upstream, full, streamed, text},
+    upstream::{Speaks, TestUpstream, full, streamed, text},
 };
 
 fn quick(settings: &mut fairgate::app::AppSettings) {
@@ -27,7 +27,7 @@ fn quick(settings: &mut fairgate::app::AppSettings) {
 async fn requests_in_hand_are_finished_and_idle_connections_closed() {
     let (came, mut comes) = tokio::sync::mpsc::unbounded_channel();
     let (release, released) = tokio::sync::watch::channel(false);
-    let upstream = Upstream::start(Speaks::Http2, move |_| {
+    let upstream = TestUpstream::start(Speaks::Http2, move |_| {
         came.send(()).unwrap();
         let mut released = released.clone();
         async move {
@@ -37,8 +37,8 @@ async fn requests_in_hand_are_finished_and_idle_connections_closed() {
     });
     let gate = Gate::with(&upstream, |settings, _| quick(settings));
     let address = gate.address();
-    let idle = Client::both(address).await;
-    let [mut first, mut second] = Client::both(address).await;
+    let idle = TestClient::both(address).await;
+    let [mut first, mut second] = TestClient::both(address).await;
     let requests = [&first, &second].map(|client| {
         client
             .request(Method::POST, "/api/v1/namespaces/a/pods")
@@ -71,7 +71,7 @@ async fn requests_in_hand_are_finished_and_idle_connections_closed() {
 
 #[tokio::test]
 async fn watches_end_cleanly() {
-    let upstream = Upstream::start(Speaks::Http2, |_| async {
+    let upstream = TestUpstream::start(Speaks::Http2, |_| async {
         let (send, answer) = streamed();
         send.send(Ok("event".into())).unwrap();
         tokio::spawn(async move { send.closed().await });
@@ -81,7 +81,7 @@ async fn watches_end_cleanly() {
     let mut watches = Vec::new();
     let mut clients = Vec::new();
     for _ in 0..5 {
-        for mut client in Client::both(gate.address()).await {
+        for mut client in TestClient::both(gate.address()).await {
             let mut watch = client.get("/api/v1/pods?watch=1").await.into_body();
             assert_eq!(piece(&mut watch).await.unwrap().unwrap(), "event");
             watches.push(watch);
@@ -100,7 +100,7 @@ async fn watches_end_cleanly() {
 
 #[tokio::test]
 async fn no_accepted_connection_is_lost() {
-    let upstream = Upstream::saying(Speaks::Http2, "served");
+    let upstream = TestUpstream::saying(Speaks::Http2, "served");
     for _ in 0..5 {
         let gate = Gate::with(&upstream, |settings, _| quick(settings));
         let address = gate.address();
@@ -148,12 +148,12 @@ async fn no_accepted_connection_is_lost() {
 
 #[tokio::test]
 async fn the_limit_ends_what_does_not_end_by_itself() {
-    let upstream = Upstream::start(Speaks::Http2, |_| std::future::pending());
+    let upstream = TestUpstream::start(Speaks::Http2, |_| std::future::pending());
     let gate = Gate::with(&upstream, |settings, _| {
         quick(settings);
         settings.serve.drain.limit = Duration::from_millis(300);
     });
-    let mut client = Client::http2(gate.address()).await;
+    let mut client = TestClient::http2(gate.address()).await;
     let request = client.request(Method::GET, "/a").body(full("")).unwrap();
     let hangs = tokio::spawn(async move { client.send(request).await });
     until(|| !upstream.seen().is_empty()).await;
@@ -164,12 +164,12 @@ async fn the_limit_ends_what_does_not_end_by_itself() {
 
 #[tokio::test]
 async fn an_http1_client_is_told_to_close_once_the_gateway_stops() {
-    let upstream = Upstream::saying(Speaks::Http2, "served");
+    let upstream = TestUpstream::saying(Speaks::Http2, "served");
     let gate = Gate::with(&upstream, |settings, _| {
         quick(settings);
         settings.serve.drain.idle_grace = Duration::from_secs(5);
     });
-    let mut client = Client::http1(gate.address()).await;
+    let mut client = TestClient::http1(gate.address()).await;
     let response = client.get("/a").await;
     assert!(!response.headers().contains_key("connection"));
     body_text(response).await;

@@ -16,10 +16,10 @@ use http::{Method, StatusCode};
 use tokio::sync::mpsc;
 
 use crate::{
-    client::{Client, body_text, piece, soon, status},
+    client::{TestClient, body_text, piece, soon, status},
     gate::Gate,
     rules::Rules,
-    upstream::{Speaks, Upstream, full, streamed, text},
+    upstream::{Speaks, TestUpstream, full, streamed, text},
 };
 
 /// A gateway in front of nobody.
@@ -34,7 +34,7 @@ fn before_nobody() -> Gate {
 #[tokio::test]
 async fn an_unreachable_upstream_is_a_503_to_all_but_watches() {
     let gate = before_nobody();
-    for mut client in Client::both(gate.address()).await {
+    for mut client in TestClient::both(gate.address()).await {
         let response = client.get("/api/v1/pods").await;
         assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
         assert_eq!(response.headers()["retry-after"], "1");
@@ -81,7 +81,7 @@ async fn a_mutating_request_that_may_have_run_is_not_invited_again() {
                         let service = hyper::service::service_fn(move |_| {
                             drop(close.lock().unwrap().take());
                             std::future::pending::<
-                                Result<crate::upstream::Answer, std::convert::Infallible>,
+                                Result<crate::upstream::TestReply, std::convert::Infallible>,
                             >()
                         });
                         let io = hyper_util::rt::TokioIo::new(stream);
@@ -100,7 +100,7 @@ async fn a_mutating_request_that_may_have_run_is_not_invited_again() {
             to.protocol = UpstreamProtocol::Http2;
         }
         let gate = Gate::towards(to, |_, _| {});
-        let mut client = Client::http1(gate.address()).await;
+        let mut client = TestClient::http1(gate.address()).await;
         let response = client.post("/api/v1/namespaces/a/pods", full("{}")).await;
         assert_eq!(response.status(), StatusCode::BAD_GATEWAY);
         assert!(!response.headers().contains_key("retry-after"));
@@ -119,11 +119,11 @@ async fn a_mutating_request_that_may_have_run_is_not_invited_again() {
 
 #[tokio::test]
 async fn an_upstream_too_slow_to_answer_is_a_504() {
-    let upstream = Upstream::start(Speaks::Http2, |_| std::future::pending());
+    let upstream = TestUpstream::start(Speaks::Http2, |_| std::future::pending());
     let gate = Gate::governed_with(&upstream, &impatient(), |_, to| {
         to.deadline_grace = Duration::ZERO;
     });
-    let mut client = Client::http2(gate.address()).await;
+    let mut client = TestClient::http2(gate.address()).await;
     for request in [
         client.request(Method::GET, "/api/v1/pods?timeout=50ms"),
         client.request(Method::DELETE, "/api/v1/namespaces/a/pods/p?timeout=50ms"),
@@ -146,9 +146,9 @@ fn impatient() -> Rules {
 }
 
 /// An upstream whose answers the test sends, piece by piece.
-fn by_hand(speaks: Speaks) -> (Upstream, mpsc::UnboundedReceiver<Pieces>) {
+fn by_hand(speaks: Speaks) -> (TestUpstream, mpsc::UnboundedReceiver<Pieces>) {
     let (hand, hands) = mpsc::unbounded_channel();
-    let upstream = Upstream::start(speaks, move |_| {
+    let upstream = TestUpstream::start(speaks, move |_| {
         let (send, answer) = streamed();
         hand.send(send).unwrap();
         async move { http::Response::new(answer) }
@@ -163,7 +163,7 @@ async fn a_list_that_breaks_off_is_broken_for_the_client_too() {
     for speaks in [Speaks::Http1, Speaks::Http2] {
         let (upstream, mut hands) = by_hand(speaks);
         let gate = Gate::before(&upstream);
-        for mut client in Client::both(gate.address()).await {
+        for mut client in TestClient::both(gate.address()).await {
             let mut list = client.get("/api/v1/pods").await.into_body();
             let send = soon(hands.recv()).await.unwrap();
             send.send(Ok("half".into())).unwrap();
@@ -180,7 +180,7 @@ async fn a_watch_that_breaks_off_ends_cleanly_for_the_client() {
     for speaks in [Speaks::Http1, Speaks::Http2] {
         let (upstream, mut hands) = by_hand(speaks);
         let gate = Gate::before(&upstream);
-        for mut client in Client::both(gate.address()).await {
+        for mut client in TestClient::both(gate.address()).await {
             let mut watch = client.get("/api/v1/pods?watch=1").await.into_body();
             let send = soon(hands.recv()).await.unwrap();
             send.send(Ok("event".into())).unwrap();
@@ -197,7 +197,7 @@ async fn an_answer_that_falls_silent_is_broken_off() {
     let gate = Gate::governed_with(&upstream, &impatient(), |_, to| {
         to.silence = Duration::from_millis(50);
     });
-    let mut client = Client::http2(gate.address()).await;
+    let mut client = TestClient::http2(gate.address()).await;
     let mut list = client.get("/api/v1/pods").await.into_body();
     let send = soon(hands.recv()).await.unwrap();
     send.send(Ok("half".into())).unwrap();
@@ -229,7 +229,7 @@ async fn a_read_on_a_connection_that_had_gone_stale_is_sent_again() {
     let gate = Gate::towards(to, |settings, _| {
         settings.cores = std::num::NonZero::<usize>::MIN;
     });
-    let mut client = Client::http1(gate.address()).await;
+    let mut client = TestClient::http1(gate.address()).await;
     for _ in 0..3 {
         let response = client.get("/api/v1/pods").await;
         assert_eq!(response.status(), 200);
@@ -242,7 +242,7 @@ async fn an_answer_without_end_whose_client_has_left_is_cancelled_upstream() {
     for speaks in [Speaks::Http1, Speaks::Http2] {
         let (upstream, mut hands) = by_hand(speaks);
         let gate = Gate::governed(&upstream, &impatient());
-        for mut client in Client::both(gate.address()).await {
+        for mut client in TestClient::both(gate.address()).await {
             let mut list = client.get("/api/v1/pods").await.into_body();
             let send = soon(hands.recv()).await.unwrap();
             send.send(Ok("half".into())).unwrap();
@@ -266,7 +266,7 @@ async fn what_runs_upstream_for_a_client_that_has_left_is_cancelled_when_its_tim
     for speaks in [Speaks::Http1, Speaks::Http2] {
         let (came, mut comes) = mpsc::unbounded_channel();
         let (went, mut goes) = mpsc::unbounded_channel();
-        let upstream = Upstream::start(speaks, move |_| {
+        let upstream = TestUpstream::start(speaks, move |_| {
             came.send(()).unwrap();
             let leaving = Leaving(went.clone());
             async move {
@@ -275,7 +275,7 @@ async fn what_runs_upstream_for_a_client_that_has_left_is_cancelled_when_its_tim
             }
         });
         let gate = Gate::governed(&upstream, &impatient());
-        for mut client in Client::both(gate.address()).await {
+        for mut client in TestClient::both(gate.address()).await {
             let request = client
                 .request(Method::GET, "/api/v1/pods")
                 .body(full(""))
@@ -295,7 +295,7 @@ async fn what_runs_upstream_for_a_client_that_has_left_is_cancelled_when_its_tim
 
 #[tokio::test]
 async fn an_error_of_the_upstreams_own_passes_unchanged() {
-    let upstream = Upstream::start(Speaks::Http2, |_| async {
+    let upstream = TestUpstream::start(Speaks::Http2, |_| async {
         let mut answer = text("{\"kind\":\"Status\"}");
         *answer.status_mut() = StatusCode::TOO_MANY_REQUESTS;
         answer
@@ -304,7 +304,7 @@ async fn an_error_of_the_upstreams_own_passes_unchanged() {
         answer
     });
     let gate = Gate::before(&upstream);
-    let mut client = Client::http2(gate.address()).await;
+    let mut client = TestClient::http2(gate.address()).await;
     let response = client.get("/api/v1/pods").await;
     assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
     assert_eq!(response.headers()["retry-after"], "7");
@@ -331,7 +331,7 @@ async fn a_refusal_reaches_a_client_that_is_still_sending() {
     assert_eq!(status(&answer), 429, "HTTP/1");
     assert!(answer.ends_with("Too many requests, please try again later.\n"));
 
-    let mut client = Client::http2(address).await;
+    let mut client = TestClient::http2(address).await;
     let response = soon(client.post("/a", full(vec![0; 8 << 20]))).await;
     assert_eq!(response.status(), 429, "HTTP/2");
     assert_eq!(response.headers()["retry-after"], "1");

@@ -21,7 +21,7 @@ use hyper::body::Incoming;
 use serde_json::{Value, json};
 use tokio::{sync::mpsc::UnboundedSender, time::timeout};
 
-use crate::upstream::{self, Answer, Speaks, Upstream};
+use crate::upstream::{self, Speaks, TestReply, TestUpstream};
 
 const GROUP: &str = "flowcontrol.apiserver.k8s.io";
 const LEVELS: &str = "prioritylevelconfigurations";
@@ -48,7 +48,7 @@ struct State {
 }
 
 impl Api {
-    fn start() -> (Self, Upstream) {
+    fn start() -> (Self, TestUpstream) {
         let api = Self(Arc::new(Mutex::new(State {
             versions: vec!["v1", "v1beta3"],
             revision: 1,
@@ -60,7 +60,7 @@ impl Api {
             curt: false,
         })));
         let answering = api.clone();
-        let upstream = Upstream::start(Speaks::Http1, move |request| {
+        let upstream = TestUpstream::start(Speaks::Http1, move |request| {
             let answer = answering.answer(&request);
             async move { answer }
         });
@@ -71,7 +71,7 @@ impl Api {
         change(&mut self.0.lock().unwrap())
     }
 
-    fn answer(&self, request: &Request<Incoming>) -> Answer {
+    fn answer(&self, request: &Request<Incoming>) -> TestReply {
         let query = request.uri().query().unwrap_or_default();
         let group = format!("/apis/{GROUP}");
         let rest = request.uri().path().strip_prefix(&group);
@@ -149,7 +149,7 @@ impl Api {
 }
 
 impl State {
-    fn versions(&self) -> Answer {
+    fn versions(&self) -> TestReply {
         let version = |v: &&str| json!({"groupVersion": format!("{GROUP}/{v}"), "version": v});
         let versions: Vec<Value> = self.versions.iter().map(version).collect();
         json_of(&json!({
@@ -157,7 +157,7 @@ impl State {
         }))
     }
 
-    fn list(&self, version: &str, resource: &str) -> Answer {
+    fn list(&self, version: &str, resource: &str) -> TestReply {
         let ours = self.objects.iter().filter(|((of, _), _)| of == resource);
         let items: Vec<&Value> = ours.map(|(_, object)| object).collect();
         json_of(&json!({
@@ -167,7 +167,7 @@ impl State {
         }))
     }
 
-    fn watch(&mut self, resource: &str, query: &str) -> Answer {
+    fn watch(&mut self, resource: &str, query: &str) -> TestReply {
         let from = query
             .split('&')
             .find_map(|pair| pair.strip_prefix("resourceVersion="));
@@ -208,11 +208,11 @@ fn level(name: &str, shares: u32) -> Value {
     })
 }
 
-fn json_of(value: &Value) -> Answer {
+fn json_of(value: &Value) -> TestReply {
     Response::new(upstream::full(value.to_string()))
 }
 
-fn status(code: u16, message: &str) -> Answer {
+fn status(code: u16, message: &str) -> TestReply {
     let status = json!({"kind": "Status", "apiVersion": "v1", "code": code, "message": message});
     let mut answer = json_of(&status);
     *answer.status_mut() = code.try_into().unwrap();
@@ -268,7 +268,7 @@ fn shares(set: &DocumentSet) -> Vec<(&str, u64)> {
 }
 
 /// How many lists were asked for.
-fn lists(upstream: &Upstream) -> usize {
+fn lists(upstream: &TestUpstream) -> usize {
     let seen = upstream.seen();
     seen.iter().filter(|s| s.target.contains("limit=")).count()
 }

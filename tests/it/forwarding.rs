@@ -5,17 +5,17 @@ use http::{Method, StatusCode, Version};
 use http_body_util::BodyExt;
 
 use crate::{
-    client::{Client, body, body_text, piece, raw, soon, status},
+    client::{TestClient, body, body_text, piece, raw, soon, status},
     gate::Gate,
-    upstream::{Speaks, Upstream, full, streamed, text},
+    upstream::{Speaks, TestUpstream, full, streamed, text},
 };
 
 #[tokio::test]
 async fn a_get_passes_over_every_pair_of_protocols() {
     for speaks in [Speaks::Http1, Speaks::Http2] {
-        let upstream = Upstream::saying(speaks, "hello");
+        let upstream = TestUpstream::saying(speaks, "hello");
         let gate = Gate::before(&upstream);
-        for mut client in Client::both(gate.address()).await {
+        for mut client in TestClient::both(gate.address()).await {
             let response = client.get("/api/v1/pods?limit=5").await;
             assert_eq!(response.status(), 200);
             assert_eq!(body_text(response).await, "hello");
@@ -33,7 +33,7 @@ async fn a_get_passes_over_every_pair_of_protocols() {
 
 #[tokio::test]
 async fn the_target_arrives_byte_for_byte() {
-    let upstream = Upstream::saying(Speaks::Http2, "");
+    let upstream = TestUpstream::saying(Speaks::Http2, "");
     let gate = Gate::before(&upstream);
     let targets = [
         "/api/v1/namespaces/a/../b/pods",
@@ -41,7 +41,7 @@ async fn the_target_arrives_byte_for_byte() {
         "/api/v1/namespaces/a%2Fb/pods/%252e?b=2&a=1&&c=%zz;d",
         "/apis/x/v1/y?watch=0&labelSelector=a+b%20c&watch=1",
     ];
-    for mut client in Client::both(gate.address()).await {
+    for mut client in TestClient::both(gate.address()).await {
         for target in targets {
             body(client.get(target).await).await;
         }
@@ -57,7 +57,7 @@ async fn the_target_arrives_byte_for_byte() {
 #[test]
 fn a_target_without_a_path_arrives_as_the_root() {
     for speaks in [Speaks::Http1, Speaks::Http2] {
-        let upstream = Upstream::saying(speaks, "hello");
+        let upstream = TestUpstream::saying(speaks, "hello");
         let gate = Gate::before(&upstream);
         for target in ["http://a", "http://a#b", "#b"] {
             let request = format!("GET {target} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
@@ -74,7 +74,7 @@ fn a_target_without_a_path_arrives_as_the_root() {
 #[tokio::test]
 async fn a_body_is_streamed_both_ways_piece_by_piece() {
     for speaks in [Speaks::Http1, Speaks::Http2] {
-        let upstream = Upstream::start(speaks, |request| async move {
+        let upstream = TestUpstream::start(speaks, |request| async move {
             let (send, answer) = streamed();
             tokio::spawn(async move {
                 let mut body = request.into_body();
@@ -85,7 +85,7 @@ async fn a_body_is_streamed_both_ways_piece_by_piece() {
             http::Response::new(answer)
         });
         let gate = Gate::before(&upstream);
-        for mut client in Client::both(gate.address()).await {
+        for mut client in TestClient::both(gate.address()).await {
             let (send, request) = streamed();
             send.send(Ok("first".into())).unwrap();
             let mut echo = soon(client.post("/api/v1/namespaces/a/pods", request))
@@ -105,12 +105,12 @@ async fn the_events_of_a_watch_arrive_at_once() {
     for speaks in [Speaks::Http1, Speaks::Http2] {
         let (send, answer) = streamed();
         let answer = std::sync::Mutex::new(Some(answer));
-        let upstream = Upstream::start(speaks, move |_| {
+        let upstream = TestUpstream::start(speaks, move |_| {
             let answer = answer.lock().unwrap().take().unwrap();
             async move { http::Response::new(answer) }
         });
         let gate = Gate::before(&upstream);
-        let mut client = Client::http2(gate.address()).await;
+        let mut client = TestClient::http2(gate.address()).await;
         // The head comes before any event.
         let mut watch = soon(client.get("/api/v1/pods?watch=1")).await.into_body();
         for event in ["{\"type\":\"ADDED\"}\n", "{\"type\":\"BOOKMARK\"}\n"] {
@@ -124,7 +124,7 @@ async fn the_events_of_a_watch_arrive_at_once() {
 
 #[tokio::test]
 async fn large_bodies_arrive_whole() {
-    let upstream = Upstream::start(Speaks::Http2, |request| async move {
+    let upstream = TestUpstream::start(Speaks::Http2, |request| async move {
         let body = request.into_body().collect().await.unwrap().to_bytes();
         http::Response::new(full(body))
     });
@@ -133,7 +133,7 @@ async fn large_bodies_arrive_whole() {
         .map(|i| u8::try_from(i % 251).unwrap())
         .collect::<Vec<u8>>()
         .into();
-    for mut client in Client::both(gate.address()).await {
+    for mut client in TestClient::both(gate.address()).await {
         let response = client.post("/upload", full(sent.clone())).await;
         assert!(body(response).await == sent);
     }
@@ -142,7 +142,7 @@ async fn large_bodies_arrive_whole() {
 #[tokio::test]
 async fn a_head_request_gets_the_head_alone() {
     for speaks in [Speaks::Http1, Speaks::Http2] {
-        let upstream = Upstream::start(speaks, |_| async {
+        let upstream = TestUpstream::start(speaks, |_| async {
             let mut answer = text("");
             answer
                 .headers_mut()
@@ -150,7 +150,7 @@ async fn a_head_request_gets_the_head_alone() {
             answer
         });
         let gate = Gate::before(&upstream);
-        for mut client in Client::both(gate.address()).await {
+        for mut client in TestClient::both(gate.address()).await {
             let request = client
                 .request(Method::HEAD, "/livez/ping")
                 .body(full(""))
@@ -165,7 +165,7 @@ async fn a_head_request_gets_the_head_alone() {
 
 #[tokio::test]
 async fn the_client_is_told_to_continue_and_the_upstream_is_not_asked() {
-    let upstream = Upstream::start(Speaks::Http1, |request| async move {
+    let upstream = TestUpstream::start(Speaks::Http1, |request| async move {
         http::Response::new(full(
             request.into_body().collect().await.unwrap().to_bytes(),
         ))
@@ -199,9 +199,9 @@ async fn the_client_is_told_to_continue_and_the_upstream_is_not_asked() {
 #[tokio::test]
 async fn no_identity_of_a_clients_own_reaches_the_upstream() {
     for speaks in [Speaks::Http1, Speaks::Http2] {
-        let upstream = Upstream::saying(speaks, "");
+        let upstream = TestUpstream::saying(speaks, "");
         let gate = Gate::before(&upstream);
-        for mut client in Client::both(gate.address()).await {
+        for mut client in TestClient::both(gate.address()).await {
             let mut request = client
                 .request(Method::GET, "/api")
                 .header("X-Remote-User", "mallory")
@@ -229,7 +229,7 @@ async fn no_identity_of_a_clients_own_reaches_the_upstream() {
 
 #[tokio::test]
 async fn request_trailers_are_not_passed_on_and_reply_headers_are_cleaned() {
-    let upstream = Upstream::start(Speaks::Http1, |request| async move {
+    let upstream = TestUpstream::start(Speaks::Http1, |request| async move {
         let collected = request.into_body().collect().await.unwrap();
         assert!(collected.trailers().is_none());
         let mut answer = http::Response::new(full(collected.to_bytes()));
@@ -260,7 +260,7 @@ async fn request_trailers_are_not_passed_on_and_reply_headers_are_cleaned() {
 
 #[tokio::test]
 async fn the_status_and_headers_of_the_upstream_are_the_clients() {
-    let upstream = Upstream::start(Speaks::Http2, |_| async {
+    let upstream = TestUpstream::start(Speaks::Http2, |_| async {
         let mut answer = text("gone");
         *answer.status_mut() = StatusCode::GONE;
         answer
@@ -272,7 +272,7 @@ async fn the_status_and_headers_of_the_upstream_are_the_clients() {
         answer
     });
     let gate = Gate::before(&upstream);
-    for mut client in Client::both(gate.address()).await {
+    for mut client in TestClient::both(gate.address()).await {
         let response = client.get("/api").await;
         assert_eq!(response.status(), StatusCode::GONE);
         assert_eq!(response.headers().get_all("warning").iter().count(), 2);
@@ -282,9 +282,9 @@ async fn the_status_and_headers_of_the_upstream_are_the_clients() {
 
 #[tokio::test]
 async fn an_audit_id_is_kept_if_it_is_a_uuid_and_made_if_not() {
-    let upstream = Upstream::saying(Speaks::Http1, "");
+    let upstream = TestUpstream::saying(Speaks::Http1, "");
     let gate = Gate::before(&upstream);
-    let mut client = Client::http1(gate.address()).await;
+    let mut client = TestClient::http1(gate.address()).await;
     let given = "01234567-89ab-4def-8123-456789abcdef";
     for id in [given, "mallory was here"] {
         let request = client.request(Method::GET, "/api").header("Audit-ID", id);

@@ -11,14 +11,14 @@ use http::{Method, StatusCode};
 use http_body_util::BodyExt as _;
 
 use crate::{
-    client::{Client, raw, status},
+    client::{TestClient, raw, status},
     gate::Gate,
-    upstream::{Speaks, Upstream, full, text},
+    upstream::{Speaks, TestUpstream, full, text},
 };
 
 /// Sends each of `requests` and returns the statuses; none may reach the upstream.
 fn refused(requests: &[&[u8]]) -> Vec<u16> {
-    let upstream = Upstream::saying(Speaks::Http1, "served");
+    let upstream = TestUpstream::saying(Speaks::Http1, "served");
     let gate = Gate::before(&upstream);
     let statuses = requests
         .iter()
@@ -71,7 +71,7 @@ fn what_is_malformed_in_other_ways_has_its_own_answer() {
 
 #[test]
 fn a_path_that_cannot_be_classified_is_answered_in_the_servers_own_words() {
-    let upstream = Upstream::saying(Speaks::Http1, "served");
+    let upstream = TestUpstream::saying(Speaks::Http1, "served");
     let gate = Gate::before(&upstream);
     let answer = raw(
         gate.address(),
@@ -103,9 +103,9 @@ fn oversize_heads_are_refused() {
 
 #[tokio::test]
 async fn too_many_lines_are_refused_over_http2_too() {
-    let upstream = Upstream::saying(Speaks::Http1, "served");
+    let upstream = TestUpstream::saying(Speaks::Http1, "served");
     let gate = Gate::before(&upstream);
-    let mut client = Client::http2(gate.address()).await;
+    let mut client = TestClient::http2(gate.address()).await;
     // As many as fit into the size of a head, and more than a header list can hold.
     for lines in [600, 24_500, 30_000] {
         let mut request = client.request(Method::GET, "/");
@@ -128,7 +128,7 @@ fn a_query_of_too_many_parameters_is_refused() {
 
 #[test]
 fn large_heads_and_many_lines_pass() {
-    let upstream = Upstream::saying(Speaks::Http2, "served");
+    let upstream = TestUpstream::saying(Speaks::Http2, "served");
     let gate = Gate::before(&upstream);
     let mut lines = String::new();
     for i in 0..300 {
@@ -141,7 +141,7 @@ fn large_heads_and_many_lines_pass() {
 
 #[test]
 fn requests_one_after_the_other_in_one_packet_are_all_served() {
-    let upstream = Upstream::saying(Speaks::Http1, "served");
+    let upstream = TestUpstream::saying(Speaks::Http1, "served");
     let gate = Gate::before(&upstream);
     let answer = raw(
         gate.address(),
@@ -153,7 +153,7 @@ fn requests_one_after_the_other_in_one_packet_are_all_served() {
 
 #[test]
 fn a_refused_head_says_why_and_bears_the_mark() {
-    let upstream = Upstream::saying(Speaks::Http1, "served");
+    let upstream = TestUpstream::saying(Speaks::Http1, "served");
     let gate = Gate::before(&upstream);
     let answer = raw(
         gate.address(),
@@ -217,7 +217,7 @@ fn large_heads_are_looked_at_as_closely() {
 
 #[test]
 fn a_head_in_single_bytes_is_served() {
-    let upstream = Upstream::saying(Speaks::Http1, "served");
+    let upstream = TestUpstream::saying(Speaks::Http1, "served");
     let gate = Gate::before(&upstream);
     let mut stream = TcpStream::connect(gate.address()).unwrap();
     stream.set_nodelay(true).unwrap();
@@ -256,16 +256,16 @@ fn a_chunked_body_that_ends_with_a_bare_line_feed_swallows_nothing() {
 }
 
 /// An upstream that answers when it has read the body.
-fn thorough() -> Upstream {
-    Upstream::start(Speaks::Http1, |request| async {
+fn thorough() -> TestUpstream {
+    TestUpstream::start(Speaks::Http1, |request| async {
         let _ = request.into_body().collect().await;
         text("served")
     })
 }
 
 /// An upstream that answers without reading.
-fn hasty() -> Upstream {
-    Upstream::start(Speaks::Http2, |_| async {
+fn hasty() -> TestUpstream {
+    TestUpstream::start(Speaks::Http2, |_| async {
         let mut answer = text("no");
         *answer.status_mut() = StatusCode::FORBIDDEN;
         answer
@@ -354,7 +354,7 @@ fn a_client_that_waits_to_be_told_to_continue_and_is_refused_is_told_to_close() 
 
 #[test]
 fn a_client_that_ends_its_side_gets_its_answers() {
-    let upstream = Upstream::start(Speaks::Http1, |_| async {
+    let upstream = TestUpstream::start(Speaks::Http1, |_| async {
         tokio::time::sleep(Duration::from_millis(50)).await;
         text("served")
     });

@@ -26,7 +26,7 @@ use fairgate_proxy::{
 use http::{HeaderMap, HeaderValue};
 use tower::{Layer, Service, layer::util::Identity};
 
-use crate::{rules::Rules, upstream::Upstream};
+use crate::{rules::Rules, upstream::TestUpstream};
 
 pub struct Gate {
     pub gateway: Gateway,
@@ -79,13 +79,13 @@ pub fn fairness(hub: &Arc<Hub>, core: &CoreContext) -> FairnessLayer {
 
 impl Gate {
     /// A gateway in front of `upstream`.
-    pub fn before(upstream: &Upstream) -> Self {
+    pub fn before(upstream: &TestUpstream) -> Self {
         Self::with(upstream, |_, _| {})
     }
 
     /// A gateway in front of `upstream`, with settings of the test's own.
     pub fn with(
-        upstream: &Upstream,
+        upstream: &TestUpstream,
         adapt: impl FnOnce(&mut AppSettings, &mut UpstreamSettings),
     ) -> Self {
         let mut to = UpstreamSettings::new(upstream.address.to_string().parse().unwrap(), None);
@@ -103,13 +103,13 @@ impl Gate {
     }
 
     /// A gateway in front of `upstream` that goes by `rules`.
-    pub fn governed(upstream: &Upstream, rules: &Rules) -> Self {
+    pub fn governed(upstream: &TestUpstream, rules: &Rules) -> Self {
         Self::governed_with(upstream, rules, |_, _| {})
     }
 
     /// As [`Self::governed`], with settings of the test's own.
     pub fn governed_with(
-        upstream: &Upstream,
+        upstream: &TestUpstream,
         rules: &Rules,
         adapt: impl FnOnce(&mut AppSettings, &mut UpstreamSettings),
     ) -> Self {

@@ -14,7 +14,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tower::Service;
 
 use crate::{
-    client::{Client, soon},
+    client::{TestClient, soon},
     failures::Leaving,
     gate::Gate,
     upstream::{full, streamed},
@@ -189,7 +189,7 @@ async fn a_post_that_waits_to_be_told_to_continue_and_is_not_told() {
 async fn an_http2_stream_that_is_reset_while_the_connection_lives_on() {
     for reads_ahead in [false, true] {
         let (gate, mut comes, mut leaves) = queue(reads_ahead);
-        let mut client = Client::http2(gate.address()).await;
+        let mut client = TestClient::http2(gate.address()).await;
         let get = client.request(Method::GET, "/a").body(full("")).unwrap();
         let (_send, unfinished) = streamed();
         let post = client.request(Method::POST, "/a").body(unfinished).unwrap();
@@ -212,7 +212,7 @@ async fn an_http2_stream_that_is_reset_while_the_connection_lives_on() {
 #[tokio::test]
 async fn an_http2_connection_that_is_closed() {
     let (gate, mut comes, mut leaves) = queue(false);
-    let mut client = Client::http2(gate.address()).await;
+    let mut client = TestClient::http2(gate.address()).await;
     let request = client
         .request(Method::POST, "/a")
         .body(full(vec![0; 1 << 20]))

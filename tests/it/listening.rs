@@ -12,15 +12,15 @@ use fairgate_proxy::stack::stack;
 use tower::layer::util::Identity;
 
 use crate::{
-    client::{Client, body, raw, soon, status},
+    client::{TestClient, body, raw, soon, status},
     failures::until,
     gate::{Gate, TestAuth, fairness, hub},
-    upstream::{Speaks, Upstream},
+    upstream::{Speaks, TestUpstream},
 };
 
 #[test]
 fn a_second_gateway_cannot_take_the_same_address() {
-    let upstream = Upstream::saying(Speaks::Http1, "");
+    let upstream = TestUpstream::saying(Speaks::Http1, "");
     let gate = Gate::before(&upstream);
     let mut settings = AppSettings::default();
     settings.serve.listen = gate.address();
@@ -62,11 +62,11 @@ impl tower::Service<fairgate_call::Call> for Nowhere {
 
 #[tokio::test]
 async fn beyond_the_limit_connections_wait_for_others_to_end() {
-    let upstream = Upstream::saying(Speaks::Http1, "served");
+    let upstream = TestUpstream::saying(Speaks::Http1, "served");
     let gate = Gate::with(&upstream, |settings, _| settings.serve.connections = 2);
     let address = gate.address();
-    let mut first = Client::http1(address).await;
-    let mut second = Client::http1(address).await;
+    let mut first = TestClient::http1(address).await;
+    let mut second = TestClient::http1(address).await;
     body(first.get("/a").await).await;
     body(second.get("/a").await).await;
     let third = tokio::task::spawn_blocking(move || {
@@ -84,7 +84,7 @@ async fn beyond_the_limit_connections_wait_for_others_to_end() {
 
 #[tokio::test]
 async fn a_client_too_slow_with_its_head_is_cut_off() {
-    let upstream = Upstream::saying(Speaks::Http1, "served");
+    let upstream = TestUpstream::saying(Speaks::Http1, "served");
     let gate = Gate::with(&upstream, |settings, _| {
         settings.serve.head_timeout = Duration::from_millis(100);
     });
@@ -101,11 +101,11 @@ async fn a_client_too_slow_with_its_head_is_cut_off() {
 
 #[tokio::test]
 async fn an_idle_connection_is_closed() {
-    let upstream = Upstream::saying(Speaks::Http1, "served");
+    let upstream = TestUpstream::saying(Speaks::Http1, "served");
     let gate = Gate::with(&upstream, |settings, _| {
         settings.serve.idle_timeout = Duration::from_millis(100);
     });
-    for mut client in Client::both(gate.address()).await {
+    for mut client in TestClient::both(gate.address()).await {
         body(client.get("/a").await).await;
         soon(client.closed()).await;
     }
@@ -115,7 +115,7 @@ async fn an_idle_connection_is_closed() {
 #[tokio::test]
 async fn a_client_that_takes_nothing_is_cut_off() {
     use crate::upstream::streamed;
-    let upstream = Upstream::start(Speaks::Http2, |_| async {
+    let upstream = TestUpstream::start(Speaks::Http2, |_| async {
         let (send, answer) = streamed();
         tokio::spawn(async move {
             while send.send(Ok(vec![0; 256 << 10].into())).is_ok() {
@@ -142,7 +142,7 @@ async fn a_client_that_takes_nothing_is_cut_off() {
     until(|| !upstream.seen().is_empty()).await;
     until(|| gate.limit.free() == 1000).await;
     // HTTP/2: the connection is read, one stream's window stays shut, and another stream goes on.
-    let mut client = Client::http2(gate.address()).await;
+    let mut client = TestClient::http2(gate.address()).await;
     let unread = client.get("/a").await;
     until(|| gate.limit.free() == 1000).await;
     let other = client.get("/b").await;
@@ -157,7 +157,7 @@ fn out_of_descriptors_child() {
     use rustix::process::{Resource, Rlimit, setrlimit};
     use std::os::fd::AsRawFd as _;
 
-    let upstream = Upstream::saying(Speaks::Http1, "served");
+    let upstream = TestUpstream::saying(Speaks::Http1, "served");
     let gate = Gate::before(&upstream);
     let ask = b"GET /a HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
     assert_eq!(status(&raw(gate.address(), ask)), 200);

@@ -6,12 +6,11 @@
     reason = "tests fail by panicking, and their helpers are nobody else's"
 )]
 
-mod client;
+use fairgate_testkit::{client, pki, random, upstream};
+
 mod frames;
 mod gate;
-mod pki;
 mod rules;
-mod upstream;
 
 mod abuse;
 mod ceilings;

@@ -25,8 +25,8 @@ use hyper::body::Incoming;
 use serde_json::{Value, json};
 
 use crate::{
-    client::{self, Client},
-    upstream::{Answer, Speaks, Upstream, full, text},
+    client::{self, TestClient},
+    upstream::{Speaks, TestReply, TestUpstream, full, text},
 };
 
 const SCHEMAS: &str = "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas";
@@ -71,7 +71,7 @@ struct Gateway {
 }
 
 impl Gateway {
-    fn start(upstream: &Upstream) -> Self {
+    fn start(upstream: &TestUpstream) -> Self {
         let name = format!("fairgate-metrics-{}", std::process::id());
         let directory = std::env::temp_dir().join(name);
         fs::create_dir_all(&directory).unwrap();
@@ -118,7 +118,7 @@ impl Gateway {
     }
 
     async fn metrics(&self) -> String {
-        let mut operator = Client::http1(self.admin).await;
+        let mut operator = TestClient::http1(self.admin).await;
         client::body_text(operator.get("/metrics").await).await
     }
 
@@ -139,7 +139,7 @@ impl Gateway {
 
     /// A request with a token, and the status and body of its answer.
     async fn send(&self, method: Method, target: &str, token: &str, body: Value) -> StatusCode {
-        let mut client = Client::http1(self.address).await;
+        let mut client = TestClient::http1(self.address).await;
         let mut request = client
             .request(method, target)
             .header("content-type", "application/json");
@@ -175,7 +175,7 @@ impl Drop for Gateway {
 
 /// An API server that knows the token `bob-token`, lets everybody read, and holds back its answer to
 /// what has `hold` in its path until `go`.
-async fn answer(request: Request<Incoming>, go: Arc<AtomicBool>) -> Answer {
+async fn answer(request: Request<Incoming>, go: Arc<AtomicBool>) -> TestReply {
     let path = request.uri().path().to_owned();
     let watches = request.uri().query() == Some("watch=1");
     let review: Value = match request.into_body().collect().await {
@@ -335,7 +335,7 @@ fn normalised(text: &str) -> String {
 async fn a_fixed_sequence_of_requests_gives_the_same_metrics_as_ever() {
     let go = Arc::<AtomicBool>::default();
     let of_upstream = Arc::clone(&go);
-    let upstream = Upstream::start(Speaks::Http1, move |request| {
+    let upstream = TestUpstream::start(Speaks::Http1, move |request| {
         answer(request, Arc::clone(&of_upstream))
     });
     let gateway = Gateway::start(&upstream);

@@ -24,8 +24,8 @@ use hyper::body::Incoming;
 use serde_json::{Value, json};
 
 use crate::{
-    client::{self, Client},
-    upstream::{Answer, Seen, Speaks, Upstream, full, text},
+    client::{self, TestClient},
+    upstream::{SeenRequest, Speaks, TestReply, TestUpstream, full, text},
 };
 
 const GROUP: &str = "/apis/flowcontrol.apiserver.k8s.io";
@@ -36,7 +36,7 @@ const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protob
 
 /// An API server of few words. Alice may read; Carol may patch, too; of Bob it cannot tell.
 struct Server {
-    upstream: Option<Upstream>,
+    upstream: Option<TestUpstream>,
     /// How often its documents have changed.
     edition: Arc<AtomicUsize>,
 }
@@ -45,7 +45,7 @@ impl Server {
     fn start() -> Self {
         let edition = Arc::<AtomicUsize>::default();
         let current = Arc::clone(&edition);
-        let upstream = Upstream::start(Speaks::Http1, move |request| {
+        let upstream = TestUpstream::start(Speaks::Http1, move |request| {
             answer(request, current.load(Ordering::SeqCst))
         });
         Self {
@@ -54,14 +54,14 @@ impl Server {
         }
     }
 
-    fn seen(&self) -> Vec<Seen> {
+    fn seen(&self) -> Vec<SeenRequest> {
         let seen = self.upstream.as_ref().unwrap().seen();
         // The gateway itself reads the metrics from time to time.
-        let own = |seen: &Seen| seen.target == "/metrics" && !is_of_a_client(&seen.headers);
+        let own = |seen: &SeenRequest| seen.target == "/metrics" && !is_of_a_client(&seen.headers);
         seen.into_iter().filter(|seen| !own(seen)).collect()
     }
 
-    fn of(&self, target: &str) -> Vec<Seen> {
+    fn of(&self, target: &str) -> Vec<SeenRequest> {
         let seen = self.seen().into_iter();
         seen.filter(|seen| seen.target == target).collect()
     }
@@ -71,7 +71,7 @@ fn is_of_a_client(headers: &HeaderMap) -> bool {
     headers.contains_key("impersonate-user")
 }
 
-type Answering = Pin<Box<dyn Future<Output = Answer> + Send>>;
+type Answering = Pin<Box<dyn Future<Output = TestReply> + Send>>;
 
 fn answer(request: Request<Incoming>, edition: usize) -> Answering {
     Box::pin(async move {
@@ -114,14 +114,14 @@ fn answer(request: Request<Incoming>, edition: usize) -> Answering {
     })
 }
 
-fn json_of(value: &Value) -> Answer {
+fn json_of(value: &Value) -> TestReply {
     let mut answer = Response::new(full(value.to_string()));
     let json = "application/json".parse().unwrap();
     answer.headers_mut().insert("content-type", json);
     answer
 }
 
-fn tagged(value: &Value, content_type: &str, tag: &str, known: &str) -> Answer {
+fn tagged(value: &Value, content_type: &str, tag: &str, known: &str) -> TestReply {
     let mut answer = json_of(value);
     if known == tag {
         answer = Response::new(full(""));
@@ -149,7 +149,7 @@ fn openapi_v2(edition: usize) -> Value {
     })
 }
 
-fn review_answer(review: &Value) -> Answer {
+fn review_answer(review: &Value) -> TestReply {
     let spec = &review["spec"];
     let verb = spec["resourceAttributes"]["verb"].as_str();
     let verb = verb.or(spec["nonResourceAttributes"]["verb"].as_str());
@@ -223,7 +223,7 @@ impl Gateway {
 
     /// The value of a metric of the gateway's own.
     async fn metric(&self, name: &str) -> Option<u64> {
-        let mut operator = Client::http1(self.admin).await;
+        let mut operator = TestClient::http1(self.admin).await;
         let all = client::body_text(operator.get("/metrics").await).await;
         let value = all
             .lines()
@@ -233,7 +233,7 @@ impl Gateway {
 
     async fn user(&self, name: &'static str) -> User {
         User {
-            client: Client::http1(self.address).await,
+            client: TestClient::http1(self.address).await,
             name,
         }
     }
@@ -267,7 +267,7 @@ impl Drop for Gateway {
 
 /// Somebody with a connection.
 struct User {
-    client: Client,
+    client: TestClient,
     name: &'static str,
 }
 

@@ -10,7 +10,7 @@ use fairgate_call::{BodyEnd, Call, Refusal, Reply, ReplyBody, ReplyGuard};
 use tower::Service;
 
 use crate::{
-    client::{Client, body_text, soon},
+    client::{TestClient, body_text, soon},
     failures::until,
     gate::Gate,
 };
@@ -52,7 +52,7 @@ impl ReplyGuard for PanickyGuard {
 #[tokio::test]
 async fn in_the_stack_it_is_a_500_and_the_connection_lives_on() {
     let gate = Gate::around(|| Panicky, |_| {});
-    for mut client in Client::both(gate.address()).await {
+    for mut client in TestClient::both(gate.address()).await {
         let response = client.get("/panic/call").await;
         assert_eq!(response.status(), 500);
         let body = body_text(response).await;
@@ -65,7 +65,7 @@ async fn in_the_stack_it_is_a_500_and_the_connection_lives_on() {
 #[tokio::test]
 async fn in_the_body_it_ends_the_stream_and_no_other() {
     let gate = Gate::around(|| Panicky, |_| {});
-    let mut client = Client::http2(gate.address()).await;
+    let mut client = TestClient::http2(gate.address()).await;
     let response = client.get("/panic/body").await;
     let broken = soon(http_body_util::BodyExt::collect(response.into_body())).await;
     assert!(broken.is_err());

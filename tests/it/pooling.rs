@@ -5,10 +5,10 @@ use std::num::NonZero;
 use http::Method;
 
 use crate::{
-    client::{Client, body, soon},
+    client::{TestClient, body, soon},
     failures::until,
     gate::Gate,
-    upstream::{Speaks, Upstream, full, streamed, text},
+    upstream::{Speaks, TestUpstream, full, streamed, text},
 };
 
 fn one_core(settings: &mut fairgate::app::AppSettings) {
@@ -18,9 +18,9 @@ fn one_core(settings: &mut fairgate::app::AppSettings) {
 #[tokio::test]
 async fn requests_one_after_the_other_share_a_connection() {
     for speaks in [Speaks::Http1, Speaks::Http2] {
-        let upstream = Upstream::saying(speaks, "served");
+        let upstream = TestUpstream::saying(speaks, "served");
         let gate = Gate::with(&upstream, |settings, _| one_core(settings));
-        let mut client = Client::http2(gate.address()).await;
+        let mut client = TestClient::http2(gate.address()).await;
         for _ in 0..20 {
             body(client.get("/api/v1/pods").await).await;
         }
@@ -30,13 +30,13 @@ async fn requests_one_after_the_other_share_a_connection() {
 
 #[tokio::test]
 async fn many_watches_spread_over_connections_and_none_waits_for_another() {
-    let upstream = Upstream::start(Speaks::Http2Streams(10), |_| async {
+    let upstream = TestUpstream::start(Speaks::Http2Streams(10), |_| async {
         let (send, answer) = streamed();
         tokio::spawn(async move { send.closed().await });
         http::Response::new(answer)
     });
     let gate = Gate::with(&upstream, |settings, _| one_core(settings));
-    let mut client = Client::http2(gate.address()).await;
+    let mut client = TestClient::http2(gate.address()).await;
     let mut watches = Vec::new();
     for _ in 0..100 {
         watches.push(soon(client.get("/api/v1/pods?watch=1")).await);
@@ -48,9 +48,9 @@ async fn many_watches_spread_over_connections_and_none_waits_for_another() {
 
 #[tokio::test]
 async fn a_burst_waits_for_one_connection_instead_of_opening_many() {
-    let upstream = Upstream::saying(Speaks::Http2, "served");
+    let upstream = TestUpstream::saying(Speaks::Http2, "served");
     let gate = Gate::with(&upstream, |settings, _| one_core(settings));
-    let mut client = Client::http2(gate.address()).await;
+    let mut client = TestClient::http2(gate.address()).await;
     let requests: Vec<_> = (0..50)
         .map(|_| client.request(Method::GET, "/a").body(full("")).unwrap())
         .collect();
@@ -66,9 +66,9 @@ async fn a_burst_waits_for_one_connection_instead_of_opening_many() {
 
 #[tokio::test]
 async fn watches_and_nobodies_have_connections_of_their_own() {
-    let upstream = Upstream::saying(Speaks::Http2, "served");
+    let upstream = TestUpstream::saying(Speaks::Http2, "served");
     let gate = Gate::with(&upstream, |settings, _| one_core(settings));
-    let mut client = Client::http2(gate.address()).await;
+    let mut client = TestClient::http2(gate.address()).await;
     body(client.get("/api/v1/pods").await).await;
     body(client.get("/api/v1/pods?watch=1").await).await;
     let nobody = client
@@ -83,7 +83,7 @@ async fn watches_and_nobodies_have_connections_of_their_own() {
 #[tokio::test]
 async fn a_connection_the_upstream_sends_away_is_replaced_unseen() {
     // Every answer says `close`, which over HTTP/2 means GOAWAY.
-    let upstream = Upstream::start(Speaks::Http1, |_| async {
+    let upstream = TestUpstream::start(Speaks::Http1, |_| async {
         let mut answer = text("served");
         answer
             .headers_mut()
@@ -91,7 +91,7 @@ async fn a_connection_the_upstream_sends_away_is_replaced_unseen() {
         answer
     });
     let gate = Gate::with(&upstream, |settings, _| one_core(settings));
-    let mut client = Client::http2(gate.address()).await;
+    let mut client = TestClient::http2(gate.address()).await;
     for _ in 0..10 {
         let response = client.post("/api/v1/namespaces/a/pods", full("{}")).await;
         assert_eq!(response.status(), 200);

@@ -18,12 +18,12 @@ use fairgate_proxy::{
 use http::{Method, StatusCode};
 
 use crate::{
-    client::{Client, body_text, soon},
+    client::{TestClient, body_text, soon},
     failures::until,
     frames::{self, ByHand, ENHANCE_YOUR_CALM, RST_STREAM, Tap},
     gate::Gate,
     rules::{Full, Rules},
-    upstream::{Body, Speaks, Upstream, full, streamed, text},
+    upstream::{Speaks, TestBody, TestUpstream, full, streamed, text},
 };
 
 const LOG: &str = "/api/v1/namespaces/a/pods/p/log";
@@ -49,7 +49,13 @@ fn hasty(address: std::net::SocketAddr) -> Gate {
 }
 
 /// Sends `number` requests, and resets them as soon as they have come upstream.
-async fn reset(upstream: &Upstream, client: &mut Client, user: &str, target: &str, number: usize) {
+async fn reset(
+    upstream: &TestUpstream,
+    client: &mut TestClient,
+    user: &str,
+    target: &str,
+    number: usize,
+) {
     let before = upstream.seen().len();
     let mut requests = tokio::task::JoinSet::new();
     for _ in 0..number {
@@ -61,7 +67,7 @@ async fn reset(upstream: &Upstream, client: &mut Client, user: &str, target: &st
 }
 
 /// A gateway that minds resets as others do, but takes its time: the machine may be busy.
-fn slow(upstream: &Upstream) -> Gate {
+fn slow(upstream: &TestUpstream) -> Gate {
     let rules = Rules::small(1000, Full::Reject).set(|settings| {
         settings.resets.young = LONG;
         settings.resets.forgotten_after = LONG;
@@ -72,14 +78,14 @@ fn slow(upstream: &Upstream) -> Gate {
     })
 }
 
-fn get(client: &Client, user: &str) -> http::Request<Body> {
+fn get(client: &TestClient, user: &str) -> http::Request<TestBody> {
     let request = client.request(Method::GET, "/api/v1/pods");
     request.header("x-user", user).body(full("")).unwrap()
 }
 
 /// An upstream that serves all but [`SLOW`].
-fn half_slow() -> Upstream {
-    Upstream::start(Speaks::Http2, |request| async move {
+fn half_slow() -> TestUpstream {
+    TestUpstream::start(Speaks::Http2, |request| async move {
         match request.uri().path() {
             SLOW => std::future::pending().await,
             _ => text("served"),
@@ -89,17 +95,17 @@ fn half_slow() -> Upstream {
 
 #[tokio::test]
 async fn an_answer_that_nobody_wants_runs_out_if_it_is_soon_over() {
-    let upstream = Upstream::start(Speaks::Http2, |_| async {
+    let upstream = TestUpstream::start(Speaks::Http2, |_| async {
         tokio::time::sleep(Duration::from_millis(20)).await;
         text("said to nobody")
     });
     let tap = Tap::before(upstream.address).await;
     let gate = before(tap.address);
     for target in [LOG, "/readyz?verbose", "/api/v1/namespaces/a/pods"] {
-        let mut client = Client::http2(gate.address()).await;
+        let mut client = TestClient::http2(gate.address()).await;
         reset(&upstream, &mut client, "alice", target, 30).await;
     }
-    let mut client = Client::http2(gate.address()).await;
+    let mut client = TestClient::http2(gate.address()).await;
     assert_eq!(client.get("/api/v1/pods").await.status(), 200);
     until(|| gate.gateway.gauges().1() == 0).await;
     assert_eq!(tap.total(RST_STREAM), 0);
@@ -107,13 +113,13 @@ async fn an_answer_that_nobody_wants_runs_out_if_it_is_soon_over() {
 
 #[tokio::test]
 async fn no_more_streams_are_reset_than_a_server_puts_up_with() {
-    let upstream = Upstream::start(Speaks::Http2Streams(100), |_| std::future::pending());
+    let upstream = TestUpstream::start(Speaks::Http2Streams(100), |_| std::future::pending());
     let tap = Tap::before(upstream.address).await;
     let gate = hasty(tap.address);
     let begin = fairgate_base::clock::Clock::system();
     let began = begin.now();
     for user in ["a", "b", "c", "d"] {
-        let mut client = Client::http2(gate.address()).await;
+        let mut client = TestClient::http2(gate.address()).await;
         reset(&upstream, &mut client, user, LOG, 60).await;
     }
     // All of them are wanted by nobody; some are reset after a while, the others wait for their turn.
@@ -131,7 +137,7 @@ async fn no_more_streams_are_reset_than_a_server_puts_up_with() {
 
 #[tokio::test]
 async fn the_rest_of_an_answer_is_not_read_without_end() {
-    let upstream = Upstream::start(Speaks::Http2, |_| async {
+    let upstream = TestUpstream::start(Speaks::Http2, |_| async {
         let (send, answer) = streamed();
         tokio::spawn(async move {
             let piece = bytes::Bytes::from(vec![b'x'; 64 << 10]);
@@ -144,7 +150,7 @@ async fn the_rest_of_an_answer_is_not_read_without_end() {
     });
     let tap = Tap::before(upstream.address).await;
     let gate = before(tap.address);
-    let mut client = Client::http2(gate.address()).await;
+    let mut client = TestClient::http2(gate.address()).await;
     let answer = client.get(LOG).await;
     drop(answer);
     // Cancelled in the end, after a second.
@@ -153,10 +159,10 @@ async fn the_rest_of_an_answer_is_not_read_without_end() {
 
 #[tokio::test]
 async fn a_client_whose_body_breaks_off_does_not_reset_more_than_others() {
-    let upstream = Upstream::start(Speaks::Http2Streams(100), |_| std::future::pending());
+    let upstream = TestUpstream::start(Speaks::Http2Streams(100), |_| std::future::pending());
     let tap = Tap::before(upstream.address).await;
     let gate = hasty(tap.address);
-    let mut client = Client::http2(gate.address()).await;
+    let mut client = TestClient::http2(gate.address()).await;
     let mut bodies = Vec::new();
     for _ in 0..60 {
         let (send, body) = streamed();
@@ -178,8 +184,8 @@ async fn a_connection_that_the_upstream_ends_costs_no_request() {
     for code in [0, ENHANCE_YOUR_CALM] {
         let mut upstream = ByHand::start().await;
         let gate = before(upstream.address);
-        let mut client = Client::http2(gate.address()).await;
-        let post = |client: &mut Client| {
+        let mut client = TestClient::http2(gate.address()).await;
+        let post = |client: &mut TestClient| {
             let request = client.request(Method::POST, "/api/v1/namespaces/a/pods");
             tokio::spawn(client.start(request.body(full("{}")).unwrap()))
         };
@@ -207,9 +213,9 @@ async fn a_connection_that_the_upstream_ends_costs_no_request() {
 
 #[tokio::test]
 async fn a_connection_of_premature_resets_is_ended_and_no_other() {
-    let upstream = Upstream::start(Speaks::Http2, |_| std::future::pending());
+    let upstream = TestUpstream::start(Speaks::Http2, |_| std::future::pending());
     let gate = slow(&upstream);
-    let mut other = Client::http2(gate.address()).await;
+    let mut other = TestClient::http2(gate.address()).await;
     let request = other.request(Method::GET, LOG).header("x-user", "other");
     let waits = tokio::spawn(other.start(request.body(full("")).unwrap()));
     let stream = tokio::net::TcpStream::connect(gate.address()).await;
@@ -241,7 +247,7 @@ async fn a_connection_of_premature_resets_is_ended_and_no_other() {
 async fn requests_reset_before_they_are_taken_up_end_the_connection_as_well() {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-    let upstream = Upstream::saying(Speaks::Http2, "served");
+    let upstream = TestUpstream::saying(Speaks::Http2, "served");
     let ended = Arc::<AtomicUsize>::default();
     let count = ended.clone();
     let gate = Gate::with(&upstream, |settings, _| {
@@ -271,7 +277,7 @@ async fn requests_reset_before_they_are_taken_up_end_the_connection_as_well() {
 async fn a_front_proxys_connection_does_not_end_for_what_one_of_its_users_does() {
     let upstream = half_slow();
     let gate = slow(&upstream);
-    let mut proxy = Client::http2(gate.address()).await;
+    let mut proxy = TestClient::http2(gate.address()).await;
     assert_eq!(proxy.send(get(&proxy, "good")).await.unwrap().status(), 200);
     for _ in 0..3 {
         reset(&upstream, &mut proxy, "bad", SLOW, 90).await;
@@ -284,12 +290,12 @@ async fn who_goes_on_resetting_on_new_connections_is_refused_for_a_while() {
     let upstream = half_slow();
     let gate = slow(&upstream);
     for _ in 0..6 {
-        let mut client = Client::http2(gate.address()).await;
+        let mut client = TestClient::http2(gate.address()).await;
         let before = gate.hub().premature.total();
         reset(&upstream, &mut client, "bad", SLOW, 90).await;
         until(|| gate.hub().premature.total() == before + 90).await;
     }
-    let mut client = Client::http2(gate.address()).await;
+    let mut client = TestClient::http2(gate.address()).await;
     let refused = client.send(get(&client, "bad")).await.unwrap();
     assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
     assert_eq!(refused.headers()["x-fairgate-reason"], "too-many-resets");

@@ -12,15 +12,15 @@ use tokio_rustls::{TlsConnector, client::TlsStream};
 use tower::Service;
 
 use crate::{
-    client::{Client, body_text},
+    client::{TestClient, body_text},
     gate::Gate,
-    pki::{Chain, Pki},
-    upstream::{Speaks, Upstream},
+    pki::{Authority, Chain, Leaf},
+    upstream::{Speaks, TestUpstream},
 };
 
 async fn connect(
     gate: &Gate,
-    pki: &Pki,
+    pki: &Authority,
     own: Option<Chain>,
     protocols: &[&[u8]],
 ) -> std::io::Result<TlsStream<TcpStream>> {
@@ -32,10 +32,10 @@ async fn connect(
 
 #[tokio::test]
 async fn both_protocols_are_negotiated_with_clients_and_upstream() {
-    let pki = Pki::new();
+    let pki = Authority::new("test root");
     for offered in [vec![&b"h2"[..], b"http/1.1"], vec![b"http/1.1"], vec![]] {
-        let upstream = Upstream::saying(Speaks::Tls(pki.server(&offered)), "served");
-        let config = fairgate_upstream::tls::client_config([pki.root.clone()], None).unwrap();
+        let upstream = TestUpstream::saying(Speaks::Tls(pki.server(&offered)), "served");
+        let config = fairgate_upstream::tls::client_config([pki.certificate()], None).unwrap();
         let to = UpstreamSettings::new(
             upstream.address.to_string().parse().unwrap(),
             Some(UpstreamTls {
@@ -43,7 +43,7 @@ async fn both_protocols_are_negotiated_with_clients_and_upstream() {
                 server_name: ServerName::try_from("localhost").unwrap(),
             }),
         );
-        let (chain, key) = pki.issue("localhost");
+        let (chain, key) = pki.issue_with_key(&Leaf::named("localhost"));
         let own = server_config(chain, key, Vec::new()).unwrap();
         let gate = Gate::towards(to, |settings, _| settings.serve.tls = Some(own));
         for protocol in [&b"h2"[..], b"http/1.1"] {
@@ -51,9 +51,9 @@ async fn both_protocols_are_negotiated_with_clients_and_upstream() {
             assert_eq!(stream.get_ref().1.alpn_protocol(), Some(protocol));
             let io = TokioIo::new(stream);
             let mut client = if protocol == b"h2" {
-                Client::http2_over(io).await
+                TestClient::http2_over(io).await
             } else {
-                Client::http1_over(io).await
+                TestClient::http1_over(io).await
             };
             assert_eq!(body_text(client.get("/api").await).await, "served");
         }
@@ -67,9 +67,9 @@ async fn both_protocols_are_negotiated_with_clients_and_upstream() {
 
 #[tokio::test]
 async fn an_upstream_of_another_authority_gets_nothing() {
-    let (ours, theirs) = (Pki::new(), Pki::new());
-    let upstream = Upstream::saying(Speaks::Tls(theirs.server(&[b"h2"])), "served");
-    let config = fairgate_upstream::tls::client_config([ours.root.clone()], None).unwrap();
+    let (ours, theirs) = (Authority::new("test root"), Authority::new("test root"));
+    let upstream = TestUpstream::saying(Speaks::Tls(theirs.server(&[b"h2"])), "served");
+    let config = fairgate_upstream::tls::client_config([ours.certificate()], None).unwrap();
     let to = UpstreamSettings::new(
         upstream.address.to_string().parse().unwrap(),
         Some(UpstreamTls {
@@ -78,7 +78,7 @@ async fn an_upstream_of_another_authority_gets_nothing() {
         }),
     );
     let gate = Gate::towards(to, |_, _| {});
-    let mut client = Client::http1(gate.address()).await;
+    let mut client = TestClient::http1(gate.address()).await;
     assert_eq!(client.get("/api").await.status(), 503);
     assert!(upstream.seen().is_empty());
 }
@@ -112,8 +112,8 @@ impl Service<Call> for Certificates {
 
 #[tokio::test]
 async fn any_certificate_whose_key_the_client_holds_is_passed_on() {
-    let (pki, stranger) = (Pki::new(), Pki::new());
-    let (chain, key) = pki.issue("localhost");
+    let (pki, stranger) = (Authority::new("test root"), Authority::new("test root"));
+    let (chain, key) = pki.issue_with_key(&Leaf::named("localhost"));
     let own = server_config(chain, key, Vec::new()).unwrap();
     let shown: Chains = Arc::default();
     let leaf = Certificates(shown.clone());
@@ -121,11 +121,11 @@ async fn any_certificate_whose_key_the_client_holds_is_passed_on() {
         move || leaf.clone(),
         |settings| settings.serve.tls = Some(own),
     );
-    let alice = stranger.issue("alice");
+    let alice = stranger.issue_with_key(&Leaf::named("alice"));
     let expected = alice.0.clone();
     for own in [None, Some(alice)] {
         let stream = connect(&gate, &pki, own, &[b"h2"]).await.unwrap();
-        let mut client = Client::http2_over(TokioIo::new(stream)).await;
+        let mut client = TestClient::http2_over(TokioIo::new(stream)).await;
         assert_eq!(client.get("/api").await.status(), 200);
     }
     assert_eq!(*shown.lock().unwrap(), [Vec::new(), expected]);
@@ -133,15 +133,15 @@ async fn any_certificate_whose_key_the_client_holds_is_passed_on() {
 
 #[tokio::test]
 async fn a_certificate_whose_key_the_client_does_not_hold_ends_the_handshake() {
-    let pki = Pki::new();
-    let (chain, key) = pki.issue("localhost");
+    let pki = Authority::new("test root");
+    let (chain, key) = pki.issue_with_key(&Leaf::named("localhost"));
     let own = server_config(chain, key, Vec::new()).unwrap();
     let gate = Gate::around(
         || Certificates(Arc::default()),
         |settings| settings.serve.tls = Some(own),
     );
-    let (stolen, _) = pki.issue("alice");
-    let (_, other_key) = pki.issue("mallory");
+    let (stolen, _) = pki.issue_with_key(&Leaf::named("alice"));
+    let (_, other_key) = pki.issue_with_key(&Leaf::named("mallory"));
     let provider = rustls::crypto::ring::default_provider();
     let key = provider.key_provider.load_private_key(other_key).unwrap();
     let mut config = rustls::ClientConfig::clone(&pki.client(None, &[b"h2"]));

@@ -8,15 +8,15 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::{
-    client::{Client, body_text, soon},
+    client::{TestClient, body_text, soon},
     failures::until,
     gate::Gate,
-    upstream::{Answer, Speaks, Upstream, full, text},
+    upstream::{Speaks, TestReply, TestUpstream, full, text},
 };
 
 const EXEC: &str = "/api/v1/namespaces/a/pods/p/exec?command=sh";
 
-fn upgrade(client: &Client, target: &str) -> Request<crate::upstream::Body> {
+fn upgrade(client: &TestClient, target: &str) -> Request<crate::upstream::TestBody> {
     client
         .request(Method::GET, target)
         .header("connection", "Upgrade")
@@ -27,7 +27,7 @@ fn upgrade(client: &Client, target: &str) -> Request<crate::upstream::Body> {
 }
 
 /// Switches protocols, and says everything back in upper case.
-async fn echoes(mut request: Request<Incoming>) -> Answer {
+async fn echoes(mut request: Request<Incoming>) -> TestReply {
     let upgrade = hyper::upgrade::on(&mut request);
     tokio::spawn(async move {
         let mut stream = TokioIo::new(upgrade.await.unwrap());
@@ -47,9 +47,9 @@ async fn echoes(mut request: Request<Incoming>) -> Answer {
 
 #[tokio::test]
 async fn an_exec_becomes_a_tunnel_that_ends_with_either_side() {
-    let upstream = Upstream::start(Speaks::Http1, echoes);
+    let upstream = TestUpstream::start(Speaks::Http1, echoes);
     let gate = Gate::before(&upstream);
-    let mut client = Client::http1(gate.address()).await;
+    let mut client = TestClient::http1(gate.address()).await;
     let request = upgrade(&client, EXEC);
     let mut response = client.send(request).await.unwrap();
     assert_eq!(response.status(), StatusCode::SWITCHING_PROTOCOLS);
@@ -72,13 +72,13 @@ async fn an_exec_becomes_a_tunnel_that_ends_with_either_side() {
 
 #[tokio::test]
 async fn a_refused_upgrade_closes_the_upstreams_connection() {
-    let upstream = Upstream::start(Speaks::Http1, |_| async {
+    let upstream = TestUpstream::start(Speaks::Http1, |_| async {
         let mut answer = text("no");
         *answer.status_mut() = StatusCode::FORBIDDEN;
         answer
     });
     let gate = Gate::before(&upstream);
-    let mut client = Client::http1(gate.address()).await;
+    let mut client = TestClient::http1(gate.address()).await;
     for _ in 0..2 {
         let request = upgrade(&client, EXEC);
         let response = client.send(request).await.unwrap();
@@ -90,9 +90,9 @@ async fn a_refused_upgrade_closes_the_upstreams_connection() {
 
 #[tokio::test]
 async fn an_upgrade_of_an_ordinary_request_is_ignored() {
-    let upstream = Upstream::saying(Speaks::Http1, "plain");
+    let upstream = TestUpstream::saying(Speaks::Http1, "plain");
     let gate = Gate::before(&upstream);
-    let mut client = Client::http1(gate.address()).await;
+    let mut client = TestClient::http1(gate.address()).await;
     let request = upgrade(&client, "/api/v1/pods");
     let response = client.send(request).await.unwrap();
     assert_eq!(body_text(response).await, "plain");
@@ -103,7 +103,7 @@ async fn an_upgrade_of_an_ordinary_request_is_ignored() {
 
 #[tokio::test]
 async fn a_switch_of_protocols_nobody_asked_for_is_a_failure_of_the_upstream() {
-    let upstream = Upstream::start(Speaks::Http1, |_| async {
+    let upstream = TestUpstream::start(Speaks::Http1, |_| async {
         Response::builder()
             .status(StatusCode::SWITCHING_PROTOCOLS)
             .header("connection", "Upgrade")
@@ -112,7 +112,7 @@ async fn a_switch_of_protocols_nobody_asked_for_is_a_failure_of_the_upstream() {
             .unwrap()
     });
     let gate = Gate::before(&upstream);
-    for mut client in Client::both(gate.address()).await {
+    for mut client in TestClient::both(gate.address()).await {
         let response = client.get("/api/v1/pods").await;
         assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
         let response = client.post("/api/v1/namespaces/a/pods", full("")).await;
@@ -122,11 +122,11 @@ async fn a_switch_of_protocols_nobody_asked_for_is_a_failure_of_the_upstream() {
 
 #[tokio::test]
 async fn a_tunnel_that_carries_nothing_for_too_long_is_closed() {
-    let upstream = Upstream::start(Speaks::Http1, echoes);
+    let upstream = TestUpstream::start(Speaks::Http1, echoes);
     let gate = Gate::with(&upstream, |_, to| {
         to.tunnel_idle = Duration::from_millis(100);
     });
-    let mut client = Client::http1(gate.address()).await;
+    let mut client = TestClient::http1(gate.address()).await;
     let request = upgrade(&client, EXEC);
     let mut response = client.send(request).await.unwrap();
     assert_eq!(response.status(), StatusCode::SWITCHING_PROTOCOLS);

@@ -102,7 +102,7 @@ async fn after_a_quarter_of_its_time_in_the_queue_a_request_is_refused() {
 #[tokio::test]
 async fn the_uids_told_are_ours_and_no_others() {
     for speaks in [Speaks::Http1, Speaks::Http2] {
-        let upstream = Upstream::start(speaks, |_| async {
+        let upstream = TestUpstream::start(speaks, |_| async {
             let mut answer = text("");
             for name in [
                 "x-kubernetes-pf-flowschema-uid",
@@ -148,7 +148,7 @@ async fn errors_tell_the_uids_too() {
             let _ = stream.read(&mut [0; 4096]).await;
         }
     });
-    let silent = Upstream::start(Speaks::Http1, |_| std::future::pending());
+    let silent = TestUpstream::start(Speaks::Http1, |_| std::future::pending());
     for (address, method, status) in [
         (none, Method::GET, StatusCode::SERVICE_UNAVAILABLE),
         (none, Method::POST, StatusCode::SERVICE_UNAVAILABLE),

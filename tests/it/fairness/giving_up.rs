@@ -79,7 +79,7 @@ impl Trial {
         });
         let gate = Arc::new(gate);
         if self.learnt {
-            for mut client in Client::both(gate.address()).await {
+            for mut client in TestClient::both(gate.address()).await {
                 let request = of(&client, "alice", method.clone(), PODS);
                 let response = soon(client.send(request)).await.unwrap();
                 assert_eq!(response.status(), StatusCode::OK);
@@ -182,13 +182,13 @@ async fn when_their_deadline_has_passed() {
 async fn an_answer_left_half_way_keeps_its_seat_until_the_upstream_has_ended_it() {
     for speaks in [Speaks::Http1, Speaks::Http2] {
         let (hand, mut hands) = mpsc::unbounded_channel();
-        let upstream = Upstream::start(speaks, move |_| {
+        let upstream = TestUpstream::start(speaks, move |_| {
             let (send, answer) = crate::upstream::streamed();
             hand.send(send).unwrap();
             async move { http::Response::new(answer) }
         });
         let gate = Gate::governed(&upstream, &Rules::small(1, Full::queue(10)));
-        for (number, mut client) in (1..).zip(Client::both(gate.address()).await) {
+        for (number, mut client) in (1..).zip(TestClient::both(gate.address()).await) {
             let mut body = client.get(PODS).await.into_body();
             let answer = soon(hands.recv()).await.unwrap();
             answer.send(Ok("half".into())).unwrap();
@@ -217,7 +217,7 @@ async fn an_answer_left_half_way_keeps_its_seat_until_the_upstream_has_ended_it(
 async fn what_never_ends_is_cancelled_at_the_time_limit() {
     for speaks in [Speaks::Http1, Speaks::Http2] {
         let (hand, mut hands) = mpsc::unbounded_channel();
-        let upstream = Upstream::start(speaks, move |_| {
+        let upstream = TestUpstream::start(speaks, move |_| {
             let (send, answer) = crate::upstream::streamed();
             hand.send(send).unwrap();
             async move { http::Response::new(answer) }
@@ -226,7 +226,7 @@ async fn what_never_ends_is_cancelled_at_the_time_limit() {
             set.request_timeout = ms(500);
         });
         let gate = Gate::governed(&upstream, &rules);
-        for mut client in Client::both(gate.address()).await {
+        for mut client in TestClient::both(gate.address()).await {
             let since = now();
             let mut body = client.get(PODS).await.into_body();
             let answer = soon(hands.recv()).await.unwrap();
@@ -245,12 +245,12 @@ async fn what_never_ends_is_cancelled_at_the_time_limit() {
 #[tokio::test]
 async fn a_seat_is_kept_until_the_time_limit_for_a_request_whose_body_broke_off_half_way() {
     for speaks in [Speaks::Http1, Speaks::Http2] {
-        let upstream = Upstream::start(speaks, |_| std::future::pending());
+        let upstream = TestUpstream::start(speaks, |_| std::future::pending());
         let rules = Rules::small(1, Full::queue(10)).set(|set| {
             set.request_timeout = ms(1000);
         });
         let gate = Gate::governed(&upstream, &rules);
-        for mut client in Client::both(gate.address()).await {
+        for mut client in TestClient::both(gate.address()).await {
             let (before, since) = (upstream.seen().len(), now());
             let (pieces, half) = crate::upstream::streamed();
             pieces.send(Ok("half".into())).unwrap();

@@ -23,7 +23,7 @@ struct Tally {
 /// Asks one time after the other, from `begin` counted, until `end`.
 async fn closed_loop(gate: Arc<Gate>, user: &'static str, begin: Time, end: Time) -> Tally {
     let mut tally = Tally::default();
-    let mut client = Client::http1(gate.address()).await;
+    let mut client = TestClient::http1(gate.address()).await;
     while now() < end {
         let since = now();
         let request = of(&client, user, Method::GET, PODS);
@@ -84,7 +84,7 @@ fn two_levels(seats: u32, length: u32, semantics: Semantics) -> Rules {
 }
 
 async fn levels_are_isolated(semantics: Semantics) {
-    let upstream = Upstream::start(Speaks::Http1, |_| async {
+    let upstream = TestUpstream::start(Speaks::Http1, |_| async {
         tokio::time::sleep(ms(10)).await;
         text("")
     });
@@ -113,7 +113,7 @@ async fn levels_of_one_seat_serve_an_elephant_and_a_mouse_alike() {
 #[tokio::test]
 async fn queues_of_one_level_serve_an_elephant_and_a_mouse_alike() {
     for semantics in [Semantics::Improved, Semantics::Compatible] {
-        let upstream = Upstream::start(Speaks::Http1, |_| async {
+        let upstream = TestUpstream::start(Speaks::Http1, |_| async {
             tokio::time::sleep(ms(10)).await;
             text("")
         });
@@ -184,7 +184,7 @@ fn coefficient_of_variation(values: &[f64]) -> f64 {
 
 async fn concurrency_is_isolated(semantics: Semantics) {
     const SEATS: u32 = 10;
-    let upstream = Upstream::start(Speaks::Http1, |_| async {
+    let upstream = TestUpstream::start(Speaks::Http1, |_| async {
         tokio::time::sleep(ms(200)).await;
         text("")
     });

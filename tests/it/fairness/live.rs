@@ -8,30 +8,9 @@ use tokio::task::JoinSet;
 use super::*;
 use crate::{
     client::body,
+    random::{self, Below as _, Random},
     rules::{Full, Rules},
 };
-
-/// A pseudo-random sequence (`SplitMix64`).
-struct Random(u64);
-
-impl Random {
-    /// The seed in the environment, or one of this run's own; either way it is shown when a test fails.
-    fn seeded() -> Self {
-        let given = std::env::var("FAIRGATE_SEED").ok();
-        let seed = given.and_then(|seed| seed.parse().ok());
-        let seed = seed.unwrap_or_else(|| now().as_nanos() ^ u64::from(std::process::id()) << 32);
-        eprintln!("FAIRGATE_SEED={seed}");
-        Self(seed)
-    }
-
-    fn below(&mut self, bound: u32) -> u32 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        u32::try_from((mixed ^ (mixed >> 31)) % u64::from(bound)).unwrap()
-    }
-}
 
 const USERS: [&str; 5] = ["ann", "ben", "cat", "dan", "eve"];
 
@@ -79,7 +58,7 @@ async fn client(gate: Arc<Gate>, number: usize, stop: Time) -> BTreeMap<u16, u32
 
 #[tokio::test]
 async fn two_hundred_changes_under_load_lose_no_request_and_no_seat() {
-    let mut random = Random::seeded();
+    let mut random = random::seeded();
     let Stubborn { upstream, work } =
         Stubborn::start(Speaks::Http2, |number| ms([1, 3, 8, 20][number % 4]));
     let gate = Arc::new(Gate::governed(&upstream, &rules(&mut random)));

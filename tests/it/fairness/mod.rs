@@ -28,9 +28,9 @@ use tokio::{
 };
 
 use crate::{
-    client::{Client, body_text, soon},
+    client::{TestClient, body_text, soon},
     gate::Gate,
-    upstream::{Answer, Body, Speaks, Upstream, full, text},
+    upstream::{Speaks, TestBody, TestReply, TestUpstream, full, text},
 };
 
 const PODS: &str = "/api/v1/namespaces/a/pods";
@@ -54,7 +54,7 @@ async fn until(holds: impl Fn() -> bool) {
 }
 
 /// A request of `user`.
-fn of(client: &Client, user: &str, method: Method, target: &str) -> Request<Body> {
+fn of(client: &TestClient, user: &str, method: Method, target: &str) -> Request<TestBody> {
     let request = client.request(method, target).header("x-user", user);
     request.body(full("")).unwrap()
 }
@@ -99,11 +99,11 @@ async fn ask(gate: &Gate, http2: bool, user: &str, method: Method, target: &str)
     }))
 }
 
-async fn connect(gate: &Gate, http2: bool) -> Client {
+async fn connect(gate: &Gate, http2: bool) -> TestClient {
     if http2 {
-        Client::http2(gate.address()).await
+        TestClient::http2(gate.address()).await
     } else {
-        Client::http1(gate.address()).await
+        TestClient::http1(gate.address()).await
     }
 }
 
@@ -136,7 +136,7 @@ fn small(gate: &Gate) -> (u32, u32, u32) {
 /// A request that has reached the upstream and waits for the test to answer it.
 struct Asked {
     target: String,
-    answer: oneshot::Sender<Answer>,
+    answer: oneshot::Sender<TestReply>,
 }
 
 impl Asked {
@@ -147,9 +147,9 @@ impl Asked {
 }
 
 /// An upstream whose every answer the test gives.
-fn by_hand(speaks: Speaks) -> (Upstream, mpsc::UnboundedReceiver<Asked>) {
+fn by_hand(speaks: Speaks) -> (TestUpstream, mpsc::UnboundedReceiver<Asked>) {
     let (ask, asked) = mpsc::unbounded_channel();
-    let upstream = Upstream::start(speaks, move |request| {
+    let upstream = TestUpstream::start(speaks, move |request| {
         let (answer, given) = oneshot::channel();
         let target = request.uri().path().to_owned();
         let _ = ask.send(Asked { target, answer });
@@ -165,7 +165,7 @@ fn by_hand(speaks: Speaks) -> (Upstream, mpsc::UnboundedReceiver<Asked>) {
 
 /// An upstream that carries every request through, whatever becomes of whoever asked.
 struct Stubborn {
-    upstream: Upstream,
+    upstream: TestUpstream,
     work: Arc<Work>,
 }
 
@@ -205,7 +205,7 @@ impl Stubborn {
     fn start(speaks: Speaks, takes: impl Fn(usize) -> Duration + Send + Sync + 'static) -> Self {
         let work = Arc::<Work>::default();
         let done = Arc::clone(&work);
-        let upstream = Upstream::start(speaks, move |_| {
+        let upstream = TestUpstream::start(speaks, move |_| {
             let time = takes(done.begin());
             let (finish, finished) = oneshot::channel();
             let done = Arc::clone(&done);

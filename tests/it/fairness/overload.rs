@@ -49,10 +49,10 @@ impl std::fmt::Debug for Work {
 
 /// An upstream that works on each request for as long as its query says (`ms`), and answers when it
 /// has done so, or at once with a body that ends then (`early`).
-fn stubborn(speaks: Speaks) -> (Upstream, Arc<Executing>) {
+fn stubborn(speaks: Speaks) -> (TestUpstream, Arc<Executing>) {
     let executing = Arc::<Executing>::default();
     let counts = Arc::clone(&executing);
-    let upstream = Upstream::start(speaks, move |request| {
+    let upstream = TestUpstream::start(speaks, move |request| {
         let query = request.uri().query().unwrap_or_default().to_owned();
         let user = request.headers().get("x-remote-user");
         let works = if request.uri().path().ends_with("/log") {
@@ -193,7 +193,7 @@ impl Step {
     }
 
     /// Takes the step; the connection may be another one afterwards.
-    async fn take(&self, gate: &Gate, http2: bool, mut client: Client) -> Client {
+    async fn take(&self, gate: &Gate, http2: bool, mut client: TestClient) -> TestClient {
         let request = client.request(self.method.clone(), &self.target);
         let request = request.header("x-user", self.user);
         let (pieces, half) = streamed();

@@ -41,7 +41,7 @@ async fn five_at_once_wait_and_then_execute() {
 
 /// One request executes, one waits that will leave, and one behind it is next.
 struct Line {
-    upstream: Upstream,
+    upstream: TestUpstream,
     asked: mpsc::UnboundedReceiver<Asked>,
     gate: Gate,
     first: Asking,
@@ -181,7 +181,7 @@ async fn http2_streams_that_are_reset_free_their_places() {
     for method in [Method::GET, Method::POST] {
         for bytes in [0, 1 << 20] {
             let line = Line::form(true).await;
-            let mut client = Client::http2(line.gate.address()).await;
+            let mut client = TestClient::http2(line.gate.address()).await;
             let request = client.request(method.clone(), PODS);
             let request = request.body(full(vec![0; bytes])).unwrap();
             let sending = client.start(request);
@@ -200,7 +200,7 @@ async fn an_http2_connection_that_ends_frees_all_its_places() {
     let stream = TcpStream::connect(line.gate.address()).unwrap();
     stream.set_nonblocking(true).unwrap();
     let io = tokio::net::TcpStream::from_std(stream.try_clone().unwrap()).unwrap();
-    let mut client = Client::http2_over(hyper_util::rt::TokioIo::new(io)).await;
+    let mut client = TestClient::http2_over(hyper_util::rt::TokioIo::new(io)).await;
     let (_sender, unfinished) = streamed();
     let request = client.request(Method::POST, PODS).body(unfinished).unwrap();
     let _sending = client.start(request);

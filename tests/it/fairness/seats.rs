@@ -28,13 +28,13 @@ use crate::{
 async fn a_seat_is_held_to_the_end_of_the_answers_body() {
     for speaks in [Speaks::Http1, Speaks::Http2] {
         let (hand, mut hands) = mpsc::unbounded_channel();
-        let upstream = Upstream::start(speaks, move |_| {
+        let upstream = TestUpstream::start(speaks, move |_| {
             let (send, answer) = streamed();
             hand.send(send).unwrap();
             async move { http::Response::new(answer) }
         });
         let gate = Gate::governed(&upstream, &Rules::small(1, Full::queue(10)));
-        for mut client in Client::both(gate.address()).await {
+        for mut client in TestClient::both(gate.address()).await {
             let mut list = client.get(PODS).await.into_body();
             let send = soon(hands.recv()).await.unwrap();
             let next = get(&gate, PODS).await;
@@ -111,7 +111,7 @@ async fn a_panic_gives_the_seat_back_and_ends_only_its_stream() {
     };
     let rules = Rules::small(1, Full::queue(10));
     let gate = Gate::around_under(|cores| rules.hub(cores), move || leaf.clone(), |_| {});
-    let mut client = Client::http2(gate.address()).await;
+    let mut client = TestClient::http2(gate.address()).await;
     for target in ["/panic/call", "/panic/future", "/panic/body"] {
         let panics = of(&client, "alice", Method::GET, target);
         let panics = client.start(panics);
@@ -254,7 +254,7 @@ async fn who_only_observes_holds_nobody_back_and_keeps_the_books() {
 async fn a_client_that_reads_too_slowly_loses_its_seat_when_its_time_is_up() {
     for speaks in [Speaks::Http1, Speaks::Http2] {
         // Far more than any buffer on the way holds.
-        let upstream = Upstream::start(speaks, |_| async {
+        let upstream = TestUpstream::start(speaks, |_| async {
             http::Response::new(full(vec![b'x'; 64 << 20]))
         });
         let rules = Rules::small(1, Full::queue(10)).set(|set| {

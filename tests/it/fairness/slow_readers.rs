@@ -29,8 +29,8 @@ fn rules(per_answer: u64, total: u64) -> Rules {
     })
 }
 
-fn upstream_of(speaks: Speaks, bytes: usize) -> Upstream {
-    Upstream::start(speaks, move |_| async move {
+fn upstream_of(speaks: Speaks, bytes: usize) -> TestUpstream {
+    TestUpstream::start(speaks, move |_| async move {
         http::Response::new(full(vec![b'x'; bytes]))
     })
 }
@@ -152,7 +152,7 @@ async fn a_client_that_reads_too_slowly_is_cut_when_no_seat_is_free() {
 #[tokio::test]
 async fn many_slow_readers_cost_no_more_than_the_spool_and_others_are_served() {
     const PIECE: usize = 64 << 10;
-    let upstream = Upstream::start(Speaks::Http2, |request| async move {
+    let upstream = TestUpstream::start(Speaks::Http2, |request| async move {
         let bytes = if request.headers()["x-remote-user"] == "bob" {
             10
         } else {

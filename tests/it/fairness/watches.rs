@@ -25,9 +25,9 @@ struct Watched {
     events: mpsc::UnboundedSender<std::io::Result<Bytes>>,
 }
 
-fn watched(speaks: Speaks) -> (Upstream, mpsc::UnboundedReceiver<Watched>) {
+fn watched(speaks: Speaks) -> (TestUpstream, mpsc::UnboundedReceiver<Watched>) {
     let (come, comes) = mpsc::unbounded_channel();
-    let upstream = Upstream::start(speaks, move |_| {
+    let upstream = TestUpstream::start(speaks, move |_| {
         let (accept, accepted) = oneshot::channel();
         let (events, body) = streamed();
         let _ = come.send(Watched { accept, events });
@@ -41,7 +41,7 @@ fn watched(speaks: Speaks) -> (Upstream, mpsc::UnboundedReceiver<Watched>) {
 
 /// A watch that was accepted, as its client sees it.
 struct Open {
-    client: Client,
+    client: TestClient,
     body: Incoming,
     events: mpsc::UnboundedSender<std::io::Result<Bytes>>,
 }
@@ -100,7 +100,7 @@ async fn five_watches_hold_the_seats_until_their_bookmarks_and_then_five_more_ar
             watch.event(r#"{"type":"ADDED"}"#).await;
         }
         assert_eq!(small(&gate), (5, 0, 5));
-        let mut waiting = Client::http1(gate.address()).await;
+        let mut waiting = TestClient::http1(gate.address()).await;
         let request = of(&waiting, "bob", Method::GET, FROM_VERSION);
         let waiting = tokio::spawn(async move { waiting.send(request).await.unwrap().status() });
         until(|| small(&gate) == (5, 1, 5)).await;
@@ -157,7 +157,7 @@ async fn a_watch_from_a_version_holds_its_seat_until_its_head() {
     for speaks in [Speaks::Http1, Speaks::Http2] {
         let (upstream, mut comes) = watched(speaks);
         let gate = Gate::governed(&upstream, &Rules::small(1, Full::Reject));
-        for mut client in Client::both(gate.address()).await {
+        for mut client in TestClient::both(gate.address()).await {
             let request = of(&client, "alice", Method::GET, FROM_VERSION);
             let watch = tokio::spawn(async move { (client.send(request).await.unwrap(), client) });
             let watched = soon(comes.recv()).await.unwrap();
@@ -285,7 +285,7 @@ fn greatest(gate: &Gate) -> f64 {
 async fn watchers_make_writes_wider_as_long_as_they_watch() {
     let pods = "/api/v1/namespaces/a/pods?watch=1&resourceVersion=7";
     let write = RequestInfo::from_target("POST", PODS).unwrap();
-    let upstream = Upstream::start(Speaks::Http2, |request| async move {
+    let upstream = TestUpstream::start(Speaks::Http2, |request| async move {
         if request.method() == Method::POST {
             return text("created");
         }
@@ -309,7 +309,7 @@ async fn watchers_make_writes_wider_as_long_as_they_watch() {
     post().await;
     assert!(greatest(&gate) <= 1.0, "nobody watches");
 
-    let mut clients = Client::both(gate.address()).await;
+    let mut clients = TestClient::both(gate.address()).await;
     let mut watches = Vec::new();
     for number in 0..29 {
         // On HTTP/1 a connection carries one watch.

@@ -2,11 +2,8 @@
 //!
 //! `FAIRGATE_ETCD` names the program etcd; the tests start it, and fail without it.
 
-#[path = "../../support/etcd.rs"]
-mod server;
-
 use super::{Home, Server, conformance, watching};
-use server::EtcdServer;
+use fairgate_testkit::etcd::EtcdServer;
 
 /// A gateway with its objects in an etcd.
 async fn gateway_on(etcd: &EtcdServer, home: &Home) -> Server {

@@ -16,9 +16,10 @@ use hyper::body::Incoming;
 use serde_json::{Value, json};
 use tokio::task::{JoinHandle, JoinSet};
 
-use super::{Home, LEVELS, Random, SCHEMAS, Server, api::Api, level, ms, name, schema, until};
+use super::{Home, LEVELS, SCHEMAS, Server, api::Api, level, ms, name, schema, until};
+use crate::random::{self, Below as _, Random};
 use crate::{
-    client::{Client, body_text, soon},
+    client::{TestClient, body_text, soon},
     upstream::streamed,
 };
 
@@ -153,7 +154,7 @@ struct Slow {
 }
 
 impl Slow {
-    fn send(client: &mut Client) -> Self {
+    fn send(client: &mut TestClient) -> Self {
         let (body, stream) = streamed();
         let request = client
             .request(Method::POST, REVIEWS)
@@ -194,7 +195,7 @@ async fn a_deleted_level_drains_without_a_dropped_request() {
     };
     until(async || made["metadata"]["uid"] == uid().await).await;
     let seats = report(&server, "leaving").unwrap().limits.nominal;
-    let mut client = Client::http2(server.0.address()).await;
+    let mut client = TestClient::http2(server.0.address()).await;
     let slow: Vec<Slow> = (0..seats + WAITING)
         .map(|_| Slow::send(&mut client))
         .collect();
@@ -299,7 +300,7 @@ async fn change(api: &Api, random: &mut Random) {
         }
     } else {
         let level = format!("l-{}", random.below(8));
-        let user = random.of(&["alice", "noxu", "x"]);
+        let user = random.pick(&["alice", "noxu", "x"]);
         schema(&name, &level, 2 + random.below(100), user)
     };
     let target = format!("{path}/{name}");
@@ -353,14 +354,14 @@ async fn in_force(server: &Server, api: &Api) -> bool {
 
 #[tokio::test]
 async fn a_thousand_changes_under_load_lose_no_request_and_all_take_effect() {
-    let mut random = Random::seeded();
+    let mut random = random::seeded();
     let home = Home::new();
     let server = home.start().await;
     let api = server.root().await;
     let load = Load::of(&server, &["alice", "noxu"]).await;
     let mut writers = JoinSet::new();
     for _ in 0..4 {
-        let (api, mut random) = (server.root().await, random.fork());
+        let (api, mut random) = (server.root().await, Random::seeded(random.number()));
         writers.spawn(async move {
             for _ in 0..250 {
                 change(&api, &mut random).await;

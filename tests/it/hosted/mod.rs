@@ -250,39 +250,3 @@ fn schema(name: &str, level: &str, precedence: u32, user: &str) -> Value {
         },
     })
 }
-
-/// A pseudo-random sequence (`SplitMix64`).
-struct Random(u64);
-
-impl Random {
-    /// The seed in the environment, or one of this run's own; either way it is shown when a test fails.
-    fn seeded() -> Self {
-        let given = std::env::var("FAIRGATE_SEED").ok();
-        let seed = given.and_then(|seed| seed.parse().ok());
-        let now = fairgate_base::clock::Clock::system().now().as_nanos();
-        let seed = seed.unwrap_or_else(|| now ^ u64::from(std::process::id()) << 32);
-        eprintln!("FAIRGATE_SEED={seed}");
-        Self(seed)
-    }
-
-    /// Another sequence, that follows from this one.
-    fn fork(&mut self) -> Self {
-        Self(self.next())
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn below(&mut self, bound: u32) -> u32 {
-        u32::try_from(self.next() % u64::from(bound)).unwrap()
-    }
-
-    fn of<'a, T>(&mut self, all: &'a [T]) -> &'a T {
-        &all[self.below(u32::try_from(all.len()).unwrap()) as usize]
-    }
-}

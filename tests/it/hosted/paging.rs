@@ -6,7 +6,8 @@ use fairgate_apiserver::continue_token::ContinueToken;
 use fairgate_base::clock::Clock;
 use serde_json::{Value, json};
 
-use super::{Home, LEVELS, Random, SCHEMAS, Server, api::Api, level, name, schema, version};
+use super::{Home, LEVELS, SCHEMAS, Server, api::Api, level, name, schema, version};
+use crate::random::{self, Below as _};
 
 /// Makes some levels that sort behind the built-in ones' first.
 async fn fill(api: &Api, count: usize) {
@@ -40,7 +41,7 @@ async fn forget(server: &Server) {
 
 #[tokio::test]
 async fn all_pages_show_one_moment_whatever_is_written_meanwhile() {
-    let mut random = Random::seeded();
+    let mut random = random::seeded();
     let home = Home::new();
     let server = home.start().await;
     let api = server.root().await;

@@ -11,10 +11,11 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use super::{
-    Home, LEVELS, Random, SCHEMAS, Server, V1,
+    Home, LEVELS, SCHEMAS, Server, V1,
     api::{Api, JSON},
     level, ms, name, schema, until, version,
 };
+use crate::random::{self, Below as _, Random};
 
 /// What there is of a kind, by name.
 type State = BTreeMap<String, Value>;
@@ -49,12 +50,13 @@ async fn write(api: Api, mut random: Random) {
         } else {
             level(&name, number)
         };
-        object["metadata"]["labels"] = json!({"team": *random.of(&["red", "blue"])});
+        object["metadata"]["labels"] = json!({"team": *random.pick(&["red", "blue"])});
         let (told, allowed) = match random.below(6) {
             0 | 1 => (api.post(path, &object).await, [201, 409]),
             2 | 3 => (api.put(&target, &object).await, [200, 404]),
             4 => {
-                let patch = json!({"metadata": {"labels": {"team": *random.of(&["red", "blue"])}}});
+                let patch =
+                    json!({"metadata": {"labels": {"team": *random.pick(&["red", "blue"])}}});
                 (api.merge(&target, &patch).await, [200, 404])
             }
             _ => (api.delete(&target).await, [200, 404]),
@@ -217,7 +219,7 @@ async fn watchers(
         let path = [SCHEMAS, LEVELS][number % 2];
         let selects = selections[number / 2 % 4];
         let exactly = (random.below(2) == 0).then_some(start);
-        let restless = (number >= 16).then(|| random.fork());
+        let restless = (number >= 16).then(|| Random::seeded(random.number()));
         let api = server.root().await;
         let watcher = Watcher::start(tasks, api, path, selects, exactly, restless).await;
         watchers.push(watcher);
@@ -234,7 +236,7 @@ async fn every_watch_sees_every_change_once_and_in_order() {
 
 /// Writers and watchers of all sorts, whose events are compared with what there was.
 pub(super) async fn all_watches_see_all_changes(server: &Server) {
-    let mut random = Random::seeded();
+    let mut random = random::seeded();
     let api = server.root().await;
     let mut tasks = JoinSet::new();
     let mut reference = Vec::new();
@@ -246,7 +248,7 @@ pub(super) async fn all_watches_see_all_changes(server: &Server) {
     }
     let mut writers = JoinSet::new();
     for _ in 0..WRITERS {
-        writers.spawn(write(server.root().await, random.fork()));
+        writers.spawn(write(server.root().await, Random::seeded(random.number())));
     }
     let watchers = watchers(server, &mut random, &mut tasks, start).await;
     while let Some(writer) = writers.join_next().await {

@@ -172,7 +172,7 @@ fn holds_until(authority: &Authority, chain: &[CertificateDer<'_>], unix_seconds
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::auth::pki::{Authority as TestAuthority, Leaf, NOW};
+    use fairgate_testkit::pki::{Authority as TestAuthority, Leaf, NOW};
 
     fn bundle(authorities: &[&TestAuthority]) -> CaBundle {
         let pem: String = authorities.iter().map(|a| a.pem()).collect();

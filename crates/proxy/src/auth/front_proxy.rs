@@ -108,10 +108,8 @@ fn text(name: &HeaderName, value: &HeaderValue) -> Result<String, FrontProxyErro
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::auth::{
-        CaBundle, RequestHeaderNames,
-        pki::{Authority, Leaf, NOW},
-    };
+    use crate::auth::{CaBundle, RequestHeaderNames};
+    use fairgate_testkit::pki::{Authority, Leaf, NOW};
 
     struct Scene {
         authority: Authority,

@@ -23,8 +23,6 @@ pub(crate) mod impersonation;
 pub mod layer;
 mod mtls;
 mod now;
-#[cfg(test)]
-pub(crate) mod pki;
 mod settings;
 pub(crate) mod spoof;
 mod token_file;

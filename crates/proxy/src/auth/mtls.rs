@@ -41,8 +41,7 @@ pub(super) fn authenticate(
 mod tests {
     use super::*;
     use fairgate_call::SubjectError;
-
-    use crate::auth::pki::{Authority, Leaf, NOW};
+    use fairgate_testkit::pki::{Authority, Leaf, NOW};
 
     fn user(leaf: &Leaf) -> Result<Option<User>, CertificateError> {
         let authority = Authority::new("clients");

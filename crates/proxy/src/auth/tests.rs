@@ -8,13 +8,11 @@ use rustls::pki_types::CertificateDer;
 use serde_json::{Value, json};
 use tokio::runtime::{Builder, Runtime};
 
-use super::{
-    pki::{Authority, Leaf, NOW},
-    *,
-};
+use super::*;
 use fairgate_base::clock::Clock;
 use fairgate_call::PeerIdentityCache;
 use fairgate_core::{digest::User, time::Time};
+use fairgate_testkit::pki::{Authority, Leaf, NOW};
 use fairgate_upstream::{
     client::RequestError,
     review::{PostFuture, ReviewTransport},

@@ -1,9 +1,6 @@
 //! The store in etcd: what all stores keep, and what is etcd's own. Against the real program, which
 //! `FAIRGATE_ETCD` names; the tests start it.
 
-#[path = "../../../../tests/support/etcd.rs"]
-mod etcd_server;
-
 use std::{
     fs,
     net::TcpListener,
@@ -23,8 +20,12 @@ use crate::{
     Answer, At, Expected, Health, Limits, Store, StoreError, Written,
     conformance::{self, Place, conformance},
 };
-use etcd_server::EtcdServer;
+
 use fairgate_base::clock::Clock;
+use fairgate_testkit::{
+    etcd::EtcdServer,
+    pki::{Authority, Leaf},
+};
 
 /// The etcd that tests share, which do nothing to it.
 fn shared() -> &'static EtcdServer {
@@ -525,35 +526,25 @@ async fn an_etcd_that_began_anew_is_read_anew_once_it_has_gone_past_what_was_see
 /// Certificates in PEM, and the files that etcd reads them from.
 struct Pki {
     directory: PathBuf,
-    ca: String,
-    issuer: rcgen::Issuer<'static, rcgen::KeyPair>,
+    authority: Authority,
 }
 
 impl Pki {
     fn new(name: &str) -> Self {
-        let key = rcgen::KeyPair::generate().unwrap();
-        let mut params = rcgen::CertificateParams::default();
-        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
-        let ca = params.self_signed(&key).unwrap().pem();
+        let authority = Authority::new("etcd");
         let name = format!("fairgate-etcd-{name}-{}", std::process::id());
         let directory = std::env::temp_dir().join(name);
         fs::create_dir_all(&directory).unwrap();
-        fs::write(directory.join("ca"), &ca).unwrap();
+        fs::write(directory.join("ca"), authority.pem()).unwrap();
         Self {
             directory,
-            ca,
-            issuer: rcgen::Issuer::new(params, key),
+            authority,
         }
     }
 
+    /// Certificate and key. etcd takes the common name for the user.
     fn issue(&self, name: &str) -> (String, String) {
-        let key = rcgen::KeyPair::generate().unwrap();
-        let mut params = rcgen::CertificateParams::new([name.to_owned()]).unwrap();
-        // etcd takes the common name for the user.
-        let common = (rcgen::DnType::CommonName, name);
-        params.distinguished_name.push(common.0, common.1);
-        let certificate = params.signed_by(&key, &self.issuer).unwrap().pem();
-        (certificate, key.serialize_pem())
+        self.authority.issue_pem(&Leaf::named(name))
     }
 
     fn file(&self, name: &str, content: &str) -> String {
@@ -580,11 +571,11 @@ async fn over_tls_each_side_proves_who_it_is() {
         pki.file("key", &key),
         "--client-cert-auth".to_owned(),
         "--trusted-ca-file".to_owned(),
-        pki.file("ca", &pki.ca),
+        pki.file("ca", &pki.authority.pem()),
     ]);
     let (certificate, key) = pki.issue("fairgate");
     let tls = Tls {
-        ca: pki.ca.clone().into(),
+        ca: pki.authority.pem().into(),
         identity: Some((certificate.into(), key.into())),
         server_name: Some("etcd.test".to_owned()),
     };
@@ -605,7 +596,7 @@ async fn over_tls_each_side_proves_who_it_is() {
             ..tls.clone()
         },
         Tls {
-            ca: stranger.ca.clone().into(),
+            ca: stranger.authority.pem().into(),
             ..tls.clone()
         },
         Tls {

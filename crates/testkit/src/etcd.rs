@@ -1,8 +1,6 @@
 //! A real etcd for tests and benches: the program that `FAIRGATE_ETCD` names, with a directory and
 //! ports of its own, that never outlives whoever started it.
 
-#![allow(dead_code, reason = "each test and bench uses the part it needs")]
-
 use std::{
     fs,
     io::Write as _,
@@ -16,27 +14,27 @@ use std::{
 use etcd_client::Client;
 
 /// The variable that names the program.
-pub(crate) const PROGRAM: &str = "FAIRGATE_ETCD";
+pub const PROGRAM: &str = "FAIRGATE_ETCD";
 
 /// An etcd of one member, until it is dropped.
-pub(crate) struct EtcdServer {
+pub struct EtcdServer {
     shell: Child,
     /// What it stores.
-    pub(crate) directory: PathBuf,
+    pub directory: PathBuf,
     /// For clients and for its like; as they are at the next start.
-    pub(crate) ports: (u16, u16),
+    pub ports: (u16, u16),
     /// For TLS: more arguments.
     secure: Vec<String>,
 }
 
 impl EtcdServer {
     /// Starts etcd on free ports. It will answer soon.
-    pub(crate) fn start() -> Self {
+    pub fn start() -> Self {
         Self::with(Vec::new())
     }
 
     /// The same with further arguments, which make it serve clients by TLS.
-    pub(crate) fn with(secure: Vec<String>) -> Self {
+    pub fn with(secure: Vec<String>) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let next = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("fairgate-etcd-{}-{next}", std::process::id());
@@ -52,7 +50,7 @@ impl EtcdServer {
     }
 
     /// Ends the program; what it stored stays.
-    pub(crate) fn stop(&mut self) {
+    pub fn stop(&mut self) {
         if let Some(mut shell) = self.shell.stdin.take() {
             shell.write_all(b"stay\n").expect("the shell listens");
         }
@@ -60,17 +58,17 @@ impl EtcdServer {
     }
 
     /// Starts it again, where it was and with what it stored.
-    pub(crate) fn restart(&mut self) {
+    pub fn restart(&mut self) {
         self.shell = run(&self.directory, self.ports, &self.secure);
     }
 
     /// Where it serves clients, unless by TLS.
-    pub(crate) fn endpoint(&self) -> String {
+    pub fn endpoint(&self) -> String {
         format!("http://127.0.0.1:{}", self.ports.0)
     }
 
     /// A client of it, once it answers.
-    pub(crate) async fn client(&self) -> Client {
+    pub async fn client(&self) -> Client {
         let client = Client::connect([self.endpoint()], None).await;
         let mut client = client.expect("etcd has an address");
         for _ in 0..300 {

@@ -29,41 +29,54 @@ use tokio::{
     sync::mpsc,
 };
 
-pub type Body = UnsyncBoxBody<Bytes, io::Error>;
-pub type Answer = Response<Body>;
+/// The body of a request or an answer.
+pub type TestBody = UnsyncBoxBody<Bytes, io::Error>;
+/// An answer of the upstream.
+pub type TestReply = Response<TestBody>;
 
 /// What the upstream speaks.
 #[derive(Clone)]
 pub enum Speaks {
+    /// HTTP/1.1.
     Http1,
+    /// HTTP/2 without TLS.
     Http2,
     /// HTTP/2 with this many streams a connection.
     Http2Streams(u32),
+    /// What ALPN settles, under TLS.
     Tls(Arc<rustls::ServerConfig>),
 }
 
 /// What reached the upstream.
 #[derive(Clone, Debug)]
-pub struct Seen {
+pub struct SeenRequest {
+    /// Its method.
     pub method: Method,
+    /// Path and query.
     pub target: String,
+    /// The protocol between gateway and upstream.
     pub version: Version,
+    /// All of them, as received.
     pub headers: HeaderMap,
 }
 
-pub struct Upstream {
+/// A server in the place of the upstream, on a thread of its own, until it is dropped.
+pub struct TestUpstream {
+    /// Where it listens.
     pub address: SocketAddr,
+    /// Whether it speaks HTTP/2 without TLS.
     pub http2: bool,
-    seen: Arc<Mutex<Vec<Seen>>>,
+    seen: Arc<Mutex<Vec<SeenRequest>>>,
     connections: Arc<AtomicUsize>,
     runtime: Option<Runtime>,
 }
 
-impl Upstream {
+impl TestUpstream {
+    /// Starts one that answers as `handler` says.
     pub fn start<F, A>(speaks: Speaks, handler: F) -> Self
     where
         F: Fn(Request<Incoming>) -> A + Send + Sync + 'static,
-        A: Future<Output = Answer> + Send + 'static,
+        A: Future<Output = TestReply> + Send + 'static,
     {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
@@ -73,7 +86,7 @@ impl Upstream {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
-        let seen: Arc<Mutex<Vec<Seen>>> = Arc::default();
+        let seen: Arc<Mutex<Vec<SeenRequest>>> = Arc::default();
         let connections = Arc::<AtomicUsize>::default();
         let handler = Arc::new(handler);
         let http2 = matches!(speaks, Speaks::Http2 | Speaks::Http2Streams(_));
@@ -99,23 +112,25 @@ impl Upstream {
         Self::start(speaks, move |_| async move { text(body) })
     }
 
-    pub fn seen(&self) -> Vec<Seen> {
+    /// The requests that reached it, in order.
+    pub fn seen(&self) -> Vec<SeenRequest> {
         self.seen.lock().unwrap().clone()
     }
 
     /// The one request that reached it.
-    pub fn only(&self) -> Seen {
+    pub fn only(&self) -> SeenRequest {
         let seen = self.seen();
         assert_eq!(seen.len(), 1, "{seen:?}");
         seen[0].clone()
     }
 
+    /// How many connections it has accepted.
     pub fn connections(&self) -> usize {
         self.connections.load(Ordering::SeqCst)
     }
 }
 
-impl Drop for Upstream {
+impl Drop for TestUpstream {
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
@@ -126,11 +141,11 @@ impl Drop for Upstream {
 async fn serve<F, A>(
     stream: TcpStream,
     speaks: Speaks,
-    seen: Arc<Mutex<Vec<Seen>>>,
+    seen: Arc<Mutex<Vec<SeenRequest>>>,
     handler: Arc<F>,
 ) where
     F: Fn(Request<Incoming>) -> A + Send + Sync + 'static,
-    A: Future<Output = Answer> + Send + 'static,
+    A: Future<Output = TestReply> + Send + 'static,
 {
     stream.set_nodelay(true).unwrap();
     let service = service_fn(move |request: Request<Incoming>| {
@@ -139,7 +154,7 @@ async fn serve<F, A>(
             .path_and_query()
             .map(|target| target.as_str().to_owned())
             .unwrap_or_default();
-        seen.lock().unwrap().push(Seen {
+        seen.lock().unwrap().push(SeenRequest {
             method: request.method().clone(),
             target,
             version: request.version(),
@@ -171,7 +186,7 @@ async fn serve<F, A>(
 async fn serve_http1<I, S>(io: I, service: S)
 where
     I: hyper::rt::Read + hyper::rt::Write + Unpin + Send + 'static,
-    S: hyper::service::Service<Request<Incoming>, Response = Answer, Error = Infallible>
+    S: hyper::service::Service<Request<Incoming>, Response = TestReply, Error = Infallible>
         + Send
         + 'static,
     S::Future: Send,
@@ -186,7 +201,7 @@ where
 async fn serve_http2<I, S>(io: I, service: S, streams: u32)
 where
     I: hyper::rt::Read + hyper::rt::Write + Unpin + Send + 'static,
-    S: hyper::service::Service<Request<Incoming>, Response = Answer, Error = Infallible>
+    S: hyper::service::Service<Request<Incoming>, Response = TestReply, Error = Infallible>
         + Send
         + 'static,
     S::Future: Send + 'static,
@@ -199,18 +214,20 @@ where
         .await;
 }
 
-pub fn text(body: &'static str) -> Answer {
+/// An answer 200 with this text.
+pub fn text(body: &'static str) -> TestReply {
     Response::new(full(body))
 }
 
-pub fn full(body: impl Into<Bytes>) -> Body {
+/// A body that is complete.
+pub fn full(body: impl Into<Bytes>) -> TestBody {
     Full::new(body.into())
         .map_err(|never| match never {})
         .boxed_unsync()
 }
 
 /// A body the test sends piece by piece; an error breaks it off.
-pub fn streamed() -> (mpsc::UnboundedSender<io::Result<Bytes>>, Body) {
+pub fn streamed() -> (mpsc::UnboundedSender<io::Result<Bytes>>, TestBody) {
     let (sender, receiver) = mpsc::unbounded_channel();
     (sender, Streamed(receiver).boxed_unsync())
 }

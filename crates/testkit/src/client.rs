@@ -12,30 +12,33 @@ use hyper::{
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::{net::TcpStream, task::JoinHandle};
 
-use crate::upstream::{Body, full};
+use crate::upstream::{TestBody, full};
 
 /// One connection to the gateway.
-pub struct Client {
+pub struct TestClient {
     sender: Sender,
     driver: JoinHandle<()>,
 }
 
 enum Sender {
-    Http1(http1::SendRequest<Body>),
-    Http2(http2::SendRequest<Body>),
+    Http1(http1::SendRequest<TestBody>),
+    Http2(http2::SendRequest<TestBody>),
 }
 
-impl Client {
+impl TestClient {
+    /// Speaks HTTP/1.1.
     pub async fn http1(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).await.unwrap();
         Self::http1_over(TokioIo::new(stream)).await
     }
 
+    /// Speaks HTTP/2 without TLS.
     pub async fn http2(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).await.unwrap();
         Self::http2_over(TokioIo::new(stream)).await
     }
 
+    /// Speaks HTTP/1.1 over a connection that is open.
     pub async fn http1_over<I>(io: I) -> Self
     where
         I: hyper::rt::Read + hyper::rt::Write + Unpin + Send + 'static,
@@ -49,6 +52,7 @@ impl Client {
         }
     }
 
+    /// Speaks HTTP/2 over a connection that is open.
     pub async fn http2_over<I>(io: I) -> Self
     where
         I: hyper::rt::Read + hyper::rt::Write + Unpin + Send + 'static,
@@ -71,10 +75,12 @@ impl Client {
         [Self::http1(address).await, Self::http2(address).await]
     }
 
+    /// Whether it speaks HTTP/2.
     pub fn is_http2(&self) -> bool {
         matches!(self.sender, Sender::Http2(_))
     }
 
+    /// A request for a target in origin form.
     pub fn request(&self, method: Method, target: &str) -> http::request::Builder {
         let request = Request::builder().method(method);
         if self.is_http2() {
@@ -84,7 +90,12 @@ impl Client {
         }
     }
 
-    pub async fn send(&mut self, request: Request<Body>) -> hyper::Result<Response<Incoming>> {
+    /// Sends a request and waits for the head of its answer.
+    ///
+    /// # Errors
+    ///
+    /// When the connection breaks or the stream is reset.
+    pub async fn send(&mut self, request: Request<TestBody>) -> hyper::Result<Response<Incoming>> {
         match &mut self.sender {
             Sender::Http1(sender) => {
                 sender.ready().await?;
@@ -94,10 +105,10 @@ impl Client {
         }
     }
 
-    /// Sends at once; the answer may be awaited elsewhere. For HTTP/2.
+    /// Sends at once; the answer may be awaited elsewhere. HTTP/2 only.
     pub fn start(
         &mut self,
-        request: Request<Body>,
+        request: Request<TestBody>,
     ) -> impl Future<Output = hyper::Result<Response<Incoming>>> + Send + 'static {
         match &mut self.sender {
             Sender::Http1(_) => panic!("one at a time on HTTP/1"),
@@ -105,12 +116,14 @@ impl Client {
         }
     }
 
+    /// `GET` of a target.
     pub async fn get(&mut self, target: &str) -> Response<Incoming> {
         let request = self.request(Method::GET, target).body(full("")).unwrap();
         self.send(request).await.unwrap()
     }
 
-    pub async fn post(&mut self, target: &str, body: Body) -> Response<Incoming> {
+    /// `POST` to a target.
+    pub async fn post(&mut self, target: &str, body: TestBody) -> Response<Incoming> {
         let request = self.request(Method::POST, target).body(body).unwrap();
         self.send(request).await.unwrap()
     }
@@ -136,6 +149,7 @@ pub async fn body(response: Response<Incoming>) -> Bytes {
         .to_bytes()
 }
 
+/// All of a response's body, which is text.
 pub async fn body_text(response: Response<Incoming>) -> String {
     String::from_utf8(body(response).await.to_vec()).unwrap()
 }
@@ -154,8 +168,8 @@ pub async fn piece(body: &mut Incoming) -> Option<hyper::Result<Bytes>> {
     }
 }
 
-/// What must happen, and without which a test would hang. How soon says nothing about the gateway: other
-/// tests have the machine, too.
+/// Waits for what must happen, and fails instead of hanging. How long that takes says nothing about the gateway: other
+/// tests run on the machine, too.
 pub async fn soon<F: Future>(happens: F) -> F::Output {
     tokio::time::timeout(Duration::from_secs(30), happens)
         .await
