@@ -4,36 +4,36 @@ use std::sync::Arc;
 
 use crate::{
     observe::{HealthChecks, Telemetry, catalogue},
-    source::kube::InStep,
+    source::kube::SyncStatus,
 };
 
-/// How far the gateway is in step with its upstream.
+/// Whether the policy is in sync with the upstream.
 #[derive(Clone, Debug)]
 pub(super) struct Following {
-    step: Arc<InStep>,
+    status: Arc<SyncStatus>,
 }
 
 impl Following {
-    pub(super) fn new(step: Arc<InStep>) -> Self {
-        Self { step }
+    pub(super) fn new(status: Arc<SyncStatus>) -> Self {
+        Self { status }
     }
 
     /// Adds what is to be known of it to the checks.
     pub(super) fn check(&self, checks: HealthChecks) -> HealthChecks {
-        let step = Arc::clone(&self.step);
-        checks.note("source", move || step.trouble())
+        let status = Arc::clone(&self.status);
+        checks.note("source", move || status.problem())
     }
 
     /// Has the metrics show it.
     pub(super) fn measure(&self, telemetry: &Telemetry) {
-        let step = Arc::clone(&self.step);
+        let status = Arc::clone(&self.status);
         telemetry
             .metrics()
-            .observe_gauge(&catalogue::SOURCE_AGE, move || step.age().as_secs_f64());
+            .observe_gauge(&catalogue::SOURCE_AGE, move || status.age().as_secs_f64());
     }
 
     /// What is wrong, if anything is.
     pub(super) fn trouble(&self) -> Option<String> {
-        self.step.trouble()
+        self.status.problem()
     }
 }

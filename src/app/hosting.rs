@@ -164,7 +164,7 @@ impl Hosting {
                 let why = self
                     .trouble()
                     .unwrap_or_else(|| "it does not answer".to_owned());
-                tracing::error!(%why, "the store is not available; the built-in objects serve until it is");
+                tracing::error!(%why, "the store is not available; the built-in objects are in force until it is");
             }
         }
     }
@@ -203,7 +203,7 @@ impl Hosting {
         let this = self.clone();
         checks.note("store", move || {
             this.trouble()
-                .map(|why| format!("{why}; the last good policy serves"))
+                .map(|why| format!("{why}; the last good policy stays in force"))
         })
     }
 

@@ -12,7 +12,7 @@ use crate::{
     source::{
         DocumentSet, Revision, Source,
         files::{self, Files},
-        kube::Followed,
+        kube::KubeSource,
         store::Stored,
     },
 };
@@ -49,7 +49,7 @@ pub(super) enum ObjectsFrom<'a> {
 pub(super) enum PolicySource {
     Files(Files),
     Stored(Stored),
-    Followed(Box<Followed>),
+    Followed(Box<KubeSource>),
 }
 
 impl PolicySource {
@@ -104,8 +104,8 @@ impl Policies {
             }
             ObjectsFrom::Upstream(client, clock) => {
                 whole = true;
-                let source = Followed::new(client, clock);
-                let step = following.insert(Following::new(source.in_step()));
+                let source = KubeSource::new(client, clock);
+                let step = following.insert(Following::new(source.sync_status()));
                 followed(source, step).await
             }
         };
@@ -147,7 +147,7 @@ async fn stored(hosting: &Hosting) -> Found {
     first_of(PolicySource::Stored(source), patience).await
 }
 
-async fn followed(source: Followed, step: &Following) -> Found {
+async fn followed(source: KubeSource, step: &Following) -> Found {
     let found = first_of(PolicySource::Followed(Box::new(source)), FIRST_SET).await;
     if found.1.is_none() {
         let why = step.trouble().unwrap_or_default();

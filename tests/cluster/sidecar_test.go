@@ -26,7 +26,7 @@ const (
 	inForce    = time.Second                                    // within this a change has to take effect
 	comeBack   = 15 * time.Second                               // within this a fairgate finds its upstream again
 	consumer   = "api-priority-and-fairness-config-consumer-v1" // the apiserver's, that writes conditions
-	stillKnown = "the last good policy serves"
+	stillKnown = "the last good policy stays in force"
 )
 
 // A fairgate with mode: sidecar has no objects of its own. It goes by those of the real server, within a
@@ -217,7 +217,7 @@ func TestFairgateGoesByTheLastGoodPolicyWithoutItsApiserver(t *testing.T) {
 			0, 100 * time.Second, // a watch may be silent for a minute
 		},
 		{
-			"which takes back its rights", `it answers 403: .* is forbidden: User "sidecar-last-.*" cannot list resource ".*" in API group "flowcontrol.apiserver.k8s.io"`,
+			"which takes back its rights", `the upstream answered 403: .* is forbidden: User "sidecar-last-.*" cannot list resource ".*" in API group "flowcontrol.apiserver.k8s.io"`,
 			func(t *testing.T, valve *Valve, self string) {
 				succeeds(t, Revoke(inTime(t, time.Minute), shared.Admin, self, SidecarRole))
 				valve.Shut() // a watch that is open stays so
@@ -246,7 +246,7 @@ func TestFairgateGoesByTheLastGoodPolicyWithoutItsApiserver(t *testing.T) {
 			decider.until(schema.UID, level.UID)
 
 			loss.lose(t, valve, self)
-			tellsOfItsUpstream(t, gateway, `out of step for \d+ s: .*`+loss.why+`.*; `+stillKnown, loss.limit)
+			tellsOfItsUpstream(t, gateway, `out of sync for \d+ s: .*`+loss.why+`.*; `+stillKnown, loss.limit)
 			after := makeLevel(t, client, name+"-after")
 			meanwhile := makeSchema(t, client, schemaFor(subject, after.Name, after.Name, 100))
 			succeeds(t, client.FlowSchemas().Delete(ctx, schema.Name, metav1.DeleteOptions{}))
@@ -284,7 +284,7 @@ func TestFairgateStartsWithoutTheObjectsOfItsApiserver(t *testing.T) {
 		rights    []ShippedRole // those it has at first, of what it needs
 	}{
 		{"because it is not there", ".*", false, []ShippedRole{SidecarRole}},
-		{"because it may not read them", `it answers 403: (flowschemas|prioritylevelconfigurations)\.flowcontrol\.apiserver\.k8s\.io is forbidden: ` +
+		{"because it may not read them", `the upstream answered 403: (flowschemas|prioritylevelconfigurations)\.flowcontrol\.apiserver\.k8s\.io is forbidden: ` +
 			`User "sidecar-first-.*" cannot list resource "(flowschemas|prioritylevelconfigurations)" in API group "flowcontrol\.apiserver\.k8s\.io" at the cluster scope`, true, nil},
 	} {
 		t.Run(lack.name, func(t *testing.T) {
@@ -297,7 +297,7 @@ func TestFairgateStartsWithoutTheObjectsOfItsApiserver(t *testing.T) {
 			}
 			gateway := newFairgate(t, FairgateOptions{Mode: "requestHeader", Source: "sidecar", User: self, Upstream: "https://" + valve.Address})
 			succeeds(t, gateway.Start())
-			tellsOfItsUpstream(t, gateway, `not reached in \d+ s: `+lack.why+`; the built-in objects serve`, 10*time.Second)
+			tellsOfItsUpstream(t, gateway, `not reached for \d+ s: `+lack.why+`; the built-in objects are in force`, 10*time.Second)
 			for _, level := range []string{"exempt", "catch-all", "global-default", "workload-low"} {
 				dumpHas(t, gateway, level, true)
 			}
@@ -327,7 +327,7 @@ func TestFairgateGoesByTheBuiltInObjectsWhereTheApiserverHasNone(t *testing.T) {
 	succeeds(t, Grant(inTime(t, time.Minute), server.Admin, self, SidecarRole))
 	gateway := newFairgate(t, FairgateOptions{Mode: "requestHeader", Source: "sidecar", User: self, Upstream: server.URL})
 	succeeds(t, gateway.Start())
-	tellsOfItsUpstream(t, gateway, `not reached in \d+ s: it answers 404: .*; the built-in objects serve`, 10*time.Second)
+	tellsOfItsUpstream(t, gateway, `not reached for \d+ s: the upstream answered 404: .*; the built-in objects are in force`, 10*time.Second)
 	response := ask(t, gateway, must[User](t)(shared.NewUser("subject-of-"+self)), http.MethodGet, "/version", "")
 	if response.StatusCode != http.StatusOK || response.Header.Get(flowSchemaHeader) == "" {
 		t.Errorf("a request is answered %s with %v", response.Status, response.Header)

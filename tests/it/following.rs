@@ -10,7 +10,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use fairgate::source::{DocumentSet, Source as _, kube::Followed};
+use fairgate::source::{DocumentSet, Source as _, kube::KubeSource};
 use fairgate_base::clock::Clock;
 use fairgate_upstream::{
     client::{ApiClient, ConnectionReuse},
@@ -219,7 +219,7 @@ fn status(code: u16, message: &str) -> TestReply {
     answer
 }
 
-fn follow(address: SocketAddr) -> Followed {
+fn follow(address: SocketAddr) -> KubeSource {
     let endpoint = Endpoint::new(address.to_string().parse().unwrap(), None);
     let client = ApiClient::new(
         endpoint,
@@ -235,22 +235,22 @@ fn follow(address: SocketAddr) -> Followed {
         }),
         ConnectionReuse::PerRequest,
     );
-    Followed::new(client, Clock::system())
+    KubeSource::new(client, Clock::system())
 }
 
 /// The next set, which has to come soon.
-async fn next(followed: &mut Followed) -> DocumentSet {
+async fn next(followed: &mut KubeSource) -> DocumentSet {
     let set = timeout(Duration::from_secs(10), followed.next()).await;
     set.expect("a set comes")
 }
 
 /// The next set, which has to come within the second that a change may take.
-async fn at_once(followed: &mut Followed) -> DocumentSet {
+async fn at_once(followed: &mut KubeSource) -> DocumentSet {
     let set = timeout(Duration::from_secs(1), followed.next()).await;
     set.expect("a set comes within a second")
 }
 
-async fn nothing_comes(followed: &mut Followed) {
+async fn nothing_comes(followed: &mut KubeSource) {
     let set = timeout(Duration::from_millis(300), followed.next()).await;
     assert_eq!(set.ok(), None);
 }
@@ -284,7 +284,7 @@ async fn the_objects_are_listed_and_then_followed() {
     assert_eq!(value["apiVersion"], format!("{GROUP}/v1"));
     assert_eq!(value["kind"], "PriorityLevelConfiguration");
     nothing_comes(&mut followed).await;
-    assert_eq!(followed.in_step().age(), Duration::ZERO);
+    assert_eq!(followed.sync_status().age(), Duration::ZERO);
 
     api.put_level("b", 2);
     let second = at_once(&mut followed).await;
@@ -323,7 +323,7 @@ async fn while_the_upstream_is_gone_nothing_changes_and_then_what_was_missed_is_
     let mut followed = follow(upstream.address);
     next(&mut followed).await;
     nothing_comes(&mut followed).await;
-    let step = followed.in_step();
+    let step = followed.sync_status();
 
     api.go_down();
     api.put_level("b", 2);
@@ -331,9 +331,9 @@ async fn while_the_upstream_is_gone_nothing_changes_and_then_what_was_missed_is_
         nothing_comes(&mut followed).await;
     }
     assert!(step.age() >= Duration::from_secs(2), "{:?}", step.age());
-    let trouble = step.trouble().unwrap();
+    let trouble = step.problem().unwrap();
     assert!(
-        trouble.contains("it answers 503: down; the last good policy"),
+        trouble.contains("the upstream answered 503: down; the last good policy"),
         "{trouble}"
     );
 
@@ -341,7 +341,7 @@ async fn while_the_upstream_is_gone_nothing_changes_and_then_what_was_missed_is_
     let set = next(&mut followed).await;
     assert_eq!(shares(&set), [("a", 1), ("b", 2)]);
     nothing_comes(&mut followed).await;
-    assert_eq!((step.age(), step.trouble()), (Duration::ZERO, None));
+    assert_eq!((step.age(), step.problem()), (Duration::ZERO, None));
 
     api.go_down();
     api.come_up();
@@ -439,9 +439,12 @@ async fn an_upstream_that_cannot_be_reached_yields_nothing_and_says_why() {
     drop(free);
     let mut followed = follow(address);
     nothing_comes(&mut followed).await;
-    let trouble = followed.in_step().trouble().unwrap();
+    let trouble = followed.sync_status().problem().unwrap();
     assert!(trouble.contains("onnection refused"), "{trouble}");
-    assert!(trouble.contains("the built-in objects serve"), "{trouble}");
+    assert!(
+        trouble.contains("the built-in objects are in force"),
+        "{trouble}"
+    );
 }
 
 /// A gateway in a process of its own.
@@ -517,8 +520,11 @@ fn a_gateway_serves_with_built_in_objects_until_it_reaches_the_upstream_and_then
 
     let ready = get(&admin, "/readyz?verbose");
     assert!(ready.contains("200 OK"), "{ready}");
-    assert!(ready.contains("[!]source: not reached in"), "{ready}");
-    assert!(ready.contains("the built-in objects serve"), "{ready}");
+    assert!(ready.contains("[!]source: not reached for"), "{ready}");
+    assert!(
+        ready.contains("the built-in objects are in force"),
+        "{ready}"
+    );
     assert!(shows("priority_level=\"workload-low\""));
     assert!(!shows("fairgate_source_age_seconds 0\n"));
 
@@ -530,7 +536,7 @@ fn a_gateway_serves_with_built_in_objects_until_it_reaches_the_upstream_and_then
 
     api.go_down();
     wait_until("it is told", || {
-        get(&admin, "/readyz?verbose").contains("the last good policy serves")
+        get(&admin, "/readyz?verbose").contains("the last good policy stays in force")
     });
     assert!(shows("priority_level=\"mine\""));
 }

@@ -253,10 +253,10 @@ const BEHIND: &[(&str, &[&str])] = &[
     (
         "use kube::",
         &[
-            "src/source/kube/failure.rs",
-            "src/source/kube/found.rs",
+            "src/source/kube/known_objects.rs",
             "src/source/kube/mod.rs",
             "src/source/kube/transport.rs",
+            "src/source/kube/watch_failure.rs",
         ],
     ),
 ];

@@ -1,17 +1,17 @@
-//! Policy objects from the API of the upstream, followed by watch.
+//! Policy objects from the upstream's API, by list and watch.
 //!
-//! The objects of both kinds are listed and then watched, in v1, or in v1beta3 where there is no
-//! other. When the upstream fails in any way, a little later everything is listed anew, after asking
-//! for the versions: it is a matter of some dozens of objects, and the server may be another one
-//! than before. Until then what was found stays.
+//! The objects of both kinds are listed and then watched, in v1, or in v1beta3 if the upstream has no
+//! v1. After any failure everything is listed again, beginning with discovery of the versions: there
+//! are only some dozens of objects, and after an upgrade the server may be a different one. Until the
+//! new list is complete, the objects known so far stay in force.
 //!
-//! Nothing is ever written there: an API server writes the status of its objects itself, and
-//! whoever follows them needs no right but to read them.
+//! Nothing is written to the upstream: an API server sets the status of its objects itself. So the
+//! gateway needs no permission but to read them.
 
-mod failure;
-mod found;
-mod step;
+mod known_objects;
+mod sync_status;
 mod transport;
+mod watch_failure;
 
 use std::{
     fmt::{self, Write as _},
@@ -35,7 +35,6 @@ use sha2::{Digest as _, Sha256};
 use tokio::time::{sleep, timeout};
 
 use super::{Document, DocumentSet, Revision, Source, warnings::LoggedWarnings};
-use failure::Failure;
 use fairgate_base::clock::Clock;
 use fairgate_core::{
     apf::{
@@ -45,66 +44,67 @@ use fairgate_core::{
     finding::{Finding, Severity},
 };
 use fairgate_upstream::client::ApiClient;
-use found::{Found, Object};
-pub use step::InStep;
+use known_objects::{KnownObjects, RawObject};
+pub use sync_status::SyncStatus;
 use transport::Transport;
+use watch_failure::WatchFailure;
 
-/// What is followed: kind, and what it is called in paths.
+/// The kinds that are watched, with their resource names.
 const KINDS: [(&str, &str); 2] = [
     (PRIORITY_LEVEL, "prioritylevelconfigurations"),
     (FLOW_SCHEMA, "flowschemas"),
 ];
 
-/// The versions that can be read, best first.
+/// The supported versions, best first.
 const VERSIONS: [&str; 2] = ["v1", "v1beta3"];
 
-/// Where the versions are told.
+/// Where the upstream lists the versions it serves.
 const GROUP_PATH: &str = "/apis/flowcontrol.apiserver.k8s.io";
 
-/// After how many seconds the upstream is to end a watch, to be opened again. One that is silent for
-/// longer is given up: its connection has died.
+/// After how many seconds the upstream should end a watch, which is then opened again. A watch that lasts
+/// longer without an event counts as dead: its connection may have broken unnoticed.
 const WATCH_SECONDS: u32 = 60;
 
 /// How long listing all objects may take.
 const LIST_LIMIT: Duration = Duration::from_secs(30);
 
-/// A change is yielded once nothing came for this long,
+/// A change is reported when no event has come for this long,
 const QUIET: Duration = Duration::from_millis(50);
-/// or once it waited for this long: who applies ten objects at once gets one new policy or two.
+/// or when it has waited for this long: ten objects applied at once make one or two new policies.
 const BURST: Duration = Duration::from_millis(400);
 
-/// The first pause after a failure; each next one is twice as long,
+/// The first pause after a failure; each further pause is twice as long,
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 /// up to this.
 const LONGEST_PAUSE: Duration = Duration::from_secs(3);
 
-/// How many reasons are logged until the upstream is followed again.
-const MOST_TOLD: usize = 8;
+/// How many different reasons are logged until the watches are open again.
+const MAX_LOGGED_REASONS: usize = 8;
 
-type Watches = SelectAll<BoxStream<'static, (usize, watcher::Result<Event<Object>>)>>;
+type Watches = SelectAll<BoxStream<'static, (usize, watcher::Result<Event<RawObject>>)>>;
 
-/// The policy objects of an upstream, followed.
-pub struct Followed {
+/// The policy objects of an upstream, kept up to date by watches.
+pub struct KubeSource {
     upstream: String,
     client: Client,
-    step: Arc<InStep>,
-    /// `None` while the upstream is lost.
+    status: Arc<SyncStatus>,
+    /// `None` while the upstream is not watched.
     watches: Option<Watches>,
     /// As [`KINDS`].
-    found: [Found; KINDS.len()],
+    objects: [KnownObjects; KINDS.len()],
     /// Whether something changed since the last set.
     changed: bool,
-    /// How often the upstream failed since it was last listed.
+    /// Failures since the objects were last listed.
     failures: u32,
-    /// What has been logged of that: each reason once.
-    told: Vec<String>,
-    /// What has been logged of the objects.
+    /// The reasons that have been logged since: each once.
+    logged: Vec<String>,
+    /// The warnings about objects that have been logged.
     findings: LoggedWarnings,
 }
 
-impl fmt::Debug for Followed {
+impl fmt::Debug for KubeSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Followed")
+        f.debug_struct("KubeSource")
             .field("upstream", &self.upstream)
             .field("changed", &self.changed)
             .field("failures", &self.failures)
@@ -112,86 +112,89 @@ impl fmt::Debug for Followed {
     }
 }
 
-impl Followed {
-    /// Follows the objects that `client` finds. It must open a connection for each request. To be called inside of
-    /// the runtime that will follow them.
+impl KubeSource {
+    /// Watches the objects through `client`, which must open a connection for each request. Call it inside the
+    /// runtime that is to run the watches.
     pub fn new(client: ApiClient, clock: Clock) -> Self {
-        let step = InStep::new(clock.clone(), KINDS.len());
+        let status = SyncStatus::new(clock.clone(), KINDS.len());
         let name = client.endpoint().name().to_string();
         Self {
             upstream: name,
-            client: Client::new(Transport::new(client, clock, Arc::clone(&step)), "default"),
-            step,
+            client: Client::new(
+                Transport::new(client, clock, Arc::clone(&status)),
+                "default",
+            ),
+            status,
             watches: None,
-            found: Default::default(),
+            objects: Default::default(),
             changed: true,
             failures: 0,
-            told: Vec::new(),
+            logged: Vec::new(),
             findings: LoggedWarnings::default(),
         }
     }
 
-    /// Tells how old what was yielded is.
-    pub fn in_step(&self) -> Arc<InStep> {
-        Arc::clone(&self.step)
+    /// How up to date the reported objects are.
+    pub fn sync_status(&self) -> Arc<SyncStatus> {
+        Arc::clone(&self.status)
     }
 
-    /// Waits for whatever comes next, and takes it. Cancel-safe.
+    /// Waits for the next event and applies it. Cancel-safe.
     async fn advance(&mut self) {
         let Some(watches) = &mut self.watches else {
             return self.connect().await;
         };
-        let patience = if is_complete(&self.found) {
+        let limit = if is_complete(&self.objects) {
             Duration::MAX
         } else {
             LIST_LIMIT
         };
-        match timeout(patience, watches.next()).await {
+        match timeout(limit, watches.next()).await {
             Ok(Some((kind, Ok(event)))) => {
-                self.changed |= self.found[kind].take(event);
-                if self.failures > 0 && is_complete(&self.found) {
+                self.changed |= self.objects[kind].take(event);
+                if self.failures > 0 && is_complete(&self.objects) {
                     self.failures = 0;
-                    self.told.clear();
+                    self.logged.clear();
                     tracing::info!(upstream = self.upstream, "watching policy objects again");
                 }
             }
-            Ok(Some((_, Err(error)))) => self.lose(&error.into()),
-            Ok(None) => self.lose(&Failure::Lost("the watches ended".to_owned())),
-            Err(_) => self.lose(&Failure::TooSlow("listing")),
+            Ok(Some((_, Err(error)))) => self.disconnect(&error.into()),
+            Ok(None) => self.disconnect(&WatchFailure::Broken("the watches ended".to_owned())),
+            Err(_) => self.disconnect(&WatchFailure::TimedOut("the list")),
         }
     }
 
-    /// Begins to list and to watch, after a pause if that failed before.
+    /// Starts the lists and watches, after a pause if that failed before.
     async fn connect(&mut self) {
         if self.failures > 0 {
             sleep(pause(self.failures, random())).await;
         }
-        let asking = timeout(LIST_LIMIT, served_version(&self.client));
-        match asking.await {
+        let discovery = timeout(LIST_LIMIT, served_version(&self.client));
+        match discovery.await {
             Ok(Ok(version)) => self.watches = Some(watch(&self.client, version)),
-            Ok(Err(error)) => self.lose(&error),
-            Err(_) => self.lose(&Failure::TooSlow("answering")),
+            Ok(Err(error)) => self.disconnect(&error),
+            Err(_) => self.disconnect(&WatchFailure::TimedOut("discovery")),
         }
     }
 
-    /// The upstream failed: what was found stays until it is listed anew.
-    fn lose(&mut self, why: &Failure) {
+    /// The upstream failed: the known objects stay until they are listed again.
+    fn disconnect(&mut self, why: &WatchFailure) {
         self.watches = None;
-        self.found.iter_mut().for_each(Found::lost);
+        self.objects.iter_mut().for_each(KnownObjects::invalidate);
         let upstream = &self.upstream;
         let why = why.to_string();
-        if self.told.len() < MOST_TOLD && !self.told.contains(&why) {
+        if self.logged.len() < MAX_LOGGED_REASONS && !self.logged.contains(&why) {
             tracing::warn!(%upstream, %why, "cannot watch policy objects; retrying");
-            self.told.push(why.clone());
+            self.logged.push(why.clone());
         } else {
             tracing::debug!(%upstream, %why, "cannot watch policy objects yet");
         }
         self.failures = self.failures.saturating_add(1);
-        self.step.failed(why);
+        self.status.failed(why);
     }
 
-    /// All that was found. An object that cannot be used is left out and told, lest the others
-    /// wait for somebody to mend it.
+    /// All known objects. An object that cannot be used is left out with a warning, so that it does not hold
+    /// up the others.
     fn set(&self) -> DocumentSet {
         let mut set = DocumentSet {
             revision: Revision(String::new()),
@@ -199,8 +202,8 @@ impl Followed {
             findings: Vec::new(),
         };
         let mut digest = Sha256::new();
-        for ((_, plural), found) in KINDS.iter().zip(&self.found) {
-            for (name, value) in found.objects() {
+        for ((_, plural), known) in KINDS.iter().zip(&self.objects) {
+            for (name, value) in known.objects() {
                 let version = value["metadata"]["resourceVersion"].as_str();
                 let document = Document {
                     origin: format!("{plural}/{name} at {}", version.unwrap_or("no version")),
@@ -221,9 +224,9 @@ impl Followed {
     }
 }
 
-impl Source for Followed {
+impl Source for KubeSource {
     async fn next(&mut self) -> DocumentSet {
-        while !(self.changed && is_complete(&self.found)) {
+        while !(self.changed && is_complete(&self.objects)) {
             self.advance().await;
         }
         let burst = async { while timeout(QUIET, self.advance()).await.is_ok() {} };
@@ -238,13 +241,13 @@ impl Source for Followed {
         if applied {
             tracing::info!(%revision, %upstream, "policy objects applied");
         } else {
-            tracing::error!(%revision, %upstream, "policy objects refused; the last good ones stay");
+            tracing::error!(%revision, %upstream, "policy objects rejected; the last good policy stays in force");
         }
     }
 }
 
-fn is_complete(found: &[Found]) -> bool {
-    found.iter().all(Found::is_listed)
+fn is_complete(objects: &[KnownObjects]) -> bool {
+    objects.iter().all(KnownObjects::is_listed)
 }
 
 /// Lists and watches both kinds.
@@ -254,7 +257,7 @@ fn watch(client: &Client, version: &str) -> Watches {
         let kind = ApiResource::from_gvk_with_plural(&kind, plural);
         let typed = kind.clone();
         let settings = watcher::Config::default().timeout(WATCH_SECONDS);
-        let events = watcher(Api::<Object>::all_with(client.clone(), &kind), settings);
+        let events = watcher(Api::<RawObject>::all_with(client.clone(), &kind), settings);
         events
             .map(move |event| (at, event.map(|event| event.modify(|o| o.set_type(&typed)))))
             .boxed()
@@ -263,12 +266,12 @@ fn watch(client: &Client, version: &str) -> Watches {
 }
 
 /// The best version that the upstream serves.
-async fn served_version(client: &Client) -> Result<&'static str, Failure> {
+async fn served_version(client: &Client) -> Result<&'static str, WatchFailure> {
     let mut request = Request::new(Vec::new());
     *request.uri_mut() = Uri::from_static(GROUP_PATH);
     let group: APIGroup = match client.request(request).await {
         Ok(group) => group,
-        // Not everybody may ask what there is; the lists will tell.
+        // Discovery may be forbidden to the gateway although reading the objects is not.
         Err(kube::Error::Api(status)) if status.code == StatusCode::FORBIDDEN.as_u16() => {
             return Ok(VERSIONS[0]);
         }
@@ -278,10 +281,10 @@ async fn served_version(client: &Client) -> Result<&'static str, Failure> {
     let best = VERSIONS
         .into_iter()
         .find(|version| served.iter().any(|served| served == version));
-    best.ok_or(Failure::NoVersion(served))
+    best.ok_or(WatchFailure::NoVersion(served))
 }
 
-/// What keeps an object from being used, as warnings: none if it can be.
+/// Why an object cannot be used, as warnings; empty if it can.
 fn problems(document: &Document) -> Vec<Finding> {
     let read = ObjectSet::read([(document.origin.as_str(), (*document.value).clone())]);
     let errors = read.findings().iter().filter(|finding| finding.is_error());
@@ -294,8 +297,8 @@ fn problems(document: &Document) -> Vec<Finding> {
         .collect()
 }
 
-/// How long to wait after `failures` of them in a row; at `random`, so that gateways do not come
-/// back all at once.
+/// The pause after this number of failures in a row, with `random` jitter, so that gateways do not all
+/// come back at once.
 fn pause(failures: u32, random: u64) -> Duration {
     let doubled = 1 << failures.saturating_sub(1).min(16);
     let longest = FIRST_PAUSE.saturating_mul(doubled).min(LONGEST_PAUSE);
@@ -304,7 +307,7 @@ fn pause(failures: u32, random: u64) -> Duration {
     longest.mul_f64(0.5 + part / 2.0)
 }
 
-/// A random number from the standard library's keys.
+/// A random number, from the keys of the standard library's hash maps.
 fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }
@@ -325,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_that_cannot_be_used_is_told_as_a_warning() {
+    fn an_object_that_cannot_be_used_is_reported_as_a_warning() {
         let level = |spec| Document {
             origin: "here".to_owned(),
             value: Arc::new(json!({
@@ -341,7 +344,7 @@ mod tests {
         let problems = problems(&level(json!({"type": 7})));
         assert_eq!(problems.len(), 1);
         assert_eq!(problems[0].severity, Severity::Warning);
-        let told = problems[0].to_string();
-        assert!(told.contains("so the object has no effect"), "{told}");
+        let message = problems[0].to_string();
+        assert!(message.contains("so the object has no effect"), "{message}");
     }
 }

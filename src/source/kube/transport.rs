@@ -18,7 +18,7 @@ use http_body::{Frame, SizeHint};
 use kube::client::Body;
 use tower::Service;
 
-use super::step::{InStep, Open};
+use super::sync_status::{OpenWatch, SyncStatus};
 use fairgate_base::clock::Clock;
 use fairgate_core::{
     sync::{Mutex, lock},
@@ -39,17 +39,17 @@ type BoxError = Box<dyn Error + Send + Sync>;
 pub(super) struct Transport {
     client: ApiClient,
     clock: Clock,
-    step: Arc<InStep>,
+    status: Arc<SyncStatus>,
     /// When a watch was last opened, by its path.
     watched: Arc<Mutex<BTreeMap<String, Time>>>,
 }
 
 impl Transport {
-    pub(super) fn new(client: ApiClient, clock: Clock, step: Arc<InStep>) -> Self {
+    pub(super) fn new(client: ApiClient, clock: Clock, status: Arc<SyncStatus>) -> Self {
         Self {
             client,
             clock,
-            step,
+            status,
             watched: Arc::default(),
         }
     }
@@ -64,7 +64,7 @@ impl Transport {
         }
         let answer = self.client.send(request).await?;
         let open = watches && answer.status() == StatusCode::OK;
-        let open = open.then(|| self.step.opened());
+        let open = open.then(|| self.status.opened());
         Ok(answer.map(|body| WatchedBody {
             body,
             left: (!watches).then_some(MAX_LIST_BYTES),
@@ -103,7 +103,7 @@ pub(super) struct WatchedBody {
     body: ResponseBody,
     /// How many bytes more it may have, unless it is a watch.
     left: Option<usize>,
-    open: Option<Open>,
+    open: Option<OpenWatch>,
 }
 
 impl http_body::Body for WatchedBody {
@@ -117,7 +117,7 @@ impl http_body::Body for WatchedBody {
         let this = self.get_mut();
         let polled = Pin::new(&mut this.body).poll_frame(cx);
         if let (Poll::Ready(frame), Some(open)) = (&polled, &mut this.open) {
-            open.heard();
+            open.received();
             if !matches!(frame, Some(Ok(_))) {
                 this.open = None;
             }

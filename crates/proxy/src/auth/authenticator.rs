@@ -16,7 +16,7 @@ use super::{bearer, failure::AuthFailures, mtls, now::Now, settings::AuthSetting
 use fairgate_call::{Identity, PeerIdentityCache};
 use fairgate_core::digest::User;
 use fairgate_upstream::token_review::{
-    PendingTokenReview, Token, TokenDigest, TokenRefused, TokenReviewError, TokenReviews,
+    BearerToken, PendingTokenReview, TokenDigest, TokenRefused, TokenReviewError, TokenReviews,
 };
 
 /// All configured methods of authentication. Replaced as a whole when settings change.
@@ -74,7 +74,7 @@ pub struct PendingReview {
 #[derive(Debug)]
 enum NextToken {
     Known(Arc<Identity>),
-    Unreviewed(Token, TokenDigest),
+    Unreviewed(BearerToken, TokenDigest),
 }
 
 /// What is known of a token without a review.
@@ -171,7 +171,7 @@ impl Authenticator {
                 TokenLookup::Refused(refused) => failures.push(refused),
                 TokenLookup::Unknown(digest) => {
                     let next = self.websocket_token(headers, now, &mut failures);
-                    return self.review(Token::new(token), digest, next, failures);
+                    return self.review(BearerToken::new(token), digest, next, failures);
                 }
             }
         }
@@ -225,7 +225,7 @@ impl Authenticator {
 
     fn review(
         &self,
-        token: Option<Token>,
+        token: Option<BearerToken>,
         digest: TokenDigest,
         next: Option<NextToken>,
         failures: AuthFailures,

@@ -16,7 +16,7 @@ use http::{
     header::{AUTHORIZATION, CONNECTION, SEC_WEBSOCKET_PROTOCOL, UPGRADE},
 };
 
-use fairgate_upstream::token_review::Token;
+use fairgate_upstream::token_review::BearerToken;
 
 /// Prefix of the subprotocol that carries a token.
 const PROTOCOL_PREFIX: &[u8] = b"base64url.bearer.authorization.k8s.io.";
@@ -56,7 +56,7 @@ pub(crate) fn from_authorization(headers: &HeaderMap) -> Option<&[u8]> {
 /// # Errors
 ///
 /// [`ProtocolError`] when there is one that cannot be used.
-pub(crate) fn from_websocket(headers: &HeaderMap) -> Result<Option<Token>, ProtocolError> {
+pub(crate) fn from_websocket(headers: &HeaderMap) -> Result<Option<BearerToken>, ProtocolError> {
     if !is_websocket(headers) {
         return Ok(None);
     }
@@ -78,7 +78,7 @@ pub(crate) fn from_websocket(headers: &HeaderMap) -> Result<Option<Token>, Proto
     if std::str::from_utf8(&decoded).is_err() {
         return Err(ProtocolError::Malformed);
     }
-    match Token::new(decoded) {
+    match BearerToken::new(decoded) {
         Some(_) if others == 0 => Err(ProtocolError::NothingBeside),
         token => Ok(token),
     }

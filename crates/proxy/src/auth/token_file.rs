@@ -9,7 +9,7 @@ use std::{collections::HashMap, fmt, sync::Arc};
 
 use fairgate_call::Identity;
 use fairgate_core::digest::User;
-use fairgate_upstream::token_review::{Token, TokenDigest, TokenKey};
+use fairgate_upstream::token_review::{BearerToken, TokenDigest, TokenKey};
 
 /// The users of a token file, by token.
 #[derive(Clone)]
@@ -120,7 +120,7 @@ impl fmt::Debug for TokenTable {
 
 struct Row {
     line: u64,
-    token: Option<Token>,
+    token: Option<BearerToken>,
     user: User,
 }
 
@@ -146,7 +146,7 @@ impl Row {
             groups,
             extra: std::collections::BTreeMap::new(),
         };
-        let token = Token::new(token);
+        let token = BearerToken::new(token);
         if token.is_some() && user.name.is_empty() {
             return Err(TokenFileError::EmptyUser { line });
         }

@@ -17,7 +17,7 @@ pub struct TokenDigest([u8; 32]);
 
 /// A bearer token: never empty, and never shown by `Debug`.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Token(Box<[u8]>);
+pub struct BearerToken(Box<[u8]>);
 
 /// The operating system provides no random bytes.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
@@ -52,7 +52,7 @@ impl TokenDigest {
     }
 }
 
-impl Token {
+impl BearerToken {
     /// A token of these bytes; `None` if there are none, which is not a credential.
     pub fn new(bytes: impl Into<Box<[u8]>>) -> Option<Self> {
         let bytes = bytes.into();
@@ -77,9 +77,9 @@ impl fmt::Debug for TokenDigest {
     }
 }
 
-impl fmt::Debug for Token {
+impl fmt::Debug for BearerToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Token({} bytes)", self.0.len())
+        write!(f, "BearerToken({} bytes)", self.0.len())
     }
 }
 
@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn neither_token_nor_digest_is_printed() {
-        let token = Token::new(*b"hunter2").unwrap();
+        let token = BearerToken::new(*b"hunter2").unwrap();
         let key = TokenKey::random().unwrap();
         let printed = format!("{token:?} {key:?} {:?}", key.digest(token.as_bytes()));
         assert!(!printed.contains("hunter2"), "{printed}");
@@ -106,6 +106,6 @@ mod tests {
 
     #[test]
     fn the_empty_token_is_no_token() {
-        assert_eq!(Token::new([]), None);
+        assert_eq!(BearerToken::new([]), None);
     }
 }

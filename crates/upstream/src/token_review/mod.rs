@@ -23,7 +23,7 @@ use std::{
 use bytes::Bytes;
 use tokio::runtime::Handle;
 
-pub use self::key::{NoRandomness, Token, TokenDigest, TokenKey};
+pub use self::key::{BearerToken, NoRandomness, TokenDigest, TokenKey};
 use crate::{
     cache::{CacheBounds, EntryLife},
     client::RequestError,
@@ -200,21 +200,21 @@ impl TokenReviews {
     }
 
     /// The outcome of the review of `token`: of one that runs already, or else of a new one.
-    pub fn review(&self, token: &Token, digest: TokenDigest) -> PendingTokenReview {
+    pub fn review(&self, token: &BearerToken, digest: TokenDigest) -> PendingTokenReview {
         self.lookups.get(digest, || token.clone())
     }
 }
 
 impl Lookup for TokenLookup {
     type Key = TokenDigest;
-    type Request = Token;
+    type Request = BearerToken;
     type Value = ReviewedToken;
     type Error = TokenReviewError;
 
     async fn fetch(
         &self,
         digest: &TokenDigest,
-        token: &Token,
+        token: &BearerToken,
     ) -> Result<ReviewedToken, TokenReviewError> {
         let audiences = &self.settings.audiences;
         let Ok(text) = std::str::from_utf8(token.as_bytes()) else {
@@ -232,7 +232,7 @@ impl Lookup for TokenLookup {
         protocol::result(&answer, audiences)
     }
 
-    fn retention(&self, token: &Token, reviewed: &ReviewedToken) -> Retention {
+    fn retention(&self, token: &BearerToken, reviewed: &ReviewedToken) -> Retention {
         let settings = &self.settings;
         let life = match reviewed {
             Ok(identity) => {

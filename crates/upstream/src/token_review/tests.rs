@@ -119,7 +119,7 @@ impl Scene {
     fn review(&self, token: &str) -> PendingTokenReview {
         let digest = self.digest(token);
         self.reviews
-            .review(&Token::new(token.as_bytes()).unwrap(), digest)
+            .review(&BearerToken::new(token.as_bytes()).unwrap(), digest)
     }
 
     /// What is known of a token, at the scene's time.
@@ -375,7 +375,9 @@ async fn what_is_remembered_is_bounded() {
 async fn a_token_that_is_not_utf8_is_refused_without_asking() {
     let mut scene = Scene::new(quick());
     let digest = scene.reviews.key().digest(b"\xff");
-    let review = scene.reviews.review(&Token::new(*b"\xff").unwrap(), digest);
+    let review = scene
+        .reviews
+        .review(&BearerToken::new(*b"\xff").unwrap(), digest);
     assert!(review.await.unwrap().is_err());
     assert!(scene.nothing_posted().await);
 }
@@ -425,7 +427,7 @@ async fn a_data_core_on_a_thread_of_its_own_gets_its_answer() {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .build()
             .unwrap();
-        runtime.block_on(reviews.review(&Token::new(*b"t").unwrap(), digest))
+        runtime.block_on(reviews.review(&BearerToken::new(*b"t").unwrap(), digest))
     });
     scene.post().await.accept("alice");
     let reviewed = tokio::task::spawn_blocking(move || core.join().unwrap())

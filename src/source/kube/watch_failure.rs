@@ -1,44 +1,44 @@
-//! Why the upstream cannot be followed, in words for operators.
+//! Why the policy objects of the upstream cannot be watched, in words for operators.
 
 use kube::{core::Status, runtime::watcher};
 
 use fairgate_core::apf::objects::GROUP;
 use fairgate_upstream::client::with_causes;
 
-/// Why the upstream cannot be followed.
+/// Why the policy objects cannot be watched.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Failure {
-    /// It says no.
-    #[error("it answers {code}: {message}")]
+pub(super) enum WatchFailure {
+    /// An error response.
+    #[error("the upstream answered {code}: {message}")]
     Refused {
         /// The HTTP status.
         code: u16,
-        /// What it says.
+        /// The message of its `Status`.
         message: String,
     },
-    /// What it has cannot be read here.
-    #[error("it serves {GROUP} in no version that can be read, but in {0:?}")]
+    /// No common version.
+    #[error("the upstream serves {GROUP} only in versions that are not supported: {0:?}")]
     NoVersion(Vec<String>),
-    /// It does not answer, or what it answers makes no sense.
+    /// No response, or an invalid one.
     #[error("{0}")]
-    Lost(String),
-    /// It does not get done.
+    Broken(String),
+    /// A request that was not completed in time.
     #[error("{0} took too long")]
-    TooSlow(&'static str),
+    TimedOut(&'static str),
 }
 
-impl From<kube::Error> for Failure {
+impl From<kube::Error> for WatchFailure {
     fn from(error: kube::Error) -> Self {
         match error {
             kube::Error::Api(status) => (*status).into(),
-            kube::Error::Service(error) => Self::Lost(with_causes(&*error)),
-            kube::Error::HyperError(error) => Self::Lost(with_causes(&error)),
-            error => Self::Lost(error.to_string()),
+            kube::Error::Service(error) => Self::Broken(with_causes(&*error)),
+            kube::Error::HyperError(error) => Self::Broken(with_causes(&error)),
+            error => Self::Broken(error.to_string()),
         }
     }
 }
 
-impl From<Status> for Failure {
+impl From<Status> for WatchFailure {
     fn from(status: Status) -> Self {
         Self::Refused {
             code: status.code,
@@ -47,7 +47,7 @@ impl From<Status> for Failure {
     }
 }
 
-impl From<watcher::Error> for Failure {
+impl From<watcher::Error> for WatchFailure {
     fn from(error: watcher::Error) -> Self {
         use watcher::Error;
         match error {
@@ -55,7 +55,7 @@ impl From<watcher::Error> for Failure {
             | Error::WatchStartFailed(error)
             | Error::WatchFailed(error) => error.into(),
             Error::WatchError(status) => (*status).into(),
-            Error::NoResourceVersion => Self::Lost("it gives no resourceVersion".to_owned()),
+            Error::NoResourceVersion => Self::Broken("a list has no resourceVersion".to_owned()),
         }
     }
 }
@@ -67,14 +67,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failure_is_told_once_and_in_one_line() {
+    fn a_failure_is_described_once_and_in_one_line() {
         let status = Status::failure("flowschemas is forbidden", "Forbidden").with_code(403);
         let refused = kube::Error::Api(status.boxed());
-        let told = Failure::from(watcher::Error::InitialListFailed(refused)).to_string();
-        assert_eq!(told, "it answers 403: flowschemas is forbidden");
+        let text = WatchFailure::from(watcher::Error::InitialListFailed(refused)).to_string();
+        assert_eq!(text, "the upstream answered 403: flowschemas is forbidden");
 
         let cause = io::Error::other("no route");
         let failed = kube::Error::Service(Box::new(io::Error::other(cause)));
-        assert_eq!(Failure::from(failed).to_string(), "no route");
+        assert_eq!(WatchFailure::from(failed).to_string(), "no route");
     }
 }

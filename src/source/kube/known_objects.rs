@@ -1,4 +1,4 @@
-//! The objects of one kind, as a list and the events after it tell of them.
+//! The objects of one kind, as known from a list and the events after it.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -13,20 +13,20 @@ use serde_json::Value;
 
 use crate::source::same_policy;
 
-/// An object as it came.
+/// An object as received.
 ///
-/// Whatever it holds: one object that nobody can read must not spoil the list that it is in.
+/// Any JSON is accepted: one object that cannot be parsed must not make the whole list unusable.
 #[derive(Clone, Debug)]
-pub(super) struct Object {
+pub(super) struct RawObject {
     value: Value,
-    /// Its name and its version.
+    /// Only its name and resource version.
     metadata: ObjectMeta,
 }
 
-impl<'de> Deserialize<'de> for Object {
+impl<'de> Deserialize<'de> for RawObject {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let mut value = Value::deserialize(from)?;
-        // Half of an object's size, and of no use here.
+        // They are about half of an object's size, and not used here.
         if let Some(Value::Object(metadata)) = value.get_mut("metadata") {
             metadata.remove("managedFields");
         }
@@ -40,7 +40,7 @@ impl<'de> Deserialize<'de> for Object {
     }
 }
 
-impl Resource for Object {
+impl Resource for RawObject {
     type DynamicType = ApiResource;
     type Scope = DynamicResourceScope;
 
@@ -71,29 +71,29 @@ impl Resource for Object {
 
 /// The objects of one kind by their names.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(super) struct KnownObjects {
     objects: BTreeMap<String, Value>,
-    /// A list on its way; what it replaces counts until it is complete.
-    coming: BTreeMap<String, Value>,
-    /// Whether the list was complete since the upstream was last lost.
+    /// A list that is being received. The objects it replaces are valid until it is complete.
+    incoming: BTreeMap<String, Value>,
+    /// Whether a list has been completed since the last failure.
     listed: bool,
 }
 
-impl Found {
-    /// Takes an event; returns whether a policy can depend on what it changed.
-    pub(super) fn take(&mut self, event: Event<Object>) -> bool {
+impl KnownObjects {
+    /// Applies an event; returns whether the change can affect a policy.
+    pub(super) fn take(&mut self, event: Event<RawObject>) -> bool {
         match event {
             Event::Init => {
-                self.coming.clear();
+                self.incoming.clear();
                 false
             }
             Event::InitApply(object) => {
-                self.coming.insert(object.name(), object.value);
+                self.incoming.insert(object.name(), object.value);
                 false
             }
             Event::InitDone => {
-                let coming = std::mem::take(&mut self.coming);
-                let before = std::mem::replace(&mut self.objects, coming);
+                let incoming = std::mem::take(&mut self.incoming);
+                let before = std::mem::replace(&mut self.objects, incoming);
                 self.listed = true;
                 !same_objects(&before, &self.objects)
             }
@@ -108,13 +108,13 @@ impl Found {
         }
     }
 
-    /// The upstream was lost: what was found counts until there is another list.
-    pub(super) fn lost(&mut self) {
-        self.coming.clear();
+    /// After a failure: the objects stay until the next list is complete.
+    pub(super) fn invalidate(&mut self) {
+        self.incoming.clear();
         self.listed = false;
     }
 
-    /// Whether nothing is missing.
+    /// Whether all objects are known.
     pub(super) fn is_listed(&self) -> bool {
         self.listed
     }
@@ -127,8 +127,8 @@ impl Found {
     }
 }
 
-impl Object {
-    /// Says of what kind it is, which goes without saying in a list.
+impl RawObject {
+    /// Sets `apiVersion` and `kind`, which the items of a list lack.
     pub(super) fn set_type(&mut self, kind: &ApiResource) {
         if let Value::Object(value) = &mut self.value {
             value.insert("apiVersion".to_owned(), kind.api_version.as_str().into());
@@ -155,7 +155,7 @@ mod tests {
 
     use super::*;
 
-    fn object(name: &str, spec: u32) -> Object {
+    fn object(name: &str, spec: u32) -> RawObject {
         let object = json!({
             "metadata": {"name": name, "resourceVersion": "7", "managedFields": [1]},
             "spec": spec,
@@ -163,47 +163,47 @@ mod tests {
         serde_json::from_value(object).unwrap()
     }
 
-    fn names(found: &Found) -> Vec<&str> {
-        found.objects().map(|(name, _)| name).collect()
+    fn names(known: &KnownObjects) -> Vec<&str> {
+        known.objects().map(|(name, _)| name).collect()
     }
 
     #[test]
-    fn a_list_replaces_what_was_found_once_it_is_complete() {
-        let mut found = Found::default();
+    fn a_list_replaces_the_known_objects_once_it_is_complete() {
+        let mut known = KnownObjects::default();
         for event in [Event::Init, Event::InitApply(object("a", 1))] {
-            assert!(!found.take(event));
+            assert!(!known.take(event));
         }
-        assert!(!found.is_listed());
-        assert!(found.take(Event::InitDone));
-        assert_eq!(names(&found), ["a"]);
+        assert!(!known.is_listed());
+        assert!(known.take(Event::InitDone));
+        assert_eq!(names(&known), ["a"]);
 
-        found.lost();
-        assert!(!found.is_listed());
-        found.take(Event::Init);
-        found.take(Event::InitApply(object("b", 1)));
-        assert_eq!(names(&found), ["a"], "the new list is not complete");
-        assert!(found.take(Event::InitDone));
-        assert_eq!(names(&found), ["b"]);
-        found.take(Event::Init);
-        found.take(Event::InitApply(object("b", 1)));
-        assert!(!found.take(Event::InitDone), "the same again");
+        known.invalidate();
+        assert!(!known.is_listed());
+        known.take(Event::Init);
+        known.take(Event::InitApply(object("b", 1)));
+        assert_eq!(names(&known), ["a"], "the new list is not complete");
+        assert!(known.take(Event::InitDone));
+        assert_eq!(names(&known), ["b"]);
+        known.take(Event::Init);
+        known.take(Event::InitApply(object("b", 1)));
+        assert!(!known.take(Event::InitDone), "the same again");
     }
 
     #[test]
-    fn events_count_where_a_policy_depends_on_them() {
-        let mut found = Found::default();
-        assert!(found.take(Event::Apply(object("a", 1))));
-        assert!(!found.take(Event::Apply(object("a", 1))));
-        assert!(found.take(Event::Apply(object("a", 2))));
-        assert!(!found.take(Event::Delete(object("b", 1))));
-        assert!(found.take(Event::Delete(object("a", 2))));
-        assert_eq!(names(&found), [""; 0]);
+    fn only_events_that_can_affect_a_policy_count() {
+        let mut known = KnownObjects::default();
+        assert!(known.take(Event::Apply(object("a", 1))));
+        assert!(!known.take(Event::Apply(object("a", 1))));
+        assert!(known.take(Event::Apply(object("a", 2))));
+        assert!(!known.take(Event::Delete(object("b", 1))));
+        assert!(known.take(Event::Delete(object("a", 2))));
+        assert_eq!(names(&known), [""; 0]);
     }
 
     #[test]
-    fn an_object_is_kept_however_strange_it_is() {
+    fn any_json_is_kept_as_an_object() {
         for strange in [json!({"metadata": {"name": 7}}), json!(null), json!([])] {
-            let object: Object = serde_json::from_value(strange.clone()).unwrap();
+            let object: RawObject = serde_json::from_value(strange.clone()).unwrap();
             assert_eq!((object.name(), object.value), (String::new(), strange));
         }
         let value = object("a", 1).value;
