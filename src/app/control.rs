@@ -8,10 +8,10 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::{
     ServeError,
-    hosting::Hosting,
+    hosted_api::HostedApi,
     identity::UpstreamCredential,
     object_counts,
-    policies::{Applier, Policies, PolicySource, follow},
+    policies::{Applier, ConfiguredSource, Policies, follow},
     reload::Reload,
     runtimes::Gateway,
     settings::UpstreamClients,
@@ -35,7 +35,7 @@ pub(super) struct Control {
     pub(super) rules: Arc<ArcSwap<AuthRules>>,
     pub(super) reviews: Option<TokenReviews>,
     pub(super) policies: Policies,
-    pub(super) hosting: Option<Hosting>,
+    pub(super) hosting: Option<HostedApi>,
     pub(super) credential: UpstreamCredential,
     pub(super) clock: Clock,
     pub(super) clients: UpstreamClients,
@@ -95,7 +95,11 @@ impl Control {
             Arc::clone(&self.telemetry),
             self.hosting,
         );
-        let nudge = self.policies.source.as_ref().and_then(PolicySource::nudge);
+        let nudge = self
+            .policies
+            .source
+            .as_ref()
+            .and_then(ConfiguredSource::nudge);
         let source = self.policies.source;
         let following = source.map(|source| control.spawn(follow(source, applier.clone())));
         let reload = Reload {

@@ -6,19 +6,19 @@
 //! `control` starts what goes on beside the requests: `policies` on their way into force, borrowing,
 //! `reload`, the admin port.
 
-mod access;
+mod access_reviews;
 mod control;
-mod counting;
-mod following;
-pub mod home;
-mod hosting;
+pub mod data_directory;
+mod event_metrics;
+mod hosted_api;
 mod identity;
 mod object_counts;
-mod pace;
 mod policies;
 mod reload;
 pub mod runtimes;
 mod settings;
+mod source_status;
+mod throttle;
 
 use std::{net::SocketAddr, path::PathBuf, rc::Rc, sync::Arc};
 
@@ -32,7 +32,7 @@ use tower::{
 pub use runtimes::{AppSettings, CoreContext, Gateway, StartError};
 
 use crate::{
-    config::{Config, Mode},
+    config::{Config, GatewayMode},
     observe::{self, GatewayMetrics, Telemetry, dumps_layer::Dumps, recorder::Traced},
 };
 use control::Control;
@@ -47,7 +47,7 @@ use fairgate_proxy::{
     stack::stack,
 };
 use fairgate_store::{Store, StoreError};
-use hosting::Hosting;
+use hosted_api::HostedApi;
 use identity::UpstreamCredential;
 use policies::{ObjectsFrom, Policies};
 use settings::UpstreamClients;
@@ -173,14 +173,14 @@ where
         &config,
         &clients,
         &clock,
-        counting::token_reviews(telemetry.metrics()),
+        event_metrics::token_reviews(telemetry.metrics()),
         control_runtime.handle(),
     )?;
     let rules = settings::auth_rules(&config, reviews.clone())?;
     let authorities = rules.authentication.authorities();
     let rules = Arc::new(ArcSwap::from_pointee(rules));
     let mut serve = settings::serve(&config, authorities)?;
-    serve.events = counting::clients(telemetry.metrics());
+    serve.events = event_metrics::clients(telemetry.metrics());
     let app = AppSettings { serve, cores };
     let build = build_stack(
         &config,
@@ -266,14 +266,14 @@ fn open_hosting(
     clock: &Clock,
     metrics: &Arc<GatewayMetrics>,
     control: &Runtime,
-) -> Result<Option<Hosting>, ServeError> {
+) -> Result<Option<HostedApi>, ServeError> {
     if !config.mode.hosts() {
         return Ok(None);
     }
     let _inside = control.enter();
-    let store = hosting::open_store(config, clock)?;
+    let store = hosted_api::open_store(config, clock)?;
     let access = match config.mode {
-        Mode::Overlay => Some(access::reviews(
+        GatewayMode::Overlay => Some(access_reviews::reviews(
             config,
             clients,
             clock,
@@ -282,7 +282,7 @@ fn open_hosting(
         )),
         _ => None,
     };
-    let hosting = Hosting::new(config, store, access, clock);
+    let hosting = HostedApi::new(config, store, access, clock);
     control.block_on(hosting.prepare());
     Ok(Some(hosting))
 }
@@ -290,13 +290,13 @@ fn open_hosting(
 /// Where the policy objects come from.
 fn policies_from<'a>(
     config: &Config,
-    hosting: Option<&'a Hosting>,
+    hosting: Option<&'a HostedApi>,
     clients: &UpstreamClients,
     clock: &Clock,
 ) -> ObjectsFrom<'a> {
     match hosting {
         Some(hosting) => ObjectsFrom::Store(hosting),
-        None if config.mode == Mode::Sidecar => {
+        None if config.mode == GatewayMode::Sidecar => {
             ObjectsFrom::Upstream(clients.streams.clone(), clock.clone())
         }
         None => ObjectsFrom::Files,
@@ -310,16 +310,16 @@ fn build_stack<E>(
     hub: &Arc<Hub>,
     rules: &Arc<ArcSwap<AuthRules>>,
     credential: &UpstreamCredential,
-    hosting: Option<&Hosting>,
+    hosting: Option<&HostedApi>,
     extra: E,
 ) -> Result<impl Fn(CoreContext) -> CoreStack<E::Service> + Send + Sync + 'static, ServeError>
 where
     E: Layer<InnerService> + Send + Sync + 'static,
 {
     let mut upstream = settings::upstream(config)?;
-    upstream.events = counting::connections(telemetry.metrics());
+    upstream.events = event_metrics::connections(telemetry.metrics());
     if config.has_upstream {
-        counting::streams(telemetry.metrics(), &upstream.connection_limit);
+        event_metrics::streams(telemetry.metrics(), &upstream.connection_limit);
     }
     let upstream = Arc::new(upstream);
     let (telemetry, hub, rules) = (Arc::clone(telemetry), Arc::clone(hub), Arc::clone(rules));
@@ -327,7 +327,7 @@ where
         identity::IdentityWriter::new(settings::told_identity(config)?, credential.clone());
     let hosted = hosting.map(|hosting| Arc::clone(&hosting.hosted));
     let ownership = match config.mode {
-        Mode::Overlay => Ownership::Overlay,
+        GatewayMode::Overlay => Ownership::Overlay,
         _ if config.has_upstream => Ownership::Known,
         _ => Ownership::Everything,
     };

@@ -5,15 +5,15 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::sync::Notify;
 
-use super::{following::Following, hosting::Hosting, pace::Pace, settings};
+use super::{hosted_api::HostedApi, settings, source_status::SourceStatus, throttle::Throttle};
 use crate::{
     config::Config,
     observe::{GatewayMetrics, Telemetry},
     source::{
-        DocumentSet, Revision, Source,
-        files::{self, Files},
+        DocumentSet, PolicySource, Revision,
+        files::{self, FileSource},
         kube::KubeSource,
-        store::Stored,
+        store::StoreSource,
     },
 };
 use fairgate_base::clock::Clock;
@@ -28,10 +28,10 @@ use fairgate_upstream::client::ApiClient;
 /// The policy objects as they were found at the start, and where to look for changes.
 #[derive(Debug)]
 pub(super) struct Policies {
-    pub(super) source: Option<PolicySource>,
+    pub(super) source: Option<ConfiguredSource>,
     pub(super) compiling: Compiling,
     /// How far they are in step, where they are the upstream's.
-    pub(super) following: Option<Following>,
+    pub(super) following: Option<SourceStatus>,
 }
 
 /// Where policy objects are to come from.
@@ -39,43 +39,43 @@ pub(super) enum ObjectsFrom<'a> {
     /// From the files named in the configuration, if any.
     Files,
     /// From the store of the hosted API.
-    Store(&'a Hosting),
+    Store(&'a HostedApi),
     /// From the upstream's API.
     Upstream(ApiClient, Clock),
 }
 
 /// Where policy objects come from, as far as they change.
 #[derive(Debug)]
-pub(super) enum PolicySource {
-    Files(Files),
-    Stored(Stored),
-    Followed(Box<KubeSource>),
+pub(super) enum ConfiguredSource {
+    Files(FileSource),
+    Store(StoreSource),
+    Kube(Box<KubeSource>),
 }
 
-impl PolicySource {
+impl ConfiguredSource {
     /// What makes the source yield what it has at once, where that can be asked of it.
     pub(super) fn nudge(&self) -> Option<Arc<Notify>> {
         match self {
             Self::Files(files) => Some(files.nudge()),
-            Self::Stored(_) | Self::Followed(_) => None,
+            Self::Store(_) | Self::Kube(_) => None,
         }
     }
 }
 
-impl Source for PolicySource {
+impl PolicySource for ConfiguredSource {
     async fn next(&mut self) -> DocumentSet {
         match self {
             Self::Files(files) => files.next().await,
-            Self::Stored(stored) => stored.next().await,
-            Self::Followed(followed) => followed.next().await,
+            Self::Store(stored) => stored.next().await,
+            Self::Kube(followed) => followed.next().await,
         }
     }
 
     async fn report(&mut self, revision: &Revision, applied: bool, findings: &[Finding]) {
         match self {
             Self::Files(files) => files.report(revision, applied, findings).await,
-            Self::Stored(stored) => stored.report(revision, applied, findings).await,
-            Self::Followed(followed) => followed.report(revision, applied, findings).await,
+            Self::Store(stored) => stored.report(revision, applied, findings).await,
+            Self::Kube(followed) => followed.report(revision, applied, findings).await,
         }
     }
 }
@@ -105,7 +105,7 @@ impl Policies {
             ObjectsFrom::Upstream(client, clock) => {
                 whole = true;
                 let source = KubeSource::new(client, clock);
-                let step = following.insert(Following::new(source.sync_status()));
+                let step = following.insert(SourceStatus::new(source.sync_status()));
                 followed(source, step).await
             }
         };
@@ -126,29 +126,29 @@ impl Policies {
 }
 
 /// A source, and what it has now.
-type Found = (Option<PolicySource>, Option<DocumentSet>);
+type Found = (Option<ConfiguredSource>, Option<DocumentSet>);
 
 fn files(config: &Config) -> Found {
     let Some(directory) = config.flow_control.policies.as_deref() else {
         return (None, None);
     };
     let documents = files::load(directory);
-    let source = Files::new(directory).after(documents.revision.clone());
-    (Some(PolicySource::Files(source)), Some(documents))
+    let source = FileSource::new(directory).after(documents.revision.clone());
+    (Some(ConfiguredSource::Files(source)), Some(documents))
 }
 
-async fn stored(hosting: &Hosting) -> Found {
+async fn stored(hosting: &HostedApi) -> Found {
     // A store in trouble was waited for already.
     let patience = match hosting.trouble() {
         None => FIRST_SET,
         Some(_) => Duration::ZERO,
     };
-    let source = Stored::new(Arc::clone(&hosting.store));
-    first_of(PolicySource::Stored(source), patience).await
+    let source = StoreSource::new(Arc::clone(&hosting.store));
+    first_of(ConfiguredSource::Store(source), patience).await
 }
 
-async fn followed(source: KubeSource, step: &Following) -> Found {
-    let found = first_of(PolicySource::Followed(Box::new(source)), FIRST_SET).await;
+async fn followed(source: KubeSource, step: &SourceStatus) -> Found {
+    let found = first_of(ConfiguredSource::Kube(Box::new(source)), FIRST_SET).await;
     if found.1.is_none() {
         let why = step.trouble().unwrap_or_default();
         tracing::error!(%why, "the upstream's policy objects are not known yet");
@@ -157,7 +157,7 @@ async fn followed(source: KubeSource, step: &Following) -> Found {
 }
 
 /// Waits a while for the first set of a source.
-async fn first_of(mut source: PolicySource, patience: Duration) -> Found {
+async fn first_of(mut source: ConfiguredSource, patience: Duration) -> Found {
     let documents = tokio::time::timeout(patience, source.next()).await;
     (Some(source), documents.ok())
 }
@@ -218,7 +218,7 @@ pub(super) struct Applier {
     clock: Clock,
     telemetry: Arc<Telemetry>,
     compiling: Arc<Mutex<Compiling>>,
-    hosting: Option<Hosting>,
+    hosting: Option<HostedApi>,
 }
 
 impl Applier {
@@ -229,7 +229,7 @@ impl Applier {
         hub: Arc<Hub>,
         clock: Clock,
         telemetry: Arc<Telemetry>,
-        hosting: Option<Hosting>,
+        hosting: Option<HostedApi>,
     ) -> Self {
         Self {
             hub,
@@ -273,15 +273,15 @@ impl Applier {
 }
 
 /// Follows a source of policy objects, for ever.
-pub(super) async fn follow(mut source: PolicySource, applier: Applier) {
+pub(super) async fn follow(mut source: ConfiguredSource, applier: Applier) {
     let clock = applier.clock.clone();
     loop {
         let set = source.next().await;
-        let pace = Pace::begin(&clock);
+        let pace = Throttle::begin(&clock);
         let revision = set.revision.clone();
         let applier = applier.clone();
         let hosting = applier.hosting.clone();
-        let complete = hosting.as_ref().is_some_and(Hosting::is_complete);
+        let complete = hosting.as_ref().is_some_and(HostedApi::is_complete);
         let applied = tokio::task::spawn_blocking(move || {
             applier.apply(|compiling| {
                 compiling.whole |= complete;
@@ -305,12 +305,12 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::source::Document;
+    use crate::source::PolicyDocument;
     use fairgate_core::apf::Semantics;
 
     /// What is compiled from the level `own` and nothing else, by its name among the levels in force.
     fn levels(whole: bool, empty: bool) -> Vec<String> {
-        let own = Document {
+        let own = PolicyDocument {
             origin: "here".to_owned(),
             value: Arc::new(json!({
                 "apiVersion": "flowcontrol.apiserver.k8s.io/v1",

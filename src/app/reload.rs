@@ -6,14 +6,14 @@ use arc_swap::ArcSwap;
 use tokio::{sync::Notify, task::JoinHandle};
 
 use super::{
-    policies::{Applier, PolicySource, follow},
+    policies::{Applier, ConfiguredSource, follow},
     settings,
 };
 use crate::{
-    config::{Config, Mode},
+    config::{Config, GatewayMode},
     source::{
         Revision,
-        files::{self, Files},
+        files::{self, FileSource},
     },
 };
 use fairgate_core::finding::Finding;
@@ -38,10 +38,11 @@ impl Reload {
         if let Some(following) = self.following.take() {
             following.abort();
         }
-        let source = directory.map(|(directory, revision)| Files::new(directory).after(revision));
-        self.nudge = source.as_ref().map(Files::nudge);
+        let source =
+            directory.map(|(directory, revision)| FileSource::new(directory).after(revision));
+        self.nudge = source.as_ref().map(FileSource::nudge);
         let applier = self.applier.clone();
-        let source = source.map(PolicySource::Files);
+        let source = source.map(ConfiguredSource::Files);
         self.following = source.map(|source| tokio::spawn(follow(source, applier)));
     }
 
@@ -87,7 +88,7 @@ impl Reload {
             }
         };
         // Another mode needs a restart; until then the objects come from where they came from.
-        let from_files = self.config.mode == Mode::Files && new.mode == Mode::Files;
+        let from_files = self.config.mode == GatewayMode::Files && new.mode == GatewayMode::Files;
         let directory = new.flow_control.policies.clone();
         let moved = from_files && directory != self.config.flow_control.policies;
         let documents = directory.as_deref().filter(|_| moved);

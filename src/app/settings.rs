@@ -119,9 +119,9 @@ pub(super) fn policy(config: &Config, hash_key: [u8; 16]) -> PolicySettings {
 pub(super) fn hub(config: &Config) -> HubSettings {
     HubSettings {
         enforcement: match config.flow_control.enforcement {
-            config::Enforcement::Enforce => Enforcement::Enforce,
-            config::Enforcement::Observe => Enforcement::Observe,
-            config::Enforcement::Off => Enforcement::Off,
+            config::EnforcementConfig::Enforce => Enforcement::Enforce,
+            config::EnforcementConfig::Observe => Enforcement::Observe,
+            config::EnforcementConfig::Off => Enforcement::Off,
         },
         request_timeout: config.timeouts.request,
         max_queued: config.limits.queued_requests,
@@ -188,9 +188,9 @@ pub(super) fn upstream(config: &Config) -> Result<UpstreamSettings, SettingsErro
     let (upstream, timeouts) = (&config.upstream, &config.timeouts);
     let mut settings = UpstreamSettings::at(endpoint(config)?);
     settings.protocol = match upstream.protocol {
-        config::Protocol::Auto => UpstreamProtocol::Auto,
-        config::Protocol::Http1 => UpstreamProtocol::Http1,
-        config::Protocol::Http2 => UpstreamProtocol::Http2,
+        config::ProtocolConfig::Auto => UpstreamProtocol::Auto,
+        config::ProtocolConfig::Http1 => UpstreamProtocol::Http1,
+        config::ProtocolConfig::Http2 => UpstreamProtocol::Http2,
     };
     settings.silence = timeouts.body_idle;
     settings.tunnel_idle = timeouts.tunnel_idle;
@@ -200,7 +200,7 @@ pub(super) fn upstream(config: &Config) -> Result<UpstreamSettings, SettingsErro
         upstream.max_connections as usize,
         upstream.max_streams as usize,
     );
-    if let config::UpstreamIdentity::RequestHeader {
+    if let config::UpstreamIdentityConfig::RequestHeader {
         username,
         uid,
         group,
@@ -269,8 +269,8 @@ fn server_name(config: &Config) -> Result<ServerName<'static>, SettingsError> {
 /// How the upstream is told who the client is.
 pub(super) fn told_identity(config: &Config) -> Result<UpstreamIdentity, SettingsError> {
     Ok(match &config.upstream.identity {
-        config::UpstreamIdentity::Impersonate => UpstreamIdentity::Impersonate,
-        config::UpstreamIdentity::RequestHeader {
+        config::UpstreamIdentityConfig::Impersonate => UpstreamIdentity::Impersonate,
+        config::UpstreamIdentityConfig::RequestHeader {
             username,
             uid,
             group,
@@ -314,8 +314,8 @@ pub(super) fn upstream_clients(
 fn own_headers(config: &Config, credential: &UpstreamCredential) -> HeaderSource {
     let credential = credential.clone();
     let own_name = match &config.upstream.identity {
-        config::UpstreamIdentity::Impersonate => None,
-        config::UpstreamIdentity::RequestHeader {
+        config::UpstreamIdentityConfig::Impersonate => None,
+        config::UpstreamIdentityConfig::RequestHeader {
             gateway_user,
             username,
             ..
@@ -411,16 +411,16 @@ pub(super) fn auth_rules(
         token_file: token_file(config, reviews.as_ref())?,
         token_reviews: reviews,
         anonymous: match &authentication.anonymous {
-            config::Anonymous::Refused => AnonymousAccess::Off,
-            config::Anonymous::Paths(paths) => AnonymousAccess::Paths(paths.clone()),
-            config::Anonymous::Everywhere => AnonymousAccess::Everywhere,
+            config::AnonymousConfig::Refused => AnonymousAccess::Off,
+            config::AnonymousConfig::Paths(paths) => AnonymousAccess::Paths(paths.clone()),
+            config::AnonymousConfig::Everywhere => AnonymousAccess::Everywhere,
         },
     };
     let authentication = Authenticator::new(settings);
     Ok(AuthRules {
         authentication,
         names,
-        impersonation: config.mode == config::Mode::Standalone,
+        impersonation: config.mode == config::GatewayMode::Standalone,
         request_timeout: config.timeouts.request,
     })
 }

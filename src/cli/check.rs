@@ -4,7 +4,7 @@ use std::{io, path::PathBuf};
 
 use serde::Serialize;
 
-use super::{Outcome, Output, PolicyArgs, Streams, policy::Loaded, table};
+use super::{Outcome, OutputFormat, PolicyArgs, Streams, policy::LoadedPolicy, table};
 use fairgate_core::{
     apf::{
         Seats,
@@ -29,7 +29,7 @@ Examples:
   kubectl get flowschemas,prioritylevelconfigurations -o yaml | fairgate check --policies -
 
 Exit codes: 0 usable, perhaps with warnings; 1 not usable; 2 wrong usage.")]
-pub(super) struct Args {
+pub(super) struct CheckArgs {
     /// The configuration; without it the built-in defaults are looked at.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -37,25 +37,25 @@ pub(super) struct Args {
     policies: PolicyArgs,
     /// How the result is written.
     #[arg(long, value_enum, default_value_t)]
-    output: Output,
+    output: OutputFormat,
 }
 
 /// What `check` found.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Report {
+struct CheckReport {
     /// Whether a gateway would take it.
     ok: bool,
     findings: Vec<Finding>,
     total_seats: Seats,
     /// Empty if the objects cannot be used.
-    levels: Vec<LevelLine>,
+    levels: Vec<LevelSummary>,
 }
 
 /// A level in absolute figures.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct LevelLine {
+struct LevelSummary {
     name: String,
     /// `Exempt`, `Reject` or `Queue`.
     response: &'static str,
@@ -70,29 +70,29 @@ struct LevelLine {
     widest_request_seats: Option<Seats>,
 }
 
-pub(super) fn run(args: &Args, streams: &mut Streams<'_>) -> io::Result<Outcome> {
-    let loaded = Loaded::read(args.config.as_deref(), &args.policies, streams.input);
-    let report = Report {
+pub(super) fn run(args: &CheckArgs, streams: &mut Streams<'_>) -> io::Result<Outcome> {
+    let loaded = LoadedPolicy::read(args.config.as_deref(), &args.policies, streams.input);
+    let report = CheckReport {
         ok: loaded.is_usable(),
         total_seats: loaded.config.flow_control.total_seats,
         levels: loaded.policy.as_ref().map(lines).unwrap_or_default(),
         findings: loaded.findings,
     };
     match args.output {
-        Output::Json => {
+        OutputFormat::Json => {
             serde_json::to_writer_pretty(&mut streams.out, &report)?;
             writeln!(streams.out)?;
         }
-        Output::Text => report.write(streams)?,
+        OutputFormat::Text => report.write(streams)?,
     }
     Ok(if report.ok {
-        Outcome::Fine
+        Outcome::Success
     } else {
-        Outcome::Wrong
+        Outcome::Failure
     })
 }
 
-impl Report {
+impl CheckReport {
     fn write(&self, streams: &mut Streams<'_>) -> io::Result<()> {
         for finding in &self.findings {
             writeln!(streams.err, "{finding}")?;
@@ -114,7 +114,7 @@ impl Report {
             streams.out,
             "The limits of each priority level, in seats, out of {seats}:\n"
         )?;
-        let rows: Vec<_> = self.levels.iter().map(LevelLine::row).collect();
+        let rows: Vec<_> = self.levels.iter().map(LevelSummary::row).collect();
         let heads = [
             "LEVEL", "RESPONSE", "SHARES", "NOMINAL", "MIN", "MAX", "QUEUES", "HAND", "LENGTH",
             "WIDEST",
@@ -128,7 +128,7 @@ impl Report {
     }
 }
 
-impl LevelLine {
+impl LevelSummary {
     fn of(level: &LevelSpec, total_seats: Seats, share_sum: u64) -> Self {
         let limits = LevelLimits::of(level, total_seats, share_sum);
         let queuing = match level.kind {
@@ -177,10 +177,10 @@ impl LevelLine {
     }
 }
 
-fn lines(policy: &Policy) -> Vec<LevelLine> {
+fn lines(policy: &Policy) -> Vec<LevelSummary> {
     let total_seats = policy.settings().total_seats;
     let share_sum = LevelLimits::share_sum(policy.levels());
-    let line = |level| LevelLine::of(level, total_seats, share_sum);
+    let line = |level| LevelSummary::of(level, total_seats, share_sum);
     policy.levels().iter().map(line).collect()
 }
 

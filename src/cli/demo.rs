@@ -7,8 +7,8 @@ use std::{
 
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::{Outcome, Output, Streams};
-use crate::demo::{self, DemoError, Display, Report};
+use super::{Outcome, OutputFormat, Streams};
+use crate::demo::{self, DemoError, DemoReport, ProgressDisplay};
 
 /// Show what fairgate does, with nothing else installed.
 ///
@@ -23,45 +23,45 @@ Examples:
 
 With --output json the progress goes to standard error. Ctrl-C ends it early, with the figures so far.
 Exit codes: 0 it ran, whatever came of it; 1 it could not run; 2 wrong usage.")]
-pub(super) struct Args {
+pub(super) struct DemoArgs {
     /// How long to run.
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=3600))]
     seconds: u32,
     /// How the result is written.
     #[arg(long, value_enum, default_value_t)]
-    output: Output,
+    output: OutputFormat,
 }
 
-pub(super) fn run(args: &Args, streams: &mut Streams<'_>) -> io::Result<Outcome> {
+pub(super) fn run(args: &DemoArgs, streams: &mut Streams<'_>) -> io::Result<Outcome> {
     match demo(args, streams) {
         Ok(report) => {
             match args.output {
-                Output::Text => write!(streams.out, "\n{report}")?,
-                Output::Json => {
+                OutputFormat::Text => write!(streams.out, "\n{report}")?,
+                OutputFormat::Json => {
                     serde_json::to_writer_pretty(&mut streams.out, &report)?;
                     writeln!(streams.out)?;
                 }
             }
-            Ok(Outcome::Fine)
+            Ok(Outcome::Success)
         }
         Err(DemoError::Write(error)) => Err(error),
         Err(error) => {
             writeln!(streams.err, "fairgate: {:#}", anyhow::Error::from(error))?;
-            Ok(Outcome::Wrong)
+            Ok(Outcome::Failure)
         }
     }
 }
 
 /// Runs the demonstration; progress goes where the result is not in its way.
-fn demo(args: &Args, streams: &mut Streams<'_>) -> Result<Report, DemoError> {
+fn demo(args: &DemoArgs, streams: &mut Streams<'_>) -> Result<DemoReport, DemoError> {
     let (is_terminal, progress) = match args.output {
-        Output::Text => (io::stdout().is_terminal(), &mut *streams.out),
-        Output::Json => (io::stderr().is_terminal(), &mut *streams.err),
+        OutputFormat::Text => (io::stdout().is_terminal(), &mut *streams.out),
+        OutputFormat::Json => (io::stderr().is_terminal(), &mut *streams.err),
     };
     let display = if is_terminal {
-        Display::Redrawn
+        ProgressDisplay::Redrawn
     } else {
-        Display::Lines
+        ProgressDisplay::Lines
     };
     let length = Duration::from_secs(args.seconds.into());
     demo::run(length, display, told_to_end(), progress)

@@ -8,7 +8,7 @@ use std::{
 
 use serde::Serialize;
 
-use super::{Outcome, Output, PolicyArgs, Streams, policy::Loaded};
+use super::{Outcome, OutputFormat, PolicyArgs, Streams, policy::LoadedPolicy};
 use fairgate_core::{
     apf::{
         Flow, SchemaIndex, Seats, Work,
@@ -34,7 +34,7 @@ Examples:
       GET '/api/v1/pods?watch=true&resourceVersion=0' --config fairgate.yaml --output json
 
 Exit codes: 0 explained, 1 not possible, 2 wrong usage.")]
-pub(super) struct Args {
+pub(super) struct ExplainArgs {
     /// The user who asks.
     #[arg(long = "as", value_name = "USER", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     user: String,
@@ -54,7 +54,7 @@ pub(super) struct Args {
     policies: PolicyArgs,
     /// How the result is written.
     #[arg(long, value_enum, default_value_t)]
-    output: Output,
+    output: OutputFormat,
 }
 
 fn target(text: &str) -> Result<String, String> {
@@ -69,7 +69,7 @@ fn target(text: &str) -> Result<String, String> {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Explanation {
-    request_info: InfoView,
+    request_info: RequestInfoOutput,
     long_running: bool,
     /// Whether it passes by flow control, so that the rest is what would be.
     bypasses: bool,
@@ -89,16 +89,16 @@ struct Explanation {
     hand: Vec<u32>,
     /// Whether a real process would deal other queues, there being no hash key.
     hand_is_illustrative: bool,
-    work: WorkView,
+    work: WorkOutput,
     /// What the estimate leaves open.
     #[serde(skip_serializing_if = "Option::is_none")]
-    work_depends_on: Option<Unknowns>,
+    work_depends_on: Option<UnknownCounts>,
 }
 
 /// How a request is read.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct InfoView {
+struct RequestInfoOutput {
     is_resource: bool,
     verb: String,
     api_prefix: String,
@@ -125,7 +125,7 @@ struct NotMatched {
 /// What a request costs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct WorkView {
+struct WorkOutput {
     initial_seats: Seats,
     final_seats: Seats,
     additional_latency_seconds: f64,
@@ -134,15 +134,15 @@ struct WorkView {
 /// What only a running gateway knows of a request's cost.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Unknowns {
+struct UnknownCounts {
     /// What is not known here.
     counts: &'static str,
     /// The seats it takes if that is as large as can be.
     at_most_seats: Seats,
 }
 
-pub(super) fn run(args: &Args, streams: &mut Streams<'_>) -> io::Result<Outcome> {
-    let loaded = Loaded::read(args.config.as_deref(), &args.policies, streams.input);
+pub(super) fn run(args: &ExplainArgs, streams: &mut Streams<'_>) -> io::Result<Outcome> {
+    let loaded = LoadedPolicy::read(args.config.as_deref(), &args.policies, streams.input);
     for finding in loaded.findings.iter().filter(|f| f.is_error()) {
         writeln!(streams.err, "{finding}")?;
     }
@@ -151,7 +151,7 @@ pub(super) fn run(args: &Args, streams: &mut Streams<'_>) -> io::Result<Outcome>
             streams.err,
             "fairgate: without a usable policy there is nothing to explain"
         )?;
-        return Ok(Outcome::Wrong);
+        return Ok(Outcome::Failure);
     };
     let info = match RequestInfo::from_target(&args.method, &args.target) {
         Ok(info) => info,
@@ -160,22 +160,22 @@ pub(super) fn run(args: &Args, streams: &mut Streams<'_>) -> io::Result<Outcome>
                 streams.err,
                 "fairgate: such a request is refused unread: {error}"
             )?;
-            return Ok(Outcome::Wrong);
+            return Ok(Outcome::Failure);
         }
     };
     let user = Arc::new(User::new(&args.user, &args.groups));
     let explanation = explain(policy, &RequestDigest { info, user }, &loaded);
     match args.output {
-        Output::Json => {
+        OutputFormat::Json => {
             serde_json::to_writer_pretty(&mut streams.out, &explanation)?;
             writeln!(streams.out)?;
         }
-        Output::Text => explanation.write(args, streams.out)?,
+        OutputFormat::Text => explanation.write(args, streams.out)?,
     }
-    Ok(Outcome::Fine)
+    Ok(Outcome::Success)
 }
 
-fn explain(policy: &Policy, digest: &RequestDigest, loaded: &Loaded) -> Explanation {
+fn explain(policy: &Policy, digest: &RequestDigest, loaded: &LoadedPolicy) -> Explanation {
     let info = &digest.info;
     let flow = policy.classify(digest);
     let (schema, level) = (policy.schema(flow.schema), policy.level(flow.level));
@@ -186,7 +186,7 @@ fn explain(policy: &Policy, digest: &RequestDigest, loaded: &Loaded) -> Explanat
     let (work, unknowns) = estimate(policy, info, cap);
     let hand = hand(level, flow);
     Explanation {
-        request_info: InfoView::of(info),
+        request_info: RequestInfoOutput::of(info),
         long_running: info.is_long_running(),
         bypasses: info.is_long_running() && !info.is_watch(),
         flow_schema: schema.name.to_string(),
@@ -267,7 +267,11 @@ fn distinguisher(by: Option<Distinguisher>, level: &LevelSpec, digest: &RequestD
 }
 
 /// The cost as far as it is known without counts, and what it could be with them.
-fn estimate(policy: &Policy, info: &RequestInfo, cap: WidthCap) -> (WorkView, Option<Unknowns>) {
+fn estimate(
+    policy: &Policy,
+    info: &RequestInfo,
+    cap: WidthCap,
+) -> (WorkOutput, Option<UnknownCounts>) {
     let estimator = EstimatorSettings {
         semantics: policy.settings().semantics,
         ..EstimatorSettings::default()
@@ -277,16 +281,16 @@ fn estimate(policy: &Policy, info: &RequestInfo, cap: WidthCap) -> (WorkView, Op
     let counts = match estimator.input(info) {
         EstimateInput::Objects => "number and size of the objects",
         EstimateInput::Watchers => "number of watchers",
-        EstimateInput::Nothing => return (WorkView::of(known), None),
+        EstimateInput::Nothing => return (WorkOutput::of(known), None),
     };
-    let unknowns = (at_most != known).then_some(Unknowns {
+    let unknowns = (at_most != known).then_some(UnknownCounts {
         counts,
         at_most_seats: at_most.max_seats(),
     });
-    (WorkView::of(known), unknowns)
+    (WorkOutput::of(known), unknowns)
 }
 
-impl InfoView {
+impl RequestInfoOutput {
     fn of(info: &RequestInfo) -> Self {
         let text = |part: &[u8]| readable(part).into_owned();
         Self {
@@ -326,7 +330,7 @@ impl InfoView {
     }
 }
 
-impl WorkView {
+impl WorkOutput {
     fn of(work: Work) -> Self {
         Self {
             initial_seats: work.initial_seats,
@@ -351,7 +355,7 @@ impl WorkView {
 }
 
 impl Explanation {
-    fn write(&self, args: &Args, out: &mut dyn Write) -> io::Result<()> {
+    fn write(&self, args: &ExplainArgs, out: &mut dyn Write) -> io::Result<()> {
         let groups = match args.groups.as_slice() {
             [] => "in no group".to_owned(),
             groups => format!("in {}", groups.join(", ")),
@@ -423,7 +427,7 @@ impl Explanation {
         let known = self.work.sentence();
         match &self.work_depends_on {
             None => known,
-            Some(Unknowns {
+            Some(UnknownCounts {
                 counts,
                 at_most_seats,
             }) => format!(

@@ -47,15 +47,15 @@ Exit codes: 0 all is well, 1 something is wrong, 2 wrong usage.";
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    Serve(serve::Args),
-    Check(check::Args),
-    Explain(explain::Args),
-    Demo(demo::Args),
+    Serve(serve::ServeArgs),
+    Check(check::CheckArgs),
+    Explain(explain::ExplainArgs),
+    Demo(demo::DemoArgs),
 }
 
 /// How a result is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-enum Output {
+enum OutputFormat {
     /// For people.
     #[default]
     Text,
@@ -85,9 +85,9 @@ struct Streams<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     /// All is well.
-    Fine,
+    Success,
     /// Something is wrong with what was looked at; it has been said.
-    Wrong,
+    Failure,
 }
 
 /// Runs the command of this process's arguments.
@@ -106,8 +106,8 @@ pub fn main() -> ExitCode {
         err: &mut io::stderr(),
     };
     match run(&cli.command, streams) {
-        Ok(Outcome::Fine) => ExitCode::SUCCESS,
-        Ok(Outcome::Wrong) => ExitCode::FAILURE,
+        Ok(Outcome::Success) => ExitCode::SUCCESS,
+        Ok(Outcome::Failure) => ExitCode::FAILURE,
         // The reader has seen enough: `fairgate … | head`.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(error) => {

@@ -16,7 +16,7 @@ use fairgate_core::{
 };
 
 /// A configuration and the policy it leads to, with all that is wrong with either.
-pub(super) struct Loaded {
+pub(super) struct LoadedPolicy {
     /// The settings; defaults stand in for what is broken.
     pub(super) config: Config,
     /// The policy; `None` if its objects cannot be used.
@@ -25,7 +25,7 @@ pub(super) struct Loaded {
     pub(super) findings: Vec<Finding>,
 }
 
-impl Loaded {
+impl LoadedPolicy {
     /// Reads the configuration at `config` and the policies `args` name, or it itself does.
     pub(super) fn read(config: Option<&Path>, args: &PolicyArgs, input: &mut dyn Read) -> Self {
         let reading = Config::read(config);

@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{Outcome, Streams};
-use crate::{app::home::Home, config::Config};
+use crate::{app::data_directory::DataDirectory, config::Config};
 use fairgate_base::clock::Clock;
 
 /// Serve: authenticate, classify and queue requests, and pass them to the API server.
@@ -25,7 +25,7 @@ Examples:
     fairgate serve --config /etc/fairgate/fairgate.yaml
 
 Exit codes: 0 drained, 1 not started or ended by a failure, 2 wrong usage.")]
-pub(super) struct Args {
+pub(super) struct ServeArgs {
     /// The configuration; without it .fairgate/fairgate.yaml, which is made if it is missing.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -34,21 +34,21 @@ pub(super) struct Args {
 /// Where a gateway without a configuration keeps what it needs.
 const HOME: &str = ".fairgate";
 
-pub(super) fn run(args: &Args, streams: &mut Streams<'_>) -> io::Result<Outcome> {
+pub(super) fn run(args: &ServeArgs, streams: &mut Streams<'_>) -> io::Result<Outcome> {
     match start(args, streams) {
-        Ok(()) => Ok(Outcome::Fine),
+        Ok(()) => Ok(Outcome::Success),
         Err(error) => {
             writeln!(streams.err, "fairgate: {error:#}")?;
-            Ok(Outcome::Wrong)
+            Ok(Outcome::Failure)
         }
     }
 }
 
 /// Runs the gateway to its end.
-fn start(args: &Args, streams: &mut Streams<'_>) -> anyhow::Result<()> {
+fn start(args: &ServeArgs, streams: &mut Streams<'_>) -> anyhow::Result<()> {
     let home = match &args.config {
         Some(_) => None,
-        None => Some(Home::prepare(Path::new(HOME), &Clock::system())?),
+        None => Some(DataDirectory::prepare(Path::new(HOME), &Clock::system())?),
     };
     let path = match (&args.config, &home) {
         (Some(path), _) => path.clone(),

@@ -111,7 +111,7 @@ fn what_is_shipped_is_usable_without_a_warning() {
     for policies in [&[][..], &["--policies", &shipped("config/policies")]] {
         let config = shipped("config/fairgate.yaml");
         let ran = fairgate(&[&["check", "--config", &config], policies].concat());
-        assert_eq!(ran.outcome, Outcome::Fine, "{}", ran.err);
+        assert_eq!(ran.outcome, Outcome::Success, "{}", ran.err);
         assert_eq!(ran.err, "usable: 0 errors, 0 warnings\n");
     }
 }
@@ -155,7 +155,7 @@ kind: Pod
 ";
     let arguments = ["check", "--config", config.path(), "--policies", "-"];
     let ran = fairgate_with(objects, &arguments);
-    assert_eq!(ran.outcome, Outcome::Wrong);
+    assert_eq!(ran.outcome, Outcome::Failure);
     for part in [
         "limits.connections: 0 is out of range",
         "log.level: \"loud\" is not known",
@@ -167,7 +167,7 @@ kind: Pod
     }
 
     let json = fairgate_with(objects, &[&arguments[..], &["--output", "json"]].concat());
-    assert_eq!(json.outcome, Outcome::Wrong);
+    assert_eq!(json.outcome, Outcome::Failure);
     let report = json.json();
     assert_eq!(report["ok"], false);
     assert_eq!(report["levels"], json!([]));
@@ -192,7 +192,7 @@ spec:
     nonResourceRules: [{verbs: [get], nonResourceURLs: [/x]}]
 ";
     let ran = fairgate_with(objects, &["check", "--policies", "-"]);
-    assert_eq!(ran.outcome, Outcome::Fine, "{}", ran.err);
+    assert_eq!(ran.outcome, Outcome::Success, "{}", ran.err);
     assert!(
         ran.err
             .contains("warning: standard input: FlowSchema \"lost\""),
@@ -209,7 +209,7 @@ spec:
 #[test]
 fn check_reads_text_that_is_no_yaml_as_a_mistake() {
     let ran = fairgate_with("a: [", &["check", "--policies", "-"]);
-    assert_eq!(ran.outcome, Outcome::Wrong);
+    assert_eq!(ran.outcome, Outcome::Failure);
     assert!(
         ran.err.contains("error: standard input: document 1: "),
         "{}",
@@ -227,13 +227,13 @@ fn an_absent_configuration_or_directory_is_a_mistake() {
         "--policies",
         "/nonexistent",
     ]);
-    assert_eq!(ran.outcome, Outcome::Wrong);
+    assert_eq!(ran.outcome, Outcome::Failure);
     assert_eq!(ran.err.matches("cannot be read").count(), 2, "{}", ran.err);
 }
 
 fn explained(arguments: &[&str]) -> Value {
     let ran = fairgate(&[&["explain", "--output", "json"], arguments].concat());
-    assert_eq!(ran.outcome, Outcome::Fine, "{}", ran.err);
+    assert_eq!(ran.outcome, Outcome::Success, "{}", ran.err);
     ran.json()
 }
 
@@ -374,19 +374,19 @@ fn explain_needs_a_usable_policy_but_no_certificates() {
     let request = ["--as", "u", "GET", "/"];
     let config = configuration("no-certs", "listen: {tls: {certFile: a, keyFile: b}}\n");
     let ran = fairgate(&[&["explain", "--config", config.path()], &request[..]].concat());
-    assert_eq!(ran.outcome, Outcome::Fine, "{}", ran.err);
+    assert_eq!(ran.outcome, Outcome::Success, "{}", ran.err);
     assert!(ran.err.contains("listen.tls.certFile"), "{}", ran.err);
 
     let config = configuration("no-policy", "flowControl: {totalSeats: 0}\n");
     let ran = fairgate(&[&["explain", "--config", config.path()], &request[..]].concat());
-    assert_eq!(ran.outcome, Outcome::Wrong);
+    assert_eq!(ran.outcome, Outcome::Failure);
     assert_eq!(ran.out, "");
 }
 
 #[test]
 fn a_request_that_no_server_reads_is_told() {
     let ran = fairgate(&["explain", "--as", "u", "GET", "/api/v1/watch"]);
-    assert_eq!(ran.outcome, Outcome::Wrong);
+    assert_eq!(ran.outcome, Outcome::Failure);
     assert!(
         ran.err.contains("unable to determine kind and namespace"),
         "{}",
@@ -424,7 +424,7 @@ fn explain_reads_well() {
 fn serve_refuses_a_bad_configuration_with_all_mistakes() {
     let config = configuration("serve", "a: 1\nlimits: {connections: 0}\n");
     let ran = fairgate(&["serve", "--config", config.path()]);
-    assert_eq!(ran.outcome, Outcome::Wrong);
+    assert_eq!(ran.outcome, Outcome::Failure);
     assert!(
         ran.err.contains("the configuration has 2 mistakes"),
         "{}",

@@ -26,8 +26,8 @@ use std::{
 };
 
 pub use error::ConfigError;
-pub use pem::{Authorities, Identity};
-pub use read::Reading;
+pub use pem::{Authorities, CertificateAndKey};
+pub use read::ConfigReading;
 pub use secret::Secret;
 
 use fairgate_core::apf::{Seats, objects::Bootstrap, policy::Semantics};
@@ -36,42 +36,42 @@ use fairgate_core::apf::{Seats, objects::Bootstrap, policy::Semantics};
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Where policy objects come from, and what is answered here.
-    pub mode: Mode,
+    pub mode: GatewayMode,
     /// Where clients connect.
-    pub listen: Listen,
+    pub listen: ListenConfig,
     /// Bounds on what clients may use.
-    pub limits: Limits,
+    pub limits: LimitsConfig,
     /// How long things may take.
-    pub timeouts: Timeouts,
+    pub timeouts: TimeoutsConfig,
     /// Cores that serve requests; `None`: every core there is.
     pub data_cores: Option<NonZeroU32>,
     /// How clients prove who they are.
-    pub authentication: Authentication,
+    pub authentication: AuthenticationConfig,
     /// The API server behind the gateway.
-    pub upstream: Upstream,
+    pub upstream: UpstreamConfig,
     /// Whether there is one: not behind a standalone gateway that names none.
     pub has_upstream: bool,
     /// The API of the policy objects, where it is answered here.
-    pub hosted_api: HostedApi,
+    pub hosted_api: HostedApiConfig,
     /// Where those objects are kept.
-    pub store: Store,
+    pub store: StoreConfig,
     /// Priority and fairness.
-    pub flow_control: FlowControl,
+    pub flow_control: FlowControlConfig,
     /// The port for operators.
-    pub admin: Admin,
+    pub admin: AdminConfig,
     /// What is logged, and how.
-    pub log: Log,
+    pub log: LogConfig,
     /// Value of the metrics' `apiserver` label; never empty.
     pub apiserver: String,
     /// How the gateway stops.
-    pub drain: Drain,
+    pub drain: DrainConfig,
     /// Every key's path with its value in effect; see [`Config::restart_needed_for`].
     effective: BTreeMap<String, String>,
 }
 
 /// Where policy objects come from, and what is answered here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
+pub enum GatewayMode {
     /// From files; every request goes upstream.
     Files,
     /// From the gateway's own API, with or without an upstream for the rest.
@@ -82,7 +82,7 @@ pub enum Mode {
     Sidecar,
 }
 
-impl Mode {
+impl GatewayMode {
     /// Whether the API of the policy objects is answered here.
     pub fn hosts(self) -> bool {
         matches!(self, Self::Standalone | Self::Overlay)
@@ -91,7 +91,7 @@ impl Mode {
 
 /// The API of the policy objects, where it is answered here.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HostedApi {
+pub struct HostedApiConfig {
     /// The version of Kubernetes that `/version` claims, such as `v1.36.3`.
     pub kubernetes_version: String,
     /// Groups whose members read the objects, metrics and lists of rights.
@@ -104,19 +104,19 @@ pub struct HostedApi {
 
 /// Where hosted objects are kept.
 #[derive(Clone, Debug)]
-pub enum Store {
+pub enum StoreConfig {
     /// In a file.
     Local {
         /// The file.
         path: PathBuf,
     },
     /// In an etcd that several gateways share.
-    Etcd(Etcd),
+    Etcd(EtcdConfig),
 }
 
 /// How an etcd is reached.
 #[derive(Clone, Debug)]
-pub struct Etcd {
+pub struct EtcdConfig {
     /// `http://` or `https://` addresses of its members; not empty.
     pub endpoints: Vec<String>,
     /// What all keys begin with.
@@ -133,16 +133,16 @@ pub struct Etcd {
 
 /// Where clients connect.
 #[derive(Clone, Debug)]
-pub struct Listen {
+pub struct ListenConfig {
     /// The address and port to bind.
     pub address: SocketAddr,
     /// The serving certificate; `None`: plain HTTP.
-    pub tls: Option<Identity>,
+    pub tls: Option<CertificateAndKey>,
 }
 
 /// Bounds on what clients may use. All at least 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct LimitsConfig {
     /// Client connections at once.
     pub connections: u32,
     /// Concurrent streams of one HTTP/2 connection.
@@ -172,7 +172,7 @@ pub struct Limits {
 
 /// How long things may take. None is zero.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Timeouts {
+pub struct TimeoutsConfig {
     /// A client's TLS handshake.
     pub handshake: Duration,
     /// A client's request head.
@@ -193,22 +193,22 @@ pub struct Timeouts {
 
 /// How clients prove who they are.
 #[derive(Clone, Debug)]
-pub struct Authentication {
+pub struct AuthenticationConfig {
     /// Authorities of client certificates; `None`: certificates are no credential.
     pub client_certificate: Option<Authorities>,
     /// Another proxy's word for its clients; `None`: nobody's.
-    pub request_header: Option<RequestHeader>,
+    pub request_header: Option<RequestHeaderConfig>,
     /// The token file as read (CSV: token, user, uid, groups); `None`: no static tokens.
-    pub token_file: Option<TokenFile>,
+    pub token_file: Option<TokenFileConfig>,
     /// Asking the upstream who a bearer token belongs to; `None`: not done.
-    pub token_review: Option<TokenReview>,
+    pub token_review: Option<TokenReviewConfig>,
     /// Who may come without a credential.
-    pub anonymous: Anonymous,
+    pub anonymous: AnonymousConfig,
 }
 
 /// Whose word for a client is taken, and in which headers it comes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RequestHeader {
+pub struct RequestHeaderConfig {
     /// Authorities of the proxy's certificate.
     pub authorities: Authorities,
     /// Common names the proxy's certificate may have; empty: any.
@@ -225,7 +225,7 @@ pub struct RequestHeader {
 
 /// A static token file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TokenFile {
+pub struct TokenFileConfig {
     /// Where it was read.
     pub path: PathBuf,
     /// What it holds.
@@ -234,7 +234,7 @@ pub struct TokenFile {
 
 /// How a `TokenReview` is made, and how long its answer is remembered.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TokenReview {
+pub struct TokenReviewConfig {
     /// Audiences asked for; empty: the upstream's own.
     pub audiences: Vec<String>,
     /// How long one may take.
@@ -247,7 +247,7 @@ pub struct TokenReview {
 
 /// Who may come without a credential.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Anonymous {
+pub enum AnonymousConfig {
     /// Nobody.
     Refused,
     /// Whoever asks for exactly one of these decoded paths.
@@ -258,7 +258,7 @@ pub enum Anonymous {
 
 /// The API server behind the gateway.
 #[derive(Clone, Debug)]
-pub struct Upstream {
+pub struct UpstreamConfig {
     /// Where it is.
     pub url: UpstreamUrl,
     /// Authorities of its serving certificate; always there with HTTPS.
@@ -266,13 +266,13 @@ pub struct Upstream {
     /// The name its certificate must bear.
     pub tls_server_name: Option<String>,
     /// The gateway's own certificate.
-    pub client_certificate: Option<Identity>,
+    pub client_certificate: Option<CertificateAndKey>,
     /// A file with the gateway's own bearer token. Such tokens expire: read it again every minute.
     pub token_file: Option<PathBuf>,
     /// How it is told who the client is.
-    pub identity: UpstreamIdentity,
+    pub identity: UpstreamIdentityConfig,
     /// HTTP versions to speak.
-    pub protocol: Protocol,
+    pub protocol: ProtocolConfig,
     /// Concurrent streams of one HTTP/2 connection; at least 1.
     pub max_streams: u32,
     /// HTTP/2 connections at once, for each kind of traffic.
@@ -292,7 +292,7 @@ pub struct UpstreamUrl {
 
 /// How the upstream is told who the client is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum UpstreamIdentity {
+pub enum UpstreamIdentityConfig {
     /// By `Impersonate-*`; the gateway's power is bounded by RBAC.
     Impersonate,
     /// As a front proxy; the gateway's certificate can name any user.
@@ -312,7 +312,7 @@ pub enum UpstreamIdentity {
 
 /// HTTP versions spoken to the upstream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Protocol {
+pub enum ProtocolConfig {
     /// HTTP/2 where TLS offers it, else HTTP/1.1.
     #[default]
     Auto,
@@ -324,9 +324,9 @@ pub enum Protocol {
 
 /// Priority and fairness.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FlowControl {
+pub struct FlowControlConfig {
     /// Whether decisions are kept to.
-    pub enforcement: Enforcement,
+    pub enforcement: EnforcementConfig,
     /// Whose behaviour to follow where the original is known to be wrong.
     pub semantics: Semantics,
     /// The server concurrency limit; at least 1.
@@ -343,7 +343,7 @@ pub struct FlowControl {
 
 /// Whether the decisions of flow control are kept to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Enforcement {
+pub enum EnforcementConfig {
     /// Requests wait and are refused as decided.
     #[default]
     Enforce,
@@ -355,14 +355,14 @@ pub enum Enforcement {
 
 /// The port for operators: metrics, health, dumps; plain HTTP.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Admin {
+pub struct AdminConfig {
     /// The address and port to bind.
     pub address: SocketAddr,
 }
 
 /// What is logged, and how; to standard error.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Log {
+pub struct LogConfig {
     /// The form of a line.
     pub format: LogFormat,
     /// The least grave events that are logged.
@@ -395,7 +395,7 @@ pub enum LogLevel {
 
 /// How the gateway stops.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Drain {
+pub struct DrainConfig {
     /// From turning unready to closing the listener; may be zero.
     pub delay: Duration,
     /// How long running requests may go on after that; watches end spread over it. May be zero.
@@ -418,7 +418,32 @@ const APPLIED_BY_RELOAD: [&str; 12] = [
     "limits.spoolTotal",
 ];
 
+/// A key of the configuration, for its reference.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigKey {
+    /// The full path, such as `limits.connections`.
+    pub path: String,
+    /// How its value is written, such as `duration`; a list of words where there are few.
+    pub notation: String,
+    /// The least and the greatest value, where it has bounds.
+    pub range: Option<String>,
+    /// Whether a reload applies it; otherwise it needs a restart.
+    pub reload: bool,
+}
+
 impl Config {
+    /// All keys, in alphabetical order.
+    pub fn keys() -> Vec<ConfigKey> {
+        let notations = read::notations().into_iter();
+        let key = |(path, (notation, range)): (String, _)| ConfigKey {
+            reload: APPLIED_BY_RELOAD.contains(&path.as_str()),
+            path,
+            notation,
+            range,
+        };
+        notations.map(key).collect()
+    }
+
     /// The keys that differ in `new` and that a reload does not apply, in the order of the alphabet.
     ///
     /// A file whose content alone has changed counts as its key.

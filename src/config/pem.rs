@@ -14,7 +14,7 @@ use rustls::{
     sign::CertifiedKey,
 };
 
-use super::values::Wrong;
+use super::values::InvalidValue;
 
 /// The certificates of a bundle of authorities; at least one.
 #[derive(Clone, PartialEq, Eq)]
@@ -32,14 +32,14 @@ impl fmt::Debug for Authorities {
 }
 
 /// A certificate chain with its private key.
-pub struct Identity {
+pub struct CertificateAndKey {
     /// The leaf first.
     pub chain: Vec<CertificateDer<'static>>,
     /// The leaf's key.
     pub key: PrivateKeyDer<'static>,
 }
 
-impl Clone for Identity {
+impl Clone for CertificateAndKey {
     fn clone(&self) -> Self {
         Self {
             chain: self.chain.clone(),
@@ -48,18 +48,18 @@ impl Clone for Identity {
     }
 }
 
-impl fmt::Debug for Identity {
+impl fmt::Debug for CertificateAndKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Identity({} certificates, <secret>)", self.chain.len())
     }
 }
 
 /// The authorities in `pem`.
-pub(super) fn authorities(pem: &[u8]) -> Result<Authorities, Wrong> {
+pub(super) fn authorities(pem: &[u8]) -> Result<Authorities, InvalidValue> {
     let certificates = certificates(pem)?;
     for (index, certificate) in certificates.iter().enumerate() {
         if let Err(error) = RootCertStore::empty().add(certificate.clone()) {
-            return Err(Wrong::new(
+            return Err(InvalidValue::new(
                 format!("certificate {} cannot be an authority: {error}", index + 1),
                 "give the certificates of authorities",
             ));
@@ -72,19 +72,19 @@ pub(super) fn authorities(pem: &[u8]) -> Result<Authorities, Wrong> {
 }
 
 /// The certificates in `pem`, at least one, each of them well-formed.
-pub(super) fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, Wrong> {
+pub(super) fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, InvalidValue> {
     let ders = CertificateDer::pem_slice_iter(pem)
         .collect::<Result<Vec<_>, _>>()
         .map_err(|error| malformed(&error))?;
     if ders.is_empty() {
-        return Err(Wrong::new(
+        return Err(InvalidValue::new(
             "the file holds no certificate",
             "give a PEM file with BEGIN CERTIFICATE blocks",
         ));
     }
     for (index, der) in ders.iter().enumerate() {
         if let Err(error) = x509_parser::parse_x509_certificate(der) {
-            return Err(Wrong::new(
+            return Err(InvalidValue::new(
                 format!(
                     "certificate {} of the file is malformed: {error}",
                     index + 1
@@ -97,9 +97,9 @@ pub(super) fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, W
 }
 
 /// The first private key in `pem`.
-pub(super) fn private_key(pem: &[u8]) -> Result<PrivateKeyDer<'static>, Wrong> {
+pub(super) fn private_key(pem: &[u8]) -> Result<PrivateKeyDer<'static>, InvalidValue> {
     PrivateKeyDer::from_pem_slice(pem).map_err(|error| match error {
-        PemError::NoItemsFound => Wrong::new(
+        PemError::NoItemsFound => InvalidValue::new(
             "the file holds no private key",
             "give a PEM file with an unencrypted PKCS#8, PKCS#1 or SEC1 key",
         ),
@@ -111,11 +111,11 @@ pub(super) fn private_key(pem: &[u8]) -> Result<PrivateKeyDer<'static>, Wrong> {
 pub(super) fn identity(
     chain: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
-) -> Result<Identity, Wrong> {
+) -> Result<CertificateAndKey, InvalidValue> {
     let provider = rustls::crypto::ring::default_provider();
     match CertifiedKey::from_der(chain.clone(), key.clone_key(), &provider) {
-        Ok(_) => Ok(Identity { chain, key }),
-        Err(error) => Err(Wrong::new(
+        Ok(_) => Ok(CertificateAndKey { chain, key }),
+        Err(error) => Err(InvalidValue::new(
             format!("the key cannot serve the certificate: {error}"),
             "give the key the first certificate of the chain was made for",
         )),
@@ -123,14 +123,14 @@ pub(super) fn identity(
 }
 
 /// What the PEM reader says, without the bytes it stumbled over: they may be a key's.
-fn malformed(error: &PemError) -> Wrong {
+fn malformed(error: &PemError) -> InvalidValue {
     let what = match error {
         PemError::MissingSectionEnd { .. } => "a BEGIN line has no END line",
         PemError::IllegalSectionStart { .. } => "a BEGIN line is malformed",
         PemError::Base64Decode(_) => "a block is not base64",
         _ => "the blocks cannot be read",
     };
-    Wrong::new(
+    InvalidValue::new(
         format!("the file is not PEM: {what}"),
         "write the file again",
     )

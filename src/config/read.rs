@@ -4,6 +4,7 @@
 //! holds the two together.
 
 use std::{
+    collections::BTreeMap,
     num::NonZeroU32,
     path::{Path, PathBuf},
     sync::Arc,
@@ -14,13 +15,14 @@ use http::HeaderName;
 use serde_json::{Map, Value};
 
 use super::{
-    Admin, Anonymous, Authentication, Authorities, Config, ConfigError, Drain, Enforcement, Etcd,
-    FlowControl, HostedApi, Identity, Limits, Listen, Log, LogFormat, LogLevel, Mode, Protocol,
-    RequestHeader, Secret, Store, Timeouts, TokenFile, TokenReview, Upstream, UpstreamIdentity,
-    UpstreamUrl, pem,
-    section::{Section, Walk},
+    AdminConfig, AnonymousConfig, AuthenticationConfig, Authorities, CertificateAndKey, Config,
+    ConfigError, DrainConfig, EnforcementConfig, EtcdConfig, FlowControlConfig, GatewayMode,
+    HostedApiConfig, LimitsConfig, ListenConfig, LogConfig, LogFormat, LogLevel, ProtocolConfig,
+    RequestHeaderConfig, Secret, StoreConfig, TimeoutsConfig, TokenFileConfig, TokenReviewConfig,
+    UpstreamConfig, UpstreamIdentityConfig, UpstreamUrl, pem,
+    section::{ConfigReader, ConfigSection},
     validate,
-    values::{self, Word, Wrong},
+    values::{self, InvalidValue, Keyword},
 };
 use fairgate_core::{
     apf::{objects::Bootstrap, policy::Semantics},
@@ -41,14 +43,14 @@ const DAY: Duration = Duration::from_secs(24 * 3600);
 
 /// What came of reading a configuration: also a broken one, for reports.
 #[derive(Debug)]
-pub struct Reading {
+pub struct ConfigReading {
     /// The settings; defaults stand in for what is broken.
     pub config: Config,
     /// Everything wrong with the file; usable unless there is an error among it.
     pub findings: Vec<Finding>,
 }
 
-impl Reading {
+impl ConfigReading {
     /// The settings with the warnings about them.
     ///
     /// # Errors
@@ -67,13 +69,13 @@ impl Reading {
 impl Config {
     /// Reads the configuration at `path` and the files it names; without a path, the defaults.
     ///
-    /// Reads the disk: not for a data core. Never fails; what is wrong is in the [`Reading`].
-    pub fn read(path: Option<&Path>) -> Reading {
+    /// Reads the disk: not for a data core. Never fails; what is wrong is in the [`ConfigReading`].
+    pub fn read(path: Option<&Path>) -> ConfigReading {
         let Some(path) = path else {
-            return Self::from_values(Walk::new("built-in defaults", ""), Map::new());
+            return Self::from_values(ConfigReader::new("built-in defaults", ""), Map::new());
         };
         let directory = path.parent().map(Path::to_owned).unwrap_or_default();
-        let mut walk = Walk::new(path.display().to_string(), directory);
+        let mut walk = ConfigReader::new(path.display().to_string(), directory);
         let entries = match read_bounded(path) {
             Ok(text) => document(&mut walk, &text),
             Err(error) => {
@@ -90,25 +92,32 @@ impl Config {
 
     /// Reads a configuration from `text`, known as `file` in findings; relative paths begin at
     /// `directory`.
-    pub fn parse(file: &str, directory: &Path, text: &[u8]) -> Reading {
-        let mut walk = Walk::new(file, directory);
+    pub fn parse(file: &str, directory: &Path, text: &[u8]) -> ConfigReading {
+        let mut walk = ConfigReader::new(file, directory);
         let entries = document(&mut walk, text);
         Self::from_values(walk, entries)
     }
 
-    fn from_values(mut walk: Walk, entries: Map<String, Value>) -> Reading {
+    fn from_values(mut walk: ConfigReader, entries: Map<String, Value>) -> ConfigReading {
         let mut config = walk.root(entries, read);
         validate::validate(&mut walk, &config);
         config.effective = walk.effective;
-        Reading {
+        ConfigReading {
             config,
             findings: walk.findings,
         }
     }
 }
 
+/// Every key with how its value is written, and its range.
+pub(super) fn notations() -> BTreeMap<String, (String, Option<String>)> {
+    let mut walk = ConfigReader::new("built-in defaults", "");
+    walk.root(Map::new(), read);
+    walk.notations
+}
+
 /// The one object a configuration file holds, its type checked and taken off.
-fn document(walk: &mut Walk, text: &[u8]) -> Map<String, Value> {
+fn document(walk: &mut ConfigReader, text: &[u8]) -> Map<String, Value> {
     let documents = match yaml::documents(text) {
         Ok(documents) => documents,
         Err(error) => {
@@ -144,11 +153,11 @@ fn document(walk: &mut Walk, text: &[u8]) -> Map<String, Value> {
     entries
 }
 
-fn read(root: &mut Section<'_>) -> Config {
+fn read(root: &mut ConfigSection<'_>) -> Config {
     let upstream = root.section("upstream", upstream);
     let names_upstream = root.walk.is_set("upstream.url") && upstream.url != default_upstream();
-    let mode = root.word("mode", Mode::Files);
-    let has_upstream = mode != Mode::Standalone || names_upstream;
+    let mode = root.word("mode", GatewayMode::Files);
+    let has_upstream = mode != GatewayMode::Standalone || names_upstream;
     let listen = root.section("listen", listen);
     let authority = if has_upstream {
         upstream.url.authority()
@@ -167,10 +176,10 @@ fn read(root: &mut Section<'_>) -> Config {
         limits: root.section("limits", limits),
         timeouts: root.section("timeouts", timeouts),
         data_cores: NonZeroU32::new(root.ranged("dataCores", 0, &(0..=1024), values::count)),
-        admin: root.section("admin", |admin| Admin {
+        admin: root.section("admin", |admin| AdminConfig {
             address: admin.get("address", ([127, 0, 0, 1], 9080).into(), values::address),
         }),
-        log: root.section("log", |log| Log {
+        log: root.section("log", |log| LogConfig {
             format: log.word("format", LogFormat::Text),
             level: log.word("level", LogLevel::Info),
             access: log.get("access", false, values::flag),
@@ -178,7 +187,7 @@ fn read(root: &mut Section<'_>) -> Config {
         apiserver: Some(root.text("apiserver"))
             .filter(|label| !label.is_empty())
             .unwrap_or(authority),
-        drain: root.section("drain", |drain| Drain {
+        drain: root.section("drain", |drain| DrainConfig {
             delay: drain.ranged(
                 "delay",
                 5 * SECOND,
@@ -192,20 +201,20 @@ fn read(root: &mut Section<'_>) -> Config {
                 values::duration,
             ),
         }),
-        effective: std::collections::BTreeMap::new(),
+        effective: BTreeMap::new(),
     }
 }
 
-fn listen(section: &mut Section<'_>) -> Listen {
-    Listen {
+fn listen(section: &mut ConfigSection<'_>) -> ListenConfig {
+    ListenConfig {
         address: section.get("address", ([127, 0, 0, 1], 8443).into(), values::address),
         tls: section.section("tls", identity),
     }
 }
 
-fn limits(section: &mut Section<'_>) -> Limits {
+fn limits(section: &mut ConfigSection<'_>) -> LimitsConfig {
     let mut count = |key, default, most| section.ranged(key, default, &(1..=most), values::count);
-    Limits {
+    LimitsConfig {
         connections: count("connections", 16_384, 1_000_000),
         streams_per_connection: count("streamsPerConnection", 250, 100_000),
         queued_requests: count("queuedRequests", 20_000, 10_000_000),
@@ -222,24 +231,24 @@ fn limits(section: &mut Section<'_>) -> Limits {
 }
 
 /// Bytes, from none to `most`.
-fn bytes(section: &mut Section<'_>, key: &'static str, default: u64, most: u64) -> u64 {
+fn bytes(section: &mut ConfigSection<'_>, key: &'static str, default: u64, most: u64) -> u64 {
     section.ranged(key, default, &(0..=most), values::bytes)
 }
 
-fn header_bytes(section: &mut Section<'_>) -> u32 {
+fn header_bytes(section: &mut ConfigSection<'_>) -> u32 {
     let bytes = section.ranged("headerBytes", 1 << 20, &(8 << 10..=16 << 20), values::bytes);
     u32::try_from(bytes).unwrap_or(u32::MAX)
 }
 
-fn unfinished_header_bytes(section: &mut Section<'_>) -> u32 {
+fn unfinished_header_bytes(section: &mut ConfigSection<'_>) -> u32 {
     let allowed = 1 << 20..=1 << 30;
     let bytes = section.ranged("unfinishedHeaderBytes", 64 << 20, &allowed, values::bytes);
     u32::try_from(bytes).unwrap_or(u32::MAX)
 }
 
-fn timeouts(section: &mut Section<'_>) -> Timeouts {
+fn timeouts(section: &mut ConfigSection<'_>) -> TimeoutsConfig {
     let mut time = |key, default| section.ranged(key, default, &(MS..=DAY), values::duration);
-    Timeouts {
+    TimeoutsConfig {
         handshake: time("handshake", 10 * SECOND),
         header_read: time("headerRead", 32 * SECOND),
         idle: time("idle", 120 * SECOND),
@@ -251,8 +260,8 @@ fn timeouts(section: &mut Section<'_>) -> Timeouts {
     }
 }
 
-fn authentication(section: &mut Section<'_>, mode: Mode) -> Authentication {
-    Authentication {
+fn authentication(section: &mut ConfigSection<'_>, mode: GatewayMode) -> AuthenticationConfig {
+    AuthenticationConfig {
         client_certificate: section.section("clientCertificate", |s| authorities(s, "caFile")),
         request_header: section.section("requestHeader", request_header),
         token_file: token_file(section),
@@ -261,7 +270,7 @@ fn authentication(section: &mut Section<'_>, mode: Mode) -> Authentication {
     }
 }
 
-fn request_header(section: &mut Section<'_>) -> Option<RequestHeader> {
+fn request_header(section: &mut ConfigSection<'_>) -> Option<RequestHeaderConfig> {
     let authorities = authorities(section, "caFile");
     let allowed_names = section.get("allowedNames", Vec::new(), values::texts);
     let mut headers = |key, default: &'static str| {
@@ -285,7 +294,7 @@ fn request_header(section: &mut Section<'_>) -> Option<RequestHeader> {
                 .collect()
         },
     );
-    Some(RequestHeader {
+    Some(RequestHeaderConfig {
         authorities: authorities?,
         allowed_names,
         username_headers,
@@ -295,19 +304,19 @@ fn request_header(section: &mut Section<'_>) -> Option<RequestHeader> {
     })
 }
 
-fn token_file(section: &mut Section<'_>) -> Option<TokenFile> {
+fn token_file(section: &mut ConfigSection<'_>) -> Option<TokenFileConfig> {
     let path = section.path("tokenFile")?;
     let field = section.field("tokenFile");
     let contents = section.walk.contents(&field, &path)?;
     validate_tokens(section.walk, &field, &path, &contents);
-    Some(TokenFile {
+    Some(TokenFileConfig {
         path,
         contents: Secret::new(Arc::from(contents)),
     })
 }
 
 /// Tells the mistakes in a token file, by their lines and without the tokens.
-fn validate_tokens(walk: &mut Walk, field: &str, path: &Path, contents: &[u8]) {
+fn validate_tokens(walk: &mut ConfigReader, field: &str, path: &Path, contents: &[u8]) {
     // Without random bytes nothing can be hashed; whoever starts the gateway will tell.
     let Ok(key) = TokenKey::random() else { return };
     let path = path.display();
@@ -327,7 +336,7 @@ fn validate_tokens(walk: &mut Walk, field: &str, path: &Path, contents: &[u8]) {
     }
 }
 
-fn token_review(section: &mut Section<'_>) -> Option<TokenReview> {
+fn token_review(section: &mut ConfigSection<'_>) -> Option<TokenReviewConfig> {
     let enabled = section.get("enabled", true, values::flag);
     let audiences = section.get("audiences", Vec::new(), values::texts);
     let timeout = section.ranged(
@@ -339,7 +348,7 @@ fn token_review(section: &mut Section<'_>) -> Option<TokenReview> {
     let mut ttl = |key, default, most| {
         section.ranged(key, default, &(Duration::ZERO..=most), values::duration)
     };
-    let review = TokenReview {
+    let review = TokenReviewConfig {
         audiences,
         timeout,
         cache_ttl: ttl("cacheTTL", 10 * SECOND, 120 * SECOND),
@@ -348,10 +357,10 @@ fn token_review(section: &mut Section<'_>) -> Option<TokenReview> {
     enabled.then_some(review)
 }
 
-fn anonymous(section: &mut Section<'_>, mode: Mode) -> Anonymous {
+fn anonymous(section: &mut ConfigSection<'_>, mode: GatewayMode) -> AnonymousConfig {
     let enabled = section.get("enabled", true, values::flag);
     let mut open = vec!["/livez", "/readyz", "/healthz"];
-    if mode == Mode::Standalone {
+    if mode == GatewayMode::Standalone {
         // It is this gateway's own, and for anybody; elsewhere the upstream may see it otherwise.
         open.push("/version");
     }
@@ -362,7 +371,7 @@ fn anonymous(section: &mut Section<'_>, mode: Mode) -> Anonymous {
             .iter()
             .find(|path| *path != "*" && !path.starts_with('/'))
         {
-            Some(path) => Err(Wrong::new(
+            Some(path) => Err(InvalidValue::new(
                 format!("{path:?} is not a path"),
                 "begin every path with /, or write [\"*\"] for all",
             )),
@@ -370,10 +379,10 @@ fn anonymous(section: &mut Section<'_>, mode: Mode) -> Anonymous {
         }
     });
     match paths {
-        _ if !enabled => Anonymous::Refused,
-        paths if paths.iter().any(|path| path == "*") => Anonymous::Everywhere,
-        paths if paths.is_empty() => Anonymous::Refused,
-        paths => Anonymous::Paths(paths),
+        _ if !enabled => AnonymousConfig::Refused,
+        paths if paths.iter().any(|path| path == "*") => AnonymousConfig::Everywhere,
+        paths if paths.is_empty() => AnonymousConfig::Refused,
+        paths => AnonymousConfig::Paths(paths),
     }
 }
 
@@ -385,27 +394,27 @@ fn default_upstream() -> UpstreamUrl {
     }
 }
 
-fn upstream(section: &mut Section<'_>) -> Upstream {
-    Upstream {
+fn upstream(section: &mut ConfigSection<'_>) -> UpstreamConfig {
+    UpstreamConfig {
         url: section.get("url", default_upstream(), url),
         authorities: authorities(section, "caFile"),
         tls_server_name: server_name(section),
         client_certificate: section.section("clientCertificate", identity),
         token_file: bearer_token(section),
         identity: section.section("identity", upstream_identity),
-        protocol: section.word("protocol", Protocol::Auto),
+        protocol: section.word("protocol", ProtocolConfig::Auto),
         max_streams: section.ranged("maxStreams", 100, &(1..=100_000), values::count),
         max_connections: section.ranged("maxConnections", 512, &(1..=100_000), values::count),
     }
 }
 
-fn server_name(section: &mut Section<'_>) -> Option<String> {
+fn server_name(section: &mut ConfigSection<'_>) -> Option<String> {
     let name = section.get("tlsServerName", String::new(), |value| {
         let name = values::text(value)?;
         if name.is_empty() || rustls::pki_types::ServerName::try_from(name.as_str()).is_ok() {
             return Ok(name);
         }
-        Err(Wrong::new(
+        Err(InvalidValue::new(
             format!("{name:?} is neither a DNS name nor an IP address"),
             "write the name the upstream's certificate bears",
         ))
@@ -414,7 +423,7 @@ fn server_name(section: &mut Section<'_>) -> Option<String> {
 }
 
 /// The path of the gateway's bearer token, once what it holds has proven to be one.
-fn bearer_token(section: &mut Section<'_>) -> Option<PathBuf> {
+fn bearer_token(section: &mut ConfigSection<'_>) -> Option<PathBuf> {
     let path = section.path("tokenFile")?;
     let field = section.field("tokenFile");
     match read_bounded(&path) {
@@ -437,7 +446,7 @@ fn is_bearer_token(token: &[u8]) -> bool {
     !token.is_empty() && token.iter().all(u8::is_ascii_graphic)
 }
 
-fn upstream_identity(section: &mut Section<'_>) -> UpstreamIdentity {
+fn upstream_identity(section: &mut ConfigSection<'_>) -> UpstreamIdentityConfig {
     let mode = section.word("mode", IdentityMode::Impersonate);
     let mut name = |key, default: &'static str| {
         section.get(key, HeaderName::from_static(default), |value| {
@@ -452,8 +461,8 @@ fn upstream_identity(section: &mut Section<'_>) -> UpstreamIdentity {
     });
     let gateway_user = gateway_user(section);
     match mode {
-        IdentityMode::Impersonate => UpstreamIdentity::Impersonate,
-        IdentityMode::RequestHeader => UpstreamIdentity::RequestHeader {
+        IdentityMode::Impersonate => UpstreamIdentityConfig::Impersonate,
+        IdentityMode::RequestHeader => UpstreamIdentityConfig::RequestHeader {
             gateway_user,
             username,
             uid,
@@ -463,21 +472,21 @@ fn upstream_identity(section: &mut Section<'_>) -> UpstreamIdentity {
     }
 }
 
-fn gateway_user(section: &mut Section<'_>) -> String {
+fn gateway_user(section: &mut ConfigSection<'_>) -> String {
     section.get("gatewayUser", "fairgate".to_owned(), |value| {
         let name = values::text(value)?;
         if !name.is_empty() && name.trim() == name && !name.chars().any(char::is_control) {
             return Ok(name);
         }
-        Err(Wrong::new(
+        Err(InvalidValue::new(
             format!("{name:?} is not a user name"),
             "write a name without blanks at its ends",
         ))
     })
 }
 
-fn hosted_api(section: &mut Section<'_>) -> HostedApi {
-    HostedApi {
+fn hosted_api(section: &mut ConfigSection<'_>) -> HostedApiConfig {
+    HostedApiConfig {
         kubernetes_version: section.get(
             "kubernetesVersion",
             "v1.36.3".to_owned(),
@@ -500,7 +509,7 @@ fn hosted_api(section: &mut Section<'_>) -> HostedApi {
 }
 
 /// `v1.36.3`: what clients parse as a semantic version.
-fn kubernetes_version(value: &Value) -> Result<String, Wrong> {
+fn kubernetes_version(value: &Value) -> Result<String, InvalidValue> {
     let text = values::text(value)?;
     let numbers = text.strip_prefix('v').map(|rest| rest.split('.'));
     let is_version = numbers.is_some_and(|numbers| {
@@ -513,13 +522,13 @@ fn kubernetes_version(value: &Value) -> Result<String, Wrong> {
     if is_version {
         return Ok(text);
     }
-    Err(Wrong::new(
+    Err(InvalidValue::new(
         format!("{text:?} is not the version of a Kubernetes"),
         "write it as v1.36.3",
     ))
 }
 
-fn store(section: &mut Section<'_>) -> Store {
+fn store(section: &mut ConfigSection<'_>) -> StoreConfig {
     let kind = section.word("type", StoreKind::Local);
     let path = section.section("local", |local| {
         let path = local.path("path");
@@ -527,7 +536,7 @@ fn store(section: &mut Section<'_>) -> Store {
     });
     let etcd = section.section("etcd", etcd);
     match kind {
-        StoreKind::Local => Store::Local { path },
+        StoreKind::Local => StoreConfig::Local { path },
         StoreKind::Etcd => {
             if !cfg!(feature = "etcd") {
                 let field = section.field("type");
@@ -545,12 +554,12 @@ fn store(section: &mut Section<'_>) -> Store {
                     "name at least one, such as https://etcd-0:2379",
                 );
             }
-            Store::Etcd(etcd)
+            StoreConfig::Etcd(etcd)
         }
     }
 }
 
-fn etcd(section: &mut Section<'_>) -> Etcd {
+fn etcd(section: &mut ConfigSection<'_>) -> EtcdConfig {
     let endpoints = section.get("endpoints", Vec::new(), endpoints);
     let prefix = section.get("prefix", "/fairgate".to_owned(), etcd_prefix);
     let ca = section.path("caFile");
@@ -573,7 +582,7 @@ fn etcd(section: &mut Section<'_>) -> Etcd {
             "set both, or neither",
         );
     }
-    Etcd {
+    EtcdConfig {
         endpoints,
         prefix,
         authorities_pem,
@@ -585,35 +594,35 @@ fn etcd(section: &mut Section<'_>) -> Etcd {
     }
 }
 
-fn endpoints(value: &Value) -> Result<Vec<String>, Wrong> {
+fn endpoints(value: &Value) -> Result<Vec<String>, InvalidValue> {
     let endpoints = values::texts(value)?;
     let wrong = endpoints
         .iter()
         .find(|endpoint| UpstreamUrl::parse(endpoint).is_none());
     match wrong {
         None => Ok(endpoints),
-        Some(endpoint) => Err(Wrong::new(
+        Some(endpoint) => Err(InvalidValue::new(
             format!("{endpoint:?} is not the address of a server"),
             "write it as https://host:2379",
         )),
     }
 }
 
-fn etcd_prefix(value: &Value) -> Result<String, Wrong> {
+fn etcd_prefix(value: &Value) -> Result<String, InvalidValue> {
     let prefix = values::text(value)?;
     let rest = prefix.strip_prefix('/').unwrap_or_default();
     let is_path = !rest.is_empty() && rest.split('/').all(|segment| !segment.is_empty());
     if is_path && rest != "registry" && !rest.starts_with("registry/") {
         return Ok(prefix);
     }
-    Err(Wrong::new(
+    Err(InvalidValue::new(
         format!("{prefix:?} cannot be the prefix"),
         "write a path such as /fairgate; /registry belongs to kube-apiserver",
     ))
 }
 
 /// Certificate and key as they stand in the files, if given.
-fn pem_pair(section: &mut Section<'_>) -> Option<(Vec<u8>, Secret<Vec<u8>>)> {
+fn pem_pair(section: &mut ConfigSection<'_>) -> Option<(Vec<u8>, Secret<Vec<u8>>)> {
     let paths = (section.path("certFile"), section.path("keyFile"));
     let (Some(cert), Some(key)) = paths else {
         if paths.0.is_some() || paths.1.is_some() {
@@ -632,14 +641,14 @@ fn pem_pair(section: &mut Section<'_>) -> Option<(Vec<u8>, Secret<Vec<u8>>)> {
     Some((cert, Secret::new(key)))
 }
 
-fn flow_control(section: &mut Section<'_>) -> FlowControl {
+fn flow_control(section: &mut ConfigSection<'_>) -> FlowControlConfig {
     let semantics = section.word("semantics", Semantics::Improved);
     let period = match semantics {
         Semantics::Compatible => 10 * SECOND,
         Semantics::Improved => 100 * MS,
     };
-    FlowControl {
-        enforcement: section.word("enforcement", Enforcement::Enforce),
+    FlowControlConfig {
+        enforcement: section.word("enforcement", EnforcementConfig::Enforce),
         semantics,
         total_seats: section.ranged("totalSeats", 600, &(1..=10_000_000), values::count),
         hash_key: hash_key(section),
@@ -650,7 +659,7 @@ fn flow_control(section: &mut Section<'_>) -> FlowControl {
                 Some("") => Ok(None),
                 _ => values::duration(value).and_then(|period| match period {
                     p if (100 * MS..=HOUR).contains(&p) => Ok(Some(p)),
-                    _ => Err(Wrong::new(
+                    _ => Err(InvalidValue::new(
                         format!("{value} is out of range"),
                         "write a value from 100ms to 1h",
                     )),
@@ -660,7 +669,7 @@ fn flow_control(section: &mut Section<'_>) -> FlowControl {
     }
 }
 
-fn policies(section: &mut Section<'_>) -> Option<PathBuf> {
+fn policies(section: &mut ConfigSection<'_>) -> Option<PathBuf> {
     let path = section.path("directory")?;
     if !path.is_dir() {
         let field = section.field("directory");
@@ -674,9 +683,9 @@ fn policies(section: &mut Section<'_>) -> Option<PathBuf> {
 }
 
 /// The hash key, from the file itself or from one it names. Its digits are in no message.
-fn hash_key(section: &mut Section<'_>) -> Option<Secret<[u8; 16]>> {
+fn hash_key(section: &mut ConfigSection<'_>) -> Option<Secret<[u8; 16]>> {
     let wrong = || {
-        Wrong::new(
+        InvalidValue::new(
             "not a key",
             "write 32 hex digits, as `openssl rand -hex 16` prints",
         )
@@ -703,7 +712,7 @@ fn hash_key(section: &mut Section<'_>) -> Option<Secret<[u8; 16]>> {
         .and_then(|text| key(text.trim()))
     {
         Ok(key) => Some(key),
-        Err(Wrong { problem, remedy }) => {
+        Err(InvalidValue { problem, remedy }) => {
             let problem = format!("{}: {problem}", path.display());
             section.walk.error(&field, problem, remedy);
             None
@@ -719,13 +728,13 @@ fn parse_hash_key(text: &str) -> Option<[u8; 16]> {
 }
 
 /// The authorities in the file under `key`, if one is given.
-fn authorities(section: &mut Section<'_>, key: &'static str) -> Option<Authorities> {
+fn authorities(section: &mut ConfigSection<'_>, key: &'static str) -> Option<Authorities> {
     let path = section.path(key)?;
     read_pem(section, key, &path, pem::authorities)
 }
 
 /// The certificate and key in the files under `certFile` and `keyFile`, if given.
-fn identity(section: &mut Section<'_>) -> Option<Identity> {
+fn identity(section: &mut ConfigSection<'_>) -> Option<CertificateAndKey> {
     let paths = (section.path("certFile"), section.path("keyFile"));
     let (cert, key) = match paths {
         (Some(cert), Some(key)) => (cert, key),
@@ -753,10 +762,10 @@ fn identity(section: &mut Section<'_>) -> Option<Identity> {
 }
 
 fn read_pem<T>(
-    section: &mut Section<'_>,
+    section: &mut ConfigSection<'_>,
     key: &str,
     path: &Path,
-    parse: impl FnOnce(&[u8]) -> Result<T, Wrong>,
+    parse: impl FnOnce(&[u8]) -> Result<T, InvalidValue>,
 ) -> Option<T> {
     let field = section.field(key);
     let contents = section.walk.contents(&field, path)?;
@@ -765,7 +774,7 @@ fn read_pem<T>(
         .ok()
 }
 
-fn say(section: &mut Section<'_>, key: &str, path: &Path, wrong: Wrong) {
+fn say(section: &mut ConfigSection<'_>, key: &str, path: &Path, wrong: InvalidValue) {
     let field = section.field(key);
     let problem = format!("{}: {}", path.display(), wrong.problem);
     section.walk.error(&field, problem, wrong.remedy);
@@ -784,9 +793,9 @@ const RESERVED: [&str; 6] = [
     "upgrade",
 ];
 
-fn header(name: &str) -> Result<HeaderName, Wrong> {
+fn header(name: &str) -> Result<HeaderName, InvalidValue> {
     let wrong = |problem| {
-        Wrong::new(
+        InvalidValue::new(
             format!("{name:?} {problem}"),
             "write a name such as X-Remote-User",
         )
@@ -800,14 +809,14 @@ fn header(name: &str) -> Result<HeaderName, Wrong> {
     Ok(header)
 }
 
-fn prefix(name: &str) -> Result<String, Wrong> {
+fn prefix(name: &str) -> Result<String, InvalidValue> {
     header(name).map(|name| name.as_str().to_owned())
 }
 
-fn url(value: &Value) -> Result<UpstreamUrl, Wrong> {
+fn url(value: &Value) -> Result<UpstreamUrl, InvalidValue> {
     let text = values::text(value)?;
     UpstreamUrl::parse(&text).ok_or_else(|| {
-        Wrong::new(
+        InvalidValue::new(
             format!("{text:?} is not the address of a server"),
             "write it as https://host:6443, without user, path or query",
         )
@@ -826,11 +835,11 @@ enum StoreKind {
     Etcd,
 }
 
-impl Word for StoreKind {
+impl Keyword for StoreKind {
     const WORDS: &'static [(&'static str, Self)] = &[("local", Self::Local), ("etcd", Self::Etcd)];
 }
 
-impl Word for Mode {
+impl Keyword for GatewayMode {
     const WORDS: &'static [(&'static str, Self)] = &[
         ("files", Self::Files),
         ("standalone", Self::Standalone),
@@ -839,21 +848,21 @@ impl Word for Mode {
     ];
 }
 
-impl Word for IdentityMode {
+impl Keyword for IdentityMode {
     const WORDS: &'static [(&'static str, Self)] = &[
         ("impersonate", Self::Impersonate),
         ("requestHeader", Self::RequestHeader),
     ];
 }
 
-impl Word for Semantics {
+impl Keyword for Semantics {
     const WORDS: &'static [(&'static str, Self)] = &[
         ("Improved", Self::Improved),
         ("Compatible", Self::Compatible),
     ];
 }
 
-impl Word for Enforcement {
+impl Keyword for EnforcementConfig {
     const WORDS: &'static [(&'static str, Self)] = &[
         ("enforce", Self::Enforce),
         ("observe", Self::Observe),
@@ -861,14 +870,14 @@ impl Word for Enforcement {
     ];
 }
 
-impl Word for Bootstrap {
+impl Keyword for Bootstrap {
     const WORDS: &'static [(&'static str, Self)] = &[
         ("suggested", Self::Suggested),
         ("mandatory", Self::Mandatory),
     ];
 }
 
-impl Word for Protocol {
+impl Keyword for ProtocolConfig {
     const WORDS: &'static [(&'static str, Self)] = &[
         ("auto", Self::Auto),
         ("http1", Self::Http1),
@@ -876,11 +885,11 @@ impl Word for Protocol {
     ];
 }
 
-impl Word for LogFormat {
+impl Keyword for LogFormat {
     const WORDS: &'static [(&'static str, Self)] = &[("text", Self::Text), ("json", Self::Json)];
 }
 
-impl Word for LogLevel {
+impl Keyword for LogLevel {
     const WORDS: &'static [(&'static str, Self)] = &[
         ("error", Self::Error),
         ("warn", Self::Warn),

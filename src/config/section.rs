@@ -1,6 +1,6 @@
 //! Walking a configuration file so that every mistake in it is found at once.
 //!
-//! A reader asks a [`Section`] for its keys one by one, giving each its notation and default. What
+//! A reader asks a [`ConfigSection`] for its keys one by one, giving each its notation and default. What
 //! is malformed becomes a finding and the default stands in, so that the walk goes on; what nobody
 //! asked for is an unknown key. A derived deserializer stops at its first error, hence this.
 //!
@@ -18,12 +18,12 @@ use fairgate_manifest::read_bounded;
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
-use super::values::{self, Word, Wrong};
+use super::values::{self, InvalidValue, Keyword, Notation};
 use fairgate_core::finding::{Finding, Severity};
 
 /// What a walk brings home, besides the values.
 #[derive(Debug)]
-pub(super) struct Walk {
+pub(super) struct ConfigReader {
     /// The file's name in findings.
     file: String,
     /// Where relative paths begin.
@@ -31,15 +31,18 @@ pub(super) struct Walk {
     pub(super) findings: Vec<Finding>,
     /// Every key's path with its value in effect.
     pub(super) effective: BTreeMap<String, String>,
+    /// Every key's path with how its value is written, and the range it must lie in.
+    pub(super) notations: BTreeMap<String, (String, Option<String>)>,
 }
 
-impl Walk {
+impl ConfigReader {
     pub(super) fn new(file: impl Into<String>, directory: impl Into<PathBuf>) -> Self {
         Self {
             file: file.into(),
             directory: directory.into(),
             findings: Vec::new(),
             effective: BTreeMap::new(),
+            notations: BTreeMap::new(),
         }
     }
 
@@ -87,7 +90,7 @@ impl Walk {
     pub(super) fn root<T>(
         &mut self,
         entries: Map<String, Value>,
-        read: impl FnOnce(&mut Section<'_>) -> T,
+        read: impl FnOnce(&mut ConfigSection<'_>) -> T,
     ) -> T {
         self.walk(String::new(), entries, read)
     }
@@ -96,9 +99,9 @@ impl Walk {
         &mut self,
         path: String,
         entries: Map<String, Value>,
-        read: impl FnOnce(&mut Section<'_>) -> T,
+        read: impl FnOnce(&mut ConfigSection<'_>) -> T,
     ) -> T {
-        let mut section = Section {
+        let mut section = ConfigSection {
             walk: self,
             path,
             entries,
@@ -133,14 +136,14 @@ impl Walk {
 }
 
 /// One mapping of the file: `limits`, `authentication.anonymous`.
-pub(super) struct Section<'a> {
-    pub(super) walk: &'a mut Walk,
+pub(super) struct ConfigSection<'a> {
+    pub(super) walk: &'a mut ConfigReader,
     path: String,
     entries: Map<String, Value>,
     asked: Vec<&'static str>,
 }
 
-impl Section<'_> {
+impl ConfigSection<'_> {
     /// The full path of `key`.
     pub(super) fn field(&self, key: &str) -> String {
         if self.path.is_empty() {
@@ -154,7 +157,7 @@ impl Section<'_> {
     pub(super) fn section<T>(
         &mut self,
         key: &'static str,
-        read: impl FnOnce(&mut Section<'_>) -> T,
+        read: impl FnOnce(&mut ConfigSection<'_>) -> T,
     ) -> T {
         let field = self.field(key);
         let entries = match self.take(key) {
@@ -173,17 +176,29 @@ impl Section<'_> {
     }
 
     /// The value under `key` in the notation of `read`, `default` where absent, null or malformed.
-    pub(super) fn get<T: Debug>(
+    pub(super) fn get<T: Debug + Notation>(
         &mut self,
         key: &'static str,
         default: T,
-        read: impl FnOnce(&Value) -> Result<T, Wrong>,
+        read: impl FnOnce(&Value) -> Result<T, InvalidValue>,
+    ) -> T {
+        self.get_as(key, (T::notation(), None), default, read)
+    }
+
+    /// Like [`ConfigSection::get`], for a value of which `notation` says how it is written, and its range.
+    fn get_as<T: Debug>(
+        &mut self,
+        key: &'static str,
+        notation: (String, Option<String>),
+        default: T,
+        read: impl FnOnce(&Value) -> Result<T, InvalidValue>,
     ) -> T {
         let field = self.field(key);
+        self.walk.notations.insert(field.clone(), notation);
         let value = match self.take(key).map(|value| read(&value)) {
             None => default,
             Some(Ok(value)) => value,
-            Some(Err(Wrong { problem, remedy })) => {
+            Some(Err(InvalidValue { problem, remedy })) => {
                 self.walk.error(&field, problem, remedy);
                 default
             }
@@ -193,29 +208,30 @@ impl Section<'_> {
         value
     }
 
-    /// Like [`Section::get`], for a value that must lie in `range`.
-    pub(super) fn ranged<T: Debug + PartialOrd>(
+    /// Like [`ConfigSection::get`], for a value that must lie in `range`.
+    pub(super) fn ranged<T: Debug + PartialOrd + Notation>(
         &mut self,
         key: &'static str,
         default: T,
         range: &RangeInclusive<T>,
-        read: impl FnOnce(&Value) -> Result<T, Wrong>,
+        read: impl FnOnce(&Value) -> Result<T, InvalidValue>,
     ) -> T {
-        self.get(key, default, |written| {
+        let (low, high) = (range.start().written(), range.end().written());
+        let notation = (T::notation(), Some(format!("{low} to {high}")));
+        self.get_as(key, notation, default, |written| {
             let value = read(written)?;
             if range.contains(&value) {
                 return Ok(value);
             }
-            let (low, high) = (range.start(), range.end());
-            Err(Wrong::new(
+            Err(InvalidValue::new(
                 format!("{} is out of range", brief(written)),
-                format!("write a value from {low:?} to {high:?}"),
+                format!("write a value from {low} to {high}"),
             ))
         })
     }
 
     /// One of the words of `T`.
-    pub(super) fn word<T: Word + Debug>(&mut self, key: &'static str, default: T) -> T {
+    pub(super) fn word<T: Keyword + Debug>(&mut self, key: &'static str, default: T) -> T {
         self.get(key, default, values::word)
     }
 
@@ -228,7 +244,8 @@ impl Section<'_> {
     /// default and when empty.
     pub(super) fn path(&mut self, key: &'static str) -> Option<PathBuf> {
         let directory = self.walk.directory.clone();
-        let text = self.get(key, String::new(), values::text);
+        let notation = ("path".to_owned(), None);
+        let text = self.get_as(key, notation, String::new(), values::text);
         (!text.is_empty()).then(|| directory.join(text))
     }
 

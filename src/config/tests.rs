@@ -39,7 +39,7 @@ impl Scratch {
     }
 
     /// Reads a configuration of these sections.
-    fn read(&self, sections: Value) -> Reading {
+    fn read(&self, sections: Value) -> ConfigReading {
         let mut object = json!({"apiVersion": "fairgate.dev/v1alpha1", "kind": "Configuration"});
         let (Value::Object(all), Value::Object(sections)) = (&mut object, sections) else {
             panic!("sections are a mapping");
@@ -55,11 +55,11 @@ impl Drop for Scratch {
     }
 }
 
-fn read(sections: Value) -> Reading {
+fn read(sections: Value) -> ConfigReading {
     Scratch::new("none").read(sections)
 }
 
-fn fields(reading: &Reading, severity: Severity) -> Vec<&str> {
+fn fields(reading: &ConfigReading, severity: Severity) -> Vec<&str> {
     let findings = reading.findings.iter();
     findings
         .filter(|m| m.severity == severity)
@@ -516,12 +516,12 @@ fn watches_have_to_find_streams_upstream() {
 #[test]
 fn anonymous_requests_are_for_listed_paths_unless_told_otherwise() {
     for (anonymous, expected) in [
-        (json!({"enabled": false}), Anonymous::Refused),
-        (json!({"paths": []}), Anonymous::Refused),
-        (json!({"paths": ["*"]}), Anonymous::Everywhere),
+        (json!({"enabled": false}), AnonymousConfig::Refused),
+        (json!({"paths": []}), AnonymousConfig::Refused),
+        (json!({"paths": ["*"]}), AnonymousConfig::Everywhere),
         (
             json!({"paths": ["/a"]}),
-            Anonymous::Paths(vec!["/a".to_owned()]),
+            AnonymousConfig::Paths(vec!["/a".to_owned()]),
         ),
     ] {
         let reading = read(json!({"authentication": {"anonymous": anonymous}}));
@@ -541,7 +541,7 @@ fn nobody_has_to_say_who_they_are_to_ask_for_health_and_for_a_version_that_is_ou
         ("standalone", true),
     ] {
         let reading = read(json!({"mode": mode}));
-        let Anonymous::Paths(paths) = reading.config.authentication.anonymous else {
+        let AnonymousConfig::Paths(paths) = reading.config.authentication.anonymous else {
             panic!("{mode}: only some paths are open");
         };
         let has = |path: &str| paths.iter().any(|open| open == path);

@@ -4,11 +4,12 @@
 //! before it starts. Not here: single keys (`read`).
 
 use super::{
-    Anonymous, Authentication, Config, Mode, Protocol, Upstream, UpstreamIdentity, section::Walk,
+    AnonymousConfig, AuthenticationConfig, Config, GatewayMode, ProtocolConfig, UpstreamConfig,
+    UpstreamIdentityConfig, section::ConfigReader,
 };
 
 /// Finds what is wrong between keys that are each right by themselves.
-pub(super) fn validate(walk: &mut Walk, config: &Config) {
+pub(super) fn validate(walk: &mut ConfigReader, config: &Config) {
     validate_listen(walk, config);
     validate_authentication(walk, config);
     if config.has_upstream {
@@ -47,12 +48,12 @@ pub(super) fn validate(walk: &mut Walk, config: &Config) {
 }
 
 /// Watches need streams: those that nobody wants any more keep theirs for a while, hence the tenth.
-fn validate_watches(walk: &mut Walk, config: &Config) {
+fn validate_watches(walk: &mut ConfigReader, config: &Config) {
     let upstream = &config.upstream;
     let may_share = match upstream.protocol {
-        Protocol::Auto => upstream.url.tls,
-        Protocol::Http1 => false,
-        Protocol::Http2 => true,
+        ProtocolConfig::Auto => upstream.url.tls,
+        ProtocolConfig::Http1 => false,
+        ProtocolConfig::Http2 => true,
     };
     let streams = u64::from(upstream.max_connections) * u64::from(upstream.max_streams);
     if may_share && u64::from(config.limits.watches_total) > streams / 10 * 9 {
@@ -65,9 +66,9 @@ fn validate_watches(walk: &mut Walk, config: &Config) {
 }
 
 /// What a mode needs, and what it has no use for.
-fn validate_mode(walk: &mut Walk, config: &Config) {
+fn validate_mode(walk: &mut ConfigReader, config: &Config) {
     let directory = "flowControl.policies.directory";
-    if config.mode != Mode::Files && walk.is_set(directory) {
+    if config.mode != GatewayMode::Files && walk.is_set(directory) {
         walk.error(
             directory,
             "of no use: policy objects come from files only with mode: files",
@@ -75,7 +76,7 @@ fn validate_mode(walk: &mut Walk, config: &Config) {
         );
     }
     let readers = "hostedApi.readerGroups";
-    if config.mode == Mode::Overlay && !config.hosted_api.reader_groups.is_empty() {
+    if config.mode == GatewayMode::Overlay && !config.hosted_api.reader_groups.is_empty() {
         walk.warning(
             readers,
             "of no use: with mode: overlay the upstream says who may read",
@@ -91,7 +92,7 @@ fn validate_mode(walk: &mut Walk, config: &Config) {
     }
 }
 
-fn validate_listen(walk: &mut Walk, config: &Config) {
+fn validate_listen(walk: &mut ConfigReader, config: &Config) {
     let Config { listen, admin, .. } = config;
     if listen.address == admin.address && listen.address.port() != 0 {
         walk.error(
@@ -124,8 +125,8 @@ fn validate_listen(walk: &mut Walk, config: &Config) {
     }
 }
 
-fn validate_authentication(walk: &mut Walk, config: &Config) {
-    let Authentication {
+fn validate_authentication(walk: &mut ConfigReader, config: &Config) {
+    let AuthenticationConfig {
         client_certificate,
         request_header,
         token_review,
@@ -136,7 +137,7 @@ fn validate_authentication(walk: &mut Walk, config: &Config) {
         || walk.is_set("authentication.requestHeader.caFile")
         || walk.is_set("authentication.tokenFile")
         || token_review.is_some();
-    if !proven && *anonymous != Anonymous::Everywhere {
+    if !proven && *anonymous != AnonymousConfig::Everywhere {
         walk.warning(
             "authentication",
             "no way to prove who one is is set, so nearly every request gets 401",
@@ -189,7 +190,7 @@ fn validate_authentication(walk: &mut Walk, config: &Config) {
     }
 }
 
-fn validate_upstream(walk: &mut Walk, config: &Config) {
+fn validate_upstream(walk: &mut ConfigReader, config: &Config) {
     let upstream = &config.upstream;
     if config.listen.address.to_string() == upstream.url.authority() {
         walk.error(
@@ -198,7 +199,10 @@ fn validate_upstream(walk: &mut Walk, config: &Config) {
             "write the API server's address",
         );
     }
-    let as_proxy = matches!(upstream.identity, UpstreamIdentity::RequestHeader { .. });
+    let as_proxy = matches!(
+        upstream.identity,
+        UpstreamIdentityConfig::RequestHeader { .. }
+    );
     let certificate = walk.is_set("upstream.clientCertificate.certFile")
         || walk.is_set("upstream.clientCertificate.keyFile");
     let token = walk.is_set("upstream.tokenFile");
@@ -216,7 +220,7 @@ fn validate_upstream(walk: &mut Walk, config: &Config) {
     }
 }
 
-fn validate_https(walk: &mut Walk, certificate: bool, token: bool) {
+fn validate_https(walk: &mut ConfigReader, certificate: bool, token: bool) {
     if !walk.is_set("upstream.caFile") {
         walk.error(
             "upstream.caFile",
@@ -240,7 +244,12 @@ fn validate_https(walk: &mut Walk, certificate: bool, token: bool) {
     }
 }
 
-fn validate_http(walk: &mut Walk, upstream: &Upstream, certificate: bool, token: bool) {
+fn validate_http(
+    walk: &mut ConfigReader,
+    upstream: &UpstreamConfig,
+    certificate: bool,
+    token: bool,
+) {
     for (field, set) in [
         ("upstream.caFile", walk.is_set("upstream.caFile")),
         ("upstream.clientCertificate", certificate),

@@ -5,16 +5,20 @@
 
 use std::{net::SocketAddr, time::Duration};
 
+use fairgate_core::go_duration::{self, GoDuration};
+use http::HeaderName;
 use serde_json::Value;
+
+use super::{Secret, UpstreamUrl};
 
 /// Why a value is not what its key asks for: the problem, and the remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Wrong {
+pub(super) struct InvalidValue {
     pub(super) problem: String,
     pub(super) remedy: String,
 }
 
-impl Wrong {
+impl InvalidValue {
     pub(super) fn new(problem: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self {
             problem: problem.into(),
@@ -24,23 +28,109 @@ impl Wrong {
 }
 
 /// A setting that is one of a few words.
-pub(super) trait Word: Copy + PartialEq + 'static {
+pub(super) trait Keyword: Copy + PartialEq + 'static {
     /// Every word with its meaning; the first letters' case counts.
     const WORDS: &'static [(&'static str, Self)];
 }
 
+/// A type of setting: how its values are written, for people.
+pub(super) trait Notation {
+    /// What to write, such as `duration`.
+    fn notation() -> String;
+
+    /// This value as it would be written; only needed where there are ranges.
+    fn written(&self) -> String {
+        String::new()
+    }
+}
+
+impl<T: Keyword> Notation for T {
+    fn notation() -> String {
+        let words: Vec<_> = T::WORDS
+            .iter()
+            .map(|(word, _)| format!("`{word}`"))
+            .collect();
+        words.join(", ")
+    }
+}
+
+macro_rules! notations {
+    ($($ty:ty: $notation:literal),* $(,)?) => {
+        $(impl Notation for $ty {
+            fn notation() -> String {
+                $notation.to_owned()
+            }
+        })*
+    };
+}
+
+notations! {
+    SocketAddr: "IP address and port",
+    bool: "`true`, `false`",
+    String: "text",
+    Vec<String>: "list of text",
+    HeaderName: "header name",
+    Vec<HeaderName>: "list of header names",
+    UpstreamUrl: "URL",
+    Option<Secret<[u8; 16]>>: "32 hex digits",
+    Option<Duration>: "duration",
+}
+
+impl Notation for u32 {
+    fn notation() -> String {
+        "integer".to_owned()
+    }
+
+    fn written(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl Notation for u64 {
+    fn notation() -> String {
+        "size".to_owned()
+    }
+
+    fn written(&self) -> String {
+        let units = [(40, "Ti"), (30, "Gi"), (20, "Mi"), (10, "Ki")];
+        let fits = |bits: u32| *self > 0 && self.trailing_zeros() >= bits;
+        match units.into_iter().find(|(bits, _)| fits(*bits)) {
+            Some((bits, unit)) => format!("{}{unit}", self >> bits),
+            None => self.to_string(),
+        }
+    }
+}
+
+impl Notation for Duration {
+    fn notation() -> String {
+        "duration".to_owned()
+    }
+
+    /// As Go prints it, without the zeros at its end: `4h`, not `4h0m0s`.
+    fn written(&self) -> String {
+        let mut text = GoDuration(*self).to_string();
+        for (zero, unit) in [("m0s", "m"), ("h0m", "h")] {
+            if text.ends_with(zero) {
+                text.truncate(text.len() - zero.len());
+                text.push_str(unit);
+            }
+        }
+        text
+    }
+}
+
 /// Text; no number is taken for it.
-pub(super) fn text(value: &Value) -> Result<String, Wrong> {
+pub(super) fn text(value: &Value) -> Result<String, InvalidValue> {
     value
         .as_str()
         .map(str::to_owned)
-        .ok_or_else(|| Wrong::new(format!("{value} is not text"), "put it in quotes"))
+        .ok_or_else(|| InvalidValue::new(format!("{value} is not text"), "put it in quotes"))
 }
 
 /// `true` or `false`.
-pub(super) fn flag(value: &Value) -> Result<bool, Wrong> {
+pub(super) fn flag(value: &Value) -> Result<bool, InvalidValue> {
     value.as_bool().ok_or_else(|| {
-        Wrong::new(
+        InvalidValue::new(
             format!("{value} is neither true nor false"),
             "write true or false, without quotes",
         )
@@ -48,12 +138,12 @@ pub(super) fn flag(value: &Value) -> Result<bool, Wrong> {
 }
 
 /// A whole number that fits 32 bits.
-pub(super) fn count(value: &Value) -> Result<u32, Wrong> {
+pub(super) fn count(value: &Value) -> Result<u32, InvalidValue> {
     value
         .as_u64()
         .and_then(|n| u32::try_from(n).ok())
         .ok_or_else(|| {
-            Wrong::new(
+            InvalidValue::new(
                 format!("{value} is not a whole number from 0 to {}", u32::MAX),
                 "write a whole number, without quotes",
             )
@@ -61,7 +151,7 @@ pub(super) fn count(value: &Value) -> Result<u32, Wrong> {
 }
 
 /// One of the words of `T`.
-pub(super) fn word<T: Word>(value: &Value) -> Result<T, Wrong> {
+pub(super) fn word<T: Keyword>(value: &Value) -> Result<T, InvalidValue> {
     let found = value
         .as_str()
         .and_then(|text| T::WORDS.iter().find(|(word, _)| *word == text));
@@ -72,7 +162,7 @@ pub(super) fn word<T: Word>(value: &Value) -> Result<T, Wrong> {
         } else {
             ""
         };
-        Wrong::new(
+        InvalidValue::new(
             format!("{value} is not known"),
             format!("write one of {}{quotes}", words.join(", ")),
         )
@@ -80,19 +170,19 @@ pub(super) fn word<T: Word>(value: &Value) -> Result<T, Wrong> {
 }
 
 /// A list of texts.
-pub(super) fn texts(value: &Value) -> Result<Vec<String>, Wrong> {
+pub(super) fn texts(value: &Value) -> Result<Vec<String>, InvalidValue> {
     value
         .as_array()
-        .ok_or_else(|| Wrong::new(format!("{value} is not a list"), "write it as [a, b]"))?
+        .ok_or_else(|| InvalidValue::new(format!("{value} is not a list"), "write it as [a, b]"))?
         .iter()
         .map(text)
         .collect()
 }
 
 /// An IP address and port.
-pub(super) fn address(value: &Value) -> Result<SocketAddr, Wrong> {
+pub(super) fn address(value: &Value) -> Result<SocketAddr, InvalidValue> {
     text(value)?.parse().map_err(|_| {
-        Wrong::new(
+        InvalidValue::new(
             format!("{value} is not an IP address and port"),
             "write it as \"127.0.0.1:8443\" or \"[::]:8443\"",
         )
@@ -100,39 +190,21 @@ pub(super) fn address(value: &Value) -> Result<SocketAddr, Wrong> {
 }
 
 /// A duration as Kubernetes writes it: `10s`, `1m30s`, `500ms`, `1.5h`.
-pub(super) fn duration(value: &Value) -> Result<Duration, Wrong> {
+pub(super) fn duration(value: &Value) -> Result<Duration, InvalidValue> {
     const REMEDY: &str = "write a number and a unit, as in 500ms, 10s, 1m30s, 4h";
-    let wrong = || Wrong::new(format!("{value} is not a duration"), REMEDY);
-    parse_duration(value.as_str().ok_or_else(wrong)?).ok_or_else(wrong)
-}
-
-fn parse_duration(text: &str) -> Option<Duration> {
-    if text == "0" {
-        return Some(Duration::ZERO);
+    let wrong = || InvalidValue::new(format!("{value} is not a duration"), REMEDY);
+    let text = value.as_str().ok_or_else(wrong)?;
+    // Go takes signs, too; no setting is negative.
+    if text.starts_with(['-', '+']) {
+        return Err(wrong());
     }
-    let mut rest = text;
-    let mut total = Duration::ZERO;
-    while !rest.is_empty() {
-        let (number, unit, after) = number_and_unit(rest)?;
-        let nanos = match unit {
-            "h" => 3_600_000_000_000,
-            "m" => 60_000_000_000,
-            "s" => 1_000_000_000,
-            "ms" => 1_000_000,
-            "us" | "µs" | "μs" => 1_000,
-            "ns" => 1,
-            _ => return None,
-        };
-        total = total.checked_add(Duration::from_nanos(scaled(number, nanos)?))?;
-        rest = after;
-    }
-    (!text.is_empty()).then_some(total)
+    go_duration::parse(text.as_bytes()).map_err(|_| wrong())
 }
 
 /// A number of bytes as Kubernetes writes it: `16Mi`, `512Ki`, `1G`, `65536`.
-pub(super) fn bytes(value: &Value) -> Result<u64, Wrong> {
+pub(super) fn bytes(value: &Value) -> Result<u64, InvalidValue> {
     const REMEDY: &str = "write a number and a unit, as in 64Ki, 16Mi, 1Gi";
-    let wrong = || Wrong::new(format!("{value} is not a size"), REMEDY);
+    let wrong = || InvalidValue::new(format!("{value} is not a size"), REMEDY);
     if let Some(bytes) = value.as_u64() {
         return Ok(bytes);
     }
@@ -202,6 +274,28 @@ mod tests {
                 Ok(Duration::from_millis(millis)),
                 "{text}"
             );
+        }
+    }
+
+    #[test]
+    fn ranges_are_written_as_a_person_would() {
+        for (seconds, text) in [
+            (0, "0s"),
+            (60, "1m"),
+            (90, "1m30s"),
+            (3600, "1h"),
+            (86_400, "24h"),
+            (3601, "1h0m1s"),
+        ] {
+            assert_eq!(Duration::from_secs(seconds).written(), text);
+        }
+        for (bytes, text) in [
+            (0_u64, "0"),
+            (1000, "1000"),
+            (8 << 10, "8Ki"),
+            (1 << 40, "1Ti"),
+        ] {
+            assert_eq!(bytes.written(), text);
         }
     }
 

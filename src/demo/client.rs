@@ -17,7 +17,7 @@ const TARGET: &str = "/api/v1/namespaces/default/configmaps/demo";
 
 /// A connection to the gateway. Dropped, it is closed.
 #[derive(Debug)]
-pub(super) struct Connection {
+pub(super) struct ClientConnection {
     sender: SendRequest<Empty<Bytes>>,
     host: HeaderValue,
     _driver: JoinSet<()>,
@@ -25,7 +25,7 @@ pub(super) struct Connection {
 
 /// The end of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Answer {
+pub(super) struct ClientResponse {
     pub(super) status: StatusCode,
     /// How long the gateway asks to be left alone.
     pub(super) retry_after: Option<Duration>,
@@ -42,7 +42,7 @@ pub(super) enum ClientError {
     Request(#[from] http::Error),
 }
 
-impl Connection {
+impl ClientConnection {
     /// Connects to the gateway at `address`.
     pub(super) async fn open(address: SocketAddr) -> Result<Self, ClientError> {
         let stream = TcpStream::connect(address).await?;
@@ -62,7 +62,10 @@ impl Connection {
     }
 
     /// Asks with this `Authorization`, and reads the answer to its end.
-    pub(super) async fn ask(&mut self, authorization: &HeaderValue) -> Result<Answer, ClientError> {
+    pub(super) async fn ask(
+        &mut self,
+        authorization: &HeaderValue,
+    ) -> Result<ClientResponse, ClientError> {
         self.sender.ready().await?;
         let request = Request::get(TARGET)
             .header(HOST, &self.host)
@@ -78,7 +81,7 @@ impl Connection {
         while let Some(frame) = body.frame().await {
             frame?;
         }
-        Ok(Answer {
+        Ok(ClientResponse {
             status,
             retry_after,
         })

@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::{HeaderValue, StatusCode};
 
 use super::{
-    client::{Answer, ClientError},
+    client::{ClientError, ClientResponse},
     figures::percentile,
 };
 use fairgate_core::{
@@ -15,7 +15,7 @@ use fairgate_core::{
 
 /// One user. Its name begins with `elephant` or `mouse`.
 #[derive(Debug)]
-pub(super) struct Flow {
+pub(super) struct DemoFlow {
     name: String,
     tally: Mutex<Tally>,
 }
@@ -40,13 +40,13 @@ pub(super) struct Tally {
 
 /// A request on its way. Dropped without an end, it stays one that was not answered.
 #[derive(Debug)]
-pub(super) struct Open {
-    flow: Arc<Flow>,
+pub(super) struct OpenRequest {
+    flow: Arc<DemoFlow>,
     intended: Time,
     counts: bool,
 }
 
-impl Flow {
+impl DemoFlow {
     pub(super) fn new(name: String) -> Arc<Self> {
         let tally = Mutex::default();
         Arc::new(Self { name, tally })
@@ -73,11 +73,11 @@ impl Flow {
     }
 
     /// A request is meant to be sent at `intended`; `counts` says whether it is in the figures.
-    pub(super) fn begin(self: &Arc<Self>, intended: Time, counts: bool) -> Open {
+    pub(super) fn begin(self: &Arc<Self>, intended: Time, counts: bool) -> OpenRequest {
         let mut tally = lock(&self.tally);
         tally.open += 1;
         tally.requests += u64::from(counts);
-        Open {
+        OpenRequest {
             flow: Arc::clone(self),
             intended,
             counts,
@@ -85,9 +85,9 @@ impl Flow {
     }
 }
 
-impl Open {
+impl OpenRequest {
     /// The request has come to its end.
-    pub(super) fn end(self, now: Time, answer: &Result<Answer, ClientError>) {
+    pub(super) fn end(self, now: Time, answer: &Result<ClientResponse, ClientError>) {
         let mut tally = lock(&self.flow.tally);
         match answer {
             Ok(answer) if answer.status == StatusCode::OK => {
@@ -105,7 +105,7 @@ impl Open {
     }
 }
 
-impl Drop for Open {
+impl Drop for OpenRequest {
     fn drop(&mut self) {
         lock(&self.flow.tally).open -= 1;
     }
@@ -127,7 +127,7 @@ impl Tally {
 mod tests {
     use super::*;
 
-    const OK: Answer = Answer {
+    const OK: ClientResponse = ClientResponse {
         status: StatusCode::OK,
         retry_after: None,
     };
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn time_counts_from_the_moment_a_request_was_meant_to_be_sent() {
-        let flow = Flow::new("mouse-1".to_owned());
+        let flow = DemoFlow::new("mouse-1".to_owned());
         flow.begin(at(100), true).end(at(350), &Ok(OK));
         let mut tally = flow.tally();
         assert_eq!((tally.requests, tally.ok, tally.open), (1, 1, 0));
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn requests_of_the_settling_time_are_not_in_the_figures() {
-        let flow = Flow::new("elephant".to_owned());
+        let flow = DemoFlow::new("elephant".to_owned());
         let open = flow.begin(at(0), false);
         assert_eq!(flow.tally().open, 1);
         open.end(at(50), &Ok(OK));
@@ -158,12 +158,12 @@ mod tests {
 
     #[test]
     fn served_refused_and_unanswered_requests_are_told_apart() {
-        let flow = Flow::new("elephant".to_owned());
-        let refused = Answer {
+        let flow = DemoFlow::new("elephant".to_owned());
+        let refused = ClientResponse {
             status: StatusCode::TOO_MANY_REQUESTS,
             retry_after: Some(Duration::from_secs(1)),
         };
-        let broken = Answer {
+        let broken = ClientResponse {
             status: StatusCode::BAD_GATEWAY,
             ..OK
         };

@@ -16,7 +16,7 @@ use arc_swap::ArcSwap;
 use http::{HeaderMap, uri::Authority};
 use tower::layer::util::Identity;
 
-use super::{DemoError, flow::Flow, upstream::WORKERS};
+use super::{DemoError, flow::DemoFlow, upstream::WORKERS};
 use crate::app::{AppSettings, CoreContext, Gateway, runtimes::control_runtime};
 use fairgate_base::clock::Clock;
 use fairgate_call::{Call, Refusal, ResetLimits, SpoolLimits};
@@ -58,7 +58,7 @@ pub(super) struct DemoGateway {
 
 /// Seats and queues at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Load {
+pub(super) struct GatewayLoad {
     /// Seats there are.
     pub(super) seats: u32,
     /// Seats in use.
@@ -71,7 +71,7 @@ impl DemoGateway {
     /// Starts a gateway with a policy in front of `upstream`. Not to be called on a runtime.
     pub(super) fn start(
         policy: &str,
-        flows: &[Arc<Flow>],
+        flows: &[Arc<DemoFlow>],
         upstream: SocketAddr,
     ) -> Result<Self, DemoError> {
         let clock = Clock::system();
@@ -128,13 +128,13 @@ impl DemoGateway {
     }
 
     /// Seats and queues now. O(queues), under the level's lock.
-    pub(super) fn load(&self) -> Load {
+    pub(super) fn load(&self) -> GatewayLoad {
         let dispatcher = self.hub.dispatcher();
         let levels = dispatcher.report(self.clock.now());
         let Some(report) = levels.iter().find(|level| &*level.spec.name == LEVEL) else {
-            return Load::default();
+            return GatewayLoad::default();
         };
-        let mut load = Load {
+        let mut load = GatewayLoad {
             seats: report.current,
             in_use: report.summary.seats_in_use,
             queues: Vec::new(),
@@ -198,9 +198,10 @@ fn compile(text: &str) -> Result<Policy, DemoError> {
     }
 }
 
-/// Authenticator by a file of static tokens that is only in memory: one line for each user.
-fn rules(flows: &[Arc<Flow>]) -> Result<AuthRules, DemoError> {
-    let line = |flow: &Arc<Flow>| format!("{},{name},{name}\n", flow.token(), name = flow.name());
+/// Authentication by a file of static tokens that is only in memory: one line for each user.
+fn rules(flows: &[Arc<DemoFlow>]) -> Result<AuthRules, DemoError> {
+    let line =
+        |flow: &Arc<DemoFlow>| format!("{},{name},{name}\n", flow.token(), name = flow.name());
     let file: String = flows.iter().map(line).collect();
     let (tokens, _) =
         TokenTable::parse(file.as_bytes(), &TokenKey::random()?).map_err(|errors| {

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use super::{flow::Flow, gateway::Load, load::ELEPHANT_CONNECTIONS, upstream::WORKERS};
+use super::{flow::DemoFlow, gateway::GatewayLoad, load::ELEPHANT_CONNECTIONS, upstream::WORKERS};
 use fairgate_core::sync::Arc;
 
 /// Width of the names, and of each panel.
@@ -25,7 +25,7 @@ seats in use, requests waiting; p50/p99 in ms of the slowest mouse and of the el
 
 /// How progress is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Display {
+pub enum ProgressDisplay {
     /// Redrawn in place, for terminals.
     Redrawn,
     /// A line each second, for files and pipes.
@@ -34,8 +34,8 @@ pub enum Display {
 
 /// One side at one moment.
 #[derive(Clone, Debug)]
-pub(super) struct Picture {
-    load: Load,
+pub(super) struct Progress {
+    load: GatewayLoad,
     flows: Vec<Row>,
 }
 
@@ -51,17 +51,17 @@ struct Row {
 
 /// Shows pictures.
 #[derive(Debug)]
-pub(super) struct Live {
-    display: Display,
+pub(super) struct LiveView {
+    display: ProgressDisplay,
     length: Duration,
     /// Lines shown before that are still in their place.
     drawn: usize,
 }
 
-impl Picture {
+impl Progress {
     /// `load`, and the figures of `flows` so far.
-    pub(super) fn of(load: Load, flows: &[Arc<Flow>]) -> Self {
-        let row = |flow: &Arc<Flow>| {
+    pub(super) fn of(load: GatewayLoad, flows: &[Arc<DemoFlow>]) -> Self {
+        let row = |flow: &Arc<DemoFlow>| {
             let mut tally = flow.tally();
             Row {
                 name: flow.name().to_owned(),
@@ -85,7 +85,7 @@ impl Picture {
     }
 
     fn seats(&self) -> String {
-        let Load { seats, in_use, .. } = self.load;
+        let GatewayLoad { seats, in_use, .. } = self.load;
         let bar: String = (0..seats)
             .map(|seat| if seat < in_use { '#' } else { '.' })
             .collect();
@@ -106,8 +106,8 @@ impl Picture {
     }
 }
 
-impl Live {
-    pub(super) fn new(display: Display, length: Duration) -> Self {
+impl LiveView {
+    pub(super) fn new(display: ProgressDisplay, length: Duration) -> Self {
         Self {
             display,
             length,
@@ -118,8 +118,8 @@ impl Live {
     /// How often to show a picture.
     pub(super) fn period(&self) -> Duration {
         match self.display {
-            Display::Redrawn => Duration::from_millis(500),
-            Display::Lines => Duration::from_secs(1),
+            ProgressDisplay::Redrawn => Duration::from_millis(500),
+            ProgressDisplay::Lines => Duration::from_secs(1),
         }
     }
 
@@ -127,12 +127,12 @@ impl Live {
     pub(super) fn show(
         &mut self,
         elapsed: Duration,
-        sides: &[Picture; 2],
+        sides: &[Progress; 2],
         out: &mut dyn Write,
     ) -> io::Result<()> {
         match self.display {
-            Display::Redrawn => self.redraw(&panels(elapsed, self.length, sides), out)?,
-            Display::Lines => {
+            ProgressDisplay::Redrawn => self.redraw(&panels(elapsed, self.length, sides), out)?,
+            ProgressDisplay::Lines => {
                 if self.drawn == 0 {
                     writeln!(out, "{LINE_HEAD}")?;
                 }
@@ -157,8 +157,8 @@ impl Live {
     }
 }
 
-fn panels(elapsed: Duration, length: Duration, sides: &[Picture; 2]) -> Vec<String> {
-    let beside = |name: &str, of: &dyn Fn(&Picture) -> String| {
+fn panels(elapsed: Duration, length: Duration, sides: &[Progress; 2]) -> Vec<String> {
+    let beside = |name: &str, of: &dyn Fn(&Progress) -> String| {
         let [with, without] = sides.each_ref().map(of);
         let line = format!("{name:<NAME$}{with:<PANEL$}  {without:<PANEL$}");
         line.trim_end().to_owned()
@@ -175,14 +175,14 @@ fn panels(elapsed: Duration, length: Duration, sides: &[Picture; 2]) -> Vec<Stri
             "{:<NAME$}{:<PANEL$}  WITHOUT: ONE FIFO QUEUE",
             "", "WITH FAIRNESS"
         ),
-        beside("seats", &Picture::seats),
-        beside("waiting", &Picture::waiting),
-        beside("queues", &Picture::lengths),
+        beside("seats", &Progress::seats),
+        beside("waiting", &Progress::waiting),
+        beside("queues", &Progress::lengths),
         String::new(),
         beside("", &|_| heads.clone()),
     ];
     for index in 0..sides[0].flows.len() {
-        let cells = |picture: &Picture| {
+        let cells = |picture: &Progress| {
             picture.flows.get(index).map_or(String::new(), |row| {
                 format!(
                     "{:>6}{:>8}{:>9}{:>9}",
@@ -198,8 +198,8 @@ fn panels(elapsed: Duration, length: Duration, sides: &[Picture; 2]) -> Vec<Stri
     lines
 }
 
-fn line(elapsed: Duration, length: Duration, sides: &[Picture; 2]) -> String {
-    let side = |picture: &Picture| {
+fn line(elapsed: Duration, length: Duration, sides: &[Progress; 2]) -> String {
+    let side = |picture: &Progress| {
         let elephant = picture.flows.first();
         format!(
             "{}/{} seats, {}, mice {}/{}, elephant {}/{}",
@@ -229,7 +229,7 @@ fn ms(time: Option<Duration>) -> String {
 mod tests {
     use super::*;
 
-    fn picture(queues: &[u32], p99: u64) -> Picture {
+    fn picture(queues: &[u32], p99: u64) -> Progress {
         let row = |name: &str, p99| Row {
             name: name.to_owned(),
             open: 1,
@@ -237,8 +237,8 @@ mod tests {
             p50: None,
             p99: Some(Duration::from_millis(p99)),
         };
-        Picture {
-            load: Load {
+        Progress {
+            load: GatewayLoad {
                 seats: 10,
                 in_use: 7,
                 queues: queues.to_vec(),
@@ -251,9 +251,9 @@ mod tests {
         }
     }
 
-    fn shown(display: Display, times: u64) -> String {
+    fn shown(display: ProgressDisplay, times: u64) -> String {
         let sides = [picture(&[3, 30, 4], 60), picture(&[40], 900)];
-        let mut live = Live::new(display, Duration::from_secs(20));
+        let mut live = LiveView::new(display, Duration::from_secs(20));
         let mut out = Vec::new();
         for second in 1..=times {
             live.show(Duration::from_secs(second), &sides, &mut out)
@@ -264,7 +264,7 @@ mod tests {
 
     #[test]
     fn elsewhere_than_on_a_terminal_there_is_a_line_each_time() {
-        let text = shown(Display::Lines, 2);
+        let text = shown(ProgressDisplay::Lines, 2);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 3);
         assert_eq!(lines[0], LINE_HEAD);
@@ -278,8 +278,8 @@ mod tests {
 
     #[test]
     fn on_a_terminal_each_drawing_replaces_the_one_before() {
-        let text = shown(Display::Redrawn, 2);
-        let lines = shown(Display::Redrawn, 1).lines().count() - 1;
+        let text = shown(ProgressDisplay::Redrawn, 2);
+        let lines = shown(ProgressDisplay::Redrawn, 1).lines().count() - 1;
         assert_eq!(text.matches(&format!("\x1b[{lines}A")).count(), 1);
         assert_eq!(text.matches(WRAP_OFF).count(), 2);
         assert_eq!(text.matches(WRAP_ON).count(), 2);
@@ -287,7 +287,7 @@ mod tests {
 
     #[test]
     fn panels_stand_side_by_side_within_eighty_columns() {
-        let text = shown(Display::Redrawn, 1);
+        let text = shown(ProgressDisplay::Redrawn, 1);
         let plain = text.replace(ERASE_TO_END, "").replace(WRAP_OFF, "");
         assert!(plain.contains("[#######...] 7 of 10"), "{plain}");
         assert!(plain.contains("queues     30 4 3"), "{plain}");

@@ -14,9 +14,9 @@ use http::HeaderValue;
 use tokio::{sync::watch, task::JoinSet};
 
 use super::{
-    client::{Answer, ClientError, Connection},
+    client::{ClientConnection, ClientError, ClientResponse},
     figures::scrambled_part,
-    flow::Flow,
+    flow::DemoFlow,
 };
 use fairgate_base::clock::Clock;
 use fairgate_core::{
@@ -39,7 +39,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(5);
 
 /// When things happen, and against whom.
 #[derive(Clone, Debug)]
-pub(super) struct Course {
+pub(super) struct LoadSettings {
     /// The gateway.
     pub(super) gateway: SocketAddr,
     /// When the clients begin to come.
@@ -53,15 +53,18 @@ pub(super) struct Course {
 }
 
 /// The users: the elephant first, then the mice.
-pub(super) fn flows() -> Vec<Arc<Flow>> {
+pub(super) fn flows() -> Vec<Arc<DemoFlow>> {
     let mice = (1..=MICE).map(|number| format!("mouse-{number}"));
     let names = ["elephant".to_owned()].into_iter().chain(mice);
-    names.map(Flow::new).collect()
+    names.map(DemoFlow::new).collect()
 }
 
 /// Starts the clients of `flows`, as [`flows`] made them, on the current runtime. They end when the
 /// course says stop and their last answers have come.
-pub(super) fn start(course: &Course, flows: &[Arc<Flow>]) -> Result<JoinSet<()>, http::Error> {
+pub(super) fn start(
+    course: &LoadSettings,
+    flows: &[Arc<DemoFlow>],
+) -> Result<JoinSet<()>, http::Error> {
     let mut clients = JoinSet::new();
     let settling = course.settled.since(course.start);
     for (flow, number) in flows.iter().zip(0..) {
@@ -85,9 +88,9 @@ pub(super) fn start(course: &Course, flows: &[Arc<Flow>]) -> Result<JoinSet<()>,
 
 #[derive(Clone, Debug)]
 struct Client {
-    flow: Arc<Flow>,
+    flow: Arc<DemoFlow>,
     authorization: HeaderValue,
-    course: Course,
+    course: LoadSettings,
 }
 
 impl Client {
@@ -128,7 +131,7 @@ impl Client {
 
     /// Waits for `moment`. False if it is time to stop.
     async fn wait_until(&mut self, moment: Time) -> bool {
-        let Course { stop, clock, .. } = &mut self.course;
+        let LoadSettings { stop, clock, .. } = &mut self.course;
         if moment > clock.now() {
             tokio::select! {
                 () = tokio::time::sleep_until(clock.instant(moment)) => {}
@@ -143,7 +146,7 @@ impl Client {
     }
 
     /// Makes one request that was meant to be sent at `intended`; returns how long to stay away.
-    async fn request(&self, connection: &mut Option<Connection>, intended: Time) -> Duration {
+    async fn request(&self, connection: &mut Option<ClientConnection>, intended: Time) -> Duration {
         let open = self.flow.begin(intended, self.counts(intended));
         let answer = self.ask(connection).await;
         open.end(self.course.clock.now(), &answer);
@@ -154,10 +157,13 @@ impl Client {
     }
 
     /// Asks over `connection`, which is opened if need be, and gone after a failure.
-    async fn ask(&self, connection: &mut Option<Connection>) -> Result<Answer, ClientError> {
+    async fn ask(
+        &self,
+        connection: &mut Option<ClientConnection>,
+    ) -> Result<ClientResponse, ClientError> {
         let mut used = match connection.take() {
             Some(used) => used,
-            None => Connection::open(self.course.gateway).await?,
+            None => ClientConnection::open(self.course.gateway).await?,
         };
         let answer = used.ask(&self.authorization).await?;
         *connection = Some(used);

@@ -30,19 +30,19 @@ use tokio::{
     task::JoinSet,
 };
 
-pub use live::Display;
-pub use report::{FlowReport, Report, SideReport};
+pub use live::ProgressDisplay;
+pub use report::{DemoReport, FlowFigures, SideFigures};
 
 use crate::app::StartError;
 use fairgate_base::clock::Clock;
 use fairgate_core::{sync::Arc, time::Time};
 use fairgate_proxy::{auth::NoRandomness, serve::raise_descriptor_limit};
-use flow::Flow;
+use flow::DemoFlow;
 use gateway::DemoGateway;
-use live::{Live, Picture};
-use load::Course;
+use live::{LiveView, Progress};
+use load::LoadSettings;
 use stall::StallWatch;
-use upstream::Upstream;
+use upstream::StandInServer;
 
 /// The policy with fairness.
 const FAIR: &str = include_str!("fair.yaml");
@@ -107,10 +107,10 @@ pub enum DemoError {
 /// [`DemoError`], when it cannot run or cannot write.
 pub fn run(
     length: Duration,
-    display: Display,
+    display: ProgressDisplay,
     interrupt: impl Future<Output = ()>,
     out: &mut dyn Write,
-) -> Result<Report, DemoError> {
+) -> Result<DemoReport, DemoError> {
     if let Some(limit) = raise_descriptor_limit().filter(|limit| *limit < DESCRIPTORS) {
         return Err(DemoError::Descriptors { limit });
     }
@@ -119,7 +119,7 @@ pub fn run(
         Side::start("with fairness", FAIR, &runtime)?,
         Side::start("without fairness", FIFO, &runtime)?,
     ];
-    let mut live = Live::new(display, length);
+    let mut live = LiveView::new(display, length);
     let run = Run::new(length);
     let report = runtime.block_on(run.drive(&sides, interrupt, &mut live, out));
     drop(sides);
@@ -145,13 +145,13 @@ fn runtime() -> Result<Runtime, DemoError> {
 struct Side {
     name: &'static str,
     gateway: DemoGateway,
-    upstream: Upstream,
-    flows: Vec<Arc<Flow>>,
+    upstream: StandInServer,
+    flows: Vec<Arc<DemoFlow>>,
 }
 
 impl Side {
     fn start(name: &'static str, policy: &str, runtime: &Runtime) -> Result<Self, DemoError> {
-        let upstream = runtime.block_on(Upstream::start());
+        let upstream = runtime.block_on(StandInServer::start());
         let upstream = upstream.map_err(|source| DemoError::Io {
             what: "stand-in API server",
             source,
@@ -165,12 +165,12 @@ impl Side {
         })
     }
 
-    fn picture(&self) -> Picture {
-        Picture::of(self.gateway.load(), &self.flows)
+    fn picture(&self) -> Progress {
+        Progress::of(self.gateway.load(), &self.flows)
     }
 
-    fn report(&self, measured: Duration) -> Result<SideReport, DemoError> {
-        let report = SideReport::of(&self.flows, self.upstream.most_at_once(), measured);
+    fn report(&self, measured: Duration) -> Result<SideFigures, DemoError> {
+        let report = SideFigures::of(&self.flows, self.upstream.most_at_once(), measured);
         let served = report.flows.iter().any(|flow| flow.ok > 0);
         let failure = report.flows.iter().find_map(|flow| flow.failure.as_ref());
         match failure {
@@ -211,9 +211,9 @@ impl Run {
         &self,
         sides: &[Side; 2],
         interrupt: impl Future<Output = ()>,
-        live: &mut Live,
+        live: &mut LiveView,
         out: &mut dyn Write,
-    ) -> Result<Report, DemoError> {
+    ) -> Result<DemoReport, DemoError> {
         let stalls = StallWatch::start(self.clock.clone());
         let mut clients = JoinSet::new();
         for side in sides {
@@ -234,7 +234,7 @@ impl Run {
         let interrupted = interrupted.map_err(DemoError::Write)?;
         let measured = stopped.since(self.settled);
         let [with, without] = sides;
-        Ok(Report {
+        Ok(DemoReport {
             with: with.report(measured)?,
             without: without.report(measured)?,
             interrupted,
@@ -243,8 +243,8 @@ impl Run {
         })
     }
 
-    fn course(&self, side: &Side) -> Course {
-        Course {
+    fn course(&self, side: &Side) -> LoadSettings {
+        LoadSettings {
             gateway: side.gateway.address(),
             start: self.start,
             settled: self.settled,
@@ -257,7 +257,7 @@ impl Run {
     async fn show(
         &self,
         sides: &[Side; 2],
-        live: &mut Live,
+        live: &mut LiveView,
         out: &mut dyn Write,
     ) -> io::Result<()> {
         let mut next = self.start;

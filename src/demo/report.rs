@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::{
     figures::{jain, max_min_shares},
-    flow::Flow,
+    flow::DemoFlow,
     upstream::{SERVICE_TIME, WORKERS},
 };
 use fairgate_core::sync::Arc;
@@ -24,11 +24,11 @@ const EVEN: f64 = 0.95;
 /// What came of both sides. As JSON `{"with": {"flows": […], "jain": x}, "without": {…}}`; as text a
 /// table and a verdict.
 #[derive(Clone, Debug, Serialize)]
-pub struct Report {
+pub struct DemoReport {
     /// With fairness.
-    pub with: SideReport,
+    pub with: SideFigures,
     /// With one queue for all.
-    pub without: SideReport,
+    pub without: SideFigures,
     /// Whether it was ended before its time.
     #[serde(skip)]
     pub interrupted: bool,
@@ -42,9 +42,9 @@ pub struct Report {
 
 /// What came of one side.
 #[derive(Clone, Debug, Serialize)]
-pub struct SideReport {
+pub struct SideFigures {
     /// The elephant first, then the mice.
-    pub flows: Vec<FlowReport>,
+    pub flows: Vec<FlowFigures>,
     /// Jain's index over what each flow was served of its max-min fair share, of all flows that
     /// asked for something; `None` if nothing was served.
     pub jain: Option<f64>,
@@ -55,7 +55,7 @@ pub struct SideReport {
 
 /// What became of one flow's requests.
 #[derive(Clone, Debug, Serialize)]
-pub struct FlowReport {
+pub struct FlowFigures {
     /// The user; begins with `elephant` or `mouse`.
     pub name: String,
     /// Requests in the figures.
@@ -77,10 +77,10 @@ pub struct FlowReport {
     pub failure: Option<String>,
 }
 
-impl SideReport {
+impl SideFigures {
     /// The figures of `flows`, the elephant first, out of what was asked during `measured`.
-    pub(super) fn of(flows: &[Arc<Flow>], most_upstream: usize, measured: Duration) -> Self {
-        let flows: Vec<FlowReport> = flows.iter().map(|flow| FlowReport::of(flow)).collect();
+    pub(super) fn of(flows: &[Arc<DemoFlow>], most_upstream: usize, measured: Duration) -> Self {
+        let flows: Vec<FlowFigures> = flows.iter().map(|flow| FlowFigures::of(flow)).collect();
         Self {
             jain: jain_of(&flows, measured),
             flows,
@@ -88,7 +88,7 @@ impl SideReport {
         }
     }
 
-    fn elephant(&self) -> Option<&FlowReport> {
+    fn elephant(&self) -> Option<&FlowFigures> {
         self.flows.iter().find(|flow| flow.is_elephant())
     }
 
@@ -99,8 +99,8 @@ impl SideReport {
     }
 }
 
-impl FlowReport {
-    fn of(flow: &Flow) -> Self {
+impl FlowFigures {
+    fn of(flow: &DemoFlow) -> Self {
         let mut tally = flow.tally();
         Self {
             name: flow.name().to_owned(),
@@ -132,9 +132,9 @@ impl FlowReport {
 
 /// Jain's index over the served part of each flow's max-min fair share. The elephant asks for all
 /// there is; a mouse for what it asked for.
-fn jain_of(flows: &[FlowReport], measured: Duration) -> Option<f64> {
+fn jain_of(flows: &[FlowFigures], measured: Duration) -> Option<f64> {
     let capacity = f64::from(WORKERS) * measured.as_secs_f64() / SERVICE_TIME.as_secs_f64();
-    let demand = |flow: &FlowReport| {
+    let demand = |flow: &FlowFigures| {
         if flow.is_elephant() {
             f64::INFINITY
         } else {
@@ -167,7 +167,7 @@ fn or_dash(ms: Option<f64>) -> String {
     ms.map_or("-".to_owned(), |ms| format!("{ms:.0}"))
 }
 
-impl Display for Report {
+impl Display for DemoReport {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let head = format!(
             "{:>6}{:>6}{:>5}{:>8}{:>8}",
@@ -196,7 +196,7 @@ impl Display for Report {
     }
 }
 
-impl Report {
+impl DemoReport {
     /// How many times longer the slowest mouse waits without fairness than with it.
     fn gain(&self) -> Option<f64> {
         Some(self.without.mice_p99_ms()? / self.with.mice_p99_ms()?)
@@ -230,7 +230,7 @@ impl Report {
         let (Some(with), Some(without)) = (self.with.jain, self.without.jain) else {
             return Ok(());
         };
-        let rate = |side: &SideReport| {
+        let rate = |side: &SideFigures| {
             let ok = side.elephant().map_or(0, |elephant| elephant.ok);
             count(ok) / self.measured.as_secs_f64()
         };
@@ -290,8 +290,8 @@ impl Report {
 mod tests {
     use super::*;
 
-    fn flow(name: &str, requests: u64, ok: u64, p99_ms: f64) -> FlowReport {
-        FlowReport {
+    fn flow(name: &str, requests: u64, ok: u64, p99_ms: f64) -> FlowFigures {
+        FlowFigures {
             name: name.to_owned(),
             requests,
             ok,
@@ -304,20 +304,20 @@ mod tests {
     }
 
     /// A side of ten seconds with one mouse.
-    fn side(elephant_ok: u64, mouse_ok: u64, mouse_p99_ms: f64) -> SideReport {
+    fn side(elephant_ok: u64, mouse_ok: u64, mouse_p99_ms: f64) -> SideFigures {
         let flows = vec![
             flow("elephant", elephant_ok, elephant_ok, 1000.0),
             flow("mouse-1", 20, mouse_ok, mouse_p99_ms),
         ];
-        SideReport {
+        SideFigures {
             jain: jain_of(&flows, Duration::from_secs(10)),
             flows,
             most_upstream: 10,
         }
     }
 
-    fn report(with: SideReport, without: SideReport) -> Report {
-        Report {
+    fn report(with: SideFigures, without: SideFigures) -> DemoReport {
+        DemoReport {
             with,
             without,
             interrupted: false,

@@ -6,7 +6,7 @@
 //!
 //! What finds no worker free waits in a queue of the server's own, first come first served and
 //! without a bound: should a gateway let more through than it may, that shows as waiting here and in
-//! [`Upstream::most_at_once`]. It speaks HTTP/1.1 over a real socket on a port of the system's choice.
+//! [`StandInServer::most_at_once`]. It speaks HTTP/1.1 over a real socket on a port of the system's choice.
 
 use std::{
     convert::Infallible,
@@ -43,7 +43,7 @@ const BODY: &[u8] =
 
 /// A running stand-in. Dropped, it ends at once.
 #[derive(Debug)]
-pub(super) struct Upstream {
+pub(super) struct StandInServer {
     address: SocketAddr,
     workers: Arc<Workers>,
     _accepting: JoinSet<()>,
@@ -59,7 +59,7 @@ struct Workers {
     begun: AtomicU64,
 }
 
-impl Upstream {
+impl StandInServer {
     /// Starts it on the current runtime.
     pub(super) async fn start() -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
@@ -117,7 +117,7 @@ async fn accept(listener: TcpListener, workers: Arc<Workers>) {
 impl Workers {
     /// Takes a worker, in the order of arrival, for the time of one request.
     async fn execute(&self) -> Response<Full<Bytes>> {
-        let _here = Here::enter(self);
+        let _here = RunningRequest::enter(self);
         // The semaphore is fair, and is never closed.
         let _worker = self.free.acquire().await;
         let number = self.begun.fetch_add(1, Ordering::Relaxed);
@@ -135,9 +135,9 @@ fn service_time(number: u64) -> Duration {
 }
 
 /// A request that is here, also when its connection is cut.
-struct Here<'a>(&'a Workers);
+struct RunningRequest<'a>(&'a Workers);
 
-impl<'a> Here<'a> {
+impl<'a> RunningRequest<'a> {
     fn enter(workers: &'a Workers) -> Self {
         let here = workers.here.fetch_add(1, Ordering::Relaxed) + 1;
         workers.most.fetch_max(here, Ordering::Relaxed);
@@ -145,7 +145,7 @@ impl<'a> Here<'a> {
     }
 }
 
-impl Drop for Here<'_> {
+impl Drop for RunningRequest<'_> {
     fn drop(&mut self) {
         self.0.here.fetch_sub(1, Ordering::Relaxed);
     }

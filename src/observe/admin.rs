@@ -36,7 +36,7 @@ use tokio::{
 };
 
 use super::{
-    connection_limit::{AdmittedConnection, ConnectionLimit},
+    admin_connections::{AdminConnections, AdmittedConnection},
     endpoints::OperatorEndpoints,
     gateway_metrics::AdminConnectionCut,
 };
@@ -140,7 +140,7 @@ impl AdminServer {
 
     /// Serves, for ever. To be spawned on the control runtime.
     pub(crate) async fn run(self) {
-        let limit = ConnectionLimit::new(MAX_CONNECTIONS);
+        let limit = AdminConnections::new(MAX_CONNECTIONS);
         let mut spare = spare();
         let mut failing = false;
         loop {

@@ -15,7 +15,7 @@ use std::{
 use jiff::Timestamp;
 use tokio::sync::oneshot;
 
-use super::{aligned_table::AlignedTable, go_duration::GoDuration};
+use super::aligned_table::AlignedTable;
 use fairgate_base::clock::Clock;
 use fairgate_core::{
     apf::{
@@ -24,6 +24,7 @@ use fairgate_core::{
         queueset::{Phase, RequestReport},
     },
     digest::{RequestDigest, RequestInfo, readable},
+    go_duration::GoDuration,
     time::Time,
 };
 use fairgate_proxy::fairness::{GateMessage, Hub, Waiter};

@@ -22,7 +22,7 @@ use tracing_subscriber::{
 };
 
 use super::{catalogue::ACCESS_LOG, gateway_metrics::GatewayMetrics, recorder::is_wild};
-use crate::config::{Log, LogFormat, LogLevel};
+use crate::config::{LogConfig, LogFormat, LogLevel};
 
 /// Lines that may wait to be written.
 const MAX_WAITING: usize = 8192;
@@ -60,7 +60,10 @@ enum Message {
 /// # Errors
 ///
 /// [`LogError`]; nothing is changed then.
-pub(crate) fn install(settings: &Log, metrics: &GatewayMetrics) -> Result<LogGuard, LogError> {
+pub(crate) fn install(
+    settings: &LogConfig,
+    metrics: &GatewayMetrics,
+) -> Result<LogGuard, LogError> {
     let (lines, waiting) = sync_channel(MAX_WAITING);
     let subscriber = subscriber(
         settings,
@@ -82,7 +85,7 @@ pub(crate) fn install(settings: &Log, metrics: &GatewayMetrics) -> Result<LogGua
 }
 
 /// A subscriber that writes what `settings` want, in the form they want.
-pub(crate) fn subscriber<W>(settings: &Log, writer: W) -> Box<dyn Subscriber + Send + Sync>
+pub(crate) fn subscriber<W>(settings: &LogConfig, writer: W) -> Box<dyn Subscriber + Send + Sync>
 where
     W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
 {
@@ -102,7 +105,7 @@ where
 }
 
 /// Libraries are asked for less than the gateway itself, unless everything is wanted.
-fn filter(settings: &Log) -> Targets {
+fn filter(settings: &LogConfig) -> Targets {
     let level = match settings.level {
         LogLevel::Error => LevelFilter::ERROR,
         LogLevel::Warn => LevelFilter::WARN,

@@ -11,17 +11,16 @@
 //! It reads what other modules keep, and never decides.
 
 pub(crate) mod admin;
+mod admin_connections;
 mod aligned_table;
 pub mod catalogue;
 mod cell_metrics;
 pub(crate) mod checks;
-mod connection_limit;
 mod dumps;
 pub(crate) mod dumps_layer;
 pub(crate) mod endpoints;
 mod exposition;
 mod gateway_metrics;
-mod go_duration;
 pub(crate) mod log;
 pub(crate) mod recorder;
 mod request_counts;

@@ -29,12 +29,11 @@ use uuid::Uuid;
 
 use super::{
     catalogue::ACCESS_LOG,
-    go_duration::GoDuration,
     request_counts::{DryRun, FinishedRequest, RequestRegistry, RequestTable},
 };
 use fairgate_base::clock::Clock;
 use fairgate_call::{BodyEnd, Inbound, Reply, ReplyGuard, RequestContext};
-use fairgate_core::cells::Counter;
+use fairgate_core::{cells::Counter, go_duration::GoDuration};
 
 /// Stands for the status of requests whose client left before there was one.
 pub(crate) const CLIENT_GONE: u16 = 499;

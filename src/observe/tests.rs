@@ -28,7 +28,7 @@ use super::{
     AdminServer, GatewayMetrics, HealthChecks, OperatorEndpoints, Telemetry, catalogue,
     dumps::Dump, log,
 };
-use crate::config::{Log, LogFormat, LogLevel};
+use crate::config::{LogConfig, LogFormat, LogLevel};
 use fairgate_base::clock::Clock;
 use fairgate_call::{
     Call, ClientBody, Inbound, Peer, Refusal, Reply, ReplyBody, RequestContext, SpoolLimits,
@@ -884,7 +884,7 @@ impl Write for Collected {
     }
 }
 
-fn logged(settings: &Log, test: impl Future<Output = ()> + 'static) -> String {
+fn logged(settings: &LogConfig, test: impl Future<Output = ()> + 'static) -> String {
     let collected = Collected::default();
     let to = collected.clone();
     let subscriber = log::subscriber(settings, move || to.clone());
@@ -900,7 +900,7 @@ fn logged(settings: &Log, test: impl Future<Output = ()> + 'static) -> String {
 
 #[test]
 fn the_access_log_has_a_line_for_each_request() {
-    let settings = Log {
+    let settings = LogConfig {
         format: LogFormat::Json,
         level: LogLevel::Info,
         access: true,
@@ -949,7 +949,7 @@ fn the_access_log_has_a_line_for_each_request() {
 
 #[test]
 fn without_the_access_log_nothing_is_written() {
-    let settings = Log {
+    let settings = LogConfig {
         format: LogFormat::Text,
         level: LogLevel::Info,
         access: false,
@@ -963,7 +963,7 @@ fn without_the_access_log_nothing_is_written() {
 #[test]
 fn nobody_can_forge_a_line() {
     for format in [LogFormat::Text, LogFormat::Json] {
-        let settings = Log {
+        let settings = LogConfig {
             format,
             level: LogLevel::Info,
             access: true,

@@ -21,7 +21,7 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use tokio::{sync::Notify, task, time};
 
-use super::{Document, DocumentSet, Revision, Source};
+use super::{DocumentSet, PolicyDocument, PolicySource, Revision};
 use fairgate_core::finding::{Finding, Severity};
 use fairgate_manifest::{read_bounded, yaml};
 
@@ -40,7 +40,7 @@ const MAX_READINGS: usize = 20;
 
 /// A directory that is followed.
 #[derive(Debug)]
-pub struct Files {
+pub struct FileSource {
     directory: PathBuf,
     period: Duration,
     settle: Duration,
@@ -49,14 +49,14 @@ pub struct Files {
     nudged: bool,
 }
 
-impl Files {
+impl FileSource {
     /// Follows `directory`: its files named `*.yaml`, `*.yml` and `*.json`, hidden ones left out,
     /// in the order of their names.
     pub fn new(directory: impl Into<PathBuf>) -> Self {
         Self::polling(directory, POLL_PERIOD, SETTLE)
     }
 
-    /// Takes the set at `revision` for known: [`Source::next`] yields only what comes after it.
+    /// Takes the set at `revision` for known: [`PolicySource::next`] yields only what comes after it.
     #[must_use]
     pub fn after(mut self, revision: Revision) -> Self {
         self.seen = Some(revision);
@@ -74,7 +74,7 @@ impl Files {
         }
     }
 
-    /// Makes [`Source::next`] yield the set at once, changed or not, when notified: for SIGHUP.
+    /// Makes [`PolicySource::next`] yield the set at once, changed or not, when notified: for SIGHUP.
     pub fn nudge(&self) -> Arc<Notify> {
         Arc::clone(&self.nudge)
     }
@@ -118,7 +118,7 @@ impl Files {
     }
 }
 
-impl Source for Files {
+impl PolicySource for FileSource {
     async fn next(&mut self) -> DocumentSet {
         loop {
             let snapshot = self.read().await;
@@ -219,7 +219,7 @@ impl Snapshot {
     }
 }
 
-fn labelled(name: &str, values: Vec<Value>) -> impl Iterator<Item = Document> {
+fn labelled(name: &str, values: Vec<Value>) -> impl Iterator<Item = PolicyDocument> {
     let several = values.len() > 1;
     values.into_iter().enumerate().map(move |(index, value)| {
         let origin = if several {
@@ -228,7 +228,7 @@ fn labelled(name: &str, values: Vec<Value>) -> impl Iterator<Item = Document> {
             name.to_owned()
         };
         let value = Arc::new(value);
-        Document { origin, value }
+        PolicyDocument { origin, value }
     })
 }
 
@@ -306,9 +306,9 @@ mod tests {
             fs::write(self.0.join(name), text).unwrap();
         }
 
-        fn follow(&self) -> Files {
+        fn follow(&self) -> FileSource {
             let quick = Duration::from_millis(1);
-            Files::polling(&self.0, quick, quick)
+            FileSource::polling(&self.0, quick, quick)
         }
     }
 
@@ -424,7 +424,7 @@ mod tests {
     #[tokio::test]
     async fn a_change_is_found_within_a_second() {
         let scratch = Scratch::new("soon");
-        let mut files = Files::new(&scratch.0);
+        let mut files = FileSource::new(&scratch.0);
         assert!(files.next().await.documents.is_empty());
         let next = files.next();
         tokio::pin!(next);
@@ -458,7 +458,7 @@ mod tests {
     #[tokio::test]
     async fn a_nudge_yields_the_set_again_though_nothing_changed() {
         let scratch = Scratch::new("nudge");
-        let mut files = Files::polling(&scratch.0, Duration::from_secs(3600), Duration::ZERO);
+        let mut files = FileSource::polling(&scratch.0, Duration::from_secs(3600), Duration::ZERO);
         let first = files.next().await;
         files.nudge().notify_one();
         assert_eq!(files.next().await, first);
@@ -468,7 +468,7 @@ mod tests {
     async fn a_nudge_that_a_dropped_wait_has_taken_still_counts() {
         let scratch = Scratch::new("dropped-nudge");
         let hour = Duration::from_secs(3600);
-        let mut files = Files::polling(&scratch.0, hour, Duration::ZERO);
+        let mut files = FileSource::polling(&scratch.0, hour, Duration::ZERO);
         let first = files.next().await;
         files.nudged = true;
         assert_eq!(files.next().await, first);

@@ -1,8 +1,8 @@
 //! Where policy objects come from.
 //!
-//! A [`Source`] yields complete sets of objects, each at a revision, as plain documents with a word
+//! A [`PolicySource`] yields complete sets of objects, each at a revision, as plain documents with a word
 //! on where each came from. It compiles nothing: whoever follows it makes a policy of a set or
-//! refuses the set as a whole, and tells the source by [`Source::report`] what came of it. For sets
+//! refuses the set as a whole, and tells the source by [`PolicySource::report`] what came of it. For sets
 //! the size of a policy; pods and the like need a reflector of their own.
 
 pub mod files;
@@ -25,7 +25,7 @@ pub struct DocumentSet {
     /// Which state of the source this is.
     pub revision: Revision,
     /// Every object there is, in an order that does not change by itself.
-    pub documents: Vec<Document>,
+    pub documents: Vec<PolicyDocument>,
     /// What kept documents from being read. With an error among it the set cannot be used.
     pub findings: Vec<Finding>,
 }
@@ -40,7 +40,7 @@ impl DocumentSet {
 
 /// One document of a source: an object, or a list of objects.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Document {
+pub struct PolicyDocument {
     /// Where it came from, for findings: `policies/a.yaml, document 2`.
     pub origin: String,
     /// The document as it stands, or what a policy can depend on of it.
@@ -54,7 +54,7 @@ pub struct Revision(pub String);
 /// Something that policy objects come from.
 ///
 /// Belongs on the control runtime; it may use the blocking pool.
-pub trait Source: Send {
+pub trait PolicySource: Send {
     /// The next set: the first call yields what is there, later ones wait for a change.
     ///
     /// Cancel-safe: a call that is dropped loses no change.

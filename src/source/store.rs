@@ -7,7 +7,9 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use serde_json::Value;
 
-use super::{Document, DocumentSet, Revision, Source, same_policy, warnings::LoggedWarnings};
+use super::{
+    DocumentSet, PolicyDocument, PolicySource, Revision, same_policy, warnings::LoggedWarnings,
+};
 use fairgate_core::finding::{Finding, Severity};
 use fairgate_store::{At, Entry, Event, Store, StoreError, Watch};
 
@@ -22,17 +24,17 @@ const PAUSE: std::time::Duration = std::time::Duration::from_millis(200);
 pub(crate) const SETTLE: std::time::Duration = std::time::Duration::from_millis(5);
 
 /// The policy objects in a store, followed.
-pub struct Stored {
+pub struct StoreSource {
     store: Arc<dyn Store>,
     watch: Option<Watch>,
     /// What was read last, by key, with the revision of each: most of it is the same the next time.
-    known: BTreeMap<Arc<str>, (u64, Document)>,
+    known: BTreeMap<Arc<str>, (u64, PolicyDocument)>,
     /// Whether something changed since the last set.
     changed: bool,
     told: LoggedWarnings,
 }
 
-impl std::fmt::Debug for Stored {
+impl std::fmt::Debug for StoreSource {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Stored")
             .field("changed", &self.changed)
@@ -40,7 +42,7 @@ impl std::fmt::Debug for Stored {
     }
 }
 
-impl Stored {
+impl StoreSource {
     /// Follows the objects in `store`.
     pub fn new(store: Arc<dyn Store>) -> Self {
         Self {
@@ -107,7 +109,7 @@ impl Stored {
     }
 }
 
-impl Source for Stored {
+impl PolicySource for StoreSource {
     async fn next(&mut self) -> DocumentSet {
         loop {
             self.change().await;
@@ -133,10 +135,10 @@ impl Source for Stored {
     }
 }
 
-fn document(entry: &Entry) -> Result<Document, Box<Finding>> {
+fn document(entry: &Entry) -> Result<PolicyDocument, Box<Finding>> {
     let origin = format!("{} at {}", entry.key, entry.revision);
     match serde_json::from_slice(&entry.value) {
-        Ok(value) => Ok(Document {
+        Ok(value) => Ok(PolicyDocument {
             origin,
             value: Arc::new(without_remarks(value)),
         }),

@@ -6,17 +6,17 @@ use std::{
     time::Duration,
 };
 
-use fairgate::demo::{self, Display, Report, SideReport};
+use fairgate::demo::{self, DemoReport, ProgressDisplay, SideFigures};
 use serde_json::Value;
 
-fn run_for(length: Duration, interrupt: impl Future<Output = ()>) -> (Report, String) {
+fn run_for(length: Duration, interrupt: impl Future<Output = ()>) -> (DemoReport, String) {
     let mut shown = Vec::new();
-    let report = demo::run(length, Display::Lines, interrupt, &mut shown).unwrap();
+    let report = demo::run(length, ProgressDisplay::Lines, interrupt, &mut shown).unwrap();
     (report, String::from_utf8(shown).unwrap())
 }
 
 /// The greatest median time of the mice.
-fn slowest_mouse_ms(side: &SideReport) -> f64 {
+fn slowest_mouse_ms(side: &SideFigures) -> f64 {
     let mice = side.flows[1..].iter().filter_map(|flow| flow.p50_ms);
     mice.fold(0.0, f64::max)
 }

@@ -10,7 +10,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use fairgate::source::{DocumentSet, Source as _, kube::KubeSource};
+use fairgate::source::{DocumentSet, PolicySource as _, kube::KubeSource};
 use fairgate_base::clock::Clock;
 use fairgate_upstream::{
     client::{ApiClient, ConnectionReuse},

@@ -30,7 +30,6 @@ mod metrics;
 mod overlay;
 mod panics;
 mod pooling;
-mod reference;
 mod resets;
 mod tidy;
 mod tls;

@@ -4,6 +4,7 @@
 //! It reads text, so a mention in a string counts too; comments do not.
 
 mod circles;
+mod reference;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -32,10 +33,11 @@ const CORE: Edges = &[
     ("sync", &[]),
     ("time", &[]),
     ("finding", &[]),
+    ("go_duration", &[]),
     ("random", &[]),
     ("rejection", &[]),
     ("mailbox", &["sync"]),
-    ("digest", &[]),
+    ("digest", &["go_duration"]),
     ("apf", &["digest", "finding", "rejection", "sync", "time"]),
     ("cells", &["digest", "rejection"]),
 ];

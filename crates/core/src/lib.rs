@@ -9,6 +9,7 @@ pub mod apf;
 pub mod cells;
 pub mod digest;
 pub mod finding;
+pub mod go_duration;
 pub mod mailbox;
 pub mod random;
 pub mod rejection;

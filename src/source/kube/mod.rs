@@ -34,7 +34,7 @@ use kube::{
 use sha2::{Digest as _, Sha256};
 use tokio::time::{sleep, timeout};
 
-use super::{Document, DocumentSet, Revision, Source, warnings::LoggedWarnings};
+use super::{DocumentSet, PolicyDocument, PolicySource, Revision, warnings::LoggedWarnings};
 use fairgate_base::clock::Clock;
 use fairgate_core::{
     apf::{
@@ -205,7 +205,7 @@ impl KubeSource {
         for ((_, plural), known) in KINDS.iter().zip(&self.objects) {
             for (name, value) in known.objects() {
                 let version = value["metadata"]["resourceVersion"].as_str();
-                let document = Document {
+                let document = PolicyDocument {
                     origin: format!("{plural}/{name} at {}", version.unwrap_or("no version")),
                     value: Arc::new(value.clone()),
                 };
@@ -224,7 +224,7 @@ impl KubeSource {
     }
 }
 
-impl Source for KubeSource {
+impl PolicySource for KubeSource {
     async fn next(&mut self) -> DocumentSet {
         while !(self.changed && is_complete(&self.objects)) {
             self.advance().await;
@@ -285,7 +285,7 @@ async fn served_version(client: &Client) -> Result<&'static str, WatchFailure> {
 }
 
 /// Why an object cannot be used, as warnings; empty if it can.
-fn problems(document: &Document) -> Vec<Finding> {
+fn problems(document: &PolicyDocument) -> Vec<Finding> {
     let read = ObjectSet::read([(document.origin.as_str(), (*document.value).clone())]);
     let errors = read.findings().iter().filter(|finding| finding.is_error());
     errors
@@ -329,7 +329,7 @@ mod tests {
 
     #[test]
     fn an_object_that_cannot_be_used_is_reported_as_a_warning() {
-        let level = |spec| Document {
+        let level = |spec| PolicyDocument {
             origin: "here".to_owned(),
             value: Arc::new(json!({
                 "apiVersion": "flowcontrol.apiserver.k8s.io/v1",

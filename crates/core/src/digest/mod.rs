@@ -5,9 +5,8 @@
 //!
 //! A request is read in this order: `info` splits the path and finds verb, namespace, resource and
 //! name; `query` decodes the parameters that matter; `options` and `selector` read those of a list
-//! or watch; `duration` reads the client's deadline.
+//! or watch; [`go_duration`](crate::go_duration) reads the client's deadline.
 
-mod duration;
 mod error;
 pub(crate) mod info;
 pub(crate) mod options;

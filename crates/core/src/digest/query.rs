@@ -4,11 +4,12 @@
 //! separates, a pair with a raw `;` or a bad escape is dropped by itself, and the first pair of a
 //! key counts. One pass, no map; what holds no escape is borrowed.
 //!
-//! Not here: what the values mean (`options`, `duration`).
+//! Not here: what the values mean (`options`, [`go_duration`]).
 
 use std::borrow::Cow;
 
-use super::{duration, error::InfoError};
+use super::error::InfoError;
+use crate::go_duration;
 
 /// The most parameters a query may have; servers of different age disagree on larger ones.
 const MAX_PARAMETERS: usize = 10_000;
@@ -83,7 +84,7 @@ impl<'a> Parameters<'a> {
     /// The client's deadline, or what is wrong with it; an empty one counts as absent.
     pub(super) fn deadline(&self) -> Option<Result<std::time::Duration, Box<str>>> {
         let text = self.timeout.as_deref()?;
-        (!text.is_empty()).then(|| duration::parse(text))
+        (!text.is_empty()).then(|| go_duration::parse(text))
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::runtime;
 
-use super::{counting, settings::UpstreamClients};
+use super::{event_metrics, settings::UpstreamClients};
 use crate::{config::Config, observe::GatewayMetrics};
 use fairgate_base::clock::Clock;
 use fairgate_upstream::{
@@ -23,7 +23,7 @@ pub(super) fn reviews(
     let settings = AccessReviewSettings {
         allowed_ttl: config.hosted_api.authorized_ttl,
         denied_ttl: config.hosted_api.unauthorized_ttl,
-        events: counting::access_reviews(metrics),
+        events: event_metrics::access_reviews(metrics),
         ..AccessReviewSettings::default()
     };
     let transport = ReviewClient::access(clients.reviews.clone());

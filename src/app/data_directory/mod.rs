@@ -67,7 +67,7 @@ store:
 
 /// Why the directory cannot be made a home of.
 #[derive(Debug, thiserror::Error)]
-pub enum HomeError {
+pub enum DataDirectoryError {
     /// The disk, or what is on it.
     #[error("{path}: {source}; check the directory and its permissions", path = path.display())]
     Io {
@@ -110,7 +110,7 @@ pub enum HomeError {
 
 /// A directory with all that a gateway needs.
 #[derive(Debug)]
-pub struct Home {
+pub struct DataDirectory {
     directory: PathBuf,
     authority: Authority,
     /// Held as long as this is.
@@ -124,13 +124,13 @@ struct Authority {
     now: Duration,
 }
 
-impl Home {
+impl DataDirectory {
     /// Makes `directory` a home, or finds what it needs to be one. The serving certificate is new.
     ///
     /// # Errors
     ///
-    /// [`HomeError`].
-    pub fn prepare(directory: &Path, clock: &Clock) -> Result<Self, HomeError> {
+    /// [`DataDirectoryError`].
+    pub fn prepare(directory: &Path, clock: &Clock) -> Result<Self, DataDirectoryError> {
         let made = fs::DirBuilder::new()
             .recursive(true)
             .mode(0o700)
@@ -164,8 +164,8 @@ impl Home {
     ///
     /// # Errors
     ///
-    /// [`HomeError`].
-    pub fn write_kubeconfigs(&self, address: SocketAddr) -> Result<PathBuf, HomeError> {
+    /// [`DataDirectoryError`].
+    pub fn write_kubeconfigs(&self, address: SocketAddr) -> Result<PathBuf, DataDirectoryError> {
         let people = [
             ("admin.kubeconfig", ADMIN, User::MASTERS),
             ("user.kubeconfig", USER, READERS),
@@ -182,8 +182,8 @@ impl Home {
         self.directory.join(file)
     }
 
-    fn sign(&self, params: &CertificateParams) -> Result<(String, String), HomeError> {
-        let failed = |source| HomeError::Certificate {
+    fn sign(&self, params: &CertificateParams) -> Result<(String, String), DataDirectoryError> {
+        let failed = |source| DataDirectoryError::Certificate {
             path: self.path("ca.key"),
             source,
         };
@@ -226,7 +226,7 @@ impl Home {
 
 impl Authority {
     /// The authority in `directory`, made if there is none.
-    fn find(directory: &Path, now: Duration) -> Result<Self, HomeError> {
+    fn find(directory: &Path, now: Duration) -> Result<Self, DataDirectoryError> {
         let (crt, key) = (directory.join("ca.crt"), directory.join("ca.key"));
         if crt.exists() && key.exists() {
             let read =
@@ -234,13 +234,13 @@ impl Authority {
             let (pem, key) = (read(&crt)?, read(&key)?);
             return match fault_of(&pem, &key, now) {
                 None => Ok(Self { pem, key, now }),
-                Some(why) => Err(HomeError::Authority {
+                Some(why) => Err(DataDirectoryError::Authority {
                     path: directory.to_owned(),
                     why,
                 }),
             };
         }
-        let failed = |source| HomeError::Certificate {
+        let failed = |source| DataDirectoryError::Certificate {
             path: crt.clone(),
             source,
         };
@@ -281,11 +281,11 @@ fn fault_of(certificate: &str, key: &str, now: Duration) -> Option<&'static str>
 }
 
 /// Takes a directory for this process alone.
-fn lock(directory: &Path) -> Result<File, HomeError> {
+fn lock(directory: &Path) -> Result<File, DataDirectoryError> {
     let metadata = fs::metadata(directory).map_err(|source| io_error(directory, source))?;
     let mode = metadata.permissions().mode() & 0o777;
     if mode & 0o022 != 0 {
-        return Err(HomeError::Open {
+        return Err(DataDirectoryError::Open {
             path: directory.to_owned(),
             mode,
         });
@@ -300,7 +300,7 @@ fn lock(directory: &Path) -> Result<File, HomeError> {
     let file = opened.map_err(|source| io_error(&path, source))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(HomeError::InUse {
+        Err(TryLockError::WouldBlock) => Err(DataDirectoryError::InUse {
             path: directory.to_owned(),
         }),
         Err(TryLockError::Error(source)) => Err(io_error(&path, source)),
@@ -346,8 +346,8 @@ fn set_validity(params: &mut CertificateParams, now: Duration, lasts: Duration) 
     params.not_after = epoch + (now + lasts);
 }
 
-fn io_error(path: &Path, source: io::Error) -> HomeError {
-    HomeError::Io {
+fn io_error(path: &Path, source: io::Error) -> DataDirectoryError {
+    DataDirectoryError::Io {
         path: path.to_owned(),
         source,
     }
@@ -355,7 +355,7 @@ fn io_error(path: &Path, source: io::Error) -> HomeError {
 
 /// Writes a file that only its owner can read: beside its place first, so that nobody ever finds half
 /// of it, or all of it readable for a moment.
-fn write(path: &Path, text: &str) -> Result<(), HomeError> {
+fn write(path: &Path, text: &str) -> Result<(), DataDirectoryError> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(".new");
     let written = (|| {
@@ -385,17 +385,20 @@ mod tests {
         let directory = std::env::temp_dir().join(format!("fairgate-home-{}", std::process::id()));
         let _ = fs::remove_dir_all(&directory);
         let clock = Clock::system();
-        let home = Home::prepare(&directory, &clock).unwrap();
+        let home = DataDirectory::prepare(&directory, &clock).unwrap();
         let (config, warnings) = Config::read(Some(&home.config())).usable().unwrap();
         assert_eq!(warnings, []);
         let admin = home.write_kubeconfigs(config.listen.address).unwrap();
         let first = fs::read_to_string(directory.join("ca.crt")).unwrap();
         fs::write(home.config(), "mine").unwrap();
-        let second = Home::prepare(&directory, &clock);
-        assert!(matches!(second, Err(HomeError::InUse { .. })), "{second:?}");
+        let second = DataDirectory::prepare(&directory, &clock);
+        assert!(
+            matches!(second, Err(DataDirectoryError::InUse { .. })),
+            "{second:?}"
+        );
         drop(home);
 
-        let again = Home::prepare(&directory, &clock).unwrap();
+        let again = DataDirectory::prepare(&directory, &clock).unwrap();
 
         assert_eq!(fs::read_to_string(directory.join("ca.crt")).unwrap(), first);
         assert_eq!(fs::read_to_string(again.config()).unwrap(), "mine");
@@ -421,8 +424,12 @@ mod tests {
         let _ = fs::remove_dir_all(&directory);
         let years =
             |years: u64| Clock::manual(Time::ZERO.plus(Duration::from_secs(years * 365 * 86_400)));
-        drop(Home::prepare(&directory, &years(50)).unwrap());
-        let told = |clock: &Clock| Home::prepare(&directory, clock).unwrap_err().to_string();
+        drop(DataDirectory::prepare(&directory, &years(50)).unwrap());
+        let told = |clock: &Clock| {
+            DataDirectory::prepare(&directory, clock)
+                .unwrap_err()
+                .to_string()
+        };
         assert!(told(&years(49)).contains("is of the future"));
         assert!(told(&years(61)).contains("has expired"));
 

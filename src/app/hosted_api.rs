@@ -11,7 +11,7 @@ use std::{
 
 use tokio::{runtime, sync::watch};
 
-use super::pace::Pace;
+use super::throttle::Throttle;
 use crate::{
     config::{self, Config},
     observe::{HealthChecks, OperatorEndpoints, Telemetry, catalogue},
@@ -49,8 +49,8 @@ const LOOK: Duration = Duration::from_millis(20);
 /// Opens the store that the configuration names. Must be called inside of the control runtime.
 pub(super) fn open_store(config: &Config, clock: &Clock) -> Result<Arc<dyn Store>, StoreError> {
     match &config.store {
-        config::Store::Local { path } => Ok(Arc::new(open_local(path, clock)?)),
-        config::Store::Etcd(etcd) => open_etcd(etcd, clock),
+        config::StoreConfig::Local { path } => Ok(Arc::new(open_local(path, clock)?)),
+        config::StoreConfig::Etcd(etcd) => open_etcd(etcd, clock),
     }
 }
 
@@ -63,7 +63,7 @@ fn open_local(path: &Path, clock: &Clock) -> Result<local::Local, StoreError> {
 }
 
 #[cfg(feature = "etcd")]
-fn open_etcd(settings: &config::Etcd, clock: &Clock) -> Result<Arc<dyn Store>, StoreError> {
+fn open_etcd(settings: &config::EtcdConfig, clock: &Clock) -> Result<Arc<dyn Store>, StoreError> {
     use fairgate_store::etcd;
     let identity = settings.client_pem.as_ref();
     let identity = identity.map(|(cert, key)| (cert.clone(), (**key).clone()));
@@ -85,7 +85,7 @@ fn open_etcd(settings: &config::Etcd, clock: &Clock) -> Result<Arc<dyn Store>, S
 }
 
 #[cfg(not(feature = "etcd"))]
-fn open_etcd(_: &config::Etcd, _: &Clock) -> Result<Arc<dyn Store>, StoreError> {
+fn open_etcd(_: &config::EtcdConfig, _: &Clock) -> Result<Arc<dyn Store>, StoreError> {
     // The configuration was refused before it came here.
     Err(StoreError::Failed(
         "this fairgate was built without etcd".to_owned(),
@@ -94,18 +94,18 @@ fn open_etcd(_: &config::Etcd, _: &Clock) -> Result<Arc<dyn Store>, StoreError> 
 
 /// The hosted API of this gateway.
 #[derive(Clone)]
-pub(super) struct Hosting {
+pub(super) struct HostedApi {
     pub(super) hosted: Arc<Hosted>,
     pub(super) store: Arc<dyn Store>,
     clock: Clock,
     bootstrap: Bootstrap,
-    seeing: Arc<Seeing>,
+    main_port: Arc<MainPortEndpoints>,
     /// Whether the built-in objects were seen to be in the store.
     ensured: Arc<AtomicBool>,
     opinions: watch::Sender<Vec<UnreachableSchema>>,
 }
 
-impl Hosting {
+impl HostedApi {
     /// An API over a store. Without `access` its own rules say who may do what.
     pub(super) fn new(
         config: &Config,
@@ -113,7 +113,7 @@ impl Hosting {
         access: Option<AccessReviews>,
         clock: &Clock,
     ) -> Self {
-        let seeing = Arc::new(Seeing::default());
+        let main_port = Arc::new(MainPortEndpoints::default());
         let hosted = Hosted::new(HostedSettings {
             store: Arc::clone(&store),
             clock: clock.clone(),
@@ -125,14 +125,14 @@ impl Hosting {
             },
             version: config.hosted_api.kubernetes_version.clone(),
             address: config.listen.address.to_string(),
-            admin: seeing.clone(),
+            admin: main_port.clone(),
         });
         Self {
             hosted,
             store,
             clock: clock.clone(),
             bootstrap: config.flow_control.bootstrap,
-            seeing,
+            main_port,
             ensured: Arc::default(),
             opinions: watch::Sender::default(),
         }
@@ -195,7 +195,7 @@ impl Hosting {
 
     /// Lets operators see the gateway on the port of the API, too.
     pub(super) fn show(&self, view: &Arc<OperatorEndpoints>) {
-        let _ = self.seeing.0.set(Arc::downgrade(view));
+        let _ = self.main_port.0.set(Arc::downgrade(view));
     }
 
     /// Adds what is to be known of the store to the checks.
@@ -252,7 +252,7 @@ impl Hosting {
         loop {
             // Asked for before the objects are read, so that no change between the two is missed.
             let change = self.change();
-            let pace = Pace::begin(&self.clock);
+            let pace = Throttle::begin(&self.clock);
             let pause = match keeper.ensure().await {
                 Ok(()) => {
                     self.ensured.store(true, Ordering::Relaxed);
@@ -296,7 +296,7 @@ impl Hosting {
             let known = opinions.borrow_and_update().clone();
             // Asked for before the objects are read, so that no change between the two is missed.
             let change = self.change();
-            let pace = Pace::begin(&self.clock);
+            let pace = Throttle::begin(&self.clock);
             let told = conditions.tell(&known).await;
             let pause = match told {
                 Ok(true) => ENSURE,
@@ -328,9 +328,9 @@ impl Hosting {
 /// What operators see of the gateway, once it runs. Weak, because the view shows the store, and through
 /// the API that shows the view both would keep each other for ever; the port for operators keeps it.
 #[derive(Default)]
-struct Seeing(OnceLock<Weak<OperatorEndpoints>>);
+struct MainPortEndpoints(OnceLock<Weak<OperatorEndpoints>>);
 
-impl AdminEndpoints for Seeing {
+impl AdminEndpoints for MainPortEndpoints {
     fn ask<'a>(&'a self, path: &'a str, query: &'a str, reasons: bool) -> AdminFuture<'a> {
         Box::pin(async move {
             let found = self.0.get()?.upgrade()?.get(path, query, reasons).await?;
@@ -371,7 +371,7 @@ mod tests {
         let (config, _) = reading.usable().unwrap();
         let clock = Clock::system();
         let store = open_local(&directory.0.join("store.redb"), &clock).unwrap();
-        let hosting = Hosting::new(&config, Arc::new(store), None, &clock);
+        let hosting = HostedApi::new(&config, Arc::new(store), None, &clock);
         hosting.store.wait_for(1).await.unwrap();
 
         // As when somebody deletes an object that was just seen to be there.

@@ -18,12 +18,12 @@ const LONGEST: Duration = Duration::from_millis(250);
 
 /// One round of work and the rest after it.
 #[derive(Debug)]
-pub(super) struct Pace<'a> {
+pub(super) struct Throttle<'a> {
     clock: &'a Clock,
     begun: Time,
 }
 
-impl<'a> Pace<'a> {
+impl<'a> Throttle<'a> {
     /// Work begins.
     pub(super) fn begin(clock: &'a Clock) -> Self {
         Self {

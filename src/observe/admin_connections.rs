@@ -18,7 +18,7 @@ use fairgate_core::sync::{Mutex, lock};
 
 /// The open connections and their limit. Clones share them.
 #[derive(Clone, Debug)]
-pub(crate) struct ConnectionLimit(Arc<Inner>);
+pub(crate) struct AdminConnections(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
@@ -42,12 +42,12 @@ struct ConnectionState {
 /// A connection that counts towards the limit until this is dropped.
 #[derive(Debug)]
 pub(crate) struct AdmittedConnection {
-    limit: ConnectionLimit,
+    limit: AdminConnections,
     age: u64,
     state: Arc<ConnectionState>,
 }
 
-impl ConnectionLimit {
+impl AdminConnections {
     /// A limit of `most` connections; at least one.
     pub(crate) fn new(most: usize) -> Self {
         Self(Arc::new(Inner {
@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn a_new_one_takes_the_place_of_the_oldest_idle_one() {
-        let limit = ConnectionLimit::new(3);
+        let limit = AdminConnections::new(3);
         let all: Vec<_> = (0..3).map(|_| limit.admit()).collect();
         assert!(!all.iter().any(|(_, evicted_another)| *evicted_another));
         all[0].0.set_busy(true);
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn a_place_that_was_given_back_is_free() {
-        let limit = ConnectionLimit::new(1);
+        let limit = AdminConnections::new(1);
         drop(limit.admit());
         assert!(!limit.admit().1);
     }

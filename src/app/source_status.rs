@@ -9,11 +9,11 @@ use crate::{
 
 /// Whether the policy is in sync with the upstream.
 #[derive(Clone, Debug)]
-pub(super) struct Following {
+pub(super) struct SourceStatus {
     status: Arc<SyncStatus>,
 }
 
-impl Following {
+impl SourceStatus {
     pub(super) fn new(status: Arc<SyncStatus>) -> Self {
         Self { status }
     }
