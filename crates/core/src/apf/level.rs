@@ -6,6 +6,9 @@
 //!
 //! A [`Ticket`] is the right to execute. It is given back exactly once, by [`Ticket::finish`]; the
 //! owner sees to that on every way out, a panic or a lost client included.
+//!
+//! Times may come from several cores and in any order: the queue set keeps the latest it has seen and takes earlier ones
+//! for that one.
 
 use smallvec::SmallVec;
 

@@ -148,4 +148,9 @@ mod tests {
         assert_eq!(SeatSeconds::product(13, ms(5)).per_seat(5), ms(13));
         assert_eq!(SeatSeconds::product(12, ms(0)).per_seat(10), ms(0));
     }
+
+    #[test]
+    fn work_is_a_number_of_seat_seconds() {
+        assert!((SeatSeconds::product(3, ms(500)).as_f64() - 1.5).abs() < 1e-12);
+    }
 }

@@ -257,5 +257,6 @@ mod tests {
         let long = format!("/api/v1/{}?watch=true", "x".repeat(2000));
         assert_eq!(watchers.register(&info("GET", &long)), None);
         assert_eq!(watchers.len(), 1);
+        assert!(!watchers.is_empty());
     }
 }

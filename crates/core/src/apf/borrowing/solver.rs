@@ -85,6 +85,8 @@ pub fn allocate(amount: f64, claims: &[Claim]) -> Result<Allocation, AllocationE
             upper_sum: sums.upper,
         });
     }
+    // At the sum of the lower bounds every fraction up to the first bend gives the same grants, and at the sum of the
+    // upper bounds every fraction from the last bend on. The walk would find any of them by rounding; these are exact.
     let fair_fraction = if amount <= 0.0 {
         0.0
     } else if sums.lower - amount > -EPSILON {

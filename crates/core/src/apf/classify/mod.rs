@@ -55,7 +55,13 @@ const OTHER_VERBS: u16 = 1 << 9;
 /// What `*` stands for among verbs.
 const ALL_VERBS: u16 = Verb::ALL_BITS | OTHER_VERBS;
 
-/// Which combinations of wildcards a subject has; each bit is one look into the table.
+/// Which combinations of wildcards and names the rules of a subject have; each bit costs one lookup in the table.
+///
+/// There are 14 possible lookups, of which most subjects need a few: rules of one subject tend to use the same
+/// combinations. The bit's number is the shape: bit 0 says whether the resource is named, bit 1 whether the group is, and bits 2 and 3 are 0
+/// for cluster scope, 1 for every namespace and 2 for a named one. So a mask has a hex digit for each kind of place
+/// (`0x00f` for cluster scope), in which `a` (binary 1010) selects the shapes with a named resource and `c` (1100)
+/// those with a named group. Numbers 12 and 13 are for paths.
 type Shapes = u16;
 
 /// In a shape's number: the resource is named.
@@ -204,6 +210,8 @@ impl Classifier {
             self.visit(accounts, &mut request, &mut best);
         }
         for group in &user.groups {
+            // Nothing precedes the first schema. The built-in policy has `exempt` there, whose only user is in
+            // `system:masters`, so its members save the lookups of their other groups.
             if best == 0 {
                 break;
             }
@@ -219,6 +227,7 @@ impl Classifier {
         let Some(subject) = self.subjects.get(class as usize) else {
             return;
         };
+        // No rule of this subject can precede what was found already.
         if subject.first >= *best {
             return;
         }
@@ -239,6 +248,8 @@ impl Classifier {
         request: &mut Request<'_>,
         best: &mut u32,
     ) {
+        // A name that no rule mentions cannot be found, so the lookups that need it are skipped. Each name is looked up
+        // only if a shape needs it.
         if request.is_cluster {
             shapes &= CLUSTER_SHAPES;
         } else {

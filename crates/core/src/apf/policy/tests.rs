@@ -221,6 +221,7 @@ fn a_schema_behind_a_broader_one_is_told() {
         told[0].message,
         "is never reached: all its requests match earlier: \"broad\""
     );
+    assert!(is_unreachable(told[0]));
 }
 
 #[test]

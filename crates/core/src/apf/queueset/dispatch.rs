@@ -31,7 +31,8 @@ impl<W: Copy> QueueSet<W> {
         if width <= self.limit {
             return self.sums.seats_in_use.saturating_add(width) <= self.limit;
         }
-        // Wider than the level: it runs alone.
+        // Wider than the level: waiting for so many free seats would be waiting for ever. It runs alone. In Compatible
+        // seats that linger do not count, as in kube-apiserver, so that it can exceed the limit.
         match self.semantics {
             Semantics::Compatible => self.sums.executing == 0,
             Semantics::Improved => self.limit > 0 && self.sums.seats_in_use == 0,
@@ -55,7 +56,7 @@ impl<W: Copy> QueueSet<W> {
         self.counters.dispatched += 1;
     }
 
-    /// A request that waited in a queue has started: the queue's books.
+    /// Counts a request that has started in the figures of its queue.
     pub(super) fn count_start(&mut self, index: u32) {
         let entry = self.entries.at(index);
         let queue = &mut self.slots[entry.slot as usize];
@@ -64,7 +65,7 @@ impl<W: Copy> QueueSet<W> {
         queue.seats_in_use += entry.seats;
     }
 
-    /// A request has been answered: what it is charged, and the books of its queue.
+    /// A request has ended: its charge is corrected, and its queue has one less that executes.
     pub(super) fn end(&mut self, index: u32) {
         self.sums.executing -= 1;
         match self.semantics {

@@ -67,6 +67,8 @@ impl<W: Copy> QueueSet<W> {
             let index = self.flows.at(flow).head();
             let head = self.entries.at(index);
             if self.fits(head.seats) {
+                // Only a flow that starts in turn moves virtual time. Flows out of turn are ahead; if they moved it,
+                // newcomers would begin behind everybody who waits.
                 self.virtual_time
                     .catch_up(self.flows.at(flow).certain_start());
                 self.start_head(flow, arriving, events);
@@ -74,6 +76,8 @@ impl<W: Copy> QueueSet<W> {
             }
             events.blocked.push(head.schema);
             let width = head.seats;
+            // The lead comes first: it is paid back within the flow's own turns, whereas who passes by patience lengthens
+            // the head's wait.
             if let Some(passer) = self.passer_by_lead(flow) {
                 self.start_head(passer, arriving, events);
                 continue;
@@ -271,7 +275,8 @@ impl<W: Copy> QueueSet<W> {
         if first {
             known.fresh = known.start <= now;
             known.start = known.start.max(now);
-            // Whoever owes nothing precedes whoever is just as far.
+            // Ties go to the flow that owes nothing, so its top bit is clear; among such to the one that came first. The
+            // counter may wrap, which only disturbs ties between flows two billion lines apart.
             known.turn = (line & (u32::MAX >> 1)) | (u32::from(!known.fresh) << 31);
             self.lines_begun = line.wrapping_add(1);
         }

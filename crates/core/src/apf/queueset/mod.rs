@@ -348,8 +348,11 @@ impl<W: Copy> QueueSet<W> {
         self.sums.waiting == 0 && self.sums.executing == 0
     }
 
-    /// Brings the books to `now`; time never goes back here.
+    /// Brings all running figures to `now`, event by event: seats that lingered come free at their own time, not at
+    /// `now`, so that the result does not depend on how often this is called.
     fn advance(&mut self, now: Time, events: &mut QueueSetEvents<W>) {
+        // Several cores read their clocks before they take the lock, so a call may bring an earlier time than the
+        // call before. Virtual time and the ratios would run backwards; the difference is microseconds.
         let now = now.max(self.now);
         while let Some(Reverse((at, index))) = self.lingering.peek().copied() {
             if at > now {

@@ -150,3 +150,88 @@ fn a_flow_with_a_single_request_that_fits_goes_before_a_wide_flow_that_keeps_its
     stage.finish(at(6_000), "W0");
     assert_eq!(stage.running, ["n0", "W0", "n1"]);
 }
+
+#[test]
+fn whoever_gives_up_takes_back_the_seats_it_asked_for() {
+    let mut stage = Stage::new(improved(two_queues(), 1));
+    stage.arrive(at(0), "executes", 0, Work::ONE);
+    stage.arrive(at(1), "wide", 0, Work::seats(5));
+    stage.arrive(at(2), "gives up", 1, Work::seats(3));
+    assert!(stage.cancel(at(3), "gives up"));
+    assert_eq!(stage.set.summary().waiting_seats, 5);
+}
+
+#[test]
+fn waiting_requests_are_reported_with_their_queue_and_place() {
+    for semantics in [Semantics::Compatible, Semantics::Improved] {
+        let mut stage = Stage::new(QueueSet::new(semantics, two_queues(), 1, Time::ZERO));
+        for (name, hash) in [("executes", 0), ("a0", 0), ("b0", 1), ("a1", 0)] {
+            stage.arrive(at(0), name, hash, Work::ONE);
+        }
+        let reports = stage.set.requests();
+        let places: Vec<_> = reports
+            .iter()
+            .map(|report| (report.entry.waiter, report.queue, report.place))
+            .collect();
+        let expected = [
+            ("a0", Some(0), Some(0)),
+            ("a1", Some(0), Some(1)),
+            ("b0", Some(1), Some(0)),
+            ("executes", Some(0), None),
+        ];
+        assert_eq!(places, expected, "{semantics:?}");
+    }
+}
+
+#[test]
+fn the_next_release_is_when_lingering_seats_come_free() {
+    let mut stage = Stage::new(improved(two_queues(), 1));
+    let lingering = Work {
+        initial_seats: 1,
+        final_seats: 1,
+        additional_latency: Duration::from_millis(5),
+    };
+    stage.arrive(at(0), "a", 0, lingering);
+    assert_eq!(stage.set.next_release(), None);
+    stage.finish(at(10), "a");
+    assert_eq!(stage.set.next_release(), Some(at(5_010)));
+}
+
+#[test]
+fn flows_without_requests_are_forgotten_beyond_a_bound() {
+    let mut stage = Stage::new(improved(two_queues(), 1));
+    for hash in 0..3_000 {
+        stage.arrive(at(hash), "a", hash, Work::ONE);
+        // Checks that the flows at rest are bounded.
+        stage.finish(at(hash), "a");
+    }
+    assert!(stage.set.flows.len() < 1_100, "{}", stage.set.flows.len());
+}
+
+#[test]
+fn slots_of_queues_that_left_the_deck_are_used_again() {
+    let mut stage = Stage::new(set(queues(3, 50, 1), 9));
+    for round in 0..20 {
+        let now = at(round * 10);
+        for (name, hash) in [("q0", 0), ("q1", 1), ("q2", 2)] {
+            stage.arrive(now, name, hash, Work::ONE);
+        }
+        stage.reshape(now, queues(1, 50, 1));
+        for name in ["q2", "q1", "q0"] {
+            stage.finish(now, name);
+        }
+        stage.reshape(now, queues(3, 50, 1));
+    }
+    assert!(stage.set.slots.len() <= 6, "{}", stage.set.slots.len());
+}
+
+#[test]
+fn ties_go_on_from_the_same_queue_when_one_before_it_is_removed() {
+    let mut stage = Stage::new(set(queues(3, 50, 1), 9));
+    stage.arrive(at(0), "q0", 0, Work::ONE);
+    stage.arrive(at(0), "q2", 2, Work::ONE);
+    assert_eq!(stage.set.after_robin, 3, "after the last queue");
+    stage.reshape(at(1), queues(2, 50, 1));
+    stage.finish(at(2), "q0");
+    assert_eq!(stage.set.after_robin, 2);
+}

@@ -329,3 +329,20 @@ fn improved_deleting_a_collection_costs_what_listing_it_costs() {
     let work = IMPROVED.estimate(&info, known(799, 10_000), 0, WidthCap::NONE);
     assert_eq!(work, Work::seats(80));
 }
+
+#[test]
+fn a_watch_that_begins_with_a_list_reads_from_the_cache_whatever_the_version() {
+    let settings = EstimatorSettings {
+        consistent_read_from_cache: false,
+        ..SETTINGS
+    };
+    let seats = |query: &str| {
+        let info = info("GET", &format!("/apis/foo.bar/v1/events?{query}"));
+        let objects = known(100_000, 1000);
+        settings
+            .estimate(&info, objects, 0, WidthCap::NONE)
+            .initial_seats
+    };
+    assert_eq!(seats("watch=true"), seats("resourceVersion=0"));
+    assert!(seats("watch=true") < seats("resourceVersion="));
+}
