@@ -21,6 +21,8 @@ mod compression;
 pub mod continue_token;
 pub mod discovery;
 mod documents;
+#[doc(hidden)]
+pub mod fuzzing;
 mod hosted;
 mod layer;
 mod list_parameters;

@@ -54,6 +54,10 @@ pub(crate) struct ResourcePath {
 
 /// Finds what `path` names among `kinds`.
 pub(crate) fn route(kinds: &[&'static Kind], path: &str) -> Route {
+    if !path.is_empty() && !path.starts_with('/') {
+        // What is authorized would not be the object that the rest of the path names.
+        return Route::Unknown;
+    }
     let trimmed = path.trim_end_matches('/');
     // As upstream, of which one part minds slashes at the end, and the other does not.
     let slashes = path.len() - trimmed.len();

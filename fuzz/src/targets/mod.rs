@@ -1,16 +1,26 @@
 //! One file for each target.
 
+pub mod applies;
+pub mod bodies;
+pub mod hosted_routes;
 pub mod http1_stream;
 pub mod list_observers;
 pub mod manifests;
+pub mod patches;
 pub mod request_info;
+pub mod selectors;
 
 use crate::Target;
 
 /// All targets.
 pub const TARGETS: &[Target] = &[
+    applies::TARGET,
+    bodies::TARGET,
+    hosted_routes::TARGET,
     http1_stream::TARGET,
     list_observers::TARGET,
     manifests::TARGET,
+    patches::TARGET,
     request_info::TARGET,
+    selectors::TARGET,
 ];

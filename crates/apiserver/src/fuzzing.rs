@@ -1,0 +1,39 @@
+//! Entry points for fuzz targets to what is private here.
+
+use crate::{
+    all_kinds,
+    route::{Route, route},
+};
+use fairgate_upstream::access_review::Attributes;
+
+/// The object or collection that a decoded path leads to, in the words of authorization. The verb is empty unless the path
+/// says it.
+pub fn object_at(path: &str) -> Option<Attributes> {
+    let (kind, version, place) = match route(&all_kinds(), path) {
+        Route::Objects(place) => (place.kind, place.version, Some(place)),
+        Route::Answered(kind) => (kind, kind.stored(), None),
+        _ => return None,
+    };
+    let mut found = Attributes {
+        verb: String::new(),
+        is_resource: true,
+        group: kind.group.to_owned(),
+        version: version.name.to_owned(),
+        resource: kind.plural.to_owned(),
+        subresource: String::new(),
+        namespace: String::new(),
+        name: String::new(),
+        path: String::new(),
+    };
+    if let Some(place) = place {
+        if place.watch {
+            "watch".clone_into(&mut found.verb);
+        }
+        if place.status {
+            "status".clone_into(&mut found.subresource);
+        }
+        found.namespace = place.namespace;
+        found.name = place.name;
+    }
+    Some(found)
+}

@@ -1,0 +1,7 @@
+//! `hosted_routes` for cargo-fuzz.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+    (fairgate_fuzz::targets::hosted_routes::TARGET.run)(data);
+});
