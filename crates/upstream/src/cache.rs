@@ -31,18 +31,18 @@ pub(crate) struct ExpiringCache<K, V> {
 pub(crate) struct CacheBounds {
     /// At least 1.
     pub(crate) entries: usize,
-    /// What the values may take together, as far as whoever puts them counts it.
+    /// The sum of the entries' [`EntryLife::bytes`].
     pub(crate) bytes: usize,
 }
 
 struct CacheEntry<V> {
     value: V,
-    /// The first moment at which the value is not to be used any more.
+    /// From this moment on the value is no longer valid.
     expires: Time,
     stamp: u64,
 }
 
-/// In order of insertion; also of entries that were removed or replaced since.
+/// All insertions in order, also those of entries that were removed or replaced since.
 struct Insertions<K> {
     queue: VecDeque<Insertion<K>>,
     bytes: usize,
@@ -52,7 +52,7 @@ struct Insertion<K> {
     key: K,
     stamp: u64,
     bytes: usize,
-    /// The first moment at which the entry is of no use any more.
+    /// From this moment on the entry is removed.
     evict_at: Time,
 }
 
@@ -61,9 +61,9 @@ struct Insertion<K> {
 pub(crate) struct EntryLife {
     /// How long the value may be used.
     pub(crate) ttl: Duration,
-    /// How long [`ExpiringCache::contains`] knows of it; at least as long as `ttl`.
+    /// How long [`ExpiringCache::contains`] is true; at least `ttl`.
     pub(crate) remembered: Duration,
-    /// What the value takes in memory, about.
+    /// The approximate size of the value in memory.
     pub(crate) bytes: usize,
 }
 
@@ -94,7 +94,7 @@ impl<K: Copy + Eq + Hash, V: Clone> ExpiringCache<K, V> {
         self.entries.contains_key(key)
     }
 
-    /// Keeps `value`. One that is larger than all the room is not kept.
+    /// Inserts `value`. A value larger than the whole cache is not kept.
     pub(crate) fn put(&self, key: K, value: V, now: Time, life: EntryLife) {
         let stamp = self.stamps.fetch_add(1, Ordering::Relaxed);
         let mut insertions = lock(&self.insertions);

@@ -5,10 +5,10 @@
 //!
 //! With [`ConnectionReuse::Pooled`] connections are kept for the next request; ALPN chooses the protocol, and
 //! over HTTP/2 one connection carries all requests. With [`ConnectionReuse::PerRequest`] each request has an
-//! HTTP/1.1 connection of its own, for answers that are long or have no end.
+//! HTTP/1.1 connection of its own, for responses that are long or endless.
 //!
-//! A connection is not used again unless a whole answer has come on it: one whose request was given up in the
-//! middle may be dead.
+//! A connection is only reused after a complete response: one whose request timed out or was dropped may be
+//! dead. hyper-util would go on using such an HTTP/2 connection, so it is poisoned here.
 
 use std::{
     error::Error,
@@ -51,14 +51,14 @@ use fairgate_base::socket::Socket;
 /// renewed.
 pub type HeaderSource = Arc<dyn Fn() -> HeaderMap + Send + Sync>;
 
-/// How long the head of an answer may take, connecting included.
+/// How long it may take until the head of a response has come, connecting included.
 pub const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
-/// Largest answer that is read as a whole, in bytes. Answers that may be larger are read as streams.
-pub const MAX_BODY_BYTES: usize = 1 << 20;
-/// How many characters of an error answer's message are kept.
+/// The largest response that is read as a whole, in bytes. Larger ones are read as streams.
+const MAX_BODY_BYTES: usize = 1 << 20;
+/// How many characters of the message of an error response are kept.
 const MAX_MESSAGE_CHARS: usize = 300;
 
-/// What becomes of a connection after its answer.
+/// What happens to a connection after its response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConnectionReuse {
     /// It is kept for the next request. HTTP/2 if the upstream offers it.
@@ -67,20 +67,20 @@ pub enum ConnectionReuse {
     PerRequest,
 }
 
-/// Why a request got no answer that can be used.
+/// Why a request got no usable response.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages name the fields")]
 pub enum RequestError {
     /// No connection: nothing has been sent.
     #[error("cannot connect: {reason}")]
     Connect { reason: Arc<str> },
-    /// The connection was lost before the answer was complete.
+    /// The connection was lost before the response was complete.
     #[error("connection lost: {reason}")]
     Lost { reason: Arc<str> },
-    /// The head of the answer took longer than [`HEAD_TIMEOUT`].
+    /// The head of the response took longer than [`HEAD_TIMEOUT`].
     #[error("no response within {} s", HEAD_TIMEOUT.as_secs())]
     TimedOut,
-    /// An answer other than 200 or 201.
+    /// A status other than 200 or 201.
     #[error("answered {status}: {message}")]
     Status {
         status: u16,
@@ -159,8 +159,8 @@ impl ApiClient {
         &self.0.endpoint
     }
 
-    /// Sends a request, of which only path and query of the target count, and returns the answer when its head
-    /// has come, whatever its status. The gateway's credentials are added.
+    /// Sends a request with the gateway's credentials, and returns the response, whatever its status, when its head
+    /// has come. Of the request's target only path and query are used.
     ///
     /// # Errors
     ///
@@ -188,12 +188,16 @@ impl ApiClient {
         Ok(response.map(|inner| ResponseBody { inner, unproven }))
     }
 
-    /// Posts JSON, and returns the body of an answer of status 200 or 201.
+    /// Posts JSON, and returns the body of a response of status 200 or 201.
     ///
     /// # Errors
     ///
     /// [`RequestError`].
-    pub async fn post_json(&self, path: PathAndQuery, body: Bytes) -> Result<Bytes, RequestError> {
+    pub(crate) async fn post_json(
+        &self,
+        path: PathAndQuery,
+        body: Bytes,
+    ) -> Result<Bytes, RequestError> {
         let json = HeaderValue::from_static("application/json");
         let mut request = Request::new(Full::new(body));
         *request.method_mut() = Method::POST;
@@ -233,12 +237,12 @@ impl fmt::Debug for ApiClient {
     }
 }
 
-/// What an answer says if it is a `Status`, cut to a length fit for a log; otherwise the name of its code.
+/// The message of a `Status`, cut to a length fit for a log; without one, the reason phrase of the code.
 fn message(body: &[u8], status: StatusCode) -> Arc<str> {
     let read = serde_json::from_slice::<serde_json::Value>(body).ok();
-    let said = read.as_ref().and_then(|value| value["message"].as_str());
-    let said = said.or(status.canonical_reason()).unwrap_or_default();
-    said.chars()
+    let text = read.as_ref().and_then(|value| value["message"].as_str());
+    let text = text.or(status.canonical_reason()).unwrap_or_default();
+    text.chars()
         .take(MAX_MESSAGE_CHARS)
         .collect::<String>()
         .into()
@@ -250,7 +254,7 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
 }
 
 fn failed(error: &legacy::Error) -> RequestError {
-    // The client's own text only says in which step it failed.
+    // The error's own text only says in which phase it failed.
     let reason = error
         .source()
         .map_or_else(|| error.to_string(), with_causes)
@@ -277,7 +281,7 @@ pub fn with_causes(error: &(dyn Error + 'static)) -> String {
     text
 }
 
-/// Takes the connection of an exchange out of use when dropped, unless the exchange came to its end.
+/// Keeps a connection from being reused when dropped, unless the response was complete.
 #[derive(Debug)]
 struct Unproven(Option<CaptureConnection>);
 
@@ -291,7 +295,7 @@ impl Drop for Unproven {
     }
 }
 
-/// The body of an answer. Dropped before its end, its connection is not used again.
+/// The body of a response. If it is dropped before its end, its connection is not reused.
 #[derive(Debug)]
 pub struct ResponseBody {
     inner: Incoming,
@@ -348,7 +352,7 @@ impl Service<Uri> for Connector {
     }
 }
 
-/// A socket with what the client has to know of it.
+/// A socket, and what the pool must know about it.
 struct UpstreamConnection {
     io: TokioIo<Socket>,
     is_http2: bool,

@@ -38,7 +38,7 @@ impl Endpoint {
         }
     }
 
-    /// The same upstream; connecting may take as long as `timeout`, the TLS handshake included.
+    /// Sets how long connecting may take, the TLS handshake included.
     #[must_use]
     pub fn with_connect_timeout(self, timeout: Duration) -> Self {
         Self {
@@ -47,12 +47,12 @@ impl Endpoint {
         }
     }
 
-    /// What logs and errors call it: its authority.
+    /// The name in logs and errors: the authority.
     pub fn name(&self) -> &Arc<str> {
         &self.name
     }
 
-    /// Host and port as requests name it, in `Host` and `:authority`.
+    /// Host and port, as in `Host` and `:authority`.
     pub fn authority(&self) -> &Authority {
         &self.authority
     }
@@ -67,7 +67,7 @@ impl Endpoint {
     }
 
     /// The URI of `path` there.
-    pub fn uri(&self, path: PathAndQuery) -> Uri {
+    pub(crate) fn uri(&self, path: PathAndQuery) -> Uri {
         let mut parts = http::uri::Parts::default();
         parts.scheme = Some(self.scheme());
         parts.authority = Some(self.authority.clone());

@@ -1,6 +1,6 @@
 //! Lookups with a cache in front and single flight.
 //!
-//! [`LookupCache`] is what reviews of tokens and of access have in common. What is known is answered from the
+//! `LookupCache` is what reviews of tokens and of access have in common. What is known is answered from the
 //! cache without waiting. For what is not, one lookup per key is in flight, however many callers wait for it, and
 //! it runs to its end even if all of them leave.
 //!
@@ -35,35 +35,35 @@ use fairgate_core::time::Time;
 /// Failures that are logged in 10 s.
 const LOGGED_FAILURES: u32 = 5;
 
-/// Something that is slow to find out.
+/// A request whose result is worth caching.
 pub(crate) trait Lookup: Send + Sync + 'static {
-    /// What it depends on.
+    /// Identifies equal lookups.
     type Key: Copy + Eq + Hash + Send + Sync + 'static;
-    /// What is sent to find it out.
+    /// What is sent.
     type Request: Send + Sync + 'static;
-    /// What is found.
+    /// The result.
     type Value: Clone + Send + Sync + Unpin + 'static;
-    /// Why nothing is found.
+    /// Why there is no result.
     type Error: Clone + From<LookupFailure> + Send + Unpin + 'static;
 
-    /// Finds it out, with all attempts that are worth while. Dropped when its time is up.
+    /// Does the lookup, retries included. Dropped when its time is up.
     fn fetch(
         &self,
         key: &Self::Key,
         request: &Self::Request,
     ) -> impl Future<Output = Result<Self::Value, Self::Error>> + Send;
 
-    /// How long a value that was just found is kept.
+    /// How long a new result is cached.
     fn retention(&self, request: &Self::Request, value: &Self::Value) -> Retention;
 
     /// Logs a failure. `left_out` failures before it were not logged.
     fn log_failure(&self, error: &Self::Error, left_out: u64);
 }
 
-/// Why a lookup had no end of its own.
+/// Why a lookup was not completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LookupFailure {
-    /// Too many are pending, so it was not begun.
+    /// It was not started because too many are pending.
     Overloaded,
     /// Its time was up.
     TimedOut,
@@ -71,14 +71,14 @@ pub enum LookupFailure {
     Abandoned,
 }
 
-/// How a lookup ended.
+/// The outcome of a lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LookupOutcome {
     /// The token is valid, or access is allowed.
     Positive,
     /// The token is not valid, or access is denied.
     Negative,
-    /// There was no answer.
+    /// There was no usable response.
     Failed,
 }
 
@@ -103,11 +103,11 @@ pub(crate) struct LookupSettings {
     pub(crate) has_renewal_lane: bool,
     /// The limit of a lookup, waiting for its turn included.
     pub(crate) limit: Duration,
-    /// Is sent how lookups end.
+    /// Receives the outcome of each lookup.
     pub(crate) events: EventSink<LookupOutcome>,
 }
 
-/// Looks things up, each once at a time, and caches what is found. Cloning shares it.
+/// A cache that looks up what it does not hold, each key once at a time. Cloning shares it.
 pub(crate) struct LookupCache<L: Lookup>(Arc<LookupParts<L>>);
 
 struct LookupParts<L: Lookup> {
@@ -117,7 +117,7 @@ struct LookupParts<L: Lookup> {
     runtime: Handle,
     positive: ExpiringCache<L::Key, L::Value>,
     negative: ExpiringCache<L::Key, L::Value>,
-    /// Who waits for each key that is being looked up.
+    /// The waiters for each key that is being looked up.
     flights: DashMap<L::Key, Waiters<L>>,
     /// Lookups that run or wait, renewals apart.
     pending: AtomicUsize,
@@ -247,7 +247,7 @@ impl<L: Lookup> LookupParts<L> {
     }
 }
 
-/// A lookup under way. However it ends, its waiters are notified.
+/// A lookup in progress. However it ends, its waiters are notified.
 struct Flight<L: Lookup> {
     parts: Arc<LookupParts<L>>,
     key: L::Key,
@@ -281,7 +281,7 @@ impl<L: Lookup> Flight<L> {
                 } else {
                     LookupOutcome::Negative
                 };
-                // Before the flight ends: whoever comes then must find it in the cache.
+                // Before the flight ends: the next caller must find the value in the cache.
                 parts.keep(self.key, value.clone(), retention);
             }
             Err(error) => {
@@ -305,7 +305,7 @@ impl<L: Lookup> Drop for Flight<L> {
         parts.settings.events.send(self.outcome);
         if let Some((_, waiters)) = parts.flights.remove(&self.key) {
             for waiter in waiters {
-                let _ = waiter.send(result.clone()); // fails for those who have left
+                let _ = waiter.send(result.clone()); // fails for waiters that have left
             }
         }
     }

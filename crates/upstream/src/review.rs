@@ -1,6 +1,6 @@
-//! How a review travels to whoever decides it.
+//! Sends reviews.
 //!
-//! A review is an object that is posted and comes back with its status filled in.
+//! A review is an object that is posted, and returned with its status filled in.
 
 use std::{pin::Pin, time::Duration};
 
@@ -10,15 +10,15 @@ use tokio::time::{sleep, timeout};
 
 use crate::client::{ApiClient, RequestError};
 
-/// Carries the body of a review to whoever decides it, and brings back the body of the answer.
+/// Sends reviews and returns the responses.
 ///
-/// An implementation need not limit time nor repeat.
+/// An implementation needs neither time-outs nor retries.
 pub trait ReviewTransport: Send + Sync + 'static {
-    /// Posts `body`, JSON; gives the body of an answer of status 200 or 201.
+    /// Posts `body`, JSON; returns the body of a response of status 200 or 201.
     fn post(&self, body: Bytes) -> PostFuture<'_>;
 }
 
-/// The answer to a posted review.
+/// The response to a review.
 pub type PostFuture<'a> = Pin<Box<dyn Future<Output = Result<Bytes, RequestError>> + Send + 'a>>;
 
 /// Posts reviews of one kind to the upstream.
@@ -53,7 +53,7 @@ impl ReviewTransport for ReviewClient {
     }
 }
 
-/// How often a review is posted, and with what pauses.
+/// How often a review is sent, and with what pauses.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RetryPolicy {
     /// How often at most; at least 1.
@@ -62,22 +62,22 @@ pub(crate) struct RetryPolicy {
     pub(crate) try_limit: Duration,
     /// The pause after the first failed attempt.
     pub(crate) first_pause: Duration,
-    /// How many times as long as the one before each later pause is.
+    /// By how much each further pause is longer than the one before.
     pub(crate) factor: f64,
-    /// By which part of itself a pause is longer, so that equal failures do not all come again at once.
+    /// The fraction by which pauses are lengthened, so that equal failures are not all retried at once.
     pub(crate) jitter: f64,
 }
 
-/// Why a review was not answered.
+/// Why a review got no response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PostError {
-    /// An attempt took too long. It is not repeated: the upstream may be at work on it still.
+    /// An attempt took too long. It is not retried: the upstream may still be working on it.
     TimedOut,
     /// The last attempt failed.
     Request(RequestError),
 }
 
-/// Posts a review, again where that may help.
+/// Posts a review, and retries it if that may help.
 pub(crate) async fn post(
     transport: &dyn ReviewTransport,
     review: &Bytes,

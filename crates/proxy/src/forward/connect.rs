@@ -1,7 +1,7 @@
 //! Opens connections for requests of clients.
 //!
-//! Dialing is [`fairgate_upstream`]'s; here is what a pool adds to it: which HTTP the configuration wants, and
-//! events for whoever counts connections.
+//! The dialer is [`fairgate_upstream`]'s. This adds what a pool needs: which HTTP to speak by the configuration, and
+//! events for the metrics.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ pub(crate) enum ConnectError {
 }
 
 /// A new connection.
-pub(super) struct Opened {
+pub(super) struct NewConnection {
     pub(super) socket: Socket,
     /// What to speak on it.
     pub(super) version: HttpVersion,
@@ -67,7 +67,7 @@ impl Connector {
     }
 
     /// Opens a connection and says what to speak on it. With `upgrade`, always HTTP/1.1.
-    pub(super) async fn open(&self, upgrade: bool) -> Result<Opened, ConnectError> {
+    pub(super) async fn open(&self, upgrade: bool) -> Result<NewConnection, ConnectError> {
         let dialer = if upgrade { &self.http1 } else { &self.any };
         let dialed = match dialer.dial().await {
             Ok(dialed) => dialed,
@@ -84,7 +84,7 @@ impl Connector {
             }
             None => HttpVersion::Http1,
         };
-        Ok(Opened {
+        Ok(NewConnection {
             socket: dialed.socket,
             version,
             open: OpenConnection::new(&self.settings.events),

@@ -22,7 +22,7 @@ use tokio::sync::Notify;
 
 use super::{
     UpstreamSettings,
-    connect::{ConnectError, Connector, Opened},
+    connect::{ConnectError, Connector, NewConnection},
     connection_event::OpenConnection,
     connections::{Http1Connection, Http2Connection, KeepsIdle, LeasedConnection},
     idle_connections::IdleConnections,
@@ -160,7 +160,7 @@ impl LanePool {
                     return Ok(LeasedConnection::http1(idle, true));
                 }
                 // HTTP/1 connections are not shared: each request opens its own.
-                let Opened {
+                let NewConnection {
                     socket,
                     version,
                     open,
@@ -269,7 +269,7 @@ impl LanePool {
     }
 
     async fn open_for_all(&self) -> Result<(), ConnectError> {
-        let Opened {
+        let NewConnection {
             socket,
             version,
             open,

@@ -27,7 +27,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::{
     Forwarder,
-    connect::Opened,
+    connect::NewConnection,
     connection_event::OpenConnection,
     headers,
     retryable_body::{BodyRecovery, RetryableBody},
@@ -188,7 +188,7 @@ type Connected = (
 );
 
 async fn connect(forwarder: &Forwarder) -> Result<Connected, Refusal> {
-    let Opened { socket, open, .. } =
+    let NewConnection { socket, open, .. } =
         forwarder.pool.connector.open(true).await.map_err(|error| {
             tracing::warn!(%error, "cannot reach the upstream");
             Refusal::UpstreamUnreachable

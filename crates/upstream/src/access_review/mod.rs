@@ -55,7 +55,7 @@ pub struct AccessReviewSettings {
     pub limit: Duration,
     /// The pause after the first failed attempt; the next is twice as long.
     pub first_pause: Duration,
-    /// Is sent how reviews end.
+    /// Receives the outcome of each review.
     pub events: EventSink<LookupOutcome>,
 }
 
@@ -97,10 +97,10 @@ impl AccessDecision {
 /// Why nothing was decided.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AccessReviewError {
-    /// No answer.
+    /// No usable response.
     #[error("SubjectAccessReview: {0}")]
     Request(#[from] RequestError),
-    /// An answer that is not a `SubjectAccessReview` with a status.
+    /// A response that is not a `SubjectAccessReview` with a status.
     #[error("SubjectAccessReview: the response has no valid status")]
     Malformed,
     /// Out of time.

@@ -65,7 +65,7 @@ pub struct TokenReviewSettings {
     pub review_limit: Duration,
     /// The pause after the first failed attempt; each later one is half as long again.
     pub first_pause: Duration,
-    /// Is sent how reviews end.
+    /// Receives the outcome of each review.
     pub events: EventSink<LookupOutcome>,
 }
 
@@ -95,7 +95,7 @@ const KNOWN_FOR: Duration = Duration::from_secs(300);
 const TRIES: u32 = 5;
 /// How many characters of the upstream's reason for a refusal are kept.
 const MAX_REASON_CHARS: usize = 200;
-/// What a cached result takes beside the text in it, about.
+/// What a cached result takes beside its text, about.
 const ENTRY_BYTES: usize = 400;
 
 /// The token is not valid.
@@ -115,10 +115,10 @@ pub enum TokenReviewError {
     /// Out of time.
     #[error("the token review took too long")]
     TimedOut,
-    /// No answer.
+    /// No usable response.
     #[error("token review: {0}")]
     Request(#[from] RequestError),
-    /// An answer that is not a `TokenReview` with a status.
+    /// A response that is not a `TokenReview` with a status.
     #[error("token review: {reason}")]
     Malformed { reason: Arc<str> },
     /// The runtime ended, or the transport panicked.
