@@ -15,12 +15,11 @@ use http::{
 use super::{Refusal, Reply, ReplyBody, RequestContext, RequestKind, status::Status};
 
 /// Marks replies of the gateway itself; its value is the reason of the refusal.
-pub const REASON_HEADER: HeaderName = HeaderName::from_static("x-fairgate-reason");
+const REASON_HEADER: HeaderName = HeaderName::from_static("x-fairgate-reason");
 /// UID of the FlowSchema that matched the request.
-pub const SCHEMA_UID_HEADER: HeaderName = HeaderName::from_static("x-kubernetes-pf-flowschema-uid");
+const SCHEMA_UID_HEADER: HeaderName = HeaderName::from_static("x-kubernetes-pf-flowschema-uid");
 /// UID of the request's priority level.
-pub const LEVEL_UID_HEADER: HeaderName =
-    HeaderName::from_static("x-kubernetes-pf-prioritylevel-uid");
+const LEVEL_UID_HEADER: HeaderName = HeaderName::from_static("x-kubernetes-pf-prioritylevel-uid");
 
 const NOSNIFF: HeaderName = HeaderName::from_static("x-content-type-options");
 

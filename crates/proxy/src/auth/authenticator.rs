@@ -29,18 +29,18 @@ pub struct Authenticator {
 
 /// The credentials of a request.
 #[derive(Clone, Copy, Debug)]
-pub struct Credentials<'a> {
+pub(super) struct Credentials<'a> {
     /// The headers as received, before anything is stripped.
-    pub headers: &'a HeaderMap,
+    pub(super) headers: &'a HeaderMap,
     /// The certificate chain of the TLS handshake, the client's own first; empty without one.
-    pub peer_certificates: &'a [CertificateDer<'static>],
+    pub(super) peer_certificates: &'a [CertificateDer<'static>],
     /// The path, percent-decoded once and not cleaned.
-    pub decoded_path: &'a [u8],
+    pub(super) decoded_path: &'a [u8],
 }
 
 /// The result of authentication, as far as it is known at once.
 #[derive(Debug)]
-pub enum AuthOutcome {
+pub(super) enum AuthOutcome {
     /// It is decided.
     Decided(AuthDecision),
     /// A token must be reviewed first.
@@ -49,7 +49,7 @@ pub enum AuthOutcome {
 
 /// The user of a request, or why there is none.
 #[derive(Clone, Debug)]
-pub enum AuthDecision {
+pub(super) enum AuthDecision {
     /// The request is served under this identity.
     Known(Arc<Identity>),
     /// The request is answered with 401. The reasons are for the log.
@@ -61,7 +61,7 @@ pub enum AuthDecision {
 /// Authenticator that waits for the review of a token.
 #[derive(Debug)]
 #[must_use = "futures do nothing unless polled"]
-pub struct PendingReview {
+pub(super) struct PendingReview {
     reviews: TokenReviews,
     review: PendingTokenReview,
     /// The WebSocket token, to be tried if the one in `Authorization` is refused.
@@ -98,7 +98,7 @@ impl Authenticator {
     ///
     /// Without a token the only cost is that of the first request of a connection, to verify its
     /// certificate. An identity in front-proxy headers is read for each request.
-    pub fn authenticate(
+    pub(super) fn authenticate(
         &self,
         credentials: &Credentials<'_>,
         peer: &mut PeerIdentityCache,

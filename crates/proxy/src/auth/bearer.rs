@@ -31,7 +31,7 @@ const BASE64URL: GeneralPurpose = GeneralPurpose::new(
 
 /// Why a token among the WebSocket subprotocols is unusable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ProtocolError {
+pub(crate) enum ProtocolError {
     /// Two tokens.
     #[error("multiple bearer tokens among the WebSocket subprotocols")]
     Several,

@@ -10,7 +10,7 @@ use fairgate_upstream::token_review::TokenRefused;
 
 /// Why one method of authentication failed.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum AuthFailure {
+pub(super) enum AuthFailure {
     /// The client is not a front proxy; reported for every ordinary client certificate.
     #[error("front proxy: {0}")]
     FrontProxy(#[from] FrontProxyError),
@@ -27,16 +27,16 @@ pub enum AuthFailure {
 
 /// Why a request has no user: the failures of all methods in order; empty if there was no credential.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct AuthFailures(SmallVec<[AuthFailure; 2]>);
+pub(super) struct AuthFailures(SmallVec<[AuthFailure; 2]>);
 
 impl AuthFailures {
     /// The failures in order.
-    pub fn iter(&self) -> impl Iterator<Item = &AuthFailure> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &AuthFailure> {
         self.0.iter()
     }
 
     /// Whether no method found a credential.
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 

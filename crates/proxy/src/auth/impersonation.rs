@@ -19,7 +19,7 @@ const ANY: &str = "impersonate-";
 
 /// Why impersonation fails.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ImpersonationError {
+pub(super) enum ImpersonationError {
     /// Answered with 403.
     #[error(
         "users {wanted:?} is forbidden: User {by:?} cannot impersonate resource \"users\" in API group \"\" at the cluster scope"
@@ -41,7 +41,7 @@ pub enum ImpersonationError {
 /// # Errors
 ///
 /// [`ImpersonationError`]; the headers are unchanged then.
-pub(crate) fn take(headers: &mut HeaderMap, by: &User) -> Result<Option<User>, ImpersonationError> {
+pub(super) fn take(headers: &mut HeaderMap, by: &User) -> Result<Option<User>, ImpersonationError> {
     if !headers.keys().any(|name| name.as_str().starts_with(ANY)) {
         return Ok(None);
     }

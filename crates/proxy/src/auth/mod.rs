@@ -4,9 +4,9 @@
 //! certificate, bearer token, WebSocket token. The first that succeeds decides, even if earlier ones
 //! failed. Only a request without any credential is anonymous, so an invalid credential never counts as
 //! none. A request whose connection or token is known costs no allocation and does not wait; an unknown
-//! token waits for one [`PendingReview`].
+//! token waits for one review.
 //!
-//! Before a request is forwarded, [`strip_identity_headers`] removes what the client says about itself, and
+//! Before a request is forwarded, `spoof` removes what the client says about itself, and
 //! [`upstream`] adds the authenticated identity.
 //!
 //! Each method has a file: `front_proxy`, `mtls`, `token_file`; `bearer` extracts tokens from requests. Not
@@ -14,28 +14,27 @@
 //! of its client's certificate ([`fairgate_call::PeerIdentityCache`]).
 
 mod authenticator;
-pub(crate) mod bearer;
+mod bearer;
 mod bundle;
-pub(crate) mod extra_key;
+mod extra_key;
 mod failure;
 mod front_proxy;
-pub(crate) mod impersonation;
+mod impersonation;
 pub mod layer;
 mod mtls;
 mod now;
 mod settings;
-pub(crate) mod spoof;
+mod spoof;
 mod token_file;
 pub mod upstream;
-pub(crate) mod x509;
+mod x509;
 
 pub use self::{
-    authenticator::{AuthDecision, AuthOutcome, Authenticator, Credentials, PendingReview},
+    authenticator::Authenticator,
     bundle::{BundleError, CaBundle},
-    failure::{AuthFailure, AuthFailures},
     now::Now,
     settings::{AnonymousAccess, AuthSettings, FrontProxySettings},
-    spoof::{ConfiguredNames, HeaderRefusal, refuse_identity_headers, strip_identity_headers},
+    spoof::ConfiguredNames,
     token_file::{TokenFileError, TokenFileWarning, TokenTable},
 };
 pub use fairgate_call::{

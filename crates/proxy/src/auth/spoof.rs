@@ -45,18 +45,16 @@ const NOT_HOP_BY_HOP: [&str; 5] = [
     "authorization",
 ];
 
-/// What the configuration adds to the well-known headers, or excludes from them.
+/// The header names that the configuration adds to the well-known ones.
 #[derive(Clone, Debug, Default)]
 pub struct ConfiguredNames {
     names: Vec<HeaderName>,
     prefixes: Vec<Box<str>>,
-    keep_source: bool,
 }
 
 /// Why a request is refused because of its headers.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages name the fields")]
-pub enum HeaderRefusal {
+pub(super) enum HeaderRefusal {
     /// Answered with 403.
     #[error("impersonation is not supported through this gateway: header {name}")]
     Impersonation { name: HeaderName },
@@ -79,21 +77,13 @@ impl ConfiguredNames {
         all
     }
 
-    /// Keeps the headers that say where a request came from: `Forwarded`, `X-Forwarded-*`, `X-Real-Ip`. For a later
-    /// layer that decides about them.
-    #[must_use]
-    pub fn keeping_source(mut self) -> Self {
-        self.keep_source = true;
-        self
-    }
-
     /// Whether a header of this name, in lower case, is removed.
     fn contain(&self, name: &str) -> bool {
         let well_known = NAMES.iter().any(|n| folded_eq(name, n))
             || PREFIXES.iter().any(|p| folded_starts_with(name, p));
         let source = SOURCE_NAMES.iter().any(|n| folded_eq(name, n))
             || folded_starts_with(name, SOURCE_PREFIX);
-        well_known || (source && !self.keep_source) || self.configured(name)
+        well_known || source || self.configured(name)
     }
 
     fn configured(&self, name: &str) -> bool {
@@ -114,7 +104,7 @@ impl ConfiguredNames {
 /// [`HeaderRefusal`]; the headers are unchanged then.
 ///
 /// [`upstream::write`]: super::upstream::write()
-pub fn strip_identity_headers(
+pub(super) fn strip_identity_headers(
     headers: &mut HeaderMap,
     configured: &ConfiguredNames,
 ) -> Result<(), HeaderRefusal> {
@@ -161,7 +151,7 @@ pub(super) fn carries_identity(name: &str, configured: Option<&RequestHeaderName
 /// # Errors
 ///
 /// [`HeaderRefusal`].
-pub fn refuse_identity_headers(headers: &HeaderMap) -> Result<(), HeaderRefusal> {
+fn refuse_identity_headers(headers: &HeaderMap) -> Result<(), HeaderRefusal> {
     if let Some(name) = headers
         .keys()
         .find(|name| name.as_str().starts_with(IMPERSONATE))
@@ -315,19 +305,6 @@ mod tests {
             ("sec-websocket-protocol", "v4.channel.k8s.io, v5"),
         ];
         assert_eq!(stripped(&lines), headers(&lines));
-    }
-
-    #[test]
-    fn where_a_request_came_from_may_be_kept_for_others_to_judge() {
-        let lines = [
-            ("x-forwarded-for", "a"),
-            ("forwarded", "b"),
-            ("x-real-ip", "c"),
-        ];
-        let mut given = headers(&lines);
-        let configured = ConfiguredNames::default().keeping_source();
-        strip_identity_headers(&mut given, &configured).unwrap();
-        assert_eq!(given, headers(&lines));
     }
 
     #[test]

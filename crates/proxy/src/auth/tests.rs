@@ -8,7 +8,10 @@ use rustls::pki_types::CertificateDer;
 use serde_json::{Value, json};
 use tokio::runtime::{Builder, Runtime};
 
-use super::*;
+use super::{
+    authenticator::{AuthDecision, AuthOutcome, Credentials},
+    *,
+};
 use fairgate_base::clock::Clock;
 use fairgate_call::PeerIdentityCache;
 use fairgate_core::{digest::User, time::Time};

@@ -61,15 +61,6 @@ pub fn write_identity(
     add(upstream, &lines, out)
 }
 
-/// Whether this user's requests must not share an HTTP/2 connection to the upstream with others.
-///
-/// A Kubernetes API server closes a connection on which it authenticates an anonymous user. With impersonation it
-/// authenticates the gateway, so there it does not matter.
-pub fn needs_own_connection(upstream: &UpstreamIdentity, user: &User) -> bool {
-    matches!(upstream, UpstreamIdentity::RequestHeader(_))
-        && (user.name == User::ANONYMOUS || user.in_group(User::UNAUTHENTICATED))
-}
-
 fn add(
     upstream: &UpstreamIdentity,
     lines: &IdentityHeaders,
@@ -449,15 +440,5 @@ mod tests {
         let mut out = HeaderMap::new();
         write_identity(&other, &identity, &mut out).unwrap();
         assert!(out.contains_key("impersonate-user"));
-    }
-
-    #[test]
-    fn only_anonymous_over_front_proxy_headers_closes_a_shared_connection() {
-        let odd = User::new("alice", [User::UNAUTHENTICATED]);
-        for user in [User::anonymous(), odd] {
-            assert!(needs_own_connection(&front_proxy(), &user));
-            assert!(!needs_own_connection(&UpstreamIdentity::Impersonate, &user));
-        }
-        assert!(!needs_own_connection(&front_proxy(), &full_user()));
     }
 }

@@ -43,7 +43,7 @@ pub struct LongRunning {
 
 /// Counts one long-running request; dropping it makes room for another.
 #[derive(Debug)]
-pub struct LongRunningEntry {
+pub(super) struct LongRunningEntry {
     of: Arc<LongRunning>,
     user: Arc<User>,
 }
@@ -59,7 +59,7 @@ impl LongRunning {
     }
 
     /// Sets the limits for new requests.
-    pub fn set_caps(&self, caps: Caps) {
+    pub(super) fn set_caps(&self, caps: Caps) {
         *lock(&self.caps) = caps;
     }
 
@@ -74,7 +74,11 @@ impl LongRunning {
     }
 
     /// Counts a request of `user`; `None` if there are too many, and the limits are enforced.
-    pub fn enter(self: &Arc<Self>, user: &Arc<User>, enforced: bool) -> Option<LongRunningEntry> {
+    pub(super) fn enter(
+        self: &Arc<Self>,
+        user: &Arc<User>,
+        enforced: bool,
+    ) -> Option<LongRunningEntry> {
         let caps = if enforced {
             *lock(&self.caps)
         } else {

@@ -13,17 +13,17 @@
 //!
 //! Not here: flow control (`fairness`), what errors look like ([`fairgate_call::refusal_reply`]).
 
-pub(crate) mod connect;
+mod connect;
 mod connection_event;
 mod connection_limit;
 mod connections;
-pub(crate) mod headers;
-pub(crate) mod identity_writer;
+mod headers;
+mod identity_writer;
 mod idle_connections;
 mod lane;
-pub(crate) mod pool;
+mod pool;
 mod resets;
-pub(crate) mod retryable_body;
+mod retryable_body;
 pub mod settings;
 mod tunnel;
 

@@ -65,7 +65,7 @@ impl ClientConnections {
 
 /// Counts a connection as open, in the process and on its core, until it is dropped.
 #[derive(Debug)]
-pub struct CountedConnection {
+pub(super) struct CountedConnection {
     connections: Arc<ClientConnections>,
     load: Arc<CoreLoad>,
 }

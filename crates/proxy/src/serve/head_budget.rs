@@ -24,49 +24,49 @@ use tokio::{io::ReadBuf, time::Instant};
 
 use fairgate_core::sync::{Mutex, lock};
 
-/// Bytes of a head that do not count.
+/// Bytes of a head that every connection may hold without counting against the budget.
 pub(crate) const UNCOUNTED: usize = 8 << 10;
 
-/// Bytes of a slot.
+/// Bytes of a block.
 pub(crate) const SLOT: usize = 16 << 10;
 
 /// The memory that all unfinished heads of a process may take together.
 #[derive(Debug)]
 pub struct HeadBudget {
     limit: usize,
-    books: Mutex<Books>,
+    ledger: Mutex<Ledger>,
 }
 
 #[derive(Debug, Default)]
-struct Books {
+struct Ledger {
     total: usize,
     next: u64,
-    heads: BTreeMap<u64, Held>,
-    slab: Slab,
+    heads: BTreeMap<u64, UnfinishedHead>,
+    blocks: Blocks,
 }
 
 #[derive(Debug)]
-struct Held {
-    /// What counts.
+struct UnfinishedHead {
+    /// Bytes that count against the budget.
     bytes: usize,
     since: Instant,
-    fate: Arc<Fate>,
-    /// Where it is kept, if it is kept here, and how long it is.
+    signal: Arc<DropSignal>,
+    /// The blocks in which it is kept, and its length.
     slots: Vec<usize>,
     len: usize,
 }
 
 /// The allocation that heads are kept in.
 #[derive(Debug, Default)]
-struct Slab {
+struct Blocks {
     memory: Vec<u8>,
     free: Vec<usize>,
-    /// Slots from here on were never used.
+    /// Blocks from here on were never used.
     fresh: usize,
 }
 
 #[derive(Debug, Default)]
-struct Fate {
+struct DropSignal {
     cut: AtomicBool,
     waker: AtomicWaker,
 }
@@ -76,52 +76,52 @@ impl HeadBudget {
     pub fn new(limit: usize) -> Arc<Self> {
         Arc::new(Self {
             limit,
-            books: Mutex::default(),
+            ledger: Mutex::default(),
         })
     }
 
-    /// Bytes held now, beyond what every connection may hold.
+    /// Bytes in use, beyond what every connection may hold.
     pub fn used(&self) -> usize {
-        lock(&self.books).total
+        lock(&self.ledger).total
     }
 
-    /// Slots that fit into the budget; one more for what a budget of less than one needs.
+    /// The number of blocks: those that fit into the budget, and one more, so that there is always one.
     fn slots(&self) -> usize {
         self.limit / SLOT + 1
     }
 
-    /// Those that have to go for what is held to fit.
-    fn make_room(&self, books: &mut Books, now: Instant) -> Vec<Arc<Fate>> {
-        if books.total <= self.limit {
+    /// Drops heads if the budget is exceeded; returns them.
+    fn make_room(&self, ledger: &mut Ledger, now: Instant) -> Vec<Arc<DropSignal>> {
+        if ledger.total <= self.limit {
             return Vec::new();
         }
-        books.shrink_to(self.limit - self.limit / 4, now)
+        ledger.shrink_to(self.limit - self.limit / 4, now)
     }
 
     /// Begins to count a head.
-    pub fn charge(self: &Arc<Self>, now: Instant) -> HeadCharge {
-        let fate = Arc::new(Fate::default());
-        let mut books = lock(&self.books);
-        let id = books.next;
-        books.next += 1;
-        let held = Held {
+    pub(super) fn charge(self: &Arc<Self>, now: Instant) -> HeadCharge {
+        let signal = Arc::new(DropSignal::default());
+        let mut ledger = lock(&self.ledger);
+        let id = ledger.next;
+        ledger.next += 1;
+        let held = UnfinishedHead {
             bytes: 0,
             since: now,
-            fate: Arc::clone(&fate),
+            signal: Arc::clone(&signal),
             slots: Vec::new(),
             len: 0,
         };
-        books.heads.insert(id, held);
+        ledger.heads.insert(id, held);
         HeadCharge {
             budget: Arc::clone(self),
             id,
-            fate,
+            signal,
         }
     }
 }
 
-impl Slab {
-    /// A slot out of so many.
+impl Blocks {
+    /// Takes one of this many blocks.
     fn take(&mut self, slots: usize) -> usize {
         if self.memory.is_empty() {
             self.memory = vec![0; slots * SLOT];
@@ -144,20 +144,20 @@ impl Slab {
     }
 }
 
-impl Books {
-    /// Keeps `bytes` at the end of a head. What is kept counts already, so there are slots for it.
+impl Ledger {
+    /// Adds `bytes` to a head. They are counted already, so there are blocks for them.
     fn append(&mut self, id: u64, mut bytes: &[u8], slots: usize) -> bool {
-        let Self { heads, slab, .. } = self;
+        let Self { heads, blocks, .. } = self;
         let Some(held) = heads.get_mut(&id) else {
             return false;
         };
         while !bytes.is_empty() {
             let (slot, at) = (held.len / SLOT, held.len % SLOT);
             if slot == held.slots.len() {
-                held.slots.push(slab.take(slots));
+                held.slots.push(blocks.take(slots));
             }
             let fits = bytes.len().min(SLOT - at);
-            slab.slot(held.slots[slot])[at..at + fits].copy_from_slice(&bytes[..fits]);
+            blocks.slot(held.slots[slot])[at..at + fits].copy_from_slice(&bytes[..fits]);
             held.len += fits;
             bytes = &bytes[fits..];
         }
@@ -171,96 +171,86 @@ impl Books {
         }
     }
 
-    fn remove(&mut self, id: u64) -> Option<Arc<Fate>> {
+    fn remove(&mut self, id: u64) -> Option<Arc<DropSignal>> {
         let held = self.heads.remove(&id)?;
         self.total -= held.bytes;
-        self.slab.give_back(held.slots);
-        Some(held.fate)
+        self.blocks.give_back(held.slots);
+        Some(held.signal)
     }
 
-    /// Gives up the greediest heads until no more than `limit` bytes are held. One look at all of
-    /// them; each time a quarter of the budget has to be filled before the next.
-    fn shrink_to(&mut self, limit: usize, now: Instant) -> Vec<Arc<Fate>> {
-        let greed = |held: &Held| {
+    /// Drops the heads that have held the most bytes for the longest time, until no more than `limit` bytes are held.
+    /// It looks at all heads, but a quarter of the budget has to be filled again before the next time.
+    fn shrink_to(&mut self, limit: usize, now: Instant) -> Vec<Arc<DropSignal>> {
+        let cost = |held: &UnfinishedHead| {
             let millis = now.saturating_duration_since(held.since).as_millis();
             held.bytes as u128 * (millis + 1)
         };
-        let mut order: Vec<_> = self.heads.iter().map(|(id, h)| (greed(h), *id)).collect();
+        let mut order: Vec<_> = self.heads.iter().map(|(id, h)| (cost(h), *id)).collect();
         order.sort_unstable();
-        let mut given_up = Vec::new();
+        let mut dropped = Vec::new();
         while self.total > limit
             && let Some((_, id)) = order.pop()
         {
-            given_up.extend(self.remove(id));
+            dropped.extend(self.remove(id));
         }
-        given_up
+        dropped
     }
 }
 
-fn cut(given_up: Vec<Arc<Fate>>) {
-    for fate in given_up {
-        fate.cut.store(true, Ordering::Release);
-        fate.waker.wake();
+fn cut(dropped: Vec<Arc<DropSignal>>) {
+    for signal in dropped {
+        signal.cut.store(true, Ordering::Release);
+        signal.waker.wake();
     }
 }
 
-/// One unfinished head's share of the budget. Given back when dropped.
+/// The share of the budget that an unfinished head uses. Returned when dropped.
 #[derive(Debug)]
-pub struct HeadCharge {
+pub(super) struct HeadCharge {
     budget: Arc<HeadBudget>,
     id: u64,
-    fate: Arc<Fate>,
+    signal: Arc<DropSignal>,
 }
 
 impl HeadCharge {
-    /// The head holds `bytes` from now on. If that is more than the budget has, the greediest are
-    /// cut, which may be this one.
-    pub fn hold(&self, bytes: usize, now: Instant) {
-        let mut books = lock(&self.budget.books);
-        books.set(self.id, bytes.saturating_sub(UNCOUNTED));
-        let given_up = self.budget.make_room(&mut books, now);
-        drop(books);
-        cut(given_up);
-    }
-
-    /// Keeps `bytes` after those that are kept already; all of them count. False if the head was cut.
-    /// It costs a copy under the budget's lock.
-    pub fn keep(&self, bytes: &[u8], now: Instant) -> bool {
-        let mut books = lock(&self.budget.books);
-        let Some(held) = books.heads.get(&self.id) else {
+    /// Adds `bytes` to those that are kept; all of them count. If the budget is exceeded, heads are dropped, which may
+    /// include this one. False if this head was dropped. It costs a copy under the budget's lock.
+    pub(super) fn keep(&self, bytes: &[u8], now: Instant) -> bool {
+        let mut ledger = lock(&self.budget.ledger);
+        let Some(held) = ledger.heads.get(&self.id) else {
             return false;
         };
         let slots = (held.len + bytes.len()).div_ceil(SLOT);
-        books.set(self.id, slots * SLOT);
-        let given_up = self.budget.make_room(&mut books, now);
-        let kept = books.append(self.id, bytes, self.budget.slots());
-        drop(books);
-        cut(given_up);
+        ledger.set(self.id, slots * SLOT);
+        let dropped = self.budget.make_room(&mut ledger, now);
+        let kept = ledger.append(self.id, bytes, self.budget.slots());
+        drop(ledger);
+        cut(dropped);
         kept
     }
 
-    /// Copies what is kept, from `start` on, to `buf`, as far as there is room. Returns how much; 0 if
-    /// the head was cut.
-    pub fn copy(&self, start: usize, buf: &mut ReadBuf<'_>) -> usize {
-        let mut books = lock(&self.budget.books);
-        let Books { heads, slab, .. } = &mut *books;
+    /// Copies what is kept, from `start` on, to `buf`, as far as there is room. Returns how many bytes; 0 if the head was
+    /// dropped.
+    pub(super) fn copy(&self, start: usize, buf: &mut ReadBuf<'_>) -> usize {
+        let mut ledger = lock(&self.budget.ledger);
+        let Ledger { heads, blocks, .. } = &mut *ledger;
         let Some(held) = heads.get(&self.id) else {
             return 0;
         };
         let mut at = start;
         while at < held.len && buf.remaining() > 0 {
             let here = (SLOT - at % SLOT).min(held.len - at).min(buf.remaining());
-            let slot = slab.slot(held.slots[at / SLOT]);
+            let slot = blocks.slot(held.slots[at / SLOT]);
             buf.put_slice(&slot[at % SLOT..][..here]);
             at += here;
         }
         at - start
     }
 
-    /// Ready once the head has to be given up. Wakes the last task that polled.
-    pub fn poll_cut(&self, cx: &mut Context<'_>) -> Poll<()> {
-        self.fate.waker.register(cx.waker());
-        if self.fate.cut.load(Ordering::Acquire) {
+    /// Ready once the head was dropped. Wakes the last task that polled.
+    pub(super) fn poll_cut(&self, cx: &mut Context<'_>) -> Poll<()> {
+        self.signal.waker.register(cx.waker());
+        if self.signal.cut.load(Ordering::Acquire) {
             Poll::Ready(())
         } else {
             Poll::Pending
@@ -270,7 +260,7 @@ impl HeadCharge {
 
 impl Drop for HeadCharge {
     fn drop(&mut self) {
-        lock(&self.budget.books).remove(self.id);
+        lock(&self.budget.ledger).remove(self.id);
     }
 }
 
@@ -292,20 +282,20 @@ mod tests {
     }
 
     #[test]
-    fn whoever_has_held_much_for_long_is_cut_and_a_quick_large_head_is_not() {
-        let budget = HeadBudget::new(100 << 10);
+    fn heads_that_held_much_for_long_are_dropped_and_a_quick_large_head_is_not() {
+        let budget = HeadBudget::new(10 * SLOT);
         let start = now();
         let old: Vec<_> = (0..10).map(|_| budget.charge(start)).collect();
         for charge in &old {
-            charge.hold(UNCOUNTED + (10 << 10), start);
+            assert!(charge.keep(&[0; SLOT], start));
         }
         assert!(!old.iter().any(is_cut), "the budget is full, not spent");
         let later = start + Duration::from_secs(1);
         let new = budget.charge(later);
-        new.hold(UNCOUNTED + (20 << 10), later);
+        assert!(new.keep(&vec![0; 2 * SLOT], later));
         assert!(!is_cut(&new));
         assert_eq!(old.iter().filter(|charge| is_cut(charge)).count(), 5);
-        assert!(budget.used() <= 75 << 10, "{}", budget.used());
+        assert!(budget.used() <= 75 * SLOT / 10, "{}", budget.used());
         drop((old, new));
         assert_eq!(budget.used(), 0);
     }
@@ -328,7 +318,7 @@ mod tests {
         assert!(out == all);
         assert_eq!(budget.used(), 8 * SLOT);
         drop((one, other));
-        assert_eq!(lock(&budget.books).slab.memory.capacity(), 0);
+        assert_eq!(lock(&budget.ledger).blocks.memory.capacity(), 0);
     }
 
     #[test]
@@ -346,16 +336,5 @@ mod tests {
         assert_eq!(old.copy(0, &mut ReadBuf::new(&mut room)), 0);
         assert_eq!(new.copy(0, &mut ReadBuf::new(&mut room)), 10);
         assert_eq!(room, [2; 10]);
-    }
-
-    #[test]
-    fn small_heads_do_not_count() {
-        let budget = HeadBudget::new(1);
-        let all: Vec<_> = (0..100).map(|_| budget.charge(now())).collect();
-        for charge in &all {
-            charge.hold(UNCOUNTED, now());
-        }
-        assert!(!all.iter().any(is_cut));
-        assert_eq!(budget.used(), 0);
     }
 }

@@ -1,6 +1,6 @@
 //! Receives requests from clients.
 //!
-//! One listener, one acceptor ([`acceptor`]); each connection goes to the least loaded core and stays there
+//! One listener, one acceptor (`acceptor`); each connection goes to the least loaded core and stays there
 //! (`connection`). hyper parses HTTP, but the bytes of every connection are followed here first (`wire`,
 //! `http1`, `http2`): so no part of one request is ever taken for another, unfinished heads have bounded
 //! memory (`head_budget`), and floods of frames end the connection (`frame_credits`). Requests that hyper
@@ -11,10 +11,10 @@
 //!
 //! Not here: users, policy, where requests go.
 
-pub mod acceptor;
-pub(crate) mod chunked;
+mod acceptor;
+mod chunked;
 mod client_connection;
-pub mod client_connections;
+mod client_connections;
 mod client_left;
 mod connection;
 mod connection_service;
