@@ -30,7 +30,7 @@ use fairgate_core::{
     },
     finding::Finding,
 };
-use fairgate_store::{Health, Limits, Store, StoreError, local};
+use fairgate_store::{HistoryLimits, Store, StoreError, StoreHealth, local};
 use fairgate_upstream::access_review::AccessReviews;
 
 /// How often the built-in objects are looked after, besides when something changes.
@@ -54,12 +54,12 @@ pub(super) fn open_store(config: &Config, clock: &Clock) -> Result<Arc<dyn Store
     }
 }
 
-fn open_local(path: &Path, clock: &Clock) -> Result<local::Local, StoreError> {
-    let settings = local::Settings {
+fn open_local(path: &Path, clock: &Clock) -> Result<local::LocalStore, StoreError> {
+    let settings = local::LocalSettings {
         path: path.to_owned(),
-        limits: Limits::default(),
+        limits: HistoryLimits::default(),
     };
-    local::Local::start(settings, clock.clone())
+    local::LocalStore::start(settings, clock.clone())
 }
 
 #[cfg(feature = "etcd")]
@@ -67,21 +67,21 @@ fn open_etcd(settings: &config::EtcdConfig, clock: &Clock) -> Result<Arc<dyn Sto
     use fairgate_store::etcd;
     let identity = settings.client_pem.as_ref();
     let identity = identity.map(|(cert, key)| (cert.clone(), (**key).clone()));
-    let tls = settings.authorities_pem.as_ref().map(|ca| etcd::Tls {
+    let tls = settings.authorities_pem.as_ref().map(|ca| etcd::EtcdTls {
         ca: ca.clone(),
         identity,
         server_name: None,
     });
     let user = settings.user.as_ref();
-    let settings = etcd::Settings {
+    let settings = etcd::EtcdSettings {
         endpoints: settings.endpoints.clone(),
         prefix: settings.prefix.clone(),
         tls,
         user: user.map(|(user, password)| (user.clone(), (**password).clone())),
-        limits: Limits::default(),
+        limits: HistoryLimits::default(),
         compaction: settings.compaction.then_some(Duration::from_secs(300)),
     };
-    Ok(Arc::new(etcd::Etcd::start(&settings, clock.clone())?))
+    Ok(Arc::new(etcd::EtcdStore::start(&settings, clock.clone())?))
 }
 
 #[cfg(not(feature = "etcd"))]
@@ -175,8 +175,8 @@ impl HostedApi {
         loop {
             tokio::time::sleep(LOOK).await;
             let limit = match self.store.health() {
-                Health::Degraded(_) => PATIENCE_WITH_TROUBLE,
-                Health::Unread | Health::Ready => PATIENCE,
+                StoreHealth::Degraded(_) => PATIENCE_WITH_TROUBLE,
+                StoreHealth::Unread | StoreHealth::Ready => PATIENCE,
             };
             if self.clock.now().since(begun) >= limit {
                 return;
@@ -187,9 +187,9 @@ impl HostedApi {
     /// What is wrong with the store, if anything is.
     pub(super) fn trouble(&self) -> Option<String> {
         match self.store.health() {
-            Health::Ready => None,
-            Health::Unread => Some("it was not read yet".to_owned()),
-            Health::Degraded(why) => Some(why.to_string()),
+            StoreHealth::Ready => None,
+            StoreHealth::Unread => Some("it was not read yet".to_owned()),
+            StoreHealth::Degraded(why) => Some(why.to_string()),
         }
     }
 
@@ -350,7 +350,7 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use fairgate_store::Expected;
+    use fairgate_store::Precondition;
 
     /// A directory that is gone with its name.
     struct Directory(PathBuf);
@@ -377,7 +377,7 @@ mod tests {
         // As when somebody deletes an object that was just seen to be there.
         let change = hosting.change();
         let value = Some(Bytes::from_static(b"x"));
-        let written = hosting.store.write("/a/x", Expected::Absent, value);
+        let written = hosting.store.write("/a/x", Precondition::Absent, value);
         written.await.unwrap();
         let noticed = tokio::time::timeout(Duration::from_secs(10), change).await;
         assert!(noticed.is_ok());

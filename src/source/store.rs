@@ -11,7 +11,7 @@ use super::{
     DocumentSet, PolicyDocument, PolicySource, Revision, same_policy, warnings::LoggedWarnings,
 };
 use fairgate_core::finding::{Finding, Severity};
-use fairgate_store::{At, Entry, Event, Store, StoreError, Watch};
+use fairgate_store::{ReadRevision, Store, StoreEntry, StoreError, StoreEvent, Watch};
 
 /// What the keys of policy objects begin with.
 const PREFIXES: [&str; 2] = ["/prioritylevelconfigurations/", "/flowschemas/"];
@@ -77,12 +77,12 @@ impl StoreSource {
     async fn read(&mut self) -> Result<DocumentSet, StoreError> {
         self.store.wait_for(1).await?;
         let mut entries = Vec::new();
-        let mut at = At::Cached;
+        let mut at = ReadRevision::Cached;
         let mut revision = 0;
         for prefix in PREFIXES {
             let page = self.store.list(prefix, None, None, at).await?;
             revision = page.revision;
-            at = At::Exactly(revision);
+            at = ReadRevision::Exactly(revision);
             entries.extend(page.entries);
         }
         self.watch = Some(self.store.watch("/", revision)?);
@@ -135,7 +135,7 @@ impl PolicySource for StoreSource {
     }
 }
 
-fn document(entry: &Entry) -> Result<PolicyDocument, Box<Finding>> {
+fn document(entry: &StoreEntry) -> Result<PolicyDocument, Box<Finding>> {
     let origin = format!("{} at {}", entry.key, entry.revision);
     match serde_json::from_slice(&entry.value) {
         Ok(value) => Ok(PolicyDocument {
@@ -167,7 +167,7 @@ fn without_remarks(mut object: Value) -> Value {
 }
 
 /// Whether a policy can depend on a change.
-fn matters(event: &Event) -> bool {
+fn matters(event: &StoreEvent) -> bool {
     let ours = PREFIXES.iter().any(|prefix| event.key.starts_with(prefix));
     ours && match (&event.before, &event.after) {
         (Some(before), Some(after)) => !same_entries(before, after),
@@ -175,8 +175,8 @@ fn matters(event: &Event) -> bool {
     }
 }
 
-fn same_entries(before: &Entry, after: &Entry) -> bool {
-    let read = |entry: &Entry| serde_json::from_slice::<Value>(&entry.value).ok();
+fn same_entries(before: &StoreEntry, after: &StoreEntry) -> bool {
+    let read = |entry: &StoreEntry| serde_json::from_slice::<Value>(&entry.value).ok();
     match (read(before), read(after)) {
         (Some(before), Some(after)) => same_policy(&before, &after),
         (before, after) => before.is_none() && after.is_none(),

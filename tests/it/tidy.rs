@@ -20,6 +20,7 @@ const CRATES: &[(&str, Edges)] = &[
     ("crates/base/src", BASE),
     ("crates/upstream/src", UPSTREAM),
     ("crates/proxy/src", PROXY),
+    ("crates/store/src", STORE),
     ("crates/objects/src", OBJECTS),
     ("crates/apiserver/src", APISERVER),
     ("src", SERVER),
@@ -73,17 +74,42 @@ const PROXY: Edges = &[
     ("stack", &[]),
 ];
 
+/// The stores: what is kept, the mirror in memory, and the two that feed it.
+const STORE: Edges = &[
+    ("conformance", &[]),
+    ("error", &[]),
+    ("entry", &["error"]),
+    ("history", &["entry"]),
+    ("types", &["entry"]),
+    ("mirror", &["entry", "error", "history", "types"]),
+    ("watch", &["entry", "error", "mirror"]),
+    ("store", &["entry", "error", "types", "watch"]),
+    (
+        "etcd",
+        &[
+            "entry", "error", "history", "mirror", "store", "types", "watch",
+        ],
+    ),
+    (
+        "local",
+        &[
+            "entry", "error", "history", "mirror", "store", "types", "watch",
+        ],
+    ),
+];
+
 /// What an API object is: tables first, then what reads them, then the kinds.
 const OBJECTS: Edges = &[
-    ("schema", &[]),
-    ("field_error", &["schema"]),
+    ("go", &[]),
+    ("schema", &["go"]),
+    ("field_error", &["go"]),
     ("kind", &["field_error", "schema"]),
-    ("selector", &["schema"]),
-    ("codec", &["schema"]),
+    ("selector", &["go"]),
+    ("codec", &["go", "schema"]),
     ("internal_form", &["codec", "schema"]),
     ("metadata", &["codec", "field_error", "schema"]),
-    ("patch", &["codec", "schema"]),
-    ("ssa", &["schema"]),
+    ("patch", &["codec", "go", "schema"]),
+    ("ssa", &["go", "schema"]),
     ("object", &["codec", "kind", "metadata"]),
     ("table", &["kind", "metadata", "object", "schema"]),
     (

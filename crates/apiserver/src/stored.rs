@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use fairgate_objects::{kind::Kind, object::Object};
-use fairgate_store::Entry;
+use fairgate_store::StoreEntry;
 
 use crate::status_error::StatusError;
 
@@ -15,7 +15,7 @@ use crate::status_error::StatusError;
 /// # Errors
 ///
 /// 500, when the entry holds no object of this kind.
-pub(crate) fn object(kind: &'static Kind, entry: &Entry) -> Result<Arc<Object>, StatusError> {
+pub(crate) fn object(kind: &'static Kind, entry: &StoreEntry) -> Result<Arc<Object>, StatusError> {
     if let Some(known) = entry.memo.get::<Object>() {
         return Ok(known);
     }

@@ -22,7 +22,7 @@ use fairgate_objects::{
     object::Object,
     schema::{canonical, meta::STATUS},
 };
-use fairgate_store::{Entry, Event, StoreError, Watch};
+use fairgate_store::{StoreEntry, StoreError, StoreEvent, Watch};
 
 /// How often progress is told while nothing changes.
 const BOOKMARKS: Duration = Duration::from_secs(60);
@@ -83,7 +83,7 @@ struct Times {
 
 /// What comes next in a stream that waits.
 enum Next {
-    Events(Result<Vec<Arc<Event>>, StoreError>),
+    Events(Result<Vec<Arc<StoreEvent>>, StoreError>),
     Bookmark,
     End,
 }
@@ -250,7 +250,7 @@ impl WatchStream {
     }
 
     /// The changes that this watch is about, framed.
-    fn events(&mut self, events: &[Arc<Event>]) -> Bytes {
+    fn events(&mut self, events: &[Arc<StoreEvent>]) -> Bytes {
         let mut bytes = BytesMut::new();
         for event in events {
             match self.seen(event) {
@@ -270,8 +270,8 @@ impl WatchStream {
     }
 
     /// How a change looks to this watch; `None` if it is not about what is watched.
-    fn seen(&self, event: &Event) -> Result<Option<(Change, Arc<Object>)>, StatusError> {
-        let read = |entry: &Option<Arc<Entry>>| -> Result<Option<Arc<Object>>, StatusError> {
+    fn seen(&self, event: &StoreEvent) -> Result<Option<(Change, Arc<Object>)>, StatusError> {
+        let read = |entry: &Option<Arc<StoreEntry>>| -> Result<Option<Arc<Object>>, StatusError> {
             let Some(entry) = entry else { return Ok(None) };
             let object = crate::stored::object(self.writer.kind, entry)?;
             let wanted = self.options.select(object.stored());
@@ -287,7 +287,7 @@ impl WatchStream {
     }
 
     /// An object that is not seen any more: as it was, at the revision of the change.
-    fn last_seen(&self, event: &Event, before: &Object) -> Arc<Object> {
+    fn last_seen(&self, event: &StoreEvent, before: &Object) -> Arc<Object> {
         let kind = self.writer.kind;
         event.memo.get_or_make(|| {
             let mut value = before.stored().clone();

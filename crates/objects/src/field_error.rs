@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde_json::{Value, json};
 
-use crate::schema::canonical::quote::Quoted;
+use crate::go::Quoted;
 use fairgate_core::apf::objects::validate;
 
 /// The sort of a mistake.

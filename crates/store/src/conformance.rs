@@ -1,7 +1,7 @@
 //! What every store must keep, whichever it is.
 //!
 //! [`conformance!`] makes a test of each function below for one kind of store. They know nothing of it
-//! but a [`Place`]: where one set of objects lives, and can be opened again.
+//! but a [`TestStore`]: where one set of objects lives, and can be opened again.
 
 use std::{
     collections::BTreeMap,
@@ -17,21 +17,21 @@ use bytes::Bytes;
 use tokio::task::JoinSet;
 
 use super::{
-    Answer, At, Entry, Event, Expected, Health, MAX_VALUE_BYTES, Page, Store, StoreError, Watch,
-    Written,
+    ListPage, MAX_VALUE_BYTES, Precondition, ReadRevision, Store, StoreEntry, StoreError,
+    StoreEvent, StoreFuture, StoreHealth, Watch, WriteOutcome,
 };
 use fairgate_base::clock::Clock;
 use fairgate_core::time::Time;
 
 /// Where one set of objects lives.
-pub(super) trait Place: Send {
+pub(super) trait TestStore: Send {
     /// Opens it, again if need be; the store opened before has been dropped.
-    fn open(&mut self) -> Answer<'_, Arc<dyn Store>>;
+    fn open(&mut self) -> StoreFuture<'_, Arc<dyn Store>>;
     /// The clock of the stores opened.
     fn clock(&self) -> Clock;
 }
 
-/// Makes a test of everything here for the [`Place`]s that an expression makes.
+/// Makes a test of everything here for the [`TestStore`]s that an expression makes.
 macro_rules! conformance {
     ($place:expr => $($name:ident)*) => {
         $(
@@ -73,36 +73,40 @@ fn bytes(text: &str) -> Bytes {
 }
 
 /// What `write` gave, which has to be done: revision, before, after.
-fn done(written: Written) -> (u64, Option<Arc<Entry>>, Option<Arc<Entry>>) {
+fn done(written: WriteOutcome) -> (u64, Option<Arc<StoreEntry>>, Option<Arc<StoreEntry>>) {
     match written {
-        Written::Done {
+        WriteOutcome::Done {
             revision,
             before,
             after,
         } => (revision, before, after),
-        Written::Lost(found) => panic!("lost to {found:?}"),
+        WriteOutcome::Lost(found) => panic!("lost to {found:?}"),
     }
 }
 
-fn lost(written: Written) -> Option<Arc<Entry>> {
+fn lost(written: WriteOutcome) -> Option<Arc<StoreEntry>> {
     match written {
-        Written::Lost(found) => found,
-        done @ Written::Done { .. } => panic!("{done:?}"),
+        WriteOutcome::Lost(found) => found,
+        done @ WriteOutcome::Done { .. } => panic!("{done:?}"),
     }
 }
 
 async fn create(store: &dyn Store, key: &str, value: &str) -> u64 {
-    let written = store.write(key, Expected::Absent, Some(bytes(value))).await;
+    let written = store
+        .write(key, Precondition::Absent, Some(bytes(value)))
+        .await;
     done(written.unwrap()).0
 }
 
 async fn put(store: &dyn Store, key: &str, at: u64, value: &str) -> u64 {
-    let written = store.write(key, Expected::At(at), Some(bytes(value))).await;
+    let written = store
+        .write(key, Precondition::At(at), Some(bytes(value)))
+        .await;
     done(written.unwrap()).0
 }
 
 async fn delete(store: &dyn Store, key: &str, at: u64) -> u64 {
-    done(store.write(key, Expected::At(at), None).await.unwrap()).0
+    done(store.write(key, Precondition::At(at), None).await.unwrap()).0
 }
 
 fn limit(entries: usize) -> Option<NonZeroUsize> {
@@ -110,20 +114,20 @@ fn limit(entries: usize) -> Option<NonZeroUsize> {
 }
 
 /// `key=value@revision`, for comparing.
-fn shown(entries: &[Arc<Entry>]) -> Vec<String> {
-    let show = |entry: &Arc<Entry>| {
+fn shown(entries: &[Arc<StoreEntry>]) -> Vec<String> {
+    let show = |entry: &Arc<StoreEntry>| {
         let value = String::from_utf8_lossy(&entry.value);
         format!("{}={value}@{}", entry.key, entry.revision)
     };
     entries.iter().map(show).collect()
 }
 
-fn value(entry: Option<&Arc<Entry>>) -> Option<&[u8]> {
+fn value(entry: Option<&Arc<StoreEntry>>) -> Option<&[u8]> {
     entry.map(|entry| &entry.value[..])
 }
 
 /// The next `count` changes of a watch.
-async fn take(watch: &mut Watch, count: usize) -> Vec<Arc<Event>> {
+async fn take(watch: &mut Watch, count: usize) -> Vec<Arc<StoreEvent>> {
     let mut events = Vec::new();
     while events.len() < count {
         let more = tokio::time::timeout(Duration::from_secs(30), watch.next());
@@ -134,7 +138,7 @@ async fn take(watch: &mut Watch, count: usize) -> Vec<Arc<Event>> {
 }
 
 /// Applies a change to a state, and checks that it follows from it.
-fn fold(state: &mut BTreeMap<Arc<str>, Arc<Entry>>, event: &Event) {
+fn fold(state: &mut BTreeMap<Arc<str>, Arc<StoreEntry>>, event: &StoreEvent) {
     let before = match &event.after {
         Some(after) => {
             assert_eq!(after.revision, event.revision);
@@ -142,17 +146,17 @@ fn fold(state: &mut BTreeMap<Arc<str>, Arc<Entry>>, event: &Event) {
         }
         None => state.remove(&event.key),
     };
-    let seen = |entry: Option<&Arc<Entry>>| entry.map(|e| (e.revision, e.value.clone()));
+    let seen = |entry: Option<&Arc<StoreEntry>>| entry.map(|e| (e.revision, e.value.clone()));
     assert_eq!(seen(before.as_ref()), seen(event.before.as_ref()));
 }
 
 /// Lets the history grow so old that all of it goes.
-async fn age(place: &dyn Place, store: &dyn Store) {
+async fn age(place: &dyn TestStore, store: &dyn Store) {
     place.clock().advance(Duration::from_secs(3600));
     store.maintain(place.clock().now()).await.unwrap();
 }
 
-pub(super) async fn every_change_gets_the_next_revision_across_kinds(place: &mut dyn Place) {
+pub(super) async fn every_change_gets_the_next_revision_across_kinds(place: &mut dyn TestStore) {
     let store = place.open().await.unwrap();
     let start = store.revision().await.unwrap();
     assert!(start >= 1);
@@ -162,37 +166,43 @@ pub(super) async fn every_change_gets_the_next_revision_across_kinds(place: &mut
     let fourth = delete(&*store, "/b/ns/y", second).await;
     assert!(start < first && first < second && second < third && third < fourth);
     assert!(store.revision().await.unwrap() >= fourth);
-    assert_eq!(store.health(), Health::Ready);
+    assert_eq!(store.health(), StoreHealth::Ready);
 }
 
-pub(super) async fn a_write_that_changes_nothing_gets_no_revision(place: &mut dyn Place) {
+pub(super) async fn a_write_that_changes_nothing_gets_no_revision(place: &mut dyn TestStore) {
     let store = place.open().await.unwrap();
     let first = create(&*store, "/a/x", "same").await;
     let mut watch = store.watch("/a/", first).unwrap();
     assert_eq!(put(&*store, "/a/x", first, "same").await, first);
-    let nothing = store.write("/a/y", Expected::Absent, None).await.unwrap();
+    let nothing = store
+        .write("/a/y", Precondition::Absent, None)
+        .await
+        .unwrap();
     let (_, before, after) = done(nothing);
     assert!(before.is_none() && after.is_none());
     let next = put(&*store, "/a/x", first, "other").await;
     assert_eq!(take(&mut watch, 1).await[0].revision, next);
 }
 
-pub(super) async fn writes_compare_before_they_swap(place: &mut dyn Place) {
+pub(super) async fn writes_compare_before_they_swap(place: &mut dyn TestStore) {
     let store = place.open().await.unwrap();
     let absent = store
-        .write("/a/x", Expected::At(7), Some(bytes("1")))
+        .write("/a/x", Precondition::At(7), Some(bytes("1")))
         .await
         .unwrap();
     assert!(lost(absent).is_none());
-    let absent = store.write("/a/x", Expected::At(7), None).await.unwrap();
+    let absent = store
+        .write("/a/x", Precondition::At(7), None)
+        .await
+        .unwrap();
     assert!(lost(absent).is_none());
 
     let first = create(&*store, "/a/x", "1").await;
     for (expected, new) in [
-        (Expected::Absent, Some(bytes("2"))),
-        (Expected::Absent, None),
-        (Expected::At(first + 1), Some(bytes("2"))),
-        (Expected::At(first - 1), None),
+        (Precondition::Absent, Some(bytes("2"))),
+        (Precondition::Absent, None),
+        (Precondition::At(first + 1), Some(bytes("2"))),
+        (Precondition::At(first - 1), None),
     ] {
         let found = lost(store.write("/a/x", expected, new).await.unwrap());
         let found = found.expect("it is there");
@@ -200,7 +210,7 @@ pub(super) async fn writes_compare_before_they_swap(place: &mut dyn Place) {
     }
 
     let second = store
-        .write("/a/x", Expected::At(first), Some(bytes("2")))
+        .write("/a/x", Precondition::At(first), Some(bytes("2")))
         .await
         .unwrap();
     let (second, before, after) = done(second);
@@ -208,17 +218,23 @@ pub(super) async fn writes_compare_before_they_swap(place: &mut dyn Place) {
     assert_eq!(value(after.as_ref()), Some(&b"2"[..]));
     assert_eq!(after.map(|after| after.revision), Some(second));
     let gone = store
-        .write("/a/x", Expected::At(second), None)
+        .write("/a/x", Precondition::At(second), None)
         .await
         .unwrap();
     let (_, before, after) = done(gone);
     assert_eq!(value(before.as_ref()), Some(&b"2"[..]));
     assert!(after.is_none());
-    assert!(store.get("/a/x", At::Newest).await.unwrap().is_none());
+    assert!(
+        store
+            .get("/a/x", ReadRevision::Newest)
+            .await
+            .unwrap()
+            .is_none()
+    );
     create(&*store, "/a/x", "again").await;
 }
 
-pub(super) async fn of_racing_writers_one_wins_each_round(place: &mut dyn Place) {
+pub(super) async fn of_racing_writers_one_wins_each_round(place: &mut dyn TestStore) {
     const WRITERS: u64 = 8;
     const ROUNDS: u64 = 20;
     let store = place.open().await.unwrap();
@@ -228,18 +244,22 @@ pub(super) async fn of_racing_writers_one_wins_each_round(place: &mut dyn Place)
     for _ in 0..WRITERS {
         let (store, losses) = (store.clone(), losses.clone());
         writers.spawn(async move {
-            let mut current = store.get("/counter", At::Cached).await.unwrap().unwrap();
+            let mut current = store
+                .get("/counter", ReadRevision::Cached)
+                .await
+                .unwrap()
+                .unwrap();
             for _ in 0..ROUNDS {
                 loop {
                     let count: u64 = String::from_utf8_lossy(&current.value).parse().unwrap();
                     let next = bytes(&(count + 1).to_string());
-                    let expected = Expected::At(current.revision);
+                    let expected = Precondition::At(current.revision);
                     match store.write("/counter", expected, Some(next)).await.unwrap() {
-                        Written::Done { after, .. } => {
+                        WriteOutcome::Done { after, .. } => {
                             current = after.unwrap();
                             break;
                         }
-                        Written::Lost(found) => {
+                        WriteOutcome::Lost(found) => {
                             losses.fetch_add(1, Ordering::Relaxed);
                             current = found.unwrap();
                         }
@@ -251,13 +271,15 @@ pub(super) async fn of_racing_writers_one_wins_each_round(place: &mut dyn Place)
     while let Some(ended) = writers.join_next().await {
         ended.unwrap();
     }
-    let end = store.get("/counter", At::Newest).await.unwrap();
+    let end = store.get("/counter", ReadRevision::Newest).await.unwrap();
     let expected = (WRITERS * ROUNDS).to_string();
     assert_eq!(value(end.as_ref()), Some(expected.as_bytes()));
     assert!(losses.load(Ordering::Relaxed) > 0, "they did not race");
 }
 
-pub(super) async fn lists_are_in_byte_order_and_do_not_run_into_neighbours(place: &mut dyn Place) {
+pub(super) async fn lists_are_in_byte_order_and_do_not_run_into_neighbours(
+    place: &mut dyn TestStore,
+) {
     let store = place.open().await.unwrap();
     for key in [
         "/pods/b",
@@ -270,32 +292,44 @@ pub(super) async fn lists_are_in_byte_order_and_do_not_run_into_neighbours(place
     ] {
         create(&*store, key, "").await;
     }
-    let keys = |page: Page| -> Vec<String> {
+    let keys = |page: ListPage| -> Vec<String> {
         page.entries
             .iter()
             .map(|entry| entry.key.to_string())
             .collect()
     };
-    for at in [At::Newest, At::Cached] {
+    for at in [ReadRevision::Newest, ReadRevision::Cached] {
         let page = store.list("/pods/", None, None, at).await.unwrap();
         let expected = ["/pods/B", "/pods/a-b", "/pods/a/b", "/pods/aé", "/pods/b"];
         assert_eq!(keys(page), expected);
     }
-    let all = store.list("/", None, None, At::Newest).await.unwrap();
+    let all = store
+        .list("/", None, None, ReadRevision::Newest)
+        .await
+        .unwrap();
     assert_eq!(all.entries.len(), 7);
-    let none = store.list("/po/", None, None, At::Newest).await.unwrap();
+    let none = store
+        .list("/po/", None, None, ReadRevision::Newest)
+        .await
+        .unwrap();
     assert_eq!(keys(none), [""; 0]);
 }
 
-pub(super) async fn pages_of_one_revision_make_up_its_list(place: &mut dyn Place) {
+pub(super) async fn pages_of_one_revision_make_up_its_list(place: &mut dyn TestStore) {
     let store = place.open().await.unwrap();
     let mut revisions = Vec::new();
     for n in 0..10 {
         revisions.push(create(&*store, &format!("/a/{n}"), "old").await);
     }
-    let whole = store.list("/a/", None, None, At::Newest).await.unwrap();
+    let whole = store
+        .list("/a/", None, None, ReadRevision::Newest)
+        .await
+        .unwrap();
     assert_eq!(whole.remaining, 0);
-    let first = store.list("/a/", None, limit(4), At::Newest).await.unwrap();
+    let first = store
+        .list("/a/", None, limit(4), ReadRevision::Newest)
+        .await
+        .unwrap();
     assert_eq!((first.entries.len(), first.remaining), (4, 6));
     assert!(first.more());
     // What happens between two pages shows in none.
@@ -304,7 +338,7 @@ pub(super) async fn pages_of_one_revision_make_up_its_list(place: &mut dyn Place
     create(&*store, "/a/55", "new").await;
     create(&*store, "/a/99", "new").await;
 
-    let at = At::Exactly(first.revision);
+    let at = ReadRevision::Exactly(first.revision);
     let mut entries = first.entries;
     loop {
         let last = entries.last().unwrap().key.clone();
@@ -319,7 +353,7 @@ pub(super) async fn pages_of_one_revision_make_up_its_list(place: &mut dyn Place
     assert_eq!(shown(&entries), shown(&whole.entries));
 }
 
-pub(super) async fn the_past_can_be_read_down_to_the_floor(place: &mut dyn Place) {
+pub(super) async fn the_past_can_be_read_down_to_the_floor(place: &mut dyn TestStore) {
     let store = place.open().await.unwrap();
     let mut state = BTreeMap::new();
     let mut past = Vec::new();
@@ -336,7 +370,7 @@ pub(super) async fn the_past_can_be_read_down_to_the_floor(place: &mut dyn Place
         past.push((event.revision, state.clone()));
     }
     for (revision, state) in &past {
-        let at = At::Exactly(*revision);
+        let at = ReadRevision::Exactly(*revision);
         let page = store.list("/a/", None, None, at).await.unwrap();
         let expected: Vec<_> = state.values().cloned().collect();
         assert_eq!(shown(&page.entries), shown(&expected), "at {revision}");
@@ -345,7 +379,7 @@ pub(super) async fn the_past_can_be_read_down_to_the_floor(place: &mut dyn Place
         assert_eq!(value(x.as_ref()), value(state.get("/a/x")));
     }
     let newest = store.revision().await.unwrap();
-    let beyond = At::Exactly(newest + 1000);
+    let beyond = ReadRevision::Exactly(newest + 1000);
     let future = store.list("/a/", None, None, beyond).await;
     assert!(
         matches!(future, Err(StoreError::Future { .. })),
@@ -353,29 +387,33 @@ pub(super) async fn the_past_can_be_read_down_to_the_floor(place: &mut dyn Place
     );
 }
 
-pub(super) async fn reads_of_the_past_hold_while_others_write(place: &mut dyn Place) {
+pub(super) async fn reads_of_the_past_hold_while_others_write(place: &mut dyn TestStore) {
     const WRITES: usize = 60;
     let store = place.open().await.unwrap();
     for n in 0..5 {
         create(&*store, &format!("/a/{n}"), "old").await;
     }
-    let page = store.list("/a/", None, None, At::Newest).await.unwrap();
+    let page = store
+        .list("/a/", None, None, ReadRevision::Newest)
+        .await
+        .unwrap();
     let writer = tokio::spawn({
         let store = store.clone();
         async move {
             for n in 0..WRITES {
                 let key = format!("/a/{}", n % 7);
-                let current = store.get(&key, At::Newest).await.unwrap();
-                let expected = current.map_or(Expected::Absent, |e| Expected::At(e.revision));
-                let new =
-                    (n % 3 > 0 || expected == Expected::Absent).then(|| bytes(&format!("new {n}")));
+                let current = store.get(&key, ReadRevision::Newest).await.unwrap();
+                let expected =
+                    current.map_or(Precondition::Absent, |e| Precondition::At(e.revision));
+                let new = (n % 3 > 0 || expected == Precondition::Absent)
+                    .then(|| bytes(&format!("new {n}")));
                 store.write(&key, expected, new).await.unwrap();
             }
         }
     });
     let mut read = 0;
     while !writer.is_finished() || read == 0 {
-        let at = At::Exactly(page.revision);
+        let at = ReadRevision::Exactly(page.revision);
         let again = store.list("/a/", None, None, at).await.unwrap();
         assert_eq!(shown(&again.entries), shown(&page.entries));
         read += 1;
@@ -384,7 +422,7 @@ pub(super) async fn reads_of_the_past_hold_while_others_write(place: &mut dyn Pl
     writer.await.unwrap();
 }
 
-pub(super) async fn a_watch_tells_every_change_with_what_was_before(place: &mut dyn Place) {
+pub(super) async fn a_watch_tells_every_change_with_what_was_before(place: &mut dyn TestStore) {
     let store = place.open().await.unwrap();
     let zero = create(&*store, "/a/x", "0").await;
     let mut live = store.watch("/a/", zero).unwrap();
@@ -395,8 +433,8 @@ pub(super) async fn a_watch_tells_every_change_with_what_was_before(place: &mut 
     let mut later = store.watch("/a/", zero).unwrap();
     let mut middle = store.watch("/a/", one).unwrap();
 
-    let told = |events: &[Arc<Event>]| -> Vec<(u64, Option<String>, Option<String>)> {
-        let text = |entry: &Option<Arc<Entry>>| {
+    let told = |events: &[Arc<StoreEvent>]| -> Vec<(u64, Option<String>, Option<String>)> {
+        let text = |entry: &Option<Arc<StoreEntry>>| {
             let entry = entry.as_ref()?;
             Some(String::from_utf8_lossy(&entry.value).into_owned())
         };
@@ -416,7 +454,7 @@ pub(super) async fn a_watch_tells_every_change_with_what_was_before(place: &mut 
     assert_eq!(told(&take(&mut middle, 2).await), expected[1..]);
 }
 
-pub(super) async fn every_watch_sees_every_change_once_and_in_order(place: &mut dyn Place) {
+pub(super) async fn every_watch_sees_every_change_once_and_in_order(place: &mut dyn TestStore) {
     const WRITERS: usize = 4;
     const WRITES: usize = 40;
     const WATCHES: usize = 20;
@@ -450,7 +488,7 @@ pub(super) async fn every_watch_sees_every_change_once_and_in_order(place: &mut 
             let mut at = None;
             for n in 0..WRITES {
                 let key = format!("/a/{writer}");
-                let expected = at.map_or(Expected::Absent, Expected::At);
+                let expected = at.map_or(Precondition::Absent, Precondition::At);
                 let new = (n % 5 != 4).then(|| bytes(&n.to_string()));
                 let (revision, _, after) = done(store.write(&key, expected, new).await.unwrap());
                 at = after.map(|after| after.revision);
@@ -464,7 +502,10 @@ pub(super) async fn every_watch_sees_every_change_once_and_in_order(place: &mut 
         written.extend(revisions.unwrap());
     }
     written.sort_unstable();
-    let end = store.list("/a/", None, None, At::Newest).await.unwrap();
+    let end = store
+        .list("/a/", None, None, ReadRevision::Newest)
+        .await
+        .unwrap();
     while let Some(watched) = watches.join_next().await {
         let (seen, state) = watched.unwrap();
         assert_eq!(seen, written);
@@ -473,7 +514,7 @@ pub(super) async fn every_watch_sees_every_change_once_and_in_order(place: &mut 
     }
 }
 
-pub(super) async fn a_watch_below_the_floor_is_told_so(place: &mut dyn Place) {
+pub(super) async fn a_watch_below_the_floor_is_told_so(place: &mut dyn TestStore) {
     let store = place.open().await.unwrap();
     let first = create(&*store, "/a/x", "1").await;
     let second = put(&*store, "/a/x", first, "2").await;
@@ -492,7 +533,7 @@ pub(super) async fn a_watch_below_the_floor_is_told_so(place: &mut dyn Place) {
     assert_eq!(take(&mut watch, 1).await[0].revision, third);
 }
 
-pub(super) async fn a_slow_watch_ends_when_the_floor_overtakes_it(place: &mut dyn Place) {
+pub(super) async fn a_slow_watch_ends_when_the_floor_overtakes_it(place: &mut dyn TestStore) {
     let store = place.open().await.unwrap();
     let first = create(&*store, "/a/x", "1").await;
     let mut slow = store.watch("/a/", first).unwrap();
@@ -511,7 +552,7 @@ pub(super) async fn a_slow_watch_ends_when_the_floor_overtakes_it(place: &mut dy
     assert_eq!(take(&mut quick, 1).await[0].revision, third);
 }
 
-pub(super) async fn progress_goes_up_without_changes_below_the_prefix(place: &mut dyn Place) {
+pub(super) async fn progress_goes_up_without_changes_below_the_prefix(place: &mut dyn TestStore) {
     let store = place.open().await.unwrap();
     let start = store.revision().await.unwrap();
     let mut watch = store.watch("/a/", start).unwrap();
@@ -528,7 +569,7 @@ pub(super) async fn progress_goes_up_without_changes_below_the_prefix(place: &mu
     assert!(watch.progress() >= further);
 }
 
-pub(super) async fn a_dropped_wait_loses_nothing(place: &mut dyn Place) {
+pub(super) async fn a_dropped_wait_loses_nothing(place: &mut dyn TestStore) {
     const WRITES: usize = 30;
     let store = place.open().await.unwrap();
     let start = store.revision().await.unwrap();
@@ -554,14 +595,14 @@ pub(super) async fn a_dropped_wait_loses_nothing(place: &mut dyn Place) {
     assert_eq!(seen, writer.await.unwrap());
 }
 
-pub(super) async fn what_was_acknowledged_is_read_at_once(place: &mut dyn Place) {
+pub(super) async fn what_was_acknowledged_is_read_at_once(place: &mut dyn TestStore) {
     let store = place.open().await.unwrap();
     let mut at = create(&*store, "/a/x", "0").await;
     for n in 1..30_u64 {
         let text = n.to_string();
         at = put(&*store, "/a/x", at, &text).await;
         // In memory too: the writer waits for it.
-        for how in [At::Newest, At::Cached] {
+        for how in [ReadRevision::Newest, ReadRevision::Cached] {
             let read = store.get("/a/x", how).await.unwrap().unwrap();
             assert_eq!((read.revision, &read.value[..]), (at, text.as_bytes()));
             let page = store.list("/a/", None, None, how).await.unwrap();
@@ -573,22 +614,28 @@ pub(super) async fn what_was_acknowledged_is_read_at_once(place: &mut dyn Place)
     }
 }
 
-pub(super) async fn everything_is_there_after_reopening(place: &mut dyn Place) {
+pub(super) async fn everything_is_there_after_reopening(place: &mut dyn TestStore) {
     let store = place.open().await.unwrap();
     let first = create(&*store, "/a/x", "1").await;
     let second = create(&*store, "/a/y", "2").await;
     put(&*store, "/a/x", first, "3").await;
     let last = delete(&*store, "/a/y", second).await;
-    let before = store.list("/", None, None, At::Newest).await.unwrap();
+    let before = store
+        .list("/", None, None, ReadRevision::Newest)
+        .await
+        .unwrap();
     drop(store);
     let store = place.open().await.unwrap();
-    let after = store.list("/", None, None, At::Newest).await.unwrap();
+    let after = store
+        .list("/", None, None, ReadRevision::Newest)
+        .await
+        .unwrap();
     assert_eq!(shown(&after.entries), shown(&before.entries));
     assert!(after.revision >= last);
     assert!(create(&*store, "/a/z", "4").await > last);
 }
 
-pub(super) async fn a_watch_resumes_after_reopening_or_is_told(place: &mut dyn Place) {
+pub(super) async fn a_watch_resumes_after_reopening_or_is_told(place: &mut dyn TestStore) {
     let store = place.open().await.unwrap();
     let mut revisions = vec![create(&*store, "/a/x", "0").await];
     for n in 1..6 {
@@ -617,46 +664,50 @@ pub(super) async fn a_watch_resumes_after_reopening_or_is_told(place: &mut dyn P
     assert!(store.floor() <= revisions[0], "{}", store.floor());
 }
 
-pub(super) async fn the_longest_value_fits_and_a_longer_one_is_refused(place: &mut dyn Place) {
+pub(super) async fn the_longest_value_fits_and_a_longer_one_is_refused(place: &mut dyn TestStore) {
     let store = place.open().await.unwrap();
     // etcd's limit is for the request; what is around the value needs some of it.
     let longest = Bytes::from(vec![b'x'; MAX_VALUE_BYTES - 4096]);
     let written = store
-        .write("/a/x", Expected::Absent, Some(longest.clone()))
+        .write("/a/x", Precondition::Absent, Some(longest.clone()))
         .await;
     let (first, _, _) = done(written.unwrap());
-    let read = store.get("/a/x", At::Newest).await.unwrap();
+    let read = store.get("/a/x", ReadRevision::Newest).await.unwrap();
     assert_eq!(read.unwrap().value, longest);
     let longer = Bytes::from(vec![b'x'; MAX_VALUE_BYTES + 1]);
-    let refused = store.write("/a/x", Expected::At(first), Some(longer)).await;
+    let refused = store
+        .write("/a/x", Precondition::At(first), Some(longer))
+        .await;
     let refused = refused.unwrap_err();
     assert!(matches!(refused, StoreError::TooLarge { .. }), "{refused}");
     put(&*store, "/a/x", first, "").await;
-    let read = store.get("/a/x", At::Newest).await.unwrap();
+    let read = store.get("/a/x", ReadRevision::Newest).await.unwrap();
     assert_eq!(value(read.as_ref()), Some(&b""[..]));
 }
 
-pub(super) async fn what_is_no_key_is_refused(place: &mut dyn Place) {
+pub(super) async fn what_is_no_key_is_refused(place: &mut dyn TestStore) {
     let store = place.open().await.unwrap();
     for key in ["", "/", "a", "/a/", "/a//b", "/.hidden"] {
-        let written = store.write(key, Expected::Absent, Some(bytes("1"))).await;
+        let written = store
+            .write(key, Precondition::Absent, Some(bytes("1")))
+            .await;
         assert!(matches!(written, Err(StoreError::BadKey(_))), "{key}");
-        let read = store.get(key, At::Newest).await;
+        let read = store.get(key, ReadRevision::Newest).await;
         assert!(matches!(read, Err(StoreError::BadKey(_))), "{key}");
     }
-    let read = store.list("/a", None, None, At::Newest).await;
+    let read = store.list("/a", None, None, ReadRevision::Newest).await;
     assert!(matches!(read, Err(StoreError::BadKey(_))));
     let watched = store.watch("/a", store.cached_revision());
     assert!(matches!(watched, Err(StoreError::BadKey(_))));
 }
 
-pub(super) async fn entries_and_changes_are_shared_with_their_memos(place: &mut dyn Place) {
+pub(super) async fn entries_and_changes_are_shared_with_their_memos(place: &mut dyn TestStore) {
     let store = place.open().await.unwrap();
     let start = store.revision().await.unwrap();
     let mut one = store.watch("/a/", start).unwrap();
     let mut other = store.watch("/", start).unwrap();
     let written = store
-        .write("/a/x", Expected::Absent, Some(bytes("1")))
+        .write("/a/x", Precondition::Absent, Some(bytes("1")))
         .await;
     let (_, _, after) = done(written.unwrap());
     let after = after.unwrap();
@@ -664,9 +715,16 @@ pub(super) async fn entries_and_changes_are_shared_with_their_memos(place: &mut 
     let (one, other) = (take(&mut one, 1).await, take(&mut other, 1).await);
     assert!(Arc::ptr_eq(&one[0], &other[0]));
     assert!(Arc::ptr_eq(one[0].after.as_ref().unwrap(), &after));
-    let listed = store.list("/a/", None, None, At::Newest).await.unwrap();
+    let listed = store
+        .list("/a/", None, None, ReadRevision::Newest)
+        .await
+        .unwrap();
     assert!(Arc::ptr_eq(&listed.entries[0], &after));
-    let got = store.get("/a/x", At::Newest).await.unwrap().unwrap();
+    let got = store
+        .get("/a/x", ReadRevision::Newest)
+        .await
+        .unwrap()
+        .unwrap();
     assert_eq!(got.memo.get::<u32>().as_deref(), Some(&42));
 }
 

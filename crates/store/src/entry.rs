@@ -7,12 +7,18 @@ use std::{any::Any, fmt, sync::Arc};
 
 use bytes::Bytes;
 
-use super::{MAX_KEY_BYTES, StoreError};
+use crate::error::StoreError;
 use fairgate_core::sync::{Mutex, lock};
+
+/// The longest value, in bytes: what etcd takes in one request by default.
+pub const MAX_VALUE_BYTES: usize = 1_572_864;
+
+/// The longest key, in bytes. Resource, namespace and name fit three times over.
+pub const MAX_KEY_BYTES: usize = 2048;
 
 /// An object as stored.
 #[derive(Debug)]
-pub struct Entry {
+pub struct StoreEntry {
     /// Such as `/poddisruptionbudgets/default/web`, without any prefix of the store's own.
     pub key: Arc<str>,
     /// Opaque to the store.
@@ -23,7 +29,7 @@ pub struct Entry {
     pub memo: Memo,
 }
 
-impl Entry {
+impl StoreEntry {
     /// An entry that nobody has read yet.
     pub fn new(key: Arc<str>, value: Bytes, revision: u64) -> Self {
         Self {
@@ -37,26 +43,26 @@ impl Entry {
 
 /// One change of one key.
 #[derive(Debug)]
-pub struct Event {
+pub struct StoreEvent {
     /// Of the change. Of a deletion too, which no entry bears.
     pub revision: u64,
     /// What was changed.
     pub key: Arc<str>,
     /// What was there; `None` when it was created.
-    pub before: Option<Arc<Entry>>,
+    pub before: Option<Arc<StoreEntry>>,
     /// What is there since; `None` when it was deleted.
-    pub after: Option<Arc<Entry>>,
+    pub after: Option<Arc<StoreEntry>>,
     /// What a reader made of the change.
     pub memo: Memo,
 }
 
-impl Event {
+impl StoreEvent {
     /// A change that nobody has read yet.
     pub fn new(
         revision: u64,
         key: Arc<str>,
-        before: Option<Arc<Entry>>,
-        after: Option<Arc<Entry>>,
+        before: Option<Arc<StoreEntry>>,
+        after: Option<Arc<StoreEntry>>,
     ) -> Self {
         Self {
             revision,
@@ -145,6 +151,19 @@ pub fn check_prefix(prefix: &str) -> Result<(), StoreError> {
         Some(key) => check_key(key),
         None => Err(StoreError::bad_key(prefix)),
     }
+}
+
+/// Refuses a value that is too long.
+pub(crate) fn check_size(key: &str, value: Option<&Bytes>) -> Result<(), StoreError> {
+    let bytes = value.map_or(0, Bytes::len);
+    if bytes > MAX_VALUE_BYTES {
+        return Err(StoreError::TooLarge {
+            key: key.to_owned(),
+            bytes,
+            limit: MAX_VALUE_BYTES,
+        });
+    }
+    Ok(())
 }
 
 fn is_segment(segment: &str) -> bool {

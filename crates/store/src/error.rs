@@ -78,33 +78,4 @@ impl StoreError {
         // Long enough to recognise it by, whatever a client sent.
         Self::BadKey(key.chars().take(200).collect())
     }
-
-    pub(super) fn not_loaded(health: &super::Health) -> Self {
-        Self::Unavailable(match health {
-            super::Health::Unread | super::Health::Ready => {
-                "it was not read yet; try again".to_owned()
-            }
-            // Most often another error of this kind, which says so already.
-            super::Health::Degraded(why) => why.strip_prefix(UNAVAILABLE).unwrap_or(why).to_owned(),
-        })
-    }
-}
-
-/// With what [`StoreError::Unavailable`] begins.
-const UNAVAILABLE: &str = "the store is not available: ";
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::Health;
-
-    #[test]
-    fn an_error_that_was_the_state_of_the_store_says_once_what_it_is() {
-        let error = StoreError::Unavailable("etcd does not answer".to_owned());
-        let health = Health::Degraded(error.to_string().into());
-        let again = StoreError::not_loaded(&health);
-        assert_eq!(again.to_string(), error.to_string());
-        let other = StoreError::not_loaded(&Health::Degraded("damaged".into()));
-        assert_eq!(other.to_string(), format!("{UNAVAILABLE}damaged"));
-    }
 }

@@ -7,12 +7,12 @@
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
-use super::{Event, entry::Made};
+use crate::{entry::Made, entry::StoreEvent};
 use fairgate_core::time::Time;
 
 /// How much history is kept.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct HistoryLimits {
     /// Older changes are dropped. Clients expect 75 seconds at least.
     pub age: Duration,
     /// No more changes than this.
@@ -21,7 +21,7 @@ pub struct Limits {
     pub bytes: usize,
 }
 
-impl Default for Limits {
+impl Default for HistoryLimits {
     /// Five minutes, 100 000 changes, 128 MiB.
     fn default() -> Self {
         Self {
@@ -40,7 +40,7 @@ const FRESH: Duration = Duration::from_secs(10);
 #[derive(Debug, Default)]
 pub(super) struct History {
     /// Ascending revisions, all greater than `floor`, and when they came in.
-    events: VecDeque<(Time, Arc<Event>)>,
+    events: VecDeque<(Time, Arc<StoreEvent>)>,
     bytes: usize,
     floor: u64,
 }
@@ -64,7 +64,7 @@ impl History {
     }
 
     /// Appends a change, no older than the last.
-    pub(super) fn push(&mut self, now: Time, event: Arc<Event>) {
+    pub(super) fn push(&mut self, now: Time, event: Arc<StoreEvent>) {
         debug_assert!(event.revision > self.floor);
         debug_assert!(
             self.events
@@ -76,7 +76,7 @@ impl History {
     }
 
     /// The changes after `revision`, oldest first. Finding the first costs `O(log n)`.
-    pub(super) fn after(&self, revision: u64) -> impl DoubleEndedIterator<Item = &Arc<Event>> {
+    pub(super) fn after(&self, revision: u64) -> impl DoubleEndedIterator<Item = &Arc<StoreEvent>> {
         let first = self
             .events
             .partition_point(|(_, event)| event.revision <= revision);
@@ -86,7 +86,7 @@ impl History {
     /// The floor that `limits` ask for: at least the present one.
     ///
     /// Looks only at what has to go. To be called under a shared lock.
-    pub(super) fn due(&self, now: Time, limits: &Limits) -> u64 {
+    pub(super) fn due(&self, now: Time, limits: &HistoryLimits) -> u64 {
         let mut left = (self.events.len(), self.bytes);
         let mut floor = self.floor;
         for (at, event) in &self.events {
@@ -115,14 +115,14 @@ impl History {
 
     /// Whether more is kept than `limits` allow by number or by bytes, and by an eighth at that: so
     /// that dropping is done seldom, and much at once.
-    pub(super) fn overflows(&self, limits: &Limits) -> bool {
+    pub(super) fn overflows(&self, limits: &HistoryLimits) -> bool {
         self.events.len() > limits.events.saturating_add(limits.events / 8)
             || self.bytes > limits.bytes.saturating_add(limits.bytes / 8)
     }
 
     /// Drops the changes up to `floor`, and gives them, to be freed when no lock is held. Never goes
     /// down.
-    pub(super) fn raise(&mut self, floor: u64) -> VecDeque<(Time, Arc<Event>)> {
+    pub(super) fn raise(&mut self, floor: u64) -> VecDeque<(Time, Arc<StoreEvent>)> {
         if floor <= self.floor {
             return VecDeque::new();
         }
@@ -144,7 +144,7 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::Entry;
+    use crate::StoreEntry;
 
     fn seconds(seconds: u64) -> Time {
         Time::ZERO.plus(Duration::from_secs(seconds))
@@ -154,7 +154,7 @@ mod tests {
     fn history(last: u64) -> History {
         let mut history = History::beginning_at(1);
         for revision in 2..=last {
-            let event = Event::new(revision, "/k".into(), None, None);
+            let event = StoreEvent::new(revision, "/k".into(), None, None);
             history.push(seconds(revision), Arc::new(event));
         }
         history
@@ -167,20 +167,29 @@ mod tests {
     #[test]
     fn age_number_and_bytes_each_raise_the_floor() {
         let history = history(10);
-        let wide = Limits::default();
+        let wide = HistoryLimits::default();
         assert_eq!(history.due(seconds(10), &wide), 1);
         let age = Duration::from_secs(4);
-        assert_eq!(history.due(seconds(10), &Limits { age, ..wide }), 5);
-        assert_eq!(history.due(seconds(10), &Limits { events: 2, ..wide }), 8);
+        assert_eq!(history.due(seconds(10), &HistoryLimits { age, ..wide }), 5);
+        assert_eq!(
+            history.due(seconds(10), &HistoryLimits { events: 2, ..wide }),
+            8
+        );
         let bytes = history.bytes / 9 * 3;
-        assert_eq!(history.due(seconds(10), &Limits { bytes, ..wide }), 7);
-        assert_eq!(history.due(seconds(10), &Limits { events: 0, ..wide }), 10);
+        assert_eq!(
+            history.due(seconds(10), &HistoryLimits { bytes, ..wide }),
+            7
+        );
+        assert_eq!(
+            history.due(seconds(10), &HistoryLimits { events: 0, ..wide }),
+            10
+        );
     }
 
     #[test]
     fn the_floor_only_moves_up_and_takes_whole_revisions_with_it() {
         let mut history = history(5);
-        let twin = Event::new(5, "/twin".into(), None, None);
+        let twin = StoreEvent::new(5, "/twin".into(), None, None);
         history.push(seconds(5), Arc::new(twin));
         assert_eq!(history.raise(3).len(), 2);
         assert_eq!(history.raise(2).len(), 0);
@@ -197,9 +206,9 @@ mod tests {
         let mut history = History::beginning_at(1);
         let mut before = None;
         for revision in 2..=4 {
-            let after = Arc::new(Entry::new("/k".into(), Bytes::new(), revision));
+            let after = Arc::new(StoreEntry::new("/k".into(), Bytes::new(), revision));
             after.memo.get_or_make(|| revision);
-            let event = Event::new(revision, "/k".into(), before, Some(Arc::clone(&after)));
+            let event = StoreEvent::new(revision, "/k".into(), before, Some(Arc::clone(&after)));
             history.push(seconds(revision), Arc::new(event));
             before = Some(after);
         }
@@ -222,9 +231,9 @@ mod tests {
 
     #[test]
     fn it_overflows_only_by_an_eighth() {
-        let limits = Limits {
+        let limits = HistoryLimits {
             events: 8,
-            ..Limits::default()
+            ..HistoryLimits::default()
         };
         assert!(!history(10).overflows(&limits));
         assert!(history(11).overflows(&limits));

@@ -19,8 +19,12 @@ use std::{
 use arc_swap::ArcSwap;
 use tokio::sync::watch;
 
-use super::{
-    Entry, Event, Health, Limits, Page, Size, StoreError, Watch, check_prefix, history::History,
+use crate::{
+    entry::{StoreEntry, StoreEvent, check_prefix},
+    error::StoreError,
+    history::History,
+    history::HistoryLimits,
+    types::{ListPage, StoreHealth, StoreSize},
 };
 use fairgate_core::time::Time;
 
@@ -34,12 +38,12 @@ pub(crate) struct Mirror {
     state: RwLock<State>,
     /// The revision, for those who wait.
     news: watch::Sender<u64>,
-    health: ArcSwap<Health>,
+    health: ArcSwap<StoreHealth>,
 }
 
 #[derive(Default)]
 struct State {
-    entries: BTreeMap<Arc<str>, Arc<Entry>>,
+    entries: BTreeMap<Arc<str>, Arc<StoreEntry>>,
     history: History,
     /// Everything up to here is in; 0 before the first load.
     revision: u64,
@@ -66,7 +70,7 @@ impl Mirror {
         Self {
             state: RwLock::default(),
             news: watch::Sender::new(0),
-            health: ArcSwap::from_pointee(Health::Unread),
+            health: ArcSwap::from_pointee(StoreHealth::Unread),
         }
     }
 
@@ -77,8 +81,8 @@ impl Mirror {
     pub(crate) fn load(
         &self,
         now: Time,
-        mut entries: BTreeMap<Arc<str>, Arc<Entry>>,
-        events: Vec<Arc<Event>>,
+        mut entries: BTreeMap<Arc<str>, Arc<StoreEntry>>,
+        events: Vec<Arc<StoreEvent>>,
         floor: u64,
         revision: u64,
     ) {
@@ -109,7 +113,7 @@ impl Mirror {
     }
 
     /// Appends `events`, ascending and all newer than what is known; those of one revision together.
-    pub(crate) fn apply(&self, now: Time, events: &[Arc<Event>]) {
+    pub(crate) fn apply(&self, now: Time, events: &[Arc<StoreEvent>]) {
         let Some(last) = events.last() else { return };
         {
             let mut state = self.change();
@@ -144,7 +148,7 @@ impl Mirror {
     /// # Errors
     ///
     /// [`StoreError::Unavailable`] before the first load.
-    pub(crate) fn get(&self, key: &str) -> Result<Option<Arc<Entry>>, StoreError> {
+    pub(crate) fn get(&self, key: &str) -> Result<Option<Arc<StoreEntry>>, StoreError> {
         Ok(self.loaded()?.entries.get(key).cloned())
     }
 
@@ -157,7 +161,7 @@ impl Mirror {
         &self,
         key: &str,
         revision: u64,
-    ) -> Result<Option<Arc<Entry>>, StoreError> {
+    ) -> Result<Option<Arc<StoreEntry>>, StoreError> {
         let state = self.loaded()?;
         state.reaches(revision)?;
         let mut since = state.history.after(revision);
@@ -170,7 +174,7 @@ impl Mirror {
 
     /// The change that `revision` made of `key`, if it is in the history.
     #[cfg(feature = "etcd")]
-    pub(crate) fn event(&self, key: &str, revision: u64) -> Option<Arc<Event>> {
+    pub(crate) fn event(&self, key: &str, revision: u64) -> Option<Arc<StoreEvent>> {
         let state = self.read();
         let mut from = state.history.after(revision.checked_sub(1)?);
         let found = from
@@ -190,7 +194,7 @@ impl Mirror {
         prefix: &str,
         after: Option<&str>,
         limit: Option<NonZeroUsize>,
-    ) -> Result<Page, StoreError> {
+    ) -> Result<ListPage, StoreError> {
         check_prefix(prefix)?;
         let state = self.loaded()?;
         Ok(paged(state.below(prefix, after), limit, state.revision))
@@ -208,7 +212,7 @@ impl Mirror {
         after: Option<&str>,
         limit: Option<NonZeroUsize>,
         revision: u64,
-    ) -> Result<Page, StoreError> {
+    ) -> Result<ListPage, StoreError> {
         check_prefix(prefix)?;
         let state = self.loaded()?;
         state.reaches(revision)?;
@@ -233,7 +237,11 @@ impl Mirror {
     ///
     /// [`StoreError::Compacted`] below the floor, [`StoreError::Unavailable`] before the first load,
     /// [`StoreError::BadKey`].
-    pub(crate) fn watch(self: &Arc<Self>, prefix: &str, after: u64) -> Result<Watch, StoreError> {
+    pub(crate) fn subscribe(
+        &self,
+        prefix: &str,
+        after: u64,
+    ) -> Result<watch::Receiver<u64>, StoreError> {
         check_prefix(prefix)?;
         let floor = self.loaded()?.history.floor();
         if after < floor {
@@ -242,8 +250,12 @@ impl Mirror {
                 floor,
             });
         }
-        let news = self.news.subscribe();
-        Ok(Watch::new(self.clone(), prefix.into(), after, news))
+        Ok(self.news.subscribe())
+    }
+
+    /// The error of a read before the first load: says why, if that is known.
+    pub(crate) fn not_loaded(&self) -> StoreError {
+        unread(&self.health())
     }
 
     /// Adds to `out` what happened below `prefix` after `after`, and says up to which revision it has
@@ -252,7 +264,7 @@ impl Mirror {
         &self,
         prefix: &str,
         after: u64,
-        out: &mut Vec<Arc<Event>>,
+        out: &mut Vec<Arc<StoreEvent>>,
     ) -> Result<u64, StoreError> {
         let state = self.read();
         let floor = state.history.floor();
@@ -295,12 +307,12 @@ impl Mirror {
     }
 
     /// The floor that `limits` ask for.
-    pub(crate) fn due_floor(&self, now: Time, limits: &Limits) -> u64 {
+    pub(crate) fn due_floor(&self, now: Time, limits: &HistoryLimits) -> u64 {
         self.read().history.due(now, limits)
     }
 
     /// Whether the history is well beyond `limits` by number or bytes.
-    pub(crate) fn overflows(&self, limits: &Limits) -> bool {
+    pub(crate) fn overflows(&self, limits: &HistoryLimits) -> bool {
         self.read().history.overflows(limits)
     }
 
@@ -317,10 +329,10 @@ impl Mirror {
     }
 
     /// How much there is.
-    pub(crate) fn size(&self) -> Size {
+    pub(crate) fn size(&self) -> StoreSize {
         let state = self.read();
         let (events, history_bytes) = state.history.size();
-        Size {
+        StoreSize {
             entries: state.entries.len(),
             events,
             history_bytes,
@@ -329,19 +341,19 @@ impl Mirror {
     }
 
     /// As last told.
-    pub(crate) fn health(&self) -> Health {
+    pub(crate) fn health(&self) -> StoreHealth {
         (**self.health.load()).clone()
     }
 
     /// Tells how the store does.
-    pub(crate) fn set_health(&self, health: Health) {
+    pub(crate) fn set_health(&self, health: StoreHealth) {
         self.health.store(Arc::new(health));
     }
 
     fn loaded(&self) -> Result<RwLockReadGuard<'_, State>, StoreError> {
         let state = self.read();
         if state.revision == 0 {
-            return Err(StoreError::not_loaded(&self.health()));
+            return Err(self.not_loaded());
         }
         Ok(state)
     }
@@ -362,7 +374,7 @@ impl State {
         &'a self,
         prefix: &'a str,
         after: Option<&str>,
-    ) -> impl Iterator<Item = &'a Arc<Entry>> {
+    ) -> impl Iterator<Item = &'a Arc<StoreEntry>> {
         let from = match after {
             Some(after) if after >= prefix => Bound::Excluded(after),
             _ => Bound::Included(prefix),
@@ -379,7 +391,7 @@ impl State {
         prefix: &str,
         after: Option<&str>,
         revision: u64,
-    ) -> BTreeMap<&str, Option<&Arc<Entry>>> {
+    ) -> BTreeMap<&str, Option<&Arc<StoreEntry>>> {
         let mut undone = BTreeMap::new();
         for event in self.history.after(revision).rev() {
             let wanted =
@@ -411,24 +423,37 @@ impl State {
 
 /// The first `limit` of `entries`, and how many follow.
 fn paged<'a>(
-    mut entries: impl Iterator<Item = &'a Arc<Entry>>,
+    mut entries: impl Iterator<Item = &'a Arc<StoreEntry>>,
     limit: Option<NonZeroUsize>,
     revision: u64,
-) -> Page {
+) -> ListPage {
     let limit = limit.map_or(usize::MAX, NonZeroUsize::get);
     let page = entries.by_ref().take(limit).cloned().collect();
-    Page {
+    ListPage {
         entries: page,
         revision,
         remaining: entries.count() as u64,
     }
 }
 
+/// Why nothing can be read yet.
+fn unread(health: &StoreHealth) -> StoreError {
+    StoreError::Unavailable(match health {
+        StoreHealth::Unread | StoreHealth::Ready => "it was not read yet; try again".to_owned(),
+        // Most often another error of this kind, which says so already.
+        StoreHealth::Degraded(why) => why.strip_prefix(UNAVAILABLE).unwrap_or(why).to_owned(),
+    })
+}
+
+/// With what [`StoreError::Unavailable`] begins.
+const UNAVAILABLE: &str = "the store is not available: ";
+
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
 
     use super::*;
+    use crate::watch::Watch;
 
     /// A mirror at revision 1 with nothing in it.
     fn empty() -> Arc<Mirror> {
@@ -438,15 +463,15 @@ mod tests {
     }
 
     /// Puts or deletes `key`.
-    fn change(mirror: &Mirror, revision: u64, key: &str, put: bool) -> Arc<Event> {
+    fn change(mirror: &Mirror, revision: u64, key: &str, put: bool) -> Arc<StoreEvent> {
         let key: Arc<str> = key.into();
         let before = mirror.get(&key).unwrap();
         let value = Bytes::from(revision.to_string());
-        let after = put.then(|| Arc::new(Entry::new(key.clone(), value, revision)));
-        Arc::new(Event::new(revision, key, before, after))
+        let after = put.then(|| Arc::new(StoreEntry::new(key.clone(), value, revision)));
+        Arc::new(StoreEvent::new(revision, key, before, after))
     }
 
-    fn shown(page: &Page) -> Vec<(Arc<str>, u64)> {
+    fn shown(page: &ListPage) -> Vec<(Arc<str>, u64)> {
         let entries = page.entries.iter();
         entries.map(|e| (e.key.clone(), e.revision)).collect()
     }
@@ -494,7 +519,7 @@ mod tests {
     #[test]
     fn a_watch_gets_the_changes_of_one_revision_together() {
         let mirror = empty();
-        let mut watch = mirror.watch("/a/", 1).unwrap();
+        let mut watch = Watch::new(&mirror, "/a/", 1).unwrap();
         let many = BATCH + 10;
         let events: Vec<_> = (0..many)
             .map(|n| change(&mirror, 2, &format!("/a/{n:04}"), true))
@@ -509,7 +534,7 @@ mod tests {
     #[test]
     fn a_watch_passes_over_more_foreign_changes_than_one_look_takes() {
         let mirror = empty();
-        let mut watch = mirror.watch("/a/", 1).unwrap();
+        let mut watch = Watch::new(&mirror, "/a/", 1).unwrap();
         let foreign = SCAN as u64 * 2;
         for revision in 2..2 + foreign {
             mirror.apply(Time::ZERO, &[change(&mirror, revision, "/b/x", true)]);
@@ -526,10 +551,10 @@ mod tests {
         let mirror = empty();
         mirror.apply(Time::ZERO, &[change(&mirror, 2, "/a", true)]);
         let known = mirror.get("/a").unwrap().unwrap();
-        let again = Arc::new(Entry::new("/a".into(), known.value.clone(), 2));
-        let new = Arc::new(Entry::new("/b".into(), Bytes::new(), 9));
+        let again = Arc::new(StoreEntry::new("/a".into(), known.value.clone(), 2));
+        let new = Arc::new(StoreEntry::new("/b".into(), Bytes::new(), 9));
         let entries = [again, new].map(|entry| (entry.key.clone(), entry));
-        let mut watch = mirror.watch("/", 2).unwrap();
+        let mut watch = Watch::new(&mirror, "/", 2).unwrap();
         mirror.load(Time::ZERO, entries.into(), Vec::new(), 9, 9);
         assert!(Arc::ptr_eq(&mirror.get("/a").unwrap().unwrap(), &known));
         assert!(matches!(
@@ -543,10 +568,20 @@ mod tests {
     #[test]
     fn before_it_is_loaded_it_says_why_it_cannot_answer() {
         let mirror = Arc::new(Mirror::new());
-        mirror.set_health(Health::Degraded("the disk is away".into()));
+        mirror.set_health(StoreHealth::Degraded("the disk is away".into()));
         let told = mirror.list("/", None, None).unwrap_err().to_string();
         assert!(told.contains("the disk is away"), "{told}");
-        assert!(mirror.watch("/", 0).is_err());
+        assert!(Watch::new(&mirror, "/", 0).is_err());
         assert_eq!(mirror.revision(), 0);
+    }
+
+    #[test]
+    fn an_error_that_was_the_state_of_the_store_says_once_what_it_is() {
+        let error = StoreError::Unavailable("etcd does not answer".to_owned());
+        let health = StoreHealth::Degraded(error.to_string().into());
+        let again = unread(&health);
+        assert_eq!(again.to_string(), error.to_string());
+        let other = unread(&StoreHealth::Degraded("damaged".into()));
+        assert_eq!(other.to_string(), format!("{UNAVAILABLE}damaged"));
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use tokio::sync::watch::Receiver;
 
-use super::{Event, StoreError, mirror::Mirror};
+use crate::{entry::StoreEvent, error::StoreError, mirror::Mirror};
 
 /// Every change below a prefix, in order, without gaps.
 #[derive(Debug)]
@@ -20,18 +20,18 @@ pub struct Watch {
 }
 
 impl Watch {
-    pub(super) fn new(
-        mirror: Arc<Mirror>,
-        prefix: Box<str>,
-        position: u64,
-        news: Receiver<u64>,
-    ) -> Self {
-        Self {
-            mirror,
-            prefix,
-            position,
-            news,
-        }
+    /// A watch of the changes below `prefix` after `after`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Mirror::subscribe`].
+    pub(super) fn new(mirror: &Arc<Mirror>, prefix: &str, after: u64) -> Result<Self, StoreError> {
+        Ok(Self {
+            news: mirror.subscribe(prefix, after)?,
+            mirror: Arc::clone(mirror),
+            prefix: prefix.into(),
+            position: after,
+        })
     }
 
     /// The next changes, at least one, once there are any. Dropping the wait loses nothing.
@@ -39,7 +39,7 @@ impl Watch {
     /// # Errors
     ///
     /// [`StoreError::Compacted`] once the floor has overtaken this watch; it stays so.
-    pub async fn next(&mut self) -> Result<Vec<Arc<Event>>, StoreError> {
+    pub async fn next(&mut self) -> Result<Vec<Arc<StoreEvent>>, StoreError> {
         loop {
             // Seen before read: a change between the two wakes the wait below.
             self.news.borrow_and_update();
@@ -59,7 +59,7 @@ impl Watch {
     /// # Errors
     ///
     /// As [`next`](Self::next).
-    pub fn ready(&mut self) -> Result<Vec<Arc<Event>>, StoreError> {
+    pub fn ready(&mut self) -> Result<Vec<Arc<StoreEvent>>, StoreError> {
         let mut events = Vec::new();
         loop {
             let read_to = self

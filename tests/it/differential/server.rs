@@ -20,7 +20,7 @@ use fairgate_apiserver::{
 use fairgate_base::clock::Clock;
 use fairgate_call::{Call, Refusal, Reply};
 use fairgate_core::apf::objects::Bootstrap;
-use fairgate_store::{Limits, local};
+use fairgate_store::{HistoryLimits, local};
 use tokio::runtime::Handle;
 use tower::{Layer as _, Service};
 
@@ -36,12 +36,12 @@ impl Server {
     /// Starts one with the built-in objects in its store. Its API is answered on this runtime.
     pub async fn start() -> Self {
         let directory = Directory::new();
-        let settings = local::Settings {
+        let settings = local::LocalSettings {
             path: directory.0.join("store.redb"),
-            limits: Limits::default(),
+            limits: HistoryLimits::default(),
         };
         let clock = Clock::system();
-        let store = local::Local::open(settings, clock.clone()).unwrap();
+        let store = local::LocalStore::open(settings, clock.clone()).unwrap();
         let hosted = Hosted::new(HostedSettings {
             store: Arc::new(store),
             clock: clock.clone(),

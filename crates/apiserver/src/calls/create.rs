@@ -14,9 +14,9 @@ use fairgate_core::apf::objects::names;
 use fairgate_objects::{
     codec::FieldValidation,
     metadata, object,
-    ssa::{self, Actor},
+    ssa::{self, WriteContext},
 };
-use fairgate_store::{Expected, Written};
+use fairgate_store::{Precondition, WriteOutcome};
 
 /// Target of the events that tell who changed what.
 const CHANGES: &str = "fairgate::changes";
@@ -42,7 +42,7 @@ impl CallContext<'_> {
             &OwnedKind(self.kind),
             None,
             &mut object,
-            &Actor {
+            &WriteContext {
                 manager: &options.manager,
                 subresource: self.subresource(),
                 api_version: &api_version,
@@ -164,20 +164,20 @@ impl CallContext<'_> {
         let store = &self.state.store;
         let key = self.key(name);
         if dry_run {
-            let found = store.get(&key, fairgate_store::At::Newest).await;
+            let found = store.get(&key, fairgate_store::ReadRevision::Newest).await;
             let found = found.map_err(|error| store_fault(&error))?;
             return Ok(found.is_none().then_some(object));
         }
         metadata::set(&mut object, "resourceVersion", Value::Null);
         let bytes = object::encode(self.kind, &object);
-        let written = store.write(&key, Expected::Absent, Some(bytes)).await;
+        let written = store.write(&key, Precondition::Absent, Some(bytes)).await;
         match written.map_err(|error| write_fault(&error))? {
-            Written::Done { revision, .. } => {
+            WriteOutcome::Done { revision, .. } => {
                 metadata::set(&mut object, "resourceVersion", json!(revision.to_string()));
                 self.log_change("create", name, None, Some(revision));
                 Ok(Some(object))
             }
-            Written::Lost(_) => Ok(None),
+            WriteOutcome::Lost(_) => Ok(None),
         }
     }
 
@@ -187,7 +187,7 @@ impl CallContext<'_> {
         let found = self
             .state
             .store
-            .get(&self.key(name), fairgate_store::At::Newest)
+            .get(&self.key(name), fairgate_store::ReadRevision::Newest)
             .await;
         if let Ok(Some(entry)) = found
             && let Ok(object) = self.decode(&entry)

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::{ApiResponse, CallContext, StatusError, delete_options::DeleteOptions, write_fault};
 use crate::{list_parameters::ListParameters, status_error};
 use fairgate_objects::{metadata, object};
-use fairgate_store::{At, Expected, Written};
+use fairgate_store::{Precondition, ReadRevision, WriteOutcome};
 
 /// How often a deletion is tried on a newer object.
 const TRIES: usize = 100;
@@ -79,7 +79,7 @@ impl CallContext<'_> {
         let key = self.key(name);
         let store = &self.state.store;
         for _ in 0..TRIES {
-            let found = self.find(name, At::Newest).await?;
+            let found = self.find(name, ReadRevision::Newest).await?;
             let entry = found.ok_or_else(|| StatusError::not_found(self.kind, name))?;
             let live = self.decode(&entry)?;
             let live = live.stored();
@@ -100,9 +100,11 @@ impl CallContext<'_> {
                 });
             }
             let bytes = kept.then(|| object::encode(self.kind, &marked));
-            let written = store.write(&key, Expected::At(entry.revision), bytes).await;
+            let written = store
+                .write(&key, Precondition::At(entry.revision), bytes)
+                .await;
             match written.map_err(|error| write_fault(&error))? {
-                Written::Done { revision, .. } => {
+                WriteOutcome::Done { revision, .. } => {
                     self.log_change("delete", name, Some(entry.revision), Some(revision));
                     if !kept {
                         return Ok(Deleted::Gone(marked));
@@ -110,7 +112,7 @@ impl CallContext<'_> {
                     metadata::set(&mut marked, "resourceVersion", json!(revision.to_string()));
                     return Ok(Deleted::Kept(marked));
                 }
-                Written::Lost(_) => {}
+                WriteOutcome::Lost(_) => {}
             }
         }
         Err(StatusError::modified(self.kind, name))

@@ -6,7 +6,6 @@
 mod create;
 mod delete;
 mod delete_options;
-mod hollow;
 mod patch;
 mod read;
 mod update;
@@ -39,7 +38,7 @@ use fairgate_objects::{
     ssa,
     table::{IncludeObject, TableLayout},
 };
-use fairgate_store::{At, Entry, StoreError};
+use fairgate_store::{ReadRevision, StoreEntry, StoreError};
 
 /// Who the gateway is to itself.
 pub(super) const GATEWAY: &str = "system:apiserver";
@@ -211,7 +210,11 @@ impl<'a> CallContext<'a> {
 
     /// The entry of the object of a name, if there is one. What cannot be the last part of a path is
     /// refused; any other name that no object can have is one that none has.
-    async fn find(&self, name: &str, at: At) -> Result<Option<Arc<Entry>>, StatusError> {
+    async fn find(
+        &self,
+        name: &str,
+        at: ReadRevision,
+    ) -> Result<Option<Arc<StoreEntry>>, StatusError> {
         let wrong = names::path_segment(name, false);
         if !wrong.is_empty() {
             let wrong = wrong.join(";");
@@ -225,7 +228,7 @@ impl<'a> CallContext<'a> {
         }
     }
 
-    fn decode(&self, entry: &Entry) -> Result<Arc<Object>, StatusError> {
+    fn decode(&self, entry: &StoreEntry) -> Result<Arc<Object>, StatusError> {
         crate::stored::object(self.kind, entry)
     }
 
@@ -320,7 +323,7 @@ fn write_fault(error: &StoreError) -> StatusError {
 /// A kind as the ownership of its fields sees it.
 pub(super) struct OwnedKind(pub(super) &'static Kind);
 
-impl ssa::Kinds for OwnedKind {
+impl ssa::ManagedKind for OwnedKind {
     fn shape(&self, api_version: &str) -> Option<&'static fairgate_objects::schema::Struct> {
         self.version(api_version).map(|version| version.shape)
     }

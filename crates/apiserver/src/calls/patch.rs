@@ -15,7 +15,7 @@ use fairgate_objects::{
     metadata, object,
     patch::{self, PatchError, Patched},
     schema::{Struct, TypePackage, canonical},
-    ssa::{self, Actor, ApplyError, Conflict},
+    ssa::{self, ApplyError, Conflict, WriteContext},
 };
 
 impl CallContext<'_> {
@@ -134,7 +134,7 @@ impl CallContext<'_> {
         }
         let now = self.state.now_text();
         let api_version = self.kind.api_version(self.version.name);
-        let actor = Actor {
+        let actor = WriteContext {
             manager: &options.manager,
             subresource: self.subresource(),
             api_version: &api_version,

@@ -11,7 +11,7 @@ use crate::{
     list_parameters::{ListParameters, parse_version},
 };
 use fairgate_objects::object::Object;
-use fairgate_store::{At, Page, StoreError};
+use fairgate_store::{ListPage, ReadRevision, StoreError};
 
 /// How long a read waits for a revision that has not come yet.
 pub(super) const PATIENCE: Duration = Duration::from_secs(3);
@@ -46,12 +46,15 @@ impl CallContext<'_> {
     }
 
     /// Which state to read so that it is at least `version`; waits for it a while.
-    pub(super) async fn not_older_than(&self, version: Option<u64>) -> Result<At, StatusError> {
+    pub(super) async fn not_older_than(
+        &self,
+        version: Option<u64>,
+    ) -> Result<ReadRevision, StatusError> {
         match version {
-            None => Ok(At::Newest),
+            None => Ok(ReadRevision::Newest),
             Some(version) => {
                 self.wait_for(version).await?;
-                Ok(At::Cached)
+                Ok(ReadRevision::Cached)
             }
         }
     }
@@ -111,7 +114,7 @@ impl CallContext<'_> {
             let looked_at = page.entries.len() - left;
             let last = page.entries[..looked_at].last();
             after = last.map(|entry| entry.key.to_string()).or(after);
-            at = At::Exactly(page.revision);
+            at = ReadRevision::Exactly(page.revision);
             page.remaining += left as u64;
             if !page.more() || objects.len() >= limit {
                 break page;
@@ -137,21 +140,23 @@ impl CallContext<'_> {
             let key = token.start.strip_suffix('\0').unwrap_or(&token.start);
             return Ok(Start {
                 after: Some(self.prefix() + key),
-                at: token.revision.map_or(At::Newest, At::Exactly),
+                at: token
+                    .revision
+                    .map_or(ReadRevision::Newest, ReadRevision::Exactly),
             });
         }
         let exactly = options.version_match == "Exact"
             || (options.version_match.is_empty() && options.limit > 0);
         let at = match version? {
-            None => At::Newest,
-            Some(0) => At::Cached,
+            None => ReadRevision::Newest,
+            Some(0) => ReadRevision::Cached,
             Some(version) if exactly => {
                 let newest = self.newest().await?;
                 if version > newest {
                     return Err(StatusError::too_large_version(version, newest));
                 }
                 self.wait_for(version).await?;
-                At::Exactly(version)
+                ReadRevision::Exactly(version)
             }
             Some(version) => self.not_older_than(Some(version)).await?,
         };
@@ -190,7 +195,7 @@ impl CallContext<'_> {
 
 /// The metadata of a list whose last page read is `page`.
 fn list_metadata(
-    page: &Page,
+    page: &ListPage,
     options: &ListParameters,
     after: Option<&str>,
     prefix: &str,
@@ -211,5 +216,5 @@ fn list_metadata(
 /// Where a list begins.
 struct Start {
     after: Option<String>,
-    at: At,
+    at: ReadRevision,
 }

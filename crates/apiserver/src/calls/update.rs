@@ -5,7 +5,7 @@ use std::sync::Arc;
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::{ApiResponse, CallContext, OwnedKind, StatusError, hollow, write_fault};
+use super::{ApiResponse, CallContext, OwnedKind, StatusError, write_fault};
 use crate::{
     negotiate::{self, Media},
     query::{Write, WriteOptions},
@@ -16,9 +16,9 @@ use fairgate_objects::{
     field_error::ApiFieldError,
     metadata,
     object::{self, Object},
-    ssa::{self, Actor},
+    ssa::{self, WriteContext},
 };
-use fairgate_store::{At, Entry, Expected, Written};
+use fairgate_store::{Precondition, ReadRevision, StoreEntry, WriteOutcome};
 
 /// How often a change is made anew on a newer object, before its writer is told to.
 const TRIES: usize = 100;
@@ -104,20 +104,20 @@ impl CallContext<'_> {
     pub(super) fn track(&self, live: Option<&Value>, new: &mut Value, options: &WriteOptions) {
         let now = self.state.now_text();
         let api_version = self.kind.api_version(self.version.name);
-        let actor = Actor {
+        let actor = WriteContext {
             manager: &options.manager,
             subresource: self.subresource(),
             api_version: &api_version,
             now: &now,
         };
         ssa::track_update(&OwnedKind(self.kind), live, new, &actor);
-        hollow::drop(self.version.shape, new);
+        ssa::drop_empty_lists(self.version.shape, new);
     }
 
     /// Carries over those empty lists of what was sent that make a difference, and that the canonical
     /// form of an object has none of.
     pub(super) fn carry_empty(&self, sent: &Value, object: &mut Value) {
-        hollow::carry(self.version.shape, sent, object);
+        ssa::carry_empty_lists(self.version.shape, sent, object);
         // This one asks that all ownership be forgotten.
         let managed = &sent["metadata"]["managedFields"];
         if managed.as_array().is_some_and(Vec::is_empty) {
@@ -135,7 +135,7 @@ impl CallContext<'_> {
     ) -> Result<Updated, StatusError> {
         let name = self.place.name.as_str();
         for _ in 0..TRIES {
-            let found = self.find(name, At::Newest).await?;
+            let found = self.find(name, ReadRevision::Newest).await?;
             let outcome = if let Some(entry) = found {
                 let live = self.decode(&entry)?;
                 self.check_uid(uid, metadata::text(live.stored(), "uid"))?;
@@ -210,7 +210,7 @@ impl CallContext<'_> {
     /// Puts `new` in the place of `live`; `None` if another writer was faster.
     async fn replace(
         &self,
-        entry: &Arc<Entry>,
+        entry: &Arc<StoreEntry>,
         live: &Object,
         new: Value,
         options: &WriteOptions,
@@ -234,10 +234,10 @@ impl CallContext<'_> {
         let goes = metadata::is_deleting(live) && metadata::finalizers(&new).next().is_none();
         let bytes = (!goes).then(|| object::encode(self.kind, &new));
         let key = self.key(&self.place.name);
-        let expected = Expected::At(entry.revision);
+        let expected = Precondition::At(entry.revision);
         let written = self.state.store.write(&key, expected, bytes).await;
         match written.map_err(|error| write_fault(&error))? {
-            Written::Done { revision, .. } => {
+            WriteOutcome::Done { revision, .. } => {
                 if revision != entry.revision {
                     let name = &self.place.name;
                     self.log_change("update", name, Some(entry.revision), Some(revision));
@@ -248,7 +248,7 @@ impl CallContext<'_> {
                 }
                 done(new)
             }
-            Written::Lost(_) => Ok(None),
+            WriteOutcome::Lost(_) => Ok(None),
         }
     }
 

@@ -12,7 +12,7 @@ use crate::{
     watch_stream::{WatchStart, WatchStream},
 };
 use fairgate_objects::object::Object;
-use fairgate_store::{At, StoreError};
+use fairgate_store::{ReadRevision, StoreError};
 
 /// How long a watch goes on that does not say: between this and twice as long.
 const LEAST: Duration = Duration::from_secs(1800);
@@ -89,7 +89,9 @@ impl CallContext<'_> {
             let newest = newest.map_err(|error| store_fault(&error))?;
             self.wait_for(newest).await?;
         }
-        let page = store.list(&self.prefix(), None, None, At::Cached).await;
+        let page = store
+            .list(&self.prefix(), None, None, ReadRevision::Cached)
+            .await;
         let page = page.map_err(|error| store_fault(&error))?;
         let mut objects: VecDeque<Arc<Object>> = VecDeque::new();
         for entry in &page.entries {

@@ -23,7 +23,7 @@ use crate::{
 };
 use fairgate_core::digest::{RequestDigest, RequestInfo, User};
 use fairgate_objects::{kind::Kind, metadata, object::Object};
-use fairgate_store::{At, StoreError};
+use fairgate_store::{ReadRevision, StoreError};
 
 use crate::calls::GATEWAY;
 
@@ -70,7 +70,7 @@ impl Hosted {
         let page = self
             .state
             .store
-            .list(&prefix, None, None, At::Cached)
+            .list(&prefix, None, None, ReadRevision::Cached)
             .await?;
         let mut known = BTreeMap::new();
         for entry in &page.entries {

@@ -10,9 +10,10 @@ use super::{
     tree::Node,
     yaml,
 };
+use crate::go::Quoted;
 use crate::schema::{
     Struct,
-    canonical::{self, Decoded, Source, View, quote::Quoted},
+    canonical::{self, Decoded, Source, View},
     meta::{DELETE_OPTIONS, STATUS},
 };
 

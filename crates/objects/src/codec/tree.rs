@@ -6,7 +6,10 @@ use std::{borrow::Cow, collections::BTreeSet, fmt::Write};
 
 use serde_json::{Map, Number, Value};
 
-use crate::schema::canonical::{MAX_PROBLEMS, Source, View, quote::Quoted};
+use crate::{
+    go::Quoted,
+    schema::canonical::{MAX_PROBLEMS, Source, View},
+};
 
 /// One JSON value.
 #[derive(Clone, Debug, PartialEq)]

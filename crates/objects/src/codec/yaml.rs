@@ -9,7 +9,7 @@ pub use write::encode;
 use super::json::ParsedText;
 use fairgate_manifest::yaml::{self, YamlError};
 
-use crate::schema::canonical::quote::Quoted;
+use crate::go::Quoted;
 
 /// Why a text is no YAML that can be used. Its text resembles the one upstream gives; the parsers
 /// are different.

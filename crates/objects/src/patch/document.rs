@@ -20,17 +20,17 @@ const MAX_WORK: usize = 16 * 1024 * 1024;
 
 /// An operation does not fit the document; which way it does not, nobody is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Misfit;
+pub(super) struct DoesNotApply;
 
 /// A document that is being patched.
 #[derive(Debug)]
-pub(super) struct Document {
+pub(super) struct JsonDocument {
     pub(super) root: Value,
     copied: usize,
     work: usize,
 }
 
-impl Document {
+impl JsonDocument {
     pub(super) fn new(root: Value) -> Self {
         Self {
             root,
@@ -40,9 +40,9 @@ impl Document {
     }
 
     /// Adds a value: a member, replacing one that is there, or an item, before the one at its index.
-    pub(super) fn add(&mut self, pointer: &str, value: Value) -> Result<(), Misfit> {
+    pub(super) fn add(&mut self, pointer: &str, value: Value) -> Result<(), DoesNotApply> {
         check_depth(pointer, &value)?;
-        let (container, key) = find(&mut self.root, pointer).ok_or(Misfit)?;
+        let (container, key) = find(&mut self.root, pointer).ok_or(DoesNotApply)?;
         match container {
             Value::Object(map) => {
                 map.insert(key, value);
@@ -50,68 +50,68 @@ impl Document {
             Value::Array(items) => {
                 let at = match key.as_str() {
                     "-" => items.len(),
-                    key => gap(key, items.len()).ok_or(Misfit)?,
+                    key => gap(key, items.len()).ok_or(DoesNotApply)?,
                 };
                 self.work += items.len() - at;
                 items.insert(at, value);
             }
-            _ => return Err(Misfit),
+            _ => return Err(DoesNotApply),
         }
         self.check_work()
     }
 
     /// Replaces an item, a member, or the whole document.
-    pub(super) fn replace(&mut self, pointer: &str, value: Value) -> Result<(), Misfit> {
+    pub(super) fn replace(&mut self, pointer: &str, value: Value) -> Result<(), DoesNotApply> {
         if pointer.is_empty() {
             if !matches!(value, Value::Object(_) | Value::Array(_)) {
-                return Err(Misfit);
+                return Err(DoesNotApply);
             }
             self.root = value;
             return Ok(());
         }
         check_depth(pointer, &value)?;
-        let (container, key) = find(&mut self.root, pointer).ok_or(Misfit)?;
+        let (container, key) = find(&mut self.root, pointer).ok_or(DoesNotApply)?;
         match container {
             Value::Object(map) => {
                 map.insert(key, value);
             }
             Value::Array(items) => {
-                let at = index(&key, items.len()).ok_or(Misfit)?;
+                let at = index(&key, items.len()).ok_or(DoesNotApply)?;
                 items[at] = value;
             }
-            _ => return Err(Misfit),
+            _ => return Err(DoesNotApply),
         }
         Ok(())
     }
 
     /// Removes an item or a member, which must be there.
-    pub(super) fn remove(&mut self, pointer: &str) -> Result<Value, Misfit> {
-        let (container, key) = find(&mut self.root, pointer).ok_or(Misfit)?;
+    pub(super) fn remove(&mut self, pointer: &str) -> Result<Value, DoesNotApply> {
+        let (container, key) = find(&mut self.root, pointer).ok_or(DoesNotApply)?;
         let value = match container {
-            Value::Object(map) => map.remove(&key).ok_or(Misfit)?,
+            Value::Object(map) => map.remove(&key).ok_or(DoesNotApply)?,
             Value::Array(items) => {
-                let at = index(&key, items.len()).ok_or(Misfit)?;
+                let at = index(&key, items.len()).ok_or(DoesNotApply)?;
                 self.work += items.len() - at;
                 items.remove(at)
             }
-            _ => return Err(Misfit),
+            _ => return Err(DoesNotApply),
         };
         self.check_work()?;
         Ok(value)
     }
 
     /// Removes a value from one place and adds it at another.
-    pub(super) fn move_to(&mut self, from: &str, pointer: &str) -> Result<(), Misfit> {
+    pub(super) fn move_to(&mut self, from: &str, pointer: &str) -> Result<(), DoesNotApply> {
         let value = self.remove(from)?;
-        self.work += size_within(&value, MAX_WORK - self.work).ok_or(Misfit)?;
+        self.work += size_within(&value, MAX_WORK - self.work).ok_or(DoesNotApply)?;
         self.add(pointer, value)
     }
 
     /// Adds a copy of a value at another place; what is missing in an object is copied as null.
-    pub(super) fn copy_to(&mut self, from: &str, pointer: &str) -> Result<(), Misfit> {
+    pub(super) fn copy_to(&mut self, from: &str, pointer: &str) -> Result<(), DoesNotApply> {
         let left = MAX_COPIED - self.copied;
         let value = self.get(from)?;
-        let size = size_within(value, left).ok_or(Misfit)?;
+        let size = size_within(value, left).ok_or(DoesNotApply)?;
         let value = value.clone();
         self.copied += size;
         self.add(pointer, value)
@@ -119,43 +119,47 @@ impl Document {
 
     /// Checks that a value is what is at a place, or the whole document. A null is also what is
     /// missing in an object; no value at all is only that.
-    pub(super) fn test(&mut self, pointer: &str, value: Option<&Value>) -> Result<(), Misfit> {
+    pub(super) fn test(
+        &mut self,
+        pointer: &str,
+        value: Option<&Value>,
+    ) -> Result<(), DoesNotApply> {
         let holds = if pointer.is_empty() {
             Some(&self.root) == value
         } else {
             self.get(pointer)? == value.unwrap_or(&Value::Null)
         };
-        holds.then_some(()).ok_or(Misfit)
+        holds.then_some(()).ok_or(DoesNotApply)
     }
 
-    fn get(&mut self, pointer: &str) -> Result<&Value, Misfit> {
-        let (container, key) = find(&mut self.root, pointer).ok_or(Misfit)?;
+    fn get(&mut self, pointer: &str) -> Result<&Value, DoesNotApply> {
+        let (container, key) = find(&mut self.root, pointer).ok_or(DoesNotApply)?;
         match container {
             Value::Object(map) => Ok(map.get(&key).unwrap_or(&Value::Null)),
             Value::Array(items) => {
-                let at = index(&key, items.len()).ok_or(Misfit)?;
+                let at = index(&key, items.len()).ok_or(DoesNotApply)?;
                 Ok(&items[at])
             }
-            _ => Err(Misfit),
+            _ => Err(DoesNotApply),
         }
     }
 
-    fn check_work(&self) -> Result<(), Misfit> {
+    fn check_work(&self) -> Result<(), DoesNotApply> {
         if self.work > MAX_WORK {
-            return Err(Misfit);
+            return Err(DoesNotApply);
         }
         Ok(())
     }
 }
 
 /// Refuses what would make the document too deep for everything that walks it later.
-fn check_depth(pointer: &str, value: &Value) -> Result<(), Misfit> {
+fn check_depth(pointer: &str, value: &Value) -> Result<(), DoesNotApply> {
     let above = pointer.matches('/').count();
-    let room = MAX_DEPTH.checked_sub(above).ok_or(Misfit)?;
+    let room = MAX_DEPTH.checked_sub(above).ok_or(DoesNotApply)?;
     if fits(value, room) {
         Ok(())
     } else {
-        Err(Misfit)
+        Err(DoesNotApply)
     }
 }
 
@@ -244,7 +248,8 @@ impl io::Write for Counter {
 mod tests {
     use serde_json::json;
 
-    use super::{super::go_print, *};
+    use super::*;
+    use crate::go;
 
     #[test]
     fn indices_count_from_either_end() {
@@ -265,16 +270,13 @@ mod tests {
     #[test]
     fn sizes_are_those_of_go() {
         let value = json!({"a": "<\u{2028}x>"});
-        assert_eq!(
-            size_within(&value, 1000),
-            Some(go_print::json(&value).len())
-        );
+        assert_eq!(size_within(&value, 1000), Some(go::json(&value).len()));
         assert_eq!(size_within(&value, 10), None);
     }
 
     #[test]
     fn copies_into_themselves_do_not_nest_without_end() {
-        let mut document = Document::new(json!({"a": {"b": {}}}));
+        let mut document = JsonDocument::new(json!({"a": {"b": {}}}));
         let mut place = String::from("/a");
         let mut steps = 0;
         while document.copy_to("/a", &format!("{place}/b")).is_ok() {
@@ -287,7 +289,7 @@ mod tests {
 
     #[test]
     fn work_on_one_huge_list_ends() {
-        let mut document = Document::new(json!({"a": vec![0; 100_000]}));
+        let mut document = JsonDocument::new(json!({"a": vec![0; 100_000]}));
         let done = (0..10_000)
             .take_while(|_| document.add("/a/0", json!(0)).is_ok())
             .count();

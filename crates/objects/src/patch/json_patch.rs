@@ -8,11 +8,13 @@ use std::{collections::BTreeSet, iter::Peekable};
 use serde_json::Value;
 
 use super::{
-    PatchError, Patched, document::Document, document::Misfit, heeded, mismatch, undecodable,
+    PatchError, Patched, document::DoesNotApply, document::JsonDocument, heeded, mismatch,
+    undecodable,
 };
 use crate::{
     codec::{FieldValidation, json, tree::Node},
-    schema::canonical::{MAX_PROBLEMS, Source as _, quote::Quoted},
+    go::Quoted,
+    schema::canonical::{MAX_PROBLEMS, Source as _},
 };
 
 /// How many operations a patch may have.
@@ -54,9 +56,9 @@ pub fn json_patch(
             operations.len()
         )));
     }
-    let mut document = Document::new(object.clone());
+    let mut document = JsonDocument::new(object.clone());
     for operation in operations {
-        apply(&mut document, operation).map_err(|Misfit| PatchError::Unprocessable)?;
+        apply(&mut document, operation).map_err(|DoesNotApply| PatchError::Unprocessable)?;
     }
     Ok(Patched {
         value: document.root,
@@ -154,8 +156,13 @@ fn told(problem: &str) -> String {
     format!("json patch {problem}")
 }
 
-fn apply(document: &mut Document, operation: &Value) -> Result<(), Misfit> {
-    let text = |name| operation.get(name).and_then(Value::as_str).ok_or(Misfit);
+fn apply(document: &mut JsonDocument, operation: &Value) -> Result<(), DoesNotApply> {
+    let text = |name| {
+        operation
+            .get(name)
+            .and_then(Value::as_str)
+            .ok_or(DoesNotApply)
+    };
     let value = operation.get("value");
     let path = text("path")?;
     match text("op")? {
@@ -166,6 +173,6 @@ fn apply(document: &mut Document, operation: &Value) -> Result<(), Misfit> {
         "move" => document.move_to(text("from")?, path),
         "copy" => document.copy_to(text("from")?, path),
         "test" => document.test(path, value),
-        _ => Err(Misfit),
+        _ => Err(DoesNotApply),
     }
 }

@@ -9,15 +9,12 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map, Value};
 
-use super::{
-    PatchError,
-    go_print::{PrintedAsText, PrintedList, PrintedMap, type_name},
-    strategic::{PATCH, Scope, merge_map},
-};
+use super::PatchError;
+use crate::go::{PlainList, PlainMap, PlainText, type_name_as_text};
 
 /// What tells the items of a list apart, once their type is known.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Identity {
+pub(super) enum ItemKey {
     /// They are plain values.
     Item,
     /// They are objects with this merge key.
@@ -50,7 +47,7 @@ impl Name {
     }
 }
 
-impl Identity {
+impl ItemKey {
     /// The name of an item.
     ///
     /// # Errors
@@ -86,6 +83,21 @@ impl Identity {
     }
 }
 
+/// The directive for a whole object.
+pub(super) const PATCH: &str = "$patch";
+
+/// How an item that is an object is merged. Given by the caller, whose objects hold lists in turn.
+pub(super) struct ItemMerge<'f> {
+    /// Go's word for the kind of type, such as `struct`.
+    pub(super) kind: &'static str,
+    /// Merges a patch into an item.
+    pub(super) merge: &'f MergeObjects<'f>,
+}
+
+/// Merges the second object, a patch, into the first.
+type MergeObjects<'f> =
+    dyn Fn(&mut Map<String, Value>, &Map<String, Value>) -> Result<(), PatchError> + 'f;
+
 /// Merges `patch` into `items`, or, if they are plain and `deleting`, removes it from them.
 ///
 /// Costs time linear in both lists, and logarithmic for the order.
@@ -96,7 +108,7 @@ impl Identity {
 pub(super) fn merge(
     mut items: Vec<Value>,
     patch: &[Value],
-    scope: Scope,
+    merge: &ItemMerge<'_>,
     merge_key: Option<&'static str>,
     deleting: bool,
 ) -> Result<Vec<Value>, PatchError> {
@@ -110,11 +122,11 @@ pub(super) fn merge(
             return Ok(items);
         }
         let merged = distinct(items.iter().chain(patch));
-        let identity = merge_key.map_or(Identity::Item, Identity::Key);
+        let identity = merge_key.map_or(ItemKey::Item, ItemKey::Key);
         return arrange(merged, patch, &items, identity);
     }
     let Some(key) = merge_key else {
-        let kind = scope.kind();
+        let kind = merge.kind;
         let why = format!("cannot merge lists without merge key for {kind}");
         return Err(PatchError::Internal(why));
     };
@@ -122,12 +134,12 @@ pub(super) fn merge(
     if replace {
         items = patch.into_iter().cloned().collect();
         let order = items.clone();
-        return arrange(items, &order, &[], Identity::Key(key));
+        return arrange(items, &order, &[], ItemKey::Key(key));
     }
     let before: Vec<Value> = items.iter().map(|item| key_alone(item, key)).collect();
     let order: Vec<Value> = patch.iter().map(|item| key_alone(item, key)).collect();
-    merge_objects(&mut items, &patch, scope, key)?;
-    arrange(items, &order, &before, Identity::Key(key))
+    merge_objects(&mut items, &patch, merge, key)?;
+    arrange(items, &order, &before, ItemKey::Key(key))
 }
 
 /// The order of an object's list that the order which a patch sets is interleaved with.
@@ -137,9 +149,9 @@ pub(super) fn merge(
 pub(super) fn order_left(
     items: &[Value],
     patch: &[Value],
-    identity: Identity,
+    identity: ItemKey,
 ) -> Result<Vec<Value>, PatchError> {
-    let Identity::Key(key) = identity else {
+    let ItemKey::Key(key) = identity else {
         return Ok(items.to_vec());
     };
     if items.is_empty() {
@@ -223,7 +235,7 @@ fn take_directives<'p>(
 fn merge_objects(
     items: &mut Vec<Value>,
     patch: &[&Value],
-    scope: Scope,
+    merge: &ItemMerge<'_>,
     key: &str,
 ) -> Result<(), PatchError> {
     let mut places = HashMap::new();
@@ -240,7 +252,7 @@ fn merge_objects(
         let name = Name::of(name);
         let place = name.as_ref().and_then(|name| places.get(name));
         if let Some(found) = place.and_then(|place| items[*place].as_object_mut()) {
-            merge_map(found, map, scope)?;
+            (merge.merge)(found, map)?;
         } else {
             if let Some(name) = name {
                 places.insert(name, items.len());
@@ -260,7 +272,7 @@ pub(super) fn arrange(
     merged: Vec<Value>,
     order: &[Value],
     before: &[Value],
-    identity: Identity,
+    identity: ItemKey,
 ) -> Result<Vec<Value>, PatchError> {
     let names = merged.iter().map(|item| identity.name(item));
     let names = names.collect::<Result<Vec<_>, _>>()?;
@@ -330,12 +342,12 @@ fn interleave(
 pub(super) fn check_order(
     patch: &[Value],
     order: &[Value],
-    identity: Identity,
+    identity: ItemKey,
 ) -> Result<(), PatchError> {
     if patch.is_empty() || order.is_empty() {
         return Ok(());
     }
-    if let Identity::Key(_) = identity
+    if let ItemKey::Key(_) = identity
         && let Some(item) = patch.iter().find(|item| !item.is_object())
     {
         return Err(wrong_type("map[string]interface {}", item));
@@ -361,8 +373,8 @@ pub(super) fn check_order(
     if items.peek().is_some() {
         return Err(PatchError::Internal(format!(
             "The order in patch list:\n{}\n doesn't match $setElementOrder list:\n{}\n",
-            PrintedList(patch),
-            PrintedList(order)
+            PlainList(patch),
+            PlainList(order)
         )));
     }
     Ok(())
@@ -384,8 +396,8 @@ pub(super) fn check_types(items: &[Value], patch: &[Value]) -> Result<bool, Patc
         Value::Null => return internal("a list that is merged begins with null".to_owned()),
         _ => {}
     }
-    if all.any(|item| type_name(item) != type_name(first)) {
-        let (items, patch) = (PrintedList(items), PrintedList(patch));
+    if all.any(|item| type_name_as_text(item) != type_name_as_text(first)) {
+        let (items, patch) = (PlainList(items), PlainList(patch));
         return internal(format!(
             "list element types are not identical: [{items} {patch}]"
         ));
@@ -397,7 +409,7 @@ pub(super) fn check_types(items: &[Value], patch: &[Value]) -> Result<bool, Patc
 fn without_key(map: &Map<String, Value>, key: &str) -> PatchError {
     PatchError::Internal(format!(
         "map: {} does not contain declared merge key: {key}",
-        PrintedMap(map)
+        PlainMap(map)
     ))
 }
 
@@ -405,13 +417,13 @@ fn without_key(map: &Map<String, Value>, key: &str) -> PatchError {
 pub(super) fn unknown_directive(directive: &Value, map: &Map<String, Value>) -> PatchError {
     PatchError::Internal(format!(
         "unknown patch type: {} in map: {}",
-        PrintedAsText(directive),
-        PrintedMap(map)
+        PlainText(directive),
+        PlainMap(map)
     ))
 }
 
 /// The failure of a value that should be of another Go type.
 pub(super) fn wrong_type(wanted: &str, value: &Value) -> PatchError {
-    let found = type_name(value);
+    let found = type_name_as_text(value);
     PatchError::Internal(format!("expected a {wanted}, but received a {found}"))
 }

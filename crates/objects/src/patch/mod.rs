@@ -13,7 +13,6 @@
 //! Not here: server-side apply, decoding, and which status code a failure to decode has.
 
 mod document;
-mod go_print;
 mod json_patch;
 mod merge_list;
 mod merge_patch;
@@ -27,7 +26,7 @@ pub use json_patch::json_patch;
 pub use merge_patch::merge_patch;
 pub use strategic::strategic;
 
-use crate::codec::FieldValidation;
+use crate::{codec::FieldValidation, go};
 
 /// Why a patch does not apply. `Display` is the message of the answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -62,8 +61,8 @@ impl Patched {
     /// What a failure to decode the result quotes as the invalid value, before quoting.
     pub fn quoted(&self) -> String {
         match &self.patch {
-            Some(patch) => go_print::Printed(patch).to_string(),
-            None => go_print::json(&self.value),
+            Some(patch) => go::Plain(patch).to_string(),
+            None => go::json(&self.value),
         }
     }
 }

@@ -16,16 +16,15 @@ use serde_json::{Map, Value};
 
 use super::{
     PatchError, Patched, heeded,
-    merge_list::{self, Identity, unknown_directive, wrong_type},
+    merge_list::{self, ItemKey, ItemMerge, PATCH, unknown_directive, wrong_type},
     mismatch,
 };
 use crate::{
     codec::{FieldValidation, json},
-    schema::{Field, PatchStrategy, Presence, Struct, Type, canonical::quote::Quoted},
+    go::{self, Quoted},
+    schema::{Field, PatchStrategy, Presence, Struct, Type},
 };
 
-/// The directive for a whole object.
-pub(super) const PATCH: &str = "$patch";
 const RETAIN: &str = "$retainKeys";
 const DELETE: &str = "$deleteFromPrimitiveList";
 const ORDER: &str = "$setElementOrder";
@@ -55,7 +54,7 @@ pub fn strategic(
         }
     };
     let mut map = object.as_object().cloned().unwrap_or_default();
-    merge_map(&mut map, &patch, Scope::Struct(shape))?;
+    merge_map(&mut map, &patch, MergeType::Struct(shape))?;
     Ok(Patched {
         value: Value::Object(map),
         problems: heeded(parsed.duplicates, validation),
@@ -65,19 +64,19 @@ pub fn strategic(
 
 /// The type of the values that are merged.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Scope {
+enum MergeType {
     Struct(&'static Struct),
     /// One without known fields, by Go's word for it.
     Other(&'static str),
 }
 
 /// A list, as far as merging goes.
-struct ListScope {
-    item: Scope,
+struct ListMergeType {
+    item: MergeType,
     patch: PatchStrategy,
 }
 
-impl ListScope {
+impl ListMergeType {
     fn merge_key(&self) -> Option<&'static str> {
         match self.patch {
             PatchStrategy::MergeBy(key) => Some(key),
@@ -86,7 +85,7 @@ impl ListScope {
     }
 }
 
-impl Scope {
+impl MergeType {
     fn of(ty: &Type) -> Self {
         match ty {
             Type::Object(shape) => Self::Struct(shape),
@@ -101,7 +100,7 @@ impl Scope {
     }
 
     /// Go's word for the kind of type.
-    pub(super) fn kind(self) -> &'static str {
+    fn kind(self) -> &'static str {
         match self {
             Self::Struct(_) => "struct",
             Self::Other(kind) => kind,
@@ -125,7 +124,7 @@ impl Scope {
         Err(PatchError::Internal(why))
     }
 
-    fn list(self, name: &str) -> Result<ListScope, PatchError> {
+    fn list(self, name: &str) -> Result<ListMergeType, PatchError> {
         let field = self.field(name)?;
         let item = match &field.ty {
             Type::List(list) => Self::of(&list.item),
@@ -137,7 +136,7 @@ impl Scope {
                 return Err(PatchError::Internal(why));
             }
         };
-        Ok(ListScope {
+        Ok(ListMergeType {
             item,
             patch: field.patch,
         })
@@ -145,10 +144,10 @@ impl Scope {
 }
 
 /// Merges a patch into an object of type `scope`.
-pub(super) fn merge_map(
+fn merge_map(
     target: &mut Map<String, Value>,
     patch: &Map<String, Value>,
-    scope: Scope,
+    scope: MergeType,
 ) -> Result<(), PatchError> {
     if let Some(directive) = patch.get(PATCH) {
         return follow(target, directive, patch);
@@ -221,7 +220,7 @@ fn listed<'k>(
 fn merge_ordered<'p>(
     target: &mut Map<String, Value>,
     patch: &'p Map<String, Value>,
-    scope: Scope,
+    scope: MergeType,
 ) -> Result<Vec<&'p str>, PatchError> {
     let mut done = Vec::new();
     for (key, order) in patch.iter().filter(|(key, _)| key.starts_with(ORDER)) {
@@ -243,9 +242,9 @@ fn merge_one_ordered(
     before: Option<&[Value]>,
     given: Option<&[Value]>,
     order: &[Value],
-    list: &ListScope,
+    list: &ListMergeType,
 ) -> Result<Option<Vec<Value>>, PatchError> {
-    let identity = list.merge_key().map_or(Identity::Item, Identity::Key);
+    let identity = list.merge_key().map_or(ItemKey::Item, ItemKey::Key);
     merge_list::check_order(given.unwrap_or_default(), order, identity)?;
     let merged = match (before, given) {
         (None, None) => return Ok(None),
@@ -262,11 +261,16 @@ fn merge_one_ordered(
 fn merge_lists(
     target: Vec<Value>,
     patch: &[Value],
-    list: &ListScope,
+    list: &ListMergeType,
     deleting: bool,
 ) -> Result<Vec<Value>, PatchError> {
     if deleting || list.patch == PatchStrategy::MergeSet || list.merge_key().is_some() {
-        merge_list::merge(target, patch, list.item, list.merge_key(), deleting)
+        let scope = list.item;
+        let item = ItemMerge {
+            kind: scope.kind(),
+            merge: &|item, patch| merge_map(item, patch, scope),
+        };
+        merge_list::merge(target, patch, &item, list.merge_key(), deleting)
     } else {
         Ok(patch.to_vec())
     }
@@ -284,7 +288,7 @@ fn merge_member(
     target: &mut Map<String, Value>,
     key: &str,
     value: &Value,
-    scope: Scope,
+    scope: MergeType,
     deleting: bool,
 ) -> Result<(), PatchError> {
     match (target.get_mut(key), value) {
@@ -296,7 +300,7 @@ fn merge_member(
             if field.patch == PatchStrategy::Replace {
                 map.clone_from(patch);
             } else {
-                merge_map(map, patch, Scope::of(&field.ty))?;
+                merge_map(map, patch, MergeType::of(&field.ty))?;
             }
         }
         (Some(Value::Array(items)), Value::Array(patch)) => {
@@ -318,7 +322,7 @@ fn merge_member(
 }
 
 fn same_type(one: &Value, other: &Value) -> bool {
-    super::go_print::type_name(one) == super::go_print::type_name(other)
+    go::type_name(one) == go::type_name(other)
 }
 
 /// What is taken over of a value that the object does not have: no objects with a directive and, if

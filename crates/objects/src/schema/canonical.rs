@@ -10,9 +10,8 @@
 //!
 //! Not here: reading bytes ([`crate::codec`]), defaults of a kind, validation.
 
-mod go;
+mod go_types;
 pub(crate) mod number;
-pub(crate) mod quote;
 #[cfg(test)]
 mod tests;
 pub(crate) mod time;
@@ -22,7 +21,7 @@ use std::{borrow::Cow, collections::BTreeSet, fmt::Write};
 use serde_json::{Map, Value};
 
 use super::{Presence, Struct, Type};
-use quote::Quoted;
+use crate::go::Quoted;
 use time::TimeError;
 
 /// Objects that one decoding makes at most.
@@ -125,7 +124,7 @@ pub fn decode_version<S: Source>(
         View::Null => {}
         View::Object(members) => decoder.object(shape, members, &mut object)?,
         other => {
-            let wanted = go::type_name(&Type::Object(shape), version);
+            let wanted = go_types::type_name(&Type::Object(shape), version);
             decoder.keep(found(&other).to_owned(), wanted);
         }
     }
@@ -421,8 +420,8 @@ impl Decoder<'_> {
             _ => found(view).to_owned(),
         };
         let wanted = match (ty, self.fields.last()) {
-            (Type::Text, Some(field)) => go::text_name(self.owner, field, self.version),
-            _ => go::type_name(ty, self.version),
+            (Type::Text, Some(field)) => go_types::text_name(self.owner, field, self.version),
+            _ => go_types::type_name(ty, self.version),
         };
         self.keep(found, wanted);
         old

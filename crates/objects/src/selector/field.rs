@@ -6,7 +6,7 @@
 use smallvec::SmallVec;
 
 use super::SelectorError;
-use crate::schema::canonical::quote::Quoted;
+use crate::go::Quoted;
 
 /// The fields that all hosted kinds can be selected by.
 const KNOWN: [&str; 2] = ["metadata.name", "metadata.namespace"];

@@ -11,7 +11,7 @@ use super::{
     SelectorError,
     lexer::{Kind, Token, Tokens},
 };
-use crate::schema::canonical::quote::Quoted;
+use crate::go::Quoted;
 use fairgate_core::apf::objects::names;
 
 /// How many bad values one message tells of; each takes a whole rule, so that a text of many would

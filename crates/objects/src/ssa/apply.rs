@@ -7,16 +7,15 @@
 use serde_json::Value;
 
 use super::{
-    Actor, Kinds,
-    body::Body,
-    conflict::{ApplyError, Clashes},
+    conflict::{ApplyError, ConflictSet},
+    context::{ManagedKind, WriteContext},
     field_set::field_set,
     last_applied,
-    managers::{Entry, Identity, Managers, Operation},
+    managers::{ManagerEntry, ManagerKey, Managers, Operation, set_managed_fields},
     merge, prune,
-    settle::{Request, strip},
-    update::set_managed_fields,
-    validate::{Duplicates, Misfits, validate},
+    updater::{Updater, strip},
+    validate::{Duplicates, SchemaErrors, validate},
+    versioned_object::VersionedObject,
 };
 use crate::schema::{Struct, Type};
 
@@ -31,7 +30,7 @@ const KUBECTL: &str = "kubectl";
 /// `live` is canonical, in any served version. `config` is as it was sent, unknown fields included;
 /// what is not an object is taken for an empty one. Its name is not looked at.
 ///
-/// The result is in the actor's version, with `managedFields` set. If it differs from `live`, it is
+/// The result is in the context's version, with `managedFields` set. If it differs from `live`, it is
 /// *not* canonical: nulls and empty values are still in it, fields that are always there may be
 /// missing, and a value may still be wrong for its type in ways that the tables alone do not tell
 /// (a fraction for an integer, a time that is none).
@@ -40,13 +39,13 @@ const KUBECTL: &str = "kubectl";
 ///
 /// [`ApplyError`], which says what to answer.
 pub fn apply(
-    kinds: &dyn Kinds,
+    kinds: &dyn ManagedKind,
     live: Option<&Value>,
     config: &Value,
-    actor: &Actor<'_>,
+    context: &WriteContext<'_>,
     force: bool,
 ) -> Result<Value, ApplyError> {
-    let request = Request { kinds, actor };
+    let request = Updater { kinds, context };
     let (live, mut managers) = request.start(live)?;
     let config_body = request.checked(config)?;
     live.validate(Duplicates::Allowed)
@@ -56,10 +55,10 @@ pub fn apply(
     }
 
     let clashes = match request.attempt(&live, &config_body, managers.clone(), force) {
-        Ok(applied) => return Ok(applied.into_object(&live, config, actor)),
+        Ok(applied) => return Ok(applied.into_object(&live, config, context)),
         Err(clashes) => clashes,
     };
-    let relief = if actor.manager == KUBECTL {
+    let relief = if context.manager == KUBECTL {
         last_applied::owned(&live)
     } else {
         None
@@ -72,7 +71,7 @@ pub fn apply(
         return Err(ApplyError::Conflicts(remaining.describe()));
     }
     match request.attempt(&live, &config_body, managers, true) {
-        Ok(applied) => Ok(applied.into_object(&live, config, actor)),
+        Ok(applied) => Ok(applied.into_object(&live, config, context)),
         Err(clashes) => Err(ApplyError::Conflicts(clashes.describe())),
     }
 }
@@ -80,14 +79,19 @@ pub fn apply(
 /// What came of an apply.
 struct Applied {
     /// `None` if the live object is as it was wanted.
-    changed: Option<Body>,
+    changed: Option<VersionedObject>,
     managers: Managers,
 }
 
 impl Applied {
-    fn into_object(self, live: &Body, config: &Value, actor: &Actor<'_>) -> Value {
+    fn into_object(
+        self,
+        live: &VersionedObject,
+        config: &Value,
+        context: &WriteContext<'_>,
+    ) -> Value {
         let mut object = self.changed.as_ref().unwrap_or(live).object();
-        if actor.manager == KUBECTL {
+        if context.manager == KUBECTL {
             last_applied::sync(&mut object, config);
         }
         set_managed_fields(&mut object, self.managers.encode());
@@ -95,24 +99,24 @@ impl Applied {
     }
 }
 
-impl Request<'_> {
-    fn start(&self, live: Option<&Value>) -> Result<(Body, Managers), ApplyError> {
-        let version = self.actor.api_version;
+impl Updater<'_> {
+    fn start(&self, live: Option<&Value>) -> Result<(VersionedObject, Managers), ApplyError> {
+        let version = self.context.api_version;
         let unserved = || ApplyError::Internal(format!("{version} is not served"));
         let Some(live) = live else {
-            let body = Body::zero(self.kinds, version).ok_or_else(unserved)?;
+            let body = VersionedObject::zero(self.kinds, version).ok_or_else(unserved)?;
             return Ok((body, Managers::default()));
         };
         let managers = Managers::decode(&live["metadata"]["managedFields"]).map_err(|why| {
             ApplyError::Internal(format!("failed to decode managed fields: {why}"))
         })?;
-        let body = Body::of(self.kinds, live, version).ok_or_else(unserved)?;
+        let body = VersionedObject::of(self.kinds, live, version).ok_or_else(unserved)?;
         Ok((body, managers))
     }
 
     /// The applied object, if it may be applied here.
-    fn checked(&self, config: &Value) -> Result<Body, ApplyError> {
-        let version = self.actor.api_version;
+    fn checked(&self, config: &Value) -> Result<VersionedObject, ApplyError> {
+        let version = self.context.api_version;
         let Some(shape) = self.kinds.shape(version) else {
             return Err(ApplyError::Internal(format!("{version} is not served")));
         };
@@ -122,7 +126,8 @@ impl Request<'_> {
         }
         check_managed_fields(shape, config)?;
         let unserved = || ApplyError::Internal(format!("{version} is not served"));
-        let config_body = Body::with_entries(self.kinds, config, version).ok_or_else(unserved)?;
+        let config_body =
+            VersionedObject::with_entries(self.kinds, config, version).ok_or_else(unserved)?;
         config_body
             .validate(Duplicates::Refused)
             .map_err(|why| misfit("failed to create typed patch object", config, &why))?;
@@ -130,8 +135,12 @@ impl Request<'_> {
     }
 
     /// Gives all that is there to a manager of its own.
-    fn begin_tracking(&self, live: &Body, managers: &mut Managers) -> Result<(), ApplyError> {
-        let Some(zero) = Body::zero(self.kinds, live.version()) else {
+    fn begin_tracking(
+        &self,
+        live: &VersionedObject,
+        managers: &mut Managers,
+    ) -> Result<(), ApplyError> {
+        let Some(zero) = VersionedObject::zero(self.kinds, live.version()) else {
             return Ok(());
         };
         self.track(&zero, live, managers, BEFORE_FIRST_APPLY)
@@ -144,23 +153,23 @@ impl Request<'_> {
 
     fn attempt(
         &self,
-        live: &Body,
-        config: &Body,
+        live: &VersionedObject,
+        config: &VersionedObject,
         mut managers: Managers,
         force: bool,
-    ) -> Result<Applied, Clashes> {
+    ) -> Result<Applied, ConflictSet> {
         let version = live.version();
-        let identity = Identity::new(
-            manager_name(self.actor),
+        let identity = ManagerKey::new(
+            self.context.manager_name(),
             Operation::Apply,
             version,
-            self.actor.subresource,
+            self.context.subresource,
         );
         let time = managers.get(&identity).and_then(|entry| entry.time.clone());
         self.reconcile(&mut managers);
         let last = managers.remove(&identity);
         let claim = field_set(&config.ty(), config.value());
-        let entry = Entry {
+        let entry = ManagerEntry {
             version: version.to_owned(),
             set: claim.without_trees(&self.reset_fields(version)),
             time,
@@ -176,21 +185,12 @@ impl Request<'_> {
         strip(&mut managers, &identity);
         let changed = !super::path::same(live.value(), new.value());
         if changed && let Some(entry) = managers.get_mut(&identity) {
-            entry.time = Some(self.actor.now.to_owned());
+            entry.time = Some(self.context.now.to_owned());
         }
         Ok(Applied {
             changed: changed.then_some(new),
             managers,
         })
-    }
-}
-
-/// The name that entries get; no name at all is not left empty.
-pub(super) fn manager_name<'a>(actor: &Actor<'a>) -> &'a str {
-    if actor.manager.is_empty() {
-        "unknown"
-    } else {
-        actor.manager
     }
 }
 
@@ -226,7 +226,7 @@ fn group_version_kind(object: &Value) -> String {
 }
 
 /// An object that does not fit its table.
-fn misfit(what: &str, object: &Value, why: &Misfits) -> ApplyError {
+fn misfit(what: &str, object: &Value, why: &SchemaErrors) -> ApplyError {
     let metadata = |name| object["metadata"][name].as_str().unwrap_or("");
     ApplyError::Internal(format!(
         "{what} ({}/{}; {}): {why}",

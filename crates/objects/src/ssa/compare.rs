@@ -9,9 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use super::{
-    path::{Step, same},
-    set::Set,
-    shape::{Form, field_type, fields, form, item_step, items},
+    path::{PathElement, same},
+    path_set::PathSet,
+    shape::{MergeKind, field_type, fields, form, item_step, items},
 };
 use crate::schema::{List, Type};
 
@@ -19,22 +19,22 @@ use crate::schema::{List, Type};
 #[derive(Clone, Debug, Default)]
 pub(super) struct Comparison {
     /// Only in the old object.
-    pub(super) removed: Set,
+    pub(super) removed: PathSet,
     /// In both, with another value.
-    pub(super) modified: Set,
+    pub(super) modified: PathSet,
     /// Only in the new object.
-    pub(super) added: Set,
+    pub(super) added: PathSet,
 }
 
 impl Comparison {
     /// The paths that have another value now than before, or have one only now.
-    pub(super) fn set_now(&self) -> Set {
+    pub(super) fn set_now(&self) -> PathSet {
         let mut set = self.modified.clone();
         set.unite(self.added.clone());
         set
     }
 
-    fn attach(&mut self, step: &Step, change: Option<Change>, below: Self) {
+    fn attach(&mut self, step: &PathElement, change: Option<Change>, below: Self) {
         let is = |which| change == Some(which);
         self.removed
             .add(step.clone(), is(Change::Removed), below.removed);
@@ -64,10 +64,10 @@ fn visit(ty: &Type, old: Option<&Value>, new: Option<&Value>) -> (Option<Change>
         _ => None,
     };
     let below = match form(ty) {
-        Form::Object if fields(old).is_some() || fields(new).is_some() => {
+        MergeKind::Object if fields(old).is_some() || fields(new).is_some() => {
             visit_fields(ty, old, new)
         }
-        Form::Items(list) if !(items(old).is_empty() && items(new).is_empty()) => {
+        MergeKind::Items(list) if !(items(old).is_empty() && items(new).is_empty()) => {
             visit_items(list, old, new)
         }
         _ => {
@@ -98,7 +98,7 @@ fn visit_fields(ty: &Type, old: Option<&Value>, new: Option<&Value>) -> Comparis
             old.and_then(|fields| fields.get(name)),
             new.and_then(|fields| fields.get(name)),
         );
-        comparison.attach(&Step::name(name), change, below);
+        comparison.attach(&PathElement::name(name), change, below);
     }
     comparison
 }
@@ -115,7 +115,7 @@ fn visit_items(list: &List, old: Option<&Value>, new: Option<&Value>) -> Compari
     comparison
 }
 
-fn by_step<'a>(list: &List, value: Option<&'a Value>) -> BTreeMap<Step, Vec<&'a Value>> {
+fn by_step<'a>(list: &List, value: Option<&'a Value>) -> BTreeMap<PathElement, Vec<&'a Value>> {
     let mut by_step: BTreeMap<_, Vec<_>> = BTreeMap::new();
     for item in items(value) {
         if let Ok(step) = item_step(list, item) {
@@ -128,7 +128,7 @@ fn by_step<'a>(list: &List, value: Option<&'a Value>) -> BTreeMap<Step, Vec<&'a 
 /// Compares all items of one key. Several of them are taken as one value without parts.
 fn visit_item(
     list: &List,
-    step: &Step,
+    step: &PathElement,
     old: &[&Value],
     new: &[&Value],
     comparison: &mut Comparison,

@@ -3,11 +3,11 @@
 use std::fmt;
 
 use super::{
-    go,
-    managers::Identity,
-    path::{self, Path},
-    set::Set,
+    managers::ManagerKey,
+    path::{self, FieldPath},
+    path_set::PathSet,
 };
+use crate::go;
 
 /// Why an object cannot be applied.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -50,9 +50,9 @@ struct Owner<'a>(&'a Conflict);
 impl fmt::Display for Owner<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let conflict = self.0;
-        f.write_str(&go::quoted(&conflict.manager))?;
+        go::Quoted(&conflict.manager).fmt(f)?;
         if !conflict.subresource.is_empty() {
-            write!(f, " with subresource {}", go::quoted(&conflict.subresource))?;
+            write!(f, " with subresource {}", go::Quoted(&conflict.subresource))?;
         }
         if !conflict.api_version.is_empty() {
             write!(f, " using {}", conflict.api_version)?;
@@ -91,11 +91,11 @@ impl Conflict {
 
 /// Conflicts before they are put into words: by owner, and then in the order of paths.
 #[derive(Debug, Default)]
-pub(super) struct Clashes(Vec<(Identity, Path)>);
+pub(super) struct ConflictSet(Vec<(ManagerKey, FieldPath)>);
 
-impl Clashes {
+impl ConflictSet {
     /// Adds all paths of one owner. Owners must come in their order.
-    pub(super) fn push(&mut self, owner: &Identity, paths: &Set) {
+    pub(super) fn push(&mut self, owner: &ManagerKey, paths: &PathSet) {
         let paths = paths.paths().into_iter();
         self.0.extend(paths.map(|path| (owner.clone(), path)));
     }
@@ -106,14 +106,14 @@ impl Clashes {
     }
 
     /// Those on other paths than the given ones.
-    pub(super) fn except(mut self, paths: &Set) -> Self {
+    pub(super) fn except(mut self, paths: &PathSet) -> Self {
         self.0.retain(|(_, path)| !paths.contains(path));
         self
     }
 
     /// The same in words.
     pub(super) fn describe(&self) -> Vec<Conflict> {
-        let describe = |(owner, path): &(Identity, Path)| Conflict {
+        let describe = |(owner, path): &(ManagerKey, FieldPath)| Conflict {
             manager: owner.manager().to_owned(),
             subresource: owner.subresource().to_owned(),
             api_version: owner.version().to_owned(),

@@ -8,28 +8,28 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    path::Step,
-    set::Set,
-    shape::{Form, declared, field_type, form, item_step, items},
+    path::PathElement,
+    path_set::PathSet,
+    shape::{MergeKind, declared, field_type, form, item_step, items},
 };
 use crate::schema::{List, Type};
 
 /// The paths that a value sets below itself.
-pub(super) fn field_set(ty: &Type, value: &Value) -> Set {
+pub(super) fn field_set(ty: &Type, value: &Value) -> PathSet {
     below(ty, value).0
 }
 
 /// The paths below a value, and whether the value is itself a leaf.
-fn below(ty: &Type, value: &Value) -> (Set, bool) {
+fn below(ty: &Type, value: &Value) -> (PathSet, bool) {
     match form(ty) {
-        Form::Leaf => (Set::default(), true),
-        Form::Object => (fields_of(ty, value), false),
-        Form::Items(list) => (items_of(list, value), false),
+        MergeKind::Leaf => (PathSet::default(), true),
+        MergeKind::Object => (fields_of(ty, value), false),
+        MergeKind::Items(list) => (items_of(list, value), false),
     }
 }
 
-fn fields_of(ty: &Type, value: &Value) -> Set {
-    let mut set = Set::default();
+fn fields_of(ty: &Type, value: &Value) -> PathSet {
+    let mut set = PathSet::default();
     for (name, value) in value.as_object().into_iter().flatten() {
         let Some(field) = field_type(ty, name) else {
             continue;
@@ -37,13 +37,13 @@ fn fields_of(ty: &Type, value: &Value) -> Set {
         let (below, leaf) = below(field, value);
         let nothing = value.is_null() || value.as_object().is_some_and(serde_json::Map::is_empty);
         let member = leaf || nothing || declared(ty, name).is_none();
-        set.add(Step::name(name), member, below);
+        set.add(PathElement::name(name), member, below);
     }
     set
 }
 
-fn items_of(list: &List, value: &Value) -> Set {
-    let mut by_step: BTreeMap<Step, &Value> = BTreeMap::new();
+fn items_of(list: &List, value: &Value) -> PathSet {
+    let mut by_step: BTreeMap<PathElement, &Value> = BTreeMap::new();
     let mut repeated = BTreeSet::new();
     for item in items(Some(value)) {
         if let Ok(step) = item_step(list, item)
@@ -52,10 +52,10 @@ fn items_of(list: &List, value: &Value) -> Set {
             repeated.insert(step);
         }
     }
-    let mut set = Set::default();
+    let mut set = PathSet::default();
     for (step, item) in by_step {
         let below = if repeated.contains(&step) {
-            Set::default()
+            PathSet::default()
         } else {
             below(&list.item, item).0
         };

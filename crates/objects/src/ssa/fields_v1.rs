@@ -10,10 +10,10 @@
 use serde_json::{Map, Value};
 
 use super::{
-    go,
-    path::{Scalar, Step},
-    set::Set,
+    path::{PathElement, Scalar},
+    path_set::PathSet,
 };
+use crate::go;
 
 /// How deep a stored set may be; no schema table comes near.
 const MAX_DEPTH: usize = 100;
@@ -43,14 +43,14 @@ pub(super) enum FieldsError {
 /// # Errors
 ///
 /// [`FieldsError`] says what is wrong with the first thing that is.
-pub(super) fn decode(fields: &Value) -> Result<Set, FieldsError> {
+pub(super) fn decode(fields: &Value) -> Result<PathSet, FieldsError> {
     decode_level(fields, MAX_DEPTH).map(|level| level.set)
 }
 
 /// What an object says of the step that it belongs to.
 struct Level {
     member: bool,
-    set: Set,
+    set: PathSet,
 }
 
 fn decode_level(fields: &Value, depth: usize) -> Result<Level, FieldsError> {
@@ -63,7 +63,7 @@ fn decode_level(fields: &Value, depth: usize) -> Result<Level, FieldsError> {
     let below = depth.checked_sub(1).ok_or(FieldsError::TooDeep)?;
     let mut level = Level {
         member: false,
-        set: Set::default(),
+        set: PathSet::default(),
     };
     for (key, value) in fields {
         if key == "." {
@@ -77,7 +77,7 @@ fn decode_level(fields: &Value, depth: usize) -> Result<Level, FieldsError> {
     Ok(level)
 }
 
-fn decode_step(key: &str) -> Result<Option<Step>, FieldsError> {
+fn decode_step(key: &str) -> Result<Option<PathElement>, FieldsError> {
     if key.len() < 2 {
         return Err(FieldsError::ShortKey);
     }
@@ -87,23 +87,23 @@ fn decode_step(key: &str) -> Result<Option<Step>, FieldsError> {
     let (sort, content) = key.split_at(2);
     let bad = || FieldsError::BadKey(key.to_owned());
     Ok(Some(match sort {
-        "f:" => Step::name(content),
+        "f:" => PathElement::name(content),
         "k:" => {
             let fields: Map<String, Value> = serde_json::from_str(content).map_err(|_| bad())?;
-            Step::Key(fields.into_iter().map(|(k, v)| (k, Scalar(v))).collect())
+            PathElement::Key(fields.into_iter().map(|(k, v)| (k, Scalar(v))).collect())
         }
-        "v:" => Step::Item(Scalar(serde_json::from_str(content).map_err(|_| bad())?)),
-        "i:" => Step::Index(content.parse().map_err(|_| bad())?),
+        "v:" => PathElement::Item(Scalar(serde_json::from_str(content).map_err(|_| bad())?)),
+        "i:" => PathElement::Index(content.parse().map_err(|_| bad())?),
         _ => return Ok(None),
     }))
 }
 
 /// Writes a set.
-pub(super) fn encode(set: &Set) -> Value {
+pub(super) fn encode(set: &PathSet) -> Value {
     Value::Object(encode_level(set))
 }
 
-fn encode_level(set: &Set) -> Map<String, Value> {
+fn encode_level(set: &PathSet) -> Map<String, Value> {
     let mut fields = Map::new();
     for (step, node) in set.iter() {
         let mut below = encode_level(&node.below);
@@ -115,18 +115,18 @@ fn encode_level(set: &Set) -> Map<String, Value> {
     fields
 }
 
-fn encode_step(step: &Step) -> String {
+fn encode_step(step: &PathElement) -> String {
     match step {
-        Step::Name(name) => format!("f:{name}"),
-        Step::Key(fields) => {
+        PathElement::Name(name) => format!("f:{name}"),
+        PathElement::Key(fields) => {
             let fields: Map<_, _> = fields
                 .iter()
                 .map(|(name, value)| (name.clone(), value.0.clone()))
                 .collect();
             format!("k:{}", go::json(&Value::Object(fields)))
         }
-        Step::Item(value) => format!("v:{}", go::json(&value.0)),
-        Step::Index(index) => format!("i:{index}"),
+        PathElement::Item(value) => format!("v:{}", go::json(&value.0)),
+        PathElement::Index(index) => format!("i:{index}"),
     }
 }
 
@@ -193,7 +193,7 @@ mod tests {
         assert!(decode(&fields["f:a"]).is_ok());
     }
 
-    fn step() -> impl Strategy<Value = Step> {
+    fn step() -> impl Strategy<Value = PathElement> {
         let scalar = prop_oneof![
             ".{0,3}".prop_map(|text| json!(text)),
             any::<i32>().prop_map(|number| json!(number)),
@@ -201,11 +201,11 @@ mod tests {
         ]
         .prop_map(Scalar);
         prop_oneof![
-            ".{0,3}".prop_map(Step::Name),
+            ".{0,3}".prop_map(PathElement::Name),
             prop::collection::btree_map("[a-c]", scalar.clone(), 1..3)
-                .prop_map(|fields| Step::Key(fields.into_iter().collect())),
-            scalar.prop_map(Step::Item),
-            any::<i8>().prop_map(|index| Step::Index(index.into())),
+                .prop_map(|fields| PathElement::Key(fields.into_iter().collect())),
+            scalar.prop_map(PathElement::Item),
+            any::<i8>().prop_map(|index| PathElement::Index(index.into())),
         ]
     }
 
@@ -214,7 +214,7 @@ mod tests {
         fn every_set_comes_back_from_its_json(
             paths in prop::collection::vec(prop::collection::vec(step(), 1..5), 0..9)
         ) {
-            let mut set = Set::default();
+            let mut set = PathSet::default();
             for path in &paths {
                 set.insert(path);
             }

@@ -5,7 +5,11 @@
 
 use serde_json::Value;
 
-use super::{body::Body, field_set::field_set, go, set::Set, validate::Duplicates};
+use super::{
+    field_set::field_set, path_set::PathSet, validate::Duplicates,
+    versioned_object::VersionedObject,
+};
+use crate::go;
 
 /// The annotation's key.
 pub(super) const ANNOTATION: &str = "kubectl.kubernetes.io/last-applied-configuration";
@@ -15,7 +19,7 @@ const MAX_ANNOTATION_BYTES: usize = 256 * 1024;
 
 /// The paths that the annotation of a live object sets to what they still are. `None` if there is no
 /// annotation of the object's version that fits its table.
-pub(super) fn owned(live: &Body) -> Option<Set> {
+pub(super) fn owned(live: &VersionedObject) -> Option<PathSet> {
     let text = live.value()["metadata"]["annotations"][ANNOTATION].as_str()?;
     let applied: Value = serde_json::from_str(text).ok()?;
     let stated = live.object();

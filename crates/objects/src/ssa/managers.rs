@@ -1,6 +1,6 @@
 //! Who owns what: the entries of `metadata.managedFields`.
 //!
-//! An entry is known by its [`Identity`]. Appliers are known by name and subresource alone, so that
+//! An entry is known by its [`ManagerKey`]. Appliers are known by name and subresource alone, so that
 //! one applier has one entry, whatever version it used last; updaters have one for each version.
 
 use std::{cmp::Ordering, collections::BTreeMap};
@@ -9,9 +9,9 @@ use serde_json::{Map, Value};
 
 use super::{
     fields_v1::{self, FieldsError},
-    go,
-    set::Set,
+    path_set::PathSet,
 };
+use crate::go;
 
 /// How an entry came about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -33,7 +33,7 @@ impl Operation {
 
 /// What tells entries apart. Ordered by its JSON text, as upstream orders conflicts.
 #[derive(Clone, Debug)]
-pub(super) struct Identity {
+pub(super) struct ManagerKey {
     text: String,
     manager: String,
     operation: Operation,
@@ -41,7 +41,7 @@ pub(super) struct Identity {
     subresource: String,
 }
 
-impl Identity {
+impl ManagerKey {
     /// The identity of an entry; the version of appliers does not count.
     pub(super) fn new(
         manager: &str,
@@ -89,21 +89,21 @@ impl Identity {
     }
 }
 
-impl PartialEq for Identity {
+impl PartialEq for ManagerKey {
     fn eq(&self, other: &Self) -> bool {
         self.text == other.text
     }
 }
 
-impl Eq for Identity {}
+impl Eq for ManagerKey {}
 
-impl PartialOrd for Identity {
+impl PartialOrd for ManagerKey {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Identity {
+impl Ord for ManagerKey {
     fn cmp(&self, other: &Self) -> Ordering {
         self.text.cmp(&other.text)
     }
@@ -111,11 +111,11 @@ impl Ord for Identity {
 
 /// What one manager owns.
 #[derive(Clone, Debug)]
-pub(super) struct Entry {
+pub(super) struct ManagerEntry {
     /// The version that the paths are of.
     pub(super) version: String,
     /// The paths it owns.
-    pub(super) set: Set,
+    pub(super) set: PathSet,
     /// When it last changed, RFC 3339 in whole seconds of UTC.
     pub(super) time: Option<String>,
 }
@@ -146,7 +146,7 @@ pub(super) enum ManagersError {
 /// All managers of an object.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Managers {
-    entries: BTreeMap<Identity, Entry>,
+    entries: BTreeMap<ManagerKey, ManagerEntry>,
 }
 
 impl Managers {
@@ -174,7 +174,7 @@ impl Managers {
     pub(super) fn encode(&self) -> Option<Value> {
         let mut entries: Vec<_> = self.entries.iter().collect();
         entries.sort_by(|(a, x), (b, y)| {
-            let key = |identity: &Identity| identity.operation;
+            let key = |identity: &ManagerKey| identity.operation;
             (key(a), &x.time, &a.manager, &x.version, &a.subresource).cmp(&(
                 key(b),
                 &y.time,
@@ -196,37 +196,37 @@ impl Managers {
     }
 
     /// What one manager owns.
-    pub(super) fn get(&self, identity: &Identity) -> Option<&Entry> {
+    pub(super) fn get(&self, identity: &ManagerKey) -> Option<&ManagerEntry> {
         self.entries.get(identity)
     }
 
     /// What one manager owns, to be changed.
-    pub(super) fn get_mut(&mut self, identity: &Identity) -> Option<&mut Entry> {
+    pub(super) fn get_mut(&mut self, identity: &ManagerKey) -> Option<&mut ManagerEntry> {
         self.entries.get_mut(identity)
     }
 
     /// Replaces what one manager owns.
-    pub(super) fn insert(&mut self, identity: Identity, entry: Entry) {
+    pub(super) fn insert(&mut self, identity: ManagerKey, entry: ManagerEntry) {
         self.entries.insert(identity, entry);
     }
 
     /// Forgets a manager.
-    pub(super) fn remove(&mut self, identity: &Identity) -> Option<Entry> {
+    pub(super) fn remove(&mut self, identity: &ManagerKey) -> Option<ManagerEntry> {
         self.entries.remove(identity)
     }
 
     /// Keeps the entries that say so, which may change them.
-    pub(super) fn retain(&mut self, keep: impl FnMut(&Identity, &mut Entry) -> bool) {
+    pub(super) fn retain(&mut self, keep: impl FnMut(&ManagerKey, &mut ManagerEntry) -> bool) {
         self.entries.retain(keep);
     }
 
     /// All entries, by identity.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&Identity, &Entry)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&ManagerKey, &ManagerEntry)> {
         self.entries.iter()
     }
 
     /// The updaters, the one that has been silent longest first.
-    pub(super) fn updaters_by_age(&self) -> Vec<Identity> {
+    pub(super) fn updaters_by_age(&self) -> Vec<ManagerKey> {
         let mut updaters: Vec<_> = self
             .entries
             .iter()
@@ -241,7 +241,24 @@ impl Managers {
     }
 }
 
-fn decode_entry(index: usize, entry: &Value) -> Result<(Identity, Entry), ManagersError> {
+/// Puts the entries into an object's metadata, or takes them out.
+pub(super) fn set_managed_fields(object: &mut Value, entries: Option<Value>) {
+    let Some(fields) = object.as_object_mut() else {
+        return;
+    };
+    let metadata = fields.entry("metadata").or_insert(Value::Null);
+    if metadata.is_null() {
+        *metadata = Value::Object(serde_json::Map::new());
+    }
+    if let Value::Object(metadata) = metadata {
+        match entries {
+            Some(entries) => metadata.insert("managedFields".to_owned(), entries),
+            None => metadata.remove("managedFields"),
+        };
+    }
+}
+
+fn decode_entry(index: usize, entry: &Value) -> Result<(ManagerKey, ManagerEntry), ManagersError> {
     let text = |name| entry.get(name).and_then(Value::as_str).unwrap_or("");
     let operation = match text("operation") {
         "Apply" => Operation::Apply,
@@ -257,8 +274,8 @@ fn decode_entry(index: usize, entry: &Value) -> Result<(Identity, Entry), Manage
         "" => return Err(ManagersError::NoFieldsType(index)),
         other => return Err(ManagersError::FieldsType(other.to_owned(), index)),
     }
-    let identity = Identity::new(text("manager"), operation, version, text("subresource"));
-    let entry = Entry {
+    let identity = ManagerKey::new(text("manager"), operation, version, text("subresource"));
+    let entry = ManagerEntry {
         version: version.to_owned(),
         set: fields_v1::decode(entry.get("fieldsV1").unwrap_or(&Value::Null))?,
         time: Some(text("time").to_owned()).filter(|time| !time.is_empty()),
@@ -266,7 +283,7 @@ fn decode_entry(index: usize, entry: &Value) -> Result<(Identity, Entry), Manage
     Ok((identity, entry))
 }
 
-fn encode_entry(identity: &Identity, entry: &Entry) -> Value {
+fn encode_entry(identity: &ManagerKey, entry: &ManagerEntry) -> Value {
     let mut out = Map::new();
     let mut put = |name: &str, value: &str| {
         if !value.is_empty() {

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use serde_json::{Map, Value};
 
 use super::{
-    path::Step,
-    set::Set,
-    shape::{Form, field_type, fields, form, item_step, items},
+    path::PathElement,
+    path_set::PathSet,
+    shape::{MergeKind, field_type, fields, form, item_step, items},
 };
 use crate::schema::{List, Type};
 
@@ -15,10 +15,12 @@ use crate::schema::{List, Type};
 /// replaced; a null replaces scalars and atomic values only.
 pub(super) fn merge(ty: &Type, live: &Value, applied: &Value) -> Value {
     match form(ty) {
-        Form::Object if fields(Some(live)).is_some() || fields(Some(applied)).is_some() => {
+        MergeKind::Object if fields(Some(live)).is_some() || fields(Some(applied)).is_some() => {
             merge_fields(ty, live, applied)
         }
-        Form::Items(list) if !(items(Some(live)).is_empty() && items(Some(applied)).is_empty()) => {
+        MergeKind::Items(list)
+            if !(items(Some(live)).is_empty() && items(Some(applied)).is_empty()) =>
+        {
             Value::Array(merge_items(list, items(Some(live)), items(Some(applied))))
         }
         _ => applied.clone(),
@@ -46,9 +48,9 @@ fn merge_items(list: &List, live: &[Value], applied: &[Value]) -> Vec<Value> {
     merge.run(&live, &applied)
 }
 
-type Stepped<'a> = Vec<(Step, &'a Value)>;
+type KeyedItems<'a> = Vec<(PathElement, &'a Value)>;
 
-fn with_steps<'a>(list: &List, items: &'a [Value]) -> Stepped<'a> {
+fn with_steps<'a>(list: &List, items: &'a [Value]) -> KeyedItems<'a> {
     let stepped = items.iter().filter_map(|item| {
         let step = item_step(list, item).ok()?;
         Some((step, item))
@@ -59,16 +61,16 @@ fn with_steps<'a>(list: &List, items: &'a [Value]) -> Stepped<'a> {
 struct ListMerge<'a> {
     list: &'a List,
     /// The live item of each key; none where there are several, since no single one can be meant.
-    live_by_step: BTreeMap<&'a Step, Option<&'a Value>>,
-    applied_steps: BTreeSet<&'a Step>,
+    live_by_step: BTreeMap<&'a PathElement, Option<&'a Value>>,
+    applied_steps: BTreeSet<&'a PathElement>,
     /// The keys in both lists that were not merged yet, in the applied order.
-    shared: VecDeque<&'a Step>,
-    merged: BTreeSet<&'a Step>,
+    shared: VecDeque<&'a PathElement>,
+    merged: BTreeSet<&'a PathElement>,
     out: Vec<Value>,
 }
 
 impl<'a> ListMerge<'a> {
-    fn new(list: &'a List, live: &'a Stepped<'a>, applied: &'a Stepped<'a>) -> Self {
+    fn new(list: &'a List, live: &'a KeyedItems<'a>, applied: &'a KeyedItems<'a>) -> Self {
         let mut live_by_step = BTreeMap::new();
         for (step, item) in live {
             live_by_step
@@ -91,7 +93,7 @@ impl<'a> ListMerge<'a> {
         }
     }
 
-    fn run(mut self, live: &'a Stepped<'a>, applied: &'a Stepped<'a>) -> Vec<Value> {
+    fn run(mut self, live: &'a KeyedItems<'a>, applied: &'a KeyedItems<'a>) -> Vec<Value> {
         let (mut l, mut a) = (0, 0);
         while l < live.len() || a < applied.len() {
             if let (Some((step, _)), Some((wanted, _))) = (live.get(l), applied.get(a)) {
@@ -130,7 +132,7 @@ impl<'a> ListMerge<'a> {
     }
 
     /// Emits an applied item, merged with its live counterpart.
-    fn take(&mut self, (step, item): &'a (Step, &'a Value)) {
+    fn take(&mut self, (step, item): &'a (PathElement, &'a Value)) {
         self.merged.insert(step);
         let live = self.live_by_step.get(step).copied().flatten();
         self.out.push(match live {
@@ -142,19 +144,19 @@ impl<'a> ListMerge<'a> {
 
 /// The value without the paths of a set. Containers that lose everything become null, and so do
 /// values that are one whole when parts of them are to go.
-pub(super) fn remove(ty: &Type, value: &Value, gone: &Set) -> Value {
+pub(super) fn remove(ty: &Type, value: &Value, gone: &PathSet) -> Value {
     match form(ty) {
-        Form::Object => remove_fields(ty, value, gone),
-        Form::Items(list) => remove_items(list, value, gone),
-        Form::Leaf if value.is_object() || value.is_array() => Value::Null,
-        Form::Leaf => value.clone(),
+        MergeKind::Object => remove_fields(ty, value, gone),
+        MergeKind::Items(list) => remove_items(list, value, gone),
+        MergeKind::Leaf if value.is_object() || value.is_array() => Value::Null,
+        MergeKind::Leaf => value.clone(),
     }
 }
 
-fn remove_fields(ty: &Type, value: &Value, gone: &Set) -> Value {
+fn remove_fields(ty: &Type, value: &Value, gone: &PathSet) -> Value {
     let mut kept = Map::new();
     for (name, value) in value.as_object().into_iter().flatten() {
-        let value = match gone.get(&Step::name(name)) {
+        let value = match gone.get(&PathElement::name(name)) {
             None => value.clone(),
             Some(node) if node.member => continue,
             Some(node) => match field_type(ty, name) {
@@ -171,7 +173,7 @@ fn remove_fields(ty: &Type, value: &Value, gone: &Set) -> Value {
     }
 }
 
-fn remove_items(list: &List, value: &Value, gone: &Set) -> Value {
+fn remove_items(list: &List, value: &Value, gone: &PathSet) -> Value {
     let mut kept = Vec::new();
     for item in items(Some(value)) {
         let step = item_step(list, item).ok();

@@ -18,64 +18,32 @@
 //! keeps of a request, and admission.
 
 mod apply;
-mod body;
 mod compare;
 mod conflict;
+mod context;
+mod empty_lists;
 mod field_set;
 mod fields_v1;
-mod go;
 mod last_applied;
 mod managers;
 mod merge;
 mod path;
+mod path_set;
 mod prune;
-mod set;
-mod settle;
 mod shape;
 #[cfg(test)]
 mod tests;
 mod times;
 mod update;
+mod updater;
 mod validate;
-
-use serde_json::Value;
+mod versioned_object;
 
 pub use self::{
     apply::apply,
     conflict::{ApplyError, Conflict},
+    context::{ManagedKind, WriteContext},
+    empty_lists::{carry_empty_lists, drop_empty_lists},
     times::keep_times_if_unchanged,
     update::track_update,
 };
-use super::schema::Struct;
-
-/// What ownership has to know about one kind.
-pub trait Kinds {
-    /// The schema table of the kind in a version such as `flowcontrol.apiserver.k8s.io/v1`; `None` if
-    /// that is not served. The table's name is the kind's.
-    fn shape(&self, api_version: &str) -> Option<&'static Struct>;
-
-    /// An object of the kind as it is in another version, without defaults; `None` if that is not
-    /// served.
-    ///
-    /// `apiVersion` says which version the object is in. It need not be canonical: after an apply was
-    /// merged, nulls and empty values are still in it and fields that are always there may be
-    /// missing. The result must be canonical.
-    fn convert(&self, object: &Value, to: &str) -> Option<Value>;
-
-    /// The fields of the object that a writer of an endpoint cannot own, such as `status` on the main
-    /// endpoint; for entries of this version.
-    fn reset_fields(&self, api_version: &str, subresource: &str) -> &'static [&'static str];
-}
-
-/// Who writes, where and when.
-#[derive(Clone, Copy, Debug)]
-pub struct Actor<'a> {
-    /// The field manager; an empty one is recorded as `unknown`.
-    pub manager: &'a str,
-    /// The subresource written to; empty for the object itself.
-    pub subresource: &'a str,
-    /// The version of the endpoint.
-    pub api_version: &'a str,
-    /// The time, RFC 3339 in whole seconds of UTC.
-    pub now: &'a str,
-}

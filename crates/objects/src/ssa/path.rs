@@ -1,20 +1,20 @@
 //! Steps of the paths that ownership is told in.
 //!
-//! A [`Step`] leads from a value to one below it: by the name of a field, by the key of an item in a
+//! A [`PathElement`] leads from a value to one below it: by the name of a field, by the key of an item in a
 //! list of type map, by the item itself in a list of type set. Steps are ordered as upstream orders
 //! them, since the order shows in conflicts: names, then keys, then items, then indices.
 //!
-//! Not here: sets of paths ([`super::set`]) and how they are stored ([`super::fields_v1`]).
+//! Not here: sets of paths ([`super::path_set`]) and how they are stored ([`super::fields_v1`]).
 
 use std::{cmp::Ordering, fmt};
 
 use serde_json::{Number, Value};
 
-use super::go;
+use crate::go;
 
 /// From a value to one below it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Step {
+pub(super) enum PathElement {
     /// A field of a struct or a key of a map.
     Name(String),
     /// The item of a list of type map with these values in its key fields, sorted by name.
@@ -26,16 +26,16 @@ pub(super) enum Step {
 }
 
 /// Steps from the object to one of its values.
-pub(super) type Path = Vec<Step>;
+pub(super) type FieldPath = Vec<PathElement>;
 
-impl Step {
+impl PathElement {
     /// The step to a field.
     pub(super) fn name(name: &str) -> Self {
         Self::Name(name.to_owned())
     }
 }
 
-impl fmt::Display for Step {
+impl fmt::Display for PathElement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Name(name) => write!(f, ".{name}"),
@@ -53,7 +53,7 @@ impl fmt::Display for Step {
 }
 
 /// A path as messages show it.
-pub(super) fn text(path: &[Step]) -> String {
+pub(super) fn text(path: &[PathElement]) -> String {
     path.iter().map(ToString::to_string).collect()
 }
 
@@ -87,8 +87,8 @@ impl fmt::Display for Scalar {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             Value::Null => f.write_str("null"),
-            Value::String(text) => f.write_str(&go::quoted(text)),
-            other => f.write_str(&go::plain(other)),
+            Value::String(text) => go::Quoted(text).fmt(f),
+            other => go::Plain(other).fmt(f),
         }
     }
 }
@@ -185,17 +185,17 @@ mod tests {
 
     use super::*;
 
-    fn item(value: Value) -> Step {
-        Step::Item(Scalar(value))
+    fn item(value: Value) -> PathElement {
+        PathElement::Item(Scalar(value))
     }
 
     #[test]
     fn steps_are_ordered_by_sort_and_then_by_value() {
-        let key = |value: Value| Step::Key(vec![("type".to_owned(), Scalar(value))]);
+        let key = |value: Value| PathElement::Key(vec![("type".to_owned(), Scalar(value))]);
         let ordered = [
-            Step::name("a"),
-            Step::name("a "),
-            Step::name("b"),
+            PathElement::name("a"),
+            PathElement::name("a "),
+            PathElement::name("b"),
             key(json!("A")),
             key(json!("A B")),
             item(json!(9)),
@@ -205,8 +205,8 @@ mod tests {
             item(json!("9")),
             item(json!(false)),
             item(json!(null)),
-            Step::Index(2),
-            Step::Index(10),
+            PathElement::Index(2),
+            PathElement::Index(10),
         ];
         assert!(ordered.is_sorted_by(|a, b| a < b));
     }
@@ -221,13 +221,13 @@ mod tests {
     #[test]
     fn paths_read_as_upstream_writes_them() {
         let path = [
-            Step::name("spec"),
-            Step::Key(vec![
+            PathElement::name("spec"),
+            PathElement::Key(vec![
                 ("port".to_owned(), Scalar(json!(80))),
                 ("protocol".to_owned(), Scalar(json!("TCP"))),
             ]),
             item(json!("Deny")),
-            Step::Index(0),
+            PathElement::Index(0),
         ];
         assert_eq!(text(&path), r#".spec[port=80,protocol="TCP"][="Deny"][0]"#);
     }

@@ -6,16 +6,21 @@
 //! The last claim may be in another version than the new one, and other managers in more versions.
 
 use super::{
-    Kinds,
-    body::Body,
+    context::ManagedKind,
     field_set::field_set,
-    managers::{Entry, Managers},
+    managers::{ManagerEntry, Managers},
     merge,
-    set::Set,
+    path_set::PathSet,
+    versioned_object::VersionedObject,
 };
 
 /// The merged object without what only the last claim held.
-pub(super) fn prune(kinds: &dyn Kinds, merged: Body, managers: &Managers, last: &Entry) -> Body {
+pub(super) fn prune(
+    kinds: &dyn ManagedKind,
+    merged: VersionedObject,
+    managers: &Managers,
+    last: &ManagerEntry,
+) -> VersionedObject {
     if last.set.is_empty() {
         return merged;
     }
@@ -32,8 +37,13 @@ pub(super) fn prune(kinds: &dyn Kinds, merged: Body, managers: &Managers, last: 
 }
 
 /// Adds back what any manager claims now.
-fn add_back_owned(kinds: &dyn Kinds, merged: &Body, pruned: Body, managers: &Managers) -> Body {
-    let mut versions: Vec<(&str, Set)> = vec![(merged.version(), Set::default())];
+fn add_back_owned(
+    kinds: &dyn ManagedKind,
+    merged: &VersionedObject,
+    pruned: VersionedObject,
+    managers: &Managers,
+) -> VersionedObject {
+    let mut versions: Vec<(&str, PathSet)> = vec![(merged.version(), PathSet::default())];
     for (_, entry) in managers.iter() {
         match versions
             .iter_mut()
@@ -57,7 +67,12 @@ fn add_back_owned(kinds: &dyn Kinds, merged: &Body, pruned: Body, managers: &Man
 }
 
 /// Adds back what the last claim did not hold.
-fn add_back_unclaimed(kinds: &dyn Kinds, merged: &Body, pruned: &Body, last: &Set) -> Body {
+fn add_back_unclaimed(
+    kinds: &dyn ManagedKind,
+    merged: &VersionedObject,
+    pruned: &VersionedObject,
+    last: &PathSet,
+) -> VersionedObject {
     let Some(pruned) = pruned.to(kinds, merged.version()) else {
         return merged.clone();
     };
@@ -65,10 +80,10 @@ fn add_back_unclaimed(kinds: &dyn Kinds, merged: &Body, pruned: &Body, last: &Se
     without(merged, &lost.intersection(&merged.with_struct_fields(last)))
 }
 
-fn members(body: &Body) -> Set {
+fn members(body: &VersionedObject) -> PathSet {
     body.with_struct_fields(&field_set(&body.ty(), body.value()))
 }
 
-fn without(body: &Body, gone: &Set) -> Body {
+fn without(body: &VersionedObject, gone: &PathSet) -> VersionedObject {
     body.with(merge::remove(&body.ty(), body.value(), gone))
 }

@@ -5,15 +5,15 @@
 use serde_json::{Map, Value};
 
 use super::{
-    go,
-    path::{Scalar, Step},
-    set::Set,
+    path::{PathElement, Scalar},
+    path_set::PathSet,
 };
+use crate::go;
 use crate::schema::{Field, List, Presence, Struct, Topology, Type, canonical::complete};
 
 /// How values of a type are merged and owned.
 #[derive(Clone, Copy)]
-pub(super) enum Form {
+pub(super) enum MergeKind {
     /// As one: scalars, atomic lists and objects, free JSON.
     Leaf,
     /// Field by field, or key by key.
@@ -23,12 +23,12 @@ pub(super) enum Form {
 }
 
 /// How values of a type are merged and owned.
-pub(super) fn form(ty: &Type) -> Form {
+pub(super) fn form(ty: &Type) -> MergeKind {
     match ty {
-        Type::Object(shape) if !shape.atomic => Form::Object,
-        Type::Map(_) => Form::Object,
-        Type::List(list) if list.topology != Topology::Atomic => Form::Items(list),
-        _ => Form::Leaf,
+        Type::Object(shape) if !shape.atomic => MergeKind::Object,
+        Type::Map(_) => MergeKind::Object,
+        Type::List(list) if list.topology != Topology::Atomic => MergeKind::Items(list),
+        _ => MergeKind::Leaf,
     }
 }
 
@@ -50,9 +50,9 @@ pub(super) fn field_type(ty: &Type, name: &str) -> Option<&'static Type> {
 }
 
 /// The type that a step of a stored set leads to, which need not fit the table any more.
-pub(super) fn step_type(ty: &Type, step: &Step) -> Option<&'static Type> {
+pub(super) fn step_type(ty: &Type, step: &PathElement) -> Option<&'static Type> {
     match (ty, step) {
-        (Type::Object(_) | Type::Map(_), Step::Name(name)) => field_type(ty, name),
+        (Type::Object(_) | Type::Map(_), PathElement::Name(name)) => field_type(ty, name),
         (Type::Map(value), _) => Some(value),
         (Type::List(list), _) => Some(&list.item),
         _ => None,
@@ -76,7 +76,7 @@ pub(super) fn items(value: Option<&Value>) -> &[Value] {
 /// # Errors
 ///
 /// A text that says what is wrong with the item.
-pub(super) fn item_step(list: &List, item: &Value) -> Result<Step, String> {
+pub(super) fn item_step(list: &List, item: &Value) -> Result<PathElement, String> {
     match list.topology {
         Topology::Map(keys) => key_step(list, keys, item),
         _ => match item {
@@ -89,12 +89,12 @@ pub(super) fn item_step(list: &List, item: &Value) -> Result<Step, String> {
             Value::Null => Err(
                 "associative list without keys has an element that's an explicit null".to_owned(),
             ),
-            scalar => Ok(Step::Item(Scalar(scalar.clone()))),
+            scalar => Ok(PathElement::Item(Scalar(scalar.clone()))),
         },
     }
 }
 
-fn key_step(list: &List, keys: &[&str], item: &Value) -> Result<Step, String> {
+fn key_step(list: &List, keys: &[&str], item: &Value) -> Result<PathElement, String> {
     let fields = match item {
         Value::Object(fields) => fields,
         Value::Null => {
@@ -111,7 +111,10 @@ fn key_step(list: &List, keys: &[&str], item: &Value) -> Result<Step, String> {
         })
         .collect();
     if key.is_empty() {
-        let keys: Vec<_> = keys.iter().map(|name| go::quoted(name)).collect();
+        let keys: Vec<_> = keys
+            .iter()
+            .map(|name| go::Quoted(name).to_string())
+            .collect();
         return Err(format!(
             "associative list with keys has an element that omits all key fields [{}] (and doesn't \
              have default values for any key fields)",
@@ -119,7 +122,7 @@ fn key_step(list: &List, keys: &[&str], item: &Value) -> Result<Step, String> {
         ));
     }
     key.sort();
-    Ok(Step::Key(key))
+    Ok(PathElement::Key(key))
 }
 
 /// The default that the published schema gives a key field: the zero value, if it is always there.
@@ -145,11 +148,11 @@ pub(super) fn zero(shape: &Struct) -> Value {
 /// The set with every struct field added that has members below it.
 ///
 /// What an applier gives up is told in leaves; this makes a struct go that has lost all of them.
-pub(super) fn with_struct_fields(set: &Set, ty: Option<&Type>) -> Set {
-    let mut out = Set::default();
+pub(super) fn with_struct_fields(set: &PathSet, ty: Option<&Type>) -> PathSet {
+    let mut out = PathSet::default();
     for (step, node) in set.iter() {
         let is_field = match (ty, step) {
-            (Some(ty), Step::Name(name)) => declared(ty, name).is_some(),
+            (Some(ty), PathElement::Name(name)) => declared(ty, name).is_some(),
             _ => false,
         };
         let member = node.member || is_field && !node.below.is_empty();
@@ -160,12 +163,12 @@ pub(super) fn with_struct_fields(set: &Set, ty: Option<&Type>) -> Set {
 }
 
 /// The set, with what lies below values that are now owned as a whole drawn up to these.
-pub(super) fn reconciled(set: &Set, ty: &Type) -> Set {
-    let mut out = Set::default();
+pub(super) fn reconciled(set: &PathSet, ty: &Type) -> PathSet {
+    let mut out = PathSet::default();
     for (step, node) in set.iter() {
         let (member, below) = match step_type(ty, step) {
             None => (node.member, node.below.clone()),
-            Some(ty) if is_atomic(ty) => (true, Set::default()),
+            Some(ty) if is_atomic(ty) => (true, PathSet::default()),
             Some(ty) => (node.member, reconciled(&node.below, ty)),
         };
         out.add(step.clone(), member, below);
@@ -174,5 +177,5 @@ pub(super) fn reconciled(set: &Set, ty: &Type) -> Set {
 }
 
 fn is_atomic(ty: &Type) -> bool {
-    matches!(ty, Type::Object(_) | Type::List(_)) && matches!(form(ty), Form::Leaf)
+    matches!(ty, Type::Object(_) | Type::List(_)) && matches!(form(ty), MergeKind::Leaf)
 }

@@ -12,7 +12,7 @@ mod versions;
 use serde_json::{Value, json};
 
 use self::tables::Served;
-use super::{Actor, ApplyError, apply, keep_times_if_unchanged, track_update};
+use super::{ApplyError, WriteContext, apply, keep_times_if_unchanged, track_update};
 use crate::schema::canonical;
 
 const GOLDENS: &str = include_str!("goldens.json");
@@ -56,9 +56,9 @@ struct Replay<'a> {
 }
 
 impl Replay<'_> {
-    fn actor(&self) -> Actor<'_> {
+    fn actor(&self) -> WriteContext<'_> {
         let text = |name| self.step[name].as_str().unwrap_or("");
-        Actor {
+        WriteContext {
             manager: text("by"),
             subresource: text("subresource"),
             api_version: self.kinds.newest(),

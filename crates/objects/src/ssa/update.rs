@@ -6,12 +6,11 @@
 use serde_json::Value;
 
 use super::{
-    Actor, Kinds,
-    apply::manager_name,
-    body::Body,
-    managers::{Entry, Identity, Managers, Operation},
-    settle::{Request, unowned},
-    validate::{Duplicates, Misfits},
+    context::{ManagedKind, WriteContext},
+    managers::{ManagerEntry, ManagerKey, Managers, Operation, set_managed_fields},
+    updater::{Updater, unowned},
+    validate::{Duplicates, SchemaErrors},
+    versioned_object::VersionedObject,
 };
 
 /// Updaters beyond this number are drawn together, the oldest first.
@@ -32,9 +31,14 @@ const ANCIENT: &str = "ancient-changes";
 ///
 /// Linear in the sizes of both objects and of all entries, times the logarithm of the widest level;
 /// once more for each version that entries are in.
-pub fn track_update(kinds: &dyn Kinds, live: Option<&Value>, new: &mut Value, actor: &Actor<'_>) {
-    let request = Request { kinds, actor };
-    let start = start_set(live, new, actor);
+pub fn track_update(
+    kinds: &dyn ManagedKind,
+    live: Option<&Value>,
+    new: &mut Value,
+    context: &WriteContext<'_>,
+) {
+    let request = Updater { kinds, context };
+    let start = start_set(live, new, context);
     let managers = if start.is_empty() && live.is_some() {
         None
     } else {
@@ -43,29 +47,12 @@ pub fn track_update(kinds: &dyn Kinds, live: Option<&Value>, new: &mut Value, ac
     set_managed_fields(new, managers.and_then(|managers| managers.encode()));
 }
 
-/// Puts the entries into an object's metadata, or takes them out.
-pub(super) fn set_managed_fields(object: &mut Value, entries: Option<Value>) {
-    let Some(fields) = object.as_object_mut() else {
-        return;
-    };
-    let metadata = fields.entry("metadata").or_insert(Value::Null);
-    if metadata.is_null() {
-        *metadata = Value::Object(serde_json::Map::new());
-    }
-    if let Value::Object(metadata) = metadata {
-        match entries {
-            Some(entries) => metadata.insert("managedFields".to_owned(), entries),
-            None => metadata.remove("managedFields"),
-        };
-    }
-}
-
-fn start_set(live: Option<&Value>, new: &Value, actor: &Actor<'_>) -> Managers {
+fn start_set(live: Option<&Value>, new: &Value, context: &WriteContext<'_>) -> Managers {
     let stored = || {
         let stored = live.map_or(&Value::Null, |live| &live["metadata"]["managedFields"]);
         Managers::decode(stored).unwrap_or_default()
     };
-    if !actor.subresource.is_empty() {
+    if !context.subresource.is_empty() {
         return stored();
     }
     let sent = &new["metadata"]["managedFields"];
@@ -90,7 +77,7 @@ fn is_unset(value: &Value) -> bool {
     value.is_null() || value.as_str() == Some("")
 }
 
-impl Request<'_> {
+impl Updater<'_> {
     /// The managers after the write; `None` if it cannot be tracked.
     fn tracked(
         &self,
@@ -98,13 +85,13 @@ impl Request<'_> {
         new: &Value,
         mut managers: Managers,
     ) -> Option<Managers> {
-        let version = self.actor.api_version;
-        let new = Body::of(self.kinds, new, version)?;
+        let version = self.context.api_version;
+        let new = VersionedObject::of(self.kinds, new, version)?;
         let live = match live {
-            Some(live) => Body::of(self.kinds, live, version)?,
-            None => Body::zero(self.kinds, version)?,
+            Some(live) => VersionedObject::of(self.kinds, live, version)?,
+            None => VersionedObject::zero(self.kinds, version)?,
         };
-        self.track(&live, &new, &mut managers, manager_name(self.actor))
+        self.track(&live, &new, &mut managers, self.context.manager_name())
             .ok()?;
         Some(managers)
     }
@@ -116,11 +103,11 @@ impl Request<'_> {
     /// What does not fit the tables.
     pub(super) fn track(
         &self,
-        live: &Body,
-        new: &Body,
+        live: &VersionedObject,
+        new: &VersionedObject,
         managers: &mut Managers,
         manager: &str,
-    ) -> Result<(), Misfits> {
+    ) -> Result<(), SchemaErrors> {
         new.validate(Duplicates::Allowed)?;
         live.validate(Duplicates::Allowed)?;
         self.reconcile(managers);
@@ -131,16 +118,16 @@ impl Request<'_> {
         let taken = change.set.difference(&unowned());
         if !taken.is_empty() {
             let version = live.version();
-            let subresource = self.actor.subresource;
-            let identity = Identity::new(manager, Operation::Update, version, subresource);
+            let subresource = self.context.subresource;
+            let identity = ManagerKey::new(manager, Operation::Update, version, subresource);
             let mut set = taken;
             if let Some(earlier) = managers.remove(&identity) {
                 set.unite(earlier.set);
             }
-            let entry = Entry {
+            let entry = ManagerEntry {
                 version: version.to_owned(),
                 set,
-                time: Some(self.actor.now.to_owned()),
+                time: Some(self.context.now.to_owned()),
             };
             managers.insert(identity, entry);
         }
@@ -154,7 +141,7 @@ impl Request<'_> {
 fn cap_updaters(managers: &mut Managers) {
     let updaters = managers.updaters_by_age();
     let mut count = updaters.len();
-    let mut first_of_version: Vec<(String, Identity)> = Vec::new();
+    let mut first_of_version: Vec<(String, ManagerKey)> = Vec::new();
     for updater in updaters {
         if count <= MAX_UPDATERS {
             break;
@@ -176,11 +163,11 @@ fn cap_updaters(managers: &mut Managers) {
 
 fn merge_into_ancient(
     managers: &mut Managers,
-    first: &Identity,
-    updater: &Identity,
+    first: &ManagerKey,
+    updater: &ManagerKey,
     version: &str,
 ) {
-    let bucket = Identity::new(ANCIENT, Operation::Update, version, "");
+    let bucket = ManagerKey::new(ANCIENT, Operation::Update, version, "");
     if managers.get(&bucket).is_none()
         && let Some(entry) = managers.remove(first)
     {

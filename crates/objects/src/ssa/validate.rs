@@ -10,17 +10,17 @@ use std::{collections::BTreeSet, fmt, fmt::Write as _};
 use serde_json::{Map, Value};
 
 use super::{
-    go,
-    path::Step,
+    path::PathElement,
     shape::{field_type, item_step},
 };
+use crate::go;
 use crate::schema::{List, Topology, Type};
 
 /// Everything that does not fit.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Misfits(Vec<String>);
+pub(super) struct SchemaErrors(Vec<String>);
 
-impl fmt::Display for Misfits {
+impl fmt::Display for SchemaErrors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.as_slice() {
             [one] => f.write_str(one),
@@ -43,7 +43,11 @@ pub(super) enum Duplicates {
 /// # Errors
 ///
 /// All misfits; of the unknown fields of one object the first alone.
-pub(super) fn validate(ty: &Type, value: &Value, duplicates: Duplicates) -> Result<(), Misfits> {
+pub(super) fn validate(
+    ty: &Type,
+    value: &Value,
+    duplicates: Duplicates,
+) -> Result<(), SchemaErrors> {
     let mut check = Check {
         path: String::new(),
         misfits: Vec::new(),
@@ -53,7 +57,7 @@ pub(super) fn validate(ty: &Type, value: &Value, duplicates: Duplicates) -> Resu
     if check.misfits.is_empty() {
         Ok(())
     } else {
-        Err(Misfits(check.misfits))
+        Err(SchemaErrors(check.misfits))
     }
 }
 
@@ -96,12 +100,12 @@ impl Check {
         let mut unknown = None;
         for (name, value) in fields {
             match field_type(ty, name) {
-                Some(ty) => self.at(&Step::name(name), |check| check.value(ty, value)),
+                Some(ty) => self.at(&PathElement::name(name), |check| check.value(ty, value)),
                 None => unknown = unknown.or(Some(name)),
             }
         }
         if let Some(name) = unknown {
-            self.at(&Step::name(name), |check| {
+            self.at(&PathElement::name(name), |check| {
                 check.misfit("field not declared in schema");
             });
         }
@@ -111,7 +115,7 @@ impl Check {
         let mut seen = BTreeSet::new();
         for (index, item) in items.iter().enumerate() {
             let step = if list.topology == Topology::Atomic {
-                Step::Index(i64::try_from(index).unwrap_or(i64::MAX))
+                PathElement::Index(i64::try_from(index).unwrap_or(i64::MAX))
             } else {
                 match item_step(list, item) {
                     Ok(step) => step,
@@ -128,7 +132,7 @@ impl Check {
         }
     }
 
-    fn at(&mut self, step: &Step, f: impl FnOnce(&mut Self)) {
+    fn at(&mut self, step: &PathElement, f: impl FnOnce(&mut Self)) {
         let length = self.path.len();
         let _ = write!(self.path, "{step}");
         f(self);
@@ -136,7 +140,7 @@ impl Check {
     }
 
     fn unexpected(&mut self, wanted: &str, got: &Value) {
-        self.misfit(&format!("expected {wanted}, got &{{{}}}", go::plain(got)));
+        self.misfit(&format!("expected {wanted}, got &{{{}}}", go::Plain(got)));
     }
 
     fn misfit(&mut self, text: &str) {

@@ -15,7 +15,7 @@ use std::{
 use etcd_client::{Compare, CompareOp, Txn, TxnOp, TxnOpResponse};
 
 use super::{Shared, link, revision_of, unsigned};
-use crate::StoreError;
+use crate::error::StoreError;
 use fairgate_core::time::Time;
 
 /// When it was our turn last, or somebody else's.

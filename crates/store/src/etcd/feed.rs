@@ -25,7 +25,11 @@ use super::{
     keys::{FORMAT, Kind},
     link, revision_of, unsigned,
 };
-use crate::{Entry, Event, Health, StoreError};
+use crate::{
+    entry::{StoreEntry, StoreEvent},
+    error::StoreError,
+    types::StoreHealth,
+};
 
 /// How far back it reads at first, in revisions, which others' keys use up too.
 const REACH: u64 = 10_000;
@@ -36,12 +40,12 @@ const ASK_AGAIN: Duration = Duration::from_millis(50);
 /// How long the answer to a new watch may take.
 const OPEN_WITHIN: Duration = Duration::from_secs(5);
 
-type Entries = BTreeMap<Arc<str>, Arc<Entry>>;
+type Entries = BTreeMap<Arc<str>, Arc<StoreEntry>>;
 
 /// A state being read, not yet as new as etcd was when that began.
 struct Loading {
     entries: Entries,
-    events: Vec<Arc<Event>>,
+    events: Vec<Arc<StoreEvent>>,
     floor: u64,
     revision: u64,
     target: u64,
@@ -74,7 +78,7 @@ pub(super) async fn run(shared: Arc<Shared>) {
     let mut pause = PAUSE.0;
     loop {
         let Err(error) = shared.follow(&mut pause).await;
-        let health = Health::Degraded(error.to_string().into());
+        let health = StoreHealth::Degraded(error.to_string().into());
         if shared.mirror.health() != health {
             tracing::warn!(%error, "cannot watch etcd");
             shared.mirror.set_health(health);
@@ -135,7 +139,7 @@ impl Shared {
     fn is_well(&self, pause: &mut Duration) {
         *pause = PAUSE.0;
         self.trouble.store(None);
-        self.mirror.set_health(Health::Ready);
+        self.mirror.set_health(StoreHealth::Ready);
     }
 
     /// Makes sure that what is below the prefix is ours, marks it so if there is nothing, and says
@@ -370,7 +374,7 @@ impl Shared {
         Ok(true)
     }
 
-    fn show(&self, events: &[Arc<Event>], revision: u64) {
+    fn show(&self, events: &[Arc<StoreEvent>], revision: u64) {
         let now = self.clock.now();
         self.mirror.apply(now, events);
         self.mirror.advance(revision);
@@ -385,9 +389,9 @@ impl Shared {
         &self,
         told: &[Told<'_>],
         loading: Option<&Loading>,
-    ) -> Result<Vec<Arc<Event>>, StoreError> {
-        let mut events: Vec<Arc<Event>> = Vec::new();
-        let mut since: BTreeMap<Arc<str>, Option<Arc<Entry>>> = BTreeMap::new();
+    ) -> Result<Vec<Arc<StoreEvent>>, StoreError> {
+        let mut events: Vec<Arc<StoreEvent>> = Vec::new();
+        let mut since: BTreeMap<Arc<str>, Option<Arc<StoreEntry>>> = BTreeMap::new();
         for &Told {
             revision,
             event,
@@ -410,7 +414,7 @@ impl Shared {
                 continue;
             }
             since.insert(key.clone(), after.clone());
-            events.push(Arc::new(Event::new(revision, key, before, after)));
+            events.push(Arc::new(StoreEvent::new(revision, key, before, after)));
         }
         Ok(events)
     }
@@ -510,7 +514,7 @@ fn told_since(response: &WatchResponse, known: u64) -> Result<(Vec<Told<'_>>, u6
 }
 
 impl Loading {
-    fn take(&mut self, events: Vec<Arc<Event>>, revision: u64) {
+    fn take(&mut self, events: Vec<Arc<StoreEvent>>, revision: u64) {
         for event in &events {
             match &event.after {
                 Some(entry) => self.entries.insert(event.key.clone(), entry.clone()),
@@ -522,10 +526,10 @@ impl Loading {
     }
 }
 
-fn made(key: Arc<str>, found: &KeyValue) -> Result<Arc<Entry>, StoreError> {
+fn made(key: Arc<str>, found: &KeyValue) -> Result<Arc<StoreEntry>, StoreError> {
     let value = Bytes::copy_from_slice(found.value());
     let revision = unsigned(found.mod_revision())?;
-    Ok(Arc::new(Entry::new(key, value, revision)))
+    Ok(Arc::new(StoreEntry::new(key, value, revision)))
 }
 
 fn ended() -> StoreError {

@@ -10,7 +10,10 @@
 
 use std::sync::Arc;
 
-use crate::{StoreError, check_key, check_prefix};
+use crate::{
+    entry::{check_key, check_prefix},
+    error::StoreError,
+};
 
 /// What the marker says.
 pub(super) const FORMAT: &str = "fairgate 1";

@@ -10,8 +10,8 @@ use etcd_client::{
 };
 use tokio::sync::OnceCell;
 
-use super::Settings;
-use crate::{MAX_VALUE_BYTES, StoreError};
+use super::EtcdSettings;
+use crate::{entry::MAX_VALUE_BYTES, error::StoreError};
 
 /// How long a call may take.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -32,7 +32,7 @@ pub(super) struct Link {
 }
 
 impl Link {
-    pub(super) fn new(settings: &Settings) -> Result<Self, StoreError> {
+    pub(super) fn new(settings: &EtcdSettings) -> Result<Self, StoreError> {
         let mut options = ConnectOptions::new()
             .with_connect_timeout(CONNECT)
             .with_keep_alive(KEEP_ALIVE.0, KEEP_ALIVE.1)
@@ -131,7 +131,7 @@ fn silent() -> StoreError {
     StoreError::Unavailable("etcd does not answer; check it, and the network to it".to_owned())
 }
 
-fn check_endpoints(settings: &Settings) -> Result<(), StoreError> {
+fn check_endpoints(settings: &EtcdSettings) -> Result<(), StoreError> {
     let wrong = |what: String| Err(StoreError::Failed(what));
     if settings.endpoints.is_empty() {
         return wrong("no endpoint of etcd is named; name one".to_owned());
@@ -220,19 +220,19 @@ mod tests {
     use std::net::TcpListener;
 
     use super::*;
-    use crate::Limits;
+    use crate::HistoryLimits;
 
     #[tokio::test]
     async fn an_etcd_that_is_not_there_is_told_in_words_for_people() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         drop(listener);
-        let settings = Settings {
+        let settings = EtcdSettings {
             endpoints: vec![format!("http://{address}")],
             prefix: "/fairgate".to_owned(),
             tls: None,
             user: None,
-            limits: Limits::default(),
+            limits: HistoryLimits::default(),
             compaction: None,
         };
         let mut kv = Link::new(&settings).unwrap().kv().await.unwrap();

@@ -36,9 +36,14 @@ use etcd_client::{
 use tokio::{sync::watch, task::JoinHandle};
 
 use self::{compaction::Turn, keys::Keys, link::Link};
-use super::{
-    Answer, At, Entry, Expected, Health, Limits, Page, Size, Store, StoreError, Watch, Written,
-    check_key, check_prefix, local::check_size, mirror::Mirror,
+use crate::{
+    entry::{StoreEntry, check_key, check_prefix, check_size},
+    error::StoreError,
+    history::HistoryLimits,
+    mirror::Mirror,
+    store::{Store, StoreFuture},
+    types::{ListPage, Precondition, ReadRevision, StoreHealth, StoreSize, WriteOutcome},
+    watch::Watch,
 };
 use fairgate_base::clock::Clock;
 use fairgate_core::time::Time;
@@ -53,17 +58,17 @@ const ASK_AGAIN: Duration = Duration::from_millis(100);
 
 /// Where etcd is, and what below it is ours.
 #[derive(Clone)]
-pub struct Settings {
+pub struct EtcdSettings {
     /// Such as `https://10.0.0.7:2379`; all of one cluster.
     pub endpoints: Vec<String>,
     /// Such as `/fairgate`. Different sets of objects in one cluster have different prefixes.
     pub prefix: String,
     /// For `https` endpoints; required there.
-    pub tls: Option<Tls>,
+    pub tls: Option<EtcdTls>,
     /// Name and password.
     pub user: Option<(String, String)>,
     /// How much history is kept in memory.
-    pub limits: Limits,
+    pub limits: HistoryLimits,
     /// Whether the whole cluster is compacted, and how often: to what was newest that long before.
     /// For a cluster of our own whose operator does not compact it.
     pub compaction: Option<Duration>,
@@ -71,7 +76,7 @@ pub struct Settings {
 
 /// How etcd is known, and how we are known to it. All in PEM.
 #[derive(Clone)]
-pub struct Tls {
+pub struct EtcdTls {
     /// Who signed etcd's certificate.
     pub ca: Vec<u8>,
     /// Our certificate and its key.
@@ -81,7 +86,7 @@ pub struct Tls {
 }
 
 /// A store in etcd.
-pub struct Etcd {
+pub struct EtcdStore {
     shared: Arc<Shared>,
     feed: JoinHandle<()>,
 }
@@ -91,7 +96,7 @@ struct Shared {
     link: Link,
     keys: Keys,
     mirror: Arc<Mirror>,
-    limits: Limits,
+    limits: HistoryLimits,
     clock: Clock,
     /// Why the feed does not run, if it does not.
     trouble: ArcSwapOption<StoreError>,
@@ -102,7 +107,7 @@ struct Shared {
     compaction: Option<Turn>,
 }
 
-impl Etcd {
+impl EtcdStore {
     /// Begins to follow etcd, on the current runtime, and returns at once. Until it was read, reads and
     /// writes fail, and [`health`](Store::health) says why; [`wait_for`](Store::wait_for) revision 1
     /// waits for that.
@@ -114,7 +119,7 @@ impl Etcd {
     /// # Panics
     ///
     /// Outside a tokio runtime.
-    pub fn start(settings: &Settings, clock: Clock) -> Result<Self, StoreError> {
+    pub fn start(settings: &EtcdSettings, clock: Clock) -> Result<Self, StoreError> {
         let shared = Arc::new(Shared {
             link: Link::new(settings)?,
             keys: Keys::new(&settings.prefix)?,
@@ -131,21 +136,25 @@ impl Etcd {
     }
 }
 
-impl Drop for Etcd {
+impl Drop for EtcdStore {
     fn drop(&mut self) {
         self.feed.abort();
     }
 }
 
-impl Store for Etcd {
-    fn get<'a>(&'a self, key: &'a str, at: At) -> Answer<'a, Option<Arc<Entry>>> {
+impl Store for EtcdStore {
+    fn get<'a>(
+        &'a self,
+        key: &'a str,
+        at: ReadRevision,
+    ) -> StoreFuture<'a, Option<Arc<StoreEntry>>> {
         Box::pin(async move {
             check_key(key)?;
             let shared = &self.shared;
             match at {
-                At::Cached => shared.mirror.get(key),
-                At::Newest => shared.get(key, None).await,
-                At::Exactly(revision) => match shared.mirror.get_at(key, revision) {
+                ReadRevision::Cached => shared.mirror.get(key),
+                ReadRevision::Newest => shared.get(key, None).await,
+                ReadRevision::Exactly(revision) => match shared.mirror.get_at(key, revision) {
                     Err(StoreError::Compacted { .. } | StoreError::Future { .. }) => {
                         shared.get(key, Some(revision)).await
                     }
@@ -160,18 +169,18 @@ impl Store for Etcd {
         prefix: &'a str,
         after: Option<&'a str>,
         limit: Option<NonZeroUsize>,
-        at: At,
-    ) -> Answer<'a, Page> {
+        at: ReadRevision,
+    ) -> StoreFuture<'a, ListPage> {
         Box::pin(async move {
             check_prefix(prefix)?;
             let shared = &self.shared;
             match at {
-                At::Cached => shared.mirror.list(prefix, after, limit),
-                At::Newest => {
+                ReadRevision::Cached => shared.mirror.list(prefix, after, limit),
+                ReadRevision::Newest => {
                     shared.catch_up().await?;
                     shared.mirror.list(prefix, after, limit)
                 }
-                At::Exactly(revision) => {
+                ReadRevision::Exactly(revision) => {
                     match shared.mirror.list_at(prefix, after, limit, revision) {
                         Err(StoreError::Compacted { .. } | StoreError::Future { .. }) => {
                             shared.list_at(prefix, after, limit, revision).await
@@ -186,9 +195,9 @@ impl Store for Etcd {
     fn write<'a>(
         &'a self,
         key: &'a str,
-        expected: Expected,
+        expected: Precondition,
         value: Option<Bytes>,
-    ) -> Answer<'a, Written> {
+    ) -> StoreFuture<'a, WriteOutcome> {
         Box::pin(async move {
             check_key(key)?;
             check_size(key, value.as_ref())?;
@@ -205,7 +214,7 @@ impl Store for Etcd {
         })
     }
 
-    fn revision(&self) -> Answer<'_, u64> {
+    fn revision(&self) -> StoreFuture<'_, u64> {
         Box::pin(self.shared.revision())
     }
 
@@ -213,7 +222,7 @@ impl Store for Etcd {
         self.shared.mirror.revision()
     }
 
-    fn wait_for(&self, revision: u64) -> Answer<'_, ()> {
+    fn wait_for(&self, revision: u64) -> StoreFuture<'_, ()> {
         Box::pin(async move {
             tokio::select! {
                 () = self.shared.mirror.wait_for(revision) => {}
@@ -224,14 +233,14 @@ impl Store for Etcd {
     }
 
     fn watch(&self, prefix: &str, after: u64) -> Result<Watch, StoreError> {
-        self.shared.mirror.watch(prefix, after)
+        Watch::new(&self.shared.mirror, prefix, after)
     }
 
     fn floor(&self) -> u64 {
         self.shared.mirror.floor()
     }
 
-    fn maintain(&self, now: Time) -> Answer<'_, ()> {
+    fn maintain(&self, now: Time) -> StoreFuture<'_, ()> {
         Box::pin(async move {
             let shared = &self.shared;
             shared.mirror.forget_stale(now);
@@ -246,11 +255,11 @@ impl Store for Etcd {
         })
     }
 
-    fn health(&self) -> Health {
+    fn health(&self) -> StoreHealth {
         self.shared.mirror.health()
     }
 
-    fn size(&self) -> Size {
+    fn size(&self) -> StoreSize {
         self.shared.mirror.size()
     }
 }
@@ -273,7 +282,7 @@ impl Shared {
     fn loaded(&self) -> Result<bool, StoreError> {
         let away = self.away()?;
         match self.mirror.revision() {
-            0 => Err(StoreError::not_loaded(&self.mirror.health())),
+            0 => Err(self.mirror.not_loaded()),
             _ => Ok(away),
         }
     }
@@ -303,7 +312,7 @@ impl Shared {
         self.want(revision);
         let caught_up = self.mirror.wait_for(revision);
         if tokio::time::timeout(READ_WITHIN, caught_up).await.is_err() {
-            return Err(StoreError::not_loaded(&self.mirror.health()));
+            return Err(self.mirror.not_loaded());
         }
         Ok(())
     }
@@ -329,7 +338,7 @@ impl Shared {
         }
     }
 
-    async fn get(&self, key: &str, at: Option<u64>) -> Result<Option<Arc<Entry>>, StoreError> {
+    async fn get(&self, key: &str, at: Option<u64>) -> Result<Option<Arc<StoreEntry>>, StoreError> {
         let away = self.loaded()?;
         let mut kv = self.link.kv().await?;
         let options = at.map(at_revision).transpose()?;
@@ -348,8 +357,8 @@ impl Shared {
         after: Option<&str>,
         limit: Option<NonZeroUsize>,
         revision: u64,
-    ) -> Result<Page, StoreError> {
-        let mut page = Page {
+    ) -> Result<ListPage, StoreError> {
+        let mut page = ListPage {
             entries: Vec::new(),
             revision,
             remaining: 0,
@@ -430,7 +439,7 @@ impl Shared {
     }
 
     /// The entry for what etcd gave: the mirror's own, if it has it, with its memo.
-    fn entry(&self, key: &str, found: KeyValue) -> Result<Arc<Entry>, StoreError> {
+    fn entry(&self, key: &str, found: KeyValue) -> Result<Arc<StoreEntry>, StoreError> {
         let revision = unsigned(found.mod_revision())?;
         if let Ok(Some(known)) = self.mirror.get(key)
             && known.revision == revision
@@ -438,15 +447,19 @@ impl Shared {
             return Ok(known);
         }
         let (_, value) = found.into_key_value();
-        Ok(Arc::new(Entry::new(key.into(), value.into(), revision)))
+        Ok(Arc::new(StoreEntry::new(
+            key.into(),
+            value.into(),
+            revision,
+        )))
     }
 
     async fn write(
         &self,
         key: &str,
-        expected: Expected,
+        expected: Precondition,
         value: Option<Bytes>,
-    ) -> Result<Written, StoreError> {
+    ) -> Result<WriteOutcome, StoreError> {
         if let Some(same) = self.unchanged(key, expected, value.as_ref()).await? {
             return Ok(same);
         }
@@ -470,21 +483,21 @@ impl Shared {
     async fn unchanged(
         &self,
         key: &str,
-        expected: Expected,
+        expected: Precondition,
         value: Option<&Bytes>,
-    ) -> Result<Option<Written>, StoreError> {
-        let same = |found: Option<&Arc<Entry>>| {
+    ) -> Result<Option<WriteOutcome>, StoreError> {
+        let same = |found: Option<&Arc<StoreEntry>>| {
             expected.holds(found) && found.map(|found| &found.value) == value
         };
-        let is_nothing = value.is_none() && expected == Expected::Absent;
+        let is_nothing = value.is_none() && expected == Precondition::Absent;
         if !is_nothing && !same(self.mirror.get(key)?.as_ref()) {
             return Ok(None);
         }
         let newest = self.get(key, None).await?;
         if !same(newest.as_ref()) {
-            return Ok(Some(Written::Lost(newest)));
+            return Ok(Some(WriteOutcome::Lost(newest)));
         }
-        Ok(Some(Written::Done {
+        Ok(Some(WriteOutcome::Done {
             revision: match &newest {
                 Some(entry) => entry.revision,
                 None => self.mirror.revision(),
@@ -499,13 +512,13 @@ impl Shared {
         key: &str,
         value: Option<Bytes>,
         ended: &TxnResponse,
-    ) -> Result<Written, StoreError> {
+    ) -> Result<WriteOutcome, StoreError> {
         let revision = revision_of(ended.header())?;
         // It is durable: should the feed be down, the answer does not wait for it.
         let shown = self.mirror.wait_for(revision);
         let _ = tokio::time::timeout(SHOWN_WITHIN, shown).await;
         if let Some(event) = self.mirror.event(key, revision) {
-            return Ok(Written::Done {
+            return Ok(WriteOutcome::Done {
                 revision,
                 before: event.before.clone(),
                 after: event.after.clone(),
@@ -516,14 +529,14 @@ impl Shared {
             TxnOpResponse::Delete(mut deleted) => deleted.take_prev_kvs().pop(),
             _ => None,
         });
-        Ok(Written::Done {
+        Ok(WriteOutcome::Done {
             revision,
             before: before.map(|before| self.entry(key, before)).transpose()?,
-            after: value.map(|value| Arc::new(Entry::new(key.into(), value, revision))),
+            after: value.map(|value| Arc::new(StoreEntry::new(key.into(), value, revision))),
         })
     }
 
-    fn lost(&self, key: &str, ended: &TxnResponse) -> Result<Written, StoreError> {
+    fn lost(&self, key: &str, ended: &TxnResponse) -> Result<WriteOutcome, StoreError> {
         let mut found = ended.op_responses().into_iter().map(|op| match op {
             TxnOpResponse::Get(mut get) => get.take_kvs().pop(),
             _ => None,
@@ -532,7 +545,7 @@ impl Shared {
         match marker {
             Some(_) => {
                 let current = current.map(|current| self.entry(key, current));
-                Ok(Written::Lost(current.transpose()?))
+                Ok(WriteOutcome::Lost(current.transpose()?))
             }
             None => Err(StoreError::Unavailable(
                 "etcd was emptied of what was fairgate's; nothing was written".to_owned(),
@@ -542,11 +555,11 @@ impl Shared {
 }
 
 /// Changes `key` if it is as expected and the prefix is ours; otherwise tells how both are.
-fn transaction(keys: &Keys, key: &str, expected: Expected, value: Option<&Bytes>) -> Txn {
+fn transaction(keys: &Keys, key: &str, expected: Precondition, value: Option<&Bytes>) -> Txn {
     let (key, marker) = (keys.full(key), keys.marker());
     let is_expected = match expected {
-        Expected::Absent => Compare::version(key.clone(), CompareOp::Equal, 0),
-        Expected::At(revision) => {
+        Precondition::Absent => Compare::version(key.clone(), CompareOp::Equal, 0),
+        Precondition::At(revision) => {
             // Beyond what etcd can count to is nothing.
             let revision = i64::try_from(revision).unwrap_or(i64::MAX);
             Compare::mod_revision(key.clone(), CompareOp::Equal, revision)

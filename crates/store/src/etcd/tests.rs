@@ -15,10 +15,11 @@ use std::{
 use bytes::Bytes;
 use etcd_client::GetOptions;
 
-use super::{Etcd, Settings, Tls};
+use super::{EtcdSettings, EtcdStore, EtcdTls};
 use crate::{
-    Answer, At, Expected, Health, Limits, Store, StoreError, Written,
-    conformance::{self, Place, conformance},
+    HistoryLimits, Precondition, ReadRevision, Store, StoreError, StoreFuture, StoreHealth,
+    WriteOutcome,
+    conformance::{self, TestStore, conformance},
 };
 
 use fairgate_base::clock::Clock;
@@ -33,13 +34,13 @@ fn shared() -> &'static EtcdServer {
     SHARED.get_or_init(EtcdServer::start)
 }
 
-fn settings(endpoint: String, prefix: &str) -> Settings {
-    Settings {
+fn settings(endpoint: String, prefix: &str) -> EtcdSettings {
+    EtcdSettings {
         endpoints: vec![endpoint],
         prefix: prefix.to_owned(),
         tls: None,
         user: None,
-        limits: Limits::default(),
+        limits: HistoryLimits::default(),
         compaction: None,
     }
 }
@@ -50,8 +51,8 @@ fn prefix() -> String {
     format!("/fairgate/{}", NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-async fn open(settings: Settings) -> Arc<dyn Store> {
-    let store = Etcd::start(&settings, conformance::clock()).unwrap();
+async fn open(settings: EtcdSettings) -> Arc<dyn Store> {
+    let store = EtcdStore::start(&settings, conformance::clock()).unwrap();
     let loaded = tokio::time::timeout(Duration::from_secs(30), store.wait_for(1)).await;
     assert!(loaded.is_ok(), "etcd was not read: {:?}", store.health());
     Arc::new(store)
@@ -65,11 +66,11 @@ impl EtcdPlace {
     }
 }
 
-impl Place for EtcdPlace {
-    fn open(&mut self) -> Answer<'_, Arc<dyn Store>> {
+impl TestStore for EtcdPlace {
+    fn open(&mut self) -> StoreFuture<'_, Arc<dyn Store>> {
         Box::pin(async move {
             let settings = settings(shared().endpoint(), &self.0);
-            let store = Etcd::start(&settings, self.1.clone())?;
+            let store = EtcdStore::start(&settings, self.1.clone())?;
             store.wait_for(1).await?;
             Ok(Arc::new(store) as Arc<dyn Store>)
         })
@@ -84,17 +85,17 @@ conformance!(EtcdPlace::new());
 
 async fn create(store: &dyn Store, key: &str, value: &str) -> u64 {
     let value = Some(Bytes::copy_from_slice(value.as_bytes()));
-    match store.write(key, Expected::Absent, value).await.unwrap() {
-        Written::Done { revision, .. } => revision,
-        Written::Lost(found) => panic!("lost to {found:?}"),
+    match store.write(key, Precondition::Absent, value).await.unwrap() {
+        WriteOutcome::Done { revision, .. } => revision,
+        WriteOutcome::Lost(found) => panic!("lost to {found:?}"),
     }
 }
 
 /// Waits until the store says it is well, or not.
-async fn until_well(store: &dyn Store, well: bool) -> Health {
+async fn until_well(store: &dyn Store, well: bool) -> StoreHealth {
     for _ in 0..600 {
         let health = store.health();
-        if (health == Health::Ready) == well {
+        if (health == StoreHealth::Ready) == well {
             return health;
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -123,14 +124,21 @@ async fn replicas_see_what_the_others_write_in_the_same_order() {
         let key = format!("/a/{n}");
         let revision = create(&**writer, &key, "1").await;
         // What one acknowledged, the other reads at once.
-        let page = reader.list("/a/", None, None, At::Newest).await.unwrap();
+        let page = reader
+            .list("/a/", None, None, ReadRevision::Newest)
+            .await
+            .unwrap();
         assert_eq!(page.entries.len(), n + 1);
-        let entry = reader.get(&key, At::Newest).await.unwrap().unwrap();
+        let entry = reader
+            .get(&key, ReadRevision::Newest)
+            .await
+            .unwrap()
+            .unwrap();
         assert_eq!(entry.revision, revision);
         let again = reader
-            .write(&key, Expected::Absent, Some(Bytes::new()))
+            .write(&key, Precondition::Absent, Some(Bytes::new()))
             .await;
-        assert!(matches!(again, Ok(Written::Lost(Some(found))) if found.revision == revision));
+        assert!(matches!(again, Ok(WriteOutcome::Lost(Some(found))) if found.revision == revision));
     }
     let mut seen = Vec::new();
     for watch in &mut watches {
@@ -176,20 +184,20 @@ async fn foreign_data_is_refused_and_left_alone() {
         let key = format!("{prefix}{key}");
         client.put(&*key, value, None).await.unwrap();
         let settings = settings(shared().endpoint(), &prefix);
-        let store = Etcd::start(&settings, conformance::clock()).unwrap();
+        let store = EtcdStore::start(&settings, conformance::clock()).unwrap();
         loop {
             match store.health() {
-                Health::Degraded(why) if why.contains("empty or fairgate's own") => break,
-                Health::Ready => panic!("{prefix} is taken for its own"),
-                Health::Unread | Health::Degraded(_) => {}
+                StoreHealth::Degraded(why) if why.contains("empty or fairgate's own") => break,
+                StoreHealth::Ready => panic!("{prefix} is taken for its own"),
+                StoreHealth::Unread | StoreHealth::Degraded(_) => {}
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         let refused = store
-            .write("/a", Expected::Absent, Some(Bytes::new()))
+            .write("/a", Precondition::Absent, Some(Bytes::new()))
             .await;
         assert!(refused.is_err());
-        assert!(store.get("/a", At::Newest).await.is_err());
+        assert!(store.get("/a", ReadRevision::Newest).await.is_err());
         assert!(store.watch("/", 1).is_err());
         let all = GetOptions::new().with_prefix();
         let left = client.get(format!("{prefix}/"), Some(all)).await.unwrap();
@@ -205,7 +213,10 @@ async fn what_others_write_elsewhere_moves_the_revision_and_nothing_else() {
     let mut watch = store.watch("/", first).unwrap();
     let mut client = shared().client().await;
     client.put("/elsewhere", "1", None).await.unwrap();
-    let page = store.list("/", None, None, At::Newest).await.unwrap();
+    let page = store
+        .list("/", None, None, ReadRevision::Newest)
+        .await
+        .unwrap();
     assert!(page.revision > first);
     assert!(watch.ready().unwrap().is_empty());
     assert!(watch.progress() > first);
@@ -235,7 +246,7 @@ async fn one_transaction_over_many_keys_is_one_step() {
             .all(|event| event.revision == events[0].revision)
     );
     let past = store
-        .list("/a/", None, None, At::Exactly(last))
+        .list("/a/", None, None, ReadRevision::Exactly(last))
         .await
         .unwrap();
     assert_eq!(past.entries.len(), 300);
@@ -252,17 +263,20 @@ async fn while_etcd_is_away_cached_reads_go_on_and_writes_are_told() {
     let first = create(&*store, "/a/x", "1").await;
     let mut watch = store.watch("/", first).unwrap();
     server.stop();
-    let Health::Degraded(why) = until_well(&*store, false).await else {
+    let StoreHealth::Degraded(why) = until_well(&*store, false).await else {
         unreachable!()
     };
     assert!(why.contains("etcd"), "{why}");
-    let cached = store.list("/a/", None, None, At::Cached).await.unwrap();
+    let cached = store
+        .list("/a/", None, None, ReadRevision::Cached)
+        .await
+        .unwrap();
     assert_eq!(cached.entries.len(), 1);
     let told = store
-        .write("/a/y", Expected::Absent, Some(Bytes::new()))
+        .write("/a/y", Precondition::Absent, Some(Bytes::new()))
         .await;
     assert!(matches!(told, Err(StoreError::Unavailable(_))), "{told:?}");
-    let told = store.list("/a/", None, None, At::Newest).await;
+    let told = store.list("/a/", None, None, ReadRevision::Newest).await;
     assert!(matches!(told, Err(StoreError::Unavailable(_))), "{told:?}");
 
     server.restart();
@@ -287,12 +301,12 @@ async fn while_etcd_is_away_cached_reads_go_on_and_writes_are_told() {
 async fn started_before_etcd_it_serves_once_that_is_there() {
     let mut server = EtcdServer::start();
     server.stop();
-    let store = Etcd::start(
+    let store = EtcdStore::start(
         &settings(server.endpoint(), "/fairgate"),
         conformance::clock(),
     )
     .unwrap();
-    let told = store.get("/a", At::Cached).await;
+    let told = store.get("/a", ReadRevision::Cached).await;
     assert!(matches!(told, Err(StoreError::Unavailable(_))), "{told:?}");
     assert!(matches!(
         store.watch("/", 1),
@@ -338,10 +352,13 @@ async fn compacted_beyond_what_it_saw_it_reads_anew_and_watches_end() {
         matches!(ended, Err(StoreError::Compacted { .. })),
         "{ended:?}"
     );
-    let page = store.list("/a/", None, None, At::Newest).await.unwrap();
+    let page = store
+        .list("/a/", None, None, ReadRevision::Newest)
+        .await
+        .unwrap();
     let keys: Vec<_> = page.entries.iter().map(|entry| &*entry.key).collect();
     assert_eq!(keys, ["/a/kept", "/a/new"]);
-    let past = store.get("/a/kept", At::Exactly(first)).await;
+    let past = store.get("/a/kept", ReadRevision::Exactly(first)).await;
     assert!(
         matches!(past, Err(StoreError::Compacted { .. })),
         "{past:?}"
@@ -364,7 +381,7 @@ async fn pages_of_before_it_started_come_from_etcd() {
     clock.advance(Duration::from_secs(3600));
     store.maintain(clock.now()).await.unwrap();
     assert!(store.floor() > then);
-    let at = At::Exactly(then);
+    let at = ReadRevision::Exactly(then);
     let mut keys = Vec::new();
     for prefix in ["/a/", "/"] {
         let page = store.list(prefix, None, None, at).await.unwrap();
@@ -448,7 +465,7 @@ async fn an_etcd_that_went_back_is_refused() {
     server.restart();
     let told = loop {
         let written = store
-            .write("/b", Expected::Absent, Some(Bytes::new()))
+            .write("/b", Precondition::Absent, Some(Bytes::new()))
             .await;
         match written {
             Err(StoreError::Unavailable(_)) => {}
@@ -457,7 +474,10 @@ async fn an_etcd_that_went_back_is_refused() {
     };
     assert!(matches!(told, Err(StoreError::WentBack { .. })), "{told:?}");
     // What was known is not forgotten.
-    let cached = store.list("/a/", None, None, At::Cached).await.unwrap();
+    let cached = store
+        .list("/a/", None, None, ReadRevision::Cached)
+        .await
+        .unwrap();
     assert_eq!(cached.entries.len(), 5);
 }
 
@@ -488,7 +508,10 @@ async fn another_cluster_in_its_place_is_read_anew() {
         "{ended:?}"
     );
     until_well(&*store, true).await;
-    let page = store.list("/a/", None, None, At::Newest).await.unwrap();
+    let page = store
+        .list("/a/", None, None, ReadRevision::Newest)
+        .await
+        .unwrap();
     assert_eq!(page.entries.len(), 20);
 }
 
@@ -517,7 +540,10 @@ async fn an_etcd_that_began_anew_is_read_anew_once_it_has_gone_past_what_was_see
         "{ended:?}"
     );
     until_well(&*store, true).await;
-    let page = store.list("/a/", None, None, At::Newest).await.unwrap();
+    let page = store
+        .list("/a/", None, None, ReadRevision::Newest)
+        .await
+        .unwrap();
     let keys: Vec<_> = page.entries.iter().map(|entry| &*entry.key).collect();
     assert!(keys.iter().all(|key| key.starts_with("/a/new")), "{keys:?}");
     assert_eq!(keys.len(), 20);
@@ -574,14 +600,14 @@ async fn over_tls_each_side_proves_who_it_is() {
         pki.file("ca", &pki.authority.pem()),
     ]);
     let (certificate, key) = pki.issue("fairgate");
-    let tls = Tls {
+    let tls = EtcdTls {
         ca: pki.authority.pem().into(),
         identity: Some((certificate.into(), key.into())),
         server_name: Some("etcd.test".to_owned()),
     };
-    let secure = |tls: Tls| {
+    let secure = |tls: EtcdTls| {
         let endpoint = server.endpoint().replace("http:", "https:");
-        Settings {
+        EtcdSettings {
             tls: Some(tls),
             ..settings(endpoint, "/fairgate")
         }
@@ -591,23 +617,23 @@ async fn over_tls_each_side_proves_who_it_is() {
 
     let stranger = Pki::new("stranger");
     for wrong in [
-        Tls {
+        EtcdTls {
             identity: None,
             ..tls.clone()
         },
-        Tls {
+        EtcdTls {
             ca: stranger.authority.pem().into(),
             ..tls.clone()
         },
-        Tls {
+        EtcdTls {
             server_name: Some("another.test".to_owned()),
             ..tls.clone()
         },
     ] {
-        let refused = Etcd::start(&secure(wrong), conformance::clock()).unwrap();
+        let refused = EtcdStore::start(&secure(wrong), conformance::clock()).unwrap();
         let connected = tokio::time::timeout(Duration::from_secs(2), refused.wait_for(1)).await;
         assert!(connected.is_err());
-        assert!(matches!(refused.health(), Health::Degraded(_)));
+        assert!(matches!(refused.health(), StoreHealth::Degraded(_)));
     }
 }
 
@@ -630,7 +656,7 @@ async fn a_user_sees_no_more_than_the_prefix_and_a_wrong_password_is_told() {
         .unwrap();
     client.auth_enable().await.unwrap();
 
-    let user = |name: &str, password: &str, prefix: &str| Settings {
+    let user = |name: &str, password: &str, prefix: &str| EtcdSettings {
         user: Some((name.to_owned(), password.to_owned())),
         ..settings(server.endpoint(), prefix)
     };
@@ -638,7 +664,7 @@ async fn a_user_sees_no_more_than_the_prefix_and_a_wrong_password_is_told() {
     create(&*store, "/a", "1").await;
     assert_eq!(
         store
-            .list("/", None, None, At::Newest)
+            .list("/", None, None, ReadRevision::Newest)
             .await
             .unwrap()
             .entries
@@ -651,10 +677,10 @@ async fn a_user_sees_no_more_than_the_prefix_and_a_wrong_password_is_told() {
         user("fairgate", "secret", "/elsewhere"),
         settings(server.endpoint(), "/fairgate"),
     ] {
-        let refused = Etcd::start(&wrong, conformance::clock()).unwrap();
+        let refused = EtcdStore::start(&wrong, conformance::clock()).unwrap();
         let told = loop {
             match refused
-                .write("/b", Expected::Absent, Some(Bytes::new()))
+                .write("/b", Precondition::Absent, Some(Bytes::new()))
                 .await
             {
                 Err(StoreError::Unavailable(why)) if why.contains("not read yet") => {
@@ -670,8 +696,8 @@ async fn a_user_sees_no_more_than_the_prefix_and_a_wrong_password_is_told() {
 
 #[tokio::test]
 async fn settings_without_sense_are_refused() {
-    let start = |settings: Settings| {
-        Etcd::start(&settings, conformance::clock())
+    let start = |settings: EtcdSettings| {
+        EtcdStore::start(&settings, conformance::clock())
             .err()
             .unwrap()
             .to_string()

@@ -17,10 +17,13 @@ use std::{
 use bytes::Bytes;
 
 use super::{
-    Local,
+    LocalStore,
     tests::{Scratch, open, settings, write},
 };
-use crate::{At, Entry, Expected, Health, Store, StoreError, Watch, Written, conformance};
+use crate::{
+    Precondition, ReadRevision, Store, StoreEntry, StoreError, StoreHealth, Watch, WriteOutcome,
+    conformance,
+};
 
 /// Names the file to a child.
 const FILE: &str = "FAIRGATE_STORE_TEST_FILE";
@@ -53,7 +56,7 @@ fn value_for(key: &str, token: u64) -> Bytes {
     value.into()
 }
 
-fn assert_whole(entry: &Entry) {
+fn assert_whole(entry: &StoreEntry) {
     let text = String::from_utf8_lossy(&entry.value).into_owned();
     let token = text.split(' ').nth(1).and_then(|token| token.parse().ok());
     let expected = value_for(&entry.key, token.expect("a token"));
@@ -120,7 +123,7 @@ async fn child_writes_until_killed() {
     let mut settings = settings(&file);
     // Some rounds drop history as well.
     settings.limits.events = if seed.is_multiple_of(3) { 50 } else { 100_000 };
-    let store = Arc::new(Local::open(settings, conformance::clock()).unwrap());
+    let store = Arc::new(LocalStore::open(settings, conformance::clock()).unwrap());
     let mut writers = tokio::task::JoinSet::new();
     for writer in 0..4_u64 {
         let store = store.clone();
@@ -129,14 +132,14 @@ async fn child_writes_until_killed() {
             loop {
                 // Keys of its own, so that a write once begun is not lost.
                 let key = format!("/{writer}/{}", draw.below(5));
-                let current = store.get(&key, At::Newest).await.unwrap();
+                let current = store.get(&key, ReadRevision::Newest).await.unwrap();
                 let expected = current
                     .as_ref()
-                    .map_or(Expected::Absent, |e| Expected::At(e.revision));
+                    .map_or(Precondition::Absent, |e| Precondition::At(e.revision));
                 let token = draw.next();
                 let delete = current.is_some() && draw.below(4) == 0;
                 let value = (!delete).then(|| value_for(&key, token));
-                let Written::Done { revision, .. } =
+                let WriteOutcome::Done { revision, .. } =
                     store.write(&key, expected, value).await.unwrap()
                 else {
                     panic!("lost")
@@ -233,7 +236,10 @@ async fn check(file: &Path, told: &mut Told) {
     let newest = store.revision().await.unwrap();
     let last = told.last_key_value().map_or(1, |(&last, _)| last);
     assert!(newest >= last, "{newest} is before {last}");
-    let page = store.list("/", None, None, At::Newest).await.unwrap();
+    let page = store
+        .list("/", None, None, ReadRevision::Newest)
+        .await
+        .unwrap();
     page.entries.iter().for_each(|entry| assert_whole(entry));
     let now: BTreeMap<_, _> = page
         .entries
@@ -243,7 +249,7 @@ async fn check(file: &Path, told: &mut Told) {
 
     let floor = store.floor();
     let mut state: BTreeMap<_, _> = store
-        .list("/", None, None, At::Exactly(floor))
+        .list("/", None, None, ReadRevision::Exactly(floor))
         .await
         .unwrap()
         .entries
@@ -273,7 +279,7 @@ async fn check(file: &Path, told: &mut Told) {
         }
     }
     assert_eq!(expected, newest);
-    let revisions = |state: &BTreeMap<Arc<str>, Arc<Entry>>| -> Vec<_> {
+    let revisions = |state: &BTreeMap<Arc<str>, Arc<StoreEntry>>| -> Vec<_> {
         state
             .iter()
             .map(|(key, entry)| (key.clone(), entry.revision))
@@ -314,7 +320,7 @@ async fn check(file: &Path, told: &mut Told) {
     }
 }
 
-fn read_all(watch: &mut Watch) -> Vec<Arc<crate::Event>> {
+fn read_all(watch: &mut Watch) -> Vec<Arc<crate::StoreEvent>> {
     let mut all = Vec::new();
     loop {
         let events = watch.ready().unwrap();
@@ -331,10 +337,10 @@ async fn filled(file: &Path) -> Vec<(Arc<str>, u64, Bytes)> {
     let mut draw = Draw(3);
     for n in 0..120 {
         let key = format!("/a/{}", draw.below(40));
-        let current = store.get(&key, At::Newest).await.unwrap();
+        let current = store.get(&key, ReadRevision::Newest).await.unwrap();
         let expected = current
             .as_ref()
-            .map_or(Expected::Absent, |e| Expected::At(e.revision));
+            .map_or(Precondition::Absent, |e| Precondition::At(e.revision));
         let value = (current.is_none() || n % 5 > 0).then(|| value_for(&key, n));
         store.write(&key, expected, value).await.unwrap();
     }
@@ -342,7 +348,10 @@ async fn filled(file: &Path) -> Vec<(Arc<str>, u64, Bytes)> {
 }
 
 async fn everything(store: &dyn Store) -> Vec<(Arc<str>, u64, Bytes)> {
-    let page = store.list("/", None, None, At::Newest).await.unwrap();
+    let page = store
+        .list("/", None, None, ReadRevision::Newest)
+        .await
+        .unwrap();
     let entries = page.entries.iter();
     entries
         .map(|e| (e.key.clone(), e.revision, e.value.clone()))
@@ -404,11 +413,11 @@ async fn a_flipped_bit_is_reported_or_harmless() {
     // Closed well, and as a crash leaves it.
     let closed = fs::read(&file).unwrap();
     let store = open(&file).unwrap();
-    let last = write(&store, "/a/last", Expected::Absent, b"last")
+    let last = write(&store, "/a/last", Precondition::Absent, b"last")
         .await
         .unwrap();
     store
-        .write("/a/last", Expected::At(last), None)
+        .write("/a/last", Precondition::At(last), None)
         .await
         .unwrap();
     let crashed = fs::read(&file).unwrap();
@@ -427,7 +436,7 @@ async fn flip_bits(
 ) {
     fs::write(file, whole).unwrap();
     // What another image left there.
-    fs::remove_file(super::beside(file, ".lock")).unwrap();
+    fs::remove_file(super::file::beside(file, ".lock")).unwrap();
     let before = open(file).unwrap().revision().await.unwrap();
     let (mut reported, mut harmless) = (0, 0);
     for n in 0..500_u64 {
@@ -480,15 +489,21 @@ async fn child_fills_the_disk() {
         let value: Vec<u8> = (0..40_000)
             .map(|_| u8::try_from(draw.below(256)).unwrap())
             .collect();
-        match write(&store, &key, Expected::Absent, &value).await {
+        match write(&store, &key, Precondition::Absent, &value).await {
             Ok(revision) => kept.push((key, revision)),
             Err(error) => {
                 assert!(matches!(error, StoreError::Full { .. }), "{error}");
                 assert!(error.to_string().contains("make room"), "{error}");
                 refusals += 1;
                 // What is there is served, the rest is not.
-                assert!(matches!(store.health(), Health::Degraded(_)));
-                assert!(store.get(&key, At::Newest).await.unwrap().is_none());
+                assert!(matches!(store.health(), StoreHealth::Degraded(_)));
+                assert!(
+                    store
+                        .get(&key, ReadRevision::Newest)
+                        .await
+                        .unwrap()
+                        .is_none()
+                );
                 assert_eq!(everything(&store).await.len(), kept.len());
             }
         }
@@ -496,7 +511,7 @@ async fn child_fills_the_disk() {
     assert!(kept.len() > 5, "{}", kept.len());
     // What takes no room goes on; deleting makes some.
     for (key, revision) in kept.drain(..3) {
-        let deleted = store.write(&key, Expected::At(revision), None).await;
+        let deleted = store.write(&key, Precondition::At(revision), None).await;
         match deleted {
             Ok(_) => tell(&format!("deleted {key}")),
             Err(error) => assert!(matches!(error, StoreError::Full { .. }), "{error}"),
@@ -532,7 +547,9 @@ async fn a_full_disk_is_reported_and_leaves_nothing_half_written() {
     let entries = everything(&store).await;
     assert_eq!(entries.len(), kept + 3 - deleted);
     assert!(entries.iter().all(|(_, _, value)| value.len() == 40_000));
-    write(&store, "/b", Expected::Absent, b"1").await.unwrap();
+    write(&store, "/b", Precondition::Absent, b"1")
+        .await
+        .unwrap();
 }
 
 #[tokio::test]
@@ -569,24 +586,24 @@ async fn child_runs_full_and_gets_room() {
     setrlimit(Resource::Fsize, limit).unwrap();
     let value = Bytes::from(vec![7; 1_000_000]);
     let full = store
-        .write("/a", Expected::Absent, Some(value.clone()))
+        .write("/a", Precondition::Absent, Some(value.clone()))
         .await;
     assert!(matches!(full, Err(StoreError::Full { .. })), "{full:?}");
-    assert!(matches!(store.health(), Health::Degraded(_)));
+    assert!(matches!(store.health(), StoreHealth::Degraded(_)));
     setrlimit(Resource::Fsize, before).unwrap();
     // It finds out by itself, and writes anew.
-    while store.health() != Health::Ready {
+    while store.health() != StoreHealth::Ready {
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     }
     let done = store
-        .write("/a", Expected::Absent, Some(value))
+        .write("/a", Precondition::Absent, Some(value))
         .await
         .unwrap();
     assert!(
-        matches!(done, Written::Done { revision: 2, .. }),
+        matches!(done, WriteOutcome::Done { revision: 2, .. }),
         "{done:?}"
     );
-    assert_eq!(store.health(), Health::Ready);
+    assert_eq!(store.health(), StoreHealth::Ready);
 }
 
 #[tokio::test]
@@ -594,7 +611,7 @@ async fn what_a_crash_left_of_making_the_file_is_in_nobodys_way() {
     let scratch = Scratch::new();
     let file = scratch.file();
     fs::create_dir_all(file.parent().unwrap()).unwrap();
-    let leftover = super::beside(&file, ".new");
+    let leftover = super::file::beside(&file, ".new");
     File::create(&leftover).unwrap().write_all(b"half").unwrap();
     open(&file).unwrap();
     assert!(!leftover.exists());

@@ -30,8 +30,10 @@ use std::{
 use bytes::Bytes;
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
 
-use super::beside;
-use crate::{Entry, Event, StoreError};
+use crate::{
+    entry::{StoreEntry, StoreEvent},
+    error::StoreError,
+};
 
 const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
 const STATE: TableDefinition<'_, &str, (u64, &[u8])> = TableDefinition::new("state");
@@ -92,9 +94,9 @@ impl Drop for Lock {
 
 /// What a file held.
 pub(super) struct Contents {
-    pub(super) entries: BTreeMap<Arc<str>, Arc<Entry>>,
+    pub(super) entries: BTreeMap<Arc<str>, Arc<StoreEntry>>,
     /// Ascending.
-    pub(super) events: Vec<Arc<Event>>,
+    pub(super) events: Vec<Arc<StoreEvent>>,
     pub(super) floor: u64,
     pub(super) revision: u64,
 }
@@ -134,7 +136,7 @@ impl StoreFile {
 
     /// Makes `events`, ascending, durable, and drops the history up to `floor`: both or neither, if it
     /// fails. After a failure the file has to be closed and opened again, which tells which.
-    pub(super) fn commit(&self, events: &[Arc<Event>], floor: u64) -> Result<(), StoreError> {
+    pub(super) fn commit(&self, events: &[Arc<StoreEvent>], floor: u64) -> Result<(), StoreError> {
         guarded(&self.path, || write(&self.database, events, floor))?;
         if let Some(last) = events.last() {
             self.lock.note(last.revision);
@@ -173,7 +175,7 @@ impl fmt::Debug for StoreFile {
 ///
 /// # Errors
 ///
-/// As [`Local::open`](super::Local::open); [`StoreError::Failed`] when the counter would overflow.
+/// As [`LocalStore::open`](super::Local::open); [`StoreError::Failed`] when the counter would overflow.
 pub fn raise_revision(path: &Path, by: u64) -> Result<u64, StoreError> {
     let (file, contents) = StoreFile::open_any(path)?;
     let overflow = || StoreError::Failed(format!("revisions end before {by} more"));
@@ -278,7 +280,7 @@ fn begin(database: &Database) -> Result<redb::WriteTransaction, Failure> {
     Ok(transaction)
 }
 
-fn write(database: &Database, events: &[Arc<Event>], floor: u64) -> Result<(), Failure> {
+fn write(database: &Database, events: &[Arc<StoreEvent>], floor: u64) -> Result<(), Failure> {
     let transaction = begin(database)?;
     {
         let mut meta = transaction.open_table(META)?;
@@ -324,7 +326,7 @@ fn read(path: &Path, database: &Database) -> Result<Contents, Failure> {
         let (key, row) = row?;
         let (of, value) = row.value();
         let key: Arc<str> = key.value().into();
-        let entry = Entry::new(key.clone(), Bytes::copy_from_slice(value), of);
+        let entry = StoreEntry::new(key.clone(), Bytes::copy_from_slice(value), of);
         entries.insert(key, Arc::new(entry));
     }
     let events = replay(&transaction.open_table(UNDO)?, &entries)?;
@@ -341,11 +343,11 @@ fn read(path: &Path, database: &Database) -> Result<Contents, Failure> {
 /// The history, ascending, from its undoing.
 fn replay(
     undo: &impl ReadableTable<u64, (&'static str, u64, &'static [u8])>,
-    entries: &BTreeMap<Arc<str>, Arc<Entry>>,
-) -> Result<Vec<Arc<Event>>, Failure> {
+    entries: &BTreeMap<Arc<str>, Arc<StoreEntry>>,
+) -> Result<Vec<Arc<StoreEvent>>, Failure> {
     let mut events = Vec::new();
     // What each key held right before the changes looked at so far.
-    let mut then: BTreeMap<Arc<str>, Option<Arc<Entry>>> = BTreeMap::new();
+    let mut then: BTreeMap<Arc<str>, Option<Arc<StoreEntry>>> = BTreeMap::new();
     for row in undo.iter()?.rev() {
         let (revision, row) = row?;
         let (key, before_revision, before) = row.value();
@@ -356,10 +358,15 @@ fn replay(
         };
         let before = (before_revision > 0).then(|| {
             let value = Bytes::copy_from_slice(before);
-            Arc::new(Entry::new(key.clone(), value, before_revision))
+            Arc::new(StoreEntry::new(key.clone(), value, before_revision))
         });
         then.insert(key.clone(), before.clone());
-        events.push(Arc::new(Event::new(revision.value(), key, before, after)));
+        events.push(Arc::new(StoreEvent::new(
+            revision.value(),
+            key,
+            before,
+            after,
+        )));
     }
     events.reverse();
     Ok(events)
@@ -394,7 +401,7 @@ impl Contents {
                 return Err(format!("change {} has another result", event.revision));
             }
         }
-        let recent = |entry: &&Arc<Entry>| entry.revision > floor;
+        let recent = |entry: &&Arc<StoreEntry>| entry.revision > floor;
         for entry in self.entries.values().filter(recent) {
             let index = usize::try_from(entry.revision - floor - 1).ok();
             let event = index.and_then(|index| self.events.get(index));
@@ -496,4 +503,11 @@ fn forget_cached(path: &Path) {
         // Advice: where it is not heeded, there is nothing else to do.
         let _ = rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed);
     }
+}
+
+/// `path` with `suffix` appended to its last part.
+pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
 }

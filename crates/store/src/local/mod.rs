@@ -16,6 +16,7 @@
 //! Not here: several processes. A second one is refused; `etcd` is for that.
 
 mod file;
+mod settings;
 mod writer;
 
 #[cfg(test)]
@@ -25,7 +26,6 @@ mod tests;
 
 use std::{
     num::NonZeroUsize,
-    path::{Path, PathBuf},
     sync::{Arc, mpsc},
     thread,
 };
@@ -34,10 +34,16 @@ use bytes::Bytes;
 use tokio::sync::{Semaphore, oneshot};
 
 pub use self::file::raise_revision;
-use self::writer::{Op, Writer};
-use super::{
-    Answer, At, Entry, Expected, Health, Limits, MAX_VALUE_BYTES, Page, Size, Store, StoreError,
-    Watch, Written, check_key, mirror::Mirror,
+pub use self::settings::LocalSettings;
+use self::writer::{Op, WriterThread};
+use crate::{
+    entry::{StoreEntry, check_key, check_size},
+    error::StoreError,
+    history::HistoryLimits,
+    mirror::Mirror,
+    store::{Store, StoreFuture},
+    types::{ListPage, Precondition, ReadRevision, StoreHealth, StoreSize, WriteOutcome},
+    watch::Watch,
 };
 use fairgate_base::clock::Clock;
 use fairgate_core::time::Time;
@@ -45,24 +51,13 @@ use fairgate_core::time::Time;
 /// How many writes may wait for the disk; more wait before they are taken in.
 const QUEUE: usize = 256;
 
-/// Where the file is, and how much it keeps.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// The file. It and its directory are made if missing, readable by their owner alone; beside it
-    /// lies one with `.lock` appended, which the process that has the store open has locked, and which
-    /// notes its revision.
-    pub path: PathBuf,
-    /// How much history.
-    pub limits: Limits,
-}
-
 /// A store in a file.
 ///
 /// Dropped, it writes what was queued and closes the file, which may wait for the disk.
 #[derive(Debug)]
-pub struct Local {
+pub struct LocalStore {
     mirror: Arc<Mirror>,
-    limits: Limits,
+    limits: HistoryLimits,
     /// `None` only while it is dropped.
     ops: Option<mpsc::Sender<Op>>,
     /// Bounds what is in `ops`.
@@ -70,14 +65,14 @@ pub struct Local {
     thread: Option<thread::JoinHandle<()>>,
 }
 
-impl Local {
+impl LocalStore {
     /// Opens or makes the file. Blocks until it was read and checked.
     ///
     /// # Errors
     ///
     /// [`StoreError::Locked`], [`StoreError::Corrupt`], [`StoreError::Foreign`] for a format that is
     /// not ours, [`StoreError::Full`], [`StoreError::Io`].
-    pub fn open(settings: Settings, clock: Clock) -> Result<Self, StoreError> {
+    pub fn open(settings: LocalSettings, clock: Clock) -> Result<Self, StoreError> {
         let (told, opened) = mpsc::sync_channel(1);
         let local = Self::spawn(settings, clock, Some(told))?;
         match opened.recv() {
@@ -92,12 +87,12 @@ impl Local {
     /// # Errors
     ///
     /// Only when the system has no thread left.
-    pub fn start(settings: Settings, clock: Clock) -> Result<Self, StoreError> {
+    pub fn start(settings: LocalSettings, clock: Clock) -> Result<Self, StoreError> {
         Self::spawn(settings, clock, None)
     }
 
     fn spawn(
-        settings: Settings,
+        settings: LocalSettings,
         clock: Clock,
         told: Option<mpsc::SyncSender<Result<(), StoreError>>>,
     ) -> Result<Self, StoreError> {
@@ -105,7 +100,7 @@ impl Local {
         let limits = settings.limits;
         let (ops, inbox) = mpsc::channel();
         let path = settings.path.clone();
-        let mut writer = Writer::new(settings, clock, mirror.clone());
+        let mut writer = WriterThread::new(settings, clock, mirror.clone());
         let thread = thread::Builder::new()
             .name("store".to_owned())
             .spawn(move || writer.run(&inbox, told))
@@ -125,7 +120,7 @@ impl Local {
 
     async fn submit<T>(
         &self,
-        op: impl FnOnce(oneshot::Sender<Result<T, StoreError>>) -> writer::Request,
+        op: impl FnOnce(oneshot::Sender<Result<T, StoreError>>) -> writer::WriteRequest,
     ) -> Result<T, StoreError> {
         let gone = || StoreError::Failed("its thread ended; restart fairgate".to_owned());
         let room = self.room.clone().acquire_owned().await;
@@ -141,7 +136,7 @@ impl Local {
     }
 }
 
-impl Drop for Local {
+impl Drop for LocalStore {
     fn drop(&mut self) {
         self.ops = None;
         if let Some(thread) = self.thread.take() {
@@ -151,13 +146,17 @@ impl Drop for Local {
     }
 }
 
-impl Store for Local {
-    fn get<'a>(&'a self, key: &'a str, at: At) -> Answer<'a, Option<Arc<Entry>>> {
+impl Store for LocalStore {
+    fn get<'a>(
+        &'a self,
+        key: &'a str,
+        at: ReadRevision,
+    ) -> StoreFuture<'a, Option<Arc<StoreEntry>>> {
         Box::pin(async move {
             check_key(key)?;
             match at {
-                At::Newest | At::Cached => self.mirror.get(key),
-                At::Exactly(revision) => self.mirror.get_at(key, revision),
+                ReadRevision::Newest | ReadRevision::Cached => self.mirror.get(key),
+                ReadRevision::Exactly(revision) => self.mirror.get_at(key, revision),
             }
         })
     }
@@ -167,12 +166,16 @@ impl Store for Local {
         prefix: &'a str,
         after: Option<&'a str>,
         limit: Option<NonZeroUsize>,
-        at: At,
-    ) -> Answer<'a, Page> {
+        at: ReadRevision,
+    ) -> StoreFuture<'a, ListPage> {
         Box::pin(async move {
             match at {
-                At::Newest | At::Cached => self.mirror.list(prefix, after, limit),
-                At::Exactly(revision) => self.mirror.list_at(prefix, after, limit, revision),
+                ReadRevision::Newest | ReadRevision::Cached => {
+                    self.mirror.list(prefix, after, limit)
+                }
+                ReadRevision::Exactly(revision) => {
+                    self.mirror.list_at(prefix, after, limit, revision)
+                }
             }
         })
     }
@@ -180,14 +183,14 @@ impl Store for Local {
     fn write<'a>(
         &'a self,
         key: &'a str,
-        expected: Expected,
+        expected: Precondition,
         value: Option<Bytes>,
-    ) -> Answer<'a, Written> {
+    ) -> StoreFuture<'a, WriteOutcome> {
         Box::pin(async move {
             check_key(key)?;
             check_size(key, value.as_ref())?;
             let key = Arc::from(key);
-            self.submit(|reply| writer::Request::Write {
+            self.submit(|reply| writer::WriteRequest::Write {
                 key,
                 expected,
                 value,
@@ -197,11 +200,11 @@ impl Store for Local {
         })
     }
 
-    fn revision(&self) -> Answer<'_, u64> {
+    fn revision(&self) -> StoreFuture<'_, u64> {
         // Nobody else writes, and a write is in the mirror before it is acknowledged.
         Box::pin(async move {
             match self.mirror.revision() {
-                0 => Err(StoreError::not_loaded(&self.mirror.health())),
+                0 => Err(self.mirror.not_loaded()),
                 revision => Ok(revision),
             }
         })
@@ -211,7 +214,7 @@ impl Store for Local {
         self.mirror.revision()
     }
 
-    fn wait_for(&self, revision: u64) -> Answer<'_, ()> {
+    fn wait_for(&self, revision: u64) -> StoreFuture<'_, ()> {
         Box::pin(async move {
             self.mirror.wait_for(revision).await;
             Ok(())
@@ -219,50 +222,30 @@ impl Store for Local {
     }
 
     fn watch(&self, prefix: &str, after: u64) -> Result<Watch, StoreError> {
-        self.mirror.watch(prefix, after)
+        Watch::new(&self.mirror, prefix, after)
     }
 
     fn floor(&self) -> u64 {
         self.mirror.floor()
     }
 
-    fn maintain(&self, now: Time) -> Answer<'_, ()> {
+    fn maintain(&self, now: Time) -> StoreFuture<'_, ()> {
         Box::pin(async move {
             self.mirror.forget_stale(now);
             let floor = self.mirror.due_floor(now, &self.limits);
             if floor <= self.mirror.floor() {
                 return Ok(());
             }
-            self.submit(|reply| writer::Request::Raise { floor, reply })
+            self.submit(|reply| writer::WriteRequest::Raise { floor, reply })
                 .await
         })
     }
 
-    fn health(&self) -> Health {
+    fn health(&self) -> StoreHealth {
         self.mirror.health()
     }
 
-    fn size(&self) -> Size {
+    fn size(&self) -> StoreSize {
         self.mirror.size()
     }
-}
-
-/// Refuses a value that is too long.
-pub(super) fn check_size(key: &str, value: Option<&Bytes>) -> Result<(), StoreError> {
-    let bytes = value.map_or(0, Bytes::len);
-    if bytes > MAX_VALUE_BYTES {
-        return Err(StoreError::TooLarge {
-            key: key.to_owned(),
-            bytes,
-            limit: MAX_VALUE_BYTES,
-        });
-    }
-    Ok(())
-}
-
-/// `path` with `suffix` appended to its last part.
-fn beside(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(suffix);
-    name.into()
 }

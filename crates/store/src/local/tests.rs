@@ -12,10 +12,11 @@ use std::{
 
 use bytes::Bytes;
 
-use super::{Local, Settings, raise_revision};
+use super::{LocalSettings, LocalStore, raise_revision};
 use crate::{
-    Answer, At, Expected, Health, Limits, Store, StoreError, Written,
-    conformance::{self, Place, conformance},
+    HistoryLimits, Precondition, ReadRevision, Store, StoreError, StoreFuture, StoreHealth,
+    WriteOutcome,
+    conformance::{self, TestStore, conformance},
 };
 use fairgate_base::clock::Clock;
 
@@ -51,10 +52,10 @@ impl FilePlace {
     }
 }
 
-impl Place for FilePlace {
-    fn open(&mut self) -> Answer<'_, Arc<dyn Store>> {
+impl TestStore for FilePlace {
+    fn open(&mut self) -> StoreFuture<'_, Arc<dyn Store>> {
         Box::pin(async move {
-            let local = Local::open(settings(&self.0.file()), self.1.clone())?;
+            let local = LocalStore::open(settings(&self.0.file()), self.1.clone())?;
             Ok(Arc::new(local) as Arc<dyn Store>)
         })
     }
@@ -66,27 +67,27 @@ impl Place for FilePlace {
 
 conformance!(FilePlace::new());
 
-pub(super) fn settings(path: &Path) -> Settings {
-    Settings {
+pub(super) fn settings(path: &Path) -> LocalSettings {
+    LocalSettings {
         path: path.to_owned(),
-        limits: Limits::default(),
+        limits: HistoryLimits::default(),
     }
 }
 
-pub(super) fn open(path: &Path) -> Result<Local, StoreError> {
-    Local::open(settings(path), conformance::clock())
+pub(super) fn open(path: &Path) -> Result<LocalStore, StoreError> {
+    LocalStore::open(settings(path), conformance::clock())
 }
 
 pub(super) async fn write(
     store: &dyn Store,
     key: &str,
-    expected: Expected,
+    expected: Precondition,
     value: &[u8],
 ) -> Result<u64, StoreError> {
     let value = Some(Bytes::copy_from_slice(value));
     match store.write(key, expected, value).await? {
-        Written::Done { revision, .. } => Ok(revision),
-        Written::Lost(found) => panic!("lost to {found:?}"),
+        WriteOutcome::Done { revision, .. } => Ok(revision),
+        WriteOutcome::Lost(found) => panic!("lost to {found:?}"),
     }
 }
 
@@ -108,22 +109,24 @@ async fn a_second_opener_is_told_and_may_wait_for_its_turn() {
     let refused = open(&scratch.file()).unwrap_err();
     assert!(matches!(refused, StoreError::Locked { .. }), "{refused}");
 
-    let second = Local::start(settings(&scratch.file()), conformance::clock()).unwrap();
-    let unavailable = write(&second, "/a", Expected::Absent, b"1")
+    let second = LocalStore::start(settings(&scratch.file()), conformance::clock()).unwrap();
+    let unavailable = write(&second, "/a", Precondition::Absent, b"1")
         .await
         .unwrap_err();
     assert!(
         matches!(unavailable, StoreError::Locked { .. }),
         "{unavailable}"
     );
-    let read = second.get("/a", At::Newest).await.unwrap_err();
+    let read = second.get("/a", ReadRevision::Newest).await.unwrap_err();
     assert!(read.to_string().contains("another process"), "{read}");
-    assert!(matches!(second.health(), Health::Degraded(_)));
+    assert!(matches!(second.health(), StoreHealth::Degraded(_)));
     assert!(second.watch("/", 1).is_err());
     drop(first);
     // The next write opens it; so would a second's patience.
-    write(&second, "/a", Expected::Absent, b"1").await.unwrap();
-    assert_eq!(second.health(), Health::Ready);
+    write(&second, "/a", Precondition::Absent, b"1")
+        .await
+        .unwrap();
+    assert_eq!(second.health(), StoreHealth::Ready);
 }
 
 #[tokio::test]
@@ -131,15 +134,17 @@ async fn started_without_its_directory_it_serves_once_that_can_be_made() {
     let scratch = Scratch::new();
     // A file where the directory should be.
     fs::write(&scratch.0, "in the way").unwrap();
-    let store = Local::start(settings(&scratch.file()), conformance::clock()).unwrap();
-    let failed = write(&store, "/a", Expected::Absent, b"1")
+    let store = LocalStore::start(settings(&scratch.file()), conformance::clock()).unwrap();
+    let failed = write(&store, "/a", Precondition::Absent, b"1")
         .await
         .unwrap_err();
     assert!(matches!(failed, StoreError::Io { .. }), "{failed}");
     fs::remove_file(&scratch.0).unwrap();
     // Nobody writes: it tries by itself.
     store.wait_for(1).await.unwrap();
-    write(&store, "/a", Expected::Absent, b"1").await.unwrap();
+    write(&store, "/a", Precondition::Absent, b"1")
+        .await
+        .unwrap();
 }
 
 #[tokio::test]
@@ -147,11 +152,13 @@ async fn history_beyond_its_limits_is_dropped_by_writing_too() {
     let scratch = Scratch::new();
     let mut settings = settings(&scratch.file());
     settings.limits.events = 16;
-    let store = Local::open(settings.clone(), conformance::clock()).unwrap();
-    let mut last = write(&store, "/a", Expected::Absent, b"0").await.unwrap();
+    let store = LocalStore::open(settings.clone(), conformance::clock()).unwrap();
+    let mut last = write(&store, "/a", Precondition::Absent, b"0")
+        .await
+        .unwrap();
     for n in 0..100_u32 {
         let value = n.to_le_bytes();
-        last = write(&store, "/a", Expected::At(last), &value)
+        last = write(&store, "/a", Precondition::At(last), &value)
             .await
             .unwrap();
         assert!(last - store.floor() <= 20, "{last} {}", store.floor());
@@ -159,7 +166,7 @@ async fn history_beyond_its_limits_is_dropped_by_writing_too() {
     let floor = store.floor();
     assert!(floor > 50);
     drop(store);
-    let store = Local::open(settings, conformance::clock()).unwrap();
+    let store = LocalStore::open(settings, conformance::clock()).unwrap();
     assert_eq!(store.floor(), floor);
     assert_eq!(store.revision().await.unwrap(), last);
 }
@@ -169,14 +176,14 @@ async fn after_a_backup_the_counter_can_be_raised() {
     let scratch = Scratch::new();
     let file = scratch.file();
     let store = open(&file).unwrap();
-    let kept = write(&store, "/a", Expected::Absent, b"kept")
+    let kept = write(&store, "/a", Precondition::Absent, b"kept")
         .await
         .unwrap();
     drop(store);
     let backup = scratch.0.join("backup");
     fs::copy(&file, &backup).unwrap();
     let store = open(&file).unwrap();
-    let lost = write(&store, "/b", Expected::Absent, b"lost")
+    let lost = write(&store, "/b", Precondition::Absent, b"lost")
         .await
         .unwrap();
     drop(store);
@@ -195,9 +202,15 @@ async fn after_a_backup_the_counter_can_be_raised() {
         store.watch("/", lost),
         Err(StoreError::Compacted { .. })
     ));
-    let entry = store.get("/a", At::Newest).await.unwrap().unwrap();
+    let entry = store
+        .get("/a", ReadRevision::Newest)
+        .await
+        .unwrap()
+        .unwrap();
     assert_eq!(entry.revision, kept);
-    let next = write(&store, "/b", Expected::Absent, b"new").await.unwrap();
+    let next = write(&store, "/b", Precondition::Absent, b"new")
+        .await
+        .unwrap();
     assert_eq!(next, lost + 1_000_001);
 }
 

@@ -17,10 +17,15 @@ use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use super::{
-    Settings,
     file::{Contents, StoreFile},
+    settings::LocalSettings,
 };
-use crate::{Entry, Event, Expected, Health, StoreError, Written, mirror::Mirror};
+use crate::{
+    entry::{StoreEntry, StoreEvent},
+    error::StoreError,
+    mirror::Mirror,
+    types::{Precondition, StoreHealth, WriteOutcome},
+};
 use fairgate_base::clock::Clock;
 
 /// How many bytes one commit takes together, at least one write.
@@ -30,7 +35,7 @@ const RETRY: Duration = Duration::from_secs(1);
 
 /// Something to do, and the room it takes in the queue.
 pub(super) struct Op {
-    pub(super) request: Request,
+    pub(super) request: WriteRequest,
     pub(super) room: OwnedSemaphorePermit,
 }
 
@@ -38,19 +43,19 @@ pub(super) struct Op {
 type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
 
 /// What to do.
-pub(super) enum Request {
+pub(super) enum WriteRequest {
     /// See [`Store::write`](crate::Store::write).
     Write {
         key: Arc<str>,
-        expected: Expected,
+        expected: Precondition,
         value: Option<Bytes>,
-        reply: Reply<Written>,
+        reply: Reply<WriteOutcome>,
     },
     /// Forget the history up to `floor`.
     Raise { floor: u64, reply: Reply<()> },
 }
 
-impl Request {
+impl WriteRequest {
     fn bytes(&self) -> usize {
         match self {
             Self::Write { value, .. } => value.as_ref().map_or(0, Bytes::len),
@@ -60,8 +65,8 @@ impl Request {
 }
 
 /// The one who writes.
-pub(super) struct Writer {
-    settings: Settings,
+pub(super) struct WriterThread {
+    settings: LocalSettings,
     clock: Clock,
     mirror: Arc<Mirror>,
     /// `None` before it could be opened, and after a failure.
@@ -71,16 +76,16 @@ pub(super) struct Writer {
 /// Requests decided but not yet durable.
 #[derive(Default)]
 struct Batch {
-    events: Vec<Arc<Event>>,
+    events: Vec<Arc<StoreEvent>>,
     /// What the keys it touches hold after it.
-    staged: BTreeMap<Arc<str>, Option<Arc<Entry>>>,
+    staged: BTreeMap<Arc<str>, Option<Arc<StoreEntry>>>,
     floor: u64,
-    written: Vec<(Reply<Written>, Written)>,
+    written: Vec<(Reply<WriteOutcome>, WriteOutcome)>,
     raised: Vec<Reply<()>>,
 }
 
-impl Writer {
-    pub(super) fn new(settings: Settings, clock: Clock, mirror: Arc<Mirror>) -> Self {
+impl WriterThread {
+    pub(super) fn new(settings: LocalSettings, clock: Clock, mirror: Arc<Mirror>) -> Self {
         Self {
             settings,
             clock,
@@ -117,7 +122,7 @@ impl Writer {
     }
 
     fn receive(&self, inbox: &Receiver<Op>) -> Result<Op, RecvTimeoutError> {
-        if self.file.is_some() && self.mirror.health() == Health::Ready {
+        if self.file.is_some() && self.mirror.health() == StoreHealth::Ready {
             return Ok(inbox.recv()?);
         }
         inbox.recv_timeout(RETRY)
@@ -133,7 +138,7 @@ impl Writer {
         match file.commit(&[], self.mirror.floor()) {
             Ok(()) => {
                 self.file = Some(file);
-                self.mirror.set_health(Health::Ready);
+                self.mirror.set_health(StoreHealth::Ready);
             }
             Err(error) => {
                 file.close();
@@ -186,16 +191,16 @@ impl Writer {
         }
     }
 
-    fn commit(&mut self, events: &[Arc<Event>], floor: u64) -> Result<(), StoreError> {
+    fn commit(&mut self, events: &[Arc<StoreEvent>], floor: u64) -> Result<(), StoreError> {
         if events.is_empty() && floor <= self.mirror.floor() {
             return Ok(());
         }
         let Some(file) = self.file.take() else {
-            return Err(StoreError::not_loaded(&self.mirror.health()));
+            return Err(self.mirror.not_loaded());
         };
         let Err(error) = file.commit(events, floor) else {
             self.file = Some(file);
-            self.mirror.set_health(Health::Ready);
+            self.mirror.set_health(StoreHealth::Ready);
             return Ok(());
         };
         file.close();
@@ -204,7 +209,7 @@ impl Writer {
     }
 
     /// Opens the file again after a commit of `events` failed with `error`, to see what became of it.
-    fn recover(&mut self, events: &[Arc<Event>], error: StoreError) -> Result<(), StoreError> {
+    fn recover(&mut self, events: &[Arc<StoreEvent>], error: StoreError) -> Result<(), StoreError> {
         let before = self.mirror.revision();
         let after = events.last().map_or(before, |event| event.revision);
         let (file, contents) = match StoreFile::open(&self.settings.path) {
@@ -219,7 +224,7 @@ impl Writer {
             return match file.commit(&[], contents.floor) {
                 Ok(()) => {
                     self.file = Some(file);
-                    self.mirror.set_health(Health::Ready);
+                    self.mirror.set_health(StoreHealth::Ready);
                     Ok(())
                 }
                 Err(again) => {
@@ -282,7 +287,7 @@ impl Writer {
             self.mirror.raise_floor(contents.floor);
         }
         self.file = Some(file);
-        self.mirror.set_health(Health::Ready);
+        self.mirror.set_health(StoreHealth::Ready);
         Ok(())
     }
 
@@ -297,9 +302,9 @@ impl Writer {
 
 impl Batch {
     /// Decides `request` as of its turn.
-    fn take(&mut self, mirror: &Mirror, request: Request) {
+    fn take(&mut self, mirror: &Mirror, request: WriteRequest) {
         match request {
-            Request::Write {
+            WriteRequest::Write {
                 key,
                 expected,
                 value,
@@ -308,7 +313,7 @@ impl Batch {
                 Ok(written) => self.written.push((reply, written)),
                 Err(error) => drop(reply.send(Err(error))),
             },
-            Request::Raise { floor, reply } => {
+            WriteRequest::Raise { floor, reply } => {
                 self.floor = self.floor.max(floor);
                 self.raised.push(reply);
             }
@@ -319,31 +324,31 @@ impl Batch {
         &mut self,
         mirror: &Mirror,
         key: Arc<str>,
-        expected: Expected,
+        expected: Precondition,
         value: Option<Bytes>,
-    ) -> Result<Written, StoreError> {
+    ) -> Result<WriteOutcome, StoreError> {
         let before = match self.staged.get(&key) {
             Some(staged) => staged.clone(),
             None => mirror.get(&key)?,
         };
         if !expected.holds(before.as_ref()) {
-            return Ok(Written::Lost(before));
+            return Ok(WriteOutcome::Lost(before));
         }
         let newest = self.events.last().map(|event| event.revision);
         let newest = newest.unwrap_or_else(|| mirror.revision());
         if before.as_ref().map(|before| &before.value) == value.as_ref() {
-            return Ok(Written::Done {
+            return Ok(WriteOutcome::Done {
                 revision: before.as_ref().map_or(newest, |before| before.revision),
                 after: before.clone(),
                 before,
             });
         }
         let revision = newest + 1;
-        let after = value.map(|value| Arc::new(Entry::new(key.clone(), value, revision)));
+        let after = value.map(|value| Arc::new(StoreEntry::new(key.clone(), value, revision)));
         self.staged.insert(key.clone(), after.clone());
-        let event = Event::new(revision, key, before.clone(), after.clone());
+        let event = StoreEvent::new(revision, key, before.clone(), after.clone());
         self.events.push(Arc::new(event));
-        Ok(Written::Done {
+        Ok(WriteOutcome::Done {
             revision,
             before,
             after,
@@ -351,16 +356,16 @@ impl Batch {
     }
 }
 
-fn refuse(request: Request, error: &StoreError) {
+fn refuse(request: WriteRequest, error: &StoreError) {
     let error = error.clone();
     match request {
-        Request::Write { reply, .. } => drop(reply.send(Err(error))),
-        Request::Raise { reply, .. } => drop(reply.send(Err(error))),
+        WriteRequest::Write { reply, .. } => drop(reply.send(Err(error))),
+        WriteRequest::Raise { reply, .. } => drop(reply.send(Err(error))),
     }
 }
 
-fn degraded(error: &StoreError) -> Health {
-    Health::Degraded(error.to_string().into())
+fn degraded(error: &StoreError) -> StoreHealth {
+    StoreHealth::Degraded(error.to_string().into())
 }
 
 /// `error`, of a write of which it is not known whether it took place.

@@ -1,9 +1,6 @@
 //! Reading JSON text, with the errors that Go's `encoding/json` gives.
 
-use crate::{
-    codec::tree::Node,
-    schema::canonical::{MAX_OBJECTS, quote::QuotedChar},
-};
+use crate::{codec::tree::Node, go::QuotedChar, schema::canonical::MAX_OBJECTS};
 
 /// Lists and objects that may be open at once. Go allows 10000; no object needs more than a dozen,
 /// and whatever walks over a value later may use the stack.

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use serde_json::{Map, Number, Value};
 
-use crate::schema::{Struct, Type, canonical::number, meta::LIST_META};
+use crate::schema::{Struct, Type, meta::LIST_META};
 
 /// The text of an object of `shape`: `kind`, `apiVersion`, then the fields in the table's order.
 ///
@@ -225,7 +225,7 @@ impl Writer {
 
     fn number(&mut self, number: &Number) {
         let text = match number.as_f64().filter(|_| number.is_f64()) {
-            Some(float) => number::go_float(float),
+            Some(float) => crate::go::float(float),
             None => number.to_string(),
         };
         self.out.extend_from_slice(text.as_bytes());

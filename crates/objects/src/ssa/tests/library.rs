@@ -8,16 +8,16 @@ use serde_json::{Value, json};
 
 use super::{
     super::{
-        Actor,
-        body::Body,
-        conflict::Clashes,
+        WriteContext,
+        conflict::ConflictSet,
         field_set::field_set,
         fields_v1,
-        managers::{Entry, Identity, Managers, Operation},
+        managers::{ManagerEntry, ManagerKey, Managers, Operation},
         merge::merge,
         prune::prune,
-        settle::Request,
+        updater::Updater,
         validate::Duplicates,
+        versioned_object::VersionedObject,
     },
     tables::Served,
 };
@@ -61,23 +61,23 @@ struct State {
 }
 
 impl State {
-    fn body(&self, value: &Value) -> Body {
+    fn body(&self, value: &Value) -> VersionedObject {
         let mut object = value.clone();
         object["apiVersion"] = json!(VERSION);
-        Body::of(&self.kinds, &object, VERSION).unwrap()
+        VersionedObject::of(&self.kinds, &object, VERSION).unwrap()
     }
 
     fn update(&mut self, step: &Value) {
         let actor = actor(step);
-        let request = Request {
+        let request = Updater {
             kinds: &self.kinds,
-            actor: &actor,
+            context: &actor,
         };
         let (live, new) = (self.body(&self.live), self.body(&step["new"]));
         let change = request
             .settle(&live, &new, &mut self.managers, None, true)
             .unwrap();
-        let identity = Identity::new(actor.manager, Operation::Update, VERSION, "");
+        let identity = ManagerKey::new(actor.manager, Operation::Update, VERSION, "");
         let mut set = change.set;
         if let Some(earlier) = self.managers.remove(&identity) {
             set.unite(earlier.set);
@@ -88,15 +88,15 @@ impl State {
         self.live = step["new"].clone();
     }
 
-    fn apply(&mut self, step: &Value) -> Result<(), Clashes> {
+    fn apply(&mut self, step: &Value) -> Result<(), ConflictSet> {
         let actor = actor(step);
-        let request = Request {
+        let request = Updater {
             kinds: &self.kinds,
-            actor: &actor,
+            context: &actor,
         };
         let (live, config) = (self.body(&self.live), self.body(&step["config"]));
         config.validate(Duplicates::Refused).unwrap();
-        let identity = Identity::new(actor.manager, Operation::Apply, VERSION, "");
+        let identity = ManagerKey::new(actor.manager, Operation::Apply, VERSION, "");
         let mut managers = self.managers.clone();
         let last = managers.remove(&identity);
         let claim = field_set(&config.ty(), config.value());
@@ -114,8 +114,8 @@ impl State {
     }
 }
 
-fn actor(step: &Value) -> Actor<'_> {
-    Actor {
+fn actor(step: &Value) -> WriteContext<'_> {
+    WriteContext {
         manager: step["by"].as_str().unwrap(),
         subresource: "",
         api_version: VERSION,
@@ -123,8 +123,8 @@ fn actor(step: &Value) -> Actor<'_> {
     }
 }
 
-fn entry(set: super::super::set::Set) -> Entry {
-    Entry {
+fn entry(set: super::super::path_set::PathSet) -> ManagerEntry {
+    ManagerEntry {
         version: VERSION.to_owned(),
         set,
         time: None,
@@ -132,14 +132,14 @@ fn entry(set: super::super::set::Set) -> Entry {
 }
 
 fn owned(managers: &Managers) -> Value {
-    let entry = |(identity, entry): (&Identity, &Entry)| {
+    let entry = |(identity, entry): (&ManagerKey, &ManagerEntry)| {
         let fields = fields_v1::encode(&entry.set);
         (identity.manager().to_owned(), fields)
     };
     managers.iter().map(entry).collect()
 }
 
-fn told(clashes: &Clashes) -> Value {
+fn told(clashes: &ConflictSet) -> Value {
     let conflicts = clashes.describe();
     let mut told: Vec<_> = conflicts
         .iter()

@@ -4,15 +4,15 @@ use proptest::{collection::btree_map, option, prelude::*, sample::subsequence};
 use serde_json::{Map, Value, json};
 
 use super::{
-    super::{Actor, apply, keep_times_if_unchanged, track_update},
+    super::{WriteContext, apply, keep_times_if_unchanged, track_update},
     tables::Served,
 };
 use crate::schema::canonical;
 
 const V2: &str = "example.com/v2";
 
-fn actor(manager: &'static str, now: &'static str) -> Actor<'static> {
-    Actor {
+fn actor(manager: &'static str, now: &'static str) -> WriteContext<'static> {
+    WriteContext {
         manager,
         subresource: "",
         api_version: V2,

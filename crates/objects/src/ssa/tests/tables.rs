@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::super::Kinds;
+use super::super::ManagedKind;
 use crate::schema::{
     Field, List, Struct, Type, TypePackage, canonical, field,
     flowcontrol::{FLOW_SCHEMA, PRIORITY_LEVEL},
@@ -275,7 +275,7 @@ fn default(object: &mut Value, name: &str, value: Value) {
     }
 }
 
-impl Kinds for Served {
+impl ManagedKind for Served {
     fn shape(&self, api_version: &str) -> Option<&'static Struct> {
         let served = self
             .versions

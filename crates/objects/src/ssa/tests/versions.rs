@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{
-    super::{Actor, ApplyError, apply, track_update},
+    super::{ApplyError, WriteContext, apply, track_update},
     tables::Served,
 };
 use crate::schema::canonical;
@@ -12,8 +12,8 @@ const V1: &str = "example.com/v1";
 const V2: &str = "example.com/v2";
 const NOW: &str = "2026-01-01T00:00:01Z";
 
-fn actor(manager: &'static str, api_version: &'static str) -> Actor<'static> {
-    Actor {
+fn actor(manager: &'static str, api_version: &'static str) -> WriteContext<'static> {
+    WriteContext {
         manager,
         subresource: "",
         api_version,
@@ -235,7 +235,7 @@ fn an_entry_below_a_value_that_is_now_atomic_is_drawn_up_to_it() {
     });
     canonical::complete(kinds.shape_of("policy/v1"), live.as_object_mut().unwrap());
     let mut new = live.clone();
-    let by = Actor {
+    let by = WriteContext {
         manager: "u",
         subresource: "",
         api_version: "policy/v1",

@@ -1,14 +1,19 @@
-//! Values as Go prints them, for messages that quote a patch.
+//! JSON values as Go's `fmt` prints them, once decoded to `interface{}`.
+//!
+//! Go has `int64` for whole numbers that fit and `float64` for all others, also for whole ones that
+//! are larger.
 
 use std::fmt::{self, Write as _};
 
 use serde_json::{Map, Number, Value};
 
+use super::quote::Quoted;
+
 /// A value that prints as Go's `%v` prints it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Printed<'v>(pub(super) &'v Value);
+pub(crate) struct Plain<'v>(pub(crate) &'v Value);
 
-impl fmt::Display for Printed<'_> {
+impl fmt::Display for Plain<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             Value::Null => f.write_str("<nil>"),
@@ -16,21 +21,21 @@ impl fmt::Display for Printed<'_> {
             Value::Number(number) => write_number(f, number),
             Value::String(text) => f.write_str(text),
             Value::Array(items) => write_list(f, items),
-            Value::Object(map) => PrintedMap(map).fmt(f),
+            Value::Object(map) => PlainMap(map).fmt(f),
         }
     }
 }
 
 /// A map that prints as Go's `%v` prints it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct PrintedMap<'v>(pub(super) &'v Map<String, Value>);
+pub(crate) struct PlainMap<'v>(pub(crate) &'v Map<String, Value>);
 
-impl fmt::Display for PrintedMap<'_> {
+impl fmt::Display for PlainMap<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("map[")?;
         for (index, (key, value)) in self.0.iter().enumerate() {
             let blank = if index > 0 { " " } else { "" };
-            write!(f, "{blank}{key}:{}", Printed(value))?;
+            write!(f, "{blank}{key}:{}", Plain(value))?;
         }
         f.write_char(']')
     }
@@ -38,9 +43,9 @@ impl fmt::Display for PrintedMap<'_> {
 
 /// A list that prints as Go's `%v` prints it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct PrintedList<'v>(pub(super) &'v [Value]);
+pub(crate) struct PlainList<'v>(pub(crate) &'v [Value]);
 
-impl fmt::Display for PrintedList<'_> {
+impl fmt::Display for PlainList<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write_list(f, self.0)
     }
@@ -48,24 +53,24 @@ impl fmt::Display for PrintedList<'_> {
 
 /// A value that prints as Go's `%s` prints it, which takes only texts without complaint.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct PrintedAsText<'v>(pub(super) &'v Value);
+pub(crate) struct PlainText<'v>(pub(crate) &'v Value);
 
-impl fmt::Display for PrintedAsText<'_> {
+impl fmt::Display for PlainText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             Value::Null => f.write_str("%!s(<nil>)"),
             value @ (Value::Bool(_) | Value::Number(_)) => {
-                write!(f, "%!s({}={})", type_name(value), Printed(value))
+                write!(f, "%!s({}={})", type_name(value), Plain(value))
             }
-            value => Printed(value).fmt(f),
+            value => Plain(value).fmt(f),
         }
     }
 }
 
-/// The Go type that a value is decoded to.
-pub(super) fn type_name(value: &Value) -> &'static str {
+/// The name of a value's type, as `%T` prints it.
+pub(crate) fn type_name(value: &Value) -> &'static str {
     match value {
-        Value::Null => "%!s(<nil>)",
+        Value::Null => "<nil>",
         Value::Bool(_) => "bool",
         Value::Number(number) if number.is_i64() => "int64",
         Value::Number(_) => "float64",
@@ -75,30 +80,39 @@ pub(super) fn type_name(value: &Value) -> &'static str {
     }
 }
 
-/// A document as Go writes it into a message: JSON in which no character could be taken for HTML.
-pub(super) fn json(value: &Value) -> String {
-    let mut text = String::new();
-    for c in value.to_string().chars() {
-        // Outside of strings JSON has none of these.
-        if escapes(c) {
-            let _ = write!(text, "\\u{:04x}", u32::from(c));
-        } else {
-            text.push(c);
-        }
+/// The name of a value's type, as `%s` prints its `reflect.Type`, of which null has none.
+pub(crate) fn type_name_as_text(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "%!s(<nil>)",
+        value => type_name(value),
     }
-    text
 }
 
-/// Whether Go's JSON escapes a character that ours does not.
-pub(super) fn escapes(c: char) -> bool {
-    matches!(c, '<' | '>' | '&' | '\u{2028}' | '\u{2029}')
+/// A value as `%#v` prints it: Go source.
+pub(crate) fn source(value: &Value) -> String {
+    match value {
+        Value::Null => "interface {}(nil)".to_owned(),
+        Value::String(text) => Quoted(text).to_string(),
+        Value::Bool(_) | Value::Number(_) => Plain(value).to_string(),
+        Value::Array(items) => {
+            let items: Vec<_> = items.iter().map(source).collect();
+            format!("[]interface {{}}{{{}}}", items.join(", "))
+        }
+        Value::Object(fields) => {
+            let fields = fields.iter();
+            let fields: Vec<_> = fields
+                .map(|(key, value)| format!("{}:{}", Quoted(key), source(value)))
+                .collect();
+            format!("map[string]interface {{}}{{{}}}", fields.join(", "))
+        }
+    }
 }
 
 fn write_list(f: &mut fmt::Formatter<'_>, items: &[Value]) -> fmt::Result {
     f.write_char('[')?;
     for (index, item) in items.iter().enumerate() {
         let blank = if index > 0 { " " } else { "" };
-        write!(f, "{blank}{}", Printed(item))?;
+        write!(f, "{blank}{}", Plain(item))?;
     }
     f.write_char(']')
 }
@@ -140,7 +154,7 @@ mod tests {
             u64::MAX
         ]);
         assert_eq!(
-            Printed(&value).to_string(),
+            Plain(&value).to_string(),
             "[1e+30 1.5 -0 5 100000000000000000000 1e+21 0.0001 1.25e-05 -7 1.8446744073709552e+19]"
                 .replace("1.8446744073709552e+19", "18446744073709552000")
         );
@@ -149,19 +163,31 @@ mod tests {
     #[test]
     fn maps_are_printed_in_the_order_of_their_keys() {
         let value = json!({"b": [null, true, {}], "a": "x y"});
-        assert_eq!(
-            Printed(&value).to_string(),
-            "map[a:x y b:[<nil> true map[]]]"
-        );
-        assert_eq!(PrintedAsText(&json!(1)).to_string(), "%!s(int64=1)");
-        assert_eq!(PrintedAsText(&json!("x")).to_string(), "x");
+        assert_eq!(Plain(&value).to_string(), "map[a:x y b:[<nil> true map[]]]");
+        assert_eq!(PlainText(&json!(1)).to_string(), "%!s(int64=1)");
+        assert_eq!(PlainText(&json!("x")).to_string(), "x");
     }
 
     #[test]
-    fn json_in_messages_has_nothing_that_html_would_take() {
+    fn values_are_printed_as_go_source() {
+        let value = json!({"b": [1, 1.5, null, true], "a": "x y"});
         assert_eq!(
-            json(&json!({"a<": "\u{2028}&"})),
-            r#"{"a\u003c":"\u2028\u0026"}"#
+            source(&value),
+            r#"map[string]interface {}{"a":"x y", "b":[]interface {}{1, 1.5, interface {}(nil), true}}"#
         );
+        assert_eq!(type_name(&value), "map[string]interface {}");
+        assert_eq!(type_name_as_text(&Value::Null), "%!s(<nil>)");
+    }
+
+    #[test]
+    fn floats_get_an_exponent_where_go_gives_them_one() {
+        for (float, text) in [
+            (1e21, "1e+21"),
+            (1.5e-7, "1.5e-07"),
+            (100_000.0, "100000"),
+            (0.25, "0.25"),
+        ] {
+            assert_eq!(Plain(&json!(float)).to_string(), text);
+        }
     }
 }

@@ -4,27 +4,27 @@
 //! or in conflict; a path that was removed is lost in any case.
 
 use super::{
-    Actor, Kinds,
-    body::Body,
-    conflict::Clashes,
-    managers::{Identity, Managers},
-    path::Step,
-    set::Set,
+    conflict::ConflictSet,
+    context::{ManagedKind, WriteContext},
+    managers::{ManagerKey, Managers},
+    path::PathElement,
+    path_set::PathSet,
     shape,
+    versioned_object::VersionedObject,
 };
 use crate::schema::Type;
 
 /// A request, as far as ownership is concerned.
 #[derive(Clone, Copy)]
-pub(super) struct Request<'a> {
-    pub(super) kinds: &'a dyn Kinds,
-    pub(super) actor: &'a Actor<'a>,
+pub(super) struct Updater<'a> {
+    pub(super) kinds: &'a dyn ManagedKind,
+    pub(super) context: &'a WriteContext<'a>,
 }
 
-impl Request<'_> {
+impl Updater<'_> {
     /// The paths that a writer of the endpoint cannot own.
-    pub(super) fn reset_fields(&self, version: &str) -> Set {
-        Set::of_names(self.kinds.reset_fields(version, self.actor.subresource))
+    pub(super) fn reset_fields(&self, version: &str) -> PathSet {
+        PathSet::of_names(self.kinds.reset_fields(version, self.context.subresource))
     }
 
     /// Takes what changed from `live` to `new` from everybody but `own`, and drops whoever has
@@ -37,19 +37,19 @@ impl Request<'_> {
     /// Without `force`, the paths that others own and that were set to another value.
     pub(super) fn settle(
         &self,
-        live: &Body,
-        new: &Body,
+        live: &VersionedObject,
+        new: &VersionedObject,
         managers: &mut Managers,
-        own: Option<&Identity>,
+        own: Option<&ManagerKey>,
         force: bool,
-    ) -> Result<Change, Clashes> {
+    ) -> Result<Change, ConflictSet> {
         let mut changes = Changes {
             request: *self,
             live,
             new,
             by_version: Vec::new(),
         };
-        let mut clashes = Clashes::default();
+        let mut clashes = ConflictSet::default();
         managers.retain(|identity, entry| {
             if own == Some(identity) {
                 return true;
@@ -93,16 +93,16 @@ impl Request<'_> {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Change {
     /// The paths that have another value than before, or have one only now.
-    pub(super) set: Set,
+    pub(super) set: PathSet,
     /// The paths that are gone.
-    pub(super) removed: Set,
+    pub(super) removed: PathSet,
 }
 
 /// What changed between two objects in each version, found out once.
 struct Changes<'a> {
-    request: Request<'a>,
-    live: &'a Body,
-    new: &'a Body,
+    request: Updater<'a>,
+    live: &'a VersionedObject,
+    new: &'a VersionedObject,
     by_version: Vec<(String, Option<Change>)>,
 }
 
@@ -134,7 +134,7 @@ impl Changes<'_> {
 }
 
 /// Takes what nobody can own out of the acting manager's entry, and the entry away if that was all.
-pub(super) fn strip(managers: &mut Managers, identity: &Identity) {
+pub(super) fn strip(managers: &mut Managers, identity: &ManagerKey) {
     let Some(entry) = managers.get_mut(identity) else {
         return;
     };
@@ -145,8 +145,8 @@ pub(super) fn strip(managers: &mut Managers, identity: &Identity) {
 }
 
 /// What nobody can own.
-pub(super) fn unowned() -> Set {
-    let mut unowned = Set::of_names(&["apiVersion", "kind", "metadata"]);
+pub(super) fn unowned() -> PathSet {
+    let mut unowned = PathSet::of_names(&["apiVersion", "kind", "metadata"]);
     let metadata = [
         "name",
         "namespace",
@@ -159,7 +159,7 @@ pub(super) fn unowned() -> Set {
         "resourceVersion",
     ];
     for name in metadata {
-        unowned.insert(&[Step::name("metadata"), Step::name(name)]);
+        unowned.insert(&[PathElement::name("metadata"), PathElement::name(name)]);
     }
     unowned
 }

@@ -5,29 +5,33 @@ use std::borrow::Cow;
 use serde_json::{Map, Value};
 
 use super::{
-    Kinds,
     compare::{self, Comparison},
-    set::Set,
+    context::ManagedKind,
+    path_set::PathSet,
     shape, validate,
 };
 use crate::schema::{Struct, Type};
 
 /// An object in one version.
 #[derive(Clone)]
-pub(super) struct Body {
+pub(super) struct VersionedObject {
     version: String,
     shape: &'static Struct,
     value: Value,
 }
 
-impl Body {
+impl VersionedObject {
     /// The object in a version, or `None` if that is not served. What is no object has no fields.
-    pub(super) fn of(kinds: &dyn Kinds, object: &Value, version: &str) -> Option<Self> {
+    pub(super) fn of(kinds: &dyn ManagedKind, object: &Value, version: &str) -> Option<Self> {
         Self::with_entries(kinds, object, version).map(Self::without_entries)
     }
 
     /// The same, with `managedFields` still in it.
-    pub(super) fn with_entries(kinds: &dyn Kinds, object: &Value, version: &str) -> Option<Self> {
+    pub(super) fn with_entries(
+        kinds: &dyn ManagedKind,
+        object: &Value,
+        version: &str,
+    ) -> Option<Self> {
         let shape = kinds.shape(version)?;
         let mut value = if !object.is_object() {
             Value::Object(Map::new())
@@ -56,7 +60,7 @@ impl Body {
     }
 
     /// The object that nobody has set anything in.
-    pub(super) fn zero(kinds: &dyn Kinds, version: &str) -> Option<Self> {
+    pub(super) fn zero(kinds: &dyn ManagedKind, version: &str) -> Option<Self> {
         let shape = kinds.shape(version)?;
         Some(Self {
             version: version.to_owned(),
@@ -66,7 +70,7 @@ impl Body {
     }
 
     /// The same object in a version, or `None` if that is not served.
-    pub(super) fn to(&self, kinds: &dyn Kinds, version: &str) -> Option<Cow<'_, Self>> {
+    pub(super) fn to(&self, kinds: &dyn ManagedKind, version: &str) -> Option<Cow<'_, Self>> {
         if self.version == version {
             Some(Cow::Borrowed(self))
         } else {
@@ -117,7 +121,7 @@ impl Body {
     pub(super) fn validate(
         &self,
         duplicates: validate::Duplicates,
-    ) -> Result<(), validate::Misfits> {
+    ) -> Result<(), validate::SchemaErrors> {
         validate::validate(&self.ty(), &self.value, duplicates)
     }
 
@@ -127,7 +131,7 @@ impl Body {
     }
 
     /// A set with all struct fields added that have members below them.
-    pub(super) fn with_struct_fields(&self, set: &Set) -> Set {
+    pub(super) fn with_struct_fields(&self, set: &PathSet) -> PathSet {
         shape::with_struct_fields(set, Some(&self.ty()))
     }
 }

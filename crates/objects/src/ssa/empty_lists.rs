@@ -1,21 +1,22 @@
-//! Empty lists that a writer sends within a list that is owned as a whole.
+//! Empty lists that a client sends inside an atomic list.
 //!
-//! The canonical form of an object has none: empty and absent are the same to whoever reads it. Upstream
-//! tells the two apart in one place: a list that is owned as a whole counts as changed, so that others
-//! lose it to the writer, if one of its items was sent with an empty list where nothing is stored. So
-//! empty lists are carried over from what was sent, and dropped once ownership is settled.
+//! The canonical form of an object has none: readers do not distinguish empty and absent lists.
+//! kube-apiserver distinguishes them in one place: an atomic list counts as changed, and moves to the
+//! writer, if one of its items was sent with an empty list where nothing is stored. So empty lists are
+//! carried over from the request, and dropped once ownership has been tracked.
 
 use serde_json::Value;
 
-use fairgate_objects::schema::{Field, List, Presence, Struct, Topology, Type};
+use crate::schema::{Field, List, Presence, Struct, Topology, Type};
 
-/// Puts the empty lists of what was `sent` into the `object` that was read from it.
-pub(super) fn carry(shape: &Struct, sent: &Value, object: &mut Value) {
+/// Copies the empty lists inside atomic lists of the request's object to the canonical `object` that
+/// was decoded from it. Call it before [`track_update`](super::track_update).
+pub fn carry_empty_lists(shape: &Struct, sent: &Value, object: &mut Value) {
     carry_fields(shape, sent, object, false);
 }
 
-/// Takes them out again.
-pub(super) fn drop(shape: &Struct, object: &mut Value) {
+/// Removes what [`carry_empty_lists`] added. Call it after ownership was tracked.
+pub fn drop_empty_lists(shape: &Struct, object: &mut Value) {
     drop_fields(shape, object, false);
 }
 
@@ -84,7 +85,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use fairgate_objects::schema::{canonical, flowcontrol::FLOW_SCHEMA};
+    use crate::schema::{canonical, flowcontrol::FLOW_SCHEMA};
 
     #[test]
     fn empty_lists_within_rules_come_and_go() {
@@ -100,7 +101,7 @@ mod tests {
             .value;
         let mut object = plain.clone();
 
-        carry(&FLOW_SCHEMA, &sent, &mut object);
+        carry_empty_lists(&FLOW_SCHEMA, &sent, &mut object);
 
         let rules = &object["spec"]["rules"];
         assert_eq!(rules[0]["resourceRules"], json!([]));
@@ -108,7 +109,7 @@ mod tests {
         assert_eq!(rules[1]["resourceRules"][0]["namespaces"], json!([]));
         assert_eq!(object["metadata"], plain["metadata"]);
 
-        drop(&FLOW_SCHEMA, &mut object);
+        drop_empty_lists(&FLOW_SCHEMA, &mut object);
 
         assert_eq!(object, plain);
     }

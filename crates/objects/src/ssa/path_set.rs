@@ -12,41 +12,41 @@
 
 use std::collections::BTreeMap;
 
-use super::path::{Path, Step};
+use super::path::{FieldPath, PathElement};
 
 /// A set of paths.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Set {
-    nodes: BTreeMap<Step, Node>,
+pub(super) struct PathSet {
+    nodes: BTreeMap<PathElement, PathNode>,
 }
 
 /// What a set says of one step.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Node {
+pub(super) struct PathNode {
     /// Whether the path that ends here is in the set.
     pub(super) member: bool,
     /// The paths that go on from here.
-    pub(super) below: Set,
+    pub(super) below: PathSet,
 }
 
-impl Node {
+impl PathNode {
     fn is_empty(&self) -> bool {
         !self.member && self.below.is_empty()
     }
 }
 
-impl Set {
+impl PathSet {
     /// A set of fields of the object itself.
     pub(super) fn of_names(names: &[&str]) -> Self {
         let mut set = Self::default();
         for name in names {
-            set.add(Step::name(name), true, Self::default());
+            set.add(PathElement::name(name), true, Self::default());
         }
         set
     }
 
     /// Adds what lies at and below one step to what is there already.
-    pub(super) fn add(&mut self, step: Step, member: bool, below: Self) {
+    pub(super) fn add(&mut self, step: PathElement, member: bool, below: Self) {
         if !member && below.is_empty() {
             return;
         }
@@ -65,17 +65,17 @@ impl Set {
     }
 
     /// What the set says of one step.
-    pub(super) fn get(&self, step: &Step) -> Option<&Node> {
+    pub(super) fn get(&self, step: &PathElement) -> Option<&PathNode> {
         self.nodes.get(step)
     }
 
     /// All steps of this level, in order.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&Step, &Node)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&PathElement, &PathNode)> {
         self.nodes.iter()
     }
 
     /// Whether the path is a member.
-    pub(super) fn contains(&self, path: &[Step]) -> bool {
+    pub(super) fn contains(&self, path: &[PathElement]) -> bool {
         match path {
             [] => false,
             [last] => self.get(last).is_some_and(|node| node.member),
@@ -86,7 +86,7 @@ impl Set {
     }
 
     /// Adds a path.
-    pub(super) fn insert(&mut self, path: &[Step]) {
+    pub(super) fn insert(&mut self, path: &[PathElement]) {
         match path {
             [] => {}
             [last] => self.nodes.entry(last.clone()).or_default().member = true,
@@ -110,7 +110,7 @@ impl Set {
     pub(super) fn intersection(&self, other: &Self) -> Self {
         self.zipped(other, |node, theirs| {
             let theirs = theirs?;
-            Some(Node {
+            Some(PathNode {
                 member: node.member && theirs.member,
                 below: node.below.intersection(&theirs.below),
             })
@@ -123,7 +123,7 @@ impl Set {
             let Some(theirs) = theirs else {
                 return Some(node.clone());
             };
-            Some(Node {
+            Some(PathNode {
                 member: node.member && !theirs.member,
                 below: node.below.difference(&theirs.below),
             })
@@ -135,14 +135,18 @@ impl Set {
         self.zipped(other, |node, theirs| match theirs {
             None => Some(node.clone()),
             Some(theirs) if theirs.member => None,
-            Some(theirs) => Some(Node {
+            Some(theirs) => Some(PathNode {
                 member: node.member,
                 below: node.below.without_trees(&theirs.below),
             }),
         })
     }
 
-    fn zipped(&self, other: &Self, f: impl Fn(&Node, Option<&Node>) -> Option<Node>) -> Self {
+    fn zipped(
+        &self,
+        other: &Self,
+        f: impl Fn(&PathNode, Option<&PathNode>) -> Option<PathNode>,
+    ) -> Self {
         let nodes = self
             .nodes
             .iter()
@@ -155,13 +159,13 @@ impl Set {
     }
 
     /// All members: those of a level first, then those below each of its steps.
-    pub(super) fn paths(&self) -> Vec<Path> {
+    pub(super) fn paths(&self) -> Vec<FieldPath> {
         let mut paths = Vec::new();
-        self.collect_paths(&mut Path::new(), &mut paths);
+        self.collect_paths(&mut FieldPath::new(), &mut paths);
         paths
     }
 
-    fn collect_paths(&self, prefix: &mut Path, paths: &mut Vec<Path>) {
+    fn collect_paths(&self, prefix: &mut FieldPath, paths: &mut Vec<FieldPath>) {
         for (step, node) in &self.nodes {
             if node.member {
                 let mut path = prefix.clone();
@@ -181,16 +185,16 @@ impl Set {
 mod tests {
     use super::*;
 
-    fn set(paths: &[&str]) -> Set {
-        let mut set = Set::default();
+    fn set(paths: &[&str]) -> PathSet {
+        let mut set = PathSet::default();
         for path in paths {
             set.insert(&steps(path));
         }
         set
     }
 
-    fn steps(path: &str) -> Path {
-        path.split('.').map(Step::name).collect()
+    fn steps(path: &str) -> FieldPath {
+        path.split('.').map(PathElement::name).collect()
     }
 
     #[test]

@@ -1,0 +1,17 @@
+//! Values and text as Go prints them, for messages that clients show and compare.
+//!
+//! `quote` is `%q`, `value` are `%v`, `%#v`, `%T` and `%s`, `json` is what `encoding/json` does that
+//! `serde_json` does not.
+//!
+//! Not here: the names that Go types of a table have (`schema::canonical`), and JSON bodies
+//! ([`crate::codec::json`]).
+
+mod json;
+mod quote;
+mod value;
+
+pub(crate) use self::{
+    json::{float, json},
+    quote::{Quoted, QuotedChar},
+    value::{Plain, PlainList, PlainMap, PlainText, source, type_name, type_name_as_text},
+};
