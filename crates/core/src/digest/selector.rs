@@ -1,6 +1,6 @@
 //! The grammars of field and label selectors.
 //!
-//! Only what a gateway needs: whether a selector decodes, and which value a field selector requires.
+//! The terms of a field selector, for whoever matches objects, and whether a label selector decodes.
 //! Everything is bytes, because a decoded query need not be UTF-8. Not here: matching objects.
 
 use std::borrow::Cow;
@@ -9,31 +9,12 @@ use smallvec::SmallVec;
 
 /// A field selector: terms `field=value`, `field==value`, `field!=value`, all of which must hold.
 #[derive(Debug)]
-pub(super) struct FieldTerms<'a>(SmallVec<[Term<'a>; 4]>);
-
-#[derive(Debug)]
-struct Term<'a> {
-    field: &'a [u8],
-    /// Whether the field must have the value, not some other.
-    equal: bool,
-    value: Cow<'a, [u8]>,
-}
+pub(super) struct FieldTerms<'a>(SmallVec<[FieldTerm<'a>; 4]>);
 
 impl<'a> FieldTerms<'a> {
-    /// Reads a selector; the empty one selects everything. `None` when any term is malformed.
-    ///
-    /// Field names are neither checked nor trimmed. Costs `O(n log n)` in the length.
+    /// Reads a selector; see [`field_terms`]. `None` when any term is malformed.
     pub(super) fn parse(selector: &'a [u8]) -> Option<Self> {
-        let mut terms = split_terms(selector);
-        // The server sorts before it looks, so which of several terms of one field counts does not
-        // depend on their order.
-        terms.sort_unstable();
-        terms
-            .into_iter()
-            .filter(|term| !term.is_empty())
-            .map(Term::parse)
-            .collect::<Option<_>>()
-            .map(Self)
+        field_terms(selector).ok().map(Self)
     }
 
     /// The value that the first term about `field` in sorted order requires of it.
@@ -43,6 +24,47 @@ impl<'a> FieldTerms<'a> {
             .find(|term| term.equal && term.field == field)
             .map(|term| &*term.value)
     }
+}
+
+/// One term of a field selector.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FieldTerm<'a> {
+    /// The field, neither checked nor trimmed.
+    pub field: &'a [u8],
+    /// Whether the field must have the value, or any other.
+    pub equal: bool,
+    /// The value, escapes resolved.
+    pub value: Cow<'a, [u8]>,
+}
+
+/// Why a term of a field selector is malformed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FieldTermError<'a> {
+    /// This term has no operator.
+    NoOperator(&'a [u8]),
+    /// A backslash is followed by this, which does not begin with a backslash, `,` or `=`.
+    BadEscape(&'a [u8]),
+    /// A value has this byte, `,` or `=`, without a backslash before it.
+    Unescaped(u8),
+}
+
+/// The terms of a field selector, sorted as kube-apiserver sorts them before it reads them: so which of
+/// several terms of one field counts, and which error is found first, does not depend on their order
+/// in the text. The empty selector has none.
+///
+/// Costs `O(n log n)` in the length.
+///
+/// # Errors
+///
+/// [`FieldTermError`] for the first term, in sorted order, that is malformed.
+pub fn field_terms(selector: &[u8]) -> Result<SmallVec<[FieldTerm<'_>; 4]>, FieldTermError<'_>> {
+    let mut terms = split_terms(selector);
+    terms.sort_unstable();
+    terms
+        .into_iter()
+        .filter(|term| !term.is_empty())
+        .map(FieldTerm::parse)
+        .collect()
 }
 
 /// Splits at each `,` that no backslash protects.
@@ -57,19 +79,20 @@ fn split_terms(selector: &[u8]) -> SmallVec<[&[u8]; 4]> {
         .collect()
 }
 
-impl<'a> Term<'a> {
-    fn parse(term: &'a [u8]) -> Option<Self> {
+impl<'a> FieldTerm<'a> {
+    fn parse(term: &'a [u8]) -> Result<Self, FieldTermError<'a>> {
         let at = term
             .iter()
             .enumerate()
-            .position(|(i, &b)| b == b'=' || b == b'!' && term.get(i + 1) == Some(&b'='))?;
+            .position(|(i, &b)| b == b'=' || b == b'!' && term.get(i + 1) == Some(&b'='))
+            .ok_or(FieldTermError::NoOperator(term))?;
         let (field, rest) = term.split_at(at);
         let (equal, value) = match rest {
             [b'!', b'=', value @ ..] => (false, value),
             [b'=', b'=', value @ ..] | [_, value @ ..] => (true, value),
-            [] => return None,
+            [] => return Err(FieldTermError::NoOperator(term)),
         };
-        Some(Self {
+        Ok(Self {
             field,
             equal,
             value: unescape(value)?,
@@ -77,21 +100,28 @@ impl<'a> Term<'a> {
     }
 }
 
-/// Resolves `\\`, `\,` and `\=`; `None` for any other escape and for a raw `,` or `=`.
-fn unescape(value: &[u8]) -> Option<Cow<'_, [u8]>> {
+/// Resolves `\\`, `\,` and `\=`; any other escape and a raw `,` or `=` are errors.
+fn unescape(value: &[u8]) -> Result<Cow<'_, [u8]>, FieldTermError<'_>> {
     if !value.iter().any(|b| b"\\,=".contains(b)) {
-        return Some(Cow::Borrowed(value));
+        return Ok(Cow::Borrowed(value));
     }
     let mut out = Vec::with_capacity(value.len());
-    let mut bytes = value.iter();
-    while let Some(&byte) = bytes.next() {
+    let mut rest = value;
+    while let [byte, after @ ..] = rest {
+        rest = after;
         out.push(match byte {
-            b'\\' => *bytes.next().filter(|b| b"\\,=".contains(b))?,
-            b',' | b'=' => return None,
-            _ => byte,
+            b'\\' => match after {
+                [escaped @ (b'\\' | b',' | b'='), after @ ..] => {
+                    rest = after;
+                    *escaped
+                }
+                _ => return Err(FieldTermError::BadEscape(after)),
+            },
+            b',' | b'=' => return Err(FieldTermError::Unescaped(*byte)),
+            _ => *byte,
         });
     }
-    Some(Cow::Owned(out))
+    Ok(Cow::Owned(out))
 }
 
 /// Whether `selector` is a label selector: requirements separated by commas; none at all is fine.

@@ -7,6 +7,7 @@ use smallvec::SmallVec;
 
 use super::SelectorError;
 use crate::go::Quoted;
+use fairgate_core::digest::{FieldTermError, field_terms};
 
 /// The fields that all hosted kinds can be selected by.
 const KNOWN: [&str; 2] = ["metadata.name", "metadata.namespace"];
@@ -35,18 +36,18 @@ impl FieldSelector {
     ///
     /// The server's text for the first term, in sorted order, that is malformed.
     pub fn parse(selector: &str) -> Result<Self, SelectorError> {
-        let mut parts = split_terms(selector);
-        // The server sorts before it looks, so what it tells of does not depend on their order.
-        parts.sort_unstable();
-        let mut terms = SmallVec::new();
-        for part in parts.into_iter().filter(|part| !part.is_empty()) {
-            let term = Term::parse(part)?.ok_or_else(|| {
-                format!("invalid selector: '{selector}'; can't understand '{part}'")
-            })?;
-            if !term.path.is_empty() || !term.value.is_empty() {
-                terms.push(term);
-            }
-        }
+        let terms = field_terms(selector.as_bytes())
+            .map_err(|error| SelectorError(message(selector, error)))?;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let terms = terms
+            .into_iter()
+            .filter(|term| !term.field.is_empty() || !term.value.is_empty())
+            .map(|term| Term {
+                path: text(term.field),
+                equal: term.equal,
+                value: text(&term.value),
+            })
+            .collect();
         Ok(Self { terms })
     }
 
@@ -95,65 +96,22 @@ impl FieldSelector {
     }
 }
 
-/// Splits at each comma that no backslash protects.
-fn split_terms(selector: &str) -> SmallVec<[&str; 4]> {
-    let mut protected = false;
-    selector
-        .split(|c| {
-            let separates = c == ',' && !protected;
-            protected = c == '\\' && !protected;
-            separates
-        })
-        .collect()
-}
-
-impl Term {
-    /// Reads one term; `None` if it has no operator.
-    fn parse(term: &str) -> Result<Option<Self>, String> {
-        let sign = |(at, _): &(usize, char)| {
-            let rest = &term[*at..];
-            rest.starts_with('=') || rest.starts_with("!=")
-        };
-        let Some((at, _)) = term.char_indices().find(sign) else {
-            return Ok(None);
-        };
-        let (path, rest) = term.split_at(at);
-        let (equal, value) = match rest.strip_prefix("!=") {
-            Some(value) => (false, value),
-            None => (true, rest.strip_prefix("==").unwrap_or(&rest[1..])),
-        };
-        Ok(Some(Self {
-            path: path.to_owned(),
-            equal,
-            value: unescape(value)?,
-        }))
+/// The server's text for a malformed term.
+fn message(selector: &str, error: FieldTermError<'_>) -> String {
+    match error {
+        FieldTermError::NoOperator(term) => {
+            let term = String::from_utf8_lossy(term);
+            format!("invalid selector: '{selector}'; can't understand '{term}'")
+        }
+        FieldTermError::BadEscape(rest) => {
+            let rest = String::from_utf8_lossy(rest);
+            let escaped = rest.chars().next().map(String::from).unwrap_or_default();
+            format!("invalid field selector: invalid escape sequence: \\{escaped}")
+        }
+        FieldTermError::Unescaped(byte) => {
+            format!("invalid field selector: unescaped character in value: {byte}")
+        }
     }
-}
-
-fn unescape(value: &str) -> Result<String, String> {
-    let mut plain = String::with_capacity(value.len());
-    let mut chars = value.chars();
-    while let Some(c) = chars.next() {
-        plain.push(match c {
-            '\\' => match chars.next() {
-                Some(c @ ('\\' | ',' | '=')) => c,
-                other => {
-                    let other = other.map(String::from).unwrap_or_default();
-                    return Err(format!(
-                        "invalid field selector: invalid escape sequence: \\{other}"
-                    ));
-                }
-            },
-            ',' | '=' => {
-                let number = u32::from(c);
-                return Err(format!(
-                    "invalid field selector: unescaped character in value: {number}"
-                ));
-            }
-            _ => c,
-        });
-    }
-    Ok(plain)
 }
 
 #[cfg(test)]
