@@ -1,5 +1,5 @@
-//! What goes on beside the requests, on the control runtime: everything that follows, looks after or
-//! shows something is started here.
+//! The tasks on the control runtime, beside the requests: following policies, rebalancing, reloading, the
+//! admin port. All of them are started here.
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 
@@ -27,7 +27,7 @@ use fairgate_proxy::{
     serve::{DrainPhase, Offence},
 };
 
-/// All that the control tasks work on.
+/// What the control tasks need.
 pub(super) struct Control {
     pub(super) config: Config,
     pub(super) path: Option<PathBuf>,
@@ -44,7 +44,7 @@ pub(super) struct Control {
 }
 
 impl Control {
-    /// Starts the tasks on the gateway's control runtime. Returns where operators are served.
+    /// Starts the tasks on the gateway's control runtime. Returns the address of the admin port.
     pub(super) fn start(self, gateway: &Gateway) -> Result<SocketAddr, ServeError> {
         let control = gateway.control();
         let _inside = control.enter();
@@ -117,7 +117,7 @@ impl Control {
     }
 }
 
-/// Has the metrics ask for what the gateway has in hand.
+/// Registers the metrics of connections and requests.
 fn show_load(gateway: &Gateway, telemetry: &Telemetry) {
     #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
     let number = |count: usize| count as f64;
@@ -127,7 +127,7 @@ fn show_load(gateway: &Gateway, telemetry: &Telemetry) {
     metrics.observe_gauge(&catalogue::STREAMS, move || number(streams()));
 }
 
-/// Has the metrics ask for what was done against clients.
+/// Registers the metrics of protection against misbehaving clients.
 fn show_defence(gateway: &Gateway, telemetry: &Telemetry) {
     let metrics = telemetry.metrics();
     for offence in Offence::ALL {
@@ -145,7 +145,7 @@ fn show_defence(gateway: &Gateway, telemetry: &Telemetry) {
     metrics.observe_counter(&catalogue::TURNED_AWAY, gateway.turned_away());
 }
 
-/// What tells whether the gateway lives and is ready.
+/// The health checks of the gateway.
 fn checks(gateway: &Gateway, telemetry: &Arc<Telemetry>) -> HealthChecks {
     let phases = gateway.drain().subscribe();
     let telemetry = Arc::clone(telemetry);
@@ -154,7 +154,7 @@ fn checks(gateway: &Gateway, telemetry: &Arc<Telemetry>) -> HealthChecks {
             if telemetry.metrics().has_policy() {
                 Ok(())
             } else {
-                Err("no policy was taken on yet".to_owned())
+                Err("no policy is in force yet".to_owned())
             }
         })
         .ready("shutdown", move || match *phases.borrow() {
@@ -163,7 +163,7 @@ fn checks(gateway: &Gateway, telemetry: &Arc<Telemetry>) -> HealthChecks {
         })
 }
 
-/// Lends and borrows seats, for ever.
+/// Rebalances the limits of the priority levels, until it is dropped.
 async fn rebalance(hub: Arc<Hub>, clock: Clock) {
     loop {
         hub.borrowing_due().await;

@@ -1,4 +1,4 @@
-//! What the layers tell of, counted in the gateway's own metrics.
+//! Sinks for the events of the layers, which count them in the gateway's metrics.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ pub(super) fn connections(metrics: &Arc<GatewayMetrics>) -> EventSink<Connection
     })
 }
 
-/// Shows how many streams there are to the upstream, and may be.
+/// Registers the metrics of upstream streams and their limit.
 pub(super) fn streams(metrics: &GatewayMetrics, limit: &Arc<ConnectionLimit>) {
     #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
     let number = |count: usize| count as f64;
@@ -44,7 +44,7 @@ pub(super) fn streams(metrics: &GatewayMetrics, limit: &Arc<ConnectionLimit>) {
     }
 }
 
-/// Counts what is done about clients.
+/// Counts client connections that the gateway ends to protect itself.
 pub(super) fn clients(metrics: &Arc<GatewayMetrics>) -> EventSink<ClientEvent> {
     let resets = metrics.labelled_counter(&catalogue::CLIENTS_ENDED, "reason", "resets");
     EventSink::new(move |event| match event {

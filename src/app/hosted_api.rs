@@ -1,4 +1,4 @@
-//! The hosted API of a gateway: its store, what is kept in order there, and what operators see.
+//! The hosted API of a gateway: its store, the tasks that maintain its objects, health and metrics.
 
 use std::{
     path::Path,
@@ -33,20 +33,20 @@ use fairgate_core::{
 use fairgate_store::{HistoryLimits, Store, StoreError, StoreHealth, local};
 use fairgate_upstream::access_review::AccessReviews;
 
-/// How often the built-in objects are looked after, besides when something changes.
+/// How often the built-in objects are checked, besides after every change.
 const ENSURE: Duration = Duration::from_secs(60);
-/// How soon that is tried again after a failure.
+/// The pause before a retry after a failure.
 const RETRY: Duration = Duration::from_secs(1);
-/// How often the store drops old history.
+/// How often the store is compacted.
 const MAINTAIN: Duration = Duration::from_secs(10);
 /// How long the start of the gateway waits for the store and the built-in objects in it.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long it waits when the store has failed already: some start at the same moment.
+/// How long it waits once the store has failed: it may be starting at the same moment.
 const PATIENCE_WITH_TROUBLE: Duration = Duration::from_secs(1);
-/// How often it is looked whether the store has failed.
+/// How often the health of the store is checked during that wait.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Opens the store that the configuration names. Must be called inside of the control runtime.
+/// Opens the configured store. Must be called within the control runtime.
 pub(super) fn open_store(config: &Config, clock: &Clock) -> Result<Arc<dyn Store>, StoreError> {
     match &config.store {
         config::StoreConfig::Local { path } => Ok(Arc::new(open_local(path, clock)?)),
@@ -86,7 +86,7 @@ fn open_etcd(settings: &config::EtcdConfig, clock: &Clock) -> Result<Arc<dyn Sto
 
 #[cfg(not(feature = "etcd"))]
 fn open_etcd(_: &config::EtcdConfig, _: &Clock) -> Result<Arc<dyn Store>, StoreError> {
-    // The configuration was refused before it came here.
+    // Validation of the configuration refuses this earlier.
     Err(StoreError::Failed(
         "this fairgate was built without etcd".to_owned(),
     ))
@@ -100,13 +100,13 @@ pub(super) struct HostedApi {
     clock: Clock,
     bootstrap: Bootstrap,
     main_port: Arc<MainPortEndpoints>,
-    /// Whether the built-in objects were seen to be in the store.
+    /// Whether the built-in objects are known to be in the store.
     ensured: Arc<AtomicBool>,
     opinions: watch::Sender<Vec<UnreachableSchema>>,
 }
 
 impl HostedApi {
-    /// An API over a store. Without `access` its own rules say who may do what.
+    /// An API over a store. Without `access`, its own rules authorize requests.
     pub(super) fn new(
         config: &Config,
         store: Arc<dyn Store>,
@@ -138,14 +138,14 @@ impl HostedApi {
         }
     }
 
-    /// Whether the store was seen to have all built-in objects. Until then a policy of what it has may
-    /// lack some.
+    /// Whether the store is known to have all built-in objects. Until then a policy compiled from its
+    /// objects may lack some.
     pub(super) fn is_complete(&self) -> bool {
         self.ensured.load(Ordering::Relaxed)
     }
 
-    /// Waits a while for the store and puts the built-in objects into it. Without them the gateway
-    /// starts with those it knows, and goes on trying.
+    /// Waits for the store for a bounded time, and stores the built-in objects. If that fails, the gateway
+    /// starts with the built-in policy, and keeps trying.
     pub(super) async fn prepare(&self) {
         let keeper = Bootstrapper::new(Arc::clone(&self.hosted), self.bootstrap);
         let work = async {
@@ -169,7 +169,7 @@ impl HostedApi {
         }
     }
 
-    /// Waits for as long as it makes sense to wait for the store.
+    /// Completes when the gateway should no longer wait for the store.
     async fn patience(&self) {
         let begun = self.clock.now();
         loop {
@@ -184,21 +184,21 @@ impl HostedApi {
         }
     }
 
-    /// What is wrong with the store, if anything is.
+    /// The failure of the store, if it is not healthy.
     pub(super) fn trouble(&self) -> Option<String> {
         match self.store.health() {
             StoreHealth::Ready => None,
-            StoreHealth::Unread => Some("it was not read yet".to_owned()),
+            StoreHealth::Unread => Some("not read yet".to_owned()),
             StoreHealth::Degraded(why) => Some(why.to_string()),
         }
     }
 
-    /// Lets operators see the gateway on the port of the API, too.
+    /// Serves metrics, health checks and dumps on the main port, too.
     pub(super) fn show(&self, view: &Arc<OperatorEndpoints>) {
         let _ = self.main_port.0.set(Arc::downgrade(view));
     }
 
-    /// Adds what is to be known of the store to the checks.
+    /// Adds the store to the health checks.
     pub(super) fn check(&self, checks: HealthChecks) -> HealthChecks {
         let this = self.clone();
         checks.note("store", move || {
@@ -207,7 +207,7 @@ impl HostedApi {
         })
     }
 
-    /// Has the metrics show the store.
+    /// Registers the metrics of the store.
     pub(super) fn measure(&self, telemetry: &Telemetry) {
         let metrics = telemetry.metrics();
         let this = self.clone();
@@ -225,14 +225,14 @@ impl HostedApi {
         });
     }
 
-    /// Starts what keeps the objects in order.
+    /// Starts the tasks that maintain the objects and the store.
     pub(super) fn start(&self, control: &runtime::Handle) {
         control.spawn(self.clone().keep_bootstrap());
         control.spawn(self.clone().keep_conditions());
         control.spawn(self.clone().maintain());
     }
 
-    /// Takes findings about the objects, to be told in their status.
+    /// Takes findings about the objects, which are written to their status.
     pub(super) fn found(&self, findings: &[Finding]) {
         let opinions: Vec<UnreachableSchema> = findings
             .iter()
@@ -245,12 +245,12 @@ impl HostedApi {
         self.opinions.send_replace(opinions);
     }
 
-    /// Ensures the built-in objects, whenever something changes and every minute.
+    /// Ensures that the built-in objects exist, after every change and every minute.
     async fn keep_bootstrap(self) {
         let keeper = Bootstrapper::new(Arc::clone(&self.hosted), self.bootstrap);
         let mut trouble = String::new();
         loop {
-            // Asked for before the objects are read, so that no change between the two is missed.
+            // The watch starts before the objects are read, so that no change in between is missed.
             let change = self.change();
             let pace = Throttle::begin(&self.clock);
             let pause = match keeper.ensure().await {
@@ -273,7 +273,7 @@ impl HostedApi {
         }
     }
 
-    /// Waits until something changes in the store after this call, and has settled; it may be awaited later.
+    /// Completes shortly after something in the store has changed since this call; it may be awaited later.
     fn change(&self) -> impl Future<Output = ()> + Send + use<> {
         let watch = self.store.watch("/", self.store.cached_revision());
         async move {
@@ -285,7 +285,7 @@ impl HostedApi {
         }
     }
 
-    /// Tells what was found, whenever something changes.
+    /// Writes the status conditions, after every change.
     async fn keep_conditions(self) {
         let mut conditions = ConditionWriter::new(Arc::clone(&self.hosted), self.clock.clone());
         let mut opinions = self.opinions.subscribe();
@@ -294,7 +294,7 @@ impl HostedApi {
         }
         loop {
             let known = opinions.borrow_and_update().clone();
-            // Asked for before the objects are read, so that no change between the two is missed.
+            // The watch starts before the objects are read, so that no change in between is missed.
             let change = self.change();
             let pace = Throttle::begin(&self.clock);
             let told = conditions.tell(&known).await;
@@ -319,14 +319,14 @@ impl HostedApi {
         loop {
             tokio::time::sleep(MAINTAIN).await;
             if let Err(error) = self.store.maintain(self.clock.now()).await {
-                tracing::debug!(%error, "old history stays in the store for now");
+                tracing::debug!(%error, "cannot compact the store; trying again later");
             }
         }
     }
 }
 
-/// What operators see of the gateway, once it runs. Weak, because the view shows the store, and through
-/// the API that shows the view both would keep each other for ever; the port for operators keeps it.
+/// The operator endpoints on the main port, once the gateway runs. Weak, because the endpoints hold the
+/// store, and the API would hold both in a reference cycle; the admin port owns them.
 #[derive(Default)]
 struct MainPortEndpoints(OnceLock<Weak<OperatorEndpoints>>);
 

@@ -1,4 +1,4 @@
-//! What the upstream is told: who the user is, and that the gateway may say so.
+//! Identity on requests to the upstream: the user's, and the gateway's own credential.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -12,10 +12,10 @@ use fairgate_proxy::{
     forward,
 };
 
-/// How often a token file is read again: such tokens are renewed well before they expire.
+/// How often a token file is reloaded: such tokens are renewed well before they expire.
 const REREAD: Duration = Duration::from_secs(60);
 
-/// The gateway's own credential, if it is a token.
+/// The gateway's own bearer token, if it has one.
 #[derive(Clone, Debug)]
 pub(super) struct UpstreamCredential {
     path: Option<PathBuf>,
@@ -27,7 +27,7 @@ impl UpstreamCredential {
     ///
     /// # Errors
     ///
-    /// When there is such a file to be read, and it cannot be, or holds no token.
+    /// When the file cannot be read, or contains no token.
     pub(super) fn new(path: Option<PathBuf>) -> Result<Self, SettingsError> {
         let credential = Self {
             path,
@@ -37,7 +37,7 @@ impl UpstreamCredential {
         Ok(credential)
     }
 
-    /// The header that proves who the gateway is.
+    /// The `Authorization` header of the gateway.
     pub(super) fn header(&self) -> Option<HeaderValue> {
         self.header
             .load()
@@ -45,7 +45,7 @@ impl UpstreamCredential {
             .map(|header| HeaderValue::clone(header))
     }
 
-    /// Reads the file again, for ever.
+    /// Reloads the file periodically, until it is dropped.
     pub(super) async fn follow(self) {
         if self.path.is_none() {
             return;
@@ -55,7 +55,9 @@ impl UpstreamCredential {
             let again = self.clone();
             match tokio::task::spawn_blocking(move || again.reread()).await {
                 Ok(Ok(())) => {}
-                Ok(Err(error)) => tracing::warn!(%error, "the token known so far stays in use"),
+                Ok(Err(error)) => {
+                    tracing::warn!(%error, "cannot reload the token file; the last token stays in use");
+                }
                 Err(error) => tracing::warn!(%error, "cannot reload the token file"),
             }
         }
@@ -81,7 +83,7 @@ impl UpstreamCredential {
     }
 }
 
-/// Tells the upstream who the user is.
+/// Writes the user's identity and the gateway's credential into requests to the upstream.
 #[derive(Clone, Debug)]
 pub(super) struct IdentityWriter {
     identity: UpstreamIdentity,
@@ -104,7 +106,7 @@ impl forward::WriteIdentity for IdentityWriter {
             None => upstream::write(&self.identity, &call.digest.user, headers),
         };
         written.map_err(|error| {
-            tracing::warn!(%error, "cannot express the user in request headers");
+            tracing::warn!(%error, "the user cannot be represented in request headers");
             match error {
                 IdentityError::Empty { .. } | IdentityError::Unrepresentable { .. } => {
                     Refusal::IdentityNotRepresentable(error.to_string().into())

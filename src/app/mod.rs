@@ -1,7 +1,7 @@
-//! The composition root: alone knows every module, and joins them.
+//! The composition root: the only module that knows all others, and connects them.
 //!
-//! [`start`] turns a configuration into a running gateway; [`serve`] is a process that runs one to its
-//! end. [`runtimes`] lays out threads; `settings` says the configuration in each module's own terms;
+//! [`start`] turns a configuration into a running gateway; [`serve`] runs one until the process is told
+//! to stop. [`runtimes`] starts the threads; `settings` translates the configuration for each module;
 //! `identity` is what the upstream is told, and `access` how it is asked what users may do;
 //! `control` starts what goes on beside the requests: `policies` on their way into force, borrowing,
 //! `reload`, the admin port.
@@ -52,34 +52,36 @@ use identity::UpstreamCredential;
 use policies::{ObjectsFrom, Policies};
 use settings::UpstreamClients;
 
-/// Why the gateway does not serve.
+/// Why the gateway cannot start, or stopped.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// The policy objects cannot be used.
-    #[error("the policies cannot be used:\n{}", lines(.0))]
+    /// The policy objects are invalid.
+    #[error("the policies are invalid:\n{}", lines(.0))]
     Policies(Vec<Finding>),
-    /// A setting that only shows to be wrong when it is put to use.
+    /// A setting that turned out to be invalid when it was used.
     #[error("{0}")]
     Settings(#[from] settings::SettingsError),
-    /// The store of the hosted API makes no sense as it is set up.
+    /// The store of the hosted API cannot be opened.
     #[error("store: {0}")]
     Store(#[from] StoreError),
     /// It cannot listen, or the system refuses it a thread.
     #[error(transparent)]
     Start(#[from] StartError),
-    /// Nothing can be logged.
+    /// Logging cannot be set up.
     #[error(transparent)]
     Log(#[from] observe::log::LogError),
-    /// The port for operators.
-    #[error("admin.address: {address} cannot be bound; choose another, or end what listens there")]
+    /// The admin port cannot be opened.
+    #[error(
+        "admin.address: cannot bind {address}; choose another address, or stop the process that listens there"
+    )]
     Admin {
-        /// Where it should be.
+        /// The configured address.
         address: SocketAddr,
-        /// What the system says.
+        /// The error of the operating system.
         source: std::io::Error,
     },
     /// Signals or the runtime fail.
-    #[error("the gateway cannot go on")]
+    #[error("the gateway cannot continue")]
     Io(#[from] std::io::Error),
 }
 
@@ -91,12 +93,12 @@ fn lines(findings: &[Finding]) -> String {
     lines.join("\n")
 }
 
-/// Runs the gateway until it is told to end by a signal. `path` is what SIGHUP reads again. Once it serves,
-/// `serving` is told where.
+/// Runs the gateway until a signal stops it. SIGHUP reloads `path`. Once the gateway serves, `serving` is
+/// called with its address.
 ///
 /// # Errors
 ///
-/// [`ServeError`], when it cannot start; whatever `serving` fails with, which ends it.
+/// [`ServeError`], when it cannot start; the error of `serving`, which stops it.
 pub fn serve<E: From<ServeError>>(
     config: Config,
     path: Option<PathBuf>,
@@ -215,7 +217,7 @@ where
     })
 }
 
-/// A gateway at work. Dropped, it ends at once.
+/// A running gateway. Dropping it stops it immediately.
 pub struct Running {
     gateway: Gateway,
     admin: SocketAddr,
@@ -233,12 +235,12 @@ impl std::fmt::Debug for Running {
 }
 
 impl Running {
-    /// Where it serves clients; the actual port, if any was asked for.
+    /// The address that serves clients, with the actual port if the configured one is 0.
     pub fn address(&self) -> SocketAddr {
         self.gateway.address()
     }
 
-    /// Where it serves operators.
+    /// The address of the admin port.
     pub fn admin_address(&self) -> SocketAddr {
         self.admin
     }
@@ -248,18 +250,18 @@ impl Running {
         &self.hub
     }
 
-    /// The store of the hosted API, if it hosts one.
+    /// The store of the hosted API, if there is one.
     pub fn store(&self) -> Option<&Arc<dyn Store>> {
         self.store.as_ref()
     }
 
-    /// Drains and ends. Takes as long as the drain's settings allow.
+    /// Drains connections and stops. Takes at most as long as the drain settings allow.
     pub fn shut_down(self) {
         self.gateway.shut_down();
     }
 }
 
-/// Opens the hosted API and what is in it, if this gateway has one.
+/// Opens the hosted API and its store, if this gateway has one.
 fn open_hosting(
     config: &Config,
     clients: &UpstreamClients,
@@ -303,7 +305,7 @@ fn policies_from<'a>(
     }
 }
 
-/// What makes the stack of each core, on the core's own thread.
+/// Returns the function that builds the stack of each core, on the core's own thread.
 fn build_stack<E>(
     config: &Config,
     telemetry: &Arc<Telemetry>,
@@ -324,7 +326,7 @@ where
     let upstream = Arc::new(upstream);
     let (telemetry, hub, rules) = (Arc::clone(telemetry), Arc::clone(hub), Arc::clone(rules));
     let identity =
-        identity::IdentityWriter::new(settings::told_identity(config)?, credential.clone());
+        identity::IdentityWriter::new(settings::upstream_identity(config)?, credential.clone());
     let hosted = hosting.map(|hosting| Arc::clone(&hosting.hosted));
     let ownership = match config.mode {
         GatewayMode::Overlay => Ownership::Overlay,

@@ -1,5 +1,5 @@
-//! Policy objects on their way into force: where they come from, what is compiled from them, and what
-//! stays when they cannot be used.
+//! Reads policy objects from their source, compiles them, and applies the policy. An invalid set changes
+//! nothing: the last good policy stays in force.
 
 use std::{sync::Arc, time::Duration};
 
@@ -25,16 +25,16 @@ use fairgate_core::{
 use fairgate_proxy::fairness::Hub;
 use fairgate_upstream::client::ApiClient;
 
-/// The policy objects as they were found at the start, and where to look for changes.
+/// The policy objects read at the start, and the source to follow for changes.
 #[derive(Debug)]
 pub(super) struct Policies {
     pub(super) source: Option<ConfiguredSource>,
     pub(super) compiling: Compiling,
-    /// How far they are in step, where they are the upstream's.
+    /// Whether they are up to date, where they come from the upstream.
     pub(super) following: Option<SourceStatus>,
 }
 
-/// Where policy objects are to come from.
+/// The configured origin of policy objects.
 pub(super) enum ObjectsFrom<'a> {
     /// From the files named in the configuration, if any.
     Files,
@@ -44,7 +44,7 @@ pub(super) enum ObjectsFrom<'a> {
     Upstream(ApiClient, Clock),
 }
 
-/// Where policy objects come from, as far as they change.
+/// A source of policy objects that is followed for changes.
 #[derive(Debug)]
 pub(super) enum ConfiguredSource {
     Files(FileSource),
@@ -53,7 +53,7 @@ pub(super) enum ConfiguredSource {
 }
 
 impl ConfiguredSource {
-    /// What makes the source yield what it has at once, where that can be asked of it.
+    /// Makes the source read again at once when notified; `None` where changes arrive by watch.
     pub(super) fn nudge(&self) -> Option<Arc<Notify>> {
         match self {
             Self::Files(files) => Some(files.nudge()),
@@ -80,15 +80,15 @@ impl PolicySource for ConfiguredSource {
     }
 }
 
-/// How long the objects of an API are waited for before the gateway starts without them.
+/// How long the gateway waits at its start for the objects of an API.
 const FIRST_SET: Duration = Duration::from_secs(2);
 
 impl Policies {
-    /// Reads and compiles the policies that `config` names.
+    /// Reads and compiles the configured policies.
     ///
     /// # Errors
     ///
-    /// All findings, when the set cannot be used.
+    /// All findings, when the set is invalid.
     pub(super) async fn load(
         config: &Config,
         hash_key: [u8; 16],
@@ -125,7 +125,7 @@ impl Policies {
     }
 }
 
-/// A source, and what it has now.
+/// A source, and its first set.
 type Found = (Option<ConfiguredSource>, Option<DocumentSet>);
 
 fn files(config: &Config) -> Found {
@@ -138,7 +138,7 @@ fn files(config: &Config) -> Found {
 }
 
 async fn stored(hosting: &HostedApi) -> Found {
-    // A store in trouble was waited for already.
+    // An unhealthy store has been waited for already.
     let patience = match hosting.trouble() {
         None => FIRST_SET,
         Some(_) => Duration::ZERO,
@@ -151,32 +151,32 @@ async fn followed(source: KubeSource, step: &SourceStatus) -> Found {
     let found = first_of(ConfiguredSource::Kube(Box::new(source)), FIRST_SET).await;
     if found.1.is_none() {
         let why = step.trouble().unwrap_or_default();
-        tracing::error!(%why, "the upstream's policy objects are not known yet");
+        tracing::error!(%why, "the upstream's policy objects have not been read yet; the built-in policy applies");
     }
     found
 }
 
-/// Waits a while for the first set of a source.
+/// Waits for the first set of a source, at most for `patience`.
 async fn first_of(mut source: ConfiguredSource, patience: Duration) -> Found {
     let documents = tokio::time::timeout(patience, source.next()).await;
     (Some(source), documents.ok())
 }
 
-/// What a policy is compiled from.
+/// The input of compiling a policy.
 #[derive(Clone, Debug)]
 pub(super) struct Compiling {
     pub(super) settings: PolicySettings,
-    /// What the gateway adds of the objects that are built into it.
+    /// Which built-in objects the gateway adds.
     pub(super) bootstrap: Bootstrap,
-    /// Whether the documents, if there are any, are all that an API has: it has the built-in ones, too.
+    /// Whether the documents, if any, are the complete contents of an API, built-in objects included.
     whole: bool,
-    /// Shared with who compiles something else from them.
+    /// Shared, because a failed change keeps them.
     pub(super) documents: Option<Arc<DocumentSet>>,
 }
 
 impl Compiling {
-    /// What is added to the documents. Until it is known what an API has, the gateway has to know the
-    /// built-in objects itself.
+    /// Which built-in objects are added to the documents. Until the contents of an API are known, the gateway
+    /// adds all of them itself.
     fn added(&self) -> Bootstrap {
         let any = self.documents.as_ref();
         let any = any.is_some_and(|set| !set.documents.is_empty());
@@ -211,7 +211,7 @@ impl Compiling {
     }
 }
 
-/// Compiles policies and gives them to the hub; the last good one stays when a new one is not.
+/// Compiles policies and applies them to the hub; an invalid one leaves the last good one in force.
 #[derive(Clone)]
 pub(super) struct Applier {
     hub: Arc<Hub>,
@@ -222,8 +222,7 @@ pub(super) struct Applier {
 }
 
 impl Applier {
-    /// Starts from `compiling`, which is in force already. What is found out about objects is told to
-    /// `hosting`.
+    /// Starts from `compiling`, which is in force already. Findings about objects are passed to `hosting`.
     pub(super) fn new(
         compiling: Compiling,
         hub: Arc<Hub>,
@@ -248,8 +247,8 @@ impl Applier {
         self.telemetry.metrics()
     }
 
-    /// Changes what is compiled from, and compiles; returns whether it was applied, and what is to be
-    /// said. Blocks for as long as compiling takes.
+    /// Changes the input, compiles it, and applies the policy; returns whether that succeeded, and all
+    /// findings. Blocks while compiling.
     pub(super) fn apply(&self, change: impl FnOnce(&mut Compiling)) -> (bool, Vec<Finding>) {
         let mut compiling = lock(&self.compiling);
         let mut changed = compiling.clone();
@@ -272,7 +271,7 @@ impl Applier {
     }
 }
 
-/// Follows a source of policy objects, for ever.
+/// Follows a source of policy objects, until it is dropped.
 pub(super) async fn follow(mut source: ConfiguredSource, applier: Applier) {
     let clock = applier.clock.clone();
     loop {
@@ -289,7 +288,7 @@ pub(super) async fn follow(mut source: ConfiguredSource, applier: Applier) {
             })
         });
         let Ok((applied, findings)) = applied.await else {
-            tracing::error!("compiling the policies failed; the last good ones stay");
+            tracing::error!("compiling the policies failed; the last good policy stays in force");
             continue;
         };
         if let Some(hosting) = hosting {

@@ -1,4 +1,4 @@
-//! Reads the configuration again at each SIGHUP, and takes on what may change while the gateway runs.
+//! Reloads the configuration at each SIGHUP, and applies the keys that can change at run time.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -19,14 +19,14 @@ use crate::{
 use fairgate_core::finding::Finding;
 use fairgate_proxy::auth::{TokenReviews, layer::AuthRules};
 
-/// Reads the configuration again at each SIGHUP.
+/// Reloads the configuration at each SIGHUP.
 pub(super) struct Reload {
     pub(super) config: Config,
     pub(super) path: Option<PathBuf>,
     pub(super) rules: Arc<ArcSwap<AuthRules>>,
     pub(super) reviews: Option<TokenReviews>,
     pub(super) applier: Applier,
-    /// Makes the followed files be read at once.
+    /// Makes the source read its files at once.
     pub(super) nudge: Option<Arc<Notify>>,
     pub(super) following: Option<JoinHandle<()>>,
     pub(super) hash_key: [u8; 16],
@@ -46,7 +46,7 @@ impl Reload {
         self.following = source.map(|source| tokio::spawn(follow(source, applier)));
     }
 
-    /// Goes on until the process ends.
+    /// Handles signals until the process exits.
     pub(super) async fn run(mut self, mut hangup: tokio::signal::unix::Signal) {
         while hangup.recv().await.is_some() {
             let reloading = tokio::task::spawn_blocking(move || {
@@ -64,16 +64,16 @@ impl Reload {
     }
 
     fn reload(&mut self) {
-        let taken_on = self.take_on();
-        self.applier.metrics().config_reloaded(taken_on);
+        let applied = self.apply();
+        self.applier.metrics().config_reloaded(applied);
     }
 
-    /// Takes on what the configuration says now; false if it cannot be used.
-    fn take_on(&mut self) -> bool {
+    /// Applies the configuration as it is now; false if it is invalid.
+    fn apply(&mut self) -> bool {
         let (new, warnings) = match Config::read(self.path.as_deref()).usable() {
             Ok(read) => read,
             Err(error) => {
-                tracing::error!(%error, "the configuration cannot be used; the last good one stays");
+                tracing::error!(%error, "the configuration is invalid; the last good one stays in force");
                 return false;
             }
         };
@@ -83,11 +83,11 @@ impl Reload {
         let rules = match settings::auth_rules(&new, self.reviews.clone()) {
             Ok(rules) => rules,
             Err(error) => {
-                tracing::error!(%error, "the configuration cannot be used; the last good one stays");
+                tracing::error!(%error, "the configuration is invalid; the last good one stays in force");
                 return false;
             }
         };
-        // Another mode needs a restart; until then the objects come from where they came from.
+        // A change of mode needs a restart; until then the source of the objects stays the same.
         let from_files = self.config.mode == GatewayMode::Files && new.mode == GatewayMode::Files;
         let directory = new.flow_control.policies.clone();
         let moved = from_files && directory != self.config.flow_control.policies;
@@ -102,7 +102,7 @@ impl Reload {
                 compiling.documents = documents;
             }
         });
-        tell(applied, &findings);
+        log_outcome(applied, &findings);
         if !applied {
             return false;
         }
@@ -121,7 +121,7 @@ impl Reload {
     }
 }
 
-fn tell(applied: bool, findings: &[Finding]) {
+fn log_outcome(applied: bool, findings: &[Finding]) {
     for finding in findings {
         if finding.is_error() {
             tracing::error!(%finding, "policy");
@@ -132,6 +132,6 @@ fn tell(applied: bool, findings: &[Finding]) {
     if applied {
         tracing::info!("policies applied");
     } else {
-        tracing::error!("the policies cannot be used; the last good ones stay");
+        tracing::error!("the policies are invalid; the last good policy stays in force");
     }
 }

@@ -1,8 +1,8 @@
-//! The runtimes of the process: starts them, wires listener to cores, and ends it all in order.
+//! The runtimes of the process: starts them, connects the listener to the cores, and shuts down in order.
 //!
-//! *Data* runtimes, one per core and single-threaded, run the request path and share nothing but
-//! what a layer shares on purpose. The *control* runtime does everything else: it accepts, listens
-//! to signals, and may block. Nothing that reads a disk, compiles or renders runs on a data core.
+//! *Data* runtimes, one per core and single-threaded, run the request path and share only what a layer
+//! shares deliberately. The *control* runtime does everything else: it accepts, listens
+//! to signals, and may block. No disk I/O, compilation or rendering happens on a data core.
 
 use std::{
     convert::Infallible,
@@ -23,7 +23,7 @@ use fairgate_proxy::serve::{
     DrainPhase, ServeSettings, raise_descriptor_limit,
 };
 
-/// How the process is laid out.
+/// The threads of the process, and how clients are served.
 #[derive(Clone, Debug)]
 pub struct AppSettings {
     /// How clients are served.
@@ -48,31 +48,31 @@ pub struct CoreContext {
     pub index: usize,
     /// The time.
     pub clock: Clock,
-    /// Where to do what must not be done on a data core.
+    /// The control runtime, for work that must not run on a data core.
     pub control: runtime::Handle,
 }
 
 /// Why the gateway does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The address is taken, or not ours.
+    /// The address is in use, or not an address of this host.
     #[error(transparent)]
     Bind(#[from] BindError),
-    /// The system refuses a thread or what a runtime needs.
+    /// The operating system refuses a thread or other resources of a runtime.
     #[error("cannot start the {runtime} runtime")]
     Runtime {
-        /// Which one.
+        /// `control` or `data`.
         runtime: &'static str,
-        /// What the system says.
+        /// The error of the operating system.
         source: io::Error,
     },
 }
 
-/// Makes the control runtime.
+/// Creates the control runtime.
 ///
 /// # Errors
 ///
-/// When the system refuses what a runtime needs.
+/// When the operating system refuses the resources.
 pub fn control_runtime() -> Result<Runtime, StartError> {
     runtime::Builder::new_multi_thread()
         .worker_threads(1)
@@ -85,7 +85,7 @@ pub fn control_runtime() -> Result<Runtime, StartError> {
         })
 }
 
-/// A running gateway. Dropped, it ends at once.
+/// A running gateway. Dropping it stops it immediately.
 #[derive(Debug)]
 pub struct Gateway {
     address: SocketAddr,
@@ -100,7 +100,7 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// Starts listening and serving. `build` makes the stack of each core, on that core's thread.
+    /// Starts listening and serving. `build` creates the stack of each core, on that core's thread.
     ///
     /// # Errors
     ///
@@ -193,7 +193,7 @@ impl Gateway {
                 core.run(settings, defence, clock, phases, stack).await
             });
             if let Err(error) = ended {
-                tracing::error!(%error, "a data core ended");
+                tracing::error!(%error, "a data core stopped");
             }
         };
         let thread = thread::Builder::new()
@@ -213,12 +213,12 @@ impl Gateway {
         self.control_handle.clone()
     }
 
-    /// Where it listens; the actual port, if any was asked for.
+    /// The address it listens on, with the actual port if the configured one is 0.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The way to its end: whether it is ready, and how to stop it.
+    /// The drain: whether the gateway is ready, and how to stop it.
     pub fn drain(&self) -> &DrainController {
         &self.drain
     }
@@ -228,19 +228,19 @@ impl Gateway {
         self.connections.open()
     }
 
-    /// What protects it from its clients, and counts what they do.
+    /// Protection against misbehaving clients, with its counters.
     pub fn defence(&self) -> &Arc<Defence> {
         &self.defence
     }
 
-    /// Tells, for as long as anybody asks, how many clients were turned away.
+    /// Returns a function that reads how many connections were closed for lack of file descriptors.
     pub fn turned_away(&self) -> impl Fn() -> u64 + use<> {
         let connections = self.connections.clone();
         move || connections.turned_away()
     }
 
-    /// Tells, for as long as anybody asks, how many client connections are open, and how many
-    /// requests are in hand.
+    /// Returns functions that read how many client connections are open, and how many requests are in
+    /// progress.
     pub fn gauges(&self) -> (impl Fn() -> usize + use<>, impl Fn() -> usize + use<>) {
         let connections = self.connections.clone();
         let loads = self.loads.clone();
@@ -250,8 +250,7 @@ impl Gateway {
         )
     }
 
-    /// Serves until the process is told to end by SIGTERM or SIGINT, then drains. A second signal
-    /// ends everything at once.
+    /// Serves until SIGTERM or SIGINT, then drains. A second signal stops it immediately.
     ///
     /// # Errors
     ///
@@ -274,7 +273,7 @@ impl Gateway {
         ended
     }
 
-    /// Drains and ends. Takes as long as the drain's settings allow.
+    /// Drains connections and stops. Takes at most as long as the drain settings allow.
     pub fn shut_down(mut self) {
         if let Some(control) = self.control.take() {
             control.block_on(self.drain.run(self.settings.serve.drain, &self.connections));
@@ -297,7 +296,7 @@ impl Drop for Gateway {
     }
 }
 
-/// The signals that end the process.
+/// The signals that stop the process.
 struct Signals {
     terminate: tokio::signal::unix::Signal,
     interrupt: tokio::signal::unix::Signal,

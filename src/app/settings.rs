@@ -1,4 +1,4 @@
-//! The configuration, said in each module's own terms.
+//! Translates the configuration into the settings of each module.
 
 use std::{io, num::NonZero, path::PathBuf, sync::Arc, time::Duration};
 
@@ -31,29 +31,29 @@ use fairgate_upstream::{
     token_review::TokenReviewSettings,
 };
 
-/// A setting that only shows to be wrong when it is put to use.
+/// A setting that turned out to be invalid when it was used.
 #[derive(Debug, thiserror::Error)]
 pub enum SettingsError {
     /// The upstream's name.
-    #[error("upstream.url: {0:?} is no host and port; write https://host:port")]
+    #[error("upstream.url: {0:?} is not a host and port; write https://host:port")]
     Authority(String),
     /// The name its certificate must bear.
-    #[error("upstream: {0:?} is no name for TLS; set upstream.tlsServerName")]
+    #[error("upstream.url: {0:?} is not a valid TLS server name; set upstream.tlsServerName")]
     ServerName(String),
     /// Certificates and keys do not fit.
     #[error("{field}: certificate and key cannot be used together")]
     Tls {
-        /// Which ones.
+        /// The key of the pair.
         field: &'static str,
-        /// What rustls says.
+        /// The error of rustls.
         source: rustls::Error,
     },
-    /// Authorities that vouch for nobody.
+    /// A CA bundle that cannot be used.
     #[error("{field}: {source}")]
     Authorities {
-        /// Whose.
+        /// The key of the bundle.
         field: &'static str,
-        /// What is wrong with them.
+        /// Why it cannot be used.
         source: BundleError,
     },
     /// The file of static tokens.
@@ -62,7 +62,7 @@ pub enum SettingsError {
     /// Header names.
     #[error("header names: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     HeaderNames(Vec<HeaderNameError>),
-    /// The gateway's own token.
+    /// The file with the gateway's own token cannot be read.
     #[error("upstream.tokenFile: {path} cannot be read", path = path.display())]
     TokenFile {
         /// Where it should be.
@@ -70,8 +70,8 @@ pub enum SettingsError {
         /// Why not.
         source: io::Error,
     },
-    /// The gateway's own token.
-    #[error("upstream.tokenFile: {path} holds no token", path = path.display())]
+    /// The file with the gateway's own token is empty or malformed.
+    #[error("upstream.tokenFile: {path} contains no token", path = path.display())]
     NotAToken {
         /// Where it should be.
         path: PathBuf,
@@ -93,7 +93,7 @@ pub(super) fn hash_key(config: &Config) -> Result<[u8; 16], SettingsError> {
     Ok(key)
 }
 
-/// A random number from the standard library's per-process keys.
+/// A random number, from the random keys of the standard library's hasher.
 pub(super) fn random() -> u64 {
     use std::hash::{BuildHasher as _, Hasher as _, RandomState};
     RandomState::new().build_hasher().finish()
@@ -266,8 +266,8 @@ fn server_name(config: &Config) -> Result<ServerName<'static>, SettingsError> {
     ServerName::try_from(name.clone()).map_err(|_| SettingsError::ServerName(name.clone()))
 }
 
-/// How the upstream is told who the client is.
-pub(super) fn told_identity(config: &Config) -> Result<UpstreamIdentity, SettingsError> {
+/// How the client's identity is passed to the upstream.
+pub(super) fn upstream_identity(config: &Config) -> Result<UpstreamIdentity, SettingsError> {
     Ok(match &config.upstream.identity {
         config::UpstreamIdentityConfig::Impersonate => UpstreamIdentity::Impersonate,
         config::UpstreamIdentityConfig::RequestHeader {
@@ -288,12 +288,12 @@ pub(super) fn told_identity(config: &Config) -> Result<UpstreamIdentity, Setting
     })
 }
 
-/// The clients by which the gateway asks the upstream in its own name.
+/// The API clients for requests that the gateway sends in its own name.
 #[derive(Clone, Debug)]
 pub(super) struct UpstreamClients {
-    /// For reviews: short answers, on connections that are kept.
+    /// For reviews: short responses, on pooled connections.
     pub(super) reviews: ApiClient,
-    /// For answers that are long or have no end, each on a connection of its own.
+    /// For long or endless responses, each on a connection of its own.
     pub(super) streams: ApiClient,
 }
 
@@ -336,7 +336,7 @@ fn own_headers(config: &Config, credential: &UpstreamCredential) -> HeaderSource
     })
 }
 
-/// The handle to token reviews, if tokens are reviewed.
+/// Token reviews, if they are enabled.
 pub(super) fn token_reviews(
     config: &Config,
     clients: &UpstreamClients,
@@ -344,7 +344,7 @@ pub(super) fn token_reviews(
     events: EventSink<LookupOutcome>,
     control: &runtime::Handle,
 ) -> Result<Option<TokenReviews>, SettingsError> {
-    // Nobody can be asked where there is no upstream.
+    // Without an upstream there is nothing to review tokens.
     let review = config.authentication.token_review.as_ref();
     let Some(review) = review.filter(|_| config.has_upstream) else {
         return Ok(None);
@@ -368,7 +368,7 @@ pub(super) fn token_reviews(
     )))
 }
 
-/// What authentication goes by.
+/// The settings of authentication.
 pub(super) fn auth_rules(
     config: &Config,
     reviews: Option<TokenReviews>,
@@ -393,7 +393,7 @@ pub(super) fn auth_rules(
             })
         }
     };
-    let upstream_names = match told_identity(config)? {
+    let upstream_names = match upstream_identity(config)? {
         UpstreamIdentity::Impersonate => None,
         UpstreamIdentity::RequestHeader(names) => Some(names),
     };
@@ -434,7 +434,8 @@ fn bundle(
         .map_err(|source| SettingsError::Authorities { field, source })
 }
 
-/// The static tokens, hashed under the key of the reviews if there are any: one hash serves both.
+/// The static tokens, hashed with the key of the token reviews if there are any, so that a token is hashed
+/// once for both.
 fn token_file(
     config: &Config,
     reviews: Option<&TokenReviews>,

@@ -1,4 +1,4 @@
-//! What operators see of a gateway that follows the policy objects of its upstream.
+//! Health and metrics of a gateway that follows the policy objects of its upstream.
 
 use std::sync::Arc;
 
@@ -18,13 +18,13 @@ impl SourceStatus {
         Self { status }
     }
 
-    /// Adds what is to be known of it to the checks.
+    /// Adds it to the health checks.
     pub(super) fn check(&self, checks: HealthChecks) -> HealthChecks {
         let status = Arc::clone(&self.status);
         checks.note("source", move || status.problem())
     }
 
-    /// Has the metrics show it.
+    /// Registers its metric.
     pub(super) fn measure(&self, telemetry: &Telemetry) {
         let status = Arc::clone(&self.status);
         telemetry
@@ -32,7 +32,7 @@ impl SourceStatus {
             .observe_gauge(&catalogue::SOURCE_AGE, move || status.age().as_secs_f64());
     }
 
-    /// What is wrong, if anything is.
+    /// Why the objects are out of date, if they are.
     pub(super) fn trouble(&self) -> Option<String> {
         self.status.problem()
     }

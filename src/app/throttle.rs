@@ -1,22 +1,21 @@
-//! How much of the control runtime what follows from changes may take.
+//! Limits the share of the control runtime that background work after changes takes.
 //!
-//! The built-in objects, the conditions and the policy are looked at as a whole after every change:
-//! that takes the longer the more objects there are, and requests to the hosted API are served by the
-//! same thread. So each of them rests for a multiple of the time it worked, and changes that come
-//! meanwhile are one change.
+//! Built-in objects, conditions and the policy are processed as a whole after every change. That takes
+//! longer the more objects there are, and requests to the hosted API are served by the same thread. So each
+//! task pauses for a multiple of the time it worked; changes during the pause are processed together.
 
 use std::time::Duration;
 
 use fairgate_base::clock::Clock;
 use fairgate_core::time::Time;
 
-/// Rest is this many times the work: a quarter of the time is worked at most.
+/// The pause is this many times as long as the work, so the work takes at most a quarter of the time.
 const REST: u32 = 3;
-/// The longest rest: with the work itself, a change among thousands of objects takes effect within a
+/// The longest pause. Including the work, a change among thousands of objects takes effect within a
 /// second.
 const LONGEST: Duration = Duration::from_millis(250);
 
-/// One round of work and the rest after it.
+/// One round of work and the pause after it.
 #[derive(Debug)]
 pub(super) struct Throttle<'a> {
     clock: &'a Clock,
@@ -24,7 +23,7 @@ pub(super) struct Throttle<'a> {
 }
 
 impl<'a> Throttle<'a> {
-    /// Work begins.
+    /// Starts a round of work.
     pub(super) fn begin(clock: &'a Clock) -> Self {
         Self {
             clock,
@@ -32,7 +31,7 @@ impl<'a> Throttle<'a> {
         }
     }
 
-    /// Work has ended; waits until there may be more.
+    /// Ends the round, and waits until the next may start.
     pub(super) async fn rest(self) {
         let worked = self.clock.now().since(self.begun);
         tokio::time::sleep(rest_after(worked)).await;

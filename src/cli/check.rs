@@ -1,4 +1,4 @@
-//! `fairgate check`: everything wrong with a configuration and its policies, and what they come to.
+//! `fairgate check`: reports all errors of a configuration and its policies, and the resulting limits.
 
 use std::{io, path::PathBuf};
 
@@ -16,11 +16,11 @@ use fairgate_core::{
     finding::Finding,
 };
 
-/// Check a configuration and its policy objects, and show the limits they come to.
+/// Check a configuration and its policy objects, and show the resulting limits.
 ///
-/// Tells every mistake at once, each with its file, object, field and remedy, and warns of what is
-/// probably not meant: a FlowSchema that nothing reaches, a level that does not exist, a level
-/// narrower than its widest request. Then shows the limits of each level in seats.
+/// Reports all errors at once, each with file, object, field and remedy, and warns about probable
+/// mistakes: an unreachable FlowSchema, a missing priority level, a priority level with fewer seats than
+/// its largest request takes. Then shows the limits of each priority level in seats.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -28,14 +28,14 @@ Examples:
   fairgate check --config fairgate.yaml --policies policies/
   kubectl get flowschemas,prioritylevelconfigurations -o yaml | fairgate check --policies -
 
-Exit codes: 0 usable, perhaps with warnings; 1 not usable; 2 wrong usage.")]
+Exit codes: 0 usable, possibly with warnings; 1 not usable; 2 wrong usage.")]
 pub(super) struct CheckArgs {
-    /// The configuration; without it the built-in defaults are looked at.
+    /// The configuration file. The default is the built-in configuration.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     #[command(flatten)]
     policies: PolicyArgs,
-    /// How the result is written.
+    /// The output format.
     #[arg(long, value_enum, default_value_t)]
     output: OutputFormat,
 }
@@ -44,15 +44,15 @@ pub(super) struct CheckArgs {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct CheckReport {
-    /// Whether a gateway would take it.
+    /// Whether a gateway would start with it.
     ok: bool,
     findings: Vec<Finding>,
     total_seats: Seats,
-    /// Empty if the objects cannot be used.
+    /// Empty if the objects are invalid.
     levels: Vec<LevelSummary>,
 }
 
-/// A level in absolute figures.
+/// The limits of a priority level in seats.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct LevelSummary {
@@ -66,7 +66,7 @@ struct LevelSummary {
     queues: Option<u32>,
     hand_size: Option<u32>,
     queue_length_limit: Option<u32>,
-    /// Seats of the widest request; `None` for exempt levels, which hold nothing back.
+    /// Seats of the widest request; `None` for exempt levels, which have no limit.
     widest_request_seats: Option<Seats>,
 }
 
@@ -112,7 +112,7 @@ impl CheckReport {
         let seats = self.total_seats;
         writeln!(
             streams.out,
-            "The limits of each priority level, in seats, out of {seats}:\n"
+            "Limits of each priority level in seats, of {seats} in total:\n"
         )?;
         let rows: Vec<_> = self.levels.iter().map(LevelSummary::row).collect();
         let heads = [
@@ -122,8 +122,8 @@ impl CheckReport {
         table::write(streams.out, heads, &rows)?;
         writeln!(
             streams.out,
-            "\nMIN remains when all it lends is lent, MAX is what it has when it borrows all it may;\n\
-             LENGTH is what each queue holds, WIDEST the seats of its widest request."
+            "\nMIN: limit while all lendable seats are lent. MAX: limit while it borrows all it may.\n\
+             LENGTH: requests per queue. WIDEST: seats of the largest possible request."
         )
     }
 }
@@ -184,7 +184,7 @@ fn lines(policy: &Policy) -> Vec<LevelSummary> {
     policy.levels().iter().map(line).collect()
 }
 
-/// The seats of the widest request under `cap`: a list of all there is, however much that may be.
+/// The seats of the widest possible request under `cap`: a list of very many objects.
 fn widest(cap: WidthCap) -> Seats {
     const LIST: &str = "/api/v1/pods?resourceVersion=1&resourceVersionMatch=Exact";
     RequestInfo::from_target("GET", LIST).map_or(1, |list| {

@@ -12,22 +12,22 @@ use crate::demo::{self, DemoError, DemoReport, ProgressDisplay};
 
 /// Show what fairgate does, with nothing else installed.
 ///
-/// A stand-in API server of 10 seats and 50 ms, the gateway in front of it over real sockets, one
-/// elephant of 200 connections and four mice of 2 requests a second: with fairness and, side by
-/// side, without.
+/// Runs a stand-in API server (10 concurrent requests of 50 ms each) behind a gateway, over real
+/// sockets. One "elephant" floods it on 200 connections, while four "mice" send 2 requests a second
+/// each. A second gateway without fairness gets the same load, side by side.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   fairgate demo
   fairgate demo --seconds 60 --output json
 
-With --output json the progress goes to standard error. Ctrl-C ends it early, with the figures so far.
-Exit codes: 0 it ran, whatever came of it; 1 it could not run; 2 wrong usage.")]
+With --output json the progress goes to standard error. Ctrl-C stops early and shows the results so far.
+Exit codes: 0 the demonstration ran, 1 it could not run, 2 wrong usage.")]
 pub(super) struct DemoArgs {
     /// How long to run.
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=3600))]
     seconds: u32,
-    /// How the result is written.
+    /// The output format.
     #[arg(long, value_enum, default_value_t)]
     output: OutputFormat,
 }
@@ -52,7 +52,7 @@ pub(super) fn run(args: &DemoArgs, streams: &mut Streams<'_>) -> io::Result<Outc
     }
 }
 
-/// Runs the demonstration; progress goes where the result is not in its way.
+/// Runs the demonstration. Progress goes to the stream that the result does not use.
 fn demo(args: &DemoArgs, streams: &mut Streams<'_>) -> Result<DemoReport, DemoError> {
     let (is_terminal, progress) = match args.output {
         OutputFormat::Text => (io::stdout().is_terminal(), &mut *streams.out),
@@ -64,11 +64,11 @@ fn demo(args: &DemoArgs, streams: &mut Streams<'_>) -> Result<DemoReport, DemoEr
         ProgressDisplay::Lines
     };
     let length = Duration::from_secs(args.seconds.into());
-    demo::run(length, display, told_to_end(), progress)
+    demo::run(length, display, stop_signal(), progress)
 }
 
-/// Ready when the process is told to end. Without signals it runs its time, which is bounded.
-async fn told_to_end() {
+/// Completes at SIGINT or SIGTERM. Without signal handlers the demonstration ends after its bounded time.
+async fn stop_signal() {
     let (Ok(mut interrupt), Ok(mut terminate)) = (
         signal(SignalKind::interrupt()),
         signal(SignalKind::terminate()),

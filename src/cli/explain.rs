@@ -1,4 +1,4 @@
-//! `fairgate explain`: where one request would wait, and why there.
+//! `fairgate explain`: how one request would be classified, and why.
 
 use std::{
     io::{self, Write},
@@ -20,11 +20,11 @@ use fairgate_core::{
     digest::{RequestDigest, RequestInfo, User, readable},
 };
 
-/// Explain where a request would wait: how it is read, which FlowSchema catches it, and why no
+/// Explain how a request would be classified: its attributes, the FlowSchema that matches, and why no
 /// earlier one does.
 ///
-/// Asks no server. The groups are exactly those given: a real request of a user who proved who they
-/// are is in system:authenticated too, and one of a service account in system:serviceaccounts and
+/// Contacts no server. Only the given groups are used: an authenticated user's request is in
+/// system:authenticated, too, and a service account's in system:serviceaccounts and
 /// system:serviceaccounts:NAMESPACE.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -33,26 +33,26 @@ Examples:
   fairgate explain --as system:kube-scheduler --as-group system:authenticated \\
       GET '/api/v1/pods?watch=true&resourceVersion=0' --config fairgate.yaml --output json
 
-Exit codes: 0 explained, 1 not possible, 2 wrong usage.")]
+Exit codes: 0 success, 1 failure, 2 wrong usage.")]
 pub(super) struct ExplainArgs {
-    /// The user who asks.
+    /// The user name of the request.
     #[arg(long = "as", value_name = "USER", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     user: String,
-    /// A group of the user; give it once for each.
+    /// A group of the user; can be repeated.
     #[arg(long = "as-group", value_name = "GROUP")]
     groups: Vec<String>,
-    /// The HTTP method, in capitals as it is sent.
+    /// The HTTP method, in upper case.
     #[arg(value_name = "METHOD", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     method: String,
-    /// The path and query of the request, not decoded; in quotes, because of ? and &.
+    /// The path and query of the request, URL-encoded. Quote it for the shell: it may contain ? and &.
     #[arg(value_name = "PATH?QUERY", value_parser = target)]
     target: String,
-    /// The configuration; without it the built-in policy explains.
+    /// The configuration file. The default is the built-in configuration and policy.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     #[command(flatten)]
     policies: PolicyArgs,
-    /// How the result is written.
+    /// The output format.
     #[arg(long, value_enum, default_value_t)]
     output: OutputFormat,
 }
@@ -71,12 +71,12 @@ fn target(text: &str) -> Result<String, String> {
 struct Explanation {
     request_info: RequestInfoOutput,
     long_running: bool,
-    /// Whether it passes by flow control, so that the rest is what would be.
+    /// Whether it bypasses flow control, so that the rest is hypothetical.
     bypasses: bool,
     flow_schema: String,
-    /// Where it stands among the schemas; low wins.
+    /// The precedence of the schema; low wins.
     matching_precedence: i32,
-    /// The part that matches; empty when nothing matches and the last resort is taken.
+    /// The rule that matches; empty when none does and the catch-all applies.
     matched: String,
     /// The schemas before it, in matching order.
     not_matched: Vec<NotMatched>,
@@ -87,15 +87,15 @@ struct Explanation {
     distinguisher: String,
     /// The queues dealt to the flow; empty where there are none.
     hand: Vec<u32>,
-    /// Whether a real process would deal other queues, there being no hash key.
+    /// Whether a running gateway would use other queues, because no hash key is configured.
     hand_is_illustrative: bool,
     work: WorkOutput,
-    /// What the estimate leaves open.
+    /// What the estimate depends on.
     #[serde(skip_serializing_if = "Option::is_none")]
     work_depends_on: Option<UnknownCounts>,
 }
 
-/// How a request is read.
+/// The attributes of a request.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct RequestInfoOutput {
@@ -122,7 +122,7 @@ struct NotMatched {
     reasons: Vec<String>,
 }
 
-/// What a request costs.
+/// The estimated work of a request.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct WorkOutput {
@@ -131,13 +131,13 @@ struct WorkOutput {
     additional_latency_seconds: f64,
 }
 
-/// What only a running gateway knows of a request's cost.
+/// What only a running gateway knows about a request's work.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct UnknownCounts {
-    /// What is not known here.
+    /// What is unknown.
     counts: &'static str,
-    /// The seats it takes if that is as large as can be.
+    /// The seats it takes at most.
     at_most_seats: Seats,
 }
 
@@ -149,7 +149,7 @@ pub(super) fn run(args: &ExplainArgs, streams: &mut Streams<'_>) -> io::Result<O
     let (true, Some(policy)) = (loaded.knows_its_policy(), &loaded.policy) else {
         writeln!(
             streams.err,
-            "fairgate: without a usable policy there is nothing to explain"
+            "fairgate: the policy cannot be used; correct the errors above"
         )?;
         return Ok(Outcome::Failure);
     };
@@ -158,7 +158,7 @@ pub(super) fn run(args: &ExplainArgs, streams: &mut Streams<'_>) -> io::Result<O
         Err(error) => {
             writeln!(
                 streams.err,
-                "fairgate: such a request is refused unread: {error}"
+                "fairgate: the request is malformed and would be rejected: {error}"
             )?;
             return Ok(Outcome::Failure);
         }
@@ -206,7 +206,7 @@ fn explain(policy: &Policy, digest: &RequestDigest, loaded: &LoadedPolicy) -> Ex
     }
 }
 
-/// The schemas before `matched`, all others if it is the last resort, and why they do not match.
+/// The schemas before `matched`, or all others if it is the catch-all, and why they do not match.
 fn not_matched(policy: &Policy, digest: &RequestDigest, matched: SchemaIndex) -> Vec<NotMatched> {
     let all = (0..).map(SchemaIndex).zip(policy.schemas());
     let before = all
@@ -246,7 +246,7 @@ fn response(level: &LevelSpec) -> &'static str {
     }
 }
 
-/// The queues of the flow, in the order dealt.
+/// The queues of the flow, in the order in which they were dealt.
 fn hand(level: &LevelSpec, flow: Flow) -> Vec<u32> {
     queuing(level)
         .and_then(|queuing| Dealer::new(queuing.queues, queuing.hand_size).ok())
@@ -254,7 +254,7 @@ fn hand(level: &LevelSpec, flow: Flow) -> Vec<u32> {
         .unwrap_or_default()
 }
 
-/// What tells this flow from others of its schema; empty where all share one queue anyway.
+/// The flow distinguisher; empty where all flows of the schema share one queue.
 fn distinguisher(by: Option<Distinguisher>, level: &LevelSpec, digest: &RequestDigest) -> String {
     if queuing(level).is_none_or(|queuing| queuing.queues < 2) {
         return String::new();
@@ -266,7 +266,7 @@ fn distinguisher(by: Option<Distinguisher>, level: &LevelSpec, digest: &RequestD
     }
 }
 
-/// The cost as far as it is known without counts, and what it could be with them.
+/// The estimate without object and watcher counts, and what it could be with them.
 fn estimate(
     policy: &Policy,
     info: &RequestInfo,
@@ -308,7 +308,7 @@ impl RequestInfoOutput {
         }
     }
 
-    /// `list pods of "" v1 in namespace "a"`, without what is empty.
+    /// One line such as `list pods, version v1, namespace a`, without empty parts.
     fn sentence(&self) -> String {
         if !self.is_resource {
             return format!("{} the path {}, which is no resource", self.verb, self.path);
@@ -361,13 +361,15 @@ impl Explanation {
             groups => format!("in {}", groups.join(", ")),
         };
         let matched = match self.matched.as_str() {
-            "" => "nothing matches, and this is the last resort",
+            "" => "no FlowSchema matches, so the catch-all applies",
             matched => matched,
         };
         let running = match (self.bypasses, self.long_running) {
-            (true, _) => "long-running, bypasses flow control: the rest is what would be",
+            (true, _) => {
+                "long-running: bypasses flow control; the rest is what would apply otherwise"
+            }
             (_, true) => "long-running: holds its seats until the watch is initialised",
-            (_, false) => "holds its seats until it is answered",
+            (_, false) => "holds its seats until the response ends",
         };
         let (schema, precedence) = (&self.flow_schema, self.matching_precedence);
         for (head, text) in [
@@ -388,7 +390,7 @@ impl Explanation {
             writeln!(out, "{head:<11} {text}")?;
         }
         if !self.not_matched.is_empty() {
-            writeln!(out, "\nBefore it, these do not match:")?;
+            writeln!(out, "\nFlowSchemas tried earlier, which do not match:")?;
         }
         for earlier in &self.not_matched {
             writeln!(
@@ -431,8 +433,8 @@ impl Explanation {
                 counts,
                 at_most_seats,
             }) => format!(
-                "{known} at least, {at_most_seats} at most: depends on the {counts}, which a \
-                 running gateway learns"
+                "{known} at least, {at_most_seats} at most: depends on the {counts}, which \
+                 only a running gateway knows"
             ),
         }
     }

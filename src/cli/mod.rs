@@ -1,10 +1,9 @@
 //! The command line: arguments in, text or JSON and an exit code out.
 //!
-//! Each command is a file here with its arguments, what it finds out, and how it is written. The
-//! commands write to what they are given, so that tests read what a person would.
+//! Each command has a file with its arguments, its work, and its output. Commands write to streams that are
+//! passed to them, so that tests can read the output.
 //!
-//! Exit codes: 0 all is well, 1 something is wrong with what was looked at, 2 the command itself was
-//! given wrongly. What a person must act on goes to standard error, what a program wants to
+//! Exit codes: 0 success, 1 failure, 2 wrong usage. Errors and warnings go to standard error, results to
 //! standard output.
 
 mod check;
@@ -25,7 +24,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 /// API Priority and Fairness in front of Kubernetes API servers.
 ///
 /// fairgate is a reverse proxy: it authenticates a request, finds its FlowSchema and priority level,
-/// lets it wait its turn in a fair queue, and passes it on. One flooding client cannot starve another.
+/// queues it fairly, and forwards it. A client that floods the server cannot starve the others.
 #[derive(Debug, Parser)]
 #[command(name = "fairgate", version, propagate_version = true, after_help = EXAMPLES)]
 struct Cli {
@@ -35,15 +34,15 @@ struct Cli {
 
 const EXAMPLES: &str = "\
 Examples:
-  See what it is for, with nothing else installed:
+  See what it does, with nothing else installed:
     fairgate demo
-  Try a configuration and its policies, then serve with them:
+  Check a configuration and its policies, then serve with them:
     fairgate check --config fairgate.yaml
     fairgate serve --config fairgate.yaml
-  See where a request would wait, and why there:
+  See how a request would be classified, and why:
     fairgate explain --as alice --as-group system:authenticated GET /api/v1/pods
 
-Exit codes: 0 all is well, 1 something is wrong, 2 wrong usage.";
+Exit codes: 0 success, 1 failure, 2 wrong usage.";
 
 #[derive(Debug, Subcommand)]
 enum Command {
@@ -53,7 +52,7 @@ enum Command {
     Demo(demo::DemoArgs),
 }
 
-/// How a result is written.
+/// The output format.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 enum OutputFormat {
     /// For people.
@@ -63,13 +62,13 @@ enum OutputFormat {
     Json,
 }
 
-/// Where policy objects are read from instead of where the configuration says.
+/// Overrides where policy objects are read from.
 #[derive(Clone, Debug, clap::Args)]
 struct PolicyArgs {
     /// Read policy objects from the files in DIR, or from standard input with `-`.
     ///
-    /// In the form kubectl prints them: YAML or JSON, also lists. Without it, those of
-    /// flowControl.policies.directory count.
+    /// YAML or JSON as kubectl prints it, lists included. The default is flowControl.policies.directory
+    /// of the configuration.
     #[arg(long, value_name = "DIR|-")]
     policies: Option<PathBuf>,
 }
@@ -84,9 +83,9 @@ struct Streams<'a> {
 /// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
-    /// All is well.
+    /// Nothing is wrong.
     Success,
-    /// Something is wrong with what was looked at; it has been said.
+    /// Something is wrong; it has been reported.
     Failure,
 }
 
@@ -95,7 +94,7 @@ pub fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
-            // Help and version come this way too. With nobody to read them there is nobody to tell.
+            // Help and version arrive here, too. A failure to print them cannot be reported.
             let _ = error.print();
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
         }
@@ -108,7 +107,7 @@ pub fn main() -> ExitCode {
     match run(&cli.command, streams) {
         Ok(Outcome::Success) => ExitCode::SUCCESS,
         Ok(Outcome::Failure) => ExitCode::FAILURE,
-        // The reader has seen enough: `fairgate … | head`.
+        // The reader has closed the pipe: `fairgate … | head`.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(error) => {
             let _ = writeln!(io::stderr(), "fairgate: cannot write the result: {error}");

@@ -1,4 +1,4 @@
-//! The policy a configuration leads to, for commands that look at it and do not serve.
+//! Loads the policy of a configuration, for commands that do not serve.
 
 use std::{io::Read, path::Path};
 
@@ -15,23 +15,23 @@ use fairgate_core::{
     finding::Finding,
 };
 
-/// A configuration and the policy it leads to, with all that is wrong with either.
+/// A configuration and its policy, with the findings of both.
 pub(super) struct LoadedPolicy {
-    /// The settings; defaults stand in for what is broken.
+    /// The settings, with defaults in the place of invalid values.
     pub(super) config: Config,
-    /// The policy; `None` if its objects cannot be used.
+    /// The policy; `None` if its objects are invalid.
     pub(super) policy: Option<Policy>,
     /// About the configuration first, then about the objects.
     pub(super) findings: Vec<Finding>,
 }
 
 impl LoadedPolicy {
-    /// Reads the configuration at `config` and the policies `args` name, or it itself does.
+    /// Reads the configuration at `config`, and the policies of `args` or of the configuration.
     pub(super) fn read(config: Option<&Path>, args: &PolicyArgs, input: &mut dyn Read) -> Self {
         let reading = Config::read(config);
         let (config, mut findings) = (reading.config, reading.findings);
         let from = args.policies.as_deref().or_else(|| {
-            // One that is no directory has its finding already.
+            // A path that is no directory has a finding already.
             let named = config.flow_control.policies.as_deref();
             named.filter(|directory| directory.is_dir())
         });
@@ -63,8 +63,8 @@ impl LoadedPolicy {
         }
     }
 
-    /// Whether the policy is the one that is meant, whatever else is wrong: a configuration can be
-    /// explained on a machine that lacks its certificates.
+    /// Whether the policy itself is valid, whatever else is wrong: `explain` works on a machine without
+    /// the configured certificates.
     pub(super) fn knows_its_policy(&self) -> bool {
         let is_about_policy = |finding: &Finding| {
             finding.field.is_empty() || finding.field.starts_with("flowControl")
@@ -73,7 +73,7 @@ impl LoadedPolicy {
         !findings.any(|finding| finding.is_error() && is_about_policy(finding))
     }
 
-    /// Whether nothing is so wrong that a gateway would refuse it.
+    /// Whether a gateway would start with it.
     pub(super) fn is_usable(&self) -> bool {
         !self.findings.iter().any(Finding::is_error)
     }
@@ -87,7 +87,7 @@ fn documents(from: &Path, input: &mut dyn Read) -> DocumentSet {
     }
 }
 
-/// What the policy is compiled for. Without a hash key all-zero stands in for the random one.
+/// The settings of the policy. Without a hash key, an all-zero key replaces the random one.
 fn settings(config: &Config) -> PolicySettings {
     let flow_control = &config.flow_control;
     PolicySettings {

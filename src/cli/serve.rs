@@ -11,10 +11,10 @@ use fairgate_base::clock::Clock;
 
 /// Serve: authenticate, classify and queue requests, and pass them to the API server.
 ///
-/// Runs until SIGTERM or SIGINT, then drains. SIGHUP reads the configuration and policies again.
+/// Runs until SIGTERM or SIGINT, then drains connections. SIGHUP reloads the configuration and policies.
 ///
-/// Without --config it serves the API of the policy objects itself, on port 8443 of this machine, and
-/// keeps all it needs in .fairgate/: certificates, a store, and kubeconfigs for kubectl.
+/// Without --config it serves the API of the policy objects itself, on port 8443 of this machine. Its
+/// certificates, store and kubeconfigs are kept in .fairgate/.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -24,9 +24,9 @@ Examples:
   In front of an API server:
     fairgate serve --config /etc/fairgate/fairgate.yaml
 
-Exit codes: 0 drained, 1 not started or ended by a failure, 2 wrong usage.")]
+Exit codes: 0 drained and stopped, 1 failed to start or stopped by an error, 2 wrong usage.")]
 pub(super) struct ServeArgs {
-    /// The configuration; without it .fairgate/fairgate.yaml, which is made if it is missing.
+    /// The configuration file. The default is .fairgate/fairgate.yaml, which is created if it does not exist.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 }

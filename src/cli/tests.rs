@@ -158,7 +158,7 @@ kind: Pod
     assert_eq!(ran.outcome, Outcome::Failure);
     for part in [
         "limits.connections: 0 is out of range",
-        "log.level: \"loud\" is not known",
+        "log.level: \"loud\" is not a known value",
         "standard input, document 1: FlowSchema \"a\": spec.rulez",
         "standard input, document 2",
         "not usable: ",
@@ -426,7 +426,7 @@ fn serve_refuses_a_bad_configuration_with_all_mistakes() {
     let ran = fairgate(&["serve", "--config", config.path()]);
     assert_eq!(ran.outcome, Outcome::Failure);
     assert!(
-        ran.err.contains("the configuration has 2 mistakes"),
+        ran.err.contains("the configuration has 2 errors"),
         "{}",
         ran.err
     );

@@ -1,10 +1,10 @@
-//! A configuration that cannot be used.
+//! The error of an invalid configuration.
 
 use std::fmt;
 
 use fairgate_core::finding::Finding;
 
-/// A configuration that cannot be used, with all that is wrong with it.
+/// An invalid configuration, with all its findings.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct ConfigError {
     /// Errors and warnings, in the order found.
@@ -14,8 +14,8 @@ pub struct ConfigError {
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let count = self.findings.iter().filter(|f| f.is_error()).count();
-        let mistakes = if count == 1 { "mistake" } else { "mistakes" };
-        write!(f, "the configuration has {count} {mistakes}:")?;
+        let errors = if count == 1 { "error" } else { "errors" };
+        write!(f, "the configuration has {count} {errors}:")?;
         let mut findings = self.findings.iter();
         findings.try_for_each(|finding| write!(f, "\n  {finding}"))
     }

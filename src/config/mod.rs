@@ -1,13 +1,12 @@
-//! Settings: a file becomes a [`Config`], or a list of everything wrong with it.
+//! The configuration: a file becomes a [`Config`], or a list of all its errors.
 //!
-//! The file is a Kubernetes-style object (`apiVersion: fairgate.dev/v1alpha1`, `kind:
-//! Configuration`). It is taken in two steps: the file as written, walked key by key so that all
-//! mistakes are told at once, then a [`Config`] ready to use, with its certificates and keys read.
-//! Defaults live in `read` and nowhere else. Without a file the defaults apply and nothing is
-//! picked up from the working directory.
+//! The file is a Kubernetes-style object (`apiVersion: fairgate.dev/v1alpha1`, `kind: Configuration`). It is
+//! read key by key, so that all errors are reported at once, into a [`Config`] ready to use, with certificates
+//! and keys loaded. Defaults are in `read` and nowhere else. Without a file the defaults apply, and nothing
+//! is read from the working directory.
 //!
-//! A key that is absent or `null` has its default; an empty path or text means "none". Relative
-//! paths begin at the file's own directory. No secret is printed, not even in a debug print.
+//! A key that is absent or `null` has its default; an empty path or text means "none". Relative paths begin
+//! at the file's directory. Secrets are never printed, not even by `Debug`.
 //!
 //! Not here: the policy objects, which come from a [`crate::source`].
 
@@ -35,29 +34,29 @@ use fairgate_core::apf::{Seats, objects::Bootstrap, policy::Semantics};
 /// All settings of a gateway, ready to use.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Where policy objects come from, and what is answered here.
+    /// The source of the policy objects, and what the gateway serves itself.
     pub mode: GatewayMode,
     /// Where clients connect.
     pub listen: ListenConfig,
-    /// Bounds on what clients may use.
+    /// Limits on what clients may use.
     pub limits: LimitsConfig,
-    /// How long things may take.
+    /// Time limits.
     pub timeouts: TimeoutsConfig,
-    /// Cores that serve requests; `None`: every core there is.
+    /// Cores that serve requests; `None`: all cores.
     pub data_cores: Option<NonZeroU32>,
-    /// How clients prove who they are.
+    /// How clients authenticate.
     pub authentication: AuthenticationConfig,
     /// The API server behind the gateway.
     pub upstream: UpstreamConfig,
-    /// Whether there is one: not behind a standalone gateway that names none.
+    /// Whether there is an upstream: always, except with mode `standalone` and no URL.
     pub has_upstream: bool,
-    /// The API of the policy objects, where it is answered here.
+    /// The API of the policy objects, if the gateway serves it.
     pub hosted_api: HostedApiConfig,
-    /// Where those objects are kept.
+    /// The store of those objects.
     pub store: StoreConfig,
     /// Priority and fairness.
     pub flow_control: FlowControlConfig,
-    /// The port for operators.
+    /// The admin port.
     pub admin: AdminConfig,
     /// What is logged, and how.
     pub log: LogConfig,
@@ -69,40 +68,40 @@ pub struct Config {
     effective: BTreeMap<String, String>,
 }
 
-/// Where policy objects come from, and what is answered here.
+/// The source of the policy objects, and what the gateway serves itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GatewayMode {
-    /// From files; every request goes upstream.
+    /// From files; all requests go to the upstream.
     Files,
-    /// From the gateway's own API, with or without an upstream for the rest.
+    /// From the gateway's own API, with or without an upstream for all other requests.
     Standalone,
-    /// From the gateway's own API, which takes the place of the upstream's.
+    /// From the gateway's own API, in the place of the upstream's.
     Overlay,
     /// From the upstream's API.
     Sidecar,
 }
 
 impl GatewayMode {
-    /// Whether the API of the policy objects is answered here.
+    /// Whether the gateway serves the API of the policy objects.
     pub fn hosts(self) -> bool {
         matches!(self, Self::Standalone | Self::Overlay)
     }
 }
 
-/// The API of the policy objects, where it is answered here.
+/// The API of the policy objects, if the gateway serves it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostedApiConfig {
-    /// The version of Kubernetes that `/version` claims, such as `v1.36.3`.
+    /// The Kubernetes version that `/version` reports, such as `v1.36.3`.
     pub kubernetes_version: String,
     /// Groups whose members read the objects, metrics and lists of rights.
     pub reader_groups: Vec<String>,
-    /// How long the upstream's leave holds, where it is asked who may do what.
+    /// How long allow decisions of the upstream are cached, with mode `overlay`.
     pub authorized_ttl: Duration,
-    /// How long its refusal holds.
+    /// How long deny decisions are cached.
     pub unauthorized_ttl: Duration,
 }
 
-/// Where hosted objects are kept.
+/// The store of the hosted objects.
 #[derive(Clone, Debug)]
 pub enum StoreConfig {
     /// In a file.
@@ -119,15 +118,15 @@ pub enum StoreConfig {
 pub struct EtcdConfig {
     /// `http://` or `https://` addresses of its members; not empty.
     pub endpoints: Vec<String>,
-    /// What all keys begin with.
+    /// The prefix of all keys.
     pub prefix: String,
-    /// Authorities (PEM) of the members' certificates.
+    /// CA certificates (PEM) that verify the members.
     pub authorities_pem: Option<Vec<u8>>,
     /// The gateway's own certificate and key (PEM).
     pub client_pem: Option<(Vec<u8>, Secret<Vec<u8>>)>,
     /// User and password.
     pub user: Option<(String, Secret<String>)>,
-    /// Whether the gateway drops the cluster's old history.
+    /// Whether the gateway compacts the cluster's history.
     pub compaction: bool,
 }
 
@@ -140,10 +139,10 @@ pub struct ListenConfig {
     pub tls: Option<CertificateAndKey>,
 }
 
-/// Bounds on what clients may use. All at least 1.
+/// Limits on what clients may use. All at least 1, unless stated otherwise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LimitsConfig {
-    /// Client connections at once.
+    /// Concurrent client connections.
     pub connections: u32,
     /// Concurrent streams of one HTTP/2 connection.
     pub streams_per_connection: u32,
@@ -153,7 +152,7 @@ pub struct LimitsConfig {
     pub unfinished_header_bytes: u32,
     /// Requests that wait for a seat, over all levels.
     pub queued_requests: u32,
-    /// Long-running requests other than watches, which no level holds back, of one user.
+    /// Long-running requests other than watches of one user. They bypass flow control.
     pub long_running_per_user: u32,
     /// The same, of all users.
     pub long_running_total: u32,
@@ -161,16 +160,16 @@ pub struct LimitsConfig {
     pub watches_per_user: u32,
     /// Watches of all users.
     pub watches_total: u32,
-    /// Bytes of one answer that are read ahead of a client that reads slowly. May be 0.
+    /// Bytes of one response that are buffered for a slow client. May be 0.
     pub spool_per_answer: u64,
-    /// The same, of all answers. May be 0.
+    /// The same, of all responses. May be 0.
     pub spool_total: u64,
-    /// Bytes a second that a client has to read of an answer that does not fit, while no seat of its
-    /// level is free. May be 0.
+    /// The minimum read rate in bytes per second for a response that does not fit into the buffer, while
+    /// no seat of its priority level is free. May be 0.
     pub min_read_rate: u64,
 }
 
-/// How long things may take. None is zero.
+/// Time limits. None is zero.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TimeoutsConfig {
     /// A client's TLS handshake.
@@ -179,9 +178,9 @@ pub struct TimeoutsConfig {
     pub header_read: Duration,
     /// A client's connection without a request.
     pub idle: Duration,
-    /// A request from its arrival to its answer; a quarter of it is the longest wait in a queue.
+    /// A request from its arrival to its response; a quarter of it is the longest wait in a queue.
     pub request: Duration,
-    /// The gap between two bytes of the body of an ordinary request or answer, either way.
+    /// The gap between two bytes of the body of a request or response that is not long-running.
     pub body_idle: Duration,
     /// The gap between two bytes of an upgraded connection.
     pub tunnel_idle: Duration,
@@ -191,91 +190,91 @@ pub struct TimeoutsConfig {
     pub upstream_idle: Duration,
 }
 
-/// How clients prove who they are.
+/// How clients authenticate.
 #[derive(Clone, Debug)]
 pub struct AuthenticationConfig {
-    /// Authorities of client certificates; `None`: certificates are no credential.
+    /// CA certificates for client certificates; `None`: client certificates are not accepted.
     pub client_certificate: Option<Authorities>,
-    /// Another proxy's word for its clients; `None`: nobody's.
+    /// A trusted front proxy; `None`: there is none.
     pub request_header: Option<RequestHeaderConfig>,
     /// The token file as read (CSV: token, user, uid, groups); `None`: no static tokens.
     pub token_file: Option<TokenFileConfig>,
-    /// Asking the upstream who a bearer token belongs to; `None`: not done.
+    /// Review of bearer tokens by the upstream; `None`: disabled.
     pub token_review: Option<TokenReviewConfig>,
-    /// Who may come without a credential.
+    /// Requests without a credential.
     pub anonymous: AnonymousConfig,
 }
 
-/// Whose word for a client is taken, and in which headers it comes.
+/// A trusted front proxy, and the headers in which it passes the client's identity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestHeaderConfig {
-    /// Authorities of the proxy's certificate.
+    /// CA certificates for the proxy's certificate.
     pub authorities: Authorities,
-    /// Common names the proxy's certificate may have; empty: any.
+    /// Allowed common names of the proxy's certificate; empty: any.
     pub allowed_names: Vec<String>,
-    /// Headers that may hold the user, first one found wins; lower case, as all that follow.
+    /// Headers that may contain the user; the first one found wins. Lower case, as all others.
     pub username_headers: Vec<http::HeaderName>,
-    /// Headers that may hold the uid.
+    /// Headers that may contain the uid.
     pub uid_headers: Vec<http::HeaderName>,
-    /// Headers that hold a group each.
+    /// Headers that contain a group each.
     pub group_headers: Vec<http::HeaderName>,
-    /// What the names of headers with further attributes begin with.
+    /// Prefixes of headers with extra attributes.
     pub extra_header_prefixes: Vec<String>,
 }
 
 /// A static token file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenFileConfig {
-    /// Where it was read.
+    /// Its path.
     pub path: PathBuf,
-    /// What it holds.
+    /// Its contents.
     pub contents: Secret<Arc<[u8]>>,
 }
 
-/// How a `TokenReview` is made, and how long its answer is remembered.
+/// How tokens are reviewed, and how long the results are cached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenReviewConfig {
-    /// Audiences asked for; empty: the upstream's own.
+    /// Requested audiences; empty: the upstream's own.
     pub audiences: Vec<String>,
-    /// How long one may take.
+    /// The time limit of one review.
     pub timeout: Duration,
-    /// How long a yes is remembered; zero: not at all.
+    /// How long accepted tokens are cached; zero: not at all.
     pub cache_ttl: Duration,
-    /// How long a no is remembered; zero: not at all.
+    /// How long refused tokens are cached; zero: not at all.
     pub refusal_ttl: Duration,
 }
 
-/// Who may come without a credential.
+/// Requests without a credential.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AnonymousConfig {
-    /// Nobody.
+    /// All are refused.
     Refused,
-    /// Whoever asks for exactly one of these decoded paths.
+    /// Allowed for exactly these decoded paths.
     Paths(Vec<String>),
-    /// Everybody.
+    /// Allowed for all paths.
     Everywhere,
 }
 
 /// The API server behind the gateway.
 #[derive(Clone, Debug)]
 pub struct UpstreamConfig {
-    /// Where it is.
+    /// Its URL.
     pub url: UpstreamUrl,
-    /// Authorities of its serving certificate; always there with HTTPS.
+    /// CA certificates for its serving certificate; always set with HTTPS.
     pub authorities: Option<Authorities>,
-    /// The name its certificate must bear.
+    /// The name its certificate must be valid for, if not the host of the URL.
     pub tls_server_name: Option<String>,
     /// The gateway's own certificate.
     pub client_certificate: Option<CertificateAndKey>,
-    /// A file with the gateway's own bearer token. Such tokens expire: read it again every minute.
+    /// A file with the gateway's own bearer token. Such tokens expire, so it is reloaded every minute.
     pub token_file: Option<PathBuf>,
-    /// How it is told who the client is.
+    /// How the client's identity is passed to it.
     pub identity: UpstreamIdentityConfig,
-    /// HTTP versions to speak.
+    /// HTTP versions to use.
     pub protocol: ProtocolConfig,
     /// Concurrent streams of one HTTP/2 connection; at least 1.
     pub max_streams: u32,
-    /// HTTP/2 connections at once, for each kind of traffic.
+    /// Concurrent HTTP/2 connections, for each kind of traffic.
     pub max_connections: u32,
 }
 
@@ -286,31 +285,31 @@ pub struct UpstreamUrl {
     pub tls: bool,
     /// A name, an IPv4 address, or an IPv6 address without brackets.
     pub host: String,
-    /// Given, or the scheme's own.
+    /// As given, or the default of the scheme.
     pub port: u16,
 }
 
-/// How the upstream is told who the client is.
+/// How the client's identity is passed to the upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UpstreamIdentityConfig {
-    /// By `Impersonate-*`; the gateway's power is bounded by RBAC.
+    /// By `Impersonate-*` headers; RBAC limits whom the gateway can impersonate.
     Impersonate,
-    /// As a front proxy; the gateway's certificate can name any user.
+    /// As a front proxy; the holder of the gateway's certificate can act as any user.
     RequestHeader {
-        /// Who the gateway itself is, for what it asks in its own name; never empty.
+        /// The gateway's user name for requests in its own name; never empty.
         gateway_user: String,
-        /// Header of the user.
+        /// The header of the user.
         username: http::HeaderName,
-        /// Header of the uid.
+        /// The header of the uid.
         uid: http::HeaderName,
-        /// Header of each group.
+        /// The header of each group.
         group: http::HeaderName,
-        /// What the names of headers with further attributes begin with.
+        /// Prefixes of headers with extra attributes.
         extra_prefix: String,
     },
 }
 
-/// HTTP versions spoken to the upstream.
+/// HTTP versions used with the upstream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ProtocolConfig {
     /// HTTP/2 where TLS offers it, else HTTP/1.1.
@@ -325,9 +324,9 @@ pub enum ProtocolConfig {
 /// Priority and fairness.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowControlConfig {
-    /// Whether decisions are kept to.
+    /// Whether decisions are enforced.
     pub enforcement: EnforcementConfig,
-    /// Whose behaviour to follow where the original is known to be wrong.
+    /// Whether to fix or to reproduce known defects of kube-apiserver.
     pub semantics: Semantics,
     /// The server concurrency limit; at least 1.
     pub total_seats: Seats,
@@ -337,14 +336,14 @@ pub struct FlowControlConfig {
     pub bootstrap: Bootstrap,
     /// A directory of policy objects; `None`: the bootstrap objects alone.
     pub policies: Option<PathBuf>,
-    /// How often the levels' limits are balanced; not zero.
+    /// How often the limits of the priority levels are adjusted; not zero.
     pub borrowing_period: Duration,
 }
 
-/// Whether the decisions of flow control are kept to.
+/// Whether the decisions of flow control are enforced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EnforcementConfig {
-    /// Requests wait and are refused as decided.
+    /// Requests wait and are rejected as decided.
     #[default]
     Enforce,
     /// Decisions are made and counted; no request waits.
@@ -353,7 +352,7 @@ pub enum EnforcementConfig {
     Off,
 }
 
-/// The port for operators: metrics, health, dumps; plain HTTP.
+/// The admin port: metrics, health checks and dumps in plain HTTP.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AdminConfig {
     /// The address and port to bind.
@@ -363,15 +362,15 @@ pub struct AdminConfig {
 /// What is logged, and how; to standard error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogConfig {
-    /// The form of a line.
+    /// The format of a line.
     pub format: LogFormat,
-    /// The least grave events that are logged.
+    /// The lowest severity that is logged.
     pub level: LogLevel,
     /// Whether there is a line for every request.
     pub access: bool,
 }
 
-/// The form of a log line.
+/// The format of a log line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogFormat {
     /// For people.
@@ -381,7 +380,7 @@ pub enum LogFormat {
     Json,
 }
 
-/// The least grave events that are logged.
+/// The lowest severity that is logged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the words say it")]
 pub enum LogLevel {
@@ -444,9 +443,9 @@ impl Config {
         notations.map(key).collect()
     }
 
-    /// The keys that differ in `new` and that a reload does not apply, in the order of the alphabet.
+    /// The keys that differ in `new` and that a reload does not apply, in alphabetical order.
     ///
-    /// A file whose content alone has changed counts as its key.
+    /// A file with changed contents counts as a change of its key.
     pub fn restart_needed_for(&self, new: &Self) -> Vec<String> {
         let mut keys: Vec<String> = self
             .effective

@@ -1,7 +1,8 @@
 //! Certificates and keys from PEM files.
 //!
-//! What comes out can be used as it is: every certificate parses, a key belongs to its certificate.
-//! Not here: whether a chain is trusted or a certificate has expired; that is judged per handshake.
+//! The results are ready to use: every certificate parses, and a key matches its certificate.
+//!
+//! Not here: whether a chain is trusted or a certificate has expired, which each handshake verifies.
 
 use std::{fmt, sync::Arc};
 
@@ -16,7 +17,7 @@ use rustls::{
 
 use super::values::InvalidValue;
 
-/// The certificates of a bundle of authorities; at least one.
+/// A bundle of CA certificates; at least one.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Authorities {
     /// In the file's order, each one well-formed.
@@ -54,14 +55,14 @@ impl fmt::Debug for CertificateAndKey {
     }
 }
 
-/// The authorities in `pem`.
+/// The CA certificates in `pem`.
 pub(super) fn authorities(pem: &[u8]) -> Result<Authorities, InvalidValue> {
     let certificates = certificates(pem)?;
     for (index, certificate) in certificates.iter().enumerate() {
         if let Err(error) = RootCertStore::empty().add(certificate.clone()) {
             return Err(InvalidValue::new(
-                format!("certificate {} cannot be an authority: {error}", index + 1),
-                "give the certificates of authorities",
+                format!("certificate {} is not a CA certificate: {error}", index + 1),
+                "use CA certificates",
             ));
         }
     }
@@ -78,8 +79,8 @@ pub(super) fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, I
         .map_err(|error| malformed(&error))?;
     if ders.is_empty() {
         return Err(InvalidValue::new(
-            "the file holds no certificate",
-            "give a PEM file with BEGIN CERTIFICATE blocks",
+            "the file contains no certificate",
+            "use a PEM file with BEGIN CERTIFICATE blocks",
         ));
     }
     for (index, der) in ders.iter().enumerate() {
@@ -89,7 +90,7 @@ pub(super) fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, I
                     "certificate {} of the file is malformed: {error}",
                     index + 1
                 ),
-                "write the file again",
+                "replace the file",
             ));
         }
     }
@@ -100,14 +101,14 @@ pub(super) fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, I
 pub(super) fn private_key(pem: &[u8]) -> Result<PrivateKeyDer<'static>, InvalidValue> {
     PrivateKeyDer::from_pem_slice(pem).map_err(|error| match error {
         PemError::NoItemsFound => InvalidValue::new(
-            "the file holds no private key",
-            "give a PEM file with an unencrypted PKCS#8, PKCS#1 or SEC1 key",
+            "the file contains no private key",
+            "use a PEM file with an unencrypted PKCS#8, PKCS#1 or SEC1 key",
         ),
         error => malformed(&error),
     })
 }
 
-/// A chain and a key that belong together.
+/// A certificate chain with the matching key.
 pub(super) fn identity(
     chain: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
@@ -116,13 +117,13 @@ pub(super) fn identity(
     match CertifiedKey::from_der(chain.clone(), key.clone_key(), &provider) {
         Ok(_) => Ok(CertificateAndKey { chain, key }),
         Err(error) => Err(InvalidValue::new(
-            format!("the key cannot serve the certificate: {error}"),
-            "give the key the first certificate of the chain was made for",
+            format!("the key does not match the certificate: {error}"),
+            "use the key of the first certificate in the chain",
         )),
     }
 }
 
-/// What the PEM reader says, without the bytes it stumbled over: they may be a key's.
+/// The error of the PEM reader, without the malformed bytes: they may be part of a key.
 fn malformed(error: &PemError) -> InvalidValue {
     let what = match error {
         PemError::MissingSectionEnd { .. } => "a BEGIN line has no END line",
@@ -130,10 +131,7 @@ fn malformed(error: &PemError) -> InvalidValue {
         PemError::Base64Decode(_) => "a block is not base64",
         _ => "the blocks cannot be read",
     };
-    InvalidValue::new(
-        format!("the file is not PEM: {what}"),
-        "write the file again",
-    )
+    InvalidValue::new(format!("the file is not PEM: {what}"), "replace the file")
 }
 
 #[cfg(test)]
@@ -163,7 +161,7 @@ mod tests {
             private_key(key.as_bytes()).unwrap(),
         )
         .unwrap_err();
-        assert!(error.problem.contains("cannot serve"), "{error:?}");
+        assert!(error.problem.contains("does not match"), "{error:?}");
     }
 
     #[test]
@@ -171,8 +169,8 @@ mod tests {
         let (cert, key) = made();
         let broken = cert.replace("MII", "!!!");
         for (pem, part) in [
-            (&b""[..], "holds no certificate"),
-            (key.as_bytes(), "holds no certificate"),
+            (&b""[..], "contains no certificate"),
+            (key.as_bytes(), "contains no certificate"),
             (broken.as_bytes(), "not PEM"),
             (
                 b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
@@ -184,6 +182,9 @@ mod tests {
             assert!(error.problem.contains(part), "{error:?}");
         }
         let error = private_key(cert.as_bytes()).unwrap_err();
-        assert!(error.problem.contains("holds no private key"), "{error:?}");
+        assert!(
+            error.problem.contains("contains no private key"),
+            "{error:?}"
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! Values that no log, message or debug print may show.
+//! Values that must not be printed, in logs, messages or debug output.
 
 use std::{fmt, ops::Deref};
 
@@ -7,7 +7,7 @@ use std::{fmt, ops::Deref};
 pub struct Secret<T>(T);
 
 impl<T> Secret<T> {
-    /// Keeps `value` out of sight.
+    /// Wraps `value`.
     pub const fn new(value: T) -> Self {
         Self(value)
     }

@@ -1,11 +1,11 @@
-//! Walking a configuration file so that every mistake in it is found at once.
+//! Reads a configuration file so that all errors in it are found at once.
 //!
-//! A reader asks a [`ConfigSection`] for its keys one by one, giving each its notation and default. What
-//! is malformed becomes a finding and the default stands in, so that the walk goes on; what nobody
-//! asked for is an unknown key. A derived deserializer stops at its first error, hence this.
+//! Code reads the keys of a [`ConfigSection`] one by one, each with its notation and default. A malformed value
+//! becomes a finding, and the default takes its place, so that reading continues; a key that no code reads is
+//! unknown. A derived deserializer would stop at the first error.
 //!
-//! The walk also notes each key's value in effect, files with a digest of their content, so that a
-//! reload can tell what changed.
+//! The reader also stores the effective value of each key, and a digest of the contents of each file, so that
+//! a reload can detect changes.
 
 use std::{
     collections::BTreeMap,
@@ -21,17 +21,17 @@ use sha2::{Digest as _, Sha256};
 use super::values::{self, InvalidValue, Keyword, Notation};
 use fairgate_core::finding::{Finding, Severity};
 
-/// What a walk brings home, besides the values.
+/// What reading a file collects, besides the values.
 #[derive(Debug)]
 pub(super) struct ConfigReader {
-    /// The file's name in findings.
+    /// The name of the file in findings.
     file: String,
     /// Where relative paths begin.
     directory: PathBuf,
     pub(super) findings: Vec<Finding>,
     /// Every key's path with its value in effect.
     pub(super) effective: BTreeMap<String, String>,
-    /// Every key's path with how its value is written, and the range it must lie in.
+    /// Every key's path with the notation of its value, and its range.
     pub(super) notations: BTreeMap<String, (String, Option<String>)>,
 }
 
@@ -76,17 +76,17 @@ impl ConfigReader {
         });
     }
 
-    /// Whether the text or path under `field` is given, be it of use or not.
+    /// Whether the text or path under `field` is set, valid or not.
     pub(super) fn is_set(&self, field: &str) -> bool {
         self.effective.get(field).is_some_and(|note| note != "\"\"")
     }
 
-    /// A file beside the configuration.
+    /// A file in the directory of the configuration.
     pub(super) fn beside(&self, name: &str) -> PathBuf {
         self.directory.join(name)
     }
 
-    /// Walks the root of a file.
+    /// Reads the root of a file.
     pub(super) fn root<T>(
         &mut self,
         entries: Map<String, Value>,
@@ -127,7 +127,7 @@ impl ConfigReader {
                 self.error(
                     field,
                     format!("{} cannot be read: {error}", path.display()),
-                    "check the path, which begins at the configuration file, and its permissions",
+                    "check the path, which is relative to the configuration file, and the file's permissions",
                 );
                 None
             }
@@ -153,7 +153,7 @@ impl ConfigSection<'_> {
         }
     }
 
-    /// Walks the mapping under `key`; an absent one reads as empty.
+    /// Reads the mapping under `key`; an absent one is empty.
     pub(super) fn section<T>(
         &mut self,
         key: &'static str,
@@ -185,7 +185,7 @@ impl ConfigSection<'_> {
         self.get_as(key, (T::notation(), None), default, read)
     }
 
-    /// Like [`ConfigSection::get`], for a value of which `notation` says how it is written, and its range.
+    /// Like [`ConfigSection::get`], with an explicit notation and range.
     fn get_as<T: Debug>(
         &mut self,
         key: &'static str,
@@ -208,7 +208,7 @@ impl ConfigSection<'_> {
         value
     }
 
-    /// Like [`ConfigSection::get`], for a value that must lie in `range`.
+    /// Like [`ConfigSection::get`], for a value that must be in `range`.
     pub(super) fn ranged<T: Debug + PartialOrd + Notation>(
         &mut self,
         key: &'static str,
@@ -230,7 +230,7 @@ impl ConfigSection<'_> {
         })
     }
 
-    /// One of the words of `T`.
+    /// One of the keywords of `T`.
     pub(super) fn word<T: Keyword + Debug>(&mut self, key: &'static str, default: T) -> T {
         self.get(key, default, values::word)
     }
@@ -240,8 +240,8 @@ impl ConfigSection<'_> {
         self.get(key, String::new(), values::text)
     }
 
-    /// The path of a file or directory, relative ones from the configuration file on; none by
-    /// default and when empty.
+    /// The path of a file or directory, relative to the directory of the configuration file; none by default
+    /// and when empty.
     pub(super) fn path(&mut self, key: &'static str) -> Option<PathBuf> {
         let directory = self.walk.directory.clone();
         let notation = ("path".to_owned(), None);

@@ -1,4 +1,4 @@
-//! The address of an upstream, out of a URL and back.
+//! Parses and prints the URL of an upstream.
 
 use http::Uri;
 
@@ -51,7 +51,7 @@ impl UpstreamUrl {
         }
     }
 
-    /// Whether it is this machine, as far as its name tells.
+    /// Whether it is a loopback address, or `localhost`.
     pub(super) fn is_loopback(&self) -> bool {
         self.host == "localhost"
             || self

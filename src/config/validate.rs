@@ -1,14 +1,14 @@
-//! What is wrong between keys that are each right by themselves.
+//! Validation across keys: contradictions between keys that are valid by themselves.
 //!
-//! A gateway that would refuse everybody, believe anybody, or send secrets in the open is told
-//! before it starts. Not here: single keys (`read`).
+//! A gateway that would refuse all clients, trust every client, or send secrets unencrypted is reported before
+//! it starts. Not here: single keys (`read`).
 
 use super::{
     AnonymousConfig, AuthenticationConfig, Config, GatewayMode, ProtocolConfig, UpstreamConfig,
     UpstreamIdentityConfig, section::ConfigReader,
 };
 
-/// Finds what is wrong between keys that are each right by themselves.
+/// Reports contradictions between keys that are valid by themselves.
 pub(super) fn validate(walk: &mut ConfigReader, config: &Config) {
     validate_listen(walk, config);
     validate_authentication(walk, config);
@@ -21,33 +21,33 @@ pub(super) fn validate(walk: &mut ConfigReader, config: &Config) {
         walk.error(
             "limits.unfinishedHeaderBytes",
             "less than limits.headerBytes",
-            "raise it, or lower headerBytes",
+            "increase it, or decrease limits.headerBytes",
         );
     }
     if config.limits.long_running_per_user > config.limits.long_running_total {
         walk.error(
             "limits.longRunningPerUser",
             "more than limits.longRunningTotal",
-            "lower it or raise the total",
+            "decrease it, or increase the total",
         );
     }
     if config.limits.watches_per_user > config.limits.watches_total {
         walk.error(
             "limits.watchesPerUser",
             "more than limits.watchesTotal",
-            "lower it or raise the total",
+            "decrease it, or increase the total",
         );
     }
     if config.limits.spool_per_answer > config.limits.spool_total {
         walk.error(
             "limits.spoolPerAnswer",
             "more than limits.spoolTotal",
-            "lower it or raise the total",
+            "decrease it, or increase the total",
         );
     }
 }
 
-/// Watches need streams: those that nobody wants any more keep theirs for a while, hence the tenth.
+/// Every watch needs an upstream stream. A tenth is left for watches that have ended but still keep theirs.
 fn validate_watches(walk: &mut ConfigReader, config: &Config) {
     let upstream = &config.upstream;
     let may_share = match upstream.protocol {
@@ -59,19 +59,19 @@ fn validate_watches(walk: &mut ConfigReader, config: &Config) {
     if may_share && u64::from(config.limits.watches_total) > streams / 10 * 9 {
         walk.error(
             "limits.watchesTotal",
-            "more than nine tenths of upstream.maxConnections times upstream.maxStreams: watches would be refused earlier",
-            "raise upstream.maxConnections or lower it",
+            "more than 90 % of upstream.maxConnections times upstream.maxStreams: watches would be rejected earlier",
+            "increase upstream.maxConnections, or decrease it",
         );
     }
 }
 
-/// What a mode needs, and what it has no use for.
+/// Keys that a mode requires or ignores.
 fn validate_mode(walk: &mut ConfigReader, config: &Config) {
     let directory = "flowControl.policies.directory";
     if config.mode != GatewayMode::Files && walk.is_set(directory) {
         walk.error(
             directory,
-            "of no use: policy objects come from files only with mode: files",
+            "has no effect: policy objects are read from files only with mode: files",
             "remove it, or set mode to files",
         );
     }
@@ -79,8 +79,8 @@ fn validate_mode(walk: &mut ConfigReader, config: &Config) {
     if config.mode == GatewayMode::Overlay && !config.hosted_api.reader_groups.is_empty() {
         walk.warning(
             readers,
-            "of no use: with mode: overlay the upstream says who may read",
-            "give these groups the right there, and remove it here",
+            "has no effect: with mode: overlay the upstream authorizes reads",
+            "grant these groups the permission in the upstream, and remove it here",
         );
     }
     if config.mode.hosts() && config.listen.tls.is_none() {
@@ -98,7 +98,7 @@ fn validate_listen(walk: &mut ConfigReader, config: &Config) {
         walk.error(
             "admin.address",
             "the same as listen.address",
-            "give it another port",
+            "use another port",
         );
     }
     if walk.is_set("listen.tls.certFile") || walk.is_set("listen.tls.keyFile") {
@@ -107,7 +107,7 @@ fn validate_listen(walk: &mut ConfigReader, config: &Config) {
     if !listen.address.ip().is_loopback() {
         walk.warning(
             "listen.tls",
-            "not set, and listen.address can be reached from elsewhere: tokens travel unprotected",
+            "not set, and listen.address is not a loopback address: tokens are sent unencrypted",
             "set listen.tls.certFile and keyFile, or listen on 127.0.0.1",
         );
     }
@@ -118,7 +118,7 @@ fn validate_listen(walk: &mut ConfigReader, config: &Config) {
         if walk.is_set(field) {
             walk.error(
                 field,
-                "without listen.tls no client can show a certificate",
+                "without listen.tls no client can present a certificate",
                 "set listen.tls.certFile and keyFile, or remove it",
             );
         }
@@ -140,7 +140,7 @@ fn validate_authentication(walk: &mut ConfigReader, config: &Config) {
     if !proven && *anonymous != AnonymousConfig::Everywhere {
         walk.warning(
             "authentication",
-            "no way to prove who one is is set, so nearly every request gets 401",
+            "no authentication method is enabled, so nearly every request gets 401",
             "enable tokenReview, or set clientCertificate.caFile, requestHeader.caFile or tokenFile",
         );
     }
@@ -167,7 +167,7 @@ fn validate_authentication(walk: &mut ConfigReader, config: &Config) {
             walk.error(
                 &field,
                 "empty",
-                format!("name at least one, such as {example}"),
+                format!("set at least one, such as {example}"),
             );
         }
     }
@@ -178,14 +178,14 @@ fn validate_authentication(walk: &mut ConfigReader, config: &Config) {
     if shared && proxy.allowed_names.is_empty() {
         walk.error(
             "authentication.requestHeader.allowedNames",
-            "empty while caFile shares an authority with clientCertificate.caFile: every client could name any user",
-            "list the proxy's common name, or better give the proxy an authority of its own",
+            "empty, and caFile shares a CA with clientCertificate.caFile: every client could impersonate any user",
+            "list the proxy's common name, or better use a separate CA for the proxy",
         );
     } else if shared {
         walk.warning(
             "authentication.requestHeader.caFile",
-            "shares an authority with clientCertificate.caFile: whoever gets a certificate with an allowed name can name any user",
-            "give the proxy an authority of its own",
+            "shares a CA with clientCertificate.caFile: whoever gets a certificate with an allowed name can impersonate any user",
+            "use a separate CA for the proxy",
         );
     }
 }
@@ -209,8 +209,8 @@ fn validate_upstream(walk: &mut ConfigReader, config: &Config) {
     if as_proxy && !certificate {
         walk.error(
             "upstream.clientCertificate",
-            "not set, though upstream.identity.mode is requestHeader: only a certificate makes the upstream believe it",
-            "set certFile and keyFile to a certificate of the upstream's front-proxy authority",
+            "not set, but upstream.identity.mode is requestHeader: the upstream trusts the headers only with a client certificate",
+            "set certFile and keyFile to a certificate signed by the upstream's requestheader client CA",
         );
     }
     if upstream.url.tls {
@@ -224,21 +224,21 @@ fn validate_https(walk: &mut ConfigReader, certificate: bool, token: bool) {
     if !walk.is_set("upstream.caFile") {
         walk.error(
             "upstream.caFile",
-            "not set, so that the upstream's certificate cannot be verified",
-            "set it to the authority of the API server's serving certificate",
+            "not set, so the upstream's certificate cannot be verified",
+            "set it to the CA of the API server's serving certificate",
         );
     }
     if !certificate && !token {
         walk.error(
             "upstream",
-            "the gateway has no credential of its own",
+            "the gateway has no credential for the upstream",
             "set clientCertificate.certFile and keyFile, or tokenFile",
         );
     }
     if certificate && token {
         walk.warning(
             "upstream.tokenFile",
-            "never used: the certificate comes first",
+            "not used: the client certificate takes precedence",
             "keep one of clientCertificate and tokenFile",
         );
     }
@@ -258,7 +258,7 @@ fn validate_http(
         if set {
             walk.error(
                 field,
-                "of no use: upstream.url is not https",
+                "has no effect: upstream.url is not https",
                 "write https:// in upstream.url, or remove it",
             );
         }
@@ -271,7 +271,7 @@ fn validate_http(
         };
         walk.warning(
             "upstream.url",
-            format!("not https: {carried}every client's identity travels unprotected"),
+            format!("not https: {carried}every client's identity is sent unencrypted"),
             "write https:// and set upstream.caFile",
         );
     }

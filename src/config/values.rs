@@ -1,7 +1,8 @@
-//! The notations of single settings: durations, sizes, addresses, words.
+//! The notations of single values: durations, sizes, addresses, keywords.
 //!
-//! Each reader takes a value as it stands in the file and gives the thing meant, or says what is
-//! wrong and what to write instead. Not here: defaults, ranges, and which key has which notation.
+//! Each function parses a value of the file, or returns the problem and the remedy.
+//!
+//! Not here: defaults, ranges, and which key has which notation.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -11,7 +12,7 @@ use serde_json::Value;
 
 use super::{Secret, UpstreamUrl};
 
-/// Why a value is not what its key asks for: the problem, and the remedy.
+/// Why a value is invalid, and how to correct it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct InvalidValue {
     pub(super) problem: String,
@@ -27,18 +28,18 @@ impl InvalidValue {
     }
 }
 
-/// A setting that is one of a few words.
+/// A setting with a fixed set of values.
 pub(super) trait Keyword: Copy + PartialEq + 'static {
-    /// Every word with its meaning; the first letters' case counts.
+    /// Every keyword with its value; case-sensitive.
     const WORDS: &'static [(&'static str, Self)];
 }
 
-/// A type of setting: how its values are written, for people.
+/// The notation of a type of setting, for documentation and messages.
 pub(super) trait Notation {
-    /// What to write, such as `duration`.
+    /// The name of the notation, such as `duration`.
     fn notation() -> String;
 
-    /// This value as it would be written; only needed where there are ranges.
+    /// This value in its notation; only needed for types with ranges.
     fn written(&self) -> String {
         String::new()
     }
@@ -106,7 +107,7 @@ impl Notation for Duration {
         "duration".to_owned()
     }
 
-    /// As Go prints it, without the zeros at its end: `4h`, not `4h0m0s`.
+    /// As Go prints it, without trailing zeros: `4h`, not `4h0m0s`.
     fn written(&self) -> String {
         let mut text = GoDuration(*self).to_string();
         for (zero, unit) in [("m0s", "m"), ("h0m", "h")] {
@@ -119,12 +120,12 @@ impl Notation for Duration {
     }
 }
 
-/// Text; no number is taken for it.
+/// Text; a number is not accepted as text.
 pub(super) fn text(value: &Value) -> Result<String, InvalidValue> {
     value
         .as_str()
         .map(str::to_owned)
-        .ok_or_else(|| InvalidValue::new(format!("{value} is not text"), "put it in quotes"))
+        .ok_or_else(|| InvalidValue::new(format!("{value} is not text"), "put quotes around it"))
 }
 
 /// `true` or `false`.
@@ -150,7 +151,7 @@ pub(super) fn count(value: &Value) -> Result<u32, InvalidValue> {
         })
 }
 
-/// One of the words of `T`.
+/// One of the keywords of `T`.
 pub(super) fn word<T: Keyword>(value: &Value) -> Result<T, InvalidValue> {
     let found = value
         .as_str()
@@ -163,7 +164,7 @@ pub(super) fn word<T: Keyword>(value: &Value) -> Result<T, InvalidValue> {
             ""
         };
         InvalidValue::new(
-            format!("{value} is not known"),
+            format!("{value} is not a known value"),
             format!("write one of {}{quotes}", words.join(", ")),
         )
     })

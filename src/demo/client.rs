@@ -1,4 +1,4 @@
-//! One HTTP/1.1 connection of a client, as plain as can be: it asks, and reads the answer to its end.
+//! A minimal HTTP/1.1 client: one connection that sends a request and reads the whole response.
 
 use std::{io, net::SocketAddr, time::Duration};
 
@@ -12,10 +12,10 @@ use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use tokio::{net::TcpStream, task::JoinSet};
 
-/// What is asked for: one object, which costs one seat.
+/// The target of all requests: one object, which takes one seat.
 const TARGET: &str = "/api/v1/namespaces/default/configmaps/demo";
 
-/// A connection to the gateway. Dropped, it is closed.
+/// A connection to the gateway. Dropping it closes it.
 #[derive(Debug)]
 pub(super) struct ClientConnection {
     sender: SendRequest<Empty<Bytes>>,
@@ -23,22 +23,22 @@ pub(super) struct ClientConnection {
     _driver: JoinSet<()>,
 }
 
-/// The end of an answer.
+/// A complete response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ClientResponse {
     pub(super) status: StatusCode,
-    /// How long the gateway asks to be left alone.
+    /// The value of `Retry-After`.
     pub(super) retry_after: Option<Duration>,
 }
 
-/// Why there was no answer.
+/// Why there is no response.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ClientError {
     #[error("cannot connect: {0}")]
     Connect(#[from] io::Error),
-    #[error("no answer: {0}")]
+    #[error("no response: {0}")]
     Http(#[from] hyper::Error),
-    #[error("no request can be made: {0}")]
+    #[error("invalid request: {0}")]
     Request(#[from] http::Error),
 }
 
@@ -50,7 +50,7 @@ impl ClientConnection {
         let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
         let mut driver = JoinSet::new();
         driver.spawn(async move {
-            // What breaks a connection is told to its request.
+            // The request on the connection returns its error.
             let _ = connection.await;
         });
         let host = HeaderValue::try_from(address.to_string()).map_err(http::Error::from)?;
@@ -61,7 +61,7 @@ impl ClientConnection {
         })
     }
 
-    /// Asks with this `Authorization`, and reads the answer to its end.
+    /// Sends a request with this `Authorization`, and reads the whole response.
     pub(super) async fn ask(
         &mut self,
         authorization: &HeaderValue,

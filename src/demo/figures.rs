@@ -1,11 +1,11 @@
-//! Arithmetic: percentiles, fair shares, how evenly they were met, and numbers that look random.
+//! Arithmetic: percentiles, max-min fair shares, Jain's index, and pseudo-random numbers.
 
 use std::time::Duration;
 
 use fairgate_core::time::nanos;
 
-/// The percentile `percent` (1 to 100) by nearest rank: the least of `values` that at least so many
-/// of a hundred do not exceed. `None` without values. Reorders them; O(values).
+/// The percentile `percent` (1 to 100) by nearest rank: the smallest of `values` that at least
+/// `percent` % of them do not exceed. `None` without values. Reorders them; O(values).
 pub(super) fn percentile(values: &mut [Duration], percent: usize) -> Option<Duration> {
     let rank = (values.len() * percent).div_ceil(100).max(1);
     if values.len() < rank {
@@ -15,8 +15,8 @@ pub(super) fn percentile(values: &mut [Duration], percent: usize) -> Option<Dura
     Some(*value)
 }
 
-/// What each gets of `capacity` when it is shared max-min fairly: nobody more than it asks for, and
-/// nobody less than another unless it asks for less. An unbounded demand is infinite.
+/// The max-min fair shares of `capacity`: no share exceeds its demand, and a share is smaller than another
+/// only if its demand is. An unbounded demand is infinite.
 pub(super) fn max_min_shares(capacity: f64, demands: &[f64]) -> Vec<f64> {
     let mut by_demand: Vec<usize> = (0..demands.len()).collect();
     by_demand.sort_by(|a, b| demands[*a].total_cmp(&demands[*b]));
@@ -32,8 +32,8 @@ pub(super) fn max_min_shares(capacity: f64, demands: &[f64]) -> Vec<f64> {
     shares
 }
 
-/// Jain's index of fairness: 1 when all are equal, 1/n when one of n has everything. `None` when
-/// nobody has anything.
+/// Jain's index of fairness: 1 when all values are equal, 1/n when one of n has everything. `None` when
+/// all are zero.
 pub(super) fn jain(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     let (mut count, mut sum, mut squares) = (0.0, 0.0, 0.0);
     for value in values {
@@ -44,7 +44,7 @@ pub(super) fn jain(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     (squares > 0.0).then(|| sum * sum / (count * squares))
 }
 
-/// A part of `whole`, less than all of it, that looks random and is always the same for `number`.
+/// A pseudo-random part of `whole`, always the same for `number`.
 pub(super) fn scrambled_part(number: u64, whole: Duration) -> Duration {
     // The mixing of SplitMix64.
     let mut mixed = number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);

@@ -1,4 +1,4 @@
-//! One user of the gateway, and what became of his requests.
+//! One user of the gateway, and the outcome of its requests.
 
 use std::time::Duration;
 
@@ -20,25 +20,25 @@ pub(super) struct DemoFlow {
     tally: Mutex<Tally>,
 }
 
-/// What became of a flow's requests. Only those that began after the settling time are in the
-/// figures, each with the time from when it was meant to be sent to the end of its answer.
+/// The outcome of a flow's requests. Only requests that start after the warm-up are counted. Latency is
+/// measured from the intended moment of sending to the end of the response.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tally {
-    /// Requests in the figures.
+    /// Requests that are counted.
     pub(super) requests: u64,
-    /// Of these, those that were served.
+    /// Of these, those that succeeded.
     pub(super) ok: u64,
-    /// Those that were refused with 429.
+    /// Those that were rejected with 429.
     pub(super) rejected: u64,
-    /// Requests without an answer at present, in the figures or not.
+    /// Requests in flight, counted or not.
     pub(super) open: u64,
-    /// Why the last request failed that was neither served nor refused.
+    /// The last error of a request that was neither served nor rejected.
     pub(super) failure: Option<String>,
-    /// How long those took that were served.
+    /// The latencies of those that succeeded.
     latencies: Vec<Duration>,
 }
 
-/// A request on its way. Dropped without an end, it stays one that was not answered.
+/// A request in flight. Dropped without [`OpenRequest::end`], it counts as unanswered.
 #[derive(Debug)]
 pub(super) struct OpenRequest {
     flow: Arc<DemoFlow>,
@@ -57,22 +57,22 @@ impl DemoFlow {
         &self.name
     }
 
-    /// The user's bearer token. It opens nothing but this demonstration, so it may be guessed.
+    /// The user's bearer token. It is only valid in this demonstration, so it may be guessable.
     pub(super) fn token(&self) -> String {
         format!("demo-{}", self.name)
     }
 
-    /// The header that shows the token.
+    /// The `Authorization` header with the token.
     pub(super) fn authorization(&self) -> Result<HeaderValue, http::Error> {
         Ok(HeaderValue::try_from(format!("Bearer {}", self.token()))?)
     }
 
-    /// The figures so far.
+    /// The results so far.
     pub(super) fn tally(&self) -> Tally {
         lock(&self.tally).clone()
     }
 
-    /// A request is meant to be sent at `intended`; `counts` says whether it is in the figures.
+    /// Starts a request that is meant to be sent at `intended`; `counts` says whether it is counted.
     pub(super) fn begin(self: &Arc<Self>, intended: Time, counts: bool) -> OpenRequest {
         let mut tally = lock(&self.tally);
         tally.open += 1;
@@ -86,7 +86,7 @@ impl DemoFlow {
 }
 
 impl OpenRequest {
-    /// The request has come to its end.
+    /// Ends the request.
     pub(super) fn end(self, now: Time, answer: &Result<ClientResponse, ClientError>) {
         let mut tally = lock(&self.flow.tally);
         match answer {
@@ -112,12 +112,12 @@ impl Drop for OpenRequest {
 }
 
 impl Tally {
-    /// The percentile `percent` of the times of those that were served. O(served).
+    /// The percentile `percent` of the latencies. O(served).
     pub(super) fn latency(&mut self, percent: usize) -> Option<Duration> {
         percentile(&mut self.latencies, percent)
     }
 
-    /// Requests of the figures that were neither served nor refused.
+    /// Counted requests that were neither served nor rejected.
     pub(super) fn unanswered(&self) -> u64 {
         self.requests.saturating_sub(self.ok + self.rejected)
     }

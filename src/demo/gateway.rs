@@ -1,7 +1,7 @@
-//! A gateway as in [`crate::app`], with what a configuration would say made up in memory: users by
-//! static tokens, one embedded policy, ten seats, plain HTTP on a port of the system's choice.
+//! A gateway as in [`crate::app`], configured in memory: static tokens, one embedded policy, ten seats, plain
+//! HTTP on a port that the system chooses.
 //!
-//! Not here: reloading, the admin port and reviews of tokens, which the demonstration has no use for.
+//! Not here: reloading, the admin port and token reviews, which the demonstration does not need.
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
@@ -40,15 +40,15 @@ use fairgate_proxy::{
     stack::stack,
 };
 
-/// The one level of the embedded policies that requests go to.
+/// The priority level of all requests in the embedded policies.
 const LEVEL: &str = "demo";
-/// Always the same, so that every run deals the same hands.
+/// Fixed, so that every run deals the same queues.
 const HASH_KEY: [u8; 16] = *b"fairgate demo v1";
-/// Data cores, unless the machine has fewer: enough for decisions to cross from one to another.
+/// Data cores, unless the machine has fewer: enough for decisions to cross cores.
 const CORES: usize = 2;
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A running gateway. Dropped, it ends at once.
+/// A running gateway. Dropping it stops it immediately.
 #[derive(Debug)]
 pub(super) struct DemoGateway {
     gateway: Gateway,
@@ -59,11 +59,11 @@ pub(super) struct DemoGateway {
 /// Seats and queues at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct GatewayLoad {
-    /// Seats there are.
+    /// All seats.
     pub(super) seats: u32,
     /// Seats in use.
     pub(super) in_use: u32,
-    /// Waiting requests of each queue that has any.
+    /// Waiting requests of each queue that is not empty.
     pub(super) queues: Vec<u32>,
 }
 
@@ -122,7 +122,7 @@ impl DemoGateway {
         })
     }
 
-    /// Where it listens.
+    /// The address it listens on.
     pub(super) fn address(&self) -> SocketAddr {
         self.gateway.address()
     }
@@ -152,7 +152,7 @@ impl DemoGateway {
     }
 }
 
-/// Lends and borrows seats, for ever.
+/// Rebalances limits until it is dropped.
 async fn rebalance(hub: Arc<Hub>, clock: Clock) {
     loop {
         hub.borrowing_due().await;
@@ -225,7 +225,7 @@ fn authority(address: SocketAddr) -> Result<Authority, DemoError> {
         .map_err(|_| DemoError::Embedded(format!("{text} is no host and port")))
 }
 
-/// Tells the stand-in who asks, as an API server would be told.
+/// Passes the user to the stand-in, as to an API server.
 fn impersonate(call: &Call, headers: &mut HeaderMap) -> Result<(), Refusal> {
     upstream::write(&UpstreamIdentity::Impersonate, &call.digest.user, headers)
         .map_err(|_| Refusal::IdentityNotRepresentable("the name fits in no header".into()))
@@ -239,7 +239,7 @@ mod tests {
     };
     use fairgate_core::apf::policy::{Distinguisher, LevelKind, LimitResponse, Queuing};
 
-    /// How the level of `policy` queues, its seats, and how its schema tells flows apart.
+    /// The queuing and seats of the level of `policy`, and the flow distinguisher of its schema.
     fn shape(policy: &str) -> (Queuing, u32, Option<Distinguisher>) {
         let policy = Arc::new(compile(policy).unwrap());
         let level = policy.level(policy.level_by_name(LEVEL).unwrap());

@@ -1,5 +1,4 @@
-//! What goes on, shown while it does: two panels redrawn in place on a terminal, a line each second
-//! elsewhere.
+//! Progress: two panels redrawn in place on a terminal, or one line per second otherwise.
 
 use std::{
     fmt::Write as _,
@@ -13,13 +12,13 @@ use fairgate_core::sync::Arc;
 /// Width of the names, and of each panel.
 const NAME: usize = 11;
 const PANEL: usize = 33;
-/// Erases what an earlier drawing left of the line; all at once it would flicker.
+/// Erases the rest of a line. Erasing the whole screen would flicker.
 const ERASE_TO_END: &str = "\x1b[K";
-/// A window too narrow cuts lines rather than wrap them, which would spoil the count of lines.
+/// Lines that are too long for the window are cut: wrapping would break the count of lines.
 const WRAP_OFF: &str = "\x1b[?7l";
 const WRAP_ON: &str = "\x1b[?7h";
 
-/// What stands in each line.
+/// The columns of each line.
 const LINE_HEAD: &str = "\
 seats in use, requests waiting; p50/p99 in ms of the slowest mouse and of the elephant";
 
@@ -28,7 +27,7 @@ seats in use, requests waiting; p50/p99 in ms of the slowest mouse and of the el
 pub enum ProgressDisplay {
     /// Redrawn in place, for terminals.
     Redrawn,
-    /// A line each second, for files and pipes.
+    /// One line per second, for files and pipes.
     Lines,
 }
 
@@ -49,17 +48,17 @@ struct Row {
     p99: Option<Duration>,
 }
 
-/// Shows pictures.
+/// Shows the progress.
 #[derive(Debug)]
 pub(super) struct LiveView {
     display: ProgressDisplay,
     length: Duration,
-    /// Lines shown before that are still in their place.
+    /// Lines of the last drawing, to be overwritten.
     drawn: usize,
 }
 
 impl Progress {
-    /// `load`, and the figures of `flows` so far.
+    /// `load`, and the results of `flows` so far.
     pub(super) fn of(load: GatewayLoad, flows: &[Arc<DemoFlow>]) -> Self {
         let row = |flow: &Arc<DemoFlow>| {
             let mut tally = flow.tally();
@@ -115,7 +114,7 @@ impl LiveView {
         }
     }
 
-    /// How often to show a picture.
+    /// How often to update.
     pub(super) fn period(&self) -> Duration {
         match self.display {
             ProgressDisplay::Redrawn => Duration::from_millis(500),
@@ -123,7 +122,7 @@ impl LiveView {
         }
     }
 
-    /// Shows both sides, with fairness first, as they are after `elapsed`.
+    /// Shows both sides after `elapsed`, the one with fairness first.
     pub(super) fn show(
         &mut self,
         elapsed: Duration,

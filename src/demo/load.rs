@@ -1,12 +1,13 @@
-//! The clients: an elephant that never stops asking, and mice that ask now and then.
+//! The load: an "elephant" that floods the gateway, and "mice" that send few requests.
 //!
-//! The elephant is one user with 200 connections, each in a *closed loop*: it asks, waits for the
-//! answer and asks again. A refusal keeps a connection away for as long as `Retry-After` says. A
-//! mouse is a user of its own in an *open loop*: it asks at set times whether or not earlier answers
-//! have come, and its time counts from then, so that waiting hides in no late start.
+//! The elephant is one user with 200 connections, each in a *closed loop*: it sends a
+//! request, waits for the response and sends the next. After a rejection a connection pauses for as long as
+//! `Retry-After` says. A mouse is a user of its own in an *open loop*: it sends at fixed times, whether or
+//! not earlier responses have arrived, and latency counts from the intended time, so that delays are not
+//! hidden by late starts (no coordinated omission).
 //!
-//! The connections of the elephant come one by one while things settle, as those of separate
-//! processes would; all at once they would also be answered in step ever after.
+//! The connections of the elephant open one after the other during the warm-up, like those of separate
+//! processes; opened together they would be served in lockstep ever after.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -28,25 +29,25 @@ use fairgate_core::{
 pub(super) const ELEPHANT_CONNECTIONS: u32 = 200;
 /// Mice.
 pub(super) const MICE: u32 = 4;
-/// How often a mouse asks.
+/// The interval between the requests of a mouse.
 const MOUSE_PERIOD: Duration = Duration::from_millis(500);
-/// Requests of one mouse without an answer, at most; what would be more fails at once.
+/// The maximum of one mouse's requests in flight; further ones fail at once.
 const MOUSE_OPEN_MAX: usize = 128;
-/// How long a client waits before it tries again after a failure.
+/// The pause of a client after a failure.
 const FAILURE_PAUSE: Duration = Duration::from_millis(200);
-/// How long a client stays away at most, whatever `Retry-After` says.
+/// The longest pause of a client, whatever `Retry-After` says.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 
-/// When things happen, and against whom.
+/// The target and the schedule of the load.
 #[derive(Clone, Debug)]
 pub(super) struct LoadSettings {
-    /// The gateway.
+    /// The address of the gateway.
     pub(super) gateway: SocketAddr,
-    /// When the clients begin to come.
+    /// When the first client starts.
     pub(super) start: Time,
-    /// When all of them have come: requests from here on are in the figures.
+    /// The end of the warm-up: requests from here on are counted.
     pub(super) settled: Time,
-    /// Turns true when no further request is to begin.
+    /// Turns true when no further request may start.
     pub(super) stop: watch::Receiver<bool>,
     /// The time.
     pub(super) clock: Clock,
@@ -59,8 +60,8 @@ pub(super) fn flows() -> Vec<Arc<DemoFlow>> {
     names.map(DemoFlow::new).collect()
 }
 
-/// Starts the clients of `flows`, as [`flows`] made them, on the current runtime. They end when the
-/// course says stop and their last answers have come.
+/// Starts the clients of `flows`, as [`flows`] made them, on the current runtime. They end after
+/// [`LoadSettings::stop`], when their last responses have arrived.
 pub(super) fn start(
     course: &LoadSettings,
     flows: &[Arc<DemoFlow>],
@@ -105,7 +106,7 @@ impl Client {
         }
     }
 
-    /// A whole mouse.
+    /// A mouse.
     async fn run_open_loop(mut self, number: u64) {
         let idle = Arc::new(Mutex::new(Vec::new()));
         let mut open = JoinSet::new();
@@ -145,7 +146,7 @@ impl Client {
         intended >= self.course.settled
     }
 
-    /// Makes one request that was meant to be sent at `intended`; returns how long to stay away.
+    /// Sends one request that was meant to be sent at `intended`; returns how long to pause.
     async fn request(&self, connection: &mut Option<ClientConnection>, intended: Time) -> Duration {
         let open = self.flow.begin(intended, self.counts(intended));
         let answer = self.ask(connection).await;
@@ -156,7 +157,7 @@ impl Client {
         }
     }
 
-    /// Asks over `connection`, which is opened if need be, and gone after a failure.
+    /// Sends a request on `connection`, which is opened if necessary, and dropped after a failure.
     async fn ask(
         &self,
         connection: &mut Option<ClientConnection>,
@@ -171,8 +172,8 @@ impl Client {
     }
 }
 
-/// When a mouse asks for the `round`th time, counted from the start: once in each period, at a moment
-/// that looks random and is the same in every run, so that no mouse falls into step with the server.
+/// When a mouse sends its `round`th request, counted from the start: once in each period, at a pseudo-random
+/// moment that is the same in every run, so that no mouse runs in lockstep with the server.
 fn mouse_moment(mouse: u64, round: u32) -> Duration {
     MOUSE_PERIOD * round + scrambled_part(mouse << 32 | u64::from(round), MOUSE_PERIOD)
 }

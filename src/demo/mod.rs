@@ -1,13 +1,12 @@
-//! The demonstration: what fairness does, shown with nothing else installed.
+//! The demonstration: shows what fairness does, with nothing else installed.
 //!
-//! Two gateways run side by side, each real, over real sockets on loopback, in front of a stand-in
-//! API server of its own (`upstream`). Both have ten seats, and both get the same clients
-//! (`load`): an elephant and four mice. One deals every user a hand of queues; the other has one
-//! queue for all. While they run, `live` shows seats, queues and times; at the end `report` says
-//! what came of it.
+//! Two real gateways run side by side over loopback sockets, each in front of a stand-in API server
+//! (`upstream`). Both have ten seats and get the same load (`load`): an elephant and four mice. One uses
+//! shuffle sharding by user; the other has one queue for all. While they run, `live` shows seats, queues and
+//! latencies; at the end `report` shows the results.
 //!
-//! The clients come one after another while things settle; what begins after that and before the stop
-//! is in the figures, and is followed to its end.
+//! Clients start one after the other during a warm-up. Requests that start after it and before the stop are
+//! counted.
 
 mod client;
 mod figures;
@@ -49,49 +48,48 @@ const FAIR: &str = include_str!("fair.yaml");
 /// The policy without.
 const FIFO: &str = include_str!("fifo.yaml");
 
-/// The time in which clients come, and in which the last answers are expected, unless the run is so
-/// short that this were more than a quarter of it.
+/// The warm-up in which clients start, and the time for the last responses; at most a quarter of the run.
 const SETTLING: Duration = Duration::from_secs(1);
-/// Open files at least: both ends of every connection, twice, and some to spare.
+/// Open files needed: both ends of every connection, twice, and some in reserve.
 const DESCRIPTORS: u64 = 1000;
-/// How long last answers are waited for; what has none by then stays unanswered.
+/// How long to wait for the last responses; requests without one by then count as unanswered.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Why the demonstration cannot run.
 #[derive(Debug, thiserror::Error)]
 pub enum DemoError {
     /// No socket, or no runtime.
-    #[error("the demonstration cannot start its {what}")]
+    #[error("cannot start the {what} of the demonstration")]
     Io {
-        /// What it would have been for.
+        /// What it is needed for.
         what: &'static str,
-        /// What the system says.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// A gateway does not start.
+    /// A gateway cannot start.
     #[error(transparent)]
     Start(#[from] StartError),
     /// The system has no random numbers.
     #[error(transparent)]
     NoRandomness(#[from] NoRandomness),
-    /// Too few descriptors for its connections, all ends of which are in this process.
+    /// Too few file descriptors: both ends of every connection are in this process.
     #[error(
         "the demonstration needs {DESCRIPTORS} open files, and the limit is {limit}; raise it with \
          `ulimit -n {DESCRIPTORS}`"
     )]
     Descriptors {
-        /// How many there may be.
+        /// The limit of the process.
         limit: u64,
     },
-    /// Something built in is wrong.
-    #[error("what is built in cannot be used: {0}")]
+    /// The embedded policy is invalid.
+    #[error("the built-in policy is invalid: {0}")]
     Embedded(String),
-    /// Nothing was served, so there is nothing to show.
-    #[error("no request was served {side}; the last failure: {failure}")]
+    /// No request was served.
+    #[error("no request was served {side}; last error: {failure}")]
     NothingServed {
         /// By which gateway.
         side: &'static str,
-        /// What a client saw.
+        /// The last error of a client.
         failure: String,
     },
     /// The progress cannot be shown.
@@ -99,8 +97,7 @@ pub enum DemoError {
     Write(#[source] io::Error),
 }
 
-/// Runs for about `length`, showing progress to `out`, until all is done or `interrupt` is ready;
-/// then tells what there is. Must not be called on a runtime.
+/// Runs for about `length`, or until `interrupt` completes, showing progress on `out`; returns the results. Must not be called on a runtime.
 ///
 /// # Errors
 ///
@@ -183,7 +180,7 @@ impl Side {
     }
 }
 
-/// The course of things in time.
+/// The schedule of a run.
 struct Run {
     clock: Clock,
     start: Time,
@@ -228,7 +225,7 @@ impl Run {
         let stopped = self.clock.now();
         self.stopping.send_replace(true);
         let all_ended = async { while clients.join_next().await.is_some() {} };
-        // What is not answered by then is cut, and told as such.
+        // Requests without a response by then are aborted, and reported as unanswered.
         let _ = tokio::time::timeout(PATIENCE, all_ended).await;
         clients.shutdown().await;
         let interrupted = interrupted.map_err(DemoError::Write)?;
@@ -253,7 +250,7 @@ impl Run {
         }
     }
 
-    /// Shows what goes on until it is time to stop.
+    /// Shows the progress until it is time to stop.
     async fn show(
         &self,
         sides: &[Side; 2],

@@ -1,4 +1,4 @@
-//! What came of it: figures of each flow, and a verdict.
+//! The results: figures of each flow, and a verdict.
 
 use std::{
     fmt::{self, Display, Formatter},
@@ -14,14 +14,14 @@ use super::{
 };
 use fairgate_core::sync::Arc;
 
-/// How many times longer the mice are to wait without fairness than with it.
+/// The factor by which fairness should shorten the latency of the mice.
 const TENFOLD: f64 = 10.0;
-/// From when on it is told that the machine keeps programs waiting: this is as long as a request.
+/// Stalls of the machine are reported from this length on: that of a request.
 const LONG_STALL: Duration = SERVICE_TIME;
-/// What Jain's index is to be at least.
+/// The least Jain's index that counts as fair.
 const EVEN: f64 = 0.95;
 
-/// What came of both sides. As JSON `{"with": {"flows": […], "jain": x}, "without": {…}}`; as text a
+/// The results of both sides. As JSON `{"with": {"flows": […], "jain": x}, "without": {…}}`; as text a
 /// table and a verdict.
 #[derive(Clone, Debug, Serialize)]
 pub struct DemoReport {
@@ -29,56 +29,56 @@ pub struct DemoReport {
     pub with: SideFigures,
     /// With one queue for all.
     pub without: SideFigures,
-    /// Whether it was ended before its time.
+    /// Whether it was stopped early.
     #[serde(skip)]
     pub interrupted: bool,
-    /// For how long requests began that are in the figures.
+    /// The period whose requests are counted.
     #[serde(skip)]
     pub measured: Duration,
-    /// How long the machine kept this process waiting at most.
+    /// The longest stall of this process by the machine.
     #[serde(skip)]
     pub stalled: Duration,
 }
 
-/// What came of one side.
+/// The results of one side.
 #[derive(Clone, Debug, Serialize)]
 pub struct SideFigures {
     /// The elephant first, then the mice.
     pub flows: Vec<FlowFigures>,
-    /// Jain's index over what each flow was served of its max-min fair share, of all flows that
-    /// asked for something; `None` if nothing was served.
+    /// Jain's index over each flow's served part of its max-min fair share, for all flows with a demand;
+    /// `None` if nothing was served.
     pub jain: Option<f64>,
-    /// The most requests that were ever at the upstream at once.
+    /// The maximum of concurrent requests at the upstream.
     #[serde(skip)]
     pub most_upstream: usize,
 }
 
-/// What became of one flow's requests.
+/// The results of one flow.
 #[derive(Clone, Debug, Serialize)]
 pub struct FlowFigures {
     /// The user; begins with `elephant` or `mouse`.
     pub name: String,
-    /// Requests in the figures.
+    /// Counted requests.
     pub requests: u64,
-    /// Of these, those that were served.
+    /// Of these, those that succeeded.
     pub ok: u64,
-    /// Those that were refused with 429.
+    /// Those that were rejected with 429.
     pub rejected: u64,
-    /// Median time in milliseconds from the intended moment of sending to the end of the answer, of
-    /// those that were served; `None` if none was.
+    /// Median latency in milliseconds of those that succeeded, from the intended moment of sending to the
+    /// end of the response; `None` if none did.
     pub p50_ms: Option<f64>,
     /// The same for the 99th percentile, by nearest rank.
     pub p99_ms: Option<f64>,
-    /// Requests that were neither served nor refused.
+    /// Requests that were neither served nor rejected.
     #[serde(skip)]
     pub unanswered: u64,
-    /// Why the latest failed that is known of.
+    /// The last error.
     #[serde(skip)]
     pub failure: Option<String>,
 }
 
 impl SideFigures {
-    /// The figures of `flows`, the elephant first, out of what was asked during `measured`.
+    /// The results of `flows`, the elephant first, for the requests of the period `measured`.
     pub(super) fn of(flows: &[Arc<DemoFlow>], most_upstream: usize, measured: Duration) -> Self {
         let flows: Vec<FlowFigures> = flows.iter().map(|flow| FlowFigures::of(flow)).collect();
         Self {
@@ -92,7 +92,7 @@ impl SideFigures {
         self.flows.iter().find(|flow| flow.is_elephant())
     }
 
-    /// The greatest 99th percentile of the mice.
+    /// The largest 99th percentile of the mice.
     fn mice_p99_ms(&self) -> Option<f64> {
         let mice = self.flows.iter().filter(|flow| !flow.is_elephant());
         mice.filter_map(|flow| flow.p99_ms).reduce(f64::max)
@@ -130,8 +130,8 @@ impl FlowFigures {
     }
 }
 
-/// Jain's index over the served part of each flow's max-min fair share. The elephant asks for all
-/// there is; a mouse for what it asked for.
+/// Jain's index over the served part of each flow's max-min fair share. The elephant's demand is unbounded;
+/// a mouse's is the number of its requests.
 fn jain_of(flows: &[FlowFigures], measured: Duration) -> Option<f64> {
     let capacity = f64::from(WORKERS) * measured.as_secs_f64() / SERVICE_TIME.as_secs_f64();
     let demand = |flow: &FlowFigures| {
@@ -186,7 +186,7 @@ impl Display for DemoReport {
         if self.interrupted {
             writeln!(
                 f,
-                "Interrupted: the figures are of the first {:.0} s.",
+                "Interrupted: results of the first {:.0} s.",
                 self.measured.as_secs_f64()
             )?;
         }
@@ -208,7 +208,7 @@ impl DemoReport {
             self.without.mice_p99_ms(),
             self.gain(),
         ) else {
-            return writeln!(f, "It ended before there was anything to compare.");
+            return writeln!(f, "It ended before there were results to compare.");
         };
         let verdict = if gain >= TENFOLD {
             "Fairness keeps the mice out of the elephant's queue."
@@ -221,7 +221,7 @@ impl DemoReport {
             f,
             "{verdict}\n\
              The slowest mouse's p99 is {with:.0} ms with it and {without:.0} ms without: {gain:.1} \
-             times as long.\nOf that, its own work takes about {} ms; the rest is waiting.",
+             times as long.\nEach request takes about {} ms to serve; the rest is waiting.",
             SERVICE_TIME.as_millis()
         )
     }
@@ -242,16 +242,16 @@ impl DemoReport {
         )?;
         write!(
             f,
-            "Jain's index over each flow's part of its fair share is {with:.3} with, {without:.3} \
+            "Jain's fairness index over the flows' fair shares is {with:.3} with it, {without:.3} \
              without"
         )?;
         match (with >= EVEN, without >= EVEN) {
             (true, true) => writeln!(
                 f,
-                ":\nboth serve everybody, but only one lets the mice wait."
+                ":\nboth serve all flows, but only without fairness the mice wait."
             ),
             (true, false) => writeln!(f, "."),
-            (false, _) => writeln!(f, ":\nless even than it should be."),
+            (false, _) => writeln!(f, ":\nless fair than expected."),
         }
     }
 
@@ -353,7 +353,7 @@ mod tests {
     fn the_verdict_tells_by_how_much_the_mice_are_better_off() {
         let text = report(side(1950, 20, 60.0), side(1950, 20, 900.0)).to_string();
         assert!(text.contains("keeps the mice out"), "{text}");
-        assert!(text.contains("both serve everybody"), "{text}");
+        assert!(text.contains("both serve all flows"), "{text}");
         assert!(text.contains("15.0 times as long"), "{text}");
         assert!(text.contains("served 195 requests a second"), "{text}");
     }
@@ -364,7 +364,7 @@ mod tests {
         assert!(text.contains("less than tenfold"), "{text}");
         let text = report(side(1950, 2, 900.0), side(1950, 20, 300.0)).to_string();
         assert!(text.contains("did not help"), "{text}");
-        assert!(text.contains("less even than it should be"), "{text}");
+        assert!(text.contains("less fair than expected"), "{text}");
     }
 
     #[test]

@@ -1,8 +1,7 @@
-//! How long the machine keeps this process waiting, whatever the gateway does.
+//! Measures how long the machine stalls this process, whatever the gateway does.
 //!
-//! A task that only sleeps and looks at the clock. When something else keeps the machine busy it
-//! wakes late, and so does everything whose times are in the figures: the verdict can then tell a
-//! busy machine from a bad queue.
+//! A task sleeps and reads the clock. On a busy machine it wakes late, as does everything that is measured,
+//! so the report can distinguish a busy machine from an unfair queue.
 
 use std::{
     sync::{
@@ -47,7 +46,7 @@ impl StallWatch {
         }
     }
 
-    /// By how much it woke late at most.
+    /// The longest delay of a wake-up.
     pub(super) fn longest(&self) -> Duration {
         Duration::from_nanos(self.longest_nanos.load(Ordering::Relaxed))
     }

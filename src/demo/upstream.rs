@@ -1,12 +1,12 @@
-//! The stand-in API server: ten workers that take 50 ms for a request, whatever it asks.
+//! The stand-in API server: ten workers that take 50 ms on average for any request.
 //!
-//! That is the mean; the single time lies between 40 and 60 ms, as no server's is ever the same. Were
-//! it, one hiccup of the machine would bring all workers into step, and they would stay so: all seats
-//! would come free at once, every 50 ms, and waiting for the next would take as long as the work.
+//! Service times vary between 40 and 60 ms, like a real server's. With a constant time one stall of the
+//! machine would synchronise all workers for good: all seats would come free at once, every 50 ms, and the
+//! wait for the next would be as long as the work.
 //!
-//! What finds no worker free waits in a queue of the server's own, first come first served and
-//! without a bound: should a gateway let more through than it may, that shows as waiting here and in
-//! [`StandInServer::most_at_once`]. It speaks HTTP/1.1 over a real socket on a port of the system's choice.
+//! Requests that find no free worker wait in an unbounded FIFO queue of the server: if a gateway forwards more
+//! than it may, that shows as latency and in [`StandInServer::most_at_once`]. It speaks HTTP/1.1 over a real
+//! socket on a port that the system chooses.
 
 use std::{
     convert::Infallible,
@@ -28,20 +28,20 @@ use tokio::{net::TcpListener, sync::Semaphore, task::JoinSet};
 
 use super::figures::scrambled_part;
 
-/// Requests it executes at a time.
+/// Requests it executes concurrently.
 pub(super) const WORKERS: u32 = 10;
-/// How long each takes on average.
+/// The mean service time.
 pub(super) const SERVICE_TIME: Duration = Duration::from_millis(50);
-/// How long the shortest takes, and how much longer the longest.
+/// The shortest service time, and the range above it.
 const SERVICE_TIME_MIN: Duration = Duration::from_millis(40);
 const SERVICE_TIME_SPREAD: Duration = Duration::from_millis(20);
 
-/// How long to wait when the system has no descriptor for another connection.
+/// The pause when there is no file descriptor for another connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 const BODY: &[u8] =
     br#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"demo","namespace":"default"}}"#;
 
-/// A running stand-in. Dropped, it ends at once.
+/// A running stand-in. Dropping it stops it immediately.
 #[derive(Debug)]
 pub(super) struct StandInServer {
     address: SocketAddr,
@@ -52,10 +52,10 @@ pub(super) struct StandInServer {
 #[derive(Debug)]
 struct Workers {
     free: Semaphore,
-    /// Requests here now, and the most there ever were.
+    /// Current requests, and their maximum.
     here: AtomicUsize,
     most: AtomicUsize,
-    /// Requests begun.
+    /// Requests started so far.
     begun: AtomicU64,
 }
 
@@ -79,12 +79,12 @@ impl StandInServer {
         })
     }
 
-    /// Where it listens.
+    /// The address it listens on.
     pub(super) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The most requests that were ever here at once, those in its own queue included.
+    /// The maximum of concurrent requests, including those in its queue.
     pub(super) fn most_at_once(&self) -> usize {
         self.workers.most.load(Ordering::Relaxed)
     }
@@ -129,12 +129,12 @@ impl Workers {
     }
 }
 
-/// How long the request of this number takes; the same in every run.
+/// The service time of the request with this number; the same in every run.
 fn service_time(number: u64) -> Duration {
     SERVICE_TIME_MIN + scrambled_part(number, SERVICE_TIME_SPREAD)
 }
 
-/// A request that is here, also when its connection is cut.
+/// A request in progress; counted down also when its connection breaks.
 struct RunningRequest<'a>(&'a Workers);
 
 impl<'a> RunningRequest<'a> {

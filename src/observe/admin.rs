@@ -1,15 +1,14 @@
-//! The port for operators: metrics, health, dumps. Plain HTTP/1, read only.
+//! The admin port: metrics, health checks and dumps. Plain HTTP/1, read only, without authentication.
 //!
-//! It runs on the control runtime, metrics are rendered on its blocking pool, one scrape at a time:
-//! none, however slow its reader, holds up a request.
+//! It runs on the control runtime, and metrics are rendered on its blocking pool, one scrape at a time: a
+//! slow reader delays no request.
 //!
-//! Whoever is not answered here within a second has the gateway restarted, so nobody may keep others
-//! from being answered. A connection has a few seconds to send a whole request. When there are as many
-//! as there may be, a new one takes the admitted of the oldest that no request is being answered on, or
-//! else of the oldest of all ([`limit`](super::limit)). Where descriptors run out, one is kept in
-//! reserve, and connections without a request give theirs up.
+//! A kubelet restarts the gateway if its probes here get no response within a second, so no client may keep
+//! others from being served. A connection has a few seconds to send a complete request. At the limit of
+//! connections a new one replaces an old one ([`admin_connections`](super::admin_connections)). For the case
+//! that file descriptors run out, one is kept in reserve, and a connection without a request is closed.
 //!
-//! Whoever reaches this port sees everything it has; it listens on loopback unless told otherwise.
+//! Every client that reaches this port can read everything on it; by default it listens on loopback.
 
 use std::{
     convert::Infallible,
@@ -41,15 +40,15 @@ use super::{
     gateway_metrics::AdminConnectionCut,
 };
 
-/// Connections at once.
+/// Concurrent connections.
 const MAX_CONNECTIONS: usize = 64;
-/// How long a connection may be without a request, and a request's head may take.
+/// How long a connection may take to send the head of its first request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a connection may be idle between requests. Scrapes come every 15 s to 60 s.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(65);
-/// How long a connection may live.
+/// How long a connection may stay open.
 const LIFE: Duration = Duration::from_secs(300);
-/// How long the last answer of a connection may take after that.
+/// How long its last response may take after that.
 const LAST_ANSWER: Duration = Duration::from_secs(30);
 /// The pause after a connection could not be accepted.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -65,19 +64,19 @@ const INDEX: &str = "fairgate\n\n\
     /debug/api_priority_and_fairness/dump_queues\n\
     /debug/api_priority_and_fairness/dump_requests?includeRequestDetails=1\n";
 
-/// The port for operators, bound and ready to run.
+/// The admin port, bound and ready to run.
 #[derive(Debug)]
 pub(crate) struct AdminServer {
     listener: TcpListener,
     endpoints: Arc<OperatorEndpoints>,
 }
 
-/// Bytes of an answer that are handed out at once: what of it was handed out may not be sent yet.
+/// Bytes of a response that are passed to hyper at once. They may not be sent yet when the body ends.
 const PIECE: usize = 16 << 10;
 
 type Answer = Response<Bytes>;
 
-/// The body of an answer; until it is sent, its connection is busy.
+/// The body of a response. Until it is sent, its connection counts as busy.
 struct Sending {
     rest: Bytes,
     admitted: Arc<AdmittedConnection>,
@@ -114,11 +113,11 @@ impl Drop for Sending {
 }
 
 impl AdminServer {
-    /// Binds `address`; port 0 takes any that is free.
+    /// Binds `address`; with port 0 the system chooses one.
     ///
     /// # Errors
     ///
-    /// When the address is taken, or not ours.
+    /// When the address is in use, or not an address of this host.
     pub(crate) async fn bind(
         address: SocketAddr,
         endpoints: Arc<OperatorEndpoints>,
@@ -129,16 +128,16 @@ impl AdminServer {
         })
     }
 
-    /// Where it listens.
+    /// The address it listens on.
     ///
     /// # Errors
     ///
-    /// When the system does not tell.
+    /// When the operating system does not return it.
     pub(crate) fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// Serves, for ever. To be spawned on the control runtime.
+    /// Serves until it is dropped. To be spawned on the control runtime.
     pub(crate) async fn run(self) {
         let limit = AdminConnections::new(MAX_CONNECTIONS);
         let mut spare = spare();
@@ -160,7 +159,7 @@ impl AdminServer {
                 Err(_) if spare.take().is_some() => {}
                 Err(error) => {
                     if !std::mem::replace(&mut failing, true) {
-                        tracing::warn!(%error, "the admin port cannot accept");
+                        tracing::warn!(%error, "the admin port cannot accept connections");
                     }
                     if limit.evict_idle() {
                         self.endpoints
@@ -174,7 +173,7 @@ impl AdminServer {
     }
 }
 
-/// A descriptor to be closed when there is none left.
+/// A file descriptor in reserve, to be closed when there is none left.
 fn spare() -> Option<File> {
     File::open("/dev/null").ok()
 }
@@ -187,7 +186,7 @@ async fn serve(endpoints: Arc<OperatorEndpoints>, stream: TcpStream, admitted: A
     }
 }
 
-/// Answers the requests of a connection.
+/// Serves the requests of a connection.
 async fn converse(
     endpoints: &Arc<OperatorEndpoints>,
     stream: TcpStream,

@@ -1,14 +1,13 @@
-//! Rows of cells as aligned text, in the form that consumers of the original's dumps expect: cells
-//! are separated by a comma and padded with spaces to at least eight characters, the last cell of a
-//! row by neither.
+//! Tables as aligned text, in the format of Kubernetes' debug dumps: cells are separated by a comma and
+//! padded with spaces to at least eight characters, except the last cell of a row.
 
 /// The least width of a cell, padding included.
 const LEAST_WIDTH: usize = 8;
 /// Spaces after the longest cell of a column.
 const PADDING: usize = 1;
 
-/// Characters of a cell; the rest is cut off. Every row is padded to the longest cell of a column, so
-/// that one long path would be as long in every row.
+/// The maximum length of a cell in characters; the rest is cut off. Every row is padded to the longest
+/// cell of a column, so one long path would lengthen every row.
 const MOST_CHARACTERS: usize = 1024;
 
 /// Rows of equally many cells.
@@ -27,7 +26,7 @@ impl AlignedTable {
         }
     }
 
-    /// Adds a row. Control characters are replaced: a cell cannot pretend to be several.
+    /// Adds a row. Control characters are replaced, so that a cell cannot look like several.
     pub(super) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         self.cells.extend(cells.into_iter().map(|mut cell| {
             if let Some((end, _)) = cell.char_indices().nth(MOST_CHARACTERS) {

@@ -1,8 +1,8 @@
-//! The metrics that are kept in cells, as text.
+//! Writes the metrics that are kept in cells.
 //!
-//! Reads the cells of all cores and adds them up, and asks each level for its state, one at a time.
-//! Nothing is kept from one scrape to the next, and a level or schema that is gone takes its series
-//! along. To be done on the control runtime: it takes time in proportion to the series.
+//! Adds up the cells of all cores, and reads the state of the priority levels one at a time. Nothing is kept
+//! from one scrape to the next, so the series of a level or schema disappear with it. To be called on the
+//! control runtime: it takes time in proportion to the number of series.
 
 use std::collections::BTreeMap;
 
@@ -26,22 +26,22 @@ use fairgate_core::{
 };
 use fairgate_proxy::fairness::Hub;
 
-/// Where the values come from.
+/// The sources of the values.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CellSources<'a> {
     /// Flow control.
     pub(crate) hub: &'a Hub,
-    /// What requests asked for and how they ended.
+    /// Requests by what they asked for and how they ended.
     pub(crate) requests: &'a RequestRegistry,
     /// Refusals, by core.
     pub(crate) refusals: &'a [Arc<RefusalCounts>],
-    /// What is sampled.
+    /// The samples of all cores together.
     pub(crate) sampled: &'a Sampled,
-    /// The time.
+    /// The time of the scrape.
     pub(crate) now: Time,
 }
 
-/// All metrics of [`n::CELLS`], each with the label `apiserver` of this value.
+/// Writes all metrics of [`n::CELL_METRICS`].
 pub(crate) fn write(text: &mut Exposition, sources: &CellSources<'_>) {
     let flows = Flows::read(sources.hub);
     flows.render(text);
@@ -58,7 +58,7 @@ pub(crate) fn write(text: &mut Exposition, sources: &CellSources<'_>) {
 
 type Names = (Arc<str>, Arc<str>);
 
-/// Counts by level and schema.
+/// Counts by priority level and flow schema.
 struct Flows {
     counted: BTreeMap<Names, FlowTotals>,
     present: BTreeMap<Names, CurrentRequests>,
@@ -96,7 +96,7 @@ impl FlowTotals {
     }
 }
 
-/// The requests that are there now.
+/// Requests that wait or execute now, and their seats.
 #[derive(Clone, Copy, Default)]
 struct CurrentRequests {
     waiting: u64,
@@ -239,7 +239,7 @@ fn with<'a>(names: &'a Names, last: (&'static str, &'a str)) -> [(&'static str, 
     [schema(names), level(names), last]
 }
 
-/// A histogram that has seen nothing is left out: with thousands of schemas most have not.
+/// Leaves out empty histograms: with thousands of schemas most are.
 fn histogram(
     text: &mut Exposition,
     family: &MetricDef,
@@ -396,11 +396,11 @@ fn render_requests(text: &mut Exposition, sources: &CellSources<'_>) {
         &[],
         u64::try_from(kinds.len()).unwrap_or(u64::MAX),
     );
-    render_left(text, sources.hub);
+    render_abandoned(text, sources.hub);
 }
 
-/// Requests whose clients have left, or read slowly.
-fn render_left(text: &mut Exposition, hub: &Hub) {
+/// Writes metrics of requests whose clients have left, or read slowly.
+fn render_abandoned(text: &mut Exposition, hub: &Hub) {
     let (abandoned, spool) = (&hub.abandoned, &hub.spool);
     text.family(&n::ABANDONED);
     text.sample(&n::ABANDONED, &[], u64::from(abandoned.running()));

@@ -1,23 +1,23 @@
-//! Whether the gateway lives and is ready, in the form that Kubernetes' probes and people know.
+//! Health checks, in the form of Kubernetes' `/livez`, `/readyz` and `/healthz`.
 
 use std::{fmt, fmt::Write as _};
 
-/// Says what is wrong, if anything is. Must not wait.
+/// Returns the failure, if any. Must not block.
 pub(crate) type Check = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
 
-/// What is asked for.
+/// A health endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Probe {
-    /// `/livez`: whether a restart would help.
+    /// `/livez`: fails when a restart would help.
     Live,
-    /// `/readyz`: whether clients should come here.
+    /// `/readyz`: fails when no client should be sent here.
     Ready,
-    /// `/healthz`: as `/livez`, by its old name.
+    /// `/healthz`: the deprecated name of `/livez`.
     Health,
 }
 
 impl Probe {
-    /// The probe that a path asks for, and the one check it names, if it does.
+    /// Parses a path: the endpoint, and the single check that it names, if any.
     pub(crate) fn of(path: &str) -> Option<(Self, Option<&str>)> {
         let (probe, check) = match path[1..].split_once('/') {
             Some((probe, check)) => (probe, Some(check).filter(|check| !check.is_empty())),
@@ -41,10 +41,10 @@ impl Probe {
     }
 }
 
-/// Says what is to be known, though nothing is wrong enough to go away. Must not wait.
+/// Returns a degradation that does not fail the check. Must not block.
 pub(crate) type Note = Box<dyn Fn() -> Option<String> + Send + Sync>;
 
-/// The checks of all probes, in the order they were added.
+/// The checks of all endpoints, in the order they were added.
 #[derive(Default)]
 pub(crate) struct HealthChecks {
     checks: Vec<Named>,
@@ -57,12 +57,12 @@ struct Named {
     check: Check,
 }
 
-/// What a probe found.
+/// The result of a probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Findings {
-    /// Whether all is well.
+pub(crate) struct ProbeResult {
+    /// Whether all checks passed.
     pub(crate) ok: bool,
-    /// What to say of it.
+    /// The body of the response.
     pub(crate) text: String,
 }
 
@@ -72,7 +72,7 @@ impl HealthChecks {
         Self::default().both("ping", || Ok(()))
     }
 
-    /// Adds a check to all probes.
+    /// Adds a check to all endpoints.
     #[must_use]
     pub(crate) fn both(
         self,
@@ -82,7 +82,7 @@ impl HealthChecks {
         self.add(name, false, Box::new(check))
     }
 
-    /// Adds a check to `/readyz` alone.
+    /// Adds a check to `/readyz` only.
     #[must_use]
     pub(crate) fn ready(
         self,
@@ -92,8 +92,8 @@ impl HealthChecks {
         self.add(name, true, Box::new(check))
     }
 
-    /// Adds something to be told by `/readyz?verbose`, which passes all the same: a gateway that goes
-    /// by what it last knew serves better than none.
+    /// Adds a note to `/readyz?verbose`, which still passes: a gateway with an outdated policy is better
+    /// than none.
     #[must_use]
     pub(crate) fn note(
         mut self,
@@ -113,9 +113,9 @@ impl HealthChecks {
         self
     }
 
-    /// Asks all checks of `probe`. `query` may say `verbose`, and `exclude=` some. Without `reasons` it is
-    /// not told why one failed: that is not for everybody who may ask.
-    pub(crate) fn ask(&self, probe: Probe, query: &str, reasons: bool) -> Findings {
+    /// Runs all checks of `probe`. `query` may contain `verbose`, and `exclude=` a check. Without `reasons`
+    /// the causes of failures are withheld: not every client that may probe may see them.
+    pub(crate) fn run(&self, probe: Probe, query: &str, reasons: bool) -> ProbeResult {
         let verbose = query
             .split('&')
             .any(|pair| pair == "verbose" || pair.starts_with("verbose="));
@@ -135,59 +135,59 @@ impl HealthChecks {
                     Ok(()) => writeln!(text, "[+]{name} ok"),
                     Err(why) => {
                         ok = false;
-                        writeln!(text, "[-]{name} failed: {}", told(&why, reasons))
+                        writeln!(text, "[-]{name} failed: {}", cause(&why, reasons))
                     }
                 }
             };
         }
         if probe == Probe::Ready {
-            self.tell_notes(&mut text, reasons);
+            self.write_notes(&mut text, reasons);
         }
         if ok && !verbose {
-            return Findings {
+            return ProbeResult {
                 ok,
                 text: "ok".to_owned(),
             };
         }
         let verdict = if ok { "passed" } else { "failed" };
         let _ = writeln!(text, "{} check {verdict}", probe.name());
-        Findings { ok, text }
+        ProbeResult { ok, text }
     }
 
-    fn tell_notes(&self, text: &mut String, reasons: bool) {
+    fn write_notes(&self, text: &mut String, reasons: bool) {
         for (name, note) in &self.notes {
             let _ = match note() {
                 None => writeln!(text, "[+]{name} ok"),
-                Some(what) => writeln!(text, "[!]{name}: {}", told(&what, reasons)),
+                Some(what) => writeln!(text, "[!]{name}: {}", cause(&what, reasons)),
             };
         }
     }
 
-    /// Asks one check; `None` if `probe` has none of this name.
-    pub(crate) fn ask_one(&self, probe: Probe, name: &str, reasons: bool) -> Option<Findings> {
+    /// Runs one check; `None` if `probe` has no check of this name.
+    pub(crate) fn run_one(&self, probe: Probe, name: &str, reasons: bool) -> Option<ProbeResult> {
         let Some(check) = self.of(probe).find(|check| check.name == name) else {
-            return self.one_note(probe, name, reasons);
+            return self.run_note(probe, name, reasons);
         };
         Some(match (check.check)() {
-            Ok(()) => Findings {
+            Ok(()) => ProbeResult {
                 ok: true,
                 text: "ok".to_owned(),
             },
-            Err(why) => Findings {
+            Err(why) => ProbeResult {
                 ok: false,
-                text: format!("{name} failed: {}\n", told(&why, reasons)),
+                text: format!("{name} failed: {}\n", cause(&why, reasons)),
             },
         })
     }
 
-    fn one_note(&self, probe: Probe, name: &str, reasons: bool) -> Option<Findings> {
+    fn run_note(&self, probe: Probe, name: &str, reasons: bool) -> Option<ProbeResult> {
         let mut notes = self.notes.iter().filter(|_| probe == Probe::Ready);
         let (_, note) = notes.find(|(found, _)| *found == name)?;
         let text = match note() {
             None => "ok".to_owned(),
-            Some(what) => format!("{name}: {}\n", told(&what, reasons)),
+            Some(what) => format!("{name}: {}\n", cause(&what, reasons)),
         };
-        Some(Findings { ok: true, text })
+        Some(ProbeResult { ok: true, text })
     }
 
     fn of(&self, probe: Probe) -> impl Iterator<Item = &Named> {
@@ -197,8 +197,8 @@ impl HealthChecks {
     }
 }
 
-/// What is wrong, for whoever is to know.
-fn told(why: &str, reasons: bool) -> &str {
+/// The cause, unless it is withheld.
+fn cause(why: &str, reasons: bool) -> &str {
     if reasons { why } else { "reason withheld" }
 }
 
@@ -223,20 +223,20 @@ mod tests {
     #[test]
     fn probes_answer_as_those_of_kubernetes() {
         let checks = checks();
-        let live = checks.ask(Probe::Live, "", true);
+        let live = checks.run(Probe::Live, "", true);
         assert_eq!((live.ok, &*live.text), (true, "ok"));
         assert_eq!(
-            checks.ask(Probe::Health, "verbose", true).text,
+            checks.run(Probe::Health, "verbose", true).text,
             "[+]ping ok\n[+]listener ok\nhealthz check passed\n"
         );
-        let ready = checks.ask(Probe::Ready, "", true);
+        let ready = checks.run(Probe::Ready, "", true);
         assert!(!ready.ok);
         assert_eq!(
             ready.text,
             "[+]ping ok\n[+]listener ok\n[-]shutdown failed: process is shutting down\n\
              readyz check failed\n"
         );
-        let excluded = checks.ask(Probe::Ready, "verbose&exclude=shutdown", true);
+        let excluded = checks.run(Probe::Ready, "verbose&exclude=shutdown", true);
         assert!(excluded.ok);
         assert!(excluded.text.contains("[+]shutdown excluded: ok\n"));
     }
@@ -246,16 +246,16 @@ mod tests {
         let checks = HealthChecks::new()
             .note("store", || Some("gone".to_owned()))
             .note("source", || None);
-        let ready = checks.ask(Probe::Ready, "verbose", true);
+        let ready = checks.run(Probe::Ready, "verbose", true);
         assert!(ready.ok);
         assert_eq!(
             ready.text,
             "[+]ping ok\n[!]store: gone\n[+]source ok\nreadyz check passed\n"
         );
-        assert_eq!(checks.ask(Probe::Ready, "", true).text, "ok");
+        assert_eq!(checks.run(Probe::Ready, "", true).text, "ok");
         assert!(
             !checks
-                .ask(Probe::Live, "verbose", true)
+                .run(Probe::Live, "verbose", true)
                 .text
                 .contains("store")
         );
@@ -265,14 +265,14 @@ mod tests {
     fn why_something_failed_is_not_for_everybody() {
         let checks = checks().note("store", || Some("gone".to_owned()));
         assert_eq!(
-            checks.ask(Probe::Ready, "", false).text,
+            checks.run(Probe::Ready, "", false).text,
             "[+]ping ok\n[+]listener ok\n[-]shutdown failed: reason withheld\n\
              [!]store: reason withheld\nreadyz check failed\n"
         );
-        let note = checks.ask_one(Probe::Ready, "store", true).unwrap();
+        let note = checks.run_one(Probe::Ready, "store", true).unwrap();
         assert_eq!((note.ok, note.text.as_str()), (true, "store: gone\n"));
-        assert_eq!(checks.ask_one(Probe::Live, "store", true), None);
-        let one = checks.ask_one(Probe::Ready, "shutdown", false).unwrap();
+        assert_eq!(checks.run_one(Probe::Live, "store", true), None);
+        let one = checks.run_one(Probe::Ready, "shutdown", false).unwrap();
         assert_eq!(one.text, "shutdown failed: reason withheld\n");
     }
 
@@ -288,13 +288,13 @@ mod tests {
         let checks = checks();
         assert!(
             checks
-                .ask_one(Probe::Live, "ping", true)
+                .run_one(Probe::Live, "ping", true)
                 .is_some_and(|f| f.ok)
         );
-        assert_eq!(checks.ask_one(Probe::Live, "shutdown", true), None);
+        assert_eq!(checks.run_one(Probe::Live, "shutdown", true), None);
         assert!(
             checks
-                .ask_one(Probe::Ready, "shutdown", true)
+                .run_one(Probe::Ready, "shutdown", true)
                 .is_some_and(|f| !f.ok)
         );
     }

@@ -1,10 +1,9 @@
-//! The debug dumps, in the original's columns.
+//! The debug dumps, with the columns of kube-apiserver's.
 //!
-//! Levels are looked at one after the other, each under its lock for as long as copying takes; the
-//! text is made afterwards. Levels stand in the order of their names throughout, queues by index,
-//! waiting requests first to last, executing ones by their arrival.
+//! Priority levels are copied one after the other, each under its lock; the text is made afterwards. Levels
+//! are in order of name, queues by index, waiting requests by position, executing ones by arrival.
 //!
-//! Not here: who may see them ([`super::dumps_layer`], [`super::admin`]).
+//! Not here: who can read them ([`super::dumps_layer`], [`super::admin`]).
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -29,11 +28,11 @@ use fairgate_core::{
 };
 use fairgate_proxy::fairness::{GateMessage, Hub, Waiter};
 
-/// Where the dumps are; a name follows.
+/// The path of the dumps, before their name.
 pub(crate) const PATH: &str = "/debug/api_priority_and_fairness/";
-/// How long a core may take to say who its requests are.
+/// How long a core may take to describe its requests.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// What the original writes where there is no time.
+/// What kube-apiserver writes for a time that is not set.
 const NO_TIME: &str = "0001-01-01T00:00:00Z";
 
 /// A dump.
@@ -45,13 +44,13 @@ pub(crate) enum Dump {
     Queues,
     /// One row for each request that waits or executes.
     Requests {
-        /// Whether to tell what it asks for.
+        /// Whether to include the attributes of the request.
         details: bool,
     },
 }
 
 impl Dump {
-    /// The dump that a path and query ask for.
+    /// Parses the path and query of a dump.
     pub(crate) fn of(path: &[u8], query: Option<&str>) -> Option<Self> {
         match path.strip_prefix(PATH.as_bytes())? {
             b"dump_priority_levels" => Some(Self::PriorityLevels),
@@ -63,8 +62,8 @@ impl Dump {
         }
     }
 
-    /// Makes the dump. Waits at most a second, for cores that do not answer; what they know is left
-    /// empty. To be done on the control runtime.
+    /// Makes the dump. Waits at most a second for cores to describe their requests, and leaves the cells of
+    /// the others empty. To be called on the control runtime.
     pub(crate) async fn make(self, hub: &Arc<Hub>, clock: &Clock) -> String {
         match self {
             Self::PriorityLevels => priority_levels(hub, clock.now()),
@@ -150,7 +149,7 @@ fn queues(hub: &Hub) -> String {
     table.to_text()
 }
 
-/// A request and the names of its level and schema.
+/// A request with the names of its priority level and flow schema.
 struct Row {
     level: Arc<str>,
     schema: Arc<str>,
@@ -179,7 +178,7 @@ fn requests(hub: &Hub) -> Vec<Row> {
     rows
 }
 
-/// Asks the cores who `waiters` are.
+/// Has the cores describe the requests of `waiters`.
 async fn describe(
     hub: &Hub,
     waiters: impl Iterator<Item = Waiter>,
@@ -298,7 +297,7 @@ fn api_version(info: &RequestInfo) -> String {
     }
 }
 
-/// Tells flows apart as the present policy does it.
+/// Computes flow distinguishers by the current policy.
 struct Distinguishers<'a> {
     policy: &'a Policy,
     schemas: HashMap<&'a str, fairgate_core::apf::SchemaIndex>,
@@ -315,7 +314,7 @@ impl<'a> Distinguishers<'a> {
         }
     }
 
-    /// Empty for a schema that is gone.
+    /// Empty for a schema that no longer exists.
     fn of(&self, schema: &str, digest: &RequestDigest) -> String {
         self.schemas.get(schema).map_or_else(String::new, |index| {
             readable(self.policy.distinguisher(*index, digest)).into_owned()
@@ -323,7 +322,7 @@ impl<'a> Distinguishers<'a> {
     }
 }
 
-/// Turns monotonic time into UTC, going by both clocks as they stand at one moment.
+/// Converts monotonic time to UTC, by both clocks' readings at one moment.
 struct WallTimes {
     now: Time,
     wall: Timestamp,
@@ -337,7 +336,7 @@ impl WallTimes {
         }
     }
 
-    /// With as many digits of the fraction as there are, at most nine.
+    /// RFC 3339, with as many fractional digits as needed, at most nine.
     fn of(&self, at: Time) -> String {
         let wall = self.wall.checked_sub(self.now.since(at));
         wall.map_or_else(|_| NO_TIME.to_owned(), |wall| wall.to_string())

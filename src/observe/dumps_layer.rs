@@ -1,7 +1,7 @@
-//! The debug dumps on the main port, for `system:masters` alone.
+//! The debug dumps on the main port, for members of `system:masters`.
 //!
-//! The layer belongs inside of fairness: whoever asks is authenticated, and flow control applies.
-//! Other paths pass without a box or an allocation. The dump itself is made on the control runtime.
+//! The layer belongs inside fairness, so that its clients are authenticated and flow control applies.
+//! Requests for other paths pass without an allocation. The dump is made on the control runtime.
 
 use std::{
     future::Future,
@@ -25,7 +25,7 @@ use super::{
 use fairgate_call::{Call, Refusal, Reply, ReplyBody};
 use fairgate_core::digest::{User, readable};
 
-/// Answers the dumps instead of the service behind it.
+/// Serves the dumps, and passes all other requests on.
 #[derive(Clone, Debug)]
 pub(crate) struct DumpsLayer {
     telemetry: Arc<Telemetry>,
@@ -33,7 +33,7 @@ pub(crate) struct DumpsLayer {
 }
 
 impl DumpsLayer {
-    /// A layer that has dumps of `telemetry` made on `control`.
+    /// A layer that makes dumps of `telemetry` on `control`.
     pub(super) fn new(telemetry: Arc<Telemetry>, control: Handle) -> Self {
         Self { telemetry, control }
     }
@@ -80,7 +80,7 @@ where
 }
 
 impl DumpsLayer {
-    /// Has the dump made that `call` asks for.
+    /// Starts the dump that `call` requests.
     fn begin<F>(&self, call: &Call) -> Dumping<F> {
         let (info, user) = (&call.digest.info, &call.digest.user);
         if !matches!(*call.request.method(), Method::GET | Method::HEAD) {
@@ -113,7 +113,7 @@ impl DumpsLayer {
     }
 }
 
-/// The answer to a `HEAD` has the length of the text, and no text: on HTTP/2 nobody else leaves it out.
+/// The response to `HEAD` has the length of the text but no body. On HTTP/2 hyper would send one.
 fn reply(status: StatusCode, text: String, method: &Method) -> Reply {
     let length = text.len();
     let body = if *method == Method::HEAD {

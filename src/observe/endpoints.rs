@@ -1,7 +1,7 @@
-//! What operators get to see, by path: metrics, health, the debug dumps.
+//! The endpoints for operators by path: metrics, health checks, debug dumps.
 //!
-//! One for all ports it is seen at. Metrics are rendered on the blocking pool, one at a time, and so
-//! are dumps made: no reader, however slow, holds up a request.
+//! Shared by all ports that serve them. Metrics are rendered on the blocking pool, one scrape at a time, and
+//! so are dumps made: a slow reader delays no request.
 
 use std::sync::Arc;
 
@@ -18,17 +18,17 @@ use super::{
 const TEXT: &str = "text/plain; charset=utf-8";
 const METRICS_TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// What operators get to see.
+/// The endpoints for operators.
 #[derive(Debug)]
 pub(crate) struct OperatorEndpoints {
     telemetry: Arc<Telemetry>,
     checks: HealthChecks,
-    /// Of what takes time, one of a kind is made at once.
+    /// One scrape at a time.
     rendering: Mutex<()>,
     dumping: Mutex<()>,
 }
 
-/// What there is at a path.
+/// The response of an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct EndpointResponse {
     /// The HTTP status.
@@ -40,7 +40,7 @@ pub(crate) struct EndpointResponse {
 }
 
 impl OperatorEndpoints {
-    /// A view of `telemetry` and `checks`.
+    /// Endpoints over `telemetry` and `checks`.
     pub(crate) fn new(telemetry: Arc<Telemetry>, checks: HealthChecks) -> Arc<Self> {
         Arc::new(Self {
             telemetry,
@@ -55,8 +55,8 @@ impl OperatorEndpoints {
         self.telemetry.metrics()
     }
 
-    /// What there is at `path`; `None` if there is nothing. Without `reasons` it is not told why a check
-    /// failed. To be asked on the control runtime.
+    /// The response at `path`; `None` if there is no such endpoint. Without `reasons` the causes of failed
+    /// checks are withheld. To be called on the control runtime.
     pub(crate) async fn get(
         &self,
         path: &str,
@@ -90,16 +90,16 @@ impl OperatorEndpoints {
     }
 
     fn probe(&self, path: &str, query: &str, reasons: bool) -> Option<EndpointResponse> {
-        let findings = match Probe::of(path)? {
-            (probe, None) => self.checks.ask(probe, query, reasons),
-            (probe, Some(check)) => self.checks.ask_one(probe, check, reasons)?,
+        let result = match Probe::of(path)? {
+            (probe, None) => self.checks.run(probe, query, reasons),
+            (probe, Some(check)) => self.checks.run_one(probe, check, reasons)?,
         };
-        let status = if findings.ok {
+        let status = if result.ok {
             StatusCode::OK
         } else {
             StatusCode::INTERNAL_SERVER_ERROR
         };
-        Some(response(status, TEXT, findings.text))
+        Some(response(status, TEXT, result.text))
     }
 }
 

@@ -1,4 +1,4 @@
-//! The writer of Prometheus' text format: all of `/metrics` comes out of it.
+//! The writer of Prometheus' text format: it writes all of `/metrics`.
 //!
 //! Samples are written in the order they are given, so the same state gives the same text.
 //!
@@ -11,19 +11,19 @@ use fairgate_core::cells::HistogramTotal;
 
 use super::catalogue::MetricDef;
 
-/// Names and values of a sample's labels, in the order of the alphabet.
+/// Names and values of a sample's labels, in alphabetical order.
 pub(crate) type LabelPairs<'a> = &'a [(&'a str, &'a str)];
 
 /// Metrics as text.
 #[derive(Debug, Default)]
 pub(crate) struct Exposition {
     text: String,
-    /// A label that all samples have: its name, and its value escaped.
+    /// A label of all samples: its name, and its escaped value.
     common: Option<(&'static str, String)>,
 }
 
 impl Exposition {
-    /// No text yet; every sample gets the label `name` of this `value`, before all others.
+    /// An empty text whose samples all get the label `name` with this `value`, before all others.
     pub(crate) fn with_label(name: &'static str, value: &str) -> Self {
         let mut escaped = String::with_capacity(value.len());
         escape(&mut escaped, value);
@@ -38,7 +38,7 @@ impl Exposition {
         self.text
     }
 
-    /// Begins a metric; its samples follow.
+    /// Starts a metric; its samples follow.
     pub(crate) fn family(&mut self, family: &MetricDef) {
         let MetricDef { name, help, .. } = family;
         let _ = write!(self.text, "# HELP {name} ");
@@ -137,9 +137,9 @@ impl Exposition {
 /// The value of a sample.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum SampleValue {
-    /// A count; exact.
+    /// An exact count.
     Whole(u64),
-    /// A measure.
+    /// A measurement.
     Real(f64),
 }
 

@@ -1,8 +1,8 @@
-//! Sets logging up, by the `tracing` facade, to standard error.
+//! Logging by the `tracing` facade, to standard error.
 //!
-//! Lines are written by a thread of their own, so that a reader of the log who falls behind holds up
-//! no request; when too many wait, further ones are lost and counted. Nothing in an event can begin a
-//! line of its own: nobody can forge one.
+//! Lines are written by a thread of their own, so that a slow reader of the log delays no request; when too
+//! many lines wait, further ones are dropped and counted. Values of an event cannot start a new line, so no
+//! client can forge log lines.
 
 use std::{
     fmt,
@@ -21,27 +21,27 @@ use tracing_subscriber::{
     layer::SubscriberExt as _,
 };
 
-use super::{catalogue::ACCESS_LOG, gateway_metrics::GatewayMetrics, recorder::is_wild};
+use super::{catalogue::ACCESS_LOG, gateway_metrics::GatewayMetrics, recorder::is_control_like};
 use crate::config::{LogConfig, LogFormat, LogLevel};
 
 /// Lines that may wait to be written.
 const MAX_WAITING: usize = 8192;
-/// How often, and how long each time, the end waits for the last lines to be written.
+/// How often, and how long each time, [`LogGuard`] waits for the last lines to be written.
 const LAST_STEPS: u32 = 400;
 const LAST_STEP: Duration = Duration::from_millis(5);
 
-/// Why logging is not set up.
+/// Why logging cannot be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
-    /// Somebody else has set it up.
+    /// The process has a subscriber already.
     #[error("logging is set up already")]
     Taken,
-    /// The system refuses a thread.
+    /// The operating system refuses a thread.
     #[error("cannot start the thread that writes the log")]
     Thread(#[source] io::Error),
 }
 
-/// Writes what is still waiting when it is dropped, for two seconds at most. To be kept to the end of the process.
+/// Writes the waiting lines when it is dropped, for at most two seconds. To be kept until the process exits.
 #[derive(Debug)]
 #[must_use = "dropping it ends the log"]
 pub(crate) struct LogGuard {
@@ -55,7 +55,7 @@ enum Message {
     End,
 }
 
-/// Sets logging up for the whole process, by `settings`; lost lines are counted in `metrics`.
+/// Sets up logging for the process; dropped lines are counted in `metrics`.
 ///
 /// # Errors
 ///
@@ -84,7 +84,7 @@ pub(crate) fn install(
     Ok(guard)
 }
 
-/// A subscriber that writes what `settings` want, in the form they want.
+/// A subscriber with the level and format of `settings`.
 pub(crate) fn subscriber<W>(settings: &LogConfig, writer: W) -> Box<dyn Subscriber + Send + Sync>
 where
     W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
@@ -104,7 +104,7 @@ where
     }
 }
 
-/// Libraries are asked for less than the gateway itself, unless everything is wanted.
+/// Libraries log less than the gateway itself, except at level `trace`.
 fn filter(settings: &LogConfig) -> Targets {
     let level = match settings.level {
         LogLevel::Error => LevelFilter::ERROR,
@@ -122,21 +122,21 @@ fn filter(settings: &LogConfig) -> Targets {
     } else {
         LevelFilter::OFF
     };
-    // What it warns of comes back as an error, which the gateway tells itself, once.
-    let told_anyway = match level {
+    // Their warnings are also returned as errors, which the gateway logs once.
+    let logged_anyway = match level {
         LevelFilter::TRACE => level,
         _ => LevelFilter::ERROR,
     };
     Targets::new()
         .with_default(others)
-        .with_target("h2", told_anyway)
-        .with_target("kube_client", told_anyway)
-        .with_target("kube_runtime", told_anyway)
+        .with_target("h2", logged_anyway)
+        .with_target("kube_client", logged_anyway)
+        .with_target("kube_runtime", logged_anyway)
         .with_target("fairgate", level)
         .with_target(ACCESS_LOG, access)
 }
 
-/// Hands lines to the thread that writes them; never waits.
+/// Sends lines to the thread that writes them; never blocks.
 #[derive(Clone)]
 struct Lines {
     lines: SyncSender<Message>,
@@ -160,7 +160,7 @@ impl<'w> MakeWriter<'w> for Lines {
     }
 }
 
-/// A line in the making; sent when it is dropped.
+/// A line being written; sent when it is dropped.
 struct Line<'w> {
     bytes: Vec<u8>,
     to: &'w Lines,
@@ -186,7 +186,7 @@ impl Drop for Line<'_> {
     }
 }
 
-/// A line as it is written: whatever a value holds, it stays one line, and no terminal heeds it.
+/// Escapes a line: whatever its values contain, it stays one line without terminal control sequences.
 fn in_one_line(bytes: &[u8]) -> Vec<u8> {
     let text = String::from_utf8_lossy(bytes);
     let text = text.trim_end_matches('\n');
@@ -195,7 +195,7 @@ fn in_one_line(bytes: &[u8]) -> Vec<u8> {
         match c {
             '\n' => line.push_str("\\n"),
             '\t' => line.push(c),
-            c if is_wild(c) => line.push('\u{fffd}'),
+            c if is_control_like(c) => line.push('\u{fffd}'),
             c => line.push(c),
         }
     }
@@ -203,7 +203,7 @@ fn in_one_line(bytes: &[u8]) -> Vec<u8> {
     line.into_bytes()
 }
 
-/// Writes lines until the end is told; as many as wait with one flush.
+/// Writes lines until [`Message::End`], all that wait with one flush.
 fn write_lines(waiting: &Receiver<Message>, mut out: impl Write) {
     while let Ok(first) = waiting.recv() {
         let mut batch = Vec::new();
@@ -217,7 +217,7 @@ fn write_lines(waiting: &Receiver<Message>, mut out: impl Write) {
                 }
             }
         }
-        // There is nowhere to tell of a failure.
+        // There is nowhere to log a failure.
         let _ = out.write_all(&batch).and_then(|()| out.flush());
         if ended {
             return;
@@ -230,10 +230,10 @@ impl Drop for LogGuard {
         let (Some(lines), Some(writer)) = (self.lines.take(), self.writer.take()) else {
             return;
         };
-        // Whoever reads the log may have stopped reading: the process ends all the same.
-        let mut told = false;
+        // The reader of the log may have stopped reading; the process exits all the same.
+        let mut sent = false;
         for _ in 0..LAST_STEPS {
-            told = told || lines.try_send(Message::End).is_ok();
+            sent = sent || lines.try_send(Message::End).is_ok();
             if writer.is_finished() {
                 break;
             }

@@ -1,10 +1,10 @@
-//! Records each request at its end: counts it, and writes its line of the access log.
+//! Records each request when it ends: counts it, and writes its line of the access log.
 //!
-//! [`TraceLayer`] is the outermost layer. A request ends with the last byte of its answer, or when
-//! its client leaves before; either way it is recorded once. A request costs no allocation for it.
-//! The access log costs one load while nobody wants it.
+//! [`TraceLayer`] is the outermost layer. A request ends with the last byte of its response, or when its
+//! client leaves earlier; either way it is recorded once, without an allocation. A disabled access log costs
+//! one load.
 //!
-//! Not here: heads so malformed that the stack never sees them.
+//! Not here: request heads so malformed that they never reach the stack.
 
 use std::{
     borrow::Cow,
@@ -35,17 +35,17 @@ use fairgate_base::clock::Clock;
 use fairgate_call::{BodyEnd, Inbound, Reply, ReplyGuard, RequestContext};
 use fairgate_core::{cells::Counter, go_duration::GoDuration};
 
-/// Stands for the status of requests whose client left before there was one.
+/// The status of requests whose client left before there was a response (nginx' "client closed request").
 pub(crate) const CLIENT_GONE: u16 = 499;
 
-/// Reasons told apart; there are fewer.
+/// Reasons that are distinguished; there are fewer.
 const REASONS: usize = 32;
 /// Bytes of a target or user agent that are logged.
 const MAX_TEXT: usize = 1024;
 /// Bytes of the names of schemas and levels that are logged.
 const MAX_NAME: usize = 64;
 
-/// What one core counts of refusals, by reason.
+/// One core's counts of refusals by reason.
 #[derive(Debug, Default)]
 pub(crate) struct RefusalCounts([(OnceLock<&'static str>, Counter); REASONS]);
 
@@ -76,7 +76,7 @@ pub(crate) struct RequestRecorder {
 }
 
 impl RequestRecorder {
-    /// A recorder that counts where a scrape finds it.
+    /// A recorder that counts into what a scrape reads.
     pub(crate) fn new(
         clock: Clock,
         registry: Arc<RequestRegistry>,
@@ -89,7 +89,7 @@ impl RequestRecorder {
         })
     }
 
-    /// Notes what only the request itself can tell.
+    /// Stores what is only known from the request itself.
     fn begin(self: &Rc<Self>, inbound: &Inbound) {
         let context = &inbound.context;
         context.trace.received.set(inbound.received);
@@ -147,20 +147,31 @@ fn status(context: &RequestContext) -> u16 {
     }
 }
 
-/// Writes the line of a request. Clients' text goes in as strings, which every format escapes.
+/// Writes the line of a request. Text of clients is logged as strings, which every format escapes.
 fn log(context: &RequestContext, how: BodyEnd, took: Duration) {
     let target = context.target.as_ref();
-    let path = tame(target.map_or("", |target| target.as_str()), MAX_TEXT);
+    let path = sanitize(target.map_or("", |target| target.as_str()), MAX_TEXT);
     let agent = context
         .trace
         .user_agent
         .get()
         .map(|agent| String::from_utf8_lossy(agent.as_bytes()));
-    let agent = agent.as_ref().map(|agent| tame(agent, MAX_TEXT));
-    let user = context.user.get().map(|user| tame(&user.name, MAX_TEXT));
+    let agent = agent.as_ref().map(|agent| sanitize(agent, MAX_TEXT));
+    let user = context
+        .user
+        .get()
+        .map(|user| sanitize(&user.name, MAX_TEXT));
     let duration = |duration: Duration| GoDuration(duration).to_string();
-    let level = context.trace.level.get().map(|name| tame(name, MAX_NAME));
-    let schema = context.trace.schema.get().map(|name| tame(name, MAX_NAME));
+    let level = context
+        .trace
+        .level
+        .get()
+        .map(|name| sanitize(name, MAX_NAME));
+    let schema = context
+        .trace
+        .schema
+        .get()
+        .map(|name| sanitize(name, MAX_NAME));
     let additional = level
         .is_some()
         .then(|| duration(context.trace.additional_latency.get()));
@@ -197,35 +208,34 @@ fn log(context: &RequestContext, how: BodyEnd, took: Duration) {
     );
 }
 
-/// `text` without anything that a terminal or a reader of lines could take for more than text, cut
-/// to at most `max` bytes.
-pub(super) fn tame(text: &str, max: usize) -> Cow<'_, str> {
+/// `text` without characters that control a terminal or break lines, truncated to at most `max` bytes.
+pub(super) fn sanitize(text: &str, max: usize) -> Cow<'_, str> {
     let mut end = text.len().min(max);
     while !text.is_char_boundary(end) {
         end -= 1;
     }
     let cut = &text[..end];
-    if cut.contains(is_wild) {
-        Cow::Owned(cut.replace(is_wild, "\u{fffd}"))
+    if cut.contains(is_control_like) {
+        Cow::Owned(cut.replace(is_control_like, "\u{fffd}"))
     } else {
         Cow::Borrowed(cut)
     }
 }
 
-/// Control characters, line and paragraph separators, and what turns the direction of writing.
-pub(super) fn is_wild(c: char) -> bool {
+/// Whether it is a control character, a line or paragraph separator, or changes the text direction.
+pub(super) fn is_control_like(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}')
 }
 
-/// Has the requests of a core recorded. Belongs outside of everything else.
+/// Records the requests of a core. The outermost layer.
 #[derive(Clone, Debug)]
 pub(crate) struct TraceLayer {
     recorder: Rc<RequestRecorder>,
 }
 
 impl TraceLayer {
-    /// A layer that tells `recorder` of each request's end.
+    /// A layer that notifies `recorder` when a request ends.
     pub(crate) fn new(recorder: Rc<RequestRecorder>) -> Self {
         Self { recorder }
     }
@@ -272,7 +282,7 @@ where
 }
 
 pin_project! {
-    /// The future of [`Traced`]. Dropped before its answer, it records that the client has left.
+    /// The future of [`Traced`]. Dropped before the response, it records that the client has left.
     pub(crate) struct Tracing<F> {
         #[pin]
         inner: Option<F>,
@@ -283,7 +293,7 @@ pin_project! {
     impl<F> PinnedDrop for Tracing<F> {
         fn drop(this: Pin<&mut Self>) {
             let mut this = this.project();
-            // What the request holds goes first, and notes how long it held it.
+            // Drops the seat first, which records how long the request held it.
             this.inner.set(None);
             if !this.answered.get() {
                 this.context.end(BodyEnd::Abandoned);
@@ -307,7 +317,7 @@ where
         this.answered.set(true);
         reply.body_mut().count_in(Rc::clone(this.context));
         if reply.status() == StatusCode::SWITCHING_PROTOCOLS {
-            // The body ends long before the tunnel does.
+            // The body ends long before the tunnel.
             let ending = TunnelEnd(Rc::clone(this.context));
             reply.body_mut().hold(Box::new(ending));
         }

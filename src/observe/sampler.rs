@@ -1,10 +1,9 @@
-//! What is sampled, because no single core can tell it: how many requests wait and execute on all
-//! cores together.
+//! Samples of what no single core knows: how many requests wait and execute on all cores together.
 //!
-//! `read_vs_write_current_requests` is a ratio over time. Each core knows how many requests of its
-//! own there are; the sum is read every [`PERIOD`] and credited with the time since the last reading.
-//! Bursts shorter than that may be missed, means over seconds are right. The watermarks of the last
-//! second are exact for each core; their sum is at least the true one, and equal to it on one core.
+//! `read_vs_write_current_requests` is a ratio over time. Each core counts its own requests; the sum is read
+//! every [`PERIOD`] and weighted with the time since the last reading. Shorter bursts may be missed, but
+//! means over seconds are correct. The watermarks of the last second are exact for each core; their sum is an
+//! upper bound of the true one, and exact with one core.
 
 use std::time::Duration;
 
@@ -23,10 +22,10 @@ use fairgate_proxy::fairness::Hub;
 
 /// How often the cores are read.
 pub(crate) const PERIOD: Duration = Duration::from_millis(50);
-/// The length of a watermark's window.
+/// The window of the watermarks.
 const WINDOW: Duration = Duration::from_secs(1);
 
-/// What was sampled so far.
+/// The samples so far.
 #[derive(Debug)]
 pub(crate) struct Sampler(Mutex<State>);
 
@@ -40,7 +39,7 @@ struct State {
     policy: Option<Arc<Policy>>,
 }
 
-/// What a scrape tells of the samples; always read-only first.
+/// The samples for a scrape; read-only requests first, then mutating ones.
 #[derive(Clone, Debug)]
 pub(crate) struct Sampled {
     /// Waiting requests over the places in all queues.
@@ -54,7 +53,7 @@ pub(crate) struct Sampled {
 }
 
 impl Sampler {
-    /// Nothing was sampled before `now`.
+    /// No samples before `now`.
     pub(crate) fn new(now: Time) -> Self {
         let ratios = || [(); 2].map(|()| RatioHistogram::new(Buckets::READ_VS_WRITE, now, 0, 1));
         Self(Mutex::new(State {
@@ -85,7 +84,7 @@ impl Sampler {
         }
     }
 
-    /// What was sampled up to `now`.
+    /// The samples up to `now`.
     pub(crate) fn sampled(&self, now: Time) -> Sampled {
         let state = lock(&self.0);
         let snapshots = |ratios: &[RatioHistogram; 2]| ratios.each_ref().map(|r| r.snapshot(now));
@@ -113,7 +112,7 @@ impl State {
         }
     }
 
-    /// Sets what the ratios divide by.
+    /// Sets the denominators of the ratios.
     fn follow_policy(&mut self, hub: &Hub, now: Time) {
         let view = hub.dispatcher().view();
         let policy = view.policy();

@@ -1,4 +1,4 @@
-//! All that can be seen of a gateway, in one place: what the scrape, the dumps and the layers share.
+//! Everything observable of a gateway: what scrapes, dumps and layers share.
 
 use std::{sync::Arc, time::Duration};
 
@@ -19,10 +19,10 @@ use fairgate_base::clock::Clock;
 use fairgate_core::{apf::Semantics, time::Time};
 use fairgate_proxy::fairness::{Enforcement, Hub};
 
-/// How often the facade is kept up.
+/// How often [`GatewayMetrics::upkeep`] is called.
 const UPKEEP: Duration = Duration::from_secs(5);
 
-/// All that can be seen of a gateway.
+/// Everything observable of a gateway.
 #[derive(Debug)]
 pub(crate) struct Telemetry {
     hub: Arc<Hub>,
@@ -35,7 +35,7 @@ pub(crate) struct Telemetry {
 }
 
 impl Telemetry {
-    /// What can be seen of `hub`. `apiserver` is the value of the label of this name.
+    /// The telemetry of `hub`. `apiserver` is the value of the label of this name.
     pub(crate) fn new(
         hub: Arc<Hub>,
         clock: Clock,
@@ -54,7 +54,7 @@ impl Telemetry {
         })
     }
 
-    /// The gateway's own metrics, to be told what happens.
+    /// The metrics that other modules record into.
     pub(crate) fn metrics(&self) -> &Arc<GatewayMetrics> {
         &self.metrics
     }
@@ -83,12 +83,12 @@ impl Telemetry {
         ))
     }
 
-    /// The layer that answers the dumps on the main port; `control` is where they are made.
+    /// The layer that serves the dumps on the main port; they are made on `control`.
     pub(crate) fn dumps_layer(self: &Arc<Self>, control: Handle) -> DumpsLayer {
         DumpsLayer::new(Arc::clone(self), control)
     }
 
-    /// Samples, for ever. To be spawned on the control runtime.
+    /// Samples until it is dropped. To be spawned on the control runtime.
     pub(crate) async fn run(self: Arc<Self>) {
         let mut ticks = tokio::time::interval(sampler::PERIOD);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -132,7 +132,7 @@ impl Telemetry {
     }
 }
 
-/// Has the facade ask for what the hub knows.
+/// Registers the metrics that the hub keeps.
 fn observe_hub(metrics: &GatewayMetrics, hub: &Arc<Hub>, clock: &Clock) {
     let (started, clock) = (clock.now(), clock.clone());
     metrics.observe_gauge(&n::UPTIME, move || clock.now().since(started).as_secs_f64());

@@ -1,10 +1,9 @@
 //! Policy objects from a directory of YAML and JSON files, or from standard input.
 //!
-//! The directory is read twice a second and compared by content: notification does not work on every
-//! file system, misses what happens behind symbolic links, and fires in the middle of a write. That
-//! finds every way files change: written in place, renamed over, swapped by way of the `..data` link
-//! of a mounted `ConfigMap`. A change counts once two readings in a row agree, so that half a write
-//! or half a swap is not taken for a set.
+//! The directory is read twice a second and compared by content: file notifications do not work on every
+//! file system, miss changes behind symbolic links, and fire in the middle of a write. Polling finds every
+//! kind of change: writes in place, renames, and swaps of the `..data` link of a mounted `ConfigMap`. A
+//! change counts once two readings in a row agree, so that a half-written set is never used.
 //!
 //! Not here: what a document means.
 
@@ -25,20 +24,19 @@ use super::{DocumentSet, PolicyDocument, PolicySource, Revision};
 use fairgate_core::finding::{Finding, Severity};
 use fairgate_manifest::{read_bounded, yaml};
 
-/// How often a directory is read: a change is to be in force within a second, settling and compiling
-/// included.
+/// How often a directory is read: a change takes effect within a second, including settling and compiling.
 pub const POLL_PERIOD: Duration = Duration::from_millis(500);
 
-/// What all files of a directory may hold together: 64 MiB.
+/// The total size of all files of a directory: 64 MiB.
 const MAX_TOTAL_BYTES: usize = 64 << 20;
 
-/// How long after a change is seen the directory is read again, to see whether it is complete.
+/// The pause before the second reading after a change.
 const SETTLE: Duration = Duration::from_millis(50);
 
-/// Readings after which a directory that never comes to rest is taken as it is.
+/// The number of readings after which a directory that keeps changing is used as it is.
 const MAX_READINGS: usize = 20;
 
-/// A directory that is followed.
+/// Follows the policy objects in a directory.
 #[derive(Debug)]
 pub struct FileSource {
     directory: PathBuf,
@@ -56,7 +54,7 @@ impl FileSource {
         Self::polling(directory, POLL_PERIOD, SETTLE)
     }
 
-    /// Takes the set at `revision` for known: [`PolicySource::next`] yields only what comes after it.
+    /// Treats the set at `revision` as known: [`PolicySource::next`] yields only later ones.
     #[must_use]
     pub fn after(mut self, revision: Revision) -> Self {
         self.seen = Some(revision);
@@ -74,7 +72,7 @@ impl FileSource {
         }
     }
 
-    /// Makes [`PolicySource::next`] yield the set at once, changed or not, when notified: for SIGHUP.
+    /// When notified, [`PolicySource::next`] yields the set at once, changed or not: for SIGHUP.
     pub fn nudge(&self) -> Arc<Notify> {
         Arc::clone(&self.nudge)
     }
@@ -142,7 +140,7 @@ impl PolicySource for FileSource {
         if applied {
             tracing::info!(%revision, %directory, "policy objects applied");
         } else {
-            tracing::error!(%revision, %directory, "policy objects refused; the last good ones stay");
+            tracing::error!(%revision, %directory, "policy objects rejected; the last good policy stays in force");
         }
     }
 }

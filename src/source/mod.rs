@@ -1,9 +1,9 @@
-//! Where policy objects come from.
+//! Sources of policy objects.
 //!
-//! A [`PolicySource`] yields complete sets of objects, each at a revision, as plain documents with a word
-//! on where each came from. It compiles nothing: whoever follows it makes a policy of a set or
-//! refuses the set as a whole, and tells the source by [`PolicySource::report`] what came of it. For sets
-//! the size of a policy; pods and the like need a reflector of their own.
+//! A [`PolicySource`] yields complete sets of objects, each with a revision, as documents with their origin. It
+//! compiles nothing: its caller compiles a policy from a set or rejects the set as a whole, and reports the
+//! outcome by [`PolicySource::report`]. For sets the size of a policy; large sets such as pods need a reflector
+//! of their own.
 
 pub mod files;
 pub mod kube;
@@ -19,19 +19,19 @@ use fairgate_core::{
     finding::{Finding, Severity},
 };
 
-/// A complete set of objects, as found at one moment and not yet read as objects.
+/// A complete set of documents at one moment, not yet parsed as objects.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DocumentSet {
-    /// Which state of the source this is.
+    /// The revision of the source.
     pub revision: Revision,
-    /// Every object there is, in an order that does not change by itself.
+    /// All documents, in a stable order.
     pub documents: Vec<PolicyDocument>,
-    /// What kept documents from being read. With an error among it the set cannot be used.
+    /// Documents that cannot be read. With an error the whole set is invalid.
     pub findings: Vec<Finding>,
 }
 
 impl DocumentSet {
-    /// The documents, read as objects; what is wrong with them is among the findings of the result.
+    /// Parses the documents as objects; errors are among the findings of the result.
     pub fn objects(&self) -> ObjectSet {
         let documents = self.documents.iter();
         ObjectSet::read(documents.map(|document| (&document.origin, (*document.value).clone())))
@@ -41,26 +41,26 @@ impl DocumentSet {
 /// One document of a source: an object, or a list of objects.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PolicyDocument {
-    /// Where it came from, for findings: `policies/a.yaml, document 2`.
+    /// Its origin, for findings: `policies/a.yaml, document 2`.
     pub origin: String,
-    /// The document as it stands, or what a policy can depend on of it.
+    /// The document, at least the fields that a policy depends on.
     pub value: Arc<Value>,
 }
 
-/// A state of a source; equal revisions have equal documents.
+/// The revision of a source; equal revisions have equal documents.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Revision(pub String);
 
-/// Something that policy objects come from.
+/// A source of policy objects.
 ///
-/// Belongs on the control runtime; it may use the blocking pool.
+/// Runs on the control runtime; it may use the blocking pool.
 pub trait PolicySource: Send {
-    /// The next set: the first call yields what is there, later ones wait for a change.
+    /// The next set: the first call returns the current one, later calls wait for a change.
     ///
     /// Cancel-safe: a call that is dropped loses no change.
     fn next(&mut self) -> impl Future<Output = DocumentSet> + Send;
 
-    /// Takes back what came of the set at `revision`: `applied`, or refused as a whole.
+    /// Reports the outcome of the set at `revision`: `applied`, or rejected as a whole.
     fn report(
         &mut self,
         revision: &Revision,
@@ -69,14 +69,14 @@ pub trait PolicySource: Send {
     ) -> impl Future<Output = ()> + Send;
 }
 
-/// Whether the same policy follows from two states of an object. What only tells of it (its status,
-/// who manages which field) makes no difference, lest every status written makes a policy anew.
+/// Whether two states of an object lead to the same policy. Status and managed fields are ignored, so that
+/// writing the status does not recompile the policy.
 fn same_policy(before: &Value, after: &Value) -> bool {
     let differs = |field: &str| before["metadata"][field] != after["metadata"][field];
     before["spec"] == after["spec"] && !differs("uid") && !differs("annotations")
 }
 
-/// Logs a finding with its parts.
+/// Logs a finding with its fields.
 fn log(finding: &Finding) {
     let Finding {
         severity,

@@ -1,7 +1,7 @@
 //! Policy objects from the store of the hosted API.
 //!
-//! A set is all of them at one revision. It is yielded anew when something in it changed that a
-//! policy depends on.
+//! A set contains all of them at one revision. A new one is yielded when a field changes that a policy depends
+//! on.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -13,25 +13,25 @@ use super::{
 use fairgate_core::finding::{Finding, Severity};
 use fairgate_store::{ReadRevision, Store, StoreEntry, StoreError, StoreEvent, Watch};
 
-/// What the keys of policy objects begin with.
+/// The key prefixes of policy objects.
 const PREFIXES: [&str; 2] = ["/prioritylevelconfigurations/", "/flowschemas/"];
 
-/// How long after the store failed it is asked again.
+/// The pause before a retry after the store failed.
 const PAUSE: std::time::Duration = std::time::Duration::from_millis(200);
 
-/// How long after a change it is acted upon: whoever made it is answered before, and changes that come
-/// together are one.
+/// How long a change is held back: its writer gets the response first, and changes in short succession are
+/// processed together.
 pub(crate) const SETTLE: std::time::Duration = std::time::Duration::from_millis(5);
 
-/// The policy objects in a store, followed.
+/// Follows the policy objects in a store.
 pub struct StoreSource {
     store: Arc<dyn Store>,
     watch: Option<Watch>,
-    /// What was read last, by key, with the revision of each: most of it is the same the next time.
+    /// The documents of the last set by key, with their revisions: most of them are reused.
     known: BTreeMap<Arc<str>, (u64, PolicyDocument)>,
     /// Whether something changed since the last set.
     changed: bool,
-    told: LoggedWarnings,
+    logged: LoggedWarnings,
 }
 
 impl std::fmt::Debug for StoreSource {
@@ -50,11 +50,11 @@ impl StoreSource {
             watch: None,
             known: BTreeMap::new(),
             changed: true,
-            told: LoggedWarnings::default(),
+            logged: LoggedWarnings::default(),
         }
     }
 
-    /// Waits until something changed and has settled.
+    /// Waits for a change, and [`SETTLE`] longer.
     async fn change(&mut self) {
         if self.changed {
             return;
@@ -66,14 +66,14 @@ impl StoreSource {
             };
             match watch.next().await {
                 Ok(events) => self.changed = events.iter().any(|event| matters(event)),
-                // The history has gone on without us: read all of it again.
+                // The watch fell too far behind: list everything again.
                 Err(_) => self.watch = None,
             }
         }
         tokio::time::sleep(SETTLE).await;
     }
 
-    /// Reads everything, and watches from there on.
+    /// Lists everything, and watches from that revision.
     async fn read(&mut self) -> Result<DocumentSet, StoreError> {
         self.store.wait_for(1).await?;
         let mut entries = Vec::new();
@@ -126,11 +126,11 @@ impl PolicySource for StoreSource {
 
     async fn report(&mut self, revision: &Revision, applied: bool, findings: &[Finding]) {
         let Revision(revision) = revision;
-        self.told.log(findings);
+        self.logged.log(findings);
         if applied {
-            tracing::info!(%revision, warnings = self.told.warnings(), "policy objects applied");
+            tracing::info!(%revision, warnings = self.logged.warnings(), "policy objects applied");
         } else {
-            tracing::error!(%revision, "policy objects refused; the last good ones stay");
+            tracing::error!(%revision, "policy objects rejected; the last good policy stays in force");
         }
     }
 }
@@ -140,23 +140,23 @@ fn document(entry: &StoreEntry) -> Result<PolicyDocument, Box<Finding>> {
     match serde_json::from_slice(&entry.value) {
         Ok(value) => Ok(PolicyDocument {
             origin,
-            value: Arc::new(without_remarks(value)),
+            value: Arc::new(without_status(value)),
         }),
         Err(error) => Err(Box::new(Finding {
-            // One object that nobody can read must not keep all others from taking effect.
+            // One malformed object must not keep all others from taking effect.
             severity: Severity::Warning,
             origin,
             kind: String::new(),
             name: String::new(),
             field: String::new(),
             message: format!("cannot be read: {error}"),
-            remedy: "delete the object and make it again".to_owned(),
+            remedy: "delete the object and create it again".to_owned(),
         })),
     }
 }
 
-/// An object without what only tells of it, which is most of it: who manages which field, and its status.
-fn without_remarks(mut object: Value) -> Value {
+/// An object without status and managed fields, which are most of it and do not affect the policy.
+fn without_status(mut object: Value) -> Value {
     if let Value::Object(fields) = &mut object {
         fields.remove("status");
         if let Some(Value::Object(metadata)) = fields.get_mut("metadata") {

@@ -1,8 +1,8 @@
-//! Findings of objects that change one at a time, each logged once.
+//! Logs the findings of sets in which one object changes at a time, each finding once.
 
 use fairgate_core::finding::Finding;
 
-/// The warnings of the last set, so that a change of one object does not log those of all others again.
+/// The warnings of the last set, so that a change of one object does not repeat those of all others.
 #[derive(Debug, Default)]
 pub(super) struct LoggedWarnings {
     warnings: Vec<String>,
@@ -28,7 +28,7 @@ impl LoggedWarnings {
     }
 }
 
-/// What a finding says, without the revision that its object has now.
+/// The text of a finding, without the revision of its object.
 fn essence(finding: &Finding) -> String {
     format!(
         "{} {} {} {}",

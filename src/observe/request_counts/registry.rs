@@ -213,7 +213,7 @@ impl RequestRegistry {
             .store(rows.len() >= MAX_KINDS, Ordering::Relaxed);
     }
 
-    /// A new row for requests that are not told apart.
+    /// A new row for requests that are not distinguished.
     pub(super) fn add_other(&self, kind: RequestKind) -> Arc<Row> {
         let row = Arc::new(Row::new(true));
         let mut rows = lock(&self.rows);

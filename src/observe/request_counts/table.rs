@@ -122,7 +122,7 @@ impl RequestTable {
             hasher.write(part);
             hasher.write_u8(0);
         }
-        // 0 stands for all that is not told apart, 1 for what is no resource.
+        // 0 stands for everything that is not distinguished, 1 for paths that are no resources.
         hasher.finish() | 2
     }
 

@@ -1,0 +1,63 @@
+//! Reads the certificates and keys in files that the configuration names.
+
+use std::path::Path;
+
+use crate::config::{
+    Authorities, CertificateAndKey, pem, section::ConfigSection, values::InvalidValue,
+};
+
+/// The CA certificates in the file under `key`, if one is set.
+pub(super) fn authorities(
+    section: &mut ConfigSection<'_>,
+    key: &'static str,
+) -> Option<Authorities> {
+    let path = section.path(key)?;
+    read_pem(section, key, &path, pem::authorities)
+}
+
+/// The certificate and key in the files under `certFile` and `keyFile`, if set.
+pub(super) fn identity(section: &mut ConfigSection<'_>) -> Option<CertificateAndKey> {
+    let paths = (section.path("certFile"), section.path("keyFile"));
+    let (cert, key) = match paths {
+        (Some(cert), Some(key)) => (cert, key),
+        (None, None) => return None,
+        (cert, _) => {
+            let (given, missing) = match cert {
+                Some(_) => ("certFile", "keyFile"),
+                None => ("keyFile", "certFile"),
+            };
+            let field = section.field(missing);
+            section.walk.error(
+                &field,
+                format!("not set, but {given} is"),
+                format!("set {missing} too, or neither"),
+            );
+            return None;
+        }
+    };
+    let chain = read_pem(section, "certFile", &cert, pem::certificates);
+    let secret = read_pem(section, "keyFile", &key, pem::private_key);
+    let identity = pem::identity(chain?, secret?);
+    identity
+        .map_err(|wrong| say(section, "keyFile", &key, wrong))
+        .ok()
+}
+
+fn read_pem<T>(
+    section: &mut ConfigSection<'_>,
+    key: &str,
+    path: &Path,
+    parse: impl FnOnce(&[u8]) -> Result<T, InvalidValue>,
+) -> Option<T> {
+    let field = section.field(key);
+    let contents = section.walk.contents(&field, path)?;
+    parse(&contents)
+        .map_err(|wrong| say(section, key, path, wrong))
+        .ok()
+}
+
+fn say(section: &mut ConfigSection<'_>, key: &str, path: &Path, wrong: InvalidValue) {
+    let field = section.field(key);
+    let problem = format!("{}: {}", path.display(), wrong.problem);
+    section.walk.error(&field, problem, wrong.remedy);
+}

@@ -1,0 +1,178 @@
+//! Reads `hostedApi` and `store`: the API of the policy objects, and where they are stored.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::{HOUR, SECOND};
+use crate::config::{
+    EtcdConfig, HostedApiConfig, Secret, StoreConfig, UpstreamUrl,
+    section::ConfigSection,
+    values::{self, InvalidValue, Keyword},
+};
+
+pub(super) fn hosted_api(section: &mut ConfigSection<'_>) -> HostedApiConfig {
+    HostedApiConfig {
+        kubernetes_version: section.get(
+            "kubernetesVersion",
+            "v1.36.3".to_owned(),
+            kubernetes_version,
+        ),
+        reader_groups: section.get("readerGroups", Vec::new(), values::texts),
+        authorized_ttl: section.ranged(
+            "authorizedTTL",
+            300 * SECOND,
+            &(Duration::ZERO..=HOUR),
+            values::duration,
+        ),
+        unauthorized_ttl: section.ranged(
+            "unauthorizedTTL",
+            30 * SECOND,
+            &(Duration::ZERO..=HOUR),
+            values::duration,
+        ),
+    }
+}
+
+pub(super) fn store(section: &mut ConfigSection<'_>) -> StoreConfig {
+    let kind = section.word("type", StoreKind::Local);
+    let path = section.section("local", |local| {
+        let path = local.path("path");
+        path.unwrap_or_else(|| local.walk.beside("fairgate.redb"))
+    });
+    let etcd = section.section("etcd", etcd);
+    match kind {
+        StoreKind::Local => StoreConfig::Local { path },
+        StoreKind::Etcd => {
+            if !cfg!(feature = "etcd") {
+                let field = section.field("type");
+                section.walk.error(
+                    &field,
+                    "this fairgate was built without etcd",
+                    "build it with --features etcd, or use local",
+                );
+            }
+            if etcd.endpoints.is_empty() {
+                let field = section.field("etcd.endpoints");
+                section.walk.error(
+                    &field,
+                    "empty",
+                    "name at least one, such as https://etcd-0:2379",
+                );
+            }
+            StoreConfig::Etcd(etcd)
+        }
+    }
+}
+
+/// `v1.36.3`: clients parse it as a semantic version.
+fn kubernetes_version(value: &Value) -> Result<String, InvalidValue> {
+    let text = values::text(value)?;
+    let numbers = text.strip_prefix('v').map(|rest| rest.split('.'));
+    let is_version = numbers.is_some_and(|numbers| {
+        let numbers: Vec<&str> = numbers.collect();
+        let is_number = |part: &&str| {
+            !part.is_empty() && part.len() < 6 && part.bytes().all(|byte| byte.is_ascii_digit())
+        };
+        numbers.len() == 3 && numbers.iter().all(is_number)
+    });
+    if is_version {
+        return Ok(text);
+    }
+    Err(InvalidValue::new(
+        format!("{text:?} is not a Kubernetes version"),
+        "write it as v1.36.3",
+    ))
+}
+
+fn etcd(section: &mut ConfigSection<'_>) -> EtcdConfig {
+    let endpoints = section.get("endpoints", Vec::new(), endpoints);
+    let prefix = section.get("prefix", "/fairgate".to_owned(), etcd_prefix);
+    let ca = section.path("caFile");
+    let authorities_pem = ca.and_then(|path| {
+        let field = section.field("caFile");
+        section.walk.contents(&field, &path)
+    });
+    let client_pem = section.section("clientCertificate", pem_pair);
+    let user = section.text("user");
+    let password = section.path("passwordFile").and_then(|path| {
+        let field = section.field("passwordFile");
+        section.walk.contents(&field, &path)
+    });
+    let password = password.map(|text| String::from_utf8_lossy(&text).trim().to_owned());
+    if user.is_empty() != password.is_none() {
+        let field = section.field("user");
+        section.walk.error(
+            &field,
+            "user and passwordFile must be set together",
+            "set both, or neither",
+        );
+    }
+    EtcdConfig {
+        endpoints,
+        prefix,
+        authorities_pem,
+        client_pem,
+        user: password
+            .filter(|_| !user.is_empty())
+            .map(|password| (user, Secret::new(password))),
+        compaction: section.get("compaction", false, values::flag),
+    }
+}
+
+fn endpoints(value: &Value) -> Result<Vec<String>, InvalidValue> {
+    let endpoints = values::texts(value)?;
+    let wrong = endpoints
+        .iter()
+        .find(|endpoint| UpstreamUrl::parse(endpoint).is_none());
+    match wrong {
+        None => Ok(endpoints),
+        Some(endpoint) => Err(InvalidValue::new(
+            format!("{endpoint:?} is not a server URL"),
+            "write it as https://host:2379",
+        )),
+    }
+}
+
+fn etcd_prefix(value: &Value) -> Result<String, InvalidValue> {
+    let prefix = values::text(value)?;
+    let rest = prefix.strip_prefix('/').unwrap_or_default();
+    let is_path = !rest.is_empty() && rest.split('/').all(|segment| !segment.is_empty());
+    if is_path && rest != "registry" && !rest.starts_with("registry/") {
+        return Ok(prefix);
+    }
+    Err(InvalidValue::new(
+        format!("{prefix:?} is not a valid prefix"),
+        "write a path such as /fairgate; /registry belongs to kube-apiserver",
+    ))
+}
+
+/// The contents of the certificate and key files, if set.
+fn pem_pair(section: &mut ConfigSection<'_>) -> Option<(Vec<u8>, Secret<Vec<u8>>)> {
+    let paths = (section.path("certFile"), section.path("keyFile"));
+    let (Some(cert), Some(key)) = paths else {
+        if paths.0.is_some() || paths.1.is_some() {
+            let field = section.field("certFile");
+            section.walk.error(
+                &field,
+                "certFile and keyFile must be set together",
+                "set both, or neither",
+            );
+        }
+        return None;
+    };
+    let fields = [section.field("certFile"), section.field("keyFile")];
+    let cert = section.walk.contents(&fields[0], &cert)?;
+    let key = section.walk.contents(&fields[1], &key)?;
+    Some((cert, Secret::new(key)))
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum StoreKind {
+    Local,
+    Etcd,
+}
+
+impl Keyword for StoreKind {
+    const WORDS: &'static [(&'static str, Self)] = &[("local", Self::Local), ("etcd", Self::Etcd)];
+}

@@ -1,0 +1,233 @@
+//! Keys that contradict each other, and what follows from several keys together.
+
+use super::*;
+
+#[test]
+fn an_upstream_is_a_server_and_nothing_more() {
+    for (url, expected) in [
+        ("https://h", Some((true, "h", 443))),
+        ("http://h/", Some((false, "h", 80))),
+        ("https://[fd00::1]:6443", Some((true, "fd00::1", 6443))),
+        ("https://10.0.0.1:6443", Some((true, "10.0.0.1", 6443))),
+        ("h:6443", None),
+        ("ftp://h", None),
+        ("https://u@h", None),
+        ("https://h/api", None),
+        ("https://h?x", None),
+        ("https://h:0", None),
+        ("https://h:x", None),
+        ("https://:1", None),
+        ("", None),
+    ] {
+        let reading = read(json!({"upstream": {"url": url}}));
+        let refused = fields(&reading, Severity::Error).contains(&"upstream.url");
+        assert_eq!(refused, expected.is_none(), "{url}");
+        if let Some((tls, host, port)) = expected {
+            let host = host.to_owned();
+            assert_eq!(
+                reading.config.upstream.url,
+                UpstreamUrl { tls, host, port },
+                "{url}"
+            );
+        }
+    }
+}
+
+#[test]
+#[expect(clippy::too_many_lines, reason = "a table")]
+fn keys_that_contradict_each_other_are_told() {
+    let scratch = Scratch::new("contradict");
+    scratch.pki().file("token", "abc");
+    let tls = json!({"certFile": "leaf.crt", "keyFile": "leaf.key"});
+    for (sections, severity, field) in [
+        (
+            json!({"authentication": {"clientCertificate": {"caFile": "ca.crt"}}}),
+            Severity::Error,
+            "authentication.clientCertificate.caFile",
+        ),
+        (
+            json!({"listen": {"tls": tls}, "authentication": {"requestHeader": {
+                "caFile": "ca.crt", "groupHeaders": []}}}),
+            Severity::Error,
+            "authentication.requestHeader.groupHeaders",
+        ),
+        (
+            json!({"listen": {"tls": tls}, "authentication": {
+                "clientCertificate": {"caFile": "ca.crt"}, "requestHeader": {"caFile": "ca.crt"}}}),
+            Severity::Error,
+            "authentication.requestHeader.allowedNames",
+        ),
+        (
+            json!({"listen": {"tls": tls}, "authentication": {
+                "clientCertificate": {"caFile": "ca.crt"},
+                "requestHeader": {"caFile": "ca.crt", "allowedNames": ["p"]}}}),
+            Severity::Warning,
+            "authentication.requestHeader.caFile",
+        ),
+        (
+            json!({"mode": "overlay", "listen": {"tls": tls},
+                "hostedApi": {"readerGroups": ["devs"]}}),
+            Severity::Warning,
+            "hostedApi.readerGroups",
+        ),
+        (
+            json!({"upstream": {"identity": {"mode": "requestHeader"}}}),
+            Severity::Error,
+            "upstream.clientCertificate",
+        ),
+        (
+            json!({"upstream": {"url": "https://h", "caFile": "ca.crt"}}),
+            Severity::Error,
+            "upstream",
+        ),
+        (
+            json!({"upstream": {"url": "https://h", "tokenFile": "token"}}),
+            Severity::Error,
+            "upstream.caFile",
+        ),
+        (
+            json!({"upstream": {"url": "http://h"}}),
+            Severity::Warning,
+            "upstream.url",
+        ),
+        (
+            json!({"upstream": {"url": "http://127.0.0.1:8443"}}),
+            Severity::Error,
+            "upstream.url",
+        ),
+        (
+            json!({"upstream": {"caFile": "ca.crt"}}),
+            Severity::Error,
+            "upstream.caFile",
+        ),
+        (
+            json!({"listen": {"address": "0.0.0.0:8443"}}),
+            Severity::Warning,
+            "listen.tls",
+        ),
+        (
+            json!({"admin": {"address": "127.0.0.1:8443"}}),
+            Severity::Error,
+            "admin.address",
+        ),
+        (
+            json!({"limits": {"longRunningTotal": 1}}),
+            Severity::Error,
+            "limits.longRunningPerUser",
+        ),
+        (
+            json!({"limits": {"unfinishedHeaderBytes": "1Mi", "headerBytes": "2Mi"}}),
+            Severity::Error,
+            "limits.unfinishedHeaderBytes",
+        ),
+        (
+            json!({"limits": {"spoolTotal": "512Ki"}}),
+            Severity::Error,
+            "limits.spoolPerAnswer",
+        ),
+        (
+            json!({"authentication": {"tokenReview": {"enabled": false}}}),
+            Severity::Warning,
+            "authentication",
+        ),
+        (
+            json!({"upstream": {"identity": {"usernameHeader": "Authorization"}}}),
+            Severity::Error,
+            "upstream.identity.usernameHeader",
+        ),
+    ] {
+        let reading = scratch.read(sections.clone());
+        assert_eq!(fields(&reading, severity), [field], "{sections}");
+    }
+}
+
+#[test]
+fn watches_have_to_find_streams_upstream() {
+    for (sections, wrong) in [
+        (
+            json!({"limits": {"watchesTotal": 1}}),
+            Some("limits.watchesPerUser"),
+        ),
+        (
+            json!({"limits": {"watchesTotal": 46_081}, "upstream": {"protocol": "http2"}}),
+            Some("limits.watchesTotal"),
+        ),
+        (
+            json!({"limits": {"watchesTotal": 46_080}, "upstream": {"protocol": "http2"}}),
+            None,
+        ),
+        (
+            json!({"limits": {"watchesTotal": 46_081}, "upstream": {"protocol": "http1"}}),
+            None,
+        ),
+    ] {
+        let reading = read(sections.clone());
+        let wrong: Vec<_> = wrong.into_iter().collect();
+        assert_eq!(fields(&reading, Severity::Error), wrong, "{sections}");
+    }
+}
+
+#[test]
+fn anonymous_requests_are_for_listed_paths_unless_told_otherwise() {
+    for (anonymous, expected) in [
+        (json!({"enabled": false}), AnonymousConfig::Refused),
+        (json!({"paths": []}), AnonymousConfig::Refused),
+        (json!({"paths": ["*"]}), AnonymousConfig::Everywhere),
+        (
+            json!({"paths": ["/a"]}),
+            AnonymousConfig::Paths(vec!["/a".to_owned()]),
+        ),
+    ] {
+        let reading = read(json!({"authentication": {"anonymous": anonymous}}));
+        assert_eq!(
+            reading.config.authentication.anonymous, expected,
+            "{anonymous}"
+        );
+    }
+}
+
+#[test]
+fn nobody_has_to_say_who_they_are_to_ask_for_health_and_for_a_version_that_is_our_own() {
+    for (mode, version) in [
+        ("files", false),
+        ("sidecar", false),
+        ("overlay", false),
+        ("standalone", true),
+    ] {
+        let reading = read(json!({"mode": mode}));
+        let AnonymousConfig::Paths(paths) = reading.config.authentication.anonymous else {
+            panic!("{mode}: only some paths are open");
+        };
+        let has = |path: &str| paths.iter().any(|open| open == path);
+        assert!(has("/livez") && has("/readyz") && has("/healthz"), "{mode}");
+        assert_eq!(has("/version"), version, "{mode}");
+    }
+}
+
+#[test]
+fn a_reload_tells_which_changes_wait_for_a_restart() {
+    let scratch = Scratch::new("reload");
+    scratch.pki();
+    let sections = |cert: &str, seats: u32, cores: u32| {
+        json!({
+            "dataCores": cores,
+            "listen": {"tls": {"certFile": cert, "keyFile": "leaf.key"}},
+            "flowControl": {"totalSeats": seats, "enforcement": "observe"},
+        })
+    };
+    let before = scratch.read(sections("leaf.crt", 1, 1)).config;
+    let same = scratch.read(sections("leaf.crt", 2, 1)).config;
+    let other = scratch.read(sections("leaf.crt", 1, 2)).config;
+    assert_eq!(before.restart_needed_for(&same), Vec::<String>::new());
+    assert_eq!(before.restart_needed_for(&other), ["dataCores"]);
+
+    let renewed = fs::read_to_string(scratch.0.join("leaf.crt")).unwrap() + "\n";
+    scratch.file("leaf.crt", renewed);
+    let content = scratch.read(sections("leaf.crt", 1, 1)).config;
+    assert_eq!(before.restart_needed_for(&content), ["listen.tls.certFile"]);
+    let removed = scratch.read(json!({"dataCores": 1})).config;
+    assert_eq!(
+        before.restart_needed_for(&removed),
+        ["listen.tls.certFile", "listen.tls.keyFile"]
+    );
+}

@@ -1,0 +1,72 @@
+//! The admin port: metrics, health checks and dumps over a real socket.
+
+use super::{scrape::Scrape, *};
+
+/// Asks the admin port and reads to its end.
+async fn ask(address: std::net::SocketAddr, request: &str) -> String {
+    let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+    let request = format!("{request} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    answer
+}
+
+#[test]
+fn operators_find_everything_on_their_own_port() {
+    local(async {
+        let mut world = World::new();
+        let sent = world.crowd().await;
+        let checks = HealthChecks::new().ready("shutdown", || Err("draining".to_owned()));
+        let anywhere = "127.0.0.1:0".parse().unwrap();
+        let admin = AdminServer::bind(
+            anywhere,
+            OperatorEndpoints::new(Arc::clone(&world.telemetry), checks),
+        )
+        .await
+        .unwrap();
+        let address = admin.address().unwrap();
+        let running = tokio::spawn(admin.run());
+
+        let metrics = ask(address, "GET /metrics").await;
+        assert!(metrics.starts_with("HTTP/1.1 200 OK\r\n"), "{metrics}");
+        assert!(metrics.contains("content-type: text/plain; version=0.0.4; charset=utf-8\r\n"));
+        let (_, text) = metrics.split_once("\r\n\r\n").unwrap();
+        Scrape::parse(text).is("fairgate_queued_requests", 2.0);
+        assert!(ask(address, "GET /livez").await.ends_with("\r\n\r\nok"));
+        let ready = ask(address, "GET /readyz").await;
+        assert!(ready.starts_with("HTTP/1.1 500 "), "{ready}");
+        assert!(ready.contains("[-]shutdown failed: draining\n"), "{ready}");
+        let verbose = ask(address, "GET /healthz?verbose").await;
+        assert!(
+            verbose.ends_with("[+]ping ok\nhealthz check passed\n"),
+            "{verbose}"
+        );
+        let dump = ask(
+            address,
+            "GET /debug/api_priority_and_fairness/dump_requests",
+        )
+        .await;
+        assert_eq!(
+            dump.lines()
+                .filter(|line| line.starts_with("narrow,"))
+                .count(),
+            3
+        );
+        assert!(ask(address, "GET /").await.contains("/metrics\n"));
+        assert!(
+            ask(address, "GET /secret")
+                .await
+                .starts_with("HTTP/1.1 404 ")
+        );
+        let head = ask(address, "HEAD /livez").await;
+        assert!(
+            head.starts_with("HTTP/1.1 200 ") && head.ends_with("\r\n\r\n"),
+            "{head}"
+        );
+        let posted = ask(address, "POST /metrics").await;
+        assert!(posted.starts_with("HTTP/1.1 405 ") && posted.contains("allow: GET, HEAD\r\n"));
+        running.abort();
+        drop(sent);
+    });
+}
