@@ -9,7 +9,7 @@ use fairgate_objects::{
     kinds::KINDS,
     object,
     schema::{Struct, canonical},
-    ssa::{Actor, ApplyError, Kinds, apply, track_update},
+    ssa::{ApplyError, ManagedKind, WriteContext, apply, track_update},
 };
 use serde_json::Value;
 
@@ -65,7 +65,7 @@ impl FirstKind {
     }
 }
 
-impl Kinds for FirstKind {
+impl ManagedKind for FirstKind {
     fn shape(&self, api_version: &str) -> Option<&'static Struct> {
         self.version(api_version).map(|version| version.shape)
     }
@@ -102,7 +102,7 @@ fn run(data: &[u8]) -> Outcome {
             live["kind"] = kinds.0.kind.into();
             live
         });
-    let actor = Actor {
+    let actor = WriteContext {
         manager: input["manager"].as_str().unwrap_or("a"),
         subresource: "",
         api_version: &api_version,
