@@ -32,5 +32,6 @@ mod panics;
 mod pooling;
 mod resets;
 mod tidy;
+mod tidy_names;
 mod tls;
 mod tunnels;

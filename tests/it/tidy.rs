@@ -163,6 +163,7 @@ const APISERVER: Edges = &[
     ("continue_token", &["status_error"]),
     ("random", &["status_error"]),
     ("route", &[]),
+    ("fuzzing", &["route"]),
     ("state", &["negotiate"]),
     (
         "calls",
@@ -328,7 +329,7 @@ fn files(directory: &str, extension: &str) -> Vec<PathBuf> {
 }
 
 /// The source files of all crates.
-fn sources() -> Vec<PathBuf> {
+pub(crate) fn sources() -> Vec<PathBuf> {
     let crates = files("crates", "rs");
     let in_src = |path: &PathBuf| path.iter().any(|part| part == "src");
     let mut all = files("src", "rs");
@@ -336,13 +337,13 @@ fn sources() -> Vec<PathBuf> {
     all
 }
 
-fn is_test(path: &Path) -> bool {
+pub(crate) fn is_test(path: &Path) -> bool {
     let text = path.to_str().unwrap();
     text.contains("/tests/") || text.ends_with("tests.rs")
 }
 
 /// The code of a source file: without comments, and without its tests.
-fn code(path: &Path) -> String {
+pub(crate) fn code(path: &Path) -> String {
     let text = read(path);
     let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
     let lines = text
@@ -352,7 +353,7 @@ fn code(path: &Path) -> String {
 }
 
 /// Tells all of `wrong` at once.
-fn nothing_is(wrong: &[String]) {
+pub(crate) fn nothing_is(wrong: &[String]) {
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }
 

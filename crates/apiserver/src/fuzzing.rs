@@ -1,15 +1,13 @@
 //! Entry points for fuzz targets to what is private here.
 
-use crate::{
-    all_kinds,
-    route::{Route, route},
-};
+use crate::route::{Route, route};
+use fairgate_objects::kinds::KINDS;
 use fairgate_upstream::access_review::Attributes;
 
 /// The object or collection that a decoded path leads to, in the words of authorization. The verb is empty unless the path
 /// says it.
 pub fn object_at(path: &str) -> Option<Attributes> {
-    let (kind, version, place) = match route(&all_kinds(), path) {
+    let (kind, version, place) = match route(&KINDS, path) {
         Route::Objects(place) => (place.kind, place.version, Some(place)),
         Route::Answered(kind) => (kind, kind.stored(), None),
         _ => return None,

@@ -12,7 +12,6 @@ use super::{code, files, is_test, nothing_is, word};
 const KNOWN: &[(&str, usize)] = &[
     ("crates/objects/src/patch", 2),
     ("crates/objects/src/ssa", 2),
-    ("crates/call/src", 2),
     ("crates/store/src", 2),
     ("src/app", 2),
     ("src/observe", 2),
