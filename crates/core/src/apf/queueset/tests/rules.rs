@@ -69,7 +69,13 @@ fn of_a_hand_the_queue_with_the_least_waiting_work_is_chosen() {
             stage.arrive(at(micros), name, 3, Work::ONE);
         }
         let reports = stage.set.requests();
-        let queue_of = |name| reports.iter().find(|r| r.entry.waiter == name).unwrap().queue;
+        let queue_of = |name| {
+            reports
+                .iter()
+                .find(|r| r.entry.waiter == name)
+                .unwrap()
+                .queue
+        };
         for name in ["light", "third", "fourth", "fifth"] {
             assert_ne!(queue_of(name), queue_of("heavy"), "{semantics:?}: {name}");
         }
