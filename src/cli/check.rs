@@ -20,7 +20,8 @@ use fairgate_core::{
 ///
 /// Reports all errors at once, each with file, object, field and remedy, and warns about probable
 /// mistakes: an unreachable FlowSchema, a missing priority level, a priority level with fewer seats than
-/// its largest request takes. Then shows the limits of each priority level in seats.
+/// its largest request takes. If the configuration is usable, then shows the limits of each priority level
+/// in seats.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -75,7 +76,11 @@ pub(super) fn run(args: &CheckArgs, streams: &mut Streams<'_>) -> io::Result<Out
     let report = CheckReport {
         ok: loaded.is_usable(),
         total_seats: loaded.config.flow_control.total_seats,
-        levels: loaded.policy.as_ref().map(lines).unwrap_or_default(),
+        levels: loaded
+            .policy
+            .as_ref()
+            .map(level_summaries)
+            .unwrap_or_default(),
         findings: loaded.findings,
     };
     match args.output {
@@ -106,7 +111,8 @@ impl CheckReport {
             plural(errors, "error"),
             plural(warnings, "warning"),
         )?;
-        if self.levels.is_empty() {
+        // The limits of an unusable configuration would be computed from defaults, not from its values.
+        if !self.ok || self.levels.is_empty() {
             return Ok(());
         }
         let seats = self.total_seats;
@@ -156,7 +162,8 @@ impl LevelSummary {
             queues: queuing.map(|queuing| queuing.queues),
             hand_size: queuing.map(|queuing| queuing.hand_size),
             queue_length_limit: queuing.map(|queuing| queuing.queue_length_limit),
-            widest_request_seats: (!is_exempt).then(|| widest(limits.width_cap(&level.kind))),
+            widest_request_seats: (!is_exempt)
+                .then(|| widest_request(limits.width_cap(&level.kind))),
         }
     }
 
@@ -177,15 +184,15 @@ impl LevelSummary {
     }
 }
 
-fn lines(policy: &Policy) -> Vec<LevelSummary> {
+fn level_summaries(policy: &Policy) -> Vec<LevelSummary> {
     let total_seats = policy.settings().total_seats;
     let share_sum = LevelLimits::share_sum(policy.levels());
-    let line = |level| LevelSummary::of(level, total_seats, share_sum);
-    policy.levels().iter().map(line).collect()
+    let summary = |level| LevelSummary::of(level, total_seats, share_sum);
+    policy.levels().iter().map(summary).collect()
 }
 
 /// The seats of the widest possible request under `cap`: a list of very many objects.
-fn widest(cap: WidthCap) -> Seats {
+fn widest_request(cap: WidthCap) -> Seats {
     const LIST: &str = "/api/v1/pods?resourceVersion=1&resourceVersionMatch=Exact";
     RequestInfo::from_target("GET", LIST).map_or(1, |list| {
         let work = EstimatorSettings::default().estimate(&list, ObjectStats::Unknown, 0, cap);

@@ -180,6 +180,20 @@ kind: Pod
 }
 
 #[test]
+fn check_shows_no_limits_of_an_unusable_configuration() {
+    let config = configuration("unusable", "flowControl: {totalSeats: 0}\n");
+    let ran = fairgate(&["check", "--config", config.path()]);
+    assert_eq!(ran.outcome, Outcome::Failure);
+    assert!(ran.err.contains("flowControl.totalSeats"), "{}", ran.err);
+    assert!(
+        ran.err.ends_with("not usable: 1 error, 0 warnings\n"),
+        "{}",
+        ran.err
+    );
+    assert_eq!(ran.out, "", "the limits would be those of the defaults");
+}
+
+#[test]
 fn check_warns_and_yet_finds_it_usable() {
     let objects = "
 apiVersion: flowcontrol.apiserver.k8s.io/v1
