@@ -146,7 +146,7 @@ pub(super) fn run(args: &ExplainArgs, streams: &mut Streams<'_>) -> io::Result<O
     for finding in loaded.findings.iter().filter(|f| f.is_error()) {
         writeln!(streams.err, "{finding}")?;
     }
-    let (true, Some(policy)) = (loaded.knows_its_policy(), &loaded.policy) else {
+    let (true, Some(policy)) = (loaded.has_intended_policy(), &loaded.policy) else {
         writeln!(
             streams.err,
             "fairgate: the policy cannot be used; correct the errors above"

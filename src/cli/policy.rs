@@ -31,16 +31,16 @@ impl LoadedPolicy {
         let reading = Config::read(config);
         let (config, mut findings) = (reading.config, reading.findings);
         let from = args.policies.as_deref().or_else(|| {
-            // A path that is no directory has a finding already.
-            let named = config.flow_control.policies.as_deref();
-            named.filter(|directory| directory.is_dir())
+            // `Config::read` has already reported a path that is not a directory.
+            let configured = config.flow_control.policies.as_deref();
+            configured.filter(|directory| directory.is_dir())
         });
         let (objects, unreadable) = match from.map(|from| documents(from, input)) {
             Some(set) => (set.objects(), set.findings),
             None => (ObjectSet::default(), Vec::new()),
         };
         let objects = objects.with_bootstrap(config.flow_control.bootstrap);
-        let is_whole = !unreadable.iter().any(Finding::is_error);
+        let all_readable = !unreadable.iter().any(Finding::is_error);
         findings.extend(unreadable);
         let policy = match Policy::compile(&objects, &settings(&config)) {
             Ok(Compiled {
@@ -49,7 +49,7 @@ impl LoadedPolicy {
                 ..
             }) => {
                 findings.extend(warnings);
-                is_whole.then_some(policy)
+                all_readable.then_some(policy)
             }
             Err(all) => {
                 findings.extend(all);
@@ -63,9 +63,9 @@ impl LoadedPolicy {
         }
     }
 
-    /// Whether the policy itself is valid, whatever else is wrong: `explain` works on a machine without
-    /// the configured certificates.
-    pub(super) fn knows_its_policy(&self) -> bool {
+    /// Whether no error concerns the policy. Other errors are ignored, so that `explain` works on a machine
+    /// without the configured certificates.
+    pub(super) fn has_intended_policy(&self) -> bool {
         let is_about_policy = |finding: &Finding| {
             finding.field.is_empty() || finding.field.starts_with("flowControl")
         };
@@ -73,7 +73,7 @@ impl LoadedPolicy {
         !findings.any(|finding| finding.is_error() && is_about_policy(finding))
     }
 
-    /// Whether a gateway would start with it.
+    /// Whether there are no errors at all, so that a gateway would start.
     pub(super) fn is_usable(&self) -> bool {
         !self.findings.iter().any(Finding::is_error)
     }
@@ -87,7 +87,8 @@ fn documents(from: &Path, input: &mut dyn Read) -> DocumentSet {
     }
 }
 
-/// The settings of the policy. Without a hash key, an all-zero key replaces the random one.
+/// The settings of the policy. Without a configured hash key, a gateway draws a random one. Here an all-zero key
+/// replaces it, so that `explain` prints the same illustrative queues in each run.
 fn settings(config: &Config) -> PolicySettings {
     let flow_control = &config.flow_control;
     PolicySettings {
