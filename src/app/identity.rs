@@ -5,7 +5,7 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 use arc_swap::ArcSwapOption;
 use http::{HeaderMap, HeaderValue, header::AUTHORIZATION};
 
-use super::settings::SettingsError;
+use super::settings_error::SettingsError;
 use fairgate_call::{Call, Refusal};
 use fairgate_proxy::{
     auth::{IdentityError, UpstreamIdentity, upstream},

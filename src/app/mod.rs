@@ -17,6 +17,7 @@ mod policies;
 mod reload;
 pub mod runtimes;
 mod settings;
+mod settings_error;
 mod source_status;
 mod throttle;
 
@@ -60,7 +61,7 @@ pub enum ServeError {
     Policies(Vec<Finding>),
     /// A setting that turned out to be invalid when it was used.
     #[error("{0}")]
-    Settings(#[from] settings::SettingsError),
+    Settings(#[from] settings_error::SettingsError),
     /// The store of the hosted API cannot be opened.
     #[error("store: {0}")]
     Store(#[from] StoreError),

@@ -1,22 +1,22 @@
 //! Translates the configuration into the settings of each module.
 
-use std::{io, num::NonZero, path::PathBuf, sync::Arc, time::Duration};
+use std::{num::NonZero, sync::Arc, time::Duration};
 
 use http::{HeaderMap, header::AUTHORIZATION, uri::Authority};
 use ring::rand::{SecureRandom as _, SystemRandom};
 use rustls::{ClientConfig, DistinguishedName, pki_types::ServerName};
 use tokio::runtime;
 
-use super::identity::UpstreamCredential;
+use super::{identity::UpstreamCredential, settings_error::SettingsError};
 use crate::config::{self, Config};
 use fairgate_base::{clock::Clock, events::EventSink};
 use fairgate_call::{ResetLimits, SpoolLimits};
 use fairgate_core::apf::{PolicySettings, work::EstimatorSettings};
 use fairgate_proxy::{
     auth::{
-        AnonymousAccess, AuthSettings, Authenticator, BundleError, CaBundle, ConfiguredNames,
-        FrontProxySettings, HeaderNameError, NoRandomness, RequestHeaderNames, TokenFileError,
-        TokenKey, TokenReviews, TokenTable, UpstreamIdentity, layer::AuthRules,
+        AnonymousAccess, AuthSettings, Authenticator, CaBundle, ConfiguredNames,
+        FrontProxySettings, NoRandomness, RequestHeaderNames, TokenKey, TokenReviews, TokenTable,
+        UpstreamIdentity, layer::AuthRules,
     },
     fairness::{Caps, Enforcement, HubSettings},
     forward::{ConnectionLimit, UpstreamProtocol, UpstreamSettings},
@@ -31,57 +31,7 @@ use fairgate_upstream::{
     token_review::TokenReviewSettings,
 };
 
-/// A setting that turned out to be invalid when it was used.
-#[derive(Debug, thiserror::Error)]
-pub enum SettingsError {
-    /// The upstream's name.
-    #[error("upstream.url: {0:?} is not a host and port; write https://host:port")]
-    Authority(String),
-    /// The name its certificate must bear.
-    #[error("upstream.url: {0:?} is not a valid TLS server name; set upstream.tlsServerName")]
-    ServerName(String),
-    /// Certificates and keys do not fit.
-    #[error("{field}: certificate and key cannot be used together")]
-    Tls {
-        /// The key of the pair.
-        field: &'static str,
-        /// The error of rustls.
-        source: rustls::Error,
-    },
-    /// A CA bundle that cannot be used.
-    #[error("{field}: {source}")]
-    Authorities {
-        /// The key of the bundle.
-        field: &'static str,
-        /// Why it cannot be used.
-        source: BundleError,
-    },
-    /// The file of static tokens.
-    #[error("authentication.tokenFile: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
-    StaticTokens(Vec<TokenFileError>),
-    /// Header names.
-    #[error("header names: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
-    HeaderNames(Vec<HeaderNameError>),
-    /// The file with the gateway's own token cannot be read.
-    #[error("upstream.tokenFile: {path} cannot be read", path = path.display())]
-    TokenFile {
-        /// Where it should be.
-        path: PathBuf,
-        /// Why not.
-        source: io::Error,
-    },
-    /// The file with the gateway's own token is empty or malformed.
-    #[error("upstream.tokenFile: {path} contains no token", path = path.display())]
-    NotAToken {
-        /// Where it should be.
-        path: PathBuf,
-    },
-    /// The system has no random numbers.
-    #[error(transparent)]
-    NoRandomness(#[from] NoRandomness),
-}
-
-/// Key of the flow hash: as configured, or drawn at random.
+/// The key of the flow hash: as configured, or drawn at random.
 pub(super) fn hash_key(config: &Config) -> Result<[u8; 16], SettingsError> {
     if let Some(key) = &config.flow_control.hash_key {
         return Ok(**key);

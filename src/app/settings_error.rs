@@ -1,0 +1,55 @@
+//! Errors of settings that `config` accepts and that turn out to be invalid when they are used.
+
+use std::{io, path::PathBuf};
+
+use fairgate_proxy::auth::{BundleError, HeaderNameError, NoRandomness, TokenFileError};
+
+/// A setting that turned out to be invalid when it was used.
+#[derive(Debug, thiserror::Error)]
+pub enum SettingsError {
+    /// The upstream's URL does not contain a host and port.
+    #[error("upstream.url: {0:?} is not a host and port; write https://host:port")]
+    Authority(String),
+    /// The name expected in the upstream's certificate cannot be used as a TLS server name.
+    #[error("upstream.url: {0:?} is not a valid TLS server name; set upstream.tlsServerName")]
+    ServerName(String),
+    /// A certificate does not belong to its key.
+    #[error("{field}: certificate and key cannot be used together")]
+    Tls {
+        /// The configuration key of the pair.
+        field: &'static str,
+        /// The error of rustls.
+        source: rustls::Error,
+    },
+    /// A CA bundle that cannot be used.
+    #[error("{field}: {source}")]
+    Authorities {
+        /// The configuration key of the bundle.
+        field: &'static str,
+        /// Why it cannot be used.
+        source: BundleError,
+    },
+    /// The file of static tokens has malformed lines.
+    #[error("authentication.tokenFile: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    StaticTokens(Vec<TokenFileError>),
+    /// Configured header names are invalid.
+    #[error("header names: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    HeaderNames(Vec<HeaderNameError>),
+    /// The file with the gateway's own token cannot be read.
+    #[error("upstream.tokenFile: {path} cannot be read", path = path.display())]
+    TokenFile {
+        /// The configured path.
+        path: PathBuf,
+        /// The error of the operating system.
+        source: io::Error,
+    },
+    /// The file with the gateway's own token is empty or malformed.
+    #[error("upstream.tokenFile: {path} contains no token", path = path.display())]
+    NotAToken {
+        /// The configured path.
+        path: PathBuf,
+    },
+    /// The system has no random numbers.
+    #[error(transparent)]
+    NoRandomness(#[from] NoRandomness),
+}
