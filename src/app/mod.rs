@@ -1,10 +1,10 @@
 //! The composition root: the only module that knows all others, and connects them.
 //!
-//! [`start`] turns a configuration into a running gateway; [`serve`] runs one until the process is told
-//! to stop. [`runtimes`] starts the threads; `settings` translates the configuration for each module;
-//! `identity` is what the upstream is told, and `access` how it is asked what users may do;
-//! `control` starts what goes on beside the requests: `policies` on their way into force, borrowing,
-//! `reload`, the admin port.
+//! [`start`] turns a configuration into a running gateway; [`serve`] runs one until a signal stops the
+//! process. [`runtimes`] starts the threads; `settings` translates the configuration for each module;
+//! `identity` writes the user's identity and the gateway's credential into requests to the upstream, and
+//! `access_reviews` asks it for authorization decisions; `control` starts the background tasks, which follow
+//! `policies`, rebalance borrowed seats, handle `reload`, and serve the admin port.
 
 mod access_reviews;
 mod control;
@@ -115,8 +115,8 @@ pub fn serve<E: From<ServeError>>(
     Ok(ended.map_err(ServeError::from)?)
 }
 
-/// Starts a gateway that counts in `metrics`. Does nothing that a process can do but once, so there may be
-/// several in one.
+/// Starts a gateway that counts in `metrics`. Sets up nothing that a process can have only once, such as a
+/// logger, so a process can run several gateways.
 ///
 /// # Errors
 ///
@@ -129,7 +129,7 @@ pub fn start(
     start_with_layer(config, path, metrics, Identity::new())
 }
 
-/// Like [`start`], with a layer of the caller's own inside flow control: it sees each call that has a
+/// Like [`start`], with an additional layer inside flow control: it handles each call that has a
 /// seat, before the hosted API and the upstream do. Each data core builds its stack with it.
 ///
 /// # Errors
@@ -154,15 +154,12 @@ where
     let hosting = open_hosting(&config, &clients, &clock, &metrics, &control_runtime)?;
     let from = policies_from(&config, hosting.as_ref(), &clients, &clock);
     let store = hosting.as_ref().map(|hosting| Arc::clone(&hosting.store));
-    let (policies, compiled) = control_runtime
+    let (mut policies, compiled) = control_runtime
         .block_on(Policies::load(&config, hash_key, from))
         .map_err(ServeError::Policies)?;
     let Compiled {
         policy, findings, ..
     } = compiled;
-    for finding in &findings {
-        tracing::warn!(%finding, "policy");
-    }
     let cores = settings::cores(&config);
     let hub = Hub::new(
         u16::try_from(cores.get()).unwrap_or(u16::MAX),
@@ -171,6 +168,7 @@ where
         clock.now(),
     );
     metrics.policy_applied(clock.now(), findings.len());
+    control_runtime.block_on(policies.report_first(&findings));
     let telemetry = Telemetry::new(Arc::clone(&hub), clock.clone(), &config.apiserver, metrics);
     let reviews = settings::token_reviews(
         &config,

@@ -10,7 +10,7 @@ use crate::{
     config::Config,
     observe::{GatewayMetrics, Telemetry},
     source::{
-        DocumentSet, PolicySource, Revision,
+        self, DocumentSet, PolicySource, Revision,
         files::{self, FileSource},
         kube::KubeSource,
         store::StoreSource,
@@ -122,6 +122,15 @@ impl Policies {
             following,
         };
         Ok((policies, compiled))
+    }
+
+    /// Reports the findings about the first set to its source, which logs them and does not repeat the same
+    /// warnings with the next set. Without a set, only logs them.
+    pub(super) async fn report_first(&mut self, findings: &[Finding]) {
+        match (&mut self.source, &self.compiling.documents) {
+            (Some(source), Some(set)) => source.report(&set.revision, true, findings).await,
+            _ => findings.iter().for_each(source::log),
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use super::{
 use crate::{
     config::{Config, GatewayMode},
     source::{
-        Revision,
+        self, Revision,
         files::{self, FileSource},
     },
 };
@@ -122,13 +122,7 @@ impl Reload {
 }
 
 fn log_outcome(applied: bool, findings: &[Finding]) {
-    for finding in findings {
-        if finding.is_error() {
-            tracing::error!(%finding, "policy");
-        } else {
-            tracing::warn!(%finding, "policy");
-        }
-    }
+    findings.iter().for_each(source::log);
     if applied {
         tracing::info!("policies applied");
     } else {

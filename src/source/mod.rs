@@ -77,7 +77,7 @@ fn same_policy(before: &Value, after: &Value) -> bool {
 }
 
 /// Logs a finding with its fields.
-fn log(finding: &Finding) {
+pub(crate) fn log(finding: &Finding) {
     let Finding {
         severity,
         origin,
