@@ -297,7 +297,7 @@ impl HostedApi {
             // The watch starts before the objects are read, so that no change in between is missed.
             let change = self.change();
             let pace = Throttle::begin(&self.clock);
-            let told = conditions.tell(&known).await;
+            let told = conditions.reconcile(&known).await;
             let pause = match told {
                 Ok(true) => ENSURE,
                 Ok(false) => RETRY * 30,

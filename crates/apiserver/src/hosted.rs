@@ -1,4 +1,4 @@
-//! The hosted API as a whole: routes a request, authorizes it and answers it.
+//! The hosted API as a whole: routes, authorizes and serves requests.
 
 use std::sync::Arc;
 
@@ -28,34 +28,34 @@ use fairgate_objects::{codec::FieldValidation, kind::Kind, kinds, object::Object
 use fairgate_store::Store;
 use fairgate_upstream::access_review::Attributes;
 
-/// Reading a body longer than this takes milliseconds.
+/// Decoding a body of more bytes than this takes milliseconds.
 const LARGE_BODY: usize = 32 << 10;
-/// How many heavy calls are answered at once.
+/// How many heavy requests are served at once.
 const HEAVY_AT_ONCE: usize = 2;
-/// Writing a list of more objects than this may take milliseconds.
+/// Encoding a list of more objects than this may take milliseconds.
 const MANY_OBJECTS: usize = 500;
 
-/// Every kind that is hosted, those that are only answered included.
+/// Every hosted kind, including reviews, which are answered but not stored.
 pub fn all_kinds() -> Vec<&'static Kind> {
     let mut all: Vec<&'static Kind> = kinds::KINDS.to_vec();
     all.extend(reviews::REVIEWS);
     all
 }
 
-/// What the hosted API is made with.
+/// The settings and dependencies of a [`Hosted`].
 pub struct HostedSettings {
-    /// Where the objects are.
+    /// The store of the objects.
     pub store: Arc<dyn Store>,
-    /// The time.
+    /// The clock of timestamps and of ages in tables.
     pub clock: Clock,
-    /// Who may do what. Where the upstream says so, the gateway answers for the kinds of policy
-    /// objects alone, and all else is the upstream's.
+    /// Authorizes requests. If the upstream does, the gateway serves the kinds of policy objects only,
+    /// and forwards everything else.
     pub authorizer: Authorizer,
     /// The version of Kubernetes that `/version` claims, such as `v1.36.3`.
     pub version: String,
-    /// What clients are told to reach the server by, `host:port`.
+    /// The server address in the discovery document `/api`, as `host:port`.
     pub address: String,
-    /// Metrics, health and dumps.
+    /// Serves metrics, health and dumps.
     pub admin: Arc<dyn AdminEndpoints>,
 }
 
@@ -66,7 +66,7 @@ pub struct Hosted {
     pub(crate) documents: Documents,
     pub(crate) merged_documents: MergedDocuments,
     admin: Arc<dyn AdminEndpoints>,
-    /// For heavy calls, so that many of them leave the machine to others.
+    /// Bounds heavy requests, so that they do not occupy all threads.
     heavy: Arc<Semaphore>,
 }
 
@@ -97,29 +97,29 @@ impl Hosted {
         })
     }
 
-    /// Whether a path is answered here where another server is behind; see `knows`.
+    /// Whether a path is served here and not forwarded to the upstream.
     pub fn knows(&self, path: &str) -> bool {
         route::knows(&self.state.kinds, path)
     }
 
-    /// Whether a path is that of a group of which there are objects here; see `covers`.
+    /// Whether a path is that of an API group with hosted kinds.
     pub fn covers(&self, path: &str) -> bool {
         route::covers(&self.state.kinds, path)
     }
 
-    /// Whether a client's call is allowed; if not, its answer. Nothing of its body has to be there yet.
+    /// Authorizes a client's request. The body is not needed yet.
     ///
     /// # Errors
     ///
-    /// The refusal.
+    /// The response to send if the request is not allowed.
     pub async fn admit(&self, request: &ApiRequest) -> Result<(), ApiResponse> {
-        let wanted = Attributes::of(&request.digest.info);
-        self.authorize(request, &wanted)
+        let attributes = Attributes::of(&request.digest.info);
+        self.authorize(request, &attributes)
             .await
             .map_err(|refused| finished(request, refused))
     }
 
-    /// How many bytes of a body a call may have, if it is of those of which the body counts.
+    /// The maximum size of the request body in bytes; `None` if the body is ignored.
     pub fn takes_body(&self, request: &ApiRequest) -> Option<usize> {
         let may_have = [Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
         if !may_have.contains(&request.method) {
@@ -132,24 +132,25 @@ impl Hosted {
         }
     }
 
-    /// Whether a call may keep a thread busy for so long that others would notice.
+    /// Whether serving a request may block its thread for milliseconds.
     pub fn is_heavy(&self, request: &ApiRequest) -> bool {
         let body = request.body.as_ref().map_or(0, Bytes::len);
         let lists = request.digest.info.verb == Verb::List;
         body > LARGE_BODY || (lists && self.state.store.size().entries > MANY_OBJECTS)
     }
 
-    /// Waits for leave to answer a [heavy](Self::is_heavy) call.
+    /// Waits for a permit to serve a [heavy](Self::is_heavy) request.
     pub async fn heavy_turn(&self) -> Option<OwnedSemaphorePermit> {
-        Arc::clone(&self.heavy).acquire_owned().await.ok() // nobody closes it
+        // The semaphore is never closed.
+        Arc::clone(&self.heavy).acquire_owned().await.ok()
     }
 
-    /// Answers a client's call that was [admitted](Self::admit), or one of the gateway's own.
+    /// Serves a client's request that was [admitted](Self::admit), or one of the gateway itself.
     pub async fn serve(&self, request: &ApiRequest) -> ApiResponse {
         finished(request, self.answer(request).await)
     }
 
-    /// Answers a call that is allowed.
+    /// Routes a request that is allowed.
     async fn answer(&self, request: &ApiRequest) -> ApiResponse {
         let query = Query::parse(&request.query);
         match route(&self.state.kinds, &request.path) {
@@ -170,18 +171,18 @@ impl Hosted {
         }
     }
 
-    /// Whether whoever asks may do what is wanted; otherwise the answer that they get.
+    /// Authorizes a request; the error is the response to send.
     async fn authorize(
         &self,
         request: &ApiRequest,
-        wanted: &Attributes,
+        attributes: &Attributes,
     ) -> Result<(), ApiResponse> {
         let user = request.user();
-        match self.authorizer.decide(user, wanted).await {
+        match self.authorizer.decide(user, attributes).await {
             Ok(decision) if decision.allowed => Ok(()),
             Ok(decision) => {
-                let fault = authorize::forbidden(wanted, user, &decision.reason);
-                Err(ApiResponse::error(&fault, Output::JSON))
+                let error = authorize::forbidden(attributes, user, &decision.reason);
+                Err(ApiResponse::error(&error, Output::JSON))
             }
             Err(error) => {
                 let target = match request.query.as_str() {
@@ -195,8 +196,8 @@ impl Hosted {
         }
     }
 
-    /// Whether an apply may make an object. It is asked before it is known whether there is one, and
-    /// heeded only where one is made: what there was a moment ago says nothing.
+    /// Authorizes the verb `create` for an apply. This is decided before the store is read, and used
+    /// only if the apply creates the object: whether it exists can change in between.
     async fn authorize_creation(&self, request: &ApiRequest) -> Result<(), StatusError> {
         let applies = request.method == Method::PATCH
             && negotiate::patch_type(request.header("content-type"))
@@ -204,17 +205,17 @@ impl Hosted {
         if !applies || request.caller == Caller::Gateway {
             return Ok(());
         }
-        let mut wanted = Attributes::of(&request.digest.info);
-        "create".clone_into(&mut wanted.verb);
+        let mut attributes = Attributes::of(&request.digest.info);
+        "create".clone_into(&mut attributes.verb);
         let user = request.user();
-        match self.authorizer.decide(user, &wanted).await {
+        match self.authorizer.decide(user, &attributes).await {
             Ok(decision) if decision.allowed => Ok(()),
-            Ok(decision) => Err(authorize::forbidden(&wanted, user, &decision.reason)),
+            Ok(decision) => Err(authorize::forbidden(&attributes, user, &decision.reason)),
             Err(error) => Err(StatusError::internal(error.to_string())),
         }
     }
 
-    /// Answers a review that a user makes of itself.
+    /// Answers a self-review, such as `SelfSubjectAccessReview`.
     fn review(&self, request: &ApiRequest, kind: &'static Kind, query: &Query) -> ApiResponse {
         let mut output = Output::JSON;
         let answered = (|| {
@@ -232,7 +233,7 @@ impl Hosted {
             let read = self.state.read_body(media, body, kind, version, strict);
             let (mut value, _) =
                 read.map_err(|error| StatusError::bad_request(error.to_string()))?;
-            // Where the upstream decides, it is also the one to be asked.
+            // If the upstream authorizes, reviews are forwarded to it.
             let Authorizer::BuiltIn(rules) = &self.authorizer else {
                 return Err(StatusError::no_route());
             };
@@ -240,14 +241,14 @@ impl Hosted {
             let object = Object::new(kind, value);
             ObjectWriter::plain(kind, version, output).object(StatusCode::CREATED, &object)
         })();
-        answered.unwrap_or_else(|fault| ApiResponse::error(&fault, output))
+        answered.unwrap_or_else(|error| ApiResponse::error(&error, output))
     }
 }
 
-/// An answer as it goes out: to `HEAD` without its body, otherwise compressed if that is wanted.
-fn finished(request: &ApiRequest, answer: ApiResponse) -> ApiResponse {
+/// Removes the body of a response to `HEAD`; compresses any other body if the client accepts that.
+fn finished(request: &ApiRequest, response: ApiResponse) -> ApiResponse {
     if request.method == Method::HEAD {
-        return answer.without_body();
+        return response.without_body();
     }
-    compression::compressed(request, answer)
+    compression::compressed(request, response)
 }

@@ -1,4 +1,4 @@
-//! How objects of one version of a kind are written, one by one or as items of a watch.
+//! Encodes objects of one version of a kind, for single responses and for watch events.
 
 use bytes::Bytes;
 
@@ -11,21 +11,21 @@ use fairgate_objects::{
     table::{IncludeObject, TableLayout, partial},
 };
 
-/// How objects of one version of one kind are written.
+/// Encodes objects of one version of one kind.
 #[derive(Clone, Copy, Debug)]
 pub struct ObjectWriter {
-    /// The kind.
+    /// The kind of the objects.
     pub kind: &'static Kind,
-    /// The version.
+    /// The version to convert objects to.
     pub version: &'static KindVersion,
-    /// The language and form.
+    /// The negotiated media type and representation (whole objects, metadata only, or a table).
     pub output: Output,
-    /// What tables are made by.
+    /// The columns and options of tables; unused for other representations.
     pub layout: TableLayout,
 }
 
 impl ObjectWriter {
-    /// A writer that makes no tables.
+    /// A writer that is not used for tables.
     pub fn plain(kind: &'static Kind, version: &'static KindVersion, output: Output) -> Self {
         let layout = TableLayout {
             kind,
@@ -42,7 +42,7 @@ impl ObjectWriter {
         }
     }
 
-    /// One object of a stream of events, in JSON or protobuf, as its form has it.
+    /// The object of a watch event, in JSON or protobuf. `head` adds the column definitions to a table.
     pub fn streamed(&self, object: &Object, head: bool) -> Bytes {
         let value = object.value(self.version);
         match (self.output.media, self.output.form) {

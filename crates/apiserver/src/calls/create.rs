@@ -1,4 +1,4 @@
-//! `POST`, and the creation that an apply may come to.
+//! `POST`, and the creation of objects by server-side apply.
 
 use http::StatusCode;
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ use fairgate_objects::{
 };
 use fairgate_store::{Precondition, WriteOutcome};
 
-/// Target of the events that tell who changed what.
+/// The log target of the change log: which user changed which object.
 const CHANGES: &str = "fairgate::changes";
 
 /// How many generated names are tried.
@@ -79,7 +79,7 @@ impl CallContext<'_> {
         ))
     }
 
-    /// Warns of unknown and duplicate fields, unless they are to be passed over.
+    /// Adds warnings about unknown and duplicate fields, unless `fieldValidation` is `Ignore`.
     pub(super) fn warn_of(&self, problems: &[String], validation: FieldValidation) {
         if validation != FieldValidation::Ignore {
             for problem in problems {
@@ -88,7 +88,7 @@ impl CallContext<'_> {
         }
     }
 
-    /// Makes an object in its stored version; gives it as it is then.
+    /// Creates `object`, which is in its stored version, and returns it as stored.
     pub(super) async fn create_stored(
         &self,
         mut object: Value,
@@ -114,11 +114,11 @@ impl CallContext<'_> {
                 return Ok(object);
             }
         }
-        // Asked for a name, or given one besides: the server does not tell the two apart.
+        // As kube-apiserver: the error is the same if a name is given in addition to `generateName`.
         if !prefix.is_empty() {
             return Err(StatusError::no_unique_name(self.kind, &name));
         }
-        Err(self.taken(&name).await)
+        Err(self.already_exists(&name).await)
     }
 
     fn prepare_create(&self, object: &mut Value) -> Result<(), StatusError> {
@@ -153,8 +153,8 @@ impl CallContext<'_> {
         mut object: Value,
         dry_run: bool,
     ) -> Result<Option<Value>, StatusError> {
-        // What is no number counts as none. A rehearsal never comes as far as the store, which has this
-        // rule.
+        // A version that is not a number is ignored. kube-apiserver checks this in its storage layer,
+        // which a dry run does not reach.
         let version = metadata::text(&object, "resourceVersion").parse::<u64>();
         if !dry_run && version.is_ok_and(|version| version > 0) {
             return Err(StatusError::internal(
@@ -181,9 +181,9 @@ impl CallContext<'_> {
         }
     }
 
-    /// The refusal of a name that is taken.
-    async fn taken(&self, name: &str) -> StatusError {
-        let mut fault = StatusError::already_exists(self.kind, name);
+    /// The error for a name that is in use. Says so if the existing object is being deleted.
+    async fn already_exists(&self, name: &str) -> StatusError {
+        let mut error = StatusError::already_exists(self.kind, name);
         let found = self
             .state
             .store
@@ -193,12 +193,12 @@ impl CallContext<'_> {
             && let Ok(object) = self.decode(&entry)
             && metadata::is_deleting(object.stored())
         {
-            fault.message = format!("object is being deleted: {}", fault.message);
+            error.message = format!("object is being deleted: {}", error.message);
         }
-        fault
+        error
     }
 
-    /// Tells who changed what.
+    /// Writes an entry of the change log.
     pub(super) fn log_change(
         &self,
         verb: &'static str,
@@ -210,8 +210,8 @@ impl CallContext<'_> {
             Caller::Client { impersonator } => impersonator.as_ref().map(|user| &*user.name),
             Caller::Gateway => None,
         };
-        // What the gateway keeps in order by itself is of less interest than what people do.
-        macro_rules! tell {
+        // The level of an event must be a constant, hence a macro.
+        macro_rules! log {
             ($level:expr) => {
                 tracing::event!(
                     target: CHANGES,
@@ -230,9 +230,10 @@ impl CallContext<'_> {
             };
         }
         if self.request.caller == Caller::Gateway {
-            tell!(tracing::Level::DEBUG);
+            // Routine writes of the gateway itself.
+            log!(tracing::Level::DEBUG);
         } else {
-            tell!(tracing::Level::INFO);
+            log!(tracing::Level::INFO);
         }
     }
 }

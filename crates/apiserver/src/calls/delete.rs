@@ -1,8 +1,7 @@
-//! `DELETE`: one object, or all that a selector finds.
+//! `DELETE`: one object, or all objects that a selector matches.
 //!
-//! No kind here has dependents that anybody collects, so an object goes at once, whatever is asked to
-//! become of them. Finalizers that its users set are heeded: the object is only marked, and goes with
-//! the last of them.
+//! There is no garbage collector for dependents, so an object is removed at once with every propagation
+//! policy. Finalizers are honoured: the object is only marked, and is removed with the last finalizer.
 
 use http::StatusCode;
 use serde_json::{Value, json};
@@ -12,14 +11,14 @@ use crate::{list_parameters::ListParameters, status_error};
 use fairgate_objects::{metadata, object};
 use fairgate_store::{Precondition, ReadRevision, WriteOutcome};
 
-/// How often a deletion is tried on a newer object.
+/// How often a deletion is tried again after a concurrent write.
 const TRIES: usize = 100;
 
-/// What became of an object.
+/// The result of a deletion.
 enum Deleted {
-    /// It is gone; this is what it was.
+    /// The object was removed; its last state.
     Gone(Value),
-    /// Finalizers keep it; this is what it is.
+    /// The object has finalizers and was marked; its present state.
     Kept(Value),
 }
 
@@ -54,7 +53,7 @@ impl CallContext<'_> {
     pub(super) async fn delete_collection(&self) -> Result<ApiResponse, StatusError> {
         let mut list = ListParameters::read(self.query)?;
         list.watch = false;
-        // The server lists in pages, so that a version means exactly this one.
+        // kube-apiserver lists in pages here, so a resource version means exactly this version.
         if list.version_match.is_empty() && !["", "0"].contains(&list.resource_version.as_str()) {
             "Exact".clone_into(&mut list.version_match);
         }
@@ -64,8 +63,8 @@ impl CallContext<'_> {
             let name = metadata::name(object.stored());
             match self.delete_one(name, &options).await {
                 Ok(_) => {}
-                Err(fault) if fault.code == StatusCode::NOT_FOUND => {}
-                Err(fault) => return Err(fault),
+                Err(error) if error.code == StatusCode::NOT_FOUND => {}
+                Err(error) => return Err(error),
             }
         }
         self.writer()?.list(StatusCode::OK, &objects, list_metadata)
@@ -118,7 +117,7 @@ impl CallContext<'_> {
         Err(StatusError::modified(self.kind, name))
     }
 
-    /// Marks an object as one that goes once its finalizers have.
+    /// Marks an object as being deleted.
     fn mark(&self, object: &mut Value) {
         metadata::set(object, "deletionTimestamp", json!(self.state.now_text()));
         metadata::set(object, "deletionGracePeriodSeconds", json!(0));

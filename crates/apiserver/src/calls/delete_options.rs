@@ -1,4 +1,4 @@
-//! What a deletion is told: in its body, or where that is empty, in its query.
+//! Delete options: from the body of a request, or from its query if the body is empty.
 
 use serde_json::{Value, json};
 
@@ -12,14 +12,14 @@ use fairgate_objects::{
     field_error::ApiFieldError,
 };
 
-/// How an object is to be deleted.
+/// The options that have an effect here.
 #[derive(Clone, Debug, Default)]
 pub(super) struct DeleteOptions {
-    /// Nothing is deleted.
+    /// Validate only; delete nothing.
     pub(super) dry_run: bool,
-    /// The UID it must have.
+    /// The UID that the object must have.
     pub(super) uid: Option<String>,
-    /// The resource version it must have.
+    /// The resource version that the object must have.
     pub(super) resource_version: Option<String>,
     /// `orphanDependents`, if given.
     pub(super) orphan: Option<bool>,
@@ -45,7 +45,7 @@ impl CallContext<'_> {
         })
     }
 
-    /// The query, as the body it stands for.
+    /// The query as an equivalent `DeleteOptions` body.
     fn options_in_query(&self) -> Result<Value, StatusError> {
         let mut value = json!({});
         if let Some(seconds) = self.query.number("gracePeriodSeconds")? {

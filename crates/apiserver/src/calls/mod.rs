@@ -1,7 +1,7 @@
-//! The verbs, one file each, the same for every kind.
+//! The verbs, one file each. They are the same for every kind.
 //!
-//! A [`CallContext`] is a call to one resource: which kind and version, which object, how to answer. Every
-//! verb takes one and gives an [`ApiResponse`](crate::response::Answer) or a [`StatusError`].
+//! A [`CallContext`] describes a call to one resource: kind, version, object, and response format. Every
+//! verb takes one and returns an [`ApiResponse`] or a [`StatusError`].
 
 mod create;
 mod delete;
@@ -40,8 +40,8 @@ use fairgate_objects::{
 };
 use fairgate_store::{ReadRevision, StoreEntry, StoreError};
 
-/// Who the gateway is to itself.
-pub(super) const GATEWAY: &str = "system:apiserver";
+/// The user name of the gateway for its own writes; kube-apiserver uses the same for its loopback client.
+pub(super) const GATEWAY_USER: &str = "system:apiserver";
 
 /// A call to one resource.
 pub(super) struct CallContext<'a> {
@@ -52,12 +52,13 @@ pub(super) struct CallContext<'a> {
     pub(super) place: &'a ResourcePath,
     pub(super) query: &'a Query,
     pub(super) output: Output,
-    /// Whether an apply may make the object.
+    /// The authorization of `create`, for an apply to an object that does not exist.
     may_create: Result<(), StatusError>,
     warnings: Mutex<Vec<String>>,
 }
 
-/// Answers a call to a resource. `may_create` tells whether an apply may make the object.
+/// Serves a call to a resource. `may_create` is the authorization of `create`, which an apply needs if
+/// the object does not exist.
 pub(super) async fn serve(
     state: &ApiState,
     request: &ApiRequest,
@@ -66,30 +67,30 @@ pub(super) async fn serve(
     may_create: Result<(), StatusError>,
 ) -> ApiResponse {
     let mut output = Output::JSON;
-    let scope = match CallContext::new(state, request, place, query, &mut output) {
-        Ok(scope) => CallContext {
+    let context = match CallContext::new(state, request, place, query, &mut output) {
+        Ok(context) => CallContext {
             may_create,
-            ..scope
+            ..context
         },
-        Err(fault) => {
-            let answer = ApiResponse::error(&fault, output);
-            // What no route leads to is of no version; all else is told that it is of an old one.
-            return if fault.is_unrouted() {
-                answer
+        Err(error) => {
+            let response = ApiResponse::error(&error, output);
+            // As kube-apiserver: no deprecation warning if no route matches.
+            return if error.is_unrouted() {
+                response
             } else {
-                answer.warn(deprecation(place).as_slice())
+                response.warn(deprecation(place).as_slice())
             };
         }
     };
-    let answer = match scope.dispatch().await {
-        Ok(answer) => answer,
-        Err(fault) => ApiResponse::error(&fault, scope.output),
+    let response = match context.dispatch().await {
+        Ok(response) => response,
+        Err(error) => ApiResponse::error(&error, context.output),
     };
-    let warnings = lock(&scope.warnings);
-    answer.warn(&warnings)
+    let warnings = lock(&context.warnings);
+    response.warn(&warnings)
 }
 
-/// What a method on a place means.
+/// The verb of a request, from its HTTP method and path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verb {
     Get,
@@ -147,7 +148,8 @@ impl<'a> CallContext<'a> {
         if let Ok(agreed) = &agreed {
             *output = *agreed;
         }
-        // The route comes first, though its refusal is written as agreed.
+        // A wrong verb takes precedence over a wrong `Accept`, but its error is written in the negotiated
+        // format.
         verb?;
         *output = agreed?;
         for (what, segment) in [("Name", &place.name), ("Namespace", &place.namespace)] {
@@ -159,7 +161,7 @@ impl<'a> CallContext<'a> {
                 )));
             }
         }
-        let scope = Self {
+        let context = Self {
             state,
             request,
             kind: place.kind,
@@ -171,9 +173,9 @@ impl<'a> CallContext<'a> {
             warnings: Mutex::default(),
         };
         if let Some(warning) = deprecation(place) {
-            scope.warn(warning);
+            context.warn(warning);
         }
-        Ok(scope)
+        Ok(context)
     }
 
     async fn dispatch(&self) -> Result<ApiResponse, StatusError> {
@@ -189,12 +191,12 @@ impl<'a> CallContext<'a> {
         }
     }
 
-    /// Adds a warning to the answer.
+    /// Adds a `Warning` header to the response.
     fn warn(&self, text: impl Into<String>) {
         lock(&self.warnings).push(text.into());
     }
 
-    /// What all keys of the resource begin with, as far as the call reaches.
+    /// The key prefix of all objects in the scope of the call: of one namespace, or of all.
     fn prefix(&self) -> String {
         let plural = self.kind.plural;
         if self.place.namespace.is_empty() {
@@ -208,8 +210,8 @@ impl<'a> CallContext<'a> {
         self.prefix() + name
     }
 
-    /// The entry of the object of a name, if there is one. What cannot be the last part of a path is
-    /// refused; any other name that no object can have is one that none has.
+    /// The entry of an object, if it exists. A name that cannot be a path segment is an error; for any
+    /// other invalid name there is no object.
     async fn find(
         &self,
         name: &str,
@@ -266,17 +268,17 @@ impl<'a> CallContext<'a> {
         self.writer()?.object(status, &object)
     }
 
-    /// The namespace an object has to name, if any: its own, or none.
+    /// Sets the namespace of the object to that of the path; removes it from cluster-scoped objects.
     fn settle_namespace(&self, object: &mut Value) -> Result<(), StatusError> {
         if !self.kind.namespaced {
             metadata::set(object, "namespace", Value::Null);
             return Ok(());
         }
         let given = metadata::text(object, "namespace").to_owned();
-        let wanted = &self.place.namespace;
+        let expected = &self.place.namespace;
         if given.is_empty() {
-            metadata::set(object, "namespace", Value::String(wanted.clone()));
-        } else if given != *wanted {
+            metadata::set(object, "namespace", Value::String(expected.clone()));
+        } else if given != *expected {
             return Err(StatusError::bad_request(
                 "the namespace of the provided object does not match the namespace sent on the request",
             ));
@@ -285,7 +287,7 @@ impl<'a> CallContext<'a> {
     }
 }
 
-/// What callers of a deprecated version are warned of.
+/// The warning for requests of a deprecated version.
 fn deprecation(place: &ResourcePath) -> Option<String> {
     let deprecation = place.version.deprecated?;
     let kind = place.kind;
@@ -299,7 +301,7 @@ fn deprecation(place: &ResourcePath) -> Option<String> {
     ))
 }
 
-/// What a fault of the store's is to a client.
+/// Maps an error of the store to the status that a client gets.
 pub(super) fn store_fault(error: &StoreError) -> StatusError {
     match error {
         StoreError::Compacted { .. } => {
@@ -309,18 +311,18 @@ pub(super) fn store_fault(error: &StoreError) -> StatusError {
         StoreError::TooLarge { .. } => StatusError::too_large(&error.to_string()),
         StoreError::BadKey(_) => StatusError::bad_request(error.to_string()),
         StoreError::Full { .. } => StatusError::internal(error.to_string()),
-        // Whatever else is wrong with it, it may be mended while clients try again.
+        // Other errors may be temporary: clients try again.
         _ => StatusError::unavailable(error.to_string()),
     }
 }
 
-/// What a fault of the store's is to a client whose write had come to it. The write may have happened, so
-/// the client is not asked to repeat it.
+/// Maps an error of the store to the status of a write that was sent to it. The write may have taken
+/// place, so there is no `Retry-After`.
 fn write_fault(error: &StoreError) -> StatusError {
     store_fault(error).without_retry()
 }
 
-/// A kind as the ownership of its fields sees it.
+/// The view of a kind that server-side apply needs.
 pub(super) struct OwnedKind(pub(super) &'static Kind);
 
 impl ssa::ManagedKind for OwnedKind {
@@ -336,7 +338,7 @@ impl ssa::ManagedKind for OwnedKind {
         let (from, to) = (self.version(from)?, self.version(to)?);
         let stored = object::to_stored(self.0, from, object.clone());
         let versioned = object::versioned(self.0, to, &stored);
-        // What an apply merged is not in canonical form yet.
+        // The result of a merge is not in canonical form yet.
         Some(canonical::decode(to.shape, &versioned).ok()?.value)
     }
 

@@ -1,4 +1,4 @@
-//! `PATCH`: three ways to describe a change, and server-side apply.
+//! `PATCH`: JSON patch, merge patch, strategic merge patch, and server-side apply.
 
 use http::StatusCode;
 use serde_json::{Value, json};
@@ -40,7 +40,7 @@ impl CallContext<'_> {
         self.answer(status, updated.object)
     }
 
-    /// One of the three plain ways.
+    /// Applies a patch of one of the three types other than apply.
     fn patched(
         &self,
         how: PatchType,
@@ -63,8 +63,8 @@ impl CallContext<'_> {
         self.finish(new, false)
     }
 
-    /// The object that a patched document is, in the version of the call. A document may say that it is
-    /// of another one.
+    /// Decodes a patched document into an object in the version of the call. The patch may have changed
+    /// `apiVersion` to another version of the kind.
     fn decode_patched(
         &self,
         how: PatchType,
@@ -78,7 +78,8 @@ impl CallContext<'_> {
         let mut value = patched.value.clone();
         let mut problems = patched.problems.clone();
         let mut version = self.version;
-        // Of a strategic patch the server does not look at the type: it has no text to decode.
+        // As kube-apiserver: the result of a strategic patch is not serialized and decoded again, so its
+        // type is not checked.
         let versioned = if how == PatchType::Strategic {
             codec::unstructured::restore(self.version.shape, &mut value).map_err(refuse)?;
             true
@@ -115,7 +116,7 @@ impl CallContext<'_> {
         Ok(object::converted(self.kind, version, self.version, value))
     }
 
-    /// The version of the kind that a document says it is of; that of the call if it names none.
+    /// The version in the document's `apiVersion`; the version of the call if it names no known one.
     fn version_of(&self, document: &Value) -> &'static KindVersion {
         let mut versions = self.kind.versions.iter();
         versions
@@ -148,7 +149,7 @@ impl CallContext<'_> {
             options.force,
         )
         .map_err(|error| apply_fault(&error))?;
-        // Looked at only once the apply itself has proven to be possible, as the server does.
+        // As kube-apiserver: duplicate keys are reported only after the apply succeeded.
         if options.validation == FieldValidation::Strict && !config.duplicates.is_empty() {
             return Err(StatusError::bad_request(format!(
                 "error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:\n  {}",
@@ -187,8 +188,8 @@ impl CallContext<'_> {
     }
 }
 
-/// What a document without a version is taken for: upstream's own form of an object, which has no
-/// field, not even a name, by the word that a document has for it.
+/// The shape of a document without `apiVersion`. kube-apiserver decodes it into its internal Go type. This
+/// type has no JSON tags, so no field of the document matches, not even the name.
 static UNVERSIONED: Struct = Struct::new("Unversioned", TypePackage::GroupVersion, "", &[]);
 
 fn has_version(document: &Value) -> bool {
@@ -208,7 +209,8 @@ fn apply_fault(error: &ApplyError) -> StatusError {
     }
 }
 
-/// The body of an apply: YAML, not yet held against any shape. Nothing at all is an empty object.
+/// Parses the body of an apply as YAML, without validation against a shape. An empty body is an empty
+/// object.
 fn applied(body: &[u8]) -> Result<ParsedText, StatusError> {
     let refuse = |why: &dyn std::fmt::Display| {
         StatusError::bad_request(format!("error decoding YAML: {why}"))

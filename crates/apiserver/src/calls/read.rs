@@ -1,4 +1,4 @@
-//! `GET`: one object, or a list of them.
+//! `GET`: one object, or a list.
 
 use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 
@@ -13,11 +13,11 @@ use crate::{
 use fairgate_objects::object::Object;
 use fairgate_store::{ListPage, ReadRevision, StoreError};
 
-/// How long a read waits for a revision that has not come yet.
-pub(super) const PATIENCE: Duration = Duration::from_secs(3);
+/// How long a read waits for a revision that the store has not reached yet.
+const REVISION_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// How many entries a list looks at in one go.
-const LONGEST_CHUNK: usize = 10_000;
+/// How many entries a list reads from the store at once.
+const MAX_CHUNK: usize = 10_000;
 
 impl CallContext<'_> {
     pub(super) async fn get(&self) -> Result<ApiResponse, StatusError> {
@@ -45,7 +45,7 @@ impl CallContext<'_> {
         self.writer()?.list(StatusCode::OK, &objects, metadata)
     }
 
-    /// Which state to read so that it is at least `version`; waits for it a while.
+    /// Waits up to [`REVISION_TIMEOUT`] for `version`, and returns which state to read.
     pub(super) async fn not_older_than(
         &self,
         version: Option<u64>,
@@ -59,13 +59,13 @@ impl CallContext<'_> {
         }
     }
 
-    /// Waits until the state in memory is at least of `version`.
+    /// Waits up to [`REVISION_TIMEOUT`] until the cache is at least at `version`.
     pub(super) async fn wait_for(&self, version: u64) -> Result<(), StatusError> {
         let store = &self.state.store;
         if store.cached_revision() >= version {
             return Ok(());
         }
-        match tokio::time::timeout(PATIENCE, store.wait_for(version)).await {
+        match tokio::time::timeout(REVISION_TIMEOUT, store.wait_for(version)).await {
             Ok(waited) => waited.map_err(|error| store_fault(&error)),
             Err(_) => Err(StatusError::too_large_version(
                 version,
@@ -74,15 +74,15 @@ impl CallContext<'_> {
         }
     }
 
-    /// The objects that `options` ask for, and the metadata of their list.
+    /// The objects that `options` select, and the metadata of their list.
     pub(super) async fn collect(
         &self,
         options: &ListParameters,
     ) -> Result<(Vec<Arc<Object>>, Map<String, Value>), StatusError> {
         let start = self.start_of(options).await?;
-        // Any state will do: then all of what is in memory does, as for the server.
+        // Version 0 reads the cache without pages, as kube-apiserver does.
         let any = options.resource_version == "0" && options.continue_token.is_empty();
-        // Of one object there are no pages.
+        // A list of one object has no pages.
         let whole = any || options.fields.required("metadata.name").is_some();
         let limit = if whole { 0 } else { options.limit };
         let limit = usize::try_from(limit).unwrap_or(0);
@@ -90,8 +90,8 @@ impl CallContext<'_> {
         let mut after = start.after;
         let mut at = start.at;
         let mut objects = Vec::new();
-        // A page that a selector leaves half empty is filled up from the entries behind it, of which more
-        // are read each time: the selector may pass over thousands.
+        // A selector may reject thousands of entries, so a page is filled from further chunks, each twice
+        // as large as the one before.
         let mut chunk = limit;
         let page = loop {
             let mut page = self
@@ -119,13 +119,13 @@ impl CallContext<'_> {
             if !page.more() || objects.len() >= limit {
                 break page;
             }
-            chunk = chunk.saturating_mul(2).min(LONGEST_CHUNK);
+            chunk = chunk.saturating_mul(2).min(MAX_CHUNK);
         };
         let metadata = list_metadata(&page, options, after.as_deref(), &prefix);
         Ok((objects, metadata))
     }
 
-    /// Where and at which revision a list begins.
+    /// The key after which a list begins, and its revision.
     async fn start_of(&self, options: &ListParameters) -> Result<Start, StatusError> {
         let version = options
             .version()
@@ -168,7 +168,7 @@ impl CallContext<'_> {
         newest.map_err(|error| store_fault(&error))
     }
 
-    /// A list that cannot go on is told how it can begin again.
+    /// The error of a list. If its continue token has expired, the error has a token to go on with.
     fn list_fault(
         &self,
         error: &StoreError,
@@ -181,15 +181,15 @@ impl CallContext<'_> {
         };
         let prefix = self.prefix();
         let key = key.strip_prefix(prefix.as_str()).unwrap_or(key);
-        let mut fault = StatusError::expired(
+        let mut expired = StatusError::expired(
             "The provided continue parameter is too old to display a consistent list result. You can \
              start a new list without the continue parameter, or use the continue token in this \
              response to retrieve the remainder of the results. Continuing with the provided token \
              results in an inconsistent list - objects that were created, modified, or deleted between \
              the time the first chunk was returned and now may show up in the list.",
         );
-        fault.continue_token = Some(ContinueToken::behind(key, None).encode());
-        fault
+        expired.continue_token = Some(ContinueToken::behind(key, None).encode());
+        expired
     }
 }
 

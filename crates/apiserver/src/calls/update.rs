@@ -1,4 +1,4 @@
-//! `PUT`, and the part of it that patches share: read, change, compare and swap.
+//! `PUT`, and the loop that it shares with `PATCH`: read, change, compare and swap.
 
 use std::sync::Arc;
 
@@ -20,22 +20,22 @@ use fairgate_objects::{
 };
 use fairgate_store::{Precondition, ReadRevision, StoreEntry, WriteOutcome};
 
-/// How often a change is made anew on a newer object, before its writer is told to.
+/// How often a change is tried again after a concurrent write, before the client gets a conflict.
 const TRIES: usize = 100;
 
-/// How an update came out.
+/// The result of an update.
 pub(super) struct Updated {
     /// The object in its stored version.
     pub(super) object: Value,
-    /// Whether it was made.
+    /// Whether it was created.
     pub(super) created: bool,
 }
 
-/// What a change makes of an object.
+/// The desired state of an object.
 pub(super) struct Changed {
     /// The object in the version of the call, defaults filled in, ownership of fields settled.
     pub(super) object: Value,
-    /// Whether it is to be made if there is none.
+    /// Whether to create it if it does not exist.
     pub(super) may_create: bool,
 }
 
@@ -75,7 +75,7 @@ impl CallContext<'_> {
         self.answer(StatusCode::OK, updated.object)
     }
 
-    /// The name in the body has to be that of the path.
+    /// Checks that the name and namespace in the body are those of the path.
     pub(super) fn check_name(&self, object: &Value) -> Result<(), StatusError> {
         let (given, wanted) = (metadata::name(object), self.place.name.as_str());
         if given.is_empty() {
@@ -100,7 +100,7 @@ impl CallContext<'_> {
         Ok(())
     }
 
-    /// Notes who set which fields.
+    /// Updates `metadata.managedFields`, and removes empty lists.
     pub(super) fn track(&self, live: Option<&Value>, new: &mut Value, options: &WriteOptions) {
         let now = self.state.now_text();
         let api_version = self.kind.api_version(self.version.name);
@@ -114,19 +114,18 @@ impl CallContext<'_> {
         ssa::drop_empty_lists(self.version.shape, new);
     }
 
-    /// Carries over those empty lists of what was sent that make a difference, and that the canonical
-    /// form of an object has none of.
+    /// Copies those empty lists from the request body that have a meaning. The canonical form drops them.
     pub(super) fn carry_empty(&self, sent: &Value, object: &mut Value) {
         ssa::carry_empty_lists(self.version.shape, sent, object);
-        // This one asks that all ownership be forgotten.
+        // An empty `managedFields` resets the ownership of all fields.
         let managed = &sent["metadata"]["managedFields"];
         if managed.as_array().is_some_and(Vec::is_empty) {
             metadata::set(object, "managedFields", json!([]));
         }
     }
 
-    /// Changes the object of the call's name: `make` is given what there is, in the version of the
-    /// call, and says what is to be. Done again when another writer was faster.
+    /// Changes or creates the object that the call names. `make` gets the present object in the version
+    /// of the call, and returns the desired state. Runs again after a concurrent write.
     pub(super) async fn change(
         &self,
         uid: &str,
@@ -155,7 +154,7 @@ impl CallContext<'_> {
         Err(StatusError::modified(self.kind, name))
     }
 
-    /// An object that names a UID is meant for the one that has it.
+    /// Checks that the stored object has the UID in the request, if there is one.
     fn check_uid(&self, uid: &str, found: &str) -> Result<(), StatusError> {
         if uid.is_empty() || uid == found {
             return Ok(());
@@ -169,7 +168,7 @@ impl CallContext<'_> {
         Err(StatusError::conflict(self.kind, &self.place.name, &why))
     }
 
-    /// An object that there is not has no UID that somebody could name.
+    /// Refuses a UID in an object that does not exist yet.
     pub(super) fn check_no_uid(&self, object: &Value) -> Result<(), StatusError> {
         let uid = metadata::text(object, "uid");
         if uid.is_empty() {
@@ -192,7 +191,7 @@ impl CallContext<'_> {
         if !version.is_empty() && version.parse::<u64>().is_err() {
             return Err(bad_version(version));
         }
-        // Where the object is made, no version of it can have passed. A rehearsal shows what was sent.
+        // A new object has no earlier version. The response to a dry run shows the version that was sent.
         if !options.dry_run {
             metadata::set(&mut object, "resourceVersion", Value::Null);
         }
@@ -201,13 +200,13 @@ impl CallContext<'_> {
                 object,
                 created: true,
             })),
-            // Another writer made it meanwhile: then it is an update.
-            Err(fault) if fault.reason == "AlreadyExists" => Ok(None),
-            Err(fault) => Err(fault),
+            // A concurrent request created it: try again as an update.
+            Err(error) if error.reason == "AlreadyExists" => Ok(None),
+            Err(error) => Err(error),
         }
     }
 
-    /// Puts `new` in the place of `live`; `None` if another writer was faster.
+    /// Replaces `live` by `new`; `None` after a concurrent write.
     async fn replace(
         &self,
         entry: &Arc<StoreEntry>,
@@ -230,9 +229,9 @@ impl CallContext<'_> {
         if options.dry_run {
             return done(new);
         }
-        // The last finalizer of an object that is being deleted has gone, and so does the object.
-        let goes = metadata::is_deleting(live) && metadata::finalizers(&new).next().is_none();
-        let bytes = (!goes).then(|| object::encode(self.kind, &new));
+        // An object that is being deleted is removed with its last finalizer.
+        let removes = metadata::is_deleting(live) && metadata::finalizers(&new).next().is_none();
+        let bytes = (!removes).then(|| object::encode(self.kind, &new));
         let key = self.key(&self.place.name);
         let expected = Precondition::At(entry.revision);
         let written = self.state.store.write(&key, expected, bytes).await;
@@ -242,8 +241,8 @@ impl CallContext<'_> {
                     let name = &self.place.name;
                     self.log_change("update", name, Some(entry.revision), Some(revision));
                 }
-                // One that goes is told of as it was wanted: nothing has been written of it.
-                if !goes {
+                // A removed object is returned as sent: `new` was not stored.
+                if !removes {
                     metadata::set(&mut new, "resourceVersion", json!(revision.to_string()));
                 }
                 done(new)
@@ -252,8 +251,8 @@ impl CallContext<'_> {
         }
     }
 
-    /// The version a writer names has to be the one there is; one that names none takes any, where
-    /// the kind allows it.
+    /// Checks that the resource version in the request is the stored one. Without one, the update is
+    /// unconditional if the kind allows that.
     fn settle_version(&self, new: &mut Value, revision: u64) -> Result<(), StatusError> {
         let name = self.place.name.as_str();
         let given = metadata::text(new, "resourceVersion").to_owned();
@@ -279,7 +278,7 @@ impl CallContext<'_> {
         }
     }
 
-    /// Gives back what the writer cannot set.
+    /// Restores the fields that clients cannot set, and increments `generation` if the spec changed.
     fn prepare_update(&self, new: &mut Value, live: &Value) {
         if self.place.status {
             self.keep_all_but_status(new, live);
@@ -352,7 +351,7 @@ impl CallContext<'_> {
     }
 }
 
-/// The refusal of a resource version that is no number.
+/// The error for a resource version that is not a number.
 fn bad_version(given: &str) -> StatusError {
     StatusError::internal(format!(
         "strconv.ParseUint: parsing {given:?}: invalid syntax"

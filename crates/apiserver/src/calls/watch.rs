@@ -1,5 +1,4 @@
-//! Watches: where they begin, and for how long they go on. What they send is in
-//! [`crate::watch_stream`].
+//! Watches: their start and duration. See [`crate::watch_stream`] for the events that they send.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -14,8 +13,8 @@ use crate::{
 use fairgate_objects::object::Object;
 use fairgate_store::{ReadRevision, StoreError};
 
-/// How long a watch goes on that does not say: between this and twice as long.
-const LEAST: Duration = Duration::from_secs(1800);
+/// The duration of a watch without `timeoutSeconds` is random, between this and twice as long.
+const MIN_DURATION: Duration = Duration::from_secs(1800);
 
 impl CallContext<'_> {
     pub(super) async fn watch(&self) -> Result<ApiResponse, StatusError> {
@@ -26,13 +25,13 @@ impl CallContext<'_> {
         self.watch_with(options).await
     }
 
-    /// Follows the changes of what `options` ask for.
+    /// Watches the objects that `options` select.
     pub(super) async fn watch_with(
         &self,
         options: ListParameters,
     ) -> Result<ApiResponse, StatusError> {
         let version = parse_version(&options.resource_version).map_err(StatusError::internal)?;
-        let lasts = lasts(&options);
+        let duration = duration(&options);
         let writer = self.writer()?;
         if self.output.media == Media::Yaml {
             return Err(StatusError::not_acceptable(format!(
@@ -40,12 +39,12 @@ impl CallContext<'_> {
                 crate::negotiate::STREAM_TYPES.join(", ")
             )));
         }
-        let opening = match self.opening(&options, version.unwrap_or(0)).await {
-            Ok(opening) => opening,
-            // From here on what goes wrong is told in the stream, as clients expect it.
-            Err(fault) => WatchStart::Failed(fault),
+        let start = match self.start(&options, version.unwrap_or(0)).await {
+            Ok(start) => start,
+            // As kube-apiserver: errors of the start are sent as an event of the stream.
+            Err(error) => WatchStart::Failed(error),
         };
-        let mut answer = ApiResponse::full(
+        let mut response = ApiResponse::full(
             http::StatusCode::OK,
             match self.output.media {
                 Media::Protobuf => "application/vnd.kubernetes.protobuf;stream=watch",
@@ -53,13 +52,13 @@ impl CallContext<'_> {
             },
             bytes::Bytes::new(),
         );
-        let watching = WatchStream::new(writer, options, opening, lasts);
-        answer.body = ApiBody::Watch(Box::new(watching));
-        Ok(answer)
+        let stream = WatchStream::new(writer, options, start, duration);
+        response.body = ApiBody::Watch(Box::new(stream));
+        Ok(response)
     }
 
-    /// With what a watch begins.
-    async fn opening(
+    /// Starts a watch: with the present objects, or with the changes after `version`.
+    async fn start(
         &self,
         options: &ListParameters,
         version: u64,
@@ -84,7 +83,7 @@ impl CallContext<'_> {
         if version > 0 {
             self.wait_for(version).await?;
         } else if options.resource_version.is_empty() {
-            // Not older than the request, as far as this process can see.
+            // The initial objects must not be older than the request.
             let newest = store.revision().await;
             let newest = newest.map_err(|error| store_fault(&error))?;
             self.wait_for(newest).await?;
@@ -111,15 +110,15 @@ impl CallContext<'_> {
     }
 }
 
-/// How long a watch goes on.
-fn lasts(options: &ListParameters) -> Duration {
+/// How long a watch runs before the server ends it.
+fn duration(options: &ListParameters) -> Duration {
     match u64::try_from(options.timeout_seconds) {
         Ok(seconds) if seconds > 0 => Duration::from_secs(seconds),
-        _ => LEAST.mul_f64(1.0 + random::fraction()),
+        _ => MIN_DURATION.mul_f64(1.0 + random::fraction()),
     }
 }
 
-/// What a fault of the store's is to a watch.
+/// Maps an error of the store to the status that a watch sends.
 fn watch_fault(error: &StoreError) -> StatusError {
     match error {
         StoreError::Compacted { asked, floor } => {

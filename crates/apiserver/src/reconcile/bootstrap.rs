@@ -1,8 +1,9 @@
 //! Keeps the built-in objects in the store.
 //!
-//! The rules are kube-apiserver's (KEP-1040, "Default Behavior"): mandatory objects always are as
-//! built in, suggested ones as long as nobody edited them, and an annotation says for each who keeps
-//! it. Any number of gateways may do this at once: whoever comes second finds nothing to do.
+//! The rules are those of kube-apiserver (KEP-1040, "Default Behavior"). Mandatory objects always have
+//! their built-in spec. Suggested objects have it until a user edits them. An annotation on each object
+//! says whether it is maintained automatically. Several gateways may run this at once: the later ones
+//! find nothing to change.
 
 use std::{
     collections::BTreeMap,
@@ -25,10 +26,10 @@ use fairgate_objects::{
     schema::canonical,
 };
 
-/// The manager of the fields that are set here; kube-apiserver has the same.
+/// Sets the same field manager that kube-apiserver uses for its built-in objects.
 const QUERY: &str = "fieldManager=api-priority-and-fairness-config-producer-v1";
 
-/// Keeps the built-in objects of a hosted API.
+/// Creates, updates and cleans up the built-in objects of a hosted API.
 #[derive(Clone, Debug)]
 pub struct Bootstrapper {
     hosted: Arc<Hosted>,
@@ -43,7 +44,7 @@ struct BuiltIn {
     object: Value,
 }
 
-/// What is to be done about a built-in object.
+/// The write that reconciles a built-in object.
 #[derive(Debug, PartialEq)]
 enum Action {
     Nothing,
@@ -52,13 +53,13 @@ enum Action {
 }
 
 impl Bootstrapper {
-    /// Keeps the objects that `which` says.
+    /// Maintains the set of objects that `which` selects.
     pub fn new(hosted: Arc<Hosted>, which: Bootstrap) -> Self {
         Self { hosted, which }
     }
 
-    /// Brings every built-in object to what it should be, and takes away what pretends to be one.
-    /// Stops at the first failure; to be repeated then, and every minute anyway.
+    /// Reconciles every built-in object, and deletes objects that are annotated as maintained but are
+    /// not built in. Stops at the first failure. The caller retries then, and repeats it every minute.
     ///
     /// # Errors
     ///
@@ -69,20 +70,20 @@ impl Bootstrapper {
         let suggested = suggested
             .into_iter()
             .filter(|_| self.which == Bootstrap::Suggested);
-        // Read once: this comes after every change, and there may be many objects.
-        let levels = self.hosted.known(&PRIORITY_LEVEL).await?;
-        let schemas = self.hosted.known(&FLOW_SCHEMA).await?;
+        // List each kind once: this runs after every change, and there may be many objects.
+        let levels = self.hosted.cached_objects(&PRIORITY_LEVEL).await?;
+        let schemas = self.hosted.cached_objects(&FLOW_SCHEMA).await?;
         for object in suggested.chain(mandatory) {
-            let known = if object.kind.plural == PRIORITY_LEVEL.plural {
+            let cached = if object.kind.plural == PRIORITY_LEVEL.plural {
                 &levels
             } else {
                 &schemas
             };
-            let live = known.get(&object.name).map(|object| object.stored());
+            let live = cached.get(&object.name).map(|object| object.stored());
             self.ensure_one(object, live).await?;
         }
-        self.remove_strangers(&FLOW_SCHEMA, &schemas).await?;
-        self.remove_strangers(&PRIORITY_LEVEL, &levels).await
+        self.delete_obsolete(&FLOW_SCHEMA, &schemas).await?;
+        self.delete_obsolete(&PRIORITY_LEVEL, &levels).await
     }
 
     async fn ensure_one(
@@ -91,7 +92,7 @@ impl Bootstrapper {
         live: Option<&Value>,
     ) -> Result<(), ReconcileError> {
         let kind = built_in.kind;
-        let done = match action(built_in, live) {
+        let written = match action(built_in, live) {
             Action::Nothing => return Ok(()),
             Action::Create(object) => {
                 self.send(Method::POST, &path(kind, ""), Some(&object))
@@ -102,34 +103,35 @@ impl Bootstrapper {
                     .await
             }
         };
-        done.or_else(|error| if error.is_race() { Ok(()) } else { Err(error) })
+        written.or_else(|error| if error.is_race() { Ok(()) } else { Err(error) })
     }
 
-    /// Deletes what says that it is maintained, and is not.
-    async fn remove_strangers(
+    /// Deletes objects that are annotated as maintained but are not built in, such as built-in objects
+    /// of an earlier version.
+    async fn delete_obsolete(
         &self,
         kind: &'static Kind,
-        known: &BTreeMap<String, Arc<Object>>,
+        cached: &BTreeMap<String, Arc<Object>>,
     ) -> Result<(), ReconcileError> {
-        for (name, object) in known {
+        for (name, object) in cached {
             let annotation = metadata::entry(object.stored(), "annotations", AUTOUPDATE);
             let maintained = annotation.and_then(bootstrap::parse_bool) == Some(true);
-            let ours = BUILT_IN
+            let is_built_in = BUILT_IN
                 .iter()
                 .any(|one| one.kind.plural == kind.plural && one.name == *name);
-            if maintained && !ours {
-                // Somebody may have thought better of it since it was read.
-                let as_read = json!({"preconditions": {
+            if maintained && !is_built_in {
+                // The annotation may have changed since the object was read.
+                let options = json!({"preconditions": {
                     "uid": metadata::text(object.stored(), "uid"),
                     "resourceVersion": metadata::text(object.stored(), "resourceVersion"),
                 }});
                 let path = path(kind, name);
-                match self.send(Method::DELETE, &path, Some(&as_read)).await {
+                match self.send(Method::DELETE, &path, Some(&options)).await {
                     Ok(()) => tracing::warn!(
                         kind = kind.kind,
                         name,
                         annotation = AUTOUPDATE,
-                        "an object was removed that said it is built in, and is not"
+                        "deleted an object that is annotated as maintained, but is not built in"
                     ),
                     Err(error) if error.is_race() => {}
                     Err(error) => return Err(error),
@@ -178,32 +180,31 @@ fn entry(kind: &'static Kind, object: Result<Value, serde_json::Error>) -> Built
     }
 }
 
-/// What is to be done so that `live` is as it should be.
+/// Compares `live` with the built-in object, and returns the write that reconciles it.
 fn action(built_in: &BuiltIn, live: Option<&Value>) -> Action {
     let Some(live) = live else {
         return Action::Create(built_in.object.clone());
     };
     let annotation = metadata::entry(live, "annotations", AUTOUPDATE);
-    let said = annotation.and_then(bootstrap::parse_bool);
+    let annotated = annotation.and_then(bootstrap::parse_bool);
     let maintained = built_in.mandatory
         || bootstrap::spec_owner(annotation, Some(metadata::generation(live)))
             == SpecOwner::BuiltIn;
-    let same = same_spec(built_in, live);
-    let spec_wanted = maintained && !same;
-    // A mandatory object always says that it is maintained; any other one keeps what it says.
-    let annotation_wanted = if built_in.mandatory {
-        said != Some(true)
+    let update_spec = maintained && !same_spec(built_in, live);
+    // The annotation of a mandatory object is always "true". On any other object a valid value stays.
+    let update_annotation = if built_in.mandatory {
+        annotated != Some(true)
     } else {
-        said.is_none()
+        annotated.is_none()
     };
-    if !spec_wanted && !annotation_wanted {
+    if !update_spec && !update_annotation {
         return Action::Nothing;
     }
     let mut object = live.clone();
-    if spec_wanted {
+    if update_spec {
         object["spec"] = built_in.object["spec"].clone();
     }
-    if annotation_wanted {
+    if update_annotation {
         let annotations = metadata::of_mut(&mut object)
             .entry("annotations")
             .or_insert_with(|| json!({}));
@@ -212,15 +213,17 @@ fn action(built_in: &BuiltIn, live: Option<&Value>) -> Action {
     Action::Update(object)
 }
 
-/// Whether a spec is as built in; of the level `exempt`, what its users tune does not count.
+/// Whether the spec equals the built-in one. `spec.exempt` of the level `exempt` is ignored: users may
+/// tune it.
 fn same_spec(built_in: &BuiltIn, live: &Value) -> bool {
-    let (mut wanted, mut found) = (built_in.object["spec"].clone(), live["spec"].clone());
-    let tuned = built_in.kind.plural == PRIORITY_LEVEL.plural && built_in.name == bootstrap::EXEMPT;
-    if tuned && found["exempt"].is_object() {
-        wanted["exempt"] = Value::Null;
+    let (mut expected, mut found) = (built_in.object["spec"].clone(), live["spec"].clone());
+    let is_exempt =
+        built_in.kind.plural == PRIORITY_LEVEL.plural && built_in.name == bootstrap::EXEMPT;
+    if is_exempt && found["exempt"].is_object() {
+        expected["exempt"] = Value::Null;
         found["exempt"] = Value::Null;
     }
-    wanted == found
+    expected == found
 }
 
 #[cfg(test)]

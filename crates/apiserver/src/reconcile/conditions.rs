@@ -1,9 +1,9 @@
-//! Tells what was found about the objects, as conditions in their status.
+//! Writes status conditions of flow schemas.
 //!
-//! Each type of condition has a field manager of its own, which applies it and nothing else: so
-//! several gateways on one store agree, and nobody's other conditions are touched. What a gateway
-//! finds because of its own settings is not told here, or gateways with different ones would overwrite
-//! each other for ever.
+//! Each condition type has its own field manager, which applies this condition only. So several
+//! gateways on one store agree, and conditions of other writers stay untouched. A finding that depends
+//! on the settings of one gateway is not written: gateways with different settings would overwrite each
+//! other for ever.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -22,34 +22,34 @@ use fairgate_objects::{
     metadata,
 };
 
-/// Who tells whether a schema's level exists; kube-apiserver tells it by the same name.
+/// The field manager of the condition `Dangling`; kube-apiserver uses the same name.
 const DANGLING_MANAGER: &str = "api-priority-and-fairness-config-consumer-v1";
-/// Who tells whether a schema can catch anything.
+/// The field manager of the condition `Unreachable`.
 const UNREACHABLE_MANAGER: &str = "fairgate-unreachable";
-/// The type of that condition.
+/// The condition of a schema that no request can match.
 const UNREACHABLE: &str = "Unreachable";
-/// Its reason.
+/// Its reason: schemas of higher precedence match everything that it matches.
 const COVERED: &str = "Covered";
 
 /// The most writes of one object in [`WINDOW`].
 const MAX_WRITES: usize = 6;
 const WINDOW: Duration = Duration::from_secs(60);
 
-/// What the gateway thinks of a schema.
+/// A schema that no request can match.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnreachableSchema {
-    /// The schema.
+    /// The name of the schema.
     pub schema: String,
-    /// Why it can catch nothing.
+    /// Why no request can match it: the message of the condition.
     pub unreachable: String,
 }
 
-/// Writes conditions.
+/// Writes the conditions `Dangling` and `Unreachable` of all schemas.
 #[derive(Debug)]
 pub struct ConditionWriter {
     hosted: Arc<Hosted>,
     clock: Clock,
-    /// When each object was written lately.
+    /// When each object was written within [`WINDOW`].
     writes: BTreeMap<String, VecDeque<Time>>,
 }
 
@@ -63,64 +63,68 @@ impl ConditionWriter {
         }
     }
 
-    /// Brings the conditions of every schema to what is so. Returns whether all was written; if not,
-    /// an object was written too often lately and is to be tried again later.
+    /// Reconciles the conditions of every schema. Returns false if an object was written too often
+    /// within the last minute; the caller tries again later.
     ///
     /// # Errors
     ///
     /// [`ReconcileError`], of the first write that failed.
-    pub async fn tell(&mut self, opinions: &[UnreachableSchema]) -> Result<bool, ReconcileError> {
-        let levels = self.hosted.known(&PRIORITY_LEVEL).await?;
-        let schemas = self.hosted.known(&FLOW_SCHEMA).await?;
+    pub async fn reconcile(
+        &mut self,
+        unreachable: &[UnreachableSchema],
+    ) -> Result<bool, ReconcileError> {
+        let levels = self.hosted.cached_objects(&PRIORITY_LEVEL).await?;
+        let schemas = self.hosted.cached_objects(&FLOW_SCHEMA).await?;
         self.writes.retain(|name, _| schemas.contains_key(name));
-        let opinions: BTreeMap<_, _> = opinions
+        let unreachable: BTreeMap<_, _> = unreachable
             .iter()
-            .map(|opinion| (opinion.schema.as_str(), opinion))
+            .map(|finding| (finding.schema.as_str(), finding))
             .collect();
-        let mut all = true;
+        let mut all_written = true;
         for (name, schema) in &schemas {
             let schema = schema.stored();
             let level = schema["spec"]["priorityLevelConfiguration"]["name"]
                 .as_str()
                 .unwrap_or_default();
             let dangling = json!(dangling_condition(level, levels.contains_key(level)));
-            all &= self
-                .tell_one(name, schema, DANGLING_MANAGER, "Dangling", Some(dangling))
+            all_written &= self
+                .write_condition(name, schema, DANGLING_MANAGER, "Dangling", Some(dangling))
                 .await?;
-            let opinion = opinions.get(name.as_str());
-            let unreachable = opinion.map(|opinion| {
+            let finding = unreachable.get(name.as_str());
+            let unreachable = finding.map(|finding| {
                 json!({
                     "type": UNREACHABLE,
                     "status": "True",
                     "reason": COVERED,
-                    "message": opinion.unreachable,
+                    "message": finding.unreachable,
                 })
             });
-            all &= self
-                .tell_one(name, schema, UNREACHABLE_MANAGER, UNREACHABLE, unreachable)
+            all_written &= self
+                .write_condition(name, schema, UNREACHABLE_MANAGER, UNREACHABLE, unreachable)
                 .await?;
         }
-        Ok(all)
+        Ok(all_written)
     }
 
-    /// Writes one condition, or takes it away; false if that has to wait.
-    async fn tell_one(
+    /// Writes one condition, or removes it if `desired` is `None`. Returns false if the object was
+    /// written too often.
+    async fn write_condition(
         &mut self,
         name: &str,
         schema: &Value,
         manager: &str,
         ty: &str,
-        wanted: Option<Value>,
+        desired: Option<Value>,
     ) -> Result<bool, ReconcileError> {
-        if !differs(schema, ty, wanted.as_ref()) {
+        if !differs(schema, ty, desired.as_ref()) {
             return Ok(true);
         }
         if !self.may_write(name) {
             return Ok(false);
         }
-        let written = match wanted {
-            None if !is_owned(schema) => self.cut_out(name, schema, ty).await,
-            wanted => self.apply(name, manager, wanted).await,
+        let written = match desired {
+            None if !is_owned(schema) => self.remove_unowned(name, schema, ty).await,
+            desired => self.apply(name, manager, desired).await,
         };
         match written {
             Err(error) if !error.is_race() => Err(error),
@@ -128,15 +132,15 @@ impl ConditionWriter {
         }
     }
 
-    /// Has `manager` say one condition, or none any more.
+    /// Applies `desired` as `manager`. With `None` the manager gives up its condition, which removes it.
     async fn apply(
         &self,
         name: &str,
         manager: &str,
-        wanted: Option<Value>,
+        desired: Option<Value>,
     ) -> Result<(), ReconcileError> {
         let mut conditions = Vec::new();
-        if let Some(mut condition) = wanted {
+        if let Some(mut condition) = desired {
             condition["lastTransitionTime"] = json!(self.hosted.state.now_text());
             conditions.push(condition);
         }
@@ -151,9 +155,14 @@ impl ConditionWriter {
             .await
     }
 
-    /// Takes away a condition that was ours until somebody had all ownership forgotten: what nobody owns
-    /// does not go with whoever wrote it.
-    async fn cut_out(&self, name: &str, schema: &Value, ty: &str) -> Result<(), ReconcileError> {
+    /// Removes a condition that the gateway wrote and that has no field manager any more, because a
+    /// client cleared `metadata.managedFields`. An apply does not remove fields without an owner.
+    async fn remove_unowned(
+        &self,
+        name: &str,
+        schema: &Value,
+        ty: &str,
+    ) -> Result<(), ReconcileError> {
         let conditions = schema["status"]["conditions"].as_array();
         let mut conditions = conditions.into_iter().flatten();
         let Some(at) = conditions.position(|condition| condition["type"] == ty) else {
@@ -165,15 +174,15 @@ impl ConditionWriter {
             {"op": "remove", "path": path},
         ]);
         let query = format!("fieldManager={UNREACHABLE_MANAGER}");
-        let cut = self.patch(name, &query, "application/json-patch+json", &body);
-        match cut.await {
-            // Somebody has written it meanwhile: it is looked at again.
+        let patched = self.patch(name, &query, "application/json-patch+json", &body);
+        match patched.await {
+            // The `test` failed because of a concurrent write: the next pass tries again.
             Err(ReconcileError::Refused { status, .. })
                 if status == StatusCode::UNPROCESSABLE_ENTITY =>
             {
                 Ok(())
             }
-            cut => cut,
+            result => result,
         }
     }
 
@@ -191,7 +200,7 @@ impl ConditionWriter {
             .await
     }
 
-    /// Counts a write; false if there were too many lately.
+    /// Counts a write; false if there were [`MAX_WRITES`] within [`WINDOW`].
     fn may_write(&mut self, name: &str) -> bool {
         let now = self.clock.now();
         let writes = self.writes.entry(name.to_owned()).or_default();
@@ -209,19 +218,19 @@ impl ConditionWriter {
     }
 }
 
-/// Whether the condition of a type says something else than `wanted`; when it changed does not count.
-fn differs(schema: &Value, ty: &str, wanted: Option<&Value>) -> bool {
+/// Whether the condition of a type differs from `desired`. `lastTransitionTime` is ignored.
+fn differs(schema: &Value, ty: &str, desired: Option<&Value>) -> bool {
     let conditions = schema["status"]["conditions"].as_array();
     let found = conditions
         .into_iter()
         .flatten()
         .find(|condition| condition["type"] == ty);
-    match (found, wanted) {
+    match (found, desired) {
         (None, None) => false,
-        (Some(found), Some(wanted)) => ["status", "reason", "message"]
+        (Some(found), Some(desired)) => ["status", "reason", "message"]
             .iter()
-            .any(|field| found[field] != wanted[field]),
-        // Only what is ours is ours to take away.
+            .any(|field| found[field] != desired[field]),
+        // Remove conditions of the gateway only.
         (Some(found), None) => {
             ty == UNREACHABLE && (is_owned(schema) || found["reason"] == COVERED)
         }

@@ -1,8 +1,8 @@
-//! What the gateway itself writes into the API it hosts: the built-in objects, and what it found out
-//! about the others.
+//! Objects that the gateway maintains in the API that it hosts: the built-in objects, and the status
+//! conditions of all flow schemas.
 //!
-//! It writes as any client does, through the verbs, so that ownership, validation and the log of
-//! changes hold for it, too.
+//! It writes through the same verbs as clients do, so field ownership, validation and the change log
+//! apply.
 
 mod bootstrap;
 mod conditions;
@@ -25,21 +25,21 @@ use fairgate_core::digest::{RequestDigest, RequestInfo, User};
 use fairgate_objects::{kind::Kind, metadata, object::Object};
 use fairgate_store::{ReadRevision, StoreError};
 
-use crate::calls::GATEWAY;
+use crate::calls::GATEWAY_USER;
 
-/// Why the gateway could not write.
+/// Why the gateway could not read or write an object of the API that it hosts.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ReconcileError {
-    /// The API refused.
+    /// The API refused the request.
     #[error("{method} {path}: {status}: {message}")]
     Refused {
-        /// The method.
+        /// The HTTP method of the request.
         method: Method,
-        /// The path.
+        /// The path of the request, without its query.
         path: String,
         /// The HTTP status.
         status: StatusCode,
-        /// What it said.
+        /// The `message` of the `Status` in the response.
         message: String,
     },
     /// The store failed.
@@ -48,7 +48,7 @@ pub enum ReconcileError {
 }
 
 impl ReconcileError {
-    /// Whether another gateway was faster, or the object has gone: nothing to worry about.
+    /// Whether another writer was faster, or the object was deleted. The next pass handles both.
     fn is_race(&self) -> bool {
         matches!(
             self,
@@ -61,8 +61,8 @@ impl ReconcileError {
 }
 
 impl Hosted {
-    /// All objects of a kind in their stored version, by name, as they are in memory.
-    async fn known(
+    /// All cached objects of a cluster-scoped kind in their stored version, by name.
+    async fn cached_objects(
         &self,
         kind: &'static Kind,
     ) -> Result<BTreeMap<String, Arc<Object>>, StoreError> {
@@ -72,19 +72,20 @@ impl Hosted {
             .store
             .list(&prefix, None, None, ReadRevision::Cached)
             .await?;
-        let mut known = BTreeMap::new();
+        let mut objects = BTreeMap::new();
         for entry in &page.entries {
             match crate::stored::object(kind, entry) {
                 Ok(object) => {
-                    known.insert(metadata::name(object.stored()).to_owned(), object);
+                    objects.insert(metadata::name(object.stored()).to_owned(), object);
                 }
                 Err(fault) => tracing::warn!(key = %entry.key, %fault, "skipping an object"),
             }
         }
-        Ok(known)
+        Ok(objects)
     }
 
-    /// Makes a call in the gateway's own name.
+    /// Serves a request of the gateway itself. It is not authorized: `serve` leaves that to `admit`,
+    /// which is not called here.
     async fn call(
         &self,
         method: Method,
@@ -93,7 +94,7 @@ impl Hosted {
         content_type: &'static str,
         body: Option<&Value>,
     ) -> Result<(), ReconcileError> {
-        let user = User::new(GATEWAY, [User::MASTERS, User::AUTHENTICATED]);
+        let user = User::new(GATEWAY_USER, [User::MASTERS, User::AUTHENTICATED]);
         let refused = |status, message| ReconcileError::Refused {
             method: method.clone(),
             path: path.to_owned(),
@@ -117,22 +118,22 @@ impl Hosted {
                 user: Arc::new(user),
             }),
         };
-        let answer = self.serve(&request).await;
-        if answer.status.is_success() {
+        let response = self.serve(&request).await;
+        if response.status.is_success() {
             return Ok(());
         }
-        let message = match &answer.body {
+        let message = match &response.body {
             ApiBody::Full(body) => serde_json::from_slice::<Value>(body)
                 .ok()
                 .and_then(|status| status["message"].as_str().map(str::to_owned))
                 .unwrap_or_default(),
             ApiBody::Watch(_) => String::new(),
         };
-        Err(refused(answer.status, message))
+        Err(refused(response.status, message))
     }
 }
 
-/// The path of an object of a kind in its stored version, or of all of them.
+/// The path of an object of a kind in its stored version; that of the collection if `name` is empty.
 fn path(kind: &Kind, name: &str) -> String {
     let api_version = kind.api_version(kind.stored().name);
     let path = format!("/apis/{api_version}/{}", kind.plural);

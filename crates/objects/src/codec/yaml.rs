@@ -15,7 +15,7 @@ use crate::go::Quoted;
 /// are different.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
-pub struct SyntaxError {
+pub struct YamlBodyError {
     message: String,
     source: YamlError,
 }
@@ -26,9 +26,9 @@ pub struct SyntaxError {
 ///
 /// # Errors
 ///
-/// [`SyntaxError`], if it is not YAML, or more than JSON can say.
-pub fn parse(text: &[u8]) -> Result<ParsedText, SyntaxError> {
-    let manifest = yaml::manifest(text).map_err(|source| SyntaxError {
+/// [`YamlBodyError`], if it is not YAML, or more than JSON can say.
+pub fn parse(text: &[u8]) -> Result<ParsedText, YamlBodyError> {
+    let manifest = yaml::manifest(text).map_err(|source| YamlBodyError {
         message: message(&source),
         source,
     })?;
