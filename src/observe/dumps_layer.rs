@@ -50,7 +50,7 @@ impl<S> Layer<S> for DumpsLayer {
     }
 }
 
-/// See [`DumpsLayer`].
+/// See `DumpsLayer`.
 #[derive(Clone, Debug)]
 pub struct Dumps<S> {
     layer: DumpsLayer,

@@ -1,12 +1,12 @@
 //! Observability: metrics, health checks, debug dumps and logs.
 //!
-//! [`Telemetry`] joins them. Data cores count in [`fairgate_core::cells`] and in a table of their own
-//! ([`request_counts`]), each written by one thread; [`cell_metrics`] reads them at a scrape, and [`sampler`]
+//! `Telemetry` joins them. Data cores count in [`fairgate_core::cells`] and in a table of their own
+//! (`request_counts`), each written by one thread; `cell_metrics` reads them at a scrape, and `sampler`
 //! what only all cores together can tell. What is counted rarely goes through the `metrics` facade
-//! ([`gateway_metrics`]). Every metric is defined in [`catalogue`], and [`exposition`] writes them all.
+//! (`gateway_metrics`). Every metric is defined in [`catalogue`], and `exposition` writes them all.
 //!
-//! [`recorder`] is the outermost layer, which counts and logs each request at its end; [`dumps_layer`]
-//! answers the debug dumps on the main port, [`admin`] everything on the admin port.
+//! `recorder` is the outermost layer, which counts and logs each request at its end; `dumps_layer`
+//! answers the debug dumps on the main port, `admin` everything on the admin port.
 //!
 //! It reads what other modules keep, and never decides.
 

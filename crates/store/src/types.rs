@@ -10,10 +10,10 @@ pub enum ReadRevision {
     /// The newest: every write acknowledged before the call, by whichever replica. May cost a round
     /// trip.
     Newest,
-    /// What this process has seen, at [`Store::cached_revision`]. Costs nothing and works while the
+    /// What this process has seen, at `Store::cached_revision`. Costs nothing and works while the
     /// store cannot be reached.
     Cached,
-    /// The state right after this revision, no older than [`Store::floor`].
+    /// The state right after this revision, no older than `Store::floor`.
     Exactly(u64),
 }
 

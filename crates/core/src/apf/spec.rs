@@ -15,11 +15,11 @@ pub enum Semantics {
     Improved,
 }
 
-/// A schema's index in its [`Policy`]; in matching order.
+/// A schema's index in its `Policy`; in matching order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SchemaIndex(pub u32);
 
-/// A level's index in its [`Policy`]; sorted by name.
+/// A level's index in its `Policy`; sorted by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LevelIndex(pub u32);
 

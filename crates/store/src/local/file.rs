@@ -175,7 +175,7 @@ impl fmt::Debug for StoreFile {
 ///
 /// # Errors
 ///
-/// As [`LocalStore::open`](super::Local::open); [`StoreError::Failed`] when the counter would overflow.
+/// As `LocalStore::open`; [`StoreError::Failed`] when the counter would overflow.
 pub fn raise_revision(path: &Path, by: u64) -> Result<u64, StoreError> {
     let (file, contents) = StoreFile::open_any(path)?;
     let overflow = || StoreError::Failed(format!("revisions end before {by} more"));
