@@ -35,8 +35,19 @@ fn the_sample_names_every_key_with_its_default() {
 
     assert_eq!(sample.findings, []);
     assert_eq!(defaults.findings, []);
-    assert_eq!(sample.config.effective, defaults.config.effective);
-    assert_eq!(written, defaults.config.effective.into_keys().collect());
+    let (sample, defaults) = (sample.config.effective, defaults.config.effective);
+    let keys: BTreeSet<String> = defaults.keys().cloned().collect();
+    let missing: Vec<_> = keys.difference(&written).collect();
+    let unknown: Vec<_> = written.difference(&keys).collect();
+    assert!(
+        missing.is_empty() && unknown.is_empty(),
+        "in config/fairgate.yaml, add {missing:?} and remove {unknown:?}"
+    );
+    for (key, default) in &defaults {
+        let value = sample.get(key);
+        assert_eq!(value, Some(default), "{key} in config/fairgate.yaml");
+    }
+    assert_eq!(sample.len(), defaults.len());
 }
 
 #[test]
