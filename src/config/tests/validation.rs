@@ -33,112 +33,138 @@ fn an_upstream_is_a_server_and_nothing_more() {
     }
 }
 
-#[test]
-#[expect(clippy::too_many_lines, reason = "a table")]
-fn keys_that_contradict_each_other_are_told() {
-    let scratch = Scratch::new("contradict");
+/// Reads each of the `cases`, in which one key contradicts another: only the given field has a finding of the
+/// given severity.
+fn assert_single_findings(directory: &str, cases: &[(Value, Severity, &str)]) {
+    let scratch = Scratch::new(directory);
     scratch.pki().file("token", "abc");
+    for (sections, severity, field) in cases {
+        let reading = scratch.read(sections.clone());
+        assert_eq!(fields(&reading, *severity), [*field], "{sections}");
+    }
+}
+
+#[test]
+fn contradictory_keys_of_authentication_are_reported() {
     let tls = json!({"certFile": "leaf.crt", "keyFile": "leaf.key"});
-    for (sections, severity, field) in [
-        (
-            json!({"authentication": {"clientCertificate": {"caFile": "ca.crt"}}}),
-            Severity::Error,
-            "authentication.clientCertificate.caFile",
-        ),
-        (
-            json!({"listen": {"tls": tls}, "authentication": {"requestHeader": {
+    assert_single_findings(
+        "contradictory-authentication",
+        &[
+            (
+                json!({"authentication": {"clientCertificate": {"caFile": "ca.crt"}}}),
+                Severity::Error,
+                "authentication.clientCertificate.caFile",
+            ),
+            (
+                json!({"listen": {"tls": tls}, "authentication": {"requestHeader": {
                 "caFile": "ca.crt", "groupHeaders": []}}}),
-            Severity::Error,
-            "authentication.requestHeader.groupHeaders",
-        ),
-        (
-            json!({"listen": {"tls": tls}, "authentication": {
+                Severity::Error,
+                "authentication.requestHeader.groupHeaders",
+            ),
+            (
+                json!({"listen": {"tls": tls}, "authentication": {
                 "clientCertificate": {"caFile": "ca.crt"}, "requestHeader": {"caFile": "ca.crt"}}}),
-            Severity::Error,
-            "authentication.requestHeader.allowedNames",
-        ),
-        (
-            json!({"listen": {"tls": tls}, "authentication": {
+                Severity::Error,
+                "authentication.requestHeader.allowedNames",
+            ),
+            (
+                json!({"listen": {"tls": tls}, "authentication": {
                 "clientCertificate": {"caFile": "ca.crt"},
                 "requestHeader": {"caFile": "ca.crt", "allowedNames": ["p"]}}}),
-            Severity::Warning,
-            "authentication.requestHeader.caFile",
-        ),
-        (
-            json!({"mode": "overlay", "listen": {"tls": tls},
+                Severity::Warning,
+                "authentication.requestHeader.caFile",
+            ),
+            (
+                json!({"mode": "overlay", "listen": {"tls": tls},
                 "hostedApi": {"readerGroups": ["devs"]}}),
-            Severity::Warning,
-            "hostedApi.readerGroups",
-        ),
-        (
-            json!({"upstream": {"identity": {"mode": "requestHeader"}}}),
-            Severity::Error,
-            "upstream.clientCertificate",
-        ),
-        (
-            json!({"upstream": {"url": "https://h", "caFile": "ca.crt"}}),
-            Severity::Error,
-            "upstream",
-        ),
-        (
-            json!({"upstream": {"url": "https://h", "tokenFile": "token"}}),
-            Severity::Error,
-            "upstream.caFile",
-        ),
-        (
-            json!({"upstream": {"url": "http://h"}}),
-            Severity::Warning,
-            "upstream.url",
-        ),
-        (
-            json!({"upstream": {"url": "http://127.0.0.1:8443"}}),
-            Severity::Error,
-            "upstream.url",
-        ),
-        (
-            json!({"upstream": {"caFile": "ca.crt"}}),
-            Severity::Error,
-            "upstream.caFile",
-        ),
-        (
-            json!({"listen": {"address": "0.0.0.0:8443"}}),
-            Severity::Warning,
-            "listen.tls",
-        ),
-        (
-            json!({"admin": {"address": "127.0.0.1:8443"}}),
-            Severity::Error,
-            "admin.address",
-        ),
-        (
-            json!({"limits": {"longRunningTotal": 1}}),
-            Severity::Error,
-            "limits.longRunningPerUser",
-        ),
-        (
-            json!({"limits": {"unfinishedHeaderBytes": "1Mi", "headerBytes": "2Mi"}}),
-            Severity::Error,
-            "limits.unfinishedHeaderBytes",
-        ),
-        (
-            json!({"limits": {"spoolTotal": "512Ki"}}),
-            Severity::Error,
-            "limits.spoolPerAnswer",
-        ),
-        (
-            json!({"authentication": {"tokenReview": {"enabled": false}}}),
-            Severity::Warning,
-            "authentication",
-        ),
-        (
-            json!({"upstream": {"identity": {"usernameHeader": "Authorization"}}}),
-            Severity::Error,
-            "upstream.identity.usernameHeader",
-        ),
-    ] {
-        let reading = scratch.read(sections.clone());
-        assert_eq!(fields(&reading, severity), [field], "{sections}");
-    }
+                Severity::Warning,
+                "hostedApi.readerGroups",
+            ),
+            (
+                json!({"authentication": {"tokenReview": {"enabled": false}}}),
+                Severity::Warning,
+                "authentication",
+            ),
+        ],
+    );
+}
+
+#[test]
+fn contradictory_keys_of_the_upstream_are_reported() {
+    assert_single_findings(
+        "contradictory-upstream",
+        &[
+            (
+                json!({"upstream": {"identity": {"mode": "requestHeader"}}}),
+                Severity::Error,
+                "upstream.clientCertificate",
+            ),
+            (
+                json!({"upstream": {"url": "https://h", "caFile": "ca.crt"}}),
+                Severity::Error,
+                "upstream",
+            ),
+            (
+                json!({"upstream": {"url": "https://h", "tokenFile": "token"}}),
+                Severity::Error,
+                "upstream.caFile",
+            ),
+            (
+                json!({"upstream": {"url": "http://h"}}),
+                Severity::Warning,
+                "upstream.url",
+            ),
+            (
+                json!({"upstream": {"url": "http://127.0.0.1:8443"}}),
+                Severity::Error,
+                "upstream.url",
+            ),
+            (
+                json!({"upstream": {"caFile": "ca.crt"}}),
+                Severity::Error,
+                "upstream.caFile",
+            ),
+            (
+                json!({"upstream": {"identity": {"usernameHeader": "Authorization"}}}),
+                Severity::Error,
+                "upstream.identity.usernameHeader",
+            ),
+        ],
+    );
+}
+
+#[test]
+fn contradictory_addresses_and_limits_are_reported() {
+    assert_single_findings(
+        "contradictory-others",
+        &[
+            (
+                json!({"listen": {"address": "0.0.0.0:8443"}}),
+                Severity::Warning,
+                "listen.tls",
+            ),
+            (
+                json!({"admin": {"address": "127.0.0.1:8443"}}),
+                Severity::Error,
+                "admin.address",
+            ),
+            (
+                json!({"limits": {"longRunningTotal": 1}}),
+                Severity::Error,
+                "limits.longRunningPerUser",
+            ),
+            (
+                json!({"limits": {"unfinishedHeaderBytes": "1Mi", "headerBytes": "2Mi"}}),
+                Severity::Error,
+                "limits.unfinishedHeaderBytes",
+            ),
+            (
+                json!({"limits": {"spoolTotal": "512Ki"}}),
+                Severity::Error,
+                "limits.spoolPerAnswer",
+            ),
+        ],
+    );
 }
 
 #[test]

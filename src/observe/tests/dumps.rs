@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn the_dumps_have_the_columns_of_the_original() {
+fn the_dumps_of_levels_and_queues_have_the_columns_of_kube_apiserver() {
     local(async {
         let mut world = World::new();
         let sent = world.crowd().await;
@@ -38,7 +38,19 @@ fn the_dumps_have_the_columns_of_the_original() {
         assert_eq!(busy.len(), 1);
         assert_eq!(busy[0][2..5], ["2", "1", "1"]);
         assert_eq!(busy[0][6..], ["2", "2", "0.00600000ss"]);
-        let queue = busy[0][1];
+        drop(sent);
+    });
+}
+
+#[test]
+fn the_dump_of_requests_has_the_columns_of_kube_apiserver() {
+    local(async {
+        let mut world = World::new();
+        let sent = world.crowd().await;
+        let queues = world.telemetry.dump(Dump::Queues).await;
+        let rows = cells(&queues);
+        let busy = rows[1..].iter().find(|row| row[2] != "0").unwrap();
+        let queue = busy[1];
 
         let plain = Dump::of(b"/debug/api_priority_and_fairness/dump_requests", None).unwrap();
         let requests = world.telemetry.dump(plain).await;

@@ -4,21 +4,23 @@ use super::{scrape::Scrape, *};
 
 const ANN: &str = r#"apiserver="kube:6443",flow_schema="elephants",priority_level="narrow""#;
 
-#[test]
-fn every_metric_is_told_under_its_name_with_its_labels_and_buckets() {
-    local(async {
-        let mut world = World::new();
-        let sent = world.crowd().await;
-        let refused = world.get("/api/v1/namespaces/hold/pods/d", "ann").await;
-        assert_eq!(refused.status, 429);
-        world.get("/livez", "sid").await;
-        world
-            .telemetry
-            .sampler()
-            .sample(world.telemetry.hub(), world.clock.now());
-        let text = world.telemetry.render_metrics();
-        let scrape = Scrape::parse(&text);
+/// The metrics while Ann's requests hold and await the seat of `narrow`, after a refusal and an exempt request.
+async fn crowded() -> (World, Vec<JoinHandle<Got>>, Scrape) {
+    let mut world = World::new();
+    let sent = world.crowd().await;
+    let refused = world.get("/api/v1/namespaces/hold/pods/d", "ann").await;
+    assert_eq!(refused.status, 429);
+    world.get("/livez", "sid").await;
+    let sampler = world.telemetry.sampler();
+    sampler.sample(world.telemetry.hub(), world.clock.now());
+    let scrape = Scrape::parse(&world.telemetry.render_metrics());
+    (world, sent, scrape)
+}
 
+#[test]
+fn every_metric_of_a_flow_is_exported_with_its_labels() {
+    local(async {
+        let (_world, _sent, scrape) = crowded().await;
         for family in catalogue::CELL_METRICS {
             assert!(scrape.kinds.contains_key(family.name), "{}", family.name);
         }
@@ -48,6 +50,13 @@ fn every_metric_is_told_under_its_name_with_its_labels_and_buckets() {
         };
         scrape.is(&execute("true"), 1.0);
         scrape.is(&execute("false"), 1.0);
+    });
+}
+
+#[test]
+fn every_metric_of_a_level_is_exported_with_its_labels() {
+    local(async {
+        let (_world, _sent, scrape) = crowded().await;
         let level = |name: &str, value| {
             let labels = r#"apiserver="kube:6443",priority_level="narrow""#;
             scrape.is(&format!("{APF}{name}{{{labels}}}"), value);
@@ -78,7 +87,13 @@ fn every_metric_is_told_under_its_name_with_its_labels_and_buckets() {
         assert!((waiting - expected).abs() < 1.0, "{waiting}");
         let seats = ratio("priority_level_seat_utilization_sum", "executing", "");
         assert!((seats - 2e9).abs() < 1.0, "{seats}");
+    });
+}
 
+#[test]
+fn histograms_have_the_buckets_of_kube_apiserver() {
+    local(async {
+        let (_world, _sent, scrape) = crowded().await;
         let durations: &[&str] = &[
             "0", "0.005", "0.02", "0.05", "0.1", "0.2", "0.5", "1", "2", "5", "10", "15", "30",
         ];
@@ -107,7 +122,6 @@ fn every_metric_is_told_under_its_name_with_its_labels_and_buckets() {
                 "15", "30"
             ]
         );
-        drop(sent);
     });
 }
 
