@@ -21,17 +21,17 @@ use sha2::{Digest as _, Sha256};
 use super::values::{self, InvalidValue, Keyword, Notation};
 use fairgate_core::finding::{Finding, Severity};
 
-/// What reading a file collects, besides the values.
+/// The state of reading one configuration file: its findings and effective values.
 #[derive(Debug)]
 pub(super) struct ConfigReader {
     /// The name of the file in findings.
     file: String,
-    /// Where relative paths begin.
+    /// The directory of the file; paths in it are relative to this directory.
     directory: PathBuf,
     pub(super) findings: Vec<Finding>,
-    /// Every key's path with its value in effect.
+    /// The effective value of each key, in Rust's debug notation, by the key's path.
     pub(super) effective: BTreeMap<String, String>,
-    /// Every key's path with the notation of its value, and its range.
+    /// The notation of each key's value, and its range, by the key's path.
     pub(super) notations: BTreeMap<String, (String, Option<String>)>,
 }
 
@@ -76,13 +76,16 @@ impl ConfigReader {
         });
     }
 
-    /// Whether the text or path under `field` is set, valid or not.
+    /// Whether the text or path under `field` is set, whether or not it is valid. Empty text counts as not set, and is
+    /// also the default.
     pub(super) fn is_set(&self, field: &str) -> bool {
-        self.effective.get(field).is_some_and(|note| note != "\"\"")
+        self.effective
+            .get(field)
+            .is_some_and(|value| value != "\"\"")
     }
 
-    /// A file in the directory of the configuration.
-    pub(super) fn beside(&self, name: &str) -> PathBuf {
+    /// The path of the file `name` in the directory of the configuration file.
+    pub(super) fn relative_path(&self, name: &str) -> PathBuf {
         self.directory.join(name)
     }
 
@@ -92,23 +95,23 @@ impl ConfigReader {
         entries: Map<String, Value>,
         read: impl FnOnce(&mut ConfigSection<'_>) -> T,
     ) -> T {
-        self.walk(String::new(), entries, read)
+        self.read_section(String::new(), entries, read)
     }
 
-    fn walk<T>(
+    fn read_section<T>(
         &mut self,
         path: String,
         entries: Map<String, Value>,
         read: impl FnOnce(&mut ConfigSection<'_>) -> T,
     ) -> T {
         let mut section = ConfigSection {
-            walk: self,
+            reader: self,
             path,
             entries,
-            asked: Vec::new(),
+            known_keys: Vec::new(),
         };
         let value = read(&mut section);
-        section.refuse_the_rest();
+        section.report_unknown_keys();
         value
     }
 
@@ -127,7 +130,7 @@ impl ConfigReader {
                 self.error(
                     field,
                     format!("{} cannot be read: {error}", path.display()),
-                    "check the path, which is relative to the configuration file, and the file's permissions",
+                    "check the path, which is relative to the directory of the configuration file, and the file's permissions",
                 );
                 None
             }
@@ -137,10 +140,12 @@ impl ConfigReader {
 
 /// One mapping of the file: `limits`, `authentication.anonymous`.
 pub(super) struct ConfigSection<'a> {
-    pub(super) walk: &'a mut ConfigReader,
+    pub(super) reader: &'a mut ConfigReader,
     path: String,
+    /// The entries that have not been read yet.
     entries: Map<String, Value>,
-    asked: Vec<&'static str>,
+    /// The keys that have been read, present or not.
+    known_keys: Vec<&'static str>,
 }
 
 impl ConfigSection<'_> {
@@ -164,7 +169,7 @@ impl ConfigSection<'_> {
             None => Map::new(),
             Some(Value::Object(entries)) => entries,
             Some(value) => {
-                self.walk.error(
+                self.reader.error(
                     &field,
                     format!("{} is not a mapping", brief(&value)),
                     "indent its keys below it",
@@ -172,7 +177,7 @@ impl ConfigSection<'_> {
                 Map::new()
             }
         };
-        self.walk.walk(field, entries, read)
+        self.reader.read_section(field, entries, read)
     }
 
     /// The value under `key` in the notation of `read`, `default` where absent, null or malformed.
@@ -194,17 +199,16 @@ impl ConfigSection<'_> {
         read: impl FnOnce(&Value) -> Result<T, InvalidValue>,
     ) -> T {
         let field = self.field(key);
-        self.walk.notations.insert(field.clone(), notation);
+        self.reader.notations.insert(field.clone(), notation);
         let value = match self.take(key).map(|value| read(&value)) {
             None => default,
             Some(Ok(value)) => value,
             Some(Err(InvalidValue { problem, remedy })) => {
-                self.walk.error(&field, problem, remedy);
+                self.reader.error(&field, problem, remedy);
                 default
             }
         };
-        let note = format!("{value:?}");
-        self.walk.effective.insert(field, note);
+        self.reader.effective.insert(field, format!("{value:?}"));
         value
     }
 
@@ -231,8 +235,8 @@ impl ConfigSection<'_> {
     }
 
     /// One of the keywords of `T`.
-    pub(super) fn word<T: Keyword + Debug>(&mut self, key: &'static str, default: T) -> T {
-        self.get(key, default, values::word)
+    pub(super) fn keyword<T: Keyword + Debug>(&mut self, key: &'static str, default: T) -> T {
+        self.get(key, default, values::keyword)
     }
 
     /// Text; empty by default.
@@ -243,26 +247,27 @@ impl ConfigSection<'_> {
     /// The path of a file or directory, relative to the directory of the configuration file; none by default
     /// and when empty.
     pub(super) fn path(&mut self, key: &'static str) -> Option<PathBuf> {
-        let directory = self.walk.directory.clone();
+        let directory = self.reader.directory.clone();
         let notation = ("path".to_owned(), None);
         let text = self.get_as(key, notation, String::new(), values::text);
         (!text.is_empty()).then(|| directory.join(text))
     }
 
     fn take(&mut self, key: &'static str) -> Option<Value> {
-        self.asked.push(key);
+        self.known_keys.push(key);
         self.entries.remove(key).filter(|value| !value.is_null())
     }
 
-    fn refuse_the_rest(self) {
+    /// Reports the entries that no code has read.
+    fn report_unknown_keys(self) {
         for (key, _) in &self.entries {
             let field = self.field(key);
-            let near = self.asked.iter().find(|known| is_near(known, key));
-            let remedy = match near {
-                Some(near) => format!("did you mean {near:?}?"),
-                None => format!("remove it, or write one of {}", self.asked.join(", ")),
+            let similar = self.known_keys.iter().find(|known| is_similar(known, key));
+            let remedy = match similar {
+                Some(similar) => format!("did you mean {similar:?}?"),
+                None => format!("remove it, or write one of {}", self.known_keys.join(", ")),
             };
-            self.walk.error(&field, "unknown key", remedy);
+            self.reader.error(&field, "unknown key", remedy);
         }
     }
 }
@@ -277,7 +282,7 @@ fn brief(value: &Value) -> String {
 }
 
 /// Whether two keys differ in case, punctuation or one letter only.
-fn is_near(known: &str, key: &str) -> bool {
+fn is_similar(known: &str, key: &str) -> bool {
     let plain = |text: &str| -> Vec<char> {
         text.chars()
             .filter(|c| c.is_alphanumeric())
@@ -301,12 +306,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slip_of_the_pen_is_near() {
-        assert!(is_near("caFile", "cafile"));
-        assert!(is_near("caFile", "ca_file"));
-        assert!(is_near("totalSeats", "totalSeat"));
-        assert!(!is_near("caFile", "keyFile"));
-        assert!(!is_near("address", "enforcement"));
+    fn a_typing_error_is_similar_to_the_key() {
+        assert!(is_similar("caFile", "cafile"));
+        assert!(is_similar("caFile", "ca_file"));
+        assert!(is_similar("totalSeats", "totalSeat"));
+        assert!(!is_similar("caFile", "keyFile"));
+        assert!(!is_similar("address", "enforcement"));
     }
 
     #[test]

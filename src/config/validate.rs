@@ -9,37 +9,37 @@ use super::{
 };
 
 /// Reports contradictions between keys that are valid by themselves.
-pub(super) fn validate(walk: &mut ConfigReader, config: &Config) {
-    validate_listen(walk, config);
-    validate_authentication(walk, config);
+pub(super) fn validate(reader: &mut ConfigReader, config: &Config) {
+    validate_listen(reader, config);
+    validate_authentication(reader, config);
     if config.has_upstream {
-        validate_upstream(walk, config);
-        validate_watches(walk, config);
+        validate_upstream(reader, config);
+        validate_watches(reader, config);
     }
-    validate_mode(walk, config);
+    validate_mode(reader, config);
     if config.limits.header_bytes > config.limits.unfinished_header_bytes {
-        walk.error(
+        reader.error(
             "limits.unfinishedHeaderBytes",
             "less than limits.headerBytes",
             "increase it, or decrease limits.headerBytes",
         );
     }
     if config.limits.long_running_per_user > config.limits.long_running_total {
-        walk.error(
+        reader.error(
             "limits.longRunningPerUser",
             "more than limits.longRunningTotal",
             "decrease it, or increase the total",
         );
     }
     if config.limits.watches_per_user > config.limits.watches_total {
-        walk.error(
+        reader.error(
             "limits.watchesPerUser",
             "more than limits.watchesTotal",
             "decrease it, or increase the total",
         );
     }
     if config.limits.spool_per_answer > config.limits.spool_total {
-        walk.error(
+        reader.error(
             "limits.spoolPerAnswer",
             "more than limits.spoolTotal",
             "decrease it, or increase the total",
@@ -48,7 +48,7 @@ pub(super) fn validate(walk: &mut ConfigReader, config: &Config) {
 }
 
 /// Every watch needs an upstream stream. A tenth is left for watches that have ended but still keep theirs.
-fn validate_watches(walk: &mut ConfigReader, config: &Config) {
+fn validate_watches(reader: &mut ConfigReader, config: &Config) {
     let upstream = &config.upstream;
     let may_share = match upstream.protocol {
         ProtocolConfig::Auto => upstream.url.tls,
@@ -57,7 +57,7 @@ fn validate_watches(walk: &mut ConfigReader, config: &Config) {
     };
     let streams = u64::from(upstream.max_connections) * u64::from(upstream.max_streams);
     if may_share && u64::from(config.limits.watches_total) > streams / 10 * 9 {
-        walk.error(
+        reader.error(
             "limits.watchesTotal",
             "more than 90 % of upstream.maxConnections times upstream.maxStreams: watches would be rejected earlier",
             "increase upstream.maxConnections, or decrease it",
@@ -66,10 +66,10 @@ fn validate_watches(walk: &mut ConfigReader, config: &Config) {
 }
 
 /// Keys that a mode requires or ignores.
-fn validate_mode(walk: &mut ConfigReader, config: &Config) {
+fn validate_mode(reader: &mut ConfigReader, config: &Config) {
     let directory = "flowControl.policies.directory";
-    if config.mode != GatewayMode::Files && walk.is_set(directory) {
-        walk.error(
+    if config.mode != GatewayMode::Files && reader.is_set(directory) {
+        reader.error(
             directory,
             "has no effect: policy objects are read from files only with mode: files",
             "remove it, or set mode to files",
@@ -77,14 +77,14 @@ fn validate_mode(walk: &mut ConfigReader, config: &Config) {
     }
     let readers = "hostedApi.readerGroups";
     if config.mode == GatewayMode::Overlay && !config.hosted_api.reader_groups.is_empty() {
-        walk.warning(
+        reader.warning(
             readers,
             "has no effect: with mode: overlay the upstream authorizes reads",
             "grant these groups the permission in the upstream, and remove it here",
         );
     }
     if config.mode.hosts() && config.listen.tls.is_none() {
-        walk.warning(
+        reader.warning(
             "listen.tls",
             "not set: kubectl sends no credentials over plain HTTP, so nobody could change a policy",
             "set listen.tls.certFile and keyFile",
@@ -92,20 +92,20 @@ fn validate_mode(walk: &mut ConfigReader, config: &Config) {
     }
 }
 
-fn validate_listen(walk: &mut ConfigReader, config: &Config) {
+fn validate_listen(reader: &mut ConfigReader, config: &Config) {
     let Config { listen, admin, .. } = config;
     if listen.address == admin.address && listen.address.port() != 0 {
-        walk.error(
+        reader.error(
             "admin.address",
             "the same as listen.address",
             "use another port",
         );
     }
-    if walk.is_set("listen.tls.certFile") || walk.is_set("listen.tls.keyFile") {
+    if reader.is_set("listen.tls.certFile") || reader.is_set("listen.tls.keyFile") {
         return;
     }
     if !listen.address.ip().is_loopback() {
-        walk.warning(
+        reader.warning(
             "listen.tls",
             "not set, and listen.address is not a loopback address: tokens are sent unencrypted",
             "set listen.tls.certFile and keyFile, or listen on 127.0.0.1",
@@ -115,8 +115,8 @@ fn validate_listen(walk: &mut ConfigReader, config: &Config) {
         "authentication.clientCertificate.caFile",
         "authentication.requestHeader.caFile",
     ] {
-        if walk.is_set(field) {
-            walk.error(
+        if reader.is_set(field) {
+            reader.error(
                 field,
                 "without listen.tls no client can present a certificate",
                 "set listen.tls.certFile and keyFile, or remove it",
@@ -125,7 +125,7 @@ fn validate_listen(walk: &mut ConfigReader, config: &Config) {
     }
 }
 
-fn validate_authentication(walk: &mut ConfigReader, config: &Config) {
+fn validate_authentication(reader: &mut ConfigReader, config: &Config) {
     let AuthenticationConfig {
         client_certificate,
         request_header,
@@ -133,12 +133,12 @@ fn validate_authentication(walk: &mut ConfigReader, config: &Config) {
         anonymous,
         ..
     } = &config.authentication;
-    let proven = walk.is_set("authentication.clientCertificate.caFile")
-        || walk.is_set("authentication.requestHeader.caFile")
-        || walk.is_set("authentication.tokenFile")
+    let proven = reader.is_set("authentication.clientCertificate.caFile")
+        || reader.is_set("authentication.requestHeader.caFile")
+        || reader.is_set("authentication.tokenFile")
         || token_review.is_some();
     if !proven && *anonymous != AnonymousConfig::Everywhere {
-        walk.warning(
+        reader.warning(
             "authentication",
             "no authentication method is enabled, so nearly every request gets 401",
             "enable tokenReview, or set clientCertificate.caFile, requestHeader.caFile or tokenFile",
@@ -164,7 +164,7 @@ fn validate_authentication(walk: &mut ConfigReader, config: &Config) {
     ] {
         if is_empty {
             let field = format!("authentication.requestHeader.{key}");
-            walk.error(
+            reader.error(
                 &field,
                 "empty",
                 format!("set at least one, such as {example}"),
@@ -176,13 +176,13 @@ fn validate_authentication(walk: &mut ConfigReader, config: &Config) {
         ours.any(|authority| clients.certificates.contains(authority))
     });
     if shared && proxy.allowed_names.is_empty() {
-        walk.error(
+        reader.error(
             "authentication.requestHeader.allowedNames",
             "empty, and caFile shares a CA with clientCertificate.caFile: every client could impersonate any user",
             "list the proxy's common name, or better use a separate CA for the proxy",
         );
     } else if shared {
-        walk.warning(
+        reader.warning(
             "authentication.requestHeader.caFile",
             "shares a CA with clientCertificate.caFile: whoever gets a certificate with an allowed name can impersonate any user",
             "use a separate CA for the proxy",
@@ -190,10 +190,10 @@ fn validate_authentication(walk: &mut ConfigReader, config: &Config) {
     }
 }
 
-fn validate_upstream(walk: &mut ConfigReader, config: &Config) {
+fn validate_upstream(reader: &mut ConfigReader, config: &Config) {
     let upstream = &config.upstream;
     if config.listen.address.to_string() == upstream.url.authority() {
-        walk.error(
+        reader.error(
             "upstream.url",
             "the gateway's own listen.address",
             "write the API server's address",
@@ -203,40 +203,40 @@ fn validate_upstream(walk: &mut ConfigReader, config: &Config) {
         upstream.identity,
         UpstreamIdentityConfig::RequestHeader { .. }
     );
-    let certificate = walk.is_set("upstream.clientCertificate.certFile")
-        || walk.is_set("upstream.clientCertificate.keyFile");
-    let token = walk.is_set("upstream.tokenFile");
+    let certificate = reader.is_set("upstream.clientCertificate.certFile")
+        || reader.is_set("upstream.clientCertificate.keyFile");
+    let token = reader.is_set("upstream.tokenFile");
     if as_proxy && !certificate {
-        walk.error(
+        reader.error(
             "upstream.clientCertificate",
             "not set, but upstream.identity.mode is requestHeader: the upstream trusts the headers only with a client certificate",
             "set certFile and keyFile to a certificate signed by the upstream's requestheader client CA",
         );
     }
     if upstream.url.tls {
-        validate_https(walk, certificate, token);
+        validate_https(reader, certificate, token);
     } else {
-        validate_http(walk, upstream, certificate, token);
+        validate_http(reader, upstream, certificate, token);
     }
 }
 
-fn validate_https(walk: &mut ConfigReader, certificate: bool, token: bool) {
-    if !walk.is_set("upstream.caFile") {
-        walk.error(
+fn validate_https(reader: &mut ConfigReader, certificate: bool, token: bool) {
+    if !reader.is_set("upstream.caFile") {
+        reader.error(
             "upstream.caFile",
             "not set, so the upstream's certificate cannot be verified",
             "set it to the CA of the API server's serving certificate",
         );
     }
     if !certificate && !token {
-        walk.error(
+        reader.error(
             "upstream",
             "the gateway has no credential for the upstream",
             "set clientCertificate.certFile and keyFile, or tokenFile",
         );
     }
     if certificate && token {
-        walk.warning(
+        reader.warning(
             "upstream.tokenFile",
             "not used: the client certificate takes precedence",
             "keep one of clientCertificate and tokenFile",
@@ -245,18 +245,18 @@ fn validate_https(walk: &mut ConfigReader, certificate: bool, token: bool) {
 }
 
 fn validate_http(
-    walk: &mut ConfigReader,
+    reader: &mut ConfigReader,
     upstream: &UpstreamConfig,
     certificate: bool,
     token: bool,
 ) {
     for (field, set) in [
-        ("upstream.caFile", walk.is_set("upstream.caFile")),
+        ("upstream.caFile", reader.is_set("upstream.caFile")),
         ("upstream.clientCertificate", certificate),
         ("upstream.tlsServerName", upstream.tls_server_name.is_some()),
     ] {
         if set {
-            walk.error(
+            reader.error(
                 field,
                 "has no effect: upstream.url is not https",
                 "write https:// in upstream.url, or remove it",
@@ -269,7 +269,7 @@ fn validate_http(
         } else {
             ""
         };
-        walk.warning(
+        reader.warning(
             "upstream.url",
             format!("not https: {carried}every client's identity is sent unencrypted"),
             "write https:// and set upstream.caFile",

@@ -152,7 +152,7 @@ pub(super) fn count(value: &Value) -> Result<u32, InvalidValue> {
 }
 
 /// One of the keywords of `T`.
-pub(super) fn word<T: Keyword>(value: &Value) -> Result<T, InvalidValue> {
+pub(super) fn keyword<T: Keyword>(value: &Value) -> Result<T, InvalidValue> {
     let found = value
         .as_str()
         .and_then(|text| T::WORDS.iter().find(|(word, _)| *word == text));

@@ -67,8 +67,8 @@ fn request_header(section: &mut ConfigSection<'_>) -> Option<RequestHeaderConfig
 fn token_file(section: &mut ConfigSection<'_>) -> Option<TokenFileConfig> {
     let path = section.path("tokenFile")?;
     let field = section.field("tokenFile");
-    let contents = section.walk.contents(&field, &path)?;
-    validate_tokens(section.walk, &field, &path, &contents);
+    let contents = section.reader.contents(&field, &path)?;
+    validate_tokens(section.reader, &field, &path, &contents);
     Some(TokenFileConfig {
         path,
         contents: Secret::new(Arc::from(contents)),
@@ -76,7 +76,7 @@ fn token_file(section: &mut ConfigSection<'_>) -> Option<TokenFileConfig> {
 }
 
 /// Reports the errors in a token file by line, without the tokens.
-fn validate_tokens(walk: &mut ConfigReader, field: &str, path: &Path, contents: &[u8]) {
+fn validate_tokens(reader: &mut ConfigReader, field: &str, path: &Path, contents: &[u8]) {
     // Without random bytes nothing can be hashed; starting the gateway reports that.
     let Ok(key) = TokenKey::random() else { return };
     let path = path.display();
@@ -84,13 +84,13 @@ fn validate_tokens(walk: &mut ConfigReader, field: &str, path: &Path, contents: 
         Ok((_, warnings)) => {
             for warning in warnings {
                 let remedy = "remove the line that has no effect";
-                walk.warning(field, format!("{path}: {warning}"), remedy);
+                reader.warning(field, format!("{path}: {warning}"), remedy);
             }
         }
         Err(errors) => {
             for error in errors {
                 let remedy = "write lines of token,user,uid,\"group1,group2\"";
-                walk.error(field, format!("{path}: {error}"), remedy);
+                reader.error(field, format!("{path}: {error}"), remedy);
             }
         }
     }

@@ -11,17 +11,17 @@ use crate::config::{
 use fairgate_core::apf::{objects::Bootstrap, policy::Semantics};
 
 pub(super) fn flow_control(section: &mut ConfigSection<'_>) -> FlowControlConfig {
-    let semantics = section.word("semantics", Semantics::Improved);
+    let semantics = section.keyword("semantics", Semantics::Improved);
     let period = match semantics {
         Semantics::Compatible => 10 * SECOND,
         Semantics::Improved => 100 * MS,
     };
     FlowControlConfig {
-        enforcement: section.word("enforcement", EnforcementConfig::Enforce),
+        enforcement: section.keyword("enforcement", EnforcementConfig::Enforce),
         semantics,
         total_seats: section.ranged("totalSeats", 600, &(1..=10_000_000), values::count),
         hash_key: hash_key(section),
-        bootstrap: section.word("bootstrap", Bootstrap::Suggested),
+        bootstrap: section.keyword("bootstrap", Bootstrap::Suggested),
         policies: section.section("policies", policies),
         borrowing_period: section
             .get("borrowingPeriod", None, |value| match value.as_str() {
@@ -42,10 +42,10 @@ fn policies(section: &mut ConfigSection<'_>) -> Option<PathBuf> {
     let path = section.path("directory")?;
     if !path.is_dir() {
         let field = section.field("directory");
-        section.walk.error(
+        section.reader.error(
             &field,
             format!("{} is not a readable directory", path.display()),
-            "create it, or check the path, which is relative to the configuration file",
+            "create it, or check the path, which is relative to the directory of the configuration file",
         );
     }
     Some(path)
@@ -69,11 +69,11 @@ fn hash_key(section: &mut ConfigSection<'_>) -> Option<Secret<[u8; 16]>> {
     let field = section.field("hashKeyFile");
     if let (Some(_), Some(_)) = (&inline, &path) {
         section
-            .walk
+            .reader
             .error(&field, "hashKey is set, too", "keep one of the two");
     }
     let Some(path) = path else { return inline };
-    let contents = section.walk.contents(&field, &path)?;
+    let contents = section.reader.contents(&field, &path)?;
     match str::from_utf8(&contents)
         .map_err(|_| wrong())
         .and_then(|text| key(text.trim()))
@@ -81,7 +81,7 @@ fn hash_key(section: &mut ConfigSection<'_>) -> Option<Secret<[u8; 16]>> {
         Ok(key) => Some(key),
         Err(InvalidValue { problem, remedy }) => {
             let problem = format!("{}: {problem}", path.display());
-            section.walk.error(&field, problem, remedy);
+            section.reader.error(&field, problem, remedy);
             None
         }
     }

@@ -72,11 +72,11 @@ impl Config {
             return Self::from_values(ConfigReader::new("built-in defaults", ""), Map::new());
         };
         let directory = path.parent().map(Path::to_owned).unwrap_or_default();
-        let mut walk = ConfigReader::new(path.display().to_string(), directory);
+        let mut reader = ConfigReader::new(path.display().to_string(), directory);
         let entries = match read_bounded(path) {
-            Ok(text) => document(&mut walk, &text),
+            Ok(text) => document(&mut reader, &text),
             Err(error) => {
-                walk.error(
+                reader.error(
                     "",
                     format!("cannot be read: {error}"),
                     "check the path and its permissions",
@@ -84,55 +84,55 @@ impl Config {
                 Map::new()
             }
         };
-        Self::from_values(walk, entries)
+        Self::from_values(reader, entries)
     }
 
     /// Reads a configuration from `text`, known as `file` in findings; relative paths begin at
     /// `directory`.
     pub fn parse(file: &str, directory: &Path, text: &[u8]) -> ConfigReading {
-        let mut walk = ConfigReader::new(file, directory);
-        let entries = document(&mut walk, text);
-        Self::from_values(walk, entries)
+        let mut reader = ConfigReader::new(file, directory);
+        let entries = document(&mut reader, text);
+        Self::from_values(reader, entries)
     }
 
-    fn from_values(mut walk: ConfigReader, entries: Map<String, Value>) -> ConfigReading {
-        let mut config = walk.root(entries, read);
-        validate::validate(&mut walk, &config);
-        config.effective = walk.effective;
+    fn from_values(mut reader: ConfigReader, entries: Map<String, Value>) -> ConfigReading {
+        let mut config = reader.root(entries, read);
+        validate::validate(&mut reader, &config);
+        config.effective = reader.effective;
         ConfigReading {
             config,
-            findings: walk.findings,
+            findings: reader.findings,
         }
     }
 }
 
 /// The notation and range of every key.
 pub(super) fn notations() -> BTreeMap<String, (String, Option<String>)> {
-    let mut walk = ConfigReader::new("built-in defaults", "");
-    walk.root(Map::new(), read);
-    walk.notations
+    let mut reader = ConfigReader::new("built-in defaults", "");
+    reader.root(Map::new(), read);
+    reader.notations
 }
 
 /// The object in a configuration file, without `apiVersion` and `kind`, which are checked.
-fn document(walk: &mut ConfigReader, text: &[u8]) -> Map<String, Value> {
+fn document(reader: &mut ConfigReader, text: &[u8]) -> Map<String, Value> {
     let documents = match yaml::documents(text) {
         Ok(documents) => documents,
         Err(error) => {
-            walk.error("", error.to_string(), "mend the file's syntax");
+            reader.error("", error.to_string(), "mend the file's syntax");
             return Map::new();
         }
     };
     let mut documents = documents.into_iter();
     let (first, further) = (documents.next(), documents.next());
     if further.is_some() {
-        walk.error(
+        reader.error(
             "",
             "the file contains more than one document",
             "keep one Configuration; put policy objects into flowControl.policies.directory",
         );
     }
     let Some(Value::Object(mut entries)) = first else {
-        walk.error(
+        reader.error(
             "",
             "the file contains no object",
             format!("start it with apiVersion: {API_VERSION} and kind: {KIND}"),
@@ -145,7 +145,7 @@ fn document(walk: &mut ConfigReader, text: &[u8]) -> Map<String, Value> {
             Some(value) => format!("{value} is not a known value"),
             None => "missing".to_owned(),
         };
-        walk.error(key, problem, format!("write {key}: {expected}"));
+        reader.error(key, problem, format!("write {key}: {expected}"));
     }
     entries
 }
@@ -153,8 +153,8 @@ fn document(walk: &mut ConfigReader, text: &[u8]) -> Map<String, Value> {
 fn read(root: &mut ConfigSection<'_>) -> Config {
     let upstream = root.section("upstream", upstream::upstream);
     let default_url = upstream::default_upstream();
-    let names_upstream = root.walk.is_set("upstream.url") && upstream.url != default_url;
-    let mode = root.word("mode", GatewayMode::Files);
+    let names_upstream = root.reader.is_set("upstream.url") && upstream.url != default_url;
+    let mode = root.keyword("mode", GatewayMode::Files);
     let has_upstream = mode != GatewayMode::Standalone || names_upstream;
     let listen = root.section("listen", listen);
     let authority = if has_upstream {
@@ -180,8 +180,8 @@ fn read(root: &mut ConfigSection<'_>) -> Config {
             address: admin.get("address", ([127, 0, 0, 1], 9080).into(), values::address),
         }),
         log: root.section("log", |log| LogConfig {
-            format: log.word("format", LogFormat::Text),
-            level: log.word("level", LogLevel::Info),
+            format: log.keyword("format", LogFormat::Text),
+            level: log.keyword("level", LogLevel::Info),
             access: log.get("access", false, values::flag),
         }),
         apiserver: Some(root.text("apiserver"))

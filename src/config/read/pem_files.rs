@@ -27,7 +27,7 @@ pub(super) fn identity(section: &mut ConfigSection<'_>) -> Option<CertificateAnd
                 None => ("keyFile", "certFile"),
             };
             let field = section.field(missing);
-            section.walk.error(
+            section.reader.error(
                 &field,
                 format!("not set, but {given} is"),
                 format!("set {missing} too, or neither"),
@@ -50,7 +50,7 @@ fn read_pem<T>(
     parse: impl FnOnce(&[u8]) -> Result<T, InvalidValue>,
 ) -> Option<T> {
     let field = section.field(key);
-    let contents = section.walk.contents(&field, path)?;
+    let contents = section.reader.contents(&field, path)?;
     parse(&contents)
         .map_err(|wrong| say(section, key, path, wrong))
         .ok()
@@ -59,5 +59,5 @@ fn read_pem<T>(
 fn say(section: &mut ConfigSection<'_>, key: &str, path: &Path, wrong: InvalidValue) {
     let field = section.field(key);
     let problem = format!("{}: {}", path.display(), wrong.problem);
-    section.walk.error(&field, problem, wrong.remedy);
+    section.reader.error(&field, problem, wrong.remedy);
 }

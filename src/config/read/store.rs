@@ -35,10 +35,10 @@ pub(super) fn hosted_api(section: &mut ConfigSection<'_>) -> HostedApiConfig {
 }
 
 pub(super) fn store(section: &mut ConfigSection<'_>) -> StoreConfig {
-    let kind = section.word("type", StoreKind::Local);
+    let kind = section.keyword("type", StoreKind::Local);
     let path = section.section("local", |local| {
         let path = local.path("path");
-        path.unwrap_or_else(|| local.walk.beside("fairgate.redb"))
+        path.unwrap_or_else(|| local.reader.relative_path("fairgate.redb"))
     });
     let etcd = section.section("etcd", etcd);
     match kind {
@@ -46,7 +46,7 @@ pub(super) fn store(section: &mut ConfigSection<'_>) -> StoreConfig {
         StoreKind::Etcd => {
             if !cfg!(feature = "etcd") {
                 let field = section.field("type");
-                section.walk.error(
+                section.reader.error(
                     &field,
                     "this fairgate was built without etcd",
                     "build it with --features etcd, or use local",
@@ -54,7 +54,7 @@ pub(super) fn store(section: &mut ConfigSection<'_>) -> StoreConfig {
             }
             if etcd.endpoints.is_empty() {
                 let field = section.field("etcd.endpoints");
-                section.walk.error(
+                section.reader.error(
                     &field,
                     "empty",
                     "name at least one, such as https://etcd-0:2379",
@@ -91,18 +91,18 @@ fn etcd(section: &mut ConfigSection<'_>) -> EtcdConfig {
     let ca = section.path("caFile");
     let authorities_pem = ca.and_then(|path| {
         let field = section.field("caFile");
-        section.walk.contents(&field, &path)
+        section.reader.contents(&field, &path)
     });
     let client_pem = section.section("clientCertificate", pem_pair);
     let user = section.text("user");
     let password = section.path("passwordFile").and_then(|path| {
         let field = section.field("passwordFile");
-        section.walk.contents(&field, &path)
+        section.reader.contents(&field, &path)
     });
     let password = password.map(|text| String::from_utf8_lossy(&text).trim().to_owned());
     if user.is_empty() != password.is_none() {
         let field = section.field("user");
-        section.walk.error(
+        section.reader.error(
             &field,
             "user and passwordFile must be set together",
             "set both, or neither",
@@ -153,7 +153,7 @@ fn pem_pair(section: &mut ConfigSection<'_>) -> Option<(Vec<u8>, Secret<Vec<u8>>
     let (Some(cert), Some(key)) = paths else {
         if paths.0.is_some() || paths.1.is_some() {
             let field = section.field("certFile");
-            section.walk.error(
+            section.reader.error(
                 &field,
                 "certFile and keyFile must be set together",
                 "set both, or neither",
@@ -162,8 +162,8 @@ fn pem_pair(section: &mut ConfigSection<'_>) -> Option<(Vec<u8>, Secret<Vec<u8>>
         return None;
     };
     let fields = [section.field("certFile"), section.field("keyFile")];
-    let cert = section.walk.contents(&fields[0], &cert)?;
-    let key = section.walk.contents(&fields[1], &key)?;
+    let cert = section.reader.contents(&fields[0], &cert)?;
+    let key = section.reader.contents(&fields[1], &key)?;
     Some((cert, Secret::new(key)))
 }
 

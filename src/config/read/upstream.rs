@@ -32,7 +32,7 @@ pub(super) fn upstream(section: &mut ConfigSection<'_>) -> UpstreamConfig {
         client_certificate: section.section("clientCertificate", identity),
         token_file: bearer_token(section),
         identity: section.section("identity", upstream_identity),
-        protocol: section.word("protocol", ProtocolConfig::Auto),
+        protocol: section.keyword("protocol", ProtocolConfig::Auto),
         max_streams: section.ranged("maxStreams", 100, &(1..=100_000), values::count),
         max_connections: section.ranged("maxConnections", 512, &(1..=100_000), values::count),
     }
@@ -58,15 +58,15 @@ fn bearer_token(section: &mut ConfigSection<'_>) -> Option<PathBuf> {
     let field = section.field("tokenFile");
     match read_bounded(&path) {
         Ok(token) if is_bearer_token(token.trim_ascii()) => {}
-        Ok(_) => section.walk.error(
+        Ok(_) => section.reader.error(
             &field,
             format!("{} does not contain exactly one token", path.display()),
             "write only the token into it",
         ),
-        Err(error) => section.walk.error(
+        Err(error) => section.reader.error(
             &field,
             format!("{} cannot be read: {error}", path.display()),
-            "check the path, which is relative to the configuration file, and the file's permissions",
+            "check the path, which is relative to the directory of the configuration file, and the file's permissions",
         ),
     }
     Some(path)
@@ -77,7 +77,7 @@ fn is_bearer_token(token: &[u8]) -> bool {
 }
 
 fn upstream_identity(section: &mut ConfigSection<'_>) -> UpstreamIdentityConfig {
-    let mode = section.word("mode", IdentityMode::Impersonate);
+    let mode = section.keyword("mode", IdentityMode::Impersonate);
     let mut name = |key, default: &'static str| {
         section.get(key, HeaderName::from_static(default), |value| {
             header(&values::text(value)?)
