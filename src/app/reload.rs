@@ -102,7 +102,9 @@ impl Reload {
                 compiling.documents = documents;
             }
         });
-        log_outcome(applied, &findings);
+        // After a reload, a source of files reads them again, and reports the findings itself.
+        let reported_by_source = applied && !moved && self.nudge.is_some();
+        log_outcome(applied, if reported_by_source { &[] } else { &findings });
         if !applied {
             return false;
         }
