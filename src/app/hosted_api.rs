@@ -34,17 +34,17 @@ use fairgate_store::{HistoryLimits, Store, StoreError, StoreHealth, local};
 use fairgate_upstream::access_review::AccessReviews;
 
 /// How often the built-in objects are checked, besides after every change.
-const ENSURE: Duration = Duration::from_secs(60);
+const ENSURE_INTERVAL: Duration = Duration::from_secs(60);
 /// The pause before a retry after a failure.
-const RETRY: Duration = Duration::from_secs(1);
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 /// How often the store is compacted.
-const MAINTAIN: Duration = Duration::from_secs(10);
+const COMPACTION_INTERVAL: Duration = Duration::from_secs(10);
 /// How long the start of the gateway waits for the store and the built-in objects in it.
-const PATIENCE: Duration = Duration::from_secs(10);
+const START_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long it waits once the store has failed: it may be starting at the same moment.
-const PATIENCE_WITH_TROUBLE: Duration = Duration::from_secs(1);
+const DEGRADED_START_TIMEOUT: Duration = Duration::from_secs(1);
 /// How often the health of the store is checked during that wait.
-const LOOK: Duration = Duration::from_millis(20);
+const HEALTH_CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Opens the configured store. Must be called within the control runtime.
 pub(super) fn open_store(config: &Config, clock: &Clock) -> Result<Arc<dyn Store>, StoreError> {
@@ -102,7 +102,8 @@ pub(super) struct HostedApi {
     main_port: Arc<MainPortEndpoints>,
     /// Whether the built-in objects are known to be in the store.
     ensured: Arc<AtomicBool>,
-    opinions: watch::Sender<Vec<UnreachableSchema>>,
+    /// The FlowSchemas that the policy in force can never match.
+    unreachable: watch::Sender<Vec<UnreachableSchema>>,
 }
 
 impl HostedApi {
@@ -134,7 +135,7 @@ impl HostedApi {
             bootstrap: config.flow_control.bootstrap,
             main_port,
             ensured: Arc::default(),
-            opinions: watch::Sender::default(),
+            unreachable: watch::Sender::default(),
         }
     }
 
@@ -147,36 +148,36 @@ impl HostedApi {
     /// Waits for the store for a bounded time, and stores the built-in objects. If that fails, the gateway
     /// starts with the built-in policy, and keeps trying.
     pub(super) async fn prepare(&self) {
-        let keeper = Bootstrapper::new(Arc::clone(&self.hosted), self.bootstrap);
+        let bootstrapper = Bootstrapper::new(Arc::clone(&self.hosted), self.bootstrap);
         let work = async {
             if self.store.wait_for(1).await.is_err() {
                 return;
             }
-            while let Err(error) = keeper.ensure().await {
+            while let Err(error) = bootstrapper.ensure().await {
                 tracing::debug!(%error, "the built-in objects are not in the store yet");
-                tokio::time::sleep(RETRY).await;
+                tokio::time::sleep(RETRY_DELAY).await;
             }
             self.ensured.store(true, Ordering::Relaxed);
         };
         tokio::select! {
             () = work => {}
-            () = self.patience() => {
+            () = self.start_timeout() => {
                 let why = self
                     .trouble()
-                    .unwrap_or_else(|| "it does not answer".to_owned());
+                    .unwrap_or_else(|| "it does not respond".to_owned());
                 tracing::error!(%why, "the store is not available; the built-in objects are in force until it is");
             }
         }
     }
 
     /// Completes when the gateway should no longer wait for the store.
-    async fn patience(&self) {
+    async fn start_timeout(&self) {
         let begun = self.clock.now();
         loop {
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(HEALTH_CHECK_INTERVAL).await;
             let limit = match self.store.health() {
-                StoreHealth::Degraded(_) => PATIENCE_WITH_TROUBLE,
-                StoreHealth::Unread | StoreHealth::Ready => PATIENCE,
+                StoreHealth::Degraded(_) => DEGRADED_START_TIMEOUT,
+                StoreHealth::Unread | StoreHealth::Ready => START_TIMEOUT,
             };
             if self.clock.now().since(begun) >= limit {
                 return;
@@ -232,9 +233,9 @@ impl HostedApi {
         control.spawn(self.clone().maintain());
     }
 
-    /// Takes findings about the objects, which are written to their status.
-    pub(super) fn found(&self, findings: &[Finding]) {
-        let opinions: Vec<UnreachableSchema> = findings
+    /// Passes findings about the objects to the task that writes status conditions.
+    pub(super) fn report_findings(&self, findings: &[Finding]) {
+        let unreachable: Vec<UnreachableSchema> = findings
             .iter()
             .filter(|finding| finding.kind == FLOW_SCHEMA && is_unreachable(finding))
             .map(|finding| UnreachableSchema {
@@ -242,22 +243,22 @@ impl HostedApi {
                 unreachable: finding.message.clone(),
             })
             .collect();
-        self.opinions.send_replace(opinions);
+        self.unreachable.send_replace(unreachable);
     }
 
     /// Ensures that the built-in objects exist, after every change and every minute.
     async fn keep_bootstrap(self) {
-        let keeper = Bootstrapper::new(Arc::clone(&self.hosted), self.bootstrap);
+        let bootstrapper = Bootstrapper::new(Arc::clone(&self.hosted), self.bootstrap);
         let mut trouble = String::new();
         loop {
             // The watch starts before the objects are read, so that no change in between is missed.
             let change = self.change();
             let pace = Throttle::begin(&self.clock);
-            let pause = match keeper.ensure().await {
+            let pause = match bootstrapper.ensure().await {
                 Ok(()) => {
                     self.ensured.store(true, Ordering::Relaxed);
                     trouble.clear();
-                    ENSURE
+                    ENSURE_INTERVAL
                 }
                 Err(error) => {
                     let text = error.to_string();
@@ -265,7 +266,7 @@ impl HostedApi {
                         tracing::warn!(%error, "cannot maintain the built-in objects");
                         trouble = text;
                     }
-                    RETRY
+                    RETRY_DELAY
                 }
             };
             pace.rest().await;
@@ -281,35 +282,34 @@ impl HostedApi {
                 Ok(mut watch) => watch.next().await.is_ok(),
                 Err(_) => false,
             };
-            tokio::time::sleep(if changed { SETTLE } else { RETRY }).await;
+            tokio::time::sleep(if changed { SETTLE } else { RETRY_DELAY }).await;
         }
     }
 
     /// Writes the status conditions, after every change.
     async fn keep_conditions(self) {
         let mut conditions = ConditionWriter::new(Arc::clone(&self.hosted), self.clock.clone());
-        let mut opinions = self.opinions.subscribe();
+        let mut unreachable = self.unreachable.subscribe();
         if self.store.wait_for(1).await.is_err() {
             return;
         }
         loop {
-            let known = opinions.borrow_and_update().clone();
+            let known = unreachable.borrow_and_update().clone();
             // The watch starts before the objects are read, so that no change in between is missed.
             let change = self.change();
             let pace = Throttle::begin(&self.clock);
-            let told = conditions.reconcile(&known).await;
-            let pause = match told {
-                Ok(true) => ENSURE,
-                Ok(false) => RETRY * 30,
+            let pause = match conditions.reconcile(&known).await {
+                Ok(true) => ENSURE_INTERVAL,
+                Ok(false) => RETRY_DELAY * 30,
                 Err(error) => {
                     tracing::warn!(%error, "cannot write status conditions");
-                    RETRY
+                    RETRY_DELAY
                 }
             };
             pace.rest().await;
             tokio::select! {
                 () = change => {}
-                _ = opinions.changed() => {}
+                _ = unreachable.changed() => {}
                 () = tokio::time::sleep(pause) => {}
             }
         }
@@ -317,7 +317,7 @@ impl HostedApi {
 
     async fn maintain(self) {
         loop {
-            tokio::time::sleep(MAINTAIN).await;
+            tokio::time::sleep(COMPACTION_INTERVAL).await;
             if let Err(error) = self.store.maintain(self.clock.now()).await {
                 tracing::debug!(%error, "cannot compact the store; trying again later");
             }
@@ -352,7 +352,7 @@ mod tests {
     use super::*;
     use fairgate_store::Precondition;
 
-    /// A directory that is gone with its name.
+    /// A directory that is removed when dropped.
     struct Directory(PathBuf);
 
     impl Drop for Directory {
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_change_is_not_missed_that_comes_before_it_is_waited_for() {
+    async fn a_change_between_watching_and_awaiting_is_not_missed() {
         let directory =
             Directory(env::temp_dir().join(format!("fairgate-hosting-{}", process::id())));
         fs::create_dir_all(&directory.0).unwrap();
@@ -374,7 +374,7 @@ mod tests {
         let hosting = HostedApi::new(&config, Arc::new(store), None, &clock);
         hosting.store.wait_for(1).await.unwrap();
 
-        // As when somebody deletes an object that was just seen to be there.
+        // For example, a client deletes an object that was just read.
         let change = hosting.change();
         let value = Some(Bytes::from_static(b"x"));
         let written = hosting.store.write("/a/x", Precondition::Absent, value);

@@ -21,7 +21,7 @@ mod settings_error;
 mod source_status;
 mod throttle;
 
-use std::{net::SocketAddr, path::PathBuf, rc::Rc, sync::Arc};
+use std::{net::SocketAddr, num::NonZero, path::PathBuf, rc::Rc, sync::Arc};
 
 use arc_swap::ArcSwap;
 use tokio::runtime::Runtime;
@@ -40,7 +40,10 @@ use control::Control;
 use fairgate_apiserver::{HostedLayer, HostedService as Served, Ownership};
 use fairgate_base::clock::Clock;
 use fairgate_call::{Call, Refusal, Reply, handle_refusal::HandleRefusal};
-use fairgate_core::{apf::Compiled, finding::Finding};
+use fairgate_core::{
+    apf::{Compiled, Policy},
+    finding::Finding,
+};
 use fairgate_proxy::{
     auth::layer::{Auth, AuthLayer, AuthRules},
     fairness::{FairnessLayer, Gate, Hub, layer::Fairness},
@@ -59,7 +62,7 @@ pub enum ServeError {
     /// The policy objects are invalid.
     #[error("the policies are invalid:\n{}", lines(.0))]
     Policies(Vec<Finding>),
-    /// A setting that turned out to be invalid when it was used.
+    /// A setting that passes validation, but cannot be used.
     #[error("{0}")]
     Settings(#[from] settings_error::SettingsError),
     /// The store of the hosted API cannot be opened.
@@ -161,26 +164,16 @@ where
         policy, findings, ..
     } = compiled;
     let cores = settings::cores(&config);
-    let hub = Hub::new(
-        u16::try_from(cores.get()).unwrap_or(u16::MAX),
-        Arc::new(policy),
-        settings::hub(&config),
-        clock.now(),
-    );
+    let hub = new_hub(&config, cores, policy, &clock);
     metrics.policy_applied(clock.now(), findings.len());
     control_runtime.block_on(policies.report_first(&findings));
     let telemetry = Telemetry::new(Arc::clone(&hub), clock.clone(), &config.apiserver, metrics);
-    let reviews = settings::token_reviews(
-        &config,
-        &clients,
-        &clock,
-        event_metrics::token_reviews(telemetry.metrics()),
-        control_runtime.handle(),
-    )?;
+    let events = event_metrics::token_reviews(telemetry.metrics());
+    let control = control_runtime.handle();
+    let reviews = settings::token_reviews(&config, &clients, &clock, events, control)?;
     let rules = settings::auth_rules(&config, reviews.clone())?;
-    let authorities = rules.authentication.authorities();
+    let mut serve = settings::serve(&config, rules.authentication.authorities())?;
     let rules = Arc::new(ArcSwap::from_pointee(rules));
-    let mut serve = settings::serve(&config, authorities)?;
     serve.events = event_metrics::clients(telemetry.metrics());
     let app = AppSettings { serve, cores };
     let build = build_stack(
@@ -244,7 +237,7 @@ impl Running {
         self.admin
     }
 
-    /// What its cores share.
+    /// The state that its data cores share.
     pub fn hub(&self) -> &Arc<Hub> {
         &self.hub
     }
@@ -258,6 +251,16 @@ impl Running {
     pub fn shut_down(self) {
         self.gateway.shut_down();
     }
+}
+
+/// The state that all data cores share, with `policy` in force.
+fn new_hub(config: &Config, cores: NonZero<usize>, policy: Policy, clock: &Clock) -> Arc<Hub> {
+    Hub::new(
+        u16::try_from(cores.get()).unwrap_or(u16::MAX),
+        Arc::new(policy),
+        settings::hub(config),
+        clock.now(),
+    )
 }
 
 /// Opens the hosted API and its store, if this gateway has one.
@@ -364,7 +367,7 @@ where
     })
 }
 
-/// What a call meets inside flow control: the debug dumps, the hosted API, the upstream.
+/// The service inside flow control: the debug dumps, then the hosted API, then the upstream.
 pub type InnerService = Dumps<Served<Forward>>;
 
 type CoreStack<S> = Traced<HandleRefusal<Auth<Fairness<S>>>>;

@@ -17,7 +17,7 @@ use fairgate_upstream::client::{ApiClient, ResponseBody};
 /// How often the metrics are read; the upstream itself counts about as often.
 const PERIOD: Duration = Duration::from_secs(60);
 
-/// Reads the metrics for ever, and seeds the hub's counts with them.
+/// Reads the metrics until it is dropped, and seeds the hub's counts with them.
 pub(super) async fn follow(hub: Arc<Hub>, clock: Clock, client: ApiClient) {
     let seed = |counts: &[ObjectCount]| {
         let now = clock.now();
@@ -40,10 +40,10 @@ async fn fetch(client: &ApiClient) -> Result<ResponseBody, FetchError> {
     *request.uri_mut() = Uri::from_static("/metrics");
     let text = HeaderValue::from_static("text/plain");
     request.headers_mut().insert(ACCEPT, text);
-    let answer = client.send(request).await;
-    let answer = answer.map_err(|error| FetchError::Failed(error.to_string().into()))?;
-    match answer.status() {
-        StatusCode::OK => Ok(answer.into_body()),
+    let response = client.send(request).await;
+    let response = response.map_err(|error| FetchError::Failed(error.to_string().into()))?;
+    match response.status() {
+        StatusCode::OK => Ok(response.into_body()),
         StatusCode::FORBIDDEN | StatusCode::UNAUTHORIZED => Err(FetchError::Forbidden),
         status => Err(FetchError::Failed(format!("answered {status}").into())),
     }

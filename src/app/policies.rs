@@ -301,7 +301,7 @@ pub(super) async fn follow(mut source: ConfiguredSource, applier: Applier) {
             continue;
         };
         if let Some(hosting) = hosting {
-            hosting.found(&findings);
+            hosting.report_findings(&findings);
         }
         source.report(&revision, applied, &findings).await;
         pace.rest().await;
@@ -316,7 +316,7 @@ mod tests {
     use crate::source::PolicyDocument;
     use fairgate_core::apf::Semantics;
 
-    /// What is compiled from the level `own` and nothing else, by its name among the levels in force.
+    /// The names of the levels in force with the level `own`, or with no object if `empty`.
     fn levels(whole: bool, empty: bool) -> Vec<String> {
         let own = PolicyDocument {
             origin: "here".to_owned(),

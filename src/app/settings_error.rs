@@ -1,10 +1,10 @@
-//! Errors of settings that `config` accepts and that turn out to be invalid when they are used.
+//! Errors of settings that pass the validation of `config`, but cannot be used.
 
 use std::{io, path::PathBuf};
 
 use fairgate_proxy::auth::{BundleError, HeaderNameError, NoRandomness, TokenFileError};
 
-/// A setting that turned out to be invalid when it was used.
+/// A setting that passes validation, but cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum SettingsError {
     /// The upstream's URL does not contain a host and port.

@@ -302,22 +302,22 @@ mod tests {
         let years =
             |years: u64| Clock::manual(Time::ZERO.plus(Duration::from_secs(years * 365 * 86_400)));
         drop(DataDirectory::prepare(&directory, &years(50)).unwrap());
-        let told = |clock: &Clock| {
+        let problem = |clock: &Clock| {
             DataDirectory::prepare(&directory, clock)
                 .unwrap_err()
                 .to_string()
         };
-        assert!(told(&years(49)).contains("is not valid yet"));
-        assert!(told(&years(61)).contains("has expired"));
+        assert!(problem(&years(49)).contains("is not valid yet"));
+        assert!(problem(&years(61)).contains("has expired"));
 
         let key = KeyPair::generate().unwrap().serialize_pem();
         fs::write(directory.join("ca.key"), key).unwrap();
-        assert!(told(&years(50)).contains("do not match"));
+        assert!(problem(&years(50)).contains("do not match"));
         fs::write(directory.join("ca.key"), "half of").unwrap();
-        assert!(told(&years(50)).contains("cannot be read"));
+        assert!(problem(&years(50)).contains("cannot be read"));
 
         fs::set_permissions(&directory, fs::Permissions::from_mode(0o777)).unwrap();
-        assert!(told(&years(50)).contains("writable by other users (mode 777)"));
+        assert!(problem(&years(50)).contains("writable by other users (mode 777)"));
         fs::remove_dir_all(&directory).unwrap();
     }
 }
