@@ -1,4 +1,4 @@
-//! Commands are run on files and standard input, and what they print is read.
+//! Runs commands on files and standard input, and checks their output.
 
 use std::{fs, path::Path};
 
@@ -7,20 +7,20 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// What a command wrote, and how it ended.
-struct Ran {
+/// The output and the outcome of a command.
+struct CommandOutput {
     out: String,
     err: String,
     outcome: Outcome,
 }
 
-impl Ran {
+impl CommandOutput {
     fn json(&self) -> Value {
         serde_json::from_str(&self.out).unwrap_or_else(|e| panic!("{e}: {}", self.out))
     }
 }
 
-fn fairgate_with(input: &str, arguments: &[&str]) -> Ran {
+fn fairgate_with(input: &str, arguments: &[&str]) -> CommandOutput {
     let arguments = [&["fairgate"], arguments].concat();
     let cli = Cli::try_parse_from(arguments).unwrap();
     let (mut out, mut err) = (Vec::new(), Vec::new());
@@ -31,14 +31,14 @@ fn fairgate_with(input: &str, arguments: &[&str]) -> Ran {
     };
     let outcome = run(&cli.command, streams).unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
-    Ran {
+    CommandOutput {
         out: text(out),
         err: text(err),
         outcome,
     }
 }
 
-fn fairgate(arguments: &[&str]) -> Ran {
+fn fairgate(arguments: &[&str]) -> CommandOutput {
     fairgate_with("", arguments)
 }
 
@@ -48,7 +48,7 @@ fn shipped(path: &str) -> String {
     path.display().to_string()
 }
 
-/// A file of its own that goes with the test.
+/// A file for one test, which is removed with it.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -107,19 +107,19 @@ fn wrong_usage_ends_with_two() {
 }
 
 #[test]
-fn what_is_shipped_is_usable_without_a_warning() {
+fn the_shipped_configuration_is_usable_without_a_warning() {
     for policies in [&[][..], &["--policies", &shipped("config/policies")]] {
         let config = shipped("config/fairgate.yaml");
-        let ran = fairgate(&[&["check", "--config", &config], policies].concat());
-        assert_eq!(ran.outcome, Outcome::Success, "{}", ran.err);
-        assert_eq!(ran.err, "usable: 0 errors, 0 warnings\n");
+        let output = fairgate(&[&["check", "--config", &config], policies].concat());
+        assert_eq!(output.outcome, Outcome::Success, "{}", output.err);
+        assert_eq!(output.err, "usable: 0 errors, 0 warnings\n");
     }
 }
 
 #[test]
 fn check_shows_the_limits_of_the_levels_in_seats() {
-    let ran = fairgate(&["check", "--output", "json"]);
-    let report = ran.json();
+    let output = fairgate(&["check", "--output", "json"]);
+    let report = output.json();
     assert_eq!(report["totalSeats"], 600);
     let level = |name: &str| {
         let levels = report["levels"].as_array().unwrap();
@@ -143,7 +143,7 @@ fn check_shows_the_limits_of_the_levels_in_seats() {
 }
 
 #[test]
-fn check_tells_the_mistakes_of_the_configuration_and_of_the_objects_together() {
+fn check_reports_errors_of_the_configuration_and_of_the_objects_together() {
     let config = configuration("mistakes", "limits: {connections: 0}\nlog: {level: loud}\n");
     let objects = "
 apiVersion: flowcontrol.apiserver.k8s.io/v1
@@ -154,8 +154,8 @@ spec: {matchingPrecedence: 0, priorityLevelConfiguration: {name: }, rulez: []}
 kind: Pod
 ";
     let arguments = ["check", "--config", config.path(), "--policies", "-"];
-    let ran = fairgate_with(objects, &arguments);
-    assert_eq!(ran.outcome, Outcome::Failure);
+    let output = fairgate_with(objects, &arguments);
+    assert_eq!(output.outcome, Outcome::Failure);
     for part in [
         "limits.connections: 0 is out of range",
         "log.level: \"loud\" is not a known value",
@@ -163,7 +163,7 @@ kind: Pod
         "standard input, document 2",
         "not usable: ",
     ] {
-        assert!(ran.err.contains(part), "{part}: {}", ran.err);
+        assert!(output.err.contains(part), "{part}: {}", output.err);
     }
 
     let json = fairgate_with(objects, &[&arguments[..], &["--output", "json"]].concat());
@@ -182,19 +182,23 @@ kind: Pod
 #[test]
 fn check_shows_no_limits_of_an_unusable_configuration() {
     let config = configuration("unusable", "flowControl: {totalSeats: 0}\n");
-    let ran = fairgate(&["check", "--config", config.path()]);
-    assert_eq!(ran.outcome, Outcome::Failure);
-    assert!(ran.err.contains("flowControl.totalSeats"), "{}", ran.err);
+    let output = fairgate(&["check", "--config", config.path()]);
+    assert_eq!(output.outcome, Outcome::Failure);
     assert!(
-        ran.err.ends_with("not usable: 1 error, 0 warnings\n"),
+        output.err.contains("flowControl.totalSeats"),
         "{}",
-        ran.err
+        output.err
     );
-    assert_eq!(ran.out, "", "the limits would be those of the defaults");
+    assert!(
+        output.err.ends_with("not usable: 1 error, 0 warnings\n"),
+        "{}",
+        output.err
+    );
+    assert_eq!(output.out, "", "the limits would be those of the defaults");
 }
 
 #[test]
-fn check_warns_and_yet_finds_it_usable() {
+fn a_configuration_with_warnings_is_usable() {
     let objects = "
 apiVersion: flowcontrol.apiserver.k8s.io/v1
 kind: FlowSchema
@@ -205,54 +209,60 @@ spec:
   - subjects: [{kind: User, user: {name: u}}]
     nonResourceRules: [{verbs: [get], nonResourceURLs: [/x]}]
 ";
-    let ran = fairgate_with(objects, &["check", "--policies", "-"]);
-    assert_eq!(ran.outcome, Outcome::Success, "{}", ran.err);
+    let output = fairgate_with(objects, &["check", "--policies", "-"]);
+    assert_eq!(output.outcome, Outcome::Success, "{}", output.err);
     assert!(
-        ran.err
+        output
+            .err
             .contains("warning: standard input: FlowSchema \"lost\""),
         "{}",
-        ran.err
+        output.err
     );
     assert!(
-        ran.err.ends_with("usable: 0 errors, 1 warning\n"),
+        output.err.ends_with("usable: 0 errors, 1 warning\n"),
         "{}",
-        ran.err
+        output.err
     );
 }
 
 #[test]
-fn check_reads_text_that_is_no_yaml_as_a_mistake() {
-    let ran = fairgate_with("a: [", &["check", "--policies", "-"]);
-    assert_eq!(ran.outcome, Outcome::Failure);
+fn check_reports_text_that_is_not_yaml() {
+    let output = fairgate_with("a: [", &["check", "--policies", "-"]);
+    assert_eq!(output.outcome, Outcome::Failure);
     assert!(
-        ran.err.contains("error: standard input: document 1: "),
+        output.err.contains("error: standard input: document 1: "),
         "{}",
-        ran.err
+        output.err
     );
-    assert_eq!(ran.out, "");
+    assert_eq!(output.out, "");
 }
 
 #[test]
-fn an_absent_configuration_or_directory_is_a_mistake() {
-    let ran = fairgate(&[
+fn an_absent_configuration_or_directory_is_an_error() {
+    let output = fairgate(&[
         "check",
         "--config",
         "/nonexistent.yaml",
         "--policies",
         "/nonexistent",
     ]);
-    assert_eq!(ran.outcome, Outcome::Failure);
-    assert_eq!(ran.err.matches("cannot be read").count(), 2, "{}", ran.err);
+    assert_eq!(output.outcome, Outcome::Failure);
+    assert_eq!(
+        output.err.matches("cannot be read").count(),
+        2,
+        "{}",
+        output.err
+    );
 }
 
 fn explained(arguments: &[&str]) -> Value {
-    let ran = fairgate(&[&["explain", "--output", "json"], arguments].concat());
-    assert_eq!(ran.outcome, Outcome::Success, "{}", ran.err);
-    ran.json()
+    let output = fairgate(&[&["explain", "--output", "json"], arguments].concat());
+    assert_eq!(output.outcome, Outcome::Success, "{}", output.err);
+    output.json()
 }
 
 #[test]
-fn explain_tells_how_a_request_is_read_and_where_it_waits() {
+fn explain_shows_the_attributes_and_the_flow_of_a_request() {
     let target = "/apis/apps/v1/namespaces/n/deployments/d/scale?timeout=5s";
     let all = "system:authenticated";
     let it = explained(&["--as", "alice", "--as-group", all, "PATCH", target]);
@@ -282,7 +292,7 @@ fn explain_tells_how_a_request_is_read_and_where_it_waits() {
 }
 
 #[test]
-fn explain_tells_why_each_earlier_schema_does_not_match() {
+fn explain_shows_why_each_earlier_schema_does_not_match() {
     let it = explained(&[
         "--as",
         "system:kube-scheduler",
@@ -337,7 +347,7 @@ fn groups_are_exactly_those_given() {
 }
 
 #[test]
-fn what_bypasses_flow_control_is_told() {
+fn explain_shows_what_bypasses_flow_control() {
     for (target, long_running, bypasses) in [
         ("/api/v1/namespaces/n/pods/p/log", true, true),
         ("/api/v1/pods?watch=1", true, false),
@@ -387,30 +397,32 @@ fn explain_follows_the_objects_given() {
 fn explain_needs_a_usable_policy_but_no_certificates() {
     let request = ["--as", "u", "GET", "/"];
     let config = configuration("no-certs", "listen: {tls: {certFile: a, keyFile: b}}\n");
-    let ran = fairgate(&[&["explain", "--config", config.path()], &request[..]].concat());
-    assert_eq!(ran.outcome, Outcome::Success, "{}", ran.err);
-    assert!(ran.err.contains("listen.tls.certFile"), "{}", ran.err);
+    let output = fairgate(&[&["explain", "--config", config.path()], &request[..]].concat());
+    assert_eq!(output.outcome, Outcome::Success, "{}", output.err);
+    assert!(output.err.contains("listen.tls.certFile"), "{}", output.err);
 
     let config = configuration("no-policy", "flowControl: {totalSeats: 0}\n");
-    let ran = fairgate(&[&["explain", "--config", config.path()], &request[..]].concat());
-    assert_eq!(ran.outcome, Outcome::Failure);
-    assert_eq!(ran.out, "");
+    let output = fairgate(&[&["explain", "--config", config.path()], &request[..]].concat());
+    assert_eq!(output.outcome, Outcome::Failure);
+    assert_eq!(output.out, "");
 }
 
 #[test]
-fn a_request_that_no_server_reads_is_told() {
-    let ran = fairgate(&["explain", "--as", "u", "GET", "/api/v1/watch"]);
-    assert_eq!(ran.outcome, Outcome::Failure);
+fn explain_reports_a_malformed_request() {
+    let output = fairgate(&["explain", "--as", "u", "GET", "/api/v1/watch"]);
+    assert_eq!(output.outcome, Outcome::Failure);
     assert!(
-        ran.err.contains("unable to determine kind and namespace"),
+        output
+            .err
+            .contains("unable to determine kind and namespace"),
         "{}",
-        ran.err
+        output.err
     );
 }
 
 #[test]
-fn explain_reads_well() {
-    let ran = fairgate(&[
+fn explain_prints_one_line_per_attribute() {
+    let output = fairgate(&[
         "explain",
         "--as",
         "u",
@@ -429,19 +441,23 @@ fn explain_reads_well() {
         "Flow        \"u\" of global-default",
         "  exempt (precedence 1)",
     ] {
-        assert!(ran.out.lines().any(|l| l == line), "{line}\n{}", ran.out);
+        assert!(
+            output.out.lines().any(|l| l == line),
+            "{line}\n{}",
+            output.out
+        );
     }
-    assert!(ran.out.contains("(illustrative: "), "{}", ran.out);
+    assert!(output.out.contains("(illustrative: "), "{}", output.out);
 }
 
 #[test]
-fn serve_refuses_a_bad_configuration_with_all_mistakes() {
+fn serve_refuses_an_invalid_configuration_and_reports_all_errors() {
     let config = configuration("serve", "a: 1\nlimits: {connections: 0}\n");
-    let ran = fairgate(&["serve", "--config", config.path()]);
-    assert_eq!(ran.outcome, Outcome::Failure);
+    let output = fairgate(&["serve", "--config", config.path()]);
+    assert_eq!(output.outcome, Outcome::Failure);
     assert!(
-        ran.err.contains("the configuration has 2 errors"),
+        output.err.contains("the configuration has 2 errors"),
         "{}",
-        ran.err
+        output.err
     );
 }

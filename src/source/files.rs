@@ -365,12 +365,12 @@ mod tests {
 
         let set = load(&scratch.0);
 
-        let told: Vec<_> = set
+        let origins: Vec<_> = set
             .findings
             .iter()
             .map(|f| f.origin.rsplit('/').next().unwrap())
             .collect();
-        assert_eq!(told, ["a.yaml", "c.yaml"]);
+        assert_eq!(origins, ["a.yaml", "c.yaml"]);
         assert_eq!(values(&set), [&json!({"b": 1})]);
         assert_eq!(load(Path::new("/nonexistent")).findings.len(), 1);
     }

@@ -1,4 +1,4 @@
-//! Configurations are read from text and files, and every mistake in them is told with its remedy.
+//! Reads configurations from text and files; every error in them is reported with its remedy.
 
 mod sample;
 mod validation;
@@ -15,7 +15,7 @@ fn repository() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// A directory of its own that goes with the test.
+/// A directory for one test, which is removed with it.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -71,7 +71,7 @@ fn fields(reading: &ConfigReading, severity: Severity) -> Vec<&str> {
 }
 
 #[test]
-fn all_mistakes_are_told_at_once_with_file_field_and_remedy() {
+fn all_errors_are_reported_at_once_with_file_field_and_remedy() {
     let reading = read(json!({
         "listen": {"address": "localhost:1", "tls": {"certFile": "absent.crt"}},
         "limits": {"connections": 0, "streamPerConnection": 1},
@@ -143,7 +143,7 @@ fn a_file_of_another_kind_is_refused() {
 }
 
 #[test]
-fn an_absent_file_is_told() {
+fn an_absent_file_is_reported() {
     let reading = Config::read(Some(Path::new("/nonexistent/f.yaml")));
     let error = reading.usable().unwrap_err().to_string();
     assert!(
@@ -224,7 +224,7 @@ fn a_broken_file_is_named_with_its_key() {
 }
 
 #[test]
-fn the_mistakes_of_a_token_file_are_told_by_line_and_without_tokens() {
+fn the_errors_of_a_token_file_are_reported_by_line_and_without_tokens() {
     let scratch = Scratch::new("tokens");
     scratch
         .file("broken.csv", "hunter2\nhunter3,,1\n")

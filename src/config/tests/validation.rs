@@ -1,4 +1,4 @@
-//! Keys that contradict each other, and what follows from several keys together.
+//! Validation across keys, and values that depend on several keys.
 
 use super::*;
 
@@ -168,7 +168,7 @@ fn contradictory_addresses_and_limits_are_reported() {
 }
 
 #[test]
-fn watches_have_to_find_streams_upstream() {
+fn watches_need_enough_upstream_streams() {
     for (sections, wrong) in [
         (
             json!({"limits": {"watchesTotal": 1}}),
@@ -194,7 +194,7 @@ fn watches_have_to_find_streams_upstream() {
 }
 
 #[test]
-fn anonymous_requests_are_for_listed_paths_unless_told_otherwise() {
+fn anonymous_requests_are_allowed_for_the_configured_paths() {
     for (anonymous, expected) in [
         (json!({"enabled": false}), AnonymousConfig::Refused),
         (json!({"paths": []}), AnonymousConfig::Refused),
@@ -213,7 +213,7 @@ fn anonymous_requests_are_for_listed_paths_unless_told_otherwise() {
 }
 
 #[test]
-fn nobody_has_to_say_who_they_are_to_ask_for_health_and_for_a_version_that_is_our_own() {
+fn health_checks_and_the_gateways_own_version_are_anonymous_by_default() {
     for (mode, version) in [
         ("files", false),
         ("sidecar", false),
@@ -231,7 +231,7 @@ fn nobody_has_to_say_who_they_are_to_ask_for_health_and_for_a_version_that_is_ou
 }
 
 #[test]
-fn a_reload_tells_which_changes_wait_for_a_restart() {
+fn a_reload_reports_the_changes_that_need_a_restart() {
     let scratch = Scratch::new("reload");
     scratch.pki();
     let sections = |cert: &str, seats: u32, cores: u32| {

@@ -29,13 +29,13 @@ impl<const N: usize> Default for StatusCounts<N> {
 
 impl<const N: usize> StatusCounts<N> {
     pub(super) fn count(&self, code: u16, dry_run: DryRun) {
-        let wanted = u32::from(code) << 2 | dry_run as u32 | 1 << 31;
+        let expected_tag = u32::from(code) << 2 | dry_run as u32 | 1 << 31;
         for (tag, count) in self.tags.iter().zip(&self.counts) {
             let present = tag.load(Ordering::Relaxed);
             if present == 0 {
-                tag.store(wanted, Ordering::Relaxed);
+                tag.store(expected_tag, Ordering::Relaxed);
             }
-            if present == 0 || present == wanted {
+            if present == 0 || present == expected_tag {
                 count.increment();
                 return;
             }

@@ -1,4 +1,4 @@
-//! The counts of one core, found by a hash of what a request asks for.
+//! The counts of one core, in a hash table by request attributes.
 
 use std::{
     cell::{Cell, RefCell},

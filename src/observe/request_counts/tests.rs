@@ -193,7 +193,11 @@ fn few_kinds_have_a_histogram_of_their_own_and_idle_ones_give_theirs_up() {
     let (own, all) = timed(&registry);
     assert_eq!(own.len(), MAX_TIMED);
     assert_eq!(all, MAX_TIMED as u64 + 2, "the others' times are not lost");
-    assert_eq!(lines(&registry).len(), MAX_TIMED + 2, "all are told apart");
+    assert_eq!(
+        lines(&registry).len(),
+        MAX_TIMED + 2,
+        "all are counted separately"
+    );
     let late = format!("t{}", MAX_TIMED + 1);
     assert!(!own.contains(&late));
     for _ in 0..=IDLE_SWEEPS {

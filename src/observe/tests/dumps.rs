@@ -91,7 +91,7 @@ fn the_dump_of_requests_has_the_columns_of_kube_apiserver() {
 }
 
 #[test]
-fn details_tell_what_a_request_asks_for() {
+fn details_are_the_user_and_the_attributes_of_the_request() {
     local(async {
         let mut world = World::new();
         let sent = world.crowd().await;

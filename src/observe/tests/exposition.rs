@@ -1,10 +1,11 @@
-//! Metrics: names, labels, buckets and values after requests of known fates.
+//! Metrics: names, labels, buckets and values after requests with known outcomes.
 
 use super::{scrape::Scrape, *};
 
 const ANN: &str = r#"apiserver="kube:6443",flow_schema="elephants",priority_level="narrow""#;
 
-/// The metrics while Ann's requests hold and await the seat of `narrow`, after a refusal and an exempt request.
+/// The metrics while one of Ann's requests holds the seat of `narrow` and two wait for it, after a rejected and an
+/// exempt request.
 async fn crowded() -> (World, Vec<JoinHandle<Got>>, Scrape) {
     let mut world = World::new();
     let sent = world.crowd().await;

@@ -1,4 +1,4 @@
-//! Requests go through the layers, on a clock that the test moves, and what is told of them is read.
+//! Sends requests through the layers on a manual clock, and reads the resulting metrics, logs and dumps.
 
 mod access_log;
 mod admin_port;
@@ -49,13 +49,13 @@ use fairgate_core::{
 };
 use fairgate_proxy::fairness::{Caps, Enforcement, FairnessLayer, Gate, Hub, HubSettings};
 
-/// When all tests begin, by the gateway's clock.
+/// The time of the clock at the start of each test.
 const START: Time = Time::from_nanos(1_000_000_000);
 
 type Answer<T> = Pin<Box<dyn Future<Output = T>>>;
 
-/// The leaf: answers 200 at once, but to what has `hold` in its path only when it is told to, and
-/// 404 to what has `nothing`.
+/// The innermost service: responds 200 at once. It holds requests with `hold` in their path until
+/// [`World::release`], and responds 404 to those with `nothing`.
 #[derive(Clone, Default)]
 struct Leaf {
     held: Rc<RefCell<VecDeque<oneshot::Sender<()>>>>,
@@ -79,16 +79,16 @@ impl Service<Call> for Leaf {
         if !path.contains("hold") {
             return Box::pin(async { Ok(reply) });
         }
-        let (go, told) = oneshot::channel();
-        self.held.borrow_mut().push_back(go);
+        let (release, released) = oneshot::channel();
+        self.held.borrow_mut().push_back(release);
         Box::pin(async move {
-            let _ = told.await;
+            let _ = released.await;
             Ok(reply)
         })
     }
 }
 
-/// Takes the user's word for who he is; without one he is nobody.
+/// Trusts the `user` header; without it, the request is unauthenticated.
 #[derive(Clone)]
 struct AuthLayer;
 
@@ -167,8 +167,8 @@ fn schema(name: &str, level: &str, user: &str) -> (&'static str, Value) {
     object("FlowSchema", name, &spec)
 }
 
-/// A level of one seat that refuses, and what is mandatory; with `narrow`, a level of one seat and
-/// four queues, too.
+/// The mandatory objects and `strict`, a level of one seat that rejects; with `narrow`, also a level of one
+/// seat and four queues.
 fn policy(narrow: bool) -> Arc<Policy> {
     let queuing = json!({"queues": 4, "handSize": 1, "queueLengthLimit": 2});
     let queued = json!({"type": "Limited", "limited": {
@@ -195,7 +195,7 @@ fn policy(narrow: bool) -> Arc<Policy> {
 }
 
 impl World {
-    /// To be called on a local set.
+    /// Must be called within a local set.
     fn new() -> Self {
         let clock = Clock::manual(START);
         let settings = HubSettings {
@@ -256,7 +256,7 @@ impl World {
         }
     }
 
-    /// Sends a request and lets it get as far as it does.
+    /// Sends a request, and runs all tasks until none makes progress.
     async fn send(&mut self, method: Method, target: &str, user: &str) -> JoinHandle<Got> {
         let inbound = self.inbound(method, target, user);
         let answer = (self.stack)(inbound);
@@ -277,14 +277,14 @@ impl World {
         self.send(Method::GET, target, user).await.await.unwrap()
     }
 
-    /// Has the leaf answer what it has held longest.
+    /// Lets the leaf respond to the request that it has held longest.
     async fn release(&self) {
         let held = self.leaf.held.borrow_mut().pop_front();
         held.unwrap().send(()).unwrap();
         settle().await;
     }
 
-    /// Ann holds the seat of her level for two seconds, and two of hers wait for it.
+    /// Sends three requests of Ann: one holds the seat of `narrow` for two seconds, and two wait for it.
     async fn crowd(&mut self) -> Vec<JoinHandle<Got>> {
         let mut sent = Vec::new();
         for name in ["a", "b", "c"] {
@@ -309,7 +309,7 @@ impl Got {
     }
 }
 
-/// Lets everything that can go on do so.
+/// Runs all tasks until none makes progress.
 async fn settle() {
     for _ in 0..50 {
         tokio::task::yield_now().await;
@@ -323,7 +323,8 @@ fn local(test: impl Future<Output = ()> + 'static) {
         .unwrap();
     LocalSet::new().block_on(&runtime, test);
 }
-/// Split as consumers do it.
+
+/// The cells of a dump, split as its consumers split it.
 fn cells(text: &str) -> Vec<Vec<&str>> {
     text.lines()
         .map(|line| line.split(',').map(str::trim).collect())

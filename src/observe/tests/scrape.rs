@@ -24,7 +24,7 @@ impl Scrape {
                 assert!(helped.contains(name), "help goes first: {line}");
                 assert!(["counter", "gauge", "histogram"].contains(&kind), "{line}");
                 let before = scrape.kinds.insert(name.to_owned(), kind.to_owned());
-                assert_eq!(before, None, "families are told once: {line}");
+                assert_eq!(before, None, "each family is declared once: {line}");
                 family = name.to_owned();
             } else {
                 let (series, value) = line.rsplit_once(' ').expect(line);
@@ -34,7 +34,7 @@ impl Scrape {
                     value => value.parse().expect(line),
                 };
                 let before = scrape.samples.insert(series.to_owned(), value);
-                assert_eq!(before, None, "series are told once: {line}");
+                assert_eq!(before, None, "each series has one sample: {line}");
             }
         }
         scrape.check_histograms();

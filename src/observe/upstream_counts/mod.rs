@@ -68,10 +68,9 @@ impl FetchError {
 /// Reads the upstream's metrics until it is dropped, first at once and then about every `every`, and
 /// passes their counts to `seed`.
 ///
-/// `fetch` asks for `/metrics` and hands over the body, not compressed, of a `200`; it answers for
-/// the time up to the headers, as this for the body. While it fails the time to the next attempt
-/// doubles, up to 8 times `every`; if it is forbidden, it is that at once. Each kind of failure is
-/// logged when it begins, a refusal only once. Drop the future to end it.
+/// `fetch` requests `/metrics` and returns the uncompressed body of a 200 response. After each failure the
+/// interval doubles, up to 8 times `every`; if the request is forbidden, it is 8 times `every` at once. Each kind
+/// of failure is logged when it begins; that the request is forbidden, only once.
 pub(crate) async fn follow<F, A, B>(fetch: F, every: Duration, seed: impl Fn(&[ObjectCount]))
 where
     F: Fn() -> A,

@@ -17,13 +17,14 @@ const RENEWAL_GRACE: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub struct SyncStatus {
     clock: Clock,
-    /// As many watches as there are kinds.
-    wanted: usize,
+    /// The number of watches that are open while in sync: one for each kind.
+    expected_watches: usize,
     state: Mutex<State>,
 }
 
 #[derive(Debug)]
 struct State {
+    /// The number of open watches.
     open: usize,
     /// When it was last in sync, or started.
     last: Time,
@@ -34,11 +35,11 @@ struct State {
 }
 
 impl SyncStatus {
-    pub(super) fn new(clock: Clock, wanted: usize) -> Arc<Self> {
+    pub(super) fn new(clock: Clock, expected_watches: usize) -> Arc<Self> {
         let last = clock.now();
         Arc::new(Self {
             clock,
-            wanted,
+            expected_watches,
             state: Mutex::new(State {
                 open: 0,
                 last,
@@ -52,7 +53,7 @@ impl SyncStatus {
     /// start.
     pub fn age(&self) -> Duration {
         let state = lock(&self.state);
-        if state.open >= self.wanted {
+        if state.open >= self.expected_watches {
             Duration::ZERO
         } else {
             self.clock.now().since(state.last)
@@ -63,7 +64,7 @@ impl SyncStatus {
     pub fn problem(&self) -> Option<String> {
         let age = self.age();
         let state = lock(&self.state);
-        if state.open >= self.wanted || state.reached && age < RENEWAL_GRACE {
+        if state.open >= self.expected_watches || state.reached && age < RENEWAL_GRACE {
             return None;
         }
         let seconds = age.as_secs();
@@ -88,7 +89,7 @@ impl SyncStatus {
     pub(super) fn opened(self: &Arc<Self>) -> OpenWatch {
         let mut state = lock(&self.state);
         state.open += 1;
-        if state.open >= self.wanted {
+        if state.open >= self.expected_watches {
             state.reached = true;
             state.why = None;
         }
@@ -117,7 +118,7 @@ impl OpenWatch {
 impl Drop for OpenWatch {
     fn drop(&mut self) {
         let mut state = lock(&self.status.state);
-        if state.open >= self.status.wanted {
+        if state.open >= self.status.expected_watches {
             // A watch that was closed because it had been silent was in sync only until its last event.
             state.last = self.last_received;
         }
