@@ -12,29 +12,28 @@
 //! - `hosted` answers requests for the hosted API, if there is one; it costs work as the upstream does.
 //! - The innermost service answers all other requests, usually by forwarding them.
 //!
-//! A request never goes back to an outer layer, and every layer is always ready: only the dispatcher of `fairness`
-//! makes requests wait. The layers are ordinary `tower` layers. A layer of your own can stand between any two of
-//! these: outside of `auth` it gets an `Inbound`, inside of it a `Call`.
+//! Every layer is always ready: only the dispatcher of `fairness` makes requests wait. The layers are ordinary `tower`
+//! layers. A custom layer outside of `auth` gets an `Inbound`, one inside of it a `Call`.
 
 use tower::Layer;
 
 use fairgate_call::handle_refusal::{HandleRefusal, HandleRefusalLayer};
 
 /// The request path, from the outermost layer to the innermost service.
-pub fn stack<T, A, F, D, H, L>(
-    trace: &T,
-    auth: &A,
-    fairness: &F,
-    dumps: &D,
-    hosted: &H,
-    leaf: L,
-) -> T::Service
+pub fn stack<Trace, Auth, Fairness, Dumps, Hosted, Leaf>(
+    trace: &Trace,
+    auth: &Auth,
+    fairness: &Fairness,
+    dumps: &Dumps,
+    hosted: &Hosted,
+    leaf: Leaf,
+) -> Trace::Service
 where
-    T: Layer<HandleRefusal<A::Service>>,
-    A: Layer<F::Service>,
-    F: Layer<D::Service>,
-    D: Layer<H::Service>,
-    H: Layer<L>,
+    Trace: Layer<HandleRefusal<Auth::Service>>,
+    Auth: Layer<Fairness::Service>,
+    Fairness: Layer<Dumps::Service>,
+    Dumps: Layer<Hosted::Service>,
+    Hosted: Layer<Leaf>,
 {
     trace.layer(
         HandleRefusalLayer.layer(auth.layer(fairness.layer(dumps.layer(hosted.layer(leaf))))),

@@ -38,10 +38,10 @@ pub(super) struct Credentials<'a> {
     pub(super) decoded_path: &'a [u8],
 }
 
-/// The result of authentication, as far as it is known at once.
+/// The result of authentication without waiting.
 #[derive(Debug)]
 pub(super) enum AuthOutcome {
-    /// It is decided.
+    /// Authentication is complete.
     Decided(AuthDecision),
     /// A token must be reviewed first.
     Review(Box<PendingReview>),
@@ -58,7 +58,7 @@ pub(super) enum AuthDecision {
     Unavailable(TokenReviewError),
 }
 
-/// Authenticator that waits for the review of a token.
+/// An authentication that waits for the review of a token.
 #[derive(Debug)]
 #[must_use = "futures do nothing unless polled"]
 pub(super) struct PendingReview {
@@ -77,7 +77,7 @@ enum NextToken {
     Unreviewed(BearerToken, TokenDigest),
 }
 
-/// What is known of a token without a review.
+/// The result of looking up a token in the token file and the cache of reviews.
 enum TokenLookup {
     Known(Arc<Identity>),
     Refused(TokenRefused),
@@ -105,11 +105,14 @@ impl Authenticator {
         now: Now,
     ) -> AuthOutcome {
         let mut failures = AuthFailures::default();
-        if let Some(identity) = self.by_certificate(credentials, peer, now, &mut failures) {
+        if let Some(identity) = self.authenticate_certificate(credentials, peer, now, &mut failures)
+        {
             return AuthOutcome::known(identity);
         }
-        self.by_token(credentials.headers, now, failures)
-            .unwrap_or_else(|failures| self.without_user(credentials.decoded_path, failures))
+        self.authenticate_token(credentials.headers, now, failures)
+            .unwrap_or_else(|failures| {
+                self.anonymous_or_refused(credentials.decoded_path, failures)
+            })
     }
 
     /// The authorities to announce in the TLS handshake, by which clients choose their certificate.
@@ -125,7 +128,7 @@ impl Authenticator {
             .collect()
     }
 
-    fn by_certificate(
+    fn authenticate_certificate(
         &self,
         credentials: &Credentials<'_>,
         peer: &mut PeerIdentityCache,
@@ -159,7 +162,7 @@ impl Authenticator {
     }
 
     /// Authenticates by token; the failures so far if no token identifies a user.
-    fn by_token(
+    fn authenticate_token(
         &self,
         headers: &HeaderMap,
         now: Now,
@@ -242,7 +245,7 @@ impl Authenticator {
         })))
     }
 
-    fn without_user(&self, decoded_path: &[u8], failures: AuthFailures) -> AuthOutcome {
+    fn anonymous_or_refused(&self, decoded_path: &[u8], failures: AuthFailures) -> AuthOutcome {
         static ANONYMOUS: LazyLock<Arc<Identity>> =
             LazyLock::new(|| Arc::new(Identity::new(User::anonymous())));
         if failures.is_empty() && self.settings.anonymous.allows(decoded_path) {

@@ -1,8 +1,8 @@
 //! Extracts bearer tokens from requests: from `Authorization`, or from the WebSocket subprotocols.
 //!
 //! Browsers cannot set `Authorization` on a WebSocket, so a token may be sent as a subprotocol instead. Both are
-//! parsed exactly as in Kubernetes, also in what is ignored: what is not a token here is not a credential, so that the
-//! request may be anonymous.
+//! parsed exactly as in Kubernetes, which ignores some malformed values: what is not a token here is not a credential,
+//! so the request may be anonymous.
 //!
 //! Not here: whether a token is valid (`token_file`, `token_review`), and its removal before the request is forwarded
 //! (`spoof`).
@@ -40,7 +40,7 @@ pub(crate) enum ProtocolError {
     Malformed,
     /// There is no other subprotocol that the server could choose.
     #[error("missing additional subprotocol")]
-    NothingBeside,
+    NoOtherSubprotocol,
 }
 
 /// The token of the first `Authorization` line, if it has one.
@@ -79,7 +79,7 @@ pub(crate) fn from_websocket(headers: &HeaderMap) -> Result<Option<BearerToken>,
         return Err(ProtocolError::Malformed);
     }
     match BearerToken::new(decoded) {
-        Some(_) if others == 0 => Err(ProtocolError::NothingBeside),
+        Some(_) if others == 0 => Err(ProtocolError::NoOtherSubprotocol),
         token => Ok(token),
     }
 }
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn authorization_is_read_as_the_server_reads_it() {
+    fn authorization_is_parsed_like_in_kube_apiserver() {
         for (value, token) in [
             ("Bearer abc", Some("abc")),
             ("bEaReR abc", Some("abc")),
@@ -231,7 +231,10 @@ mod tests {
             (format!("{prefix}c2Vj!,v4"), ProtocolError::Malformed),
             (format!("{prefix}c2VjcmV0cw==,v4"), ProtocolError::Malformed),
             (format!("{prefix}_w,v4"), ProtocolError::Malformed), // the byte ff
-            (format!("{prefix}c2VjcmV0"), ProtocolError::NothingBeside),
+            (
+                format!("{prefix}c2VjcmV0"),
+                ProtocolError::NoOtherSubprotocol,
+            ),
         ] {
             assert_eq!(
                 from_websocket(&websocket(&[&protocols])),

@@ -4,7 +4,7 @@
 //! unknown one may come together with a valid token. The chain is verified here, against the authorities that are
 //! configured now.
 //!
-//! Each authority has a verifier of its own, so that one that has expired is no longer used; webpki does not check
+//! Each authority has its own verifier, so that an expired one is no longer used; webpki does not check
 //! the validity period of its trust anchors.
 //!
 //! Not here: revocation, which Kubernetes does not support either. Unlike in Kubernetes, a client's certificate is not
@@ -103,7 +103,7 @@ impl CaBundle {
                 continue;
             }
             match authority.verify(chain, unix_seconds) {
-                Ok(()) => return Ok(holds_until(authority, chain, unix_seconds)),
+                Ok(()) => return Ok(valid_until(authority, chain, unix_seconds)),
                 // "Unknown issuer" says less than any other error, so it does not replace one.
                 Err(reason) if is_unknown_issuer(&reason) && error != ChainError::NoAuthority => {}
                 Err(reason) => error = ChainError::Rejected(Arc::new(reason)),
@@ -159,8 +159,8 @@ fn is_unknown_issuer(error: &rustls::Error) -> bool {
     )
 }
 
-/// The first expiry that lies ahead: of the authority, or of any certificate of the chain.
-fn holds_until(authority: &Authority, chain: &[CertificateDer<'_>], unix_seconds: i64) -> i64 {
+/// The earliest expiry in the future, of the authority or of any certificate of the chain.
+fn valid_until(authority: &Authority, chain: &[CertificateDer<'_>], unix_seconds: i64) -> i64 {
     chain
         .iter()
         .filter_map(|certificate| Validity::parse(certificate).ok())

@@ -15,7 +15,7 @@ use fairgate_call::{CachedVerification, FrontProxyError, Identity, Verification}
 use fairgate_core::digest::User;
 
 impl FrontProxySettings {
-    /// The user that the front proxy names; `None` if it names nobody.
+    /// The user that the front proxy names; `None` if it names no user.
     ///
     /// `chain` is not empty, and `verified` is the result of an earlier request of the connection.
     pub(super) fn authenticate(

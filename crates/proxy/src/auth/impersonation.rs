@@ -1,8 +1,8 @@
 //! Impersonation (`kubectl --as`), on a gateway without an upstream that authorizes requests.
 //!
 //! Only `system:masters` may impersonate: they may do everything else, too. With an upstream that authorizes requests,
-//! impersonation is refused (see [`super::spoof`]), because the gateway itself uses these headers to tell the upstream
-//! of users.
+//! impersonation is refused (see [`super::spoof`]), because the gateway itself sends these headers to the upstream to name
+//! the user.
 
 use std::collections::BTreeMap;
 
@@ -22,9 +22,9 @@ const ANY: &str = "impersonate-";
 pub(super) enum ImpersonationError {
     /// Answered with 403.
     #[error(
-        "users {wanted:?} is forbidden: User {by:?} cannot impersonate resource \"users\" in API group \"\" at the cluster scope"
+        "users {name:?} is forbidden: User {by:?} cannot impersonate resource \"users\" in API group \"\" at the cluster scope"
     )]
-    Forbidden { by: String, wanted: String },
+    Forbidden { by: String, name: String },
     /// Answered with 400.
     #[error(
         "groups, uid or extra values cannot be impersonated without a user; set Impersonate-User"
@@ -49,7 +49,7 @@ pub(super) fn take(headers: &mut HeaderMap, by: &User) -> Result<Option<User>, I
     if !by.in_group(User::MASTERS) {
         return Err(ImpersonationError::Forbidden {
             by: by.name.clone(),
-            wanted: user.name,
+            name: user.name,
         });
     }
     add_groups(&mut user);
@@ -165,14 +165,14 @@ mod tests {
     #[test]
     fn other_users_may_not_impersonate() {
         let alice = User::new("alice", [User::AUTHENTICATED]);
-        let mut asked = headers(&[(USER, "bob")]);
-        let error = take(&mut asked, &alice).unwrap_err();
+        let mut impersonating = headers(&[(USER, "bob")]);
+        let error = take(&mut impersonating, &alice).unwrap_err();
         assert!(
             error
                 .to_string()
                 .contains("User \"alice\" cannot impersonate")
         );
-        assert_eq!(asked.len(), 1);
+        assert_eq!(impersonating.len(), 1);
         assert_eq!(take(&mut HeaderMap::new(), &alice), Ok(None));
         let mut groups = headers(&[(GROUP, "system:masters")]);
         assert_eq!(take(&mut groups, &root()), Err(ImpersonationError::NoUser));

@@ -34,7 +34,7 @@ pub struct AuthRules {
     pub names: ConfiguredNames,
     /// Whether `system:masters` may impersonate. False with an upstream that authorizes requests.
     pub impersonation: bool,
-    /// The time limit of a request that does not ask for a shorter one.
+    /// The time limit of a request that does not set a shorter one with `timeout=`.
     pub request_timeout: Duration,
 }
 
@@ -172,12 +172,12 @@ impl Parsed {
 
     fn into_call(mut self, identity: &Arc<Identity>, rules: &AuthRules) -> Result<Call, Refusal> {
         let headers = self.inbound.request.headers_mut();
-        let other = if rules.impersonation {
+        let impersonated = if rules.impersonation {
             impersonation::take(headers, identity.user())?
         } else {
             None
         };
-        let identity = match other {
+        let identity = match impersonated {
             Some(user) => {
                 let by = Arc::clone(identity.user());
                 Arc::new(Identity::impersonated(user, by))

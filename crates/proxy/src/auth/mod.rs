@@ -2,11 +2,11 @@
 //!
 //! The [`Authenticator`] tries the methods in the order of a Kubernetes API server: front proxy, client
 //! certificate, bearer token, WebSocket token. The first that succeeds decides, even if earlier ones
-//! failed. Only a request without any credential is anonymous, so an invalid credential never counts as
-//! none. A request whose connection or token is known costs no allocation and does not wait; an unknown
+//! failed. Only a request without any credential is anonymous, so an invalid credential is never treated
+//! like a missing one. A request whose connection or token is cached costs no allocation and does not wait; an unknown
 //! token waits for one review.
 //!
-//! Before a request is forwarded, `spoof` removes what the client says about itself, and
+//! Before a request is forwarded, `spoof` removes identity headers that the client sent, and
 //! [`upstream`] adds the authenticated identity.
 //!
 //! Each method has a file: `front_proxy`, `mtls`, `token_file`; `bearer` extracts tokens from requests. Not

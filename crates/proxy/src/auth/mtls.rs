@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_common_name_a_certificate_has_no_opinion() {
+    fn a_certificate_without_a_common_name_names_no_user() {
         assert_eq!(user(&Leaf::new("").organization("dev")), Ok(None));
         assert_eq!(user(&Leaf::new("").uid("")), Ok(None));
     }

@@ -1,4 +1,4 @@
-//! Who a request comes from, for each pair of what it may carry, and what of it goes upstream.
+//! Tests of the user of a request with each pair of credentials, and of the headers that are forwarded.
 
 use std::{str::FromStr as _, sync::Arc, time::Duration};
 
@@ -107,7 +107,7 @@ impl Scene {
     }
 
     /// The outcome in a word: the user's name, or `401` or `503`.
-    fn ask(
+    fn authenticate(
         &self,
         authentication: &Authenticator,
         lines: &[(&str, &str)],
@@ -223,7 +223,7 @@ fn every_pair_of_certificate_and_token_comes_to_what_the_server_makes_of_it() {
                         _ => "401",
                     };
                     assert_eq!(
-                        scene.ask(&authentication, &lines, chain),
+                        scene.authenticate(&authentication, &lines, chain),
                         expected,
                         "certificate {certificate}, token {token}, anonymous {anonymous:?}, \
                          front proxy {proxied}"
@@ -253,7 +253,7 @@ fn a_front_proxy_comes_before_its_own_certificate_and_any_token() {
         (&[], &proxy, "401"),
     ] {
         assert_eq!(
-            scene.ask(&authentication, lines, chain),
+            scene.authenticate(&authentication, lines, chain),
             expected,
             "{lines:?}"
         );
@@ -294,7 +294,7 @@ fn authorization_comes_before_a_websocket_token() {
         // Once while the tokens are unknown, once from what was remembered.
         for _ in 0..2 {
             assert_eq!(
-                scene.ask(&authentication, &lines, &[]),
+                scene.authenticate(&authentication, &lines, &[]),
                 expected,
                 "{lines:?}"
             );
@@ -314,7 +314,7 @@ fn without_reviews_an_unknown_token_is_bad() {
         ("Bearer FILE-TOKEN", "401"),
     ] {
         let lines = [("authorization", token)];
-        assert_eq!(scene.ask(&authentication, &lines, &[]), expected);
+        assert_eq!(scene.authenticate(&authentication, &lines, &[]), expected);
     }
 }
 
@@ -411,13 +411,13 @@ fn a_recognized_user_is_in_the_group_of_all_such_users_once_and_last() {
 }
 
 #[test]
-fn the_log_learns_what_every_method_said() {
+fn the_failures_of_every_method_are_logged() {
     let scene = Scene::new();
     let foreign = scene.foreign.issue(&Leaf::new("alice"));
-    let told = scene.failures(&[("authorization", "Bearer bad")], &foreign);
-    assert!(told.starts_with("front proxy: "), "{told}");
-    assert!(told.contains("; client certificate: "), "{told}");
-    assert!(told.ends_with("; invalid bearer token: unknown"), "{told}");
+    let log = scene.failures(&[("authorization", "Bearer bad")], &foreign);
+    assert!(log.starts_with("front proxy: "), "{log}");
+    assert!(log.contains("; client certificate: "), "{log}");
+    assert!(log.ends_with("; invalid bearer token: unknown"), "{log}");
     assert_eq!(scene.failures(&[], &[]), "no credential");
 }
 

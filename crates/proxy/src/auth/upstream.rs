@@ -1,4 +1,4 @@
-//! How the upstream is told the user of a request.
+//! Sends the user of a request to the upstream, in headers.
 //!
 //! Either by impersonation, with a credential that is limited by RBAC, or as a front proxy that the upstream trusts.
 //! In both cases a request without an identity would execute as the gateway itself, so an identity that cannot be
@@ -177,7 +177,7 @@ fn unrepresentable(part: &'static str, value: &str) -> IdentityError {
 
 /// The groups to send so that the server ends up with exactly the user's groups.
 ///
-/// Each group costs the server an authorization check, so those that it adds by itself are left out, but only where it
+/// Each group costs the server an authorization check, so groups that it adds itself are left out, but only where it
 /// adds exactly these.
 fn groups_to_impersonate(user: &User) -> Vec<&str> {
     let all = || user.groups.iter().map(String::as_str);

@@ -5,10 +5,10 @@
 //! connection goes to the core with the fewest connections and requests, and stays there.
 //!
 //! The process needs file descriptors for more than clients: for probes, the upstream, files. The kernel assigns
-//! the lowest free number, so a client connection whose number is among the last few is closed at once, and these
-//! few remain free for everything else.
+//! the lowest free number, so a client connection whose number is among the last few below the limit is closed, and
+//! these few remain free for everything else.
 //!
-//! If descriptors run out all the same, `accept` fails again and again while the client stays in the kernel's
+//! If descriptors run out anyway, `accept` fails repeatedly while the client stays in the kernel's
 //! queue. One descriptor is kept in reserve to accept and close such a connection; then there is a pause.
 
 use std::{
@@ -35,10 +35,10 @@ const BACKLOG: i32 = 4096;
 /// Pause after the process ran out of descriptors.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Descriptors that are kept for everything but clients, unless the limit is low.
-const KEPT_FREE: u64 = 128;
+/// Descriptors that are reserved for everything but clients; at most a quarter of the limit.
+const RESERVED: u64 = 128;
 
-/// The gateway cannot listen on an address.
+/// The error of an address on which the gateway cannot listen.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot listen on {address}: is another process, or another fairgate, there already?")]
 pub struct BindError {
@@ -54,7 +54,7 @@ pub struct Acceptor {
     cores: Vec<CoreHandle>,
     connections: Arc<ClientConnections>,
     /// Client connections whose descriptor has this number or a higher one are closed.
-    first_kept: u64,
+    first_reserved: u64,
     /// Closed to get one free descriptor when there is none left.
     reserve: Option<File>,
 }
@@ -64,7 +64,7 @@ impl Acceptor {
     ///
     /// # Errors
     ///
-    /// [`BindError`] when another process has it, or this one may not.
+    /// [`BindError`] if another process listens there, or this one lacks the permission.
     pub fn bind(address: SocketAddr) -> Result<TcpListener, BindError> {
         let bound = TcpListener::bind(address).and_then(|listener| {
             listener.set_nonblocking(true)?;
@@ -87,13 +87,13 @@ impl Acceptor {
             listener,
             cores,
             connections,
-            first_kept: descriptors - KEPT_FREE.min(descriptors / 4),
+            first_reserved: descriptors - RESERVED.min(descriptors / 4),
             reserve: reserve(),
         }
     }
 
-    /// Accepts until the drain stops it, then accepts what is still in the kernel's queue, and closes the
-    /// listener.
+    /// Accepts until the drain begins to stop, then accepts the connections that are still in the kernel's queue, and
+    /// closes the listener.
     ///
     /// # Errors
     ///
@@ -103,14 +103,14 @@ impl Acceptor {
             listener,
             cores,
             connections,
-            first_kept,
+            first_reserved,
             reserve,
         } = self;
         let listener = watch_readable(listener)?;
         let mut distributor = Distributor {
             cores,
             connections,
-            first_kept,
+            first_reserved,
             reserve,
             log_limit: LogLimit::new(1),
             clock: Clock::system(),
@@ -134,7 +134,7 @@ impl Acceptor {
 struct Distributor {
     cores: Vec<CoreHandle>,
     connections: Arc<ClientConnections>,
-    first_kept: u64,
+    first_reserved: u64,
     reserve: Option<File>,
     /// Limits how often a shortage of descriptors is logged.
     log_limit: LogLimit,
@@ -142,7 +142,7 @@ struct Distributor {
 }
 
 impl Distributor {
-    /// Waits for connections and accepts them until there is none left.
+    /// Waits for connections and accepts all that are queued, up to the limit.
     async fn accept_some(&mut self, listener: &AsyncFd<TcpListener>) -> io::Result<()> {
         self.connections.below(self.connections.limit).await;
         let mut ready = listener.readable().await?;
@@ -154,8 +154,8 @@ impl Distributor {
                     return Ok(());
                 }
                 Err(error) if is_exhausted(&error) => {
-                    self.log_turned_away();
-                    self.turn_one_away(listener.get_ref());
+                    self.record_rejected();
+                    self.reject_one(listener.get_ref());
                     tokio::time::sleep(PAUSE).await;
                 }
                 // The client left before it was accepted, or the network failed.
@@ -165,11 +165,11 @@ impl Distributor {
         Ok(())
     }
 
-    /// Hands a connection to the core with the least to do.
+    /// Hands a connection to the core with the least load.
     fn hand_over(&mut self, stream: TcpStream, from: SocketAddr) {
         let descriptor = u64::try_from(stream.as_raw_fd()).unwrap_or(0);
-        if descriptor >= self.first_kept {
-            self.log_turned_away();
+        if descriptor >= self.first_reserved {
+            self.record_rejected();
             return;
         }
         if let Err(error) = stream.set_nonblocking(true) {
@@ -183,17 +183,19 @@ impl Distributor {
         core.serve(stream, from, counted);
     }
 
-    fn log_turned_away(&self) {
-        self.connections.count_turned_away();
+    /// Counts and logs a connection that was closed because of the descriptor limit.
+    fn record_rejected(&self) {
+        self.connections.count_rejected();
         if let Some(left_out) = self.log_limit.admit(self.clock.now()) {
             tracing::warn!(
                 left_out,
-                "a client connection was closed at once because the process is short of file descriptors; raise the descriptor limit"
+                "a client connection was closed because the process is short of file descriptors; raise the descriptor limit"
             );
         }
     }
 
-    fn turn_one_away(&mut self, listener: &TcpListener) {
+    /// Accepts and closes one connection, with the reserved descriptor.
+    fn reject_one(&mut self, listener: &TcpListener) {
         self.reserve = None;
         drop(listener.accept());
         self.reserve = reserve();

@@ -1,4 +1,4 @@
-//! What the requests of one client connection share.
+//! The state of one client connection that its requests share.
 
 use std::{
     cell::{Cell, RefCell},
@@ -14,7 +14,7 @@ use super::{
 };
 use fairgate_call::{Peer, RequestContext, ResetLimits, UnreadBodyHandler};
 
-/// What the requests of one client connection share.
+/// The state of one client connection; used on its own thread only.
 pub(super) struct ClientConnection {
     pub(super) peer: Rc<Peer>,
     /// Present on HTTP/1 only.
@@ -23,14 +23,15 @@ pub(super) struct ClientConnection {
     pub(super) in_progress: RefCell<Option<Rc<RequestContext>>>,
     /// The request of the stream that is being started, on HTTP/2.
     pub(super) starting: RefCell<Option<Rc<RequestContext>>>,
-    /// Bodies that nobody reads to the end, on HTTP/1.
+    /// The body of an answered request that was not read to its end, on HTTP/1.
     pub(super) unread_bodies: UnreadBodies,
-    /// What the client may send beside requests, on HTTP/2.
+    /// Credits for frames that carry no request, on HTTP/2.
     pub(super) credits: Arc<FrameCredits>,
     /// Requests in progress.
     pub(super) active: Cell<usize>,
     /// Requests since the connection began.
     pub(super) total: Cell<u64>,
+    /// Requests that the client reset before they were answered, on HTTP/2.
     pub(super) premature: PrematureResets,
 }
 

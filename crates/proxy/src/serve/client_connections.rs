@@ -34,13 +34,13 @@ impl ClientConnections {
         self.open.load(Ordering::Relaxed)
     }
 
-    /// Connections closed at once because descriptors were short.
+    /// Connections closed because the process was short of descriptors.
     pub fn turned_away(&self) -> u64 {
         self.turned_away.load(Ordering::Relaxed)
     }
 
-    /// Counts a connection that was closed at once because descriptors were short.
-    pub(super) fn count_turned_away(&self) {
+    /// Counts a connection that was closed because the process was short of descriptors.
+    pub(super) fn count_rejected(&self) {
         self.turned_away.fetch_add(1, Ordering::Relaxed);
     }
 

@@ -1,4 +1,4 @@
-//! When a client that sends nothing more counts as gone.
+//! Decides when a client that sends nothing more is considered gone.
 //!
 //! A client that closes its connection, and one that closes only its sending side to mark the end of its request
 //! (half-close), look the same. The second one waits for its reply, as HTTP allows. So the end of what an HTTP/1

@@ -1,4 +1,4 @@
-//! Serves one client connection, from its first byte to its last.
+//! Serves one client connection: handshake, requests, idle timeout, drain.
 
 use std::{
     error::Error as _,
@@ -46,7 +46,7 @@ const STREAM_WINDOW: u32 = 256 << 10;
 /// Bytes that a client may send on all streams together before they are read.
 const CONNECTION_WINDOW: u32 = 4 << 20;
 
-/// How many resets h2 accepts on streams that it has not handed on yet.
+/// How many resets h2 accepts on streams that it has not passed to hyper yet (its default).
 const H2_RESETS: u32 = 20;
 
 /// Serves a connection until it ends.
@@ -63,7 +63,7 @@ pub(super) async fn serve<S>(
     let hangup = match core.watcher.watch(&stream) {
         Ok(hangup) => hangup,
         Err(error) => {
-            tracing::warn!(%error, "a client connection cannot be watched for its end and is closed");
+            tracing::warn!(%error, "cannot watch a client connection for its end; it is closed");
             return;
         }
     };
@@ -134,14 +134,14 @@ async fn open(core: &ServeContext, stream: TcpStream, from: SocketAddr) -> io::R
     let stream = tls.accept(stream).await?;
     let session = stream.get_ref().1;
     let http2 = session.alpn_protocol() == Some(b"h2");
-    let shown = PeerTls {
+    let peer_tls = PeerTls {
         certificates: session
             .peer_certificates()
             .map(|chain| chain.iter().map(|c| c.clone().into_owned()).collect())
             .unwrap_or_default(),
         server_name: session.server_name().map(ToOwned::to_owned),
     };
-    let peer = Peer::new(from, Some(shown));
+    let peer = Peer::new(from, Some(peer_tls));
     Ok(Opened {
         socket: Socket::Tls(Box::new(stream.into())),
         peer,
@@ -189,7 +189,7 @@ async fn serve_http1<S>(
             .with_upgrades()
     );
     let client_left = &mut client_left;
-    if until(
+    if drive(
         core,
         DrainPhase::Stopping,
         client_left,
@@ -202,18 +202,18 @@ async fn serve_http1<S>(
     }
     // Clients that have just connected, or just sent a request, are still served; replies now say `close`.
     let grace = settings.drain.idle_grace;
-    let last = until(
+    let last = drive(
         core,
         DrainPhase::Ended,
         client_left,
         requests,
         connection.as_mut(),
     );
-    if during(grace, last).await {
+    if ends_within(grace, last).await {
         return;
     }
     connection.as_mut().graceful_shutdown();
-    until(core, DrainPhase::Ended, client_left, requests, connection).await;
+    drive(core, DrainPhase::Ended, client_left, requests, connection).await;
 }
 
 /// Serves an HTTP/2 connection until it ends, or its client resets too many requests.
@@ -265,7 +265,7 @@ async fn serve_streams<S>(
     let client_left = &mut client_left;
     loop {
         let before = requests.total.get();
-        let served = until(
+        let served = drive(
             core,
             DrainPhase::Stopping,
             client_left,
@@ -282,15 +282,15 @@ async fn serve_streams<S>(
     // Idle for too long, or the gateway is shutting down.
     connection.as_mut().graceful_shutdown();
     if requests.active.get() == 0 && core.phase.get() < DrainPhase::Stopping {
-        let last = until(core, DrainPhase::Ended, client_left, requests, connection);
-        during(settings.handshake_timeout, last).await;
+        let last = drive(core, DrainPhase::Ended, client_left, requests, connection);
+        ends_within(settings.handshake_timeout, last).await;
     } else {
-        until(core, DrainPhase::Ended, client_left, requests, connection).await;
+        drive(core, DrainPhase::Ended, client_left, requests, connection).await;
     }
 }
 
-/// Drives `connection` until it ends or the client leaves (true), or until `phase` (false).
-async fn until<F>(
+/// Drives `connection` until it ends or the client leaves (true), or until the drain reaches `phase` (false).
+async fn drive<F>(
     core: &ServeContext,
     phase: DrainPhase,
     client_left: &mut ClientLeft<'_>,
@@ -302,7 +302,7 @@ where
 {
     poll_fn(|cx: &mut Context<'_>| {
         if client_left.poll_left(cx).is_ready() {
-            record_fault(core, requests, connection.as_mut(), cx);
+            record_protocol_error(core, requests, connection.as_mut(), cx);
             return Poll::Ready(true);
         }
         if requests.messages.is_some() {
@@ -314,7 +314,7 @@ where
         match connection.as_mut().poll(cx) {
             Poll::Pending => {
                 ready!(client_left.poll_left_meanwhile(cx));
-                record_fault(core, requests, connection.as_mut(), cx);
+                record_protocol_error(core, requests, connection.as_mut(), cx);
             }
             Poll::Ready(Ok(())) => {}
             Poll::Ready(Err(error)) => record(core, requests, &error),
@@ -326,7 +326,7 @@ where
 
 /// Records the protocol error because of which hyper was closing the connection when the client left. hyper
 /// reports it only when the connection is closed.
-fn record_fault<F>(
+fn record_protocol_error<F>(
     core: &ServeContext,
     requests: &ClientConnection,
     connection: Pin<&mut F>,
@@ -352,7 +352,7 @@ fn record(core: &ServeContext, connection: &ClientConnection, error: &hyper::Err
         Offence::TooLarge
     } else if error.is_parse() {
         Offence::Malformed
-    } else if is_refused_by_h2(error) && !connection.credits.are_over() {
+    } else if is_refused_by_h2(error) && !connection.credits.is_closing() {
         Offence::Protocol
     } else {
         return;
@@ -368,17 +368,19 @@ fn is_refused_by_h2(error: &hyper::Error) -> bool {
     error.is_some_and(|error| error.is_library() && error.is_go_away())
 }
 
-/// Whether h2 closed the connection because of too many resets. h2 counts resets of streams that it has not handed
-/// on yet, which `premature_resets` therefore never sees. h2 uses the same error code for other floods.
+/// Whether h2 closed the connection because of too many resets. h2 counts resets of streams that it has not passed
+/// to hyper yet, which `premature_resets` therefore never sees. h2 uses the same error code for other floods.
 fn is_for_resets(error: &hyper::Error, credits: &FrameCredits) -> bool {
     let source = error.source().and_then(|e| e.downcast_ref::<h2::Error>());
     source.is_some_and(|error| {
         error.is_library() && error.reason() == Some(h2::Reason::ENHANCE_YOUR_CALM)
     }) && credits.resets() >= H2_RESETS
-        && !credits.are_over()
+        && !credits.is_closing()
 }
 
-/// Whether `ends` completes with true within `time`.
-async fn during(time: Duration, ends: impl Future<Output = bool>) -> bool {
-    tokio::time::timeout(time, ends).await.unwrap_or(false)
+/// Whether `connection` ends within `time`.
+async fn ends_within(time: Duration, connection: impl Future<Output = bool>) -> bool {
+    tokio::time::timeout(time, connection)
+        .await
+        .unwrap_or(false)
 }

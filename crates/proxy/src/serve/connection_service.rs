@@ -11,7 +11,7 @@ use uuid::{Uuid, fmt::Hyphenated};
 use super::{
     client_connection::ClientConnection,
     defence::Offence,
-    head::{self, RequestTarget},
+    head_check::{self, RequestTarget},
     head_scan::HeadFacts,
     message_state::{Framing, HeadCheck},
     request_future::{ActiveRequest, OutgoingBody, RequestFuture, close_connection},
@@ -56,7 +56,7 @@ impl<S> ConnectionService<S> {
             None => {
                 // hyper spawns the stream's task right after this call, in the same poll.
                 *self.connection.starting.borrow_mut() = Some(context.clone());
-                HeadCheck::Read(HeadFacts::default())
+                HeadCheck::Scanned(HeadFacts::default())
             }
             Some(messages) => {
                 *self.connection.in_progress.borrow_mut() = Some(context.clone());
@@ -73,14 +73,14 @@ impl<S> ConnectionService<S> {
                 received: self.core.clock.now(),
                 context: context.clone(),
             }),
-            Ok(RequestTarget::Server) => Checked::Answered(Response::new(ReplyBody::empty())),
+            Ok(RequestTarget::ServerWide) => Checked::Answered(Response::new(ReplyBody::empty())),
             Err(refusal) => Checked::Answered(self.refuse(&refusal, &context)),
         };
         (context, checked)
     }
 
     fn check<B>(&self, request: &Request<B>, head: HeadCheck) -> Result<RequestTarget, Refusal> {
-        let HeadCheck::Read(facts) = head else {
+        let HeadCheck::Scanned(facts) = head else {
             // It was counted where it was found too large.
             return Err(Refusal::HeadersTooLarge);
         };
@@ -88,7 +88,7 @@ impl<S> ConnectionService<S> {
         let checked = if request.headers().len() > self.core.settings.header_lines {
             Err(Refusal::HeadersTooLarge)
         } else {
-            head::check(request, facts)
+            head_check::check(request, facts)
         };
         checked.inspect_err(|refusal| {
             let offence = match refusal {
@@ -113,12 +113,13 @@ impl<S> ConnectionService<S> {
 
     /// The body of a request. With `Expect: 100-continue` it is not read ahead: the first read tells the
     /// client to continue.
-    fn body(&self, waits: bool, body: Incoming) -> ClientBody {
-        let mut body = ClientBody::incoming(body, (!waits).then(|| self.core.budget.clone()));
+    fn body(&self, expects_continue: bool, body: Incoming) -> ClientBody {
+        let mut body =
+            ClientBody::incoming(body, (!expects_continue).then(|| self.core.budget.clone()));
         if self.connection.messages.is_some() {
-            self.connection.unread_bodies.begin(waits);
+            self.connection.unread_bodies.begin(expects_continue);
             // With `Expect: 100-continue`, reading the rest would tell the client to send it.
-            if !waits && !body.is_end_stream() {
+            if !expects_continue && !body.is_end_stream() {
                 body.hand_unread_to(self.connection.clone());
             }
         }
@@ -176,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_uuid_is_taken_for_an_id() {
+    fn only_a_hyphenated_uuid_is_accepted_as_audit_id() {
         let id = parse_uuid(b"01234567-89ab-4def-8123-456789ABcdef");
         assert_eq!(id, Some(0x0123_4567_89ab_4def_8123_4567_89ab_cdef));
         assert_eq!(parse_uuid(b"01234567089ab-4def-8123-456789abcdef"), None);

@@ -1,4 +1,4 @@
-//! How much a core has to do.
+//! The load of a core, by which the acceptor chooses one for a new connection.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

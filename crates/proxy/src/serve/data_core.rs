@@ -1,4 +1,4 @@
-//! A data core: the end of it that gets connections, and the loop that serves them.
+//! A data core: the handle through which the acceptor hands it connections, and the loop that serves them.
 
 use std::{
     cell::Cell,
@@ -65,7 +65,7 @@ impl Core {
     ///
     /// # Errors
     ///
-    /// When the process is out of descriptors.
+    /// If the process is out of descriptors.
     pub async fn run<S>(
         mut self,
         settings: ServeSettings,
@@ -113,7 +113,7 @@ impl Core {
     }
 }
 
-/// Makes the phase of the drain known to the core's connections.
+/// Copies the phase of the drain to the core's context, and wakes its connections when it changes.
 async fn follow_drain(context: Rc<ServeContext>) {
     let mut phases = context.phases.clone();
     loop {

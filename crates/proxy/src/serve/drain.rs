@@ -1,9 +1,9 @@
 //! Draining: how the gateway shuts down.
 //!
-//! First readiness becomes false while everything goes on, so that load balancers notice. Then no new
+//! First the gateway reports that it is not ready while it still serves, so that load balancers notice. Then no new
 //! connections are accepted: HTTP/1 clients get `Connection: close`, HTTP/2 clients `GOAWAY`, and requests in
-//! progress are finished. Watches end cleanly, spread over time, because each end causes a new request
-//! somewhere else. At the time limit all connections are closed.
+//! progress are finished. Watches end cleanly, spread over time, because each of them causes a new watch on
+//! another instance. At the time limit all connections are closed.
 
 use std::{
     cell::Cell,
@@ -61,7 +61,7 @@ impl DrainController {
         self.phase.subscribe()
     }
 
-    /// Moves on to `phase`; never back.
+    /// Advances to `phase`; does nothing if that is not later than the current one.
     pub fn advance(&self, phase: DrainPhase) {
         self.phase.send_if_modified(|now| {
             let later = *now < phase;

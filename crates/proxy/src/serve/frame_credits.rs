@@ -1,28 +1,28 @@
-//! Credits that HTTP/2 frames without a request are paid with.
+//! Limits HTTP/2 frames that carry no request: each costs a credit.
 //!
-//! A connection earns them with requests, with data of replies (which clients acknowledge), and over time. A
+//! A connection earns credits with requests, with data of replies (which clients acknowledge), and over time. A
 //! client that sends other frames faster than that floods the gateway.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-/// Credits at the beginning, and after a quiet time.
-pub(super) const AT_FIRST: u32 = 4096;
+/// Credits of a new connection, and at most for the time between two refills.
+pub(super) const INITIAL: u32 = 4096;
 /// Credits for each second.
 pub(super) const PER_SECOND: u32 = 512;
 /// Credits for each request.
 pub(super) const PER_REQUEST: u32 = 32;
-/// Credits for each frame of a reply; there is one more for each 256 bytes of it.
-const PER_PIECE: u32 = 8;
+/// Credits for each frame of a reply; there is one more for each [`PER_BYTES`] of it.
+const PER_FRAME: u32 = 8;
 const PER_BYTES: usize = 256;
-/// The most credits that can be saved up.
-const MOST: u32 = 1 << 16;
+/// The maximum number of credits of a connection.
+const MAX: u32 = 1 << 16;
 
 /// How many frames without a request a connection may still send. Only the connection's own thread uses it; it is
 /// atomic because hyper requires that a connection is `Send` (see `message_state`).
 #[derive(Debug)]
 pub(super) struct FrameCredits {
     left: AtomicU32,
-    over: AtomicBool,
+    closing: AtomicBool,
     /// Streams that the client has reset.
     resets: AtomicU32,
 }
@@ -30,8 +30,8 @@ pub(super) struct FrameCredits {
 impl Default for FrameCredits {
     fn default() -> Self {
         Self {
-            left: AtomicU32::new(AT_FIRST),
-            over: AtomicBool::new(false),
+            left: AtomicU32::new(INITIAL),
+            closing: AtomicBool::new(false),
             resets: AtomicU32::new(0),
         }
     }
@@ -40,13 +40,13 @@ impl Default for FrameCredits {
 impl FrameCredits {
     /// This many bytes of a reply were sent.
     pub(super) fn earn_for_data(&self, bytes: usize) {
-        let for_bytes = u32::try_from(bytes / PER_BYTES).unwrap_or(MOST);
-        self.earn(PER_PIECE.saturating_add(for_bytes));
+        let for_bytes = u32::try_from(bytes / PER_BYTES).unwrap_or(MAX);
+        self.earn(PER_FRAME.saturating_add(for_bytes));
     }
 
     /// Whether the connection is being closed.
-    pub(super) fn are_over(&self) -> bool {
-        self.over.load(Ordering::Relaxed)
+    pub(super) fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::Relaxed)
     }
 
     /// How many streams the client has reset.
@@ -54,9 +54,9 @@ impl FrameCredits {
         self.resets.load(Ordering::Relaxed)
     }
 
-    /// The connection is given up.
-    pub(super) fn give_up(&self) {
-        self.over.store(true, Ordering::Relaxed);
+    /// Marks the connection as being closed.
+    pub(super) fn close(&self) {
+        self.closing.store(true, Ordering::Relaxed);
     }
 
     /// The client has reset a stream.
@@ -65,7 +65,7 @@ impl FrameCredits {
     }
 
     pub(super) fn earn(&self, credits: u32) {
-        let sum = self.left().saturating_add(credits).min(MOST);
+        let sum = self.left().saturating_add(credits).min(MAX);
         self.left.store(sum, Ordering::Relaxed);
     }
 
@@ -89,12 +89,12 @@ mod tests {
     fn credits_are_bounded_on_both_sides() {
         let credits = FrameCredits::default();
         credits.earn_for_data(usize::MAX);
-        assert_eq!(credits.left(), MOST);
-        for _ in 0..MOST {
+        assert_eq!(credits.left(), MAX);
+        for _ in 0..MAX {
             assert!(credits.spend());
         }
         assert!(!credits.spend());
         credits.earn_for_data(1024);
-        assert_eq!(credits.left(), PER_PIECE + 4);
+        assert_eq!(credits.left(), PER_FRAME + 4);
     }
 }

@@ -1,8 +1,8 @@
-//! Detects at once that a client closed its connection.
+//! Detects that a client closed its connection, without reading from it.
 //!
-//! hyper reads from an HTTP/1 connection only when the body is wanted. While a request is queued with its body
-//! unread, nobody reads, and the end of the connection would go unnoticed: the request would keep its place. So each
-//! core has an epoll instance of its own, in which connections are registered for the end of the stream only, and
+//! hyper reads from an HTTP/1 connection only when the service polls the body. While a request is queued with its
+//! body unread, there is no read, and the end of the connection would go unnoticed: the request would keep its place in the queue. So each
+//! core has its own epoll instance, in which connections are registered for the end of the stream only, and
 //! which the runtime watches like any other descriptor. This also shows an end behind unread bytes, unless those
 //! fill the kernel's buffer, and then [`ClientBody::poll_read_ahead`](fairgate_call::ClientBody::poll_read_ahead)
 //! makes room.

@@ -25,12 +25,12 @@ use tokio::{io::ReadBuf, time::Instant};
 use fairgate_core::sync::{Mutex, lock};
 
 /// Bytes of a head that every connection may hold without counting against the budget.
-pub(crate) const UNCOUNTED: usize = 8 << 10;
+pub(crate) const FREE_BYTES_PER_CONNECTION: usize = 8 << 10;
 
 /// Bytes of a block.
 pub(crate) const SLOT: usize = 16 << 10;
 
-/// The memory that all unfinished heads of a process may take together.
+/// The memory that all unfinished heads of a process may take together (`limits.unfinishedHeaderBytes`).
 #[derive(Debug)]
 pub struct HeadBudget {
     limit: usize,
@@ -67,7 +67,7 @@ struct Blocks {
 
 #[derive(Debug, Default)]
 struct DropSignal {
-    cut: AtomicBool,
+    dropped: AtomicBool,
     waker: AtomicWaker,
 }
 
@@ -132,7 +132,7 @@ impl Blocks {
         })
     }
 
-    fn give_back(&mut self, slots: Vec<usize>) {
+    fn free(&mut self, slots: Vec<usize>) {
         self.free.extend(slots);
         if self.free.len() == self.fresh {
             *self = Self::default();
@@ -164,7 +164,8 @@ impl Ledger {
         true
     }
 
-    fn set(&mut self, id: u64, bytes: usize) {
+    /// Sets how many bytes a head counts for.
+    fn set_bytes(&mut self, id: u64, bytes: usize) {
         if let Some(held) = self.heads.get_mut(&id) {
             self.total = self.total - held.bytes + bytes;
             held.bytes = bytes;
@@ -174,12 +175,12 @@ impl Ledger {
     fn remove(&mut self, id: u64) -> Option<Arc<DropSignal>> {
         let held = self.heads.remove(&id)?;
         self.total -= held.bytes;
-        self.blocks.give_back(held.slots);
+        self.blocks.free(held.slots);
         Some(held.signal)
     }
 
     /// Drops the heads that have held the most bytes for the longest time, until no more than `limit` bytes are held.
-    /// It looks at all heads, but a quarter of the budget has to be filled again before the next time.
+    /// It sorts all heads, but a quarter of the budget has to be filled again before the next time.
     fn shrink_to(&mut self, limit: usize, now: Instant) -> Vec<Arc<DropSignal>> {
         let cost = |held: &UnfinishedHead| {
             let millis = now.saturating_duration_since(held.since).as_millis();
@@ -197,9 +198,9 @@ impl Ledger {
     }
 }
 
-fn cut(dropped: Vec<Arc<DropSignal>>) {
+fn notify(dropped: Vec<Arc<DropSignal>>) {
     for signal in dropped {
-        signal.cut.store(true, Ordering::Release);
+        signal.dropped.store(true, Ordering::Release);
         signal.waker.wake();
     }
 }
@@ -221,11 +222,11 @@ impl HeadCharge {
             return false;
         };
         let slots = (held.len + bytes.len()).div_ceil(SLOT);
-        ledger.set(self.id, slots * SLOT);
+        ledger.set_bytes(self.id, slots * SLOT);
         let dropped = self.budget.make_room(&mut ledger, now);
         let kept = ledger.append(self.id, bytes, self.budget.slots());
         drop(ledger);
-        cut(dropped);
+        notify(dropped);
         kept
     }
 
@@ -248,9 +249,9 @@ impl HeadCharge {
     }
 
     /// Ready once the head was dropped. Wakes the last task that polled.
-    pub(super) fn poll_cut(&self, cx: &mut Context<'_>) -> Poll<()> {
+    pub(super) fn poll_dropped(&self, cx: &mut Context<'_>) -> Poll<()> {
         self.signal.waker.register(cx.waker());
-        if self.signal.cut.load(Ordering::Acquire) {
+        if self.signal.dropped.load(Ordering::Acquire) {
             Poll::Ready(())
         } else {
             Poll::Pending
@@ -276,9 +277,9 @@ mod tests {
         clock.instant(clock.now())
     }
 
-    fn is_cut(charge: &HeadCharge) -> bool {
+    fn is_dropped(charge: &HeadCharge) -> bool {
         let mut cx = Context::from_waker(Waker::noop());
-        charge.poll_cut(&mut cx).is_ready()
+        charge.poll_dropped(&mut cx).is_ready()
     }
 
     #[test]
@@ -289,12 +290,12 @@ mod tests {
         for charge in &old {
             assert!(charge.keep(&[0; SLOT], start));
         }
-        assert!(!old.iter().any(is_cut), "the budget is full, not spent");
+        assert!(!old.iter().any(is_dropped), "the budget is full, not spent");
         let later = start + Duration::from_secs(1);
         let new = budget.charge(later);
         assert!(new.keep(&vec![0; 2 * SLOT], later));
-        assert!(!is_cut(&new));
-        assert_eq!(old.iter().filter(|charge| is_cut(charge)).count(), 5);
+        assert!(!is_dropped(&new));
+        assert_eq!(old.iter().filter(|charge| is_dropped(charge)).count(), 5);
         assert!(budget.used() <= 75 * SLOT / 10, "{}", budget.used());
         drop((old, new));
         assert_eq!(budget.used(), 0);
@@ -322,14 +323,14 @@ mod tests {
     }
 
     #[test]
-    fn a_head_that_was_cut_gives_its_slots_to_others_at_once() {
+    fn the_slots_of_a_dropped_head_are_free_for_others() {
         let budget = HeadBudget::new(10 * SLOT);
         let start = now();
         let (old, new) = (budget.charge(start), budget.charge(start));
         assert!(old.keep(&vec![1; 6 * SLOT], start));
         let later = start + Duration::from_secs(1);
         assert!(new.keep(&vec![2; 5 * SLOT], later));
-        assert!(is_cut(&old) && !is_cut(&new));
+        assert!(is_dropped(&old) && !is_dropped(&new));
         assert!(!old.keep(&[1], later));
         assert!(new.keep(&vec![2; 5 * SLOT], later));
         let mut room = [0; 10];

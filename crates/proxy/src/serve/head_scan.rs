@@ -16,8 +16,8 @@ const START: usize = 14;
 pub(crate) struct HeadFacts {
     /// Whether a line, including the empty one at the end, ends with a bare line feed.
     pub bare_line_feed: bool,
-    /// Whether there is a `Content-Length`.
-    pub length: bool,
+    /// Whether there is a `Content-Length` line.
+    pub has_content_length: bool,
 }
 
 /// Searches for the end of one head.
@@ -92,7 +92,7 @@ impl HeadScanner {
         self.begun = true;
         self.hopeless = is_hopeless;
         self.facts.bare_line_feed |= bare;
-        self.facts.length |= has_length;
+        self.facts.has_content_length |= has_length;
         is_empty
     }
 }
@@ -122,15 +122,15 @@ mod tests {
     }
 
     #[test]
-    fn only_the_bytes_tell_a_dropped_length_and_a_bare_line_feed() {
+    fn a_dropped_length_and_a_bare_line_feed_are_found() {
         let both = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\ncontent-LENGTH: 3\r\n\r\n";
-        assert!(facts(both).length);
+        assert!(facts(both).has_content_length);
         assert!(!facts(both).bare_line_feed);
         let body = b"POST / HTTP/1.1\r\nHost: a\r\n\r\nContent-Length: 3\n";
         assert_eq!(facts(body), HeadFacts::default(), "that is the body");
         assert!(facts(b"GET / HTTP/1.1\nHost: a\r\n\r\n").bare_line_feed);
         assert!(facts(b"GET / HTTP/1.1\r\nHost: a\r\n\n").bare_line_feed);
-        assert!(facts(b"\r\n\r\nGET / HTTP/1.1\r\nContent-Length: 0\r\n\r\n").length);
+        assert!(facts(b"\r\n\r\nGET / HTTP/1.1\r\nContent-Length: 0\r\n\r\n").has_content_length);
         assert!(!facts(b"\n\nGET / HTTP/1.1\r\nHost: a\r\n\r\n").bare_line_feed);
     }
 
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_head_begins_with_is_told_at_once() {
+    fn bytes_that_cannot_begin_a_head_are_recognized() {
         let hopeless = |bytes: &[u8]| {
             let mut scanner = HeadScanner::default();
             assert_eq!(scanner.scan(bytes), None);

@@ -14,7 +14,7 @@ use std::{
 use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncReadExt as _, ReadBuf};
 
-use super::head_budget::UNCOUNTED;
+use super::head_budget::FREE_BYTES_PER_CONNECTION;
 use fairgate_base::socket::Socket;
 
 /// Size of the pieces after the first.
@@ -88,18 +88,20 @@ impl HeldBytes {
         moved
     }
 
+    /// Drops all bytes, and frees their memory.
     pub(super) fn clear(&mut self) {
         *self = Self::default();
     }
 
-    fn last_with_room(&mut self, wanted: usize) -> &mut BytesMut {
+    /// The last piece that is not full, or a new one; a first piece has room for `len` bytes, within bounds.
+    fn last_with_room(&mut self, len: usize) -> &mut BytesMut {
         let full = self
             .pieces
             .back()
             .is_none_or(|last| last.len() == last.capacity());
         if full {
             let size = if self.pieces.is_empty() {
-                wanted.clamp(UNCOUNTED, PIECE)
+                len.clamp(FREE_BYTES_PER_CONNECTION, PIECE)
             } else {
                 PIECE
             };

@@ -1,8 +1,8 @@
 //! The reader of an HTTP/1 connection: passes its bytes to hyper one message at a time.
 //!
-//! hyper reads as much as there is, parses what it finds, and buffers the rest. Then nobody else can tell where a
+//! hyper reads as much as there is, parses what it finds, and buffers the rest. Then no other code can find out where a
 //! head began: whether two requests in one packet were both well-formed, or where a body with an ambiguous framing
-//! ended. So the bytes are followed here first. hyper gets a complete head, its body, and nothing of the next
+//! ended. So the bytes are scanned here first. hyper gets a complete head, its body, and nothing of the next
 //! request until this one is answered.
 //!
 //! A head that arrives in one read, as nearly all do, is scanned in hyper's own buffer and not copied. Any other is
@@ -27,7 +27,7 @@ use tokio::{
 use super::{
     chunked::ChunkScanner,
     defence::{Defence, Offence},
-    head_budget::{HeadCharge, SLOT, UNCOUNTED},
+    head_budget::{FREE_BYTES_PER_CONNECTION, HeadCharge, SLOT},
     head_limits::HeadLimits,
     head_scan::{HeadFacts, HeadScanner},
     held_bytes::HeldBytes,
@@ -35,8 +35,8 @@ use super::{
 };
 use fairgate_base::socket::Socket;
 
-/// What hyper gets in place of a head that was dropped.
-const STAND_IN: &[u8] = b"GET / HTTP/1.1\r\nHost: none\r\n\r\n";
+/// The head that hyper gets in place of one that was dropped or too large.
+const REPLACEMENT_HEAD: &[u8] = b"GET / HTTP/1.1\r\nHost: none\r\n\r\n";
 
 /// The reader of an HTTP/1 connection.
 pub(super) struct Http1Reader {
@@ -48,7 +48,7 @@ pub(super) struct Http1Reader {
     held: HeldBytes,
     /// How many of the held bytes were scanned, and how many may be passed to hyper.
     scanned: usize,
-    cleared: usize,
+    released: usize,
     /// What follows the held bytes in a large head.
     large: Option<Large>,
     timer: Option<Pin<Box<Sleep>>>,
@@ -60,7 +60,7 @@ struct Large {
     len: usize,
     passed: usize,
     /// What arrived after the head.
-    behind: HeldBytes,
+    after: HeldBytes,
 }
 
 impl Http1Reader {
@@ -82,7 +82,7 @@ impl Http1Reader {
             scanner: HeadScanner::default(),
             held,
             scanned: 0,
-            cleared: 0,
+            released: 0,
             large: None,
             timer: None,
         }
@@ -95,7 +95,7 @@ impl Http1Reader {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if self.cleared > 0 {
+        if self.released > 0 {
             return Poll::Ready(self.pass_head_on(buf));
         }
         match self.messages.stage() {
@@ -103,7 +103,7 @@ impl Http1Reader {
             Stage::Length(left) => {
                 let max = usize::try_from(left).unwrap_or(usize::MAX);
                 let read = ready!(self.poll_some(socket, cx, buf, |new| Ok(new.len().min(max))))?;
-                self.messages.read_on(match left - read as u64 {
+                self.messages.body_read(match left - read as u64 {
                     0 => Stage::Complete,
                     left => Stage::Length(left),
                 });
@@ -135,7 +135,7 @@ impl Http1Reader {
             self.defence.record(offence, self.remote, &detail);
         }
         read?;
-        self.messages.read_on(if scanner.is_at_end() {
+        self.messages.body_read(if scanner.is_at_end() {
             Stage::Complete
         } else {
             Stage::Chunked(scanner)
@@ -143,7 +143,7 @@ impl Http1Reader {
         Poll::Ready(Ok(()))
     }
 
-    /// Passes on as many bytes as `belongs` says, from those that are held or else from the socket, and holds the
+    /// Passes on as many bytes as `belongs` returns, from those that are held or else from the socket, and holds the
     /// rest. Returns how many were passed on.
     fn poll_some(
         &mut self,
@@ -178,7 +178,7 @@ impl Http1Reader {
             return Poll::Ready(Ok(()));
         }
         loop {
-            if self.scan_held() || self.is_too_large() || self.is_cut(cx) {
+            if self.scan_held() || self.refuse_too_large() || self.is_dropped(cx) {
                 return Poll::Ready(self.pass_head_on(buf));
             }
             match self.poll_more(socket, cx) {
@@ -189,7 +189,7 @@ impl Http1Reader {
                 Poll::Ready(read) => read?,
                 Poll::Pending => return self.poll_timer(cx),
             };
-            if self.cleared > 0 {
+            if self.released > 0 {
                 return Poll::Ready(self.pass_head_on(buf));
             }
         }
@@ -201,7 +201,7 @@ impl Http1Reader {
         if self.held.is_empty() {
             return Poll::Pending;
         }
-        if self.large.is_none() && self.held.len() < UNCOUNTED {
+        if self.large.is_none() && self.held.len() < FREE_BYTES_PER_CONNECTION {
             return self.held.poll_fill(socket, cx);
         }
         let mut scratch = [0; SLOT];
@@ -221,30 +221,30 @@ impl Http1Reader {
             charge: self.defence.heads.charge(now),
             len: 0,
             passed: 0,
-            behind: HeldBytes::default(),
+            after: HeldBytes::default(),
         });
         let found = self.scanner.scan(new);
         let end = found.map_or(new.len(), |(end, _)| end);
         if !large.charge.keep(&new[..end], now) {
-            self.cut();
+            self.refuse_dropped();
             return;
         }
         large.len += end;
         if let Some((_, facts)) = found {
-            large.behind.push(&new[end..]);
+            large.after.push(&new[end..]);
             let whole = self.held.len() + large.len;
-            self.is_whole(whole, facts);
+            self.head_complete(whole, facts);
         }
     }
 
     /// The head is complete, and has this length.
-    fn is_whole(&mut self, len: usize, facts: HeadFacts) {
+    fn head_complete(&mut self, len: usize, facts: HeadFacts) {
         if facts.bare_line_feed {
             // hyper might wait for an end that it recognizes; the head is refused in any case.
-            self.stand_in(HeadCheck::Read(facts));
+            self.replace_head(HeadCheck::Scanned(facts));
         } else {
-            self.cleared = len;
-            self.messages.head_is_whole(HeadCheck::Read(facts));
+            self.released = len;
+            self.messages.head_complete(HeadCheck::Scanned(facts));
         }
     }
 
@@ -263,14 +263,14 @@ impl Http1Reader {
         }
         if let Some((end, facts)) = self.scanner.scan(new) {
             self.held.push(&new[end..]);
-            self.messages.head_is_whole(HeadCheck::Read(facts));
+            self.messages.head_complete(HeadCheck::Scanned(facts));
             buf.set_filled(before + end);
             return Poll::Ready(Ok(()));
         }
         if self.scanner.is_hopeless() {
-            // It cannot become a head: hyper refuses it at once.
+            // It cannot become a head, and hyper refuses it.
             self.messages
-                .head_is_whole(HeadCheck::Read(HeadFacts::default()));
+                .head_complete(HeadCheck::Scanned(HeadFacts::default()));
             return Poll::Ready(Ok(()));
         }
         self.held.push(new);
@@ -279,7 +279,7 @@ impl Http1Reader {
         Poll::Pending
     }
 
-    /// Scans what is held for the end of the head. Whether it was found.
+    /// Scans the held bytes for the end of the head. Returns whether it was found, or can never be.
     fn scan_held(&mut self) -> bool {
         let mut end = None;
         for piece in self.held.from(self.scanned) {
@@ -290,59 +290,61 @@ impl Http1Reader {
             }
         }
         let Some((_, facts)) = end else {
-            return self.is_hopeless();
+            return self.release_hopeless();
         };
-        self.is_whole(self.scanned, facts);
+        self.head_complete(self.scanned, facts);
         true
     }
 
-    /// Whether what is held cannot become a head. hyper then refuses it at once.
-    fn is_hopeless(&mut self) -> bool {
+    /// Whether the held bytes cannot become a head. They are then passed to hyper, which refuses them.
+    fn release_hopeless(&mut self) -> bool {
         let hopeless = self.scanner.is_hopeless();
         if hopeless {
-            self.cleared = self.held.len();
+            self.released = self.held.len();
             self.messages
-                .head_is_whole(HeadCheck::Read(HeadFacts::default()));
+                .head_complete(HeadCheck::Scanned(HeadFacts::default()));
         }
         hopeless
     }
 
-    /// Whether the head is larger than is allowed.
-    fn is_too_large(&mut self) -> bool {
+    /// Whether the head is larger than is allowed. It is then replaced by one that will be refused.
+    fn refuse_too_large(&mut self) -> bool {
         let len = self.held.len() + self.large.as_ref().map_or(0, |large| large.len);
         if len < self.limits.bytes {
             return false;
         }
         self.defence
             .record(Offence::TooLarge, self.remote, "its head is too large");
-        self.stand_in(HeadCheck::TooLarge);
+        self.replace_head(HeadCheck::TooLarge);
         true
     }
 
-    /// Whether the budget dropped the head.
-    fn is_cut(&mut self, cx: &mut Context<'_>) -> bool {
+    /// Whether the budget dropped the head. It is then replaced by one that will be refused.
+    fn is_dropped(&mut self, cx: &mut Context<'_>) -> bool {
         let large = self.large.as_ref();
-        let cut = large.is_some_and(|large| large.charge.poll_cut(cx).is_ready());
-        if cut {
-            self.cut();
+        let dropped = large.is_some_and(|large| large.charge.poll_dropped(cx).is_ready());
+        if dropped {
+            self.refuse_dropped();
         }
-        cut
+        dropped
     }
 
-    fn cut(&mut self) {
+    /// The budget dropped the head: reports that, and has the request refused.
+    fn refuse_dropped(&mut self) {
         let detail = "unfinished heads take too much memory, and its own most of it";
         self.defence.record(Offence::Memory, self.remote, detail);
-        self.stand_in(HeadCheck::TooLarge);
+        self.replace_head(HeadCheck::TooLarge);
     }
 
     /// Replaces the head by a small one that will be refused.
-    fn stand_in(&mut self, head: HeadCheck) {
+    fn replace_head(&mut self, head: HeadCheck) {
         self.forget();
-        self.held.push(STAND_IN);
-        self.cleared = self.held.len();
-        self.messages.head_is_whole(head);
+        self.held.push(REPLACEMENT_HEAD);
+        self.released = self.held.len();
+        self.messages.head_complete(head);
     }
 
+    /// Drops the current head and everything that was read after it.
     fn forget(&mut self) {
         self.held.clear();
         self.scanner = HeadScanner::default();
@@ -354,28 +356,30 @@ impl Http1Reader {
     fn pass_head_on(&mut self, buf: &mut ReadBuf<'_>) -> io::Result<()> {
         self.timer = None;
         self.scanned = 0;
-        self.cleared -= self.held.pass_on(buf, self.cleared);
+        self.released -= self.held.pass_on(buf, self.released);
         if let Some(large) = &mut self.large
-            && self.cleared > 0
+            && self.released > 0
             && buf.remaining() > 0
         {
             let passed = large.charge.copy(large.passed, buf);
             if passed == 0 {
-                self.cut();
-                return Err(io::Error::other("the head was cut"));
+                self.refuse_dropped();
+                return Err(io::Error::other(
+                    "request head dropped: unfinished heads take too much memory",
+                ));
             }
             large.passed += passed;
-            self.cleared -= passed;
+            self.released -= passed;
         }
-        if self.cleared == 0
+        if self.released == 0
             && let Some(large) = self.large.take()
         {
-            self.held = large.behind;
+            self.held = large.after;
         }
         Ok(())
     }
 
-    /// Cuts the client off if a head that has begun is not complete in time.
+    /// Fails if a head that has begun is not complete in time.
     fn poll_timer(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.held.is_empty() {
             return Poll::Pending;

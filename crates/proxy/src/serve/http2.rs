@@ -1,4 +1,4 @@
-//! The reader of an HTTP/2 connection: follows the frames, and closes connections that are flooded with them.
+//! The reader of an HTTP/2 connection: parses frame headers, and closes connections that are flooded with them.
 //!
 //! h2 limits the memory that frames take, and the number of small `DATA` and `CONTINUATION` frames. But a client may
 //! send any number of other frames, and each costs as much time as one that belongs to a request. So frames
@@ -9,8 +9,8 @@
 //! which is dropped was never in h2's memory.
 //!
 //! A flooded connection should end with `GOAWAY` and `ENHANCE_YOUR_CALM`. hyper has no interface for that, and a
-//! frame of the gateway's own between those of h2 would require following everything that is written. But h2 sends
-//! just that to a client with too many `CONTINUATION` frames: so h2 is given such frames to read.
+//! frame of the gateway's own between those of h2 would require parsing everything that is written. But h2 sends
+//! exactly that to a client with too many `CONTINUATION` frames, so the reader passes such frames to h2.
 
 use std::{
     io,
@@ -28,26 +28,26 @@ use tokio::{
 
 use super::{
     defence::{Defence, Offence},
-    frame_credits::{AT_FIRST, FrameCredits, PER_REQUEST, PER_SECOND},
+    frame_credits::{FrameCredits, INITIAL, PER_REQUEST, PER_SECOND},
     head_limits::HeadLimits,
     header_block::HeaderBlock,
-    http2_frames::{FrameFollower, FrameHeader, HEADER, endless_block, interrupted_block},
+    http2_frames::{FrameHeader, FrameParser, HEADER, endless_block, interrupted_block},
 };
 use fairgate_base::socket::Socket;
 
-/// Logged when the budget of unfinished heads cuts a header block.
-const TOO_MUCH: &str = "unfinished heads take too much memory, and its own most of it";
+/// Logged when the budget of unfinished heads drops a header block.
+const OUT_OF_MEMORY: &str = "unfinished heads take too much memory, and its own most of it";
 
-/// The smallest buffer that is read into: a frame's header and something after it.
-const LEAST_ROOM: usize = 64;
+/// The smallest buffer that is read into. It has room for a frame's header, so that every read makes progress.
+const MIN_BUFFER: usize = 64;
 
 /// The reader of an HTTP/2 connection.
 pub(super) struct Http2Reader {
-    /// Read already, and not followed yet.
+    /// Bytes that were read and not parsed yet.
     first: Bytes,
-    /// Followed already, and not passed on to h2 yet.
+    /// Bytes that were parsed and not passed to h2 yet.
     out: Bytes,
-    frames: FrameFollower,
+    frames: FrameParser,
     /// A header block that h2 has not seen.
     block: Option<HeaderBlock>,
     credits: Arc<FrameCredits>,
@@ -55,8 +55,8 @@ pub(super) struct Http2Reader {
     defence: Arc<Defence>,
     remote: SocketAddr,
     limits: HeadLimits,
-    /// Why the connection is closed, as soon as the current frame has ended.
-    over: Option<Offence>,
+    /// Why the connection is closed once the current frame has ended.
+    closing: Option<Offence>,
     /// h2 was given the frames that make it close the connection.
     closing_frames_sent: bool,
 }
@@ -73,24 +73,24 @@ impl Http2Reader {
         Self {
             first,
             out: Bytes::new(),
-            frames: FrameFollower::before_preface(),
+            frames: FrameParser::before_preface(),
             block: None,
             credits,
             refilled: defence.now(),
             defence,
             remote,
             limits,
-            over: None,
+            closing: None,
             closing_frames_sent: false,
         }
     }
 
-    /// Whether the connection is being closed by this reader.
-    pub(super) fn is_over(&self) -> bool {
-        self.over.is_some()
+    /// Whether this reader is closing the connection.
+    pub(super) fn is_closing(&self) -> bool {
+        self.closing.is_some()
     }
 
-    /// Reads what h2 may have.
+    /// Reads bytes that may be passed to h2.
     pub(super) fn poll_read(
         &mut self,
         socket: &mut Socket,
@@ -98,10 +98,10 @@ impl Http2Reader {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         if self.out.is_empty() {
-            if buf.remaining() >= LEAST_ROOM {
+            if buf.remaining() >= MIN_BUFFER {
                 return self.poll_more(socket, cx, buf);
             }
-            let mut room = [0; LEAST_ROOM];
+            let mut room = [0; MIN_BUFFER];
             let mut more = ReadBuf::new(&mut room);
             ready!(self.poll_more(socket, cx, &mut more))?;
             self.out = Bytes::copy_from_slice(more.filled());
@@ -118,10 +118,10 @@ impl Http2Reader {
     ) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
         loop {
-            if self.over.is_some() && self.frames.is_between() {
-                return Poll::Ready(self.end(buf));
+            if self.closing.is_some() && self.frames.is_between_frames() {
+                return Poll::Ready(self.send_closing_frames(buf));
             }
-            if self.block.as_ref().is_some_and(HeaderBlock::is_cleared) {
+            if self.block.as_ref().is_some_and(HeaderBlock::is_released) {
                 return Poll::Ready(self.pass_block_on(buf));
             }
             if self.poll_source(socket, cx, buf)?.is_pending() {
@@ -131,8 +131,8 @@ impl Http2Reader {
             if buf.filled().len() == before {
                 return Poll::Ready(Ok(()));
             }
-            self.frames.forget_part();
-            let passed = self.follow(&buf.filled()[before..]);
+            self.frames.forget_partial_header();
+            let passed = self.parse(&buf.filled()[before..]);
             buf.set_filled(before + passed);
             if passed > 0 {
                 return Poll::Ready(Ok(()));
@@ -140,8 +140,8 @@ impl Http2Reader {
         }
     }
 
-    /// Reads the next bytes into `buf`, after the part of a header that was read before. Nothing if they are
-    /// pending or there are none.
+    /// Reads the next bytes into `buf`, after the part of a header that was read before. Leaves `buf` as it was if the
+    /// socket is pending or at its end.
     fn poll_source(
         &mut self,
         socket: &mut Socket,
@@ -149,7 +149,7 @@ impl Http2Reader {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
-        self.frames.put_part(buf);
+        self.frames.copy_partial_header(buf);
         let with_part = buf.filled().len();
         let read = if self.first.has_remaining() {
             pass_on(&mut self.first, buf);
@@ -163,61 +163,61 @@ impl Http2Reader {
         read
     }
 
-    /// Follows `bytes`. Returns how many of them h2 may have; the others are kept, or dropped with the
+    /// Parses `bytes`. Returns how many of them may be passed to h2; the others are kept, or dropped with the
     /// connection.
-    fn follow(&mut self, bytes: &[u8]) -> usize {
+    fn parse(&mut self, bytes: &[u8]) -> usize {
         if self.block.is_some() {
-            self.hold(bytes);
+            self.parse_block(bytes);
             return 0;
         }
         let mut at = 0;
         loop {
             at += self.frames.skip_payload(&bytes[at..]);
-            if self.over.is_some() || at == bytes.len() {
+            if self.closing.is_some() || at == bytes.len() {
                 return at;
             }
-            let Some(header) = self.frames.peek(&bytes[at..]) else {
+            let Some(header) = self.frames.peek_header(&bytes[at..]) else {
                 return at;
             };
-            if header.begins_a_long_block() {
+            if header.begins_continued_block() {
                 self.block = Some(HeaderBlock::new(header.stream));
-                self.hold(&bytes[at..]);
+                self.parse_block(&bytes[at..]);
                 return at;
             }
             at += HEADER;
-            self.enter(header);
+            self.begin_frame(header);
         }
     }
 
-    /// Follows `bytes` as far as they belong to the header block, and keeps them there.
-    fn hold(&mut self, bytes: &[u8]) {
+    /// Parses `bytes` as far as they belong to the header block, and keeps them in it.
+    fn parse_block(&mut self, bytes: &[u8]) {
         let mut at = 0;
         loop {
             at += self.frames.skip_payload(&bytes[at..]);
             let Some(block) = &mut self.block else {
                 return;
             };
-            if block.has_last_frame() && self.frames.is_between() {
-                block.clear();
+            if block.has_last_frame() && self.frames.is_between_frames() {
+                block.release();
                 break;
             }
             if at == bytes.len() {
                 break;
             }
-            let Some(header) = self.frames.peek(&bytes[at..]) else {
+            let Some(header) = self.frames.peek_header(&bytes[at..]) else {
                 self.keep(&bytes[..at]);
                 return;
             };
-            if let Err(offence) = block.enter(header, self.limits.bytes) {
+            if let Err(offence) = block.add_frame(header, self.limits.bytes) {
                 let detail = match offence {
                     Offence::Protocol => "a header block is interrupted by another frame",
                     _ => "its head comes in too many frames",
                 };
-                self.give_up(offence, detail);
+                self.close(offence, detail);
                 return;
             }
             at += HEADER;
-            self.enter(header);
+            self.begin_frame(header);
         }
         self.keep(&bytes[..at]);
         self.put_back(&bytes[at..]);
@@ -228,11 +228,11 @@ impl Http2Reader {
         if let Some(block) = &mut self.block
             && !block.keep(bytes, &self.defence.heads, now)
         {
-            self.give_up(Offence::Memory, TOO_MUCH);
+            self.close(Offence::Memory, OUT_OF_MEMORY);
         }
     }
 
-    /// Puts `bytes` before all that is not followed yet.
+    /// Puts `bytes` before all that is not parsed yet.
     fn put_back(&mut self, bytes: &[u8]) {
         if !bytes.is_empty() {
             self.first = [bytes, &self.first].concat().into();
@@ -240,11 +240,11 @@ impl Http2Reader {
     }
 
     /// A frame begins.
-    fn enter(&mut self, header: FrameHeader) {
-        self.frames.enter(header);
+    fn begin_frame(&mut self, header: FrameHeader) {
+        self.frames.begin_payload(header);
         match header.kind {
             FrameHeader::HEADERS => self.credits.earn(PER_REQUEST),
-            FrameHeader::RESET => self.credits.count_reset(),
+            FrameHeader::RST_STREAM => self.credits.count_reset(),
             _ => {}
         }
         if let Some(offence) = header.offence()
@@ -252,7 +252,7 @@ impl Http2Reader {
             && !self.refill()
         {
             let detail = "too many HTTP/2 frames that carry no request";
-            self.give_up(offence, detail);
+            self.close(offence, detail);
         }
     }
 
@@ -261,7 +261,7 @@ impl Http2Reader {
         let now = self.defence.now();
         let since = now.saturating_duration_since(self.refilled).as_millis();
         let earned = u32::try_from(since.min(60_000)).unwrap_or(0) * PER_SECOND / 1000;
-        self.credits.earn(earned.min(AT_FIRST));
+        self.credits.earn(earned.min(INITIAL));
         self.refilled = now;
         self.credits.spend()
     }
@@ -271,12 +271,12 @@ impl Http2Reader {
         let Some(block) = &mut self.block else {
             return Poll::Pending;
         };
-        if block.poll_late(self.limits.timeout, cx).is_ready() {
-            self.give_up(Offence::TooSlow, "its head took too long");
+        if block.poll_timeout(self.limits.timeout, cx).is_ready() {
+            self.close(Offence::TooSlow, "its head took too long");
             return Poll::Ready(());
         }
-        ready!(block.poll_cut(cx));
-        self.give_up(Offence::Memory, TOO_MUCH);
+        ready!(block.poll_dropped(cx));
+        self.close(Offence::Memory, OUT_OF_MEMORY);
         Poll::Ready(())
     }
 
@@ -291,31 +291,31 @@ impl Http2Reader {
         Ok(())
     }
 
-    /// Has the connection closed. A header block that h2 has not seen is dropped at once.
-    fn give_up(&mut self, offence: Offence, detail: &str) {
+    /// Starts to close the connection. A header block that h2 has not seen is dropped at once.
+    fn close(&mut self, offence: Offence, detail: &str) {
         if self.block.take().is_some() {
-            self.frames = FrameFollower::default();
+            self.frames = FrameParser::default();
         }
-        if self.over.is_none() {
-            self.over = Some(offence);
-            self.credits.give_up();
+        if self.closing.is_none() {
+            self.closing = Some(offence);
+            self.credits.close();
             self.defence.record(offence, self.remote, detail);
         }
     }
 
-    /// Has h2 close the connection.
-    fn end(&mut self, buf: &mut ReadBuf<'_>) -> io::Result<()> {
+    /// Passes frames to h2 that make it close the connection.
+    fn send_closing_frames(&mut self, buf: &mut ReadBuf<'_>) -> io::Result<()> {
         if self.closing_frames_sent {
-            let detail = "the connection was given up";
+            let detail = "the connection was closed because of a violation of HTTP/2 or of a limit";
             return Err(io::Error::new(io::ErrorKind::InvalidData, detail));
         }
         self.closing_frames_sent = true;
-        let mut words = match self.over {
+        let mut frames = match self.closing {
             Some(Offence::Protocol) => interrupted_block(),
             _ => endless_block(self.limits.bytes),
         };
-        pass_on(&mut words, buf);
-        self.out = words;
+        pass_on(&mut frames, buf);
+        self.out = frames;
         Ok(())
     }
 }

@@ -1,26 +1,26 @@
-//! HTTP/2 frames: where one ends and the next begins, and what their headers say.
-//!
-//! Only headers of frames are read; payloads are skipped.
+//! Parses the headers of HTTP/2 frames (RFC 9113, section 4.1), and skips their payloads.
 
 use bytes::Bytes;
 use tokio::io::ReadBuf;
 
 use super::defence::Offence;
 
-/// Bytes of the preface, which comes before the first frame.
+/// Length of the connection preface in bytes, which comes before the first frame.
 const PREFACE: u32 = 24;
-/// Bytes of a frame's header.
+/// Length of a frame header in bytes.
 pub(super) const HEADER: usize = 9;
-/// The largest frame that h2 accepts with its default settings, which are used.
+/// The largest payload that h2 accepts: the default of `SETTINGS_MAX_FRAME_SIZE` (RFC 9113, section 6.5.2), which the
+/// gateway does not change.
 const MAX_FRAME: usize = 16 << 10;
+
 /// The position of a connection within its frames.
 #[derive(Debug, Default)]
-pub(super) struct FrameFollower {
+pub(super) struct FrameParser {
     /// How much of the payload, or of the preface, is still to come.
     payload: u32,
     header: [u8; HEADER],
-    /// How much of a header has arrived. Parts of headers are not passed on.
-    have: usize,
+    /// How many bytes of `header` have arrived. A partial header is never passed on.
+    header_len: usize,
 }
 
 /// The header of a frame.
@@ -33,8 +33,14 @@ pub(super) struct FrameHeader {
 }
 
 impl FrameHeader {
+    // RFC 9113, section 6.
+    const DATA: u8 = 0;
     pub(super) const HEADERS: u8 = 1;
-    pub(super) const RESET: u8 = 3;
+    const PRIORITY: u8 = 2;
+    pub(super) const RST_STREAM: u8 = 3;
+    const SETTINGS: u8 = 4;
+    const PING: u8 = 6;
+    const WINDOW_UPDATE: u8 = 8;
     const CONTINUATION: u8 = 9;
     const END_HEADERS: u8 = 0x4;
 
@@ -53,11 +59,11 @@ impl FrameHeader {
     }
 
     /// Whether it begins a header block that continues in other frames.
-    pub(super) fn begins_a_long_block(self) -> bool {
+    pub(super) fn begins_continued_block(self) -> bool {
         self.kind == Self::HEADERS && !self.ends_headers() && self.fits()
     }
 
-    /// Whether it continues the header block of `stream`.
+    /// Whether it validly continues the header block of `stream`.
     pub(super) fn continues(self, stream: u32) -> bool {
         self.kind == Self::CONTINUATION && self.stream == stream && self.fits()
     }
@@ -67,22 +73,23 @@ impl FrameHeader {
         usize::try_from(self.len).is_ok_and(|len| len <= MAX_FRAME)
     }
 
-    /// The offence if there are too many of such frames; `None` if the frame belongs to a request.
+    /// The offence to report if there are too many frames of this type; `None` if the frame belongs to a request.
     pub(super) fn offence(self) -> Option<Offence> {
         match self.kind {
-            0 | Self::HEADERS => None,
-            2 => Some(Offence::Priorities),
-            Self::RESET => Some(Offence::Resets),
-            4 => Some(Offence::Settings),
-            6 => Some(Offence::Pings),
-            8 => Some(Offence::WindowUpdates),
+            Self::DATA | Self::HEADERS => None,
+            Self::PRIORITY => Some(Offence::Priorities),
+            Self::RST_STREAM => Some(Offence::Resets),
+            Self::SETTINGS => Some(Offence::Settings),
+            Self::PING => Some(Offence::Pings),
+            Self::WINDOW_UPDATE => Some(Offence::WindowUpdates),
             Self::CONTINUATION => Some(Offence::Continuations),
+            // Also PUSH_PROMISE, which clients may not send, and GOAWAY, which they need to send once.
             _ => Some(Offence::Unknown),
         }
     }
 }
 
-impl FrameFollower {
+impl FrameParser {
     /// At the beginning of a connection, before its preface.
     pub(super) fn before_preface() -> Self {
         Self {
@@ -91,7 +98,7 @@ impl FrameFollower {
         }
     }
 
-    /// Follows the payload as far as it is in `bytes`. Returns how many of them that are.
+    /// Skips the payload at the beginning of `bytes`. Returns how many bytes of it they contain.
     pub(super) fn skip_payload(&mut self, bytes: &[u8]) -> usize {
         let payload = usize::try_from(self.payload).unwrap_or(usize::MAX);
         let skipped = payload.min(bytes.len());
@@ -99,46 +106,47 @@ impl FrameFollower {
         skipped
     }
 
-    /// The header at the beginning of `bytes`, which is not followed yet. A part of a header is kept, and put before
-    /// what follows.
-    pub(super) fn peek(&mut self, bytes: &[u8]) -> Option<FrameHeader> {
+    /// Parses the frame header at the beginning of `bytes` without consuming it. A partial header is kept for
+    /// [`copy_partial_header`](Self::copy_partial_header).
+    pub(super) fn peek_header(&mut self, bytes: &[u8]) -> Option<FrameHeader> {
         if let Some(header) = bytes.first_chunk() {
             return Some(FrameHeader::parse(*header));
         }
-        self.have = bytes.len();
-        self.header[..self.have].copy_from_slice(bytes);
+        self.header_len = bytes.len();
+        self.header[..self.header_len].copy_from_slice(bytes);
         None
     }
 
-    /// Moves on to the payload of `header`.
-    pub(super) fn enter(&mut self, header: FrameHeader) {
+    /// Consumes `header`: its payload is next.
+    pub(super) fn begin_payload(&mut self, header: FrameHeader) {
         self.payload = header.len;
     }
 
-    /// Puts the part of a header that was read before into `buf`.
-    pub(super) fn put_part(&self, buf: &mut ReadBuf<'_>) {
-        buf.put_slice(&self.header[..self.have]);
+    /// Copies the partial header to `buf`, so that the rest of it is read behind it.
+    pub(super) fn copy_partial_header(&self, buf: &mut ReadBuf<'_>) {
+        buf.put_slice(&self.header[..self.header_len]);
     }
 
-    /// The part of a header was read again with what follows it.
-    pub(super) fn forget_part(&mut self) {
-        self.have = 0;
+    /// Forgets the partial header, after it was copied and more was read.
+    pub(super) fn forget_partial_header(&mut self) {
+        self.header_len = 0;
     }
 
-    pub(super) fn is_between(&self) -> bool {
+    /// Whether the next byte is the first of a frame header.
+    pub(super) fn is_between_frames(&self) -> bool {
         self.payload == 0
     }
 }
 
-/// More `CONTINUATION` frames than h2 accepts, which is a quarter more than a head of the largest size needs, and at
-/// least five.
-pub(super) fn too_many_continuations(head_bytes: usize) -> usize {
+/// The maximum number of `CONTINUATION` frames in a header block. It is above the limit of h2 itself, which is a
+/// quarter more than a head of the maximum size needs, and at least five.
+pub(super) fn max_continuations(head_bytes: usize) -> usize {
     head_bytes / MAX_FRAME * 5 / 4 + 8
 }
 
 /// A header block of so many frames that h2 closes the connection with `ENHANCE_YOUR_CALM`.
 pub(super) fn endless_block(head_bytes: usize) -> Bytes {
-    let continuations = too_many_continuations(head_bytes);
+    let continuations = max_continuations(head_bytes);
     let more = std::iter::repeat_n(FrameHeader::CONTINUATION, continuations);
     empty_frames(std::iter::once(FrameHeader::HEADERS).chain(more))
 }
@@ -148,7 +156,7 @@ pub(super) fn interrupted_block() -> Bytes {
     empty_frames([FrameHeader::HEADERS; 2])
 }
 
-/// Empty frames of these types.
+/// Empty frames of these types on stream 1, without flags.
 fn empty_frames(kinds: impl IntoIterator<Item = u8>) -> Bytes {
     let frame = |kind| [0, 0, 0, kind, 0, 0, 0, 0, 1];
     kinds.into_iter().flat_map(frame).collect()
@@ -174,18 +182,18 @@ mod tests {
         bytes.extend(frame(8, 6, 0, 0));
         bytes.extend(frame(20_000, 0, 1, 1));
         for size in [1, 2, 7, 9, 10, 100, 100_000] {
-            let mut frames = FrameFollower::before_preface();
+            let mut frames = FrameParser::before_preface();
             let mut found = Vec::new();
             for piece in bytes.chunks(size) {
-                let all = [&frames.header[..frames.have], piece].concat();
-                frames.forget_part();
+                let all = [&frames.header[..frames.header_len], piece].concat();
+                frames.forget_partial_header();
                 let mut at = 0;
                 loop {
                     at += frames.skip_payload(&all[at..]);
-                    let Some(h) = frames.peek(&all[at..]) else {
+                    let Some(h) = frames.peek_header(&all[at..]) else {
                         break;
                     };
-                    frames.enter(h);
+                    frames.begin_payload(h);
                     found.push((h.kind, h.len, h.flags, h.stream));
                     at += HEADER;
                 }
@@ -197,12 +205,12 @@ mod tests {
                 (0, 20_000, 1, 1),
             ];
             assert_eq!(found, expected, "in pieces of {size}");
-            assert!(frames.is_between());
+            assert!(frames.is_between_frames());
         }
     }
 
     #[test]
-    fn what_carries_a_request_costs_nothing() {
+    fn frames_of_requests_are_no_offence() {
         let offence = |len, kind, flags| {
             FrameHeader::parse(frame(len, kind, flags, 1)[..9].try_into().unwrap()).offence()
         };

@@ -39,11 +39,11 @@ pub(super) enum Framing {
     Chunked,
 }
 
-/// What was found out about a head before hyper got it.
+/// The result of scanning a head before it was passed to hyper.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum HeadCheck {
     /// What its bytes showed.
-    Read(HeadFacts),
+    Scanned(HeadFacts),
     /// It was too large; hyper got another one in its place.
     TooLarge,
 }
@@ -75,7 +75,7 @@ impl Default for State {
     fn default() -> Self {
         Self {
             stage: Stage::Head,
-            head: HeadCheck::Read(HeadFacts::default()),
+            head: HeadCheck::Scanned(HeadFacts::default()),
             answered: false,
             waiting: None,
         }
@@ -88,20 +88,20 @@ impl MessageState {
         lock(&self.0).stage
     }
 
-    /// Wakes `cx` when reading can go on.
+    /// Wakes `cx` when reading can continue.
     pub(super) fn wait(&self, cx: &Context<'_>) {
         lock(&self.0).waiting = Some(cx.waker().clone());
     }
 
     /// A head is passed to hyper.
-    pub(super) fn head_is_whole(&self, head: HeadCheck) {
+    pub(super) fn head_complete(&self, head: HeadCheck) {
         let mut state = lock(&self.0);
         state.stage = Stage::Parsing;
         state.head = head;
     }
 
-    /// hyper has parsed the head, and a body with this framing follows. Returns what was found out about the head
-    /// before.
+    /// hyper has parsed the head, and a body with this framing follows. Returns the result of
+    /// scanning the head.
     pub(super) fn parsed(&self, framing: Framing) -> HeadCheck {
         let mut state = lock(&self.0);
         state.answered = false;
@@ -117,7 +117,7 @@ impl MessageState {
     }
 
     /// More of the body was read; `stage` is what follows.
-    pub(super) fn read_on(&self, stage: Stage) {
+    pub(super) fn body_read(&self, stage: Stage) {
         let mut state = lock(&self.0);
         state.stage = match stage {
             Stage::Complete if state.answered => Stage::Head,
@@ -143,7 +143,7 @@ impl MessageState {
     }
 
     /// How much of the request's body was not read yet.
-    pub(super) fn left(&self) -> UnreadBody {
+    pub(super) fn unread(&self) -> UnreadBody {
         match lock(&self.0).stage {
             Stage::Length(bytes) => UnreadBody::Bytes(bytes),
             Stage::Chunked(_) => UnreadBody::Unknown,

@@ -4,8 +4,8 @@
 //! (`connection`). hyper parses HTTP, but the bytes of every connection are followed here first (`wire`,
 //! `http1`, `http2`): so no part of one request is ever taken for another, unfinished heads have bounded
 //! memory (`head_budget`), and floods of frames end the connection (`frame_credits`). Requests that hyper
-//! accepts but servers could read in two ways are refused (`head`); refusals are counted (`defence`). A client
-//! that leaves is noticed at once, whatever its request is waiting for (`hangup_watcher`, `client_left`). A
+//! accepts but servers could read in two ways are refused (`head_check`); refusals are counted (`defence`). A client
+//! that leaves is noticed immediately, whatever its request is waiting for (`hangup_watcher`, `client_left`). A
 //! client that stalls is cut off (`wire`, `stream_executor`), as is one that keeps resetting its requests
 //! (`premature_resets`). A shutdown lets requests finish (`drain`).
 //!
@@ -26,8 +26,8 @@ mod drain;
 mod event;
 mod frame_credits;
 mod hangup_watcher;
-mod head;
 mod head_budget;
+mod head_check;
 mod head_limits;
 mod head_scan;
 mod header_block;

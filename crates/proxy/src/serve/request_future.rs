@@ -177,7 +177,7 @@ impl ActiveRequest {
     }
 
     /// Prepares a reply to be sent: its bytes are counted, a watch can be ended by the drain, and during the
-    /// drain an HTTP/1 client is told to close the connection.
+    /// drain the reply to an HTTP/1 client has `Connection: close`.
     fn prepare(&self, reply: &mut Reply, context: Rc<RequestContext>, version: Version) {
         if self.connection.messages.is_none() {
             self.connection.premature.note_user(context.user.get());
@@ -197,7 +197,7 @@ impl ActiveRequest {
         }
     }
 
-    /// When the reply can be sent, as far as the rest of the request's body decides it.
+    /// When the reply can be sent, given the rest of the request's body.
     fn when_to_send(&self) -> SendReply {
         let messages = self.connection.messages.as_ref();
         messages.map_or(SendReply::Now, |messages| {
@@ -255,7 +255,7 @@ impl Body for OutgoingBody {
     }
 }
 
-/// Tells an HTTP/1 client that the connection will be closed after this reply.
+/// Announces to an HTTP/1 client that the connection will be closed after this reply.
 pub(super) fn close_connection(reply: &mut Reply) {
     let close = HeaderValue::from_static("close");
     reply.headers_mut().insert(CONNECTION, close);

@@ -1,4 +1,4 @@
-//! What the connections of one core share.
+//! The state of a core that its connections share.
 
 use std::{
     cell::{Cell, RefCell},
@@ -19,13 +19,14 @@ use fairgate_base::clock::Clock;
 use fairgate_call::ReadAheadBudget;
 use fairgate_core::random::Random;
 
-/// What the connections of a core share.
+/// The state of a core that its connections share.
 pub(super) struct ServeContext {
     pub(super) settings: ServeSettings,
     pub(super) defence: Arc<Defence>,
     pub(super) tls: Option<TlsAcceptor>,
     pub(super) clock: Clock,
     pub(super) load: Arc<CoreLoad>,
+    /// Memory for bodies of queued requests.
     pub(super) budget: Rc<ReadAheadBudget>,
     pub(super) watcher: Rc<HangupWatcher>,
     pub(super) phase: Cell<DrainPhase>,

@@ -57,7 +57,7 @@ pub struct ServeSettings {
 /// Settings of the shutdown.
 #[derive(Clone, Copy, Debug)]
 pub struct DrainSettings {
-    /// How long to go on serving, but not ready, so that load balancers notice: 0 s.
+    /// How long to keep serving while not ready, so that load balancers notice: 0 s.
     pub delay: Duration,
     /// The time over which the ends of watches are spread: 10 s.
     pub watch_spread: Duration,

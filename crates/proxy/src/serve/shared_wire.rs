@@ -1,4 +1,4 @@
-//! A connection that the gateway can still write to once hyper is done with it.
+//! A connection that the gateway can still write to after hyper has been dropped.
 
 use std::{
     cell::{Cell, RefCell},
@@ -13,45 +13,45 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 
 use super::wire::Wire;
 
-/// How long the client has to take the last frame.
-const FAREWELL: Duration = Duration::from_secs(1);
+/// How long to wait for the client to take the last frame.
+const GOAWAY_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// GOAWAY: any stream may have been served; `ENHANCE_YOUR_CALM`.
 const GOAWAY: [u8; 17] = [
     0, 0, 8, 7, 0, 0, 0, 0, 0, 0x7f, 0xff, 0xff, 0xff, 0, 0, 0, 0xb,
 ];
 
-/// A connection that hyper does not own alone, so that a last frame can be sent once hyper is done with it.
+/// A connection that hyper shares with the gateway, which may send a last frame after hyper has been dropped.
 #[derive(Clone)]
 pub(super) struct SharedWire {
     wire: Rc<RefCell<Wire>>,
-    /// Whether the last write was complete, so that what follows begins a frame.
-    whole: Rc<Cell<bool>>,
+    /// Whether the last write was complete, so that the next byte begins a frame.
+    at_frame_start: Rc<Cell<bool>>,
 }
 
 impl SharedWire {
     pub(super) fn new(wire: Wire) -> Self {
         Self {
             wire: Rc::new(RefCell::new(wire)),
-            whole: Rc::new(Cell::new(true)),
+            at_frame_start: Rc::new(Cell::new(true)),
         }
     }
 
     /// Sends `GOAWAY` with `ENHANCE_YOUR_CALM`, if the client takes it soon.
     pub(super) async fn send_enhance_your_calm(mut self) {
-        if self.whole.get() {
-            let farewell = async {
+        if self.at_frame_start.get() {
+            let goaway = async {
                 self.write_all(&GOAWAY).await?;
                 self.shutdown().await
             };
             // Best effort: the connection ends in any case.
-            let _ = tokio::time::timeout(FAREWELL, farewell).await;
+            let _ = tokio::time::timeout(GOAWAY_TIMEOUT, goaway).await;
         }
     }
 
-    fn note(&self, wanted: usize, written: &Poll<io::Result<usize>>) {
-        let whole = matches!(written, Poll::Ready(Ok(bytes)) if *bytes == wanted);
-        self.whole.set(whole);
+    fn record_write(&self, len: usize, written: &Poll<io::Result<usize>>) {
+        let complete = matches!(written, Poll::Ready(Ok(bytes)) if *bytes == len);
+        self.at_frame_start.set(complete);
     }
 }
 
@@ -72,7 +72,7 @@ impl AsyncWrite for SharedWire {
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut *self.wire.borrow_mut()).poll_write(cx, buf);
-        self.note(buf.len(), &written);
+        self.record_write(buf.len(), &written);
         written
     }
 
@@ -82,7 +82,7 @@ impl AsyncWrite for SharedWire {
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut *self.wire.borrow_mut()).poll_write_vectored(cx, bufs);
-        self.note(bufs.iter().map(|buf| buf.len()).sum(), &written);
+        self.record_write(bufs.iter().map(|buf| buf.len()).sum(), &written);
         written
     }
 

@@ -1,12 +1,12 @@
 //! Runs the tasks of an HTTP/2 connection's streams, and resets streams whose clients stall.
 //!
-//! A client can keep the window of a stream closed for ever, and so hold whatever its reply holds: its seat,
-//! its upstream connection. hyper waits for any time. The task of a stream is therefore watched: if data of the
-//! reply was handed to hyper, and hyper does not ask for more within the time allowed, the task is dropped,
-//! which resets the stream. The other streams go on.
+//! A client can keep the window of a stream closed for ever, and so hold the resources of its reply: its seat and
+//! its upstream connection. hyper has no time limit for that. The task of a stream is therefore watched: if data of the
+//! reply was handed to hyper, and hyper does not poll for more within the time limit, the task is dropped,
+//! which resets the stream. The other streams continue.
 //!
 //! hyper's executor is given an opaque future and does not say which request it is for. But hyper calls the
-//! connection's service for a request and spawns the task of its stream in one go, so the request that the
+//! connection's service for a request and spawns the task of its stream without yielding in between, so the request that the
 //! service saw last is the one of the task.
 
 use std::{

@@ -21,14 +21,14 @@ use rustls::{
 ///
 /// # Errors
 ///
-/// When key and certificate do not match.
+/// If key and certificate do not match.
 pub fn server_config(
     chain: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
     authorities: Vec<DistinguishedName>,
 ) -> Result<Arc<ServerConfig>, rustls::Error> {
     let provider = Arc::new(ring::default_provider());
-    let verifier = Arc::new(Possession {
+    let verifier = Arc::new(ProofOfPossession {
         authorities,
         algorithms: provider.signature_verification_algorithms,
     });
@@ -42,12 +42,12 @@ pub fn server_config(
 
 /// Accepts every certificate whose key the client holds.
 #[derive(Debug)]
-struct Possession {
+struct ProofOfPossession {
     authorities: Vec<DistinguishedName>,
     algorithms: WebPkiSupportedAlgorithms,
 }
 
-impl ClientCertVerifier for Possession {
+impl ClientCertVerifier for ProofOfPossession {
     fn client_auth_mandatory(&self) -> bool {
         false
     }

@@ -34,7 +34,7 @@ pub(super) struct UnreadBodies {
     /// The connection's task.
     task: RefCell<Option<Waker>>,
     /// Whether the client of the current request waits for `100 Continue`.
-    expects: Cell<bool>,
+    expects_continue: Cell<bool>,
 }
 
 struct DrainedBody {
@@ -46,21 +46,21 @@ struct DrainedBody {
 
 /// When, and how, a reply can be sent.
 pub(super) enum SendReply {
-    /// At once.
+    /// Immediately.
     Now,
-    /// At once, and it has to say that the connection will be closed.
+    /// Immediately, and it must announce that the connection will be closed.
     AndClose,
     /// It should wait for up to this long, and be checked again whenever the connection is polled.
     Later(Duration),
 }
 
 impl UnreadBodies {
-    /// A request begins; `expects` tells whether its client waits for `100 Continue`.
-    pub(super) fn begin(&self, expects: bool) {
-        self.expects.set(expects);
+    /// A request begins; `expects_continue` is whether its client waits for `100 Continue`.
+    pub(super) fn begin(&self, expects_continue: bool) {
+        self.expects_continue.set(expects_continue);
     }
 
-    /// Takes the rest of a body that nobody reads.
+    /// Takes over a body that the stack no longer reads, to discard the rest of it.
     pub(super) fn take(&self, body: Incoming) {
         let unread = DrainedBody {
             body,
@@ -90,9 +90,9 @@ impl UnreadBodies {
 
     /// When the reply to the current request can be sent.
     pub(super) fn when_to_send(&self, messages: &MessageState) -> SendReply {
-        match messages.left() {
+        match messages.unread() {
             UnreadBody::Nothing => SendReply::Now,
-            _ if self.expects.get() => SendReply::AndClose,
+            _ if self.expects_continue.get() => SendReply::AndClose,
             UnreadBody::Bytes(left) if left <= DRAINED_BYTES => SendReply::Now,
             // Only if the rest is being discarded: what the upstream still reads may be endless.
             UnreadBody::Unknown if self.unread.borrow().is_some() => SendReply::Later(CHUNKS_TIME),

@@ -1,6 +1,6 @@
 //! A client's connection, as hyper reads and writes it.
 //!
-//! Some things can only be done with the bytes themselves. Those that are read are followed, so that hyper gets no
+//! Some checks need the raw bytes. Those that are read are parsed, so that hyper gets no
 //! more than one HTTP/1 message at a time ([`super::http1`]), and floods of HTTP/2 frames end the connection
 //! ([`super::http2`]). A client that does not take data is cut off, which hyper does not do. And if a connection is
 //! closed while bytes are unread, the kernel resets it, which can destroy a reply that the client has not read yet:
@@ -25,7 +25,7 @@ use fairgate_base::socket::Socket;
 /// How long a connection that is being closed discards what the client still sends.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// How many bytes are discarded at most, if the connection is closed because the client sends too much.
+/// The maximum number of bytes to discard, if the connection is closed because the client sends too much.
 const LINGER_BYTES: usize = 1 << 20;
 
 /// The reader of a connection.
@@ -34,7 +34,7 @@ pub(super) enum Reader {
     Http2(Http2Reader),
 }
 
-/// A client's connection as hyper sees it.
+/// A client's connection as hyper sees it: with message boundaries enforced, and a time limit for writes.
 pub(crate) struct Wire {
     socket: Socket,
     reader: Reader,
@@ -87,14 +87,12 @@ impl Wire {
         }
         Poll::Pending
     }
-}
 
-impl Wire {
-    /// Discards what the client still sends. Closing at once would reset the connection, and a reset destroys what
-    /// the client has not read yet.
+    /// Discards what the client still sends. Closing immediately would reset the connection, and a reset
+    /// destroys data that the client has not read yet.
     fn poll_linger(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if let Reader::Http2(reader) = &self.reader
-            && !reader.is_over()
+            && !reader.is_closing()
         {
             return Poll::Ready(Ok(()));
         }

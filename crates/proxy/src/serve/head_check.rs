@@ -1,8 +1,9 @@
-//! Refuses request heads that servers interpret differently.
+//! Validates request heads, and refuses those that servers interpret differently.
 //!
-//! hyper parses strictly, but resolves some ambiguities instead of refusing them: with both `Transfer-Encoding` and
-//! `Content-Length` it ignores the second, it accepts a bare line feed as a line end, and it allows duplicate
-//! headers. Such requests are refused here, before anything else uses them.
+//! hyper parses strictly, but resolves some ambiguities instead of refusing them: if both `Transfer-Encoding` and
+//! `Content-Length` are present it ignores `Content-Length`, it accepts a bare line feed as a line end, and it allows
+//! duplicate headers. Such requests are refused here, before anything else uses them: they enable request smuggling
+//! (RFC 9112, section 11.2).
 
 use http::{
     HeaderMap, Method, Request, Version,
@@ -15,20 +16,22 @@ use http::{
 use super::head_scan::HeadFacts;
 use fairgate_call::Refusal;
 
-/// What a valid head is about.
+/// What a valid head addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RequestTarget {
     /// A path: the request goes through the stack.
     Path,
-    /// The server as a whole (`OPTIONS *`): answered at once.
-    Server,
+    /// The server as a whole, `OPTIONS *` (RFC 9110, section 9.3.7): answered without the stack.
+    ServerWide,
 }
 
-/// Refuses a head that is malformed or ambiguous. `facts` are what the bytes of an HTTP/1 head showed.
+/// Refuses a head that is malformed or ambiguous. `facts` were collected while scanning the bytes of an
+/// HTTP/1 head.
 ///
 /// # Errors
 ///
-/// [`Refusal::Malformed`] and others. An HTTP/1 connection must not be used again after one.
+/// [`Refusal::Malformed`], [`Refusal::MethodNotAllowed`] or [`Refusal::ExpectationFailed`]. The caller must close an
+/// HTTP/1 connection after any of them, because the end of the request is not certain.
 pub(crate) fn check<B>(request: &Request<B>, facts: HeadFacts) -> Result<RequestTarget, Refusal> {
     let headers = request.headers();
     if matches!(*request.method(), Method::CONNECT | Method::TRACE) {
@@ -49,13 +52,15 @@ pub(crate) fn check<B>(request: &Request<B>, facts: HeadFacts) -> Result<Request
         return Err(Refusal::ExpectationFailed);
     }
     match request.uri().path() {
-        "*" if request.method() == Method::OPTIONS => Ok(RequestTarget::Server),
+        "*" if request.method() == Method::OPTIONS => Ok(RequestTarget::ServerWide),
         path if path.starts_with('/') => Ok(RequestTarget::Path),
         _ => Err(Refusal::Malformed("the target is not a path")),
     }
 }
 
-/// There is exactly one host.
+/// Refuses more than one `Host`, none in HTTP/1.1, and one that differs from the authority of the target.
+///
+/// A default port counts: `gate` and `gate:80` differ. Clients send the same text in both places.
 fn check_host<B>(request: &Request<B>) -> Result<(), Refusal> {
     let mut hosts = request.headers().get_all(HOST).iter();
     let host = hosts.next();
@@ -79,7 +84,7 @@ fn check_host<B>(request: &Request<B>) -> Result<(), Refusal> {
     }
 }
 
-/// Every server agrees on where the body ends.
+/// Refuses ambiguous message framing (RFC 9112, section 6.3).
 fn check_framing(headers: &HeaderMap, facts: HeadFacts) -> Result<(), Refusal> {
     let mut encodings = headers.get_all(TRANSFER_ENCODING).iter();
     let encoding = encodings.next();
@@ -89,7 +94,7 @@ fn check_framing(headers: &HeaderMap, facts: HeadFacts) -> Result<(), Refusal> {
                 "Transfer-Encoding may be chunked, once, and nothing else",
             ));
         }
-        if headers.contains_key(CONTENT_LENGTH) || facts.length {
+        if headers.contains_key(CONTENT_LENGTH) || facts.has_content_length {
             return Err(Refusal::Malformed(
                 "both Transfer-Encoding and Content-Length",
             ));
@@ -112,7 +117,10 @@ fn check_single(
     Ok(())
 }
 
-/// `Connection` does not name a header that the request needs.
+/// Refuses a `Connection` header that names a header which the upstream needs.
+///
+/// A proxy must drop the headers that `Connection` names (RFC 9110, section 7.6.1). Identity headers need no check: the
+/// gateway adds its own after it has dropped those of the client.
 fn check_connection(headers: &HeaderMap) -> Result<(), Refusal> {
     const NEEDED: [HeaderName; 5] = [ACCEPT, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HOST];
     let names_needed = headers.get_all(CONNECTION).iter().any(|value| {
@@ -199,18 +207,18 @@ mod tests {
             ));
         }
         let asterisk = Request::options("*").header("host", "gate");
-        assert_eq!(checked(asterisk).unwrap(), RequestTarget::Server);
+        assert_eq!(checked(asterisk).unwrap(), RequestTarget::ServerWide);
         assert!(checked(get().uri("*")).is_err());
     }
 
     #[test]
-    fn what_only_the_bytes_tell_is_refused() {
+    fn what_only_the_raw_bytes_show_is_refused() {
         let chunked = get()
             .header("transfer-encoding", "chunked")
             .body(())
             .unwrap();
         let length = HeadFacts {
-            length: true,
+            has_content_length: true,
             ..HeadFacts::default()
         };
         assert!(check(&chunked, HeadFacts::default()).is_ok());
