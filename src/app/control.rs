@@ -1,5 +1,4 @@
-//! The tasks on the control runtime, beside the requests: following policies, rebalancing, reloading, the
-//! admin port. All of them are started here.
+//! Starts the background tasks on the control runtime: following policies, rebalancing, reloading, the admin port.
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 
@@ -52,17 +51,17 @@ impl Control {
         let address = self.config.admin.address;
         let mut checks = checks(gateway, &self.telemetry);
         if let Some(hosting) = &self.hosting {
-            checks = hosting.check(checks);
-            hosting.measure(&self.telemetry);
+            checks = hosting.add_health_check(checks);
+            hosting.register_metrics(&self.telemetry);
             hosting.start(&control);
         }
         if let Some(following) = &self.policies.following {
-            checks = following.check(checks);
-            following.measure(&self.telemetry);
+            checks = following.add_health_check(checks);
+            following.register_metrics(&self.telemetry);
         }
         let view = OperatorEndpoints::new(Arc::clone(&self.telemetry), checks);
         if let Some(hosting) = &self.hosting {
-            hosting.show(&view);
+            hosting.serve_on_main_port(&view);
         }
         let admin = control
             .block_on(AdminServer::bind(address, view))
@@ -75,8 +74,8 @@ impl Control {
             upstream = self.config.has_upstream.then_some(upstream),
             "serving"
         );
-        show_load(gateway, &self.telemetry);
-        show_defence(gateway, &self.telemetry);
+        register_load_metrics(gateway, &self.telemetry);
+        register_defence_metrics(gateway, &self.telemetry);
         control.spawn(admin.run());
         control.spawn(Arc::clone(&self.telemetry).run());
         control.spawn(self.credential.follow());
@@ -118,7 +117,7 @@ impl Control {
 }
 
 /// Registers the metrics of connections and requests.
-fn show_load(gateway: &Gateway, telemetry: &Telemetry) {
+fn register_load_metrics(gateway: &Gateway, telemetry: &Telemetry) {
     #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
     let number = |count: usize| count as f64;
     let (connections, streams) = gateway.gauges();
@@ -128,7 +127,7 @@ fn show_load(gateway: &Gateway, telemetry: &Telemetry) {
 }
 
 /// Registers the metrics of protection against misbehaving clients.
-fn show_defence(gateway: &Gateway, telemetry: &Telemetry) {
+fn register_defence_metrics(gateway: &Gateway, telemetry: &Telemetry) {
     let metrics = telemetry.metrics();
     for offence in Offence::ALL {
         let of = Arc::clone(gateway.defence());

@@ -163,7 +163,7 @@ impl HostedApi {
             () = work => {}
             () = self.start_timeout() => {
                 let why = self
-                    .trouble()
+                    .problem()
                     .unwrap_or_else(|| "it does not respond".to_owned());
                 tracing::error!(%why, "the store is not available; the built-in objects are in force until it is");
             }
@@ -186,7 +186,7 @@ impl HostedApi {
     }
 
     /// The failure of the store, if it is not healthy.
-    pub(super) fn trouble(&self) -> Option<String> {
+    pub(super) fn problem(&self) -> Option<String> {
         match self.store.health() {
             StoreHealth::Ready => None,
             StoreHealth::Unread => Some("not read yet".to_owned()),
@@ -195,25 +195,25 @@ impl HostedApi {
     }
 
     /// Serves metrics, health checks and dumps on the main port, too.
-    pub(super) fn show(&self, view: &Arc<OperatorEndpoints>) {
+    pub(super) fn serve_on_main_port(&self, view: &Arc<OperatorEndpoints>) {
         let _ = self.main_port.0.set(Arc::downgrade(view));
     }
 
     /// Adds the store to the health checks.
-    pub(super) fn check(&self, checks: HealthChecks) -> HealthChecks {
+    pub(super) fn add_health_check(&self, checks: HealthChecks) -> HealthChecks {
         let this = self.clone();
         checks.note("store", move || {
-            this.trouble()
+            this.problem()
                 .map(|why| format!("{why}; the last good policy stays in force"))
         })
     }
 
     /// Registers the metrics of the store.
-    pub(super) fn measure(&self, telemetry: &Telemetry) {
+    pub(super) fn register_metrics(&self, telemetry: &Telemetry) {
         let metrics = telemetry.metrics();
         let this = self.clone();
         metrics.observe_gauge(&catalogue::STORE_UP, move || {
-            f64::from(u8::from(this.trouble().is_none()))
+            f64::from(u8::from(this.problem().is_none()))
         });
         let this = self.clone();
         #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
@@ -249,7 +249,7 @@ impl HostedApi {
     /// Ensures that the built-in objects exist, after every change and every minute.
     async fn keep_bootstrap(self) {
         let bootstrapper = Bootstrapper::new(Arc::clone(&self.hosted), self.bootstrap);
-        let mut trouble = String::new();
+        let mut last_error = String::new();
         loop {
             // The watch starts before the objects are read, so that no change in between is missed.
             let change = self.change();
@@ -257,14 +257,14 @@ impl HostedApi {
             let pause = match bootstrapper.ensure().await {
                 Ok(()) => {
                     self.ensured.store(true, Ordering::Relaxed);
-                    trouble.clear();
+                    last_error.clear();
                     ENSURE_INTERVAL
                 }
                 Err(error) => {
                     let text = error.to_string();
-                    if trouble != text {
+                    if last_error != text {
                         tracing::warn!(%error, "cannot maintain the built-in objects");
-                        trouble = text;
+                        last_error = text;
                     }
                     RETRY_DELAY
                 }

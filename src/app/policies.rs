@@ -148,7 +148,7 @@ fn files(config: &Config) -> Found {
 
 async fn stored(hosting: &HostedApi) -> Found {
     // An unhealthy store has been waited for already.
-    let patience = match hosting.trouble() {
+    let patience = match hosting.problem() {
         None => FIRST_SET,
         Some(_) => Duration::ZERO,
     };
@@ -159,7 +159,7 @@ async fn stored(hosting: &HostedApi) -> Found {
 async fn followed(source: KubeSource, step: &SourceStatus) -> Found {
     let found = first_of(ConfiguredSource::Kube(Box::new(source)), FIRST_SET).await;
     if found.1.is_none() {
-        let why = step.trouble().unwrap_or_default();
+        let why = step.problem().unwrap_or_default();
         tracing::error!(%why, "the upstream's policy objects have not been read yet; the built-in policy applies");
     }
     found

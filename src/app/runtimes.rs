@@ -41,12 +41,12 @@ impl Default for AppSettings {
     }
 }
 
-/// What a core's stack is built with, on the core's own thread.
+/// The input for building a core's stack, on the core's own thread.
 #[derive(Clone, Debug)]
 pub struct CoreContext {
-    /// Which core, from 0.
+    /// The index of the core, from 0.
     pub index: usize,
-    /// The time.
+    /// The clock of the gateway.
     pub clock: Clock,
     /// The control runtime, for work that must not run on a data core.
     pub control: runtime::Handle,
@@ -208,7 +208,7 @@ impl Gateway {
         Ok(handle)
     }
 
-    /// The runtime of everything but requests.
+    /// The control runtime, which runs everything except requests.
     pub fn control(&self) -> runtime::Handle {
         self.control_handle.clone()
     }

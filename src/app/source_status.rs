@@ -19,13 +19,13 @@ impl SourceStatus {
     }
 
     /// Adds it to the health checks.
-    pub(super) fn check(&self, checks: HealthChecks) -> HealthChecks {
+    pub(super) fn add_health_check(&self, checks: HealthChecks) -> HealthChecks {
         let status = Arc::clone(&self.status);
         checks.note("source", move || status.problem())
     }
 
     /// Registers its metric.
-    pub(super) fn measure(&self, telemetry: &Telemetry) {
+    pub(super) fn register_metrics(&self, telemetry: &Telemetry) {
         let status = Arc::clone(&self.status);
         telemetry
             .metrics()
@@ -33,7 +33,7 @@ impl SourceStatus {
     }
 
     /// Why the objects are out of date, if they are.
-    pub(super) fn trouble(&self) -> Option<String> {
+    pub(super) fn problem(&self) -> Option<String> {
         self.status.problem()
     }
 }

@@ -64,7 +64,7 @@ pub struct Config {
     pub apiserver: String,
     /// How the gateway stops.
     pub drain: DrainConfig,
-    /// Every key's path with its value in effect; see [`Config::restart_needed_for`].
+    /// The effective value of each key, by its path; see [`Config::restart_needed_for`].
     effective: BTreeMap<String, String>,
 }
 
@@ -395,7 +395,7 @@ pub enum LogLevel {
 /// How the gateway stops.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DrainConfig {
-    /// From turning unready to closing the listener; may be zero.
+    /// The time from becoming unready to closing the listener; may be zero.
     pub delay: Duration,
     /// How long running requests may go on after that; watches end spread over it. May be zero.
     pub grace: Duration,

@@ -138,14 +138,14 @@ fn malformed(error: &PemError) -> InvalidValue {
 mod tests {
     use super::*;
 
-    fn made() -> (String, String) {
+    fn self_signed() -> (String, String) {
         let made = rcgen::generate_simple_self_signed(["a".to_owned()]).unwrap();
         (made.cert.pem(), made.signing_key.serialize_pem())
     }
 
     #[test]
     fn a_chain_and_its_key_make_an_identity() {
-        let (cert, key) = made();
+        let (cert, key) = self_signed();
         let chain = certificates(format!("# words\n{cert}\n{cert}").as_bytes()).unwrap();
         assert_eq!(chain.len(), 2);
         let identity = identity(chain, private_key(key.as_bytes()).unwrap()).unwrap();
@@ -153,9 +153,9 @@ mod tests {
     }
 
     #[test]
-    fn somebody_elses_key_is_refused() {
-        let (cert, _) = made();
-        let (_, key) = made();
+    fn the_key_of_another_certificate_is_refused() {
+        let (cert, _) = self_signed();
+        let (_, key) = self_signed();
         let error = identity(
             certificates(cert.as_bytes()).unwrap(),
             private_key(key.as_bytes()).unwrap(),
@@ -165,8 +165,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pem_is_told_apart() {
-        let (cert, key) = made();
+    fn malformed_pem_is_reported_by_its_defect() {
+        let (cert, key) = self_signed();
         let broken = cert.replace("MII", "!!!");
         for (pem, part) in [
             (&b""[..], "contains no certificate"),

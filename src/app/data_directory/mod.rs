@@ -62,9 +62,9 @@ pub enum DataDirectoryError {
     /// A file cannot be read or written.
     #[error("{path}: {source}; check the directory and its permissions", path = path.display())]
     Io {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// Another gateway uses it.
@@ -92,19 +92,19 @@ pub enum DataDirectoryError {
     /// A certificate cannot be created.
     #[error("{path}: {source}; remove the file to have it created again", path = path.display())]
     Certificate {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What the library says.
+        /// The error of rcgen.
         source: rcgen::Error,
     },
 }
 
-/// A directory with everything that a gateway needs; locked while this exists.
+/// A directory with everything that a gateway needs; locked until this value is dropped.
 #[derive(Debug)]
 pub struct DataDirectory {
     directory: PathBuf,
     authority: Authority,
-    /// Held as long as this is.
+    /// Locked until this value is dropped.
     _lock: File,
 }
 
@@ -138,7 +138,7 @@ impl DataDirectory {
         Ok(this)
     }
 
-    /// Its configuration.
+    /// The path of its configuration file.
     pub fn config(&self) -> PathBuf {
         self.path("fairgate.yaml")
     }
@@ -150,11 +150,11 @@ impl DataDirectory {
     ///
     /// [`DataDirectoryError`].
     pub fn write_kubeconfigs(&self, address: SocketAddr) -> Result<PathBuf, DataDirectoryError> {
-        let people = [
+        let users = [
             ("admin.kubeconfig", ADMIN, User::MASTERS),
             ("user.kubeconfig", USER, READERS),
         ];
-        for (file, name, group) in people {
+        for (file, name, group) in users {
             let (certificate, key) = self.authority.sign(&self.directory, &client(name, group))?;
             let text = self.kubeconfig(address, name, &certificate, &key);
             write(&self.path(file), &text)?;
@@ -231,20 +231,20 @@ fn io_error(path: &Path, source: io::Error) -> DataDirectoryError {
 /// Writes a file that only its owner can read. It is written under another name and renamed, so that it
 /// is never incomplete, and never readable by others even for a moment.
 fn write(path: &Path, text: &str) -> Result<(), DataDirectoryError> {
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".new");
+    let mut temporary = path.as_os_str().to_owned();
+    temporary.push(".new");
     let written = (|| {
         // Left over from an interrupted start.
-        let _ = fs::remove_file(&beside);
+        let _ = fs::remove_file(&temporary);
         let mut file = fs::OpenOptions::new()
             .write(true)
             .create_new(true)
             .mode(0o600)
-            .open(&beside)?;
+            .open(&temporary)?;
         file.set_permissions(fs::Permissions::from_mode(0o600))?;
         file.write_all(text.as_bytes())?;
         file.sync_all()?;
-        fs::rename(&beside, path)
+        fs::rename(&temporary, path)
     })();
     written.map_err(|source| io_error(path, source))
 }

@@ -39,7 +39,7 @@ pub(super) fn identity(section: &mut ConfigSection<'_>) -> Option<CertificateAnd
     let secret = read_pem(section, "keyFile", &key, pem::private_key);
     let identity = pem::identity(chain?, secret?);
     identity
-        .map_err(|wrong| say(section, "keyFile", &key, wrong))
+        .map_err(|invalid| report(section, "keyFile", &key, invalid))
         .ok()
 }
 
@@ -52,12 +52,13 @@ fn read_pem<T>(
     let field = section.field(key);
     let contents = section.reader.contents(&field, path)?;
     parse(&contents)
-        .map_err(|wrong| say(section, key, path, wrong))
+        .map_err(|invalid| report(section, key, path, invalid))
         .ok()
 }
 
-fn say(section: &mut ConfigSection<'_>, key: &str, path: &Path, wrong: InvalidValue) {
+/// Reports that the contents of the file under `key` are invalid.
+fn report(section: &mut ConfigSection<'_>, key: &str, path: &Path, invalid: InvalidValue) {
     let field = section.field(key);
-    let problem = format!("{}: {}", path.display(), wrong.problem);
-    section.reader.error(&field, problem, wrong.remedy);
+    let problem = format!("{}: {}", path.display(), invalid.problem);
+    section.reader.error(&field, problem, invalid.remedy);
 }
