@@ -1,13 +1,13 @@
-//! Requests that go on upstream after their client has left.
+//! Requests that continue upstream after their client has left.
 //!
 //! When a request is cancelled, nothing shows whether the upstream stops working on it, and clients decide how many
-//! requests they abandon. So a request that counts against a limit is not cancelled: it goes on in the background,
+//! requests they abandon. So a request that counts against a limit is not cancelled: it continues in the background,
 //! with what it holds, until its response has ended, or until its time limit. The end of the response is the only
-//! evidence that the upstream is done which a client cannot fake. The seats and places that such requests hold
+//! evidence that the upstream is done that a client cannot fake. The seats and places that such requests hold
 //! limit their number.
 //!
-//! A request that counts against no limit goes on as well, because servers close a connection after many resets, but
-//! within limits of its own.
+//! A request that counts against no limit continues too, because servers close a connection after many resets, but
+//! within separate limits ([`FEW_BYTES`], [`MAX_UNSEATED`]).
 
 use std::sync::{
     Arc,
@@ -16,10 +16,10 @@ use std::sync::{
 
 /// Bytes of a response that are read and discarded if it may be endless, or if the request counts against no limit.
 pub(super) const FEW_BYTES: u64 = 1 << 20;
-/// Bytes of a response that are read and discarded if the request counts against a limit: more than any response has
-/// that ends. The request is then cancelled, and keeps what it holds.
+/// Bytes of a response that are read and discarded if the request counts against a limit: more than any finite response
+/// has. The request is then cancelled, and keeps what it holds.
 const MANY_BYTES: u64 = 128 << 20;
-/// How many requests may go on at a time that count against no limit, all cores together.
+/// How many requests that count against no limit may continue at a time, all cores together.
 const MAX_UNSEATED: u32 = 4096;
 
 /// Counters of abandoned requests, all cores together.
@@ -31,7 +31,7 @@ pub struct AbandonedRequests {
     cancelled: AtomicU64,
 }
 
-/// A request that goes on without its client. Dropped, it counts as cancelled unless [`ended`](Self::ended) was called.
+/// A request that continues without its client. Dropped, it counts as cancelled unless [`ended`](Self::ended) was called.
 #[derive(Debug)]
 pub(super) struct AbandonedRequest {
     of: Arc<AbandonedRequests>,
@@ -40,12 +40,12 @@ pub(super) struct AbandonedRequest {
 }
 
 impl AbandonedRequests {
-    /// How many go on now.
+    /// How many continue now.
     pub fn running(&self) -> u32 {
         self.running.load(Ordering::Relaxed)
     }
 
-    /// How many have gone on to their end, since the start.
+    /// How many have continued to their end, since the start.
     pub fn ended(&self) -> u64 {
         self.ended.load(Ordering::Relaxed)
     }
@@ -55,7 +55,7 @@ impl AbandonedRequests {
         self.cancelled.load(Ordering::Relaxed)
     }
 
-    /// A client has left. `seated` tells whether the request counts against a limit. `None` if there are too many that
+    /// Counts a request whose client has left. `seated` is whether it counts against a limit. `None` if there are too many that
     /// do not: the request is to be cancelled.
     pub(super) fn begin(self: &Arc<Self>, seated: bool) -> Option<AbandonedRequest> {
         self.running.fetch_add(1, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! How a request is admitted: it gets a seat, waits for one in a queue, or is rejected.
+//! Admits requests: each gets a seat, waits for one in a queue, or is rejected.
 
 use std::{
     future::Future as _,
@@ -34,7 +34,7 @@ use fairgate_core::{
 /// How long after its time limit a request loses its seat.
 const OVERDUE: Duration = Duration::from_secs(1);
 
-/// The result of asking for admission.
+/// The result of admission.
 #[derive(Debug)]
 pub(super) enum AdmissionOutcome {
     /// The request executes, holding a seat.
@@ -47,7 +47,7 @@ pub(super) enum AdmissionOutcome {
     Exempt,
 }
 
-/// A request in a queue. Dropping it gives up its place at once.
+/// A request in a queue. Dropping it gives up its place.
 #[derive(Debug)]
 pub(super) struct QueuedRequest {
     gate: Rc<Gate>,
@@ -68,14 +68,14 @@ struct NewRequest<'a> {
     policy: Arc<CorePolicy>,
     flow: Flow,
     waiter: Waiter,
-    /// When it asked for admission.
+    /// When it arrived at the gate.
     now: Time,
     /// Until when it may wait in a queue.
     until: Time,
 }
 
 impl Gate {
-    /// Asks for admission: classifies the request, estimates what it costs, and lets the dispatcher decide.
+    /// Admits a request: classifies it, estimates what it costs, and lets the dispatcher decide.
     /// O(1) in the number of FlowSchemas, O(log queues) in the number of queues.
     pub(super) fn admit(self: &Rc<Self>, call: &Call) -> AdmissionOutcome {
         // One policy for all steps: classification, level and limits must belong together, and the mailbox
@@ -98,7 +98,7 @@ impl Gate {
             .arrive(now, &flow, work, until, waiter, &mut out);
         let queue_length = out.queue_length;
         // An arrival can dispatch others as well, to seats whose additional latency has just passed. They are
-        // woken here, after the level's lock was released, whatever becomes of this request.
+        // woken here, after the level's lock was released, whether or not this request is admitted.
         self.deliver(out);
 
         if let Some(length) = queue_length {
@@ -117,7 +117,7 @@ impl Gate {
     }
 
     /// Carries out what the dispatcher decided. With [`Enforcement::Observe`] the request always executes,
-    /// and holds whatever the dispatcher gave it, so that all counts are those that enforcement would give.
+    /// and holds what the dispatcher gave it, so that all counts are the same as with enforcement.
     fn decide(
         self: &Rc<Self>,
         arrival: Arrival<Waiter>,
@@ -143,7 +143,7 @@ impl Gate {
             Arrival::Wait(place) => self.queue(place, request),
             Arrival::Reject(reason) => {
                 if reason == RejectReason::ConcurrencyLimit {
-                    self.hub().press();
+                    self.hub().report_contention();
                 }
                 cells.rejected(reason).increment();
                 cells.wait_refused.observe(0.0);
@@ -252,9 +252,9 @@ impl Gate {
     }
 }
 
-/// When a request that begins to execute at `since` loses its seat, whatever it does. The time limit counts
-/// from there, because the upstream does not know how long the request waited before. A watch has a limit of
-/// its own once it is answered, or none at all, as in kube-apiserver, with [`Semantics::Compatible`].
+/// When a request that begins to execute at `since` loses its seat. The time limit counts
+/// from there, because the upstream does not know how long the request waited before. A watch has another
+/// limit once it is answered, and with [`Semantics::Compatible`] no limit at all, as in kube-apiserver.
 fn overdue_at(kind: RequestKind, since: Time, policy: &CorePolicy) -> Time {
     let semantics = policy.view.policy().settings().semantics;
     if kind == RequestKind::Watch && semantics == Semantics::Compatible {

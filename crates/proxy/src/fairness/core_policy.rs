@@ -17,7 +17,7 @@ use fairgate_core::{
     cells::FlowCells,
 };
 
-/// The policy and the settings as one core uses them, with all that a request needs of its FlowSchema.
+/// The policy and the settings as one core uses them, with the data of each FlowSchema that requests need.
 #[derive(Debug)]
 pub struct CorePolicy {
     /// Policy and levels.

@@ -37,7 +37,7 @@ struct Inner {
 
 /// When a granted request starts.
 pub(super) enum Start {
-    /// At once, with its ticket.
+    /// Immediately, with its ticket.
     Now(Ticket<Waiter>),
     /// Later. If there is a value, the caller must spawn a task that takes requests from it until there are
     /// none.

@@ -1,7 +1,7 @@
 //! A request that executes, and what it holds until the upstream is known to be done with it.
 //!
 //! If the client leaves, or the request exceeds its deadline, while the upstream may be working on it, the
-//! request is not cancelled: it runs on in the background and keeps what it holds, until its response has
+//! request is not cancelled: it continues in the background and keeps what it holds, until its response has
 //! ended. See [`super::abandoned`] for the reasons.
 
 use std::{
@@ -21,7 +21,7 @@ use super::{
     list_observer::ListObserver,
     long_running::LongRunningEntry,
     long_running_guard::LongRunningGuard,
-    seat::{Seat, SeatGuard, watch_reply},
+    seat::{Seat, SeatGuard, monitor_reply},
     watch_init::{WatchGuard, is_watch},
 };
 use fairgate_call::{
@@ -85,12 +85,12 @@ where
         let Some(mut future) = self.future.take() else {
             return Poll::Ready(Err(Refusal::Internal("polled after its end".into())));
         };
-        let Poll::Ready(answer) = Pin::new(&mut future).poll(cx) else {
+        let Poll::Ready(result) = Pin::new(&mut future).poll(cx) else {
             self.future = Some(future);
             return Poll::Pending;
         };
         let held = std::mem::replace(&mut self.held, HeldResources::Nothing);
-        Poll::Ready(match answer {
+        Poll::Ready(match result {
             Ok(reply) => Ok(self.attach(reply, held)),
             Err(refusal) => {
                 self.settle(&refusal, held);
@@ -115,9 +115,9 @@ where
             }
             HeldResources::LongRunning(guard) => reply.body_mut().hold(Box::new(guard)),
         }
-        if let Some(place) = self.watch.take() {
-            let place = WatchPlace { _place: place };
-            reply.body_mut().hold(Box::new(place));
+        if let Some(entry) = self.watch.take() {
+            let counted = CountedWatch { _entry: entry };
+            reply.body_mut().hold(Box::new(counted));
         }
         reply
     }
@@ -129,25 +129,25 @@ where
             .then(|| ListObserver::new(info, reply.status(), reply.headers()))
             .flatten();
         let guard = SeatGuard::new(seat, Rc::clone(&self.context), list);
-        let wanted = guard.wanted_seat();
+        let contended = guard.contended_seat();
         match reply.body_mut().hold_upstream(guard) {
-            Ok(answer) => watch_reply(wanted, &answer),
+            Ok(pipe) => monitor_reply(contended, &pipe),
             Err(guard) => reply.body_mut().hold(Box::new(guard)),
         }
     }
 
-    /// The request failed. The upstream may be working on it all the same.
+    /// Decides what happens to `held` after the request failed: the upstream may still be working on it.
     fn settle(&self, refusal: &Refusal, held: HeldResources) {
         if let HeldResources::Seat(seat) = &held {
             self.context.trace.execution.set(Some(seat.elapsed()));
         }
         match refusal {
             Refusal::UpstreamTimeout => match self.context.timed_out.take() {
-                Some(unfinished) => held.run_on(unfinished, &self.context),
+                Some(unfinished) => held.continue_abandoned(unfinished, &self.context),
                 None => held.keep(),
             },
             // The client's body is incomplete, but the upstream has got a part of the request.
-            Refusal::Malformed(_) if is_upstream(&self.context) => held.keep(),
+            Refusal::Malformed(_) if is_in_upstream(&self.context) => held.keep(),
             // The upstream is done with it, or has never seen it.
             _ => {}
         }
@@ -155,16 +155,16 @@ where
 }
 
 /// Removes a watch from the count of watches when it ends.
-struct WatchPlace {
-    _place: LongRunningEntry,
+struct CountedWatch {
+    _entry: LongRunningEntry,
 }
 
-impl ReplyGuard for WatchPlace {
+impl ReplyGuard for CountedWatch {
     fn end(self: Box<Self>, _: BodyEnd) {}
 }
 
 /// Whether the upstream may be working on the request.
-fn is_upstream(context: &RequestContext) -> bool {
+fn is_in_upstream(context: &RequestContext) -> bool {
     matches!(context.progress.get(), Progress::Sent | Progress::Answered)
 }
 
@@ -179,13 +179,13 @@ where
         let Some(future) = self.future.take() else {
             return;
         };
-        if !is_upstream(&self.context) || std::thread::panicking() {
+        if !is_in_upstream(&self.context) || std::thread::panicking() {
             return;
         }
         if let HeldResources::Seat(seat) = &held {
             self.context.trace.execution.set(Some(seat.elapsed()));
         }
-        held.run_on(future, &self.context);
+        held.continue_abandoned(future, &self.context);
     }
 }
 
@@ -200,7 +200,7 @@ impl HeldResources {
         }
     }
 
-    /// The client left; `None` if the request is to be cancelled.
+    /// To be called when the client left; `None` if the request is to be cancelled.
     fn abandon(&self) -> Option<AbandonedRequest> {
         match self {
             Self::Nothing => None,
@@ -210,8 +210,8 @@ impl HeldResources {
         }
     }
 
-    /// Lets an abandoned request go on to its end, at most until its time limit, with what it holds.
-    fn run_on<F>(self, future: F, context: &Rc<RequestContext>)
+    /// Lets an abandoned request continue to its end, at most until its time limit, with what it holds.
+    fn continue_abandoned<F>(self, future: F, context: &Rc<RequestContext>)
     where
         F: Future<Output = Result<Reply, Refusal>> + 'static,
     {
@@ -240,7 +240,7 @@ impl HeldResources {
     }
 }
 
-/// What the end of an abandoned request shows.
+/// What the end of an abandoned request shows about the upstream.
 enum UpstreamState {
     /// The upstream is done with it.
     Done,
@@ -249,7 +249,7 @@ enum UpstreamState {
 }
 
 impl AbandonedRequest {
-    /// The request has ended; `known` tells whether that shows that the upstream is done with it.
+    /// The request has ended. `known` is whether this proves that the upstream is done with it.
     fn outcome(mut self, known: bool) -> UpstreamState {
         if !known {
             return UpstreamState::Unknown;
@@ -259,7 +259,7 @@ impl AbandonedRequest {
     }
 }
 
-/// Lets an abandoned request go on until the upstream is done; a watch, until it is answered.
+/// Reads the response of an abandoned request until the upstream is done; that of a watch, until it begins.
 async fn read_to_end<F>(
     future: F,
     held: &HeldResources,
@@ -269,14 +269,14 @@ async fn read_to_end<F>(
 where
     F: Future<Output = Result<Reply, Refusal>>,
 {
-    let mut answer = future.await;
+    let mut result = future.await;
     // The client's own time limit does not show what the upstream does.
     while let (Err(Refusal::UpstreamTimeout), Some(unfinished)) =
-        (&answer, context.timed_out.take())
+        (&result, context.timed_out.take())
     {
-        answer = unfinished.await;
+        result = unfinished.await;
     }
-    let Ok(mut reply) = answer else {
+    let Ok(mut reply) = result else {
         return abandoned.outcome(!context.client_body_failed.get());
     };
     if matches!(held, HeldResources::Watch(_)) && is_watch(&reply) {
@@ -290,7 +290,7 @@ where
     };
     while let Some(frame) = poll_fn(|cx| Pin::new(reply.body_mut()).poll_frame(cx)).await {
         let data = match &frame {
-            // It is the gateway that gave up, not the upstream.
+            // The gateway stopped reading; the upstream may still be working on the request.
             Err(BodyError::Idle) => return UpstreamState::Unknown,
             Err(_) => return abandoned.outcome(!context.client_body_failed.get()),
             Ok(frame) => frame.data_ref().map_or(0, Bytes::len) as u64,

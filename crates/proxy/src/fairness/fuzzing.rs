@@ -8,7 +8,7 @@ use http::{
 
 use super::list_observer::ListObserver;
 
-/// What is learnt of a list, asked for by `GET target`, whose body comes in these pieces.
+/// What is observed of the reply to `GET target` if its body arrives in these pieces.
 pub fn observe_list<'a>(
     target: &str,
     content_type: &str,

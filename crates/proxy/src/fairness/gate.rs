@@ -1,7 +1,7 @@
 //! The asynchronous side of the dispatcher, one for each data core.
 //!
 //! The gate knows the core's waiting and executing requests. It hands each decision of the dispatcher to the
-//! request that it is about, wherever that is; when the request is gone, the gate returns its ticket.
+//! request that it is about, on whichever core; if the request no longer exists, the gate returns its ticket.
 //!
 //! Not here: how a request is admitted (`admission`), and what the core's task does (`gate_task`).
 
@@ -111,12 +111,12 @@ impl Gate {
         self.hub.retire(old);
         self.starts.forget_unused();
         if !self.enforces() {
-            // Waiting requests then execute at once: they have to be polled to find out.
+            // Waiting requests then execute: they have to be polled to do so.
             self.waiters.borrow_mut().wake_all();
         }
     }
 
-    /// The digests of these requests; `None` for those that are gone.
+    /// The digests of these requests; `None` for those that no longer exist.
     pub(super) fn describe(&self, requests: Vec<Waiter>) -> Vec<Option<Arc<RequestDigest>>> {
         let waiters = self.waiters.borrow();
         requests
@@ -167,7 +167,7 @@ impl Gate {
         }
     }
 
-    /// Grants a waiting request its ticket, at once or a little later.
+    /// Grants a waiting request its ticket, immediately or after a short delay.
     pub(super) fn start(self: &Rc<Self>, waiter: Waiter, ticket: Ticket<Waiter>) {
         let may_delay = {
             let policy = self.policy.borrow();
@@ -200,7 +200,7 @@ impl Gate {
         match granted {
             Ok(Some(waker)) => waker.wake(),
             Ok(None) => {}
-            // The request is gone, so nobody else will return its ticket.
+            // The request no longer exists, so its ticket is returned here.
             Err(ticket) => self.finish(ticket),
         }
     }
@@ -222,7 +222,7 @@ impl Gate {
         }
     }
 
-    /// Has seats that linger until `at` dispatched again then.
+    /// Dispatches seats again that linger until `at`.
     fn tick_at(&self, level: Level<Waiter>, at: Time) {
         let (hub, clock) = (Arc::clone(&self.hub), self.clock.clone());
         tokio::task::spawn_local(async move {
@@ -234,7 +234,7 @@ impl Gate {
     }
 
     /// Removes a request, and cancels its place if it is still in a queue. A ticket that it was granted
-    /// meanwhile and did not take is returned.
+    /// but did not take is returned.
     pub(super) fn remove(self: &Rc<Self>, waiter: Waiter, place: Option<QueuePlace<Waiter>>) {
         let untaken = self.waiters.borrow_mut().remove(waiter);
         if let Some(ticket) = untaken {
@@ -263,12 +263,12 @@ impl Gate {
             .or_else(|| waiters.take_granted(waiter))
     }
 
-    /// A request may keep its ticket until `until`.
+    /// Sets until when a request may keep its ticket.
     pub(super) fn set_deadline(&self, waiter: Waiter, until: Time) {
         self.waiters.borrow_mut().set_deadline(waiter, until);
     }
 
-    /// The reply to an executing request has begun.
+    /// Registers the reply of an executing request, once it has begun.
     pub(super) fn set_reply(&self, waiter: Waiter, reply: &Rc<ReplyPipe>) {
         self.waiters.borrow_mut().set_reply(waiter, reply);
     }
@@ -278,8 +278,8 @@ impl Gate {
         self.waiters.borrow().replies_in_progress()
     }
 
-    /// Returns the tickets of requests that have executed for longer than their time limit. As far as a
-    /// proxy can tell, the upstream has given them up by itself.
+    /// Returns the tickets of requests that have executed for longer than their time limit. The upstream
+    /// has presumably timed them out itself.
     pub(super) fn release_overdue(self: &Rc<Self>) {
         let overdue = self.waiters.borrow_mut().take_overdue(self.now());
         for overdue in overdue {

@@ -1,4 +1,4 @@
-//! The task of a core's gate: it reads the mailbox, and looks after the seats that are held for too long.
+//! The task of a core's gate: it reads the mailbox, and takes back seats that are held for too long.
 
 use std::{future::poll_fn, rc::Rc};
 
@@ -34,7 +34,7 @@ impl Gate {
             GateMessage::Granted(waiter, ticket) => self.start(waiter, ticket),
             GateMessage::Policy(policy) => self.set_policy(policy),
             GateMessage::Describe(requests, reply) => {
-                // The dump may have been given up meanwhile.
+                // The dump may have been cancelled meanwhile.
                 let _ = reply.send(self.describe(requests));
             }
         }

@@ -57,7 +57,7 @@ pub struct Hub {
     pub watches: Arc<LongRunning>,
     /// Requests reset before they were answered.
     pub premature: UserResets,
-    /// Requests that go on after their clients have left.
+    /// Requests that continue after their clients have left.
     pub abandoned: Arc<AbandonedRequests>,
     /// Memory for replies whose clients read slowly.
     pub spool: Arc<Spool>,
@@ -132,12 +132,12 @@ impl Hub {
         drop(unneeded);
     }
 
-    /// A request has to wait, or is rejected for lack of seats.
-    pub(super) fn press(&self) {
+    /// To be called when a request has to wait, or is rejected for lack of seats: seats may be lent sooner.
+    pub(super) fn report_contention(&self) {
         self.borrowing.press();
     }
 
-    /// Lends and borrows seats; to be called when [`Hub::borrowing_due`] says so.
+    /// Lends and borrows seats; to be called when [`Hub::borrowing_due`] completes.
     pub fn rebalance(&self, now: Time) -> Vec<LimitChange> {
         self.drop_retired();
         let mut out = Decisions::default();
@@ -205,7 +205,7 @@ impl Hub {
 
     /// Counts one more waiting request; false if there would be more than `max`.
     pub(super) fn enter_queue(&self, max: u32) -> bool {
-        self.press();
+        self.report_contention();
         let before = self.queued.fetch_add(1, Ordering::Relaxed);
         if before >= max {
             self.leave_queue();
@@ -218,7 +218,7 @@ impl Hub {
         self.queued.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// What requests are estimated to cost.
+    /// The estimates of what requests cost.
     pub(super) fn estimates(&self) -> &WorkEstimates {
         &self.estimates
     }
@@ -230,11 +230,11 @@ impl Hub {
         let mut registry = lock(&self.cells);
         let view = self.dispatcher.view();
         let settings = lock(&self.settings).clone();
-        let wanted = |schema: &Schema| {
+        let names = |schema: &Schema| {
             let level = &view.policy().levels()[schema.level.0 as usize];
             (Arc::clone(&level.name), Arc::clone(&schema.name))
         };
-        let keys: Vec<_> = view.policy().schemas().iter().map(wanted).collect();
+        let keys: Vec<_> = view.policy().schemas().iter().map(names).collect();
         let cores = self.mailboxes.len();
         for key in &keys {
             registry
@@ -253,7 +253,7 @@ impl Hub {
         }
     }
 
-    /// Delivers decisions that were made off the data cores.
+    /// Delivers decisions that were made on a thread that is not a data core.
     pub(super) fn deliver(&self, out: Decisions<Waiter>) {
         for (waiter, ticket) in out.dispatched {
             self.mailbox(waiter.core)
@@ -325,8 +325,8 @@ mod tests {
             (0..10_000)
                 .take_while(|_| Arc::strong_count(&old) == known)
                 .for_each(|_| std::thread::yield_now());
-            let mut nobody = Decisions::default();
-            hub.dispatcher.apply(Time::ZERO, policy(2), &mut nobody);
+            let mut decisions = Decisions::default();
+            hub.dispatcher.apply(Time::ZERO, policy(2), &mut decisions);
             drop(held_up);
         });
         assert!(Arc::ptr_eq(&latest(&hub).view, &hub.dispatcher().view()));
@@ -341,7 +341,7 @@ mod tests {
         let hub = Hub::new(1, policy(1), settings, Time::ZERO);
         assert!(super::super::borrowing_trigger::SOON <= Duration::from_millis(50));
         for _ in 0..3 {
-            hub.press();
+            hub.report_contention();
             // Far more than it should be, and far less than the period.
             let due = tokio::time::timeout(Duration::from_secs(10), hub.borrowing_due());
             assert!(due.await.is_ok());

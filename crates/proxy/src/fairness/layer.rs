@@ -73,7 +73,7 @@ where
 
     fn call(&mut self, call: Call) -> Admitted<S> {
         let received = call.received;
-        let state = match self.refused_at_once(&call) {
+        let state = match self.refused_for_resets(&call) {
             Some(refusal) => State::Refused(Some(refusal)),
             None => self.admit(call),
         };
@@ -91,7 +91,7 @@ where
     S::Future: Unpin + 'static,
 {
     /// The refusal if the call's user has reset too many requests.
-    fn refused_at_once(&self, call: &Call) -> Option<Refusal> {
+    fn refused_for_resets(&self, call: &Call) -> Option<Refusal> {
         let resets = &self.gate.hub().premature;
         let retry_after = resets.refuses(&call.digest.user, || self.gate.now())?;
         let enforced = self.gate.enforces();

@@ -49,7 +49,7 @@ pub(super) struct LongRunningEntry {
 }
 
 impl LongRunning {
-    /// None are running yet.
+    /// A count of none, with these limits.
     pub fn new(caps: Caps) -> Self {
         Self {
             caps: Mutex::new(caps),
@@ -84,7 +84,7 @@ impl LongRunning {
         } else {
             Caps::NONE
         };
-        if !self.take_of_total(caps.total) {
+        if !self.try_increment_total(caps.total) {
             return None;
         }
         // Made before the user's limit is checked: dropping it takes back both counts.
@@ -92,17 +92,16 @@ impl LongRunning {
             of: Arc::clone(self),
             user: Arc::clone(user),
         };
-        let mut own = self.by_user.entry(user.name.clone()).or_insert(0);
-        *own += 1;
-        let too_many = *own > caps.per_user;
-        drop(own);
+        let mut count = self.by_user.entry(user.name.clone()).or_insert(0);
+        *count += 1;
+        let too_many = *count > caps.per_user;
+        drop(count);
         (!too_many).then_some(entry)
     }
 
-    /// Counts against the total in one atomic step, so that cores which count at the same time cannot exceed it
-    /// together.
-    fn take_of_total(&self, most: u32) -> bool {
-        let one_more = |running| (running < most).then_some(running + 1);
+    /// Counts against the total in one atomic step, so that concurrent requests cannot exceed it together.
+    fn try_increment_total(&self, max: u32) -> bool {
+        let one_more = |running| (running < max).then_some(running + 1);
         self.total
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more)
             .is_ok()
@@ -113,8 +112,8 @@ impl Drop for LongRunningEntry {
     fn drop(&mut self) {
         let this = &self.of;
         this.total.fetch_sub(1, Ordering::Relaxed);
-        if let Some(mut own) = this.by_user.get_mut(&self.user.name) {
-            *own = own.saturating_sub(1);
+        if let Some(mut count) = this.by_user.get_mut(&self.user.name) {
+            *count = count.saturating_sub(1);
         }
         this.by_user
             .remove_if(&self.user.name, |_, count| *count == 0);

@@ -1,7 +1,7 @@
 //! Counts a long-running request until the upstream is known to be done with it.
 //!
-//! Such a request may never end by itself. So when its client leaves, it goes on for a limited number of bytes, and then
-//! is cancelled. Since nothing shows whether the upstream stops working on it, it counts for as long as an ordinary
+//! Such a request may never end. So when its client leaves, it continues for a limited number of bytes, and is then
+//! cancelled. Since nothing shows whether the upstream stops working on it, it counts for as long as an ordinary
 //! request may take, unless its response ends sooner.
 
 use std::{future::poll_fn, rc::Rc, time::Duration};
@@ -18,7 +18,7 @@ pub(super) struct LongRunningGuard {
     entry: LongRunningEntry,
     gate: Rc<Gate>,
     context: Rc<RequestContext>,
-    /// Whether the limits are enforced. If not, they do not limit how many abandoned requests go on.
+    /// Whether the limits are enforced. If not, they do not limit how many abandoned requests continue.
     enforced: bool,
 }
 
@@ -42,7 +42,7 @@ impl LongRunningGuard {
         self.gate.policy().request_timeout
     }
 
-    /// The client left; `None` if the request is to be cancelled.
+    /// To be called when the client left; `None` if the request is to be cancelled.
     pub(super) fn abandon(&self) -> Option<AbandonedRequest> {
         self.gate.hub().abandoned.begin(self.enforced)
     }
@@ -58,7 +58,7 @@ impl LongRunningGuard {
         });
     }
 
-    /// Reads and discards what the upstream still sends.
+    /// Reads and discards the rest of the response.
     async fn discard(self, mut rest: RemainingReply, mut abandoned: AbandonedRequest) {
         let until = self.gate.now().plus(self.time_left());
         let until = self.gate.clock().instant(until);

@@ -1,4 +1,4 @@
-//! What other threads tell a core's gate.
+//! Messages from other threads to a core's gate.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ pub enum GateMessage {
     Granted(Waiter, Ticket<Waiter>),
     /// The policy or a setting has changed.
     Policy(Arc<CorePolicy>),
-    /// Describe these requests, for a dump. The reply has `None` for those that are gone.
+    /// Describe these requests, for a dump. The reply has `None` for those that no longer exist.
     Describe(
         Vec<Waiter>,
         oneshot::Sender<Vec<Option<Arc<RequestDigest>>>>,

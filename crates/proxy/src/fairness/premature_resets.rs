@@ -4,8 +4,8 @@
 //! by user, over all connections and cores, and the requests of a user with too many ([`ResetLimits`]) are refused for
 //! a while. Only requests count that were reset within a second of their arrival.
 //!
-//! Anonymous requests are counted but not refused, because their clients cannot be told apart: one client could lock
-//! out all others. They have upstream connections of their own.
+//! Anonymous requests are counted but not refused, because their clients cannot be distinguished: one client could lock
+//! out all others. They use separate upstream connections.
 //!
 //! As long as no user is refused, it costs a request one atomic load.
 
@@ -19,8 +19,8 @@ use dashmap::DashMap;
 use fairgate_call::ResetLimits;
 use fairgate_core::{digest::User, time::Time};
 
-/// Users that are remembered. Others are not counted until some of these are forgotten.
-const MOST_USERS: usize = 10_000;
+/// The maximum number of users that are counted. Others are not counted until some of these are forgotten.
+const MAX_USERS: usize = 10_000;
 
 /// The premature resets of all users.
 #[derive(Debug)]
@@ -57,7 +57,7 @@ impl RecentResets {
 }
 
 impl UserResets {
-    /// No resets yet.
+    /// Counters without any resets yet.
     pub fn new(limits: ResetLimits) -> Self {
         Self {
             limits,
@@ -69,7 +69,7 @@ impl UserResets {
         }
     }
 
-    /// How many there were.
+    /// How many premature resets there were.
     pub fn total(&self) -> u64 {
         self.total.load(Ordering::Relaxed)
     }
@@ -109,7 +109,7 @@ impl UserResets {
     /// Whether `user` can be remembered. If there are too many, forgets users whose resets are long ago, at most once a
     /// second, in O(users).
     fn has_room(&self, now: Time, user: &User) -> bool {
-        if self.users.len() < MOST_USERS || self.users.contains_key(user.name.as_str()) {
+        if self.users.len() < MAX_USERS || self.users.contains_key(user.name.as_str()) {
             return true;
         }
         let last = self.forgotten.load(Ordering::Relaxed);
@@ -120,7 +120,7 @@ impl UserResets {
                 lately.resets > 0 || lately.refused_until > now
             });
         }
-        self.users.len() < MOST_USERS
+        self.users.len() < MAX_USERS
     }
 
     /// After how many seconds `user` may retry, if the user is refused now.
@@ -189,18 +189,18 @@ mod tests {
     #[test]
     fn anonymous_requests_are_never_refused() {
         let resets = UserResets::new(ResetLimits::PER_USER);
-        let nobody = user(User::ANONYMOUS);
-        (0..10 * AT_ONCE).for_each(|_| resets.note(&nobody, at(0), at(1)));
-        assert_eq!(resets.refuses(&nobody, || at(1)), None);
+        let anonymous = user(User::ANONYMOUS);
+        (0..10 * AT_ONCE).for_each(|_| resets.note(&anonymous, at(0), at(1)));
+        assert_eq!(resets.refuses(&anonymous, || at(1)), None);
     }
 
     #[test]
     fn the_number_of_remembered_users_is_limited() {
         let resets = UserResets::new(ResetLimits::PER_USER);
-        for n in 0..2 * MOST_USERS {
+        for n in 0..2 * MAX_USERS {
             resets.note(&user(&n.to_string()), at(0), at(1));
         }
-        assert_eq!(resets.users.len(), MOST_USERS);
+        assert_eq!(resets.users.len(), MAX_USERS);
         resets.note(&user("late"), at(2000), at(2001));
         assert_eq!(resets.users.len(), 1, "the others were forgotten");
     }

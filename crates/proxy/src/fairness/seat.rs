@@ -48,7 +48,7 @@ pub struct Seat {
 impl Seat {
     #[expect(
         clippy::too_many_arguments,
-        reason = "all there is to know of one seat, in one place"
+        reason = "a seat has this many independent properties, and two callers"
     )]
     pub(super) fn new(
         gate: Rc<Gate>,
@@ -107,13 +107,13 @@ impl Seat {
             .saturating_sub(self.elapsed())
     }
 
-    /// The client left; `None` if the request is to be cancelled, because it counts against no limit and there are
+    /// To be called when the client left; `None` if the request is to be cancelled, because it counts against no limit and there are
     /// too many of those.
     pub(super) fn abandon(&self) -> Option<AbandonedRequest> {
         self.gate.hub().abandoned.begin(self.limited)
     }
 
-    /// The seat may be kept until `until`, which replaces an earlier time.
+    /// Sets until when the seat may be kept.
     pub(super) fn set_deadline(&self, until: Time) {
         self.gate.set_deadline(self.waiter, until);
     }
@@ -174,12 +174,12 @@ impl SeatGuard {
     }
 
     /// The gate and the request, if it holds a seat that other requests could use.
-    pub(super) fn wanted_seat(&self) -> Option<(Rc<Gate>, Waiter)> {
+    pub(super) fn contended_seat(&self) -> Option<(Rc<Gate>, Waiter)> {
         let seat = self.seat.as_ref().filter(|seat| seat.limited)?;
         Some((Rc::clone(&seat.gate), seat.waiter))
     }
 
-    fn learn_from_list(&mut self, seat: &Seat, complete: bool) {
+    fn record_list(&mut self, seat: &Seat, complete: bool) {
         let Some(observation) = self.list.take().and_then(|list| list.finish(complete)) else {
             return;
         };
@@ -200,7 +200,7 @@ impl UpstreamGuard for SeatGuard {
     fn client_left(&mut self) -> Option<u64> {
         let seat = self.seat.as_ref()?;
         self.context.trace.execution.set(Some(seat.elapsed()));
-        // A request past its time limit has gone on for long enough already.
+        // A request past its time limit does not continue.
         self.abandoned = seat.abandon().filter(|_| !seat.time_left().is_zero());
         self.abandoned.as_ref().map(AbandonedRequest::bytes)
     }
@@ -214,7 +214,7 @@ impl UpstreamGuard for SeatGuard {
             Some(mut abandoned) if how != BodyEnd::Abandoned => abandoned.ended(),
             Some(_) => {}
         }
-        self.learn_from_list(&seat, how == BodyEnd::Complete);
+        self.record_list(&seat, how == BodyEnd::Complete);
         let is_known = match how {
             BodyEnd::Complete => true,
             BodyEnd::Failed => !self.context.client_body_failed.get(),
@@ -233,17 +233,18 @@ impl ReplyGuard for SeatGuard {
     }
 
     fn end(mut self: Box<Self>, how: BodyEnd) {
-        // The upstream has no part in it, so the seat is free even if the client leaves.
+        // The upstream does not work on it, so the seat is free even if the client leaves.
         if let Some(seat) = self.seat.take() {
             self.context.trace.execution.set(Some(seat.elapsed()));
-            self.learn_from_list(&seat, how == BodyEnd::Complete);
+            self.record_list(&seat, how == BodyEnd::Complete);
         }
     }
 }
 
-/// Has the gate check how the client reads a reply whose seat other requests could use.
-pub(super) fn watch_reply(wanted: Option<(Rc<Gate>, Waiter)>, answer: &Rc<ReplyPipe>) {
-    if let Some((gate, waiter)) = wanted {
-        gate.set_reply(waiter, answer);
+/// Registers a reply with the gate, which checks how fast the client reads it if other requests could use its
+/// seat.
+pub(super) fn monitor_reply(seat: Option<(Rc<Gate>, Waiter)>, reply: &Rc<ReplyPipe>) {
+    if let Some((gate, waiter)) = seat {
+        gate.set_reply(waiter, reply);
     }
 }

@@ -1,4 +1,4 @@
-//! Clients that read their replies slowly, and so keep seats from others.
+//! Handles clients that read their replies slowly, and so keep seats from others.
 //!
 //! At each check a core looks at its replies that hold seats. A reply whose client does not keep up is
 //! spooled, and its seat is free as soon as the upstream is done. A reply that does not fit into the spool has
@@ -22,7 +22,7 @@ use super::{
 use fairgate_call::{CutReason, ReaderPace, ReplyPipe, SpoolLimits};
 use fairgate_core::apf::level::Level;
 
-/// How often replies are checked, and seats are looked for that were held for too long.
+/// How often replies are checked, and seats that are held for too long are taken back.
 pub(super) const CHECK_INTERVAL: Duration = Duration::from_millis(250);
 /// After how many checks the clients that were cut off meanwhile are logged.
 const LOG_AFTER: u32 = 4;

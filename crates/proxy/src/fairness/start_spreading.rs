@@ -6,7 +6,7 @@
 //! group from then on.
 //!
 //! Delays cost seat time, so they are paid from a budget: 1/256 of the time that requests executed. Constant service
-//! times need it once; random ones, which spread by themselves, use it up and go on without. Only requests are
+//! times need it once; random ones, which spread without delays, use it up. Only requests are
 //! delayed that have already waited for half a service time: a client that uses less than its share is next in turn,
 //! and waits for less.
 //!
@@ -19,8 +19,8 @@ use fairgate_core::time::Time;
 
 /// The part of the time that requests executed which may be spent: one in this many.
 const COST: u32 = 256;
-/// The most that is saved up: enough to spread out 32 requests of 30 ms, which costs half a service time each.
-const MOST_SAVED: Duration = Duration::from_millis(500);
+/// The maximum budget: enough to spread out 32 requests of 30 ms, which costs half a service time each.
+const MAX_BUDGET: Duration = Duration::from_millis(500);
 /// Starts that are closer than this are not delayed: the runtime's timers are not more precise.
 const GRAIN: Duration = Duration::from_millis(1);
 /// Over how many events the means are taken, approximately.
@@ -46,10 +46,10 @@ impl StartSpreading {
     /// A request has executed for `time`.
     pub(super) fn executed(&mut self, time: Duration) {
         self.service = mean(self.service, time);
-        self.saved = (self.saved + time / COST).min(MOST_SAVED);
+        self.saved = (self.saved + time / COST).min(MAX_BUDGET);
     }
 
-    /// A request that has waited for `waited` is granted its seat. Returns when it should start, if not at once: at
+    /// A request that has waited for `waited` is granted its seat. Returns when it should start, if not immediately: at
     /// most one mean service time later.
     pub(super) fn start(&mut self, now: Time, waited: Duration) -> Option<Time> {
         let since = self.last.replace(now).map_or(GRAIN, |last| now.since(last));

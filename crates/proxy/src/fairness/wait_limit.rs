@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use fairgate_core::time::Time;
 
-/// The longest wait, whatever the request's deadline.
+/// The maximum wait, also of a request with a later deadline.
 const MAX_WAIT: Duration = Duration::from_secs(60);
 
 /// Until when a request may wait in a queue: a quarter of the time from its arrival to its deadline (or of the default

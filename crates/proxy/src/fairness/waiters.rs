@@ -40,7 +40,7 @@ pub(super) struct WaiterTable {
 struct WaiterEntry {
     generation: u32,
     digest: Option<Arc<RequestDigest>>,
-    /// When it asked for admission.
+    /// When it arrived at the gate.
     since: Time,
     waker: Option<Waker>,
     granted: Option<Ticket<Waiter>>,
@@ -56,7 +56,7 @@ pub(super) struct Overdue {
     pub(super) reply: Option<Rc<ReplyPipe>>,
 }
 
-/// An reply on its way, and the level whose seats it holds.
+/// A reply in progress, and the level whose seats it holds.
 pub(super) struct ReplyInProgress {
     pub(super) reply: Rc<ReplyPipe>,
     pub(super) level: Level<Waiter>,
@@ -72,7 +72,7 @@ impl WaiterTable {
         }
     }
 
-    /// Adds a request that asks for admission now.
+    /// Adds a request that arrives now.
     pub(super) fn insert(&mut self, digest: &Arc<RequestDigest>, now: Time) -> Waiter {
         let slot = self.free.pop().unwrap_or_else(|| {
             self.all.push(WaiterEntry::default());
@@ -100,7 +100,7 @@ impl WaiterTable {
         untaken
     }
 
-    /// Grants a waiting request its ticket, and returns its waker. The ticket comes back if the request is gone.
+    /// Grants a waiting request its ticket, and returns its waker. The ticket is returned if the request no longer exists.
     pub(super) fn grant(
         &mut self,
         waiter: Waiter,
@@ -211,7 +211,7 @@ impl WaiterTable {
             .flatten()
     }
 
-    /// When a request asked for admission, if it is still here.
+    /// When a request arrived at the gate, if it still exists.
     pub(super) fn since(&self, waiter: Waiter) -> Option<Time> {
         let slot = self.all.get(waiter.slot as usize)?;
         (slot.generation == waiter.generation && slot.digest.is_some()).then_some(slot.since)

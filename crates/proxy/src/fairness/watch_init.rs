@@ -1,4 +1,4 @@
-//! When a watch is initialized, as far as a proxy can tell.
+//! Detects when a watch is initialized, from what a proxy sees.
 //!
 //! A watch holds a seat only until the server has sent its initial events. The server does not say when that is. What
 //! can be observed is, for a watch that requested initial events, the bookmark that ends them; for a watch that
@@ -8,7 +8,7 @@
 //! upstream is working on the request, and the ordinary time limit applies. And a response with a known length is not
 //! a watch.
 //!
-//! Time is kept by a task of its own, because a body is not polled if its client does not read it, and the seat must
+//! A separate task keeps the time, because a body is not polled if its client does not read it, and the seat must
 //! not depend on that.
 
 use std::{
@@ -141,12 +141,12 @@ impl WatchGuard {
         seat.as_ref().map_or(Duration::ZERO, Seat::time_left)
     }
 
-    /// The client left; `None` if the watch is to be cancelled.
+    /// To be called when the client left; `None` if the watch is to be cancelled.
     pub(super) fn abandon(&self) -> Option<AbandonedRequest> {
         self.initializing.seat.borrow().as_ref()?.abandon()
     }
 
-    /// The response has begun. From here on the watch has a time limit of its own.
+    /// The response has begun. From here on the watch has its own time limit.
     pub(super) fn answered(&mut self) {
         let gate = Rc::clone(&self.registration.gate);
         let semantics = gate.policy().view.policy().settings().semantics;
@@ -191,7 +191,7 @@ impl WatchGuard {
         self.initializing.seat.borrow().is_none()
     }
 
-    /// Reads a watch whose client left until it is initialized, because the upstream may go on with that, and then
+    /// Reads a watch whose client left until it is initialized, because the upstream may continue with that, and then
     /// ends it.
     async fn read_until_initialized(
         mut self,

@@ -1,4 +1,4 @@
-//! What requests are estimated to cost, from what is known of the upstream's objects and of running watches.
+//! Estimates what requests cost, from the upstream's object counts and the running watches.
 
 use fairgate_core::{
     apf::{
@@ -13,10 +13,10 @@ use fairgate_core::{
     time::Time,
 };
 
-/// Different watches that are told apart; others are not counted.
+/// The maximum number of distinct watches; further ones are not counted.
 const MAX_WATCH_KEYS: usize = 100_000;
 
-/// What estimates are based on; shared by all cores.
+/// The statistics that estimates are based on; shared by all cores.
 #[derive(Debug)]
 pub(super) struct WorkEstimates {
     counts: Mutex<Counts>,
@@ -24,7 +24,7 @@ pub(super) struct WorkEstimates {
 }
 
 impl WorkEstimates {
-    /// Nothing is known yet.
+    /// Estimates without any statistics yet.
     pub(super) fn new(semantics: Semantics) -> Self {
         Self {
             counts: Mutex::new(Counts::new(CountSettings::of(semantics))),

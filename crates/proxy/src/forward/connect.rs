@@ -1,6 +1,6 @@
 //! Opens connections for requests of clients.
 //!
-//! The dialer is [`fairgate_upstream`]'s. This adds what a pool needs: which HTTP to speak by the configuration, and
+//! The dialer is [`fairgate_upstream`]'s. This adds what a pool needs: the HTTP version by the configuration, and
 //! events for the metrics.
 
 use std::sync::Arc;
@@ -18,7 +18,7 @@ pub(crate) enum ConnectError {
     /// None could be opened.
     #[error(transparent)]
     Dial(#[from] DialError),
-    /// There are as many as there may be.
+    /// The maximum number of connections is open.
     #[error("upstream {name}: its connections are full; raise upstream.maxConnections")]
     Full {
         /// The upstream.
@@ -37,7 +37,7 @@ pub(crate) enum ConnectError {
 /// A new connection.
 pub(super) struct NewConnection {
     pub(super) socket: Socket,
-    /// What to speak on it.
+    /// The HTTP version to use on it.
     pub(super) version: HttpVersion,
     /// To be kept as long as the connection.
     pub(super) open: OpenConnection,
@@ -66,7 +66,7 @@ impl Connector {
         }
     }
 
-    /// Opens a connection and says what to speak on it. With `upgrade`, always HTTP/1.1.
+    /// Opens a connection and determines its HTTP version. With `upgrade`, always HTTP/1.1.
     pub(super) async fn open(&self, upgrade: bool) -> Result<NewConnection, ConnectError> {
         let dialer = if upgrade { &self.http1 } else { &self.any };
         let dialed = match dialer.dial().await {

@@ -15,9 +15,9 @@ pub enum ConnectionEvent {
     Lost,
     /// A connection that was open is closed.
     Closed,
-    /// A response that nobody waited for any more was read to its end.
+    /// The response of an abandoned request was read to its end.
     RanOut,
-    /// A response that nobody waited for any more was cancelled by a reset.
+    /// The response of an abandoned request was cancelled by a reset.
     Reset,
     /// A request was sent again, because the upstream cannot have processed it, or because it only reads.
     SentAgain,

@@ -1,7 +1,7 @@
-//! How many HTTP/2 connections to the upstream there may be.
+//! Limits the number of HTTP/2 connections to the upstream.
 //!
 //! The limit is for all cores together, since the clients of one core may need more than those of another. Each
-//! [`Lane`] has a limit of its own, so that watches cannot use up the connections of other requests. Every core
+//! [`Lane`] has a separate limit, so that watches cannot use up the connections of other requests. Every core
 //! may have one connection for each lane in any case.
 
 use std::sync::{

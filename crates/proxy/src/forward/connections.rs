@@ -116,11 +116,11 @@ impl UpstreamConnection for Http2Connection {
     }
 
     /// Other requests share the connection, and the upstream closes it when too many of its streams are
-    /// reset: so the stream is not reset at once.
-    fn abandon(self: Rc<Self>, unwanted: AbandonedResponse) {
-        let is_body = matches!(unwanted, AbandonedResponse::Body(_));
+    /// reset: so the stream is not reset immediately.
+    fn abandon(self: Rc<Self>, response: AbandonedResponse) {
+        let is_body = matches!(response, AbandonedResponse::Body(_));
         tokio::task::spawn_local(async move {
-            let end = resets::finish_or_reset(self.clone(), unwanted).await;
+            let end = resets::finish_or_reset(self.clone(), response).await;
             self.events.send(match end {
                 ResetOutcome::RanOut => ConnectionEvent::RanOut,
                 ResetOutcome::Reset => ConnectionEvent::Reset,
@@ -212,7 +212,7 @@ enum LeaseKind {
 }
 
 impl LeasedConnection {
-    /// Lends an HTTP/1 connection. `used` tells that it served a request before.
+    /// Lends an HTTP/1 connection. `used` is whether it served a request before.
     pub(super) fn http1(connection: Rc<Http1Connection>, used: bool) -> Self {
         Self {
             connection: Some(connection.clone()),
@@ -283,7 +283,7 @@ impl Drop for LeasedConnection {
 
 /// Whether the upstream said that it has not processed the request: the stream was refused
 /// (`REFUSED_STREAM`), or its number is above the last one in the upstream's `GOAWAY`, whatever the reason of
-/// that. (Streams up to that number go on; if they fail, it is because the connection itself does.)
+/// that. (Streams up to that number continue; if they fail, it is because the connection itself does.)
 pub(super) fn was_refused(error: &hyper::Error) -> bool {
     let Some(error) = error.source().and_then(|e| e.downcast_ref::<h2::Error>()) else {
         return false;

@@ -99,11 +99,11 @@ pub(super) fn wanted_upgrade(call: &Call) -> Option<HeaderValue> {
     let upgrade = headers.get(UPGRADE)?;
     let known = upgrade.as_bytes().eq_ignore_ascii_case(b"websocket")
         || upgrade.as_bytes().eq_ignore_ascii_case(b"spdy/3.1");
-    let asked = call.request.version() == Version::HTTP_11
+    let is_requested = call.request.version() == Version::HTTP_11
         && headers.get_all(UPGRADE).iter().count() == 1
         && connection_tokens(headers).any(|token| token.eq_ignore_ascii_case("upgrade"))
         && matches!(*call.request.method(), Method::GET | Method::POST);
-    (known && asked && call.kind.is_long_running()).then(|| upgrade.clone())
+    (known && is_requested && call.kind.is_long_running()).then(|| upgrade.clone())
 }
 
 /// The names in all `Connection` lines.
@@ -367,8 +367,8 @@ mod tests {
         assert_eq!(headers["x-forwarded-host"], "gate");
         assert_eq!(headers["user-agent"], "kubectl");
         assert_eq!(headers["audit-id"], "01234567-89ab-4def-8123-456789abcdef");
-        for gone in ["keep-alive", "upgrade", "expect", "proxy-authorization"] {
-            assert!(!headers.contains_key(gone), "{gone}");
+        for removed in ["keep-alive", "upgrade", "expect", "proxy-authorization"] {
+            assert!(!headers.contains_key(removed), "{removed}");
         }
     }
 

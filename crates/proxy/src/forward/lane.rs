@@ -1,12 +1,12 @@
 //! Which requests may share upstream connections.
 //!
-//! Traffic that could harm other traffic has a [`Lane`] of its own: watches occupy streams for an hour,
+//! Traffic that could harm other traffic has a separate [`Lane`]: watches occupy streams for an hour,
 //! and a Kubernetes API server closes a whole connection over one anonymous request.
 
 /// Requests that may share connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lane {
-    /// Requests that end by themselves.
+    /// Requests that are not long-running.
     Ordinary,
     /// Long-running requests other than watches: logs, proxied services.
     LongRunning,

@@ -59,9 +59,9 @@ use fairgate_upstream::dial::DialError;
 use pool::Pool;
 use retryable_body::{BodyRecovery, RetryableBody};
 
-/// How often a request is sent at most, as far as sending it again is safe. More than two, because an upstream may
+/// The maximum number of attempts to send a request, if sending it again is safe. More than two, because an upstream may
 /// close several connections at the same time.
-const MOST_TRIES: u32 = 4;
+const MAX_ATTEMPTS: u32 = 4;
 
 /// Sends calls to the upstream. One per core; clones share the core's pool.
 #[derive(Clone)]
@@ -162,7 +162,7 @@ impl Future for Forwarding {
     }
 }
 
-/// Nobody waits for the response any more. On a shared connection the request is not cancelled at once.
+/// The response is no longer awaited. On a shared connection the request is not cancelled immediately.
 impl Drop for Forwarding {
     fn drop(&mut self) {
         if let Some(answer) = self.answer.take()
@@ -213,16 +213,16 @@ impl Forwarder {
     async fn send(&self, call: &Call, body: ClientBody) -> Result<Reply, Refusal> {
         let lane = lane_of(call);
         let mut body = body;
-        let mut left = MOST_TRIES - 1;
+        let mut left = MAX_ATTEMPTS - 1;
         loop {
             let leased = match self
                 .pool
-                .acquire(lane, call.kind, left < MOST_TRIES - 1)
+                .acquire(lane, call.kind, left < MAX_ATTEMPTS - 1)
                 .await
             {
                 Ok(leased) => leased,
                 Err(ConnectError::Dial(DialError::Io { .. }) | ConnectError::Http { .. })
-                    if left == MOST_TRIES - 1 =>
+                    if left == MAX_ATTEMPTS - 1 =>
                 {
                     left -= 1;
                     continue;
@@ -285,18 +285,18 @@ impl Forwarder {
         drop(unsent);
         let error = error.into_error();
         tracing::debug!(%error, nothing_sent, "the upstream failed a request");
-        let unseen = nothing_sent || connections::was_refused(&error);
-        if unseen {
+        let unprocessed = nothing_sent || connections::was_refused(&error);
+        if unprocessed {
             call.context.progress.set(Progress::NotSent);
         }
-        let harmless = unseen || (leased.is_stale(&error) && call.kind.may_repeat());
+        let is_safe = unprocessed || (leased.is_stale(&error) && call.kind.may_repeat());
         match recovery.recover() {
-            retryable_body::RecoveredBody::Whole(body) if harmless => {
+            retryable_body::RecoveredBody::Whole(body) if is_safe => {
                 call.context.trace.request_bytes.set(0);
                 Err(Failed::Again(body))
             }
             retryable_body::RecoveredBody::ClientFailed => Err(Failed::Client),
-            _ if unseen => Err(Failed::Unsent),
+            _ if unprocessed => Err(Failed::Unsent),
             _ => Err(Failed::Upstream),
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! HTTP/2 connections are shared: the next one is opened when the best one is 80 % full, before any request has to
 //! wait for it. HTTP/1 connections are used by one request at a time and kept for the next. Each [`Lane`] has
-//! connections of its own.
+//! separate connections.
 //!
 //! The cost of a request does not depend on how many connections there are: it takes the one that was used last,
 //! and a timer removes those that are closed or long unused.
@@ -48,7 +48,7 @@ impl Pool {
                 settings: settings.clone(),
                 connector: connector.clone(),
                 clock: clock.clone(),
-                spoken: Cell::new(None),
+                negotiated: Cell::new(None),
                 shared: RefCell::default(),
                 current: RefCell::default(),
                 idle: RefCell::default(),
@@ -84,8 +84,8 @@ struct LanePool {
     settings: Arc<UpstreamSettings>,
     connector: Rc<Connector>,
     clock: Clock,
-    /// What the upstream spoke last time; `None` before the first connection.
-    spoken: Cell<Option<HttpVersion>>,
+    /// The HTTP version of the last connection; `None` before the first connection.
+    negotiated: Cell<Option<HttpVersion>>,
     shared: RefCell<Vec<Rc<Http2Connection>>>,
     /// The shared connection that takes new requests, until it is nearly full.
     current: RefCell<Option<Rc<Http2Connection>>>,
@@ -98,7 +98,7 @@ struct LanePool {
     failing: Cell<bool>,
 }
 
-/// The result of looking for a stream on the shared connections.
+/// The result of searching a stream on the shared connections.
 enum StreamSearch {
     /// A stream.
     Stream(LeasedConnection),
@@ -147,7 +147,7 @@ impl Opening {
 impl Drop for Opening {
     fn drop(&mut self) {
         self.lane.attempt.borrow_mut().take();
-        self.lane.note(&self.outcome);
+        self.lane.log_outcome(&self.outcome);
         self.attempt.finish(self.outcome.clone());
     }
 }
@@ -155,7 +155,7 @@ impl Drop for Opening {
 impl LanePool {
     async fn acquire(&self, may_wait: bool, fresh: bool) -> Result<LeasedConnection, ConnectError> {
         loop {
-            if self.spoken.get() == Some(HttpVersion::Http1) {
+            if self.negotiated.get() == Some(HttpVersion::Http1) {
                 if !fresh && let Some(idle) = self.take_idle() {
                     return Ok(LeasedConnection::http1(idle, true));
                 }
@@ -165,7 +165,7 @@ impl LanePool {
                     version,
                     open,
                 } = self.connector.open(false).await?;
-                self.spoken.set(Some(version));
+                self.negotiated.set(Some(version));
                 if version == HttpVersion::Http1 {
                     let connection = self.start_http1(socket, open).await?;
                     return Ok(LeasedConnection::http1(connection, false));
@@ -213,7 +213,7 @@ impl LanePool {
         }
     }
 
-    /// The connection for the next request. The others are only looked at when the current one is nearly full or
+    /// The connection for the next request. The others are only considered when the current one is nearly full or
     /// closed.
     fn least_loaded(&self) -> Option<Rc<Http2Connection>> {
         let mut current = self.current.borrow_mut();
@@ -247,7 +247,7 @@ impl LanePool {
                 })),
                 lane,
             };
-            // A task of its own: the request that started it may be dropped while others wait for it.
+            // A separate task: the request that started it may be dropped while others wait for it.
             tokio::task::spawn_local(async move {
                 let outcome = opening.lane.open_for_all().await;
                 opening.done(outcome);
@@ -256,7 +256,7 @@ impl LanePool {
         attempt
     }
 
-    fn note(&self, outcome: &Result<(), ConnectError>) {
+    fn log_outcome(&self, outcome: &Result<(), ConnectError>) {
         let failed = outcome.is_err();
         match (self.failing.replace(failed), outcome) {
             (false, Err(error @ ConnectError::Full { .. })) => {
@@ -281,7 +281,7 @@ impl LanePool {
                 self.keep(connection);
             }
         }
-        self.spoken.set(Some(version));
+        self.negotiated.set(Some(version));
         Ok(())
     }
 

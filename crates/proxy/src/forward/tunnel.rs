@@ -1,6 +1,6 @@
 //! Upgraded requests (exec, attach, port-forward, WebSocket watches), which become a tunnel of bytes.
 //!
-//! Each has an HTTP/1.1 connection of its own, both from the client and to the upstream. Only a `101` opens the
+//! Each uses a separate HTTP/1.1 connection, both from the client and to the upstream. Only a `101` opens the
 //! tunnel. After any other response the upstream connection is closed: otherwise the client could send more
 //! requests over a connection that already carries an identity.
 

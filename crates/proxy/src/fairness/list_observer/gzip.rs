@@ -1,4 +1,4 @@
-//! The beginning and the length of a gzipped body.
+//! Decompresses the beginning of a gzipped body, and finds its length.
 //!
 //! Decompressing a list costs far more than forwarding it. So only its beginning is decompressed, and the length of
 //! the whole is taken from the trailer (RFC 1952, `ISIZE`). The trailer has it modulo 4 GiB, and for the last member
@@ -11,7 +11,7 @@ use flate2::{Decompress, FlushDecompress, Status};
 /// The fixed part of the header, which is all of it if no flags are set.
 const HEADER_BYTES: usize = 10;
 
-/// Checksum and length.
+/// Length of the trailer: checksum and length.
 const TRAILER_BYTES: u64 = 8;
 
 /// A compressed byte expands to no more than this many.
@@ -64,11 +64,11 @@ impl Gzip {
         match self.head {
             Head::Ended(end) => (self.seen == end + TRAILER_BYTES).then_some(self.inflated),
             Head::Inflating(_) | Head::Enough => {
-                let told = u64::from(u32::from_le_bytes(self.last));
-                let is_likely = told >= self.inflated
-                    && told <= self.seen.saturating_mul(MAX_RATIO)
-                    && told.saturating_mul(2).saturating_add(1024) >= self.seen;
-                is_likely.then_some(told)
+                let length = u64::from(u32::from_le_bytes(self.last));
+                let is_plausible = length >= self.inflated
+                    && length <= self.seen.saturating_mul(MAX_RATIO)
+                    && length.saturating_mul(2).saturating_add(1024) >= self.seen;
+                is_plausible.then_some(length)
             }
             Head::Empty | Head::Header(_) | Head::Broken => None,
         }
@@ -84,10 +84,10 @@ impl Gzip {
             && let Some((&byte, after)) = rest.split_first()
         {
             // The magic number, deflate, no flags.
-            let is_right = [0x1f, 0x8b, 8, 0]
+            let is_valid = [0x1f, 0x8b, 8, 0]
                 .get(index)
                 .is_none_or(|&expected| byte == expected);
-            self.head = if !is_right {
+            self.head = if !is_valid {
                 Head::Broken
             } else if index + 1 == HEADER_BYTES {
                 Head::Inflating(Box::new(Decompress::new(false)))
