@@ -1,7 +1,7 @@
-//! Entries, their changes, and what a key may be.
+//! Entries, change events, and the syntax of keys.
 //!
-//! Both are immutable and shared: a list, the history and a thousand watchers hold the same entry. A
-//! [`Memo`] beside the bytes holds what a reader made of them.
+//! Entries and events are immutable and shared: a list, the history and a thousand watchers hold the same
+//! entry. A [`Memo`] next to the bytes caches what a reader decoded from them.
 
 use std::{any::Any, fmt, sync::Arc};
 
@@ -10,27 +10,27 @@ use bytes::Bytes;
 use crate::error::StoreError;
 use fairgate_core::sync::{Mutex, lock};
 
-/// The longest value, in bytes: what etcd takes in one request by default.
+/// The maximum length of a value in bytes: etcd's default limit of a request.
 pub const MAX_VALUE_BYTES: usize = 1_572_864;
 
-/// The longest key, in bytes. Resource, namespace and name fit three times over.
+/// The maximum length of a key in bytes: about three times a resource, a namespace and a name.
 pub const MAX_KEY_BYTES: usize = 2048;
 
 /// An object as stored.
 #[derive(Debug)]
 pub struct StoreEntry {
-    /// Such as `/poddisruptionbudgets/default/web`, without any prefix of the store's own.
+    /// Such as `/poddisruptionbudgets/default/web`, without the prefix of the store.
     pub key: Arc<str>,
     /// Opaque to the store.
     pub value: Bytes,
-    /// Of the write that made it so.
+    /// The revision of the write that stored it.
     pub revision: u64,
-    /// What a reader made of the value.
+    /// What a reader decoded from the value.
     pub memo: Memo,
 }
 
 impl StoreEntry {
-    /// An entry that nobody has read yet.
+    /// An entry with an empty memo.
     pub fn new(key: Arc<str>, value: Bytes, revision: u64) -> Self {
         Self {
             key,
@@ -44,20 +44,20 @@ impl StoreEntry {
 /// One change of one key.
 #[derive(Debug)]
 pub struct StoreEvent {
-    /// Of the change. Of a deletion too, which no entry bears.
+    /// The revision of the change. A deletion has one too, though it leaves no entry.
     pub revision: u64,
-    /// What was changed.
+    /// The changed key.
     pub key: Arc<str>,
-    /// What was there; `None` when it was created.
+    /// The entry before the change; `None` for a creation.
     pub before: Option<Arc<StoreEntry>>,
-    /// What is there since; `None` when it was deleted.
+    /// The entry after the change; `None` for a deletion.
     pub after: Option<Arc<StoreEntry>>,
-    /// What a reader made of the change.
+    /// What a reader encoded of the change.
     pub memo: Memo,
 }
 
 impl StoreEvent {
-    /// A change that nobody has read yet.
+    /// A change with an empty memo.
     pub fn new(
         revision: u64,
         key: Arc<str>,
@@ -73,7 +73,8 @@ impl StoreEvent {
         }
     }
 
-    /// About what keeping it costs beyond the entry it led to, in bytes: mostly the entry before.
+    /// The approximate memory in bytes that the event keeps beyond the present entry: mostly the entry
+    /// before.
     pub fn cost(&self) -> usize {
         const OVERHEAD: usize = 256;
         let before = self.before.as_ref().map_or(0, |before| before.value.len());
@@ -81,19 +82,19 @@ impl StoreEvent {
     }
 }
 
-/// Something made once from what it lies beside, of a type that only its reader knows. It can take many
-/// times the memory of that, so it is forgotten once few will ask for it.
+/// A cached value derived from the entry or event that holds it, of a type that only the reader knows. It
+/// can take many times the memory of the bytes, so it is dropped once it is rarely needed.
 #[derive(Default)]
 pub struct Memo(Mutex<Option<Made>>);
 
-/// What a reader made.
+/// The value of a memo.
 pub(super) type Made = Arc<dyn Any + Send + Sync>;
 
 impl Memo {
-    /// What was made before, or what `make` makes now.
+    /// The cached value, or the result of `make`, which is cached.
     ///
-    /// Of two that make it at once, one result stays and both get it. A memo holds one type: asked for
-    /// another, it gives what `make` makes and keeps what it has.
+    /// If two threads call this at once, both get the same value. A memo holds one type: a call with
+    /// another type returns the result of `make` and leaves the memo as it is.
     pub fn get_or_make<T: Any + Send + Sync>(&self, make: impl FnOnce() -> T) -> Arc<T> {
         if let Some(found) = self.get() {
             return found;
@@ -103,13 +104,13 @@ impl Memo {
         kept.downcast().unwrap_or(made)
     }
 
-    /// What was made before, if it is a `T`.
+    /// The cached value, if it is a `T`.
     pub fn get<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
         let made = lock(&self.0).clone();
         made?.downcast().ok()
     }
 
-    /// Forgets what was made, and gives it: dropping it takes time.
+    /// Removes and returns the cached value, so that the caller can drop it without holding a lock.
     pub(super) fn forget(&self) -> Option<Made> {
         lock(&self.0).take()
     }
@@ -125,8 +126,8 @@ impl fmt::Debug for Memo {
     }
 }
 
-/// Checks that `key` may be one: begins with `/`, has no empty segment and none that begins with `.`
-/// (those are the stores' own), no NUL, and at most [`MAX_KEY_BYTES`].
+/// Checks a key: it begins with `/`, has no empty segment, no segment that begins with `.` (reserved for
+/// the stores), no NUL, and at most [`MAX_KEY_BYTES`].
 ///
 /// # Errors
 ///
@@ -139,8 +140,8 @@ pub fn check_key(key: &str) -> Result<(), StoreError> {
     }
 }
 
-/// Checks that `prefix` may be one: `/`, or a key and a `/`. Without the last, the scan of one
-/// resource would run into those whose names only begin like it.
+/// Checks a prefix: `/`, or a key and a trailing `/`. Without the trailing slash a list of one resource
+/// would include other resources whose names begin with the same text.
 ///
 /// # Errors
 ///
@@ -153,7 +154,7 @@ pub fn check_prefix(prefix: &str) -> Result<(), StoreError> {
     }
 }
 
-/// Refuses a value that is too long.
+/// Checks a value against [`MAX_VALUE_BYTES`].
 pub(crate) fn check_size(key: &str, value: Option<&Bytes>) -> Result<(), StoreError> {
     let bytes = value.map_or(0, Bytes::len);
     if bytes > MAX_VALUE_BYTES {

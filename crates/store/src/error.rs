@@ -1,14 +1,14 @@
-//! Why a store does not do as asked: which thing, and what to do.
+//! Errors of the stores. Each message names the object or file concerned, and a remedy.
 
 use std::{io, path::PathBuf, sync::Arc};
 
-/// Why a store does not do as asked.
+/// Why an operation of a store failed.
 ///
-/// Cheap to clone: one failure answers all writes that it failed.
+/// Cheap to clone: one failed commit is the result of every write in it.
 #[derive(Clone, Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages name the fields")]
 pub enum StoreError {
-    /// The history that was asked for is gone; list anew. HTTP says 410 Expired.
+    /// The requested history was dropped; list again. Clients get 410 `Expired`.
     #[error("revision {asked} is older than the history, which begins at {floor}; list again")]
     Compacted { asked: u64, floor: u64 },
 
@@ -16,17 +16,17 @@ pub enum StoreError {
     #[error("revision {asked} does not exist yet; the newest is {newest}")]
     Future { asked: u64, newest: u64 },
 
-    /// The store cannot be reached, or was not read yet. A write may have happened or not.
+    /// The store cannot be reached, or was not read yet. A write may have taken place.
     #[error("the store is not available: {0}")]
     Unavailable(String),
 
-    /// There is no room. Nothing was written.
+    /// The disk or database is full. Nothing was written.
     #[error("{place} is full and nothing was written; make room there")]
     Full { place: String },
 
-    /// The value, or the request that holds it, exceeds what the store takes. Nothing was written.
+    /// The value, or the request with it, exceeds the limit of the store. Nothing was written.
     #[error(
-        "the value of {key} has {bytes} bytes, more than the {limit} that fit; make it smaller"
+        "the value of {key} has {bytes} bytes, more than the limit of {limit} bytes; make it smaller"
     )]
     TooLarge {
         key: String,
@@ -34,19 +34,21 @@ pub enum StoreError {
         limit: usize,
     },
 
-    /// Not a key, or not a prefix: a mistake of the caller's.
-    #[error("{0:?} is no key or prefix of the store; segments after a slash, none empty or hidden")]
+    /// Not a valid key or prefix: an error of the caller.
+    #[error(
+        "{0:?} is not a valid key or prefix of the store; use segments after slashes, none empty, none with a leading dot"
+    )]
     BadKey(String),
 
-    /// What is stored does not read as what was written.
-    #[error("{path} is damaged: {what}; restore it from a backup, or move it away to begin anew", path = path.display())]
+    /// The stored data is inconsistent, or a checksum is wrong.
+    #[error("{path} is damaged: {what}; restore it from a backup, or move it and its .lock file away to begin anew", path = path.display())]
     Corrupt { path: PathBuf, what: String },
 
-    /// Another process has the file.
+    /// Another process has locked the file.
     #[error("{path} is in use by another process; stop that, or name another file", path = path.display())]
     Locked { path: PathBuf },
 
-    /// The disk failed. A write may have happened or not.
+    /// The disk failed. A write may have taken place.
     #[error("{path}: {doing} failed; check the disk, the path and its permissions", path = path.display())]
     Io {
         path: PathBuf,
@@ -54,28 +56,28 @@ pub enum StoreError {
         source: Arc<io::Error>,
     },
 
-    /// What is under the prefix is not ours, or of a format we do not know.
+    /// The keys below the prefix are not those of fairgate, or of an unknown format.
     #[error("{what}; name a prefix that is empty or fairgate's own")]
     Foreign { what: String },
 
-    /// The store refuses our credentials.
+    /// The store rejects the credentials.
     #[error("the store refuses access: {0}; check user, password, certificate and role")]
     Denied(String),
 
-    /// The store forgot what it had acknowledged.
+    /// The store has lost acknowledged writes.
     #[error(
-        "the store went back from revision {seen} to {found}: it is an old backup, or damaged; if it is to be used as it is, raise its revision far beyond that (of etcd: etcdutl snapshot restore --bump-revision --mark-compacted)"
+        "the store went back from revision {seen} to {found}: it is an old backup, or damaged; restore a newer backup. To use an old backup of etcd, restore it with etcdutl snapshot restore --bump-revision --mark-compacted. To begin anew with a file, move it and its .lock file away"
     )]
     WentBack { seen: u64, found: u64 },
 
-    /// The store answers what it never should.
+    /// An internal error, or an invalid setting or response.
     #[error("the store failed: {0}")]
     Failed(String),
 }
 
 impl StoreError {
     pub(super) fn bad_key(key: &str) -> Self {
-        // Long enough to recognise it by, whatever a client sent.
+        // Bounded, because clients choose keys.
         Self::BadKey(key.chars().take(200).collect())
     }
 }

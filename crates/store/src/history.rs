@@ -1,9 +1,9 @@
-//! The latest changes, in order, for watches and for reads of the past.
+//! The latest changes, in order, for watches and for reads at an earlier revision.
 //!
-//! A revision may have several changes (one transaction of etcd's may touch many keys); they enter and
-//! leave together. The *floor* is the revision after which the history is complete.
+//! A revision may have several changes, because an etcd transaction may write several keys. They are
+//! added and dropped together. The *floor* is the revision after which the history is complete.
 //!
-//! Bounded by age, by number and by bytes: whichever comes first.
+//! The history is bounded by age, number and bytes.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -32,21 +32,20 @@ impl Default for HistoryLimits {
     }
 }
 
-/// How long what readers made of a value is kept once the value is no more: watches that keep up have
-/// read of the change by then.
+/// How long the memos of a replaced value are kept: watches that keep up have read the change by then.
 const FRESH: Duration = Duration::from_secs(10);
 
 /// The window of changes after the floor.
 #[derive(Debug, Default)]
 pub(super) struct History {
-    /// Ascending revisions, all greater than `floor`, and when they came in.
+    /// The time of arrival and the change, by ascending revision; all revisions are above `floor`.
     events: VecDeque<(Time, Arc<StoreEvent>)>,
     bytes: usize,
     floor: u64,
 }
 
 impl History {
-    /// Nothing, at `floor`.
+    /// An empty history at `floor`.
     pub(super) fn beginning_at(floor: u64) -> Self {
         Self {
             floor,
@@ -58,12 +57,12 @@ impl History {
         self.floor
     }
 
-    /// How many changes there are, and about how many bytes they take.
+    /// The number of changes, and their approximate memory in bytes.
     pub(super) fn size(&self) -> (usize, usize) {
         (self.events.len(), self.bytes)
     }
 
-    /// Appends a change, no older than the last.
+    /// Appends a change. Its revision is at least that of the last one.
     pub(super) fn push(&mut self, now: Time, event: Arc<StoreEvent>) {
         debug_assert!(event.revision > self.floor);
         debug_assert!(
@@ -83,9 +82,9 @@ impl History {
         self.events.range(first..).map(|(_, event)| event)
     }
 
-    /// The floor that `limits` ask for: at least the present one.
+    /// The lowest floor within `limits`, but never below the present one.
     ///
-    /// Looks only at what has to go. To be called under a shared lock.
+    /// Costs `O(changes to drop)`; a shared lock is enough.
     pub(super) fn due(&self, now: Time, limits: &HistoryLimits) -> u64 {
         let mut left = (self.events.len(), self.bytes);
         let mut floor = self.floor;
@@ -100,8 +99,8 @@ impl History {
         floor
     }
 
-    /// Takes what readers made of values that are gone for a while, to be dropped when no lock is held.
-    /// Who asks for such a value again makes it again.
+    /// Takes the memos of values that were replaced some time ago, to be dropped without a lock. A later
+    /// reader derives them again.
     pub(super) fn stale(&self, now: Time) -> Vec<Made> {
         let past = self.events.iter();
         past.take_while(|(at, _)| now.since(*at) > FRESH)
@@ -113,15 +112,14 @@ impl History {
             .collect()
     }
 
-    /// Whether more is kept than `limits` allow by number or by bytes, and by an eighth at that: so
-    /// that dropping is done seldom, and much at once.
+    /// Whether the number or the bytes exceed `limits` by an eighth. The tolerance makes drops rare and
+    /// large.
     pub(super) fn overflows(&self, limits: &HistoryLimits) -> bool {
         self.events.len() > limits.events.saturating_add(limits.events / 8)
             || self.bytes > limits.bytes.saturating_add(limits.bytes / 8)
     }
 
-    /// Drops the changes up to `floor`, and gives them, to be freed when no lock is held. Never goes
-    /// down.
+    /// Raises the floor. Returns the dropped changes, to be freed without a lock. A lower floor is ignored.
     pub(super) fn raise(&mut self, floor: u64) -> VecDeque<(Time, Arc<StoreEvent>)> {
         if floor <= self.floor {
             return VecDeque::new();

@@ -1,20 +1,21 @@
 //! Versioned objects with watch: what a hosted API keeps its objects in.
 //!
 //! A [`Store`] maps keys such as `/flowschemas/catch-all` to opaque bytes under one revision counter.
-//! Every change gets the next revision; writes compare and swap; reads see the newest state, what is
-//! in memory, or any revision still in the history; a [`Watch`] tells of every change in order.
+//! Every change gets the next revision. Writes compare and swap. Reads see the newest state, the cached
+//! state, or any revision still in the history. A [`Watch`] sends every change in order.
 //!
-//! Two stores keep the same promises, and one set of tests holds both to them: [`local`], a file, and
+//! There are two stores with the same guarantees, checked by the same tests: [`local`], a file, and
 //! `etcd` (feature `etcd`), which several replicas share. Both serve reads and watches from a
 //! `mirror`, the same state in memory.
 //!
-//! Promises: a revision is visible, and a write acknowledged, only once it is durable; after a crash
-//! every acknowledged write is there, and one not acknowledged is there whole or not at all;
-//! revisions are never reused and never go back; whoever resumes below the floor of the history is
-//! told so.
+//! Guarantees:
+//! - A revision is visible, and a write acknowledged, only once it is durable.
+//! - After a crash every acknowledged write is there. Any other write is there completely or not at all.
+//! - Revisions are never reused and never go back.
+//! - A watch or read below the floor of the history fails with [`StoreError::Compacted`].
 //!
-//! Not here: HTTP, kinds, encodings, admission. A reader may leave what it made of an entry's bytes
-//! in the entry's [`Memo`], so that it is made once.
+//! Not here: HTTP, kinds, encodings, admission. A reader may cache what it decoded from an entry in the
+//! entry's [`Memo`].
 
 mod entry;
 mod error;

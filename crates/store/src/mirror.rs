@@ -1,12 +1,12 @@
-//! The state in memory that a store serves reads and watches from.
+//! The in-memory state from which a store serves reads and watches.
 //!
-//! The present is an ordered map; the past is reached by undoing the history backwards. A change
-//! enters only once it is durable, so whoever reads here sees nothing that a crash could take back.
+//! The present state is an ordered map; earlier states are computed by undoing changes of the history. A
+//! change is added only once it is durable, so readers see nothing that a crash could undo.
 //!
-//! One lock, held for as long as it takes to copy pointers. Woken watches take it shared, so a thousand
-//! of them do not wait for each other.
+//! One lock protects the state, held only while pointers are copied. Watches take it shared, so they do
+//! not block each other.
 //!
-//! Not here: who makes the changes, and how they become durable.
+//! Not here: where changes come from, and how they become durable.
 
 use std::{
     collections::BTreeMap,
@@ -28,15 +28,15 @@ use crate::{
 };
 use fairgate_core::time::Time;
 
-/// How many changes a watch looks at under one lock.
+/// How many changes a watch scans while it holds the lock.
 const SCAN: usize = 4096;
-/// How many changes a watch gets at once, unless one revision has more.
+/// How many changes a watch gets at once. A single revision may have more.
 const BATCH: usize = 256;
 
-/// The state in memory.
+/// The in-memory state of a store.
 pub(crate) struct Mirror {
     state: RwLock<State>,
-    /// The revision, for those who wait.
+    /// Notifies watches and waiting reads of the newest revision.
     news: watch::Sender<u64>,
     health: ArcSwap<StoreHealth>,
 }
@@ -45,7 +45,7 @@ pub(crate) struct Mirror {
 struct State {
     entries: BTreeMap<Arc<str>, Arc<StoreEntry>>,
     history: History,
-    /// Everything up to here is in; 0 before the first load.
+    /// The revision of `entries`; 0 before the first load.
     revision: u64,
 }
 
@@ -65,7 +65,7 @@ impl Default for Mirror {
 }
 
 impl Mirror {
-    /// Nothing yet: reads fail until [`load`](Self::load).
+    /// An empty mirror: reads fail until [`load`](Self::load).
     pub(crate) fn new() -> Self {
         Self {
             state: RwLock::default(),
@@ -74,10 +74,10 @@ impl Mirror {
         }
     }
 
-    /// Replaces everything: `entries` at `floor`, and `events`, ascending, that led from there to
-    /// `revision`. `entries` are those at `revision`.
+    /// Replaces the whole state: `entries` are those at `revision`, `events` the changes from `floor` to
+    /// `revision` in ascending order.
     ///
-    /// Entries known already stay the same objects, with their memos. Watches below `floor` end.
+    /// Unchanged entries keep their memos. Watches below `floor` end.
     pub(crate) fn load(
         &self,
         now: Time,
@@ -112,7 +112,8 @@ impl Mirror {
         self.news.send_replace(revision);
     }
 
-    /// Appends `events`, ascending and all newer than what is known; those of one revision together.
+    /// Applies `events` in ascending order, all newer than the present revision. All events of one
+    /// revision must be in one call.
     pub(crate) fn apply(&self, now: Time, events: &[Arc<StoreEvent>]) {
         let Some(last) = events.last() else { return };
         {
@@ -130,7 +131,7 @@ impl Mirror {
         self.news.send_replace(last.revision);
     }
 
-    /// Notes that nothing more happened up to `revision`.
+    /// Advances the revision without a change, after writes to keys outside the store.
     #[cfg(feature = "etcd")]
     pub(crate) fn advance(&self, revision: u64) {
         {
@@ -143,7 +144,7 @@ impl Mirror {
         self.news.send_replace(revision);
     }
 
-    /// The entry at `key`, as of now.
+    /// The present entry at `key`.
     ///
     /// # Errors
     ///
@@ -152,7 +153,7 @@ impl Mirror {
         Ok(self.loaded()?.entries.get(key).cloned())
     }
 
-    /// The entry at `key` right after `revision`. Costs `O(changes since)`.
+    /// The entry at `key` right after `revision`. Costs `O(changes since then)`.
     ///
     /// # Errors
     ///
@@ -172,7 +173,7 @@ impl Mirror {
         })
     }
 
-    /// The change that `revision` made of `key`, if it is in the history.
+    /// The change of `key` at `revision`, if it is in the history.
     #[cfg(feature = "etcd")]
     pub(crate) fn event(&self, key: &str, revision: u64) -> Option<Arc<StoreEvent>> {
         let state = self.read();
@@ -184,7 +185,7 @@ impl Mirror {
         found.cloned()
     }
 
-    /// A page as of now. Costs `O(entries below the prefix)`.
+    /// A page of the present state. Costs `O(entries below the prefix)`.
     ///
     /// # Errors
     ///
@@ -231,7 +232,7 @@ impl Mirror {
         Ok(paged(merged, limit, revision))
     }
 
-    /// Every change below `prefix` after the revision `after`.
+    /// Checks that a watch can start after the revision `after`, and returns its notifications.
     ///
     /// # Errors
     ///
@@ -253,13 +254,13 @@ impl Mirror {
         Ok(self.news.subscribe())
     }
 
-    /// The error of a read before the first load: says why, if that is known.
+    /// The error of a read before the first load, with the cause if it is known.
     pub(crate) fn not_loaded(&self) -> StoreError {
         unread(&self.health())
     }
 
-    /// Adds to `out` what happened below `prefix` after `after`, and says up to which revision it has
-    /// looked. Stops after some hundreds, never within a revision.
+    /// Appends the changes below `prefix` after `after` to `out`. Returns the revision up to which it has
+    /// scanned. Stops after some hundred changes, but never within a revision.
     pub(super) fn events(
         &self,
         prefix: &str,
@@ -275,8 +276,8 @@ impl Mirror {
             });
         }
         let mut read_to = after;
-        for (looked_at, event) in state.history.after(after).enumerate() {
-            let enough = out.len() >= BATCH || looked_at >= SCAN;
+        for (scanned, event) in state.history.after(after).enumerate() {
+            let enough = out.len() >= BATCH || scanned >= SCAN;
             if enough && event.revision != read_to {
                 return Ok(read_to);
             }
@@ -285,11 +286,11 @@ impl Mirror {
             }
             read_to = event.revision;
         }
-        // A watch may begin in the future; it stays there.
+        // A watch may start at a future revision; its position must not go back.
         Ok(state.revision.max(after))
     }
 
-    /// Up to where everything is in; 0 before the first load.
+    /// The present revision; 0 before the first load.
     pub(crate) fn revision(&self) -> u64 {
         *self.news.borrow()
     }
@@ -297,7 +298,7 @@ impl Mirror {
     /// Returns once [`revision`](Self::revision) is at least `revision`.
     pub(crate) async fn wait_for(&self, revision: u64) {
         let mut news = self.news.subscribe();
-        // It fails only when the sender is gone, which `self` holds.
+        // This cannot fail: `self` owns the sender.
         let _ = news.wait_for(|&reached| reached >= revision).await;
     }
 
@@ -306,29 +307,29 @@ impl Mirror {
         self.read().history.floor()
     }
 
-    /// The floor that `limits` ask for.
+    /// The lowest floor within `limits`.
     pub(crate) fn due_floor(&self, now: Time, limits: &HistoryLimits) -> u64 {
         self.read().history.due(now, limits)
     }
 
-    /// Whether the history is well beyond `limits` by number or bytes.
+    /// Whether the history exceeds `limits` in number or bytes by an eighth.
     pub(crate) fn overflows(&self, limits: &HistoryLimits) -> bool {
         self.read().history.overflows(limits)
     }
 
-    /// Forgets the changes up to `floor`. Watches that have not read them end.
+    /// Drops the changes up to `floor`. Watches that have not read them end.
     pub(crate) fn raise_floor(&self, floor: u64) {
         let dropped = self.change().history.raise(floor);
         drop(dropped);
     }
 
-    /// Forgets what readers made of values that are gone for a while.
+    /// Drops the memos of values that were replaced some time ago.
     pub(crate) fn forget_stale(&self, now: Time) {
         let stale = self.read().history.stale(now);
         drop(stale);
     }
 
-    /// How much there is.
+    /// The memory use, for metrics.
     pub(crate) fn size(&self) -> StoreSize {
         let state = self.read();
         let (events, history_bytes) = state.history.size();
@@ -340,12 +341,12 @@ impl Mirror {
         }
     }
 
-    /// As last told.
+    /// The health last [set](Self::set_health).
     pub(crate) fn health(&self) -> StoreHealth {
         (**self.health.load()).clone()
     }
 
-    /// Tells how the store does.
+    /// Sets the health that the store reports.
     pub(crate) fn set_health(&self, health: StoreHealth) {
         self.health.store(Arc::new(health));
     }
@@ -358,7 +359,7 @@ impl Mirror {
         Ok(state)
     }
 
-    // Nothing below panics between two changes of the state, so poison carries no news.
+    // No code panics in the middle of a change, so a poisoned lock is still consistent.
     fn read(&self) -> RwLockReadGuard<'_, State> {
         self.state.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -369,7 +370,7 @@ impl Mirror {
 }
 
 impl State {
-    /// The entries below `prefix` whose key is greater than `after`, as of now.
+    /// The present entries below `prefix` whose key is greater than `after`.
     fn below<'a>(
         &'a self,
         prefix: &'a str,
@@ -385,7 +386,7 @@ impl State {
             .map(|(_, entry)| entry)
     }
 
-    /// What the keys below `prefix` that changed since `revision` were then.
+    /// The entries right after `revision` of those keys below `prefix` that changed since then.
     fn undone(
         &self,
         prefix: &str,
@@ -394,9 +395,9 @@ impl State {
     ) -> BTreeMap<&str, Option<&Arc<StoreEntry>>> {
         let mut undone = BTreeMap::new();
         for event in self.history.after(revision).rev() {
-            let wanted =
+            let in_range =
                 event.key.starts_with(prefix) && after.is_none_or(|after| &*event.key > after);
-            if wanted {
+            if in_range {
                 undone.insert(&*event.key, event.before.as_ref());
             }
         }
@@ -436,16 +437,16 @@ fn paged<'a>(
     }
 }
 
-/// Why nothing can be read yet.
+/// The error of a read before the first load.
 fn unread(health: &StoreHealth) -> StoreError {
     StoreError::Unavailable(match health {
         StoreHealth::Unread | StoreHealth::Ready => "it was not read yet; try again".to_owned(),
-        // Most often another error of this kind, which says so already.
+        // Usually the text of another `Unavailable`: do not repeat its prefix.
         StoreHealth::Degraded(why) => why.strip_prefix(UNAVAILABLE).unwrap_or(why).to_owned(),
     })
 }
 
-/// With what [`StoreError::Unavailable`] begins.
+/// The beginning of the message of [`StoreError::Unavailable`].
 const UNAVAILABLE: &str = "the store is not available: ";
 
 #[cfg(test)]

@@ -12,13 +12,13 @@ use crate::{
 };
 use fairgate_core::time::Time;
 
-/// What a store answers, later.
+/// The pending result of an operation.
 pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
 
 /// Versioned objects with watch. Used as `Arc<dyn Store>`.
 ///
-/// Keys begin with `/`, prefixes begin and end with it; see [`check_key`](crate::check_key). Dropping an answer before
-/// it is ready stops the waiting, not a write that is under way.
+/// Keys begin with `/`, prefixes begin and end with it; see [`check_key`](crate::check_key). Dropping a
+/// future does not cancel a write that is in progress.
 pub trait Store: Send + Sync {
     /// The entry at `key`, if there is one.
     ///
@@ -37,7 +37,7 @@ pub trait Store: Send + Sync {
     /// # Errors
     ///
     /// [`StoreError::Compacted`] when `at` is below the floor, [`StoreError::Future`] when it is
-    /// beyond the newest, [`StoreError::BadKey`], and whatever keeps the store from answering.
+    /// beyond the newest, [`StoreError::BadKey`], and any failure of the store itself.
     fn list<'a>(
         &'a self,
         prefix: &'a str,
@@ -48,15 +48,15 @@ pub trait Store: Send + Sync {
 
     /// Puts `value` at `key`, or deletes it (`None`), if the key is as `expected` at that moment.
     ///
-    /// Bytes equal to those stored are no change: the answer is [`WriteOutcome::Done`] with the revision
-    /// that the entry has. So is deleting what is absent and expected to be.
+    /// A write of the stored bytes changes nothing: the outcome is [`WriteOutcome::Done`] with the present
+    /// revision of the entry. So is a deletion of an absent key that is expected to be absent.
     ///
     /// # Errors
     ///
     /// After [`StoreError::Full`], [`TooLarge`](StoreError::TooLarge), [`BadKey`](StoreError::BadKey),
     /// [`Locked`](StoreError::Locked), [`Foreign`](StoreError::Foreign) and
-    /// [`Denied`](StoreError::Denied) nothing was written; after any other the write may have happened
-    /// or not.
+    /// [`Denied`](StoreError::Denied) nothing was written; after any other error the write may have taken
+    /// place.
     fn write<'a>(
         &'a self,
         key: &'a str,
@@ -71,15 +71,15 @@ pub trait Store: Send + Sync {
     /// When the store cannot be reached.
     fn revision(&self) -> StoreFuture<'_, u64>;
 
-    /// The revision up to which this process has seen everything; 0 before it has seen anything.
+    /// The revision of the cache, which has every change up to it; 0 before the first load.
     fn cached_revision(&self) -> u64;
 
-    /// Waits until [`cached_revision`](Self::cached_revision) is at least `revision`. For ever, should
-    /// that never come: the caller bounds it.
+    /// Waits until [`cached_revision`](Self::cached_revision) is at least `revision`. There is no timeout:
+    /// the caller sets one.
     ///
     /// # Errors
     ///
-    /// None at present; a store that is down is waited for.
+    /// None at present: while a store is down, this waits.
     fn wait_for(&self, revision: u64) -> StoreFuture<'_, ()>;
 
     /// Every change below `prefix` with a revision greater than `after`, in order, without gaps.
@@ -93,14 +93,15 @@ pub trait Store: Send + Sync {
     /// The oldest revision that can still be read, and after which a watch can still start.
     fn floor(&self) -> u64;
 
-    /// Drops history beyond the [`HistoryLimits`](crate::HistoryLimits). To be called now and then, say every 10 seconds.
+    /// Drops history beyond the [`HistoryLimits`](crate::HistoryLimits). To be called periodically, for
+    /// example every 10 seconds.
     ///
     /// # Errors
     ///
-    /// When that could not be written. Nothing is lost; the next call tries again.
+    /// When the new floor could not be written. The next call tries again.
     fn maintain(&self, now: Time) -> StoreFuture<'_, ()>;
 
-    /// Whether reads and writes get through.
+    /// Whether reads and writes succeed at present.
     fn health(&self) -> StoreHealth;
 
     /// How much is in memory, for metrics.

@@ -4,25 +4,25 @@ use std::sync::Arc;
 
 use crate::entry::StoreEntry;
 
-/// Which state a read sees.
+/// The revision at which to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadRevision {
-    /// The newest: every write acknowledged before the call, by whichever replica. May cost a round
-    /// trip.
+    /// The newest, linearizable: includes every write that any replica acknowledged before the call. May
+    /// cost a round trip.
     Newest,
-    /// What this process has seen, at `Store::cached_revision`. Costs nothing and works while the
-    /// store cannot be reached.
+    /// The cached state, at `Store::cached_revision`. Needs no round trip, and works while the store cannot
+    /// be reached.
     Cached,
-    /// The state right after this revision, no older than `Store::floor`.
+    /// The state right after this revision, which is at least `Store::floor`.
     Exactly(u64),
 }
 
-/// What a write takes for granted of its key.
+/// The expected state of a key before a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Precondition {
-    /// That there is nothing.
+    /// There is no entry.
     Absent,
-    /// That its entry is of this revision.
+    /// The entry has this revision.
     At(u64),
 }
 
@@ -37,28 +37,28 @@ impl Precondition {
     }
 }
 
-/// How a write ended.
+/// The outcome of a write that did not fail.
 #[derive(Clone, Debug)]
 pub enum WriteOutcome {
-    /// As asked, and durable.
+    /// The write took place and is durable.
     Done {
-        /// The revision of the change; of a write that changed nothing, the one there was.
+        /// The revision of the change; if nothing changed, the present revision of the entry.
         revision: u64,
-        /// What was there before.
+        /// The entry before the write.
         before: Option<Arc<StoreEntry>>,
-        /// What is there after; `None` is a deletion.
+        /// The entry after the write; `None` after a deletion.
         after: Option<Arc<StoreEntry>>,
     },
-    /// Not at all: the key was not as expected, but so.
+    /// The precondition did not hold and nothing was written. Holds the present entry.
     Lost(Option<Arc<StoreEntry>>),
 }
 
-/// A part of a list.
+/// A page of a list.
 #[derive(Clone, Debug)]
 pub struct ListPage {
-    /// In order of their keys.
+    /// Ordered by key.
     pub entries: Vec<Arc<StoreEntry>>,
-    /// Of the state that all pages of this list show.
+    /// The revision at which the page was read.
     pub revision: u64,
     /// How many entries follow the last one; 0 on the last page.
     pub remaining: u64,
@@ -71,27 +71,27 @@ impl ListPage {
     }
 }
 
-/// What a store has in memory.
+/// The memory use of a store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StoreSize {
-    /// How many entries there are now.
+    /// The number of present entries.
     pub entries: usize,
-    /// How many changes the history has.
+    /// The number of changes in the history.
     pub events: usize,
-    /// About how many bytes the history takes beyond the entries.
+    /// The approximate memory of the history in bytes, without the present entries.
     pub history_bytes: usize,
-    /// How many watches there are.
+    /// The number of open watches.
     pub watches: usize,
 }
 
-/// Whether a store works.
+/// Whether a store serves reads and writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreHealth {
-    /// Nothing was read yet, and nothing failed yet.
+    /// The first load is in progress.
     Unread,
-    /// Reads and writes get through.
+    /// Reads and writes succeed.
     Ready,
-    /// Something does not; what was read before is still served [`ReadRevision::Cached`]. Says what, and what
-    /// to do.
+    /// Reads or writes fail; [`ReadRevision::Cached`] still works if the store was loaded before. Holds the
+    /// error message.
     Degraded(Arc<str>),
 }

@@ -1,7 +1,8 @@
-//! A place in the shared history, and the wait for what comes next.
+//! A cursor into the shared history, and the wait for further changes.
 //!
-//! A thousand watches have no thousand queues: each holds the revision it has handed out, and reads on
-//! in the [`Mirror`]'s history when woken. One that is read too slowly falls below the floor and ends.
+//! Watches have no queues. Each holds the revision up to which it has returned changes, and reads the
+//! [`Mirror`]'s history from there when notified. A watch that is read too slowly falls below the floor
+//! and ends.
 
 use std::sync::Arc;
 
@@ -14,8 +15,9 @@ use crate::{entry::StoreEvent, error::StoreError, mirror::Mirror};
 pub struct Watch {
     mirror: Arc<Mirror>,
     prefix: Box<str>,
-    /// Every change up to here was handed out.
+    /// Every change up to this revision was returned.
     position: u64,
+    /// Notifies of new revisions of the mirror.
     news: Receiver<u64>,
 }
 
@@ -34,27 +36,27 @@ impl Watch {
         })
     }
 
-    /// The next changes, at least one, once there are any. Dropping the wait loses nothing.
+    /// Waits for the next changes and returns at least one. Cancel-safe.
     ///
     /// # Errors
     ///
-    /// [`StoreError::Compacted`] once the floor has overtaken this watch; it stays so.
+    /// [`StoreError::Compacted`] once the floor has overtaken this watch, and ever after.
     pub async fn next(&mut self) -> Result<Vec<Arc<StoreEvent>>, StoreError> {
         loop {
-            // Seen before read: a change between the two wakes the wait below.
+            // Mark as seen first, then read: a change in between ends the wait below.
             self.news.borrow_and_update();
             let events = self.ready()?;
             if !events.is_empty() {
                 return Ok(events);
             }
             if self.news.changed().await.is_err() {
-                // The mirror holds the sender, and this holds the mirror.
+                // Unreachable: `self.mirror` owns the sender.
                 std::future::pending::<()>().await;
             }
         }
     }
 
-    /// The next changes that are there already: a few hundred at most, perhaps none.
+    /// The next changes that are available without waiting: a few hundred at most, possibly none.
     ///
     /// # Errors
     ///
@@ -73,8 +75,8 @@ impl Watch {
         }
     }
 
-    /// The revision up to which every change below the prefix was handed out. While a wait in
-    /// [`next`](Self::next) is pending it goes up with the store's, changes below the prefix or not.
+    /// The revision up to which every change below the prefix was returned. While [`next`](Self::next) is
+    /// pending, it follows the revision of the store, even if nothing changes below the prefix.
     pub fn progress(&self) -> u64 {
         self.position
     }

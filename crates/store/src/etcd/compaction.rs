@@ -1,11 +1,12 @@
-//! Compacting the cluster, by one replica at a time.
+//! Compacts the etcd cluster, from one replica at a time.
 //!
-//! etcd keeps every revision until somebody compacts it. Where nobody else does, replicas take turns:
-//! each notes how the turn key stands and the revision of that moment; an interval later it tries to
-//! change the key from exactly that. Who succeeds compacts to the revision noted, so between one and
-//! two intervals of history remain, however many replicas there are.
+//! etcd keeps every revision until a client compacts it. If no other client does, the replicas elect one:
+//! each records the version of a shared key and the current revision, and tries to update the key from
+//! that version an interval later. The replica that succeeds compacts to its recorded revision. So
+//! between one and two intervals of history remain, for any number of replicas. kube-apiserver uses the
+//! same scheme.
 //!
-//! This drops the history of everything in the cluster, which is why it is off unless asked for.
+//! This drops the history of the whole cluster, so it is off by default.
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -18,7 +19,7 @@ use super::{Shared, link, revision_of, unsigned};
 use crate::error::StoreError;
 use fairgate_core::time::Time;
 
-/// When it was our turn last, or somebody else's.
+/// The state of the election, of one replica.
 pub(super) struct Turn {
     interval: Duration,
     noted: Mutex<Option<Noted>>,
@@ -27,7 +28,7 @@ pub(super) struct Turn {
 #[derive(Clone, Copy)]
 struct Noted {
     at: Time,
-    /// How often the turn key had been written.
+    /// The etcd version of the shared key: the number of its writes.
     version: i64,
     revision: u64,
 }
@@ -40,22 +41,22 @@ impl Turn {
         }
     }
 
-    /// Compacts, if it is time and our turn.
+    /// Compacts if the interval has passed and this replica wins.
     pub(super) async fn take(&self, shared: &Shared, now: Time) -> Result<(), StoreError> {
         let noted = *self.noted.lock().unwrap_or_else(PoisonError::into_inner);
         if noted.is_some_and(|noted| now.since(noted.at) < self.interval) {
             return Ok(());
         }
-        let away = shared.away()?;
+        let is_degraded = shared.is_degraded()?;
         let mut kv = shared.link.kv().await?;
         let key = shared.keys.compaction();
-        // At first nothing is compacted, whoever succeeds: there is no revision to compact to.
+        // The first round never compacts: there is no recorded revision yet.
         let version = noted.map_or(0, |noted| noted.version);
         let transaction = Txn::new()
             .when([Compare::version(key.clone(), CompareOp::Equal, version)])
             .and_then([TxnOp::put(key.clone(), "", None)])
             .or_else([TxnOp::get(key, None)]);
-        let ended = link::answer(away, kv.txn(transaction)).await?;
+        let ended = link::call(is_degraded, kv.txn(transaction)).await?;
         let found = ended.op_responses().into_iter().find_map(|op| match op {
             TxnOpResponse::Get(mut get) => get.take_kvs().pop(),
             _ => None,
@@ -71,18 +72,18 @@ impl Turn {
         };
         *self.noted.lock().unwrap_or_else(PoisonError::into_inner) = Some(note);
         match noted {
-            Some(noted) if ended.succeeded() => compact(shared, away, noted.revision).await,
+            Some(noted) if ended.succeeded() => compact(shared, is_degraded, noted.revision).await,
             _ => Ok(()),
         }
     }
 }
 
-async fn compact(shared: &Shared, away: bool, revision: u64) -> Result<(), StoreError> {
+async fn compact(shared: &Shared, is_degraded: bool, revision: u64) -> Result<(), StoreError> {
     let signed = i64::try_from(revision)
-        .map_err(|_| StoreError::Failed(format!("etcd cannot count to {revision}")))?;
+        .map_err(|_| StoreError::Failed(format!("revision {revision} is out of range for etcd")))?;
     let mut kv = shared.link.kv().await?;
-    match link::answer(away, kv.compact(signed, None)).await {
-        // Somebody else has, further: an operator.
+    match link::call(is_degraded, kv.compact(signed, None)).await {
+        // Another client, such as an operator, has compacted to a later revision.
         Ok(_) | Err(StoreError::Compacted { .. }) => {}
         Err(error) => return Err(error),
     }

@@ -1,11 +1,11 @@
-//! The task that keeps the mirror like etcd.
+//! The task that synchronises the mirror with etcd.
 //!
-//! It claims the prefix, reads what is below it, and follows a watch; when that breaks it comes back,
-//! and goes on from the revision it had. When etcd no longer has that, it reads all anew, and the
-//! mirror's floor jumps.
+//! It claims the prefix, reads the keys below it, and follows a watch. When the watch breaks, it reconnects
+//! and resumes from its last revision. If etcd has compacted this revision, it reads everything again, and
+//! the floor of the mirror jumps.
 //!
-//! It reads a state of some time ago and lets the watch bring it up to date, which fills the history:
-//! clients that watched another replica, or this one before a restart, can resume here.
+//! The first load reads an earlier state and replays the changes since then from the watch, which fills
+//! the history. So clients that watched another replica, or this one before a restart, can resume here.
 
 use std::{
     collections::BTreeMap,
@@ -31,18 +31,20 @@ use crate::{
     types::StoreHealth,
 };
 
-/// How far back it reads at first, in revisions, which others' keys use up too.
-const REACH: u64 = 10_000;
-/// How long it waits before it tries again: at first, and at most.
-const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
-/// How often etcd is asked how far it is, while somebody wants to know.
-const ASK_AGAIN: Duration = Duration::from_millis(50);
-/// How long the answer to a new watch may take.
-const OPEN_WITHIN: Duration = Duration::from_secs(5);
+/// How many revisions back the first load starts. Writes to other keys of the cluster count too.
+const INITIAL_HISTORY: u64 = 10_000;
+/// The shortest delay before a reconnect; it doubles with each failure.
+const MIN_RETRY_DELAY: Duration = Duration::from_millis(100);
+/// The longest delay before a reconnect.
+const MAX_RETRY_DELAY: Duration = Duration::from_secs(5);
+/// How often a progress request is sent while a reader waits.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(50);
+/// How long the first response to a new watch may take.
+const OPEN_TIMEOUT: Duration = Duration::from_secs(5);
 
 type Entries = BTreeMap<Arc<str>, Arc<StoreEntry>>;
 
-/// A state being read, not yet as new as etcd was when that began.
+/// A load in progress: a state that has not reached etcd's revision at the start of the load.
 struct Loading {
     entries: Entries,
     events: Vec<Arc<StoreEvent>>,
@@ -51,8 +53,8 @@ struct Loading {
     target: u64,
 }
 
-/// One change, as etcd tells it.
-struct Told<'a> {
+/// One etcd event.
+struct Received<'a> {
     revision: u64,
     event: &'a EtcdEvent,
     found: &'a KeyValue,
@@ -62,39 +64,39 @@ struct Told<'a> {
 struct Stream {
     sender: WatchRequestSender,
     responses: WatchResponseStream,
-    /// Came while it was opened, and was not taken in yet.
+    /// The first response, received while opening, not processed yet.
     first: Option<WatchResponse>,
 }
 
-/// How a watch was answered.
+/// The result of opening a watch.
 enum Opened {
     Stream(Box<Stream>),
-    /// What it was to begin with is gone; this is left.
+    /// The start revision was compacted; this is the oldest revision left.
     Compacted(u64),
 }
 
-/// Keeps the mirror like etcd, for ever.
+/// Synchronises the mirror with etcd, for ever.
 pub(super) async fn run(shared: Arc<Shared>) {
-    let mut pause = PAUSE.0;
+    let mut retry_delay = MIN_RETRY_DELAY;
     loop {
-        let Err(error) = shared.follow(&mut pause).await;
+        let Err(error) = shared.follow(&mut retry_delay).await;
         let health = StoreHealth::Degraded(error.to_string().into());
         if shared.mirror.health() != health {
             tracing::warn!(%error, "cannot watch etcd");
             shared.mirror.set_health(health);
         }
-        shared.trouble.store(Some(Arc::new(error)));
-        sleep(pause).await;
-        pause = (pause * 2).min(PAUSE.1);
+        shared.feed_error.store(Some(Arc::new(error)));
+        sleep(retry_delay).await;
+        retry_delay = (retry_delay * 2).min(MAX_RETRY_DELAY);
     }
 }
 
-/// What cannot be: a feed that ends well.
-type Endless = std::convert::Infallible;
+/// The feed ends with an error only.
+type Never = std::convert::Infallible;
 
 impl Shared {
-    /// Follows etcd until that fails. Once it gets on, the next pause will be short.
-    async fn follow(&self, pause: &mut Duration) -> Result<Endless, StoreError> {
+    /// Follows etcd until that fails. Resets `retry_delay` once the mirror is synchronised.
+    async fn follow(&self, retry_delay: &mut Duration) -> Result<Never, StoreError> {
         let (newest, cluster) = self.claim().await?;
         let known = self.cluster.load(Ordering::Relaxed);
         let (mut stream, mut loading) = if known == 0 || known == cluster {
@@ -105,16 +107,16 @@ impl Shared {
                 cluster,
                 "etcd's cluster ID changed; reading everything again"
             );
-            self.exchange(newest).await?
+            self.load_new_cluster(newest).await?
         };
-        let mut wanted = self.wanted.subscribe();
-        let mut ask = interval(ASK_AGAIN);
-        ask.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut requested = self.requested.subscribe();
+        let mut progress_ticks = interval(PROGRESS_INTERVAL);
+        progress_ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         if loading.is_none() {
-            self.is_well(pause);
+            self.set_ready(retry_delay);
         }
         loop {
-            let behind = loading.is_some() || *wanted.borrow() > self.mirror.revision();
+            let behind = loading.is_some() || *requested.borrow() > self.mirror.revision();
             tokio::select! {
                 response = stream.next() => {
                     let response = response?;
@@ -123,27 +125,27 @@ impl Shared {
                     }
                     if self.take(&response, &mut loading)? {
                         self.cluster.store(cluster, Ordering::Relaxed);
-                        self.is_well(pause);
+                        self.set_ready(retry_delay);
                     }
                 }
-                _ = wanted.changed() => {
-                    ask.reset_immediately();
+                _ = requested.changed() => {
+                    progress_ticks.reset_immediately();
                 }
-                _ = ask.tick(), if behind => {
-                    stream.ask().await?;
+                _ = progress_ticks.tick(), if behind => {
+                    stream.request_progress().await?;
                 }
             }
         }
     }
 
-    fn is_well(&self, pause: &mut Duration) {
-        *pause = PAUSE.0;
-        self.trouble.store(None);
+    fn set_ready(&self, retry_delay: &mut Duration) {
+        *retry_delay = MIN_RETRY_DELAY;
+        self.feed_error.store(None);
         self.mirror.set_health(StoreHealth::Ready);
     }
 
-    /// Makes sure that what is below the prefix is ours, marks it so if there is nothing, and says
-    /// which revision etcd is at, and which cluster it is.
+    /// Checks the marker below the prefix, or writes it if there are no keys. Returns etcd's revision and
+    /// cluster ID.
     async fn claim(&self) -> Result<(u64, u64), StoreError> {
         self.link.check_version().await?;
         let mut kv = self.link.kv().await?;
@@ -152,13 +154,13 @@ impl Shared {
             .with_range(self.keys.end("/")?)
             .with_limit(1)
             .with_keys_only();
-        let look = [
+        let reads = [
             TxnOp::get(marker.clone(), None),
             TxnOp::get(self.keys.full("/"), Some(any)),
         ];
         let seen = self.mirror.revision();
-        let found = link::answer(false, kv.txn(Txn::new().and_then(look))).await?;
-        // Before anything is marked: an etcd that forgot must not pass for a new one.
+        let found = link::call(false, kv.txn(Txn::new().and_then(reads))).await?;
+        // Checked before the marker is written: an etcd that lost its data must not count as a new one.
         self.not_before(seen, revision_of(found.header())?)?;
         let mut gets = found.op_responses().into_iter().map(|op| match op {
             TxnOpResponse::Get(mut get) => get.take_kvs().pop(),
@@ -174,21 +176,23 @@ impl Shared {
                 let absent = Compare::version(marker.clone(), CompareOp::Equal, 0);
                 let mark = TxnOp::put(marker, FORMAT, None);
                 let mark = Txn::new().when([absent]).and_then([mark]);
-                // Another replica may be first with the same; one of another format shows next time.
-                let marked = link::answer(false, kv.txn(mark)).await?;
+                // Another replica may have written it first. A different format is found on the next
+                // attempt.
+                let marked = link::call(false, kv.txn(mark)).await?;
                 Ok((revision_of(marked.header())?, cluster_of(marked.header())))
             }
         }
     }
 
-    /// Whether what etcd says of `revision` is what is known of it: the same keys, each of the same write.
-    /// An etcd begun anew or set back has other objects there, and may have gone past it since. What
-    /// was compacted away cannot be told apart, and need not: it is read anew then.
+    /// Whether etcd's state at `revision` is the one in the mirror: the same keys with the same mod
+    /// revisions. A cluster that was recreated or restored has a different state there, even if its
+    /// revision has become higher since. A compacted revision cannot be compared, and counts as equal:
+    /// everything is read again then.
     ///
-    /// Costs one look at all keys, once after every break of the connection.
+    /// Costs one read of all keys, without values, after every reconnect.
     async fn agrees(&self, revision: u64) -> Result<bool, StoreError> {
-        // Of the longest keys, some MB.
-        const AT_ONCE: i64 = 5_000;
+        // About 10 MB with keys of the maximum length.
+        const MAX_KEYS: i64 = 5_000;
         let known = self.mirror.list("/", None, None)?.entries;
         let mut known = known.iter();
         let end = self.keys.end("/")?;
@@ -197,9 +201,9 @@ impl Shared {
         loop {
             let options = at_revision(revision)?
                 .with_range(end.clone())
-                .with_limit(AT_ONCE)
+                .with_limit(MAX_KEYS)
                 .with_keys_only();
-            let found = match link::answer(false, kv.get(start, Some(options))).await {
+            let found = match link::call(false, kv.get(start, Some(options))).await {
                 Err(StoreError::Compacted { .. }) => return Ok(true),
                 found => found?,
             };
@@ -222,8 +226,7 @@ impl Shared {
         }
     }
 
-    /// A watch that goes on after `seen`; or, if nothing was seen or etcd no longer has it, a state to
-    /// begin with and the watch that goes on from there.
+    /// Opens a watch that resumes after `seen`. If `seen` is 0 or was compacted, starts a load.
     async fn resume(
         &self,
         seen: u64,
@@ -235,7 +238,7 @@ impl Shared {
                     seen,
                     "etcd's history differs from ours; was it restored from a backup?"
                 );
-                return self.exchange(newest).await;
+                return self.load_new_cluster(newest).await;
             }
             match self.open(seen).await? {
                 Opened::Stream(stream) => return Ok((stream, None)),
@@ -254,13 +257,16 @@ impl Shared {
                 Opened::Compacted(oldest) => oldest,
             }
         };
-        let floor = oldest.max(newest.saturating_sub(REACH)).max(1);
+        let floor = oldest.max(newest.saturating_sub(INITIAL_HISTORY)).max(1);
         self.begin(floor, newest).await
     }
 
-    /// All anew, from a cluster that took the place of the one we knew: begun anew, restored, or moved
-    /// to. Nobody can go on in it from where they were.
-    async fn exchange(&self, newest: u64) -> Result<(Box<Stream>, Option<Loading>), StoreError> {
+    /// Starts a load from a cluster that replaced the former one: recreated, restored, or another one. The
+    /// floor is its newest revision, so no earlier watch can resume.
+    async fn load_new_cluster(
+        &self,
+        newest: u64,
+    ) -> Result<(Box<Stream>, Option<Loading>), StoreError> {
         let seen = self.mirror.revision();
         if newest <= seen {
             return Err(StoreError::WentBack {
@@ -271,13 +277,13 @@ impl Shared {
         self.begin(newest, newest).await
     }
 
-    /// The state at `floor`, and the watch that leads on to `target`.
+    /// Reads the state at `floor`, and opens the watch from there to `target` and on.
     async fn begin(
         &self,
         floor: u64,
         target: u64,
     ) -> Result<(Box<Stream>, Option<Loading>), StoreError> {
-        // Somebody may compact again meanwhile; then the whole begins anew.
+        // If etcd is compacted in between, the load fails and starts again.
         let entries = self.read(floor).await?;
         match self.open(floor).await? {
             Opened::Stream(stream) => {
@@ -297,24 +303,25 @@ impl Shared {
         }
     }
 
-    /// Watches everything after `after`. It will tell what `after` itself changed once more: etcd does
-    /// not say how far a watch is that begins in the future.
+    /// Opens a watch after the revision `after`. It starts at `after` itself and repeats its changes,
+    /// because etcd does not report progress of a watch that starts at a future revision.
     async fn open(&self, after: u64) -> Result<Opened, StoreError> {
-        let start = i64::try_from(after.max(1))
-            .map_err(|_| StoreError::Failed(format!("etcd cannot count to {after}")))?;
+        let start = i64::try_from(after.max(1)).map_err(|_| {
+            StoreError::Failed(format!("revision {after} is out of range for etcd"))
+        })?;
         let options = WatchOptions::new()
             .with_range(self.keys.end("/")?)
             .with_start_revision(start)
             .with_progress_notify();
         let mut watches = self.link.watches().await?;
         let call = watches.watch(self.keys.full("/"), Some(options));
-        let (sender, responses) = link::answer(false, call).await?.split();
+        let (sender, responses) = link::call(false, call).await?.split();
         let mut stream = Stream {
             sender,
             responses,
             first: None,
         };
-        let opened = timeout(OPEN_WITHIN, stream.first()).await;
+        let opened = timeout(OPEN_TIMEOUT, stream.first()).await;
         let first = opened.map_err(|_| ended())??;
         if !first.canceled() {
             stream.first = Some(first);
@@ -347,7 +354,7 @@ impl Shared {
         }
     }
 
-    /// Takes in what a watch told. Says whether it was the last that loading was waiting for.
+    /// Applies a response of the watch. Returns whether it completed the load.
     fn take(
         &self,
         response: &WatchResponse,
@@ -358,13 +365,13 @@ impl Shared {
         }
         let known = loading.as_ref().map(|load| load.revision);
         let known = known.unwrap_or_else(|| self.mirror.revision());
-        let (told, revision) = told_since(response, known)?;
-        let events = self.changes(&told, loading.as_ref())?;
+        let (received, revision) = received_after(response, known)?;
+        let events = self.changes(&received, loading.as_ref())?;
         match loading {
             Some(load) => load.take(events, revision),
             None => self.show(&events, revision),
         }
-        self.marker_stays(&told)?;
+        self.check_marker(&received)?;
         let Some(load) = loading.take_if(|load| load.revision >= load.target) else {
             return Ok(false);
         };
@@ -384,19 +391,19 @@ impl Shared {
         }
     }
 
-    /// etcd's events as ours: of objects, with what was there before.
+    /// Converts etcd events of objects, and adds the entries before each change.
     fn changes(
         &self,
-        told: &[Told<'_>],
+        received: &[Received<'_>],
         loading: Option<&Loading>,
     ) -> Result<Vec<Arc<StoreEvent>>, StoreError> {
         let mut events: Vec<Arc<StoreEvent>> = Vec::new();
         let mut since: BTreeMap<Arc<str>, Option<Arc<StoreEntry>>> = BTreeMap::new();
-        for &Told {
+        for &Received {
             revision,
             event,
             found,
-        } in told
+        } in received
         {
             let Kind::Object(key) = self.keys.kind(found.key())? else {
                 continue;
@@ -419,20 +426,20 @@ impl Shared {
         Ok(events)
     }
 
-    /// Fails when the marker was deleted or changed, which sends us back to claim the prefix.
-    fn marker_stays(&self, told: &[Told<'_>]) -> Result<(), StoreError> {
-        for Told { found, .. } in told {
+    /// Fails if the marker was deleted or changed, so that the feed claims the prefix again.
+    fn check_marker(&self, received: &[Received<'_>]) -> Result<(), StoreError> {
+        for Received { found, .. } in received {
             let is_marker = self.keys.kind(found.key())? == Kind::Marker;
             if is_marker && found.value() != FORMAT.as_bytes() {
                 return Err(StoreError::Unavailable(
-                    "etcd was emptied of what was fairgate's".to_owned(),
+                    "the keys of fairgate were removed from etcd".to_owned(),
                 ));
             }
         }
         Ok(())
     }
 
-    /// Why an open watch was ended.
+    /// The error of a watch that etcd has cancelled.
     fn canceled(&self, response: &WatchResponse) -> StoreError {
         match unsigned(response.compact_revision()) {
             Ok(0) => canceled(response),
@@ -446,11 +453,11 @@ impl Shared {
 }
 
 impl Stream {
-    /// The first answer that is more than that the watch was made. That the past is gone etcd says only
-    /// then, so it is asked for anything until it says something.
+    /// The first response after `created`. Only this one reports that the start revision was compacted, so
+    /// progress is requested until there is one.
     async fn first(&mut self) -> Result<WatchResponse, StoreError> {
-        let mut ask = interval(ASK_AGAIN);
-        ask.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut progress_ticks = interval(PROGRESS_INTERVAL);
+        progress_ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 response = self.next() => {
@@ -459,7 +466,7 @@ impl Stream {
                         return Ok(response);
                     }
                 }
-                _ = ask.tick() => self.ask().await?,
+                _ = progress_ticks.tick() => self.request_progress().await?,
             }
         }
     }
@@ -473,36 +480,38 @@ impl Stream {
         response.ok_or_else(ended)
     }
 
-    /// Has etcd say up to where it has told all.
-    async fn ask(&mut self) -> Result<(), StoreError> {
-        let asked = self.sender.request_progress().await;
-        asked.map_err(|error| link::explain(&error))
+    /// Requests a response with the revision up to which all changes were sent.
+    async fn request_progress(&mut self) -> Result<(), StoreError> {
+        let sent = self.sender.request_progress().await;
+        sent.map_err(|error| link::explain(&error))
     }
 }
 
 fn canceled(response: &WatchResponse) -> StoreError {
     let reason = response.cancel_reason();
-    StoreError::Unavailable(format!("etcd ends the watch: {reason}"))
+    StoreError::Unavailable(format!("etcd cancelled the watch: {reason}"))
 }
 
 fn cluster_of(header: Option<&ResponseHeader>) -> u64 {
     header.map_or(0, ResponseHeader::cluster_id)
 }
 
-/// The events of a response that are newer than `known`, with their revisions, and up to where it tells
-/// all.
-fn told_since(response: &WatchResponse, known: u64) -> Result<(Vec<Told<'_>>, u64), StoreError> {
+/// The events of a response that are newer than `known`, and the revision up to which it is complete.
+fn received_after(
+    response: &WatchResponse,
+    known: u64,
+) -> Result<(Vec<Received<'_>>, u64), StoreError> {
     if response.events().is_empty() {
-        // Without changes it says up to where there were none.
+        // A progress response: there were no further changes up to this revision.
         return Ok((Vec::new(), revision_of(response.header())?));
     }
-    let mut told = Vec::new();
+    let mut received = Vec::new();
     let mut last = known;
     for event in response.events() {
         let Some(found) = event.kv() else { continue };
         let revision = unsigned(found.mod_revision())?;
         if revision > known {
-            told.push(Told {
+            received.push(Received {
                 revision,
                 event,
                 found,
@@ -510,7 +519,7 @@ fn told_since(response: &WatchResponse, known: u64) -> Result<(Vec<Told<'_>>, u6
             last = revision;
         }
     }
-    Ok((told, last))
+    Ok((received, last))
 }
 
 impl Loading {

@@ -1,12 +1,12 @@
-//! What lies where in etcd: Kubernetes' layout below a prefix of our own.
+//! The layout of keys in etcd: that of Kubernetes, below a configurable prefix.
 //!
-//! | key | what |
+//! | key | meaning |
 //! |---|---|
-//! | `<prefix>/flowschemas/catch-all` | an object, as Kubernetes names it below `/registry` |
-//! | `<prefix>/.format` | the marker: these keys are fairgate's, and of which format |
-//! | `<prefix>/.compaction` | whose turn it is to compact |
+//! | `<prefix>/flowschemas/catch-all` | an object, named as Kubernetes does below `/registry` |
+//! | `<prefix>/.format` | the marker: the keys belong to fairgate, and have this format |
+//! | `<prefix>/.compaction` | which replica compacts next |
 //!
-//! No segment of an object's key begins with a dot, so the two cannot meet.
+//! No segment of an object's key begins with a dot, so internal keys cannot collide with objects.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::{
     error::StoreError,
 };
 
-/// What the marker says.
+/// The value of the marker.
 pub(super) const FORMAT: &str = "fairgate 1";
 
 /// The keys below one prefix.
@@ -25,12 +25,12 @@ pub(super) struct Keys {
     prefix: String,
 }
 
-/// What a key is.
+/// The kind of a key below the prefix.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Object(Arc<str>),
     Marker,
-    /// Of no interest to readers.
+    /// Ignored by readers.
     Internal,
 }
 
@@ -51,12 +51,12 @@ impl Keys {
         format!("{}/.compaction", self.prefix)
     }
 
-    /// The key of an object, or a prefix of such, as etcd knows it.
+    /// The key in etcd of an object, or of a prefix of objects.
     pub(super) fn full(&self, key: &str) -> Vec<u8> {
         format!("{}{key}", self.prefix).into()
     }
 
-    /// The first key after all that begin with `below`, which ends with a slash.
+    /// The end of the range of keys that begin with `below`, exclusive. `below` ends with a slash.
     pub(super) fn end(&self, below: &str) -> Result<Vec<u8>, StoreError> {
         check_prefix(below)?;
         let mut end = self.full(below);
@@ -65,11 +65,11 @@ impl Keys {
         Ok(end)
     }
 
-    /// What `key`, of those below the prefix, is.
+    /// The kind of `key`, an etcd key below the prefix.
     pub(super) fn kind(&self, key: &[u8]) -> Result<Kind, StoreError> {
         let foreign = || StoreError::Foreign {
             what: format!(
-                "{} below {} in etcd is no key of fairgate's",
+                "the key {} below {} in etcd does not belong to fairgate",
                 String::from_utf8_lossy(key),
                 self.prefix
             ),
@@ -86,14 +86,16 @@ impl Keys {
         }
     }
 
-    /// What to say when there are keys below the prefix, but no marker, or one that is not ours.
+    /// The error for keys below the prefix without a marker, or with an unknown one.
     pub(super) fn foreign(&self, marker: Option<&[u8]>) -> StoreError {
         let prefix = &self.prefix;
         StoreError::Foreign {
             what: match marker {
-                None => format!("below {prefix} in etcd lie keys that are not fairgate's"),
+                None => {
+                    format!("there are keys below {prefix} in etcd that do not belong to fairgate")
+                }
                 Some(found) => format!(
-                    "{prefix}/.format in etcd says {:?}, and this fairgate knows {FORMAT:?} alone",
+                    "{prefix}/.format in etcd has the format {:?}, but this fairgate supports {FORMAT:?} only",
                     String::from_utf8_lossy(found)
                 ),
             },

@@ -1,7 +1,7 @@
-//! The connection to etcd: made when first needed, and what its failures mean.
+//! The client connection to etcd, opened on first use, and the mapping of its errors.
 //!
-//! Connections that break are made again by the client, over all endpoints. Every call is bounded in
-//! time, more tightly while etcd is known to be away, so that whoever waits hears soon.
+//! The client reconnects by itself, to any endpoint. Every call has a timeout. It is shorter while etcd is
+//! known to be unreachable, so that waiting requests fail quickly.
 
 use std::{error::Error as _, time::Duration};
 
@@ -14,17 +14,19 @@ use super::EtcdSettings;
 use crate::{entry::MAX_VALUE_BYTES, error::StoreError};
 
 /// How long a call may take.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// How long, while etcd does not answer others either.
-const LITTLE_PATIENCE: Duration = Duration::from_secs(1);
+const CALL_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a call may take while etcd is known to be unreachable.
+const DEGRADED_CALL_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long connecting may take.
-const CONNECT: Duration = Duration::from_secs(3);
-/// How often an idle connection is tried, and how long that may take.
-const KEEP_ALIVE: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(5));
-/// etcd bounds what it takes, not what it sends: many changes of long values at once.
-const LONGEST_ANSWER: usize = 1 << 30;
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+/// How often an idle connection is probed.
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(10);
+/// How long the response to a probe may take.
+const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(5);
+/// etcd limits requests, but not responses, which may have many changes of long values.
+const MAX_RESPONSE_BYTES: usize = 1 << 30;
 
-/// The connection.
+/// The client connection to one cluster.
 pub(super) struct Link {
     endpoints: Vec<String>,
     options: ConnectOptions,
@@ -34,8 +36,8 @@ pub(super) struct Link {
 impl Link {
     pub(super) fn new(settings: &EtcdSettings) -> Result<Self, StoreError> {
         let mut options = ConnectOptions::new()
-            .with_connect_timeout(CONNECT)
-            .with_keep_alive(KEEP_ALIVE.0, KEEP_ALIVE.1)
+            .with_connect_timeout(CONNECT_TIMEOUT)
+            .with_keep_alive(KEEP_ALIVE_INTERVAL, KEEP_ALIVE_TIMEOUT)
             .with_keep_alive_while_idle(true)
             .with_require_leader(true)
             .with_auto_token_refresh(true);
@@ -62,45 +64,46 @@ impl Link {
 
     pub(super) async fn kv(&self) -> Result<KvClient, StoreError> {
         let kv = self.client().await?.kv_client();
-        Ok(kv.max_decoding_message_size(LONGEST_ANSWER))
+        Ok(kv.max_decoding_message_size(MAX_RESPONSE_BYTES))
     }
 
     pub(super) async fn watches(&self) -> Result<WatchClient, StoreError> {
         let watches = self.client().await?.watch_client();
-        Ok(watches.max_decoding_message_size(LONGEST_ANSWER))
+        Ok(watches.max_decoding_message_size(MAX_RESPONSE_BYTES))
     }
 
-    /// Refuses an etcd whose watches cannot be relied upon. One that does not tell its version to this
-    /// user is taken as it is.
+    /// Refuses etcd versions with unreliable watches. If the user may not read the version, the check is
+    /// skipped.
     pub(super) async fn check_version(&self) -> Result<(), StoreError> {
         let mut maintenance = self.client().await?.maintenance_client();
-        let version = match answer(false, maintenance.status()).await {
+        let version = match call(false, maintenance.status()).await {
             Ok(status) => status.version().to_owned(),
             Err(StoreError::Denied(_)) => return Ok(()),
             Err(error) => return Err(error),
         };
         if is_too_old(&version) {
             return Err(StoreError::Failed(format!(
-                "etcd is of version {version}, which may say that it has told all changes before it has; use 3.4.25, \
-                 3.5.8, or a newer one"
+                "etcd {version} can report the progress of a watch before it has sent all changes; use 3.4.25, \
+                 3.5.8 or newer"
             )));
         }
         Ok(())
     }
 
-    /// With a user, this asks etcd for a token; without, it does nothing yet.
+    /// Creates the client on first use. With a user, this requests a token from etcd; without, it does not
+    /// connect yet.
     async fn client(&self) -> Result<&Client, StoreError> {
         let connect = || Client::connect(&self.endpoints, Some(self.options.clone()));
         let connected = self.client.get_or_try_init(connect);
-        match tokio::time::timeout(PATIENCE, connected).await {
+        match tokio::time::timeout(CALL_TIMEOUT, connected).await {
             Ok(client) => client.map_err(|error| explain(&error)),
-            Err(_) => Err(silent()),
+            Err(_) => Err(timeout_error()),
         }
     }
 }
 
-/// Whether a version is one of those that answer a request for progress out of order. What is no version
-/// is taken for a new one.
+/// Whether a version may send the response to a progress request before earlier changes
+/// (etcd-io/etcd#15220). A version that does not parse counts as new.
 fn is_too_old(version: &str) -> bool {
     let mut numbers = version.split(['.', '-', '+']).map(str::parse::<u32>);
     let (Some(Ok(major)), Some(Ok(minor))) = (numbers.next(), numbers.next()) else {
@@ -115,26 +118,30 @@ fn is_too_old(version: &str) -> bool {
     }
 }
 
-/// Waits for an answer of etcd's, less patiently if it is known to be `away`.
-pub(super) async fn answer<T>(
-    away: bool,
+/// Awaits a call with a timeout, which is shorter if etcd is known to be unreachable.
+pub(super) async fn call<T>(
+    is_degraded: bool,
     call: impl Future<Output = Result<T, Error>>,
 ) -> Result<T, StoreError> {
-    let patience = if away { LITTLE_PATIENCE } else { PATIENCE };
-    match tokio::time::timeout(patience, call).await {
-        Ok(answered) => answered.map_err(|error| explain(&error)),
-        Err(_) => Err(silent()),
+    let timeout = if is_degraded {
+        DEGRADED_CALL_TIMEOUT
+    } else {
+        CALL_TIMEOUT
+    };
+    match tokio::time::timeout(timeout, call).await {
+        Ok(response) => response.map_err(|error| explain(&error)),
+        Err(_) => Err(timeout_error()),
     }
 }
 
-fn silent() -> StoreError {
+fn timeout_error() -> StoreError {
     StoreError::Unavailable("etcd does not answer; check it, and the network to it".to_owned())
 }
 
 fn check_endpoints(settings: &EtcdSettings) -> Result<(), StoreError> {
     let wrong = |what: String| Err(StoreError::Failed(what));
     if settings.endpoints.is_empty() {
-        return wrong("no endpoint of etcd is named; name one".to_owned());
+        return wrong("no endpoint of etcd is configured; name one".to_owned());
     }
     let scheme = if settings.tls.is_some() {
         "https://"
@@ -144,14 +151,14 @@ fn check_endpoints(settings: &EtcdSettings) -> Result<(), StoreError> {
     for endpoint in &settings.endpoints {
         if !endpoint.starts_with(scheme) {
             return wrong(format!(
-                "the endpoint {endpoint:?} of etcd should begin with {scheme}; with a CA it is https, without it http"
+                "the endpoint {endpoint:?} of etcd must begin with {scheme}: use https with a CA, http without"
             ));
         }
     }
     Ok(())
 }
 
-/// What an error of etcd's means. Codes and texts are those of its API.
+/// Maps an error of the etcd client, by the codes and texts of etcd's API.
 pub(super) fn explain(error: &Error) -> StoreError {
     let Error::GRpcStatus(status) = error else {
         let text = with_causes(error.to_string(), error);
@@ -189,7 +196,7 @@ pub(super) fn explain(error: &Error) -> StoreError {
         message => message,
     };
     StoreError::Unavailable(match status.source() {
-        // Made on our side, of what failed there.
+        // The status was created by the client, not by etcd: its source is the cause.
         Some(_) => {
             let text = with_causes(text.to_owned(), status);
             format!("etcd cannot be reached: {text}")
@@ -200,10 +207,9 @@ pub(super) fn explain(error: &Error) -> StoreError {
 
 /// The text of an error and its causes in one line.
 fn with_causes(mut text: String, error: &dyn std::error::Error) -> String {
-    // A chain is finite, but it is not ours.
-    const MOST: usize = 8;
+    const MAX_CAUSES: usize = 8;
     let mut cause = error.source();
-    for _ in 0..MOST {
+    for _ in 0..MAX_CAUSES {
         let Some(error) = cause else { break };
         let part = error.to_string();
         if !text.contains(&part) {
@@ -223,7 +229,7 @@ mod tests {
     use crate::HistoryLimits;
 
     #[tokio::test]
-    async fn an_etcd_that_is_not_there_is_told_in_words_for_people() {
+    async fn the_error_for_an_unreachable_etcd_is_readable() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         drop(listener);
@@ -236,16 +242,16 @@ mod tests {
             compaction: None,
         };
         let mut kv = Link::new(&settings).unwrap().kv().await.unwrap();
-        let error = answer(false, kv.get("/", None)).await.unwrap_err();
+        let error = call(false, kv.get("/", None)).await.unwrap_err();
         let text = error.to_string();
-        let wanted = "the store is not available: etcd cannot be reached: tcp connect error";
-        assert!(text.starts_with(wanted), "{text}");
+        let expected = "the store is not available: etcd cannot be reached: tcp connect error";
+        assert!(text.starts_with(expected), "{text}");
         assert!(text.contains("refused"), "{text}");
         assert!(!text.contains("source:") && !text.contains('{'), "{text}");
     }
 
     #[test]
-    fn versions_whose_watches_cannot_be_relied_upon_are_told_from_the_others() {
+    fn versions_with_unreliable_watches_are_recognised() {
         for old in ["2.3.8", "3.3.27", "3.4.24", "3.5.0", "3.5.7", "3.5.7-rc.1"] {
             assert!(is_too_old(old), "{old}");
         }

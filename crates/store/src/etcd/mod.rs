@@ -1,17 +1,18 @@
 //! The store in etcd: several replicas share one set of objects.
 //!
-//! etcd's revision is ours, its transactions compare a key's mod revision, its watch feeds the
-//! [`Mirror`] that cached reads and watches are served from. Nothing is distributed by us: what one
-//! replica writes reaches the others as an event of etcd's.
+//! The revisions are those of etcd. Writes are transactions that compare the mod revision of the key. An
+//! etcd watch feeds the `Mirror`, which serves cached reads and watches. Replicas do not talk to each
+//! other: they see each other's writes as etcd events.
 //!
-//! A newest read asks etcd, linearizably: for one object directly, for a list for the current revision,
-//! after which it waits until the mirror has come that far. So a list costs etcd one key, not all.
+//! A newest read is linearizable. A read of one object goes to etcd. A list gets the current revision from
+//! etcd, and waits until the mirror has reached it. So a list costs etcd a read of one key.
 //!
-//! Every write also compares that our marker is there, so nothing is written into a cluster that was
-//! emptied or exchanged underneath us.
+//! Every write also checks that the marker exists, so nothing is written to a cluster that was emptied or
+//! replaced.
 //!
-//! Connection lost: cached reads and watches go on; the feed comes back by itself and resumes where it
-//! was. Not here: leases, and data of anybody else's below the prefix, which is refused.
+//! While etcd is unreachable, cached reads and watches continue; the feed reconnects and resumes.
+//!
+//! Not here: leases. Foreign keys below the prefix are refused.
 
 mod compaction;
 mod feed;
@@ -48,40 +49,40 @@ use crate::{
 use fairgate_base::clock::Clock;
 use fairgate_core::time::Time;
 
-/// How long a write that is done waits for the mirror to show it.
-const SHOWN_WITHIN: Duration = Duration::from_secs(2);
-/// How long a read waits for the mirror to come as far as etcd.
-const READ_WITHIN: Duration = Duration::from_secs(5);
+/// How long an acknowledged write waits for the mirror to contain it.
+const MIRROR_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long a read waits for the mirror to reach etcd's revision.
+const READ_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How often etcd is asked for a revision that it does not have yet.
-const ASK_AGAIN: Duration = Duration::from_millis(100);
+/// How often etcd is polled for a revision that it does not have yet.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Where etcd is, and what below it is ours.
+/// How to reach etcd, and which keys to use.
 #[derive(Clone)]
 pub struct EtcdSettings {
-    /// Such as `https://10.0.0.7:2379`; all of one cluster.
+    /// Such as `https://10.0.0.7:2379`. All belong to the same cluster.
     pub endpoints: Vec<String>,
-    /// Such as `/fairgate`. Different sets of objects in one cluster have different prefixes.
+    /// Such as `/fairgate`. Separate sets of objects in one cluster need separate prefixes.
     pub prefix: String,
-    /// For `https` endpoints; required there.
+    /// Required for `https` endpoints, and not allowed for `http`.
     pub tls: Option<EtcdTls>,
     /// Name and password.
     pub user: Option<(String, String)>,
     /// How much history is kept in memory.
     pub limits: HistoryLimits,
-    /// Whether the whole cluster is compacted, and how often: to what was newest that long before.
-    /// For a cluster of our own whose operator does not compact it.
+    /// If set, compacts the whole cluster at this interval, to the revision of an interval before. For a
+    /// dedicated cluster that nobody else compacts.
     pub compaction: Option<Duration>,
 }
 
-/// How etcd is known, and how we are known to it. All in PEM.
+/// TLS settings for etcd. All certificates and keys are PEM.
 #[derive(Clone)]
 pub struct EtcdTls {
-    /// Who signed etcd's certificate.
+    /// The CA certificates that verify etcd's certificate.
     pub ca: Vec<u8>,
-    /// Our certificate and its key.
+    /// The client certificate and its key.
     pub identity: Option<(Vec<u8>, Vec<u8>)>,
-    /// The name in etcd's certificate, if it is not the endpoint's.
+    /// The name in etcd's certificate, if it differs from the host of the endpoint.
     pub server_name: Option<String>,
 }
 
@@ -91,30 +92,30 @@ pub struct EtcdStore {
     feed: JoinHandle<()>,
 }
 
-/// What the store and its feed have in common.
+/// The state that the store and its feed share.
 struct Shared {
     link: Link,
     keys: Keys,
     mirror: Arc<Mirror>,
     limits: HistoryLimits,
     clock: Clock,
-    /// Why the feed does not run, if it does not.
-    trouble: ArcSwapOption<StoreError>,
-    /// The revision that readers want to see in the mirror.
-    wanted: watch::Sender<u64>,
-    /// The cluster that was read; 0 before.
+    /// Why the feed is not running; empty while it runs.
+    feed_error: ArcSwapOption<StoreError>,
+    /// The highest revision that readers wait for in the mirror.
+    requested: watch::Sender<u64>,
+    /// The ID of the cluster that was read; 0 before the first load.
     cluster: AtomicU64,
     compaction: Option<Turn>,
 }
 
 impl EtcdStore {
-    /// Begins to follow etcd, on the current runtime, and returns at once. Until it was read, reads and
-    /// writes fail, and [`health`](Store::health) says why; [`wait_for`](Store::wait_for) revision 1
-    /// waits for that.
+    /// Starts to follow etcd on the current runtime, and returns at once. Until the first load, reads and
+    /// writes fail, and [`health`](Store::health) has the cause; [`wait_for`](Store::wait_for) revision 1
+    /// waits for the load.
     ///
     /// # Errors
     ///
-    /// When the settings make no sense: the prefix, the endpoints.
+    /// When the prefix or an endpoint is not valid.
     ///
     /// # Panics
     ///
@@ -126,8 +127,8 @@ impl EtcdStore {
             mirror: Arc::new(Mirror::new()),
             limits: settings.limits,
             clock,
-            trouble: ArcSwapOption::empty(),
-            wanted: watch::Sender::new(0),
+            feed_error: ArcSwapOption::empty(),
+            requested: watch::Sender::new(0),
             cluster: AtomicU64::new(0),
             compaction: settings.compaction.map(Turn::every),
         });
@@ -203,7 +204,7 @@ impl Store for EtcdStore {
             check_size(key, value.as_ref())?;
             let size = value.as_ref().map_or(0, Bytes::len);
             match self.shared.write(key, expected, value).await {
-                // etcd does not say which.
+                // etcd's error does not name the key.
                 Err(StoreError::TooLarge { limit, .. }) => Err(StoreError::TooLarge {
                     key: key.to_owned(),
                     bytes: size,
@@ -226,7 +227,7 @@ impl Store for EtcdStore {
         Box::pin(async move {
             tokio::select! {
                 () = self.shared.mirror.wait_for(revision) => {}
-                () = self.shared.pursue(revision) => {}
+                () = self.shared.wait_for_etcd(revision) => {}
             }
             Ok(())
         })
@@ -246,7 +247,8 @@ impl Store for EtcdStore {
             shared.mirror.forget_stale(now);
             let floor = shared.mirror.due_floor(now, &shared.limits);
             shared.mirror.raise_floor(floor);
-            // Others' keys move the revision as well. Following it keeps us above the floor of etcd's.
+            // Writes to other keys of the cluster raise the revision too. Following it keeps the mirror
+            // above the revision that etcd has compacted to.
             shared.catch_up().await?;
             match &shared.compaction {
                 Some(turn) => turn.take(shared, now).await,
@@ -265,9 +267,9 @@ impl Store for EtcdStore {
 }
 
 impl Shared {
-    /// Fails at once where trying is of no use; otherwise says whether etcd is known to be away.
-    fn away(&self) -> Result<bool, StoreError> {
-        match self.trouble.load().as_deref() {
+    /// Whether etcd is known to be unreachable. Fails if the cause is permanent, so that a call is useless.
+    fn is_degraded(&self) -> Result<bool, StoreError> {
+        match self.feed_error.load().as_deref() {
             None => Ok(false),
             Some(
                 error @ (StoreError::Foreign { .. }
@@ -278,79 +280,79 @@ impl Shared {
         }
     }
 
-    /// As [`away`](Self::away); fails, too, before it is known that the prefix is ours.
+    /// As [`is_degraded`](Self::is_degraded); fails also before the first load, which checks the prefix.
     fn loaded(&self) -> Result<bool, StoreError> {
-        let away = self.away()?;
+        let is_degraded = self.is_degraded()?;
         match self.mirror.revision() {
             0 => Err(self.mirror.not_loaded()),
-            _ => Ok(away),
+            _ => Ok(is_degraded),
         }
     }
 
     async fn revision(&self) -> Result<u64, StoreError> {
-        let away = self.loaded()?;
+        let is_degraded = self.loaded()?;
         let mut kv = self.link.kv().await?;
         let count = GetOptions::new().with_count_only();
         let seen = self.mirror.revision();
-        let found = link::answer(away, kv.get(self.keys.marker(), Some(count))).await?;
+        let found = link::call(is_degraded, kv.get(self.keys.marker(), Some(count))).await?;
         self.not_before(seen, revision_of(found.header())?)
     }
 
-    /// Gives `found`, a revision that etcd named after we had `seen` one, unless it is older.
+    /// Returns `found`, a revision from etcd; an error if it is older than `seen`, one from before.
     fn not_before(&self, seen: u64, found: u64) -> Result<u64, StoreError> {
         if found >= seen {
             return Ok(found);
         }
         let error = StoreError::WentBack { seen, found };
-        self.trouble.store(Some(Arc::new(error.clone())));
+        self.feed_error.store(Some(Arc::new(error.clone())));
         Err(error)
     }
 
-    /// Waits until the mirror shows all that etcd has now.
+    /// Waits until the mirror has reached etcd's current revision.
     async fn catch_up(&self) -> Result<(), StoreError> {
         let revision = self.revision().await?;
-        self.want(revision);
+        self.request_progress(revision);
         let caught_up = self.mirror.wait_for(revision);
-        if tokio::time::timeout(READ_WITHIN, caught_up).await.is_err() {
+        if tokio::time::timeout(READ_TIMEOUT, caught_up).await.is_err() {
             return Err(self.mirror.not_loaded());
         }
         Ok(())
     }
 
-    /// Waits until etcd and the mirror have come as far as `revision`, which a client may have made up.
-    async fn pursue(&self, revision: u64) {
+    /// Waits until etcd and the mirror have reached `revision`, which comes from a client and may not exist.
+    async fn wait_for_etcd(&self, revision: u64) {
         while !matches!(self.revision().await, Ok(newest) if newest >= revision) {
-            tokio::time::sleep(ASK_AGAIN).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
-        self.want(revision);
+        self.request_progress(revision);
         self.mirror.wait_for(revision).await;
     }
 
-    /// Has the feed ask etcd how far it is, should no change tell. The revision must exist: it asks until
-    /// the mirror has come so far.
-    fn want(&self, revision: u64) {
+    /// Makes the feed send progress requests until the mirror has reached `revision`. The revision must
+    /// exist in etcd.
+    fn request_progress(&self, revision: u64) {
         if self.mirror.revision() < revision {
-            self.wanted.send_if_modified(|wanted| {
-                let more = *wanted < revision;
-                *wanted = revision.max(*wanted);
-                more
+            self.requested.send_if_modified(|requested| {
+                let is_higher = *requested < revision;
+                *requested = revision.max(*requested);
+                is_higher
             });
         }
     }
 
     async fn get(&self, key: &str, at: Option<u64>) -> Result<Option<Arc<StoreEntry>>, StoreError> {
-        let away = self.loaded()?;
+        let is_degraded = self.loaded()?;
         let mut kv = self.link.kv().await?;
         let options = at.map(at_revision).transpose()?;
         let call = kv.get(self.keys.full(key), options);
-        let mut found = link::answer(away, call)
+        let mut found = link::call(is_degraded, call)
             .await
-            .map_err(|error| self.dated(error, at))?;
+            .map_err(|error| self.with_revisions(error, at))?;
         let found = found.take_kvs().into_iter().next();
         found.map(|found| self.entry(key, found)).transpose()
     }
 
-    /// A page from etcd itself, of before what the mirror remembers or after what it has seen.
+    /// Reads a page from etcd, at a revision that is not in the history of the mirror.
     async fn list_at(
         &self,
         prefix: &str,
@@ -366,15 +368,15 @@ impl Shared {
         let mut after = after.map(str::to_owned);
         loop {
             let most = limit.map_or(usize::MAX, NonZeroUsize::get) - page.entries.len();
-            let away = self.away()?;
+            let is_degraded = self.is_degraded()?;
             let found = self
-                .range(away, prefix, after.as_deref(), most, Some(revision))
+                .range(is_degraded, prefix, after.as_deref(), most, Some(revision))
                 .await?;
             let (more, mut last) = (found.more(), None);
             let got = found.kvs().len();
             for found in found.kvs() {
                 let keys::Kind::Object(key) = self.keys.kind(found.key())? else {
-                    // Ours, but no object: they are counted, and come first of all.
+                    // An internal key: etcd counts it, and it sorts before all objects.
                     last = Some(internal_name(&self.keys, found));
                     continue;
                 };
@@ -390,17 +392,17 @@ impl Shared {
         }
     }
 
-    /// One answer's worth of what is below `prefix`; waits less if etcd is known to be `away`.
+    /// Reads at most 100 keys below `prefix`; the timeout is shorter if `is_degraded`.
     async fn range(
         &self,
-        away: bool,
+        is_degraded: bool,
         prefix: &str,
         after: Option<&str>,
         most: usize,
         at: Option<u64>,
     ) -> Result<GetResponse, StoreError> {
-        // Of the longest values, about 150 MB.
-        const AT_ONCE: usize = 100;
+        // About 150 MB with values of the maximum length.
+        const MAX_KEYS: usize = 100;
         let mut kv = self.link.kv().await?;
         let mut start = self.keys.full(after.unwrap_or(prefix));
         if after.is_some() {
@@ -414,14 +416,14 @@ impl Shared {
         #[expect(clippy::cast_possible_wrap, reason = "a hundred at most")]
         let options = options
             .with_range(end)
-            .with_limit(most.clamp(1, AT_ONCE) as i64);
-        link::answer(away, kv.get(start, Some(options)))
+            .with_limit(most.clamp(1, MAX_KEYS) as i64);
+        link::call(is_degraded, kv.get(start, Some(options)))
             .await
-            .map_err(|error| self.dated(error, at))
+            .map_err(|error| self.with_revisions(error, at))
     }
 
-    /// Puts into an error what etcd leaves out.
-    fn dated(&self, error: StoreError, at: Option<u64>) -> StoreError {
+    /// Adds the revisions to an error, which etcd's error does not contain.
+    fn with_revisions(&self, error: StoreError, at: Option<u64>) -> StoreError {
         let asked = at.unwrap_or(0);
         match error {
             StoreError::Compacted { .. } => StoreError::Compacted {
@@ -438,7 +440,8 @@ impl Shared {
         }
     }
 
-    /// The entry for what etcd gave: the mirror's own, if it has it, with its memo.
+    /// The entry for a key-value pair of etcd: that of the mirror, with its memo, if it has the same
+    /// revision.
     fn entry(&self, key: &str, found: KeyValue) -> Result<Arc<StoreEntry>, StoreError> {
         let revision = unsigned(found.mod_revision())?;
         if let Ok(Some(known)) = self.mirror.get(key)
@@ -463,11 +466,11 @@ impl Shared {
         if let Some(same) = self.unchanged(key, expected, value.as_ref()).await? {
             return Ok(same);
         }
-        let away = self.loaded()?;
+        let is_degraded = self.loaded()?;
         let seen = self.mirror.revision();
         let mut kv = self.link.kv().await?;
         let transaction = transaction(&self.keys, key, expected, value.as_ref());
-        let ended = link::answer(away, kv.txn(transaction)).await?;
+        let ended = link::call(is_degraded, kv.txn(transaction)).await?;
         self.not_before(seen, revision_of(ended.header())?)?;
         if ended.succeeded() {
             self.done(key, value, &ended).await
@@ -476,10 +479,10 @@ impl Shared {
         }
     }
 
-    /// The answer to a write that would change nothing, if it would not.
+    /// The outcome of a write that would change nothing; `None` if it may change something.
     ///
-    /// What the mirror shows is compared first; only if that has the same bytes, etcd is asked whether
-    /// it still has.
+    /// Compares with the mirror first. Only if the bytes are equal, the entry is read from etcd to check
+    /// that it is still the same.
     async fn unchanged(
         &self,
         key: &str,
@@ -514,9 +517,9 @@ impl Shared {
         ended: &TxnResponse,
     ) -> Result<WriteOutcome, StoreError> {
         let revision = revision_of(ended.header())?;
-        // It is durable: should the feed be down, the answer does not wait for it.
-        let shown = self.mirror.wait_for(revision);
-        let _ = tokio::time::timeout(SHOWN_WITHIN, shown).await;
+        // The write is durable, so a timeout does not matter: the feed may be down.
+        let mirrored = self.mirror.wait_for(revision);
+        let _ = tokio::time::timeout(MIRROR_TIMEOUT, mirrored).await;
         if let Some(event) = self.mirror.event(key, revision) {
             return Ok(WriteOutcome::Done {
                 revision,
@@ -548,19 +551,19 @@ impl Shared {
                 Ok(WriteOutcome::Lost(current.transpose()?))
             }
             None => Err(StoreError::Unavailable(
-                "etcd was emptied of what was fairgate's; nothing was written".to_owned(),
+                "the keys of fairgate were removed from etcd; nothing was written".to_owned(),
             )),
         }
     }
 }
 
-/// Changes `key` if it is as expected and the prefix is ours; otherwise tells how both are.
+/// Writes `key` if the precondition holds and the marker exists; otherwise reads both.
 fn transaction(keys: &Keys, key: &str, expected: Precondition, value: Option<&Bytes>) -> Txn {
     let (key, marker) = (keys.full(key), keys.marker());
     let is_expected = match expected {
         Precondition::Absent => Compare::version(key.clone(), CompareOp::Equal, 0),
         Precondition::At(revision) => {
-            // Beyond what etcd can count to is nothing.
+            // No etcd revision exceeds `i64::MAX`.
             let revision = i64::try_from(revision).unwrap_or(i64::MAX);
             Compare::mod_revision(key.clone(), CompareOp::Equal, revision)
         }
@@ -579,14 +582,14 @@ fn transaction(keys: &Keys, key: &str, expected: Precondition, value: Option<&By
         .or_else([TxnOp::get(key, None), TxnOp::get(marker, None)])
 }
 
-/// What an internal key is called as the key of an object, to go on after it.
+/// An etcd key without the prefix, from which a list continues.
 fn internal_name(keys: &Keys, found: &KeyValue) -> String {
     let prefix = keys.full("").len();
     String::from_utf8_lossy(&found.key()[prefix..]).into_owned()
 }
 
 fn at_revision(revision: u64) -> Result<GetOptions, StoreError> {
-    // To etcd 0 means the newest.
+    // To etcd, 0 means the newest revision.
     let signed = i64::try_from(revision).ok().filter(|&signed| signed > 0);
     match signed {
         Some(signed) => Ok(GetOptions::new().with_revision(signed)),
@@ -600,11 +603,11 @@ fn at_revision(revision: u64) -> Result<GetOptions, StoreError> {
 fn revision_of(header: Option<&etcd_client::ResponseHeader>) -> Result<u64, StoreError> {
     match header {
         Some(header) => unsigned(header.revision()),
-        None => Err(StoreError::Failed("etcd names no revision".to_owned())),
+        None => Err(StoreError::Failed("etcd returned no revision".to_owned())),
     }
 }
 
 fn unsigned(revision: i64) -> Result<u64, StoreError> {
     u64::try_from(revision)
-        .map_err(|_| StoreError::Failed(format!("etcd names the revision {revision}")))
+        .map_err(|_| StoreError::Failed(format!("etcd returned the revision {revision}")))
 }
