@@ -1,20 +1,20 @@
-//! The file: its tables, how it is made, opened, checked, read and written.
+//! The file: its tables, and how it is created, opened, checked, read and written.
 //!
 //! | table | key | value |
 //! |---|---|---|
 //! | `meta` | `format`, `revision`, `floor` | a number |
 //! | `state` | key of an entry | its revision, its value |
-//! | `undo` | revision of a change | the key; the revision (0: none) and value it had before |
+//! | `undo` | revision of a change | the key; its revision (0: none) and value before the change |
 //!
-//! `undo` is the history, told backwards: what a change led to is in the next `undo` of the same key,
-//! or in `state`. So each value is written once when it comes and once when it goes, and the two
-//! tables cannot disagree without it showing.
+//! `undo` is the history as an undo log: the value after a change is in the next `undo` row of the same
+//! key, or in `state`. So each value is written twice, when it is stored and when it is replaced, and an
+//! inconsistency between the tables is detected.
 //!
-//! A new file is made under another name and renamed, so a file of the right name is always a whole
-//! one; an empty one was cut off.
+//! A new file is created under another name and renamed, so a file under the right name is complete; an
+//! empty file was truncated.
 //!
-//! Every page is compared with its checksum when the file is opened. Before redb comes to that, some
-//! damage makes it panic; such panics are caught, and are damage.
+//! Every page is compared with its checksum when the file is opened. Some damage makes redb panic before
+//! that; such panics are caught and reported as damage.
 
 use std::{
     collections::BTreeMap,
@@ -40,14 +40,14 @@ const STATE: TableDefinition<'_, &str, (u64, &[u8])> = TableDefinition::new("sta
 const UNDO: TableDefinition<'_, u64, (&str, u64, &[u8])> = TableDefinition::new("undo");
 
 const FORMAT: u64 = 1;
-/// Of a store that nobody has written to.
+/// The revision of a new store.
 const FIRST_REVISION: u64 = 1;
-/// Everything is in memory already; redb needs to remember little.
+/// Small, because the mirror has everything in memory.
 const CACHE_BYTES: usize = 8 << 20;
 
-/// The file, open, and no other process's.
+/// The open file, locked against other processes.
 pub(super) struct StoreFile {
-    // Closed before it is unlocked: fields are dropped in order.
+    // Fields are dropped in order: the database is closed before it is unlocked.
     database: Database,
     path: PathBuf,
     lock: Lock,
@@ -55,22 +55,22 @@ pub(super) struct StoreFile {
 
 /// The lock against other processes, until it is dropped.
 ///
-/// The locked file notes the last revision that was committed: not flushed, so after a power cut it may
-/// be behind, never ahead. A file that is behind its note is an old copy, or lost its last commit in a
-/// way that its checksums cannot tell.
+/// The lock file holds the last committed revision. It is not flushed, so after a power cut it may be
+/// behind the store, but never ahead. A store behind its lock file is an old copy, or has lost its last
+/// commit in a way that checksums do not detect.
 struct Lock(File);
 
 impl Lock {
-    /// Notes that `revision` is durable.
+    /// Records that `revision` is durable.
     fn note(&self, revision: u64) {
         let mut note = [0; 16];
         note[..8].copy_from_slice(&revision.to_le_bytes());
         note[8..].copy_from_slice(&(!revision).to_le_bytes());
-        // Without a note there is one check less.
+        // A failure only disables the check for an old copy.
         let _ = self.0.write_all_at(&note, 0);
     }
 
-    /// What was noted; 0 if nothing that makes sense.
+    /// The recorded revision; 0 if there is none or it is not valid.
     fn noted(&self) -> u64 {
         let (mut revision, mut inverse) = ([0; 8], [0; 8]);
         let read = self
@@ -87,12 +87,12 @@ impl Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // Closing would do, but for a process that is being started just now and has a copy.
+        // Closing alone does not unlock if a child process has just inherited the descriptor.
         let _ = self.0.unlock();
     }
 }
 
-/// What a file held.
+/// The contents of a file.
 pub(super) struct Contents {
     pub(super) entries: BTreeMap<Arc<str>, Arc<StoreEntry>>,
     /// Ascending.
@@ -102,7 +102,7 @@ pub(super) struct Contents {
 }
 
 impl StoreFile {
-    /// Opens or makes the file at `path`, checks all of it, and reads it.
+    /// Opens or creates the file at `path`, checks and reads all of it.
     pub(super) fn open(path: &Path) -> Result<(Self, Contents), StoreError> {
         let (file, contents) = Self::open_any(path)?;
         let (seen, found) = (file.lock.noted(), contents.revision);
@@ -113,7 +113,7 @@ impl StoreFile {
         Ok((file, contents))
     }
 
-    /// As [`open`](Self::open), also a file that is older than it should be.
+    /// As [`open`](Self::open), but accepts a file that is older than its lock file says.
     fn open_any(path: &Path) -> Result<(Self, Contents), StoreError> {
         let lock = locked(path)?;
         match fs::metadata(path) {
@@ -134,8 +134,8 @@ impl StoreFile {
         Ok((file, contents))
     }
 
-    /// Makes `events`, ascending, durable, and drops the history up to `floor`: both or neither, if it
-    /// fails. After a failure the file has to be closed and opened again, which tells which.
+    /// Commits `events`, in ascending order, and drops the history up to `floor`, atomically. After a
+    /// failure the commit may have taken place: close the file and open it again to find out.
     pub(super) fn commit(&self, events: &[Arc<StoreEvent>], floor: u64) -> Result<(), StoreError> {
         guarded(&self.path, || write(&self.database, events, floor))?;
         if let Some(last) = events.last() {
@@ -144,10 +144,10 @@ impl StoreFile {
         Ok(())
     }
 
-    /// Closes it, whatever state it is in.
+    /// Closes the file in any state.
     pub(super) fn close(self) {
         let path = self.path.clone();
-        // It may try to write once more, on a disk that has just failed.
+        // Closing may write again, on a disk that has just failed.
         let closed = guarded(&path, move || {
             drop(self);
             Ok(())
@@ -169,9 +169,9 @@ impl fmt::Debug for StoreFile {
 
 /// Raises the revision counter of the file at `path` by `by` and forgets its history.
 ///
-/// To be done after the file was restored from a backup and before it is served: clients have seen
-/// revisions that the backup does not know, and must not see them again with another content. It is
-/// raised from what the file holds or its lock notes, whichever is more. Gives the new revision.
+/// For a file that was restored from a backup, before it is served: clients have seen later revisions, and
+/// must not see them again with other contents. Starts from the revision of the file or of its lock file,
+/// whichever is higher. Returns the new revision.
 ///
 /// # Errors
 ///
@@ -179,7 +179,7 @@ impl fmt::Debug for StoreFile {
 pub fn raise_revision(path: &Path, by: u64) -> Result<u64, StoreError> {
     let (file, contents) = StoreFile::open_any(path)?;
     let overflow = || StoreError::Failed(format!("revisions end before {by} more"));
-    // Revisions are signed elsewhere.
+    // As in etcd, revisions are signed 64-bit numbers.
     let raised = contents.revision.max(file.lock.noted()).checked_add(by);
     let raised = raised
         .filter(|&raised| i64::try_from(raised).is_ok())
@@ -198,7 +198,7 @@ pub fn raise_revision(path: &Path, by: u64) -> Result<u64, StoreError> {
     Ok(raised)
 }
 
-/// Locks `path` against other processes, and makes its directory.
+/// Locks `path` against other processes, and creates its directory.
 fn locked(path: &Path) -> Result<Lock, StoreError> {
     let directory = directory(path);
     if !directory.is_dir() {
@@ -226,7 +226,7 @@ fn locked(path: &Path) -> Result<Lock, StoreError> {
     }
 }
 
-/// Makes an empty store at `path`, whole or not at all.
+/// Creates an empty store at `path`, atomically.
 fn make(path: &Path) -> Result<(), StoreError> {
     let name = beside(path, ".new");
     let file = OpenOptions::new()
@@ -254,7 +254,7 @@ fn make(path: &Path) -> Result<(), StoreError> {
         .and_then(|()| fs::rename(&name, path))
         .and_then(|()| sync(directory(path)));
     named.map_err(|error| failed(path, "making it", error))?;
-    // The directory may be new as well. Some cannot be opened, and are then not ours to have made.
+    // The directory may be new too. A parent that cannot be opened was not created here.
     let _ = directory(path).parent().map(sync);
     Ok(())
 }
@@ -299,7 +299,7 @@ fn write(database: &Database, events: &[Arc<StoreEvent>], floor: u64) -> Result<
             meta.insert("revision", last.revision)?;
         }
         let known = number(&meta, "floor")?;
-        // Written in any case: even a commit of nothing says whether the disk takes it.
+        // Always written: an empty commit checks whether the disk works.
         meta.insert("floor", floor.max(known))?;
         if floor > known {
             undo.retain_in(..=floor, |_, _| false)?;
@@ -340,13 +340,13 @@ fn read(path: &Path, database: &Database) -> Result<Contents, Failure> {
     Ok(contents)
 }
 
-/// The history, ascending, from its undoing.
+/// Computes the history in ascending order from the undo log.
 fn replay(
     undo: &impl ReadableTable<u64, (&'static str, u64, &'static [u8])>,
     entries: &BTreeMap<Arc<str>, Arc<StoreEntry>>,
 ) -> Result<Vec<Arc<StoreEvent>>, Failure> {
     let mut events = Vec::new();
-    // What each key held right before the changes looked at so far.
+    // The entry of each key right before the changes processed so far.
     let mut then: BTreeMap<Arc<str>, Option<Arc<StoreEntry>>> = BTreeMap::new();
     for row in undo.iter()?.rev() {
         let (revision, row) = row?;
@@ -380,13 +380,13 @@ fn number(meta: &impl ReadableTable<&'static str, u64>, name: &str) -> Result<u6
 }
 
 impl Contents {
-    /// What must hold of everything that was ever committed. Says what does not.
+    /// Checks the invariants of committed data; the error describes the violation.
     pub(super) fn check(&self) -> Result<(), String> {
         let (floor, revision) = (self.floor, self.revision);
         if floor < FIRST_REVISION || revision < floor {
             return Err(format!("revision {revision} is below the floor {floor}"));
         }
-        // One change a revision, and no gap.
+        // One change per revision, without gaps.
         let expected = floor + 1..=revision;
         if !expected.eq(self.events.iter().map(|event| event.revision)) {
             return Err(format!("the history from {floor} to {revision} has gaps"));
@@ -426,13 +426,13 @@ impl<E: Into<redb::Error>> From<E> for Failure {
     }
 }
 
-/// Does a step on the database at `path`, and says of its failure or panic what it means.
+/// Runs a step on the database at `path`, and maps its failure or panic to a store error.
 fn guarded<T>(path: &Path, step: impl FnOnce() -> Result<T, Failure>) -> Result<T, StoreError> {
     // What a panic leaves behind is dropped, never used.
     match catch_unwind(AssertUnwindSafe(step)) {
         Ok(Ok(done)) => Ok(done),
         Ok(Err(failure)) => Err(explain(path, failure)),
-        Err(_) => Err(corrupt(path, "the database could not make sense of it")),
+        Err(_) => Err(corrupt(path, "the database library failed to read it")),
     }
 }
 
@@ -496,11 +496,10 @@ fn sync(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
 }
 
-/// Asks the system to read the file from the disk again: after a failed flush its memory may hold what
-/// the disk does not.
+/// Drops the file from the page cache: after a failed flush the cache may differ from the disk.
 fn forget_cached(path: &Path) {
     if let Ok(file) = File::open(path) {
-        // Advice: where it is not heeded, there is nothing else to do.
+        // Best effort.
         let _ = rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed);
     }
 }

@@ -1,15 +1,15 @@
-//! The store in a file: one process, no other program.
+//! The store in a file, for a single process.
 //!
-//! Everything is in memory, in a `Mirror`; the file is there to find it again. One thread writes it.
-//! Writes that queue up while the disk works are committed together, each still compared with the
-//! state as of its turn and given a revision of its own, and none is visible before it is durable.
+//! All objects are in memory, in a `Mirror`; the file makes them durable. One thread writes it. Writes
+//! that queue up during a commit are committed together. Each is still compared with the state at its
+//! turn and gets its own revision, and none is visible before it is durable.
 //!
-//! The file is redb's: copy-on-write B-trees with checksums, no log to replay, pure Rust. Its two-phase
-//! commit is on, which costs a second flush and buys that damage to what was acknowledged is an error
-//! when the file is opened. With one phase, damage to the last commit cannot be told from a crash
-//! within it, and would silently take it back.
+//! The file is a redb database: copy-on-write B-trees with checksums, no log to replay, pure Rust.
+//! Two-phase commit is on. It costs a second flush, but damage to acknowledged writes is an error when
+//! the file is opened. With one phase, damage to the last commit looks like a crash during it, and the
+//! commit would silently be undone.
 //!
-//! What checksums cannot tell, that the file as a whole is an older one, the note in the lock tells.
+//! Checksums cannot detect that the whole file is an old copy. The revision in the lock file does.
 //!
 //! The history is in the file too, so a watch resumes across restarts. See `file` for the tables.
 //!
@@ -48,12 +48,12 @@ use crate::{
 use fairgate_base::clock::Clock;
 use fairgate_core::time::Time;
 
-/// How many writes may wait for the disk; more wait before they are taken in.
+/// How many writes the queue of the writer thread holds; further writes wait for room.
 const QUEUE: usize = 256;
 
 /// A store in a file.
 ///
-/// Dropped, it writes what was queued and closes the file, which may wait for the disk.
+/// Dropping it commits the queued writes and closes the file, which blocks.
 #[derive(Debug)]
 pub struct LocalStore {
     mirror: Arc<Mirror>,
@@ -66,27 +66,27 @@ pub struct LocalStore {
 }
 
 impl LocalStore {
-    /// Opens or makes the file. Blocks until it was read and checked.
+    /// Opens or creates the file. Blocks until it was read and checked.
     ///
     /// # Errors
     ///
     /// [`StoreError::Locked`], [`StoreError::Corrupt`], [`StoreError::Foreign`] for a format that is
     /// not ours, [`StoreError::Full`], [`StoreError::Io`].
     pub fn open(settings: LocalSettings, clock: Clock) -> Result<Self, StoreError> {
-        let (told, opened) = mpsc::sync_channel(1);
-        let local = Self::spawn(settings, clock, Some(told))?;
+        let (on_open, opened) = mpsc::sync_channel(1);
+        let local = Self::spawn(settings, clock, Some(on_open))?;
         match opened.recv() {
             Ok(result) => result.map(|()| local),
             Err(_) => Err(StoreError::Failed("its thread ended".to_owned())),
         }
     }
 
-    /// As [`open`](Self::open), but returns at once, and where that fails, tries again every second.
-    /// Until then reads and writes fail, and [`health`](Store::health) says why.
+    /// As [`open`](Self::open), but returns at once, and tries again every second after a failure. Until
+    /// it succeeds, reads and writes fail, and [`health`](Store::health) has the cause.
     ///
     /// # Errors
     ///
-    /// Only when the system has no thread left.
+    /// Only when the system cannot start a thread.
     pub fn start(settings: LocalSettings, clock: Clock) -> Result<Self, StoreError> {
         Self::spawn(settings, clock, None)
     }
@@ -94,7 +94,7 @@ impl LocalStore {
     fn spawn(
         settings: LocalSettings,
         clock: Clock,
-        told: Option<mpsc::SyncSender<Result<(), StoreError>>>,
+        on_open: Option<mpsc::SyncSender<Result<(), StoreError>>>,
     ) -> Result<Self, StoreError> {
         let mirror = Arc::new(Mirror::new());
         let limits = settings.limits;
@@ -103,7 +103,7 @@ impl LocalStore {
         let mut writer = WriterThread::new(settings, clock, mirror.clone());
         let thread = thread::Builder::new()
             .name("store".to_owned())
-            .spawn(move || writer.run(&inbox, told))
+            .spawn(move || writer.run(&inbox, on_open))
             .map_err(|source| StoreError::Io {
                 path,
                 doing: "starting its thread",
@@ -140,7 +140,7 @@ impl Drop for LocalStore {
     fn drop(&mut self) {
         self.ops = None;
         if let Some(thread) = self.thread.take() {
-            // It catches its panics; there is nobody to tell of one that escaped.
+            // The thread catches panics of the database; any other panic was printed already.
             let _ = thread.join();
         }
     }
@@ -201,7 +201,7 @@ impl Store for LocalStore {
     }
 
     fn revision(&self) -> StoreFuture<'_, u64> {
-        // Nobody else writes, and a write is in the mirror before it is acknowledged.
+        // There is no other writer, and a write is in the mirror before it is acknowledged.
         Box::pin(async move {
             match self.mirror.revision() {
                 0 => Err(self.mirror.not_loaded()),

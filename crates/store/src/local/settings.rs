@@ -1,16 +1,15 @@
-//! Where a local store keeps its file.
+//! Settings of the local store.
 
 use std::path::PathBuf;
 
 use crate::history::HistoryLimits;
 
-/// Where the file is, and how much it keeps.
+/// The path of the file, and the limits of its history.
 #[derive(Clone, Debug)]
 pub struct LocalSettings {
-    /// The file. It and its directory are made if missing, readable by their owner alone; beside it
-    /// lies one with `.lock` appended, which the process that has the store open has locked, and which
-    /// notes its revision.
+    /// The file. It and its directory are created if missing, with access for the owner only. A second
+    /// file with `.lock` appended is locked while the store is open, and holds the last revision.
     pub path: PathBuf,
-    /// How much history.
+    /// The limits of the history, in memory and in the file.
     pub limits: HistoryLimits,
 }

@@ -1,8 +1,8 @@
 //! The thread that writes the file.
 //!
-//! It takes what has queued up, decides each write against the state as of its turn, commits all that
-//! change something at once, shows them to the mirror, and answers. A commit that fails closes the
-//! file and opens it again, which tells whether it took place; meanwhile the mirror goes on serving.
+//! It takes the queued writes, checks the precondition of each against the state at its turn, commits all
+//! changes at once, applies them to the mirror, and replies. After a failed commit it closes the file and
+//! opens it again to see whether the commit took place; the mirror continues to serve reads.
 
 use std::{
     collections::BTreeMap,
@@ -28,21 +28,21 @@ use crate::{
 };
 use fairgate_base::clock::Clock;
 
-/// How many bytes one commit takes together, at least one write.
+/// How many bytes of values a commit combines; it has at least one write.
 const BATCH_BYTES: usize = 8 << 20;
 /// How often a file that could not be opened or written is tried again.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Something to do, and the room it takes in the queue.
+/// A queued request, and its permit of the queue.
 pub(super) struct Op {
     pub(super) request: WriteRequest,
     pub(super) room: OwnedSemaphorePermit,
 }
 
-/// Where an answer goes.
+/// The channel for the result of a request.
 type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
 
-/// What to do.
+/// A request to the writer thread.
 pub(super) enum WriteRequest {
     /// See [`Store::write`](crate::Store::write).
     Write {
@@ -51,7 +51,7 @@ pub(super) enum WriteRequest {
         value: Option<Bytes>,
         reply: Reply<WriteOutcome>,
     },
-    /// Forget the history up to `floor`.
+    /// Drop the history up to `floor`.
     Raise { floor: u64, reply: Reply<()> },
 }
 
@@ -64,7 +64,7 @@ impl WriteRequest {
     }
 }
 
-/// The one who writes.
+/// The state of the writer thread.
 pub(super) struct WriterThread {
     settings: LocalSettings,
     clock: Clock,
@@ -73,11 +73,11 @@ pub(super) struct WriterThread {
     file: Option<StoreFile>,
 }
 
-/// Requests decided but not yet durable.
+/// Requests with a decided outcome that is not durable yet.
 #[derive(Default)]
 struct Batch {
     events: Vec<Arc<StoreEvent>>,
-    /// What the keys it touches hold after it.
+    /// The entries of the changed keys after the batch.
     staged: BTreeMap<Arc<str>, Option<Arc<StoreEntry>>>,
     floor: u64,
     written: Vec<(Reply<WriteOutcome>, WriteOutcome)>,
@@ -94,17 +94,17 @@ impl WriterThread {
         }
     }
 
-    /// Serves `inbox` until nobody can send any more. Whoever is to be `told` learns how the first
-    /// attempt at opening went; if badly, that was the only one.
+    /// Serves `inbox` until all senders are dropped. `on_open` receives the result of opening the file; if
+    /// it is set and opening fails, the thread ends.
     pub(super) fn run(
         &mut self,
         inbox: &Receiver<Op>,
-        told: Option<SyncSender<Result<(), StoreError>>>,
+        on_open: Option<SyncSender<Result<(), StoreError>>>,
     ) {
         let opened = self.open();
-        if let Some(told) = told {
+        if let Some(on_open) = on_open {
             let failed = opened.is_err();
-            let _ = told.send(opened);
+            let _ = on_open.send(opened);
             if failed {
                 return;
             }
@@ -128,10 +128,10 @@ impl WriterThread {
         inbox.recv_timeout(RETRY)
     }
 
-    /// Tries whether a failure has passed. Whoever is sent no requests while unwell would never know.
+    /// Checks whether a failure has passed. Needed because a store that is not ready may get no requests.
     fn probe(&mut self) {
         let Some(file) = self.file.take() else {
-            // The failure is in the health; there is nobody else to tell.
+            // A failure is reported in the health.
             drop(self.open());
             return;
         };
@@ -169,7 +169,7 @@ impl WriterThread {
         self.finish(batch);
     }
 
-    /// Makes `batch` durable, then visible, then answers.
+    /// Makes `batch` durable, then visible, then replies.
     fn finish(&mut self, mut batch: Batch) {
         if self.mirror.overflows(&self.settings.limits) {
             let now = self.clock.now();
@@ -181,9 +181,9 @@ impl WriterThread {
             self.mirror.apply(self.clock.now(), &batch.events);
             self.mirror.raise_floor(batch.floor);
         }
-        // Also what was lost or changed nothing was decided on top of what may have failed.
+        // Writes that lost or changed nothing fail too: they were decided on top of changes of the batch.
         for (reply, written) in batch.written {
-            // Whoever does not wait any more does not want to know.
+            // The caller may have stopped waiting.
             let _ = reply.send(outcome.clone().map(|()| written));
         }
         for reply in batch.raised {
@@ -208,7 +208,7 @@ impl WriterThread {
         self.recover(events, error)
     }
 
-    /// Opens the file again after a commit of `events` failed with `error`, to see what became of it.
+    /// Opens the file again after a commit of `events` failed with `error`, to see whether it took place.
     fn recover(&mut self, events: &[Arc<StoreEvent>], error: StoreError) -> Result<(), StoreError> {
         let before = self.mirror.revision();
         let after = events.last().map_or(before, |event| event.revision);
@@ -220,7 +220,7 @@ impl WriterThread {
             }
         };
         if !events.is_empty() && contents.revision == after {
-            // It had taken place after all: but is it on the disk? A further commit tells.
+            // The commit took place, but may not be durable. Another commit makes it so, or fails.
             return match file.commit(&[], contents.floor) {
                 Ok(()) => {
                     self.file = Some(file);
@@ -248,7 +248,7 @@ impl WriterThread {
         Err(went_back)
     }
 
-    /// Opens the file, unless it is open.
+    /// Opens the file if it is not open.
     fn open(&mut self) -> Result<(), StoreError> {
         if self.file.is_some() {
             return Ok(());
@@ -262,7 +262,7 @@ impl WriterThread {
         }
     }
 
-    /// Serves what the file holds, which is no older than what was served before.
+    /// Loads the contents of the file into the mirror. Fails if they are older than those served before.
     fn adopt(&mut self, file: StoreFile, contents: Contents) -> Result<(), StoreError> {
         let seen = self.mirror.revision();
         let found = contents.revision;
@@ -301,7 +301,7 @@ impl WriterThread {
 }
 
 impl Batch {
-    /// Decides `request` as of its turn.
+    /// Decides the outcome of `request` at its turn.
     fn take(&mut self, mirror: &Mirror, request: WriteRequest) {
         match request {
             WriteRequest::Write {
@@ -368,7 +368,7 @@ fn degraded(error: &StoreError) -> StoreHealth {
     StoreHealth::Degraded(error.to_string().into())
 }
 
-/// `error`, of a write of which it is not known whether it took place.
+/// Converts `error` for a write that may have taken place: `Full` would say that it has not.
 fn uncertain(error: StoreError) -> StoreError {
     match error {
         StoreError::Full { place } => StoreError::Unavailable(format!(
