@@ -1,4 +1,4 @@
-//! How bodies end, and why they fail.
+//! How bodies end, and why they are incomplete.
 
 /// Why a body is incomplete.
 #[derive(Debug, thiserror::Error)]
@@ -15,7 +15,7 @@ pub enum BodyError {
     /// The client did not read fast enough, and kept a seat or memory that others needed.
     #[error("the client read too slowly")]
     TooSlow,
-    /// The sender is gone.
+    /// The sender was dropped.
     #[error("the body was abandoned")]
     Abandoned,
     /// A body of another crate failed; the text is its error.

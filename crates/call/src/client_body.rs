@@ -1,13 +1,13 @@
 //! The body of a client's request, which may be read ahead while the request waits.
 //!
-//! While a request is queued nobody reads its body, so that the end of the connection can hide behind
-//! unread bytes: a client that gave up would keep its place in the queue. Reading ahead, within a budget,
-//! uncovers that end. The bytes read are replayed when the request is forwarded.
+//! While a request is queued its body is not read, so the end of the connection can be hidden behind
+//! unread bytes: a client that left would keep its place in the queue. Reading ahead, within a budget,
+//! detects that end. The bytes read are replayed when the request is forwarded.
 //!
-//! With `Expect: 100-continue` a client sends nothing before it is told to continue, and the first read
-//! tells it to. Such a body is never read ahead.
+//! With `Expect: 100-continue` a client sends nothing before it gets `100 Continue`, which the first
+//! read sends. Such a body is never read ahead.
 //!
-//! Trailers are dropped: nobody may add a header to a request after authentication.
+//! Trailers are dropped: they could add a header to a request after authentication.
 
 use std::{
     cell::Cell,

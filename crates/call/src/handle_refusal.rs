@@ -1,8 +1,8 @@
-//! The layer that turns refusals and panics from further in into replies.
+//! The layer that turns refusals and panics of inner layers into replies.
 //!
 //! Every layer inside of it fails with a [`Refusal`]; outside of it there are only replies. A panic
 //! while a request is handled becomes a reply with status 500, and the connection and all other
-//! requests go on.
+//! requests continue.
 
 use std::{
     any::Any,

@@ -1,6 +1,6 @@
-//! Who a request is from.
+//! The user of a request.
 //!
-//! Not here: how a user is authenticated (`auth`), and how the upstream is told
+//! Not here: how a user is authenticated (`auth`), and how it is sent to the upstream
 //! ([`identity_headers`](super::identity_headers)).
 
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use fairgate_core::digest::User;
 pub struct Identity {
     user: Arc<User>,
     impersonator: Option<Arc<User>>,
-    /// The headers that tell the upstream of this identity. They live as long as the identity, which is
-    /// cached with its credential: so they need no look-up and no eviction of their own.
+    /// The headers that carry this identity to the upstream. They live as long as the identity, which is
+    /// cached with its credential: so they need no separate look-up or eviction.
     pub upstream_headers: IdentityHeaderCache,
 }
 

@@ -1,4 +1,4 @@
-//! The header lines that tell the upstream who a request is from, and the cache of them.
+//! The header lines that carry the user of a request to the upstream, and their cache.
 //!
 //! `auth` makes the lines. They are made once for an [`Identity`](super::Identity), which many requests
 //! share: after that a request only clones a reference count.
@@ -9,7 +9,7 @@ use http::{HeaderName, HeaderValue};
 
 use super::header_names::RequestHeaderNames;
 
-/// How the upstream is told an identity. Cloning shares it.
+/// The header lines of an identity. Cloning shares it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UpstreamIdentity {
     /// `Impersonate-*` headers, next to a credential of the gateway that may impersonate.
@@ -63,7 +63,7 @@ pub enum IdentityError {
 }
 
 impl IdentityError {
-    /// Which part of the identity is at fault, in a word or two.
+    /// Which part of the identity cannot be sent, in a word or two.
     pub fn part(&self) -> &'static str {
         match self {
             Self::Empty { part } | Self::Unrepresentable { part, .. } => part,

@@ -85,7 +85,7 @@ pub struct Call {
     pub request: http::Request<ClientBody>,
     /// All that policy may use of it.
     pub digest: Arc<RequestDigest>,
-    /// The user and the headers that tell the upstream of it; `None` where `auth` is not in the stack.
+    /// The user and the headers that carry it to the upstream; `None` where `auth` is not in the stack.
     pub identity: Option<Arc<Identity>>,
     /// Whether it is a watch, otherwise long-running, mutating, or a plain read.
     pub kind: RequestKind,

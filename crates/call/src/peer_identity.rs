@@ -19,7 +19,7 @@ pub struct PeerIdentityCache {
     version: u64,
     /// Whether the client is a front proxy.
     pub front_proxy: CachedVerification<(), FrontProxyError>,
-    /// The user whom the certificate names; `None` if it names nobody.
+    /// The user whom the certificate names; `None` if it names no user.
     pub user: CachedVerification<Option<Arc<Identity>>, CertificateError>,
 }
 
@@ -66,7 +66,7 @@ pub enum SubjectError {
     Uid,
 }
 
-/// Why a client certificate authenticates nobody.
+/// Why a client certificate does not authenticate a user.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum CertificateError {
     /// It is not trusted.

@@ -38,22 +38,22 @@ pub enum Refusal {
     /// Too many long-running requests, of this user or in total.
     #[error("too many long-running requests; the limit is per user and in total")]
     TooManyLongRunning {
-        /// Seconds until the client should ask again.
+        /// Seconds until the client should retry.
         retry_after: u32,
     },
     /// Too many watches, of this user or in total.
     #[error("too many watches; the limit is per user and in total")]
     TooManyWatches {
-        /// Seconds until the client should ask again.
+        /// Seconds until the client should retry.
         retry_after: u32,
     },
     /// Too many requests of this user were reset before they were answered.
     #[error("too many requests of this user were reset before they were answered")]
     TooManyResets {
-        /// Seconds until the client should ask again.
+        /// Seconds until the client should retry.
         retry_after: u32,
     },
-    /// The client left while its request waited; nobody receives the reply.
+    /// The client left while its request waited; the reply is not received.
     #[error("the client has left")]
     ClientGone,
     /// The gateway is shutting down.
@@ -87,7 +87,7 @@ pub enum Refusal {
 pub struct FlowRejection {
     /// Why.
     pub reason: RejectReason,
-    /// Seconds until the client should ask again: 1 to 32.
+    /// Seconds until the client should retry: 1 to 32.
     pub retry_after: u32,
 }
 

@@ -1,7 +1,7 @@
 //! The body of a reply.
 //!
 //! A reply's body comes from the upstream frame by frame, or is a few bytes of the gateway's own. It may
-//! hold a [`ReplyGuard`], which sees the data pass and is told how the body ends: a request's seat is held
+//! hold a [`ReplyGuard`], which is notified of the data and of how the body ends: a request's seat is held
 //! by one. It also holds the upstream connection that it reads from, and releases it.
 //!
 //! A watch must never be reset: clients take a reset for corruption and list everything again, whereas a

@@ -10,7 +10,7 @@ pub enum RequestKind {
     Unknown,
     /// `get` or `list`: may be repeated.
     Read,
-    /// Any other request that ends by itself: never repeated once it may have been carried out.
+    /// Any other request that is not long-running: never repeated once it may have been carried out.
     Mutating,
     /// A watch: no deadline, and it always ends cleanly.
     Watch,

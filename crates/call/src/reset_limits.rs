@@ -7,7 +7,7 @@ use std::time::Duration;
 pub struct ResetLimits {
     /// A reset is premature if it comes sooner than this after the request.
     pub young: Duration,
-    /// How many premature resets are allowed at once. Beyond that the connection is closed, or the user's
+    /// How many premature resets are allowed in a burst. Beyond that the connection is closed, or the user's
     /// requests are refused until half of the resets are forgotten.
     pub at_once: u32,
     /// How long it takes until one of them is forgotten; not zero.

@@ -1,4 +1,4 @@
-//! The upstream connection behind a response, and what happens to a response nobody waits for.
+//! The upstream connection behind a response, and what happens to an abandoned response.
 
 use std::{cell::Cell, fmt, future::Future, pin::Pin, rc::Rc};
 
@@ -6,7 +6,7 @@ use hyper::body::Incoming;
 
 use super::unfinished_request::UnfinishedRequest;
 
-/// A response, or the rest of one, that nobody waits for any more. Dropping it cancels the request
+/// A response, or the rest of one, that is no longer awaited. Dropping it cancels the request
 /// upstream.
 pub enum AbandonedResponse {
     /// The response has not begun. Its connection is released when this completes.
@@ -22,12 +22,12 @@ pub type ResetTurn = Pin<Box<dyn Future<Output = ()>>>;
 ///
 /// The body of a reply holds it as a trait object: this crate knows nothing of pools.
 pub trait UpstreamConnection {
-    /// The request no longer uses the connection. `clean` tells that its response was read to the end,
+    /// The request no longer uses the connection. `clean` is whether its response was read to the end,
     /// so that an HTTP/1 connection can be used again.
     fn release(self: Rc<Self>, clean: bool);
 
     /// The request no longer uses the connection and leaves a response on it. By default the request is
-    /// cancelled at once.
+    /// cancelled immediately.
     fn abandon(self: Rc<Self>, response: AbandonedResponse) {
         let is_body = matches!(response, AbandonedResponse::Body(_));
         drop(response);

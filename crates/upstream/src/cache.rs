@@ -1,6 +1,6 @@
 //! Results of lookups, for a limited time and in bounded number and size.
 //!
-//! Entries leave in the order in which they came, by age or for want of room. Both cost a constant amount per
+//! Entries leave in the order in which they came, by age or because the cache is full. Both cost a constant amount per
 //! insertion, and reading takes one short shared lock. Least recently used would be better for hits, but would
 //! make every reader a writer.
 
@@ -120,7 +120,7 @@ impl<K: Copy + Eq + Hash, V: Clone> ExpiringCache<K, V> {
             let (key, stamp, bytes) = (oldest.key, oldest.stamp, oldest.bytes);
             insertions.queue.pop_front();
             insertions.bytes -= bytes;
-            // A newer entry of the same key has an insertion of its own, and stays.
+            // A newer entry of the same key has a separate insertion, and stays.
             self.entries
                 .remove_if(&key, |_, entry| entry.stamp == stamp);
         }
@@ -235,7 +235,7 @@ mod tests {
             for (number, (key, passed, ttl, bytes)) in (0..).zip(puts) {
                 now += passed;
                 cache.put(key, number, at(now), EntryLife { bytes, ..life(ttl, ttl) });
-                // It is the newest, so it has not left for want of room.
+                // It is the newest, so it was not evicted because the cache is full.
                 prop_assert_eq!(cache.get(&key, at(now)), (ttl > 0).then_some(number));
                 prop_assert_eq!(cache.get(&key, at(now + ttl)), None);
                 let insertions = lock(&cache.insertions);

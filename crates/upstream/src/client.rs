@@ -1,11 +1,11 @@
 //! The HTTP client of the control side.
 //!
-//! All that the gateway asks the upstream in its own name goes through here: reviews, policy objects, metrics.
+//! Sends the gateway's own requests to the upstream: reviews, policy objects, metrics.
 //! It does not share the connections of clients' requests, so that neither can hold the other up.
 //!
 //! With [`ConnectionReuse::Pooled`] connections are kept for the next request; ALPN chooses the protocol, and
 //! over HTTP/2 one connection carries all requests. With [`ConnectionReuse::PerRequest`] each request has an
-//! HTTP/1.1 connection of its own, for responses that are long or endless.
+//! separate HTTP/1.1 connection, for responses that are long or endless.
 //!
 //! A connection is only reused after a complete response: one whose request timed out or was dropped may be
 //! dead. hyper-util would go on using such an HTTP/2 connection, so it is poisoned here.
@@ -95,8 +95,8 @@ pub enum RequestError {
 impl RequestError {
     /// Whether another attempt may help, and how long to wait before it, at least.
     ///
-    /// A connection that cannot be opened is not tried again: the upstream is down for everybody, and the
-    /// client that waits for the result learns it at once.
+    /// A connection that cannot be opened is not tried again: the upstream is down for all requests, and the
+    /// client that waits for the result gets the error immediately.
     pub fn retry_delay(&self) -> Option<Duration> {
         match self {
             Self::Status {

@@ -97,7 +97,7 @@ pub(crate) struct LookupSettings {
     /// How many lookups run at once; at least 1. As many again of keys that are remembered as positive, if
     /// these have a lane of their own.
     pub(crate) max_running: usize,
-    /// How many lookups may run or wait, those in the lane of their own apart. Further ones fail at once.
+    /// How many lookups may run or wait, not counting those in the separate lane. Further ones fail immediately.
     pub(crate) max_pending: usize,
     /// Whether keys that are remembered as positive are looked up in a lane of their own.
     pub(crate) has_renewal_lane: bool,
@@ -185,7 +185,7 @@ impl<L: Lookup> LookupCache<L> {
                 return PendingLookup(LookupState::Waiting(receiver));
             }
             Entry::Vacant(flight) => {
-                // It may have been cached between the caller's look into the cache and this one.
+                // It may have been cached between the caller's cache look-up and this one.
                 if let Some(value) = parts.cached(&key, parts.clock.now()) {
                     return done(Ok(value));
                 }

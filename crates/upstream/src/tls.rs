@@ -11,7 +11,7 @@ use rustls::{
 /// TLS towards the upstream.
 #[derive(Clone, Debug)]
 pub struct UpstreamTls {
-    /// Trusted roots and the gateway's client certificate. Which protocols ALPN offers is up to whoever dials.
+    /// Trusted roots and the gateway's client certificate. The dialer sets which protocols ALPN offers.
     pub config: Arc<ClientConfig>,
     /// The name that the upstream's certificate must be valid for.
     pub server_name: ServerName<'static>,

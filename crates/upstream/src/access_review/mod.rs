@@ -49,7 +49,7 @@ pub struct AccessReviewSettings {
     pub max_bytes: usize,
     /// How many reviews run at once; at least 1.
     pub max_running: usize,
-    /// How many reviews may run or wait. Further ones fail at once.
+    /// How many reviews may run or wait. Further ones fail immediately.
     pub max_pending: usize,
     /// The limit of one review with all its attempts, waiting included.
     pub limit: Duration,
@@ -182,7 +182,7 @@ impl AccessReviews {
             return Ok(AccessDecision::plain(true));
         }
         let review = Bytes::from(protocol::request(user, attributes).to_string());
-        // A question can be long, and nobody can find two with the same hash.
+        // A request can be long, and collisions of its hash are infeasible.
         let key: [u8; 32] = Sha256::digest(&review).into();
         self.0.get(key, || review).await
     }

@@ -1,7 +1,7 @@
 //! Bearer tokens, validated by the upstream with `TokenReview`.
 //!
-//! The gateway cannot validate most tokens itself: only the upstream knows that a pod or an account is gone. So it
-//! asks, and caches the answer for a few seconds. A data core looks a token up without waiting; if nothing is
+//! The gateway cannot validate most tokens itself: only the upstream knows whether a pod or an account still exists. So it
+//! sends a review, and caches the result for a few seconds. A data core looks a token up without waiting; if nothing is
 //! known, one review per token runs on the control runtime, however many requests wait for it.
 //!
 //! A flood of made-up tokens must not starve valid ones: they are cached and reviewed apart (see `lookup`).
@@ -57,7 +57,7 @@ pub struct TokenReviewSettings {
     pub max_bytes: usize,
     /// How many reviews run at once, of tokens not accepted lately; as many again may renew others.
     pub max_running: usize,
-    /// How many reviews of tokens not accepted lately may run or wait. Further ones fail at once.
+    /// How many reviews of tokens not accepted lately may run or wait. Further ones fail immediately.
     pub max_pending: usize,
     /// The limit of one attempt.
     pub try_limit: Duration,
@@ -273,7 +273,7 @@ fn text_bytes(user: &User) -> usize {
 }
 
 impl TokenRefused {
-    /// A refusal with the reason somebody else gave, cut to a length fit for a log.
+    /// A refusal with the upstream's reason, truncated for the log.
     fn because(reason: &str) -> Self {
         Self {
             reason: reason
