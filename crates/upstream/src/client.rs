@@ -4,7 +4,7 @@
 //! It does not share the connections of clients' requests, so that neither can hold the other up.
 //!
 //! With [`ConnectionReuse::Pooled`] connections are kept for the next request; ALPN chooses the protocol, and
-//! over HTTP/2 one connection carries all requests. With [`ConnectionReuse::PerRequest`] each request has an
+//! over HTTP/2 one connection carries all requests. With [`ConnectionReuse::PerRequest`] each request has a
 //! separate HTTP/1.1 connection, for responses that are long or endless.
 //!
 //! A connection is only reused after a complete response: one whose request timed out or was dropped may be
