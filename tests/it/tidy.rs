@@ -22,6 +22,7 @@ const CRATES: &[(&str, Edges)] = &[
     ("crates/proxy/src", PROXY),
     ("crates/store/src", STORE),
     ("crates/objects/src", OBJECTS),
+    ("crates/eviction/src", EVICTION),
     ("crates/apiserver/src", APISERVER),
     ("src", SERVER),
 ];
@@ -96,6 +97,31 @@ const STORE: Edges = &[
             "entry", "error", "history", "mirror", "store", "types", "watch",
         ],
     ),
+];
+
+/// Disruption budgets and evictions.
+const EVICTION: Edges = &[
+    ("read", &[]),
+    ("int_or_percent", &[]),
+    ("validation", &[]),
+    ("conditions", &["read"]),
+    ("labels", &["read"]),
+    ("pod", &["labels", "read"]),
+    ("budget", &["int_or_percent", "pod", "read"]),
+    ("amounts", &["budget", "int_or_percent", "pod"]),
+    ("advice", &["budget", "int_or_percent", "pod", "validation"]),
+    (
+        "controller",
+        &[
+            "amounts",
+            "budget",
+            "conditions",
+            "int_or_percent",
+            "pod",
+            "read",
+        ],
+    ),
+    ("procedure", &["budget", "conditions", "pod", "read"]),
 ];
 
 /// What an API object is: tables first, then what reads them, then the kinds.

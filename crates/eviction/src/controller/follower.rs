@@ -1,0 +1,352 @@
+//! The controller's caches and queues, and what it does next.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    ops::Bound,
+    time::Duration,
+};
+
+use fairgate_core::time::Time;
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::{
+    events::DisruptionEvent,
+    object_key::ObjectKey,
+    scale::ScaleResult,
+    stale_target::{StaleTarget, stale_target},
+    sync::{Scales, SyncError, SyncOutcome, SyncResult, fail_safe, sync},
+    work_queue::WorkQueue,
+};
+use crate::{
+    budget::DisruptionBudget,
+    pod::{ControllerRef, Pod},
+};
+
+/// The controller: caches of pods and budgets, and work queues. It has a single worker, so it requests
+/// one operation at a time.
+#[derive(Debug, Default)]
+pub struct DisruptionController {
+    budgets: BTreeMap<ObjectKey, DisruptionBudget>,
+    pods: BTreeMap<ObjectKey, Pod>,
+    syncs: WorkQueue<ObjectKey>,
+    stale_pods: WorkQueue<ObjectKey>,
+    events: Vec<(ObjectKey, DisruptionEvent)>,
+    working: Option<Working>,
+}
+
+/// The operation that the controller needs next.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ControllerStep {
+    /// Look up the scale of an owner in this namespace, then call
+    /// [`DisruptionController::looked_up`].
+    LookUp(Box<str>, ControllerRef),
+    /// PUT the object to `/status` of the budget, then call [`DisruptionController::written`].
+    WriteStatus(ObjectKey, Value),
+    /// PATCH `/status` of the pod, strategically, then call [`DisruptionController::patched`].
+    PatchPod(ObjectKey, Value),
+    /// Nothing to do before this time, unless an object changes.
+    Wait(Option<Time>),
+}
+
+/// The outcome of a status write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StatusWriteOutcome {
+    /// The status was stored.
+    Written,
+    /// 409: the budget has changed. The new version arrives by watch.
+    Conflict,
+    /// Any other error, with its text. The status may have been stored.
+    Failed(String),
+}
+
+#[derive(Debug)]
+enum Working {
+    Sync(ObjectKey, Syncing),
+    Pod(ObjectKey, Value),
+}
+
+#[derive(Debug)]
+enum Syncing {
+    LookingUp {
+        left: VecDeque<ControllerRef>,
+        found: Scales,
+    },
+    Writing {
+        /// The budget that the status was computed from.
+        budget: Box<DisruptionBudget>,
+        object: Value,
+        then: AfterWrite,
+    },
+}
+
+/// What follows a successful write.
+#[derive(Clone, Copy, Debug)]
+enum AfterWrite {
+    /// A recheck after this time, if any.
+    Recheck(Option<Duration>),
+    /// A retry, because the sync had failed.
+    Retry,
+}
+
+impl DisruptionController {
+    /// A budget was created or changed, or was found in the initial list.
+    pub fn apply_budget(&mut self, budget: DisruptionBudget) {
+        let key = ObjectKey::of_budget(&budget);
+        self.budgets.insert(key.clone(), budget);
+        self.syncs.add(key);
+    }
+
+    /// A budget was deleted.
+    pub fn delete_budget(&mut self, key: &ObjectKey) {
+        self.budgets.remove(key);
+        self.syncs.forget(key);
+    }
+
+    /// A pod was created or changed, or was found in the initial list.
+    pub fn apply_pod(&mut self, pod: Pod) {
+        let key = ObjectKey::of_pod(&pod);
+        self.queue_budget_of(&pod);
+        self.pods.insert(key.clone(), pod);
+        self.stale_pods.add(key);
+    }
+
+    /// A pod was deleted.
+    pub fn delete_pod(&mut self, key: &ObjectKey) {
+        if let Some(pod) = self.pods.remove(key) {
+            self.queue_budget_of(&pod);
+        }
+        self.stale_pods.forget(key);
+    }
+
+    /// Queues all budgets: as a periodic resync, and after becoming the leader.
+    pub fn queue_all(&mut self) {
+        for key in self.budgets.keys() {
+            self.syncs.add(key.clone());
+        }
+    }
+
+    /// The keys of all pods, to find deleted ones after a watch was interrupted.
+    pub fn pods(&self) -> impl Iterator<Item = &ObjectKey> {
+        self.pods.keys()
+    }
+
+    /// The keys of all budgets.
+    pub fn budgets(&self) -> impl Iterator<Item = &ObjectKey> {
+        self.budgets.keys()
+    }
+
+    /// Takes the events since the last call, each with the object that it is about.
+    pub fn take_events(&mut self) -> Vec<(ObjectKey, DisruptionEvent)> {
+        std::mem::take(&mut self.events)
+    }
+
+    /// Queues the first budget, by name, that selects the pod. kube-controller-manager queues an arbitrary
+    /// one of them.
+    fn queue_budget_of(&mut self, pod: &Pod) {
+        let mut selecting = in_namespace(&self.budgets, &pod.namespace)
+            .filter(|(_, budget)| budget.selects(pod))
+            .map(|(key, _)| key);
+        let Some(first) = selecting.next() else {
+            return;
+        };
+        if selecting.next().is_some() {
+            let event = DisruptionEvent::multiple_budgets(pod, &first.name);
+            self.events.push((ObjectKey::of_pod(pod), event));
+        }
+        self.syncs.add(first.clone());
+    }
+
+    /// The operation that is needed next. `now` is monotonic time, `date` wall-clock time.
+    pub fn step(&mut self, now: Time, date: Timestamp) -> ControllerStep {
+        while self.working.is_none() {
+            if let Some(key) = self.syncs.take(now) {
+                self.begin_sync(key, Scales::new(), now, date);
+            } else if let Some(key) = self.stale_pods.take(now) {
+                self.begin_pod(key, now, date);
+            } else {
+                let next = [self.syncs.next(now), self.stale_pods.next(now)];
+                return ControllerStep::Wait(next.into_iter().flatten().min());
+            }
+        }
+        match &self.working {
+            Some(Working::Pod(key, patch)) => ControllerStep::PatchPod(key.clone(), patch.clone()),
+            Some(Working::Sync(key, Syncing::Writing { object, .. })) => {
+                ControllerStep::WriteStatus(key.clone(), object.clone())
+            }
+            Some(Working::Sync(key, Syncing::LookingUp { left, .. })) => match left.front() {
+                Some(owner) => ControllerStep::LookUp(key.namespace.clone(), owner.clone()),
+                None => ControllerStep::Wait(Some(now)),
+            },
+            None => ControllerStep::Wait(Some(now)),
+        }
+    }
+
+    fn begin_sync(&mut self, key: ObjectKey, scales: Scales, now: Time, date: Timestamp) {
+        let Some(budget) = self.budgets.get(&key) else {
+            self.end_sync(&key);
+            return;
+        };
+        let pods: Vec<&Pod> = in_namespace(&self.pods, &key.namespace)
+            .map(|(_, pod)| pod)
+            .collect();
+        let outcome = match sync(budget, &pods, &scales, date) {
+            SyncResult::NeedScales(owners) => {
+                let looking_up = Syncing::LookingUp {
+                    left: owners.into(),
+                    found: scales,
+                };
+                self.working = Some(Working::Sync(key, looking_up));
+                return;
+            }
+            SyncResult::Done(outcome) => outcome,
+        };
+        let SyncOutcome {
+            write,
+            events,
+            recheck_at,
+            error,
+        } = outcome;
+        for event in events {
+            self.events.push((event.key(&key.namespace), event));
+        }
+        let then = match error {
+            Some(_) => AfterWrite::Retry,
+            None => AfterWrite::Recheck(recheck_at.map(|at| span(date, at))),
+        };
+        if let Some(object) = write {
+            let budget = Box::new(budget.clone());
+            let writing = Syncing::Writing {
+                budget,
+                object,
+                then,
+            };
+            self.working = Some(Working::Sync(key, writing));
+        } else {
+            self.finish(&key, then, now);
+        }
+    }
+
+    /// Continues with the result of a lookup.
+    pub fn looked_up(
+        &mut self,
+        owner: ControllerRef,
+        result: ScaleResult,
+        now: Time,
+        date: Timestamp,
+    ) {
+        let Some(Working::Sync(
+            key,
+            Syncing::LookingUp {
+                mut left,
+                mut found,
+            },
+        )) = self.working.take()
+        else {
+            debug_assert!(false, "no lookup was requested");
+            return;
+        };
+        left.retain(|other| *other != owner);
+        found.insert(owner, result);
+        if left.is_empty() {
+            // Computed from the caches as they are now; further owners may have turned up.
+            self.begin_sync(key, found, now, date);
+        } else {
+            let looking_up = Syncing::LookingUp { left, found };
+            self.working = Some(Working::Sync(key, looking_up));
+        }
+    }
+
+    /// Continues with the outcome of a status write.
+    pub fn written(&mut self, outcome: StatusWriteOutcome, now: Time, date: Timestamp) {
+        let Some(Working::Sync(key, Syncing::Writing { budget, then, .. })) = self.working.take()
+        else {
+            debug_assert!(false, "no write was requested");
+            return;
+        };
+        match (outcome, then) {
+            (StatusWriteOutcome::Written, then) => self.finish(&key, then, now),
+            // Nothing more is written that was computed from an older view.
+            (StatusWriteOutcome::Conflict, _)
+            | (StatusWriteOutcome::Failed(_), AfterWrite::Retry) => {
+                self.finish(&key, AfterWrite::Retry, now);
+            }
+            (StatusWriteOutcome::Failed(text), AfterWrite::Recheck(_)) => {
+                let object = fail_safe(&budget, &SyncError::Write(text), date);
+                if let Some(object) = object {
+                    let then = AfterWrite::Retry;
+                    let writing = Syncing::Writing {
+                        budget,
+                        object,
+                        then,
+                    };
+                    self.working = Some(Working::Sync(key, writing));
+                } else {
+                    self.finish(&key, AfterWrite::Retry, now);
+                }
+            }
+        }
+    }
+
+    fn finish(&mut self, key: &ObjectKey, then: AfterWrite, now: Time) {
+        match then {
+            AfterWrite::Retry => {
+                self.syncs.retry(key.clone(), now);
+                self.syncs.done(key);
+            }
+            AfterWrite::Recheck(after) => {
+                if let Some(after) = after {
+                    self.syncs.add_at(key.clone(), now.plus(after));
+                }
+                self.end_sync(key);
+            }
+        }
+    }
+
+    fn end_sync(&mut self, key: &ObjectKey) {
+        self.syncs.forget(key);
+        self.syncs.done(key);
+    }
+
+    fn begin_pod(&mut self, key: ObjectKey, now: Time, date: Timestamp) {
+        let target = self.pods.get(&key).map(|pod| stale_target(pod, date));
+        match target {
+            Some(StaleTarget::Clear(patch)) => self.working = Some(Working::Pod(key, patch)),
+            Some(StaleTarget::LookAt(at)) => {
+                self.stale_pods
+                    .add_at(key.clone(), now.plus(span(date, at)));
+                self.stale_pods.done(&key);
+            }
+            Some(StaleTarget::None) | None => self.stale_pods.done(&key),
+        }
+    }
+
+    /// Continues after a patch of a pod, which is retried later if it failed.
+    pub fn patched(&mut self, patched: bool, now: Time) {
+        let Some(Working::Pod(key, _)) = self.working.take() else {
+            debug_assert!(false, "no patch was requested");
+            return;
+        };
+        if patched {
+            self.stale_pods.forget(&key);
+        } else {
+            self.stale_pods.retry(key.clone(), now);
+        }
+        self.stale_pods.done(&key);
+    }
+}
+
+/// The objects of a namespace.
+fn in_namespace<'m, V>(
+    map: &'m BTreeMap<ObjectKey, V>,
+    namespace: &'m str,
+) -> impl Iterator<Item = (&'m ObjectKey, &'m V)> {
+    let first = ObjectKey::new(namespace, "");
+    map.range((Bound::Included(first), Bound::Unbounded))
+        .take_while(move |(key, _)| *key.namespace == *namespace)
+}
+
+/// How long it is until `at`.
+fn span(from: Timestamp, at: Timestamp) -> Duration {
+    Duration::try_from(at.duration_since(from)).unwrap_or_default()
+}

@@ -1,0 +1,241 @@
+//! The sync of one budget: computes its status from its pods and the scales of their controllers.
+//!
+//! Budget and pods may come from caches. The resulting status must be written on condition that the budget
+//! still has the resource version that was read. If that fails with 409, the result is out of date and must
+//! not be written; sync again later.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::{
+    events::DisruptionEvent,
+    scale::{ScaleError, ScaleResult},
+};
+use crate::{
+    amounts::{self, Bound, Expectation},
+    budget::{BudgetStatus, DisruptionBudget},
+    conditions::DisruptionAllowed,
+    int_or_percent::{BoundError, saturate},
+    pod::{ControllerRef, Pod},
+};
+
+/// The results of lookups, by owner.
+pub type Scales = BTreeMap<ControllerRef, ScaleResult>;
+
+/// The result of a sync.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SyncResult {
+    /// The scales of these owners must be looked up first; then sync again.
+    NeedScales(Vec<ControllerRef>),
+    /// The sync is complete.
+    Done(SyncOutcome),
+}
+
+/// What is to be done after a sync.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SyncOutcome {
+    /// The object to PUT to the budget's `/status`, if anything has changed.
+    pub write: Option<Value>,
+    /// Events to record.
+    pub events: Vec<DisruptionEvent>,
+    /// When to sync again, if nothing happens before.
+    pub recheck_at: Option<Timestamp>,
+    /// Why the status could not be computed. Write what is given, and sync again with back-off.
+    pub error: Option<SyncError>,
+}
+
+/// Why a status cannot be computed. The text becomes the message of the condition and of refused evictions.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SyncError {
+    /// The selector is invalid.
+    #[error("{0}")]
+    Selector(String),
+    /// A bound is neither a number nor a percentage.
+    #[error(transparent)]
+    Bound(#[from] BoundError),
+    /// The owner of a pod does not exist.
+    #[error("found no controllers for pod {pod:?}")]
+    NoController {
+        /// The pod's name.
+        pod: String,
+    },
+    /// The scale of an owner could not be determined.
+    #[error(transparent)]
+    Scale(#[from] ScaleError),
+    /// The status could not be written.
+    #[error("{0}")]
+    Write(String),
+}
+
+/// Computes the status of a budget. `pods` are those of its namespace, or any superset.
+///
+/// It costs a pass over `pods`, and another over those that are selected.
+pub fn sync(
+    budget: &DisruptionBudget,
+    pods: &[&Pod],
+    scales: &Scales,
+    now: Timestamp,
+) -> SyncResult {
+    let mut events = Vec::new();
+    let attempt = match select(budget, pods, &mut events) {
+        Ok(selected) => compute(budget, &selected, scales, now, &mut events),
+        Err(error) => Err(Stop::Failed(error)),
+    };
+    match attempt {
+        Ok((status, recheck_at)) => SyncResult::Done(SyncOutcome {
+            write: status.map(|status| budget.with_status(&status)),
+            events,
+            recheck_at,
+            error: None,
+        }),
+        Err(Stop::NeedScales(owners)) => SyncResult::NeedScales(owners),
+        Err(Stop::Failed(error)) => SyncResult::Done(SyncOutcome {
+            write: fail_safe(budget, &error, now),
+            events,
+            recheck_at: None,
+            error: Some(error),
+        }),
+    }
+}
+
+/// Why a sync ends without a status.
+enum Stop {
+    NeedScales(Vec<ControllerRef>),
+    Failed(SyncError),
+}
+
+impl<E: Into<SyncError>> From<E> for Stop {
+    fn from(error: E) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+/// The selected pods, sorted by name so that events and errors are deterministic.
+fn select<'p>(
+    budget: &DisruptionBudget,
+    pods: &[&'p Pod],
+    events: &mut Vec<DisruptionEvent>,
+) -> Result<Vec<&'p Pod>, SyncError> {
+    if let Err(error) = &budget.spec.selector {
+        events.push(DisruptionEvent::selector_failed(budget, error));
+        return Err(SyncError::Selector(error.clone()));
+    }
+    let selected = pods.iter().copied().filter(|pod| budget.selects(pod));
+    let mut selected: Vec<&Pod> = selected.collect();
+    selected.sort_by(|a, b| a.name.cmp(&b.name));
+    if selected.is_empty() {
+        events.push(DisruptionEvent::no_pods(budget));
+    }
+    Ok(selected)
+}
+
+/// The new status, if it differs, and when to look again.
+fn compute(
+    budget: &DisruptionBudget,
+    pods: &[&Pod],
+    scales: &Scales,
+    now: Timestamp,
+    events: &mut Vec<DisruptionEvent>,
+) -> Result<(Option<BudgetStatus>, Option<Timestamp>), Stop> {
+    let (expected_pods, desired_healthy) = match target(budget, pods, scales, events) {
+        Err(Stop::Failed(error)) => {
+            events.push(DisruptionEvent::calculation_failed(budget, &error));
+            return Err(error.into());
+        }
+        target => target?,
+    };
+    let pruned = amounts::prune(&budget.status.disrupted_pods, pods, now);
+    let not_deleted = pruned.not_deleted.iter();
+    events.extend(not_deleted.map(|pod| DisruptionEvent::not_deleted(budget, pod)));
+    let current_healthy = amounts::healthy(pods, &pruned.disrupted, now);
+    let disruptions_allowed =
+        amounts::disruptions_allowed(current_healthy, desired_healthy, expected_pods);
+    let mut status = BudgetStatus {
+        observed_generation: budget.generation,
+        disrupted_pods: pruned.disrupted,
+        disruptions_allowed,
+        current_healthy,
+        desired_healthy,
+        expected_pods,
+        conditions: budget.status.conditions.clone(),
+    };
+    let condition = DisruptionAllowed::for_budget(disruptions_allowed);
+    let is_new = status != budget.status || !condition.is_in(&status.conditions);
+    condition.set(&mut status.conditions, status.observed_generation, now);
+    Ok((is_new.then_some(status), pruned.recheck_at))
+}
+
+/// `expectedPods` and `desiredHealthy`.
+fn target(
+    budget: &DisruptionBudget,
+    pods: &[&Pod],
+    scales: &Scales,
+    events: &mut Vec<DisruptionEvent>,
+) -> Result<(i32, i32), Stop> {
+    let bound = Bound::of(&budget.spec)?;
+    let expected = match bound.expectation() {
+        Expectation::Nothing => 0,
+        Expectation::SelectedPods => i32::try_from(pods.len()).unwrap_or(i32::MAX),
+        Expectation::Scales => {
+            let unmanaged: Vec<&Pod> = pods
+                .iter()
+                .copied()
+                .filter(|pod| pod.controller.is_none())
+                .collect();
+            let expected = sum_of_scales(pods, scales)?;
+            if !unmanaged.is_empty() {
+                events.push(DisruptionEvent::unmanaged_pods(budget, &unmanaged));
+            }
+            expected
+        }
+    };
+    Ok((expected, bound.desired_healthy(expected)))
+}
+
+/// The sum of the scales of the pods' controllers, each counted once.
+fn sum_of_scales(pods: &[&Pod], scales: &Scales) -> Result<i32, Stop> {
+    let owners: BTreeSet<&ControllerRef> = pods
+        .iter()
+        .filter_map(|pod| pod.controller.as_ref())
+        .collect();
+    let unknown: Vec<ControllerRef> = owners
+        .into_iter()
+        .filter(|owner| !scales.contains_key(*owner))
+        .cloned()
+        .collect();
+    if !unknown.is_empty() {
+        return Err(Stop::NeedScales(unknown));
+    }
+    // By the UID of what is counted: two ReplicaSets of one Deployment are one controller.
+    let mut counted = BTreeMap::new();
+    for pod in pods {
+        let Some(owner) = &pod.controller else {
+            continue;
+        };
+        match scales.get(owner) {
+            Some(Ok(Some(scale))) => counted.insert(&scale.uid, scale.replicas),
+            Some(Err(error)) => return Err(error.clone().into()),
+            Some(Ok(None)) | None => {
+                let pod = pod.name.to_string();
+                return Err(SyncError::NoController { pod }.into());
+            }
+        };
+    }
+    Ok(saturate(counted.into_values().map(i128::from).sum()))
+}
+
+/// The status if the sync failed: no disruptions are allowed, everything else stays as it was. That includes
+/// the observed generation: a new spec that could not be processed stays "still being processed".
+pub(super) fn fail_safe(
+    budget: &DisruptionBudget,
+    error: &SyncError,
+    now: Timestamp,
+) -> Option<Value> {
+    let mut status = budget.status.clone();
+    status.disruptions_allowed = 0;
+    let condition = DisruptionAllowed::SyncFailed(error.to_string());
+    condition.set(&mut status.conditions, status.observed_generation, now);
+    (status != budget.status).then(|| budget.with_status(&status))
+}

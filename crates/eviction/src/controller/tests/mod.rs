@@ -1,0 +1,273 @@
+//! The controller in virtual time, against a model of a cluster.
+
+mod finders;
+mod properties;
+mod scenarios;
+mod table;
+
+use std::{collections::BTreeMap, time::Duration};
+
+use fairgate_core::time::Time;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::{
+    ControllerStep, DisruptionController, ObjectKey, StatusWriteOutcome,
+    scale::{
+        DiscoveredResource, ScaleLookup, ScaleQuestion, ScaleResponse, ScaleResult, ScaledObject,
+    },
+};
+use crate::{
+    budget::DisruptionBudget,
+    pod::{ControllerRef, Pod},
+};
+
+/// What happens before a status is written.
+type BeforeWrite = Box<dyn FnMut(&mut Cluster) -> Option<StatusWriteOutcome>>;
+
+/// A cluster of one namespace, and its controller.
+#[derive(Default)]
+struct Cluster {
+    controller: DisruptionController,
+    budgets: BTreeMap<String, Value>,
+    pods: BTreeMap<String, Value>,
+    /// Controllers of pods, by name.
+    owners: BTreeMap<String, Owner>,
+    /// What discovery lists for every group and version.
+    discovered: Vec<DiscoveredResource>,
+    version: u64,
+    elapsed: Duration,
+    /// Reason of each event so far.
+    events: Vec<&'static str>,
+    before_write: Option<BeforeWrite>,
+    /// Every status that was sent.
+    writes: Vec<Value>,
+    patches: usize,
+}
+
+/// A controller of pods.
+#[derive(Clone)]
+struct Owner {
+    api_version: &'static str,
+    kind: &'static str,
+    replicas: i32,
+    /// The name of its own controller.
+    controller: Option<&'static str>,
+    /// Whether it only has a scale subresource, which is all that is known of it.
+    is_custom: bool,
+}
+
+fn owner(api_version: &'static str, kind: &'static str, replicas: i32) -> Owner {
+    Owner {
+        api_version,
+        kind,
+        replicas,
+        controller: None,
+        is_custom: false,
+    }
+}
+
+fn start() -> Timestamp {
+    "2024-01-01T00:00:00Z".parse().unwrap()
+}
+
+impl Cluster {
+    /// A cluster with a budget `foo` of this spec over all pods.
+    fn with_budget(mut spec: Value) -> Self {
+        let mut cluster = Self::default();
+        if spec.get("selector").is_none() {
+            spec["selector"] = json!({});
+        }
+        cluster.put_budget("foo", &spec);
+        cluster.settle();
+        cluster
+    }
+
+    fn put_budget(&mut self, name: &str, spec: &Value) {
+        let old = self.budgets.remove(name).unwrap_or(json!({}));
+        let generation = old["metadata"]["generation"].as_i64().unwrap_or(0) + 1;
+        let budget = json!({
+            "metadata": {"name": name, "namespace": "ns", "generation": generation},
+            "spec": spec,
+            "status": old["status"],
+        });
+        self.store_budget(name, budget);
+    }
+
+    fn store_budget(&mut self, name: &str, mut budget: Value) {
+        self.version += 1;
+        budget["metadata"]["resourceVersion"] = json!(self.version.to_string());
+        let read = DisruptionBudget::from_value(budget.clone()).unwrap();
+        self.controller.apply_budget(read);
+        self.budgets.insert(name.to_owned(), budget);
+    }
+
+    fn now(&self) -> Timestamp {
+        start() + self.elapsed
+    }
+
+    fn time(&self) -> Time {
+        Time::ZERO.plus(self.elapsed)
+    }
+
+    /// Creates or replaces a pod.
+    fn put_pod(&mut self, name: &str, owner: Option<&str>, ready: bool) {
+        let mut metadata = json!({"name": name, "namespace": "ns", "uid": format!("uid-{name}")});
+        if let Some(owner) = owner {
+            metadata["ownerReferences"] = json!([self.reference(owner)]);
+        }
+        let ready = if ready { "True" } else { "False" };
+        let conditions = json!([{"type": "Ready", "status": ready}]);
+        let status = json!({"phase": "Running", "conditions": conditions});
+        self.store_pod(json!({"metadata": metadata, "status": status}));
+    }
+
+    fn store_pod(&mut self, pod: Value) {
+        let read = Pod::from_value(&pod).unwrap();
+        self.pods.insert(read.name.to_string(), pod);
+        self.controller.apply_pod(read);
+    }
+
+    fn delete_pod(&mut self, name: &str) {
+        self.pods.remove(name);
+        self.controller.delete_pod(&ObjectKey::new("ns", name));
+    }
+
+    fn reference(&self, name: &str) -> Value {
+        let (api_version, kind) = match self.owners.get(name) {
+            Some(owner) => (owner.api_version, owner.kind),
+            None => ("apps/v1", "ReplicaSet"),
+        };
+        json!({
+            "apiVersion": api_version, "kind": kind, "name": name, "uid": format!("uid-{name}"),
+            "controller": true,
+        })
+    }
+
+    /// Looks up a scale as the layer around the controller does.
+    fn resolve(&self, owner: &ControllerRef) -> ScaleResult {
+        let mut lookup = ScaleLookup::new(owner.clone());
+        loop {
+            let question = match lookup.question() {
+                Ok(question) => question,
+                Err(result) => return result.clone(),
+            };
+            match question {
+                ScaleQuestion::Object(_, name) => {
+                    let found = self.owners.get(&*name).filter(|owner| !owner.is_custom);
+                    let object = found.map(|owner| ScaledObject {
+                        uid: format!("uid-{name}").into(),
+                        replicas: owner.replicas,
+                        controller: owner.controller.map(|above| {
+                            let above = json!({
+                                "metadata": {"ownerReferences": [self.reference(above)]},
+                            });
+                            ControllerRef::from_value(&above).unwrap().unwrap()
+                        }),
+                    });
+                    lookup.object(object.as_ref());
+                }
+                ScaleQuestion::Scale(owner) => {
+                    let found = self.owners.get(&*owner.name);
+                    let plural = owner.kind.to_lowercase() + "s";
+                    lookup.scale(match found.filter(|found| found.is_custom) {
+                        Some(found) => ScaleResponse::Found(super::scale::ControllerScale {
+                            uid: owner.uid,
+                            replicas: found.replicas,
+                        }),
+                        None => ScaleResponse::NotFound {
+                            resource: format!("{plural}.{}", owner.group()),
+                        },
+                    });
+                }
+                ScaleQuestion::Discovery(_) => lookup.discovery(Ok(&self.discovered)),
+            }
+        }
+    }
+
+    /// Does what the controller wants until it wants nothing more at this time.
+    fn settle(&mut self) -> Option<Time> {
+        for _ in 0..10_000 {
+            let (now, date) = (self.time(), self.now());
+            match self.controller.step(now, date) {
+                ControllerStep::LookUp(_, owner) => {
+                    let result = self.resolve(&owner);
+                    self.controller.looked_up(owner, result, now, date);
+                }
+                ControllerStep::WriteStatus(key, object) => {
+                    let outcome = self.write(&key.name, &object);
+                    self.controller.written(outcome, now, date);
+                }
+                ControllerStep::PatchPod(..) => {
+                    self.patches += 1;
+                    self.controller.patched(true, now);
+                }
+                ControllerStep::Wait(until) => {
+                    let events = self.controller.take_events();
+                    self.events
+                        .extend(events.iter().map(|(_, event)| event.reason));
+                    // The controller's own write makes it sync again, and report again.
+                    self.events.dedup();
+                    return until;
+                }
+            }
+        }
+        panic!("the controller does not settle");
+    }
+
+    /// Settles; then lets so much time pass, and all that happens in it.
+    fn pass(&mut self, span: Duration) {
+        let end = self.elapsed + span;
+        loop {
+            match self.settle() {
+                Some(next) if next <= Time::ZERO.plus(end) => {
+                    self.elapsed = next.since(Time::ZERO).max(self.elapsed);
+                }
+                _ => break,
+            }
+        }
+        self.elapsed = end;
+        self.settle();
+    }
+
+    fn write(&mut self, name: &str, object: &Value) -> StatusWriteOutcome {
+        self.writes.push(object["status"].clone());
+        if let Some(mut before) = self.before_write.take()
+            && let Some(outcome) = before(self)
+        {
+            return outcome;
+        }
+        let Some(budget) = self.budgets.get(name) else {
+            return StatusWriteOutcome::Failed("not found".to_owned());
+        };
+        if budget["metadata"]["resourceVersion"] != object["metadata"]["resourceVersion"] {
+            return StatusWriteOutcome::Conflict;
+        }
+        let mut budget = budget.clone();
+        budget["status"] = object["status"].clone();
+        self.store_budget(name, budget);
+        StatusWriteOutcome::Written
+    }
+
+    fn status(&self) -> &Value {
+        &self.budgets["foo"]["status"]
+    }
+
+    /// Allowed, healthy, desired, expected.
+    fn figures(&self) -> (i64, i64, i64, i64) {
+        let figure = |name: &str| self.status()[name].as_i64().unwrap_or(0);
+        (
+            figure("disruptionsAllowed"),
+            figure("currentHealthy"),
+            figure("desiredHealthy"),
+            figure("expectedPods"),
+        )
+    }
+
+    /// The condition `DisruptionAllowed`.
+    fn condition(&self) -> &Value {
+        let conditions = self.status()["conditions"].as_array().unwrap();
+        let ours = |condition: &&Value| condition["type"] == "DisruptionAllowed";
+        conditions.iter().find(ours).unwrap()
+    }
+}

@@ -1,0 +1,19 @@
+//! The eviction procedure: which calls to the upstream it makes, in which order, and the response.
+//!
+//! [`EvictionRequest`](request::EvictionRequest) is the parsed request. An
+//! [`Eviction`](machine::Eviction) is a state machine that requests one call after the
+//! other and receives the outcomes. A [`Precheck`](precheck::Precheck) only refuses. [`refusal`] has the
+//! responses.
+//!
+//! Not here: authorization, and decoding bodies.
+
+pub mod calls;
+mod decision;
+pub mod machine;
+pub mod precheck;
+pub mod refusal;
+pub mod request;
+pub mod server_clock;
+
+#[cfg(test)]
+mod tests;

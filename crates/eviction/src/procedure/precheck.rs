@@ -1,0 +1,99 @@
+//! Refusing evictions in front of an upstream that enforces budgets itself.
+//!
+//! A [`Precheck`] makes the reads of an eviction and stops before the first write. It refuses what the
+//! upstream would certainly refuse. Everything else is forwarded, also if a read fails. It never grants anything.
+
+use super::{
+    calls::{CallReply, UpstreamCall},
+    decision,
+    machine::{Eviction, EvictionResult, EvictionStep},
+    refusal::EvictionRefusal,
+    request::EvictionRequest,
+    server_clock::ServerClock,
+};
+use crate::{budget::DisruptionBudget, pod::Pod};
+
+/// A check in progress.
+#[derive(Debug)]
+pub struct Precheck<R> {
+    eviction: Eviction<R>,
+    pod: String,
+}
+
+/// The next step of a check.
+#[derive(Debug, PartialEq)]
+pub enum PrecheckStep {
+    /// Make this read-only call, then continue with [`Precheck::replied`].
+    Call(UpstreamCall),
+    /// Refuse the eviction.
+    Refuse(EvictionRefusal),
+    /// Forward the request unchanged.
+    Forward,
+}
+
+impl<R> Precheck<R> {
+    /// Starts the check of an eviction.
+    pub fn new(request: EvictionRequest) -> Self {
+        Self {
+            pod: request.pod.clone(),
+            eviction: Eviction::new(request, ServerClock::default()),
+        }
+    }
+
+    /// The next step.
+    pub fn step(&self) -> PrecheckStep {
+        match self.eviction.step() {
+            EvictionStep::Call(
+                call @ (UpstreamCall::GetPod { .. } | UpstreamCall::ListBudgets { .. }),
+            ) => PrecheckStep::Call(call),
+            EvictionStep::Done(EvictionResult::Refused(refusal)) if is_certain(refusal) => {
+                PrecheckStep::Refuse(refusal.clone())
+            }
+            // Only the read of the pod ends so.
+            EvictionStep::Done(EvictionResult::Upstream { code: 404, .. }) => {
+                let pod = self.pod.clone();
+                PrecheckStep::Refuse(EvictionRefusal::PodGone { pod })
+            }
+            EvictionStep::Call(_) | EvictionStep::Pause(_) | EvictionStep::Done(_) => {
+                PrecheckStep::Forward
+            }
+        }
+    }
+
+    /// Continues with the reply to the call.
+    pub fn replied(&mut self, reply: CallReply<R>) {
+        self.eviction.replied(reply);
+    }
+}
+
+/// Whether every server that enforces budgets refuses the eviction for this reason, also when parsing it
+/// ([`EvictionRequest::new`]). Other requests must be forwarded.
+pub fn is_certain(refusal: &EvictionRefusal) -> bool {
+    matches!(
+        refusal,
+        EvictionRefusal::BudgetExhausted { .. }
+            | EvictionRefusal::BudgetNotProcessed { .. }
+            | EvictionRefusal::SeveralBudgets
+            | EvictionRefusal::BudgetNegative { .. }
+            | EvictionRefusal::TooManyDisruptedPods { .. }
+            | EvictionRefusal::NameMismatch
+            | EvictionRefusal::NamespaceMismatch
+    )
+}
+
+/// Decides about the eviction of a pod from cached objects: returns a refusal after which clients retry, or
+/// nothing.
+///
+/// A refusal that is based on outdated objects is wrong but harmless. Everything else needs live reads.
+pub fn refuse_from_cache(pod: &Pod, budgets: &[DisruptionBudget]) -> Option<EvictionRefusal> {
+    let mut selecting = budgets.iter().filter(|budget| budget.selects(pod));
+    let (Some(budget), None) = (selecting.next(), selecting.next()) else {
+        return None;
+    };
+    if pod.is_exempt() || decision::may_skip_budget(pod, budget) {
+        return None;
+    }
+    decision::check(budget)
+        .err()
+        .filter(EvictionRefusal::may_pass_later)
+}

@@ -1,0 +1,176 @@
+//! The scenarios of the wire, as far as they need no wire; many evictions at once.
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::{
+    Eviction, EvictionRequest, EvictionStatus, Outcome, ServerClock, Upstream, UpstreamCall,
+    budget, crowd::Crowd, evict, pod, request, run, with_policy,
+};
+use crate::procedure::request::check_kind;
+
+fn is_known(api_version: &str, kind: &str) -> bool {
+    let kinds = [
+        ("policy/v1", "Eviction"),
+        ("policy/v1beta1", "Eviction"),
+        ("policy/v1", "PodDisruptionBudget"),
+        ("v1", "Pod"),
+    ];
+    kinds.contains(&(api_version, kind))
+}
+
+#[test]
+fn w01_both_versions_are_taken_and_none() {
+    for (api_version, kind) in [
+        ("policy/v1", "Eviction"),
+        ("policy/v1beta1", "Eviction"),
+        ("policy/v1", ""),
+        ("", "Eviction"),
+        ("", ""),
+    ] {
+        assert_eq!(check_kind(api_version, kind, is_known), Ok(()));
+    }
+    let body = json!({"metadata": {"name": "p"}});
+    let request = EvictionRequest::new("ns", "p", &["All".to_owned()], &body).unwrap();
+    let mut upstream = Upstream::default().with_pod(pod("Running", true));
+    let outcome = run(&mut upstream, request);
+    let text = serde_json::to_string(&outcome.status()).unwrap();
+    let expected =
+        r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success","code":201}"#;
+    assert_eq!(text, expected);
+}
+
+#[test]
+fn w02_other_versions_and_kinds_are_refused() {
+    let refused = |api_version: &str, kind: &str| {
+        let refusal = check_kind(api_version, kind, is_known).unwrap_err();
+        assert_eq!(refusal.status().code, 400);
+        refusal.to_string()
+    };
+    let text = refused("policy/v2", "Eviction");
+    assert!(text.starts_with("Eviction in version \"v2\" cannot be handled as a Eviction: "));
+    assert!(text.contains("policy/v2"));
+    assert_eq!(
+        refused("v1", "Pod"),
+        "the API version in the data (v1) does not match the expected API version (policy/v1)"
+    );
+    let text = refused("policy/v1", "PodDisruptionBudget");
+    assert!(text.starts_with("not a Eviction object: "));
+}
+
+#[test]
+fn refusals_are_byte_equal() {
+    let text = |outcome: &Outcome| serde_json::to_string(&outcome.status()).unwrap();
+    let mut upstream = Upstream::default()
+        .with_pod(pod("Running", true))
+        .with_budget(budget(0, 2, 2));
+    let expected = concat!(
+        r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","#,
+        r#""message":"Cannot evict pod as it would violate the pod's disruption budget.","#,
+        r#""reason":"TooManyRequests","details":{"causes":[{"reason":"DisruptionBudget","#,
+        r#""message":"The disruption budget foo needs 2 healthy pods and has 2 currently"}]},"#,
+        r#""code":429}"#
+    );
+    assert_eq!(text(&evict(&mut upstream)), expected);
+    upstream.budgets.get_mut("foo").unwrap()["metadata"]["generation"] = json!(2);
+    let expected = concat!(
+        r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","#,
+        r#""message":"Cannot evict pod as it would violate the pod's disruption budget.","#,
+        r#""reason":"TooManyRequests","details":{"causes":[{"reason":"DisruptionBudget","#,
+        r#""message":"The disruption budget foo is still being processed by the server."}],"#,
+        r#""retryAfterSeconds":10},"code":429}"#
+    );
+    assert_eq!(text(&evict(&mut upstream)), expected);
+    assert_eq!(EvictionStatus::evicted().retry_after(), None);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn w04_clients_that_repeat_only_429_see_no_conflict(seed in any::<u64>()) {
+        let mut crowd = Crowd::new(10, 10, seed);
+        for _ in 0..20 {
+            crowd.run();
+            let codes = crowd.codes();
+            prop_assert!(codes.iter().all(|code| *code == 201 || *code == 429), "{codes:?}");
+            if crowd.upstream.pods.is_empty() {
+                break;
+            }
+            crowd.begin_again();
+        }
+        prop_assert!(crowd.upstream.pods.is_empty());
+    }
+
+    #[test]
+    fn w05_a_budget_of_six_lets_six_go(seed in any::<u64>()) {
+        let mut crowd = Crowd::new(6, 6, seed);
+        crowd.run();
+        prop_assert_eq!(crowd.codes(), [201; 6]);
+        prop_assert_eq!(&crowd.upstream.status()["disruptionsAllowed"], 0);
+        let entries = crowd.upstream.status()["disruptedPods"].as_object().unwrap().len();
+        prop_assert_eq!(entries, 6);
+    }
+
+    #[test]
+    fn w06_a_budget_of_three_lets_three_of_ten_go(seed in any::<u64>()) {
+        let mut crowd = Crowd::new(10, 3, seed);
+        crowd.run();
+        let granted = crowd.codes().iter().filter(|code| **code == 201).count();
+        prop_assert_eq!(granted, 3);
+        prop_assert!(crowd.codes().iter().all(|code| *code == 201 || *code == 429));
+    }
+}
+
+#[test]
+fn w07_an_unready_pod_that_may_always_go_takes_one_request() {
+    let mut upstream = Upstream::default()
+        .with_pod(pod("Running", false))
+        .with_budget(with_policy(budget(0, 0, 0), "AlwaysAllow"));
+    let outcome = evict(&mut upstream);
+    assert_eq!(
+        (outcome.code(), outcome.pauses, upstream.deletes()),
+        (201, 0, 1)
+    );
+}
+
+#[test]
+fn w08_preconditions_are_answered_by_one_request() {
+    for (preconditions, code) in [
+        (json!({"resourceVersion": "1"}), 201),
+        (json!({"uid": "u"}), 201),
+        (json!({"resourceVersion": "1", "uid": "u"}), 201),
+        (json!({"resourceVersion": "7"}), 409),
+        (json!({"uid": "v"}), 409),
+    ] {
+        for phase in ["Running", "Pending", "Succeeded"] {
+            let mut upstream = Upstream::default().with_pod(pod(phase, true));
+            let options = json!({"preconditions": preconditions.clone()});
+            let outcome = run(&mut upstream, request(options));
+            assert_eq!((outcome.code(), outcome.pauses), (code, 0), "{phase}");
+        }
+    }
+}
+
+#[test]
+fn the_deletion_is_guarded_by_the_version_that_the_mark_made() {
+    let mut upstream = Upstream::default().with_pod(pod("Pending", false));
+    let _: Eviction<Value> = Eviction::new(request(Value::Null), ServerClock::default());
+    assert_eq!(evict(&mut upstream).code(), 201);
+    let [
+        _,
+        UpstreamCall::PatchPodStatus { patch, .. },
+        UpstreamCall::DeletePod { options, .. },
+    ] = upstream.calls.as_slice()
+    else {
+        panic!("{:?}", upstream.calls);
+    };
+    assert_eq!(
+        patch["metadata"],
+        json!({"uid": "u", "resourceVersion": "1"})
+    );
+    assert_eq!(
+        options["preconditions"],
+        json!({"uid": "u", "resourceVersion": "2"})
+    );
+}
