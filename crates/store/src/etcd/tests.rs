@@ -711,5 +711,5 @@ async fn settings_without_sense_are_refused() {
     assert!(start(secure).contains("http://"));
     let mut root = good.clone();
     root.prefix = "/".to_owned();
-    assert!(start(root).contains("no key or prefix"));
+    assert!(start(root).contains("not a valid key or prefix"));
 }
