@@ -34,7 +34,11 @@ pub use runtimes::{AppSettings, CoreContext, Gateway, StartError};
 
 use crate::{
     config::{Config, GatewayMode},
-    observe::{self, GatewayMetrics, Telemetry, dumps_layer::Dumps, recorder::Traced},
+    observe::{
+        self, GatewayMetrics, Telemetry,
+        dumps_layer::{Dumps, DumpsLayer},
+        recorder::Traced,
+    },
 };
 use control::Control;
 use fairgate_apiserver::{HostedLayer, HostedService as Served, Ownership};
@@ -361,7 +365,7 @@ where
         );
         let fairness = FairnessLayer::new(gate);
         let trace = telemetry.trace_layer(core);
-        let dumps = telemetry.dumps_layer(context.control);
+        let dumps = DumpsLayer::new(Arc::clone(&telemetry), context.control);
         let inside_fairness = Stack::new(dumps, &extra);
         stack(&trace, &auth, &fairness, &inside_fairness, &hosted, forward)
     })

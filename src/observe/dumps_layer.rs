@@ -33,8 +33,8 @@ pub(crate) struct DumpsLayer {
 }
 
 impl DumpsLayer {
-    /// A layer that makes dumps of `telemetry` on `control`.
-    pub(super) fn new(telemetry: Arc<Telemetry>, control: Handle) -> Self {
+    /// A layer that serves the dumps of `telemetry` on the main port. They are made on `control`.
+    pub(crate) fn new(telemetry: Arc<Telemetry>, control: Handle) -> Self {
         Self { telemetry, control }
     }
 }

@@ -2,13 +2,12 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tokio::{runtime::Handle, time::MissedTickBehavior};
+use tokio::time::MissedTickBehavior;
 
 use super::{
     catalogue as n,
     cell_metrics::{self, CellSources},
     dumps::Dump,
-    dumps_layer::DumpsLayer,
     exposition::Exposition,
     gateway_metrics::GatewayMetrics,
     recorder::{RefusalCounts, RequestRecorder, TraceLayer},
@@ -81,11 +80,6 @@ impl Telemetry {
             Arc::clone(&self.requests),
             refusals,
         ))
-    }
-
-    /// The layer that serves the dumps on the main port; they are made on `control`.
-    pub(crate) fn dumps_layer(self: &Arc<Self>, control: Handle) -> DumpsLayer {
-        DumpsLayer::new(Arc::clone(self), control)
     }
 
     /// Samples until it is dropped. To be spawned on the control runtime.

@@ -32,7 +32,7 @@ use tower::{Layer, Service};
 
 use super::{
     AdminServer, GatewayMetrics, HealthChecks, OperatorEndpoints, Telemetry, catalogue,
-    dumps::Dump, log,
+    dumps::Dump, dumps_layer::DumpsLayer, log,
 };
 use crate::config::{LogConfig, LogFormat, LogLevel};
 use fairgate_base::clock::Clock;
@@ -217,7 +217,7 @@ impl World {
         tokio::task::spawn_local(Rc::clone(&gate).run());
         let telemetry = Telemetry::new(hub, clock.clone(), "kube:6443", GatewayMetrics::new());
         let leaf = Leaf::default();
-        let inside = telemetry.dumps_layer(Handle::current()).layer(leaf.clone());
+        let inside = DumpsLayer::new(Arc::clone(&telemetry), Handle::current()).layer(leaf.clone());
         let fair = FairnessLayer::new(gate).layer(inside);
         let mut stack = telemetry
             .trace_layer(0)
