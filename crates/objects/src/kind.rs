@@ -132,11 +132,6 @@ impl Kind {
     pub fn group_resource(&self) -> String {
         dotted(self.plural, self.group)
     }
-
-    /// `Kind.group`, as messages name it.
-    pub fn group_kind(&self) -> String {
-        dotted(self.kind, self.group)
-    }
 }
 
 fn dotted(name: &str, group: &str) -> String {
