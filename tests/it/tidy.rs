@@ -36,11 +36,15 @@ const CORE: Edges = &[
     ("time", &[]),
     ("finding", &[]),
     ("go_duration", &[]),
+    ("names", &[]),
     ("random", &[]),
     ("rejection", &[]),
     ("mailbox", &["sync"]),
-    ("digest", &["go_duration"]),
-    ("apf", &["digest", "finding", "rejection", "sync", "time"]),
+    ("digest", &["go_duration", "names"]),
+    (
+        "apf",
+        &["digest", "finding", "names", "rejection", "sync", "time"],
+    ),
     ("cells", &["digest", "rejection"]),
 ];
 

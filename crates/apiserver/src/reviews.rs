@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::{authorize::BuiltInRules, status_error::StatusError};
-use fairgate_core::{apf::objects::names, digest::User};
+use fairgate_core::{digest::User, names};
 use fairgate_objects::{
     field_error::ApiFieldError,
     kind::{Kind, KindRules, KindVersion, Storage},

@@ -11,6 +11,7 @@ pub mod digest;
 pub mod finding;
 pub mod go_duration;
 pub mod mailbox;
+pub mod names;
 pub mod random;
 pub mod rejection;
 pub mod sync;

@@ -5,7 +5,7 @@
 
 use std::collections::HashSet;
 
-use fairgate_core::apf::objects::names;
+use fairgate_core::names;
 use fairgate_objects::field_error::ApiFieldError;
 use serde_json::{Value, json};
 

@@ -14,8 +14,9 @@ use crate::{
     schema::{Field, Struct, Type, flowcontrol as shapes},
     table,
 };
-use fairgate_core::apf::objects::{
-    GROUP, bootstrap, defaults, names, v1beta3::PRESERVE_ZERO_SHARES, validate,
+use fairgate_core::{
+    apf::objects::{GROUP, bootstrap, defaults, v1beta3::PRESERVE_ZERO_SHARES, validate},
+    names,
 };
 
 /// All hosted kinds whose objects are kept.

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashSet};
 use serde_json::{Map, Value, json};
 
 use crate::{codec, field_error::ApiFieldError, schema::meta::OWNER_REFERENCE};
-use fairgate_core::apf::objects::names;
+use fairgate_core::names;
 
 /// What all annotations may hold together, in bytes.
 const MAX_ANNOTATIONS: usize = 256 << 10;

@@ -1,7 +1,7 @@
 //! Label and field selectors.
 //!
-//! Properties: both readers of field selectors, the hosted API's and that of classification, accept the same ones and
-//! require the same name; a selector read twice is the same selector; `matches` holds for labels built to match.
+//! Properties: the hosted API and classification accept the same selectors; a selector read twice is the same selector;
+//! `matches` holds for labels built to match.
 
 use std::fmt::Write as _;
 
@@ -67,7 +67,7 @@ fn run(data: &[u8]) -> Outcome {
     assert_eq!(
         list.decodes,
         fields.is_ok(),
-        "both readers of field selectors"
+        "field selectors of the hosted API and of classification"
     );
     let info = RequestInfo::from_target(
         "GET",
@@ -80,7 +80,7 @@ fn run(data: &[u8]) -> Outcome {
     assert_eq!(
         list.decodes,
         labels.is_ok(),
-        "both readers of label selectors: {labels:?}"
+        "label selectors of the hosted API and of classification: {labels:?}"
     );
 
     if let Ok(fields) = &fields {

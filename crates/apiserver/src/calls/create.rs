@@ -10,7 +10,7 @@ use crate::{
     random,
     request::Caller,
 };
-use fairgate_core::apf::objects::names;
+use fairgate_core::names;
 use fairgate_objects::{
     codec::FieldValidation,
     metadata, object,

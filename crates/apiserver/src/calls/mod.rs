@@ -27,7 +27,7 @@ use crate::{
     status_error::StatusError,
 };
 use fairgate_core::{
-    apf::objects::names,
+    names,
     sync::{Mutex, lock},
 };
 use fairgate_objects::{

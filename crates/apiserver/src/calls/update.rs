@@ -10,7 +10,7 @@ use crate::{
     negotiate::{self, Media},
     query::{Write, WriteOptions},
 };
-use fairgate_core::apf::objects::names;
+use fairgate_core::names;
 use fairgate_objects::{
     codec,
     field_error::ApiFieldError,

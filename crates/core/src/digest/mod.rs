@@ -24,7 +24,10 @@ pub use error::InfoError;
 pub use info::RequestInfo;
 pub use options::ListOptions;
 pub use query::query_pairs;
-pub use selector::{FieldTerm, FieldTermError, field_terms};
+pub use selector::{
+    ExpectedToken, FieldTerm, FieldTermError, LabelOperator, LabelRequirement, LabelSelectorParser,
+    LabelSyntaxError, field_terms,
+};
 pub use user::User;
 pub use verb::Verb;
 

@@ -7,12 +7,12 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
-use super::{
-    SelectorError,
-    lexer::{Kind, Token, Tokens},
-};
+use super::SelectorError;
 use crate::go::Quoted;
-use fairgate_core::apf::objects::names;
+use fairgate_core::{
+    digest::{ExpectedToken, LabelOperator, LabelSelectorParser, LabelSyntaxError},
+    names,
+};
 
 /// How many bad values one message tells of; each takes a whole rule, so that a text of many would
 /// grow a hundredfold.
@@ -62,35 +62,19 @@ impl LabelSelector {
     ///
     /// The server's text for the first thing that is wrong.
     pub fn parse(selector: &str) -> Result<Self, SelectorError> {
-        let mut tokens = Tokens::new(selector);
+        let mut parser = LabelSelectorParser::new(selector.as_bytes());
         let mut requirements = Vec::new();
-        match tokens.peek() {
-            Token {
-                kind: Kind::End, ..
-            } => return Ok(Self::everything()),
-            token if !begins_requirement(token) => {
-                let expected = "expected: !, identifier, or 'end of string'";
-                return Err(format!("found '{}', {expected}", token.text).into());
-            }
-            _ => {}
-        }
         loop {
-            let requirement = Requirement::parse(&mut tokens)
-                .map_err(|why| format!("unable to parse requirement: {why}"))?;
-            requirements.push(requirement);
-            let token = tokens.take();
-            match token.kind {
-                Kind::End => break,
-                Kind::Comma if begins_requirement(tokens.peek()) => {}
-                Kind::Comma => {
-                    let found = tokens.peek().text;
-                    return Err(format!("found '{found}', expected: identifier after ','").into());
-                }
-                _ => {
-                    let found = token.text;
-                    return Err(format!("found '{found}', expected: ',' or 'end of string'").into());
-                }
-            }
+            let mut values = BTreeSet::new();
+            let requirement = parser.next_requirement(|_, value| {
+                values.insert(text(value));
+            });
+            let Some(requirement) = requirement.map_err(message)? else {
+                break;
+            };
+            let key = text(requirement.key);
+            let rule = Rule::checked(&key, requirement.operator, values).map_err(in_requirement)?;
+            requirements.push(Requirement { key, rule });
         }
         Ok(Self {
             requirements: Some(requirements),
@@ -113,7 +97,7 @@ impl LabelSelector {
         let expressions = selector.get("matchExpressions").and_then(Value::as_array);
         let by_label = labels.into_iter().flatten().map(|(key, value)| {
             let values = value.as_str().into_iter().map(str::to_owned).collect();
-            Requirement::checked(key, "=", values)
+            Requirement::checked(key, LabelOperator::Equals, values)
         });
         let by_expression = expressions.into_iter().flatten().map(from_expression);
         let requirements = by_label.chain(by_expression).collect::<Result<_, _>>()?;
@@ -142,8 +126,47 @@ impl LabelSelector {
     }
 }
 
-fn begins_requirement(token: Token<'_>) -> bool {
-    matches!(token.kind, Kind::Word | Kind::Not)
+/// What the parser cuts out of a text, which is text.
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// The server's text for a selector that cannot be read.
+fn message(error: LabelSyntaxError<'_>) -> SelectorError {
+    let (found, expected) = match error {
+        LabelSyntaxError::InvalidKey(key) => {
+            return in_requirement(invalid_key("<nil>", &text(key)));
+        }
+        LabelSyntaxError::UnexpectedToken { found, expected } => (text(found), expected),
+    };
+    // A comma is missing where the server's text has none.
+    let what = match expected {
+        ExpectedToken::RequirementOrEnd => ", expected: !, identifier, or 'end of string'",
+        ExpectedToken::Requirement => ", expected: identifier after ','",
+        ExpectedToken::CommaOrEnd => ", expected: ',' or 'end of string'",
+        ExpectedToken::Key | ExpectedToken::Value => ", expected: identifier",
+        ExpectedToken::Operator => ", expected: in, notin, =, ==, !=, gt, lt",
+        ExpectedToken::OpeningParenthesis => " expected: '('",
+        ExpectedToken::FirstValue => ", expected: ',', ')' or identifier",
+        ExpectedToken::NextValue => ", expected: ',', or identifier",
+        ExpectedToken::CommaOrClosingParenthesis => ", expected: ',' or ')'",
+    };
+    let why = format!("found '{found}'{what}");
+    match expected {
+        ExpectedToken::RequirementOrEnd
+        | ExpectedToken::Requirement
+        | ExpectedToken::CommaOrEnd => why.into(),
+        _ => in_requirement(why),
+    }
+}
+
+/// The server's text for a mistake within a requirement.
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "it is an argument of map_err"
+)]
+fn in_requirement(why: String) -> SelectorError {
+    format!("unable to parse requirement: {why}").into()
 }
 
 fn from_expression(expression: &Value) -> Result<Requirement, String> {
@@ -151,11 +174,11 @@ fn from_expression(expression: &Value) -> Result<Requirement, String> {
         let value = expression.get(name).and_then(Value::as_str);
         value.unwrap_or_default()
     };
-    let sign = match text("operator") {
-        "In" => "in",
-        "NotIn" => "notin",
-        "Exists" => "exists",
-        "DoesNotExist" => "!",
+    let operator = match text("operator") {
+        "In" => LabelOperator::In,
+        "NotIn" => LabelOperator::NotIn,
+        "Exists" => LabelOperator::Exists,
+        "DoesNotExist" => LabelOperator::DoesNotExist,
         other => {
             return Err(format!(
                 "{} is not a valid label selector operator",
@@ -165,113 +188,41 @@ fn from_expression(expression: &Value) -> Result<Requirement, String> {
     };
     let values = expression.get("values").and_then(Value::as_array);
     let values = values.into_iter().flatten().filter_map(Value::as_str);
-    Requirement::checked(text("key"), sign, values.map(str::to_owned).collect())
+    Requirement::checked(text("key"), operator, values.map(str::to_owned).collect())
 }
 
 impl Requirement {
-    /// Reads one requirement, up to the comma or end that should follow it.
-    fn parse(tokens: &mut Tokens<'_>) -> Result<Self, String> {
-        let absent = tokens.peek().kind == Kind::Not;
-        if absent {
-            tokens.take();
+    fn checked(
+        key: &str,
+        operator: LabelOperator,
+        values: BTreeSet<String>,
+    ) -> Result<Self, String> {
+        if !names::is_label_key(key.as_bytes()) {
+            return Err(invalid_key("key", key));
         }
-        let key = tokens.take();
-        if key.kind != Kind::Word {
-            return Err(format!("found '{}', expected: identifier", key.text));
-        }
-        check_key("<nil>", key.text)?;
-        let rule = if absent {
-            Rule::Absent
-        } else if tokens.at_boundary() {
-            Rule::Exists
-        } else {
-            let sign = operator(tokens.take())?;
-            let values = match sign {
-                "in" | "notin" => set(tokens)?,
-                _ => BTreeSet::from([exact_value(tokens)?]),
-            };
-            Rule::checked(key.text, sign, values)?
-        };
-        Ok(Self {
-            key: key.text.to_owned(),
-            rule,
-        })
-    }
-
-    fn checked(key: &str, sign: &str, values: BTreeSet<String>) -> Result<Self, String> {
-        check_key("key", key)?;
         Ok(Self {
             key: key.to_owned(),
-            rule: Rule::checked(key, sign, values)?,
+            rule: Rule::checked(key, operator, values)?,
         })
-    }
-}
-
-fn operator(token: Token<'_>) -> Result<&str, String> {
-    match (token.kind, token.text) {
-        (Kind::Sign, sign) | (Kind::Word, sign @ ("in" | "notin")) => Ok(sign),
-        (_, found) => Err(format!(
-            "found '{found}', expected: in, notin, =, ==, !=, gt, lt"
-        )),
-    }
-}
-
-/// Reads the value of a comparison; nothing before a comma or the end is the empty value.
-fn exact_value(tokens: &mut Tokens<'_>) -> Result<String, String> {
-    if tokens.at_boundary() {
-        return Ok(String::new());
-    }
-    let token = tokens.take();
-    match token.kind {
-        Kind::Word => Ok(token.text.to_owned()),
-        _ => Err(format!("found '{}', expected: identifier", token.text)),
-    }
-}
-
-/// Reads a parenthesised list of values, separated by commas; any of them may be empty.
-fn set(tokens: &mut Tokens<'_>) -> Result<BTreeSet<String>, String> {
-    let open = tokens.take();
-    if open.kind != Kind::Open {
-        return Err(format!("found '{}' expected: '('", open.text));
-    }
-    let mut values = BTreeSet::new();
-    let first = tokens.peek();
-    if !matches!(first.kind, Kind::Word | Kind::Comma | Kind::Close) {
-        let found = first.text;
-        return Err(format!("found '{found}', expected: ',', ')' or identifier"));
-    }
-    loop {
-        let token = tokens.peek();
-        match token.kind {
-            Kind::Word => {
-                tokens.take();
-                values.insert(token.text.to_owned());
-            }
-            Kind::Comma | Kind::Close => {
-                values.insert(String::new());
-            }
-            _ => {
-                let found = token.text;
-                return Err(format!("found '{found}', expected: ',', or identifier"));
-            }
-        }
-        let token = tokens.take();
-        match token.kind {
-            Kind::Comma => {}
-            Kind::Close => return Ok(values),
-            _ => return Err(format!("found '{}', expected: ',' or ')'", token.text)),
-        }
     }
 }
 
 impl Rule {
-    fn checked(key: &str, sign: &str, values: BTreeSet<String>) -> Result<Self, String> {
+    fn checked(
+        key: &str,
+        operator: LabelOperator,
+        values: BTreeSet<String>,
+    ) -> Result<Self, String> {
         let mut mistakes = Vec::new();
-        if matches!(sign, "in" | "notin" | "=") && values.is_empty() {
+        let is_existence = matches!(
+            operator,
+            LabelOperator::Exists | LabelOperator::DoesNotExist
+        );
+        if !is_existence && values.is_empty() {
             let rule = "for 'in', 'notin' operators, values set can't be empty";
             mistakes.push(format!("values: Invalid value: null: {rule}"));
         }
-        if matches!(sign, "exists" | "!") && !values.is_empty() {
+        if is_existence && !values.is_empty() {
             let given: Vec<_> = values
                 .iter()
                 .map(|value| Quoted(value).to_string())
@@ -284,24 +235,24 @@ impl Rule {
             if mistakes.len() >= MOST_MISTAKES {
                 break;
             }
-            check_value(key, sign, index, value, &mut mistakes);
+            check_value(key, operator, index, value, &mut mistakes);
         }
         match mistakes.as_slice() {
-            [] => Ok(Self::new(sign, values)),
+            [] => Ok(Self::new(operator, values)),
             [mistake] => Err(mistake.clone()),
             mistakes => Err(format!("[{}]", mistakes.join(", "))),
         }
     }
 
-    fn new(sign: &str, values: BTreeSet<String>) -> Self {
+    fn new(operator: LabelOperator, values: BTreeSet<String>) -> Self {
         let number = |values: &BTreeSet<String>| values.iter().find_map(|value| value.parse().ok());
-        match sign {
-            "exists" => Self::Exists,
-            "!" => Self::Absent,
-            "notin" | "!=" => Self::NotIn(values),
-            ">" => Self::Over(number(&values).unwrap_or(i64::MAX)),
-            "<" => Self::Under(number(&values).unwrap_or(i64::MIN)),
-            _ => Self::In(values),
+        match operator {
+            LabelOperator::Exists => Self::Exists,
+            LabelOperator::DoesNotExist => Self::Absent,
+            LabelOperator::In | LabelOperator::Equals => Self::In(values),
+            LabelOperator::NotIn | LabelOperator::NotEquals => Self::NotIn(values),
+            LabelOperator::GreaterThan => Self::Over(number(&values).unwrap_or(i64::MAX)),
+            LabelOperator::LessThan => Self::Under(number(&values).unwrap_or(i64::MIN)),
         }
     }
 
@@ -319,16 +270,22 @@ impl Rule {
     }
 }
 
-fn check_key(field: &str, key: &str) -> Result<(), String> {
-    let wrong = names::qualified(key);
-    if wrong.is_empty() {
-        return Ok(());
-    }
-    Err(invalid(field, key, &wrong.join("; ")))
+fn invalid_key(field: &str, key: &str) -> String {
+    invalid(field, key, &names::qualified(key).join("; "))
 }
 
-fn check_value(key: &str, sign: &str, index: usize, value: &str, mistakes: &mut Vec<String>) {
-    if matches!(sign, "<" | ">") && value.parse::<i64>().is_err() {
+fn check_value(
+    key: &str,
+    operator: LabelOperator,
+    index: usize,
+    value: &str,
+    mistakes: &mut Vec<String>,
+) {
+    let is_comparison = matches!(
+        operator,
+        LabelOperator::GreaterThan | LabelOperator::LessThan
+    );
+    if is_comparison && value.parse::<i64>().is_err() {
         let rule = "for 'Gt', 'Lt' operators, the value must be an integer";
         mistakes.push(invalid(&format!("values[{index}]"), value, rule));
     }

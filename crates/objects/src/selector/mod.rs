@@ -3,12 +3,10 @@
 //! Each sort is read from a query's text into a form that objects are tested against, and fails in
 //! the API server's words. Reading costs `O(n log n)` in the length of the text, whatever is in it.
 //!
-//! Not here: which value of a parameter counts, and the guess of the classifier
-//! at what a selector will decode to, which has to work on bytes.
+//! Not here: the grammars (`fairgate_core::digest`), and which value of a parameter counts.
 
 pub(crate) mod field;
 pub(crate) mod label;
-mod lexer;
 
 pub use field::FieldSelector;
 pub use label::LabelSelector;

@@ -7,7 +7,6 @@
 
 pub mod bootstrap;
 pub mod defaults;
-pub mod names;
 mod read;
 pub mod v1beta3;
 pub mod validate;

@@ -16,7 +16,8 @@ use k8s_openapi::{
 };
 use serde::Serialize;
 
-use super::{bootstrap, names, v1beta3::PRESERVE_ZERO_SHARES};
+use super::{bootstrap, v1beta3::PRESERVE_ZERO_SHARES};
+use crate::names;
 
 /// The verbs a rule may name besides `*`, in alphabetical order.
 pub const VERBS: [&str; 9] = [

@@ -7,6 +7,11 @@ const SUBDOMAIN: &str = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-
 const QUALIFIED: &str = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]";
 const LABEL_VALUE: &str = "(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?";
 
+/// The longest DNS label, label value and name of a label, in bytes.
+const MAX_NAME: usize = 63;
+/// The longest DNS subdomain, in bytes.
+const MAX_SUBDOMAIN: usize = 253;
+
 /// What is wrong with a DNS-1123 subdomain.
 pub fn subdomain(name: &str) -> Vec<String> {
     subdomain_in(name, "characters")
@@ -15,8 +20,8 @@ pub fn subdomain(name: &str) -> Vec<String> {
 fn subdomain_in(name: &str, unit: &str) -> Vec<String> {
     const WORDS: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric \
         characters, '-' or '.', and must start and end with an alphanumeric character";
-    let mut wrong = too_long(name, 253, unit);
-    if !name.split('.').all(is_label) {
+    let mut wrong = too_long(name, MAX_SUBDOMAIN, unit);
+    if !has_subdomain_form(name.as_bytes()) {
         wrong.push(against(WORDS, SUBDOMAIN, &["example.com"]));
     }
     wrong
@@ -26,9 +31,9 @@ fn subdomain_in(name: &str, unit: &str) -> Vec<String> {
 pub fn label(name: &str) -> Vec<String> {
     const WORDS: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric \
         characters or '-', and must start and end with an alphanumeric character";
-    let mut wrong = too_long(name, 63, "characters");
-    if !is_label(name) {
-        if name.split('.').all(is_label) {
+    let mut wrong = too_long(name, MAX_NAME, "characters");
+    if !has_label_form(name.as_bytes()) {
+        if has_subdomain_form(name.as_bytes()) {
             wrong.push("must not contain dots".to_owned());
         } else {
             wrong.push(against(WORDS, LABEL, &["my-name", "123-abc"]));
@@ -104,12 +109,12 @@ pub fn qualified(name: &str) -> Vec<String> {
         wrong.push("name part must be non-empty".to_owned());
     } else {
         wrong.extend(
-            too_long(local, 63, "bytes")
+            too_long(local, MAX_NAME, "bytes")
                 .into_iter()
                 .map(|text| format!("name part {text}")),
         );
     }
-    if !is_qualified(local) {
+    if !has_name_form(local.as_bytes()) {
         wrong.push(against(&format!("name part {WORDS}"), QUALIFIED, EXAMPLES));
     }
     wrong
@@ -119,8 +124,8 @@ pub fn qualified(name: &str) -> Vec<String> {
 pub fn label_value(value: &str) -> Vec<String> {
     const WORDS: &str = "a valid label must be an empty string or consist of alphanumeric \
         characters, '-', '_' or '.', and must start and end with an alphanumeric character";
-    let mut wrong = too_long(value, 63, "bytes");
-    if !value.is_empty() && !is_qualified(value) {
+    let mut wrong = too_long(value, MAX_NAME, "bytes");
+    if !value.is_empty() && !has_name_form(value.as_bytes()) {
         wrong.push(against(
             WORDS,
             LABEL_VALUE,
@@ -152,22 +157,49 @@ fn against(words: &str, pattern: &str, examples: &[&str]) -> String {
     text
 }
 
-fn is_label(label: &str) -> bool {
-    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    begins_and_ends(label, plain) && label.bytes().all(|byte| plain(byte) || byte == b'-')
+/// Whether this is the key of a label: a name, after an optional DNS subdomain and `/`. It is so exactly
+/// where [`qualified`] finds nothing wrong, and allocates nothing.
+pub fn is_label_key(key: &[u8]) -> bool {
+    match key.iter().position(|&byte| byte == b'/') {
+        None => is_name(key),
+        Some(slash) => {
+            let (prefix, name) = (&key[..slash], &key[slash + 1..]);
+            prefix.len() <= MAX_SUBDOMAIN && has_subdomain_form(prefix) && is_name(name)
+        }
+    }
 }
 
-fn is_qualified(name: &str) -> bool {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric();
-    begins_and_ends(name, plain)
-        && name
-            .bytes()
-            .all(|byte| plain(byte) || b"-_.".contains(&byte))
+/// Whether this is the value of a label. It is so exactly where [`label_value`] finds nothing wrong, and
+/// allocates nothing.
+pub fn is_label_value(value: &[u8]) -> bool {
+    value.is_empty() || is_name(value)
 }
 
-fn begins_and_ends(text: &str, with: impl Fn(u8) -> bool) -> bool {
-    let bytes = text.as_bytes();
-    bytes.first().is_some_and(|&byte| with(byte)) && bytes.last().is_some_and(|&byte| with(byte))
+fn is_name(name: &[u8]) -> bool {
+    name.len() <= MAX_NAME && has_name_form(name)
+}
+
+/// Letters, digits, `-`, `_` and `.`, with a letter or digit at both ends.
+fn has_name_form(name: &[u8]) -> bool {
+    let inner = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    has_form(name, |byte| byte.is_ascii_alphanumeric(), inner)
+}
+
+/// DNS labels, separated by dots.
+fn has_subdomain_form(name: &[u8]) -> bool {
+    name.split(|&byte| byte == b'.').all(has_label_form)
+}
+
+/// Lower-case letters, digits and inner `-`.
+fn has_label_form(label: &[u8]) -> bool {
+    let outer = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    has_form(label, outer, |byte| outer(byte) || byte == b'-')
+}
+
+/// Whether the first and the last byte are `outer` and all are `inner`.
+fn has_form(text: &[u8], outer: impl Fn(u8) -> bool, inner: impl Fn(u8) -> bool) -> bool {
+    let at_end = |byte: Option<&u8>| byte.is_some_and(|&byte| outer(byte));
+    at_end(text.first()) && at_end(text.last()) && text.iter().all(|&byte| inner(byte))
 }
 
 #[cfg(test)]
@@ -209,5 +241,26 @@ mod tests {
         assert_eq!(qualified("a/").len(), 2);
         assert_eq!(label_value("-").len(), 1);
         assert!(label_value("").is_empty());
+    }
+
+    #[test]
+    fn keys_and_values_are_valid_exactly_where_nothing_is_wrong_with_them() {
+        let long = |length: usize| "a".repeat(length);
+        let mut parts = vec![long(63), long(64), long(253), long(254)];
+        let short = [
+            "", "a", "A", "1", "-", ".", "_", "a-b", "a-", "-a", "a.b", "a..b", "a_b", "A.b", "a/",
+            "/a", "\u{e4}", " ",
+        ];
+        parts.extend(short.map(String::from));
+        for first in &parts {
+            for second in &parts {
+                for text in [format!("{first}/{second}"), format!("{first}{second}")] {
+                    let key = qualified(&text).is_empty();
+                    assert_eq!(is_label_key(text.as_bytes()), key, "{text}");
+                    let value = label_value(&text).is_empty();
+                    assert_eq!(is_label_value(text.as_bytes()), value, "{text}");
+                }
+            }
+        }
     }
 }

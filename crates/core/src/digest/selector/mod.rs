@@ -1,0 +1,17 @@
+//! The grammars of field and label selectors.
+//!
+//! Everything is bytes, because a decoded query need not be UTF-8. Classification only asks whether a
+//! selector decodes; `fairgate-objects` makes selectors and error messages of what is read here.
+//!
+//! Not here: matching objects.
+
+mod field;
+mod label;
+
+pub(super) use self::{field::FieldTerms, label::is_label_selector};
+pub use self::{
+    field::{FieldTerm, FieldTermError, field_terms},
+    label::{
+        ExpectedToken, LabelOperator, LabelRequirement, LabelSelectorParser, LabelSyntaxError,
+    },
+};
