@@ -137,11 +137,11 @@ const OBJECTS: Edges = &[
     ("selector", &["go"]),
     ("codec", &["go", "schema"]),
     ("internal_form", &["codec", "schema"]),
-    ("metadata", &["codec", "field_error", "schema"]),
+    ("metadata", &["codec", "field_error", "go", "schema"]),
     ("patch", &["codec", "go", "schema"]),
     ("ssa", &["go", "schema"]),
     ("object", &["codec", "kind", "metadata"]),
-    ("table", &["kind", "metadata", "object", "schema"]),
+    ("table", &["go", "kind", "metadata", "object", "schema"]),
     (
         "kinds",
         &[

@@ -1,6 +1,6 @@
-//! What operators ask for, on the port of the API: metrics, health, the debug dumps.
+//! Metrics, health checks and debug dumps on the main port.
 //!
-//! Who makes them is not known here; whoever is to see them was authorised before.
+//! An implementation of [`AdminEndpoints`] renders them; requests were authorized before.
 
 use std::{future::Future, pin::Pin, sync::Arc};
 
@@ -11,28 +11,28 @@ use crate::{
 };
 use fairgate_core::digest::User;
 
-/// What operators get to see.
+/// A rendered response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AdminResponse {
     /// The HTTP status.
     pub status: StatusCode,
     /// The media type.
     pub content_type: &'static str,
-    /// The text.
+    /// The body.
     pub text: String,
 }
 
-/// Something that operators may ask for.
+/// The future of [`AdminEndpoints::ask`].
 pub type AdminFuture<'a> = Pin<Box<dyn Future<Output = Option<AdminResponse>> + Send + 'a>>;
 
-/// Whoever knows what operators ask for.
+/// Renders metrics, health checks and dumps.
 pub trait AdminEndpoints: Send + Sync {
-    /// What there is at a path; nothing where there is nothing. Without `reasons`, what is wrong is told,
-    /// but not why.
+    /// The response for a path; `None` if there is none. Without `reasons`, a failed health check is named,
+    /// but not its cause.
     fn ask<'a>(&'a self, path: &'a str, query: &'a str, reasons: bool) -> AdminFuture<'a>;
 }
 
-/// Answers a call for operators.
+/// Serves a request for metrics, health or a dump.
 pub(super) async fn serve(
     operators: &Arc<dyn AdminEndpoints>,
     request: &ApiRequest,
@@ -40,17 +40,16 @@ pub(super) async fn serve(
     if ![Method::GET, Method::HEAD].contains(&request.method) {
         return ApiResponse::error(&StatusError::method_not_allowed(), Output::JSON);
     }
-    // Anybody may ask whether the gateway lives.
+    // Everybody may see the health checks.
     let reasons = request.user().in_group(User::MASTERS);
     match operators.ask(&request.path, &request.query, reasons).await {
         None => ApiResponse::not_found(),
-        Some(report) => {
-            let mut answer = ApiResponse::text(report.status, report.text);
-            let content_type = http::HeaderValue::from_static(report.content_type);
-            answer
-                .headers
-                .insert(http::header::CONTENT_TYPE, content_type);
-            answer
+        Some(found) => {
+            let mut response = ApiResponse::text(found.status, found.text);
+            let content_type = http::HeaderValue::from_static(found.content_type);
+            let headers = &mut response.headers;
+            headers.insert(http::header::CONTENT_TYPE, content_type);
+            response
         }
     }
 }

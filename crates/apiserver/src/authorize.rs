@@ -1,18 +1,19 @@
-//! Who may do what: by the rules of a gateway of its own, or by the word of the server behind it.
+//! Authorization of requests: by built-in rules, or by the upstream.
 //!
-//! Names of schemas and levels tell what a cluster runs, so reading them is for a group that the
-//! configuration names; writing is for `system:masters`. What there is in general, anybody who proved
-//! who they are may know; whether the gateway lives, anybody.
+//! The built-in rules: `system:masters` may do everything. The groups that the configuration names may read
+//! hosted objects and metrics; not everybody, because names of schemas and levels reveal what a cluster
+//! runs. Discovery and OpenAPI are for authenticated users, health checks for everybody.
 
 use serde_json::{Value, json};
 
 use crate::status_error::StatusError;
 use fairgate_core::digest::User;
+use fairgate_objects::go::Quoted;
 use fairgate_upstream::access_review::{
     AccessDecision, AccessReviewError, AccessReviews, Attributes,
 };
 
-/// The group of everybody who proved who they are.
+/// The group of all authenticated users.
 const AUTHENTICATED: &str = "system:authenticated";
 
 /// The 403 for a request that is denied; `reason` may be empty.
@@ -39,7 +40,7 @@ pub(super) fn forbidden(attributes: &Attributes, user: &User, reason: &str) -> S
     let named = if attributes.name.is_empty() {
         String::new()
     } else {
-        format!(" {:?}", attributes.name)
+        format!(" {}", Quoted(&attributes.name))
     };
     let sub = if attributes.subresource.is_empty() {
         String::new()
@@ -61,21 +62,21 @@ pub(super) fn forbidden(attributes: &Attributes, user: &User, reason: &str) -> S
     StatusError::forbidden(message, details)
 }
 
-/// Whoever says what somebody may do.
+/// Decides what a user may do.
 #[derive(Clone, Debug)]
 pub enum Authorizer {
-    /// Rules of the gateway's own.
+    /// The built-in rules.
     BuiltIn(BuiltInRules),
-    /// The server behind.
+    /// The upstream, asked by SubjectAccessReviews.
     Upstream(AccessReviews),
 }
 
 impl Authorizer {
-    /// Whether `user` may do what is wanted. Waits only for a server that has to be asked.
+    /// Decides whether `user` may make a request. Waits only if the upstream has to be asked.
     ///
     /// # Errors
     ///
-    /// [`AccessReviewError`], when it could not be asked.
+    /// [`AccessReviewError`], when the upstream could not be asked.
     pub async fn decide(
         &self,
         user: &User,
@@ -94,15 +95,15 @@ pub(super) fn escaped(text: &str) -> String {
         .replace('>', "&gt;")
 }
 
-/// The rules of a gateway of its own.
+/// The built-in rules; see the documentation of the module.
 #[derive(Clone, Debug, Default)]
 pub struct BuiltInRules {
-    /// Groups whose members read the hosted objects and the gateway's figures.
+    /// Groups whose members may read hosted objects and the gateway's metrics.
     pub readers: Vec<String>,
 }
 
 impl BuiltInRules {
-    /// Whether `user` may do this. Costs a few comparisons.
+    /// Whether `user` may make a request with these attributes.
     pub fn allow(&self, user: &User, wanted: &Attributes) -> bool {
         user.in_group(User::MASTERS)
             || (wanted.is_resource && self.allow_resource(user, wanted))
@@ -145,7 +146,7 @@ impl BuiltInRules {
         below("/metrics") && self.reads(user)
     }
 
-    /// What `user` may do, as `kubectl auth can-i --list` asks for it.
+    /// The status of a `SelfSubjectRulesReview` of `user`, which `kubectl auth can-i --list` shows.
     pub fn listed(&self, user: &User) -> Value {
         let every = json!(["*"]);
         let mut resources = Vec::new();
@@ -207,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn each_does_what_is_meant_for_them_and_no_more() {
+    fn users_may_do_what_their_groups_allow_and_no_more() {
         let masters = User::new("root", [User::MASTERS, AUTHENTICATED]);
         let reader = User::new("r", ["readers", AUTHENTICATED]);
         let alice = User::new("alice", [AUTHENTICATED]);
@@ -239,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_says_who_may_not_do_what() {
+    fn a_denial_names_the_user_and_the_request() {
         let alice = User::new("alice", [AUTHENTICATED]);
         let target = "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas/x/status";
         assert_eq!(

@@ -18,23 +18,20 @@ use crate::{
 pub(super) const COMPRESS_FROM: usize = 128 << 10;
 
 /// Compresses a long response, if the client accepts that.
-pub(super) fn compressed(request: &ApiRequest, mut answer: ApiResponse) -> ApiResponse {
-    let ApiBody::Full(body) = &answer.body else {
-        return answer;
+pub(super) fn compressed(request: &ApiRequest, mut response: ApiResponse) -> ApiResponse {
+    let ApiBody::Full(body) = &response.body else {
+        return response;
     };
-    if body.len() <= COMPRESS_FROM || !takes_gzip(&request.headers) {
-        return answer;
+    if body.len() <= COMPRESS_FROM || !accepts_gzip(&request.headers) {
+        return response;
     }
     if let Some(compressed) = gzip(body) {
-        answer.body = ApiBody::Full(compressed);
-        answer
-            .headers
-            .insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-        answer
-            .headers
-            .insert(VARY, HeaderValue::from_static("Accept-Encoding"));
+        response.body = ApiBody::Full(compressed);
+        let headers = &mut response.headers;
+        headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+        headers.insert(VARY, HeaderValue::from_static("Accept-Encoding"));
     }
-    answer
+    response
 }
 
 /// Compresses at the lowest level, which kube-apiserver uses, too: speed counts more than size.
@@ -45,7 +42,7 @@ pub(super) fn gzip(bytes: &[u8]) -> Option<Bytes> {
 }
 
 /// Whether a client accepts gzip.
-pub(super) fn takes_gzip(headers: &HeaderMap) -> bool {
+pub(super) fn accepts_gzip(headers: &HeaderMap) -> bool {
     headers
         .get_all(http::header::ACCEPT_ENCODING)
         .iter()

@@ -1,8 +1,7 @@
-//! Continue tokens: where a page of a list ended, and at which revision the next one is read.
+//! Continue tokens: the key at which the next page of a list begins, and the revision at which it is read.
 //!
-//! Written as the API server writes them. A token comes back from a client, so it is checked as
-//! anything from there: it can never leave the resource it is used on, because the key in it is
-//! only looked up below that resource's prefix.
+//! The format is that of kube-apiserver. A client can change a token, but not read another resource with
+//! it: the key is only looked up below the prefix of the resource of the request.
 
 use base64::{
     Engine as _, alphabet,
@@ -16,23 +15,23 @@ use fairgate_objects::{
     schema::canonical::{self, Source as _},
 };
 
-/// As Go reads it: what the last bits are does not matter.
+/// As Go decodes it: the unused bits of the last character may have any value.
 const BASE64: GeneralPurpose = GeneralPurpose::new(&alphabet::URL_SAFE, LENIENT);
 const LENIENT: GeneralPurposeConfig = NO_PAD.with_decode_allow_trailing_bits(true);
 
 const VERSION: &str = "meta.k8s.io/v1";
 
-/// Where a list goes on.
+/// Where a list continues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContinueToken {
-    /// The revision to read at; `None`: the newest.
+    /// The revision to read; `None`: the newest.
     pub revision: Option<u64>,
     /// The first key to read, below the resource's prefix: `name` or `namespace/name`.
     pub start: String,
 }
 
 impl ContinueToken {
-    /// The token that goes on behind `key`.
+    /// The token of a page that begins after `key`.
     pub fn behind(key: &str, revision: Option<u64>) -> Self {
         Self {
             revision,
@@ -40,7 +39,7 @@ impl ContinueToken {
         }
     }
 
-    /// The token as clients get it.
+    /// The token as text.
     pub fn encode(&self) -> String {
         let revision = self
             .revision
@@ -51,7 +50,7 @@ impl ContinueToken {
         ))
     }
 
-    /// Reads a token that a client brings.
+    /// Parses a token from a client.
     ///
     /// # Errors
     ///
@@ -100,7 +99,7 @@ impl ContinueToken {
     }
 }
 
-/// Decodes base64 as Go does, which passes over the ends of lines; the error is where it stops.
+/// Decodes base64 as Go does, which ignores line breaks. The error is the position that Go reports.
 fn decode_base64(text: &str) -> Result<Vec<u8>, usize> {
     let mut digits = Vec::with_capacity(text.len());
     for (at, byte) in text.bytes().enumerate() {
@@ -110,13 +109,13 @@ fn decode_base64(text: &str) -> Result<Vec<u8>, usize> {
             _ => return Err(at),
         }
     }
-    // What is left over behind the last group of four.
+    // An incomplete last group.
     BASE64
         .decode(digits)
         .map_err(|_| text.len().saturating_sub(1))
 }
 
-/// Whether the fields of a token are of their types, in the words of Go's decoder.
+/// Checks the types of the fields; the error is that of Go's decoder.
 fn check_types(token: &Value) -> Result<(), String> {
     if !token.is_object() && !token.is_null() {
         let found = canonical::found(&token.view());
@@ -209,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_base64_is_told_from_where_on() {
+    fn invalid_base64_is_reported_with_its_position() {
         // As kube-apiserver 1.36 answers.
         for (text, at) in [
             ("!!!", 0),

@@ -1,7 +1,8 @@
-//! The documents that clients find their way by: discovery, OpenAPI, the version.
+//! The documents about the API: discovery, OpenAPI, the version.
 //!
-//! They follow from the table of kinds alone, so each is made once, when the API is. Not here: what
-//! becomes of them where the upstream has documents of its own (`merged_documents`).
+//! They depend on the table of kinds only, and are generated when the gateway starts.
+//!
+//! Not here: merging them with those of the upstream (`merged_documents`).
 
 use http::{
     HeaderValue, Method, StatusCode,
@@ -10,7 +11,7 @@ use http::{
 use serde_json::{Value, json};
 
 use crate::{
-    discovery::{self, AggregatedVersion, wanted},
+    discovery::{self, AggregatedVersion},
     merged_document_id::MergedDocumentId,
     negotiate::{self, Output, Produces},
     openapi,
@@ -40,7 +41,7 @@ pub(super) struct Documents {
     api: [Document; 2],
 }
 
-/// What `/openapi/v3/` has of one version of a group.
+/// An OpenAPI v3 document in all its formats.
 struct V3 {
     key: String,
     hash: String,
@@ -50,7 +51,7 @@ struct V3 {
 
 impl V3 {
     fn of(document: openapi::v3::OpenApiV3Document) -> Self {
-        let value = serde_json::from_str(&document.json).unwrap_or_default(); // it was written here
+        let value = serde_json::from_str(&document.json).unwrap_or_default(); // JSON that was generated above
         Self {
             proto: Document::tagged(openapi::v3_proto::encode(&value), &document.json),
             json: Document::tagged(document.json.clone().into_bytes(), &document.json),
@@ -60,7 +61,7 @@ impl V3 {
     }
 }
 
-/// A document with the tag that tells whether it changed.
+/// A document and its entity tag.
 struct Document {
     bytes: Vec<u8>,
     etag: HeaderValue,
@@ -100,15 +101,16 @@ impl Documents {
         }
     }
 
-    /// Answers a call for a document.
+    /// Serves a document.
     pub(super) fn serve(&self, request: &ApiRequest, route: &Route, query: &Query) -> ApiResponse {
-        // Upstream routes these by method, and takes any for the others.
+        // As in kube-apiserver: only these paths are routed by method.
         let get_only = matches!(route, Route::Api | Route::GroupVersion(..) | Route::Version);
         if get_only && request.method != Method::GET {
             return ApiResponse::error(&StatusError::method_not_allowed(), Output::JSON);
         }
         let accept = request.header("accept");
-        let form = wanted(accept).map(|form| (form, usize::from(form != AggregatedVersion::V2)));
+        let form = AggregatedVersion::accepted(accept);
+        let form = form.map(|form| (form, usize::from(form != AggregatedVersion::V2)));
         match route {
             Route::Version => pretty(&self.version),
             Route::Root => pretty(&discovery::plain::paths(
@@ -149,9 +151,9 @@ impl Documents {
     }
 
     fn v2(&self, request: &ApiRequest) -> ApiResponse {
-        let (document, content_type) = match v2_language(request.header("accept")) {
-            Some(Language::Json) => (&self.v2, "application/json"),
-            Some(Language::Protobuf) => (&self.v2_proto, PROTO_V2),
+        let (document, content_type) = match v2_format(request.header("accept")) {
+            Some(OpenApiFormat::Json) => (&self.v2, "application/json"),
+            Some(OpenApiFormat::Protobuf) => (&self.v2_proto, PROTO_V2),
             None => {
                 let status = StatusCode::NOT_ACCEPTABLE;
                 return ApiResponse::full(status, "text/plain; charset=utf-8", "");
@@ -160,8 +162,8 @@ impl Documents {
         conditional(request, document, content_type, Some("Accept"))
     }
 
-    /// A document as it is to be put into that of another server.
-    pub(super) fn ours(&self, subject: MergedDocumentId) -> Value {
+    /// The gateway's part of a merged document.
+    pub(super) fn own_part(&self, subject: MergedDocumentId) -> Value {
         let document = match subject {
             MergedDocumentId::Groups => return discovery::plain::group_list(&self.kinds),
             MergedDocumentId::Aggregated(AggregatedVersion::V2) => &self.apis[0],
@@ -169,20 +171,20 @@ impl Documents {
             MergedDocumentId::OpenApiV2 => &self.v2,
             MergedDocumentId::OpenApiV3Index => &self.v3_index,
         };
-        serde_json::from_slice(&document.bytes).unwrap_or_default() // it was written here
+        serde_json::from_slice(&document.bytes).unwrap_or_default() // JSON that was generated here
     }
 
     fn v3(&self, request: &ApiRequest, key: &str, query: &Query) -> ApiResponse {
         let Some(document) = self.v3.iter().find(|document| document.key == key) else {
-            // As upstream: not a word.
+            // As in kube-apiserver: no body and no content type.
             let mut answer = ApiResponse::full(StatusCode::NOT_FOUND, "text/plain", "");
             answer.headers.remove(CONTENT_TYPE);
             return answer;
         };
         let accept = request.header("accept");
-        let (written, content_type) = match language(accept, [PROTO_V3, PROTO_V3_OLD]) {
-            Some(Language::Json) => (&document.json, "application/json"),
-            Some(Language::Protobuf) => (&document.proto, PROTO_V3),
+        let (written, content_type) = match openapi_format(accept, [PROTO_V3, PROTO_V3_OLD]) {
+            Some(OpenApiFormat::Json) => (&document.json, "application/json"),
+            Some(OpenApiFormat::Protobuf) => (&document.proto, PROTO_V3),
             None => {
                 return ApiResponse::full(
                     StatusCode::NOT_ACCEPTABLE,
@@ -213,27 +215,27 @@ impl Documents {
     }
 }
 
-/// What OpenAPI documents can be written in.
+/// The format of an OpenAPI document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Language {
+pub(super) enum OpenApiFormat {
     Json,
     Protobuf,
 }
 
-/// What a client wants `/openapi/v2` written in; `None` if it takes neither.
-pub(super) fn v2_language(accept: &str) -> Option<Language> {
-    language(accept, [PROTO_V2, PROTO_V2_OLD])
+/// The format of `/openapi/v2` that a client accepts; `None` if it accepts neither.
+pub(super) fn v2_format(accept: &str) -> Option<OpenApiFormat> {
+    openapi_format(accept, [PROTO_V2, PROTO_V2_OLD])
 }
 
-/// The same for a document whose protobuf has these names.
-fn language(accept: &str, protobuf: [&str; 2]) -> Option<Language> {
+/// The format that a client accepts. `protobuf` are the media types of the protobuf format.
+fn openapi_format(accept: &str, protobuf: [&str; 2]) -> Option<OpenApiFormat> {
     if accept.is_empty() {
-        return Some(Language::Json);
+        return Some(OpenApiFormat::Json);
     }
     accept.split(',').find_map(
         |clause| match clause.split(';').next().unwrap_or_default().trim() {
-            "application/json" | "application/*" | "*/*" => Some(Language::Json),
-            name => protobuf.contains(&name).then_some(Language::Protobuf),
+            "application/json" | "application/*" | "*/*" => Some(OpenApiFormat::Json),
+            name => protobuf.contains(&name).then_some(OpenApiFormat::Protobuf),
         },
     )
 }
@@ -246,7 +248,7 @@ fn aggregated(request: &ApiRequest, document: &Document, form: AggregatedVersion
     answer
 }
 
-/// A document, or the word that the client has it already.
+/// A document, or 304 if the client has it already.
 fn conditional(
     request: &ApiRequest,
     document: &Document,
@@ -275,7 +277,7 @@ fn pretty(value: &Value) -> ApiResponse {
     ApiResponse::full(StatusCode::OK, "application/json", text)
 }
 
-/// What `/version` says: the Kubernetes whose API this is like, and who it is.
+/// The document `/version`: the version of Kubernetes that is claimed, and fairgate as its build.
 fn version_document(version: &str) -> Value {
     let mut parts = version.trim_start_matches('v').split('.');
     let mut part = || parts.next().unwrap_or("0").to_owned();

@@ -1,11 +1,11 @@
-//! Entry points for fuzz targets to what is private here.
+//! Access to private functions for fuzz targets.
 
 use crate::route::{Route, route};
 use fairgate_objects::kinds::KINDS;
 use fairgate_upstream::access_review::Attributes;
 
-/// The object or collection that a decoded path leads to, in the words of authorization. The verb is empty unless the path
-/// says it.
+/// The attributes of the object or collection that a decoded path is routed to. The verb is empty, unless
+/// the path begins with `watch/`.
 pub fn object_at(path: &str) -> Option<Attributes> {
     let (kind, version, place) = match route(&KINDS, path) {
         Route::Objects(place) => (place.kind, place.version, Some(place)),

@@ -24,7 +24,7 @@ use crate::{
 };
 use fairgate_base::clock::Clock;
 use fairgate_core::digest::Verb;
-use fairgate_objects::{codec::FieldValidation, kind::Kind, kinds, object::Object};
+use fairgate_objects::{codec::FieldValidation, go::Quoted, kind::Kind, kinds, object::Object};
 use fairgate_store::Store;
 use fairgate_upstream::access_review::Attributes;
 
@@ -189,7 +189,7 @@ impl Hosted {
                     "" => request.path.clone(),
                     query => format!("{}?{query}", request.path),
                 };
-                let text = format!("Internal Server Error: {target:?}: {error}\n");
+                let text = format!("Internal Server Error: {}: {error}\n", Quoted(&target));
                 let text = authorize::escaped(&text);
                 Err(ApiResponse::text(StatusCode::INTERNAL_SERVER_ERROR, text))
             }

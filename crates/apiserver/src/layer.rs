@@ -1,9 +1,9 @@
-//! The hosted API in the request path, in front of the leaf.
+//! The hosted API as a layer of the request path, in front of the innermost service.
 //!
-//! A call that is ours is answered on the control runtime, or, if that takes long, on a thread of its
-//! own; its body is read before, on its data core, once it is known that the call is allowed. The stream of a watch runs on the data core again, where it costs nothing while nothing changes.
-//! All other calls go on to the leaf behind, unread; but where both have a document, ours is put into
-//! the one that comes back.
+//! A hosted call is served on the control runtime, or on a thread of the blocking pool if it is expensive.
+//! The call is authorized first; then its body is read, on the data core of the connection. The stream of a
+//! watch runs on that data core, too, where it costs nothing while nothing changes. All other calls go to
+//! the inner service unchanged; if both have a document, the gateway's part is merged into the response.
 
 use std::{
     future::Future,
@@ -35,12 +35,12 @@ use fairgate_base::clock::Clock;
 use fairgate_call::{BodyError, Call, ClientBody, Refusal, Reply, ReplyBody};
 use fairgate_core::digest::readable;
 
-/// How long a body may take, also of a call without a deadline.
+/// How long reading a body may take, also for calls without a deadline.
 const BODY_WITHIN: Duration = Duration::from_secs(60);
 
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 
-/// Answers hosted calls instead of the service behind it.
+/// Serves hosted calls instead of the inner service.
 #[derive(Clone, Debug)]
 pub struct HostedLayer {
     shared: Option<Rc<Shared>>,
@@ -54,32 +54,35 @@ struct Shared {
     ownership: Ownership,
 }
 
-/// Which paths are answered here.
+/// Which paths are served here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ownership {
-    /// All of them: there is nothing behind.
+    /// All: there is no upstream.
     Everything,
-    /// All that mean something here; the rest goes on to what is behind.
+    /// All that the hosted API knows; other paths are forwarded.
     Known,
-    /// Those of the hosted groups alone. What is behind has an API of its own, into whose documents
-    /// these groups are put; the rest goes on.
+    /// Those of hosted resources. The upstream has an API of its own; hosted resources are merged into its
+    /// documents, and all other paths are forwarded.
     Overlay,
 }
 
-/// What becomes of a call.
+/// How a call is handled.
 enum Plan {
-    ApiResponse,
+    /// By the hosted API.
+    Serve,
+    /// By the upstream; the gateway's part is merged into the response.
     Merge(MergeRequest),
-    Pass,
+    /// By the inner service.
+    Forward,
 }
 
 impl HostedLayer {
-    /// A layer that hosts nothing.
+    /// A layer that forwards every call.
     pub fn none() -> Self {
         Self { shared: None }
     }
 
-    /// A layer for one data core; calls are answered on `control`.
+    /// A layer for one data core; calls are served on `control`.
     pub fn new(hosted: Arc<Hosted>, control: Handle, clock: Clock, ownership: Ownership) -> Self {
         Self {
             shared: Some(Rc::new(Shared {
@@ -128,20 +131,20 @@ where
             .shared
             .as_ref()
             .map(|shared| (shared, shared.plan(&call)));
-        let answer: Answering = match plan {
-            None | Some((_, Plan::Pass)) => {
-                return HostedFuture::Passing {
+        let reply: ReplyFuture = match plan {
+            None | Some((_, Plan::Forward)) => {
+                return HostedFuture::Forwarding {
                     future: self.inner.call(call),
                 };
             }
-            Some((shared, Plan::ApiResponse)) => Box::pin(answer(Rc::clone(shared), call)),
+            Some((shared, Plan::Serve)) => Box::pin(serve(Rc::clone(shared), call)),
             Some((shared, Plan::Merge(request))) => {
                 request.narrow(call.request.headers_mut());
                 let merger = shared.merger(&call);
                 Box::pin(merger.merge(request, self.inner.call(call)))
             }
         };
-        HostedFuture::Hosted { answer }
+        HostedFuture::Hosted { reply }
     }
 }
 
@@ -154,12 +157,12 @@ impl Shared {
             Ownership::Overlay => (covers(&self.hosted, &path()), true),
         };
         if is_ours {
-            return Plan::ApiResponse;
+            return Plan::Serve;
         }
         let request = merges
             .then(|| MergeRequest::of(&self.hosted, call))
             .flatten();
-        request.map_or(Plan::Pass, Plan::Merge)
+        request.map_or(Plan::Forward, Plan::Merge)
     }
 
     fn merger(&self, call: &Call) -> Merger {
@@ -172,15 +175,15 @@ impl Shared {
     }
 }
 
-/// Whether a path is one of the hosted groups', also once somebody behind has cleaned it: what is theirs
-/// must not be reached by another spelling.
+/// Whether a path is that of a hosted resource, also after normalization: the upstream's objects of such a
+/// resource must not be reachable by a path that the upstream normalizes.
 fn covers(hosted: &Hosted, path: &str) -> bool {
     hosted.covers(path)
-        || (path.contains("//") || path.contains("/.")) && hosted.covers(&cleaned(path))
+        || (path.contains("//") || path.contains("/.")) && hosted.covers(&normalized(path))
 }
 
 /// A path without empty segments, `.` and `..`.
-fn cleaned(path: &str) -> String {
+fn normalized(path: &str) -> String {
     let mut kept: Vec<&str> = Vec::new();
     for segment in path.split('/') {
         match segment {
@@ -194,14 +197,14 @@ fn cleaned(path: &str) -> String {
     format!("/{}", kept.join("/"))
 }
 
-type Answering = Pin<Box<dyn Future<Output = Result<Reply, Refusal>>>>;
+type ReplyFuture = Pin<Box<dyn Future<Output = Result<Reply, Refusal>>>>;
 
 pin_project_lite::pin_project! {
     /// The future of [`HostedService`].
     #[project = HostingProjection]
     pub enum HostedFuture<F> {
-        Passing { #[pin] future: F },
-        Hosted { answer: Answering },
+        Forwarding { #[pin] future: F },
+        Hosted { reply: ReplyFuture },
     }
 }
 
@@ -213,31 +216,31 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match self.project() {
-            HostingProjection::Passing { future } => future.poll(cx),
-            HostingProjection::Hosted { answer } => answer.as_mut().poll(cx),
+            HostingProjection::Forwarding { future } => future.poll(cx),
+            HostingProjection::Hosted { reply } => reply.as_mut().poll(cx),
         }
     }
 }
 
-/// Has a call answered, and brings the answer.
-async fn answer(shared: Rc<Shared>, mut call: Call) -> Result<Reply, Refusal> {
+/// Serves a hosted call within its deadline.
+async fn serve(shared: Rc<Shared>, mut call: Call) -> Result<Reply, Refusal> {
     let body = std::mem::replace(call.request.body_mut(), ClientBody::empty());
     let deadline = call.deadline.map(|deadline| shared.clock.instant(deadline));
     let request = request(&call);
     let audit_id = request.headers.get(&AUDIT_ID).cloned();
     let work = shared.work(request, body);
-    let mut answer = match deadline {
+    let mut response = match deadline {
         None => work.await?,
         Some(deadline) => match tokio::time::timeout_at(deadline, work).await {
-            Ok(answer) => answer?,
+            Ok(response) => response?,
             Err(_) => return Ok(reply(timed_out(), &shared.clock)),
         },
     };
-    tell_audit_id(&mut answer, audit_id);
-    Ok(reply(answer, &shared.clock))
+    set_audit_id(&mut response, audit_id);
+    Ok(reply(response, &shared.clock))
 }
 
-/// A call without its body.
+/// The request of a call, without its body.
 fn request(call: &Call) -> ApiRequest {
     let impersonator = call.identity.as_ref().and_then(|who| who.impersonator());
     ApiRequest {
@@ -258,8 +261,8 @@ fn timed_out() -> ApiResponse {
 }
 
 impl Shared {
-    /// Finds out whether a call is allowed, and only then reads its body and answers it. Most calls
-    /// cost one way to the control runtime and back.
+    /// Authorizes a request, and only then reads its body and serves it. A request without a body is sent
+    /// to the control runtime once; others twice.
     async fn work(
         &self,
         mut request: ApiRequest,
@@ -268,18 +271,18 @@ impl Shared {
         let limit = self.hosted.takes_body(&request);
         if limit.is_none() && !self.hosted.is_heavy(&request) {
             let hosted = Arc::clone(&self.hosted);
-            let answered = self.control.spawn(async move {
+            let response = self.control.spawn(async move {
                 match hosted.admit(&request).await {
                     Ok(()) => hosted.serve(&request).await,
                     Err(refused) => refused,
                 }
             });
-            return answered.await.map_err(|error| internal(&error));
+            return response.await.map_err(|error| internal(&error));
         }
-        let (hosted, asked) = (Arc::clone(&self.hosted), request.clone());
+        let (hosted, head) = (Arc::clone(&self.hosted), request.clone());
         let admitted = self
             .control
-            .spawn(async move { hosted.admit(&asked).await })
+            .spawn(async move { hosted.admit(&head).await })
             .await
             .map_err(|error| internal(&error))?;
         if let Err(refused) = admitted {
@@ -294,14 +297,14 @@ impl Shared {
         self.serve(request).await
     }
 
-    /// Has an admitted call answered where it keeps nobody waiting.
+    /// Serves an admitted request; an expensive one on the blocking pool, so that it does not delay others.
     async fn serve(&self, request: ApiRequest) -> Result<ApiResponse, Refusal> {
         let hosted = Arc::clone(&self.hosted);
-        let answered = if hosted.is_heavy(&request) {
+        let response = if hosted.is_heavy(&request) {
             let turn = hosted.heavy_turn().await;
             let control = self.control.clone();
             self.control.spawn_blocking(move || {
-                // Until it has ended, also if nobody waits for it any more.
+                // Held to the end, also if the client has left: the thread is in use until then.
                 let _turn = turn;
                 control.block_on(hosted.serve(&request))
             })
@@ -309,7 +312,7 @@ impl Shared {
             self.control
                 .spawn(async move { hosted.serve(&request).await })
         };
-        answered.await.map_err(|error| internal(&error))
+        response.await.map_err(|error| internal(&error))
     }
 }
 
@@ -317,14 +320,14 @@ fn internal(error: &tokio::task::JoinError) -> Refusal {
     Refusal::Internal(error.to_string().into())
 }
 
-/// Names the request: as its client does, or by a name of our own.
-fn tell_audit_id(answer: &mut ApiResponse, given: Option<HeaderValue>) {
-    let made = || {
+/// Sets the header `Audit-ID`: that of the request, or a new one.
+fn set_audit_id(response: &mut ApiResponse, given: Option<HeaderValue>) {
+    let generated = || {
         let uid = random::uid().ok()?;
         HeaderValue::from_str(&uid).ok()
     };
-    if let Some(id) = given.or_else(made) {
-        answer.headers.insert(AUDIT_ID, id);
+    if let Some(id) = given.or_else(generated) {
+        response.headers.insert(AUDIT_ID, id);
     }
 }
 
@@ -343,37 +346,37 @@ async fn read(mut body: ClientBody, limit: usize) -> Result<Option<Bytes>, Refus
     Ok(Some(whole.freeze()))
 }
 
-fn reply(answer: ApiResponse, clock: &Clock) -> Reply {
-    let body = match answer.body {
+fn reply(response: ApiResponse, clock: &Clock) -> Reply {
+    let body = match response.body {
         ApiBody::Full(bytes) => ReplyBody::full(bytes),
-        ApiBody::Watch(watching) => ReplyBody::boxed(WatchBody::new(*watching, clock.clone())),
+        ApiBody::Watch(stream) => ReplyBody::boxed(WatchBody::new(*stream, clock.clone())),
     };
     let mut reply = Response::new(body);
-    *reply.status_mut() = answer.status;
-    *reply.headers_mut() = answer.headers;
+    *reply.status_mut() = response.status;
+    *reply.headers_mut() = response.headers;
     reply
 }
 
 type Step = Pin<Box<dyn Future<Output = (WatchStream, Option<Bytes>)>>>;
 
-/// A watch as the body of an answer.
+/// A watch as the body of a response.
 struct WatchBody {
     step: Option<Step>,
     clock: Clock,
 }
 
 impl WatchBody {
-    fn new(watching: WatchStream, clock: Clock) -> Self {
+    fn new(stream: WatchStream, clock: Clock) -> Self {
         let mut body = Self { step: None, clock };
-        body.go_on(watching);
+        body.start_next(stream);
         body
     }
 
-    fn go_on(&mut self, mut watching: WatchStream) {
+    fn start_next(&mut self, mut stream: WatchStream) {
         let clock = self.clock.clone();
         self.step = Some(Box::pin(async move {
-            let bytes = watching.next(&clock).await;
-            (watching, bytes)
+            let bytes = stream.next(&clock).await;
+            (stream, bytes)
         }));
     }
 }
@@ -389,10 +392,10 @@ impl Body for WatchBody {
         let Some(step) = &mut self.step else {
             return Poll::Ready(None);
         };
-        let (watching, bytes) = ready!(step.as_mut().poll(cx));
+        let (stream, bytes) = ready!(step.as_mut().poll(cx));
         self.step = None;
         Poll::Ready(bytes.map(|bytes| {
-            self.go_on(watching);
+            self.start_next(stream);
             Ok(Frame::data(bytes))
         }))
     }
@@ -403,7 +406,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_is_cleaned_as_proxies_do_it() {
+    fn a_path_is_normalized_as_proxies_do_it() {
         for (path, clean) in [
             ("/apis", "/apis"),
             ("//apis///x", "/apis/x"),
@@ -411,7 +414,7 @@ mod tests {
             ("/../../apis", "/apis"),
             ("/", "/"),
         ] {
-            assert_eq!(cleaned(path), clean, "{path}");
+            assert_eq!(normalized(path), clean, "{path}");
         }
     }
 }

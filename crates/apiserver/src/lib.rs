@@ -1,13 +1,13 @@
 //! The hosted API: an API server for the kinds of [`fairgate_objects::kinds`].
 //!
-//! It serves these kinds where there is no other API server, or instead of the one behind the gateway.
-//! [`HostedLayer`] puts it in front of the innermost service of the request path. [`Hosted`] answers one
-//! request at a time, on the control runtime: `route` maps the path to objects or a document,
-//! [`authorize`] decides whether the user may, `calls` are the verbs, which are the same for every kind.
-//! Objects live in a [`fairgate_store::Store`].
+//! It serves these kinds without an upstream, or instead of it. [`HostedLayer`] is a layer in front of the
+//! innermost service of the request path. [`Hosted`] serves a request on the control runtime: `route` maps
+//! the path to objects or a document, [`authorize`] decides whether the user may do that, and `calls` are
+//! the verbs, which are the same for every kind. Objects are in a [`fairgate_store::Store`].
 //!
-//! Over an upstream with an API of its own, the upstream authorizes requests ([`fairgate_upstream::access_review`]), and a request
-//! for a document that both have is sent there first: ours is merged into the response (`merging`).
+//! In front of an upstream with an API of its own, the upstream authorizes requests
+//! ([`fairgate_upstream::access_review`]). A request for a document that both have is forwarded, and the
+//! gateway's part is merged into the response (`merging`).
 //!
 //! What an object is (tables of kinds, codecs, patches, field ownership) is in [`fairgate_objects`].
 //! A new kind is an entry there; nothing here knows a kind by name but [`reconcile`].

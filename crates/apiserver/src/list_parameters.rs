@@ -5,42 +5,42 @@ use serde_json::{Value, json};
 use crate::{query::Query, status_error::StatusError};
 use fairgate_objects::{
     field_error::ApiFieldError,
+    go::Quoted,
     metadata,
     selector::{FieldSelector, LabelSelector},
 };
 
-/// What a list, a watch or a deletion of a collection is told.
+/// The options of a list, a watch or a deletion of a collection.
 #[derive(Clone, Debug)]
 pub struct ListParameters {
-    /// Which labels.
+    /// The label selector.
     pub labels: LabelSelector,
-    /// Which names and namespaces.
+    /// The field selector, on name and namespace.
     pub fields: FieldSelector,
-    /// Changes instead of a list.
+    /// Watch instead of list.
     pub watch: bool,
-    /// Whether progress may be told while nothing changes.
+    /// Whether a watch may send bookmarks.
     pub bookmarks: bool,
-    /// As given; empty if not.
+    /// `resourceVersion`; empty if absent.
     pub resource_version: String,
-    /// As given; empty if not.
+    /// `resourceVersionMatch`; empty if absent.
     pub version_match: String,
-    /// Seconds after which a watch ends; 0: the server's choice.
+    /// The duration of a watch in seconds; 0: the server's choice.
     pub timeout_seconds: i64,
-    /// The most items of a page; 0: all.
+    /// The maximum number of objects of a page; 0: all.
     pub limit: i64,
-    /// Where the last page ended; empty at the beginning.
+    /// The token of the page before; empty for the first page.
     pub continue_token: String,
-    /// Whether a watch begins with what there is.
+    /// Whether a watch begins with the present objects.
     pub initial_events: Option<bool>,
 }
 
 impl ListParameters {
-    /// Reads and checks the options. `watch` tells that the path is one that always watches; `name`
-    /// that it is about one object.
+    /// Reads and validates the options.
     ///
     /// # Errors
     ///
-    /// 400 for what cannot be read, 422 for what cannot be.
+    /// 400 for a parameter that cannot be parsed, 422 for invalid options.
     pub fn read(query: &Query) -> Result<Self, StatusError> {
         let timeout_seconds = query.number("timeoutSeconds")?.unwrap_or_default();
         let limit = query.number("limit")?.unwrap_or_default();
@@ -72,11 +72,11 @@ impl ListParameters {
         Ok(options)
     }
 
-    /// A watch from nowhere that does not say what it wants gets what there is, as events.
+    /// A watch without a resource version begins with the present objects, unless it says otherwise.
     fn set_defaults(&mut self) {
-        let from_nowhere = self.resource_version.is_empty() || self.resource_version == "0";
+        let has_no_version = self.resource_version.is_empty() || self.resource_version == "0";
         if self.watch
-            && from_nowhere
+            && has_no_version
             && self.initial_events.is_none()
             && self.version_match.is_empty()
         {
@@ -153,11 +153,11 @@ impl ListParameters {
         errors
     }
 
-    /// Narrows the options to one object.
+    /// Restricts the options to the object of this name.
     ///
     /// # Errors
     ///
-    /// 400, when a field selector asks for another.
+    /// 400, when the field selector requires another name.
     pub fn only(&mut self, name: &str) -> Result<(), StatusError> {
         if self.fields.is_everything() {
             let escaped: String = name
@@ -180,7 +180,7 @@ impl ListParameters {
         Ok(())
     }
 
-    /// Whether an object is among those asked for.
+    /// Whether the selectors match an object.
     pub fn select(&self, object: &Value) -> bool {
         let labels = |key: &str| metadata::entry(object, "labels", key);
         self.labels.matches_by(labels)
@@ -191,11 +191,11 @@ impl ListParameters {
             })
     }
 
-    /// The resource version as a number; `None` where none is given.
+    /// The resource version as a number; `None` if absent.
     ///
     /// # Errors
     ///
-    /// The text that tells what is wrong with it.
+    /// The message of the error.
     pub fn version(&self) -> Result<Option<u64>, String> {
         parse_version(&self.resource_version)
     }
@@ -205,15 +205,14 @@ impl ListParameters {
 ///
 /// # Errors
 ///
-/// The text that tells what is wrong with it.
+/// The message of the error.
 pub(crate) fn parse_version(text: &str) -> Result<Option<u64>, String> {
     if text.is_empty() {
         return Ok(None);
     }
     let wrong = |why: &str| {
-        format!(
-            "resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: {why}"
-        )
+        let text = Quoted(text);
+        format!("resourceVersion: Invalid value: {text}: strconv.ParseUint: parsing {text}: {why}")
     };
     if !text.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(wrong("invalid syntax"));

@@ -12,19 +12,19 @@ use crate::{
 pub(super) enum MergedDocumentId {
     /// The list of groups.
     Groups,
-    /// All of discovery but the core group.
+    /// Aggregated discovery of the named groups.
     Aggregated(AggregatedVersion),
     /// OpenAPI v2.
     OpenApiV2,
-    /// Which documents of OpenAPI v3 there are.
+    /// The index of the OpenAPI v3 documents.
     OpenApiV3Index,
 }
 
 impl MergedDocumentId {
-    /// How many there are.
+    /// The number of these documents.
     pub(super) const COUNT: usize = 5;
 
-    /// Its index among all, below [`COUNT`](Self::COUNT).
+    /// A number below [`COUNT`](Self::COUNT).
     pub(super) fn index(self) -> usize {
         match self {
             Self::Groups => 0,
@@ -35,18 +35,18 @@ impl MergedDocumentId {
         }
     }
 
-    /// The document of the upstream with ours merged into it.
-    pub(super) fn merge(self, theirs: Value, ours: Value) -> Value {
+    /// Merges `own`, the gateway's part, into the document of the upstream.
+    pub(super) fn merge(self, upstream: Value, own: Value) -> Value {
         match self {
-            Self::Groups => discovery::merge_group_list(theirs, ours),
+            Self::Groups => discovery::merge_group_list(upstream, own),
             Self::Aggregated(form) => {
-                let mut merged = discovery::merge_aggregated(theirs, ours);
-                // The versions are the same but for the name, and the server may have the other.
+                let mut merged = discovery::merge_aggregated(upstream, own);
+                // Both versions differ in their name only, and the upstream may have the other one.
                 merged["apiVersion"] = form.api_version().into();
                 merged
             }
-            Self::OpenApiV2 => openapi::merge_v2(theirs, ours),
-            Self::OpenApiV3Index => openapi::merge_v3_index(theirs, ours),
+            Self::OpenApiV2 => openapi::merge_v2(upstream, own),
+            Self::OpenApiV3Index => openapi::merge_v3_index(upstream, own),
         }
     }
 }

@@ -1,10 +1,10 @@
-//! The documents of the server behind, with what is hosted here in them.
+//! A cache of merged documents: those of the upstream with the gateway's part.
 //!
-//! Such a document can have two megabytes, and changes only when the server does. So each is made once
-//! for as long as the server's stays the same, which its entity tag tells, or its hash where it has
-//! none; and so is each form in which it is sent. All of this costs too much for a data core.
+//! Such a document can have two megabytes and rarely changes. So each is merged once per version of the
+//! upstream's document, which is known by its entity tag, or by its hash if it has none. Each format is
+//! encoded once. This is too expensive for a data core.
 //!
-//! Not here: how the server's documents are got (`merging`), what merging means
+//! Not here: fetching the upstream's documents (`merging`), and how documents are merged
 //! ([`discovery`](crate::discovery), [`openapi`](crate::openapi)).
 
 use std::sync::{Arc, OnceLock};
@@ -20,81 +20,82 @@ use crate::{
 };
 use fairgate_core::sync::{Mutex, lock};
 
-/// The last document made of each subject.
+/// The last version of each merged document.
 #[derive(Default)]
-pub(super) struct MergedDocuments([Slot; MergedDocumentId::COUNT]);
+pub(super) struct MergedDocuments([CachedDocument; MergedDocumentId::COUNT]);
 
 #[derive(Default)]
-struct Slot {
+struct CachedDocument {
     last: ArcSwapOption<MergedDocument>,
-    /// Held while one is made, so that those who wait for it find it made.
-    turn: Mutex<()>,
+    /// Held while a version is merged, so that concurrent requests merge it once.
+    merging: Mutex<()>,
 }
 
-/// A document, and what it was made of.
+/// A merged document, and the version of the upstream's document that it was made from.
 pub(super) struct MergedDocument {
     source: Source,
     /// The entity tag.
     pub(super) etag: HeaderValue,
-    json: Text,
-    protobuf: OnceLock<Text>,
+    json: EncodedDocument,
+    protobuf: OnceLock<EncodedDocument>,
 }
 
-/// Which of the server's documents it was.
+/// A version of the upstream's document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Source {
     Tag(HeaderValue),
     Hash([u8; 32]),
 }
 
-/// A text, also compressed.
-struct Text {
+/// An encoded document, and its compressed form.
+struct EncodedDocument {
     bytes: Bytes,
     gzip: OnceLock<Option<Bytes>>,
 }
 
 impl MergedDocuments {
-    /// The last document made of a subject. Never waits.
-    pub(super) fn last(&self, subject: MergedDocumentId) -> Option<Arc<MergedDocument>> {
-        self.0[subject.index()].last.load_full()
+    /// The last version of a document. Does not block.
+    pub(super) fn last(&self, document: MergedDocumentId) -> Option<Arc<MergedDocument>> {
+        self.0[document.index()].last.load_full()
     }
 
-    /// The document made of the server's, whose tag and text are given; `None` if the text is no
-    /// JSON. Blocks for as long as it takes to make it.
+    /// Merges the gateway's part into the upstream's document, unless that was done before; `None` if the
+    /// document is not JSON. Blocks.
     pub(super) fn make(
         &self,
-        subject: MergedDocumentId,
+        document: MergedDocumentId,
         tag: Option<HeaderValue>,
-        theirs: &[u8],
+        upstream: &[u8],
         documents: &Documents,
     ) -> Option<Arc<MergedDocument>> {
         let source = match tag {
             Some(tag) => Source::Tag(tag),
-            None => Source::Hash(Sha256::digest(theirs).into()),
+            None => Source::Hash(Sha256::digest(upstream).into()),
         };
-        let slot = &self.0[subject.index()];
-        let _turn = lock(&slot.turn);
-        let last = slot.last.load_full();
+        let cached = &self.0[document.index()];
+        let _merging = lock(&cached.merging);
+        let last = cached.last.load_full();
         if let Some(last) = last.filter(|last| last.source == source) {
             return Some(last);
         }
-        let theirs: Value = serde_json::from_slice(theirs).ok()?;
-        let merged = subject.merge(theirs, documents.ours(subject)).to_string();
+        let upstream: Value = serde_json::from_slice(upstream).ok()?;
+        let merged = document.merge(upstream, documents.own_part(document));
+        let merged = merged.to_string();
         let etag = HeaderValue::from_str(&discovery::etag(&merged)).ok()?;
         let merged = Arc::new(MergedDocument {
             source,
             etag,
-            json: Text::new(merged.into_bytes()),
+            json: EncodedDocument::new(merged.into_bytes()),
             protobuf: OnceLock::new(),
         });
-        slot.last.store(Some(Arc::clone(&merged)));
+        cached.last.store(Some(Arc::clone(&merged)));
         Some(merged)
     }
 }
 
 impl MergedDocument {
-    /// The tag of the server's document, to ask whether that has changed.
-    pub(super) fn tag_of_theirs(&self) -> Option<&HeaderValue> {
+    /// The entity tag of the upstream's document, for a conditional request.
+    pub(super) fn upstream_tag(&self) -> Option<&HeaderValue> {
         match &self.source {
             Source::Tag(tag) => Some(tag),
             Source::Hash(_) => None,
@@ -103,22 +104,22 @@ impl MergedDocument {
 
     /// The document itself.
     pub(super) fn value(&self) -> Value {
-        serde_json::from_slice(&self.json.bytes).unwrap_or_default() // it was written here
+        serde_json::from_slice(&self.json.bytes).unwrap_or_default() // JSON that was encoded here
     }
 
-    /// The document as JSON; whether it is compressed.
-    pub(super) fn json(&self, takes_gzip: bool) -> (Bytes, bool) {
-        self.json.send(takes_gzip)
+    /// The document as JSON, and whether it is compressed.
+    pub(super) fn json(&self, accepts_gzip: bool) -> (Bytes, bool) {
+        self.json.bytes(accepts_gzip)
     }
 
-    /// The document of OpenAPI v2 as protobuf; whether it is compressed.
-    pub(super) fn protobuf(&self, takes_gzip: bool) -> (Bytes, bool) {
-        let made = || Text::new(openapi::v2_proto::encode(&self.value()));
-        self.protobuf.get_or_init(made).send(takes_gzip)
+    /// The OpenAPI v2 document as protobuf, and whether it is compressed.
+    pub(super) fn protobuf(&self, accepts_gzip: bool) -> (Bytes, bool) {
+        let encode = || EncodedDocument::new(openapi::v2_proto::encode(&self.value()));
+        self.protobuf.get_or_init(encode).bytes(accepts_gzip)
     }
 }
 
-impl Text {
+impl EncodedDocument {
     fn new(bytes: impl Into<Bytes>) -> Self {
         Self {
             bytes: bytes.into(),
@@ -126,8 +127,8 @@ impl Text {
         }
     }
 
-    fn send(&self, takes_gzip: bool) -> (Bytes, bool) {
-        if takes_gzip && self.bytes.len() > compression::COMPRESS_FROM {
+    fn bytes(&self, accepts_gzip: bool) -> (Bytes, bool) {
+        if accepts_gzip && self.bytes.len() > compression::COMPRESS_FROM {
             let compressed = self.gzip.get_or_init(|| compression::gzip(&self.bytes));
             if let Some(compressed) = compressed {
                 return (compressed.clone(), true);
@@ -174,12 +175,12 @@ mod tests {
     }
 
     #[test]
-    fn a_document_is_made_again_only_when_the_servers_changes() {
+    fn a_document_is_merged_again_only_when_the_upstreams_changes() {
         let merging = MergedDocuments::default();
         let first = make(&merging, Some("\"1\""), &groups(&["apps"]));
         assert_eq!(first.value()["groups"][0]["name"], "apps");
         assert_eq!(first.value()["groups"][1]["name"], OURS);
-        // The text is not even looked at.
+        // The text is ignored.
         let again = make(&merging, Some("\"1\""), &groups(&["other"]));
         assert!(Arc::ptr_eq(&first, &again));
         let changed = make(&merging, Some("\"2\""), &groups(&["batch", "apps"]));
@@ -190,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_tag_the_text_tells_whether_it_changed() {
+    fn without_a_tag_the_text_is_compared() {
         let merging = MergedDocuments::default();
         let first = make(&merging, None, &groups(&["apps"]));
         assert!(Arc::ptr_eq(
@@ -198,11 +199,11 @@ mod tests {
             &make(&merging, None, &groups(&["apps"]))
         ));
         assert!(!Arc::ptr_eq(&first, &make(&merging, None, &groups(&["b"]))));
-        assert!(first.tag_of_theirs().is_none());
+        assert!(first.upstream_tag().is_none());
     }
 
     #[test]
-    fn aggregated_documents_bear_the_version_that_was_asked_for() {
+    fn aggregated_documents_have_the_requested_version() {
         let theirs =
             br#"{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","items":[]}"#;
         let subject = MergedDocumentId::Aggregated(AggregatedVersion::V2Beta1);
@@ -215,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_json_is_not_merged() {
+    fn a_document_that_is_not_json_is_not_merged() {
         let merging = MergedDocuments::default();
         let made = merging.make(MergedDocumentId::OpenApiV2, None, b"<html>", &documents());
         assert!(made.is_none());
@@ -223,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn long_documents_are_compressed_for_whoever_takes_that() {
+    fn long_documents_are_compressed_for_clients_that_accept_gzip() {
         let many: Vec<String> = (0..10_000).map(|n| format!("group-{n}")).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
         let merged = make(&MergedDocuments::default(), None, &groups(&many));

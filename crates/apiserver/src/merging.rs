@@ -1,11 +1,11 @@
-//! A call for a document that both have: the server behind is asked, and ours is put into its answer.
+//! Requests for a document that both the upstream and the gateway have: the request is forwarded, and the
+//! gateway's part is merged into the response.
 //!
-//! The client's own call goes on, so the server authorizes it as any other, and what it refuses or
-//! cannot do reaches the client unchanged. It is asked for JSON, whole and plain, and, if it was asked
-//! before, whether that has changed since. The text is read on the data core and made use of on the
-//! control runtime.
+//! The client's own request is forwarded, so the upstream authorizes it, and its errors reach the client
+//! unchanged. `Accept` is narrowed to uncompressed JSON, and a condition says which version of the document
+//! the gateway has. The response is read on the data core and merged on the control runtime.
 //!
-//! Not here: `HEAD`, which gets the server's own answer, since its body is not there to be merged.
+//! Not here: `HEAD`. Its response has no body to merge, and is passed on unchanged.
 
 use std::{future::Future, rc::Rc, sync::Arc};
 
@@ -23,8 +23,8 @@ use tokio::{runtime::Handle, time::Instant};
 
 use crate::{
     compression,
-    discovery::{AggregatedVersion, wanted},
-    documents::{self, v2_language},
+    discovery::AggregatedVersion,
+    documents::{self, OpenApiFormat, v2_format},
     hosted::Hosted,
     merged_document_id::MergedDocumentId,
     merged_documents::MergedDocument,
@@ -36,10 +36,10 @@ use crate::{
 use fairgate_call::{BodyError, Call, Progress, Refusal, Reply, ReplyBody, RequestContext};
 use fairgate_core::digest::readable;
 
-/// The most bytes of a document that are read: 16 MiB.
+/// The maximum length of a document of the upstream in bytes.
 const MAX_DOCUMENT: usize = 16 << 20;
 
-/// Conditions on the server's document: they would be about another one.
+/// Conditions of the client refer to the merged document and must not reach the upstream.
 const CONDITIONS: [HeaderName; 6] = [
     IF_MATCH,
     IF_MODIFIED_SINCE,
@@ -48,8 +48,8 @@ const CONDITIONS: [HeaderName; 6] = [
     IF_UNMODIFIED_SINCE,
     RANGE,
 ];
-/// What the server says of its own document alone.
-const OF_THEIRS: [HeaderName; 8] = [
+/// Headers of the upstream that describe its own document, and not the merged one.
+const REPLACED_HEADERS: [HeaderName; 8] = [
     ACCEPT_RANGES,
     CONTENT_ENCODING,
     CONTENT_LENGTH,
@@ -62,82 +62,87 @@ const OF_THEIRS: [HeaderName; 8] = [
 
 /// A request for a document of which the upstream has one part and the gateway the other.
 pub(super) struct MergeRequest {
-    subject: MergedDocumentId,
-    language: Language,
-    takes_gzip: bool,
-    /// What the client has already.
+    document: MergedDocumentId,
+    format: MergedFormat,
+    accepts_gzip: bool,
+    /// The entity tags that the client has.
     tags: Vec<HeaderValue>,
-    /// What was made before.
+    /// The last merged document.
     held: Option<Arc<MergedDocument>>,
 }
 
-/// What it is to be written in.
+/// The format of the response.
 #[derive(Clone, Copy)]
-enum Language {
-    Plain(Output),
+enum MergedFormat {
+    /// Of the list of groups, which is negotiated as objects are.
+    Negotiated(Output),
+    /// JSON, with this content type.
     Json(&'static str),
     Protobuf,
 }
 
 impl MergeRequest {
-    /// What `call` wants; `None` if it is none of the documents, or wants one in a language that is
-    /// not known, which is then for the server to say.
+    /// The document that `call` requests; `None` if it is not merged, or if the format is not known, so that
+    /// the upstream responds with its own error.
     pub(super) fn of(hosted: &Hosted, call: &Call) -> Option<Self> {
         if *call.request.method() != Method::GET {
             return None;
         }
         let headers = call.request.headers();
         let accept = text(headers, &ACCEPT);
-        let (subject, language) =
+        let (document, format) =
             match route(&hosted.state.kinds, &readable(call.digest.info.path())) {
-                Route::Groups => match wanted(accept) {
+                Route::Groups => match AggregatedVersion::accepted(accept) {
                     Some(form) => (
                         MergedDocumentId::Aggregated(form),
-                        Language::Json(form.content_type()),
+                        MergedFormat::Json(form.content_type()),
                     ),
-                    None => (MergedDocumentId::Groups, Language::Plain(output(call)?)),
+                    None => (
+                        MergedDocumentId::Groups,
+                        MergedFormat::Negotiated(output(call)?),
+                    ),
                 },
-                Route::OpenApiV2 => match v2_language(accept)? {
-                    documents::Language::Json => (
+                Route::OpenApiV2 => match v2_format(accept)? {
+                    OpenApiFormat::Json => (
                         MergedDocumentId::OpenApiV2,
-                        Language::Json("application/json"),
+                        MergedFormat::Json("application/json"),
                     ),
-                    documents::Language::Protobuf => {
-                        (MergedDocumentId::OpenApiV2, Language::Protobuf)
+                    OpenApiFormat::Protobuf => {
+                        (MergedDocumentId::OpenApiV2, MergedFormat::Protobuf)
                     }
                 },
                 Route::OpenApiV3Index => (
                     MergedDocumentId::OpenApiV3Index,
-                    Language::Json("application/json"),
+                    MergedFormat::Json("application/json"),
                 ),
                 _ => return None,
             };
         Some(Self {
-            subject,
-            language,
-            takes_gzip: compression::takes_gzip(headers),
+            document,
+            format,
+            accepts_gzip: compression::accepts_gzip(headers),
             tags: headers.get_all(IF_NONE_MATCH).iter().cloned().collect(),
-            held: hosted.merged_documents.last(subject),
+            held: hosted.merged_documents.last(document),
         })
     }
 
-    /// Makes the client's headers ask for what can be merged.
+    /// Changes the client's headers so that the response can be merged.
     pub(super) fn narrow(&self, headers: &mut HeaderMap) {
         for name in CONDITIONS {
             headers.remove(name);
         }
         let held = self.held.as_ref();
-        if let Some(tag) = held.and_then(|held| held.tag_of_theirs()) {
+        if let Some(tag) = held.and_then(|held| held.upstream_tag()) {
             headers.insert(IF_NONE_MATCH, tag.clone());
         }
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
-        if let MergedDocumentId::Aggregated(form) = self.subject {
+        if let MergedDocumentId::Aggregated(form) = self.document {
             let other = match form {
                 AggregatedVersion::V2 => AggregatedVersion::V2Beta1,
                 AggregatedVersion::V2Beta1 => AggregatedVersion::V2,
             };
-            // Servers have one form or the other, or neither.
+            // Old upstreams have `v2beta1` only, new ones `v2` only, very old ones neither.
             for form in [other.content_type(), form.content_type()] {
                 let rest = text(headers, &ACCEPT);
                 if let Ok(accept) = HeaderValue::from_str(&format!("{form},{rest}")) {
@@ -147,55 +152,55 @@ impl MergeRequest {
         }
     }
 
-    /// The same, where the server knows no aggregated form and has answered with the plain one.
-    fn settled(mut self, head: &HeaderMap) -> Self {
+    /// Falls back to the plain list of groups if the upstream does not know the aggregated form.
+    fn adapted(mut self, head: &HeaderMap) -> Self {
         let is_aggregated = text(head, &CONTENT_TYPE).contains("as=APIGroupDiscoveryList");
-        if matches!(self.subject, MergedDocumentId::Aggregated(_)) && !is_aggregated {
-            self.subject = MergedDocumentId::Groups;
-            self.language = Language::Plain(Output::JSON);
+        if matches!(self.document, MergedDocumentId::Aggregated(_)) && !is_aggregated {
+            self.document = MergedDocumentId::Groups;
+            self.format = MergedFormat::Negotiated(Output::JSON);
         }
         self
     }
 
-    /// Whether the client has this already.
-    fn knows(&self, merged: &MergedDocument) -> bool {
-        // Without a tag in its answer the plain list cannot be known.
-        !matches!(self.language, Language::Plain(_))
+    /// Whether the client has this document already.
+    fn client_has(&self, merged: &MergedDocument) -> bool {
+        // Responses with the plain list have no entity tag.
+        !matches!(self.format, MergedFormat::Negotiated(_))
             && self
                 .tags
                 .iter()
                 .any(|tag| *tag == merged.etag || tag == "*")
     }
 
-    /// The answer. Blocks for as long as it takes to write it in a language for the first time.
-    fn answer(&self, merged: &MergedDocument) -> ApiResponse {
-        let (content_type, (body, is_gzip)) = match self.language {
-            Language::Plain(output) => {
+    /// The response. Blocks while the document is encoded, once per format.
+    fn response(&self, merged: &MergedDocument) -> ApiResponse {
+        let (content_type, (body, is_gzip)) = match self.format {
+            MergedFormat::Negotiated(output) => {
                 return ApiResponse::document(StatusCode::OK, &merged.value(), output);
             }
-            Language::Json(name) if self.knows(merged) => (name, (Bytes::new(), false)),
-            Language::Protobuf if self.knows(merged) => {
+            MergedFormat::Json(name) if self.client_has(merged) => (name, (Bytes::new(), false)),
+            MergedFormat::Protobuf if self.client_has(merged) => {
                 (documents::PROTO_V2, (Bytes::new(), false))
             }
-            Language::Json(name) => (name, merged.json(self.takes_gzip)),
-            Language::Protobuf => (documents::PROTO_V2, merged.protobuf(self.takes_gzip)),
+            MergedFormat::Json(name) => (name, merged.json(self.accepts_gzip)),
+            MergedFormat::Protobuf => (documents::PROTO_V2, merged.protobuf(self.accepts_gzip)),
         };
-        let status = if self.knows(merged) {
+        let status = if self.client_has(merged) {
             StatusCode::NOT_MODIFIED
         } else {
             StatusCode::OK
         };
-        let mut answer = ApiResponse::full(status, content_type, body);
-        answer.headers.insert(ETAG, merged.etag.clone());
+        let mut response = ApiResponse::full(status, content_type, body);
+        response.headers.insert(ETAG, merged.etag.clone());
         if is_gzip {
             let gzip = HeaderValue::from_static("gzip");
-            answer.headers.insert(CONTENT_ENCODING, gzip);
+            response.headers.insert(CONTENT_ENCODING, gzip);
         }
-        answer
+        response
     }
 }
 
-/// What the list of groups is to be written in.
+/// The negotiated format of the list of groups.
 fn output(call: &Call) -> Option<Output> {
     let headers = call.request.headers();
     let query = Query::parse(call.request.uri().query().unwrap_or_default());
@@ -210,17 +215,17 @@ fn text<'h>(headers: &'h HeaderMap, name: &HeaderName) -> &'h str {
         .unwrap_or_default()
 }
 
-/// Merges one document, off the thread that answers.
+/// Merges one document, on the control runtime.
 pub(super) struct Merger {
     pub(super) hosted: Arc<Hosted>,
     pub(super) control: Handle,
-    /// When the client no longer waits.
+    /// The deadline of the request.
     pub(super) until: Option<Instant>,
     pub(super) context: Rc<RequestContext>,
 }
 
 impl Merger {
-    /// Merges our part into what `upstream` answers.
+    /// Merges the gateway's part into the response of `upstream`.
     pub(super) async fn merge(
         self,
         request: MergeRequest,
@@ -232,47 +237,50 @@ impl Merger {
         if head.status != StatusCode::OK && unchanged.is_none() {
             return Ok(Response::from_parts(head, body));
         }
-        let theirs = self.read(body).await?;
+        let upstream_document = self.read(body).await?;
         let request = match unchanged {
             Some(_) => request,
-            None => request.settled(&head.headers),
+            None => request.adapted(&head.headers),
         };
         let tag = head.headers.get(ETAG).cloned();
-        let (hosted, text) = (Arc::clone(&self.hosted), theirs.clone());
-        let made = self.control.spawn_blocking(move || {
+        let (hosted, text) = (Arc::clone(&self.hosted), upstream_document.clone());
+        let merging = self.control.spawn_blocking(move || {
             let merged = unchanged.or_else(|| {
-                (hosted.merged_documents).make(request.subject, tag, &text, &hosted.documents)
+                (hosted.merged_documents).make(request.document, tag, &text, &hosted.documents)
             })?;
-            Some(request.answer(&merged))
+            Some(request.response(&merged))
         });
-        let made = made.await;
-        let made = made.map_err(|error| Refusal::Internal(error.to_string().into()))?;
-        let Some(answer) = made else {
+        let merged = merging.await;
+        let merged = merged.map_err(|error| Refusal::Internal(error.to_string().into()))?;
+        let Some(response) = merged else {
             tracing::warn!("a document of the upstream is not JSON; passing it on unchanged");
-            return Ok(Response::from_parts(head, ReplyBody::full(theirs)));
+            let body = ReplyBody::full(upstream_document);
+            return Ok(Response::from_parts(head, body));
         };
         let mut headers = head.headers;
-        for name in OF_THEIRS {
+        for name in REPLACED_HEADERS {
             headers.remove(name);
         }
         let vary = HeaderValue::from_static("Accept, Accept-Encoding");
         headers.insert(VARY, vary);
-        // Whether it may be kept is for the server to say.
+        // `Cache-Control` stays that of the upstream.
         for name in [CONTENT_TYPE, CONTENT_ENCODING, ETAG] {
-            if let Some(value) = answer.headers.get(&name) {
+            if let Some(value) = response.headers.get(&name) {
                 headers.insert(name, value.clone());
             }
         }
-        let ApiBody::Full(body) = answer.body else {
-            return Err(Refusal::Internal("a document is no watch".into()));
+        let ApiBody::Full(body) = response.body else {
+            return Err(Refusal::Internal(
+                "the response for a document is a watch".into(),
+            ));
         };
         let mut reply = Response::new(ReplyBody::full(body));
-        *reply.status_mut() = answer.status;
+        *reply.status_mut() = response.status;
         *reply.headers_mut() = headers;
         Ok(reply)
     }
 
-    /// All of the server's answer.
+    /// Reads the whole body of the upstream's response.
     async fn read(&self, body: ReplyBody) -> Result<Bytes, Refusal> {
         let reading = whole(body);
         let read = match self.until {
@@ -296,7 +304,7 @@ async fn whole(mut body: ReplyBody) -> Result<Bytes, Refusal> {
         })?;
         if let Ok(data) = frame.into_data() {
             if whole.len() + data.len() > MAX_DOCUMENT {
-                tracing::warn!("a document of the upstream's is longer than {MAX_DOCUMENT} bytes");
+                tracing::warn!("a document of the upstream is longer than {MAX_DOCUMENT} bytes");
                 return Err(Refusal::UpstreamFailed);
             }
             whole.extend_from_slice(&data);

@@ -1,12 +1,13 @@
-//! Which language is spoken: `Accept`, `Content-Type`, `pretty`.
+//! Content negotiation: `Accept`, `Content-Type`, `pretty`.
 //!
-//! The API server decides twice, and so do we: its router looks at bare media types and turns away
-//! what names none it has; then its handler reads clauses with their parameters, in the order of
-//! their quality. The first is stricter about wildcards, the second knows conversions.
+//! As in kube-apiserver, there are two steps. Its router compares media types without parameters, and
+//! responds 406 if it has none of them; then its handler reads the clauses with their parameters, in the
+//! order of their quality. The router is stricter about wildcards; the handler knows conversions, such as
+//! tables.
 
 use crate::{query::Query, status_error::StatusError};
 
-/// A language of bodies.
+/// A media type of bodies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Media {
     /// `application/json`
@@ -17,17 +18,17 @@ pub enum Media {
     Protobuf,
 }
 
-/// The languages there are, the preferred one first.
+/// All media types, the preferred one first.
 const MEDIA: [Media; 3] = [Media::Json, Media::Yaml, Media::Protobuf];
 
-/// Their names, as messages list them.
+/// Their names, in the order in which messages list them.
 pub(crate) const MEDIA_TYPES: [&str; 3] = [
     "application/json",
     "application/yaml",
     "application/vnd.kubernetes.protobuf",
 ];
 
-/// What a list or watch can produce besides, as the router has it; a watch nothing else.
+/// The media types of watches, which the router accepts for lists, too.
 pub(crate) const STREAM_TYPES: [&str; 2] = [
     "application/json;stream=watch",
     "application/vnd.kubernetes.protobuf;stream=watch",
@@ -48,10 +49,10 @@ impl Media {
     }
 }
 
-/// Another form of the answer.
+/// A form that objects are converted to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Representation {
-    /// Rows and columns, of this version of `meta.k8s.io`.
+    /// A table, in this version of `meta.k8s.io`.
     Table(&'static str),
     /// The metadata of one object.
     Partial(&'static str),
@@ -59,19 +60,19 @@ pub enum Representation {
     PartialList(&'static str),
 }
 
-/// How to answer.
+/// The negotiated format of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Output {
-    /// The language.
+    /// The media type.
     pub media: Media,
-    /// The form, if not the object's own.
+    /// The form that objects are converted to; `None`: none.
     pub form: Option<Representation>,
-    /// Indented.
+    /// Whether JSON is indented.
     pub pretty: bool,
 }
 
 impl Output {
-    /// What errors are written in where nothing could be agreed on.
+    /// The format of errors if the negotiation failed.
     pub const JSON: Self = Self {
         media: Media::Json,
         form: None,
@@ -79,10 +80,10 @@ impl Output {
     };
 }
 
-/// What a place in the API can produce.
+/// What a path can produce.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Produces {
-    /// Documents without other forms: discovery.
+    /// Documents that cannot be converted: discovery.
     Documents,
     /// Objects.
     Objects,
@@ -99,7 +100,7 @@ struct Clause<'a> {
     parameters: Vec<(&'a str, &'a str)>,
 }
 
-/// Agrees on the output. `accept` is the header, empty if absent.
+/// Negotiates the format of the response. `accept` is the header, empty if absent.
 ///
 /// # Errors
 ///
@@ -137,7 +138,7 @@ pub(crate) fn output(
     )))
 }
 
-/// Whether the router lets the request in: the exact name of a type, or `*/*`.
+/// Whether the router accepts the request: the exact name of a type, or `*/*`.
 fn routed(accept: &str, produces: Produces) -> bool {
     if accept.is_empty() {
         return true;
@@ -162,7 +163,7 @@ fn no_route(produces: Produces) -> StatusError {
     .with_details(serde_json::json!({}))
 }
 
-/// The clauses of `accept`, the best first. Clauses that cannot be read count as absent.
+/// The clauses of `accept`, by quality. Malformed clauses are ignored.
 fn clauses(accept: &str) -> Vec<Clause<'_>> {
     let mut clauses: Vec<Clause<'_>> = accept.split(',').filter_map(clause).collect();
     clauses.sort_by(|a, b| {
@@ -205,7 +206,7 @@ fn clause(text: &str) -> Option<Clause<'_>> {
 }
 
 impl Clause<'_> {
-    /// Whether the clause can be met by `media`, and then in which form, and whether indented.
+    /// If `media` satisfies the clause: the form, and whether to indent.
     fn admits(&self, media: Media, produces: Produces) -> Option<(Option<Representation>, bool)> {
         let (ty, subtype) = media.name().split_once('/')?;
         let fits =
@@ -231,7 +232,7 @@ impl Clause<'_> {
         Some((Some(self.form(media, produces)?), pretty))
     }
 
-    /// The form that is asked for; `None` if it cannot be had.
+    /// The requested form; `None` if it is not supported.
     fn form(&self, media: Media, produces: Produces) -> Option<Representation> {
         let [kind, group, version] = ["as", "g", "v"].map(|key| self.parameter(key));
         if produces == Produces::Documents || group != Some("meta.k8s.io") {
@@ -259,7 +260,7 @@ impl Clause<'_> {
     }
 }
 
-/// Whether JSON is to be indented: when asked for, or for clients that people sit at.
+/// Whether JSON is indented: on request, and for browsers, curl and Wget.
 fn is_pretty(query: &Query, user_agent: &str) -> bool {
     match query.text("pretty") {
         "" => ["curl", "Wget", "Mozilla/5.0"]
@@ -269,7 +270,7 @@ fn is_pretty(query: &Query, user_agent: &str) -> bool {
     }
 }
 
-/// The language of a body; `content_type` is the header, empty if absent.
+/// The media type of a body; `content_type` is the header, empty if absent.
 ///
 /// # Errors
 ///
@@ -283,20 +284,20 @@ pub(crate) fn input(content_type: &str) -> Result<Media, StatusError> {
         .ok_or_else(|| StatusError::unsupported_media_type(&MEDIA_TYPES))
 }
 
-/// The ways to patch.
+/// The types of patches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PatchType {
     /// RFC 6902.
     Json,
     /// RFC 7396.
     Merge,
-    /// With knowledge of the kind's lists.
+    /// Strategic merge patch.
     Strategic,
     /// Server-side apply.
     Apply,
 }
 
-/// The names of the ways to patch, as messages list them.
+/// Their media types, in the order in which messages list them.
 pub(crate) const PATCH_TYPES: [&str; 4] = [
     "application/json-patch+json",
     "application/merge-patch+json",
@@ -304,11 +305,11 @@ pub(crate) const PATCH_TYPES: [&str; 4] = [
     "application/apply-patch+yaml",
 ];
 
-/// How to patch; `content_type` is the header, empty if absent.
+/// The type of a patch; `content_type` is the header, empty if absent.
 ///
 /// # Errors
 ///
-/// 415, as the router says it.
+/// 415, as from the router of kube-apiserver.
 pub(crate) fn patch_type(content_type: &str) -> Result<PatchType, StatusError> {
     let name = content_type.split(';').next().unwrap_or_default().trim();
     match PATCH_TYPES.iter().position(|ty| *ty == name) {

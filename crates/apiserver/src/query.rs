@@ -1,14 +1,14 @@
-//! The parameters of a call's query, and the options they make.
+//! Query parameters, and the options of writes.
 //!
-//! Decoding follows the API server: the first value of a repeated key counts, a flag is true unless
-//! it says `0` or `false`, numbers are base ten. Checking comes after decoding, as there, since the
-//! two fail differently.
+//! Decoding follows kube-apiserver: the first value of a repeated key counts, a flag is true unless its
+//! value is `0` or `false`, numbers are decimal. Options are validated after all of them were decoded, as
+//! in kube-apiserver, because the two fail with different errors.
 
 use serde_json::json;
 
 use crate::status_error::StatusError;
 use fairgate_core::digest::query_pairs;
-use fairgate_objects::{codec::FieldValidation, field_error::ApiFieldError, metadata};
+use fairgate_objects::{codec::FieldValidation, field_error::ApiFieldError, go::Quoted, metadata};
 
 /// The decoded parameters of a query.
 #[derive(Clone, Debug, Default)]
@@ -39,17 +39,17 @@ impl Query {
         self.first(key).unwrap_or_default()
     }
 
-    /// A flag: whatever is not `0` or `false` means yes.
+    /// A flag: true unless the value is `0` or `false`.
     pub fn flag(&self, key: &str) -> Option<bool> {
         let value = self.first(key)?;
         Some(value != "0" && !value.eq_ignore_ascii_case("false"))
     }
 
-    /// A whole number.
+    /// An integer.
     ///
     /// # Errors
     ///
-    /// 400, when it is none.
+    /// 400, when it cannot be parsed.
     pub fn number(&self, key: &str) -> Result<Option<i64>, StatusError> {
         let Some(text) = self.first(key) else {
             return Ok(None);
@@ -60,9 +60,9 @@ impl Query {
     }
 }
 
-/// A number as Go reads it.
+/// Parses an integer as `strconv.ParseInt` does.
 fn parse_number(text: &str) -> Result<i64, String> {
-    let wrong = |why: &str| format!("strconv.ParseInt: parsing {text:?}: {why}");
+    let wrong = |why: &str| format!("strconv.ParseInt: parsing {}: {why}", Quoted(text));
     let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(wrong("invalid syntax"));
@@ -70,20 +70,20 @@ fn parse_number(text: &str) -> Result<i64, String> {
     text.parse().map_err(|_| wrong("value out of range"))
 }
 
-/// What a write may be told.
+/// The options of a write.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct WriteOptions {
-    /// Nothing is stored.
+    /// Validate only; store nothing.
     pub dry_run: bool,
-    /// Who writes; never empty.
+    /// The field manager; never empty.
     pub manager: String,
-    /// How unknown fields are taken.
+    /// How unknown and duplicate fields are handled.
     pub validation: FieldValidation,
-    /// Whether an apply takes fields from others.
+    /// Whether an apply takes over fields of other managers.
     pub force: bool,
 }
 
-/// The sort of a write, as option errors name it.
+/// The type of a write; errors of its options name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Write {
     /// `POST`
@@ -98,11 +98,11 @@ pub(crate) enum Write {
 }
 
 impl WriteOptions {
-    /// Reads the options of a write; the manager is that of the user agent if none is named.
+    /// Reads the options of a write. Without `fieldManager`, the manager is the product in the user agent.
     ///
     /// # Errors
     ///
-    /// 422 with everything that is wrong.
+    /// 422 with all errors.
     pub(crate) fn read(query: &Query, write: Write, user_agent: &str) -> Result<Self, StatusError> {
         let mut errors = Vec::new();
         let named = query.text("fieldManager");
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn options_that_cannot_be_are_told_all_at_once() {
+    fn all_invalid_options_are_reported_at_once() {
         assert_eq!(
             read(
                 "dryRun=true&fieldValidation=x&force=1",
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_and_flags_are_read_as_go_reads_them() {
+    fn numbers_and_flags_are_parsed_as_in_go() {
         let query = Query::parse("limit=abc&a=99999999999999999999&b=-5&w=&x=FALSE&x=1");
         assert_eq!(
             query.number("limit").unwrap_err().message,
@@ -236,6 +236,11 @@ mod tests {
                 .unwrap_err()
                 .message
                 .ends_with("value out of range")
+        );
+        let query_of_controls = Query::parse("limit=%01%7F%C2%A0");
+        assert_eq!(
+            query_of_controls.number("limit").unwrap_err().message,
+            "strconv.ParseInt: parsing \"\\x01\\x7f\\u00a0\": invalid syntax"
         );
         assert_eq!(query.number("b").unwrap(), Some(-5));
         assert_eq!(query.flag("w"), Some(true));

@@ -1,15 +1,15 @@
-//! What has to be unlike anything before: UIDs, and the ends of generated names.
+//! Random UIDs, and the suffixes of generated names.
 
 use ring::rand::{SecureRandom as _, SystemRandom};
 use uuid::Builder;
 
 use crate::status_error::StatusError;
 
-/// Letters and digits that spell no words.
+/// Letters and digits that do not form words.
 const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
-/// How many of them end a generated name.
+/// The length of the suffix of a generated name.
 const SUFFIX: usize = 5;
-/// The most bytes of the beginning of a generated name.
+/// The maximum length of the prefix of a generated name, in bytes.
 const MAX_PREFIX: usize = 63 - SUFFIX;
 
 fn bytes<const N: usize>() -> Result<[u8; N], StatusError> {

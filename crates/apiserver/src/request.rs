@@ -1,4 +1,4 @@
-//! A call as the hosted API sees it: all of it here, and free to go to another thread.
+//! A request to the hosted API: complete, and `Send`.
 
 use std::sync::Arc;
 
@@ -8,45 +8,45 @@ use http::{HeaderMap, Method};
 use crate::status_error::StatusError;
 use fairgate_core::digest::{RequestDigest, User};
 
-/// The most bytes of a body: 3 MiB.
+/// The maximum length of a body in bytes.
 pub const MAX_BODY: usize = 3 << 20;
 
-/// The most bytes of a review's body: everybody may send one, and reading it takes time.
+/// The maximum length of the body of a review in bytes. Low, because every authenticated user may send one.
 pub(crate) const MAX_REVIEW: usize = 32 << 10;
 
-/// Who calls.
+/// The origin of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Caller {
-    /// Somebody, in whose name another may act.
+    /// A client.
     Client {
-        /// Who that is.
+        /// The authenticated user, if it impersonates another.
         impersonator: Option<Arc<User>>,
     },
-    /// The gateway itself, which nobody has to allow anything.
+    /// The gateway itself, whose requests are not authorized.
     Gateway,
 }
 
-/// A call.
+/// A request to the hosted API.
 #[derive(Clone, Debug)]
 pub struct ApiRequest {
     /// The method.
     pub method: Method,
     /// The path, decoded.
     pub path: String,
-    /// The query as it came; empty if there is none.
+    /// The query, not decoded; empty if there is none.
     pub query: String,
     /// The headers.
     pub headers: HeaderMap,
-    /// The body, unless it was too long. Empty where none is read.
+    /// The body; `None` if it was too long. Empty if the method has none.
     pub body: Option<Bytes>,
-    /// Who calls. Not told by the name in the digest, which a client may well bear, too.
+    /// The origin. Not the same as the user name in the digest, which a client may have, too.
     pub caller: Caller,
-    /// What it asks for, and who asks.
+    /// What is requested, and by which user.
     pub digest: Arc<RequestDigest>,
 }
 
 impl ApiRequest {
-    /// A header; empty if absent or no text.
+    /// A header; empty if it is absent or not UTF-8.
     pub fn header(&self, name: &str) -> &str {
         self.headers
             .get(name)
@@ -65,7 +65,7 @@ impl ApiRequest {
             .ok_or_else(|| StatusError::too_large(&format!("limit is {MAX_BODY}")))
     }
 
-    /// Who asks.
+    /// The user.
     pub fn user(&self) -> &User {
         &self.digest.user
     }

@@ -1,4 +1,4 @@
-//! What a call to the hosted API is answered with, written in the language that was agreed on.
+//! Responses of the hosted API, encoded in the negotiated format.
 
 use std::sync::Arc;
 
@@ -28,28 +28,28 @@ use fairgate_objects::{
 
 const NOSNIFF: HeaderName = HeaderName::from_static("x-content-type-options");
 
-/// The answer to a call.
+/// A response.
 #[derive(Debug)]
 pub struct ApiResponse {
     /// The HTTP status.
     pub status: StatusCode,
-    /// Its headers; the length is for whoever sends it.
+    /// The headers, without the length.
     pub headers: HeaderMap,
-    /// What follows them.
+    /// The body.
     pub body: ApiBody,
 }
 
-/// What follows the headers.
+/// The body of a response.
 #[derive(Debug)]
 pub enum ApiBody {
-    /// All of it.
+    /// Complete.
     Full(Bytes),
-    /// Changes as they come.
+    /// A watch: changes, as they happen.
     Watch(Box<WatchStream>),
 }
 
 impl ApiResponse {
-    /// An answer of bytes.
+    /// A response with a complete body.
     pub fn full(status: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> Self {
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
@@ -61,8 +61,8 @@ impl ApiResponse {
         }
     }
 
-    /// The same as the answer to a `HEAD`: the length of the body, not the body. On HTTP/2 nobody
-    /// else would leave it out.
+    /// The response to `HEAD`: with the length of the body, but without the body. On HTTP/2 no other layer
+    /// removes it.
     #[must_use]
     pub fn without_body(mut self) -> Self {
         if let ApiBody::Full(body) = &mut self.body {
@@ -74,19 +74,18 @@ impl ApiResponse {
 
     /// Plain text.
     pub fn text(status: StatusCode, text: impl Into<Bytes>) -> Self {
-        let mut answer = Self::full(status, "text/plain; charset=utf-8", text);
-        answer
-            .headers
-            .insert(NOSNIFF, HeaderValue::from_static("nosniff"));
-        answer
+        let mut response = Self::full(status, "text/plain; charset=utf-8", text);
+        let nosniff = HeaderValue::from_static("nosniff");
+        response.headers.insert(NOSNIFF, nosniff);
+        response
     }
 
-    /// What an unknown path gets.
+    /// The response for an unknown path.
     pub fn not_found() -> Self {
         Self::text(StatusCode::NOT_FOUND, "404 page not found\n")
     }
 
-    /// A document without a table of its own, such as those of discovery.
+    /// A document without a table of fields, such as those of discovery.
     pub fn document(status: StatusCode, value: &Value, output: Output) -> Self {
         let written = match output.media {
             Media::Yaml => Some(codec::yaml::encode(value).into_bytes()),
@@ -112,22 +111,21 @@ impl ApiResponse {
         write(status, &STATUS, "v1", "Status", value, output)
     }
 
-    /// A failure.
+    /// The response for an error.
     pub fn error(error: &StatusError, mut output: Output) -> Self {
-        // A `Status` has no other form, so a clause that asks for one does not count for it.
+        // A `Status` cannot be converted to a table, so a clause that requests one does not apply.
         if output.form.is_some() {
             output.media = Media::Json;
         }
-        let mut answer = Self::status(error.code, &error.status(), output);
+        let mut response = Self::status(error.code, &error.status(), output);
         if let Some(seconds) = error.retry_after().filter(|seconds| *seconds > 0) {
-            answer
-                .headers
-                .insert(RETRY_AFTER, HeaderValue::from(seconds));
+            let seconds = HeaderValue::from(seconds);
+            response.headers.insert(RETRY_AFTER, seconds);
         }
-        answer
+        response
     }
 
-    /// Adds warnings, each once, as far as their total length allows.
+    /// Adds `Warning` headers, each text once, up to [`MAX_WARNINGS`].
     #[must_use]
     pub fn warn(mut self, warnings: &[String]) -> Self {
         for value in warning_headers(warnings) {
@@ -137,7 +135,7 @@ impl ApiResponse {
     }
 }
 
-/// Writes an object of a table in a language.
+/// Encodes an object that has a table of fields.
 fn write(
     status: StatusCode,
     shape: &'static Struct,
@@ -209,7 +207,7 @@ impl ObjectWriter {
     ///
     /// # Errors
     ///
-    /// 406, when a single object was asked for.
+    /// 406, when the client requested the metadata of a single object.
     pub fn list(
         &self,
         status: StatusCode,
@@ -241,7 +239,7 @@ impl ObjectWriter {
                         codec::envelope::seal_list(shape, kind, &api_version, &metadata, &items);
                     ApiResponse::full(status, Media::Protobuf.name(), list)
                 } else {
-                    // Null where there is none, as clients know it of this kind.
+                    // As in kube-apiserver, null if there are none.
                     let list = json!({
                         "kind": kind,
                         "apiVersion": api_version,
@@ -301,13 +299,13 @@ impl ObjectWriter {
         }
     }
 
-    /// A list in compact JSON, put together from the JSON of its items.
+    /// A list in compact JSON, assembled from the cached JSON of its items.
     fn json_list(&self, api_version: &str, objects: &[Arc<Object>], metadata: &Value) -> Vec<u8> {
         let head = format!(
             "{{\"kind\":\"{}\",\"apiVersion\":\"{api_version}\",\"metadata\":{metadata},\"items\":[",
             self.kind.list_kind
         );
-        // Items of a list do not repeat what they are.
+        // Items of a list have no kind and API version.
         let prefix = format!(
             "{{\"kind\":\"{}\",\"apiVersion\":\"{api_version}\",",
             self.kind.kind
@@ -330,7 +328,7 @@ impl ObjectWriter {
         json
     }
 
-    /// The object without kind and API version, as lists have it.
+    /// The object without kind and API version, as in lists.
     fn bare(&self, object: &Object) -> Value {
         let mut value = object.value(self.version).clone();
         if let Some(fields) = value.as_object_mut() {
@@ -340,16 +338,16 @@ impl ObjectWriter {
         value
     }
 
-    /// A Go name for messages that show one.
+    /// The Go type of a kind, which some messages show.
     fn go_type(&self, kind: &str) -> String {
         let package = self.kind.group.split('.').next().unwrap_or_default();
         format!("{package}.{kind}")
     }
 }
 
-/// The most that all warnings of an answer may hold, in characters.
+/// The maximum length of all warnings of a response, in characters.
 const MAX_WARNINGS: usize = 4096;
-/// What each is cut to if they hold more.
+/// What each is truncated to if they are longer together.
 const CUT_WARNING: usize = 256;
 
 fn warning_headers(warnings: &[String]) -> Vec<HeaderValue> {
@@ -388,7 +386,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn warnings_are_quoted_and_said_once() {
+    fn warnings_are_quoted_and_not_repeated() {
         let warnings = [
             "unknown field \"spec.foo\"".to_owned(),
             "unknown field \"spec.foo\"".to_owned(),

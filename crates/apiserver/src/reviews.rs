@@ -1,4 +1,4 @@
-//! The reviews that a user makes of itself: who am I, and what may I do.
+//! Self-reviews: which user am I, and what may I do.
 
 use serde_json::{Value, json};
 
@@ -87,11 +87,11 @@ static SELF: Kind = review(
     &[v1(&shapes::SELF_SUBJECT_REVIEW)],
 );
 
-/// Fills in the status of a review.
+/// Sets the status of a review.
 ///
 /// # Errors
 ///
-/// 422, when it asks nothing, or two things at once.
+/// 422, when the spec is invalid.
 pub(crate) fn answer(
     rules: &BuiltInRules,
     kind: &Kind,
@@ -102,9 +102,9 @@ pub(crate) fn answer(
         "SelfSubjectReview" => json!({"userInfo": user_info(user)}),
         "SelfSubjectRulesReview" => rules.listed(user),
         _ => {
-            let wanted = wanted(review)
+            let attributes = reviewed_attributes(review)
                 .map_err(|error| StatusError::invalid(kind.kind, kind.group, "", &[error]))?;
-            let allowed = rules.allow(user, &wanted);
+            let allowed = rules.allow(user, &attributes);
             let mut status = json!({"allowed": allowed});
             if allowed && user.in_group(User::MASTERS) {
                 status["reason"] = json!("system:masters may do everything");
@@ -129,8 +129,8 @@ fn user_info(user: &User) -> Value {
     info
 }
 
-/// What an access review asks about.
-fn wanted(review: &Value) -> Result<Attributes, ApiFieldError> {
+/// The request that an access review describes.
+fn reviewed_attributes(review: &Value) -> Result<Attributes, ApiFieldError> {
     let spec = &review["spec"];
     let text =
         |attributes: &Value, field: &str| attributes[field].as_str().unwrap_or_default().to_owned();
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_learns_who_it_is_and_what_it_may() {
+    fn a_user_gets_its_name_and_its_rights() {
         assert_eq!(
             reviewed(&SELF, json!({})).unwrap(),
             json!({"userInfo": {"username": "alice", "groups": ["devs", "system:authenticated"]}})

@@ -1,8 +1,8 @@
-//! From a path to a place in the hosted API.
+//! Maps a path to a resource or a document of the hosted API.
 
 use fairgate_objects::kind::{Kind, KindVersion, Storage};
 
-/// What a path names.
+/// What a path refers to.
 #[derive(Debug)]
 pub(crate) enum Route {
     /// `/`
@@ -27,39 +27,39 @@ pub(crate) enum Route {
     Admin,
     /// Objects of a kind.
     Objects(ResourcePath),
-    /// A kind that is only answered.
+    /// A kind whose objects are answered and not stored: reviews.
     Answered(&'static Kind),
-    /// Below the core group or a group that is served, but nothing of it.
+    /// Below the core group or a served group, but not a resource that exists. Answered with a `Status`.
     Nothing,
-    /// Nothing of ours.
+    /// Not a path of this API. Answered with plain text.
     Unknown,
 }
 
-/// A place among the objects of a kind.
+/// A path of a resource: a collection, an object, or a subresource.
 #[derive(Debug)]
 pub(crate) struct ResourcePath {
     /// The kind.
     pub kind: &'static Kind,
-    /// The version that is spoken.
+    /// The version in the path.
     pub version: &'static KindVersion,
-    /// The namespace; empty for none, and for all.
+    /// The namespace; empty for cluster-scoped kinds, and for all namespaces.
     pub namespace: String,
     /// The name; empty for the collection.
     pub name: String,
-    /// Whether it is the status.
+    /// Whether it is the subresource `status`.
     pub status: bool,
-    /// Whether it is a path that always watches.
+    /// Whether it begins with `watch/`, the deprecated way to watch.
     pub watch: bool,
 }
 
-/// Finds what `path` names among `kinds`.
+/// Routes `path` among `kinds`.
 pub(crate) fn route(kinds: &[&'static Kind], path: &str) -> Route {
     if !path.is_empty() && !path.starts_with('/') {
         // What is authorized would not be the object that the rest of the path names.
         return Route::Unknown;
     }
     let trimmed = path.trim_end_matches('/');
-    // As upstream, of which one part minds slashes at the end, and the other does not.
+    // As in kube-apiserver: some of its handlers accept trailing slashes, others do not.
     let slashes = path.len() - trimmed.len();
     let mut segments = trimmed.split('/').skip(1);
     match segments.next() {
@@ -87,8 +87,8 @@ pub(crate) fn route(kinds: &[&'static Kind], path: &str) -> Route {
     }
 }
 
-/// Whether `path` means something here. Below a group of which there are objects here every path does;
-/// below others, only those of what is answered here.
+/// Whether `path` is served here if there is an upstream: documents, reviews, and everything below a group
+/// with stored kinds.
 pub(crate) fn knows(kinds: &[&'static Kind], path: &str) -> bool {
     match route(kinds, path) {
         Route::Unknown => false,
@@ -97,8 +97,8 @@ pub(crate) fn knows(kinds: &[&'static Kind], path: &str) -> bool {
     }
 }
 
-/// Whether `path` is that of a group of which there are objects here, or of its part of OpenAPI v3:
-/// nothing there is anybody else's, whether it means something or not.
+/// Whether `path` is below a group with stored kinds, or is its part of OpenAPI v3. The upstream serves
+/// nothing there.
 pub(crate) fn covers(kinds: &[&'static Kind], path: &str) -> bool {
     let below = |root: &str| {
         path.strip_prefix(root)
@@ -140,7 +140,7 @@ fn serves(kinds: &[&'static Kind], group: &str, version: Option<&str>) -> bool {
     })
 }
 
-/// What lies below a group version.
+/// Routes the part of a path below a group version.
 fn below<'p>(
     kinds: &[&'static Kind],
     group: &str,
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_served_is_told_from_what_is_nothing_there() {
+    fn an_unserved_group_is_unknown_and_an_unserved_resource_is_nothing() {
         let of = |path: &str| route(&KINDS, path);
         assert!(matches!(of(&format!("{GROUP}/v1/pods")), Route::Nothing));
         assert!(matches!(of(&format!("{GROUP}/v2/pods")), Route::Nothing));
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn slashes_at_the_end_count_where_upstream_minds_them() {
+    fn trailing_slashes_count_where_kube_apiserver_counts_them() {
         let of = |path: &str| route(&KINDS, path);
         assert_eq!(
             place("/v1/flowschemas/a///"),
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_nothing_here_may_be_something_on_a_server_behind() {
+    fn a_path_that_is_nothing_here_may_be_served_by_the_upstream() {
         let kinds = crate::all_kinds();
         let reviews = "/apis/authorization.k8s.io/v1";
         for (path, known) in [

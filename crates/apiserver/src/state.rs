@@ -1,4 +1,4 @@
-//! What every call works with: the store, the clock, the kinds.
+//! What all calls share: the store, the clock, the kinds.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use fairgate_objects::{
 };
 use fairgate_store::Store;
 
-/// What every call works with.
+/// What all calls share.
 pub(crate) struct ApiState {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Clock,
@@ -20,8 +20,8 @@ pub(crate) struct ApiState {
 }
 
 impl ApiState {
-    /// Reads a body as an object of a kind in one version: its canonical form, and what strictness
-    /// would object to.
+    /// Decodes a body as an object of a kind in one version. Returns its canonical form, and the unknown
+    /// and duplicate fields.
     pub(crate) fn read_body(
         &self,
         media: Media,
@@ -46,7 +46,7 @@ impl ApiState {
         codec::decode_body(format, body, &expect, strict).map(|body| (body.value, body.problems))
     }
 
-    /// All kinds in all versions, for telling what a body is that is not what it should be.
+    /// All kinds in all versions. Errors about a body of another kind depend on which kinds are known.
     fn scheme(&self) -> Vec<codec::RegisteredType<'static>> {
         let lists = self.kinds.iter().flat_map(|kind| {
             kind.versions.iter().map(|version| codec::RegisteredType {

@@ -1,26 +1,26 @@
-//! Why a call to the hosted API fails, as the `Status` that says so.
+//! Errors of the hosted API, as `Status` objects.
 //!
-//! One constructor per reason of the API, so that code, reason, message and details always fit.
+//! There is a constructor for each reason, so that code, reason, message and details are consistent.
 
 use std::fmt;
 
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 
-use fairgate_objects::{field_error::ApiFieldError, kind::Kind};
+use fairgate_objects::{field_error::ApiFieldError, go::Quoted, kind::Kind};
 
-/// A failed call.
+/// An error that a client gets.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StatusError {
     /// The HTTP status.
     pub code: StatusCode,
-    /// For programs; empty where the API has no word for it.
+    /// The reason, for programs; empty if the API defines none.
     pub reason: &'static str,
-    /// For people.
+    /// The message, for people.
     pub message: String,
-    /// For programs that want to know more.
+    /// The details, for programs.
     pub details: Option<Value>,
-    /// A token with which the list can go on, if that is what failed.
+    /// A token with which a failed list can continue.
     pub continue_token: Option<String>,
 }
 
@@ -33,7 +33,7 @@ impl fmt::Display for StatusError {
 impl std::error::Error for StatusError {}
 
 impl StatusError {
-    /// A fault without details.
+    /// An error without details.
     pub fn new(code: StatusCode, reason: &'static str, message: impl Into<String>) -> Self {
         Self {
             code,
@@ -51,7 +51,7 @@ impl StatusError {
         self
     }
 
-    /// The same, about an object of a kind.
+    /// The same, with details about an object of a kind.
     #[must_use]
     fn about(self, kind: &Kind, name: &str) -> Self {
         self.with_details(details(name, kind.group, kind.plural))
@@ -64,12 +64,12 @@ impl StatusError {
 
     /// 404 for an object.
     pub fn not_found(kind: &Kind, name: &str) -> Self {
-        let message = format!("{} {name:?} not found", kind.group_resource());
+        let message = format!("{} {} not found", kind.group_resource(), Quoted(name));
         Self::new(StatusCode::NOT_FOUND, "NotFound", message).about(kind, name)
     }
 
-    /// Whether this is said before anybody knows what the call is about, by the real server's router:
-    /// its details are there, and empty.
+    /// Whether kube-apiserver's router responds with this error, before it knows the resource: the details
+    /// are present and empty.
     pub fn is_unrouted(&self) -> bool {
         self.details == Some(json!({}))
     }
@@ -89,43 +89,48 @@ impl StatusError {
 
     /// 409 for a name that is taken.
     pub fn already_exists(kind: &Kind, name: &str) -> Self {
-        let message = format!("{} {name:?} already exists", kind.group_resource());
+        let message = format!("{} {} already exists", kind.group_resource(), Quoted(name));
         Self::new(StatusCode::CONFLICT, "AlreadyExists", message).about(kind, name)
     }
 
     /// 409 for a generated name that is taken.
     pub fn no_unique_name(kind: &Kind, name: &str) -> Self {
         let message = format!(
-            "{} {name:?} already exists, the server was not able to generate a unique name for the object",
-            kind.group_resource()
+            "{} {} already exists, the server was not able to generate a unique name for the object",
+            kind.group_resource(),
+            Quoted(name)
         );
         let mut details = details(name, kind.group, kind.plural);
         details["retryAfterSeconds"] = json!(1);
         Self::new(StatusCode::CONFLICT, "AlreadyExists", message).with_details(details)
     }
 
-    /// 409 for a state that is not what the writer thinks.
+    /// 409 for an object that is not in the expected state.
     pub fn conflict(kind: &Kind, name: &str, why: &str) -> Self {
         let message = format!(
-            "Operation cannot be fulfilled on {} {name:?}: {why}",
-            kind.group_resource()
+            "Operation cannot be fulfilled on {} {}: {why}",
+            kind.group_resource(),
+            Quoted(name)
         );
         Self::new(StatusCode::CONFLICT, "Conflict", message).about(kind, name)
     }
 
-    /// 409 for a precondition; it names the kind where others name the resource, as the server does.
+    /// 409 for a precondition. As in kube-apiserver, it names the kind, where others name the resource.
     pub fn conflict_of_kind(kind: &str, group: &str, name: &str, why: &str) -> Self {
         let dotted = if group.is_empty() {
             kind.to_owned()
         } else {
             format!("{kind}.{group}")
         };
-        let message = format!("Operation cannot be fulfilled on {dotted} {name:?}: {why}");
+        let message = format!(
+            "Operation cannot be fulfilled on {dotted} {}: {why}",
+            Quoted(name)
+        );
         Self::new(StatusCode::CONFLICT, "Conflict", message)
             .with_details(details(name, group, kind))
     }
 
-    /// 409 for a resource version that has passed.
+    /// 409 for an outdated resource version.
     pub fn modified(kind: &Kind, name: &str) -> Self {
         Self::conflict(
             kind,
@@ -134,7 +139,7 @@ impl StatusError {
         )
     }
 
-    /// 422 with the mistakes of an object or of options; `group_kind` as messages name it.
+    /// 422 with the errors in an object or in options.
     pub fn invalid(kind: &str, group: &str, name: &str, errors: &[ApiFieldError]) -> Self {
         let dotted = if group.is_empty() {
             kind.to_owned()
@@ -146,16 +151,20 @@ impl StatusError {
         if !causes.is_empty() {
             details["causes"] = Value::Array(causes);
         }
-        let message = format!("{dotted} {name:?} is invalid: {}", aggregate(errors));
+        let message = format!(
+            "{dotted} {} is invalid: {}",
+            Quoted(name),
+            aggregate(errors)
+        );
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message).with_details(details)
     }
 
-    /// 422 with the mistakes of options.
+    /// 422 with the errors in options.
     pub fn invalid_options(kind: &str, errors: &[ApiFieldError]) -> Self {
         Self::invalid(kind, "meta.k8s.io", "", errors)
     }
 
-    /// 422 without a word on what is wrong.
+    /// 422 without a cause.
     pub fn unprocessable() -> Self {
         Self::new(
             StatusCode::UNPROCESSABLE_ENTITY,
@@ -170,21 +179,22 @@ impl StatusError {
         Self::new(StatusCode::FORBIDDEN, "Forbidden", message).with_details(details)
     }
 
-    /// 410: the state asked for is not known any more.
+    /// 410: the requested state is no longer available.
     pub fn expired(message: impl Into<String>) -> Self {
         Self::new(StatusCode::GONE, "Expired", message)
     }
 
-    /// 504: the state asked for has not come yet.
-    pub fn too_large_version(wanted: u64, current: u64) -> Self {
-        let message = format!("Timeout: Too large resource version: {wanted}, current: {current}");
+    /// 504: the requested state does not exist yet.
+    pub fn too_large_version(requested: u64, current: u64) -> Self {
+        let message =
+            format!("Timeout: Too large resource version: {requested}, current: {current}");
         Self::new(StatusCode::GATEWAY_TIMEOUT, "Timeout", message).with_details(json!({
             "causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}],
             "retryAfterSeconds": 1,
         }))
     }
 
-    /// 504: it took too long.
+    /// 504: the time limit of the request has passed.
     pub fn timeout() -> Self {
         Self::new(
             StatusCode::GATEWAY_TIMEOUT,
@@ -194,12 +204,12 @@ impl StatusError {
         .with_details(json!({}))
     }
 
-    /// 406: nothing that can be produced is accepted.
+    /// 406: the client accepts no available media type.
     pub fn not_acceptable(message: impl Into<String>) -> Self {
         Self::new(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message)
     }
 
-    /// 415: a body in a language that is not understood.
+    /// 415: a body of an unknown media type.
     pub fn unsupported_media_type(accepted: &[&str]) -> Self {
         let message = format!(
             "the body of the request was in an unknown format - accepted media types include: {}",
@@ -222,12 +232,12 @@ impl StatusError {
         )
     }
 
-    /// 500 with a bare text.
+    /// 500 without a reason.
     pub fn internal(message: impl Into<String>) -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "", message)
     }
 
-    /// 503: the store cannot be reached, or is not there yet.
+    /// 503: the store is not available.
     pub fn unavailable(message: impl Into<String>) -> Self {
         Self::new(
             StatusCode::SERVICE_UNAVAILABLE,
@@ -237,7 +247,7 @@ impl StatusError {
         .with_details(json!({"retryAfterSeconds": 1}))
     }
 
-    /// The same, without a word on when to ask again.
+    /// The same without `Retry-After`, for errors after which a request must not be repeated blindly.
     #[must_use]
     pub fn without_retry(mut self) -> Self {
         if let Some(Value::Object(details)) = &mut self.details {
@@ -246,7 +256,7 @@ impl StatusError {
         self
     }
 
-    /// Seconds until the client should ask again, if it should.
+    /// `Retry-After` in seconds, if the client should repeat the request.
     pub fn retry_after(&self) -> Option<u64> {
         self.details.as_ref()?.get("retryAfterSeconds")?.as_u64()
     }
@@ -277,7 +287,7 @@ impl StatusError {
     }
 }
 
-/// Details about an object; what is empty is left out.
+/// Details about an object. Empty members are omitted.
 pub(super) fn details(name: &str, group: &str, kind: &str) -> Value {
     let mut details = Map::new();
     for (key, value) in [("name", name), ("group", group), ("kind", kind)] {
@@ -288,7 +298,7 @@ pub(super) fn details(name: &str, group: &str, kind: &str) -> Value {
     Value::Object(details)
 }
 
-/// All mistakes in one text: one alone as it is, several in brackets, each text once.
+/// All errors in one text: a single one as it is, several in brackets, each text once.
 fn aggregate(errors: &[ApiFieldError]) -> String {
     let mut texts: Vec<String> = Vec::new();
     for error in errors {
@@ -309,7 +319,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn several_mistakes_are_told_in_brackets_and_each_text_once() {
+    fn several_errors_are_in_brackets_and_each_text_is_there_once() {
         let errors = [
             ApiFieldError::required("spec.a", ""),
             ApiFieldError::required("spec.a", ""),

@@ -1,7 +1,7 @@
-//! Objects as they come out of the store, decoded once each.
+//! Decodes the objects in the store, each once.
 //!
-//! What is made of an entry (the value, the other versions, their JSON) is kept with the entry, so that
-//! lists and watches of any number of clients share it.
+//! What is computed from an entry (the value, the other versions, their JSON) is cached in the entry, so
+//! that lists and watches of any number of clients share it.
 
 use std::sync::Arc;
 
@@ -10,11 +10,11 @@ use fairgate_store::StoreEntry;
 
 use crate::status_error::StatusError;
 
-/// The object that an entry of the store holds. Decodes it if nobody has done so yet.
+/// The object in an entry of the store.
 ///
 /// # Errors
 ///
-/// 500, when the entry holds no object of this kind.
+/// 500, when the entry is not an object of this kind.
 pub(crate) fn object(kind: &'static Kind, entry: &StoreEntry) -> Result<Arc<Object>, StatusError> {
     if let Some(known) = entry.memo.get::<Object>() {
         return Ok(known);

@@ -1,8 +1,8 @@
-//! A watch under way: what was there, what changes, and signs of life, as a stream of bytes.
+//! A running watch: initial objects, changes and bookmarks, as a stream of bytes.
 //!
-//! It runs where its bytes are sent and is moved on by that alone: no task, no queue. The changes
-//! themselves lie in the history that all watches share, and so does the JSON of every object, so a
-//! thousand watches of one kind encode a change once.
+//! The connection that sends the bytes polls it; there is no task and no queue. Changes are read from the
+//! history of the store, which all watches share, and so is the JSON of every object: a thousand watches of
+//! one kind encode a change once.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -24,56 +24,56 @@ use fairgate_objects::{
 };
 use fairgate_store::{StoreEntry, StoreError, StoreEvent, Watch};
 
-/// How often progress is told while nothing changes.
+/// The interval of bookmarks while nothing changes.
 const BOOKMARKS: Duration = Duration::from_secs(60);
-/// How long before the end it is told once more.
+/// How long before the end the last bookmark is sent.
 const LAST_BOOKMARK: Duration = Duration::from_secs(2);
-/// About how many bytes are handed out at once.
+/// The approximate number of bytes sent at once.
 const BATCH: usize = 64 << 10;
-/// The annotation of the bookmark that ends what was there.
+/// The annotation of the bookmark that ends the initial events.
 const INITIAL_END: &str = "k8s.io/initial-events-end";
 
-/// With what a watch begins.
+/// How a watch begins.
 #[derive(Debug)]
 pub enum WatchStart {
     /// With changes.
     Live {
-        /// Where they come from.
+        /// The changes.
         watch: Watch,
     },
-    /// With what there is.
+    /// With the present objects.
     Initial {
-        /// All of it.
+        /// The objects.
         objects: VecDeque<Arc<Object>>,
-        /// Of which revision.
+        /// Their revision.
         revision: u64,
-        /// The changes after that.
+        /// The changes after that revision.
         watch: Watch,
     },
-    /// Not at all.
+    /// With an error, which ends it.
     Failed(StatusError),
 }
 
-/// A watch under way.
+/// A running watch.
 #[derive(Debug)]
 pub struct WatchStream {
     writer: ObjectWriter,
     options: ListParameters,
     initial: VecDeque<Arc<Object>>,
-    /// The revision that ends the initial events, until that was told.
+    /// The revision of the bookmark that ends the initial events, until it was sent.
     initial_end: Option<u64>,
     watch: Option<Watch>,
     failed: Option<StatusError>,
-    lasts: Duration,
-    /// Set when it is polled first: its clock is that of whoever sends it.
+    duration: Duration,
+    /// Set at the first poll, because the timers belong to the runtime that polls.
     times: Option<Times>,
     head_sent: bool,
 }
 
-/// No watch lasts longer, whatever is asked for.
-const LONGEST: Duration = Duration::from_secs(24 * 3600);
+/// The maximum duration of a watch, whatever the client requests.
+const MAX_DURATION: Duration = Duration::from_secs(24 * 3600);
 
-/// When what is due.
+/// When the next events of the timer are due.
 #[derive(Debug)]
 struct Times {
     end: Instant,
@@ -81,14 +81,14 @@ struct Times {
     last_bookmark: Instant,
 }
 
-/// What comes next in a stream that waits.
-enum Next {
+/// Why a waiting stream continues.
+enum Wakeup {
     Events(Result<Vec<Arc<StoreEvent>>, StoreError>),
     Bookmark,
     End,
 }
 
-/// How an object takes part in a change.
+/// The type of a watch event.
 #[derive(Clone, Copy)]
 enum Change {
     Added,
@@ -99,7 +99,7 @@ enum Change {
 }
 
 impl Change {
-    fn word(self) -> &'static str {
+    fn name(self) -> &'static str {
         match self {
             Self::Added => "ADDED",
             Self::Modified => "MODIFIED",
@@ -111,81 +111,81 @@ impl Change {
 }
 
 impl WatchStream {
-    /// A watch that lasts so long from when it is first asked for bytes.
+    /// A watch that ends `duration` after it is polled first.
     pub fn new(
         writer: ObjectWriter,
         options: ListParameters,
-        opening: WatchStart,
-        lasts: Duration,
+        start: WatchStart,
+        duration: Duration,
     ) -> Self {
-        let mut watching = Self {
+        let mut stream = Self {
             writer,
             options,
             initial: VecDeque::new(),
             initial_end: None,
             watch: None,
             failed: None,
-            lasts,
+            duration,
             times: None,
             head_sent: false,
         };
-        match opening {
-            WatchStart::Live { watch } => watching.watch = Some(watch),
+        match start {
+            WatchStart::Live { watch } => stream.watch = Some(watch),
             WatchStart::Initial {
                 objects,
                 revision,
                 watch,
             } => {
-                watching.initial = objects;
-                // Told only to who asked for initial events and takes bookmarks.
-                watching.initial_end = (watching.options.initial_events == Some(true)
-                    && watching.options.bookmarks)
+                stream.initial = objects;
+                // Only for clients that requested initial events and accept bookmarks.
+                stream.initial_end = (stream.options.initial_events == Some(true)
+                    && stream.options.bookmarks)
                     .then_some(revision);
-                watching.watch = Some(watch);
+                stream.watch = Some(watch);
             }
-            WatchStart::Failed(fault) => watching.failed = Some(fault),
+            WatchStart::Failed(error) => stream.failed = Some(error),
         }
-        watching
+        stream
     }
 
-    /// The next bytes; `None` at the end. Dropping the wait loses nothing.
+    /// The next bytes; `None` at the end. Cancel-safe.
     pub async fn next(&mut self, clock: &Clock) -> Option<Bytes> {
         let times = self.times(clock);
         let (end, bookmark) = (times.end, times.bookmark.min(times.last_bookmark));
-        if let Some(fault) = self.failed.take() {
+        if let Some(error) = self.failed.take() {
             self.watch = None;
             self.initial.clear();
-            return Some(self.error(&fault));
+            return Some(self.error(&error));
         }
-        if let Some(bytes) = self.opening() {
-            return self.told(bytes);
+        if let Some(bytes) = self.initial_bytes() {
+            return self.unless_list(bytes);
         }
         loop {
             let watch = self.watch.as_mut()?;
-            let next = tokio::select! {
+            let wakeup = tokio::select! {
                 biased;
-                () = sleep_until(end) => Next::End,
-                events = watch.next() => Next::Events(events),
-                () = sleep_until(bookmark), if self.options.bookmarks => Next::Bookmark,
+                () = sleep_until(end) => Wakeup::End,
+                events = watch.next() => Wakeup::Events(events),
+                () = sleep_until(bookmark), if self.options.bookmarks => Wakeup::Bookmark,
             };
-            match next {
-                Next::End => {
+            match wakeup {
+                Wakeup::End => {
                     self.watch = None;
                     return None;
                 }
-                Next::Bookmark => {
+                Wakeup::Bookmark => {
                     let revision = watch.progress();
-                    self.bookmark_told();
+                    self.schedule_bookmark();
                     let bytes = self.bookmark(revision, false);
-                    return self.told(bytes);
+                    return self.unless_list(bytes);
                 }
-                Next::Events(Ok(events)) => {
+                Wakeup::Events(Ok(events)) => {
                     let bytes = self.events(&events);
                     if !bytes.is_empty() {
-                        return self.told(bytes);
+                        return self.unless_list(bytes);
                     }
                 }
-                Next::Events(Err(error)) => {
+                Wakeup::Events(Err(error)) => {
                     self.watch = None;
                     return Some(self.error(&lost(&error)));
                 }
@@ -193,9 +193,9 @@ impl WatchStream {
         }
     }
 
-    /// What is sent of `bytes`; `None` where an object was asked for as a list, which it is not: the
-    /// stream ends then.
-    fn told(&mut self, bytes: Bytes) -> Option<Bytes> {
+    /// Returns `bytes`. If the client requested `PartialObjectMetadataList`, which no single object can be
+    /// converted to, the stream ends instead, as in kube-apiserver.
+    fn unless_list(&mut self, bytes: Bytes) -> Option<Bytes> {
         if !matches!(
             self.writer.output.form,
             Some(Representation::PartialList(_))
@@ -209,22 +209,23 @@ impl WatchStream {
     }
 
     fn times(&mut self, clock: &Clock) -> &Times {
-        let lasts = self.lasts.min(LONGEST);
+        let duration = self.duration.min(MAX_DURATION);
         self.times.get_or_insert_with(|| {
             let now = clock.instant(clock.now());
-            let end = now + lasts;
+            let end = now + duration;
             Times {
                 end,
                 bookmark: now + BOOKMARKS,
-                last_bookmark: end - LAST_BOOKMARK.min(lasts),
+                last_bookmark: end - LAST_BOOKMARK.min(duration),
             }
         })
     }
 
-    fn bookmark_told(&mut self) {
+    /// Sets the time of the next bookmark after one was sent.
+    fn schedule_bookmark(&mut self) {
         if let Some(times) = &mut self.times {
             if times.last_bookmark <= times.bookmark {
-                // Nothing is due after the last one but the end.
+                // That was the last one.
                 times.last_bookmark = times.end + BOOKMARKS;
                 times.bookmark = times.end + BOOKMARKS;
             } else {
@@ -233,8 +234,8 @@ impl WatchStream {
         }
     }
 
-    /// A piece of what was there when the watch began, and then the mark of its end.
-    fn opening(&mut self) -> Option<Bytes> {
+    /// Some of the initial objects; after the last, the bookmark that ends them.
+    fn initial_bytes(&mut self) -> Option<Bytes> {
         let mut bytes = BytesMut::new();
         while let Some(object) = self.initial.pop_front() {
             let body = self.body(&object);
@@ -249,19 +250,19 @@ impl WatchStream {
         (!bytes.is_empty()).then(|| bytes.freeze())
     }
 
-    /// The changes that this watch is about, framed.
+    /// The changes that the selectors match, encoded.
     fn events(&mut self, events: &[Arc<StoreEvent>]) -> Bytes {
         let mut bytes = BytesMut::new();
         for event in events {
-            match self.seen(event) {
+            match self.change(event) {
                 Ok(Some((change, object))) => {
                     let body = self.body(&object);
                     self.frame(change, &body, &mut bytes);
                 }
                 Ok(None) => {}
-                Err(fault) => {
+                Err(error) => {
                     self.watch = None;
-                    bytes.extend_from_slice(&self.error(&fault));
+                    bytes.extend_from_slice(&self.error(&error));
                     break;
                 }
             }
@@ -269,25 +270,26 @@ impl WatchStream {
         bytes.freeze()
     }
 
-    /// How a change looks to this watch; `None` if it is not about what is watched.
-    fn seen(&self, event: &StoreEvent) -> Result<Option<(Change, Arc<Object>)>, StatusError> {
+    /// The type and object of the event that a change becomes; `None` if the selectors match the object
+    /// neither before nor after.
+    fn change(&self, event: &StoreEvent) -> Result<Option<(Change, Arc<Object>)>, StatusError> {
         let read = |entry: &Option<Arc<StoreEntry>>| -> Result<Option<Arc<Object>>, StatusError> {
             let Some(entry) = entry else { return Ok(None) };
             let object = crate::stored::object(self.writer.kind, entry)?;
-            let wanted = self.options.select(object.stored());
-            Ok(wanted.then_some(object))
+            let selected = self.options.select(object.stored());
+            Ok(selected.then_some(object))
         };
         let (before, after) = (read(&event.before)?, read(&event.after)?);
         Ok(match (before, after) {
             (None, None) => None,
             (None, Some(after)) => Some((Change::Added, after)),
             (Some(_), Some(after)) => Some((Change::Modified, after)),
-            (Some(before), None) => Some((Change::Deleted, self.last_seen(event, &before))),
+            (Some(before), None) => Some((Change::Deleted, self.last_state(event, &before))),
         })
     }
 
-    /// An object that is not seen any more: as it was, at the revision of the change.
-    fn last_seen(&self, event: &StoreEvent, before: &Object) -> Arc<Object> {
+    /// The last state of a deleted object, with the revision of its deletion.
+    fn last_state(&self, event: &StoreEvent, before: &Object) -> Arc<Object> {
         let kind = self.writer.kind;
         event.memo.get_or_make(|| {
             let mut value = before.stored().clone();
@@ -297,7 +299,7 @@ impl WatchStream {
         })
     }
 
-    /// An object as the stream has it.
+    /// An object, encoded.
     fn body(&mut self, object: &Object) -> Bytes {
         let head = !std::mem::replace(&mut self.head_sent, true);
         if self.writer.output.media == Media::Json && self.writer.output.form.is_none() {
@@ -306,27 +308,27 @@ impl WatchStream {
         self.writer.streamed(object, head)
     }
 
-    /// Puts one event into the stream.
+    /// Appends one event.
     fn frame(&self, change: Change, body: &[u8], bytes: &mut BytesMut) {
         if self.writer.output.media == Media::Protobuf {
-            bytes.extend_from_slice(&codec::envelope::watch_frame(change.word(), body));
+            bytes.extend_from_slice(&codec::envelope::watch_frame(change.name(), body));
             return;
         }
         bytes.extend_from_slice(b"{\"type\":\"");
-        bytes.extend_from_slice(change.word().as_bytes());
+        bytes.extend_from_slice(change.name().as_bytes());
         bytes.extend_from_slice(b"\",\"object\":");
         bytes.extend_from_slice(body);
         bytes.extend_from_slice(b"}\n");
     }
 
-    /// A bookmark: an object of nothing but a revision.
+    /// A bookmark: an object with a resource version only.
     fn bookmark(&mut self, revision: u64, initial_end: bool) -> Bytes {
         let kind = self.writer.kind;
         let mut value = json!({"metadata": {"resourceVersion": revision.to_string()}});
         if initial_end {
             value["metadata"]["annotations"] = json!({INITIAL_END: "true"});
         }
-        // A bookmark shows the zero value of what is always there.
+        // Fields that are always present are there with their zero values.
         let mut value =
             canonical::decode(kind.stored().shape, &value).map_or(value, |decoded| decoded.value);
         value["kind"] = json!(kind.kind);
@@ -337,9 +339,9 @@ impl WatchStream {
         bytes.freeze()
     }
 
-    /// What went wrong, as the last event.
-    fn error(&self, fault: &StatusError) -> Bytes {
-        let status = fault.status();
+    /// The event of an error. It is the last one.
+    fn error(&self, error: &StatusError) -> Bytes {
+        let status = error.status();
         let body = if self.writer.output.media == Media::Protobuf {
             codec::envelope::seal("v1", "Status", &codec::protobuf::encode(&STATUS, &status))
         } else {
@@ -353,7 +355,7 @@ impl WatchStream {
     }
 }
 
-/// A watch that fell behind the history.
+/// Maps an error of the store to the status that a running watch sends.
 fn lost(error: &StoreError) -> StatusError {
     match error {
         StoreError::Compacted { asked, floor } => {

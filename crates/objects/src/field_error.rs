@@ -127,7 +127,10 @@ impl ApiFieldError {
 
     /// The value is none of those there are.
     pub fn unsupported(field: &str, value: &Value, supported: &[&str]) -> Self {
-        let supported: Vec<String> = supported.iter().map(|one| format!("{one:?}")).collect();
+        let supported: Vec<String> = supported
+            .iter()
+            .map(|one| Quoted(one).to_string())
+            .collect();
         let detail = format!("supported values: {}", supported.join(", "));
         Self::new(ApiErrorType::Unsupported, field, printed(value), detail)
     }

@@ -15,7 +15,7 @@
 
 pub mod codec;
 pub mod field_error;
-mod go;
+pub mod go;
 mod internal_form;
 pub mod kind;
 pub mod kinds;

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashSet};
 
 use serde_json::{Map, Value, json};
 
-use crate::{codec, field_error::ApiFieldError, schema::meta::OWNER_REFERENCE};
+use crate::{codec, field_error::ApiFieldError, go::Quoted, schema::meta::OWNER_REFERENCE};
 use fairgate_core::names;
 
 /// What all annotations may hold together, in bytes.
@@ -173,7 +173,7 @@ pub fn validate_update(object: &Value, old: &Value) -> Vec<ApiFieldError> {
         extra.sort_unstable();
         extra.dedup();
         if !extra.is_empty() {
-            let extra: Vec<String> = extra.iter().map(|one| format!("{one:?}")).collect();
+            let extra: Vec<String> = extra.iter().map(|one| Quoted(one).to_string()).collect();
             let detail = format!(
                 "no new finalizers can be added if the object is being deleted, found new \
                  finalizers []string{{{}}}",

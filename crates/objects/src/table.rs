@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use crate::{
+    go::Quoted,
     kind::{Kind, KindVersion},
     metadata,
     object::Object,
@@ -34,8 +35,9 @@ impl IncludeObject {
             "None" => Ok(Self::None),
             "Object" => Ok(Self::Object),
             other => Err(format!(
-                "Unable to convert to Table as requested: includeObject: Invalid value: {other:?}: \
-                 must be 'Metadata', 'Object', 'None', or empty"
+                "Unable to convert to Table as requested: includeObject: Invalid value: {}: must be \
+                 'Metadata', 'Object', 'None', or empty",
+                Quoted(other)
             )),
         }
     }

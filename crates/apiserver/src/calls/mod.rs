@@ -31,6 +31,7 @@ use fairgate_core::{
     sync::{Mutex, lock},
 };
 use fairgate_objects::{
+    go::Quoted,
     kind::{Kind, KindVersion},
     metadata,
     object::{self, Object},
@@ -92,7 +93,7 @@ pub(super) async fn serve(
 
 /// The verb of a request, from its HTTP method and path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verb {
+enum CallVerb {
     Get,
     List,
     Watch,
@@ -103,7 +104,7 @@ enum Verb {
     DeleteCollection,
 }
 
-impl Verb {
+impl CallVerb {
     fn of(request: &ApiRequest, place: &ResourcePath) -> Result<Self, StatusError> {
         use http::Method as M;
         let on_collection = place.name.is_empty();
@@ -138,9 +139,9 @@ impl<'a> CallContext<'a> {
         query: &'a Query,
         output: &mut Output,
     ) -> Result<Self, StatusError> {
-        let verb = Verb::of(request, place);
+        let verb = CallVerb::of(request, place);
         let produces = match verb {
-            Ok(Verb::List | Verb::Watch) => Produces::Collections,
+            Ok(CallVerb::List | CallVerb::Watch) => Produces::Collections,
             _ => Produces::Objects,
         };
         let accept = request.header("accept");
@@ -156,7 +157,8 @@ impl<'a> CallContext<'a> {
             let wrong = names::path_segment(segment, false);
             if !wrong.is_empty() {
                 return Err(StatusError::bad_request(format!(
-                    "{what} parameter invalid: {segment:?}: {}",
+                    "{what} parameter invalid: {}: {}",
+                    Quoted(segment),
                     wrong.join(";")
                 )));
             }
@@ -179,15 +181,15 @@ impl<'a> CallContext<'a> {
     }
 
     async fn dispatch(&self) -> Result<ApiResponse, StatusError> {
-        match Verb::of(self.request, self.place)? {
-            Verb::Get => self.get().await,
-            Verb::List => self.list().await,
-            Verb::Watch => self.watch().await,
-            Verb::Create => self.create().await,
-            Verb::Update => self.update().await,
-            Verb::Patch(how) => self.patch(how).await,
-            Verb::Delete => self.delete().await,
-            Verb::DeleteCollection => self.delete_collection().await,
+        match CallVerb::of(self.request, self.place)? {
+            CallVerb::Get => self.get().await,
+            CallVerb::List => self.list().await,
+            CallVerb::Watch => self.watch().await,
+            CallVerb::Create => self.create().await,
+            CallVerb::Update => self.update().await,
+            CallVerb::Patch(how) => self.patch(how).await,
+            CallVerb::Delete => self.delete().await,
+            CallVerb::DeleteCollection => self.delete_collection().await,
         }
     }
 
@@ -221,7 +223,8 @@ impl<'a> CallContext<'a> {
         if !wrong.is_empty() {
             let wrong = wrong.join(";");
             return Err(StatusError::bad_request(format!(
-                "Name parameter invalid: {name:?}: {wrong}"
+                "Name parameter invalid: {}: {wrong}",
+                Quoted(name)
             )));
         }
         match self.state.store.get(&self.key(name), at).await {

@@ -14,6 +14,7 @@ use fairgate_core::names;
 use fairgate_objects::{
     codec,
     field_error::ApiFieldError,
+    go::Quoted,
     metadata,
     object::{self, Object},
     ssa::{self, WriteContext},
@@ -354,6 +355,7 @@ impl CallContext<'_> {
 /// The error for a resource version that is not a number.
 fn bad_version(given: &str) -> StatusError {
     StatusError::internal(format!(
-        "strconv.ParseUint: parsing {given:?}: invalid syntax"
+        "strconv.ParseUint: parsing {}: invalid syntax",
+        Quoted(given)
     ))
 }

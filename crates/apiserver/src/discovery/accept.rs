@@ -1,26 +1,25 @@
-//! Which form of discovery a client wants, from its `Accept` header.
+//! The form of discovery that a client requests in its `Accept` header.
 //!
-//! As kube-apiserver does it: the aggregated form is given if any clause asks for it, even behind
-//! `application/json`, because the plain form has another handler. Clauses are ordered by `q`, then
-//! exact types before wildcards; names are compared as they are written; a `q` of 0 excludes nothing.
+//! As in kube-apiserver, the aggregated form is chosen if any clause requests it, even after
+//! `application/json`, because the plain form has another handler. Clauses are ordered by `q`, then exact
+//! types before wildcards; names are case-sensitive; a `q` of 0 excludes nothing.
 //!
 //! `v2beta1`, which kube-apiserver no longer serves, is served for clients older than `v2`.
 //!
-//! Not here: YAML and protobuf. A clause that asks for the aggregated form in one of these is passed
-//! over.
+//! Not here: YAML and protobuf. A clause that requests the aggregated form in one of these is ignored.
 
 /// A form of aggregated discovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AggregatedVersion {
+pub(crate) enum AggregatedVersion {
     /// `apidiscovery.k8s.io/v2`.
     V2,
-    /// `apidiscovery.k8s.io/v2beta1`: the same under another name.
+    /// `apidiscovery.k8s.io/v2beta1`: the same, but for the name.
     V2Beta1,
 }
 
 impl AggregatedVersion {
-    /// The `Content-Type` of the answer, by which clients know the form.
-    pub const fn content_type(self) -> &'static str {
+    /// The `Content-Type` of the response, by which clients recognise the form.
+    pub(crate) const fn content_type(self) -> &'static str {
         match self {
             Self::V2 => "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
             Self::V2Beta1 => {
@@ -29,8 +28,17 @@ impl AggregatedVersion {
         }
     }
 
+    /// The form that an `Accept` header requests; `None` for the plain documents.
+    pub(crate) fn accepted(accept: &str) -> Option<Self> {
+        let mut clauses: Vec<(f64, u8, Self)> = accept.split(',').filter_map(clause).collect();
+        // Both sorts are stable: equal clauses stay in the order of the header.
+        clauses.sort_by_key(|(_, wildcards, _)| *wildcards);
+        clauses.sort_by(|(a, ..), (b, ..)| b.total_cmp(a));
+        clauses.first().map(|(_, _, form)| *form)
+    }
+
     /// The `apiVersion` of the document.
-    pub const fn api_version(self) -> &'static str {
+    pub(crate) const fn api_version(self) -> &'static str {
         match self {
             Self::V2 => "apidiscovery.k8s.io/v2",
             Self::V2Beta1 => "apidiscovery.k8s.io/v2beta1",
@@ -38,17 +46,7 @@ impl AggregatedVersion {
     }
 }
 
-/// The form that a client's `Accept` header asks for; `None` for the plain documents.
-pub fn wanted(accept: &str) -> Option<AggregatedVersion> {
-    let mut clauses: Vec<(f64, u8, AggregatedVersion)> =
-        accept.split(',').filter_map(clause).collect();
-    // Both sorts are stable: what is equal stays in the header's order.
-    clauses.sort_by_key(|(_, wildcards, _)| *wildcards);
-    clauses.sort_by(|(a, ..), (b, ..)| b.total_cmp(a));
-    clauses.first().map(|(_, _, wanted)| *wanted)
-}
-
-/// One clause that asks for the aggregated form: its `q`, how many wildcards it has, and the form.
+/// One clause that requests the aggregated form: its `q`, its number of wildcards, and the form.
 fn clause(text: &str) -> Option<(f64, u8, AggregatedVersion)> {
     let mut parts = text.split(';');
     let wildcards = match parts.next()?.trim_matches(' ') {

@@ -1,9 +1,8 @@
-//! All of discovery in two documents: `/apis` with every named group, `/api` with the core group.
+//! Aggregated discovery: `/apis` with all named groups, `/api` with the core group.
 //!
-//! Clients use them only if both come in this form.
+//! Clients use them only if both are served in this form.
 //!
-//! Where a kind lives in the group version that it is listed in, `responseKind` leaves group and
-//! version empty, as kube-apiserver does.
+//! In `responseKind`, group and version are empty if they are those of the resource, as in kube-apiserver.
 
 use serde_json::{Value, json};
 

@@ -11,14 +11,14 @@ use super::rank;
 /// `/apis` of `upstream`, with the groups of `ours` in it.
 ///
 /// Both are `APIGroupList`s.
-pub fn merge_group_list(upstream: Value, ours: Value) -> Value {
+pub(crate) fn merge_group_list(upstream: Value, ours: Value) -> Value {
     merge(upstream, ours, "groups", |group| group["name"].as_str())
 }
 
 /// The aggregated `/apis` or `/api` of `upstream`, with the groups of `ours` in it.
 ///
 /// Both are `APIGroupDiscoveryList`s of the same version. The core group is one without a name.
-pub fn merge_aggregated(upstream: Value, ours: Value) -> Value {
+pub(crate) fn merge_aggregated(upstream: Value, ours: Value) -> Value {
     merge(upstream, ours, "items", |item| {
         Some(item["metadata"]["name"].as_str().unwrap_or_default())
     })

@@ -1,13 +1,12 @@
-//! Discovery: what a client learns of the API before it uses it.
+//! Discovery: the documents that tell clients which resources there are.
 //!
-//! Made from the table of kinds alone, in the two forms that clients ask for: one document per group
-//! version (`plain`), and all in one (`aggregated`). [`wanted`] tells which of the two a client asks
-//! for; [`merge_group_list`] and [`merge_aggregated`] put our groups into the documents of an upstream
-//! server that serves others.
+//! They are generated from the table of kinds, in two forms: one document per group version (`plain`), and
+//! all in one (`aggregated`). [`AggregatedVersion::accepted`] chooses between them. [`merge_group_list`] and
+//! [`merge_aggregated`] merge the hosted groups into the documents of an upstream.
 //!
-//! All functions are pure and make a new document at each call: whoever serves them keeps them.
+//! All functions are pure and make a new document at each call.
 //!
-//! Not here: HTTP, and what each kind consists of (`openapi`).
+//! Not here: HTTP, and the fields of each kind (`openapi`).
 //!
 //! Source: the documents of kube-apiserver 1.36, and its order of groups.
 
@@ -20,14 +19,14 @@ pub mod protobuf;
 #[cfg(test)]
 pub(super) mod tests;
 
-pub use accept::{AggregatedVersion, wanted};
-pub use merge::{merge_aggregated, merge_group_list};
+pub(crate) use accept::AggregatedVersion;
+pub(crate) use merge::{merge_aggregated, merge_group_list};
 
 use sha2::{Digest, Sha512};
 
 use fairgate_objects::kind::{Kind, Storage};
 
-/// Verbs of a kind whose objects are kept, sorted.
+/// Verbs of a kind whose objects are stored, sorted.
 const STORED_VERBS: &[&str] = &[
     "create",
     "delete",
@@ -38,7 +37,7 @@ const STORED_VERBS: &[&str] = &[
     "update",
     "watch",
 ];
-/// Verbs of a kind that is only answered.
+/// Verbs of a kind whose objects are answered and not stored.
 const CREATE_VERBS: &[&str] = &["create"];
 /// Verbs of a `status` subresource, sorted.
 const STATUS_VERBS: &[&str] = &["get", "patch", "update"];
@@ -74,12 +73,12 @@ const PRIORITIES: &[(&str, u32)] = &[
 const OTHER_PRIORITY: u32 = 1_000;
 
 /// The entity tag of a document, with its quotes: `"<hash>"`.
-pub fn etag(document: &str) -> String {
+pub(crate) fn etag(document: &str) -> String {
     format!("\"{}\"", hash(document))
 }
 
 /// SHA-512 of a document's text, in upper-case hexadecimal digits.
-pub fn hash(document: &str) -> String {
+pub(crate) fn hash(document: &str) -> String {
     use std::fmt::Write as _;
 
     let mut hex = String::with_capacity(128);
@@ -90,7 +89,7 @@ pub fn hash(document: &str) -> String {
     hex
 }
 
-/// Where a group stands among others: the lesser key comes first.
+/// The sort key of a group: the lesser key comes first.
 fn rank(group: &str) -> (std::cmp::Reverse<u32>, &str) {
     let priority = PRIORITIES
         .iter()
@@ -111,8 +110,7 @@ pub(super) fn groups<'a>(kinds: &[&'a Kind]) -> Vec<&'a str> {
     groups
 }
 
-/// The versions of a group, in the order in which its kinds name them first; empty for a group that
-/// there is not.
+/// The versions of a group, in the order in which its kinds name them first; empty for an unknown group.
 pub(super) fn versions<'a>(kinds: &[&'a Kind], group: &str) -> Vec<&'a str> {
     let mut versions = Vec::new();
     for kind in kinds.iter().filter(|kind| kind.group == group) {

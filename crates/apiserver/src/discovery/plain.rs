@@ -2,7 +2,7 @@
 //!
 //! `/api`, `/apis`, `/apis/<group>`, `/apis/<group>/<version>`, and the list of paths at `/`.
 //!
-//! Keys come in the order of the alphabet, not in that of kube-apiserver; no client minds.
+//! Keys are sorted alphabetically, not in the order of kube-apiserver, which no client depends on.
 
 use std::collections::BTreeSet;
 
@@ -13,8 +13,7 @@ use sha2::{Digest, Sha256};
 use super::{STATUS_VERBS, group_version, groups, resources, verbs, versions};
 use fairgate_objects::kind::{Kind, Storage};
 
-/// The document at `/`: every path of `kinds`, of their documentation, and of `others` (health,
-/// metrics), sorted.
+/// The document at `/`: the paths of `kinds`, of the documents, and `others` (health, metrics), sorted.
 pub(crate) fn paths(kinds: &[&Kind], others: &[&str]) -> Value {
     let mut paths: BTreeSet<String> = others.iter().map(|&path| path.to_owned()).collect();
     for path in [
@@ -42,8 +41,8 @@ pub(crate) fn paths(kinds: &[&Kind], others: &[&str]) -> Value {
 
 /// The document at `/api`. `server_address` is `host:port`, as clients reach this server.
 ///
-/// It has no `apiVersion`. Without a kind in the core group it names no version: kubectl takes one
-/// that turns out to be empty for a failure.
+/// It has no `apiVersion`. Without a kind in the core group it lists no version: kubectl treats a version
+/// without resources as an error.
 pub(crate) fn api_versions(kinds: &[&Kind], server_address: &str) -> Value {
     json!({
         "kind": "APIVersions",
@@ -63,7 +62,7 @@ pub(crate) fn group_list(kinds: &[&Kind]) -> Value {
     json!({ "kind": "APIGroupList", "apiVersion": "v1", "groups": entries })
 }
 
-/// The document at `/apis/<group>`; `None` for a group that there is not.
+/// The document at `/apis/<group>`; `None` for an unknown group.
 pub(crate) fn group(kinds: &[&Kind], group: &str) -> Option<Value> {
     if !groups(kinds).contains(&group) {
         return None;
@@ -74,8 +73,8 @@ pub(crate) fn group(kinds: &[&Kind], group: &str) -> Option<Value> {
     Some(Value::Object(document))
 }
 
-/// The document at `/apis/<group>/<version>`, or at `/api/v1` for the core group; `None` for a
-/// group version that there is not.
+/// The document at `/apis/<group>/<version>`, or at `/api/v1` for the core group; `None` for an unknown
+/// group version.
 pub(crate) fn resource_list(kinds: &[&Kind], group: &str, version: &str) -> Option<Value> {
     if !versions(kinds, group).contains(&version) {
         return None;
@@ -92,7 +91,7 @@ pub(crate) fn resource_list(kinds: &[&Kind], group: &str, version: &str) -> Opti
         "groupVersion": group_version(group, version),
         "resources": entries,
     });
-    // In the core group it is missing, as in the documents at `/api`.
+    // The core group has none, as in kube-apiserver.
     if !group.is_empty() {
         document["apiVersion"] = "v1".into();
     }
@@ -144,7 +143,7 @@ fn status(kind: &Kind) -> Value {
     })
 }
 
-/// Tells clients whether the stored form changed: eight bytes of a hash over its name.
+/// A hash of group, version and kind of the stored form: changes when that changes.
 fn storage_version_hash(kind: &Kind) -> String {
     let name = format!("{}/{}/{}", kind.group, kind.stored().name, kind.kind);
     STANDARD.encode(&Sha256::digest(name.as_bytes())[..8])

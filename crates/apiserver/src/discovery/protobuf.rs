@@ -9,10 +9,8 @@ use fairgate_objects::{
     schema::{Field, List, Struct, Type, TypePackage, field, meta::TEXTS},
 };
 
-/// The body of a document; `None` if it is none that protobuf knows. A list of verbs becomes a message
-/// with the list as its `items`.
-///
-/// Costs time linear in its size.
+/// Encodes a document; `None` if it has no protobuf form. A list of verbs becomes a message with the list
+/// as its `items`.
 pub fn encode(document: &Value) -> Option<Vec<u8>> {
     let shape = match document["kind"].as_str()? {
         "APIVersions" => &VERSIONS,
@@ -26,7 +24,7 @@ pub fn encode(document: &Value) -> Option<Vec<u8>> {
     Some(envelope::seal_object(shape, document))
 }
 
-/// The verbs of each resource are a list in JSON, and a message with a list in protobuf.
+/// The document with the verbs of each resource as a message with a list.
 fn wrapped(document: &Value) -> Value {
     let mut document = document.clone();
     let resources = document["resources"].as_array_mut();

@@ -2,9 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{
-    AggregatedVersion, aggregated, etag, merge_aggregated, merge_group_list, plain, wanted,
-};
+use super::{AggregatedVersion, aggregated, etag, merge_aggregated, merge_group_list, plain};
 use fairgate_objects::{
     kind::{Kind, KindVersion, Storage},
     kinds::{FLOW_SCHEMA, KINDS, PRIORITY_LEVEL},
@@ -270,7 +268,11 @@ fn the_aggregated_form_is_given_to_whoever_names_it() {
         "application/*;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList".to_owned(),
         "*/*;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList".to_owned(),
     ] {
-        assert_eq!(wanted(&accept), Some(AggregatedVersion::V2), "{accept}");
+        assert_eq!(
+            AggregatedVersion::accepted(&accept),
+            Some(AggregatedVersion::V2),
+            "{accept}"
+        );
     }
 }
 
@@ -288,7 +290,7 @@ fn the_plain_form_is_given_to_all_others() {
         "application/json;g=apidiscovery.k8s.io;v=v3;as=APIGroupDiscoveryList",
         ";,;=;q=,/",
     ] {
-        assert_eq!(wanted(accept), None, "{accept}");
+        assert_eq!(AggregatedVersion::accepted(accept), None, "{accept}");
     }
 }
 
@@ -303,7 +305,7 @@ fn of_two_forms_the_one_with_more_weight_is_given_then_the_first() {
             AggregatedVersion::V2Beta1,
         ),
     ] {
-        assert_eq!(wanted(&accept), Some(form), "{accept}");
+        assert_eq!(AggregatedVersion::accepted(&accept), Some(form), "{accept}");
     }
 }
 

@@ -1,8 +1,7 @@
-//! The schemas of types, made from their tables, in the dialect of v3.
+//! The schemas of types, generated from their tables, in the form of v3.
 //!
-//! A reference stands in an `allOf`, because what stands beside a bare `$ref` does not count; a field
-//! that is always there has its zero value as default. [`super::v2`] turns both into the older
-//! dialect.
+//! A reference is wrapped in `allOf`, because members beside a bare `$ref` are ignored. A field that is
+//! always present has its zero value as default. [`super::v2`] removes both.
 
 use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 
@@ -26,7 +25,7 @@ pub(super) type Schemas = BTreeMap<String, Value>;
 /// What a reference begins with.
 const REFERENCE: &str = "#/components/schemas/";
 
-/// The schemas of all kinds of some group versions, of their lists, and of what belongs to no kind.
+/// The schemas of all kinds of some group versions, of their lists, and of shared types.
 pub(super) fn of(kinds: &[&Kind], group_versions: &[GroupVersion<'_>]) -> Schemas {
     let mut schemas: Schemas = shared::untabled().into_iter().collect();
     let core = GroupVersion {
@@ -36,7 +35,7 @@ pub(super) fn of(kinds: &[&Kind], group_versions: &[GroupVersion<'_>]) -> Schema
     for &table in shared::TABLES {
         add(&mut schemas, core, table);
     }
-    // Its verbs are of a type that says nothing of how they are merged.
+    // The Go type of its verbs has no list type.
     if let Some(verbs) = schemas
         .get_mut(&meta("APIResource"))
         .and_then(|schema| schema["properties"]["verbs"].as_object_mut())
@@ -80,7 +79,7 @@ pub(super) fn of(kinds: &[&Kind], group_versions: &[GroupVersion<'_>]) -> Schema
     schemas
 }
 
-/// Leaves those schemas that `root` refers to, directly or not.
+/// Keeps the schemas that `root` refers to, directly or indirectly.
 pub(super) fn reachable(mut schemas: Schemas, root: &Value) -> Schemas {
     let mut kept = Schemas::new();
     let mut names = BTreeSet::new();
@@ -119,7 +118,7 @@ pub(super) fn reference(name: &str) -> Value {
 
 const KINDS: &str = "x-kubernetes-group-version-kind";
 
-/// Says of a schema that it is a kind, which has the two fields that say so.
+/// Marks a schema as a kind, and adds the fields `apiVersion` and `kind`.
 fn make_kind(schemas: &mut Schemas, name: &str, kind: &str, group_versions: &[GroupVersion<'_>]) {
     let Some(schema) = schemas.get_mut(name) else {
         return;
@@ -141,7 +140,7 @@ fn kinds_of(kind: &str, group_versions: &[GroupVersion<'_>]) -> Value {
         .collect()
 }
 
-/// Adds the schema of a table, and of all tables it is made of.
+/// Adds the schema of a table, and of all tables that it refers to.
 fn add(schemas: &mut Schemas, gv: GroupVersion<'_>, table: &'static Struct) {
     let mut tables = vec![table];
     while let Some(table) = tables.pop() {
@@ -153,7 +152,7 @@ fn add(schemas: &mut Schemas, gv: GroupVersion<'_>, table: &'static Struct) {
     }
 }
 
-/// The table that a type is made of.
+/// The table that a type refers to.
 fn inner(mut ty: Type) -> Option<&'static Struct> {
     loop {
         ty = match ty {
@@ -201,7 +200,7 @@ fn object(gv: GroupVersion<'_>, table: &Struct) -> Value {
 fn property(gv: GroupVersion<'_>, field: &Field) -> Value {
     let default = match field.presence {
         Presence::Always => zero(field.ty),
-        // An object that is no pointer is there, empty or not.
+        // An object that is not a pointer is always present.
         Presence::NonZero if matches!(field.ty, Type::Object(_)) => zero(field.ty),
         Presence::NonZero | Presence::Pointer => None,
     };
@@ -238,7 +237,7 @@ fn property(gv: GroupVersion<'_>, field: &Field) -> Value {
 
 const LIST_TYPE: &str = "x-kubernetes-list-type";
 
-/// The schema of a value. It goes as deep as lists and maps are nested in a table.
+/// The schema of a value. The depth of recursion is that of lists and maps in a table.
 fn schema(gv: GroupVersion<'_>, ty: Type) -> Value {
     match ty {
         Type::Text => json!({ "type": "string" }),
@@ -269,7 +268,7 @@ fn element(gv: GroupVersion<'_>, ty: Type) -> Value {
     }
 }
 
-/// The value of a field that nobody gave, if it has one that can be told.
+/// The zero value of a type, if JSON has one.
 fn zero(ty: Type) -> Option<Value> {
     match ty {
         Type::Text => Some("".into()),
@@ -280,7 +279,7 @@ fn zero(ty: Type) -> Option<Value> {
     }
 }
 
-/// A schema beside which more may stand.
+/// The schema in a form that further members can be added to.
 fn wrapped(schema: Value) -> Value {
     if schema.get("$ref").is_some() {
         json!({ "allOf": [schema] })

@@ -1,8 +1,8 @@
-//! Our groups in the OpenAPI documents of an upstream server.
+//! Merges the hosted groups into the OpenAPI documents of an upstream.
 //!
-//! All that an upstream says of a group of ours gives way; what it says of others stays. Types that
-//! both know, such as `ObjectMeta`, stay the upstream's. An upstream document that is not of the
-//! expected shape counts as an empty one.
+//! Everything that the upstream has of a hosted group is replaced; the rest stays. Types that both have,
+//! such as `ObjectMeta`, stay those of the upstream. An upstream document of an unexpected shape counts as
+//! empty.
 //!
 //! Of v3 only the index is merged, because each document is about one group version.
 

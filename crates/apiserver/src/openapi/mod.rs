@@ -1,16 +1,15 @@
-//! OpenAPI: the documents that tell clients which operations there are and what objects consist of.
+//! OpenAPI: the documents that describe the operations and the schemas of objects.
 //!
-//! kubectl reads them before it creates, applies or explains anything. Both are generated, from the
-//! table of kinds and the tables of their fields: [`v3`] has a document per group version, [`v2`] one
-//! for all. [`v2_proto`] and [`v3_proto`] write them as protobuf, which some clients insist on.
-//! [`merge_v2`] and [`merge_v3_index`] put ours into those of an upstream server.
+//! kubectl reads them for create, apply and explain. They are generated from the table of kinds and the
+//! tables of their fields: [`v3`] has a document per group version, [`v2`] one for all. [`v2_proto`] and
+//! [`v3_proto`] encode them as protobuf, which some clients require. [`merge_v2`] and [`merge_v3_index`]
+//! merge them into those of an upstream.
 //!
-//! All functions are pure, and expensive enough (up to some milliseconds) that whoever serves the
-//! documents makes each once.
+//! All functions are pure. Some take milliseconds, so the caller keeps the results.
 //!
-//! Inside: `operations` is the model of paths and methods, with `parameters`; `definitions` makes the
-//! schemas, in the dialect of v3; `names` names all of it; `shared` holds the types that belong to no
-//! kind; `proto` is what both protobuf forms are written with.
+//! `operations` is the model of paths and methods, with `parameters`; `definitions` generates the schemas,
+//! in the form of v3; `names` has the names of schemas and operations; `shared` has the types that belong
+//! to no kind; `proto` encodes both protobuf forms.
 //!
 //! Not here: HTTP.
 //!
@@ -35,12 +34,12 @@ mod tests;
 
 use serde_json::{Value, json};
 
-/// What every document says of itself. `version` is the server's, such as `v1.36.3`.
+/// The member `info` of every document. `version` is that of the server, such as `v1.36.3`.
 fn info(version: &str) -> Value {
     json!({ "title": "Kubernetes", "version": version })
 }
 
-/// How clients make themselves known.
+/// The member `securityDefinitions`.
 fn bearer_token() -> Value {
     json!({
         "BearerToken": {

@@ -1,11 +1,11 @@
-//! How OpenAPI documents name things: schemas, operations, tags.
+//! The names of schemas, operations and tags in OpenAPI documents.
 //!
-//! Clients know schemas by their extensions and operations by their paths, but code generators use
-//! these names; so they are kube-apiserver's.
+//! Clients find schemas by their extensions and operations by their paths, but code generators use these
+//! names, so they are the same as in kube-apiserver.
 
 use fairgate_objects::schema::TypePackage;
 
-/// Where schemas of `meta/v1` are.
+/// The prefix of schemas of `meta/v1`.
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.";
 
 /// A group and a version of it.

@@ -1,9 +1,8 @@
-//! Which paths there are, and what can be done at each: one model that both documents are written
-//! from.
+//! The paths and their operations: the model from which both documents are generated.
 //!
-//! Parameters that all operations of a path share are the path's, as kube-apiserver has it; a patch
-//! never shares `fieldValidation` with all others, so it stays where kubectl looks for it. Status
-//! codes are those that kube-apiserver publishes, of which some never occur.
+//! Parameters that all operations of a path share belong to the path, as in kube-apiserver. No path shares
+//! `fieldValidation` among all operations, so it stays at the patch, where kubectl looks for it. Status
+//! codes are those that kube-apiserver publishes, some of which never occur.
 
 use serde_json::{Value, json};
 
@@ -19,7 +18,7 @@ use fairgate_objects::{
     schema::TypePackage,
 };
 
-/// Media types that objects come in.
+/// Media types of objects.
 pub(super) const OBJECTS: &[&str] = &[
     "application/json",
     "application/yaml",
@@ -41,12 +40,12 @@ pub(super) const PATCHES: &[&str] = &[
     "application/apply-patch+yaml",
 ];
 
-/// What can be done at a path.
+/// A path and its operations.
 #[derive(Debug)]
 pub(super) struct PathItem {
     /// With `{name}` and `{namespace}` in it.
     pub(super) template: String,
-    /// Of all operations, sorted by name.
+    /// Those that all operations share, sorted by name.
     pub(super) parameters: Vec<Parameter>,
     pub(super) operations: Vec<Operation>,
 }
@@ -63,14 +62,14 @@ pub(super) struct Operation {
     pub(super) parameters: Vec<Parameter>,
     pub(super) body: RequestBody,
     pub(super) codes: &'static [(&'static str, &'static str)],
-    /// Name of the answer's schema.
+    /// The name of the schema of the response.
     pub(super) answer: String,
     pub(super) produces: &'static [&'static str],
-    /// What clients know it by; `None` for what is not about an object.
+    /// The kind and action, which clients read; `None` for an operation on no object.
     pub(super) target: Option<Target>,
 }
 
-/// What a request carries.
+/// The body of a request.
 #[derive(Debug)]
 pub(super) enum RequestBody {
     /// Nothing.
@@ -83,7 +82,7 @@ pub(super) enum RequestBody {
     Patch,
 }
 
-/// What an operation does, to which kind.
+/// The action of an operation, and its kind.
 #[derive(Debug)]
 pub(super) struct Target {
     pub(super) action: &'static str,
@@ -104,7 +103,7 @@ const REPLACED: &[(&str, &str)] = &[("200", "OK"), ("201", "Created")];
 const CREATED: &[(&str, &str)] = &[("200", "OK"), ("201", "Created"), ("202", "Accepted")];
 const DELETED: &[(&str, &str)] = &[("200", "OK"), ("202", "Accepted")];
 
-/// A document of its own, by the key that OpenAPI v3 gives it.
+/// The key of an OpenAPI v3 document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OpenApiV3Key<'a> {
     /// `api`
@@ -179,14 +178,14 @@ fn overview(section: OpenApiV3Key<'_>) -> PathItem {
             (
                 "getCodeVersion".to_owned(),
                 "version".to_owned(),
-                "Tell the version of the server.",
+                "Get the version of the server.",
                 "io.k8s.apimachinery.pkg.version.Info".to_owned(),
             )
         }
         OpenApiV3Key::Group(group) => (
             format!("get{}APIGroup", group_operation(group)),
             group_tag(group),
-            "Tell the versions of an API group.",
+            "Get the versions of an API group.",
             meta("APIGroup"),
         ),
         OpenApiV3Key::GroupVersion(gv) => (
@@ -233,7 +232,7 @@ fn group_version(kinds: &[&Kind], gv: GroupVersion<'_>) -> Vec<PathItem> {
     paths
 }
 
-/// A resource of a group version, whose operations are to be written.
+/// A resource of a group version.
 struct Resource<'a> {
     gv: GroupVersion<'a>,
     kind: &'a Kind,

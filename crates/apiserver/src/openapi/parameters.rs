@@ -1,4 +1,4 @@
-//! The parameters of operations: what may stand in a path or a query.
+//! The parameters of operations, in paths and queries.
 
 /// A parameter.
 #[derive(Clone, Copy, Debug)]
@@ -58,50 +58,50 @@ pub(super) const NAMESPACE: Parameter = path("namespace", "Namespace of the obje
 pub(super) const PRETTY: Parameter = query(
     "pretty",
     "string",
-    "If true, the answer is indented for people to read.",
+    "If true, JSON in the response is indented.",
 );
 
 const CONTINUE: Parameter = query(
     "continue",
     "string",
-    "The token that came with the last part of a list; brings the next part.",
+    "The continue token of the previous page; returns the next page.",
 );
 const DRY_RUN: Parameter = query(
     "dryRun",
     "string",
-    "All: the request is checked and answered, but nothing is kept.",
+    "All: the request is validated and answered, but nothing is stored.",
 );
 const FIELD_MANAGER: Parameter = query(
     "fieldManager",
     "string",
-    "Who makes the change, for metadata.managedFields: at most 128 printable characters.",
+    "The name of the field manager in metadata.managedFields: at most 128 printable characters.",
 );
 const FIELD_MANAGER_OF_PATCH: Parameter = query(
     "fieldManager",
     "string",
-    "Who makes the change, for metadata.managedFields: at most 128 printable characters. An apply \
-     patch must have one.",
+    "The name of the field manager in metadata.managedFields: at most 128 printable characters. \
+     Required for an apply patch.",
 );
 const FIELD_SELECTOR: Parameter = query(
     "fieldSelector",
     "string",
-    "Only objects whose fields are as told, such as metadata.name=x.",
+    "Selects objects by their fields, such as metadata.name=x.",
 );
 const FIELD_VALIDATION: Parameter = query(
     "fieldValidation",
     "string",
-    "What becomes of unknown and duplicate fields. Ignore: they are dropped. Warn: they are \
-     dropped, with a warning. Strict: the request fails. Warn if not given.",
+    "How unknown and duplicate fields are handled. Ignore: they are dropped. Warn: they are dropped, \
+     with a warning. Strict: the request fails. The default is Warn.",
 );
 const FORCE: Parameter = query(
     "force",
     "boolean",
-    "Whether an apply patch takes fields over from other managers. Not for other patches.",
+    "Whether an apply patch takes over fields of other managers. Not allowed for other patches.",
 );
 const GRACE_PERIOD_SECONDS: Parameter = query(
     "gracePeriodSeconds",
     "integer",
-    "Seconds the object has to end by itself.",
+    "The grace period of the deletion in seconds.",
 );
 const IGNORE_STORE_READ_ERROR: Parameter = query(
     "ignoreStoreReadErrorWithClusterBreakingPotential",
@@ -111,12 +111,12 @@ const IGNORE_STORE_READ_ERROR: Parameter = query(
 const LABEL_SELECTOR: Parameter = query(
     "labelSelector",
     "string",
-    "Only objects whose labels are as told, such as a=b or a in (b,c).",
+    "Selects objects by their labels, such as a=b or a in (b,c).",
 );
 const LIMIT: Parameter = query(
     "limit",
     "integer",
-    "How many objects the answer may have at most; the rest is had by the continue token.",
+    "The maximum number of objects in the response; a continue token returns the rest.",
 );
 const ORPHAN_DEPENDENTS: Parameter = query(
     "orphanDependents",
@@ -126,39 +126,39 @@ const ORPHAN_DEPENDENTS: Parameter = query(
 const PROPAGATION_POLICY: Parameter = query(
     "propagationPolicy",
     "string",
-    "What happens to dependents: Orphan, Background or Foreground.",
+    "How dependents are deleted: Orphan, Background or Foreground.",
 );
 const RESOURCE_VERSION: Parameter = query(
     "resourceVersion",
     "string",
-    "The version that the answer starts from, or is at least as new as.",
+    "The version that a watch starts from, or that the response must not be older than.",
 );
 const RESOURCE_VERSION_MATCH: Parameter = query(
     "resourceVersionMatch",
     "string",
-    "How a list takes resourceVersion: Exact or NotOlderThan.",
+    "How a list interprets resourceVersion: Exact or NotOlderThan.",
 );
 const SEND_INITIAL_EVENTS: Parameter = query(
     "sendInitialEvents",
     "boolean",
-    "Whether a watch begins with all objects there are, ended by a bookmark. Needs \
+    "Whether a watch begins with the existing objects, followed by a bookmark. Requires \
      resourceVersionMatch=NotOlderThan.",
 );
 const SHARD_SELECTOR: Parameter = query("shardSelector", "string", "Has no effect.");
 const TIMEOUT_SECONDS: Parameter = query(
     "timeoutSeconds",
     "integer",
-    "Seconds after which the request ends, whatever goes on.",
+    "The maximum duration of the request in seconds.",
 );
 const ALLOW_WATCH_BOOKMARKS: Parameter = query(
     "allowWatchBookmarks",
     "boolean",
-    "Whether a watch may send bookmarks, which tell how far it is.",
+    "Whether a watch may send bookmarks, which contain the current resource version.",
 );
 const WATCH: Parameter = query(
     "watch",
     "boolean",
-    "Whether to answer with a stream of changes instead of a list.",
+    "Whether to return a stream of changes instead of a list.",
 );
 
 /// Of a list or a watch, sorted.

@@ -1,15 +1,15 @@
-//! Writing JSON as protobuf, by a table for each message.
+//! Encodes JSON as protobuf, by a table for each message.
 //!
-//! Messages are of proto3: what is zero is not written, but for the members of a `oneof`. Extensions
-//! (`x-…`) travel as YAML; JSON is YAML too, so that is what stands there.
+//! Messages are proto3: zero values are omitted, except in a `oneof`. Extensions (`x-…`) are embedded as
+//! YAML; JSON is YAML, so they are written as JSON.
 
 use ProtoField::{Any, Anys, Flag, Many, Number, One, Text, Texts, Whole};
 use serde_json::Value;
 
-/// How deep a document may be; deeper values are left out. A JSON parser allows no deeper ones.
+/// The maximum depth of a document; deeper values are omitted. The JSON parser has the same limit.
 pub(super) const DEPTH: u32 = 128;
 
-/// How an object becomes a message.
+/// How an object is encoded as a message.
 pub(super) struct ProtoMessage {
     /// Number, key and shape of each field.
     pub(super) fields: &'static [(u32, &'static str, ProtoField)],
@@ -17,7 +17,7 @@ pub(super) struct ProtoMessage {
     pub(super) extensions: u32,
 }
 
-/// What a field holds.
+/// The type of a field.
 pub(super) enum ProtoField {
     Text,
     Texts,
@@ -34,10 +34,10 @@ pub(super) enum ProtoField {
     Many(EncodeField),
 }
 
-/// Writes a value as a message; `None` for a value that cannot be one. The number is the depth left.
+/// Encodes a value as a message; `None` if it has another shape. The number is the remaining depth.
 pub(super) type EncodeField = fn(&Value, u32) -> Option<Vec<u8>>;
 
-/// A reference to something elsewhere in the document, if that is what a value is.
+/// Encodes a `$ref`, if the value is one.
 pub(super) fn json_reference(value: &Value) -> Option<Vec<u8>> {
     let reference = value.get("$ref")?.as_str()?;
     Some(only(1, reference.as_bytes()))

@@ -1,4 +1,4 @@
-//! Types that belong to no kind: those of discovery, and those that a table of fields cannot say.
+//! Shared types: those of discovery, and those that a table of fields cannot describe.
 
 use serde_json::{Map, Value, json};
 
@@ -63,7 +63,7 @@ static API_GROUPS: List = List::atomic(Type::Object(&API_GROUP));
 
 static API_GROUP: Struct = table(
     "APIGroup",
-    "APIGroup tells the versions of an API group.",
+    "APIGroup lists the versions of an API group.",
     &[
         field("name", 1, Type::Text, "Name of the group.")
             .always()
@@ -105,7 +105,7 @@ static SERVER_ADDRESSES: List = List::atomic(Type::Object(&SERVER_ADDRESS));
 
 static SERVER_ADDRESS: Struct = table(
     "ServerAddressByClientCIDR",
-    "ServerAddressByClientCIDR tells clients of one network where the server is.",
+    "ServerAddressByClientCIDR is the address of the server for clients of one network.",
     &[
         field(
             "clientCIDR",
@@ -144,7 +144,7 @@ static API_RESOURCE: Struct = table(
             "name",
             1,
             Type::Text,
-            "Its name: plural, with the subresource behind a slash if it is one.",
+            "The plural name; for a subresource followed by a slash and its name.",
         )
         .always()
         .required(),
@@ -174,7 +174,7 @@ static API_RESOURCE: Struct = table(
         field("kind", 3, Type::Text, "Kind of its objects.")
             .always()
             .required(),
-        field("verbs", 4, Type::List(&TEXTS), "What can be done with it.")
+        field("verbs", 4, Type::List(&TEXTS), "The supported verbs.")
             .always()
             .required(),
         field(
@@ -214,14 +214,14 @@ pub(super) fn untabled() -> Vec<(String, Value)> {
         (
             meta("Patch"),
             json!({
-                "description": "Patch is a change of an object, in the form that its media type says.",
+                "description": "Patch is a change of an object; its format depends on the media type.",
                 "type": "object",
             }),
         ),
         (
             meta("Time"),
             json!({
-                "description": "Time is a point in time, in the form of RFC 3339.",
+                "description": "Time is a point in time, in the format of RFC 3339.",
                 "type": "string",
                 "format": "date-time",
             }),
@@ -229,7 +229,7 @@ pub(super) fn untabled() -> Vec<(String, Value)> {
         (
             meta("WatchEvent"),
             json!({
-                "description": "WatchEvent is a change that a watch tells of.",
+                "description": "WatchEvent is an event of a watch.",
                 "type": "object",
                 "required": ["type", "object"],
                 "properties": {

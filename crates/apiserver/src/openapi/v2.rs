@@ -1,8 +1,7 @@
 //! OpenAPI v2 (Swagger): one document for all.
 //!
-//! Schemas are those of v3, in the older dialect: references stand alone, and there are no defaults.
-//! kube-apiserver puts parameters that occur often in one place and refers to them; here each stands
-//! where it is used, which means the same.
+//! Schemas are those of v3 without `allOf` around references and without defaults. kube-apiserver defines
+//! frequent parameters once and refers to them; here they are written out, which is equivalent.
 
 use serde_json::{Map, Value, json};
 
@@ -57,7 +56,7 @@ pub(crate) fn document(kinds: &[&Kind], version: &str) -> Value {
     })
 }
 
-/// A schema of v3 in the dialect of v2. It goes as deep as the schema, which one table limits.
+/// Converts a schema of v3 to v2. The depth of recursion is that of the schema.
 fn older(schema: Value) -> Value {
     let Value::Object(mut schema) = schema else {
         return schema;
@@ -85,7 +84,7 @@ fn older(schema: Value) -> Value {
     schema.into()
 }
 
-/// v2 has no `oneOf`; the format says it.
+/// v2 has no `oneOf`; the type is given by the format.
 fn int_or_string(schema: &Value) -> Value {
     json!({
         "description": schema["description"],

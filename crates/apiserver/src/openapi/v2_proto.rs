@@ -1,8 +1,7 @@
 //! OpenAPI v2 as protobuf: the message `openapi.v2.OpenApiV3Document` of gnostic.
 //!
-//! It takes any document, also one that an upstream server made. What the tables below do not name is
-//! left out: OAuth, parameters in headers and forms, files, examples. None of it occurs in documents of
-//! Kubernetes.
+//! It encodes any document, also that of an upstream. What the tables below do not name is omitted: OAuth,
+//! parameters in headers and forms, files, examples. None of it occurs in documents of Kubernetes.
 //!
 //! Source: `OpenAPIv2.proto` of gnostic-models.
 
@@ -15,7 +14,7 @@ use super::proto::{
     only_flag,
 };
 
-/// Writes a document. The cost is its size times its depth.
+/// Encodes a document. The cost is its size times its depth.
 pub(crate) fn encode(document: &Value) -> Vec<u8> {
     message(&DOCUMENT, document, DEPTH).unwrap_or_default()
 }

@@ -1,11 +1,11 @@
 //! OpenAPI v3 as protobuf: the message `openapi.v3.OpenApiV3Document` of gnostic.
 //!
-//! Few clients ask for it, but those take nothing else. What the tables below do not name is left
-//! out: servers, callbacks, links, headers, examples of parameters, OAuth. None of it occurs in
-//! documents of Kubernetes.
+//! Few clients request it, but those accept nothing else. What the tables below do not name is omitted:
+//! servers, callbacks, links, headers, examples of parameters, OAuth. None of it occurs in documents of
+//! Kubernetes.
 //!
-//! A default can be a number, a flag or a text; one of another shape becomes an empty message, as
-//! gnostic makes it.
+//! A default can be a number, a boolean or a string; any other default becomes an empty message, as in
+//! gnostic.
 //!
 //! Source: `OpenAPIv3.proto` of gnostic-models.
 
@@ -18,7 +18,7 @@ use super::proto::{
     only_flag, only_number,
 };
 
-/// Writes a document. The cost is its size times its depth.
+/// Encodes a document. The cost is its size times its depth.
 pub(crate) fn encode(document: &Value) -> Vec<u8> {
     message(&DOCUMENT, document, DEPTH).unwrap_or_default()
 }

@@ -10,8 +10,9 @@ mod json;
 mod quote;
 mod value;
 
+pub use self::quote::Quoted;
 pub(crate) use self::{
     json::{float, json},
-    quote::{Quoted, QuotedChar},
+    quote::QuotedChar,
     value::{Plain, PlainList, PlainMap, PlainText, source, type_name, type_name_as_text},
 };

@@ -4,7 +4,7 @@ use std::fmt::{self, Write};
 
 /// Text that shows itself in double quotes, with what cannot be printed escaped.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Quoted<'a>(pub &'a str);
+pub struct Quoted<'a>(pub &'a str);
 
 impl fmt::Display for Quoted<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
