@@ -30,6 +30,7 @@ use fairgate_core::{
     },
     finding::Finding,
 };
+use fairgate_objects::kinds::FLOW_SCHEMA as FLOW_SCHEMA_KIND;
 use fairgate_store::{HistoryLimits, Store, StoreError, StoreHealth, local};
 use fairgate_upstream::access_review::AccessReviews;
 
@@ -274,9 +275,12 @@ impl HostedApi {
         }
     }
 
-    /// Completes shortly after something in the store has changed since this call; it may be awaited later.
+    /// Completes shortly after a policy object has changed since this call; it may be awaited later.
     fn change(&self) -> impl Future<Output = ()> + Send + use<> {
-        let watch = self.store.watch("/", self.store.cached_revision());
+        let watch = self.store.watch(
+            &FLOW_SCHEMA_KIND.group_prefix(),
+            self.store.cached_revision(),
+        );
         async move {
             let changed = match watch {
                 Ok(mut watch) => watch.next().await.is_ok(),
@@ -377,7 +381,8 @@ mod tests {
         // For example, a client deletes an object that was just read.
         let change = hosting.change();
         let value = Some(Bytes::from_static(b"x"));
-        let written = hosting.store.write("/a/x", Precondition::Absent, value);
+        let key = format!("{}x", FLOW_SCHEMA_KIND.key_prefix());
+        let written = hosting.store.write(&key, Precondition::Absent, value);
         written.await.unwrap();
         let noticed = tokio::time::timeout(Duration::from_secs(10), change).await;
         assert!(noticed.is_ok());

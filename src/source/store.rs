@@ -11,10 +11,14 @@ use super::{
     DocumentSet, PolicyDocument, PolicySource, Revision, same_policy, warnings::LoggedWarnings,
 };
 use fairgate_core::finding::{Finding, Severity};
+use fairgate_objects::{
+    kind::Kind,
+    kinds::{FLOW_SCHEMA, PRIORITY_LEVEL},
+};
 use fairgate_store::{ReadRevision, Store, StoreEntry, StoreError, StoreEvent, Watch};
 
-/// The key prefixes of policy objects.
-const PREFIXES: [&str; 2] = ["/prioritylevelconfigurations/", "/flowschemas/"];
+/// The kinds of policy objects.
+const KINDS: [&Kind; 2] = [&PRIORITY_LEVEL, &FLOW_SCHEMA];
 
 /// The pause before a retry after the store failed.
 const PAUSE: std::time::Duration = std::time::Duration::from_millis(200);
@@ -79,13 +83,14 @@ impl StoreSource {
         let mut entries = Vec::new();
         let mut at = ReadRevision::Cached;
         let mut revision = 0;
-        for prefix in PREFIXES {
-            let page = self.store.list(prefix, None, None, at).await?;
+        for kind in KINDS {
+            let prefix = kind.key_prefix();
+            let page = self.store.list(&prefix, None, None, at).await?;
             revision = page.revision;
             at = ReadRevision::Exactly(revision);
             entries.extend(page.entries);
         }
-        self.watch = Some(self.store.watch("/", revision)?);
+        self.watch = Some(self.store.watch(&FLOW_SCHEMA.group_prefix(), revision)?);
         self.changed = false;
         let mut set = DocumentSet {
             revision: Revision(revision.to_string()),
@@ -168,8 +173,7 @@ fn without_status(mut object: Value) -> Value {
 
 /// Whether a policy can depend on a change.
 fn matters(event: &StoreEvent) -> bool {
-    let ours = PREFIXES.iter().any(|prefix| event.key.starts_with(prefix));
-    ours && match (&event.before, &event.after) {
+    match (&event.before, &event.after) {
         (Some(before), Some(after)) => !same_entries(before, after),
         _ => true,
     }

@@ -128,6 +128,21 @@ impl Kind {
         }
     }
 
+    /// The prefix of the keys of all objects in the store: `/<group>/<resource>/`, or `/core/<resource>/`.
+    pub fn key_prefix(&self) -> String {
+        format!("{}{}/", self.group_prefix(), self.plural)
+    }
+
+    /// The prefix of the keys of all kinds of the group: `/<group>/`, or `/core/`.
+    pub fn group_prefix(&self) -> String {
+        let group = if self.group.is_empty() {
+            "core"
+        } else {
+            self.group
+        };
+        format!("/{group}/")
+    }
+
     /// `resource.group`, as messages name it.
     pub fn group_resource(&self) -> String {
         dotted(self.plural, self.group)

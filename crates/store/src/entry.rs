@@ -19,7 +19,7 @@ pub const MAX_KEY_BYTES: usize = 2048;
 /// An object as stored.
 #[derive(Debug)]
 pub struct StoreEntry {
-    /// Such as `/poddisruptionbudgets/default/web`, without the prefix of the store.
+    /// Such as `/policy/poddisruptionbudgets/default/web`, without the prefix of the store.
     pub key: Arc<str>,
     /// Opaque to the store.
     pub value: Bytes,

@@ -1,6 +1,7 @@
 //! Versioned objects with watch: what a hosted API keeps its objects in.
 //!
-//! A [`Store`] maps keys such as `/flowschemas/catch-all` to opaque bytes under one revision counter.
+//! A [`Store`] maps keys such as `/flowcontrol.apiserver.k8s.io/flowschemas/catch-all` to opaque bytes under
+//! one revision counter.
 //! Every change gets the next revision. Writes compare and swap. Reads see the newest state, the cached
 //! state, or any revision still in the history. A [`Watch`] sends every change in order.
 //!
@@ -21,6 +22,7 @@ mod entry;
 mod error;
 mod history;
 pub mod local;
+mod migration;
 mod mirror;
 mod store;
 mod types;

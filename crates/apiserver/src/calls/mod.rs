@@ -200,12 +200,12 @@ impl<'a> CallContext<'a> {
 
     /// The key prefix of all objects in the scope of the call: of one namespace, or of all.
     fn prefix(&self) -> String {
-        let plural = self.kind.plural;
-        if self.place.namespace.is_empty() {
-            format!("/{plural}/")
-        } else {
-            format!("/{plural}/{}/", self.place.namespace)
+        let mut prefix = self.kind.key_prefix();
+        if !self.place.namespace.is_empty() {
+            prefix.push_str(&self.place.namespace);
+            prefix.push('/');
         }
+        prefix
     }
 
     fn key(&self, name: &str) -> String {

@@ -160,11 +160,16 @@ impl CallContext<'_> {
         if uid.is_empty() || uid == found {
             return Ok(());
         }
+        // The key as kube-apiserver has it.
+        let prefix = self.prefix();
+        let key = prefix
+            .strip_prefix(&self.kind.group_prefix())
+            .unwrap_or(&prefix);
         let why = format!(
-            "StorageError: invalid object, Code: 4, Key: {}, ResourceVersion: 0, \
+            "StorageError: invalid object, Code: 4, Key: /{key}{}, ResourceVersion: 0, \
              AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, UID in object meta: \
              {found}",
-            self.key(&self.place.name)
+            self.place.name
         );
         Err(StatusError::conflict(self.kind, &self.place.name, &why))
     }

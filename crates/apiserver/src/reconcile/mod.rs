@@ -66,7 +66,7 @@ impl Hosted {
         &self,
         kind: &'static Kind,
     ) -> Result<BTreeMap<String, Arc<Object>>, StoreError> {
-        let prefix = format!("/{}/", kind.plural);
+        let prefix = kind.key_prefix();
         let page = self
             .state
             .store

@@ -22,7 +22,7 @@ use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 use super::{
     Shared, at_revision,
-    keys::{FORMAT, Kind},
+    keys::{FORMAT, FORMAT_1, Kind},
     link, revision_of, unsigned,
 };
 use crate::{
@@ -51,6 +51,16 @@ struct Loading {
     floor: u64,
     revision: u64,
     target: u64,
+}
+
+/// What is known of the keys once they are claimed.
+struct Claim {
+    /// etcd's revision.
+    newest: u64,
+    /// The ID of the cluster.
+    cluster: u64,
+    /// The revision of the marker.
+    since: u64,
 }
 
 /// One etcd event.
@@ -97,10 +107,14 @@ type Never = std::convert::Infallible;
 impl Shared {
     /// Follows etcd until that fails. Resets `retry_delay` once the mirror is synchronised.
     async fn follow(&self, retry_delay: &mut Duration) -> Result<Never, StoreError> {
-        let (newest, cluster) = self.claim().await?;
+        let Claim {
+            newest,
+            cluster,
+            since,
+        } = self.claim().await?;
         let known = self.cluster.load(Ordering::Relaxed);
         let (mut stream, mut loading) = if known == 0 || known == cluster {
-            self.resume(self.mirror.revision(), newest).await?
+            self.resume(self.mirror.revision(), newest, since).await?
         } else {
             tracing::warn!(
                 known,
@@ -144,10 +158,19 @@ impl Shared {
         self.mirror.set_health(StoreHealth::Ready);
     }
 
-    /// Checks the marker below the prefix, or writes it if there are no keys. Returns etcd's revision and
-    /// cluster ID.
-    async fn claim(&self) -> Result<(u64, u64), StoreError> {
+    /// Checks the marker below the prefix, or writes it if there are no keys. Migrates keys of an older
+    /// format.
+    async fn claim(&self) -> Result<Claim, StoreError> {
         self.link.check_version().await?;
+        loop {
+            if let Some(claim) = self.try_claim().await? {
+                return Ok(claim);
+            }
+        }
+    }
+
+    /// The same; `None` if the keys were changed, so that they have to be checked again.
+    async fn try_claim(&self) -> Result<Option<Claim>, StoreError> {
         let mut kv = self.link.kv().await?;
         let marker = self.keys.marker();
         let any = GetOptions::new()
@@ -156,6 +179,7 @@ impl Shared {
             .with_keys_only();
         let reads = [
             TxnOp::get(marker.clone(), None),
+            TxnOp::get(self.keys.migrating(), None),
             TxnOp::get(self.keys.full("/"), Some(any)),
         ];
         let seen = self.mirror.revision();
@@ -166,20 +190,30 @@ impl Shared {
             TxnOpResponse::Get(mut get) => get.take_kvs().pop(),
             _ => None,
         });
-        match (gets.next().flatten(), gets.next().flatten()) {
-            (Some(marker), _) if marker.value() == FORMAT.as_bytes() => {
-                Ok((revision_of(found.header())?, cluster_of(found.header())))
+        let mut next = || gets.next().flatten();
+        match (next(), next(), next()) {
+            (Some(marker), ..) if marker.value() == FORMAT.as_bytes() => Ok(Some(Claim {
+                newest: revision_of(found.header())?,
+                cluster: cluster_of(found.header()),
+                since: unsigned(marker.mod_revision())?,
+            })),
+            (Some(marker), ..) if marker.value() == FORMAT_1.as_bytes() => {
+                self.begin_migration().await?;
+                Ok(None)
             }
-            (Some(marker), _) => Err(self.keys.foreign(Some(marker.value()))),
-            (None, Some(_)) => Err(self.keys.foreign(None)),
-            (None, None) => {
+            (Some(marker), ..) => Err(self.keys.foreign(Some(marker.value()))),
+            (None, Some(_), _) => {
+                self.finish_migration().await?;
+                Ok(None)
+            }
+            (None, None, Some(_)) => Err(self.keys.foreign(None)),
+            (None, None, None) => {
                 let absent = Compare::version(marker.clone(), CompareOp::Equal, 0);
                 let mark = TxnOp::put(marker, FORMAT, None);
                 let mark = Txn::new().when([absent]).and_then([mark]);
-                // Another replica may have written it first. A different format is found on the next
-                // attempt.
-                let marked = link::call(false, kv.txn(mark)).await?;
-                Ok((revision_of(marked.header())?, cluster_of(marked.header())))
+                // Another replica may have written it first.
+                link::call(false, kv.txn(mark)).await?;
+                Ok(None)
             }
         }
     }
@@ -226,11 +260,13 @@ impl Shared {
         }
     }
 
-    /// Opens a watch that resumes after `seen`. If `seen` is 0 or was compacted, starts a load.
+    /// Opens a watch that resumes after `seen`. If `seen` is 0 or was compacted, starts a load; not from
+    /// before `since`, when the keys had another format.
     async fn resume(
         &self,
         seen: u64,
         newest: u64,
+        since: u64,
     ) -> Result<(Box<Stream>, Option<Loading>), StoreError> {
         let oldest = if seen > 0 {
             if !self.agrees(seen).await? {
@@ -257,7 +293,8 @@ impl Shared {
                 Opened::Compacted(oldest) => oldest,
             }
         };
-        let floor = oldest.max(newest.saturating_sub(INITIAL_HISTORY)).max(1);
+        let floor = newest.saturating_sub(INITIAL_HISTORY).max(oldest);
+        let floor = floor.max(since).max(1);
         self.begin(floor, newest).await
     }
 

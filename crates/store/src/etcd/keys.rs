@@ -1,9 +1,10 @@
-//! The layout of keys in etcd: that of Kubernetes, below a configurable prefix.
+//! The layout of keys in etcd, below a configurable prefix.
 //!
 //! | key | meaning |
 //! |---|---|
-//! | `<prefix>/flowschemas/catch-all` | an object, named as Kubernetes does below `/registry` |
+//! | `<prefix>/<group>/flowschemas/catch-all` | an object |
 //! | `<prefix>/.format` | the marker: the keys belong to fairgate, and have this format |
+//! | `<prefix>/.migrating` | instead of the marker while keys of an older format are migrated |
 //! | `<prefix>/.compaction` | which replica compacts next |
 //!
 //! No segment of an object's key begins with a dot, so internal keys cannot collide with objects.
@@ -16,7 +17,9 @@ use crate::{
 };
 
 /// The value of the marker.
-pub(super) const FORMAT: &str = "fairgate 1";
+pub(super) const FORMAT: &str = "fairgate 2";
+/// The value of the marker of an older version, whose keys have no API group.
+pub(super) const FORMAT_1: &str = "fairgate 1";
 
 /// The keys below one prefix.
 #[derive(Clone, Debug)]
@@ -45,6 +48,10 @@ impl Keys {
 
     pub(super) fn marker(&self) -> String {
         format!("{}/.format", self.prefix)
+    }
+
+    pub(super) fn migrating(&self) -> String {
+        format!("{}/.migrating", self.prefix)
     }
 
     pub(super) fn compaction(&self) -> String {
@@ -78,7 +85,7 @@ impl Keys {
         let key = text.strip_prefix(&self.prefix).ok_or_else(foreign)?;
         match key {
             "/.format" => Ok(Kind::Marker),
-            "/.compaction" => Ok(Kind::Internal),
+            "/.compaction" | "/.migrating" => Ok(Kind::Internal),
             object => match check_key(object) {
                 Ok(()) => Ok(Kind::Object(object.into())),
                 Err(_) => Err(foreign()),
@@ -95,7 +102,7 @@ impl Keys {
                     format!("there are keys below {prefix} in etcd that do not belong to fairgate")
                 }
                 Some(found) => format!(
-                    "{prefix}/.format in etcd has the format {:?}, but this fairgate supports {FORMAT:?} only",
+                    "{prefix}/.format in etcd has the format {:?}, but this fairgate supports {FORMAT_1:?} and {FORMAT:?} only",
                     String::from_utf8_lossy(found)
                 ),
             },
@@ -108,11 +115,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn objects_lie_below_the_prefix_as_kubernetes_names_them() {
+    fn objects_are_below_the_prefix() {
         let keys = Keys::new("/fairgate/").unwrap();
-        let full = keys.full("/flowschemas/catch-all");
-        assert_eq!(full, b"/fairgate/flowschemas/catch-all");
-        let object = Kind::Object("/flowschemas/catch-all".into());
+        let full = keys.full("/g/flowschemas/catch-all");
+        assert_eq!(full, b"/fairgate/g/flowschemas/catch-all");
+        let object = Kind::Object("/g/flowschemas/catch-all".into());
         assert_eq!(keys.kind(&full).unwrap(), object);
         assert_eq!(keys.kind(keys.marker().as_bytes()).unwrap(), Kind::Marker);
         let internal = keys.kind(keys.compaction().as_bytes()).unwrap();

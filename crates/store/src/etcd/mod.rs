@@ -7,7 +7,7 @@
 //! A newest read is linearizable. A read of one object goes to etcd. A list gets the current revision from
 //! etcd, and waits until the mirror has reached it. So a list costs etcd a read of one key.
 //!
-//! Every write also checks that the marker exists, so nothing is written to a cluster that was emptied or
+//! Every write also checks the marker, so nothing is written to a cluster that was emptied or
 //! replaced.
 //!
 //! While etcd is unreachable, cached reads and watches continue; the feed reconnects and resumes.
@@ -18,6 +18,7 @@ mod compaction;
 mod feed;
 mod keys;
 mod link;
+mod migration;
 
 #[cfg(test)]
 mod tests;
@@ -36,7 +37,11 @@ use etcd_client::{
 };
 use tokio::{sync::watch, task::JoinHandle};
 
-use self::{compaction::Turn, keys::Keys, link::Link};
+use self::{
+    compaction::Turn,
+    keys::{FORMAT, Keys},
+    link::Link,
+};
 use crate::{
     entry::{StoreEntry, check_key, check_prefix, check_size},
     error::StoreError,
@@ -546,6 +551,9 @@ impl Shared {
         });
         let (current, marker) = (found.next().flatten(), found.next().flatten());
         match marker {
+            Some(marker) if marker.value() != FORMAT.as_bytes() => {
+                Err(self.keys.foreign(Some(marker.value())))
+            }
             Some(_) => {
                 let current = current.map(|current| self.entry(key, current));
                 Ok(WriteOutcome::Lost(current.transpose()?))
@@ -557,7 +565,7 @@ impl Shared {
     }
 }
 
-/// Writes `key` if the precondition holds and the marker exists; otherwise reads both.
+/// Writes `key` if the precondition holds and the marker has the present format; otherwise reads both.
 fn transaction(keys: &Keys, key: &str, expected: Precondition, value: Option<&Bytes>) -> Txn {
     let (key, marker) = (keys.full(key), keys.marker());
     let is_expected = match expected {
@@ -568,7 +576,8 @@ fn transaction(keys: &Keys, key: &str, expected: Precondition, value: Option<&By
             Compare::mod_revision(key.clone(), CompareOp::Equal, revision)
         }
     };
-    let is_ours = Compare::version(marker.clone(), CompareOp::Greater, 0);
+    // Not its existence: an older fairgate must not write to keys that a newer one has migrated.
+    let is_ours = Compare::value(marker.clone(), CompareOp::Equal, FORMAT);
     let change = if let Some(value) = value {
         let options = PutOptions::new().with_prev_key();
         TxnOp::put(key.clone(), &value[..], Some(options))

@@ -157,10 +157,10 @@ async fn replicas_see_what_the_others_write_in_the_same_order() {
 }
 
 #[tokio::test]
-async fn the_keys_are_kubernetes_layout_below_the_prefix() {
+async fn objects_are_below_the_prefix_beside_the_marker() {
     let prefix = prefix();
     let store = open(settings(shared().endpoint(), &prefix)).await;
-    create(&*store, "/poddisruptionbudgets/default/web", "value").await;
+    create(&*store, "/policy/poddisruptionbudgets/default/web", "value").await;
     let mut client = shared().client().await;
     let all = GetOptions::new().with_prefix();
     let found = client.get(format!("{prefix}/"), Some(all)).await.unwrap();
@@ -169,9 +169,84 @@ async fn the_keys_are_kubernetes_layout_below_the_prefix() {
         .iter()
         .map(|kv| (kv.key_str().unwrap(), kv.value_str().unwrap()))
         .collect();
-    let key = format!("{prefix}/poddisruptionbudgets/default/web");
+    let key = format!("{prefix}/policy/poddisruptionbudgets/default/web");
     let marker = format!("{prefix}/.format");
-    assert_eq!(found, [(&*marker, "fairgate 1"), (&*key, "value")]);
+    assert_eq!(found, [(&*marker, "fairgate 2"), (&*key, "value")]);
+}
+
+/// What a store of the first format has, with `marker` as its marker.
+async fn first_format(prefix: &str, marker: &str, objects: u32) {
+    let mut client = shared().client().await;
+    client
+        .put(format!("{prefix}/{marker}"), "fairgate 1", None)
+        .await
+        .unwrap();
+    for n in 0..objects {
+        let key = format!("{prefix}/flowschemas/{n}");
+        client.put(key, format!("{n}"), None).await.unwrap();
+    }
+}
+
+async fn is_migrated(store: &dyn Store, prefix: &str, objects: usize) {
+    let schemas = "/flowcontrol.apiserver.k8s.io/flowschemas/";
+    let page = store.list(schemas, None, None, ReadRevision::Newest).await;
+    assert_eq!(page.unwrap().entries.len(), objects);
+    let all = store.list("/", None, None, ReadRevision::Newest).await;
+    assert_eq!(all.unwrap().entries.len(), objects);
+    let mut client = shared().client().await;
+    let marker = client.get(format!("{prefix}/.format"), None).await.unwrap();
+    assert_eq!(marker.kvs()[0].value_str().unwrap(), "fairgate 2");
+    let migrating = client.get(format!("{prefix}/.migrating"), None).await;
+    assert!(migrating.unwrap().kvs().is_empty());
+}
+
+#[tokio::test]
+async fn keys_of_the_first_format_are_migrated_by_replicas_that_start_at_once() {
+    let prefix = prefix();
+    first_format(&prefix, ".format", 250).await;
+    let open = || open(settings(shared().endpoint(), &prefix));
+    let (a, b, c) = tokio::join!(open(), open(), open());
+    for store in [a, b, c] {
+        is_migrated(&*store, &prefix, 250).await;
+        let key = format!(
+            "/flowcontrol.apiserver.k8s.io/flowschemas/{}",
+            store.cached_revision()
+        );
+        create(&*store, &key, "new").await;
+        let deleted = store
+            .get(&key, ReadRevision::Newest)
+            .await
+            .unwrap()
+            .unwrap();
+        let at = Precondition::At(deleted.revision);
+        store.write(&key, at, None).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_migration_that_was_interrupted_is_finished() {
+    let prefix = prefix();
+    first_format(&prefix, ".migrating", 5).await;
+    let mut client = shared().client().await;
+    let moved = format!("{prefix}/flowcontrol.apiserver.k8s.io/flowschemas/moved");
+    client.put(moved, "1", None).await.unwrap();
+    let store = open(settings(shared().endpoint(), &prefix)).await;
+    is_migrated(&*store, &prefix, 6).await;
+}
+
+#[tokio::test]
+async fn a_write_fails_once_a_newer_version_has_changed_the_format() {
+    let prefix = prefix();
+    let store = open(settings(shared().endpoint(), &prefix)).await;
+    create(&*store, "/g/a/b", "1").await;
+    let mut client = shared().client().await;
+    let marker = format!("{prefix}/.format");
+    client.put(marker, "fairgate 3", None).await.unwrap();
+    let value = Some(Bytes::from_static(b"2"));
+    let refused = store.write("/g/a/c", Precondition::Absent, value).await;
+    assert!(refused.is_err(), "{refused:?}");
+    let key = format!("{prefix}/g/a/c");
+    assert!(client.get(key, None).await.unwrap().kvs().is_empty());
 }
 
 #[tokio::test]
@@ -179,7 +254,7 @@ async fn foreign_data_is_refused_and_left_alone() {
     let mut client = shared().client().await;
     for (prefix, key, value) in [
         (prefix(), "/pods/default/web", "theirs"),
-        (prefix(), "/.format", "fairgate 2"),
+        (prefix(), "/.format", "fairgate 3"),
     ] {
         let key = format!("{prefix}{key}");
         client.put(&*key, value, None).await.unwrap();

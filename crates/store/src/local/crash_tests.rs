@@ -436,7 +436,7 @@ async fn flip_bits(
 ) {
     fs::write(file, whole).unwrap();
     // What another image left there.
-    fs::remove_file(super::file::beside(file, ".lock")).unwrap();
+    fs::remove_file(super::database::beside(file, ".lock")).unwrap();
     let before = open(file).unwrap().revision().await.unwrap();
     let (mut reported, mut harmless) = (0, 0);
     for n in 0..500_u64 {
@@ -611,7 +611,7 @@ async fn what_a_crash_left_of_making_the_file_is_in_nobodys_way() {
     let scratch = Scratch::new();
     let file = scratch.file();
     fs::create_dir_all(file.parent().unwrap()).unwrap();
-    let leftover = super::file::beside(&file, ".new");
+    let leftover = super::database::beside(&file, ".new");
     File::create(&leftover).unwrap().write_all(b"half").unwrap();
     open(&file).unwrap();
     assert!(!leftover.exists());

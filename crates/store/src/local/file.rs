@@ -13,33 +13,33 @@
 //! A new file is created under another name and renamed, so a file under the right name is complete; an
 //! empty file was truncated.
 //!
-//! Every page is compared with its checksum when the file is opened. Some damage makes redb panic before
-//! that; such panics are caught and reported as damage.
+//! Every page is compared with its checksum when the file is opened.
 
 use std::{
     collections::BTreeMap,
     fmt,
     fs::{self, File, OpenOptions, TryLockError},
-    io::{self, ErrorKind},
+    io::ErrorKind,
     os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt},
-    panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
     sync::Arc,
 };
 
 use bytes::Bytes;
-use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
+use redb::{Database, ReadableDatabase, ReadableTable};
 
+use super::{
+    database::{
+        FORMAT, Failure, META, STATE, UNDO, begin, beside, corrupt, directory, failed,
+        forget_cached, guarded, number, sync,
+    },
+    migration,
+};
 use crate::{
     entry::{StoreEntry, StoreEvent},
     error::StoreError,
 };
 
-const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
-const STATE: TableDefinition<'_, &str, (u64, &[u8])> = TableDefinition::new("state");
-const UNDO: TableDefinition<'_, u64, (&str, u64, &[u8])> = TableDefinition::new("undo");
-
-const FORMAT: u64 = 1;
 /// The revision of a new store.
 const FIRST_REVISION: u64 = 1;
 /// Small, because the mirror has everything in memory.
@@ -124,7 +124,18 @@ impl StoreFile {
             Err(error) if error.kind() == ErrorKind::NotFound => make(path)?,
             Err(error) => return Err(failed(path, "reading it", error)),
         }
-        let database = guarded(path, || checked(path))?;
+        let mut database = guarded(path, || checked(path))?;
+        if guarded(path, || migration::format(&database))? == 1 {
+            drop(database);
+            let copy = migration::keep_copy(path)?;
+            database = guarded(path, || checked(path))?;
+            guarded(path, || migration::from_format_1(&database))?;
+            tracing::info!(
+                path = %path.display(),
+                copy = %copy.display(),
+                "migrated the store to format {FORMAT}; an older fairgate can open the copy only"
+            );
+        }
         let file = Self {
             database,
             path: path.to_owned(),
@@ -274,12 +285,6 @@ fn builder() -> redb::Builder {
     builder
 }
 
-fn begin(database: &Database) -> Result<redb::WriteTransaction, Failure> {
-    let mut transaction = database.begin_write()?;
-    transaction.set_two_phase_commit(true);
-    Ok(transaction)
-}
-
 fn write(database: &Database, events: &[Arc<StoreEvent>], floor: u64) -> Result<(), Failure> {
     let transaction = begin(database)?;
     {
@@ -315,7 +320,7 @@ fn read(path: &Path, database: &Database) -> Result<Contents, Failure> {
         FORMAT => {}
         other => {
             return Err(Failure::Foreign(format!(
-                "{} has format {other}, and this fairgate knows {FORMAT} alone",
+                "{} has format {other}, but this fairgate supports formats 1 to {FORMAT} only; use a newer fairgate",
                 path.display()
             )));
         }
@@ -372,13 +377,6 @@ fn replay(
     Ok(events)
 }
 
-fn number(meta: &impl ReadableTable<&'static str, u64>, name: &str) -> Result<u64, Failure> {
-    match meta.get(name)? {
-        Some(number) => Ok(number.value()),
-        None => Err(Failure::Damaged(format!("it has no {name}"))),
-    }
-}
-
 impl Contents {
     /// Checks the invariants of committed data; the error describes the violation.
     pub(super) fn check(&self) -> Result<(), String> {
@@ -411,102 +409,4 @@ impl Contents {
         }
         Ok(())
     }
-}
-
-/// Why a step on the database failed.
-enum Failure {
-    Redb(redb::Error),
-    Damaged(String),
-    Foreign(String),
-}
-
-impl<E: Into<redb::Error>> From<E> for Failure {
-    fn from(error: E) -> Self {
-        Self::Redb(error.into())
-    }
-}
-
-/// Runs a step on the database at `path`, and maps its failure or panic to a store error.
-fn guarded<T>(path: &Path, step: impl FnOnce() -> Result<T, Failure>) -> Result<T, StoreError> {
-    // What a panic leaves behind is dropped, never used.
-    match catch_unwind(AssertUnwindSafe(step)) {
-        Ok(Ok(done)) => Ok(done),
-        Ok(Err(failure)) => Err(explain(path, failure)),
-        Err(_) => Err(corrupt(path, "the database library failed to read it")),
-    }
-}
-
-fn explain(path: &Path, failure: Failure) -> StoreError {
-    match failure {
-        Failure::Damaged(what) => corrupt(path, what),
-        Failure::Foreign(what) => StoreError::Foreign { what },
-        Failure::Redb(redb::Error::Io(error)) if error.kind() == ErrorKind::UnexpectedEof => {
-            corrupt(path, "it ends too early")
-        }
-        // What is no database at all.
-        Failure::Redb(redb::Error::Io(error)) if error.kind() == ErrorKind::InvalidData => {
-            corrupt(path, error.to_string())
-        }
-        Failure::Redb(redb::Error::Io(error)) => failed(path, "reading or writing it", error),
-        Failure::Redb(redb::Error::DatabaseAlreadyOpen) => StoreError::Locked {
-            path: path.to_owned(),
-        },
-        Failure::Redb(redb::Error::PreviousIo) => failed(
-            path,
-            "reading or writing it",
-            io::Error::other("an earlier failure"),
-        ),
-        Failure::Redb(other) => corrupt(path, other.to_string()),
-    }
-}
-
-fn corrupt(path: &Path, what: impl Into<String>) -> StoreError {
-    StoreError::Corrupt {
-        path: path.to_owned(),
-        what: what.into(),
-    }
-}
-
-fn failed(path: &Path, doing: &'static str, error: io::Error) -> StoreError {
-    let full = [
-        ErrorKind::StorageFull,
-        ErrorKind::QuotaExceeded,
-        ErrorKind::FileTooLarge,
-    ];
-    if full.contains(&error.kind()) {
-        let place = format!("the disk below {}", path.display());
-        return StoreError::Full { place };
-    }
-    StoreError::Io {
-        path: path.to_owned(),
-        doing,
-        source: Arc::new(error),
-    }
-}
-
-/// The directory of `path`.
-fn directory(path: &Path) -> &Path {
-    match path.parent() {
-        Some(parent) if parent != Path::new("") => parent,
-        _ => Path::new("."),
-    }
-}
-
-fn sync(path: &Path) -> io::Result<()> {
-    File::open(path)?.sync_all()
-}
-
-/// Drops the file from the page cache: after a failed flush the cache may differ from the disk.
-fn forget_cached(path: &Path) {
-    if let Ok(file) = File::open(path) {
-        // Best effort.
-        let _ = rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed);
-    }
-}
-
-/// `path` with `suffix` appended to its last part.
-pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(suffix);
-    name.into()
 }

@@ -15,7 +15,9 @@
 //!
 //! Not here: several processes. A second one is refused; `etcd` is for that.
 
+mod database;
 mod file;
+mod migration;
 mod settings;
 mod writer;
 

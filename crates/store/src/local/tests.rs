@@ -12,7 +12,9 @@ use std::{
 
 use bytes::Bytes;
 
-use super::{LocalSettings, LocalStore, raise_revision};
+use super::{
+    LocalSettings, LocalStore, database::beside, migration::back_to_format_1, raise_revision,
+};
 use crate::{
     HistoryLimits, Precondition, ReadRevision, Store, StoreError, StoreFuture, StoreHealth,
     WriteOutcome,
@@ -215,6 +217,40 @@ async fn after_a_backup_the_counter_can_be_raised() {
 }
 
 #[tokio::test]
+async fn a_file_of_the_first_format_is_migrated_with_its_history_and_a_copy_is_kept() {
+    let scratch = Scratch::new();
+    let file = scratch.file();
+    let store = open(&file).unwrap();
+    let key = "/flowcontrol.apiserver.k8s.io/flowschemas/a";
+    let first = write(&store, key, Precondition::Absent, b"1").await;
+    let first = first.unwrap();
+    let second = write(&store, key, Precondition::At(first), b"2").await;
+    let second = second.unwrap();
+    drop(store);
+    back_to_format_1(&file);
+
+    let store = open(&file).unwrap();
+    let entry = store.get(key, ReadRevision::Newest).await.unwrap().unwrap();
+    assert_eq!((&entry.value[..], entry.revision), (&b"2"[..], second));
+    let mut watch = store
+        .watch("/flowcontrol.apiserver.k8s.io/", first)
+        .unwrap();
+    let events = watch.next().await.unwrap();
+    assert_eq!((&*events[0].key, events[0].revision), (key, second));
+    let third = write(&store, key, Precondition::At(second), b"3").await;
+    let third = third.unwrap();
+    drop(store);
+    assert_eq!(open(&file).unwrap().revision().await.unwrap(), third);
+
+    // The copy is a file of the first format.
+    let copy = beside(&file, ".format-1");
+    fs::rename(&copy, scratch.0.join("store.redb")).unwrap();
+    let old = open(&scratch.0.join("store.redb")).unwrap();
+    assert_eq!(old.revision().await.unwrap(), second);
+    assert!(beside(&scratch.0.join("store.redb"), ".format-1").exists());
+}
+
+#[tokio::test]
 async fn the_file_of_a_format_to_come_is_refused() {
     let scratch = Scratch::new();
     drop(open(&scratch.file()).unwrap());
@@ -223,7 +259,7 @@ async fn the_file_of_a_format_to_come_is_refused() {
         let transaction = database.begin_write().unwrap();
         let meta = redb::TableDefinition::<&str, u64>::new("meta");
         let mut table = transaction.open_table(meta).unwrap();
-        table.insert("format", 2).unwrap();
+        table.insert("format", 3).unwrap();
         drop(table);
         transaction.commit().unwrap();
     }
