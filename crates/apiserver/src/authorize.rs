@@ -67,7 +67,7 @@ pub(super) fn forbidden(attributes: &Attributes, user: &User, reason: &str) -> S
 pub enum Authorizer {
     /// The built-in rules.
     BuiltIn(BuiltInRules),
-    /// The upstream, asked by SubjectAccessReviews.
+    /// The upstream, asked with a `SubjectAccessReview`.
     Upstream(AccessReviews),
 }
 
