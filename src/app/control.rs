@@ -7,8 +7,8 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::{
     ServeError,
+    followed_files::{self, FollowedFiles},
     hosted_api::HostedApi,
-    identity::UpstreamCredential,
     object_counts,
     policies::{Applier, ConfiguredSource, Policies, follow},
     reload::Reload,
@@ -35,7 +35,8 @@ pub(super) struct Control {
     pub(super) reviews: Option<TokenReviews>,
     pub(super) policies: Policies,
     pub(super) hosting: Option<HostedApi>,
-    pub(super) credential: UpstreamCredential,
+    /// The files whose renewed contents are used at once.
+    pub(super) renewals: Vec<FollowedFiles>,
     pub(super) clock: Clock,
     pub(super) clients: UpstreamClients,
     pub(super) telemetry: Arc<Telemetry>,
@@ -78,7 +79,7 @@ impl Control {
         register_defence_metrics(gateway, &self.telemetry);
         control.spawn(admin.run());
         control.spawn(Arc::clone(&self.telemetry).run());
-        control.spawn(self.credential.follow());
+        control.spawn(followed_files::follow(self.renewals));
         if self.config.has_upstream {
             control.spawn(object_counts::follow(
                 Arc::clone(&self.hub),

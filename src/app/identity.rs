@@ -1,86 +1,46 @@
 //! Identity on requests to the upstream: the user's, and the gateway's own credential.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
 use http::{HeaderMap, HeaderValue, header::AUTHORIZATION};
 
-use super::settings_error::SettingsError;
+use crate::config::BearerTokenFile;
 use fairgate_call::{Call, Refusal};
 use fairgate_proxy::{
     auth::{IdentityError, UpstreamIdentity, upstream},
     forward,
 };
 
-/// How often a token file is reloaded: such tokens are renewed well before they expire.
-const REREAD: Duration = Duration::from_secs(60);
-
-/// The gateway's own bearer token, if it has one.
+/// The gateway's own bearer token, if it has one. Clones share it.
 #[derive(Clone, Debug)]
-pub(super) struct UpstreamCredential {
-    path: Option<PathBuf>,
-    header: Arc<ArcSwapOption<HeaderValue>>,
-}
+pub(super) struct UpstreamCredential(Arc<ArcSwapOption<HeaderValue>>);
 
 impl UpstreamCredential {
-    /// The token in the file at `path`.
-    ///
-    /// # Errors
-    ///
-    /// When the file cannot be read, or contains no token.
-    pub(super) fn new(path: Option<PathBuf>) -> Result<Self, SettingsError> {
-        let credential = Self {
-            path,
-            header: Arc::default(),
-        };
-        credential.reread()?;
-        Ok(credential)
+    pub(super) fn new(token: Option<&BearerTokenFile>) -> Self {
+        let header = token.and_then(header).map(Arc::new);
+        Self(Arc::new(ArcSwapOption::new(header)))
+    }
+
+    /// Uses another token from the next request on.
+    pub(super) fn replace(&self, token: &BearerTokenFile) {
+        self.0.store(header(token).map(Arc::new));
     }
 
     /// The `Authorization` header of the gateway.
     pub(super) fn header(&self) -> Option<HeaderValue> {
-        self.header
+        self.0
             .load()
             .as_ref()
             .map(|header| HeaderValue::clone(header))
     }
+}
 
-    /// Reloads the file periodically, until it is dropped.
-    pub(super) async fn follow(self) {
-        if self.path.is_none() {
-            return;
-        }
-        loop {
-            tokio::time::sleep(REREAD).await;
-            let again = self.clone();
-            match tokio::task::spawn_blocking(move || again.reread()).await {
-                Ok(Ok(())) => {}
-                Ok(Err(error)) => {
-                    tracing::warn!(%error, "cannot reload the token file; the last token stays in use");
-                }
-                Err(error) => tracing::warn!(%error, "cannot reload the token file"),
-            }
-        }
-    }
-
-    fn reread(&self) -> Result<(), SettingsError> {
-        let Some(path) = &self.path else {
-            return Ok(());
-        };
-        let token = std::fs::read_to_string(path).map_err(|source| SettingsError::TokenFile {
-            path: path.clone(),
-            source,
-        })?;
-        let token = token.trim();
-        let header = HeaderValue::from_str(&format!("Bearer {token}"));
-        let mut header = header
-            .ok()
-            .filter(|_| !token.is_empty())
-            .ok_or_else(|| SettingsError::NotAToken { path: path.clone() })?;
-        header.set_sensitive(true);
-        self.header.store(Some(Arc::new(header)));
-        Ok(())
-    }
+/// Always a header: a token has only visible characters.
+fn header(file: &BearerTokenFile) -> Option<HeaderValue> {
+    let mut header = HeaderValue::from_str(&format!("Bearer {}", *file.token)).ok()?;
+    header.set_sensitive(true);
+    Some(header)
 }
 
 /// Writes the user's identity and the gateway's credential into requests to the upstream.

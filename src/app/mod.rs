@@ -10,11 +10,13 @@ mod access_reviews;
 mod control;
 pub mod data_directory;
 mod event_metrics;
+mod followed_files;
 mod hosted_api;
 mod identity;
 mod object_counts;
 mod policies;
 mod reload;
+mod renewals;
 pub mod runtimes;
 mod settings;
 mod settings_error;
@@ -55,6 +57,7 @@ use fairgate_proxy::{
     stack::stack,
 };
 use fairgate_store::{Store, StoreError};
+use fairgate_upstream::endpoint::Endpoint;
 use hosted_api::HostedApi;
 use identity::UpstreamCredential;
 use policies::{ObjectsFrom, Policies};
@@ -156,8 +159,10 @@ where
     let clock = Clock::system();
     let hash_key = settings::hash_key(&config)?;
     let control_runtime = runtimes::control_runtime()?;
-    let credential = UpstreamCredential::new(config.upstream.token_file.clone())?;
-    let clients = settings::upstream_clients(&config, &credential)?;
+    let credential = UpstreamCredential::new(config.upstream.token.as_ref());
+    let upstream_tls = settings::upstream_tls(&config)?;
+    let endpoint = settings::endpoint(&config, upstream_tls.clone())?;
+    let clients = settings::upstream_clients(&config, &endpoint, &credential);
     let hosting = open_hosting(&config, &clients, &clock, &metrics, &control_runtime)?;
     let from = policies_from(&config, hosting.as_ref(), &clients, &clock);
     let store = hosting.as_ref().map(|hosting| Arc::clone(&hosting.store));
@@ -176,12 +181,15 @@ where
     let control = control_runtime.handle();
     let reviews = settings::token_reviews(&config, &clients, &clock, events, control)?;
     let rules = settings::auth_rules(&config, reviews.clone())?;
-    let mut serve = settings::serve(&config, rules.authentication.authorities())?;
+    let certificate = settings::serving_certificate(&config)?;
+    let authorities = rules.authentication.authorities();
+    let mut serve = settings::serve(&config, certificate.as_ref(), authorities)?;
     let rules = Arc::new(ArcSwap::from_pointee(rules));
     serve.events = event_metrics::clients(telemetry.metrics());
     let app = AppSettings { serve, cores };
     let build = build_stack(
         &config,
+        endpoint,
         &telemetry,
         &hub,
         &rules,
@@ -190,6 +198,7 @@ where
         layer,
     )?;
     let gateway = Gateway::start(app, control_runtime, build)?;
+    let renewals = renewals::files(&config, certificate, upstream_tls, &credential);
     let control = Control {
         config,
         path,
@@ -198,7 +207,7 @@ where
         reviews,
         policies,
         hosting,
-        credential,
+        renewals,
         clock,
         clients,
         telemetry,
@@ -314,6 +323,7 @@ fn policies_from<'a>(
 /// Returns the function that builds the stack of each core, on the core's own thread.
 fn build_stack<E>(
     config: &Config,
+    endpoint: Endpoint,
     telemetry: &Arc<Telemetry>,
     hub: &Arc<Hub>,
     rules: &Arc<ArcSwap<AuthRules>>,
@@ -324,7 +334,7 @@ fn build_stack<E>(
 where
     E: Layer<InnerService> + Send + Sync + 'static,
 {
-    let mut upstream = settings::upstream(config)?;
+    let mut upstream = settings::upstream(config, endpoint);
     upstream.events = event_metrics::connections(telemetry.metrics());
     if config.has_upstream {
         event_metrics::streams(telemetry.metrics(), &upstream.connection_limit);

@@ -20,7 +20,7 @@ use fairgate_proxy::{
     },
     fairness::{Caps, Enforcement, HubSettings},
     forward::{ConnectionLimit, UpstreamProtocol, UpstreamSettings},
-    serve::{self, DrainSettings, ServeSettings},
+    serve::{self, DrainSettings, ServeSettings, tls::ServingCertificate},
 };
 use fairgate_upstream::{
     client::{ApiClient, ConnectionReuse, HeaderSource},
@@ -97,21 +97,29 @@ pub(super) fn hub(config: &Config) -> HubSettings {
     }
 }
 
+/// The certificate that clients are shown, unless they connect without TLS.
+pub(super) fn serving_certificate(
+    config: &Config,
+) -> Result<Option<ServingCertificate>, SettingsError> {
+    let own = config.listen.tls.as_ref();
+    let own = own.map(|own| ServingCertificate::new(own.chain.clone(), own.key.clone_key()));
+    own.transpose().map_err(unusable_serving_certificate)
+}
+
+fn unusable_serving_certificate(source: rustls::Error) -> SettingsError {
+    SettingsError::Tls {
+        field: "listen.tls",
+        source,
+    }
+}
+
 pub(super) fn serve(
     config: &Config,
+    certificate: Option<&ServingCertificate>,
     authorities: Vec<DistinguishedName>,
 ) -> Result<ServeSettings, SettingsError> {
-    let tls = match &config.listen.tls {
-        None => None,
-        Some(own) => {
-            let made =
-                serve::tls::server_config(own.chain.clone(), own.key.clone_key(), authorities);
-            Some(made.map_err(|source| SettingsError::Tls {
-                field: "listen.tls",
-                source,
-            })?)
-        }
-    };
+    let tls = certificate.map(|certificate| serve::tls::server_config(certificate, authorities));
+    let tls = tls.transpose().map_err(unusable_serving_certificate)?;
     let (limits, timeouts) = (&config.limits, &config.timeouts);
     Ok(ServeSettings {
         listen: config.listen.address,
@@ -134,9 +142,10 @@ pub(super) fn serve(
     })
 }
 
-pub(super) fn upstream(config: &Config) -> Result<UpstreamSettings, SettingsError> {
+/// How clients' requests are forwarded to the upstream at `endpoint`.
+pub(super) fn upstream(config: &Config, endpoint: Endpoint) -> UpstreamSettings {
     let (upstream, timeouts) = (&config.upstream, &config.timeouts);
-    let mut settings = UpstreamSettings::at(endpoint(config)?);
+    let mut settings = UpstreamSettings::at(endpoint);
     settings.protocol = match upstream.protocol {
         config::ProtocolConfig::Auto => UpstreamProtocol::Auto,
         config::ProtocolConfig::Http1 => UpstreamProtocol::Http1,
@@ -164,39 +173,44 @@ pub(super) fn upstream(config: &Config) -> Result<UpstreamSettings, SettingsErro
             .reserved_headers
             .push(extra_prefix.to_ascii_lowercase());
     }
-    Ok(settings)
+    settings
+}
+
+/// TLS towards the upstream, unless its URL is without TLS.
+pub(super) fn upstream_tls(config: &Config) -> Result<Option<UpstreamTls>, SettingsError> {
+    let upstream = &config.upstream;
+    if !upstream.url.tls {
+        return Ok(None);
+    }
+    let (roots, own) = (&upstream.authorities, &upstream.client_certificate);
+    let made = client_tls(roots.as_ref(), own.as_ref()).map_err(|source| SettingsError::Tls {
+        field: "upstream.clientCertificate",
+        source,
+    })?;
+    Ok(Some(UpstreamTls::new(made, server_name(config)?)))
+}
+
+/// TLS that trusts these authorities, and presents the gateway's own certificate.
+pub(super) fn client_tls(
+    authorities: Option<&config::Authorities>,
+    own: Option<&config::CertificateAndKey>,
+) -> Result<Arc<ClientConfig>, rustls::Error> {
+    let roots = authorities
+        .into_iter()
+        .flat_map(|bundle| bundle.certificates.iter().cloned());
+    tls::client_config(
+        roots,
+        own.map(|own| (own.chain.clone(), own.key.clone_key())),
+    )
 }
 
 /// Where the upstream is, and how to connect to it.
-fn endpoint(config: &Config) -> Result<Endpoint, SettingsError> {
-    let tls = match client_tls(config)? {
-        None => None,
-        Some(tls) => Some(UpstreamTls {
-            config: tls,
-            server_name: server_name(config)?,
-        }),
-    };
+pub(super) fn endpoint(
+    config: &Config,
+    tls: Option<UpstreamTls>,
+) -> Result<Endpoint, SettingsError> {
     let endpoint = Endpoint::new(authority(config)?, tls);
     Ok(endpoint.with_connect_timeout(config.timeouts.upstream_connect))
-}
-
-fn client_tls(config: &Config) -> Result<Option<Arc<ClientConfig>>, SettingsError> {
-    if !config.upstream.url.tls {
-        return Ok(None);
-    }
-    let roots = config
-        .upstream
-        .authorities
-        .iter()
-        .flat_map(|bundle| bundle.certificates.iter().cloned());
-    let own = config.upstream.client_certificate.as_ref();
-    let own = own.map(|own| (own.chain.clone(), own.key.clone_key()));
-    tls::client_config(roots, own)
-        .map(Some)
-        .map_err(|source| SettingsError::Tls {
-            field: "upstream.clientCertificate",
-            source,
-        })
 }
 
 fn authority(config: &Config) -> Result<Authority, SettingsError> {
@@ -249,15 +263,15 @@ pub(super) struct UpstreamClients {
 
 pub(super) fn upstream_clients(
     config: &Config,
+    endpoint: &Endpoint,
     credential: &UpstreamCredential,
-) -> Result<UpstreamClients, SettingsError> {
-    let endpoint = endpoint(config)?;
+) -> UpstreamClients {
     let headers = own_headers(config, credential);
     let client = |reuse| ApiClient::new(endpoint.clone(), Arc::clone(&headers), reuse);
-    Ok(UpstreamClients {
+    UpstreamClients {
         reviews: client(ConnectionReuse::Pooled),
         streams: client(ConnectionReuse::PerRequest),
-    })
+    }
 }
 
 /// The headers by which the gateway authenticates itself to the upstream.

@@ -1,7 +1,5 @@
 //! Errors of settings that pass the validation of `config`, but cannot be used.
 
-use std::{io, path::PathBuf};
-
 use fairgate_proxy::auth::{BundleError, HeaderNameError, NoRandomness, TokenFileError};
 
 /// A setting that passes validation, but cannot be used.
@@ -35,20 +33,6 @@ pub enum SettingsError {
     /// Configured header names are invalid.
     #[error("header names: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     HeaderNames(Vec<HeaderNameError>),
-    /// The file with the gateway's own token cannot be read.
-    #[error("upstream.tokenFile: {path} cannot be read", path = path.display())]
-    TokenFile {
-        /// The configured path.
-        path: PathBuf,
-        /// The error of the operating system.
-        source: io::Error,
-    },
-    /// The file with the gateway's own token is empty or malformed.
-    #[error("upstream.tokenFile: {path} contains no token", path = path.display())]
-    NotAToken {
-        /// The configured path.
-        path: PathBuf,
-    },
     /// The system has no random numbers.
     #[error(transparent)]
     NoRandomness(#[from] NoRandomness),

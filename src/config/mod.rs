@@ -10,7 +10,9 @@
 //!
 //! Not here: the policy objects, which come from a [`crate::source`].
 
+mod bearer_token;
 mod error;
+mod file_version;
 mod pem;
 mod read;
 mod secret;
@@ -24,7 +26,10 @@ use std::{
     time::Duration,
 };
 
+pub use bearer_token::BearerTokenFile;
 pub use error::ConfigError;
+pub(crate) use file_version::file_digest;
+pub use file_version::{FileDigest, FileVersion};
 pub use pem::{Authorities, CertificateAndKey};
 pub use read::ConfigReading;
 pub use secret::Secret;
@@ -266,8 +271,8 @@ pub struct UpstreamConfig {
     pub tls_server_name: Option<String>,
     /// The gateway's own certificate.
     pub client_certificate: Option<CertificateAndKey>,
-    /// A file with the gateway's own bearer token. Such tokens expire, so it is reloaded every minute.
-    pub token_file: Option<PathBuf>,
+    /// The gateway's own bearer token.
+    pub token: Option<BearerTokenFile>,
     /// How the client's identity is passed to it.
     pub identity: UpstreamIdentityConfig,
     /// HTTP versions to use.
@@ -417,6 +422,16 @@ const APPLIED_BY_RELOAD: [&str; 12] = [
     "limits.spoolTotal",
 ];
 
+/// The keys of files whose changed contents are used without a reload.
+const FOLLOWED_FILES: [&str; 6] = [
+    "listen.tls.certFile",
+    "listen.tls.keyFile",
+    "upstream.caFile",
+    "upstream.clientCertificate.certFile",
+    "upstream.clientCertificate.keyFile",
+    "upstream.tokenFile",
+];
+
 /// A key of the configuration, for its reference.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigKey {
@@ -445,7 +460,7 @@ impl Config {
 
     /// The keys that differ in `new` and that a reload does not apply, in alphabetical order.
     ///
-    /// A file with changed contents counts as a change of its key.
+    /// A file with changed contents counts as a change of its key, unless the file is followed.
     pub fn restart_needed_for(&self, new: &Self) -> Vec<String> {
         let mut keys: Vec<String> = self
             .effective
@@ -456,7 +471,10 @@ impl Config {
                     .iter()
                     .filter(|(key, _)| !self.effective.contains_key(*key)),
             )
-            .map(|(key, _)| key.trim_end_matches(" (content)").to_owned())
+            .filter_map(|(key, _)| match key.strip_suffix(" (content)") {
+                Some(key) => (!FOLLOWED_FILES.contains(&key)).then(|| key.to_owned()),
+                None => Some(key.clone()),
+            })
             .filter(|key| !APPLIED_BY_RELOAD.contains(&key.as_str()))
             .collect();
         if self.flow_control.hash_key != new.flow_control.hash_key {

@@ -4,7 +4,7 @@
 //!
 //! Not here: whether a chain is trusted or a certificate has expired, which each handshake verifies.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, path::Path};
 
 use rustls::{
     RootCertStore,
@@ -15,15 +15,26 @@ use rustls::{
     sign::CertifiedKey,
 };
 
-use super::values::InvalidValue;
+use super::{FileVersion, values::InvalidValue};
 
 /// A bundle of CA certificates; at least one.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Authorities {
     /// In the file's order, each one well-formed.
     pub certificates: Vec<CertificateDer<'static>>,
-    /// The file as read.
-    pub pem: Arc<[u8]>,
+    /// Where they come from.
+    pub file: FileVersion,
+}
+
+impl Authorities {
+    /// The same file with other contents.
+    ///
+    /// # Errors
+    ///
+    /// Why they cannot be used, with the path.
+    pub(crate) fn with_contents(&self, pem: &[u8]) -> Result<Self, String> {
+        authorities(&self.file.path, pem).map_err(|invalid| self.file.cannot_be_used(&invalid))
+    }
 }
 
 impl fmt::Debug for Authorities {
@@ -38,6 +49,28 @@ pub struct CertificateAndKey {
     pub chain: Vec<CertificateDer<'static>>,
     /// The leaf's key.
     pub key: PrivateKeyDer<'static>,
+    /// The files of the certificate and the key.
+    pub files: [FileVersion; 2],
+}
+
+impl CertificateAndKey {
+    /// The same files with other contents.
+    ///
+    /// # Errors
+    ///
+    /// Why they cannot be used, with the path.
+    pub(crate) fn with_contents(&self, certificate: &[u8], key: &[u8]) -> Result<Self, String> {
+        let [certificate_file, key_file] = &self.files;
+        let chain = certificates(certificate);
+        let chain = chain.map_err(|invalid| certificate_file.cannot_be_used(&invalid))?;
+        let versions = [
+            FileVersion::new(&certificate_file.path, certificate),
+            FileVersion::new(&key_file.path, key),
+        ];
+        private_key(key)
+            .and_then(|key| certificate_and_key(chain, key, versions))
+            .map_err(|invalid| key_file.cannot_be_used(&invalid))
+    }
 }
 
 impl Clone for CertificateAndKey {
@@ -45,18 +78,23 @@ impl Clone for CertificateAndKey {
         Self {
             chain: self.chain.clone(),
             key: self.key.clone_key(),
+            files: self.files.clone(),
         }
     }
 }
 
 impl fmt::Debug for CertificateAndKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Identity({} certificates, <secret>)", self.chain.len())
+        write!(
+            f,
+            "CertificateAndKey({} certificates, <secret>)",
+            self.chain.len()
+        )
     }
 }
 
-/// The CA certificates in `pem`.
-pub(super) fn authorities(pem: &[u8]) -> Result<Authorities, InvalidValue> {
+/// The CA certificates in `pem`, which was read from `path`.
+pub(super) fn authorities(path: &Path, pem: &[u8]) -> Result<Authorities, InvalidValue> {
     let certificates = certificates(pem)?;
     for (index, certificate) in certificates.iter().enumerate() {
         if let Err(error) = RootCertStore::empty().add(certificate.clone()) {
@@ -68,7 +106,7 @@ pub(super) fn authorities(pem: &[u8]) -> Result<Authorities, InvalidValue> {
     }
     Ok(Authorities {
         certificates,
-        pem: pem.into(),
+        file: FileVersion::new(path, pem),
     })
 }
 
@@ -108,14 +146,15 @@ pub(super) fn private_key(pem: &[u8]) -> Result<PrivateKeyDer<'static>, InvalidV
     })
 }
 
-/// A certificate chain with the matching key.
-pub(super) fn identity(
+/// A certificate chain with the matching key, which were read from `files`.
+pub(super) fn certificate_and_key(
     chain: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
+    files: [FileVersion; 2],
 ) -> Result<CertificateAndKey, InvalidValue> {
     let provider = rustls::crypto::ring::default_provider();
     match CertifiedKey::from_der(chain.clone(), key.clone_key(), &provider) {
-        Ok(_) => Ok(CertificateAndKey { chain, key }),
+        Ok(_) => Ok(CertificateAndKey { chain, key, files }),
         Err(error) => Err(InvalidValue::new(
             format!("the key does not match the certificate: {error}"),
             "use the key of the first certificate in the chain",
@@ -143,22 +182,59 @@ mod tests {
         (made.cert.pem(), made.signing_key.serialize_pem())
     }
 
+    fn files() -> [FileVersion; 2] {
+        ["a.crt", "a.key"].map(|name| FileVersion::new(Path::new(name), b""))
+    }
+
     #[test]
-    fn a_chain_and_its_key_make_an_identity() {
+    fn a_chain_and_its_key_are_used_together() {
         let (cert, key) = self_signed();
         let chain = certificates(format!("# words\n{cert}\n{cert}").as_bytes()).unwrap();
         assert_eq!(chain.len(), 2);
-        let identity = identity(chain, private_key(key.as_bytes()).unwrap()).unwrap();
-        assert!(format!("{identity:?}").contains("<secret>"));
+        let key = private_key(key.as_bytes()).unwrap();
+        let pair = certificate_and_key(chain, key, files()).unwrap();
+        assert!(format!("{pair:?}").contains("<secret>"));
+    }
+
+    #[test]
+    fn other_contents_of_the_same_files_are_checked_alike() {
+        let ((cert, key), (other_cert, other_key)) = (self_signed(), self_signed());
+        let chain = certificates(cert.as_bytes()).unwrap();
+        let pair = private_key(key.as_bytes()).unwrap();
+        let pair = certificate_and_key(chain, pair, files()).unwrap();
+        let renewed = pair.with_contents(other_cert.as_bytes(), other_key.as_bytes());
+        let renewed = renewed.unwrap();
+        assert_ne!(renewed.chain, pair.chain);
+        assert_ne!(renewed.files, pair.files);
+        let error = pair.with_contents(other_cert.as_bytes(), key.as_bytes());
+        assert!(error.unwrap_err().starts_with("a.key: the key does not"));
+        let error = pair.with_contents(b"", other_key.as_bytes());
+        assert!(
+            error
+                .unwrap_err()
+                .starts_with("a.crt: the file contains no")
+        );
+
+        let bundle = authorities(Path::new("ca.crt"), cert.as_bytes()).unwrap();
+        let renewed = bundle.with_contents(other_cert.as_bytes()).unwrap();
+        assert_eq!(renewed.file.path, bundle.file.path);
+        assert_ne!(renewed, bundle);
+        assert!(
+            bundle
+                .with_contents(b"")
+                .unwrap_err()
+                .starts_with("ca.crt: ")
+        );
     }
 
     #[test]
     fn the_key_of_another_certificate_is_refused() {
         let (cert, _) = self_signed();
         let (_, key) = self_signed();
-        let error = identity(
+        let error = certificate_and_key(
             certificates(cert.as_bytes()).unwrap(),
             private_key(key.as_bytes()).unwrap(),
+            files(),
         )
         .unwrap_err();
         assert!(error.problem.contains("does not match"), "{error:?}");

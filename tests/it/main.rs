@@ -31,6 +31,7 @@ mod overlay;
 mod panics;
 mod pooling;
 mod resets;
+mod rotation;
 mod tidy;
 mod tidy_names;
 mod tls;

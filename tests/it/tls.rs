@@ -3,7 +3,10 @@
 use std::sync::{Arc, Mutex};
 
 use fairgate_call::{Call, Refusal, Reply, ReplyBody};
-use fairgate_proxy::{forward::UpstreamSettings, serve::tls::server_config};
+use fairgate_proxy::{
+    forward::UpstreamSettings,
+    serve::tls::{ServingCertificate, server_config},
+};
 use fairgate_upstream::tls::UpstreamTls;
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -38,13 +41,13 @@ async fn both_protocols_are_negotiated_with_clients_and_upstream() {
         let config = fairgate_upstream::tls::client_config([pki.certificate()], None).unwrap();
         let to = UpstreamSettings::new(
             upstream.address.to_string().parse().unwrap(),
-            Some(UpstreamTls {
+            Some(UpstreamTls::new(
                 config,
-                server_name: ServerName::try_from("localhost").unwrap(),
-            }),
+                ServerName::try_from("localhost").unwrap(),
+            )),
         );
         let (chain, key) = pki.issue_with_key(&Leaf::named("localhost"));
-        let own = server_config(chain, key, Vec::new()).unwrap();
+        let own = server_config(&ServingCertificate::new(chain, key).unwrap(), Vec::new()).unwrap();
         let gate = Gate::towards(to, |settings, _| settings.serve.tls = Some(own));
         for protocol in [&b"h2"[..], b"http/1.1"] {
             let stream = connect(&gate, &pki, None, &[protocol]).await.unwrap();
@@ -72,10 +75,10 @@ async fn an_upstream_of_another_authority_gets_nothing() {
     let config = fairgate_upstream::tls::client_config([ours.certificate()], None).unwrap();
     let to = UpstreamSettings::new(
         upstream.address.to_string().parse().unwrap(),
-        Some(UpstreamTls {
+        Some(UpstreamTls::new(
             config,
-            server_name: ServerName::try_from("localhost").unwrap(),
-        }),
+            ServerName::try_from("localhost").unwrap(),
+        )),
     );
     let gate = Gate::towards(to, |_, _| {});
     let mut client = TestClient::http1(gate.address()).await;
@@ -114,7 +117,7 @@ impl Service<Call> for Certificates {
 async fn any_certificate_whose_key_the_client_holds_is_passed_on() {
     let (pki, stranger) = (Authority::new("test root"), Authority::new("test root"));
     let (chain, key) = pki.issue_with_key(&Leaf::named("localhost"));
-    let own = server_config(chain, key, Vec::new()).unwrap();
+    let own = server_config(&ServingCertificate::new(chain, key).unwrap(), Vec::new()).unwrap();
     let shown: Chains = Arc::default();
     let leaf = Certificates(shown.clone());
     let gate = Gate::around(
@@ -135,7 +138,7 @@ async fn any_certificate_whose_key_the_client_holds_is_passed_on() {
 async fn a_certificate_whose_key_the_client_does_not_hold_ends_the_handshake() {
     let pki = Authority::new("test root");
     let (chain, key) = pki.issue_with_key(&Leaf::named("localhost"));
-    let own = server_config(chain, key, Vec::new()).unwrap();
+    let own = server_config(&ServingCertificate::new(chain, key).unwrap(), Vec::new()).unwrap();
     let gate = Gate::around(
         || Certificates(Arc::default()),
         |settings| settings.serve.tls = Some(own),

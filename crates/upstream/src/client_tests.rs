@@ -76,9 +76,9 @@ impl Server {
         protocols: &[&str],
         certificate: &CertificateDer<'static>,
     ) -> ApiClient {
-        let tls = (!protocols.is_empty()).then(|| UpstreamTls {
-            config: client_config([certificate.clone()], None).unwrap(),
-            server_name: "upstream".try_into().unwrap(),
+        let tls = (!protocols.is_empty()).then(|| {
+            let config = client_config([certificate.clone()], None).unwrap();
+            UpstreamTls::new(config, "upstream".try_into().unwrap())
         });
         let endpoint = Endpoint::new(self.authority.clone(), tls);
         let credentials: HeaderSource = Arc::new(|| {

@@ -6,11 +6,10 @@
 
 use std::{io, sync::Arc, time::Duration};
 
-use rustls::ClientConfig;
 use tokio::{net::TcpStream, time::timeout};
 use tokio_rustls::TlsConnector;
 
-use crate::{endpoint::Endpoint, tls::offering};
+use crate::endpoint::Endpoint;
 use fairgate_base::socket::{Socket, set_up};
 
 /// How long an unused connection is kept: less than the 90 s after which an API server closes it.
@@ -73,16 +72,18 @@ pub struct Dialed {
 #[derive(Clone, Debug)]
 pub struct Dialer {
     endpoint: Endpoint,
-    /// The endpoint's TLS settings with the protocols to offer.
-    config: Option<Arc<ClientConfig>>,
+    /// The names of the protocols to offer, best first.
+    protocols: Vec<&'static [u8]>,
 }
 
 impl Dialer {
     /// Connects to `endpoint` and offers `protocols`, best first, if that uses TLS.
     pub fn new(endpoint: Endpoint, protocols: &[HttpVersion]) -> Self {
-        let protocols: Vec<_> = protocols.iter().map(|version| version.alpn()).collect();
-        let config = endpoint.tls().map(|tls| offering(&tls.config, &protocols));
-        Self { endpoint, config }
+        let protocols = protocols.iter().map(|version| version.alpn()).collect();
+        Self {
+            endpoint,
+            protocols,
+        }
     }
 
     /// Opens a connection.
@@ -105,14 +106,15 @@ impl Dialer {
     async fn connect(&self) -> io::Result<Dialed> {
         let stream = TcpStream::connect(self.endpoint.address()).await?;
         set_up(&stream)?;
-        let (Some(config), Some(tls)) = (&self.config, self.endpoint.tls()) else {
+        let Some(tls) = self.endpoint.tls() else {
             return Ok(Dialed {
                 socket: Socket::Plain(stream),
                 negotiated: None,
             });
         };
-        let stream = TlsConnector::from(Arc::clone(config))
-            .connect(tls.server_name.clone(), stream)
+        // Made for each connection, so that it has the certificates of this moment.
+        let stream = TlsConnector::from(tls.offering(&self.protocols))
+            .connect(tls.server_name(), stream)
             .await?;
         let chosen = stream.get_ref().1.alpn_protocol();
         let versions = [HttpVersion::Http1, HttpVersion::Http2];

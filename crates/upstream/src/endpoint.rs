@@ -95,9 +95,9 @@ mod tests {
     use crate::tls::client_config;
 
     fn endpoint(authority: &'static str, tls: bool) -> Endpoint {
-        let tls = tls.then(|| UpstreamTls {
-            config: client_config([], None).unwrap(),
-            server_name: "upstream".try_into().unwrap(),
+        let tls = tls.then(|| {
+            let config = client_config([], None).unwrap();
+            UpstreamTls::new(config, "upstream".try_into().unwrap())
         });
         Endpoint::new(Authority::from_static(authority), tls)
     }

@@ -208,7 +208,7 @@ fn read(root: &mut ConfigSection<'_>) -> Config {
 fn listen(section: &mut ConfigSection<'_>) -> ListenConfig {
     ListenConfig {
         address: section.get("address", ([127, 0, 0, 1], 8443).into(), values::address),
-        tls: section.section("tls", pem_files::identity),
+        tls: section.section("tls", pem_files::certificate_and_key),
     }
 }
 

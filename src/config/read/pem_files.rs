@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::config::{
-    Authorities, CertificateAndKey, pem, section::ConfigSection, values::InvalidValue,
+    Authorities, CertificateAndKey, FileVersion, pem, section::ConfigSection, values::InvalidValue,
 };
 
 /// The CA certificates in the file under `key`, if one is set.
@@ -12,11 +12,11 @@ pub(super) fn authorities(
     key: &'static str,
 ) -> Option<Authorities> {
     let path = section.path(key)?;
-    read_pem(section, key, &path, pem::authorities)
+    read_file(section, key, &path, |pem| pem::authorities(&path, pem))
 }
 
 /// The certificate and key in the files under `certFile` and `keyFile`, if set.
-pub(super) fn identity(section: &mut ConfigSection<'_>) -> Option<CertificateAndKey> {
+pub(super) fn certificate_and_key(section: &mut ConfigSection<'_>) -> Option<CertificateAndKey> {
     let paths = (section.path("certFile"), section.path("keyFile"));
     let (cert, key) = match paths {
         (Some(cert), Some(key)) => (cert, key),
@@ -35,15 +35,20 @@ pub(super) fn identity(section: &mut ConfigSection<'_>) -> Option<CertificateAnd
             return None;
         }
     };
-    let chain = read_pem(section, "certFile", &cert, pem::certificates);
-    let secret = read_pem(section, "keyFile", &key, pem::private_key);
-    let identity = pem::identity(chain?, secret?);
-    identity
+    let chain = read_file(section, "certFile", &cert, |pem| {
+        pem::certificates(pem).map(|chain| (chain, FileVersion::new(&cert, pem)))
+    });
+    let secret = read_file(section, "keyFile", &key, |pem| {
+        pem::private_key(pem).map(|secret| (secret, FileVersion::new(&key, pem)))
+    });
+    let ((chain, chain_file), (secret, key_file)) = (chain?, secret?);
+    pem::certificate_and_key(chain, secret, [chain_file, key_file])
         .map_err(|invalid| report(section, "keyFile", &key, invalid))
         .ok()
 }
 
-fn read_pem<T>(
+/// What `parse` reads from the file at `path`, which is the value of `key`.
+pub(super) fn read_file<T>(
     section: &mut ConfigSection<'_>,
     key: &str,
     path: &Path,

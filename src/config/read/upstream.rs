@@ -1,20 +1,17 @@
 //! Reads `upstream`: the API server behind the gateway.
 
-use std::path::PathBuf;
-
 use http::HeaderName;
 use serde_json::Value;
 
 use super::{
     headers::{EXTRA_PREFIX, header, prefix},
-    pem_files::{authorities, identity},
+    pem_files::{authorities, certificate_and_key, read_file},
 };
 use crate::config::{
-    ProtocolConfig, UpstreamConfig, UpstreamIdentityConfig, UpstreamUrl,
+    BearerTokenFile, ProtocolConfig, UpstreamConfig, UpstreamIdentityConfig, UpstreamUrl,
     section::ConfigSection,
     values::{self, InvalidValue, Keyword},
 };
-use fairgate_manifest::read_bounded;
 
 pub(super) fn default_upstream() -> UpstreamUrl {
     UpstreamUrl {
@@ -29,8 +26,8 @@ pub(super) fn upstream(section: &mut ConfigSection<'_>) -> UpstreamConfig {
         url: section.get("url", default_upstream(), url),
         authorities: authorities(section, "caFile"),
         tls_server_name: server_name(section),
-        client_certificate: section.section("clientCertificate", identity),
-        token_file: bearer_token(section),
+        client_certificate: section.section("clientCertificate", certificate_and_key),
+        token: bearer_token(section),
         identity: section.section("identity", upstream_identity),
         protocol: section.keyword("protocol", ProtocolConfig::Auto),
         max_streams: section.ranged("maxStreams", 100, &(1..=100_000), values::count),
@@ -52,28 +49,12 @@ fn server_name(section: &mut ConfigSection<'_>) -> Option<String> {
     (!name.is_empty()).then_some(name)
 }
 
-/// The path of the gateway's bearer token, if the file contains a valid one.
-fn bearer_token(section: &mut ConfigSection<'_>) -> Option<PathBuf> {
+/// The gateway's bearer token, if the file contains a valid one.
+fn bearer_token(section: &mut ConfigSection<'_>) -> Option<BearerTokenFile> {
     let path = section.path("tokenFile")?;
-    let field = section.field("tokenFile");
-    match read_bounded(&path) {
-        Ok(token) if is_bearer_token(token.trim_ascii()) => {}
-        Ok(_) => section.reader.error(
-            &field,
-            format!("{} does not contain exactly one token", path.display()),
-            "write only the token into it",
-        ),
-        Err(error) => section.reader.error(
-            &field,
-            format!("{} cannot be read: {error}", path.display()),
-            "check the path, which is relative to the directory of the configuration file, and the file's permissions",
-        ),
-    }
-    Some(path)
-}
-
-fn is_bearer_token(token: &[u8]) -> bool {
-    !token.is_empty() && token.iter().all(u8::is_ascii_graphic)
+    read_file(section, "tokenFile", &path, |contents| {
+        BearerTokenFile::new(&path, contents)
+    })
 }
 
 fn upstream_identity(section: &mut ConfigSection<'_>) -> UpstreamIdentityConfig {

@@ -248,12 +248,42 @@ fn a_reload_reports_the_changes_that_need_a_restart() {
     assert_eq!(before.restart_needed_for(&other), ["dataCores"]);
 
     let renewed = fs::read_to_string(scratch.0.join("leaf.crt")).unwrap() + "\n";
-    scratch.file("leaf.crt", renewed);
-    let content = scratch.read(sections("leaf.crt", 1, 1)).config;
-    assert_eq!(before.restart_needed_for(&content), ["listen.tls.certFile"]);
+    scratch
+        .file("leaf.crt", &renewed)
+        .file("copy.crt", &renewed);
+    let followed = scratch.read(sections("leaf.crt", 1, 1)).config;
+    assert_eq!(before.restart_needed_for(&followed), Vec::<String>::new());
+    let other_file = scratch.read(sections("copy.crt", 1, 1)).config;
+    assert_eq!(
+        before.restart_needed_for(&other_file),
+        ["listen.tls.certFile"]
+    );
     let removed = scratch.read(json!({"dataCores": 1})).config;
     assert_eq!(
         before.restart_needed_for(&removed),
         ["listen.tls.certFile", "listen.tls.keyFile"]
     );
+}
+
+#[test]
+fn changed_contents_of_a_file_that_is_not_followed_need_a_restart() {
+    let scratch = Scratch::new("not-followed");
+    scratch.file("password", "first");
+    let etcd = json!({"endpoints": ["http://127.0.0.1:2379"], "user": "fairgate", "passwordFile": "password"});
+    let sections = json!({"mode": "standalone", "store": {"etcd": etcd}});
+    let before = scratch.read(sections.clone()).config;
+    scratch.file("password", "second");
+    let after = scratch.read(sections).config;
+    assert_eq!(
+        before.restart_needed_for(&after),
+        ["store.etcd.passwordFile"]
+    );
+}
+
+#[test]
+fn the_files_that_are_followed_are_keys() {
+    let effective = Config::read(None).config.effective;
+    for key in FOLLOWED_FILES {
+        assert!(effective.contains_key(key), "{key}");
+    }
 }

@@ -6,13 +6,48 @@
 
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use rustls::{
     DigitallySignedStruct, DistinguishedName, ServerConfig, SignatureScheme,
     client::danger::HandshakeSignatureValid,
     crypto::{WebPkiSupportedAlgorithms, ring, verify_tls12_signature, verify_tls13_signature},
     pki_types::{CertificateDer, PrivateKeyDer, UnixTime},
-    server::danger::{ClientCertVerified, ClientCertVerifier},
+    server::{
+        ClientHello, ResolvesServerCert,
+        danger::{ClientCertVerified, ClientCertVerifier},
+    },
+    sign::CertifiedKey,
 };
+
+/// The certificate that clients are shown. Clones share it, and it can be replaced at any time.
+#[derive(Clone, Debug)]
+pub struct ServingCertificate(Arc<ArcSwap<CertifiedKey>>);
+
+impl ServingCertificate {
+    /// A certificate chain, the leaf first, with its key.
+    ///
+    /// # Errors
+    ///
+    /// If key and certificate do not match.
+    pub fn new(
+        chain: Vec<CertificateDer<'static>>,
+        key: PrivateKeyDer<'static>,
+    ) -> Result<Self, rustls::Error> {
+        let certified = CertifiedKey::from_der(chain, key, &ring::default_provider())?;
+        Ok(Self(Arc::new(ArcSwap::from_pointee(certified))))
+    }
+
+    /// Shows the certificate of `other` from the next connection on.
+    pub fn replace(&self, other: &Self) {
+        self.0.store(other.0.load_full());
+    }
+}
+
+impl ResolvesServerCert for ServingCertificate {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(self.0.load_full())
+    }
+}
 
 /// Builds the server's side of TLS: at least TLS 1.2, HTTP/2 preferred.
 ///
@@ -21,10 +56,9 @@ use rustls::{
 ///
 /// # Errors
 ///
-/// If key and certificate do not match.
+/// If rustls does not support its own default versions of TLS.
 pub fn server_config(
-    chain: Vec<CertificateDer<'static>>,
-    key: PrivateKeyDer<'static>,
+    certificate: &ServingCertificate,
     authorities: Vec<DistinguishedName>,
 ) -> Result<Arc<ServerConfig>, rustls::Error> {
     let provider = Arc::new(ring::default_provider());
@@ -35,7 +69,7 @@ pub fn server_config(
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
         .with_client_cert_verifier(verifier)
-        .with_single_cert(chain, key)?;
+        .with_cert_resolver(Arc::new(certificate.clone()));
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(Arc::new(config))
 }

@@ -1,0 +1,77 @@
+//! Certificates, keys and tokens that are renewed in their files while the gateway runs.
+//!
+//! New connections use renewed certificates; connections that are open stay open.
+
+use super::{followed_files::FollowedFiles, identity::UpstreamCredential, settings};
+use crate::config::{Authorities, BearerTokenFile, CertificateAndKey, Config};
+use fairgate_proxy::serve::tls::ServingCertificate;
+use fairgate_upstream::tls::UpstreamTls;
+
+/// The files to follow for this configuration.
+pub(super) fn files(
+    config: &Config,
+    serving: Option<ServingCertificate>,
+    upstream: Option<UpstreamTls>,
+    credential: &UpstreamCredential,
+) -> Vec<FollowedFiles> {
+    let own = config.listen.tls.clone();
+    let serving = own
+        .zip(serving)
+        .map(|(own, shown)| serving_files(own, shown));
+    let upstream = upstream.and_then(|tls| {
+        let authorities = config.upstream.authorities.clone();
+        upstream_files(authorities, config.upstream.client_certificate.clone(), tls)
+    });
+    let token = config.upstream.token.clone();
+    let token = token.map(|token| token_file(token, credential.clone()));
+    [serving, upstream, token].into_iter().flatten().collect()
+}
+
+fn serving_files(own: CertificateAndKey, shown: ServingCertificate) -> FollowedFiles {
+    FollowedFiles::new("listen.tls", own.files.clone().into(), move |contents| {
+        let [certificate, key] = contents else {
+            return Ok(()); // there are as many as were named above
+        };
+        let renewed = own.with_contents(certificate, key)?;
+        let renewed = ServingCertificate::new(renewed.chain, renewed.key);
+        shown.replace(&renewed.map_err(|error| error.to_string())?);
+        Ok(())
+    })
+}
+
+/// The CA bundle and the client certificate, which one TLS configuration contains.
+fn upstream_files(
+    authorities: Option<Authorities>,
+    own: Option<CertificateAndKey>,
+    tls: UpstreamTls,
+) -> Option<FollowedFiles> {
+    let bundle = authorities.iter().map(|authorities| &authorities.file);
+    let pair = own.iter().flat_map(|own| &own.files);
+    let files: Vec<_> = bundle.chain(pair).cloned().collect();
+    if files.is_empty() {
+        return None;
+    }
+    let apply = move |contents: &[Vec<u8>]| {
+        let mut contents = contents.iter();
+        let mut next = || contents.next().map(Vec::as_slice).unwrap_or_default();
+        let authorities = authorities.as_ref();
+        let authorities = authorities.map(|authorities| authorities.with_contents(next()));
+        let own = own.as_ref().map(|own| own.with_contents(next(), next()));
+        let (authorities, own) = (authorities.transpose()?, own.transpose()?);
+        let renewed = settings::client_tls(authorities.as_ref(), own.as_ref());
+        tls.replace(renewed.map_err(|error| error.to_string())?);
+        Ok(())
+    };
+    Some(FollowedFiles::new("upstream", files, apply))
+}
+
+fn token_file(token: BearerTokenFile, credential: UpstreamCredential) -> FollowedFiles {
+    FollowedFiles::new(
+        "upstream.tokenFile",
+        vec![token.file.clone()],
+        move |contents| {
+            credential.replace(&token.with_contents(&contents.concat())?);
+            Ok(())
+        },
+    )
+}
