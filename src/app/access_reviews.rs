@@ -20,12 +20,12 @@ pub(super) fn reviews(
     metrics: &Arc<GatewayMetrics>,
     control: &runtime::Handle,
 ) -> AccessReviews {
-    let settings = AccessReviewSettings {
+    let mut settings = AccessReviewSettings {
         allowed_ttl: config.hosted_api.authorized_ttl,
         denied_ttl: config.hosted_api.unauthorized_ttl,
-        events: event_metrics::access_reviews(metrics),
         ..AccessReviewSettings::default()
     };
+    settings.lookups.events = event_metrics::access_reviews(metrics);
     let transport = ReviewClient::access(clients.reviews.clone());
     AccessReviews::new(settings, transport, clock.clone(), control.clone())
 }

@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::observe::{
-    AbandonedStreamEnd, GatewayMetrics, ReviewOutcome, UpstreamFailure, catalogue,
-};
+use crate::observe::{AbandonedStreamEnd, GatewayMetrics, UpstreamFailure, catalogue};
 use fairgate_base::events::EventSink;
 use fairgate_proxy::{
     forward::{ConnectionEvent, ConnectionLimit, Lane},
@@ -55,19 +53,11 @@ pub(super) fn clients(metrics: &Arc<GatewayMetrics>) -> EventSink<ClientEvent> {
 /// Counts token reviews.
 pub(super) fn token_reviews(metrics: &Arc<GatewayMetrics>) -> EventSink<LookupOutcome> {
     let metrics = Arc::clone(metrics);
-    EventSink::new(move |outcome| metrics.token_reviewed(review_outcome(outcome)))
+    EventSink::new(move |outcome| metrics.token_reviewed(outcome))
 }
 
 /// Counts access reviews.
 pub(super) fn access_reviews(metrics: &Arc<GatewayMetrics>) -> EventSink<LookupOutcome> {
     let metrics = Arc::clone(metrics);
-    EventSink::new(move |outcome| metrics.access_reviewed(review_outcome(outcome)))
-}
-
-fn review_outcome(outcome: LookupOutcome) -> ReviewOutcome {
-    match outcome {
-        LookupOutcome::Positive => ReviewOutcome::Positive,
-        LookupOutcome::Negative => ReviewOutcome::Negative,
-        LookupOutcome::Failed => ReviewOutcome::Failed,
-    }
+    EventSink::new(move |outcome| metrics.access_reviewed(outcome))
 }

@@ -314,14 +314,14 @@ pub(super) fn token_reviews(
         return Ok(None);
     };
     let transport = ReviewClient::tokens(clients.reviews.clone());
-    let settings = TokenReviewSettings {
+    let mut settings = TokenReviewSettings {
         audiences: review.audiences.clone(),
         accepted_ttl: review.cache_ttl,
         refused_ttl: review.refusal_ttl,
         try_limit: review.timeout,
-        events,
         ..TokenReviewSettings::default()
     };
+    settings.lookups.events = events;
     let key = TokenKey::random()?;
     Ok(Some(TokenReviews::new(
         settings,

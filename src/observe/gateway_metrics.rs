@@ -22,17 +22,7 @@ use fairgate_core::{
     sync::{Mutex, lock},
     time::Time,
 };
-
-/// The outcome of a `TokenReview` or `SubjectAccessReview` that the upstream was asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ReviewOutcome {
-    /// Authenticated, or allowed.
-    Positive,
-    /// Not authenticated, or denied.
-    Negative,
-    /// The upstream gave no usable answer.
-    Failed,
-}
+use fairgate_upstream::lookup::LookupOutcome;
 
 /// The metrics of the gateway that are recorded by the `metrics` facade.
 pub struct GatewayMetrics {
@@ -187,12 +177,12 @@ impl GatewayMetrics {
     }
 
     /// A `TokenReview` ended.
-    pub(crate) fn token_reviewed(&self, outcome: ReviewOutcome) {
+    pub(crate) fn token_reviewed(&self, outcome: LookupOutcome) {
         self.token_reviews[outcome as usize].increment(1);
     }
 
     /// A `SubjectAccessReview` ended.
-    pub(crate) fn access_reviewed(&self, outcome: ReviewOutcome) {
+    pub(crate) fn access_reviewed(&self, outcome: LookupOutcome) {
         self.access_reviews[outcome as usize].increment(1);
     }
 
@@ -370,7 +360,7 @@ mod tests {
         let metrics = GatewayMetrics::new();
         metrics.policy_applied(Time::ZERO, 2);
         metrics.policy_rejected();
-        metrics.token_reviewed(ReviewOutcome::Negative);
+        metrics.token_reviewed(LookupOutcome::Negative);
         metrics.observe_gauge(&n::CONNECTIONS, || 7.0);
         metrics.observe_labelled_gauge(&n::ENFORCEMENT, ("mode", "off"), || 1.0);
         let text = written(&metrics);

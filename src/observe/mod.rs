@@ -35,6 +35,6 @@ pub(crate) use checks::HealthChecks;
 pub use dumps_layer::Dumps;
 pub(crate) use endpoints::OperatorEndpoints;
 pub use gateway_metrics::GatewayMetrics;
-pub(crate) use gateway_metrics::{AbandonedStreamEnd, ReviewOutcome, UpstreamFailure};
+pub(crate) use gateway_metrics::{AbandonedStreamEnd, UpstreamFailure};
 pub use log::LogError;
 pub(crate) use telemetry::Telemetry;

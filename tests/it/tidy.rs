@@ -61,11 +61,11 @@ const BASE: Edges = &[
 const UPSTREAM: Edges = &[
     ("tls", &[]),
     ("endpoint", &["tls"]),
-    ("dial", &["endpoint", "tls"]),
+    ("dial", &["endpoint"]),
     ("client", &["dial", "endpoint"]),
-    ("review", &["client"]),
     ("cache", &[]),
     ("lookup", &["cache"]),
+    ("review", &["client", "lookup"]),
     ("token_review", &["cache", "client", "lookup", "review"]),
     ("access_review", &["cache", "client", "lookup", "review"]),
 ];

@@ -12,6 +12,7 @@
 
 mod body_end;
 mod client_body;
+mod end_to_end;
 pub mod handle_refusal;
 mod header_names;
 mod identity;
@@ -37,6 +38,7 @@ use std::{rc::Rc, sync::Arc};
 
 pub use body_end::{BodyEnd, BodyError};
 pub use client_body::{ClientBody, ReadAheadBudget, UnreadBodyHandler};
+pub use end_to_end::end_to_end_header_in_connection;
 pub use header_names::{HeaderNameError, RequestHeaderNames};
 pub use identity::Identity;
 pub use peer::{Peer, PeerTls};

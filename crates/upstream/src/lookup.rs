@@ -37,6 +37,9 @@ const LOGGED_FAILURES: u32 = 5;
 
 /// A request whose result is worth caching.
 pub(crate) trait Lookup: Send + Sync + 'static {
+    /// Whether keys that are remembered as positive are looked up in a lane of their own, so that new keys cannot
+    /// hold them up.
+    const HAS_RENEWAL_LANE: bool;
     /// Identifies equal lookups.
     type Key: Copy + Eq + Hash + Send + Sync + 'static;
     /// What is sent.
@@ -89,22 +92,36 @@ pub(crate) struct Retention {
     pub(crate) life: EntryLife,
 }
 
-/// The bounds of lookups.
+/// The bounds of reviews and of the cache of their results.
 #[derive(Clone, Debug)]
-pub(crate) struct LookupSettings {
-    /// Of positive results, and as much again of negative ones.
-    pub(crate) bounds: CacheBounds,
-    /// How many lookups run at once; at least 1. As many again of keys that are remembered as positive, if
+pub struct LookupSettings {
+    /// How many positive results are cached, and as many negative ones; at least 1.
+    pub max_entries: usize,
+    /// How much memory positive results may take, in bytes, and as much negative ones.
+    pub max_bytes: usize,
+    /// How many reviews run at once; at least 1. As many again may renew results that were positive lately, where
     /// these have a lane of their own.
-    pub(crate) max_running: usize,
-    /// How many lookups may run or wait, not counting those in the separate lane. Further ones fail immediately.
-    pub(crate) max_pending: usize,
-    /// Whether keys that are remembered as positive are looked up in a lane of their own.
-    pub(crate) has_renewal_lane: bool,
-    /// The limit of a lookup, waiting for its turn included.
-    pub(crate) limit: Duration,
-    /// Receives the outcome of each lookup.
-    pub(crate) events: EventSink<LookupOutcome>,
+    pub max_running: usize,
+    /// How many reviews may run or wait, not counting those in the separate lane. Further ones fail immediately.
+    pub max_pending: usize,
+    /// The limit of a review with all its attempts, waiting for its turn included.
+    pub limit: Duration,
+    /// Receives the outcome of each review.
+    pub events: EventSink<LookupOutcome>,
+}
+
+impl LookupSettings {
+    /// Settings for at most 32 reviews at once and 1024 pending ones.
+    pub(crate) fn new(max_entries: usize, max_bytes: usize, limit: Duration) -> Self {
+        Self {
+            max_entries,
+            max_bytes,
+            max_running: 32,
+            max_pending: 1_024,
+            limit,
+            events: EventSink::default(),
+        }
+    }
 }
 
 /// A cache that looks up what it does not hold, each key once at a time. Cloning shares it.
@@ -144,12 +161,16 @@ impl<L: Lookup> LookupCache<L> {
     /// Lookups run on `runtime`.
     pub(crate) fn new(lookup: L, settings: LookupSettings, clock: Clock, runtime: Handle) -> Self {
         let lane = || Semaphore::new(settings.max_running.clamp(1, Semaphore::MAX_PERMITS));
+        let bounds = CacheBounds {
+            entries: settings.max_entries,
+            bytes: settings.max_bytes,
+        };
         Self(Arc::new(LookupParts {
             lookup,
             clock,
             runtime,
-            positive: ExpiringCache::new(settings.bounds),
-            negative: ExpiringCache::new(settings.bounds),
+            positive: ExpiringCache::new(bounds),
+            negative: ExpiringCache::new(bounds),
             flights: DashMap::new(),
             pending: AtomicUsize::new(0),
             first_lookups: lane(),
@@ -177,7 +198,7 @@ impl<L: Lookup> LookupCache<L> {
     ) -> PendingLookup<L::Value, L::Error> {
         let parts = &self.0;
         let done = |result| PendingLookup(LookupState::Done(Some(result)));
-        let is_renewal = parts.settings.has_renewal_lane && parts.positive.contains(&key);
+        let is_renewal = L::HAS_RENEWAL_LANE && parts.positive.contains(&key);
         let (sender, receiver) = oneshot::channel();
         match parts.flights.entry(key) {
             Entry::Occupied(mut flight) => {

@@ -36,6 +36,8 @@ type Outcome = Result<Found, Failed>;
 struct Source(mpsc::UnboundedSender<(u32, oneshot::Sender<Outcome>)>);
 
 impl Lookup for Source {
+    const HAS_RENEWAL_LANE: bool = true;
+
     type Key = u32;
     type Request = ();
     type Value = Found;
@@ -68,13 +70,10 @@ impl Lookup for Source {
 
 fn settings() -> LookupSettings {
     LookupSettings {
-        bounds: CacheBounds {
-            entries: 100,
-            bytes: 100,
-        },
+        max_entries: 100,
+        max_bytes: 100,
         max_running: 100,
         max_pending: 100,
-        has_renewal_lane: true,
         limit: Duration::from_secs(3600),
         events: EventSink::default(),
     }

@@ -8,7 +8,10 @@ use bytes::Bytes;
 use http::uri::PathAndQuery;
 use tokio::time::{sleep, timeout};
 
-use crate::client::{ApiClient, RequestError};
+use crate::{
+    client::{ApiClient, RequestError},
+    lookup::LookupFailure,
+};
 
 /// Sends reviews and returns the responses.
 ///
@@ -68,21 +71,13 @@ pub(crate) struct RetryPolicy {
     pub(crate) jitter: f64,
 }
 
-/// Why a review got no response.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum PostError {
-    /// An attempt took too long. It is not retried: the upstream may still be working on it.
-    TimedOut,
-    /// The last attempt failed.
-    Request(RequestError),
-}
-
-/// Posts a review, and retries it if that may help.
-pub(crate) async fn post(
+/// Posts a review, and retries it if that may help. An attempt that takes too long is not retried: the upstream may
+/// still be working on it.
+pub(crate) async fn post<E: From<RequestError> + From<LookupFailure>>(
     transport: &dyn ReviewTransport,
     review: &Bytes,
     retry: RetryPolicy,
-) -> Result<Bytes, PostError> {
+) -> Result<Bytes, E> {
     let mut pause = retry.first_pause;
     let mut attempt = 1;
     loop {
@@ -90,10 +85,10 @@ pub(crate) async fn post(
         let error = match posted {
             Ok(Ok(body)) => return Ok(body),
             Ok(Err(error)) => error,
-            Err(_elapsed) => return Err(PostError::TimedOut),
+            Err(_elapsed) => return Err(LookupFailure::TimedOut.into()),
         };
         let Some(at_least) = error.retry_delay().filter(|_| attempt < retry.tries) else {
-            return Err(PostError::Request(error));
+            return Err(error.into());
         };
         sleep(at_least.max(pause + pause.mul_f64(retry.jitter))).await;
         pause = pause.mul_f64(retry.factor);

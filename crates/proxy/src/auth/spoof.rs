@@ -14,7 +14,7 @@ use http::{
 use smallvec::SmallVec;
 
 use super::bearer;
-use fairgate_call::RequestHeaderNames;
+use fairgate_call::{RequestHeaderNames, end_to_end_header_in_connection};
 
 /// Names of headers that are never forwarded.
 const NAMES: [&str; 10] = [
@@ -36,15 +36,6 @@ const SOURCE_NAMES: [&str; 2] = ["forwarded", "x-real-ip"];
 const SOURCE_PREFIX: &str = "x-forwarded-";
 const IMPERSONATE: &str = "impersonate-";
 
-/// Headers that `Connection` must not name: without them the request would have another meaning.
-const NOT_HOP_BY_HOP: [&str; 5] = [
-    "host",
-    "content-length",
-    "content-type",
-    "accept",
-    "authorization",
-];
-
 /// The header names that the configuration adds to the well-known ones.
 #[derive(Clone, Debug, Default)]
 pub struct ConfiguredNames {
@@ -60,7 +51,7 @@ pub(super) enum HeaderRefusal {
     Impersonation { name: HeaderName },
     /// Answered with 400.
     #[error("the Connection header must not name {name}")]
-    ConnectionNames { name: &'static str },
+    ConnectionNames { name: HeaderName },
     /// Answered with 400.
     #[error("more than one Authorization header")]
     SeveralAuthorizations,
@@ -161,12 +152,12 @@ fn refuse_identity_headers(headers: &HeaderMap) -> Result<(), HeaderRefusal> {
     if headers.get_all(AUTHORIZATION).iter().nth(1).is_some() {
         return Err(HeaderRefusal::SeveralAuthorizations);
     }
-    for name in NOT_HOP_BY_HOP {
-        if lists(headers, &CONNECTION, name.as_bytes()) {
-            return Err(HeaderRefusal::ConnectionNames { name });
-        }
+    // `serve` refuses these earlier. What is removed here is removed because `Connection` names it, so it is checked
+    // here, too.
+    match end_to_end_header_in_connection(headers) {
+        Some(name) => Err(HeaderRefusal::ConnectionNames { name }),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 /// The requested protocol, if there is exactly one and `Connection` requests an upgrade too.

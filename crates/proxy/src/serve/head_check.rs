@@ -8,13 +8,12 @@
 use http::{
     HeaderMap, Method, Request, Version,
     header::{
-        ACCEPT, AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HOST, HeaderName,
-        TRANSFER_ENCODING,
+        AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HOST, HeaderName, TRANSFER_ENCODING,
     },
 };
 
 use super::head_scan::HeadFacts;
-use fairgate_call::Refusal;
+use fairgate_call::{Refusal, end_to_end_header_in_connection};
 
 /// What a valid head addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +44,11 @@ pub(crate) fn check<B>(request: &Request<B>, facts: HeadFacts) -> Result<Request
         "more than one Authorization header",
     )?;
     check_single(headers, &CONTENT_TYPE, "more than one Content-Type header")?;
-    check_connection(headers)?;
+    if end_to_end_header_in_connection(headers).is_some() {
+        return Err(Refusal::Malformed(
+            "Connection names a header the request needs",
+        ));
+    }
     if let Some(expect) = headers.get(EXPECT)
         && !expect.as_bytes().eq_ignore_ascii_case(b"100-continue")
     {
@@ -113,29 +116,6 @@ fn check_single(
 ) -> Result<(), Refusal> {
     if headers.get_all(name).iter().nth(1).is_some() {
         return Err(Refusal::Malformed(message));
-    }
-    Ok(())
-}
-
-/// Refuses a `Connection` header that names a header which the upstream needs.
-///
-/// A proxy must drop the headers that `Connection` names (RFC 9110, section 7.6.1). Identity headers need no check: the
-/// gateway adds its own after it has dropped those of the client.
-fn check_connection(headers: &HeaderMap) -> Result<(), Refusal> {
-    const NEEDED: [HeaderName; 5] = [ACCEPT, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HOST];
-    let names_needed = headers.get_all(CONNECTION).iter().any(|value| {
-        value.as_bytes().split(|b| *b == b',').any(|token| {
-            NEEDED.iter().any(|name| {
-                token
-                    .trim_ascii()
-                    .eq_ignore_ascii_case(name.as_str().as_bytes())
-            })
-        })
-    });
-    if names_needed {
-        return Err(Refusal::Malformed(
-            "Connection names a header the request needs",
-        ));
     }
     Ok(())
 }

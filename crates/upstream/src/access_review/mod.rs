@@ -23,12 +23,12 @@ use tokio::runtime::Handle;
 
 pub use self::attributes::Attributes;
 use crate::{
-    cache::{CacheBounds, EntryLife},
+    cache::EntryLife,
     client::RequestError,
-    lookup::{Lookup, LookupCache, LookupFailure, LookupOutcome, LookupSettings, Retention},
-    review::{PostError, RetryPolicy, ReviewTransport, post},
+    lookup::{Lookup, LookupCache, LookupFailure, LookupSettings, Retention},
+    review::{RetryPolicy, ReviewTransport, post},
 };
-use fairgate_base::{clock::Clock, events::EventSink};
+use fairgate_base::clock::Clock;
 use fairgate_core::digest::User;
 
 /// How often one review is attempted.
@@ -43,20 +43,10 @@ pub struct AccessReviewSettings {
     pub allowed_ttl: Duration,
     /// How long a deny decision holds.
     pub denied_ttl: Duration,
-    /// How many decisions of each kind are cached; at least 1.
-    pub max_entries: usize,
-    /// How much memory decisions of each kind may take, in bytes.
-    pub max_bytes: usize,
-    /// How many reviews run at once; at least 1.
-    pub max_running: usize,
-    /// How many reviews may run or wait. Further ones fail immediately.
-    pub max_pending: usize,
-    /// The limit of one review with all its attempts, waiting included.
-    pub limit: Duration,
     /// The pause after the first failed attempt; the next is twice as long.
     pub first_pause: Duration,
-    /// Receives the outcome of each review.
-    pub events: EventSink<LookupOutcome>,
+    /// The bounds of reviews and of the cache of decisions.
+    pub lookups: LookupSettings,
 }
 
 impl Default for AccessReviewSettings {
@@ -64,13 +54,8 @@ impl Default for AccessReviewSettings {
         Self {
             allowed_ttl: Duration::from_secs(300),
             denied_ttl: Duration::from_secs(30),
-            max_entries: 8_192,
-            max_bytes: 16 << 20,
-            max_running: 32,
-            max_pending: 1_024,
-            limit: Duration::from_secs(10),
             first_pause: Duration::from_millis(200),
-            events: EventSink::default(),
+            lookups: LookupSettings::new(8_192, 16 << 20, Duration::from_secs(10)),
         }
     }
 }
@@ -124,15 +109,6 @@ impl From<LookupFailure> for AccessReviewError {
     }
 }
 
-impl From<PostError> for AccessReviewError {
-    fn from(error: PostError) -> Self {
-        match error {
-            PostError::TimedOut => Self::TimedOut,
-            PostError::Request(error) => Self::Request(error),
-        }
-    }
-}
-
 /// Reviews access and caches decisions. Cloning shares both.
 #[derive(Clone)]
 pub struct AccessReviews(LookupCache<AccessLookup>);
@@ -150,17 +126,7 @@ impl AccessReviews {
         clock: Clock,
         runtime: Handle,
     ) -> Self {
-        let bounds = LookupSettings {
-            bounds: CacheBounds {
-                entries: settings.max_entries,
-                bytes: settings.max_bytes,
-            },
-            max_running: settings.max_running,
-            max_pending: settings.max_pending,
-            has_renewal_lane: false,
-            limit: settings.limit,
-            events: settings.events.clone(),
-        };
+        let bounds = settings.lookups.clone();
         let lookup = AccessLookup {
             settings,
             transport: Box::new(transport),
@@ -189,6 +155,8 @@ impl AccessReviews {
 }
 
 impl Lookup for AccessLookup {
+    const HAS_RENEWAL_LANE: bool = false;
+
     type Key = [u8; 32];
     type Request = Bytes;
     type Value = AccessDecision;
@@ -201,13 +169,13 @@ impl Lookup for AccessLookup {
     ) -> Result<AccessDecision, AccessReviewError> {
         let retry = RetryPolicy {
             tries: TRIES,
-            try_limit: self.settings.limit,
+            try_limit: self.settings.lookups.limit,
             first_pause: self.settings.first_pause,
             factor: 2.0,
             jitter: 0.0,
         };
-        let answer = post(&*self.transport, review, retry).await?;
-        protocol::decision(&answer)
+        let body: Bytes = post::<AccessReviewError>(&*self.transport, review, retry).await?;
+        protocol::decision(&body)
     }
 
     fn retention(&self, _: &Bytes, decision: &AccessDecision) -> Retention {

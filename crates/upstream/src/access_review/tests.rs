@@ -232,8 +232,11 @@ async fn a_review_takes_no_longer_than_its_limit_and_only_so_many_are_pending() 
     let mut server = Server::replying([Reply::Yes]);
     server.gate = Some(Arc::default());
     let settings = AccessReviewSettings {
-        max_pending: 1,
-        limit: Duration::from_millis(20),
+        lookups: LookupSettings {
+            max_pending: 1,
+            limit: Duration::from_millis(20),
+            ..AccessReviewSettings::default().lookups
+        },
         ..AccessReviewSettings::default()
     };
     let access = server.access(settings, &manual());

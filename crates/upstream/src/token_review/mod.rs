@@ -25,14 +25,12 @@ use tokio::runtime::Handle;
 
 pub use self::key::{BearerToken, NoRandomness, TokenDigest, TokenKey};
 use crate::{
-    cache::{CacheBounds, EntryLife},
+    cache::EntryLife,
     client::RequestError,
-    lookup::{
-        Lookup, LookupCache, LookupFailure, LookupOutcome, LookupSettings, PendingLookup, Retention,
-    },
-    review::{PostError, RetryPolicy, ReviewTransport, post},
+    lookup::{Lookup, LookupCache, LookupFailure, LookupSettings, PendingLookup, Retention},
+    review::{RetryPolicy, ReviewTransport, post},
 };
-use fairgate_base::{clock::Clock, events::EventSink};
+use fairgate_base::clock::Clock;
 use fairgate_call::Identity;
 use fairgate_core::{digest::User, time::Time};
 
@@ -51,22 +49,13 @@ pub struct TokenReviewSettings {
     pub accepted_ttl: Duration,
     /// How long a refused token is refused without asking again.
     pub refused_ttl: Duration,
-    /// How many accepted tokens are cached, and as many refused ones; at least 1.
-    pub max_entries: usize,
-    /// How much memory accepted tokens' users may take, in bytes, and as much refused ones'.
-    pub max_bytes: usize,
-    /// How many reviews run at once, of tokens not accepted lately; as many again may renew others.
-    pub max_running: usize,
-    /// How many reviews of tokens not accepted lately may run or wait. Further ones fail immediately.
-    pub max_pending: usize,
     /// The limit of one attempt.
     pub try_limit: Duration,
-    /// The limit of a review with all its attempts, waiting included.
-    pub review_limit: Duration,
     /// The pause after the first failed attempt; each later one is half as long again.
     pub first_pause: Duration,
-    /// Receives the outcome of each review.
-    pub events: EventSink<LookupOutcome>,
+    /// The bounds of reviews and of the cache of their results. Tokens that were accepted lately have a lane of their
+    /// own.
+    pub lookups: LookupSettings,
 }
 
 impl Default for TokenReviewSettings {
@@ -75,14 +64,9 @@ impl Default for TokenReviewSettings {
             audiences: Vec::new(),
             accepted_ttl: MAX_ACCEPTED_TTL,
             refused_ttl: Duration::from_secs(10),
-            max_entries: 16_384,
-            max_bytes: 64 << 20,
-            max_running: 32,
-            max_pending: 1_024,
             try_limit: Duration::from_secs(10),
-            review_limit: Duration::from_secs(30),
             first_pause: Duration::from_millis(500),
-            events: EventSink::default(),
+            lookups: LookupSettings::new(16_384, 64 << 20, Duration::from_secs(30)),
         }
     }
 }
@@ -136,15 +120,6 @@ impl From<LookupFailure> for TokenReviewError {
     }
 }
 
-impl From<PostError> for TokenReviewError {
-    fn from(error: PostError) -> Self {
-        match error {
-            PostError::TimedOut => Self::TimedOut,
-            PostError::Request(error) => Self::Request(error),
-        }
-    }
-}
-
 /// Reviews tokens and caches results. Cloning shares both.
 #[derive(Clone)]
 pub struct TokenReviews {
@@ -167,17 +142,7 @@ impl TokenReviews {
         clock: Clock,
         runtime: Handle,
     ) -> Self {
-        let bounds = LookupSettings {
-            bounds: CacheBounds {
-                entries: settings.max_entries,
-                bytes: settings.max_bytes,
-            },
-            max_running: settings.max_running,
-            max_pending: settings.max_pending,
-            has_renewal_lane: true,
-            limit: settings.review_limit,
-            events: settings.events.clone(),
-        };
+        let bounds = settings.lookups.clone();
         let lookup = TokenLookup {
             settings,
             transport: Box::new(transport),
@@ -206,6 +171,8 @@ impl TokenReviews {
 }
 
 impl Lookup for TokenLookup {
+    const HAS_RENEWAL_LANE: bool = true;
+
     type Key = TokenDigest;
     type Request = BearerToken;
     type Value = ReviewedToken;
@@ -228,8 +195,8 @@ impl Lookup for TokenLookup {
             factor: 1.5,
             jitter: 0.2 * f64::from(digest.spread()) / f64::from(u16::MAX),
         };
-        let answer: Bytes = post(&*self.transport, &review, retry).await?;
-        protocol::result(&answer, audiences)
+        let body: Bytes = post::<TokenReviewError>(&*self.transport, &review, retry).await?;
+        protocol::result(&body, audiences)
     }
 
     fn retention(&self, token: &BearerToken, reviewed: &ReviewedToken) -> Retention {

@@ -291,7 +291,10 @@ async fn an_upstream_that_does_not_answer_costs_a_limited_time() {
     for limits in [(1, 60_000), (60_000, 1)] {
         let mut scene = Scene::new(TokenReviewSettings {
             try_limit: Duration::from_millis(limits.0),
-            review_limit: Duration::from_millis(limits.1),
+            lookups: LookupSettings {
+                limit: Duration::from_millis(limits.1),
+                ..quick().lookups
+            },
             ..quick()
         });
         let review = scene.review("t");
@@ -305,7 +308,10 @@ async fn an_upstream_that_does_not_answer_costs_a_limited_time() {
 #[tokio::test]
 async fn only_so_many_reviews_run_at_once() {
     let mut scene = Scene::new(TokenReviewSettings {
-        max_running: 2,
+        lookups: LookupSettings {
+            max_running: 2,
+            ..quick().lookups
+        },
         ..quick()
     });
     let reviews = ["a", "b", "c"].map(|token| scene.review(token));
@@ -323,8 +329,11 @@ async fn only_so_many_reviews_run_at_once() {
 #[tokio::test]
 async fn a_flood_of_strangers_is_bounded_and_holds_up_no_renewal() {
     let mut scene = Scene::new(TokenReviewSettings {
-        max_running: 1,
-        max_pending: 3,
+        lookups: LookupSettings {
+            max_running: 1,
+            max_pending: 3,
+            ..quick().lookups
+        },
         ..quick()
     });
     scene.accept("good").await;
@@ -358,7 +367,10 @@ async fn a_flood_of_strangers_is_bounded_and_holds_up_no_renewal() {
 #[tokio::test]
 async fn what_is_remembered_is_bounded() {
     let mut scene = Scene::new(TokenReviewSettings {
-        max_entries: 3,
+        lookups: LookupSettings {
+            max_entries: 3,
+            ..quick().lookups
+        },
         ..quick()
     });
     for i in 0..10 {
