@@ -30,7 +30,7 @@ use fairgate_proxy::{
         AnonymousAccess, AuthSettings, Authenticator, ConfiguredNames,
         layer::{AuthLayer, AuthRules},
     },
-    fairness::{Caps, Enforcement, FairnessLayer, Gate, Hub, HubSettings},
+    fairness::{Caps, Enforcement, FairnessLayer, FlowControl, FlowControlSettings, Gate},
     forward::{Forward, UpstreamSettings},
     stack::stack,
 };
@@ -44,8 +44,8 @@ use tower::layer::util::Identity;
 const CLIENTS: usize = 16;
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 
-fn hub_settings(enforcement: Enforcement) -> HubSettings {
-    HubSettings {
+fn flow_control_settings(enforcement: Enforcement) -> FlowControlSettings {
+    FlowControlSettings {
         enforcement,
         request_timeout: REQUEST_TIMEOUT,
         max_queued: 10_000,
@@ -82,7 +82,7 @@ async fn upstream() -> SocketAddr {
     address
 }
 
-fn gateway(hub: &Arc<Hub>, upstream: SocketAddr) -> Gateway {
+fn gateway(flow_control: &Arc<FlowControl>, upstream: SocketAddr) -> Gateway {
     let rules = Arc::new(ArcSwap::from_pointee(AuthRules {
         authentication: Authenticator::new(AuthSettings {
             anonymous: AnonymousAccess::Everywhere,
@@ -102,10 +102,10 @@ fn gateway(hub: &Arc<Hub>, upstream: SocketAddr) -> Gateway {
         .parse()
         .expect("an address is an authority");
     let upstream = Arc::new(UpstreamSettings::new(authority, None));
-    let hub = Arc::clone(hub);
+    let flow_control = Arc::clone(flow_control);
     let control = control_runtime().expect("a runtime can be made");
     let build = move |core: CoreContext| {
-        let gate = Gate::new(Arc::clone(&hub), 0, core.clock.clone(), 1);
+        let gate = Gate::new(Arc::clone(&flow_control), 0, core.clock.clone(), 1);
         tokio::task::spawn_local(Rc::clone(&gate).run());
         let auth = AuthLayer::new(Arc::clone(&rules), core.clock.clone());
         let tell = |_: &Call, _: &mut http::HeaderMap| Ok::<(), Refusal>(());
@@ -180,17 +180,17 @@ fn main() {
         return;
     }
     let runtime = tokio::runtime::Runtime::new().expect("a runtime can be made");
-    let hub = Hub::new(
+    let flow_control = FlowControl::new(
         1,
         policy(0, 600),
-        hub_settings(Enforcement::Off),
+        flow_control_settings(Enforcement::Off),
         Time::ZERO,
     );
     let upstream = runtime.block_on(upstream());
-    let gateway = gateway(&hub, upstream);
+    let gateway = gateway(&flow_control, upstream);
     let (rounds, time) = if is_quick() { (1, 100) } else { (9, 1_000) };
     let measure = |enforcement| {
-        hub.configure(hub_settings(enforcement));
+        flow_control.configure(flow_control_settings(enforcement));
         let before = data_ticks();
         let answered = runtime.block_on(load(gateway.address(), Duration::from_millis(time)));
         #[expect(clippy::cast_precision_loss, reason = "for display")]

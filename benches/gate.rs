@@ -21,7 +21,7 @@ use fairgate_call::{
 };
 use fairgate_core::{apf::work::EstimatorSettings, digest::RequestDigest, time::Time};
 use fairgate_proxy::fairness::{
-    Caps, Enforcement, FairnessLayer, Gate, Hub, HubSettings, layer::Fairness,
+    Caps, Enforcement, FairnessLayer, FlowControl, FlowControlSettings, Gate, layer::Fairness,
 };
 use http_body::Body as _;
 use support::{Case, digests, measure, policy};
@@ -64,7 +64,7 @@ struct Cores {
 
 impl Cores {
     fn new(schemas: usize, waiting: usize, enforcement: Enforcement) -> Self {
-        let settings = HubSettings {
+        let settings = FlowControlSettings {
             enforcement,
             request_timeout: std::time::Duration::from_secs(3600),
             max_queued: 1_000_000,
@@ -78,9 +78,9 @@ impl Cores {
             resets: fairgate_call::ResetLimits::PER_USER,
             spool: SpoolLimits::NONE,
         };
-        let hub = Hub::new(2, policy(schemas, SEATS), settings, Time::ZERO);
+        let flow_control = FlowControl::new(2, policy(schemas, SEATS), settings, Time::ZERO);
         let clock = Clock::system();
-        let gates = [0, 1].map(|core| Gate::new(Arc::clone(&hub), core, clock.clone(), 1));
+        let gates = [0, 1].map(|core| Gate::new(Arc::clone(&flow_control), core, clock.clone(), 1));
         let mut cores = Self {
             services: gates
                 .each_ref()

@@ -22,7 +22,7 @@ use crate::{
 use fairgate_base::clock::Clock;
 use fairgate_proxy::{
     auth::{TokenReviews, layer::AuthRules},
-    fairness::Hub,
+    fairness::FlowControl,
     serve::{DrainPhase, Offence},
 };
 
@@ -30,7 +30,7 @@ use fairgate_proxy::{
 pub(super) struct Control {
     pub(super) config: Config,
     pub(super) path: Option<PathBuf>,
-    pub(super) hub: Arc<Hub>,
+    pub(super) flow_control: Arc<FlowControl>,
     pub(super) rules: Arc<ArcSwap<AuthRules>>,
     pub(super) reviews: Option<TokenReviews>,
     pub(super) policies: Policies,
@@ -82,15 +82,18 @@ impl Control {
         control.spawn(followed_files::follow(self.renewals));
         if self.config.has_upstream {
             control.spawn(object_counts::follow(
-                Arc::clone(&self.hub),
+                Arc::clone(&self.flow_control),
                 self.clock.clone(),
                 self.clients.streams,
             ));
         }
-        control.spawn(rebalance(Arc::clone(&self.hub), self.clock.clone()));
+        control.spawn(rebalance(
+            Arc::clone(&self.flow_control),
+            self.clock.clone(),
+        ));
         let applier = Applier::new(
             self.policies.compiling,
-            Arc::clone(&self.hub),
+            Arc::clone(&self.flow_control),
             self.clock.clone(),
             Arc::clone(&self.telemetry),
             self.hosting,
@@ -142,7 +145,10 @@ fn register_defence_metrics(gateway: &Gateway, telemetry: &Telemetry) {
     let heads = Arc::clone(&gateway.defence().heads);
     #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
     metrics.observe_gauge(&catalogue::UNFINISHED_HEADS, move || heads.used() as f64);
-    metrics.observe_counter(&catalogue::TURNED_AWAY, gateway.turned_away());
+    metrics.observe_counter(
+        &catalogue::CONNECTIONS_REJECTED,
+        gateway.rejected_connections(),
+    );
 }
 
 /// The health checks of the gateway.
@@ -164,10 +170,10 @@ fn checks(gateway: &Gateway, telemetry: &Arc<Telemetry>) -> HealthChecks {
 }
 
 /// Rebalances the limits of the priority levels, until it is dropped.
-async fn rebalance(hub: Arc<Hub>, clock: Clock) {
+async fn rebalance(flow_control: Arc<FlowControl>, clock: Clock) {
     loop {
-        hub.borrowing_due().await;
-        for change in hub.rebalance(clock.now()) {
+        flow_control.borrowing_due().await;
+        for change in flow_control.rebalance(clock.now()) {
             tracing::debug!(level = %change.level, from = change.from, to = change.to, "current limit");
         }
     }

@@ -37,7 +37,7 @@ pub(super) fn streams(metrics: &GatewayMetrics, limit: &Arc<ConnectionLimit>) {
         let used = move || number(of.streams(lane));
         metrics.observe_labelled_gauge(&catalogue::UPSTREAM_STREAMS, label, used);
         let of = Arc::clone(limit);
-        let most = move || number(of.most_streams());
+        let most = move || number(of.streams_limit());
         metrics.observe_labelled_gauge(&catalogue::UPSTREAM_STREAMS_LIMIT, label, most);
     }
 }

@@ -52,7 +52,7 @@ use fairgate_core::{
 };
 use fairgate_proxy::{
     auth::layer::{Auth, AuthLayer, AuthRules},
-    fairness::{FairnessLayer, Gate, Hub, layer::Fairness},
+    fairness::{FairnessLayer, FlowControl, Gate, layer::Fairness},
     forward::Forward,
     stack::stack,
 };
@@ -173,10 +173,15 @@ where
         policy, findings, ..
     } = compiled;
     let cores = settings::cores(&config);
-    let hub = new_hub(&config, cores, policy, &clock);
+    let flow_control = new_flow_control(&config, cores, policy, &clock);
     metrics.policy_applied(clock.now(), findings.len());
     control_runtime.block_on(policies.report_first(&findings));
-    let telemetry = Telemetry::new(Arc::clone(&hub), clock.clone(), &config.apiserver, metrics);
+    let telemetry = Telemetry::new(
+        Arc::clone(&flow_control),
+        clock.clone(),
+        &config.apiserver,
+        metrics,
+    );
     let events = event_metrics::token_reviews(telemetry.metrics());
     let control = control_runtime.handle();
     let reviews = settings::token_reviews(&config, &clients, &clock, events, control)?;
@@ -191,7 +196,7 @@ where
         &config,
         endpoint,
         &telemetry,
-        &hub,
+        &flow_control,
         &rules,
         &credential,
         hosting.as_ref(),
@@ -202,7 +207,7 @@ where
     let control = Control {
         config,
         path,
-        hub: Arc::clone(&hub),
+        flow_control: Arc::clone(&flow_control),
         rules,
         reviews,
         policies,
@@ -217,7 +222,7 @@ where
     Ok(Running {
         gateway,
         admin,
-        hub,
+        flow_control,
         store,
     })
 }
@@ -226,7 +231,7 @@ where
 pub struct Running {
     gateway: Gateway,
     admin: SocketAddr,
-    hub: Arc<Hub>,
+    flow_control: Arc<FlowControl>,
     store: Option<Arc<dyn Store>>,
 }
 
@@ -251,8 +256,8 @@ impl Running {
     }
 
     /// The state that its data cores share.
-    pub fn hub(&self) -> &Arc<Hub> {
-        &self.hub
+    pub fn flow_control(&self) -> &Arc<FlowControl> {
+        &self.flow_control
     }
 
     /// The store of the hosted API, if there is one.
@@ -267,11 +272,16 @@ impl Running {
 }
 
 /// The state that all data cores share, with `policy` in force.
-fn new_hub(config: &Config, cores: NonZero<usize>, policy: Policy, clock: &Clock) -> Arc<Hub> {
-    Hub::new(
+fn new_flow_control(
+    config: &Config,
+    cores: NonZero<usize>,
+    policy: Policy,
+    clock: &Clock,
+) -> Arc<FlowControl> {
+    FlowControl::new(
         u16::try_from(cores.get()).unwrap_or(u16::MAX),
         Arc::new(policy),
-        settings::hub(config),
+        settings::flow_control(config),
         clock.now(),
     )
 }
@@ -325,7 +335,7 @@ fn build_stack<E>(
     config: &Config,
     endpoint: Endpoint,
     telemetry: &Arc<Telemetry>,
-    hub: &Arc<Hub>,
+    flow_control: &Arc<FlowControl>,
     rules: &Arc<ArcSwap<AuthRules>>,
     credential: &UpstreamCredential,
     hosting: Option<&HostedApi>,
@@ -340,7 +350,11 @@ where
         event_metrics::streams(telemetry.metrics(), &upstream.connection_limit);
     }
     let upstream = Arc::new(upstream);
-    let (telemetry, hub, rules) = (Arc::clone(telemetry), Arc::clone(hub), Arc::clone(rules));
+    let (telemetry, flow_control, rules) = (
+        Arc::clone(telemetry),
+        Arc::clone(flow_control),
+        Arc::clone(rules),
+    );
     let identity =
         identity::IdentityWriter::new(settings::upstream_identity(config)?, credential.clone());
     let hosted = hosting.map(|hosting| Arc::clone(&hosting.hosted));
@@ -352,7 +366,7 @@ where
     Ok(move |context: CoreContext| {
         let core = u16::try_from(context.index).unwrap_or(u16::MAX);
         let gate = Gate::new(
-            Arc::clone(&hub),
+            Arc::clone(&flow_control),
             core,
             context.clock.clone(),
             settings::random(),

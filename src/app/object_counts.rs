@@ -11,17 +11,17 @@ use http_body_util::Empty;
 use crate::observe::upstream_counts::{self, FetchError, ObjectCount};
 use fairgate_base::clock::Clock;
 use fairgate_core::apf::scope::StatsScope;
-use fairgate_proxy::fairness::Hub;
+use fairgate_proxy::fairness::FlowControl;
 use fairgate_upstream::client::{ApiClient, ResponseBody};
 
 /// How often the metrics are read; the upstream itself counts about as often.
 const PERIOD: Duration = Duration::from_secs(60);
 
-/// Reads the metrics until it is dropped, and seeds the hub's counts with them.
-pub(super) async fn follow(hub: Arc<Hub>, clock: Clock, client: ApiClient) {
+/// Reads the metrics until it is dropped, and seeds flow control's counts with them.
+pub(super) async fn follow(flow_control: Arc<FlowControl>, clock: Clock, client: ApiClient) {
     let seed = |counts: &[ObjectCount]| {
         let now = clock.now();
-        hub.with_counts(|known| {
+        flow_control.with_counts(|known| {
             for count in counts {
                 let scope = StatsScope {
                     group: count.group.as_bytes(),

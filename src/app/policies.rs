@@ -22,7 +22,7 @@ use fairgate_core::{
     finding::Finding,
     sync::{Mutex, lock},
 };
-use fairgate_proxy::fairness::Hub;
+use fairgate_proxy::fairness::FlowControl;
 use fairgate_upstream::client::ApiClient;
 
 /// The policy objects read at the start, and the source to follow for changes.
@@ -220,10 +220,10 @@ impl Compiling {
     }
 }
 
-/// Compiles policies and applies them to the hub; an invalid one leaves the last good one in force.
+/// Compiles policies and applies them to flow control; an invalid one leaves the last good one in force.
 #[derive(Clone)]
 pub(super) struct Applier {
-    hub: Arc<Hub>,
+    flow_control: Arc<FlowControl>,
     clock: Clock,
     telemetry: Arc<Telemetry>,
     compiling: Arc<Mutex<Compiling>>,
@@ -234,13 +234,13 @@ impl Applier {
     /// Starts from `compiling`, which is in force already. Findings about objects are passed to `hosting`.
     pub(super) fn new(
         compiling: Compiling,
-        hub: Arc<Hub>,
+        flow_control: Arc<FlowControl>,
         clock: Clock,
         telemetry: Arc<Telemetry>,
         hosting: Option<HostedApi>,
     ) -> Self {
         Self {
-            hub,
+            flow_control,
             clock,
             telemetry,
             compiling: Arc::new(Mutex::new(compiling)),
@@ -248,8 +248,8 @@ impl Applier {
         }
     }
 
-    pub(super) fn hub(&self) -> &Hub {
-        &self.hub
+    pub(super) fn flow_control(&self) -> &FlowControl {
+        &self.flow_control
     }
 
     pub(super) fn metrics(&self) -> &GatewayMetrics {
@@ -268,7 +268,7 @@ impl Applier {
             }) => {
                 *compiling = changed;
                 let now = self.clock.now();
-                self.hub.apply(now, Arc::new(policy));
+                self.flow_control.apply(now, Arc::new(policy));
                 self.telemetry.metrics().policy_applied(now, findings.len());
                 (true, findings)
             }

@@ -109,7 +109,9 @@ impl Reload {
             return false;
         }
         self.rules.store(Arc::new(rules));
-        self.applier.hub().configure(settings::hub(&new));
+        self.applier
+            .flow_control()
+            .configure(settings::flow_control(&new));
         if moved {
             self.follow(directory.zip(revision));
         } else if let Some(nudge) = &self.nudge {

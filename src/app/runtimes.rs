@@ -234,9 +234,9 @@ impl Gateway {
     }
 
     /// Returns a function that reads how many connections were closed for lack of file descriptors.
-    pub fn turned_away(&self) -> impl Fn() -> u64 + use<> {
+    pub fn rejected_connections(&self) -> impl Fn() -> u64 + use<> {
         let connections = self.connections.clone();
-        move || connections.turned_away()
+        move || connections.rejected()
     }
 
     /// Returns functions that read how many client connections are open, and how many requests are in

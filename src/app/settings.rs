@@ -18,7 +18,7 @@ use fairgate_proxy::{
         FrontProxySettings, NoRandomness, RequestHeaderNames, TokenKey, TokenReviews, TokenTable,
         UpstreamIdentity, layer::AuthRules,
     },
-    fairness::{Caps, Enforcement, HubSettings},
+    fairness::{Caps, Enforcement, FlowControlSettings},
     forward::{ConnectionLimit, UpstreamProtocol, UpstreamSettings},
     serve::{self, DrainSettings, ServeSettings, tls::ServingCertificate},
 };
@@ -66,8 +66,8 @@ pub(super) fn policy(config: &Config, hash_key: [u8; 16]) -> PolicySettings {
     }
 }
 
-pub(super) fn hub(config: &Config) -> HubSettings {
-    HubSettings {
+pub(super) fn flow_control(config: &Config) -> FlowControlSettings {
+    FlowControlSettings {
         enforcement: match config.flow_control.enforcement {
             config::EnforcementConfig::Enforce => Enforcement::Enforce,
             config::EnforcementConfig::Observe => Enforcement::Observe,

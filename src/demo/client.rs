@@ -17,7 +17,7 @@ const TARGET: &str = "/api/v1/namespaces/default/configmaps/demo";
 
 /// A connection to the gateway. Dropping it closes it.
 #[derive(Debug)]
-pub(super) struct ClientConnection {
+pub(super) struct DemoConnection {
     sender: SendRequest<Empty<Bytes>>,
     host: HeaderValue,
     _driver: JoinSet<()>,
@@ -42,7 +42,7 @@ pub(super) enum ClientError {
     Request(#[from] http::Error),
 }
 
-impl ClientConnection {
+impl DemoConnection {
     /// Connects to the gateway at `address`.
     pub(super) async fn open(address: SocketAddr) -> Result<Self, ClientError> {
         let stream = TcpStream::connect(address).await?;

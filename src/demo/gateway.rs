@@ -34,7 +34,7 @@ use fairgate_proxy::{
         layer::{AuthLayer, AuthRules},
         upstream,
     },
-    fairness::{Caps, Enforcement, FairnessLayer, Gate, Hub, HubSettings},
+    fairness::{Caps, Enforcement, FairnessLayer, FlowControl, FlowControlSettings, Gate},
     forward::{Forward, UpstreamSettings},
     serve::ServeSettings,
     stack::stack,
@@ -52,7 +52,7 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub(super) struct DemoGateway {
     gateway: Gateway,
-    hub: Arc<Hub>,
+    flow_control: Arc<FlowControl>,
     clock: Clock,
 }
 
@@ -83,17 +83,17 @@ impl DemoGateway {
             },
             cores: NonZero::new(cores.min(CORES)).unwrap_or(NonZero::<usize>::MIN),
         };
-        let hub = Hub::new(
+        let flow_control = FlowControl::new(
             u16::try_from(app.cores.get()).unwrap_or(u16::MAX),
             Arc::new(compile(policy)?),
-            hub_settings(),
+            flow_control_settings(),
             clock.now(),
         );
         let rules = Arc::new(ArcSwap::from_pointee(rules(flows)?));
         let upstream = Arc::new(UpstreamSettings::new(authority(upstream)?, None));
         let control = control_runtime()?;
-        control.spawn(rebalance(Arc::clone(&hub), clock.clone()));
-        let shared = Arc::clone(&hub);
+        control.spawn(rebalance(Arc::clone(&flow_control), clock.clone()));
+        let shared = Arc::clone(&flow_control);
         let gateway = Gateway::start(app, control, move |context: CoreContext| {
             let core = u16::try_from(context.index).unwrap_or(u16::MAX);
             let gate = Gate::new(
@@ -117,7 +117,7 @@ impl DemoGateway {
         })?;
         Ok(Self {
             gateway,
-            hub,
+            flow_control,
             clock,
         })
     }
@@ -129,7 +129,7 @@ impl DemoGateway {
 
     /// Seats and queues now. O(queues), under the level's lock.
     pub(super) fn load(&self) -> GatewayLoad {
-        let dispatcher = self.hub.dispatcher();
+        let dispatcher = self.flow_control.dispatcher();
         let levels = dispatcher.report(self.clock.now());
         let Some(report) = levels.iter().find(|level| &*level.spec.name == LEVEL) else {
             return GatewayLoad::default();
@@ -153,15 +153,15 @@ impl DemoGateway {
 }
 
 /// Rebalances limits until it is dropped.
-async fn rebalance(hub: Arc<Hub>, clock: Clock) {
+async fn rebalance(flow_control: Arc<FlowControl>, clock: Clock) {
     loop {
-        hub.borrowing_due().await;
-        hub.rebalance(clock.now());
+        flow_control.borrowing_due().await;
+        flow_control.rebalance(clock.now());
     }
 }
 
-fn hub_settings() -> HubSettings {
-    HubSettings {
+fn flow_control_settings() -> FlowControlSettings {
+    FlowControlSettings {
         enforcement: Enforcement::Enforce,
         request_timeout: REQUEST_TIMEOUT,
         max_queued: 20_000,
@@ -252,9 +252,9 @@ mod tests {
         };
         let schema = policy.schema(policy.schema_by_name(LEVEL).unwrap());
         let now = Clock::system().now();
-        let hub = Hub::new(1, Arc::clone(&policy), hub_settings(), now);
-        hub.rebalance(now);
-        let levels = hub.dispatcher().report(now);
+        let flow_control = FlowControl::new(1, Arc::clone(&policy), flow_control_settings(), now);
+        flow_control.rebalance(now);
+        let levels = flow_control.dispatcher().report(now);
         let level = levels.iter().find(|level| &*level.spec.name == LEVEL);
         (queuing, level.unwrap().current, schema.distinguisher)
     }

@@ -1,4 +1,4 @@
-//! Progress: two panels redrawn in place on a terminal, or one line per second otherwise.
+//! SideProgress: two panels redrawn in place on a terminal, or one line per second otherwise.
 
 use std::{
     fmt::Write as _,
@@ -33,14 +33,14 @@ pub enum ProgressDisplay {
 
 /// One side at one moment.
 #[derive(Clone, Debug)]
-pub(super) struct Progress {
+pub(super) struct SideProgress {
     load: GatewayLoad,
-    flows: Vec<Row>,
+    flows: Vec<FlowProgress>,
 }
 
 /// One flow, so far.
 #[derive(Clone, Debug)]
-struct Row {
+struct FlowProgress {
     name: String,
     open: u64,
     ok: u64,
@@ -57,12 +57,12 @@ pub(super) struct LiveView {
     drawn: usize,
 }
 
-impl Progress {
+impl SideProgress {
     /// `load`, and the results of `flows` so far.
     pub(super) fn of(load: GatewayLoad, flows: &[Arc<DemoFlow>]) -> Self {
         let row = |flow: &Arc<DemoFlow>| {
             let mut tally = flow.tally();
-            Row {
+            FlowProgress {
                 name: flow.name().to_owned(),
                 open: tally.open,
                 ok: tally.ok,
@@ -100,7 +100,7 @@ impl Progress {
     }
 
     /// The greatest of the mice's percentiles.
-    fn slowest_mouse(&self, of: impl Fn(&Row) -> Option<Duration>) -> Option<Duration> {
+    fn slowest_mouse(&self, of: impl Fn(&FlowProgress) -> Option<Duration>) -> Option<Duration> {
         self.flows.iter().skip(1).filter_map(of).max()
     }
 }
@@ -126,7 +126,7 @@ impl LiveView {
     pub(super) fn show(
         &mut self,
         elapsed: Duration,
-        sides: &[Progress; 2],
+        sides: &[SideProgress; 2],
         out: &mut dyn Write,
     ) -> io::Result<()> {
         match self.display {
@@ -156,8 +156,8 @@ impl LiveView {
     }
 }
 
-fn panels(elapsed: Duration, length: Duration, sides: &[Progress; 2]) -> Vec<String> {
-    let beside = |name: &str, of: &dyn Fn(&Progress) -> String| {
+fn panels(elapsed: Duration, length: Duration, sides: &[SideProgress; 2]) -> Vec<String> {
+    let beside = |name: &str, of: &dyn Fn(&SideProgress) -> String| {
         let [with, without] = sides.each_ref().map(of);
         let line = format!("{name:<NAME$}{with:<PANEL$}  {without:<PANEL$}");
         line.trim_end().to_owned()
@@ -174,14 +174,14 @@ fn panels(elapsed: Duration, length: Duration, sides: &[Progress; 2]) -> Vec<Str
             "{:<NAME$}{:<PANEL$}  WITHOUT: ONE FIFO QUEUE",
             "", "WITH FAIRNESS"
         ),
-        beside("seats", &Progress::seats),
-        beside("waiting", &Progress::waiting),
-        beside("queues", &Progress::lengths),
+        beside("seats", &SideProgress::seats),
+        beside("waiting", &SideProgress::waiting),
+        beside("queues", &SideProgress::lengths),
         String::new(),
         beside("", &|_| heads.clone()),
     ];
     for index in 0..sides[0].flows.len() {
-        let cells = |picture: &Progress| {
+        let cells = |picture: &SideProgress| {
             picture.flows.get(index).map_or(String::new(), |row| {
                 format!(
                     "{:>6}{:>8}{:>9}{:>9}",
@@ -197,8 +197,8 @@ fn panels(elapsed: Duration, length: Duration, sides: &[Progress; 2]) -> Vec<Str
     lines
 }
 
-fn line(elapsed: Duration, length: Duration, sides: &[Progress; 2]) -> String {
-    let side = |picture: &Progress| {
+fn line(elapsed: Duration, length: Duration, sides: &[SideProgress; 2]) -> String {
+    let side = |picture: &SideProgress| {
         let elephant = picture.flows.first();
         format!(
             "{}/{} seats, {}, mice {}/{}, elephant {}/{}",
@@ -228,15 +228,15 @@ fn ms(time: Option<Duration>) -> String {
 mod tests {
     use super::*;
 
-    fn picture(queues: &[u32], p99: u64) -> Progress {
-        let row = |name: &str, p99| Row {
+    fn picture(queues: &[u32], p99: u64) -> SideProgress {
+        let row = |name: &str, p99| FlowProgress {
             name: name.to_owned(),
             open: 1,
             ok: 20,
             p50: None,
             p99: Some(Duration::from_millis(p99)),
         };
-        Progress {
+        SideProgress {
             load: GatewayLoad {
                 seats: 10,
                 in_use: 7,

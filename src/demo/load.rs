@@ -15,7 +15,7 @@ use http::HeaderValue;
 use tokio::{sync::watch, task::JoinSet};
 
 use super::{
-    client::{ClientConnection, ClientError, ClientResponse},
+    client::{ClientError, ClientResponse, DemoConnection},
     figures::scrambled_part,
     flow::DemoFlow,
 };
@@ -147,7 +147,7 @@ impl Client {
     }
 
     /// Sends one request that was meant to be sent at `intended`; returns how long to pause.
-    async fn request(&self, connection: &mut Option<ClientConnection>, intended: Time) -> Duration {
+    async fn request(&self, connection: &mut Option<DemoConnection>, intended: Time) -> Duration {
         let open = self.flow.begin(intended, self.counts(intended));
         let answer = self.ask(connection).await;
         open.end(self.course.clock.now(), &answer);
@@ -160,11 +160,11 @@ impl Client {
     /// Sends a request on `connection`, which is opened if necessary, and dropped after a failure.
     async fn ask(
         &self,
-        connection: &mut Option<ClientConnection>,
+        connection: &mut Option<DemoConnection>,
     ) -> Result<ClientResponse, ClientError> {
         let mut used = match connection.take() {
             Some(used) => used,
-            None => ClientConnection::open(self.course.gateway).await?,
+            None => DemoConnection::open(self.course.gateway).await?,
         };
         let answer = used.ask(&self.authorization).await?;
         *connection = Some(used);

@@ -38,7 +38,7 @@ use fairgate_core::{sync::Arc, time::Time};
 use fairgate_proxy::{auth::NoRandomness, serve::raise_descriptor_limit};
 use flow::DemoFlow;
 use gateway::DemoGateway;
-use live::{LiveView, Progress};
+use live::{LiveView, SideProgress};
 use load::LoadSettings;
 use stall::StallWatch;
 use upstream::StandInServer;
@@ -162,8 +162,8 @@ impl Side {
         })
     }
 
-    fn picture(&self) -> Progress {
-        Progress::of(self.gateway.load(), &self.flows)
+    fn picture(&self) -> SideProgress {
+        SideProgress::of(self.gateway.load(), &self.flows)
     }
 
     fn report(&self, measured: Duration) -> Result<SideFigures, DemoError> {

@@ -297,7 +297,7 @@ metrics! {
         "Requests refused, or connections ended, before a request could be read, by reason.";
     HTTP2_FLOODS: Counter, Count, Alpha, ["frame"] = "fairgate_http2_floods_total",
         "HTTP/2 connections ended because of too many frames that carry no request, by their type.";
-    TURNED_AWAY: Counter, Count, Alpha, [] = "fairgate_connections_turned_away_total",
+    CONNECTIONS_REJECTED: Counter, Count, Alpha, [] = "fairgate_connections_turned_away_total",
         "Client connections closed at once because file descriptors were short.";
     ADMIN_CUT: Counter, Count, Alpha, ["reason"] = "fairgate_admin_connections_cut_total",
         "Connections of the port for operators that were cut, by reason.";

@@ -10,7 +10,7 @@ use super::{
     catalogue::{self as n, MetricDef},
     exposition::{Exposition, LabelPairs, SampleValue},
     recorder::RefusalCounts,
-    request_counts::{OTHER, RequestKind, RequestRegistry, RequestTotals, StatusTotals},
+    request_counts::{OTHER, RequestLabels, RequestRegistry, RequestTotals, StatusTotals},
     sampler::Sampled,
 };
 use fairgate_call::CutReason;
@@ -24,13 +24,13 @@ use fairgate_core::{
     sync::Arc,
     time::Time,
 };
-use fairgate_proxy::fairness::Hub;
+use fairgate_proxy::fairness::FlowControl;
 
 /// The sources of the values.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CellSources<'a> {
     /// Flow control.
-    pub(crate) hub: &'a Hub,
+    pub(crate) flow_control: &'a FlowControl,
     /// Requests by what they asked for and how they ended.
     pub(crate) requests: &'a RequestRegistry,
     /// Refusals, by core.
@@ -43,12 +43,12 @@ pub(crate) struct CellSources<'a> {
 
 /// Writes all metrics of [`n::CELL_METRICS`].
 pub(crate) fn write(text: &mut Exposition, sources: &CellSources<'_>) {
-    let flows = Flows::read(sources.hub);
+    let flows = Flows::read(sources.flow_control);
     flows.render(text);
-    let levels = sources.hub.dispatcher().report(sources.now);
+    let levels = sources.flow_control.dispatcher().report(sources.now);
     render_levels(text, &levels);
     text.family(&n::FAIR_FRACTION);
-    let fraction = sources.hub.dispatcher().fair_fraction();
+    let fraction = sources.flow_control.dispatcher().fair_fraction();
     text.sample(&n::FAIR_FRACTION, &[], fraction);
     render_virtual_time(text, &levels);
     render_ratios(text, &levels, sources.sampled);
@@ -106,9 +106,9 @@ struct CurrentRequests {
 }
 
 impl Flows {
-    fn read(hub: &Hub) -> Self {
+    fn read(flow_control: &FlowControl) -> Self {
         let mut counted: BTreeMap<Names, FlowTotals> = BTreeMap::new();
-        hub.visit_cells(|level, schema, cores| {
+        flow_control.visit_cells(|level, schema, cores| {
             let totals = counted.entry((level.into(), schema.into())).or_default();
             for cells in cores {
                 totals.add(cells);
@@ -119,7 +119,7 @@ impl Flows {
             .map(|names| (names.clone(), CurrentRequests::default()))
             .collect();
         let mut by_schema: Vec<CurrentRequests> = Vec::new();
-        for (level, queues) in hub.dispatcher().levels() {
+        for (level, queues) in flow_control.dispatcher().levels() {
             by_schema.fill(CurrentRequests::default());
             queues.inspect(|set| {
                 set.visit(|entry| {
@@ -131,7 +131,7 @@ impl Flows {
                 });
             });
             for (id, here) in (0..).zip(&by_schema).filter(|(_, here)| here.is_any()) {
-                let schema = hub.dispatcher().schema_name(SchemaId(id));
+                let schema = flow_control.dispatcher().schema_name(SchemaId(id));
                 present.insert((Arc::clone(&level), schema), *here);
             }
         }
@@ -363,7 +363,7 @@ fn render_requests(text: &mut Exposition, sources: &CellSources<'_>) {
     }
     text.family(&n::FILTER);
     let mut filter = HistogramTotal::default();
-    for core in sources.hub.core_cells() {
+    for core in sources.flow_control.core_cells() {
         add(&core.filter, &mut filter);
     }
     text.histogram(&n::FILTER, &[("filter", "priorityandfairness")], &filter);
@@ -396,12 +396,12 @@ fn render_requests(text: &mut Exposition, sources: &CellSources<'_>) {
         &[],
         u64::try_from(kinds.len()).unwrap_or(u64::MAX),
     );
-    render_abandoned(text, sources.hub);
+    render_abandoned(text, sources.flow_control);
 }
 
 /// Writes metrics of requests whose clients have left, or read slowly.
-fn render_abandoned(text: &mut Exposition, hub: &Hub) {
-    let (abandoned, spool) = (&hub.abandoned, &hub.spool);
+fn render_abandoned(text: &mut Exposition, flow_control: &FlowControl) {
+    let (abandoned, spool) = (&flow_control.abandoned, &flow_control.spool);
     text.family(&n::ABANDONED);
     text.sample(&n::ABANDONED, &[], u64::from(abandoned.running()));
     text.family(&n::ABANDONED_TOTAL);
@@ -428,7 +428,7 @@ fn add<const N: usize>(one: &Histogram<N>, total: &mut HistogramTotal) {
 fn render_codes(
     text: &mut Exposition,
     family: &MetricDef,
-    kind: &RequestKind,
+    kind: &RequestLabels,
     totals: &StatusTotals,
     has_dry_run: bool,
 ) {

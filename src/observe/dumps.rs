@@ -26,7 +26,7 @@ use fairgate_core::{
     go_duration::GoDuration,
     time::Time,
 };
-use fairgate_proxy::fairness::{GateMessage, Hub, Waiter};
+use fairgate_proxy::fairness::{FlowControl, GateMessage, Waiter};
 
 /// The path of the dumps, before their name.
 pub(crate) const PATH: &str = "/debug/api_priority_and_fairness/";
@@ -64,15 +64,15 @@ impl Dump {
 
     /// Makes the dump. Waits at most a second for cores to describe their requests, and leaves the cells of
     /// the others empty. To be called on the control runtime.
-    pub(crate) async fn make(self, hub: &Arc<Hub>, clock: &Clock) -> String {
+    pub(crate) async fn make(self, flow_control: &Arc<FlowControl>, clock: &Clock) -> String {
         match self {
-            Self::PriorityLevels => priority_levels(hub, clock.now()),
-            Self::Queues => queues(hub),
+            Self::PriorityLevels => priority_levels(flow_control, clock.now()),
+            Self::Queues => queues(flow_control),
             Self::Requests { details } => {
-                let rows = requests(hub);
+                let rows = requests(flow_control);
                 let waiters = rows.iter().map(|row| row.report.entry.waiter);
-                let digests = describe(hub, waiters).await;
-                write_requests(hub, clock, &rows, &digests, details)
+                let digests = describe(flow_control, waiters).await;
+                write_requests(flow_control, clock, &rows, &digests, details)
             }
         }
     }
@@ -86,7 +86,7 @@ fn wants_details(query: &str) -> bool {
         .is_some_and(|value| !value.is_empty())
 }
 
-fn priority_levels(hub: &Hub, now: Time) -> String {
+fn priority_levels(flow_control: &FlowControl, now: Time) -> String {
     let mut table = AlignedTable::new(&[
         "PriorityLevelName",
         "ActiveQueues",
@@ -99,7 +99,7 @@ fn priority_levels(hub: &Hub, now: Time) -> String {
         "TimedoutRequests",
         "CancelledRequests",
     ]);
-    for level in hub.dispatcher().report(now) {
+    for level in flow_control.dispatcher().report(now) {
         let (summary, counters) = (&level.summary, &level.summary.counters);
         table.row([
             level.spec.name.to_string(),
@@ -118,7 +118,7 @@ fn priority_levels(hub: &Hub, now: Time) -> String {
     table.to_text()
 }
 
-fn queues(hub: &Hub) -> String {
+fn queues(flow_control: &FlowControl) -> String {
     let mut table = AlignedTable::new(&[
         "PriorityLevelName",
         "Index",
@@ -130,7 +130,7 @@ fn queues(hub: &Hub) -> String {
         "MaxSeatsSum",
         "TotalWorkSum",
     ]);
-    for (name, level) in hub.dispatcher().levels() {
+    for (name, level) in flow_control.dispatcher().levels() {
         let queues = level.inspect(|set| set.queues().collect::<Vec<_>>());
         for queue in queues {
             table.row([
@@ -157,9 +157,9 @@ struct Row {
 }
 
 /// All requests that wait or execute, in the order of the dump.
-fn requests(hub: &Hub) -> Vec<Row> {
+fn requests(flow_control: &FlowControl) -> Vec<Row> {
     let mut rows = Vec::new();
-    for (level, queues) in hub.dispatcher().levels() {
+    for (level, queues) in flow_control.dispatcher().levels() {
         let mut reports = queues.inspect(|set| set.requests());
         reports.retain(|report| report.entry.phase != Phase::Lingering);
         reports.sort_by_key(|report| {
@@ -169,10 +169,14 @@ fn requests(hub: &Hub) -> Vec<Row> {
                 report.entry.arrived,
             )
         });
-        rows.extend(reports.into_iter().map(|report| Row {
-            level: Arc::clone(&level),
-            schema: hub.dispatcher().schema_name(SchemaId(report.entry.schema)),
-            report,
+        rows.extend(reports.into_iter().map(|report| {
+            Row {
+                level: Arc::clone(&level),
+                schema: flow_control
+                    .dispatcher()
+                    .schema_name(SchemaId(report.entry.schema)),
+                report,
+            }
         }));
     }
     rows
@@ -180,7 +184,7 @@ fn requests(hub: &Hub) -> Vec<Row> {
 
 /// Has the cores describe the requests of `waiters`.
 async fn describe(
-    hub: &Hub,
+    flow_control: &FlowControl,
     waiters: impl Iterator<Item = Waiter>,
 ) -> HashMap<Waiter, Arc<RequestDigest>> {
     let mut by_core: BTreeMap<u16, Vec<Waiter>> = BTreeMap::new();
@@ -191,7 +195,8 @@ async fn describe(
         .into_iter()
         .map(|(core, waiters)| {
             let (answer, answered) = oneshot::channel();
-            hub.mailbox(core)
+            flow_control
+                .mailbox(core)
                 .post([GateMessage::Describe(waiters.clone(), answer)]);
             (waiters, answered)
         })
@@ -209,7 +214,7 @@ async fn describe(
 }
 
 fn write_requests(
-    hub: &Hub,
+    flow_control: &FlowControl,
     clock: &Clock,
     rows: &[Row],
     digests: &HashMap<Waiter, Arc<RequestDigest>>,
@@ -241,7 +246,7 @@ fn write_requests(
         ]);
     }
     let mut table = AlignedTable::new(&header);
-    let view = hub.dispatcher().view();
+    let view = flow_control.dispatcher().view();
     let distinguishers = Distinguishers::new(view.policy());
     let times = WallTimes::new(clock);
     let index = |index: Option<u32>| index.map_or_else(|| "-1".to_owned(), |i| i.to_string());

@@ -18,7 +18,7 @@ use fairgate_core::{
     sync::{Arc, Mutex, lock},
     time::Time,
 };
-use fairgate_proxy::fairness::Hub;
+use fairgate_proxy::fairness::FlowControl;
 
 /// How often the cores are read.
 pub(crate) const PERIOD: Duration = Duration::from_millis(50);
@@ -67,9 +67,9 @@ impl Sampler {
     }
 
     /// Reads all cores; to be called every [`PERIOD`]. O(cores), and O(levels) once a second.
-    pub(crate) fn sample(&self, hub: &Hub, now: Time) {
+    pub(crate) fn sample(&self, flow_control: &FlowControl, now: Time) {
         let mut state = lock(&self.0);
-        let cores = hub.core_cells();
+        let cores = flow_control.core_cells();
         for access in Access::ALL {
             let sum = |of: &dyn Fn(&CoreCells) -> u32| cores.iter().map(|c| u64::from(of(c))).sum();
             let waiting = sum(&|core| core.waiting(access).now());
@@ -79,8 +79,8 @@ impl Sampler {
         }
         if state.policy.is_none() || now.since(state.window_since) >= WINDOW {
             state.window_since = now;
-            state.end_window(hub);
-            state.follow_policy(hub, now);
+            state.end_window(flow_control);
+            state.follow_policy(flow_control, now);
         }
     }
 
@@ -98,10 +98,10 @@ impl Sampler {
 }
 
 impl State {
-    fn end_window(&mut self, hub: &Hub) {
-        let window = hub.window().advance();
+    fn end_window(&mut self, flow_control: &FlowControl) {
+        let window = flow_control.window().advance();
         for access in Access::ALL {
-            let cores = hub.core_cells().iter();
+            let cores = flow_control.core_cells().iter();
             self.most_waiting[access as usize] = cores
                 .clone()
                 .map(|core| core.waiting(access).most_in(window))
@@ -113,8 +113,8 @@ impl State {
     }
 
     /// Sets the denominators of the ratios.
-    fn follow_policy(&mut self, hub: &Hub, now: Time) {
-        let view = hub.dispatcher().view();
+    fn follow_policy(&mut self, flow_control: &FlowControl, now: Time) {
+        let view = flow_control.dispatcher().view();
         let policy = view.policy();
         if self
             .policy

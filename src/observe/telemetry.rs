@@ -16,7 +16,7 @@ use super::{
 };
 use fairgate_base::clock::Clock;
 use fairgate_core::{apf::Semantics, time::Time};
-use fairgate_proxy::fairness::{Enforcement, Hub};
+use fairgate_proxy::fairness::{Enforcement, FlowControl};
 
 /// How often [`GatewayMetrics::upkeep`] is called.
 const UPKEEP: Duration = Duration::from_secs(5);
@@ -24,7 +24,7 @@ const UPKEEP: Duration = Duration::from_secs(5);
 /// Everything observable of a gateway.
 #[derive(Debug)]
 pub(crate) struct Telemetry {
-    hub: Arc<Hub>,
+    flow_control: Arc<FlowControl>,
     clock: Clock,
     apiserver: Box<str>,
     metrics: Arc<GatewayMetrics>,
@@ -34,21 +34,21 @@ pub(crate) struct Telemetry {
 }
 
 impl Telemetry {
-    /// The telemetry of `hub`. `apiserver` is the value of the label of this name.
+    /// The telemetry of `flow_control`. `apiserver` is the value of the label of this name.
     pub(crate) fn new(
-        hub: Arc<Hub>,
+        flow_control: Arc<FlowControl>,
         clock: Clock,
         apiserver: &str,
         metrics: Arc<GatewayMetrics>,
     ) -> Arc<Self> {
-        observe_hub(&metrics, &hub, &clock);
+        observe_flow_control(&metrics, &flow_control, &clock);
         Arc::new(Self {
             requests: Arc::default(),
-            refusals: (0..hub.cores()).map(|_| Arc::default()).collect(),
+            refusals: (0..flow_control.cores()).map(|_| Arc::default()).collect(),
             sampler: Sampler::new(clock.now()),
             apiserver: apiserver.into(),
             metrics,
-            hub,
+            flow_control,
             clock,
         })
     }
@@ -59,8 +59,8 @@ impl Telemetry {
     }
 
     #[cfg(test)]
-    pub(super) fn hub(&self) -> &Arc<Hub> {
-        &self.hub
+    pub(super) fn flow_control(&self) -> &Arc<FlowControl> {
+        &self.flow_control
     }
 
     #[cfg(test)]
@@ -72,7 +72,7 @@ impl Telemetry {
     ///
     /// # Panics
     ///
-    /// If the hub has no such core.
+    /// If flow control has no such core.
     pub(crate) fn trace_layer(&self, core: u16) -> TraceLayer {
         let refusals = Arc::clone(&self.refusals[core as usize]);
         TraceLayer::new(RequestRecorder::new(
@@ -90,7 +90,7 @@ impl Telemetry {
         loop {
             ticks.tick().await;
             let now = self.clock.now();
-            self.sampler.sample(&self.hub, now);
+            self.sampler.sample(&self.flow_control, now);
             if now.since(kept_up) >= UPKEEP {
                 kept_up = now;
                 self.metrics.upkeep();
@@ -107,7 +107,7 @@ impl Telemetry {
         let now = self.clock.now();
         let sampled = self.sampler.sampled(now);
         let sources = CellSources {
-            hub: &self.hub,
+            flow_control: &self.flow_control,
             requests: &self.requests,
             refusals: &self.refusals,
             sampled: &sampled,
@@ -122,32 +122,32 @@ impl Telemetry {
     /// A dump. Takes time in proportion to the requests, and waits for other cores: not for a data
     /// core.
     pub(crate) async fn dump(&self, dump: Dump) -> String {
-        dump.make(&self.hub, &self.clock).await
+        dump.make(&self.flow_control, &self.clock).await
     }
 }
 
-/// Registers the metrics that the hub keeps.
-fn observe_hub(metrics: &GatewayMetrics, hub: &Arc<Hub>, clock: &Clock) {
+/// Registers the metrics that flow control keeps.
+fn observe_flow_control(metrics: &GatewayMetrics, flow_control: &Arc<FlowControl>, clock: &Clock) {
     let (started, clock) = (clock.now(), clock.clone());
     metrics.observe_gauge(&n::UPTIME, move || clock.now().since(started).as_secs_f64());
-    let of = Arc::clone(hub);
+    let of = Arc::clone(flow_control);
     metrics.observe_gauge(&n::QUEUED, move || of.queued().into());
-    let of = Arc::clone(hub);
+    let of = Arc::clone(flow_control);
     metrics.observe_gauge(&n::LONG_RUNNING, move || of.long_running.running().into());
-    let of = Arc::clone(hub);
+    let of = Arc::clone(flow_control);
     metrics.observe_gauge(&n::WATCHES, move || of.watches.running().into());
-    let of = Arc::clone(hub);
-    metrics.observe_gauge(&n::WATCHES_LIMIT, move || of.watches.most().into());
-    let of = Arc::clone(hub);
+    let of = Arc::clone(flow_control);
+    metrics.observe_gauge(&n::WATCHES_LIMIT, move || of.watches.limit().into());
+    let of = Arc::clone(flow_control);
     metrics.observe_counter(&n::HELD_BACK, move || {
         let cores = of.core_cells().iter();
         cores.map(|cells| cells.held_back.get()).sum()
     });
-    let of = Arc::clone(hub);
+    let of = Arc::clone(flow_control);
     metrics.observe_counter(&n::PREMATURE_RESETS, move || of.premature.total());
-    let of = Arc::clone(hub);
+    let of = Arc::clone(flow_control);
     metrics.observe_counter(&n::PREMATURE_REFUSED, move || of.premature.refused());
-    let of = Arc::clone(hub);
+    let of = Arc::clone(flow_control);
     metrics.observe_gauge(&n::TOTAL_SEATS, move || {
         of.dispatcher()
             .view()
@@ -161,7 +161,7 @@ fn observe_hub(metrics: &GatewayMetrics, hub: &Arc<Hub>, clock: &Clock) {
         (Enforcement::Observe, "observe"),
         (Enforcement::Off, "off"),
     ] {
-        let of = Arc::clone(hub);
+        let of = Arc::clone(flow_control);
         let is = move || f64::from(u8::from(of.enforcement() == mode));
         metrics.observe_labelled_gauge(&n::ENFORCEMENT, ("mode", label), is);
     }
@@ -169,7 +169,7 @@ fn observe_hub(metrics: &GatewayMetrics, hub: &Arc<Hub>, clock: &Clock) {
         (Semantics::Compatible, "Compatible"),
         (Semantics::Improved, "Improved"),
     ] {
-        let of = Arc::clone(hub);
+        let of = Arc::clone(flow_control);
         let is = move || {
             let view = of.dispatcher().view();
             f64::from(u8::from(view.policy().settings().semantics == semantics))

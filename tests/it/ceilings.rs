@@ -74,7 +74,10 @@ async fn more_watches_than_are_allowed_are_refused_with_their_reason() {
     is_refused(too_many, StatusCode::TOO_MANY_REQUESTS, "too-many-watches").await;
     assert!(watches.iter().all(|watch| watch.status() == 200));
     assert_eq!(
-        (gate.hub().watches.running(), gate.hub().watches.most()),
+        (
+            gate.flow_control().watches.running(),
+            gate.flow_control().watches.limit()
+        ),
         (5, 5)
     );
     // Everything else goes on, and a watch that ends makes room for another.
@@ -83,10 +86,10 @@ async fn more_watches_than_are_allowed_are_refused_with_their_reason() {
         200
     );
     watches.remove(0);
-    until(|| gate.hub().watches.running() == 4).await;
+    until(|| gate.flow_control().watches.running() == 4).await;
     assert_eq!(get(&mut client, "carol", WATCH).await.status(), 200);
     watches.clear();
-    until(|| gate.hub().watches.running() == 0).await;
+    until(|| gate.flow_control().watches.running() == 0).await;
 }
 
 #[tokio::test]
@@ -105,7 +108,7 @@ async fn watches_that_take_all_their_streams_leave_the_others_theirs() {
         assert_eq!(watch.status(), 200);
         watches.push(watch);
     }
-    assert_eq!(ceiling.most_streams(), 30);
+    assert_eq!(ceiling.streams_limit(), 30);
     assert_eq!(ceiling.streams(Lane::Watches), 30);
     for _ in 0..3 {
         let refused = get(&mut client, "bob", WATCH).await;

@@ -19,7 +19,7 @@ use fairgate_core::{
     time::Time,
 };
 use fairgate_proxy::{
-    fairness::{FairnessLayer, Gate as FairnessGate, Hub},
+    fairness::{FairnessLayer, FlowControl, Gate as FairnessGate},
     forward::{Forward, UpstreamProtocol, UpstreamSettings, WriteIdentity},
     stack::stack,
 };
@@ -35,7 +35,7 @@ pub struct Gate {
 
 /// The seats of all levels together.
 #[derive(Clone)]
-pub struct Seats(pub Arc<Hub>);
+pub struct Seats(pub Arc<FlowControl>);
 
 impl Seats {
     pub const ALL: u32 = 1000;
@@ -52,7 +52,7 @@ impl Seats {
 }
 
 /// What all cores of a test's gateway share: the built-in policy, and seats for everybody.
-pub fn hub(cores: usize) -> Arc<Hub> {
+pub fn flow_control(cores: usize) -> Arc<FlowControl> {
     let settings = PolicySettings {
         total_seats: 100 * Seats::ALL,
         semantics: Semantics::Improved,
@@ -61,7 +61,7 @@ pub fn hub(cores: usize) -> Arc<Hub> {
     let policy = Policy::compile(&ObjectSet::default(), &settings)
         .unwrap()
         .policy;
-    Hub::new(
+    FlowControl::new(
         u16::try_from(cores).unwrap(),
         Arc::new(policy),
         Rules::new().settings,
@@ -70,9 +70,9 @@ pub fn hub(cores: usize) -> Arc<Hub> {
 }
 
 /// The layer of the core that is calling.
-pub fn fairness(hub: &Arc<Hub>, core: &CoreContext) -> FairnessLayer {
+pub fn fairness(flow_control: &Arc<FlowControl>, core: &CoreContext) -> FairnessLayer {
     let index = u16::try_from(core.index).unwrap();
-    let gate = FairnessGate::new(Arc::clone(hub), index, core.clock.clone(), 1);
+    let gate = FairnessGate::new(Arc::clone(flow_control), index, core.clock.clone(), 1);
     tokio::task::spawn_local(Rc::clone(&gate).run());
     FairnessLayer::new(gate)
 }
@@ -99,7 +99,7 @@ impl Gate {
         to: UpstreamSettings,
         adapt: impl FnOnce(&mut AppSettings, &mut UpstreamSettings),
     ) -> Self {
-        Self::towards_under(hub, to, adapt)
+        Self::towards_under(flow_control, to, adapt)
     }
 
     /// A gateway in front of `upstream` that goes by `rules`.
@@ -117,24 +117,24 @@ impl Gate {
         if upstream.http2 {
             to.protocol = UpstreamProtocol::Http2;
         }
-        Self::towards_under(|cores| rules.hub(cores), to, adapt)
+        Self::towards_under(|cores| rules.flow_control(cores), to, adapt)
     }
 
     pub fn towards_under(
-        hub: impl FnOnce(usize) -> Arc<Hub>,
+        flow_control: impl FnOnce(usize) -> Arc<FlowControl>,
         mut to: UpstreamSettings,
         adapt: impl FnOnce(&mut AppSettings, &mut UpstreamSettings),
     ) -> Self {
         let mut settings = settings();
         adapt(&mut settings, &mut to);
         let to = Arc::new(to);
-        let hub = hub(settings.cores.get());
-        let limit = Seats(Arc::clone(&hub));
+        let flow_control = flow_control(settings.cores.get());
+        let limit = Seats(Arc::clone(&flow_control));
         let gateway = Gateway::start(
             settings,
             control_runtime().unwrap(),
             move |core: CoreContext| {
-                let fairness = fairness(&hub, &core);
+                let fairness = fairness(&flow_control, &core);
                 let identity: Rc<dyn WriteIdentity> = Rc::new(tell_upstream);
                 let leaf = Forward::new(to.clone(), identity, core.clock);
                 stack(
@@ -160,12 +160,12 @@ impl Gate {
         L: Service<Call, Response = Reply, Error = Refusal> + Clone + 'static,
         L::Future: Unpin + 'static,
     {
-        Self::around_under(hub, leaf, adapt)
+        Self::around_under(flow_control, leaf, adapt)
     }
 
-    /// A gateway whose leaf is `leaf`, under the policy of `hub`.
+    /// A gateway whose leaf is `leaf`, under the policy of `flow_control`.
     pub fn around_under<L>(
-        hub: impl FnOnce(usize) -> Arc<Hub>,
+        flow_control: impl FnOnce(usize) -> Arc<FlowControl>,
         leaf: impl Fn() -> L + Send + Sync + 'static,
         adapt: impl FnOnce(&mut AppSettings),
     ) -> Self
@@ -175,8 +175,8 @@ impl Gate {
     {
         let mut settings = settings();
         adapt(&mut settings);
-        let hub = hub(settings.cores.get());
-        let limit = Seats(Arc::clone(&hub));
+        let flow_control = flow_control(settings.cores.get());
+        let limit = Seats(Arc::clone(&flow_control));
         let gateway = Gateway::start(
             settings,
             control_runtime().unwrap(),
@@ -184,7 +184,7 @@ impl Gate {
                 stack(
                     &Identity::new(),
                     &TestAuth,
-                    &fairness(&hub, &core),
+                    &fairness(&flow_control, &core),
                     &Identity::new(),
                     &Identity::new(),
                     leaf(),
@@ -200,13 +200,16 @@ impl Gate {
     }
 
     /// What all cores share.
-    pub fn hub(&self) -> &Arc<Hub> {
+    pub fn flow_control(&self) -> &Arc<FlowControl> {
         &self.limit.0
     }
 
     /// The present state of a level.
     pub fn level(&self, name: &str) -> QueueSetSummary {
-        let levels = self.hub().dispatcher().report(Clock::system().now());
+        let levels = self
+            .flow_control()
+            .dispatcher()
+            .report(Clock::system().now());
         let level = levels.iter().find(|level| &*level.spec.name == name);
         level.expect("there is such a level").summary
     }

@@ -14,7 +14,7 @@ use tower::layer::util::Identity;
 use crate::{
     client::{TestClient, body, raw, soon, status},
     failures::until,
-    gate::{Gate, TestAuth, fairness, hub},
+    gate::{Gate, TestAuth, fairness, flow_control},
     upstream::{Speaks, TestUpstream},
 };
 
@@ -24,12 +24,12 @@ fn a_second_gateway_cannot_take_the_same_address() {
     let gate = Gate::before(&upstream);
     let mut settings = AppSettings::default();
     settings.serve.listen = gate.address();
-    let hub = hub(settings.cores.get());
+    let flow_control = flow_control(settings.cores.get());
     let leaf = move |core: CoreContext| {
         stack(
             &Identity::new(),
             &TestAuth,
-            &fairness(&hub, &core),
+            &fairness(&flow_control, &core),
             &Identity::new(),
             &Identity::new(),
             Nowhere,

@@ -45,7 +45,7 @@ fn hasty(address: std::net::SocketAddr) -> Gate {
     let one_core = |settings: &mut AppSettings, _: &mut UpstreamSettings| {
         settings.cores = NonZero::<usize>::MIN;
     };
-    Gate::towards_under(|cores| rules.hub(cores), to, one_core)
+    Gate::towards_under(|cores| rules.flow_control(cores), to, one_core)
 }
 
 /// Sends `number` requests, and resets them as soon as they have come upstream.
@@ -69,12 +69,12 @@ async fn reset(
 /// A gateway that minds resets as others do, but takes its time: the machine may be busy.
 fn slow(upstream: &TestUpstream) -> Gate {
     let rules = Rules::small(1000, Full::Reject).set(|settings| {
-        settings.resets.young = LONG;
-        settings.resets.forgotten_after = LONG;
+        settings.resets.premature_within = LONG;
+        settings.resets.interval = LONG;
     });
     Gate::governed_with(upstream, &rules, |settings, _| {
-        settings.serve.resets.young = LONG;
-        settings.serve.resets.forgotten_after = LONG;
+        settings.serve.resets.premature_within = LONG;
+        settings.serve.resets.interval = LONG;
     })
 }
 
@@ -240,7 +240,7 @@ async fn a_connection_of_premature_resets_is_ended_and_no_other() {
     assert!(error.is_go_away() && error.is_remote(), "{error:?}");
     assert_eq!(error.reason(), Some(h2::Reason::ENHANCE_YOUR_CALM));
     assert!(!waits.is_finished());
-    assert!(gate.hub().premature.total() > 100);
+    assert!(gate.flow_control().premature.total() > 100);
 }
 
 #[tokio::test]
@@ -291,9 +291,9 @@ async fn who_goes_on_resetting_on_new_connections_is_refused_for_a_while() {
     let gate = slow(&upstream);
     for _ in 0..6 {
         let mut client = TestClient::http2(gate.address()).await;
-        let before = gate.hub().premature.total();
+        let before = gate.flow_control().premature.total();
         reset(&upstream, &mut client, "bad", SLOW, 90).await;
-        until(|| gate.hub().premature.total() == before + 90).await;
+        until(|| gate.flow_control().premature.total() == before + 90).await;
     }
     let mut client = TestClient::http2(gate.address()).await;
     let refused = client.send(get(&client, "bad")).await.unwrap();

@@ -9,7 +9,7 @@ use fairgate_core::{
     },
     time::Time,
 };
-use fairgate_proxy::fairness::{Caps, Enforcement, Hub, HubSettings};
+use fairgate_proxy::fairness::{Caps, Enforcement, FlowControl, FlowControlSettings};
 use serde_json::{Value, json};
 
 /// Shares of the mandatory level for what nothing else matches.
@@ -21,7 +21,7 @@ pub struct Rules {
     documents: Vec<Value>,
     seats: u32,
     pub semantics: Semantics,
-    pub settings: HubSettings,
+    pub settings: FlowControlSettings,
 }
 
 /// What a level does with a request that finds no seat.
@@ -48,7 +48,7 @@ impl Rules {
             documents: Vec::new(),
             seats: CATCH_ALL_SHARES,
             semantics: Semantics::Improved,
-            settings: HubSettings {
+            settings: FlowControlSettings {
                 enforcement: Enforcement::Enforce,
                 request_timeout: Duration::from_secs(60),
                 max_queued: 10_000,
@@ -140,7 +140,7 @@ impl Rules {
         self
     }
 
-    pub fn set(mut self, set: impl FnOnce(&mut HubSettings)) -> Self {
+    pub fn set(mut self, set: impl FnOnce(&mut FlowControlSettings)) -> Self {
         set(&mut self.settings);
         self
     }
@@ -157,8 +157,8 @@ impl Rules {
         Arc::new(Policy::compile(&objects, &settings).unwrap().policy)
     }
 
-    pub fn hub(&self, cores: usize) -> Arc<Hub> {
+    pub fn flow_control(&self, cores: usize) -> Arc<FlowControl> {
         let cores = u16::try_from(cores).unwrap();
-        Hub::new(cores, self.policy(), self.settings.clone(), Time::ZERO)
+        FlowControl::new(cores, self.policy(), self.settings.clone(), Time::ZERO)
     }
 }

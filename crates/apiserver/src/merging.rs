@@ -33,7 +33,7 @@ use crate::{
     response::{ApiBody, ApiResponse},
     route::{Route, route},
 };
-use fairgate_call::{BodyError, Call, Progress, Refusal, Reply, ReplyBody, RequestContext};
+use fairgate_call::{BodyError, Call, Refusal, Reply, ReplyBody, RequestContext, RequestProgress};
 use fairgate_core::digest::readable;
 
 /// The maximum length of a document of the upstream in bytes.
@@ -290,7 +290,7 @@ impl Merger {
                 Err(_) => return Err(Refusal::UpstreamTimeout),
             },
         }?;
-        self.context.reached(Progress::Done);
+        self.context.reached(RequestProgress::Done);
         Ok(read)
     }
 }

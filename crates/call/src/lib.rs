@@ -50,7 +50,9 @@ pub use refusal::{FlowRejection, Refusal};
 pub use reply_body::{ReplyBody, TunnelGuard};
 pub use reply_guard::ReplyGuard;
 pub use reply_pipe::{ReaderPace, ReplyPipe, UpstreamGuard};
-pub use request_context::{BodyActivity, FlowUids, Progress, RequestContext, RequestObserver};
+pub use request_context::{
+    BodyActivity, FlowUids, RequestContext, RequestObserver, RequestProgress,
+};
 pub use request_kind::RequestKind;
 pub use reset_limits::ResetLimits;
 pub use spool::{CutReason, Spool, SpoolLimits};

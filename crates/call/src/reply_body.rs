@@ -22,8 +22,9 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
 use super::{
-    BodyEnd, BodyError, OnFailure, Progress, RemainingReply, ReplyGuard, ReplyPipe, RequestContext,
-    UpstreamConnection, UpstreamGuard, reply_guard::GuardPair, upstream_body::UpstreamBody,
+    BodyEnd, BodyError, OnFailure, RemainingReply, ReplyGuard, ReplyPipe, RequestContext,
+    RequestProgress, UpstreamConnection, UpstreamGuard, reply_guard::GuardPair,
+    upstream_body::UpstreamBody,
 };
 
 /// The body of a reply.
@@ -179,7 +180,7 @@ impl ReplyBody {
             Source::Full(_) | Source::Tunnel(_) | Source::Other(_) => false,
         };
         if let Some(context) = self.context.as_ref().filter(|_| done) {
-            context.reached(Progress::Done);
+            context.reached(RequestProgress::Done);
         }
         if let Some(guard) = self.guard.take() {
             guard.end(how);

@@ -22,7 +22,7 @@ use fairgate_core::digest::User;
 /// How far a request got on its way upstream. It only moves forward, except that a request which the
 /// upstream certainly has not seen goes back to [`NotSent`](Self::NotSent).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Progress {
+pub enum RequestProgress {
     /// Nothing was sent upstream: any request can be refused safely.
     #[default]
     NotSent,
@@ -80,7 +80,7 @@ pub struct RequestContext {
     /// UIDs of the matching FlowSchema and its level, for the reply's headers.
     pub flow_uids: OnceCell<FlowUids>,
     /// How far the request got.
-    pub progress: Cell<Progress>,
+    pub progress: Cell<RequestProgress>,
     /// Whether the client did not send its whole body, which also truncated what the upstream was sent.
     /// The gateway then resets the request itself, so a failure after that does not show that the
     /// upstream is done with it.
@@ -124,7 +124,7 @@ impl RequestContext {
     }
 
     /// Records that the request got at least as far as `progress`.
-    pub fn reached(&self, progress: Progress) {
+    pub fn reached(&self, progress: RequestProgress) {
         if self.progress.get() < progress {
             self.progress.set(progress);
         }

@@ -19,7 +19,7 @@ const LASTS: Duration = Duration::from_secs(365 * 86_400);
 const SKEW: Duration = Duration::from_secs(3600);
 
 #[derive(Debug)]
-pub(super) struct Authority {
+pub(super) struct CertificateAuthority {
     pub(super) pem: String,
     /// The private key (PEM).
     key: String,
@@ -27,7 +27,7 @@ pub(super) struct Authority {
     now: Duration,
 }
 
-impl Authority {
+impl CertificateAuthority {
     /// The CA in `directory`, created if there is none.
     pub(super) fn find(directory: &Path, now: Duration) -> Result<Self, DataDirectoryError> {
         let (crt, key) = (directory.join("ca.crt"), directory.join("ca.key"));
@@ -37,7 +37,7 @@ impl Authority {
             let (pem, key) = (read(&crt)?, read(&key)?);
             return match fault_of(&pem, &key, now) {
                 None => Ok(Self { pem, key, now }),
-                Some(why) => Err(DataDirectoryError::Authority {
+                Some(why) => Err(DataDirectoryError::CertificateAuthority {
                     path: directory.to_owned(),
                     why,
                 }),

@@ -18,7 +18,7 @@ use std::{
     time::Duration,
 };
 
-use authority::{Authority, client, serving};
+use authority::{CertificateAuthority, client, serving};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use fairgate_base::clock::Clock;
 use fairgate_core::digest::User;
@@ -83,7 +83,7 @@ pub enum DataDirectoryError {
     },
     /// The CA cannot be used.
     #[error("{path}: the CA {why}; remove ca.crt and ca.key to have them created again", path = path.display())]
-    Authority {
+    CertificateAuthority {
         /// The directory.
         path: PathBuf,
         /// What is wrong with it.
@@ -103,7 +103,7 @@ pub enum DataDirectoryError {
 #[derive(Debug)]
 pub struct DataDirectory {
     directory: PathBuf,
-    authority: Authority,
+    authority: CertificateAuthority,
     /// Locked until this value is dropped.
     _lock: File,
 }
@@ -122,7 +122,7 @@ impl DataDirectory {
         made.map_err(|source| io_error(directory, source))?;
         let lock = lock(directory)?;
         let now = Duration::from_secs(clock.unix_seconds());
-        let authority = Authority::find(directory, now)?;
+        let authority = CertificateAuthority::find(directory, now)?;
         let this = Self {
             directory: directory.to_owned(),
             authority,

@@ -15,14 +15,14 @@
 //! scrape.
 
 mod registry;
-mod request_kind;
+mod request_labels;
 mod status_counts;
 mod table;
 #[cfg(test)]
 mod tests;
 
 pub(super) use registry::{RequestRegistry, RequestTotals, SWEEP_PERIOD};
-pub(super) use request_kind::{DryRun, FinishedRequest, RequestKind};
+pub(super) use request_labels::{DryRun, FinishedRequest, RequestLabels};
 pub(super) use status_counts::StatusTotals;
 pub(super) use table::RequestTable;
 

@@ -10,7 +10,7 @@ use std::{
 };
 
 use super::{
-    DryRun, FinishedRequest, OTHER, RequestKind,
+    DryRun, FinishedRequest, OTHER, RequestLabels,
     status_counts::{StatusCounts, StatusTotals},
 };
 use fairgate_core::{
@@ -97,7 +97,7 @@ pub(crate) struct RequestTotals {
 /// The rows of all cores.
 #[derive(Debug, Default)]
 pub(crate) struct RequestRegistry {
-    rows: Mutex<BTreeMap<RequestKind, KindRows>>,
+    rows: Mutex<BTreeMap<RequestLabels, KindRows>>,
     is_full: AtomicBool,
     /// How many sweeps there were.
     sweeps: AtomicU32,
@@ -144,7 +144,7 @@ impl KindRows {
 
 impl RequestRegistry {
     /// A new row for requests of `kind`; `None` if there are too many kinds already.
-    pub(super) fn add(&self, kind: &RequestKind) -> Option<Arc<Row>> {
+    pub(super) fn add(&self, kind: &RequestLabels) -> Option<Arc<Row>> {
         if self.is_full.load(Ordering::Relaxed) {
             return None;
         }
@@ -184,7 +184,7 @@ impl RequestRegistry {
             !forgotten
         });
         let mut room = MAX_TIMED.saturating_sub(count_timed(&rows));
-        let of_idle: Vec<RequestKind> = rows
+        let of_idle: Vec<RequestLabels> = rows
             .iter()
             .filter(|(kind, rows)| {
                 &*kind.group != OTHER && rows.is_timed && idle(rows) > IDLE_SWEEPS
@@ -192,7 +192,7 @@ impl RequestRegistry {
             .map(|(kind, _)| kind.clone())
             .collect();
         let mut of_idle = of_idle.iter();
-        let untimed: Vec<RequestKind> = rows
+        let untimed: Vec<RequestLabels> = rows
             .iter()
             .filter(|(_, rows)| !rows.is_timed && idle(rows) <= 1)
             .map(|(kind, _)| kind.clone())
@@ -214,7 +214,7 @@ impl RequestRegistry {
     }
 
     /// A new row for requests that are not distinguished.
-    pub(super) fn add_other(&self, kind: RequestKind) -> Arc<Row> {
+    pub(super) fn add_other(&self, kind: RequestLabels) -> Arc<Row> {
         let row = Arc::new(Row::new(true));
         let mut rows = lock(&self.rows);
         let same = rows.entry(kind).or_default();
@@ -229,7 +229,7 @@ impl RequestRegistry {
     }
 
     /// Everything counted, by kind.
-    pub(crate) fn totals(&self) -> Vec<(RequestKind, RequestTotals)> {
+    pub(crate) fn totals(&self) -> Vec<(RequestLabels, RequestTotals)> {
         let rows = lock(&self.rows).clone();
         rows.into_iter()
             .map(|(kind, rows)| (kind, rows.totals()))
@@ -238,6 +238,6 @@ impl RequestRegistry {
 }
 
 /// How many kinds have a histogram of their own. It costs a look at all, when there is a new one.
-fn count_timed(rows: &BTreeMap<RequestKind, KindRows>) -> usize {
+fn count_timed(rows: &BTreeMap<RequestLabels, KindRows>) -> usize {
     rows.values().filter(|rows| rows.is_timed).count()
 }

@@ -10,9 +10,9 @@ use std::{
 use siphasher::sip::SipHasher13;
 
 use super::{
-    FinishedRequest, RequestKind, RequestRegistry,
+    FinishedRequest, RequestLabels, RequestRegistry,
     registry::{FORGOTTEN_SWEEPS, Row},
-    request_kind::{scope_label, verb_label},
+    request_labels::{scope_label, verb_label},
 };
 use fairgate_core::digest::RequestInfo;
 
@@ -61,13 +61,13 @@ impl RequestTable {
         let known = self.knows(resource, request);
         let mut rows = self.rows.borrow_mut();
         let key = self.key(if known { resource } else { 0 }, verb, scope);
-        let kind = || RequestKind::of(request.info, scope, verb);
+        let kind = || RequestLabels::of(request.info, scope, verb);
         let key = if rows.contains_key(&key) || known && self.add(&mut rows, key, &kind()) {
             key
         } else {
             self.key(0, verb, scope)
         };
-        let other = || self.registry.add_other(RequestKind::other(scope, verb));
+        let other = || self.registry.add_other(RequestLabels::other(scope, verb));
         let row = rows.entry(key).or_insert_with(other);
         row.count(request, sweep);
         if row.is_timed() {
@@ -85,7 +85,7 @@ impl RequestTable {
     }
 
     /// Adds a row for a kind that is new to this core; false if there are too many already.
-    fn add(&self, rows: &mut Rows, key: u64, kind: &RequestKind) -> bool {
+    fn add(&self, rows: &mut Rows, key: u64, kind: &RequestLabels) -> bool {
         let row = self.registry.add(kind);
         row.is_some_and(|row| rows.insert(key, row).is_none())
     }

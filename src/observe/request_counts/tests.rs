@@ -28,7 +28,7 @@ fn lines(registry: &RequestRegistry) -> Vec<String> {
     let mut lines = Vec::new();
     for (kind, totals) in registry.totals() {
         for ((code, dry_run), count) in totals.requests {
-            let RequestKind {
+            let RequestLabels {
                 group,
                 version,
                 resource,

@@ -13,7 +13,7 @@ async fn crowded() -> (World, Vec<JoinHandle<Got>>, Scrape) {
     assert_eq!(refused.status, 429);
     world.get("/livez", "sid").await;
     let sampler = world.telemetry.sampler();
-    sampler.sample(world.telemetry.hub(), world.clock.now());
+    sampler.sample(world.telemetry.flow_control(), world.clock.now());
     let scrape = Scrape::parse(&world.telemetry.render_metrics());
     (world, sent, scrape)
 }
@@ -223,17 +223,20 @@ fn a_client_that_leaves_is_counted_too() {
 fn readers_and_writers_are_sampled_apart() {
     local(async {
         let mut world = World::new();
-        let (hub, sampler) = (Arc::clone(world.telemetry.hub()), world.telemetry.clone());
+        let (flow_control, sampler) = (
+            Arc::clone(world.telemetry.flow_control()),
+            world.telemetry.clone(),
+        );
         let sampler = sampler.sampler();
-        sampler.sample(&hub, world.clock.now());
+        sampler.sample(&flow_control, world.clock.now());
         let sent = world.crowd().await;
         let post = world
             .send(Method::POST, "/api/v1/namespaces/hold/pods", "sid")
             .await;
-        sampler.sample(&hub, world.clock.now());
+        sampler.sample(&flow_control, world.clock.now());
         for _ in 0..10 {
             world.clock.advance(Duration::from_millis(100));
-            sampler.sample(&hub, world.clock.now());
+            sampler.sample(&flow_control, world.clock.now());
         }
         let scrape = Scrape::parse(&world.telemetry.render_metrics());
         let kind = |name: &str, kind: &str| {
@@ -275,8 +278,11 @@ fn a_level_that_is_gone_takes_its_series_along_once_it_has_drained() {
     local(async {
         let mut world = World::new();
         let sent = world.crowd().await;
-        let (hub, now) = (Arc::clone(world.telemetry.hub()), world.clock.now());
-        hub.apply(now, policy(false));
+        let (flow_control, now) = (
+            Arc::clone(world.telemetry.flow_control()),
+            world.clock.now(),
+        );
+        flow_control.apply(now, policy(false));
         let levels = world.telemetry.dump(Dump::PriorityLevels).await;
         let rows = cells(&levels);
         let narrow = rows.iter().find(|row| row[0] == "narrow").unwrap();
@@ -292,7 +298,7 @@ fn a_level_that_is_gone_takes_its_series_along_once_it_has_drained() {
             world.release().await;
             assert_eq!(sent.await.unwrap().status, 200);
         }
-        hub.rebalance(world.clock.now());
+        flow_control.rebalance(world.clock.now());
         let text = world.telemetry.render_metrics();
         assert!(
             !text.contains("narrow") && !text.contains("elephants"),

@@ -47,7 +47,9 @@ use fairgate_core::{
     digest::{RequestDigest, RequestInfo, User},
     time::Time,
 };
-use fairgate_proxy::fairness::{Caps, Enforcement, FairnessLayer, Gate, Hub, HubSettings};
+use fairgate_proxy::fairness::{
+    Caps, Enforcement, FairnessLayer, FlowControl, FlowControlSettings, Gate,
+};
 
 /// The time of the clock at the start of each test.
 const START: Time = Time::from_nanos(1_000_000_000);
@@ -198,7 +200,7 @@ impl World {
     /// Must be called within a local set.
     fn new() -> Self {
         let clock = Clock::manual(START);
-        let settings = HubSettings {
+        let settings = FlowControlSettings {
             enforcement: Enforcement::Enforce,
             request_timeout: Duration::from_secs(60),
             max_queued: 100,
@@ -212,10 +214,15 @@ impl World {
             resets: fairgate_call::ResetLimits::PER_USER,
             spool: SpoolLimits::NONE,
         };
-        let hub = Hub::new(1, policy(true), settings, START);
-        let gate = Gate::new(Arc::clone(&hub), 0, clock.clone(), 1);
+        let flow_control = FlowControl::new(1, policy(true), settings, START);
+        let gate = Gate::new(Arc::clone(&flow_control), 0, clock.clone(), 1);
         tokio::task::spawn_local(Rc::clone(&gate).run());
-        let telemetry = Telemetry::new(hub, clock.clone(), "kube:6443", GatewayMetrics::new());
+        let telemetry = Telemetry::new(
+            flow_control,
+            clock.clone(),
+            "kube:6443",
+            GatewayMetrics::new(),
+        );
         let leaf = Leaf::default();
         let inside = DumpsLayer::new(Arc::clone(&telemetry), Handle::current()).layer(leaf.clone());
         let fair = FairnessLayer::new(gate).layer(inside);

@@ -93,7 +93,7 @@ async fn after_a_quarter_of_its_time_in_the_queue_a_request_is_refused() {
     assert_eq!(told.only("x-fairgate-reason"), "time-out");
     assert_eq!(told.uids(), OURS);
     assert!(waited >= ms(500) && waited < ms(2000), "{waited:?}");
-    assert_eq!((small(&gate), gate.hub().queued()), ((1, 0, 1), 0));
+    assert_eq!((small(&gate), gate.flow_control().queued()), ((1, 0, 1), 0));
     executing.say("");
     first.served().await;
     assert!(asked.try_recv().is_err(), "what is refused is not sent");
@@ -159,7 +159,7 @@ async fn errors_tell_the_uids_too() {
     ] {
         let to = UpstreamSettings::new(address.to_string().parse().unwrap(), None);
         let gate = Gate::towards_under(
-            |cores| rules.hub(cores),
+            |cores| rules.flow_control(cores),
             to,
             |_, to| to.deadline_grace = Duration::ZERO,
         );
@@ -190,7 +190,7 @@ async fn a_long_running_request_passes_unless_there_are_too_many() {
         let asking = ask(&gate, false, user, Method::GET, log).await;
         running.push((asking, soon(asked.recv()).await.unwrap()));
     }
-    assert_eq!(gate.hub().long_running.running(), 3);
+    assert_eq!(gate.flow_control().long_running.running(), 3);
     assert_eq!(small(&gate), (1, 0, 1), "they take no seat");
     for user in ["alice", "carol"] {
         let told = ask(&gate, false, user, Method::GET, log).await.told().await;
@@ -204,7 +204,7 @@ async fn a_long_running_request_passes_unless_there_are_too_many() {
         assert_eq!(told.status, StatusCode::OK);
         assert!(!told.headers.contains_key("x-kubernetes-pf-flowschema-uid"));
     }
-    until(|| gate.hub().long_running.running() == 0).await;
+    until(|| gate.flow_control().long_running.running() == 0).await;
     let proxied = "/api/v1/namespaces/a/services/s/proxy/";
     let again = ask(&gate, true, "alice", Method::POST, proxied).await;
     soon(asked.recv()).await.unwrap().say("");

@@ -195,7 +195,7 @@ async fn an_answer_left_half_way_keeps_its_seat_until_the_upstream_has_ended_it(
             assert!(crate::client::piece(&mut body).await.is_some());
             drop(body);
             client.abandon().await;
-            until(|| gate.hub().abandoned.running() == 1).await;
+            until(|| gate.flow_control().abandoned.running() == 1).await;
             // It is read on, and thrown away.
             let next = get(&gate, PODS).await;
             until(|| small(&gate) == (1, 1, 1)).await;
@@ -206,10 +206,10 @@ async fn an_answer_left_half_way_keeps_its_seat_until_the_upstream_has_ended_it(
             drop(soon(hands.recv()).await.unwrap());
             next.served().await;
             until(|| small(&gate) == (0, 0, 0)).await;
-            assert_eq!(gate.hub().abandoned.ended(), number);
+            assert_eq!(gate.flow_control().abandoned.ended(), number);
         }
-        assert_eq!(gate.hub().abandoned.cancelled(), 0);
-        assert_eq!(gate.hub().abandoned.running(), 0);
+        assert_eq!(gate.flow_control().abandoned.cancelled(), 0);
+        assert_eq!(gate.flow_control().abandoned.running(), 0);
     }
 }
 
@@ -238,7 +238,7 @@ async fn what_never_ends_is_cancelled_at_the_time_limit() {
             assert!(now().since(since) >= ms(500));
             until(|| small(&gate) == (0, 0, 0)).await;
         }
-        assert_eq!(gate.hub().abandoned.cancelled(), 2);
+        assert_eq!(gate.flow_control().abandoned.cancelled(), 2);
     }
 }
 

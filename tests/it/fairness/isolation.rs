@@ -151,11 +151,11 @@ struct Reading {
 }
 
 fn read(gate: &Gate, name: &str) -> Reading {
-    let levels = gate.hub().dispatcher().report(now());
+    let levels = gate.flow_control().dispatcher().report(now());
     let level = levels.iter().find(|level| &*level.spec.name == name);
     let level = level.unwrap();
     let mut executed = HistogramTotal::default();
-    gate.hub().visit_cells(|_, schema, cells| {
+    gate.flow_control().visit_cells(|_, schema, cells| {
         if schema == name {
             for core in cells {
                 core.execution.add_to(&mut executed);

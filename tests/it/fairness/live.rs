@@ -68,9 +68,10 @@ async fn two_hundred_changes_under_load_lose_no_request_and_no_seat() {
         clients.spawn(client(Arc::clone(&gate), number, stop));
     }
     for change in 0..200 {
-        gate.hub().apply(now(), rules(&mut random).policy());
+        gate.flow_control()
+            .apply(now(), rules(&mut random).policy());
         if change % 10 == 0 {
-            gate.hub().rebalance(now());
+            gate.flow_control().rebalance(now());
         }
         tokio::time::sleep(ms(6)).await;
     }
@@ -88,19 +89,19 @@ async fn two_hundred_changes_under_load_lose_no_request_and_no_seat() {
     answers.remove(&429);
     assert!(answers.is_empty(), "{answers:?}");
 
-    let hub = gate.hub();
+    let flow_control = gate.flow_control();
     let seats = || -> u32 {
-        let levels = hub.dispatcher().report(now());
+        let levels = flow_control.dispatcher().report(now());
         let held = levels.iter().map(|level| level.summary);
         held.map(|level| level.seats_in_use + level.waiting + level.executing)
             .sum()
     };
-    until(|| seats() == 0 && hub.queued() == 0).await;
+    until(|| seats() == 0 && flow_control.queued() == 0).await;
     // What is no longer wanted has drained, and goes.
     let last = Rules::small(1, Full::queue(10));
-    hub.apply(now(), last.policy());
-    hub.rebalance(now());
-    let levels = hub.dispatcher().report(now());
+    flow_control.apply(now(), last.policy());
+    flow_control.rebalance(now());
+    let levels = flow_control.dispatcher().report(now());
     let names: Vec<&str> = levels.iter().map(|level| &*level.spec.name).collect();
     assert_eq!(names, ["catch-all", "exempt", "small"]);
     get(&gate, PODS).await.served().await;
@@ -116,7 +117,7 @@ async fn what_waits_in_a_level_that_goes_is_served_all_the_same() {
     until(|| small(&gate) == (1, 1, 1)).await;
     let other = Rules::new().level("other", 1, Full::Reject);
     let other = other.schema("other", "other", &[]);
-    gate.hub().apply(now(), other.policy());
+    gate.flow_control().apply(now(), other.policy());
     let third = get(&gate, "/api/v1/third").await;
     let in_other = soon(asked.recv()).await.unwrap();
     assert_eq!(in_other.target, "/api/v1/third");
@@ -128,7 +129,7 @@ async fn what_waits_in_a_level_that_goes_is_served_all_the_same() {
     until(|| small(&gate) == (0, 0, 0)).await;
     in_other.say("");
     third.served().await;
-    gate.hub().rebalance(now());
-    let levels = gate.hub().dispatcher().levels();
+    gate.flow_control().rebalance(now());
+    let levels = gate.flow_control().dispatcher().levels();
     assert!(levels.iter().all(|(name, _)| &**name != "small"));
 }

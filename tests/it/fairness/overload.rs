@@ -253,7 +253,7 @@ async fn play(speaks: Speaks, tricks: Tricks, seed: u64) {
         });
     }
     clients.join_all().await;
-    until(|| small(&gate) == (0, 0, 0) && gate.hub().long_running.running() == 0).await;
+    until(|| small(&gate) == (0, 0, 0) && gate.flow_control().long_running.running() == 0).await;
     let context = format!("FAIRGATE_SEED={seed}: {executing:?}");
     assert!(executing.ordinary.most() <= SEATS as usize, "{context}");
     assert!(

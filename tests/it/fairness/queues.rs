@@ -24,12 +24,12 @@ async fn five_at_once_wait_and_then_execute() {
     for number in 0..5 {
         second.push(ask(&gate, number % 2 == 0, "bob", Method::GET, PODS).await);
     }
-    until(|| small(&gate) == (5, 5, 5) && gate.hub().queued() == 5).await;
+    until(|| small(&gate) == (5, 5, 5) && gate.flow_control().queued() == 5).await;
     for (asking, upstream) in first {
         upstream.say("");
         asking.served().await;
     }
-    until(|| small(&gate) == (5, 0, 5) && gate.hub().queued() == 0).await;
+    until(|| small(&gate) == (5, 0, 5) && gate.flow_control().queued() == 0).await;
     for _ in &second {
         soon(asked.recv()).await.unwrap().say("");
     }
@@ -76,7 +76,7 @@ impl Line {
         until(|| small(&self.gate) == (1, 2, 1)).await;
         let left = leave.await;
         until(|| small(&self.gate) == (1, 1, 1)).await;
-        until(|| self.gate.hub().queued() == 1).await;
+        until(|| self.gate.flow_control().queued() == 1).await;
         self.executing.say("");
         self.first.served().await;
         let asked = soon(self.asked.recv()).await.unwrap();
@@ -84,7 +84,7 @@ impl Line {
         asked.say("");
         next.served().await;
         until(|| small(&self.gate) == (0, 0, 0)).await;
-        assert_eq!(self.gate.hub().queued(), 0);
+        assert_eq!(self.gate.flow_control().queued(), 0);
         assert_eq!(self.upstream.seen().len(), 2, "the leaver was never sent");
         drop(left);
     }
@@ -226,7 +226,7 @@ async fn no_more_wait_in_total_than_is_allowed() {
     for user in ["alice", "bob", "bob"] {
         all.push(ask(&gate, true, user, Method::GET, PODS).await);
     }
-    until(|| gate.hub().queued() == 3).await;
+    until(|| gate.flow_control().queued() == 3).await;
     for user in ["alice", "bob"] {
         let told = ask(&gate, false, user, Method::GET, PODS)
             .await
@@ -242,7 +242,7 @@ async fn no_more_wait_in_total_than_is_allowed() {
     for asking in all {
         asking.served().await;
     }
-    until(|| gate.hub().queued() == 0).await;
+    until(|| gate.flow_control().queued() == 0).await;
 }
 
 #[tokio::test]
@@ -255,7 +255,7 @@ async fn a_request_of_one_core_is_dispatched_by_the_end_of_one_of_another() {
         // A connection goes to the core with the fewest requests in hand: the other one.
         let second = get(&gate, PODS).await;
         until(|| small(&gate) == (1, 1, 1)).await;
-        let levels = gate.hub().dispatcher().levels();
+        let levels = gate.flow_control().dispatcher().levels();
         let (_, level) = levels.iter().find(|(name, _)| &**name == "small").unwrap();
         let mut cores: Vec<u16> = level.inspect(|set| {
             let requests = set.requests();

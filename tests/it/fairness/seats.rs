@@ -80,7 +80,7 @@ impl Service<Call> for Panicky {
         assert_ne!(path, "/panic/call", "on purpose");
         let go = Arc::clone(&self.go);
         Box::pin(async move {
-            let sent = fairgate_call::Progress::Sent;
+            let sent = fairgate_call::RequestProgress::Sent;
             call.context.reached(sent);
             go.acquire().await.unwrap().forget();
             assert_ne!(path, "/panic/future", "on purpose");
@@ -110,7 +110,11 @@ async fn a_panic_gives_the_seat_back_and_ends_only_its_stream() {
         go: Arc::clone(&go),
     };
     let rules = Rules::small(1, Full::queue(10));
-    let gate = Gate::around_under(|cores| rules.hub(cores), move || leaf.clone(), |_| {});
+    let gate = Gate::around_under(
+        |cores| rules.flow_control(cores),
+        move || leaf.clone(),
+        |_| {},
+    );
     let mut client = TestClient::http2(gate.address()).await;
     for target in ["/panic/call", "/panic/future", "/panic/body"] {
         let panics = of(&client, "alice", Method::GET, target);
@@ -149,7 +153,11 @@ async fn a_panic_after_the_client_has_left_gives_the_seat_back_too() {
         go: Arc::clone(&go),
     };
     let rules = Rules::small(1, Full::queue(10));
-    let gate = Gate::around_under(|cores| rules.hub(cores), move || leaf.clone(), |_| {});
+    let gate = Gate::around_under(
+        |cores| rules.flow_control(cores),
+        move || leaf.clone(),
+        |_| {},
+    );
     let mut leaves = connect(&gate, true).await;
     let panics = of(&leaves, "alice", Method::GET, "/panic/future");
     let panics = leaves.start(panics);
@@ -171,7 +179,7 @@ async fn a_panic_after_the_client_has_left_gives_the_seat_back_too() {
 /// What is counted of a schema, all cores together.
 fn counted(gate: &Gate, schema: &str, count: impl Fn(&FlowCells) -> u64) -> u64 {
     let mut total = 0;
-    gate.hub().visit_cells(|_, name, cells| {
+    gate.flow_control().visit_cells(|_, name, cells| {
         if name == schema {
             total += cells.iter().map(|cells| count(cells)).sum::<u64>();
         }
@@ -282,7 +290,7 @@ async fn enforcement_is_switched_while_requests_run_and_wait() {
     });
     let switch = |enforcement| {
         let rules = rules.clone().set(|set| set.enforcement = enforcement);
-        gate.hub().configure(rules.settings);
+        gate.flow_control().configure(rules.settings);
     };
     let first = get(&gate, PODS).await;
     let executing = soon(asked.recv()).await.unwrap();
@@ -343,5 +351,5 @@ async fn enforcement_is_switched_while_requests_run_and_wait() {
         waiting.served().await;
     }
     until(|| small(&gate) == (0, 0, 0)).await;
-    assert_eq!(gate.hub().queued(), 0);
+    assert_eq!(gate.flow_control().queued(), 0);
 }

@@ -88,7 +88,7 @@ async fn an_answer_that_fits_the_spool_is_read_to_its_end_and_its_seat_comes_fre
     for speaks in [Speaks::Http1, Speaks::Http2] {
         let upstream = upstream_of(speaks, LARGE);
         let gate = Gate::governed(&upstream, &rules(64 << 20, 128 << 20));
-        let spool = &gate.hub().spool;
+        let spool = &gate.flow_control().spool;
         let http1 = Raw::ask(gate.address());
         until(|| spool.answers() == 1).await;
         until(|| small(&gate) == (0, 0, 0)).await;
@@ -110,7 +110,7 @@ async fn an_answer_that_fits_the_spool_is_read_to_its_end_and_its_seat_comes_fre
 async fn a_client_that_leaves_takes_what_is_spooled_along() {
     let upstream = upstream_of(Speaks::Http2, LARGE);
     let gate = Gate::governed(&upstream, &rules(64 << 20, 128 << 20));
-    let spool = &gate.hub().spool;
+    let spool = &gate.flow_control().spool;
     let leaves = ask_http2(gate.address(), 1).await;
     until(|| spool.answers() == 1 && small(&gate) == (0, 0, 0)).await;
     assert!(spool.bytes() > 0);
@@ -123,7 +123,7 @@ async fn a_client_that_reads_too_slowly_is_cut_when_no_seat_is_free() {
     for speaks in [Speaks::Http1, Speaks::Http2] {
         let upstream = upstream_of(speaks, LARGE);
         let gate = Gate::governed(&upstream, &rules(1 << 20, 64 << 20));
-        let spool = &gate.hub().spool;
+        let spool = &gate.flow_control().spool;
         for http2 in [false, true] {
             let before = spool.cut(CutReason::NoSeatFree);
             let (mut raw, mut stream) = (None, None);
@@ -162,7 +162,7 @@ async fn many_slow_readers_cost_no_more_than_the_spool_and_others_are_served() {
     });
     let total = 2 << 20;
     let gate = Gate::governed(&upstream, &rules(1 << 20, total));
-    let spool = &gate.hub().spool;
+    let spool = &gate.flow_control().spool;
     let mut slow = Vec::new();
     for _ in 0..12 {
         slow.push(tokio::spawn(ask_http2(gate.address(), 1)));

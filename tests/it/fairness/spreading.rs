@@ -35,7 +35,7 @@ async fn requests_held_back_keep_within_the_limit_and_lose_no_seat() {
     for client in clients {
         client.await.unwrap();
     }
-    let cells = gate.hub().core_cells().iter();
+    let cells = gate.flow_control().core_cells().iter();
     let held_back: u64 = cells.map(|cells| cells.held_back.get()).sum();
     assert!(held_back > 0, "they begin together");
     assert!(

@@ -270,7 +270,7 @@ async fn a_watch_that_is_refused_never_reaches_the_upstream() {
 /// The greatest bound of a bucket in which something was counted, over all cores.
 fn greatest(gate: &Gate) -> f64 {
     let mut total = HistogramTotal::default();
-    gate.hub().visit_cells(|_, schema, cells| {
+    gate.flow_control().visit_cells(|_, schema, cells| {
         if schema == "small" {
             for core in cells {
                 core.seats.add_to(&mut total);
@@ -296,7 +296,7 @@ async fn watchers_make_writes_wider_as_long_as_they_watch() {
     });
     let gate = Gate::governed(&upstream, &Rules::small(100, Full::queue(10)));
     let interested = || {
-        gate.hub()
+        gate.flow_control()
             .with_watchers(|watchers| watchers.interested(&write))
     };
     let post = async || {

@@ -75,7 +75,11 @@ async fn ask(api: Api, number: usize, stop: Arc<AtomicBool>) -> BTreeMap<u16, u3
 
 /// The levels as the dispatcher has them.
 fn levels(server: &Server) -> Vec<LevelReport> {
-    server.0.hub().dispatcher().report(Clock::system().now())
+    server
+        .0
+        .flow_control()
+        .dispatcher()
+        .report(Clock::system().now())
 }
 
 fn report(server: &Server, name: &str) -> Option<LevelReport> {
@@ -245,7 +249,7 @@ async fn what_is_invalid_is_refused_with_its_cause_and_changes_nothing() {
     until(async || report(&server, "good").is_some()).await;
     server.settled().await;
     let revision = server.store().revision().await.unwrap();
-    let policy = || Arc::clone(server.0.hub().dispatcher().view().policy());
+    let policy = || Arc::clone(server.0.flow_control().dispatcher().view().policy());
     let before = policy();
 
     let hand = "spec.limited.limitResponse.queuing.handSize";
@@ -328,7 +332,7 @@ async fn stored(api: &Api, path: &str, kind: &str) -> Vec<Value> {
 async fn in_force(server: &Server, api: &Api) -> bool {
     let stored_levels = stored(api, LEVELS, "PriorityLevelConfiguration").await;
     let stored_schemas = stored(api, SCHEMAS, "FlowSchema").await;
-    let view = server.0.hub().dispatcher().view();
+    let view = server.0.flow_control().dispatcher().view();
     let policy = view.policy();
     let found: BTreeSet<&str> = policy.levels().iter().map(|level| &*level.name).collect();
     let known: BTreeSet<&str> = stored_levels.iter().map(name).collect();

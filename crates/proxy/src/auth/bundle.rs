@@ -24,10 +24,10 @@ use fairgate_call::ChainError;
 
 /// A set of certificate authorities for client certificates.
 pub struct CaBundle {
-    authorities: Vec<Authority>,
+    authorities: Vec<TrustedAuthority>,
 }
 
-struct Authority {
+struct TrustedAuthority {
     verifier: Arc<dyn ClientCertVerifier>,
     validity: Validity,
 }
@@ -71,7 +71,7 @@ impl CaBundle {
         let mut authorities = Vec::with_capacity(certificates.len());
         for certificate in certificates {
             let authority =
-                Authority::new(certificate).map_err(|reason| BundleError::Certificate {
+                TrustedAuthority::new(certificate).map_err(|reason| BundleError::Certificate {
                     number: authorities.len() + 1,
                     reason,
                 })?;
@@ -127,7 +127,7 @@ impl fmt::Debug for CaBundle {
     }
 }
 
-impl Authority {
+impl TrustedAuthority {
     fn new(certificate: &CertificateDer<'_>) -> Result<Self, String> {
         let validity = Validity::parse(certificate).map_err(|error| error.to_string())?;
         let mut roots = RootCertStore::empty();
@@ -160,7 +160,11 @@ fn is_unknown_issuer(error: &rustls::Error) -> bool {
 }
 
 /// The earliest expiry in the future, of the authority or of any certificate of the chain.
-fn valid_until(authority: &Authority, chain: &[CertificateDer<'_>], unix_seconds: i64) -> i64 {
+fn valid_until(
+    authority: &TrustedAuthority,
+    chain: &[CertificateDer<'_>],
+    unix_seconds: i64,
+) -> i64 {
     chain
         .iter()
         .filter_map(|certificate| Validity::parse(certificate).ok())

@@ -143,7 +143,7 @@ impl Gate {
             Arrival::Wait(place) => self.queue(place, request),
             Arrival::Reject(reason) => {
                 if reason == RejectReason::ConcurrencyLimit {
-                    self.hub().report_contention();
+                    self.flow_control().report_contention();
                 }
                 cells.rejected(reason).increment();
                 cells.wait_refused.observe(0.0);
@@ -160,7 +160,7 @@ impl Gate {
     fn estimate(&self, now: Time, call: &Call, policy: &CorePolicy, flow: &Flow) -> Work {
         let cap = policy.view.width_cap(flow.level);
         let (work, watchers) =
-            self.hub()
+            self.flow_control()
                 .estimates()
                 .estimate(now, &call.digest.info, policy.estimator, cap);
         let facts = policy.flow(flow.schema);
@@ -220,7 +220,7 @@ impl Gate {
         });
         // The limit of waiting requests over all levels is checked last, because only here it is certain that
         // the request has to wait: most requests never touch the counter that all cores share.
-        if self.hub().enter_queue(policy.max_queued) {
+        if self.flow_control().enter_queue(policy.max_queued) {
             self.cells.waiting(queued.access()).enter();
             return AdmissionOutcome::Queued(queued);
         }
@@ -302,7 +302,7 @@ impl QueuedRequest {
     }
 
     fn leave_queue(&self) {
-        self.gate.hub().leave_queue();
+        self.gate.flow_control().leave_queue();
         self.gate.cells.waiting(self.access()).leave();
     }
 

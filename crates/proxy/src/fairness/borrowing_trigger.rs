@@ -17,20 +17,20 @@ pub(super) const SOON: Duration = Duration::from_millis(50);
 pub(super) struct BorrowingTrigger {
     /// A request could not get a seat since the last adjustment. Checked first, so that only one of many
     /// requests pays for a notification.
-    pressed: AtomicBool,
+    requested: AtomicBool,
     notify: Notify,
 }
 
 impl BorrowingTrigger {
     /// A request had to wait, or was rejected for lack of seats.
-    pub(super) fn press(&self) {
-        if !self.pressed.swap(true, Ordering::Relaxed) {
+    pub(super) fn request_soon(&self) {
+        if !self.requested.swap(true, Ordering::Relaxed) {
             self.notify.notify_one();
         }
     }
 
     /// Completes when limits should be adjusted again, after they just were: after `period`, or sooner once
-    /// [`press`](Self::press) was called. kube-apiserver lets rising demand wait for the whole period, and so
+    /// [`request_soon`](Self::request_soon) was called. kube-apiserver lets rising demand wait for the whole period, and so
     /// does [`Semantics::Compatible`].
     pub(super) async fn due(&self, period: Duration, semantics: Semantics) {
         if semantics == Semantics::Compatible {
@@ -41,6 +41,6 @@ impl BorrowingTrigger {
         let rest = tokio::time::timeout(period.saturating_sub(soon), self.notify.notified());
         // It is due in either case.
         let _ = rest.await;
-        self.pressed.store(false, Ordering::Relaxed);
+        self.requested.store(false, Ordering::Relaxed);
     }
 }

@@ -8,7 +8,7 @@ use std::{sync::Arc, time::Duration};
 use http::HeaderValue;
 
 use super::{
-    settings::{Enforcement, HubSettings},
+    settings::{Enforcement, FlowControlSettings},
     waiters::Waiter,
 };
 use fairgate_call::{FlowUids, SpoolLimits};
@@ -52,7 +52,7 @@ pub struct FlowFacts {
 impl CorePolicy {
     pub(super) fn new(
         view: Arc<PolicyView<Waiter>>,
-        settings: &HubSettings,
+        settings: &FlowControlSettings,
         cells: Vec<Arc<FlowCells>>,
     ) -> Self {
         let policy = Arc::clone(view.policy());

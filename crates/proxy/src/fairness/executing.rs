@@ -25,7 +25,7 @@ use super::{
     watch_init::{WatchGuard, is_watch},
 };
 use fairgate_call::{
-    BodyEnd, BodyError, Call, Progress, Refusal, Reply, ReplyGuard, RequestContext,
+    BodyEnd, BodyError, Call, Refusal, Reply, ReplyGuard, RequestContext, RequestProgress,
 };
 use fairgate_core::digest::Verb;
 
@@ -165,7 +165,10 @@ impl ReplyGuard for CountedWatch {
 
 /// Whether the upstream may be working on the request.
 fn is_in_upstream(context: &RequestContext) -> bool {
-    matches!(context.progress.get(), Progress::Sent | Progress::Answered)
+    matches!(
+        context.progress.get(),
+        RequestProgress::Sent | RequestProgress::Answered
+    )
 }
 
 /// The client left before the reply began. If the upstream may be working on the request, what it holds is not free

@@ -16,7 +16,7 @@ use std::{
 use super::{
     core_policy::CorePolicy,
     delayed_starts::{DelayedStarts, Start},
-    hub::Hub,
+    flow_control::FlowControl,
     message::GateMessage,
     settings::Enforcement,
     waiters::{ReplyInProgress, Waiter, WaiterTable},
@@ -36,7 +36,7 @@ use fairgate_core::{
 /// Flow control for the requests of one data core.
 #[derive(Debug)]
 pub struct Gate {
-    hub: Arc<Hub>,
+    flow_control: Arc<FlowControl>,
     core: u16,
     clock: Clock,
     policy: RefCell<Arc<CorePolicy>>,
@@ -51,11 +51,13 @@ impl Gate {
     ///
     /// # Panics
     ///
-    /// If the hub has not sent this core its policy; it does so when it is made.
-    pub fn new(hub: Arc<Hub>, core: u16, clock: Clock, seed: u64) -> Rc<Self> {
+    /// If flow control has not sent this core its policy, which it does when it is created.
+    pub fn new(flow_control: Arc<FlowControl>, core: u16, clock: Clock, seed: u64) -> Rc<Self> {
         let mut messages = Vec::new();
         let mut cx = Context::from_waker(Waker::noop());
-        let _ = hub.mailbox(core).poll_fetch(&mut cx, &mut messages);
+        let _ = flow_control
+            .mailbox(core)
+            .poll_fetch(&mut cx, &mut messages);
         let policy = messages
             .into_iter()
             .rev()
@@ -64,11 +66,11 @@ impl Gate {
                 GateMessage::Granted(..) | GateMessage::Describe(..) => None,
             });
         Rc::new(Self {
-            cells: Arc::clone(&hub.core_cells()[core as usize]),
-            hub,
+            cells: Arc::clone(&flow_control.core_cells()[core as usize]),
+            flow_control,
             core,
             clock,
-            policy: RefCell::new(policy.expect("a hub sends each core its policy first")),
+            policy: RefCell::new(policy.expect("flow control sends each core its policy first")),
             waiters: RefCell::new(WaiterTable::new(core)),
             starts: DelayedStarts::default(),
             random: Cell::new(seed | 1),
@@ -91,8 +93,8 @@ impl Gate {
     }
 
     /// What all cores share.
-    pub fn hub(&self) -> &Arc<Hub> {
-        &self.hub
+    pub fn flow_control(&self) -> &Arc<FlowControl> {
+        &self.flow_control
     }
 
     /// The current policy.
@@ -108,7 +110,7 @@ impl Gate {
     /// Uses `policy` from now on.
     pub(super) fn set_policy(&self, policy: Arc<CorePolicy>) {
         let old = self.policy.replace(policy);
-        self.hub.retire(old);
+        self.flow_control.retire(old);
         self.starts.forget_unused();
         if !self.enforces() {
             // Waiting requests then execute: they have to be polled to do so.
@@ -163,7 +165,7 @@ impl Gate {
             let messages = remote
                 .drain(from..)
                 .map(|(waiter, ticket)| GateMessage::Granted(waiter, ticket));
-            self.hub.mailbox(core).post(messages);
+            self.flow_control.mailbox(core).post(messages);
         }
     }
 
@@ -224,12 +226,12 @@ impl Gate {
 
     /// Dispatches seats again that linger until `at`.
     fn tick_at(&self, level: Level<Waiter>, at: Time) {
-        let (hub, clock) = (Arc::clone(&self.hub), self.clock.clone());
+        let (flow_control, clock) = (Arc::clone(&self.flow_control), self.clock.clone());
         tokio::task::spawn_local(async move {
             tokio::time::sleep_until(clock.instant(at)).await;
             let mut out = Decisions::default();
             level.tick(clock.now().max(at), &mut out);
-            hub.deliver(out);
+            flow_control.deliver(out);
         });
     }
 

@@ -15,7 +15,7 @@ impl Gate {
         let mut checks = tokio::time::interval(CHECK_INTERVAL);
         let mut slow_readers = SlowReaders::default();
         loop {
-            let mailbox = self.hub().mailbox(self.core());
+            let mailbox = self.flow_control().mailbox(self.core());
             tokio::select! {
                 () = poll_fn(|cx| mailbox.poll_fetch(cx, &mut messages)) => {}
                 _ = checks.tick() => {

@@ -92,7 +92,7 @@ where
 {
     /// The refusal if the call's user has reset too many requests.
     fn refused_for_resets(&self, call: &Call) -> Option<Refusal> {
-        let resets = &self.gate.hub().premature;
+        let resets = &self.gate.flow_control().premature;
         let retry_after = resets.refuses(&call.digest.user, || self.gate.now())?;
         let enforced = self.gate.enforces();
         enforced.then_some(Refusal::TooManyResets { retry_after })
@@ -104,7 +104,7 @@ where
         }
         // Without enforcement the limits are not applied, but running requests are counted in any case.
         let enforced = self.gate.enforces();
-        match (self.gate.hub().watches).enter(&call.digest.user, enforced) {
+        match (self.gate.flow_control().watches).enter(&call.digest.user, enforced) {
             Some(entry) => self.admit_in(call, Some(entry)),
             None => State::Refused(Some(Refusal::TooManyWatches {
                 retry_after: LONG_RUNNING_RETRY_AFTER,
@@ -129,7 +129,7 @@ where
             AdmissionOutcome::Exempt if call.kind == RequestKind::LongRunning => {
                 // Without enforcement the limits are not applied, but running requests are counted in any case.
                 let enforced = self.gate.enforces();
-                match (self.gate.hub().long_running).enter(&call.digest.user, enforced) {
+                match (self.gate.flow_control().long_running).enter(&call.digest.user, enforced) {
                     Some(entry) => {
                         let guard =
                             LongRunningGuard::new(entry, &self.gate, &call.context, enforced);
@@ -174,7 +174,7 @@ where
             return;
         };
         if let Some(user) = context.user.get() {
-            let resets = &self.gate.hub().premature;
+            let resets = &self.gate.flow_control().premature;
             resets.note(user, self.received, self.gate.now());
         }
     }

@@ -64,7 +64,7 @@ impl LongRunning {
     }
 
     /// The limit in total.
-    pub fn most(&self) -> u32 {
+    pub fn limit(&self) -> u32 {
         lock(&self.caps).total
     }
 

@@ -44,7 +44,7 @@ impl LongRunningGuard {
 
     /// To be called when the client left; `None` if the request is to be cancelled.
     pub(super) fn abandon(&self) -> Option<AbandonedRequest> {
-        self.gate.hub().abandoned.begin(self.enforced)
+        self.gate.flow_control().abandoned.begin(self.enforced)
     }
 
     /// Counts the request for as long as possible, because nothing will show its end.

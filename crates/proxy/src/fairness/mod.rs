@@ -1,6 +1,6 @@
 //! Flow control in the request path: a call gets a seat, and the end of the seat starts the next call.
 //!
-//! The [`Hub`] is shared by all cores: the dispatcher, the statistics of the upstream's objects, and the cores'
+//! The [`FlowControl`] is shared by all cores: the dispatcher, the statistics of the upstream's objects, and the cores'
 //! mailboxes. Each core has a [`Gate`], the asynchronous side of the dispatcher: it knows the requests of its
 //! core as [`Waiter`]s, and delivers decisions about them. A [`Seat`] is held by the body of the reply, and by
 //! a request that continues upstream after its client has left. [`layer`] puts flow control in front of a service.
@@ -14,11 +14,11 @@ mod borrowing_trigger;
 mod core_policy;
 mod delayed_starts;
 mod executing;
+mod flow_control;
 #[doc(hidden)]
 pub mod fuzzing;
 mod gate;
 mod gate_task;
-mod hub;
 pub mod layer;
 mod list_observer;
 mod long_running;
@@ -36,12 +36,12 @@ mod work_estimates;
 
 pub use abandoned::AbandonedRequests;
 pub use core_policy::{CorePolicy, FlowFacts};
+pub use flow_control::FlowControl;
 pub use gate::Gate;
-pub use hub::Hub;
 pub use layer::FairnessLayer;
 pub use long_running::{Caps, LongRunning};
 pub use message::GateMessage;
 pub use premature_resets::UserResets;
 pub use seat::Seat;
-pub use settings::{Enforcement, HubSettings};
+pub use settings::{Enforcement, FlowControlSettings};
 pub use waiters::Waiter;

@@ -30,7 +30,7 @@ pub struct UserResets {
     /// Until when any user is refused, in nanoseconds.
     refusing_until: AtomicU64,
     /// When users were last forgotten, in nanoseconds.
-    forgotten: AtomicU64,
+    decayed_until: AtomicU64,
     total: AtomicU64,
     refused: AtomicU64,
 }
@@ -39,19 +39,19 @@ pub struct UserResets {
 struct RecentResets {
     resets: u32,
     /// Until when resets were forgotten.
-    forgotten: Time,
+    decayed_until: Time,
     refused_until: Time,
 }
 
 impl RecentResets {
-    fn forget(&mut self, now: Time, one: Duration) {
-        let passed = now.since(self.forgotten).as_nanos() / one.as_nanos();
+    fn decay(&mut self, now: Time, one: Duration) {
+        let passed = now.since(self.decayed_until).as_nanos() / one.as_nanos();
         let passed = u32::try_from(passed).unwrap_or(u32::MAX);
         if passed >= self.resets {
-            (self.resets, self.forgotten) = (0, now);
+            (self.resets, self.decayed_until) = (0, now);
         } else {
             self.resets -= passed;
-            self.forgotten = self.forgotten.plus(one * passed);
+            self.decayed_until = self.decayed_until.plus(one * passed);
         }
     }
 }
@@ -63,7 +63,7 @@ impl UserResets {
             limits,
             users: DashMap::new(),
             refusing_until: AtomicU64::new(0),
-            forgotten: AtomicU64::new(0),
+            decayed_until: AtomicU64::new(0),
             total: AtomicU64::new(0),
             refused: AtomicU64::new(0),
         }
@@ -82,26 +82,26 @@ impl UserResets {
     /// A request of `user` that arrived at `received` was abandoned at `now` without a reply.
     pub(super) fn note(&self, user: &User, received: Time, now: Time) {
         let limits = &self.limits;
-        if now.since(received) >= limits.young {
+        if now.since(received) >= limits.premature_within {
             return;
         }
         self.total.fetch_add(1, Ordering::Relaxed);
         if user.name == User::ANONYMOUS || !self.has_room(now, user) {
             return;
         }
-        let mut lately = self
+        let mut recent = self
             .users
             .entry(user.name.as_str().into())
             .or_insert(RecentResets {
                 resets: 0,
-                forgotten: now,
+                decayed_until: now,
                 refused_until: Time::ZERO,
             });
-        lately.forget(now, limits.forgotten_after);
-        lately.resets += 1;
-        if lately.resets > limits.at_once {
-            lately.refused_until = now.plus(limits.forgotten_after * (limits.at_once / 2));
-            let until = lately.refused_until.as_nanos();
+        recent.decay(now, limits.interval);
+        recent.resets += 1;
+        if recent.resets > limits.burst {
+            recent.refused_until = now.plus(limits.interval * (limits.burst / 2));
+            let until = recent.refused_until.as_nanos();
             self.refusing_until.fetch_max(until, Ordering::Relaxed);
         }
     }
@@ -112,12 +112,12 @@ impl UserResets {
         if self.users.len() < MAX_USERS || self.users.contains_key(user.name.as_str()) {
             return true;
         }
-        let last = self.forgotten.load(Ordering::Relaxed);
+        let last = self.decayed_until.load(Ordering::Relaxed);
         if now.since(Time::from_nanos(last)) >= Duration::from_secs(1) {
-            self.forgotten.store(now.as_nanos(), Ordering::Relaxed);
-            self.users.retain(|_, lately| {
-                lately.forget(now, self.limits.forgotten_after);
-                lately.resets > 0 || lately.refused_until > now
+            self.decayed_until.store(now.as_nanos(), Ordering::Relaxed);
+            self.users.retain(|_, recent| {
+                recent.decay(now, self.limits.interval);
+                recent.resets > 0 || recent.refused_until > now
             });
         }
         self.users.len() < MAX_USERS

@@ -110,7 +110,7 @@ impl Seat {
     /// To be called when the client left; `None` if the request is to be cancelled, because it counts against no limit and there are
     /// too many of those.
     pub(super) fn abandon(&self) -> Option<AbandonedRequest> {
-        self.gate.hub().abandoned.begin(self.limited)
+        self.gate.flow_control().abandoned.begin(self.limited)
     }
 
     /// Sets until when the seat may be kept.
@@ -185,7 +185,7 @@ impl SeatGuard {
         };
         let scope = StatsScope::of(&seat.digest().info);
         let gate = seat.gate();
-        gate.hub()
+        gate.flow_control()
             .with_counts(|counts| counts.observe_list(gate.now(), &scope, &observation));
     }
 }

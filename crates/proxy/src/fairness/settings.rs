@@ -21,7 +21,7 @@ pub enum Enforcement {
 
 /// Settings of flow control; all may change while the gateway runs, except `resets`.
 #[derive(Clone, Debug)]
-pub struct HubSettings {
+pub struct FlowControlSettings {
     /// Whether decisions are enforced.
     pub enforcement: Enforcement,
     /// A request's time limit; a quarter of it may be spent in a queue.

@@ -51,7 +51,7 @@ impl SlowReaders {
     pub(super) fn check(&mut self, gate: &Gate) {
         let policy = gate.policy();
         let limits = per_interval(policy.spool);
-        let spool = &gate.hub().spool;
+        let spool = &gate.flow_control().spool;
         let enforces = policy.enforcement == Enforcement::Enforce;
         for in_progress in gate.replies_in_progress() {
             match in_progress.reply.check_pace(limits, spool) {
@@ -76,9 +76,9 @@ impl SlowReaders {
             .retain(|reply| reply.upgrade().is_some_and(|reply| reply.is_unread()));
         for reply in self.spooled.iter().filter_map(Weak::upgrade) {
             // All are checked even while there is room: a client's rate is measured over several checks.
-            if reply.leaves_spooled(limits) && gate.hub().spool.bytes() >= limits.total {
+            if reply.leaves_spooled(limits) && gate.flow_control().spool.bytes() >= limits.total {
                 reply.cut();
-                gate.hub().spool.count_cut(CutReason::SpoolFull);
+                gate.flow_control().spool.count_cut(CutReason::SpoolFull);
                 self.unlogged.add("", CutReason::SpoolFull);
             }
         }
@@ -87,7 +87,7 @@ impl SlowReaders {
     fn cut(&mut self, gate: &Gate, in_progress: &ReplyInProgress, why: CutReason) {
         in_progress.reply.cut();
         let user = in_progress.digest.as_ref().map(|digest| &*digest.user.name);
-        gate.hub().spool.count_cut(why);
+        gate.flow_control().spool.count_cut(why);
         self.unlogged.add(user.unwrap_or_default(), why);
     }
 

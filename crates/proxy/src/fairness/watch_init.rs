@@ -70,7 +70,7 @@ pub(super) struct WatchGuard {
     tail: AnnotationSearch,
     timer: Option<AbortHandle>,
     /// Dropped with the guard.
-    registration: Registration,
+    registration: WatchRegistration,
 }
 
 /// What the guard shares with the task that keeps time.
@@ -82,14 +82,16 @@ struct Initializing {
 }
 
 /// The registration of a watch as a watcher; dropping it ends it.
-struct Registration {
+struct WatchRegistration {
     gate: Rc<Gate>,
     key: Option<WatchKey>,
 }
 
-impl Registration {
+impl WatchRegistration {
     fn new(gate: &Rc<Gate>, info: &RequestInfo) -> Self {
-        let key = gate.hub().with_watchers(|watchers| watchers.register(info));
+        let key = gate
+            .flow_control()
+            .with_watchers(|watchers| watchers.register(info));
         Self {
             gate: Rc::clone(gate),
             key,
@@ -97,11 +99,11 @@ impl Registration {
     }
 }
 
-impl Drop for Registration {
+impl Drop for WatchRegistration {
     fn drop(&mut self) {
         if let Some(key) = self.key.take() {
             self.gate
-                .hub()
+                .flow_control()
                 .with_watchers(|watchers| watchers.unregister(key));
         }
     }
@@ -114,7 +116,7 @@ impl WatchGuard {
             sign: InitSign::of(&seat.digest().info),
             tail: AnnotationSearch::default(),
             timer: None,
-            registration: Registration::new(seat.gate(), &seat.digest().info),
+            registration: WatchRegistration::new(seat.gate(), &seat.digest().info),
             initializing: Rc::new(Initializing {
                 last_data: Cell::new(Time::ZERO),
                 seat: RefCell::new(Some(seat)),
@@ -324,7 +326,9 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::fairness::{Caps, Enforcement, Hub, HubSettings, admission::AdmissionOutcome};
+    use crate::fairness::{
+        Caps, Enforcement, FlowControl, FlowControlSettings, admission::AdmissionOutcome,
+    };
     use fairgate_base::clock::Clock;
     use fairgate_call::{Call, ClientBody, Inbound, Peer};
     use fairgate_core::{
@@ -339,7 +343,7 @@ mod tests {
             hash_key: [7; 16],
         };
         let compiled = Policy::compile(&ObjectSet::default(), &settings).unwrap();
-        let settings = HubSettings {
+        let settings = FlowControlSettings {
             enforcement: Enforcement::Enforce,
             request_timeout: Duration::from_secs(60),
             max_queued: 10,
@@ -350,12 +354,12 @@ mod tests {
             resets: fairgate_call::ResetLimits::PER_USER,
             spool: fairgate_call::SpoolLimits::NONE,
         };
-        let hub = Hub::new(1, Arc::new(compiled.policy), settings, clock.now());
-        Gate::new(hub, 0, clock.clone(), 1)
+        let flow_control = FlowControl::new(1, Arc::new(compiled.policy), settings, clock.now());
+        Gate::new(flow_control, 0, clock.clone(), 1)
     }
 
     fn seats_in_use(gate: &Gate) -> u32 {
-        let levels = gate.hub().dispatcher().report(gate.now());
+        let levels = gate.flow_control().dispatcher().report(gate.now());
         levels.iter().map(|level| level.summary.seats_in_use).sum()
     }
 

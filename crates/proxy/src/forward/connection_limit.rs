@@ -14,7 +14,7 @@ use super::lane::Lane;
 /// The shared connections of all cores.
 #[derive(Debug)]
 pub struct ConnectionLimit {
-    most: usize,
+    max_connections: usize,
     /// Streams that a connection may have: what the upstream announced last, or the gateway's own limit.
     streams_each: AtomicUsize,
     lanes: [InUse; Lane::ALL.len()],
@@ -34,10 +34,10 @@ pub(super) struct ConnectionLimitGuard {
 }
 
 impl ConnectionLimit {
-    /// At most `most` connections for each lane, with `streams_each` streams each.
-    pub fn new(most: usize, streams_each: usize) -> Arc<Self> {
+    /// At max_connections `max_connections` connections for each lane, with `streams_each` streams each.
+    pub fn new(max_connections: usize, streams_each: usize) -> Arc<Self> {
         Arc::new(Self {
-            most,
+            max_connections,
             streams_each: AtomicUsize::new(streams_each),
             lanes: Default::default(),
         })
@@ -48,9 +48,9 @@ impl ConnectionLimit {
         self.lanes[lane as usize].streams.load(Ordering::Relaxed)
     }
 
-    /// The most streams that all connections of a lane may have together.
-    pub fn most_streams(&self) -> usize {
-        self.most * self.streams_each.load(Ordering::Relaxed)
+    /// The maximum number of streams that all connections of a lane may have together.
+    pub fn streams_limit(&self) -> usize {
+        self.max_connections * self.streams_each.load(Ordering::Relaxed)
     }
 
     /// Whether there may be one more connection. A core that has `none` may always open one.
@@ -58,7 +58,7 @@ impl ConnectionLimit {
         none || self.lanes[lane as usize]
             .connections
             .load(Ordering::Relaxed)
-            < self.most
+            < self.max_connections
     }
 
     /// Counts one more connection; `None` if there may be no more.
@@ -69,7 +69,7 @@ impl ConnectionLimit {
             of: Arc::clone(self),
             lane,
         };
-        (none || before < self.most).then_some(guard)
+        (none || before < self.max_connections).then_some(guard)
     }
 }
 
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_core_without_a_connection_may_have_one_and_nobody_else_above_the_most() {
+    fn a_core_without_a_connection_may_have_one_and_no_other_above_the_maximum() {
         let all = ConnectionLimit::new(2, 100);
         let guards: Vec<_> = (0..2)
             .map(|_| all.enter(Lane::Watches, false).unwrap())
@@ -133,6 +133,6 @@ mod tests {
         guard.begin_stream();
         guard.begin_stream();
         guard.end_stream();
-        assert_eq!((all.streams(Lane::Watches), all.most_streams()), (1, 150));
+        assert_eq!((all.streams(Lane::Watches), all.streams_limit()), (1, 150));
     }
 }

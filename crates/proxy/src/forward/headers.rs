@@ -94,7 +94,7 @@ pub(super) fn clean_reply(headers: &mut HeaderMap) {
 /// The protocol that the call wants to upgrade to, if it is a valid upgrade of a long-running request.
 ///
 /// Any other `Upgrade` is dropped, like all hop-by-hop headers.
-pub(super) fn wanted_upgrade(call: &Call) -> Option<HeaderValue> {
+pub(super) fn requested_upgrade(call: &Call) -> Option<HeaderValue> {
     let headers = call.request.headers();
     let upgrade = headers.get(UPGRADE)?;
     let known = upgrade.as_bytes().eq_ignore_ascii_case(b"websocket")

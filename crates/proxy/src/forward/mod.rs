@@ -51,8 +51,8 @@ use connect::ConnectError;
 use connections::LeasedConnection;
 use fairgate_base::clock::Clock;
 use fairgate_call::{
-    AbandonedResponse, Call, ClientBody, OnFailure, Progress, Refusal, Reply, ReplyBody,
-    RequestContext, RequestKind, UnfinishedRequest,
+    AbandonedResponse, Call, ClientBody, OnFailure, Refusal, Reply, ReplyBody, RequestContext,
+    RequestKind, RequestProgress, UnfinishedRequest,
 };
 use fairgate_core::digest::User;
 use fairgate_upstream::dial::DialError;
@@ -106,7 +106,7 @@ impl Service<Call> for Forward {
     fn call(&mut self, call: Call) -> Forwarding {
         let forwarder = self.forwarder.clone();
         let context = call.context.clone();
-        let upgrade = headers::wanted_upgrade(&call);
+        let upgrade = headers::requested_upgrade(&call);
         let grace = forwarder.settings.deadline_grace;
         let until = call.deadline.filter(|_| upgrade.is_none());
         let until = until.map(|deadline| forwarder.clock.instant(deadline.plus(grace)));
@@ -268,13 +268,13 @@ impl Forwarder {
             shared.as_ref(),
         );
         let request = head.map(|()| body);
-        call.context.reached(Progress::Sent);
+        call.context.reached(RequestProgress::Sent);
         call.context.awaited.set(shared);
         let sent = leased.send(request).await;
         call.context.awaited.set(None);
         let error = match sent {
             Ok(response) => {
-                call.context.reached(Progress::Answered);
+                call.context.reached(RequestProgress::Answered);
                 return Ok((response, leased));
             }
             Err(error) => error,
@@ -287,7 +287,7 @@ impl Forwarder {
         tracing::debug!(%error, nothing_sent, "the upstream failed a request");
         let unprocessed = nothing_sent || connections::was_refused(&error);
         if unprocessed {
-            call.context.progress.set(Progress::NotSent);
+            call.context.progress.set(RequestProgress::NotSent);
         }
         let is_safe = unprocessed || (leased.is_stale(&error) && call.kind.may_repeat());
         match recovery.recover() {

@@ -34,7 +34,7 @@ use super::{
 };
 use fairgate_base::clock::Clock;
 use fairgate_call::{
-    Call, ClientBody, OnFailure, Progress, Refusal, Reply, ReplyBody, TunnelGuard,
+    Call, ClientBody, OnFailure, Refusal, Reply, ReplyBody, RequestProgress, TunnelGuard,
     UpstreamConnection,
 };
 use fairgate_core::time::Time;
@@ -56,12 +56,12 @@ pub(super) async fn open(
         driver: driver.abort_handle(),
         _open: open,
     })));
-    call.context.reached(Progress::Sent);
+    call.context.reached(RequestProgress::Sent);
     let mut response = sender.send_request(request).await.map_err(|error| {
         tracing::debug!(%error, "the upstream failed an upgrade");
         Refusal::UpstreamFailed
     })?;
-    call.context.reached(Progress::Answered);
+    call.context.reached(RequestProgress::Answered);
     if response.status() != StatusCode::SWITCHING_PROTOCOLS {
         return Ok(refused(response, abort));
     }
@@ -85,7 +85,7 @@ async fn carry(client: OnUpgrade, upstream: OnUpgrade, idle: Duration, clock: &C
     match both {
         Ok((client, upstream)) => {
             let last = Cell::new(clock.now());
-            let end = |upgraded| End {
+            let end = |upgraded| TunnelEnd {
                 io: TokioIo::new(upgraded),
                 last: &last,
                 ended: false,
@@ -117,7 +117,7 @@ async fn silence(last: &Cell<Time>, idle: Duration, clock: &Clock) {
 }
 
 /// One end of a tunnel, which records when something was last read from it.
-struct End<'a> {
+struct TunnelEnd<'a> {
     io: TokioIo<Upgraded>,
     last: &'a Cell<Time>,
     /// Whether it is closed.
@@ -125,7 +125,7 @@ struct End<'a> {
     clock: &'a Clock,
 }
 
-impl AsyncRead for End<'_> {
+impl AsyncRead for TunnelEnd<'_> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -141,7 +141,7 @@ impl AsyncRead for End<'_> {
     }
 }
 
-impl AsyncWrite for End<'_> {
+impl AsyncWrite for TunnelEnd<'_> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

@@ -13,7 +13,7 @@ use super::core_load::CoreLoad;
 #[derive(Debug)]
 pub struct ClientConnections {
     open: AtomicUsize,
-    turned_away: AtomicU64,
+    rejected: AtomicU64,
     pub(super) limit: usize,
     ended: Notify,
 }
@@ -23,7 +23,7 @@ impl ClientConnections {
     pub fn new(limit: usize) -> Arc<Self> {
         Arc::new(Self {
             open: AtomicUsize::new(0),
-            turned_away: AtomicU64::new(0),
+            rejected: AtomicU64::new(0),
             limit: limit.max(1),
             ended: Notify::new(),
         })
@@ -35,13 +35,13 @@ impl ClientConnections {
     }
 
     /// Connections closed because the process was short of descriptors.
-    pub fn turned_away(&self) -> u64 {
-        self.turned_away.load(Ordering::Relaxed)
+    pub fn rejected(&self) -> u64 {
+        self.rejected.load(Ordering::Relaxed)
     }
 
     /// Counts a connection that was closed because the process was short of descriptors.
     pub(super) fn count_rejected(&self) {
-        self.turned_away.fetch_add(1, Ordering::Relaxed);
+        self.rejected.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Completes when no connection is open.

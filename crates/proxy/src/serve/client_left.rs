@@ -26,7 +26,7 @@ use super::{
     client_connection::ClientConnection,
     hangup_watcher::{Hangup, HungUp},
 };
-use fairgate_call::Progress;
+use fairgate_call::RequestProgress;
 
 /// How long a request may stay queued after its client closed its sending side.
 const WAITING: Duration = Duration::from_secs(1);
@@ -43,7 +43,7 @@ pub(super) struct ClientLeft<'a> {
 }
 
 /// Which request of the connection, how far it got, and how many bytes of its reply were sent.
-type Step = (u64, Progress, u64);
+type Step = (u64, RequestProgress, u64);
 
 /// The time that a request has to make its next step.
 struct Grace {
@@ -94,8 +94,8 @@ impl<'a> ClientLeft<'a> {
         }
         let progress = context.progress.get();
         let limit = match progress {
-            Progress::NotSent => WAITING,
-            Progress::Sent | Progress::Answered | Progress::Done => EXECUTING,
+            RequestProgress::NotSent => WAITING,
+            RequestProgress::Sent | RequestProgress::Answered | RequestProgress::Done => EXECUTING,
         };
         let at = (
             self.connection.total.get(),

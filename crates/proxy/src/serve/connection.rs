@@ -19,6 +19,7 @@ use tokio::io::AsyncReadExt as _;
 use tower::Service;
 
 use super::{
+    checked_socket::{CheckedSocket, HttpReader},
     client_connection::ClientConnection,
     client_connections::CountedConnection,
     client_left::ClientLeft,
@@ -31,9 +32,8 @@ use super::{
     http1::Http1Reader,
     http2::Http2Reader,
     serve_context::ServeContext,
-    shared_wire::SharedWire,
+    shared_socket::SharedSocket,
     stream_executor::StreamExecutor,
-    wire::{Reader, Wire},
 };
 use fairgate_base::socket::{Socket, set_up};
 use fairgate_call::{Inbound, Peer, PeerTls, Reply};
@@ -91,18 +91,18 @@ pub(super) async fn serve<S>(
     ));
     let reader = reader(&core, &connection, opened.first);
     let stall_timeout = core.settings.stall_timeout;
-    let wire = Wire::new(opened.socket, reader, stall_timeout, counted);
+    let socket = CheckedSocket::new(opened.socket, reader, stall_timeout, counted);
     let service = ConnectionService::new(core.clone(), connection.clone(), stack);
     let client_left = ClientLeft::new(&hangup, &connection);
     if http2 {
-        serve_http2(&core, wire, service, &connection, client_left).await;
+        serve_http2(&core, socket, service, &connection, client_left).await;
     } else {
-        serve_http1(&core, wire, service, &connection, client_left).await;
+        serve_http1(&core, socket, service, &connection, client_left).await;
     }
 }
 
 /// The reader for a connection of which `first` was read already.
-fn reader(core: &ServeContext, connection: &ClientConnection, first: Bytes) -> Reader {
+fn reader(core: &ServeContext, connection: &ClientConnection, first: Bytes) -> HttpReader {
     let limits = HeadLimits {
         bytes: core.settings.head_bytes.max(8192),
         timeout: core.settings.head_timeout,
@@ -110,10 +110,10 @@ fn reader(core: &ServeContext, connection: &ClientConnection, first: Bytes) -> R
     let (defence, remote) = (Arc::clone(&core.defence), connection.peer.remote);
     if let Some(messages) = &connection.messages {
         let messages = Arc::clone(messages);
-        return Reader::Http1(Http1Reader::new(messages, defence, remote, limits, &first));
+        return HttpReader::Http1(Http1Reader::new(messages, defence, remote, limits, &first));
     }
     let credits = Arc::clone(&connection.credits);
-    Reader::Http2(Http2Reader::new(first, credits, defence, remote, limits))
+    HttpReader::Http2(Http2Reader::new(first, credits, defence, remote, limits))
 }
 
 /// A connection ready to be served.
@@ -168,7 +168,7 @@ async fn open_plain(mut stream: tokio::net::TcpStream, from: SocketAddr) -> io::
 
 async fn serve_http1<S>(
     core: &ServeContext,
-    wire: Wire,
+    socket: CheckedSocket,
     service: ConnectionService<S>,
     requests: &ClientConnection,
     mut client_left: ClientLeft<'_>,
@@ -185,7 +185,7 @@ async fn serve_http1<S>(
             .half_close(true)
             .max_headers(settings.header_lines)
             .max_buf_size(settings.head_bytes.max(8192))
-            .serve_connection(TokioIo::new(wire), service)
+            .serve_connection(TokioIo::new(socket), service)
             .with_upgrades()
     );
     let client_left = &mut client_left;
@@ -219,7 +219,7 @@ async fn serve_http1<S>(
 /// Serves an HTTP/2 connection until it ends, or its client resets too many requests.
 async fn serve_http2<S>(
     core: &ServeContext,
-    wire: Wire,
+    socket: CheckedSocket,
     service: ConnectionService<S>,
     requests: &Rc<ClientConnection>,
     client_left: ClientLeft<'_>,
@@ -227,21 +227,21 @@ async fn serve_http2<S>(
     S: Service<Inbound, Response = Reply, Error = std::convert::Infallible> + 'static,
     S::Future: 'static,
 {
-    let wire = SharedWire::new(wire);
+    let socket = SharedSocket::new(socket);
     let too_many_resets = tokio::select! {
-        () = serve_streams(core, wire.clone(), service, requests, client_left) => false,
+        () = serve_streams(core, socket.clone(), service, requests, client_left) => false,
         () = requests.premature.too_many() => true,
     };
     if too_many_resets {
         core.settings.events.send(ClientEvent::EndedForResets);
         tracing::debug!(from = %requests.peer.remote, "a client reset too many requests; its connection is ended");
-        wire.send_enhance_your_calm().await;
+        socket.send_enhance_your_calm().await;
     }
 }
 
 async fn serve_streams<S>(
     core: &ServeContext,
-    wire: SharedWire,
+    socket: SharedSocket,
     service: ConnectionService<S>,
     requests: &Rc<ClientConnection>,
     mut client_left: ClientLeft<'_>,
@@ -260,7 +260,7 @@ async fn serve_streams<S>(
             .initial_connection_window_size(CONNECTION_WINDOW)
             .keep_alive_interval(settings.keep_alive_interval)
             .keep_alive_timeout(settings.keep_alive_timeout)
-            .serve_connection(TokioIo::new(wire), service)
+            .serve_connection(TokioIo::new(socket), service)
     );
     let client_left = &mut client_left;
     loop {

@@ -30,12 +30,12 @@ use fairgate_base::local::watch_readable;
 /// Watches the connections of one core.
 pub(crate) struct HangupWatcher {
     epoll: AsyncFd<OwnedFd>,
-    slots: RefCell<Registrations>,
+    slots: RefCell<HangupRegistrations>,
 }
 
 #[derive(Default)]
-struct Registrations {
-    all: Vec<Registration>,
+struct HangupRegistrations {
+    all: Vec<HangupRegistration>,
     free: Vec<u32>,
 }
 
@@ -50,7 +50,7 @@ pub(crate) enum HungUp {
 
 /// One registration. Its generation makes late events of an earlier connection harmless.
 #[derive(Default)]
-struct Registration {
+struct HangupRegistration {
     generation: u32,
     hung_up: Option<HungUp>,
     waker: Option<Waker>,
@@ -147,13 +147,13 @@ impl HangupWatcher {
     }
 }
 
-impl Registrations {
+impl HangupRegistrations {
     fn take(&mut self) -> (u32, u32) {
         if let Some(index) = self.free.pop() {
             return (index, self.all[index as usize].generation);
         }
         let index = u32::try_from(self.all.len()).unwrap_or(u32::MAX);
-        self.all.push(Registration::default());
+        self.all.push(HangupRegistration::default());
         (index, 0)
     }
 
@@ -169,9 +169,9 @@ impl Registrations {
 
     fn give_back(&mut self, index: u32) {
         let slot = &mut self.all[index as usize];
-        *slot = Registration {
+        *slot = HangupRegistration {
             generation: slot.generation.wrapping_add(1),
-            ..Registration::default()
+            ..HangupRegistration::default()
         };
         self.free.push(index);
     }

@@ -1,17 +1,18 @@
 //! Receives requests from clients.
 //!
 //! One listener, one acceptor (`acceptor`); each connection goes to the least loaded core and stays there
-//! (`connection`). hyper parses HTTP, but the bytes of every connection are followed here first (`wire`,
+//! (`connection`). hyper parses HTTP, but the bytes of every connection are followed here first (`checked_socket`,
 //! `http1`, `http2`): so no part of one request is ever taken for another, unfinished heads have bounded
 //! memory (`head_budget`), and floods of frames end the connection (`frame_credits`). Requests that hyper
 //! accepts but servers could read in two ways are refused (`head_check`); refusals are counted (`defence`). A client
 //! that leaves is noticed immediately, whatever its request is waiting for (`hangup_watcher`, `client_left`). A
-//! client that stalls is cut off (`wire`, `stream_executor`), as is one that keeps resetting its requests
+//! client that stalls is cut off (`checked_socket`, `stream_executor`), as is one that keeps resetting its requests
 //! (`premature_resets`). A shutdown lets requests finish (`drain`).
 //!
 //! Not here: users, policy, where requests go.
 
 mod acceptor;
+mod checked_socket;
 mod chunked;
 mod client_connection;
 mod client_connections;
@@ -40,11 +41,10 @@ mod premature_resets;
 mod request_future;
 mod serve_context;
 mod settings;
-mod shared_wire;
+mod shared_socket;
 mod stream_executor;
 pub mod tls;
 mod unread_bodies;
-mod wire;
 
 pub use acceptor::{Acceptor, BindError};
 pub use client_connections::ClientConnections;

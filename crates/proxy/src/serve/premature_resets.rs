@@ -21,9 +21,9 @@ use fairgate_core::{digest::User, time::Time};
 #[derive(Debug)]
 pub(super) struct PrematureResets {
     limits: ResetLimits,
-    lately: Cell<u32>,
+    recent: Cell<u32>,
     /// Until when resets were forgotten.
-    forgotten: Cell<Time>,
+    decayed_until: Cell<Time>,
     users: RefCell<ConnectionUsers>,
     too_many: Notify,
 }
@@ -41,8 +41,8 @@ impl PrematureResets {
     pub(super) fn new(limits: ResetLimits) -> Self {
         Self {
             limits,
-            lately: Cell::default(),
-            forgotten: Cell::default(),
+            recent: Cell::default(),
+            decayed_until: Cell::default(),
             users: RefCell::default(),
             too_many: Notify::new(),
         }
@@ -65,19 +65,19 @@ impl PrematureResets {
     /// A request that arrived at `received` was reset at `now` without a reply.
     pub(super) fn note(&self, received: Time, now: Time) {
         let limits = &self.limits;
-        if now.since(received) >= limits.young {
+        if now.since(received) >= limits.premature_within {
             return;
         }
-        let each = limits.forgotten_after;
-        let passed = now.since(self.forgotten.get()).as_nanos() / each.as_nanos();
+        let each = limits.interval;
+        let passed = now.since(self.decayed_until.get()).as_nanos() / each.as_nanos();
         let passed = u32::try_from(passed).unwrap_or(u32::MAX);
         if passed > 0 {
-            self.lately.set(self.lately.get().saturating_sub(passed));
-            self.forgotten
-                .set(self.forgotten.get().plus(each * passed).min(now));
+            self.recent.set(self.recent.get().saturating_sub(passed));
+            self.decayed_until
+                .set(self.decayed_until.get().plus(each * passed).min(now));
         }
-        self.lately.set(self.lately.get() + 1);
-        if self.lately.get() > limits.at_once
+        self.recent.set(self.recent.get() + 1);
+        if self.recent.get() > limits.burst
             && !matches!(*self.users.borrow(), ConnectionUsers::Several)
         {
             self.too_many.notify_one();

@@ -43,7 +43,7 @@ const MAX_SAMPLE_BYTES: u64 = 128 << 10;
 pub(super) struct ListObserver {
     request: ListRequest,
     coding: Coding,
-    reader: Reader,
+    reader: ListReader,
 }
 
 /// What the request request for.
@@ -64,7 +64,7 @@ enum Coding {
 
 /// The format of the list.
 #[derive(Debug)]
-enum Reader {
+enum ListReader {
     Json(JsonList),
     Protobuf(ProtobufList),
 }
@@ -102,7 +102,7 @@ impl ListObserver {
         Some(Self {
             request: ListRequest::of(info),
             coding: Coding::of(headers)?,
-            reader: Reader::of(headers)?,
+            reader: ListReader::of(headers)?,
         })
     }
 
@@ -116,14 +116,14 @@ impl ListObserver {
             Coding::Identity(seen) => {
                 *seen = seen.saturating_add(data.len() as u64);
                 match reader {
-                    Reader::Protobuf(list) => list.read(data),
-                    Reader::Json(list) => list.read_sample(data),
+                    ListReader::Protobuf(list) => list.read(data),
+                    ListReader::Json(list) => list.read_sample(data),
                 }
             }
             Coding::Gzip(gzip) => gzip.read(data, |decoded| {
                 match reader {
-                    Reader::Protobuf(list) => list.read(decoded),
-                    Reader::Json(list) => list.read(decoded),
+                    ListReader::Protobuf(list) => list.read(decoded),
+                    ListReader::Json(list) => list.read(decoded),
                 }
                 reader.wants_more()
             }),
@@ -143,8 +143,8 @@ impl ListObserver {
             Coding::Gzip(gzip) => gzip.decoded_bytes()?,
         };
         let facts = match self.reader {
-            Reader::Json(list) => list.finish(),
-            Reader::Protobuf(list) => list.finish(),
+            ListReader::Json(list) => list.finish(),
+            ListReader::Protobuf(list) => list.finish(),
         };
         self.request.conclude(&facts, decoded_bytes)
     }
@@ -236,7 +236,7 @@ impl Coding {
     }
 }
 
-impl Reader {
+impl ListReader {
     fn of(headers: &HeaderMap) -> Option<Self> {
         let media_type = headers.get(CONTENT_TYPE)?.to_str().ok()?;
         let mut parts = media_type.split(';').map(str::trim);

@@ -17,7 +17,7 @@ use super::{
     long_running::LongRunning,
     message::GateMessage,
     premature_resets::UserResets,
-    settings::{Enforcement, HubSettings},
+    settings::{Enforcement, FlowControlSettings},
     waiters::Waiter,
     work_estimates::WorkEstimates,
 };
@@ -38,10 +38,10 @@ use fairgate_core::{
 
 /// The part of flow control that all cores share.
 #[derive(Debug)]
-pub struct Hub {
+pub struct FlowControl {
     dispatcher: Dispatcher<Waiter>,
     mailboxes: Box<[Mailbox<GateMessage>]>,
-    settings: Mutex<HubSettings>,
+    settings: Mutex<FlowControlSettings>,
     cells: Mutex<CellRegistry>,
     core_cells: Box<[Arc<CoreCells>]>,
     window: Arc<Window>,
@@ -66,13 +66,18 @@ pub struct Hub {
 /// Each flow schema's cells, one per core, by level and schema name.
 type CellRegistry = BTreeMap<(Arc<str>, Arc<str>), Box<[Arc<FlowCells>]>>;
 
-impl Hub {
+impl FlowControl {
     /// Flow control for `cores` data cores under `policy`, from `now` on.
-    pub fn new(cores: u16, policy: Arc<Policy>, settings: HubSettings, now: Time) -> Arc<Self> {
+    pub fn new(
+        cores: u16,
+        policy: Arc<Policy>,
+        settings: FlowControlSettings,
+        now: Time,
+    ) -> Arc<Self> {
         let semantics = policy.settings().semantics;
         let window = Arc::new(Window::default());
         let core_cells = (0..cores).map(|_| Arc::new(CoreCells::new(&window)));
-        let hub = Arc::new(Self {
+        let flow_control = Arc::new(Self {
             dispatcher: Dispatcher::new(policy, now),
             mailboxes: (0..cores).map(|_| Mailbox::default()).collect(),
             long_running: Arc::new(LongRunning::new(settings.long_running)),
@@ -89,8 +94,8 @@ impl Hub {
             retired: Mutex::default(),
             borrowing: BorrowingTrigger::default(),
         });
-        hub.publish();
-        hub
+        flow_control.publish();
+        flow_control
     }
 
     /// Changes the policy, on all cores.
@@ -104,7 +109,7 @@ impl Hub {
     }
 
     /// Changes the settings, on all cores.
-    pub fn configure(&self, settings: HubSettings) {
+    pub fn configure(&self, settings: FlowControlSettings) {
         self.long_running.set_caps(settings.long_running);
         self.watches.set_caps(settings.watches);
         *lock(&self.settings) = settings;
@@ -112,7 +117,7 @@ impl Hub {
     }
 
     /// Completes when seats should be lent and borrowed again, after they just were: after
-    /// [`Hub::borrowing_period`], or sooner once a request has to wait or is rejected for lack of seats.
+    /// [`FlowControl::borrowing_period`], or sooner once a request has to wait or is rejected for lack of seats.
     pub async fn borrowing_due(&self) {
         let semantics = self.dispatcher.view().policy().settings().semantics;
         self.borrowing.due(self.borrowing_period(), semantics).await;
@@ -134,10 +139,10 @@ impl Hub {
 
     /// To be called when a request has to wait, or is rejected for lack of seats: seats may be lent sooner.
     pub(super) fn report_contention(&self) {
-        self.borrowing.press();
+        self.borrowing.request_soon();
     }
 
-    /// Lends and borrows seats; to be called when [`Hub::borrowing_due`] completes.
+    /// Lends and borrows seats; to be called when [`FlowControl::borrowing_due`] completes.
     pub fn rebalance(&self, now: Time) -> Vec<LimitChange> {
         self.drop_retired();
         let mut out = Decisions::default();
@@ -289,8 +294,8 @@ mod tests {
         Arc::new(compiled.expect("the mandatory objects compile").policy)
     }
 
-    fn settings() -> HubSettings {
-        HubSettings {
+    fn settings() -> FlowControlSettings {
+        FlowControlSettings {
             enforcement: Enforcement::Enforce,
             request_timeout: Duration::from_secs(60),
             max_queued: 10,
@@ -303,10 +308,15 @@ mod tests {
         }
     }
 
-    fn latest(hub: &Hub) -> Arc<CorePolicy> {
+    fn latest(flow_control: &FlowControl) -> Arc<CorePolicy> {
         let mut messages = Vec::new();
         let mut cx = Context::from_waker(Waker::noop());
-        assert!(hub.mailbox(0).poll_fetch(&mut cx, &mut messages).is_ready());
+        assert!(
+            flow_control
+                .mailbox(0)
+                .poll_fetch(&mut cx, &mut messages)
+                .is_ready()
+        );
         let Some(GateMessage::Policy(policy)) = messages.pop() else {
             panic!("the last message is not a policy");
         };
@@ -315,52 +325,57 @@ mod tests {
 
     #[test]
     fn settings_that_change_along_with_the_policy_do_not_bring_the_old_policy_back() {
-        let hub = Hub::new(1, policy(1), settings(), Time::ZERO);
-        let old = hub.dispatcher().view();
+        let flow_control = FlowControl::new(1, policy(1), settings(), Time::ZERO);
+        let old = flow_control.dispatcher().view();
         std::thread::scope(|scope| {
-            let held_up = lock(&hub.cells);
+            let held_up = lock(&flow_control.cells);
             let known = Arc::strong_count(&old);
-            scope.spawn(|| hub.configure(settings()));
+            scope.spawn(|| flow_control.configure(settings()));
             // Either it has the old view in its hands by now, or will not take it any more.
             (0..10_000)
                 .take_while(|_| Arc::strong_count(&old) == known)
                 .for_each(|_| std::thread::yield_now());
             let mut decisions = Decisions::default();
-            hub.dispatcher.apply(Time::ZERO, policy(2), &mut decisions);
+            flow_control
+                .dispatcher
+                .apply(Time::ZERO, policy(2), &mut decisions);
             drop(held_up);
         });
-        assert!(Arc::ptr_eq(&latest(&hub).view, &hub.dispatcher().view()));
+        assert!(Arc::ptr_eq(
+            &latest(&flow_control).view,
+            &flow_control.dispatcher().view()
+        ));
     }
 
     #[tokio::test]
     async fn whoever_has_to_wait_or_is_refused_brings_the_next_rebalancing_forward() {
-        let settings = HubSettings {
+        let settings = FlowControlSettings {
             borrowing_period: Duration::from_secs(3600),
             ..settings()
         };
-        let hub = Hub::new(1, policy(1), settings, Time::ZERO);
+        let flow_control = FlowControl::new(1, policy(1), settings, Time::ZERO);
         assert!(super::super::borrowing_trigger::SOON <= Duration::from_millis(50));
         for _ in 0..3 {
-            hub.report_contention();
+            flow_control.report_contention();
             // Far more than it should be, and far less than the period.
-            let due = tokio::time::timeout(Duration::from_secs(10), hub.borrowing_due());
+            let due = tokio::time::timeout(Duration::from_secs(10), flow_control.borrowing_due());
             assert!(due.await.is_ok());
         }
     }
 
     #[test]
     fn what_is_known_of_objects_is_believed_as_the_new_semantics_have_it() {
-        let hub = Hub::new(1, policy(1), settings(), Time::ZERO);
+        let flow_control = FlowControl::new(1, policy(1), settings(), Time::ZERO);
         let pods = StatsScope {
             group: b"",
             resource: b"pods",
             namespace: None,
         };
-        hub.with_counts(|counts| counts.seed(Time::ZERO, &pods, 7, None));
+        flow_control.with_counts(|counts| counts.seed(Time::ZERO, &pods, 7, None));
         let later = Time::ZERO.plus(Duration::from_secs(600));
-        let stats = || hub.with_counts(|counts| counts.lookup(later, &pods));
+        let stats = || flow_control.with_counts(|counts| counts.lookup(later, &pods));
         assert!(matches!(stats(), ObjectStats::Known { count: 7, .. }));
-        hub.apply(later, policy_of(1, Semantics::Compatible));
+        flow_control.apply(later, policy_of(1, Semantics::Compatible));
         assert_eq!(stats(), ObjectStats::Stale);
     }
 }

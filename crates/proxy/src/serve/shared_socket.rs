@@ -11,7 +11,7 @@ use std::{
 
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 
-use super::wire::Wire;
+use super::checked_socket::CheckedSocket;
 
 /// How long to wait for the client to take the last frame.
 const GOAWAY_TIMEOUT: Duration = Duration::from_secs(1);
@@ -23,16 +23,16 @@ const GOAWAY: [u8; 17] = [
 
 /// A connection that hyper shares with the gateway, which may send a last frame after hyper has been dropped.
 #[derive(Clone)]
-pub(super) struct SharedWire {
-    wire: Rc<RefCell<Wire>>,
+pub(super) struct SharedSocket {
+    socket: Rc<RefCell<CheckedSocket>>,
     /// Whether the last write was complete, so that the next byte begins a frame.
     at_frame_start: Rc<Cell<bool>>,
 }
 
-impl SharedWire {
-    pub(super) fn new(wire: Wire) -> Self {
+impl SharedSocket {
+    pub(super) fn new(socket: CheckedSocket) -> Self {
         Self {
-            wire: Rc::new(RefCell::new(wire)),
+            socket: Rc::new(RefCell::new(socket)),
             at_frame_start: Rc::new(Cell::new(true)),
         }
     }
@@ -55,23 +55,23 @@ impl SharedWire {
     }
 }
 
-impl AsyncRead for SharedWire {
+impl AsyncRead for SharedSocket {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut *self.wire.borrow_mut()).poll_read(cx, buf)
+        Pin::new(&mut *self.socket.borrow_mut()).poll_read(cx, buf)
     }
 }
 
-impl AsyncWrite for SharedWire {
+impl AsyncWrite for SharedSocket {
     fn poll_write(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut *self.wire.borrow_mut()).poll_write(cx, buf);
+        let written = Pin::new(&mut *self.socket.borrow_mut()).poll_write(cx, buf);
         self.record_write(buf.len(), &written);
         written
     }
@@ -81,20 +81,20 @@ impl AsyncWrite for SharedWire {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut *self.wire.borrow_mut()).poll_write_vectored(cx, bufs);
+        let written = Pin::new(&mut *self.socket.borrow_mut()).poll_write_vectored(cx, bufs);
         self.record_write(bufs.iter().map(|buf| buf.len()).sum(), &written);
         written
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.wire.borrow().is_write_vectored()
+        self.socket.borrow().is_write_vectored()
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut *self.wire.borrow_mut()).poll_flush(cx)
+        Pin::new(&mut *self.socket.borrow_mut()).poll_flush(cx)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut *self.wire.borrow_mut()).poll_shutdown(cx)
+        Pin::new(&mut *self.socket.borrow_mut()).poll_shutdown(cx)
     }
 }

@@ -29,15 +29,15 @@ const LINGER: Duration = Duration::from_secs(1);
 const LINGER_BYTES: usize = 1 << 20;
 
 /// The reader of a connection.
-pub(super) enum Reader {
+pub(super) enum HttpReader {
     Http1(Http1Reader),
     Http2(Http2Reader),
 }
 
 /// A client's connection as hyper sees it: with message boundaries enforced, and a time limit for writes.
-pub(crate) struct Wire {
+pub(crate) struct CheckedSocket {
     socket: Socket,
-    reader: Reader,
+    reader: HttpReader,
     stall_timeout: Duration,
     stall_timer: Option<Pin<Box<Sleep>>>,
     /// While the connection is being closed: when it is closed at the latest.
@@ -47,18 +47,18 @@ pub(crate) struct Wire {
     _counted: CountedConnection,
 }
 
-impl Wire {
+impl CheckedSocket {
     pub(super) fn new(
         socket: Socket,
-        reader: Reader,
+        reader: HttpReader,
         stall_timeout: Duration,
         counted: CountedConnection,
     ) -> Self {
         Self {
             socket,
             linger_bytes: match reader {
-                Reader::Http1(_) => usize::MAX,
-                Reader::Http2(_) => LINGER_BYTES,
+                HttpReader::Http1(_) => usize::MAX,
+                HttpReader::Http2(_) => LINGER_BYTES,
             },
             reader,
             stall_timeout,
@@ -91,7 +91,7 @@ impl Wire {
     /// Discards what the client still sends. Closing immediately would reset the connection, and a reset
     /// destroys data that the client has not read yet.
     fn poll_linger(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if let Reader::Http2(reader) = &self.reader
+        if let HttpReader::Http2(reader) = &self.reader
             && !reader.is_closing()
         {
             return Poll::Ready(Ok(()));
@@ -132,7 +132,7 @@ fn too_slow(what: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, what)
 }
 
-impl AsyncRead for Wire {
+impl AsyncRead for CheckedSocket {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -140,13 +140,13 @@ impl AsyncRead for Wire {
     ) -> Poll<io::Result<()>> {
         let this = &mut *self;
         match &mut this.reader {
-            Reader::Http1(reader) => reader.poll_read(&mut this.socket, cx, buf),
-            Reader::Http2(reader) => reader.poll_read(&mut this.socket, cx, buf),
+            HttpReader::Http1(reader) => reader.poll_read(&mut this.socket, cx, buf),
+            HttpReader::Http2(reader) => reader.poll_read(&mut this.socket, cx, buf),
         }
     }
 }
 
-impl AsyncWrite for Wire {
+impl AsyncWrite for CheckedSocket {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

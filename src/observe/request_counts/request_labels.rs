@@ -64,7 +64,7 @@ pub(crate) struct FinishedRequest<'a> {
 
 /// A combination of labels that requests are counted by. The fields are the labels of the same names.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct RequestKind {
+pub(crate) struct RequestLabels {
     pub(crate) group: Box<str>,
     pub(crate) version: Box<str>,
     pub(crate) resource: Box<str>,
@@ -73,7 +73,7 @@ pub(crate) struct RequestKind {
     pub(crate) verb: &'static str,
 }
 
-impl RequestKind {
+impl RequestLabels {
     pub(super) fn of(info: &RequestInfo, scope: &'static str, verb: &'static str) -> Self {
         let text = |part: &[u8]| readable(part).into();
         if !info.is_resource {
