@@ -34,7 +34,7 @@ pub(super) struct ConnectionLimitGuard {
 }
 
 impl ConnectionLimit {
-    /// At max_connections `max_connections` connections for each lane, with `streams_each` streams each.
+    /// At most `max_connections` connections for each lane, with `streams_each` streams each.
     pub fn new(max_connections: usize, streams_each: usize) -> Arc<Self> {
         Arc::new(Self {
             max_connections,
