@@ -27,7 +27,7 @@ use fairgate_proxy::{
 };
 
 /// What the control tasks need.
-pub(super) struct Control {
+pub(super) struct ControlTasks {
     pub(super) config: Config,
     pub(super) path: Option<PathBuf>,
     pub(super) flow_control: Arc<FlowControl>,
@@ -43,7 +43,7 @@ pub(super) struct Control {
     pub(super) hash_key: [u8; 16],
 }
 
-impl Control {
+impl ControlTasks {
     /// Starts the tasks on the gateway's control runtime. Returns the address of the admin port.
     pub(super) fn start(self, gateway: &Gateway) -> Result<SocketAddr, ServeError> {
         let control = gateway.control();

@@ -42,7 +42,7 @@ use crate::{
         recorder::Traced,
     },
 };
-use control::Control;
+use control::ControlTasks;
 use fairgate_apiserver::{HostedLayer, HostedService as Served, Ownership};
 use fairgate_base::clock::Clock;
 use fairgate_call::{Call, Refusal, Reply, handle_refusal::HandleRefusal};
@@ -53,13 +53,13 @@ use fairgate_core::{
 use fairgate_proxy::{
     auth::layer::{Auth, AuthLayer, AuthRules},
     fairness::{FairnessLayer, FlowControl, Gate, layer::Fairness},
-    forward::Forward,
+    forward::{Forward, UpstreamSettings},
     stack::stack,
 };
 use fairgate_store::{Store, StoreError};
 use fairgate_upstream::endpoint::Endpoint;
 use hosted_api::HostedApi;
-use identity::UpstreamCredential;
+use identity::{IdentityWriter, UpstreamCredential};
 use policies::{ObjectsFrom, Policies};
 use settings::UpstreamClients;
 
@@ -192,19 +192,23 @@ where
     let rules = Arc::new(ArcSwap::from_pointee(rules));
     serve.events = event_metrics::clients(telemetry.metrics());
     let app = AppSettings { serve, cores };
+    let identity = settings::upstream_identity(&config)?;
+    let forwarding = Forwarding {
+        settings: forward_settings(&config, endpoint, &telemetry),
+        identity: IdentityWriter::new(identity, credential.clone()),
+    };
     let build = build_stack(
         &config,
-        endpoint,
+        forwarding,
         &telemetry,
         &flow_control,
         &rules,
-        &credential,
         hosting.as_ref(),
         layer,
-    )?;
+    );
     let gateway = Gateway::start(app, control_runtime, build)?;
     let renewals = renewals::files(&config, certificate, upstream_tls, &credential);
-    let control = Control {
+    let control = ControlTasks {
         config,
         path,
         flow_control: Arc::clone(&flow_control),
@@ -330,40 +334,51 @@ fn policies_from<'a>(
     }
 }
 
+/// How requests are forwarded to the upstream.
+struct Forwarding {
+    settings: Arc<UpstreamSettings>,
+    identity: IdentityWriter,
+}
+
+/// The settings of forwarding, and the metrics of the connections that it uses.
+fn forward_settings(
+    config: &Config,
+    endpoint: Endpoint,
+    telemetry: &Telemetry,
+) -> Arc<UpstreamSettings> {
+    let mut settings = settings::upstream(config, endpoint);
+    settings.events = event_metrics::connections(telemetry.metrics());
+    if config.has_upstream {
+        event_metrics::streams(telemetry.metrics(), &settings.connection_limit);
+    }
+    Arc::new(settings)
+}
+
 /// Returns the function that builds the stack of each core, on the core's own thread.
 fn build_stack<E>(
     config: &Config,
-    endpoint: Endpoint,
+    forwarding: Forwarding,
     telemetry: &Arc<Telemetry>,
     flow_control: &Arc<FlowControl>,
     rules: &Arc<ArcSwap<AuthRules>>,
-    credential: &UpstreamCredential,
     hosting: Option<&HostedApi>,
     extra: E,
-) -> Result<impl Fn(CoreContext) -> CoreStack<E::Service> + Send + Sync + 'static, ServeError>
+) -> impl Fn(CoreContext) -> CoreStack<E::Service> + Send + Sync + 'static
 where
     E: Layer<InnerService> + Send + Sync + 'static,
 {
-    let mut upstream = settings::upstream(config, endpoint);
-    upstream.events = event_metrics::connections(telemetry.metrics());
-    if config.has_upstream {
-        event_metrics::streams(telemetry.metrics(), &upstream.connection_limit);
-    }
-    let upstream = Arc::new(upstream);
     let (telemetry, flow_control, rules) = (
         Arc::clone(telemetry),
         Arc::clone(flow_control),
         Arc::clone(rules),
     );
-    let identity =
-        identity::IdentityWriter::new(settings::upstream_identity(config)?, credential.clone());
     let hosted = hosting.map(|hosting| Arc::clone(&hosting.hosted));
     let ownership = match config.mode {
         GatewayMode::Overlay => Ownership::Overlay,
         _ if config.has_upstream => Ownership::Known,
         _ => Ownership::Everything,
     };
-    Ok(move |context: CoreContext| {
+    move |context: CoreContext| {
         let core = u16::try_from(context.index).unwrap_or(u16::MAX);
         let gate = Gate::new(
             Arc::clone(&flow_control),
@@ -383,8 +398,8 @@ where
             ),
         };
         let forward = Forward::new(
-            Arc::clone(&upstream),
-            Rc::new(identity.clone()),
+            Arc::clone(&forwarding.settings),
+            Rc::new(forwarding.identity.clone()),
             context.clock,
         );
         let fairness = FairnessLayer::new(gate);
@@ -392,7 +407,7 @@ where
         let dumps = DumpsLayer::new(Arc::clone(&telemetry), context.control);
         let inside_fairness = Stack::new(dumps, &extra);
         stack(&trace, &auth, &fairness, &inside_fairness, &hosted, forward)
-    })
+    }
 }
 
 /// The service inside flow control: the debug dumps, then the hosted API, then the upstream.

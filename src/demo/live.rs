@@ -1,4 +1,4 @@
-//! SideProgress: two panels redrawn in place on a terminal, or one line per second otherwise.
+//! The progress of both sides: two panels redrawn in place on a terminal, or one line per second otherwise.
 
 use std::{
     fmt::Write as _,
