@@ -269,8 +269,8 @@ async fn a_renewed_token_is_sent() {
     let sent = async || {
         let mut client = TestClient::http1(gateway.address()).await;
         assert_eq!(client.get("/api").await.status(), 200);
-        let seen = upstream.seen().into_iter();
-        let last = seen.filter(|seen| seen.target == "/api").next_back();
+        let mut seen = upstream.seen().into_iter();
+        let last = seen.rfind(|seen| seen.target == "/api");
         last.unwrap().headers[AUTHORIZATION].clone()
     };
     assert_eq!(sent().await, "Bearer first");
