@@ -17,7 +17,7 @@ use fairgate_upstream::access_review::{
 const AUTHENTICATED: &str = "system:authenticated";
 
 /// The 403 for a request that is denied; `reason` may be empty.
-pub(super) fn forbidden(attributes: &Attributes, user: &User, reason: &str) -> StatusError {
+pub(crate) fn forbidden(attributes: &Attributes, user: &User, reason: &str) -> StatusError {
     let why = if reason.is_empty() {
         String::new()
     } else {
@@ -89,7 +89,7 @@ impl Authorizer {
     }
 }
 
-pub(super) fn escaped(text: &str) -> String {
+pub(crate) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")
         .replace('>', "&gt;")

@@ -7,6 +7,7 @@ use http::{Method, StatusCode};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::{
+    access,
     admin::{self, AdminEndpoints},
     authorize::{self, Authorizer},
     calls, compression,
@@ -24,7 +25,7 @@ use crate::{
 };
 use fairgate_base::clock::Clock;
 use fairgate_core::digest::Verb;
-use fairgate_objects::{codec::FieldValidation, go::Quoted, kind::Kind, kinds, object::Object};
+use fairgate_objects::{codec::FieldValidation, kind::Kind, kinds, object::Object};
 use fairgate_store::Store;
 use fairgate_upstream::access_review::Attributes;
 
@@ -177,23 +178,7 @@ impl Hosted {
         request: &ApiRequest,
         attributes: &Attributes,
     ) -> Result<(), ApiResponse> {
-        let user = request.user();
-        match self.authorizer.decide(user, attributes).await {
-            Ok(decision) if decision.allowed => Ok(()),
-            Ok(decision) => {
-                let error = authorize::forbidden(attributes, user, &decision.reason);
-                Err(ApiResponse::error(&error, Output::JSON))
-            }
-            Err(error) => {
-                let target = match request.query.as_str() {
-                    "" => request.path.clone(),
-                    query => format!("{}?{query}", request.path),
-                };
-                let text = format!("Internal Server Error: {}: {error}\n", Quoted(&target));
-                let text = authorize::escaped(&text);
-                Err(ApiResponse::text(StatusCode::INTERNAL_SERVER_ERROR, text))
-            }
-        }
+        access::authorize(&self.authorizer, request, attributes).await
     }
 
     /// Authorizes the verb `create` for an apply. This is decided before the store is read, and used

@@ -26,7 +26,7 @@ use crate::{
     merging::{MergeRequest, Merger},
     negotiate::Output,
     random,
-    request::{ApiRequest, Caller},
+    request::ApiRequest,
     response::{ApiBody, ApiResponse},
     status_error::StatusError,
     watch_stream::WatchStream,
@@ -226,7 +226,7 @@ where
 async fn serve(shared: Rc<Shared>, mut call: Call) -> Result<Reply, Refusal> {
     let body = std::mem::replace(call.request.body_mut(), ClientBody::empty());
     let deadline = call.deadline.map(|deadline| shared.clock.instant(deadline));
-    let request = request(&call);
+    let request = ApiRequest::of(&call);
     let audit_id = request.headers.get(&AUDIT_ID).cloned();
     let work = shared.work(request, body);
     let mut response = match deadline {
@@ -238,22 +238,6 @@ async fn serve(shared: Rc<Shared>, mut call: Call) -> Result<Reply, Refusal> {
     };
     set_audit_id(&mut response, audit_id);
     Ok(reply(response, &shared.clock))
-}
-
-/// The request of a call, without its body.
-fn request(call: &Call) -> ApiRequest {
-    let impersonator = call.identity.as_ref().and_then(|who| who.impersonator());
-    ApiRequest {
-        method: call.request.method().clone(),
-        path: readable(call.digest.info.path()).into_owned(),
-        query: call.request.uri().query().unwrap_or_default().to_owned(),
-        headers: call.request.headers().clone(),
-        body: Some(Bytes::new()),
-        caller: Caller::Client {
-            impersonator: impersonator.cloned(),
-        },
-        digest: Arc::clone(&call.digest),
-    }
 }
 
 fn timed_out() -> ApiResponse {

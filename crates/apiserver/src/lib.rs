@@ -14,6 +14,7 @@
 //!
 //! Not here: authentication (`auth`), flow control (`fairness`), what the objects mean (`apf`).
 
+pub mod access;
 mod admin;
 pub mod authorize;
 mod calls;
@@ -32,6 +33,7 @@ mod merging;
 mod negotiate;
 mod object_writer;
 mod openapi;
+pub mod posted;
 mod query;
 mod random;
 pub mod reconcile;
@@ -47,6 +49,7 @@ mod watch_stream;
 pub use admin::{AdminEndpoints, AdminFuture, AdminResponse};
 pub use hosted::{Hosted, HostedSettings, all_kinds};
 pub use layer::{HostedLayer, HostedService, Ownership};
+pub use negotiate::{Media, Output, Representation};
 pub use request::{ApiRequest, Caller, MAX_BODY};
 pub use response::{ApiBody, ApiResponse};
 pub use status_error::StatusError;

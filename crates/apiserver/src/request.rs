@@ -6,7 +6,8 @@ use bytes::Bytes;
 use http::{HeaderMap, Method};
 
 use crate::status_error::StatusError;
-use fairgate_core::digest::{RequestDigest, User};
+use fairgate_call::Call;
+use fairgate_core::digest::{RequestDigest, User, readable};
 
 /// The maximum length of a body in bytes.
 pub const MAX_BODY: usize = 3 << 20;
@@ -46,6 +47,22 @@ pub struct ApiRequest {
 }
 
 impl ApiRequest {
+    /// A call, with no body.
+    pub fn of(call: &Call) -> Self {
+        let impersonator = call.identity.as_ref().and_then(|who| who.impersonator());
+        Self {
+            method: call.request.method().clone(),
+            path: readable(call.digest.info.path()).into_owned(),
+            query: call.request.uri().query().unwrap_or_default().to_owned(),
+            headers: call.request.headers().clone(),
+            body: Some(Bytes::new()),
+            caller: Caller::Client {
+                impersonator: impersonator.cloned(),
+            },
+            digest: Arc::clone(&call.digest),
+        }
+    }
+
     /// A header; empty if it is absent or not UTF-8.
     pub fn header(&self, name: &str) -> &str {
         self.headers

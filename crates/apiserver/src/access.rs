@@ -1,0 +1,41 @@
+//! Whether a request is allowed; if not, the response.
+
+use http::StatusCode;
+
+use crate::{
+    authorize::{self, Authorizer},
+    negotiate::Output,
+    request::ApiRequest,
+    response::ApiResponse,
+};
+use fairgate_objects::go::Quoted;
+use fairgate_upstream::access_review::Attributes;
+
+/// Authorizes a request: whether its user may do what `attributes` say.
+///
+/// # Errors
+///
+/// The response: 403 if it is not allowed, 500 if nothing could be decided.
+pub async fn authorize(
+    authorizer: &Authorizer,
+    request: &ApiRequest,
+    attributes: &Attributes,
+) -> Result<(), ApiResponse> {
+    let user = request.user();
+    match authorizer.decide(user, attributes).await {
+        Ok(decision) if decision.allowed => Ok(()),
+        Ok(decision) => {
+            let error = authorize::forbidden(attributes, user, &decision.reason);
+            Err(ApiResponse::error(&error, Output::JSON))
+        }
+        Err(error) => {
+            let target = match request.query.as_str() {
+                "" => request.path.clone(),
+                query => format!("{}?{query}", request.path),
+            };
+            let text = format!("Internal Server Error: {}: {error}\n", Quoted(&target));
+            let text = authorize::escaped(&text);
+            Err(ApiResponse::text(StatusCode::INTERNAL_SERVER_ERROR, text))
+        }
+    }
+}

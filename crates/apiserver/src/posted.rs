@@ -1,0 +1,54 @@
+//! What headers and query of a `POST` say, for objects that are answered but not stored.
+
+use crate::{
+    negotiate::{self, Media, Output, Produces},
+    query::{Query, Write, WriteOptions},
+    request::ApiRequest,
+    status_error::StatusError,
+};
+use fairgate_objects::codec::{BodyFormat, FieldValidation};
+
+/// How the body of a `POST` is written, and the options of the creation.
+#[derive(Clone, Debug)]
+pub struct PostOptions {
+    /// How the body is written.
+    pub format: BodyFormat,
+    /// The values of `dryRun`: each `All`.
+    pub dry_run: Vec<String>,
+    /// What becomes of unknown and duplicate fields.
+    pub validation: FieldValidation,
+}
+
+/// The language of the response to a request for an object.
+///
+/// # Errors
+///
+/// 406, to be written as [`Output::JSON`].
+pub fn output(request: &ApiRequest) -> Result<Output, StatusError> {
+    let query = Query::parse(&request.query);
+    let (accept, agent) = (request.header("accept"), request.header("user-agent"));
+    negotiate::output(accept, Produces::Objects, &query, agent)
+}
+
+impl PostOptions {
+    /// Reads them, in the API server's order. The body must have been read before, if it was not too long.
+    ///
+    /// # Errors
+    ///
+    /// 415, 413, 422.
+    pub fn read(request: &ApiRequest) -> Result<Self, StatusError> {
+        let media = negotiate::input(request.header("content-type"))?;
+        request.body()?;
+        let query = Query::parse(&request.query);
+        let options = WriteOptions::read(&query, Write::Create, request.header("user-agent"))?;
+        Ok(Self {
+            format: match media {
+                Media::Json => BodyFormat::Json,
+                Media::Yaml => BodyFormat::Yaml,
+                Media::Protobuf => BodyFormat::Protobuf,
+            },
+            dry_run: query.all("dryRun").map(str::to_owned).collect(),
+            validation: options.validation,
+        })
+    }
+}
