@@ -270,6 +270,16 @@ impl<R> Eviction<R> {
         }
     }
 
+    /// The caller knows that the budget has changed since it was read, so that the charge about to be sent would
+    /// conflict: the budget is read again first. This is no attempt, and needs no pause.
+    pub fn read_budget_again(&mut self) {
+        if matches!(self.stage, Stage::Charge { .. }) {
+            self.budget_attempts -= 1;
+            self.committed = !self.uncertain_charges.is_empty();
+            self.stage = Stage::ReadBudget;
+        }
+    }
+
     /// The estimate of the upstream's clock.
     pub fn clock(&self) -> ServerClock {
         self.clock
