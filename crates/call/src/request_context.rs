@@ -97,6 +97,8 @@ pub struct RequestContext {
     pub trace: Trace,
     /// Notified of the end, once.
     observer: RefCell<Option<Rc<dyn RequestObserver>>>,
+    /// Whether it has ended.
+    ended: Cell<bool>,
 }
 
 impl RequestContext {
@@ -117,10 +119,16 @@ impl RequestContext {
 
     /// The request has ended. Only the first call has an effect.
     pub fn end(&self, how: BodyEnd) {
+        self.ended.set(true);
         let observer = self.observer.take();
         if let Some(observer) = observer {
             observer.ended(self, how);
         }
+    }
+
+    /// Whether the request has ended for its client. Work that continues after that is for nobody.
+    pub fn has_ended(&self) -> bool {
+        self.ended.get()
     }
 
     /// Records that the request got at least as far as `progress`.
