@@ -117,6 +117,7 @@ fn gateway(flow_control: &Arc<FlowControl>, upstream: SocketAddr) -> Gateway {
             &FairnessLayer::new(gate),
             &none,
             &none,
+            &none,
             forward,
         )
     };

@@ -1,9 +1,10 @@
 //! Sinks for the events of the layers, which count them in the gateway's metrics.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use crate::observe::{AbandonedStreamEnd, GatewayMetrics, UpstreamFailure, catalogue};
 use fairgate_base::events::EventSink;
+use fairgate_evictor::{EvictionEvent, EvictionMode, EvictionOutcome};
 use fairgate_proxy::{
     forward::{ConnectionEvent, ConnectionLimit, Lane},
     serve::ClientEvent,
@@ -48,6 +49,22 @@ pub(super) fn clients(metrics: &Arc<GatewayMetrics>) -> EventSink<ClientEvent> {
     EventSink::new(move |event| match event {
         ClientEvent::EndedForResets => resets.increment(1),
     })
+}
+
+/// Counts evictions, which `mode` decides about.
+pub(super) fn evictions(
+    metrics: &Arc<GatewayMetrics>,
+    mode: EvictionMode,
+) -> EventSink<EvictionEvent> {
+    let metrics = Arc::clone(metrics);
+    let counters = LazyLock::new(move || {
+        EvictionOutcome::ALL.map(|outcome| {
+            let labels = [("mode", mode.as_str()), ("outcome", outcome.as_str())];
+            metrics.counter_of_two_labels(&catalogue::EVICTIONS, labels)
+        })
+    });
+    // Exposed from the first eviction on: most gateways see none.
+    EventSink::new(move |event: EvictionEvent| counters[event.outcome as usize].increment(1))
 }
 
 /// Counts token reviews.

@@ -3,13 +3,14 @@
 //! [`start`] turns a configuration into a running gateway; [`serve`] runs one until a signal stops the
 //! process. [`runtimes`] starts the threads; `settings` translates the configuration for each module;
 //! `identity` writes the user's identity and the gateway's credential into requests to the upstream, and
-//! `access_reviews` asks it for authorization decisions; `control` starts the background tasks, which follow
+//! `access_reviews` asks it for authorization decisions, `evictions` makes what decides about evictions; `control` starts the background tasks, which follow
 //! `policies`, rebalance borrowed seats, handle `reload`, and serve the admin port.
 
 mod access_reviews;
 mod control;
 pub mod data_directory;
 mod event_metrics;
+mod evictions;
 mod followed_files;
 mod hosted_api;
 mod identity;
@@ -50,6 +51,7 @@ use fairgate_core::{
     apf::{Compiled, Policy},
     finding::Finding,
 };
+use fairgate_evictor::{EvictionLayer, EvictionService, Evictor};
 use fairgate_proxy::{
     auth::layer::{Auth, AuthLayer, AuthRules},
     fairness::{FairnessLayer, FlowControl, Gate, layer::Fairness},
@@ -197,13 +199,17 @@ where
         settings: forward_settings(&config, endpoint, &telemetry),
         identity: IdentityWriter::new(identity, credential.clone()),
     };
+    let evictor = evictions::evictor(&config, &clients, &clock, telemetry.metrics(), control);
     let build = build_stack(
         &config,
         forwarding,
         &telemetry,
         &flow_control,
         &rules,
-        hosting.as_ref(),
+        OwnServices {
+            hosting: hosting.as_ref(),
+            evictor,
+        },
         layer,
     );
     let gateway = Gateway::start(app, control_runtime, build)?;
@@ -354,6 +360,12 @@ fn forward_settings(
     Arc::new(settings)
 }
 
+/// What the gateway answers itself, inside flow control.
+struct OwnServices<'a> {
+    hosting: Option<&'a HostedApi>,
+    evictor: Option<Arc<Evictor>>,
+}
+
 /// Returns the function that builds the stack of each core, on the core's own thread.
 fn build_stack<E>(
     config: &Config,
@@ -361,7 +373,7 @@ fn build_stack<E>(
     telemetry: &Arc<Telemetry>,
     flow_control: &Arc<FlowControl>,
     rules: &Arc<ArcSwap<AuthRules>>,
-    hosting: Option<&HostedApi>,
+    own: OwnServices<'_>,
     extra: E,
 ) -> impl Fn(CoreContext) -> CoreStack<E::Service> + Send + Sync + 'static
 where
@@ -372,7 +384,8 @@ where
         Arc::clone(flow_control),
         Arc::clone(rules),
     );
-    let hosted = hosting.map(|hosting| Arc::clone(&hosting.hosted));
+    let hosted = own.hosting.map(|hosting| Arc::clone(&hosting.hosted));
+    let evictor = own.evictor;
     let ownership = match config.mode {
         GatewayMode::Overlay => Ownership::Overlay,
         _ if config.has_upstream => Ownership::Known,
@@ -397,6 +410,14 @@ where
                 ownership,
             ),
         };
+        let eviction = match &evictor {
+            None => EvictionLayer::none(),
+            Some(evictor) => EvictionLayer::new(
+                Arc::clone(evictor),
+                context.control.clone(),
+                context.clock.clone(),
+            ),
+        };
         let forward = Forward::new(
             Arc::clone(&forwarding.settings),
             Rc::new(forwarding.identity.clone()),
@@ -406,11 +427,19 @@ where
         let trace = telemetry.trace_layer(core);
         let dumps = DumpsLayer::new(Arc::clone(&telemetry), context.control);
         let inside_fairness = Stack::new(dumps, &extra);
-        stack(&trace, &auth, &fairness, &inside_fairness, &hosted, forward)
+        stack(
+            &trace,
+            &auth,
+            &fairness,
+            &inside_fairness,
+            &eviction,
+            &hosted,
+            forward,
+        )
     }
 }
 
-/// The service inside flow control: the debug dumps, then the hosted API, then the upstream.
-pub type InnerService = Dumps<Served<Forward>>;
+/// The service inside flow control: the debug dumps, evictions, then the hosted API, then the upstream.
+pub type InnerService = Dumps<EvictionService<Served<Forward>>>;
 
 type CoreStack<S> = Traced<HandleRefusal<Auth<Fairness<S>>>>;

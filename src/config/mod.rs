@@ -34,6 +34,8 @@ pub use pem::{Authorities, CertificateAndKey};
 pub use read::ConfigReading;
 pub use secret::Secret;
 
+pub use fairgate_evictor::EvictionMode;
+
 use fairgate_core::apf::{Seats, objects::Bootstrap, policy::Semantics};
 
 /// All settings of a gateway, ready to use.
@@ -61,6 +63,8 @@ pub struct Config {
     pub store: StoreConfig,
     /// Priority and fairness.
     pub flow_control: FlowControlConfig,
+    /// Evictions of pods.
+    pub eviction: EvictionConfig,
     /// The admin port.
     pub admin: AdminConfig,
     /// What is logged, and how.
@@ -355,6 +359,13 @@ pub enum EnforcementConfig {
     Observe,
     /// No decisions are made.
     Off,
+}
+
+/// Evictions of pods.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EvictionConfig {
+    /// Who decides about them.
+    pub mode: EvictionMode,
 }
 
 /// The admin port: metrics, health checks and dumps in plain HTTP.

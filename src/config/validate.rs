@@ -4,8 +4,8 @@
 //! it starts. Not here: single keys (`read`).
 
 use super::{
-    AnonymousConfig, AuthenticationConfig, Config, GatewayMode, ProtocolConfig, UpstreamConfig,
-    UpstreamIdentityConfig, section::ConfigReader,
+    AnonymousConfig, AuthenticationConfig, Config, EvictionMode, GatewayMode, ProtocolConfig,
+    UpstreamConfig, UpstreamIdentityConfig, section::ConfigReader,
 };
 
 /// Reports contradictions between keys that are valid by themselves.
@@ -17,6 +17,7 @@ pub(super) fn validate(reader: &mut ConfigReader, config: &Config) {
         validate_watches(reader, config);
     }
     validate_mode(reader, config);
+    validate_eviction(reader, config);
     if config.limits.header_bytes > config.limits.unfinished_header_bytes {
         reader.error(
             "limits.unfinishedHeaderBytes",
@@ -88,6 +89,26 @@ fn validate_mode(reader: &mut ConfigReader, config: &Config) {
             "listen.tls",
             "not set: kubectl sends no credentials over plain HTTP, so nobody could change a policy",
             "set listen.tls.certFile and keyFile",
+        );
+    }
+}
+
+/// What evictions need besides `eviction.mode`.
+fn validate_eviction(reader: &mut ConfigReader, config: &Config) {
+    if config.eviction.mode == EvictionMode::Relay {
+        return;
+    }
+    if !config.has_upstream {
+        reader.error(
+            "eviction.mode",
+            "without an upstream there are no pods to evict",
+            "set upstream.url, or set it to relay",
+        );
+    } else if !config.upstream.url.tls && !reader.is_set("upstream.tokenFile") {
+        reader.warning(
+            "eviction.mode",
+            "the gateway has no credential for the upstream, where it reads pods and budgets in its own name",
+            "set upstream.tokenFile, or use https and upstream.clientCertificate",
         );
     }
 }

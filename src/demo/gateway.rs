@@ -112,6 +112,7 @@ impl DemoGateway {
                 &FairnessLayer::new(gate),
                 &dumps,
                 &Identity::new(),
+                &Identity::new(),
                 forward,
             )
         })?;

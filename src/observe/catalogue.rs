@@ -277,6 +277,8 @@ metrics! {
         "Token reviews that the upstream was asked for, by outcome.";
     ACCESS_REVIEWS: Counter, Count, Alpha, ["outcome"] = "fairgate_access_reviews_total",
         "SubjectAccessReviews that the upstream was asked for, by outcome.";
+    EVICTIONS: Counter, Count, Alpha, ["mode", "outcome"] = "fairgate_evictions_total",
+        "Evictions, by who decides about them (eviction.mode) and by how they ended. In mode authoritative these are the gateway's own decisions, otherwise mostly the status of the upstream's response.";
     UPSTREAM_OPENED: Counter, Count, Alpha, [] = "fairgate_upstream_connections_opened_total",
         "Connections opened to the upstream.";
     UPSTREAM_ERRORS: Counter, Count, Alpha, ["outcome"] = "fairgate_upstream_errors_total",

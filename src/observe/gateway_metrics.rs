@@ -274,6 +274,15 @@ impl GatewayMetrics {
         with_local_recorder(&self.recorder, || counter!(metric.name, name => value))
     }
 
+    /// A counter of `metric` for one value of each of its two labels.
+    pub(crate) fn counter_of_two_labels(
+        &self,
+        metric: &MetricDef,
+        labels: [(&'static str, &'static str); 2],
+    ) -> Counter {
+        with_local_recorder(&self.recorder, || counter!(metric.name, &labels))
+    }
+
     /// Frees what the exporter keeps for histograms, should a library record one. To be called every few
     /// seconds.
     pub(crate) fn upkeep(&self) {

@@ -143,6 +143,7 @@ impl Gate {
                     &fairness,
                     &Identity::new(),
                     &Identity::new(),
+                    &Identity::new(),
                     leaf,
                 )
             },
@@ -185,6 +186,7 @@ impl Gate {
                     &Identity::new(),
                     &TestAuth,
                     &fairness(&flow_control, &core),
+                    &Identity::new(),
                     &Identity::new(),
                     &Identity::new(),
                     leaf(),

@@ -32,6 +32,7 @@ fn a_second_gateway_cannot_take_the_same_address() {
             &fairness(&flow_control, &core),
             &Identity::new(),
             &Identity::new(),
+            &Identity::new(),
             Nowhere,
         )
     };

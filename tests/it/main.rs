@@ -17,6 +17,7 @@ mod ceilings;
 mod demo;
 mod differential;
 mod draining;
+mod eviction;
 mod examples;
 mod failures;
 mod fairness;

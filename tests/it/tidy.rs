@@ -24,6 +24,7 @@ const CRATES: &[(&str, Edges)] = &[
     ("crates/objects/src", OBJECTS),
     ("crates/eviction/src", EVICTION),
     ("crates/apiserver/src", APISERVER),
+    ("crates/evictor/src", EVICTOR),
     ("src", SERVER),
 ];
 
@@ -205,6 +206,8 @@ const APISERVER: Edges = &[
         &["negotiate", "request", "response", "status_error"],
     ),
     ("authorize", &["status_error"]),
+    ("access", &["authorize", "negotiate", "request", "response"]),
+    ("posted", &["negotiate", "query", "request", "status_error"]),
     ("continue_token", &["status_error"]),
     ("random", &["status_error"]),
     ("route", &[]),
@@ -259,6 +262,7 @@ const APISERVER: Edges = &[
     (
         "hosted",
         &[
+            "access",
             "admin",
             "authorize",
             "calls",
@@ -307,6 +311,53 @@ const APISERVER: Edges = &[
     (
         "reconcile",
         &["calls", "hosted", "request", "response", "stored"],
+    ),
+];
+
+/// Evictions in the request path: from what a call is up to the layer.
+const EVICTOR: Edges = &[
+    ("events", &[]),
+    ("path", &[]),
+    ("client_link", &[]),
+    ("budget_queue", &[]),
+    ("upstream_response", &[]),
+    ("budget_api", &["upstream_response"]),
+    ("upstream_objects", &["budget_api", "upstream_response"]),
+    ("body", &["path"]),
+    ("responses", &["body", "events", "upstream_response"]),
+    (
+        "evictor",
+        &[
+            "budget_api",
+            "budget_queue",
+            "events",
+            "responses",
+            "upstream_objects",
+        ],
+    ),
+    (
+        "run",
+        &[
+            "budget_queue",
+            "client_link",
+            "evictor",
+            "upstream_response",
+        ],
+    ),
+    (
+        "data_side",
+        &[
+            "body",
+            "client_link",
+            "events",
+            "evictor",
+            "path",
+            "responses",
+        ],
+    ),
+    (
+        "layer",
+        &["data_side", "events", "evictor", "path", "responses"],
     ),
 ];
 
@@ -591,6 +642,7 @@ const DOCUMENTS: &[&str] = &[
     "CHANGELOG.md",
     "CONTRIBUTING.md",
     "docs/README.md",
+    "docs/evictions.md",
     "docs/fair-shares.md",
     "docs/in-front-of-kube-apiserver.md",
     "docs/library.md",

@@ -9,6 +9,8 @@
 //!   unauthenticated request must not wait for a seat.
 //! - `fairness` makes the call wait until it has a seat: everything inside of it costs the upstream work.
 //! - `dumps` answers operators' requests for the state of the queues, which are subject to flow control like others.
+//! - `eviction` decides about evictions, if the gateway is to do so: for the API server itself, too, that is work of
+//!   the request. It does not use the layers behind it, because the calls it makes are the gateway's own.
 //! - `hosted` answers requests for the hosted API, if there is one; it costs work as the upstream does.
 //! - The innermost service answers all other requests, usually by forwarding them.
 //!
@@ -20,11 +22,12 @@ use tower::Layer;
 use fairgate_call::handle_refusal::{HandleRefusal, HandleRefusalLayer};
 
 /// The request path, from the outermost layer to the innermost service.
-pub fn stack<Trace, Auth, Fairness, Dumps, Hosted, Leaf>(
+pub fn stack<Trace, Auth, Fairness, Dumps, Eviction, Hosted, Leaf>(
     trace: &Trace,
     auth: &Auth,
     fairness: &Fairness,
     dumps: &Dumps,
+    eviction: &Eviction,
     hosted: &Hosted,
     leaf: Leaf,
 ) -> Trace::Service
@@ -32,10 +35,12 @@ where
     Trace: Layer<HandleRefusal<Auth::Service>>,
     Auth: Layer<Fairness::Service>,
     Fairness: Layer<Dumps::Service>,
-    Dumps: Layer<Hosted::Service>,
+    Dumps: Layer<Eviction::Service>,
+    Eviction: Layer<Hosted::Service>,
     Hosted: Layer<Leaf>,
 {
     trace.layer(
-        HandleRefusalLayer.layer(auth.layer(fairness.layer(dumps.layer(hosted.layer(leaf))))),
+        HandleRefusalLayer
+            .layer(auth.layer(fairness.layer(dumps.layer(eviction.layer(hosted.layer(leaf)))))),
     )
 }

@@ -1,7 +1,8 @@
 //! The keywords of settings with a fixed set of values.
 
 use crate::config::{
-    EnforcementConfig, GatewayMode, LogFormat, LogLevel, ProtocolConfig, values::Keyword,
+    EnforcementConfig, EvictionMode, GatewayMode, LogFormat, LogLevel, ProtocolConfig,
+    values::Keyword,
 };
 use fairgate_core::apf::{objects::Bootstrap, policy::Semantics};
 
@@ -11,6 +12,14 @@ impl Keyword for GatewayMode {
         ("standalone", Self::Standalone),
         ("overlay", Self::Overlay),
         ("sidecar", Self::Sidecar),
+    ];
+}
+
+impl Keyword for EvictionMode {
+    const WORDS: &'static [(&'static str, Self)] = &[
+        ("relay", Self::Relay),
+        ("precheck", Self::Precheck),
+        ("authoritative", Self::Authoritative),
     ];
 }
 

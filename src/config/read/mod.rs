@@ -16,8 +16,8 @@ use std::{collections::BTreeMap, num::NonZeroU32, path::Path, time::Duration};
 use serde_json::{Map, Value};
 
 use super::{
-    AdminConfig, Config, ConfigError, DrainConfig, GatewayMode, LimitsConfig, ListenConfig,
-    LogConfig, LogFormat, LogLevel, TimeoutsConfig,
+    AdminConfig, Config, ConfigError, DrainConfig, EvictionConfig, EvictionMode, GatewayMode,
+    LimitsConfig, ListenConfig, LogConfig, LogFormat, LogLevel, TimeoutsConfig,
     section::{ConfigReader, ConfigSection},
     validate, values,
 };
@@ -173,6 +173,9 @@ fn read(root: &mut ConfigSection<'_>) -> Config {
         }),
         upstream,
         flow_control: root.section("flowControl", flow_control::flow_control),
+        eviction: root.section("eviction", |eviction| EvictionConfig {
+            mode: eviction.keyword("mode", EvictionMode::Relay),
+        }),
         limits: root.section("limits", limits),
         timeouts: root.section("timeouts", timeouts),
         data_cores: NonZeroU32::new(root.ranged("dataCores", 0, &(0..=1024), values::count)),

@@ -134,6 +134,31 @@ fn contradictory_keys_of_the_upstream_are_reported() {
 }
 
 #[test]
+fn evictions_that_the_gateway_reads_for_need_an_upstream_and_a_credential() {
+    let upstream = json!({"url": "http://127.0.0.1:6443"});
+    assert_single_findings(
+        "evictions",
+        &[
+            (
+                json!({"mode": "standalone", "eviction": {"mode": "precheck"}}),
+                Severity::Error,
+                "eviction.mode",
+            ),
+            (
+                json!({"upstream": upstream, "eviction": {"mode": "authoritative"}}),
+                Severity::Warning,
+                "eviction.mode",
+            ),
+            (
+                json!({"eviction": {"mode": "always"}}),
+                Severity::Error,
+                "eviction.mode",
+            ),
+        ],
+    );
+}
+
+#[test]
 fn contradictory_addresses_and_limits_are_reported() {
     assert_single_findings(
         "contradictory-others",

@@ -1,0 +1,83 @@
+//! What is counted: how evictions end.
+
+/// Who decides about evictions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EvictionMode {
+    /// The upstream.
+    #[default]
+    Relay,
+    /// The upstream; but what it would certainly refuse is refused here.
+    Precheck,
+    /// The gateway.
+    Authoritative,
+}
+
+impl EvictionMode {
+    /// All modes.
+    pub const ALL: [Self; 3] = [Self::Relay, Self::Precheck, Self::Authoritative];
+
+    /// Its name in the configuration and in metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Relay => "relay",
+            Self::Precheck => "precheck",
+            Self::Authoritative => "authoritative",
+        }
+    }
+}
+
+/// How an eviction ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EvictionOutcome {
+    /// The pod is being deleted, or would be but for the dry run.
+    Granted,
+    /// Not now: a budget does not allow it, or is not known yet.
+    Refused,
+    /// Not ever: the request is not allowed or invalid, or there is no such pod.
+    Rejected,
+    /// The upstream, or the state of the objects there, did not permit a decision.
+    Failed,
+    /// The client left before anything was changed.
+    Abandoned,
+}
+
+impl EvictionOutcome {
+    /// All outcomes.
+    pub const ALL: [Self; 5] = [
+        Self::Granted,
+        Self::Refused,
+        Self::Rejected,
+        Self::Failed,
+        Self::Abandoned,
+    ];
+
+    /// Its name in metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Granted => "granted",
+            Self::Refused => "refused",
+            Self::Rejected => "rejected",
+            Self::Failed => "failed",
+            Self::Abandoned => "abandoned",
+        }
+    }
+
+    /// The outcome that the HTTP status of a response shows.
+    pub(crate) fn of_status(code: u16) -> Self {
+        match code {
+            200..=299 => Self::Granted,
+            429 => Self::Refused,
+            400..=499 => Self::Rejected,
+            _ => Self::Failed,
+        }
+    }
+}
+
+/// An eviction has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EvictionEvent {
+    /// Who decided.
+    pub mode: EvictionMode,
+    /// How it ended.
+    pub outcome: EvictionOutcome,
+}

@@ -1,0 +1,157 @@
+//! What all data cores share: the settings of evictions, and what their procedures need.
+
+use std::{fmt, sync::Arc};
+
+use fairgate_apiserver::authorize::Authorizer;
+use fairgate_base::{clock::Clock, events::EventSink, log_limit::LogLimit};
+use fairgate_core::{
+    digest::User,
+    random::Random,
+    sync::{Mutex, lock},
+};
+use fairgate_eviction::procedure::server_clock::ServerClock;
+use fairgate_upstream::{access_review::AccessReviews, client::ApiClient};
+use tokio::sync::Semaphore;
+use tracing::Level;
+
+use crate::{
+    budget_api::BudgetApi,
+    budget_queue::BudgetQueues,
+    events::{EvictionEvent, EvictionMode, EvictionOutcome},
+    responses::EvictionEnd,
+    upstream_objects::UpstreamObjects,
+};
+
+/// How many procedures may continue after their client has left.
+const MAX_WITHOUT_CLIENT: usize = 1024;
+/// How much of a user's name is logged, in bytes.
+const MAX_SHOWN: usize = 256;
+/// The log target of evictions that the gateway carries out.
+const LOG: &str = "fairgate::evictions";
+/// How many large bodies are decoded at a time.
+const DECODED_AT_ONCE: usize = 2;
+
+/// What an [`Evictor`] needs.
+pub struct EvictorSettings {
+    /// Who decides about evictions.
+    pub mode: EvictionMode,
+    /// Reviews the callers' right to evict.
+    pub access: AccessReviews,
+    /// Makes the gateway's own calls.
+    pub client: ApiClient,
+    /// The budgets, if they are not the upstream's.
+    pub budgets: Option<Arc<dyn BudgetApi>>,
+    /// The local clock.
+    pub clock: Clock,
+    /// The seed of the random part of pauses.
+    pub seed: u64,
+    /// Receives the end of each eviction.
+    pub events: EventSink<EvictionEvent>,
+}
+
+/// Carries out or checks evictions, for all data cores.
+pub struct Evictor {
+    pub(crate) mode: EvictionMode,
+    pub(crate) authorizer: Authorizer,
+    pub(crate) pods: UpstreamObjects,
+    pub(crate) budgets: Arc<dyn BudgetApi>,
+    pub(crate) clock: Clock,
+    /// The estimate of the upstream's clock, corrected by every response.
+    pub(crate) server_clock: Mutex<ServerClock>,
+    random: Mutex<Random>,
+    pub(crate) queues: BudgetQueues,
+    pub(crate) without_client: Arc<Semaphore>,
+    pub(crate) decoding: Semaphore,
+    pub(crate) failures: LogLimit,
+    pub(crate) clock_warnings: LogLimit,
+    events: EventSink<EvictionEvent>,
+}
+
+impl Evictor {
+    /// An evictor for one upstream.
+    pub fn new(settings: EvictorSettings) -> Arc<Self> {
+        let pods = UpstreamObjects::new(settings.client, settings.clock.clone());
+        let budgets = settings.budgets;
+        Arc::new(Self {
+            mode: settings.mode,
+            authorizer: Authorizer::Upstream(settings.access),
+            budgets: budgets.unwrap_or_else(|| Arc::new(pods.clone())),
+            pods,
+            clock: settings.clock,
+            server_clock: Mutex::default(),
+            random: Mutex::new(Random::seeded(settings.seed)),
+            queues: BudgetQueues::default(),
+            without_client: Arc::new(Semaphore::new(MAX_WITHOUT_CLIENT)),
+            decoding: Semaphore::new(DECODED_AT_ONCE),
+            failures: LogLimit::new(10),
+            clock_warnings: LogLimit::new(1),
+            events: settings.events,
+        })
+    }
+
+    /// Reports the end of an eviction.
+    pub(crate) fn count(&self, outcome: EvictionOutcome) {
+        let mode = self.mode;
+        self.events.send(EvictionEvent { mode, outcome });
+    }
+
+    /// Logs the end of an eviction that the gateway was to carry out.
+    pub(crate) fn log(
+        &self,
+        user: &User,
+        namespace: &str,
+        pod: &str,
+        dry_run: bool,
+        end: &EvictionEnd,
+    ) {
+        let user = shown(&user.name);
+        // The level of an event must be a constant, hence a macro.
+        macro_rules! log {
+            ($level:expr, $left_out:expr, $text:literal) => {
+                tracing::event!(
+                    target: LOG,
+                    $level,
+                    user,
+                    namespace,
+                    pod,
+                    dry_run,
+                    reason = end.reason,
+                    status = end.response.status.as_u16(),
+                    left_out = $left_out,
+                    $text
+                )
+            };
+        }
+        match end.outcome {
+            EvictionOutcome::Granted => log!(Level::INFO, None::<u64>, "pod evicted"),
+            EvictionOutcome::Failed => {
+                if let Some(left_out) = self.failures.admit(self.clock.now()) {
+                    log!(Level::WARN, Some(left_out), "eviction failed");
+                }
+            }
+            _ => log!(Level::DEBUG, None::<u64>, "eviction refused"),
+        }
+    }
+
+    /// A number below `limit`, which is not 0.
+    pub(crate) fn random_below(&self, limit: u64) -> u64 {
+        lock(&self.random).within(0..limit)
+    }
+}
+
+/// The begin of a user's name.
+fn shown(name: &str) -> &str {
+    let mut end = name.len().min(MAX_SHOWN);
+    while !name.is_char_boundary(end) {
+        end -= 1;
+    }
+    &name[..end]
+}
+
+impl fmt::Debug for Evictor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Evictor")
+            .field("mode", &self.mode)
+            .finish_non_exhaustive()
+    }
+}

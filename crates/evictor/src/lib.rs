@@ -1,0 +1,42 @@
+//! Evictions in the request path.
+//!
+//! An eviction is a `POST` to the subresource `eviction` of a pod. [`EvictionLayer`] recognizes such requests;
+//! all others pass at the cost of a search in their path. What happens to an eviction depends on the
+//! [`EvictionMode`]:
+//!
+//! - *relay*: it is forwarded, and counted by its response.
+//! - *precheck*: the pod and its budgets are read, and what the upstream would certainly refuse is refused here.
+//!   Everything else is forwarded unchanged. Nothing is ever granted or written.
+//! - *authoritative*: the gateway carries the eviction out, with calls to the upstream in its own name: it charges
+//!   the budget and deletes the pod. The upstream's own subresource is not used.
+//!
+//! The decisions are those of [`fairgate_eviction`], which is pure. This crate has what that one must not have: it
+//! authorizes the caller, reads bodies, makes the calls, waits, and writes responses. Nothing is read or written
+//! before the caller's right to evict the pod is known.
+//!
+//! An eviction is carried out on the control runtime, while its request waits on its data core. Before
+//! the first call that changes anything, the procedure asks the request whether its client is still there
+//! (`client_link`); from then on the seat is kept until the procedure has ended, also if the client leaves.
+//!
+//! Not here: the disruption controller, and evictions that wait for their budget.
+
+mod body;
+mod budget_api;
+mod budget_queue;
+mod client_link;
+mod data_side;
+mod events;
+mod evictor;
+mod layer;
+mod path;
+mod responses;
+mod run;
+mod upstream_objects;
+mod upstream_response;
+
+pub use budget_api::{BudgetApi, CallFuture};
+pub use events::{EvictionEvent, EvictionMode, EvictionOutcome};
+pub use evictor::{Evictor, EvictorSettings};
+pub use layer::{EvictionLayer, EvictionService};
+pub use upstream_objects::UpstreamObjects;
+pub use upstream_response::UpstreamResponse;

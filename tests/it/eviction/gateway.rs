@@ -1,0 +1,198 @@
+//! Gateways in front of a [`Cluster`], and their clients.
+
+use std::net::SocketAddr;
+
+use bytes::Bytes;
+use fairgate::{app, config::Config, observe::GatewayMetrics};
+use http::{HeaderMap, Method};
+use serde_json::{Value, json};
+
+use super::cluster::Cluster;
+use crate::{
+    client::{self, TestClient},
+    upstream::full,
+};
+
+/// A gateway in this process.
+pub struct Gateway {
+    running: Option<app::Running>,
+    directory: std::path::PathBuf,
+}
+
+impl Gateway {
+    /// A gateway that decides about evictions by `mode`.
+    pub fn deciding(mode: &str, cluster: &Cluster) -> Self {
+        Self::with(cluster, json!({"eviction": {"mode": mode}}))
+    }
+
+    pub fn with(cluster: &Cluster, sections: Value) -> Self {
+        static NUMBER: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
+        let number = NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let name = format!("fairgate-eviction-{}-{number}", std::process::id());
+        let directory = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&directory).unwrap();
+        let users = ["alice", "mallory"];
+        let tokens = users.map(|user| format!("{user}-token,{user},,devs\n"));
+        std::fs::write(directory.join("tokens.csv"), tokens.concat()).unwrap();
+        let mut config = json!({
+            "apiVersion": "fairgate.dev/v1alpha1",
+            "kind": "Configuration",
+            "dataCores": 1,
+            "listen": {"address": "127.0.0.1:0"},
+            "admin": {"address": "127.0.0.1:0"},
+            "upstream": {"url": format!("http://{}", cluster.upstream.address)},
+            "authentication": {"tokenFile": "tokens.csv", "tokenReview": {"enabled": false}},
+        });
+        let Value::Object(sections) = sections else {
+            panic!("sections are a mapping");
+        };
+        config.as_object_mut().unwrap().extend(sections);
+        let reading = Config::parse("test.yaml", &directory, config.to_string().as_bytes());
+        let (config, _) = reading.usable().unwrap();
+        // A runtime is not started within another.
+        let started = std::thread::spawn(|| app::start(config, None, GatewayMetrics::new()));
+        Self {
+            running: Some(started.join().unwrap().unwrap()),
+            directory,
+        }
+    }
+
+    fn running(&self) -> &app::Running {
+        self.running.as_ref().unwrap()
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.running().address()
+    }
+
+    pub async fn alice(&self) -> User {
+        self.user("alice").await
+    }
+
+    pub async fn user(&self, name: &'static str) -> User {
+        User {
+            client: TestClient::http1(self.address()).await,
+            name,
+        }
+    }
+
+    /// Evictions that were counted with this outcome.
+    pub async fn counted(&self, mode: &str, outcome: &str) -> u64 {
+        let mut operator = TestClient::http1(self.running().admin_address()).await;
+        let all = client::body_text(operator.get("/metrics").await).await;
+        let name = format!("fairgate_evictions_total{{mode=\"{mode}\",outcome=\"{outcome}\"}} ");
+        let value = all.lines().find_map(|line| line.strip_prefix(&name));
+        value.map_or(0, |value| value.parse().unwrap())
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        // Nor is it stopped within another.
+        let running = self.running.take();
+        let _ = std::thread::spawn(move || drop(running)).join();
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+/// Somebody with a connection.
+pub struct User {
+    client: TestClient,
+    name: &'static str,
+}
+
+pub struct Got {
+    pub code: u16,
+    pub headers: HeaderMap,
+    pub body: Bytes,
+}
+
+pub fn path(pod: &str) -> String {
+    format!("/api/v1/namespaces/ns/pods/{pod}/eviction")
+}
+
+pub fn eviction(pod: &str, options: &Value) -> Value {
+    json!({"apiVersion": "policy/v1", "kind": "Eviction",
+        "metadata": {"name": pod, "namespace": "ns"}, "deleteOptions": options})
+}
+
+impl User {
+    pub async fn ask(
+        &mut self,
+        method: Method,
+        target: &str,
+        headers: &[(&str, &str)],
+        body: impl Into<Bytes>,
+    ) -> Got {
+        let request = self.request(method, target, headers, body.into());
+        let answer = client::soon(self.client.send(request)).await.unwrap();
+        Got {
+            code: answer.status().as_u16(),
+            headers: answer.headers().clone(),
+            body: client::body(answer).await,
+        }
+    }
+
+    fn request(
+        &self,
+        method: Method,
+        target: &str,
+        headers: &[(&str, &str)],
+        body: Bytes,
+    ) -> http::Request<crate::upstream::TestBody> {
+        let mut request = self.client.request(method, target);
+        request = request.header("authorization", format!("Bearer {}-token", self.name));
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        request.body(full(body)).unwrap()
+    }
+
+    pub async fn post(&mut self, target: &str, body: &Value) -> Got {
+        let json = [("content-type", "application/json")];
+        self.ask(Method::POST, target, &json, body.to_string())
+            .await
+    }
+
+    /// Evicts a pod with these delete options.
+    pub async fn evict(&mut self, pod: &str, options: Value) -> Got {
+        self.post(&path(pod), &eviction(pod, &options)).await
+    }
+
+    /// Evicts a pod, and leaves once `until` is true.
+    pub async fn evict_and_leave(mut self, pod: &str, until: impl Fn() -> bool) {
+        let json = [("content-type", "application/json")];
+        let body = eviction(pod, &Value::Null).to_string();
+        let request = self.request(Method::POST, &path(pod), &json, body.into());
+        let sending = self.client.send(request);
+        let arrived = crate::failures::until(until);
+        tokio::select! {
+            answer = sending => panic!("answered: {answer:?}"),
+            () = arrived => {}
+        }
+    }
+}
+
+impl Got {
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|_| panic!("{}", self.text()))
+    }
+
+    pub fn header(&self, name: &str) -> &str {
+        let value = self.headers.get(name);
+        value.map_or("", |value| value.to_str().unwrap())
+    }
+
+    /// What the response says about the budget.
+    pub fn cause(&self) -> String {
+        let causes = &self.json()["details"]["causes"];
+        if causes[0]["reason"] != "DisruptionBudget" {
+            return String::new();
+        }
+        causes[0]["message"].as_str().unwrap().to_owned()
+    }
+}
