@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use fairgate_objects::go::Quoted;
+
 use super::object_key::ObjectKey;
 use crate::{budget::DisruptionBudget, pod::Pod};
 
@@ -119,8 +121,10 @@ impl DisruptionEvent {
     /// Several budgets select the pod, so its eviction will be refused.
     pub(crate) fn multiple_budgets(pod: &Pod, chosen: &str) -> Self {
         let message = format!(
-            "Pod {:?}/{:?} matches multiple PodDisruptionBudgets.  Chose {chosen:?} arbitrarily.",
-            pod.namespace, pod.name
+            "Pod {}/{} matches multiple PodDisruptionBudgets.  Chose {} arbitrarily.",
+            Quoted(&pod.namespace),
+            Quoted(&pod.name),
+            Quoted(chosen)
         );
         Self::on_pod(pod, "MultiplePodDisruptionBudgets", message)
     }

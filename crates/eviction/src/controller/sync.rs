@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use fairgate_objects::go::Quoted;
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -56,7 +57,7 @@ pub enum SyncError {
     #[error(transparent)]
     Bound(#[from] BoundError),
     /// The owner of a pod does not exist.
-    #[error("found no controllers for pod {pod:?}")]
+    #[error("found no controllers for pod {}", Quoted(pod))]
     NoController {
         /// The pod's name.
         pod: String,

@@ -1,6 +1,6 @@
 //! Why an eviction is refused, and the `Status` of the response, byte for byte as in kube-apiserver.
 
-use fairgate_objects::field_error::ApiFieldError;
+use fairgate_objects::{field_error::ApiFieldError, go::Quoted};
 use serde::Serialize;
 
 use crate::{
@@ -49,7 +49,8 @@ pub enum EvictionRefusal {
     SeveralBudgets,
     /// `disruptionsAllowed` is negative.
     #[error(
-        "poddisruptionbudget.policy {budget:?} is forbidden: pdb disruptions allowed is negative"
+        "poddisruptionbudget.policy {} is forbidden: pdb disruptions allowed is negative",
+        Quoted(budget)
     )]
     BudgetNegative {
         /// The budget.
@@ -57,7 +58,8 @@ pub enum EvictionRefusal {
     },
     /// Too many granted evictions are still unconfirmed by the controller.
     #[error(
-        "poddisruptionbudget.policy {budget:?} is forbidden: DisruptedPods map too big - too many evictions not confirmed by PDB controller"
+        "poddisruptionbudget.policy {} is forbidden: DisruptedPods map too big - too many evictions not confirmed by PDB controller",
+        Quoted(budget)
     )]
     TooManyDisruptedPods {
         /// The budget.
@@ -72,7 +74,10 @@ pub enum EvictionRefusal {
     )]
     NamespaceMismatch,
     /// The body is of an unknown version or kind, or has a field of a wrong type.
-    #[error("{kind} in version {version:?} cannot be handled as a Eviction: {why}")]
+    #[error(
+        "{kind} in version {} cannot be handled as a Eviction: {why}",
+        Quoted(version)
+    )]
     CannotHandle {
         /// The body's kind.
         kind: String,
@@ -95,7 +100,10 @@ pub enum EvictionRefusal {
         body: Vec<String>,
     },
     /// `ignoreStoreReadErrorWithClusterBreakingPotential`, which evictions do not support.
-    #[error("Eviction.policy {pod:?} is invalid: {field}: {detail}", field = UNSAFE_FIELD, detail = UNSAFE_DETAIL)]
+    #[error(
+        "Eviction.policy {} is invalid: {UNSAFE_FIELD}: {UNSAFE_DETAIL}",
+        Quoted(pod)
+    )]
     UnsafeDeletion {
         /// The pod.
         pod: String,
@@ -105,7 +113,8 @@ pub enum EvictionRefusal {
     InvalidOptions(Vec<ApiFieldError>),
     /// The pod does not have the UID in the preconditions.
     #[error(
-        "Operation cannot be fulfilled on Pod {pod:?}: the UID in the precondition ({wanted}) does not match the UID in record ({found}). The object might have been deleted and then recreated"
+        "Operation cannot be fulfilled on Pod {}: the UID in the precondition ({wanted}) does not match the UID in record ({found}). The object might have been deleted and then recreated",
+        Quoted(pod)
     )]
     UidMismatch {
         /// The pod.
@@ -117,7 +126,8 @@ pub enum EvictionRefusal {
     },
     /// The pod does not have the resource version in the preconditions.
     #[error(
-        "Operation cannot be fulfilled on Pod {pod:?}: the ResourceVersion in the precondition ({wanted}) does not match the ResourceVersion in record ({found}). The object might have been modified"
+        "Operation cannot be fulfilled on Pod {}: the ResourceVersion in the precondition ({wanted}) does not match the ResourceVersion in record ({found}). The object might have been modified",
+        Quoted(pod)
     )]
     ResourceVersionMismatch {
         /// The pod.
@@ -128,7 +138,7 @@ pub enum EvictionRefusal {
         found: String,
     },
     /// The pod is gone, though another pod may have its name.
-    #[error("pods {pod:?} not found")]
+    #[error("pods {} not found", Quoted(pod))]
     PodGone {
         /// The pod.
         pod: String,
@@ -417,4 +427,20 @@ impl StatusCause {
 )]
 fn is_zero(number: &u32) -> bool {
     *number == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_quoted_as_go_quotes_them() {
+        let refusal = EvictionRefusal::PodGone {
+            pod: "a\u{1}'\"\u{e9}\u{a0}".to_owned(),
+        };
+        assert_eq!(
+            refusal.to_string(),
+            "pods \"a\\x01'\\\"\u{e9}\\u00a0\" not found"
+        );
+    }
 }

@@ -1,6 +1,6 @@
 //! The parsed request: which pod to evict, and the options of its deletion.
 
-use fairgate_objects::field_error::ApiFieldError;
+use fairgate_objects::{field_error::ApiFieldError, go::Quoted};
 use serde_json::{Map, Value, json};
 
 use super::refusal::EvictionRefusal;
@@ -45,8 +45,9 @@ pub fn check_kind(
             kind: kind.to_owned(),
             version: version.to_owned(),
             why: format!(
-                "no kind {kind:?} is registered for version {api_version:?} in scheme \
-                 \"pkg/runtime/scheme.go:111\""
+                "no kind {} is registered for version {} in scheme \"pkg/runtime/scheme.go:111\"",
+                Quoted(kind),
+                Quoted(api_version)
             ),
         }),
         _ if ours => {

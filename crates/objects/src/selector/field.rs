@@ -61,10 +61,10 @@ impl FieldSelector {
         let Some(term) = self.terms.iter().find(unknown) else {
             return Ok(());
         };
-        let [name, namespace] = KNOWN;
+        let [name, namespace] = KNOWN.map(Quoted);
         let path = Quoted(&term.path);
         Err(SelectorError(format!(
-            "{path} is not a known field selector: only {name:?}, {namespace:?}"
+            "{path} is not a known field selector: only {name}, {namespace}"
         )))
     }
 
