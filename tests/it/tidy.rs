@@ -374,7 +374,13 @@ const SERVER: Edges = &[
 
 /// Crates that only these files may name, so that they can be replaced.
 const BEHIND: &[(&str, &[&str])] = &[
-    ("serde_yaml", &["crates/manifest/src/yaml.rs"]),
+    (
+        "serde_yaml",
+        &[
+            "crates/manifest/src/yaml/documents.rs",
+            "crates/manifest/src/yaml/manifest.rs",
+        ],
+    ),
     (
         "use kube::",
         &[

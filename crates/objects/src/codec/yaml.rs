@@ -1,4 +1,4 @@
-//! YAML bodies, which are JSON in other clothes: read as YAML 1.1, as upstream does.
+//! YAML bodies, which are read as YAML 1.1, as in kube-apiserver.
 //!
 //! Not here: the YAML library ([`fairgate_manifest::yaml`]).
 
@@ -11,8 +11,7 @@ use fairgate_manifest::yaml::{self, YamlError};
 
 use crate::go::Quoted;
 
-/// Why a text is no YAML that can be used. Its text resembles the one upstream gives; the parsers
-/// are different.
+/// Why a body is not valid YAML. The text resembles that of kube-apiserver, whose parser is another.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct YamlBodyError {
@@ -26,7 +25,7 @@ pub struct YamlBodyError {
 ///
 /// # Errors
 ///
-/// [`YamlBodyError`], if it is not YAML, or more than JSON can say.
+/// [`YamlBodyError`], if it is not YAML, or YAML that JSON cannot express.
 pub fn parse(text: &[u8]) -> Result<ParsedText, YamlBodyError> {
     let manifest = yaml::manifest(text).map_err(|source| YamlBodyError {
         message: message(&source),
@@ -37,15 +36,16 @@ pub fn parse(text: &[u8]) -> Result<ParsedText, YamlBodyError> {
         duplicates: manifest
             .repeated
             .iter()
-            .map(|yaml::Repeated { line, key }| {
+            .map(|yaml::RepeatedKey { line, key }| {
                 format!("line {line}: key {} already set in map", Quoted(key))
             })
             .collect(),
     })
 }
 
-/// What upstream's parser says of itself and not of a scanner below it, which counts lines otherwise.
-const OF_THE_PARSER: [&str; 5] = [
+/// Errors of kube-apiserver's parser. Others come from the scanner below it, which counts lines from another
+/// number.
+const PARSER_ERRORS: [&str; 5] = [
     "node content",
     "',' or",
     "'-' indicator",
@@ -79,23 +79,23 @@ fn message(error: &YamlError) -> String {
     }
     match line(
         rest,
-        OF_THE_PARSER.iter().any(|part| problem.contains(part)),
+        PARSER_ERRORS.iter().any(|part| problem.contains(part)),
     ) {
         0 => format!("yaml: {problem}"),
         line => format!("yaml: line {line}: {problem}"),
     }
 }
 
-/// The line to tell: that of the context, such as the list that does not end, if it is not the
-/// first; else that of the problem. `rest` is what follows the first ` at line `.
-fn line(rest: &str, of_the_parser: bool) -> usize {
+/// The line to report: that of the context, such as a list that does not end, unless it is the first line;
+/// otherwise that of the problem. `rest` follows the first ` at line `.
+fn line(rest: &str, from_parser: bool) -> usize {
     let number = |text: &str| text.split(' ').next().and_then(|text| text.parse().ok());
     let problem = number(rest).unwrap_or(1);
     let context = rest
         .split_once(" at line ")
         .and_then(|(_, text)| number(text));
     let line: usize = context.filter(|line| *line > 1).unwrap_or(problem);
-    if of_the_parser || line == 1 {
+    if from_parser || line == 1 {
         line - 1
     } else {
         line

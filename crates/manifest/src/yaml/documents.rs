@@ -1,0 +1,265 @@
+//! The strict reader, for what people write for fairgate.
+
+use std::fmt;
+
+use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Number, Value};
+
+use super::{ExpansionBudget, YamlError, check_depth, checked};
+
+/// The documents of `text`, in order, without empty ones.
+///
+/// Costs time and memory linear in the length of `text`.
+///
+/// # Errors
+///
+/// The first error; see [`YamlError`].
+pub fn documents(text: &[u8]) -> Result<Vec<Value>, YamlError> {
+    let text = checked(text)?;
+    if let Some(value) = json(text) {
+        return Ok(vec![value]);
+    }
+    check_depth(text)?;
+    let budget = ExpansionBudget::of(text);
+    let mut documents = Vec::new();
+    for (index, document) in serde_yaml::Deserializer::from_str(text).enumerate() {
+        let value = (StrictVisitor { budget: &budget })
+            .deserialize(document)
+            .map_err(|error| YamlError::Syntax {
+                document: index + 1,
+                message: error.to_string(),
+            })?;
+        if !value.is_null() {
+            documents.push(value);
+        }
+    }
+    Ok(documents)
+}
+
+/// `text` as one JSON value: as `kubectl -o json` prints, read much faster than by way of YAML.
+fn json(text: &str) -> Option<Value> {
+    if !text.trim_start().starts_with(['{', '[']) {
+        return None;
+    }
+    let budget = ExpansionBudget::unlimited();
+    let mut deserializer = serde_json::Deserializer::from_str(text);
+    let value = (StrictVisitor { budget: &budget })
+        .deserialize(&mut deserializer)
+        .ok()?;
+    deserializer.end().ok()?;
+    Some(value)
+}
+
+/// Makes one value.
+#[derive(Clone, Copy)]
+struct StrictVisitor<'a> {
+    budget: &'a ExpansionBudget,
+}
+
+impl<'de> DeserializeSeed<'de> for StrictVisitor<'_> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for StrictVisitor<'_> {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a mapping, a list, text, a number, true, false or null")
+    }
+
+    fn visit_unit<E: de::Error>(self) -> Result<Value, E> {
+        self.budget.spend(1).map(|()| Value::Null)
+    }
+
+    /// An empty document.
+    fn visit_none<E: de::Error>(self) -> Result<Value, E> {
+        self.visit_unit()
+    }
+
+    fn visit_bool<E: de::Error>(self, v: bool) -> Result<Value, E> {
+        self.budget.spend(1).map(|()| Value::Bool(v))
+    }
+
+    fn visit_i64<E: de::Error>(self, v: i64) -> Result<Value, E> {
+        self.budget.spend(1).map(|()| v.into())
+    }
+
+    fn visit_u64<E: de::Error>(self, v: u64) -> Result<Value, E> {
+        self.budget.spend(1).map(|()| v.into())
+    }
+
+    fn visit_f64<E: de::Error>(self, v: f64) -> Result<Value, E> {
+        self.budget.spend(1)?;
+        Number::from_f64(v)
+            .map(Value::Number)
+            .ok_or_else(|| E::custom(format!("{v} is not a number JSON can write")))
+    }
+
+    fn visit_str<E: de::Error>(self, v: &str) -> Result<Value, E> {
+        self.budget.spend(v.len().saturating_add(1))?;
+        Ok(Value::String(v.to_owned()))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Value, A::Error> {
+        self.budget.spend(1)?;
+        let mut values = Vec::new();
+        while let Some(value) = list.next_element_seed(self)? {
+            values.push(value);
+        }
+        Ok(Value::Array(values))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
+        self.budget.spend(1)?;
+        let mut values = Map::new();
+        while let Some(key) = map.next_key_seed(self)? {
+            let key = match key {
+                Value::String(text) => text,
+                Value::Bool(value) => value.to_string(),
+                Value::Number(value) => value.to_string(),
+                _ => return Err(de::Error::custom("a key must be text")),
+            };
+            let value = map.next_value_seed(self)?;
+            if values.contains_key(&key) {
+                return Err(de::Error::custom(format!("key {key:?} is given twice")));
+            }
+            values.insert(key, value);
+        }
+        Ok(Value::Object(values))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::yaml::MAX_BYTES;
+    use serde_json::json;
+
+    #[test]
+    fn every_document_comes_out_and_empty_ones_do_not() {
+        let text = b"# nothing\n---\na: 1\n---\n---\n- x\n- {y: off}\n";
+        assert_eq!(
+            documents(text).unwrap(),
+            [json!({"a": 1}), json!(["x", {"y": "off"}])]
+        );
+    }
+
+    #[test]
+    fn a_text_of_nothing_has_no_documents() {
+        for text in [
+            "",
+            "\n",
+            "# nothing\n",
+            "---\n",
+            "---\n# nothing\n",
+            "\u{feff}",
+        ] {
+            let found = documents(text.as_bytes()).unwrap();
+            assert!(found.is_empty(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn json_is_read_as_json() {
+        let text = b"\n{\n\t\"a\": [1, 2.5, null, true]\n}\n";
+        assert_eq!(
+            documents(text).unwrap(),
+            [json!({"a": [1, 2.5, null, true]})]
+        );
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_no_part_of_the_text() {
+        assert_eq!(
+            documents("\u{feff}a: 1".as_bytes()).unwrap(),
+            [json!({"a": 1})]
+        );
+    }
+
+    #[test]
+    fn a_key_given_twice_is_named() {
+        for text in [&b"a: 1\na: 2\n"[..], b"{\"a\": 1, \"a\": 2}"] {
+            let error = documents(text).unwrap_err().to_string();
+            assert!(error.contains("\"a\" is given twice"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_syntax_error_tells_document_and_place() {
+        let error = documents(b"a: 1\n---\nb: [1\n").unwrap_err().to_string();
+        assert!(error.starts_with("document 2: "), "{error}");
+        assert!(error.contains("line"), "{error}");
+    }
+
+    #[test]
+    fn an_alias_may_be_used_within_reason() {
+        assert_eq!(
+            documents(b"a: &x [1]\nb: *x\n").unwrap(),
+            [json!({"a": [1], "b": [1]})]
+        );
+    }
+
+    #[test]
+    fn aliases_that_multiply_are_refused() {
+        let nested = (1..9).fold("a0: &a0 [lol, lol]\n".to_owned(), |text, i| {
+            let last = i - 1;
+            format!("{text}a{i}: &a{i} [*a{last}, *a{last}, *a{last}, *a{last}, *a{last}]\n")
+        });
+        let wide = format!(
+            "a: &a [{}1]\nb: [{}1]\n",
+            "1, ".repeat(10_000),
+            "*a, ".repeat(10_000)
+        );
+        let long = format!(
+            "a: &a {}\nb: [{}1]\n",
+            "x".repeat(100_000),
+            "*a, ".repeat(10_000)
+        );
+        for text in [nested, wide, long] {
+            let error = documents(text.as_bytes()).unwrap_err().to_string();
+            assert!(
+                error.contains("aliases") || error.contains("repetition"),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn an_alias_to_itself_is_refused() {
+        assert!(documents(b"&a [*a]").is_err());
+    }
+
+    #[test]
+    fn depth_is_refused_in_short_time() {
+        for text in [
+            "[".repeat(MAX_BYTES / 2),
+            "{a: ".repeat(1 << 20),
+            "- ".repeat(2000),
+        ] {
+            assert!(documents(text.as_bytes()).is_err());
+        }
+    }
+
+    #[test]
+    fn what_is_too_long_or_no_text_is_refused() {
+        assert!(matches!(
+            documents(&vec![b' '; MAX_BYTES + 1]),
+            Err(YamlError::TooLong)
+        ));
+        assert!(matches!(
+            documents(b"a: \xff"),
+            Err(YamlError::NotUtf8 { valid_up_to: 3 })
+        ));
+    }
+
+    #[test]
+    fn a_plain_text_always_fits_its_budget() {
+        let text =
+            "a:\n".to_owned() + &"- \n".repeat(100_000) + "b: [" + &"1,".repeat(100_000) + "]\n";
+        assert!(documents(text.as_bytes()).is_ok());
+    }
+}

@@ -1,0 +1,115 @@
+//! Reads YAML and JSON text into plain values. Only this module uses the YAML library.
+//!
+//! Every document becomes a [`serde_json::Value`]. YAML that JSON cannot express is an error: keys that are
+//! not scalars, numbers such as `.inf`. Since a file may be hostile (a `ConfigMap`, a pipe), the text is bounded
+//! in size and depth, and what its aliases expand to is bounded by its length: a few lines cannot become
+//! gigabytes.
+//!
+//! There are two functions. [`documents`] reads what people write for fairgate, and is strict: a repeated key is
+//! an error. [`manifest`] reads bodies sent to an API server, which must accept what kube-apiserver accepts:
+//! booleans of YAML 1.1 such as `yes`, and repeated keys, which it reports.
+//!
+//! Not here: what the values mean.
+
+mod documents;
+mod manifest;
+mod scalars;
+
+use std::cell::Cell;
+
+use serde::de;
+
+pub use self::{
+    documents::documents,
+    manifest::{MAX_REPEATED, Manifest, NO_JSON, NO_KEY, RepeatedKey, manifest},
+};
+
+/// The longest text that is read: 16 MiB.
+pub const MAX_BYTES: usize = 16 << 20;
+
+/// Brackets that may be open at once, including those in comments and strings.
+///
+/// The library refuses values nested deeper than 128. But its scanner runs first, and its time grows with the
+/// square of the open brackets.
+const MAX_OPEN_BRACKETS: usize = 1000;
+
+/// How many times its own length a text may expand to by aliases.
+const EXPANSION: usize = 4;
+
+/// Why a text cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum YamlError {
+    /// Over [`MAX_BYTES`].
+    #[error("longer than {} MiB; split it", MAX_BYTES >> 20)]
+    TooLong,
+    /// Not UTF-8.
+    #[error("not UTF-8 from byte {valid_up_to} on; save it as UTF-8")]
+    NotUtf8 {
+        /// Bytes before the first bad one.
+        valid_up_to: usize,
+    },
+    /// More nesting than any real document has.
+    #[error("more than {MAX_OPEN_BRACKETS} brackets are open at once; flatten it")]
+    TooDeep,
+    /// Not YAML, or YAML that JSON cannot express.
+    #[error("document {document}: {message}")]
+    Syntax {
+        /// Counts from 1.
+        document: usize,
+        /// The parser's message, with line and column.
+        message: String,
+    },
+}
+
+/// The text of a file, if it is safe to parse: without the byte order mark.
+fn checked(text: &[u8]) -> Result<&str, YamlError> {
+    if text.len() > MAX_BYTES {
+        return Err(YamlError::TooLong);
+    }
+    let text = std::str::from_utf8(text).map_err(|error| YamlError::NotUtf8 {
+        valid_up_to: error.valid_up_to(),
+    })?;
+    Ok(text.strip_prefix('\u{feff}').unwrap_or(text))
+}
+
+/// Refuses a text that would keep the scanner busy for too long; see [`MAX_OPEN_BRACKETS`].
+fn check_depth(text: &str) -> Result<(), YamlError> {
+    let mut open = 0_usize;
+    for byte in text.bytes() {
+        match byte {
+            b'[' | b'{' => open += 1,
+            b']' | b'}' => open = open.saturating_sub(1),
+            _ => {}
+        }
+        if open > MAX_OPEN_BRACKETS {
+            return Err(YamlError::TooDeep);
+        }
+    }
+    Ok(())
+}
+
+/// What the values of a text may still cost: a unit for each node and for each byte of its scalars.
+struct ExpansionBudget(Cell<usize>);
+
+impl ExpansionBudget {
+    /// The budget of a text, which suffices if aliases do not repeat too much of it.
+    fn of(text: &str) -> Self {
+        Self(Cell::new(
+            text.len().saturating_mul(EXPANSION).saturating_add(1024),
+        ))
+    }
+
+    fn unlimited() -> Self {
+        Self(Cell::new(usize::MAX))
+    }
+
+    fn spend<E: de::Error>(&self, cost: usize) -> Result<(), E> {
+        let left = self
+            .0
+            .get()
+            .checked_sub(cost)
+            .ok_or_else(|| E::custom("aliases expand to too much; write the parts out"))?;
+        self.0.set(left);
+        Ok(())
+    }
+}
