@@ -111,7 +111,7 @@ impl HistogramTotal {
 }
 
 /// Upper bounds of durations in seconds.
-pub const DURATIONS: [f64; 13] = [
+pub(crate) const DURATIONS: [f64; 13] = [
     0.0, 0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 30.0,
 ];
 const QUEUE_LENGTHS: [f64; 8] = [0.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1000.0];

@@ -171,7 +171,7 @@ pub fn is_label_key(key: &[u8]) -> bool {
 
 /// Whether this is the value of a label. It is so exactly where [`label_value`] finds nothing wrong, and
 /// allocates nothing.
-pub fn is_label_value(value: &[u8]) -> bool {
+pub(crate) fn is_label_value(value: &[u8]) -> bool {
     value.is_empty() || is_name(value)
 }
 

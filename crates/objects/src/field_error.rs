@@ -69,7 +69,7 @@ pub struct ApiFieldError {
     /// The field's path, such as `spec.rules[0].subjects`.
     pub field: String,
     /// The sort of mistake.
-    pub mistake: ApiErrorType,
+    pub(crate) mistake: ApiErrorType,
     /// The value as the server prints it; empty for sorts that print none.
     pub value: String,
     /// What is wrong with it; may be empty.
@@ -104,7 +104,7 @@ impl ApiFieldError {
 
     /// The same mistake, with its value printed otherwise.
     #[must_use]
-    pub fn showing(mut self, value: String) -> Self {
+    pub(crate) fn showing(mut self, value: String) -> Self {
         self.value = value;
         self
     }

@@ -36,13 +36,13 @@ pub struct CountSettings {
     /// knows those of whole resources only.
     pub semantics: Semantics,
     /// After this long without news the answer is [`ObjectStats::Stale`].
-    pub stale_after: Duration,
+    pub(crate) stale_after: Duration,
     /// After this long without news a count is forgotten.
-    pub forget_after: Duration,
+    pub(crate) forget_after: Duration,
     /// The most whole resources remembered; at least 1.
-    pub max_resources: usize,
+    pub(crate) max_resources: usize,
     /// The most namespaces of resources remembered; at least 1.
-    pub max_namespaces: usize,
+    pub(crate) max_namespaces: usize,
 }
 
 impl CountSettings {

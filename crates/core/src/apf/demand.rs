@@ -39,7 +39,7 @@ pub(crate) struct Integrator {
 
 /// What an [`Integrator`] saw in one period.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct DemandSample {
+pub(crate) struct DemandSample {
     /// Length of the period.
     pub elapsed: Duration,
     /// Mean demand in seats, weighted by time; NaN for an empty period.
@@ -170,7 +170,7 @@ impl Demand {
     /// by 2.3 % per update in [`Semantics::Compatible`], however short the period was, so that
     /// frequent changes of policy make levels forget; in [`Semantics::Improved`] by 2.3 % per
     /// 10 s that the period lasted.
-    pub fn update(&mut self, sample: &DemandSample, semantics: Semantics) {
+    pub(crate) fn update(&mut self, sample: &DemandSample, semantics: Semantics) {
         self.high_watermark = sample.max;
         if sample.elapsed.is_zero() {
             return;

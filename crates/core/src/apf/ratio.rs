@@ -12,7 +12,7 @@ use super::demand::as_f64;
 use crate::time::{Time, nanos};
 
 /// The most bounds a histogram can have.
-pub const MAX_BOUNDS: usize = 15;
+pub(crate) const MAX_BOUNDS: usize = 15;
 
 /// The upper bounds of a histogram's buckets: ascending, each inclusive, at most [`MAX_BOUNDS`];
 /// a bucket without bound follows the last.
@@ -32,7 +32,7 @@ impl Buckets {
         0.0, 0.001, 0.01, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 1.0,
     ]);
     /// Of `demand_seats`.
-    pub const DEMAND_SEATS: Self =
+    pub(crate) const DEMAND_SEATS: Self =
         Self::new(&[0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.4, 1.7, 2.0, 2.8, 4.0, 6.0]);
 
     /// Buckets of these bounds; meant for constants.

@@ -11,13 +11,13 @@
 use std::ops::Deref;
 
 /// The most cards a legal hand can have.
-pub const MAX_HAND: usize = 15;
+pub(crate) const MAX_HAND: usize = 15;
 
 /// Bits of a flow's hash that one deal may use; the other four keep the deal close to uniform.
-pub const MAX_ENTROPY_BITS: u32 = 60;
+pub(crate) const MAX_ENTROPY_BITS: u32 = 60;
 
 /// The most queues a dealer deals from.
-pub const MAX_DECK: u32 = 1 << 26;
+pub(crate) const MAX_DECK: u32 = 1 << 26;
 
 /// Why hands of this size cannot be dealt from this deck.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -50,7 +50,7 @@ pub enum ShardError {
 /// Bits of hash that dealing `hand_size` out of `queues` uses: `ceil(log2(queues) * hand_size)`.
 ///
 /// Exact up to 127; 128 stands for everything above.
-pub fn entropy_bits(queues: u32, hand_size: u32) -> u32 {
+pub(crate) fn entropy_bits(queues: u32, hand_size: u32) -> u32 {
     let deals = u128::from(queues).saturating_pow(hand_size);
     if deals == u128::MAX {
         return u128::BITS;
@@ -104,11 +104,6 @@ impl Dealer {
         self.queues
     }
 
-    /// The number of cards in a hand.
-    pub const fn hand_size(&self) -> u32 {
-        self.hand_size
-    }
-
     /// Deals the hand of the flow of this hash: distinct queue numbers below [`Self::queues`].
     pub fn deal(&self, hash: u64) -> Hand {
         let mut hand = Hand {
@@ -122,7 +117,7 @@ impl Dealer {
     /// Deals into `cards` the first `cards.len()` cards of the hand, at most a whole hand.
     ///
     /// Cards beyond the hand are left as they are.
-    pub fn deal_into(&self, hash: u64, cards: &mut [u32]) {
+    pub(crate) fn deal_into(&self, hash: u64, cards: &mut [u32]) {
         let count = cards.len().min(self.hand_size as usize);
         let mut remainders = [0_u32; MAX_HAND];
         let mut rest = hash;

@@ -57,7 +57,7 @@ pub struct LevelSpec {
     /// Concurrency shares.
     pub shares: u32,
     /// Percent of the nominal limit that others may borrow.
-    pub lendable_percent: u32,
+    pub(crate) lendable_percent: u32,
     /// How requests are held back.
     pub kind: LevelKind,
 }

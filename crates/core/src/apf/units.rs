@@ -25,7 +25,7 @@ impl SeatSeconds {
     const SEAT_NANOS: u64 = 10;
 
     /// The amount of `units` of 10⁻⁸ seat-seconds.
-    pub const fn from_units(units: u64) -> Self {
+    pub(crate) const fn from_units(units: u64) -> Self {
         Self(units)
     }
 
@@ -36,7 +36,7 @@ impl SeatSeconds {
 
     /// `seats` held for `duration`, rounded to the nearest unit, half up. Exact below 2⁵³ seat-nanoseconds,
     /// 104 days of one seat.
-    pub fn product(seats: Seats, duration: Duration) -> Self {
+    pub(crate) fn product(seats: Seats, duration: Duration) -> Self {
         const EXACT: u64 = 1 << 53;
         let seat_nanos = nanos(duration).saturating_mul(seats.into());
         if seat_nanos < EXACT {
@@ -49,7 +49,7 @@ impl SeatSeconds {
     /// With `seats` held for `actual` instead of `assumed`. The difference is rounded, not both: a unit
     /// more or less decides ties.
     #[must_use]
-    pub fn corrected(self, seats: Seats, assumed: Duration, actual: Duration) -> Self {
+    pub(crate) fn corrected(self, seats: Seats, assumed: Duration, actual: Duration) -> Self {
         match actual.checked_sub(assumed) {
             Some(longer) => self.plus(Self::product(seats, longer)),
             None => self.minus(Self::product(seats, assumed.saturating_sub(actual))),
@@ -57,7 +57,7 @@ impl SeatSeconds {
     }
 
     /// `seats` (possibly fractional, not negative) held for `duration`, rounded to the nearest unit.
-    pub fn fractional_product(seats: f64, duration: Duration) -> Self {
+    pub(crate) fn fractional_product(seats: f64, duration: Duration) -> Self {
         #[expect(
             clippy::cast_precision_loss,
             clippy::cast_possible_truncation,
@@ -68,7 +68,7 @@ impl SeatSeconds {
     }
 
     /// How long `seats` take for this work; whole nanoseconds, zero for zero seats.
-    pub fn per_seat(self, seats: Seats) -> Duration {
+    pub(crate) fn per_seat(self, seats: Seats) -> Duration {
         if seats == 0 {
             return Duration::ZERO;
         }
@@ -84,7 +84,7 @@ impl SeatSeconds {
 
     /// The difference, modulo 2⁶⁴ units.
     #[must_use]
-    pub const fn minus(self, other: Self) -> Self {
+    pub(crate) const fn minus(self, other: Self) -> Self {
         Self(self.0.wrapping_sub(other.0))
     }
 

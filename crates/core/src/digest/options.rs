@@ -24,7 +24,7 @@ pub struct ListOptions {
     /// `resourceVersion`; empty when absent.
     pub resource_version: Box<str>,
     /// `resourceVersionMatch`; empty when absent.
-    pub resource_version_match: Box<str>,
+    pub(crate) resource_version_match: Box<str>,
     /// Whether a `continue` token is given.
     pub has_continue: bool,
     /// `sendInitialEvents`, if given.

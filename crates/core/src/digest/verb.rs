@@ -39,7 +39,7 @@ pub enum Verb {
 
 impl Verb {
     /// The nine verbs of the API, each at the index of its [`Verb::bit`].
-    pub const API: [Self; 9] = [
+    pub(crate) const API: [Self; 9] = [
         Self::Get,
         Self::List,
         Self::Create,
@@ -52,7 +52,7 @@ impl Verb {
     ];
 
     /// The bits of all of [`Verb::API`].
-    pub const ALL_BITS: u16 = (1 << Self::API.len()) - 1;
+    pub(crate) const ALL_BITS: u16 = (1 << Self::API.len()) - 1;
 
     /// The verb as rules and logs write it; empty for [`Verb::Empty`].
     pub fn as_str(&self) -> &str {
@@ -73,7 +73,7 @@ impl Verb {
 
     /// The verb's bit in a mask of API verbs; 0 for [`Verb::Empty`] and [`Verb::Other`], which no
     /// mask of verbs holds.
-    pub const fn bit(&self) -> u16 {
+    pub(crate) const fn bit(&self) -> u16 {
         match self {
             Self::Get => 1,
             Self::List => 1 << 1,

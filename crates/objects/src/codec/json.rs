@@ -15,10 +15,12 @@ use serde_json::Value;
 use super::tree::Node;
 use crate::schema::canonical::Source;
 
+pub(crate) use scan::MAX_DEPTH;
+pub use scan::SyntaxError;
 pub(super) use scan::push_utf8;
-pub use scan::{MAX_DEPTH, SyntaxError};
+pub(crate) use write::encode_part;
 pub(super) use write::encode_raw;
-pub use write::{encode, encode_list, encode_part, encode_plain};
+pub use write::{encode, encode_list, encode_plain};
 
 /// A JSON text that was read.
 #[derive(Clone, Debug, PartialEq)]

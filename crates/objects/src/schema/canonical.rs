@@ -27,10 +27,10 @@ use time::TimeError;
 /// Objects that one decoding makes at most.
 ///
 /// An object of a list costs two bytes of a body, but hundreds of bytes of memory.
-pub const MAX_OBJECTS: usize = 65_536;
+pub(crate) const MAX_OBJECTS: usize = 65_536;
 
 /// Strict problems that one decoding tells at most, as Go's decoder does.
-pub const MAX_PROBLEMS: usize = 100;
+pub(crate) const MAX_PROBLEMS: usize = 100;
 
 /// The version whose package name errors show if nobody says otherwise.
 const VERSION: &str = "v1";
@@ -140,7 +140,7 @@ pub fn decode_version<S: Source>(
 
 /// Brings an object whose values have the right types into canonical form, for example after
 /// something was set or removed in it. Keys without a field stay.
-pub fn complete(shape: &Struct, object: &mut Map<String, Value>) {
+pub(crate) fn complete(shape: &Struct, object: &mut Map<String, Value>) {
     for field in shape.fields {
         if let Type::Object(_) = field.ty
             && field.presence != Presence::Pointer

@@ -7,11 +7,11 @@ const fn meta(name: &'static str, doc: &'static str, fields: &'static [Field]) -
 }
 
 /// A map of strings: labels, annotations.
-pub static TEXT: Type = Type::Text;
+pub(crate) static TEXT: Type = Type::Text;
 /// A list of strings, owned as a whole.
 pub static TEXTS: List = List::atomic(Type::Text);
 /// A list of strings, each owned for itself.
-pub static TEXT_SET: List = List::set(Type::Text);
+pub(crate) static TEXT_SET: List = List::set(Type::Text);
 
 /// Metadata of every object.
 pub static OBJECT_META: Struct = meta(
@@ -118,7 +118,7 @@ pub static OBJECT_META: Struct = meta(
 static OWNER_REFERENCES: List = List::map(Type::Object(&OWNER_REFERENCE), &["uid"]);
 
 /// One entry of `metadata.ownerReferences`.
-pub static OWNER_REFERENCE: Struct = meta(
+pub(crate) static OWNER_REFERENCE: Struct = meta(
     "OwnerReference",
     "OwnerReference names an object that another belongs to.",
     &[
@@ -155,7 +155,7 @@ pub static OWNER_REFERENCE: Struct = meta(
 static MANAGED_FIELDS: List = List::atomic(Type::Object(&MANAGED_FIELDS_ENTRY));
 
 /// One entry of `metadata.managedFields`.
-pub static MANAGED_FIELDS_ENTRY: Struct = meta(
+pub(crate) static MANAGED_FIELDS_ENTRY: Struct = meta(
     "ManagedFieldsEntry",
     "ManagedFieldsEntry tells which fields one manager has set by one kind of operation.",
     &[

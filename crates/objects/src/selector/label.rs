@@ -44,15 +44,8 @@ enum Rule {
 }
 
 impl LabelSelector {
-    /// Selects every object.
-    pub fn everything() -> Self {
-        Self {
-            requirements: Some(Vec::new()),
-        }
-    }
-
     /// Selects no object.
-    pub fn nothing() -> Self {
+    pub(crate) fn nothing() -> Self {
         Self { requirements: None }
     }
 

@@ -12,9 +12,9 @@ pub struct Ideal {
     /// Seats in use by it, on average.
     pub seats: f64,
     /// Seconds that its requests wait, on average; 0 for a flow that gets all it asks for.
-    pub wait_seconds: f64,
+    pub(crate) wait_seconds: f64,
     /// Whether it wants more than it gets.
-    pub saturated: bool,
+    pub(crate) saturated: bool,
 }
 
 /// The ideal of all flows of `world`, in their order.

@@ -39,21 +39,21 @@ pub struct WorldReport {
     /// The part of the seats that were idle while a request waited that would have fitted.
     pub idle: f64,
     /// The most seats ever in use over the limit.
-    pub over: Seats,
+    pub(crate) over: Seats,
     /// Mean service time over all flows, in seconds.
-    pub mean_service: f64,
+    pub(crate) mean_service: f64,
 }
 
 impl FlowReport {
     /// How far it is from the ideal.
-    pub fn share_error(&self) -> f64 {
+    pub(crate) fn share_error(&self) -> f64 {
         (self.seats - self.ideal.seats).abs() / self.ideal.seats
     }
 }
 
 impl WorldReport {
     /// Jain's index of what each flow got over what it should get: 1 is fair.
-    pub fn jain(&self) -> f64 {
+    pub(crate) fn jain(&self) -> f64 {
         let parts = || self.flows.iter().map(|flow| flow.seats / flow.ideal.seats);
         let sum: f64 = parts().sum();
         let squares: f64 = parts().map(|part| part * part).sum();
@@ -61,13 +61,13 @@ impl WorldReport {
     }
 
     /// The share error of the flow that has most of it.
-    pub fn worst_error(&self) -> f64 {
+    pub(crate) fn worst_error(&self) -> f64 {
         self.worst(|flow| true.then(|| flow.share_error()))
     }
 
     /// The wait ratio of the flow that has the greatest, among those that ask for less than a fair
     /// share.
-    pub fn worst_wait_ratio(&self) -> f64 {
+    pub(crate) fn worst_wait_ratio(&self) -> f64 {
         self.worst(|flow| (!flow.ideal.saturated).then_some(flow.wait_ratio))
     }
 

@@ -38,7 +38,7 @@ pub struct World {
     /// Who uses it.
     pub flows: Vec<FlowSpec>,
     /// Seconds that are not measured.
-    pub warm_up_seconds: f64,
+    pub(crate) warm_up_seconds: f64,
     /// Seconds that are measured, after those.
     pub seconds: f64,
 }
@@ -77,7 +77,7 @@ pub struct FlowSpec {
     pub additional_latency_seconds: f64,
     /// When its first request comes, in seconds from the beginning.
     #[serde(default)]
-    pub starts_seconds: f64,
+    pub(crate) starts_seconds: f64,
 }
 
 /// When requests come.
@@ -107,7 +107,7 @@ pub enum Arrivals {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Service {
     /// Mean seconds.
-    pub mean_seconds: f64,
+    pub(crate) mean_seconds: f64,
     /// How they scatter.
     pub shape: ServiceDistribution,
 }

@@ -14,22 +14,22 @@ use fairgate_core::apf::policy::Semantics;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Figures {
     /// Jain's index of what each flow got over its ideal.
-    pub jain: f64,
+    pub(crate) jain: f64,
     /// The worst flow's distance from its ideal, as a part of that.
     pub error: f64,
     /// The worst error that no policy could avoid.
-    pub unavoidable: f64,
+    pub(crate) unavoidable: f64,
     /// The worst wait of a flow that asks for less than its share, over its fluid wait and the longest
     /// service that executed when it came.
-    pub polite_wait: f64,
+    pub(crate) polite_wait: f64,
     /// The 99th percentile of the waits of the flow whose is greatest, in mean service times.
-    pub p99: f64,
+    pub(crate) p99: f64,
     /// The mean wait in the ideal of the flow whose is greatest, in mean service times.
-    pub ideal_wait: f64,
+    pub(crate) ideal_wait: f64,
     /// The part of the seats that were idle while a request waited that would have fitted.
     pub idle: f64,
     /// The most seats in use over the limit.
-    pub over: f64,
+    pub(crate) over: f64,
 }
 
 impl Figures {
@@ -73,7 +73,7 @@ impl TableRow {
     }
 
     /// The medians of all figures but `over`, of which the greatest counts.
-    pub fn medians(&self) -> [Figures; 2] {
+    pub(crate) fn medians(&self) -> [Figures; 2] {
         [0, 1].map(|which| {
             let median = |of: fn(&Figures) -> f64| self.quantile(which, 0.5, of);
             Figures {
@@ -90,7 +90,7 @@ impl TableRow {
     }
 
     /// The worlds' figure `of`, of which `part` are at most the returned one: 0.5 for the median.
-    pub fn quantile(&self, which: usize, part: f64, of: fn(&Figures) -> f64) -> f64 {
+    pub(crate) fn quantile(&self, which: usize, part: f64, of: fn(&Figures) -> f64) -> f64 {
         let mut all: Vec<f64> = self.worlds.iter().map(|world| of(&world[which])).collect();
         all.sort_by(f64::total_cmp);
         #[expect(

@@ -79,7 +79,7 @@ fn draw(random: &mut Random) -> (Vec<Sample>, u64) {
             marks: Watermarks::default(),
             wants,
             most: 0,
-            current: limits.initial_current(),
+            current: limits.nominal - (limits.nominal - limits.min) / 2,
             changes: Vec::new(),
         }
     });

@@ -44,16 +44,6 @@ impl LevelLimits {
             .sum()
     }
 
-    /// Seats that others may borrow.
-    pub const fn lendable(&self) -> Seats {
-        self.nominal.saturating_sub(self.min)
-    }
-
-    /// A new level's current limit, until it is first rebalanced.
-    pub const fn initial_current(&self) -> Seats {
-        self.nominal.saturating_sub(self.lendable() / 2)
-    }
-
     /// How wide a request of a level of this kind may be: 15 % of the nominal limit, and no more
     /// than lets a whole hand execute; at least 1. Levels without queues have no such cap.
     pub fn width_cap(&self, kind: &LevelKind) -> WidthCap {
@@ -72,7 +62,7 @@ impl LevelLimits {
 
 /// The denominator of a level's ratio metrics: its current limit, or a tenth of all seats if that
 /// is 0; at least 1.
-pub fn ratio_denominator(current: Seats, total_seats: Seats) -> Seats {
+pub(crate) fn ratio_denominator(current: Seats, total_seats: Seats) -> Seats {
     match current {
         0 => percent_of(total_seats, 10).max(1),
         current => current,
@@ -195,7 +185,10 @@ pub(super) mod tests {
         let limits = limits_of(&levels, 600);
         assert_eq!(limits.iter().map(|l| l.nominal).sum::<Seats>(), 602);
         assert_eq!(limits.iter().map(|l| l.min).sum::<Seats>(), 258);
-        let lendable: Vec<_> = limits.iter().map(LevelLimits::lendable).collect();
+        let lendable: Vec<_> = limits
+            .iter()
+            .map(|limits: &LevelLimits| limits.nominal - limits.min)
+            .collect();
         assert_eq!(lendable, [24, 25, 0, 49, 221, 25, 0, 0]);
         assert_eq!(
             limits[7],
@@ -206,7 +199,6 @@ pub(super) mod tests {
             }
         );
         assert_eq!(limits[7].width_cap(&levels[7].kind), WidthCap::NONE);
-        assert_eq!(limits[4].initial_current(), 245 - 110);
     }
 
     #[test]

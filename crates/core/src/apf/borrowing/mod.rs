@@ -14,17 +14,18 @@ pub(crate) mod limits;
 pub(crate) mod solver;
 mod watermarks;
 
-pub use limits::{LevelLimits, ratio_denominator};
-pub use watermarks::Watermarks;
+pub use limits::LevelLimits;
+pub(crate) use limits::ratio_denominator;
+pub(crate) use watermarks::Watermarks;
 
-pub use solver::{Allocation, AllocationError, Claim, allocate};
+pub(crate) use solver::{AllocationError, Claim, allocate};
 
 use super::{demand::as_f64, units::Seats};
 use crate::apf::spec::Semantics;
 
 /// What rebalancing knows of a level.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct RebalanceInput {
+pub(crate) struct RebalanceInput {
     /// Whether nothing holds its requests back.
     pub exempt: bool,
     /// What its configuration says.
@@ -39,7 +40,7 @@ pub struct RebalanceInput {
 
 /// What rebalancing decides for a level.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct RebalanceOutcome {
+pub(crate) struct RebalanceOutcome {
     /// The new current concurrency limit; for an exempt level only informative.
     pub current: Seats,
     /// The seats it should have by its demand.
@@ -48,7 +49,7 @@ pub struct RebalanceOutcome {
 
 /// The decisions for all levels.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Rebalanced {
+pub(crate) struct Rebalanced {
     /// In the order of the parties.
     pub outcomes: Vec<RebalanceOutcome>,
     /// The part of its target that each level is granted, bounds aside; 0 when there is not even
@@ -74,7 +75,7 @@ pub struct Rebalanced {
 /// nobody wants raise levels towards their nominal limits first; and the division never fails.
 ///
 /// Cost: `O(n log n)` with a few allocations; meant for once in 10 s, not for a request.
-pub fn rebalance(semantics: Semantics, parties: &[RebalanceInput]) -> Rebalanced {
+pub(crate) fn rebalance(semantics: Semantics, parties: &[RebalanceInput]) -> Rebalanced {
     let nominal_sum = sum_of(parties.iter().map(|party| party.limits.nominal));
     let exempt_use: u64 = parties
         .iter()

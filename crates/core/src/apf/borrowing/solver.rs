@@ -6,28 +6,27 @@
 
 /// One party to an allocation. `0 <= lower <= target`, `lower <= upper`, all finite.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Claim {
+pub(crate) struct Claim {
     /// What it would have in the end, scaled by the fair fraction.
     pub target: f64,
     /// It gets no less than this.
     pub lower: f64,
     /// It gets no more than this.
-    pub upper: f64,
+    pub(crate) upper: f64,
 }
 
 /// How an amount was divided.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Allocation {
+pub(crate) struct Allocation {
     /// The part of each target that is granted where no bound says otherwise.
     pub fair_fraction: f64,
     /// The grants, in the order of the claims.
-    pub grants: Vec<f64>,
+    pub(crate) grants: Vec<f64>,
 }
 
 /// Why an amount cannot be divided.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages name the fields")]
-pub enum AllocationError {
+pub(crate) enum AllocationError {
     /// A bound or target is negative, infinite or not a number.
     #[error("claim {index}: target and bounds must be finite and not negative")]
     NotAnAmount { index: usize },
@@ -71,7 +70,7 @@ const LEAST_TARGET: f64 = 0.001;
 /// See [`AllocationError`]: a claim that contradicts itself, or bounds whose sums exclude `amount`.
 ///
 /// Source: KEP-1040, borrowing.
-pub fn allocate(amount: f64, claims: &[Claim]) -> Result<Allocation, AllocationError> {
+pub(crate) fn allocate(amount: f64, claims: &[Claim]) -> Result<Allocation, AllocationError> {
     let sums = Sums::of(claims)?;
     if sums.lower - amount > EPSILON {
         return Err(AllocationError::TooLittle {

@@ -8,7 +8,7 @@ use crate::time::Time;
 /// longer. All levels forget at the same times, twice a second: so often at most limits change once
 /// demand does not.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Watermarks {
+pub(crate) struct Watermarks {
     steps: [(u64, u64); Self::STEPS],
 }
 
@@ -17,7 +17,7 @@ impl Watermarks {
     const STEP_NANOS: u64 = 500_000_000;
 
     /// Notes that the greatest demand up to `now` was `latest`; returns that of the last half to whole second. O(1).
-    pub fn greatest(&mut self, now: Time, latest: u64) -> u64 {
+    pub(crate) fn greatest(&mut self, now: Time, latest: u64) -> u64 {
         let step = now.as_nanos() / Self::STEP_NANOS;
         let place = &mut self.steps[usize::try_from(step % Self::STEPS as u64).unwrap_or(0)];
         *place = if place.0 == step {

@@ -27,7 +27,7 @@ pub const AUTOUPDATE: &str = "apf.kubernetes.io/autoupdate-spec";
 /// The name of the mandatory objects for requests that nothing holds back.
 pub const EXEMPT: &str = "exempt";
 /// The name of the mandatory objects for requests that nothing else matches.
-pub const CATCH_ALL: &str = "catch-all";
+pub(crate) const CATCH_ALL: &str = "catch-all";
 
 /// Which of the built-in objects take part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]

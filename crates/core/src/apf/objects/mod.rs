@@ -81,7 +81,8 @@ impl ObjectSet {
     }
 
     /// Takes objects that are `v1` already, all of one origin.
-    pub fn from_objects(
+    #[cfg(test)]
+    pub(crate) fn from_objects(
         origin: &str,
         flow_schemas: impl IntoIterator<Item = FlowSchema>,
         priority_levels: impl IntoIterator<Item = PriorityLevelConfiguration>,

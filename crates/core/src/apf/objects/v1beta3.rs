@@ -52,13 +52,13 @@ pub struct LimitedPriorityLevelConfiguration {
     /// Concurrency shares; 0 stands for 30 unless [`PRESERVE_ZERO_SHARES`] is on the object.
     pub nominal_concurrency_shares: i32,
     /// What happens to requests that find no seat.
-    pub limit_response: current::LimitResponse,
+    pub(crate) limit_response: current::LimitResponse,
     /// Percent of the nominal limit that others may borrow.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub lendable_percent: Option<i32>,
+    pub(crate) lendable_percent: Option<i32>,
     /// Percent of the nominal limit that it may borrow.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub borrowing_limit_percent: Option<i32>,
+    pub(crate) borrowing_limit_percent: Option<i32>,
 }
 
 impl PriorityLevelConfiguration {

@@ -171,7 +171,7 @@ impl<W: Copy> QueueSet<W> {
     }
 
     /// The seat demand since the last call.
-    pub fn take_demand(&mut self, now: Time) -> DemandSample {
+    pub(crate) fn take_demand(&mut self, now: Time) -> DemandSample {
         self.demand.read_and_reset(now.max(self.now))
     }
 

@@ -45,7 +45,7 @@ pub struct RequestEntry<W> {
     /// What it costs; the final phase may have been narrowed at dispatch.
     pub work: Work,
     /// The service time assumed of it.
-    pub assumed: Duration,
+    pub(crate) assumed: Duration,
     /// What it is charged for, in virtual time, at dispatch.
     pub total_work: SeatSeconds,
     /// When it arrived.

@@ -47,7 +47,7 @@ pub struct Work {
 
 impl Work {
     /// The service time assumed of every request before it is known: 3 ms.
-    pub const ASSUMED_SERVICE_TIME: Duration = Duration::from_millis(3);
+    pub(crate) const ASSUMED_SERVICE_TIME: Duration = Duration::from_millis(3);
 
     /// An ordinary request: one seat, nothing lingers.
     pub const ONE: Self = Self::seats(1);
@@ -67,7 +67,7 @@ impl Work {
     }
 
     /// The work of the phase that lingers.
-    pub fn final_work(&self) -> SeatSeconds {
+    pub(crate) fn final_work(&self) -> SeatSeconds {
         SeatSeconds::product(self.final_seats, self.additional_latency)
     }
 

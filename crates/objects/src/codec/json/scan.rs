@@ -4,7 +4,7 @@ use crate::{codec::tree::Node, go::QuotedChar, schema::canonical::MAX_OBJECTS};
 
 /// Lists and objects that may be open at once. Go allows 10000; no object needs more than a dozen,
 /// and whatever walks over a value later may use the stack.
-pub const MAX_DEPTH: usize = 512;
+pub(crate) const MAX_DEPTH: usize = 512;
 
 /// Why a text is not JSON. Its text is Go's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

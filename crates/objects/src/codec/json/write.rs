@@ -69,7 +69,7 @@ pub fn encode_plain(value: &Value, pretty: bool) -> Vec<u8> {
 
 /// The text of an object of `shape` within another: all fields in the table's order, no newline at its
 /// end.
-pub fn encode_part(shape: &Struct, object: &Value) -> Vec<u8> {
+pub(crate) fn encode_part(shape: &Struct, object: &Value) -> Vec<u8> {
     let mut writer = Writer::new(false);
     writer.object_of(shape, object, false);
     writer.out
