@@ -17,8 +17,8 @@ use bytes::Bytes;
 use tokio::task::JoinSet;
 
 use super::{
-    ListPage, MAX_VALUE_BYTES, Precondition, ReadRevision, Store, StoreEntry, StoreError,
-    StoreEvent, StoreFuture, StoreHealth, Watch, WriteOutcome,
+    ListPage, Precondition, ReadRevision, Store, StoreEntry, StoreError, StoreEvent, StoreFuture,
+    StoreHealth, Watch, WriteOutcome, entry::MAX_VALUE_BYTES,
 };
 use fairgate_base::clock::Clock;
 use fairgate_core::time::Time;

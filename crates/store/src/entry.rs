@@ -11,10 +11,10 @@ use crate::error::StoreError;
 use fairgate_core::sync::{Mutex, lock};
 
 /// The maximum length of a value in bytes: etcd's default limit of a request.
-pub const MAX_VALUE_BYTES: usize = 1_572_864;
+pub(crate) const MAX_VALUE_BYTES: usize = 1_572_864;
 
 /// The maximum length of a key in bytes: about three times a resource, a namespace and a name.
-pub const MAX_KEY_BYTES: usize = 2048;
+pub(crate) const MAX_KEY_BYTES: usize = 2048;
 
 /// An object as stored.
 #[derive(Debug)]
@@ -75,7 +75,7 @@ impl StoreEvent {
 
     /// The approximate memory in bytes that the event keeps beyond the present entry: mostly the entry
     /// before.
-    pub fn cost(&self) -> usize {
+    pub(crate) fn cost(&self) -> usize {
         const OVERHEAD: usize = 256;
         let before = self.before.as_ref().map_or(0, |before| before.value.len());
         OVERHEAD + self.key.len() + before
@@ -132,7 +132,7 @@ impl fmt::Debug for Memo {
 /// # Errors
 ///
 /// [`StoreError::BadKey`].
-pub fn check_key(key: &str) -> Result<(), StoreError> {
+pub(crate) fn check_key(key: &str) -> Result<(), StoreError> {
     let fits = key.len() <= MAX_KEY_BYTES && !key.contains('\0');
     match key.strip_prefix('/') {
         Some(path) if fits && path.split('/').all(is_segment) => Ok(()),
@@ -146,7 +146,7 @@ pub fn check_key(key: &str) -> Result<(), StoreError> {
 /// # Errors
 ///
 /// [`StoreError::BadKey`].
-pub fn check_prefix(prefix: &str) -> Result<(), StoreError> {
+pub(crate) fn check_prefix(prefix: &str) -> Result<(), StoreError> {
     match prefix.strip_suffix('/') {
         Some("") => Ok(()),
         Some(key) => check_key(key),

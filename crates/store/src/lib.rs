@@ -35,9 +35,7 @@ pub mod etcd;
 mod conformance;
 
 pub use self::{
-    entry::{
-        MAX_KEY_BYTES, MAX_VALUE_BYTES, Memo, StoreEntry, StoreEvent, check_key, check_prefix,
-    },
+    entry::{Memo, StoreEntry, StoreEvent},
     error::StoreError,
     history::HistoryLimits,
     store::{Store, StoreFuture},

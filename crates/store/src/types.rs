@@ -28,7 +28,7 @@ pub enum Precondition {
 
 impl Precondition {
     /// Whether `current` is as expected.
-    pub fn holds(self, current: Option<&Arc<StoreEntry>>) -> bool {
+    pub(crate) fn holds(self, current: Option<&Arc<StoreEntry>>) -> bool {
         match (self, current) {
             (Self::Absent, None) => true,
             (Self::At(revision), Some(entry)) => entry.revision == revision,
@@ -79,7 +79,7 @@ pub struct StoreSize {
     /// The number of changes in the history.
     pub events: usize,
     /// The approximate memory of the history in bytes, without the present entries.
-    pub history_bytes: usize,
+    pub(crate) history_bytes: usize,
     /// The number of open watches.
     pub watches: usize,
 }

@@ -117,7 +117,7 @@ impl Dealer {
     /// Deals into `cards` the first `cards.len()` cards of the hand, at most a whole hand.
     ///
     /// Cards beyond the hand are left as they are.
-    pub(crate) fn deal_into(&self, hash: u64, cards: &mut [u32]) {
+    pub(crate) fn deal_into(self, hash: u64, cards: &mut [u32]) {
         let count = cards.len().min(self.hand_size as usize);
         let mut remainders = [0_u32; MAX_HAND];
         let mut rest = hash;
