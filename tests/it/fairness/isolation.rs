@@ -1,7 +1,13 @@
-//! One crowd cannot crowd out another: in levels of their own, and in queues of one level.
+//! A flow with many clients (the elephant) takes nothing away from one with few (the mouse): in levels of their own,
+//! and in queues of one level.
+//!
+//! The upstream answers when the test says so, and the tests compare which requests reach it: how long anything takes
+//! decides nothing. How seats are shared over time is tested in virtual time (`crates/simulate/tests/isolation.rs`).
+
+use std::collections::{BTreeMap, VecDeque};
 
 use fairgate_core::{
-    apf::{Semantics, queueset::QueueSetSummary, ratio::RatioSnapshot},
+    apf::{Semantics, ratio::RatioSnapshot},
     cells::HistogramTotal,
 };
 use tokio::task::JoinSet;
@@ -12,148 +18,151 @@ use crate::{
     rules::{Full, Rules},
 };
 
-/// What a client of a closed loop was told.
-#[derive(Default)]
-struct Tally {
-    served: u32,
-    refused: u32,
-    seconds: Vec<f64>,
-}
+const BOTH_SEMANTICS: [Semantics; 2] = [Semantics::Improved, Semantics::Compatible];
+const ELEPHANT: &str = "elephant";
+const MOUSE: &str = "mouse";
 
-/// Asks one time after the other, from `begin` counted, until `end`.
-async fn closed_loop(gate: Arc<Gate>, user: &'static str, begin: Time, end: Time) -> Tally {
-    let mut tally = Tally::default();
-    let mut client = TestClient::http1(gate.address()).await;
-    while now() < end {
-        let since = now();
-        let request = of(&client, user, Method::GET, PODS);
-        let response = soon(client.send(request)).await.unwrap();
-        let status = response.status();
-        body(response).await;
-        if since < begin {
-            continue;
-        }
-        if status == StatusCode::OK {
-            tally.served += 1;
-            tally.seconds.push(now().since(since).as_secs_f64());
-        } else {
-            tally.refused += 1;
-        }
-    }
-    tally
-}
+/// Clients of one user. Each sends one request after the other until the crowd is dropped.
+struct Crowd(JoinSet<()>);
 
-/// `crowds` of so many closed loops each, all at once.
-async fn crowds<const N: usize>(
-    gate: &Arc<Gate>,
-    crowds: [(&'static str, usize); N],
-    begin: Time,
-    end: Time,
-) -> [Tally; N] {
-    let mut loops = JoinSet::new();
-    for (index, (user, count)) in crowds.into_iter().enumerate() {
-        for _ in 0..count {
+impl Crowd {
+    fn start(gate: &Arc<Gate>, user: &'static str, clients: usize) -> Self {
+        let mut crowd = JoinSet::new();
+        for _ in 0..clients {
             let gate = Arc::clone(gate);
-            loops.spawn(async move { (index, closed_loop(gate, user, begin, end).await) });
+            crowd.spawn(async move {
+                let mut client = TestClient::http1(gate.address()).await;
+                loop {
+                    let request = of(&client, user, Method::GET, PODS);
+                    let response = client.send(request).await.unwrap();
+                    assert_eq!(response.status(), StatusCode::OK, "{user} was refused");
+                    body(response).await;
+                }
+            });
+        }
+        Self(crowd)
+    }
+
+    /// Asserts that no client has been refused or disconnected.
+    fn all_served(mut self) {
+        if let Some(failed) = self.0.try_join_next() {
+            failed.unwrap();
         }
     }
-    let mut tallies = std::array::from_fn(|_| Tally::default());
-    while let Some(ended) = loops.join_next().await {
-        let (index, one): (usize, Tally) = ended.unwrap();
-        let tally: &mut Tally = &mut tallies[index];
-        tally.served += one.served;
-        tally.refused += one.refused;
-        tally.seconds.extend(one.seconds);
-    }
-    tallies
 }
 
-/// Two levels of `seats` seats each, one for the elephant and one for the mouse.
-fn two_levels(seats: u32, length: u32, semantics: Semantics) -> Rules {
+/// The next `number` requests that reach the upstream.
+async fn next(held: &mut mpsc::UnboundedReceiver<HeldRequest>, number: usize) -> Vec<HeldRequest> {
+    let mut requests = Vec::new();
+    for _ in 0..number {
+        requests.push(soon(held.recv()).await.unwrap());
+    }
+    requests
+}
+
+/// How many of these requests each user has sent.
+fn by_user(requests: &[HeldRequest]) -> BTreeMap<&str, usize> {
+    let mut users = BTreeMap::new();
+    for request in requests {
+        *users.entry(&*request.user).or_default() += 1;
+    }
+    users
+}
+
+/// Waits until a level executes and queues exactly so many requests.
+async fn until_busy(gate: &Gate, level: &str, executing: u32, waiting: u32) {
+    until(|| {
+        let level = gate.level(level);
+        (level.executing, level.waiting) == (executing, waiting)
+    })
+    .await;
+}
+
+/// A level of `seats` seats for the elephant, and one for the mouse.
+fn two_levels(seats: u32, semantics: Semantics) -> Rules {
     let full = Full::Queue {
         queues: 100,
         hand: 1,
-        length,
+        length: 50,
     };
     Rules::new()
-        .level("elephant", seats, full)
-        .level("mouse", seats, full)
-        .schema("elephant", "elephant", &["elephant"])
-        .schema("mouse", "mouse", &["mouse"])
+        .level(ELEPHANT, seats, full)
+        .level(MOUSE, seats, full)
+        .schema(ELEPHANT, ELEPHANT, &[ELEPHANT])
+        .schema(MOUSE, MOUSE, &[MOUSE])
         .semantics(semantics)
-}
-
-async fn levels_are_isolated(semantics: Semantics) {
-    let upstream = TestUpstream::start(Speaks::Http1, |_| async {
-        tokio::time::sleep(ms(10)).await;
-        text("")
-    });
-    let gate = Arc::new(Gate::governed(&upstream, &two_levels(1, 50, semantics)));
-    let begin = now();
-    let tallies = crowds(
-        &gate,
-        [("elephant", 51), ("mouse", 3)],
-        begin,
-        begin.plus(ms(2000)),
-    );
-    let [elephant, mouse] = tallies.await;
-    assert_eq!((elephant.refused, mouse.refused), (0, 0));
-    let ratio = f64::from(elephant.served) / f64::from(mouse.served);
-    assert!((0.5..=2.0).contains(&ratio), "{ratio}");
 }
 
 #[tokio::test]
 async fn levels_of_one_seat_serve_an_elephant_and_a_mouse_alike() {
-    tokio::join!(
-        levels_are_isolated(Semantics::Improved),
-        levels_are_isolated(Semantics::Compatible)
-    );
+    for semantics in BOTH_SEMANTICS {
+        let (upstream, mut held) = manual_upstream(Speaks::Http1);
+        let gate = Arc::new(Gate::governed(&upstream, &two_levels(1, semantics)));
+        let elephant = Crowd::start(&gate, ELEPHANT, 51);
+        let mouse = Crowd::start(&gate, MOUSE, 3);
+        for round in 0..100 {
+            until_busy(&gate, ELEPHANT, 1, 50).await;
+            until_busy(&gate, MOUSE, 1, 2).await;
+            let executing = next(&mut held, 2).await;
+            let expected = BTreeMap::from([(ELEPHANT, 1), (MOUSE, 1)]);
+            assert_eq!(by_user(&executing), expected, "round {round}");
+            for request in executing {
+                request.respond("");
+            }
+        }
+        elephant.all_served();
+        mouse.all_served();
+    }
 }
 
 #[tokio::test]
-async fn queues_of_one_level_serve_an_elephant_and_a_mouse_alike() {
-    for semantics in [Semantics::Improved, Semantics::Compatible] {
-        let upstream = TestUpstream::start(Speaks::Http1, |_| async {
-            tokio::time::sleep(ms(10)).await;
-            text("")
-        });
+async fn a_mouse_gets_its_share_of_the_next_seats_although_an_elephant_waits_in_a_long_queue() {
+    for semantics in BOTH_SEMANTICS {
+        let (upstream, mut held) = manual_upstream(Speaks::Http1);
         let full = Full::Queue {
             queues: 64,
             hand: 4,
             length: 50,
         };
-        let gate = Gate::governed(&upstream, &Rules::small(4, full).semantics(semantics));
-        let gate = Arc::new(gate);
-        let begin = now();
-        let tallies = crowds(
-            &gate,
-            [("elephant", 40), ("mouse", 4)],
-            begin,
-            begin.plus(ms(1000)),
-        );
-        let [elephant, mouse] = tallies.await;
-        // Each flow is entitled to two of the seats; the mouse asks for at most that much.
-        let ratio = f64::from(elephant.served) / f64::from(mouse.served);
-        assert!((0.6..=2.0).contains(&ratio), "{ratio}");
+        let rules = Rules::small(4, full).semantics(semantics);
+        let gate = Arc::new(Gate::governed(&upstream, &rules));
+        let elephant = Crowd::start(&gate, ELEPHANT, 40);
+        let executing = next(&mut held, 4).await;
+        assert_eq!(by_user(&executing), BTreeMap::from([(ELEPHANT, 4)]));
+        until_busy(&gate, "small", 4, 36).await;
+        let mouse = Crowd::start(&gate, MOUSE, 4);
+        until_busy(&gate, "small", 4, 40).await;
+
+        let mut executing = VecDeque::from(executing);
+        let mut mice = 0;
+        for _ in 0..8 {
+            executing.pop_front().unwrap().respond("");
+            executing.extend(next(&mut held, 1).await);
+            mice += usize::from(executing.back().unwrap().user == MOUSE);
+        }
+
+        // Its share is four. Served in order of arrival, the mouse would get none of the first 36.
+        assert!(mice >= 3, "{semantics:?}: {mice} of 8");
+        elephant.all_served();
+        mouse.all_served();
     }
 }
 
-/// The average over time of a ratio between two readings.
+/// The mean ratio of two readings, over the time between them.
 #[expect(clippy::cast_precision_loss, reason = "a few seconds")]
 fn average(from: &RatioSnapshot, to: &RatioSnapshot) -> f64 {
     (to.sum - from.sum) / (to.count - from.count) as f64
 }
 
-struct Reading {
-    utilisation: RatioSnapshot,
-    summary: QueueSetSummary,
-    executed: HistogramTotal,
-}
-
-fn read(gate: &Gate, name: &str) -> Reading {
+/// The seats in use over the limit of a level, from its creation until now.
+fn utilization(gate: &Gate, name: &str) -> RatioSnapshot {
     let levels = gate.flow_control().dispatcher().report(now());
     let level = levels.iter().find(|level| &*level.spec.name == name);
-    let level = level.unwrap();
+    level.unwrap().ratios.seats
+}
+
+/// How many requests of a schema have ended, as the gateway counted them.
+fn executed(gate: &Gate, name: &str) -> u64 {
     let mut executed = HistogramTotal::default();
     gate.flow_control().visit_cells(|_, schema, cells| {
         if schema == name {
@@ -162,72 +171,42 @@ fn read(gate: &Gate, name: &str) -> Reading {
             }
         }
     });
-    Reading {
-        utilisation: level.ratios.seats,
-        summary: level.summary,
-        executed,
-    }
-}
-
-/// Standard deviation over mean.
-#[expect(clippy::cast_precision_loss, reason = "some thousands")]
-fn coefficient_of_variation(values: &[f64]) -> f64 {
-    let count = values.len() as f64;
-    let mean = values.iter().sum::<f64>() / count;
-    let variance = values
-        .iter()
-        .map(|value| (value - mean).powi(2))
-        .sum::<f64>()
-        / count;
-    variance.sqrt() / mean
-}
-
-async fn concurrency_is_isolated(semantics: Semantics) {
-    const SEATS: u32 = 10;
-    let upstream = TestUpstream::start(Speaks::Http1, |_| async {
-        tokio::time::sleep(ms(200)).await;
-        text("")
-    });
-    let gate = Arc::new(Gate::governed(&upstream, &two_levels(SEATS, 50, semantics)));
-    let begin = now().plus(ms(500));
-    let end = begin.plus(ms(2500));
-    let watching = Arc::clone(&gate);
-    let readings = async {
-        let read_all = || ["elephant", "mouse"].map(|name| read(&watching, name));
-        tokio::time::sleep_until(Clock::system().instant(begin)).await;
-        let from = read_all();
-        tokio::time::sleep_until(Clock::system().instant(end)).await;
-        (from, read_all())
-    };
-    let (tallies, (from, to)) = tokio::join!(
-        crowds(&gate, [("elephant", 55), ("mouse", 3)], begin, end),
-        readings
-    );
-    let expected = [1.0, 3.0 / f64::from(SEATS)];
-    for (index, tally) in tallies.iter().enumerate() {
-        let (from, to) = (&from[index], &to[index]);
-        assert_eq!(tally.refused, 0);
-        assert_eq!(to.summary.limit, SEATS);
-        let utilisation = average(&from.utilisation, &to.utilisation);
-        assert!(
-            (utilisation - expected[index]).abs() <= 0.05,
-            "{utilisation} for {}",
-            expected[index]
-        );
-        // What the gateway saw execute is what its clients were given.
-        let executed: u64 = to.executed.counts.iter().sum::<u64>();
-        let executed = executed - from.executed.counts.iter().sum::<u64>();
-        let margin = (4.0 * coefficient_of_variation(&tally.seconds)).max(0.2);
-        #[expect(clippy::cast_precision_loss, reason = "some hundreds")]
-        let difference = (f64::from(tally.served) / executed as f64 - 1.0).abs();
-        assert!(difference <= margin, "{difference} exceeds {margin}");
-    }
+    executed.count()
 }
 
 #[tokio::test]
 async fn a_crowd_uses_its_own_seats_and_no_others() {
-    tokio::join!(
-        concurrency_is_isolated(Semantics::Improved),
-        concurrency_is_isolated(Semantics::Compatible)
-    );
+    const SEATS: u32 = 10;
+    const ROUNDS: u32 = 20;
+    for semantics in BOTH_SEMANTICS {
+        let (upstream, mut held) = manual_upstream(Speaks::Http1);
+        let gate = Arc::new(Gate::governed(&upstream, &two_levels(SEATS, semantics)));
+        let elephant = Crowd::start(&gate, ELEPHANT, 55);
+        let mouse = Crowd::start(&gate, MOUSE, 3);
+        let until_executed = async |rounds: u32| {
+            let expected = [10, 3].map(|clients| u64::from(clients * rounds));
+            until(|| [ELEPHANT, MOUSE].map(|name| executed(&gate, name)) == expected).await;
+        };
+        for round in 0..ROUNDS {
+            until_executed(round).await;
+            until_busy(&gate, ELEPHANT, SEATS, 45).await;
+            until_busy(&gate, MOUSE, 3, 0).await;
+            // Nothing changes until the upstream responds, so the mean is exact over any time.
+            for (level, expected) in [(ELEPHANT, 1.0), (MOUSE, 0.3)] {
+                let from = utilization(&gate, level);
+                until(|| utilization(&gate, level).count > from.count + 1_000_000).await;
+                let used = average(&from, &utilization(&gate, level));
+                assert!((used - expected).abs() < 1e-3, "{level}: {used}");
+            }
+            let executing = next(&mut held, 13).await;
+            let expected = BTreeMap::from([(ELEPHANT, 10), (MOUSE, 3)]);
+            assert_eq!(by_user(&executing), expected, "round {round}");
+            for request in executing {
+                request.respond("");
+            }
+        }
+        until_executed(ROUNDS).await;
+        elephant.all_served();
+        mouse.all_served();
+    }
 }

@@ -59,39 +59,46 @@ fn of(client: &TestClient, user: &str, method: Method, target: &str) -> Request<
     request.body(full("")).unwrap()
 }
 
-/// What a client was told.
+/// The response that a client received.
 #[derive(Debug)]
-struct Told {
+struct TestResponse {
     status: StatusCode,
     headers: HeaderMap,
     body: String,
 }
 
-impl Told {
-    /// The UIDs of schema and level, each of which must be there once.
+impl TestResponse {
+    /// The UIDs of the FlowSchema and the priority level, from headers that must occur once.
     fn uids(&self) -> (&str, &str) {
         (
-            self.only("x-kubernetes-pf-flowschema-uid"),
-            self.only("x-kubernetes-pf-prioritylevel-uid"),
+            self.header("x-kubernetes-pf-flowschema-uid"),
+            self.header("x-kubernetes-pf-prioritylevel-uid"),
         )
     }
 
-    fn only(&self, name: &str) -> &str {
+    /// The value of a header that must occur once.
+    fn header(&self, name: &str) -> &str {
         let values: Vec<_> = self.headers.get_all(name).iter().collect();
         let [value] = values[..] else {
-            panic!("{name} is not there once: {self:?}");
+            panic!("{name} does not occur exactly once: {self:?}");
         };
         value.to_str().unwrap()
     }
 }
 
-/// Asks on a connection of its own, and waits for the answer elsewhere.
-async fn ask(gate: &Gate, http2: bool, user: &str, method: Method, target: &str) -> Asking {
+/// Sends a request on a connection of its own. A task waits for the response.
+async fn start_request(
+    gate: &Gate,
+    http2: bool,
+    user: &str,
+    method: Method,
+    target: &str,
+) -> PendingRequest {
     let mut client = connect(gate, http2).await;
     let request = of(&client, user, method, target);
-    Asking(tokio::spawn(async move {
+    PendingRequest(tokio::spawn(async move {
         let response = client.send(request).await.unwrap();
-        Told {
+        TestResponse {
             status: response.status(),
             headers: response.headers().clone(),
             body: body_text(response).await,
@@ -107,52 +114,57 @@ async fn connect(gate: &Gate, http2: bool) -> TestClient {
     }
 }
 
-/// A request on its way.
-struct Asking(JoinHandle<Told>);
+/// A request whose response a task waits for.
+struct PendingRequest(JoinHandle<TestResponse>);
 
-impl Asking {
-    async fn told(self) -> Told {
+impl PendingRequest {
+    async fn response(self) -> TestResponse {
         soon(self.0).await.unwrap()
     }
 
-    /// Asserts that it is served.
+    /// Waits for the response, which must be 200.
     async fn served(self) {
-        let told = self.told().await;
-        assert_eq!(told.status, StatusCode::OK, "{told:?}");
+        let response = self.response().await;
+        assert_eq!(response.status, StatusCode::OK, "{response:?}");
     }
 }
 
-/// Alice reads, over HTTP/1.
-async fn get(gate: &Gate, target: &str) -> Asking {
-    ask(gate, false, "alice", Method::GET, target).await
+/// Sends a GET of alice over HTTP/1.
+async fn get(gate: &Gate, target: &str) -> PendingRequest {
+    start_request(gate, false, "alice", Method::GET, target).await
 }
 
-/// How many execute and how many wait in the level `small`, and how many seats are taken.
+/// How many requests execute and how many wait in the level `small`, and how many seats are in use.
 fn small(gate: &Gate) -> (u32, u32, u32) {
     let level = gate.level("small");
     (level.executing, level.waiting, level.seats_in_use)
 }
 
-/// A request that has reached the upstream and waits for the test to answer it.
-struct Asked {
+/// A request that has reached the upstream, which responds when the test says so.
+struct HeldRequest {
+    user: String,
     target: String,
     answer: oneshot::Sender<TestReply>,
 }
 
-impl Asked {
-    fn say(self, body: &'static str) {
-        // Whoever asked may have left.
+impl HeldRequest {
+    fn respond(self, body: &'static str) {
+        // The client may have disconnected.
         let _ = self.answer.send(text(body));
     }
 }
 
-/// An upstream whose every answer the test gives.
-fn by_hand(speaks: Speaks) -> (TestUpstream, mpsc::UnboundedReceiver<Asked>) {
-    let (ask, asked) = mpsc::unbounded_channel();
+/// An upstream that holds every request until the test responds to it.
+fn manual_upstream(speaks: Speaks) -> (TestUpstream, mpsc::UnboundedReceiver<HeldRequest>) {
+    let (arrive, held) = mpsc::unbounded_channel();
     let upstream = TestUpstream::start(speaks, move |request| {
         let (answer, given) = oneshot::channel();
-        let target = request.uri().path().to_owned();
-        let _ = ask.send(Asked { target, answer });
+        let user = request.headers()["x-remote-user"].to_str().unwrap();
+        let _ = arrive.send(HeldRequest {
+            user: user.to_owned(),
+            target: request.uri().path().to_owned(),
+            answer,
+        });
         async move {
             match given.await {
                 Ok(answer) => answer,
@@ -160,16 +172,16 @@ fn by_hand(speaks: Speaks) -> (TestUpstream, mpsc::UnboundedReceiver<Asked>) {
             }
         }
     });
-    (upstream, asked)
+    (upstream, held)
 }
 
-/// An upstream that carries every request through, whatever becomes of whoever asked.
+/// An upstream that completes every request, also when the client has disconnected.
 struct Stubborn {
     upstream: TestUpstream,
     work: Arc<Work>,
 }
 
-/// What a stubborn upstream does.
+/// The requests that a stubborn upstream executes.
 #[derive(Default)]
 struct Work {
     begun: AtomicUsize,
@@ -189,12 +201,12 @@ impl Work {
         self.done.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Requests carried through.
+    /// How many requests it has completed.
     fn done(&self) -> usize {
         self.done.load(Ordering::SeqCst)
     }
 
-    /// The most requests that ever executed at a time.
+    /// The most requests that ever executed at once.
     fn most(&self) -> usize {
         self.most.load(Ordering::SeqCst)
     }

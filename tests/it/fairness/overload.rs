@@ -205,11 +205,11 @@ impl Step {
                 let _ = pieces.send(Err(std::io::Error::other("broken")));
             });
         }
-        let asking = async {
+        let pending = async {
             let response = client.send(request.body(body).unwrap()).await?;
             response.into_body().collect().await
         };
-        let outcome = tokio::time::timeout(self.patience, asking).await;
+        let outcome = tokio::time::timeout(self.patience, pending).await;
         let reusable = match outcome {
             Ok(Ok(_)) => true,
             // On HTTP/2 the stream is reset and the connection lives on.

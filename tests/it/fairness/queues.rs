@@ -13,28 +13,28 @@ use crate::{
 
 #[tokio::test]
 async fn five_at_once_wait_and_then_execute() {
-    let (upstream, mut asked) = by_hand(Speaks::Http2);
+    let (upstream, mut held) = manual_upstream(Speaks::Http2);
     let gate = Gate::governed(&upstream, &Rules::small(5, Full::queue(10)));
     let mut first = Vec::new();
     for number in 0..5 {
-        let asking = ask(&gate, number % 2 == 0, "alice", Method::GET, PODS).await;
-        first.push((asking, soon(asked.recv()).await.unwrap()));
+        let pending = start_request(&gate, number % 2 == 0, "alice", Method::GET, PODS).await;
+        first.push((pending, soon(held.recv()).await.unwrap()));
     }
     let mut second = Vec::new();
     for number in 0..5 {
-        second.push(ask(&gate, number % 2 == 0, "bob", Method::GET, PODS).await);
+        second.push(start_request(&gate, number % 2 == 0, "bob", Method::GET, PODS).await);
     }
     until(|| small(&gate) == (5, 5, 5) && gate.flow_control().queued() == 5).await;
-    for (asking, upstream) in first {
-        upstream.say("");
-        asking.served().await;
+    for (pending, upstream) in first {
+        upstream.respond("");
+        pending.served().await;
     }
     until(|| small(&gate) == (5, 0, 5) && gate.flow_control().queued() == 0).await;
     for _ in &second {
-        soon(asked.recv()).await.unwrap().say("");
+        soon(held.recv()).await.unwrap().respond("");
     }
-    for asking in second {
-        asking.served().await;
+    for pending in second {
+        pending.served().await;
     }
     until(|| small(&gate) == (0, 0, 0)).await;
 }
@@ -42,15 +42,15 @@ async fn five_at_once_wait_and_then_execute() {
 /// One request executes, one waits that will leave, and one behind it is next.
 struct Line {
     upstream: TestUpstream,
-    asked: mpsc::UnboundedReceiver<Asked>,
+    held: mpsc::UnboundedReceiver<HeldRequest>,
     gate: Gate,
-    first: Asking,
-    executing: Asked,
+    first: PendingRequest,
+    executing: HeldRequest,
 }
 
 impl Line {
     async fn form(read_ahead: bool) -> Self {
-        let (upstream, mut asked) = by_hand(Speaks::Http1);
+        let (upstream, mut held) = manual_upstream(Speaks::Http1);
         let rules = Rules::small(1, Full::queue(10));
         let gate = Gate::governed_with(&upstream, &rules, |settings, _| {
             if !read_ahead {
@@ -59,10 +59,10 @@ impl Line {
             }
         });
         let first = get(&gate, "/api/v1/first").await;
-        let executing = soon(asked.recv()).await.unwrap();
+        let executing = soon(held.recv()).await.unwrap();
         Self {
             upstream,
-            asked,
+            held,
             gate,
             first,
             executing,
@@ -77,11 +77,11 @@ impl Line {
         let left = leave.await;
         until(|| small(&self.gate) == (1, 1, 1)).await;
         until(|| self.gate.flow_control().queued() == 1).await;
-        self.executing.say("");
+        self.executing.respond("");
         self.first.served().await;
-        let asked = soon(self.asked.recv()).await.unwrap();
-        assert_eq!(asked.target, "/api/v1/next");
-        asked.say("");
+        let held = soon(self.held.recv()).await.unwrap();
+        assert_eq!(held.target, "/api/v1/next");
+        held.respond("");
         next.served().await;
         until(|| small(&self.gate) == (0, 0, 0)).await;
         assert_eq!(self.gate.flow_control().queued(), 0);
@@ -159,9 +159,9 @@ async fn a_post_is_told_to_continue_when_it_is_admitted_and_not_before() {
     assert_eq!(said.unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
     stream.set_nonblocking(false).unwrap();
 
-    line.executing.say("");
+    line.executing.respond("");
     line.first.served().await;
-    soon(line.asked.recv()).await.unwrap().say("created");
+    soon(line.held.recv()).await.unwrap().respond("created");
     let answer = tokio::task::spawn_blocking(move || {
         let mut interim = [0; 25];
         stream.read_exact(&mut interim).unwrap();
@@ -210,7 +210,7 @@ async fn an_http2_connection_that_ends_frees_all_its_places() {
 
 #[tokio::test]
 async fn no_more_wait_in_total_than_is_allowed() {
-    let (upstream, mut asked) = by_hand(Speaks::Http1);
+    let (upstream, mut held) = manual_upstream(Speaks::Http1);
     let rules = Rules::new()
         .level("small", 1, Full::queue(10))
         .level("other", 1, Full::queue(10))
@@ -220,38 +220,38 @@ async fn no_more_wait_in_total_than_is_allowed() {
     let gate = Gate::governed(&upstream, &rules);
     let mut all = Vec::new();
     for user in ["alice", "bob"] {
-        all.push(ask(&gate, false, user, Method::GET, PODS).await);
+        all.push(start_request(&gate, false, user, Method::GET, PODS).await);
     }
     until(|| small(&gate).0 + gate.level("other").executing == 2).await;
     for user in ["alice", "bob", "bob"] {
-        all.push(ask(&gate, true, user, Method::GET, PODS).await);
+        all.push(start_request(&gate, true, user, Method::GET, PODS).await);
     }
     until(|| gate.flow_control().queued() == 3).await;
     for user in ["alice", "bob"] {
-        let told = ask(&gate, false, user, Method::GET, PODS)
+        let response = start_request(&gate, false, user, Method::GET, PODS)
             .await
-            .told()
+            .response()
             .await;
-        assert_eq!(told.status, StatusCode::TOO_MANY_REQUESTS);
-        assert_eq!(told.only("x-fairgate-reason"), "queue-full");
+        assert_eq!(response.status, StatusCode::TOO_MANY_REQUESTS);
+        assert_eq!(response.header("x-fairgate-reason"), "queue-full");
     }
     assert_eq!(small(&gate), (1, 1, 1));
     for _ in &all {
-        soon(asked.recv()).await.unwrap().say("");
+        soon(held.recv()).await.unwrap().respond("");
     }
-    for asking in all {
-        asking.served().await;
+    for pending in all {
+        pending.served().await;
     }
     until(|| gate.flow_control().queued() == 0).await;
 }
 
 #[tokio::test]
 async fn a_request_of_one_core_is_dispatched_by_the_end_of_one_of_another() {
-    let (upstream, mut asked) = by_hand(Speaks::Http1);
+    let (upstream, mut held) = manual_upstream(Speaks::Http1);
     let gate = Gate::governed(&upstream, &Rules::small(1, Full::queue(10)));
     let mut first = get(&gate, PODS).await;
     for _ in 0..10 {
-        let executing = soon(asked.recv()).await.unwrap();
+        let executing = soon(held.recv()).await.unwrap();
         // A connection goes to the core with the fewest requests in hand: the other one.
         let second = get(&gate, PODS).await;
         until(|| small(&gate) == (1, 1, 1)).await;
@@ -263,10 +263,10 @@ async fn a_request_of_one_core_is_dispatched_by_the_end_of_one_of_another() {
         });
         cores.sort_unstable();
         assert_eq!(cores, [0, 1]);
-        executing.say("");
+        executing.respond("");
         first.served().await;
         first = second;
     }
-    soon(asked.recv()).await.unwrap().say("");
+    soon(held.recv()).await.unwrap().respond("");
     first.served().await;
 }

@@ -201,18 +201,18 @@ async fn a_time_out_in_the_queue_counts_as_executed_or_as_not() {
         (Semantics::Improved, (1, 1)),
     ];
     for (semantics, expected) in cases {
-        let (upstream, mut asked) = by_hand(Speaks::Http1);
+        let (upstream, mut held) = manual_upstream(Speaks::Http1);
         let rules = Rules::small(1, Full::queue(10)).semantics(semantics);
         let gate = Gate::governed(&upstream, &rules);
         let first = get(&gate, PODS).await;
-        let executing = soon(asked.recv()).await.unwrap();
+        let executing = soon(held.recv()).await.unwrap();
         let target = "/api/v1/namespaces/a/pods?timeout=200ms";
-        let told = get(&gate, target).await.told().await;
-        assert_eq!(told.status, StatusCode::TOO_MANY_REQUESTS);
+        let response = get(&gate, target).await.response().await;
+        assert_eq!(response.status, StatusCode::TOO_MANY_REQUESTS);
         let executed = counted(&gate, "small", |cells| values(&cells.wait_executed));
         let refused = counted(&gate, "small", |cells| values(&cells.wait_refused));
         assert_eq!((executed, refused), expected, "{semantics:?}");
-        executing.say("");
+        executing.respond("");
         first.served().await;
     }
 }
@@ -220,7 +220,7 @@ async fn a_time_out_in_the_queue_counts_as_executed_or_as_not() {
 #[tokio::test]
 async fn who_only_observes_holds_nobody_back_and_keeps_the_books() {
     for full in [Full::queue(3), Full::Reject] {
-        let (upstream, mut asked) = by_hand(Speaks::Http1);
+        let (upstream, mut held) = manual_upstream(Speaks::Http1);
         let rules = Rules::small(1, full).set(|set| {
             set.enforcement = Enforcement::Observe;
             set.max_queued = 0;
@@ -229,8 +229,8 @@ async fn who_only_observes_holds_nobody_back_and_keeps_the_books() {
         let gate = Gate::governed(&upstream, &rules);
         let mut running = Vec::new();
         for number in 0..6 {
-            let asking = ask(&gate, number % 2 == 0, "alice", Method::GET, PODS).await;
-            running.push((asking, soon(asked.recv()).await.unwrap()));
+            let pending = start_request(&gate, number % 2 == 0, "alice", Method::GET, PODS).await;
+            running.push((pending, soon(held.recv()).await.unwrap()));
         }
         // One executes, and by the books the rest waits or was refused.
         let refused = |cells: &FlowCells| {
@@ -246,13 +246,16 @@ async fn who_only_observes_holds_nobody_back_and_keeps_the_books() {
         assert_eq!(counted(&gate, "small", dispatched), 6);
         // Neither are long-running requests held back.
         let log = get(&gate, "/api/v1/namespaces/a/pods/p/log").await;
-        soon(asked.recv()).await.unwrap().say("");
+        soon(held.recv()).await.unwrap().respond("");
         log.served().await;
-        for (asking, upstream) in running {
-            upstream.say("");
-            let told = asking.told().await;
-            assert_eq!(told.status, StatusCode::OK);
-            assert_eq!(told.uids(), ("uid-of-schema-small", "uid-of-level-small"));
+        for (pending, upstream) in running {
+            upstream.respond("");
+            let response = pending.response().await;
+            assert_eq!(response.status, StatusCode::OK);
+            assert_eq!(
+                response.uids(),
+                ("uid-of-schema-small", "uid-of-level-small")
+            );
         }
         until(|| small(&gate) == (0, 0, 0)).await;
     }
@@ -283,7 +286,7 @@ async fn a_client_that_reads_too_slowly_loses_its_seat_when_its_time_is_up() {
 
 #[tokio::test]
 async fn enforcement_is_switched_while_requests_run_and_wait() {
-    let (upstream, mut asked) = by_hand(Speaks::Http1);
+    let (upstream, mut held) = manual_upstream(Speaks::Http1);
     let rules = Rules::small(1, Full::queue(10));
     let gate = Gate::governed_with(&upstream, &rules, |settings, _| {
         settings.cores = std::num::NonZero::<usize>::MIN;
@@ -293,38 +296,44 @@ async fn enforcement_is_switched_while_requests_run_and_wait() {
         gate.flow_control().configure(rules.settings);
     };
     let first = get(&gate, PODS).await;
-    let executing = soon(asked.recv()).await.unwrap();
+    let executing = soon(held.recv()).await.unwrap();
     let second = get(&gate, PODS).await;
     until(|| small(&gate) == (1, 1, 1)).await;
 
     // What waits goes ahead, and keeps its place in the books.
     switch(Enforcement::Off);
-    let going_ahead = soon(asked.recv()).await.unwrap();
+    let going_ahead = soon(held.recv()).await.unwrap();
     // The core hears of it a moment later; masters pass in any case and are told.
-    let told = loop {
-        let master = ask(&gate, false, "root", Method::GET, PODS).await;
-        soon(asked.recv()).await.unwrap().say("");
-        let told = master.told().await;
-        if !told.headers.contains_key("x-kubernetes-pf-flowschema-uid") {
-            break told;
+    let response = loop {
+        let master = start_request(&gate, false, "root", Method::GET, PODS).await;
+        soon(held.recv()).await.unwrap().respond("");
+        let response = master.response().await;
+        if !response
+            .headers
+            .contains_key("x-kubernetes-pf-flowschema-uid")
+        {
+            break response;
         }
     };
     assert!(
-        !told
+        !response
             .headers
             .contains_key("x-kubernetes-pf-prioritylevel-uid")
     );
     let passes = get(&gate, "/api/v1/passes").await;
-    let asked_off = soon(asked.recv()).await.unwrap();
-    assert_eq!(asked_off.target, "/api/v1/passes");
+    let held_off = soon(held.recv()).await.unwrap();
+    assert_eq!(held_off.target, "/api/v1/passes");
     assert_eq!(small(&gate), (1, 1, 1), "it is in no book");
 
     switch(Enforcement::Enforce);
     loop {
-        let master = ask(&gate, false, "root", Method::GET, PODS).await;
-        soon(asked.recv()).await.unwrap().say("");
-        let told = master.told().await;
-        if told.headers.contains_key("x-kubernetes-pf-flowschema-uid") {
+        let master = start_request(&gate, false, "root", Method::GET, PODS).await;
+        soon(held.recv()).await.unwrap().respond("");
+        let response = master.response().await;
+        if response
+            .headers
+            .contains_key("x-kubernetes-pf-flowschema-uid")
+        {
             break;
         }
     }
@@ -333,21 +342,21 @@ async fn enforcement_is_switched_while_requests_run_and_wait() {
 
     // What waits goes ahead; what comes passes, and stands in the books.
     switch(Enforcement::Observe);
-    let ahead_too = soon(asked.recv()).await.unwrap();
+    let ahead_too = soon(held.recv()).await.unwrap();
     let fourth = get(&gate, "/api/v1/observed").await;
-    let observed = soon(asked.recv()).await.unwrap();
+    let observed = soon(held.recv()).await.unwrap();
     assert_eq!(observed.target, "/api/v1/observed");
     assert_eq!(small(&gate), (1, 3, 1));
-    observed.say("");
+    observed.respond("");
     fourth.served().await;
     until(|| small(&gate) == (1, 2, 1)).await;
 
-    asked_off.say("");
+    held_off.respond("");
     passes.served().await;
-    executing.say("");
+    executing.respond("");
     first.served().await;
-    for (asked, waiting) in [(going_ahead, second), (ahead_too, third)] {
-        asked.say("");
+    for (held, waiting) in [(going_ahead, second), (ahead_too, third)] {
+        held.respond("");
         waiting.served().await;
     }
     until(|| small(&gate) == (0, 0, 0)).await;

@@ -39,7 +39,7 @@ fn upstream_of(speaks: Speaks, bytes: usize) -> TestUpstream {
 struct Raw(TcpStream);
 
 impl Raw {
-    fn ask(address: SocketAddr) -> Self {
+    fn get(address: SocketAddr) -> Self {
         let mut socket = TcpStream::connect(address).unwrap();
         let head = format!("GET {PODS} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
         socket.write_all(head.as_bytes()).unwrap();
@@ -89,7 +89,7 @@ async fn an_answer_that_fits_the_spool_is_read_to_its_end_and_its_seat_comes_fre
         let upstream = upstream_of(speaks, LARGE);
         let gate = Gate::governed(&upstream, &rules(64 << 20, 128 << 20));
         let spool = &gate.flow_control().spool;
-        let http1 = Raw::ask(gate.address());
+        let http1 = Raw::get(gate.address());
         until(|| spool.answers() == 1).await;
         until(|| small(&gate) == (0, 0, 0)).await;
         let http2 = ask_http2(gate.address(), 65_535).await;
@@ -130,7 +130,7 @@ async fn a_client_that_reads_too_slowly_is_cut_when_no_seat_is_free() {
             if http2 {
                 stream = Some(ask_http2(gate.address(), 1).await);
             } else {
-                raw = Some(Raw::ask(gate.address()));
+                raw = Some(Raw::get(gate.address()));
             }
             until(|| small(&gate) == (1, 0, 1)).await;
             let next = get(&gate, PODS).await;
@@ -169,7 +169,7 @@ async fn many_slow_readers_cost_no_more_than_the_spool_and_others_are_served() {
     }
     until(|| spool.answers() > 0).await;
     for _ in 0..3 {
-        ask(&gate, false, "bob", Method::GET, PODS)
+        start_request(&gate, false, "bob", Method::GET, PODS)
             .await
             .served()
             .await;

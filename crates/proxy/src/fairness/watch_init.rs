@@ -462,6 +462,30 @@ mod tests {
     }
 
     #[test]
+    fn a_watch_without_a_bookmark_keeps_its_seat_until_the_first_pause_between_events() {
+        on_a_core(async || {
+            let clock = Clock::manual(Time::ZERO);
+            let gate = gate(Semantics::Improved, &clock);
+            let just_under = PAUSE.saturating_sub(Duration::from_nanos(1));
+            let after = async |last_pause| {
+                let mut guard = watch(&gate, "");
+                guard.answered();
+                for _ in 0..5 {
+                    clock.advance(just_under);
+                    guard.data(&Bytes::from_static(b"event"));
+                }
+                clock.advance(last_pause);
+                let_others_run().await;
+                let seats = seats_in_use(&gate);
+                drop(guard);
+                seats
+            };
+            assert_eq!(after(just_under).await, 1);
+            assert_eq!(after(PAUSE).await, 0);
+        });
+    }
+
+    #[test]
     fn the_limit_holds_for_a_watch_that_never_pauses() {
         on_a_core(async || {
             let clock = Clock::manual(Time::ZERO);
