@@ -11,7 +11,7 @@ use http::{Method, StatusCode};
 use http_body_util::BodyExt as _;
 
 use crate::{
-    client::{TestClient, raw, status},
+    client::{HANG, TestClient, raw, status},
     gate::Gate,
     upstream::{Speaks, TestUpstream, full, text},
 };
@@ -312,17 +312,17 @@ fn a_connection_whose_answer_came_before_the_body_is_used_again_or_said_to_close
     ] {
         for _ in 0..5 {
             let mut stream = TcpStream::connect(gate.address()).unwrap();
-            stream
-                .set_read_timeout(Some(Duration::from_secs(20)))
-                .unwrap();
+            stream.set_read_timeout(Some(HANG)).unwrap();
             write!(stream, "POST /a HTTP/1.1\r\nHost: a\r\n{head}\r\n\r\n").unwrap();
             let mut sender = stream.try_clone().unwrap();
             let body = body.clone();
+            let (send_body, may_send) = std::sync::mpsc::channel();
             let sending = std::thread::spawn(move || {
-                std::thread::park_timeout(Duration::from_millis(20));
+                may_send.recv().unwrap();
                 sender.write_all(&body)
             });
             let first = answer(&mut stream);
+            send_body.send(()).unwrap();
             assert!(first.starts_with("http/1.1 403"), "{head}: {first}");
             let sent = sending.join().unwrap();
             if first.contains("connection: close") {

@@ -12,7 +12,7 @@ use fairgate_proxy::stack::stack;
 use tower::layer::util::Identity;
 
 use crate::{
-    client::{TestClient, body, raw, soon, status},
+    client::{HANG, TestClient, body, raw, soon, status},
     failures::until,
     gate::{Gate, TestAuth, fairness, flow_control},
     upstream::{Speaks, TestUpstream},
@@ -91,9 +91,7 @@ async fn a_client_too_slow_with_its_head_is_cut_off() {
     });
     let mut stream = TcpStream::connect(gate.address()).unwrap();
     stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n").unwrap();
-    stream
-        .set_read_timeout(Some(Duration::from_secs(10)))
-        .unwrap();
+    stream.set_read_timeout(Some(HANG)).unwrap();
     let mut said = Vec::new();
     let _ = stream.read_to_end(&mut said);
     assert!(said.is_empty());
@@ -104,7 +102,8 @@ async fn a_client_too_slow_with_its_head_is_cut_off() {
 async fn an_idle_connection_is_closed() {
     let upstream = TestUpstream::saying(Speaks::Http1, "served");
     let gate = Gate::with(&upstream, |settings, _| {
-        settings.serve.idle_timeout = Duration::from_millis(100);
+        // Long enough for both clients to send their requests.
+        settings.serve.idle_timeout = Duration::from_secs(2);
     });
     for mut client in TestClient::both(gate.address()).await {
         body(client.get("/a").await).await;
@@ -177,9 +176,7 @@ fn out_of_descriptors_child() {
     }
     // Those the gateway cannot accept are turned away, one by one, instead of left waiting.
     for client in &mut clients[20..] {
-        client
-            .set_read_timeout(Some(Duration::from_secs(10)))
-            .unwrap();
+        client.set_read_timeout(Some(HANG)).unwrap();
         let read = client.read(&mut [0; 1]);
         let left_waiting = read
             .as_ref()

@@ -10,7 +10,7 @@ use std::{
 };
 
 use fairgate::app::AppSettings;
-use fairgate_base::events::EventSink;
+use fairgate_base::{clock::Clock, events::EventSink};
 use fairgate_proxy::{
     forward::{UpstreamProtocol, UpstreamSettings},
     serve::ClientEvent,
@@ -111,27 +111,30 @@ async fn an_answer_that_nobody_wants_runs_out_if_it_is_soon_over() {
     assert_eq!(tap.total(RST_STREAM), 0);
 }
 
+/// How many streams the gateway may reset on a connection in this time: a slow machine allows more, never fewer.
+fn most_resets(passed: Duration) -> usize {
+    20 + 5 * usize::try_from(passed.as_secs() + 1).unwrap()
+}
+
 #[tokio::test]
 async fn no_more_streams_are_reset_than_a_server_puts_up_with() {
     let upstream = TestUpstream::start(Speaks::Http2Streams(100), |_| std::future::pending());
     let tap = Tap::before(upstream.address).await;
     let gate = hasty(tap.address);
-    let begin = fairgate_base::clock::Clock::system();
-    let began = begin.now();
+    let clock = Clock::system();
+    let started = clock.now();
     for user in ["a", "b", "c", "d"] {
         let mut client = TestClient::http2(gate.address()).await;
         reset(&upstream, &mut client, user, LOG, 60).await;
     }
-    // All of them are wanted by nobody; some are reset after a while, the others wait for their turn.
+    // All of them are abandoned. Some are reset after a while, the others wait for their turn.
     until(|| tap.total(RST_STREAM) >= 60).await;
-    let passed = begin.now().since(began).as_secs_f64();
-    let most = 20.0 + 5.0 * passed;
-    for resets in tap.count(RST_STREAM) {
-        assert!(
-            f64::from(u32::try_from(resets).unwrap()) <= most,
-            "{resets} after {passed} s"
-        );
-    }
+    let resets = tap.count(RST_STREAM);
+    let most = most_resets(clock.now().since(started));
+    assert!(
+        resets.iter().all(|resets| *resets <= most),
+        "{resets:?} of {most}"
+    );
     assert!(tap.count(RST_STREAM).len() <= 5);
 }
 
@@ -162,6 +165,8 @@ async fn a_client_whose_body_breaks_off_does_not_reset_more_than_others() {
     let upstream = TestUpstream::start(Speaks::Http2Streams(100), |_| std::future::pending());
     let tap = Tap::before(upstream.address).await;
     let gate = hasty(tap.address);
+    let clock = Clock::system();
+    let started = clock.now();
     let mut client = TestClient::http2(gate.address()).await;
     let mut bodies = Vec::new();
     for _ in 0..60 {
@@ -176,7 +181,9 @@ async fn a_client_whose_body_breaks_off_does_not_reset_more_than_others() {
         drop(send);
     }
     until(|| tap.total(RST_STREAM) >= 20).await;
-    assert!(tap.total(RST_STREAM) <= 25, "{}", tap.total(RST_STREAM));
+    let resets = tap.total(RST_STREAM);
+    let most = most_resets(clock.now().since(started));
+    assert!(resets <= most, "{resets} of {most}");
 }
 
 #[tokio::test]

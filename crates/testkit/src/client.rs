@@ -1,4 +1,4 @@
-//! Clients: hyper's for good behaviour, a bare socket for bad.
+//! Clients: hyper's for correct requests, a bare socket for others.
 
 use std::{io::Read as _, net::SocketAddr, time::Duration};
 
@@ -14,7 +14,7 @@ use tokio::{net::TcpStream, task::JoinHandle};
 
 use crate::upstream::{TestBody, full};
 
-/// One connection to the gateway.
+/// A connection to the gateway.
 pub struct TestClient {
     sender: Sender,
     driver: JoinHandle<()>,
@@ -70,7 +70,7 @@ impl TestClient {
         }
     }
 
-    /// One of each kind.
+    /// One client of HTTP/1.1 and one of HTTP/2.
     pub async fn both(address: SocketAddr) -> [Self; 2] {
         [Self::http1(address).await, Self::http2(address).await]
     }
@@ -90,7 +90,7 @@ impl TestClient {
         }
     }
 
-    /// Sends a request and waits for the head of its answer.
+    /// Sends a request and waits for the head of its response.
     ///
     /// # Errors
     ///
@@ -105,13 +105,13 @@ impl TestClient {
         }
     }
 
-    /// Sends at once; the answer may be awaited elsewhere. HTTP/2 only.
+    /// Sends a request at once; the response may be awaited elsewhere. HTTP/2 only.
     pub fn start(
         &mut self,
         request: Request<TestBody>,
     ) -> impl Future<Output = hyper::Result<Response<Incoming>>> + Send + 'static {
         match &mut self.sender {
-            Sender::Http1(_) => panic!("one at a time on HTTP/1"),
+            Sender::Http1(_) => panic!("HTTP/1 sends one request at a time"),
             Sender::Http2(sender) => sender.send_request(request),
         }
     }
@@ -134,14 +134,14 @@ impl TestClient {
         soon(self.driver).await.unwrap();
     }
 
-    /// Closes the connection, whatever is under way.
+    /// Closes the connection, also while requests wait for responses.
     pub async fn abandon(self) {
         self.driver.abort();
         let _ = self.driver.await;
     }
 }
 
-/// All of a response's body.
+/// The whole body of a response.
 pub async fn body(response: Response<Incoming>) -> Bytes {
     soon(response.into_body().collect())
         .await
@@ -149,7 +149,7 @@ pub async fn body(response: Response<Incoming>) -> Bytes {
         .to_bytes()
 }
 
-/// All of a response's body, which is text.
+/// The whole body of a response, as text.
 pub async fn body_text(response: Response<Incoming>) -> String {
     String::from_utf8(body(response).await.to_vec()).unwrap()
 }
@@ -168,33 +168,34 @@ pub async fn piece(body: &mut Incoming) -> Option<hyper::Result<Bytes>> {
     }
 }
 
-/// Waits for what must happen, and fails instead of hanging. How long that takes says nothing about the gateway: other
-/// tests run on the machine, too.
+/// The longest that a test waits for anything. It only bounds a hang: how long something takes says nothing about the
+/// gateway, because other tests run on the machine, too.
+pub const HANG: Duration = Duration::from_secs(60);
+
+/// Waits for what must happen, and fails after [`HANG`].
 pub async fn soon<F: Future>(happens: F) -> F::Output {
-    tokio::time::timeout(Duration::from_secs(30), happens)
+    tokio::time::timeout(HANG, happens)
         .await
         .expect("this should have happened by now")
 }
 
-/// Sends `bytes` as they are and reads whatever comes until the gateway closes.
+/// Sends `bytes` unchanged and reads until the gateway closes the connection.
 pub fn raw(address: SocketAddr, bytes: &[u8]) -> String {
     use std::io::Write as _;
     let mut stream = std::net::TcpStream::connect(address).unwrap();
-    stream
-        .set_read_timeout(Some(Duration::from_secs(10)))
-        .unwrap();
-    // The gateway may refuse before it has read everything.
+    stream.set_read_timeout(Some(HANG)).unwrap();
+    // The gateway may respond before it has read everything.
     let _ = stream.write_all(bytes);
-    let mut answer = Vec::new();
-    let _ = stream.read_to_end(&mut answer);
-    String::from_utf8_lossy(&answer).into_owned()
+    let mut response = Vec::new();
+    let _ = stream.read_to_end(&mut response);
+    String::from_utf8_lossy(&response).into_owned()
 }
 
-/// The status of a raw answer.
-pub fn status(answer: &str) -> u16 {
-    answer
+/// The status of a raw response.
+pub fn status(response: &str) -> u16 {
+    response
         .split(' ')
         .nth(1)
         .and_then(|status| status.parse().ok())
-        .unwrap_or_else(|| panic!("no answer: {answer:?}"))
+        .unwrap_or_else(|| panic!("no response: {response:?}"))
 }

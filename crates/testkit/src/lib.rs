@@ -1,10 +1,11 @@
-//! What tests, benches and attacks share: an [`upstream`] that answers as a test says, [`client`]s for good and bad
-//! behaviour, certificates ([`pki`]), [`random`] numbers by seed, and a real etcd.
+//! What tests, benchmarks and attacks share: an [`upstream`] that responds as a test says, [`client`]s, certificates
+//! ([`pki`]), [`random`] numbers by seed, and a real etcd.
 //!
-//! Only dev-dependencies name this crate. It uses none of those it helps to test but the pure core: their types would
-//! otherwise exist twice in their own unit tests.
+//! Only dev-dependencies name this crate. Of the crates under test it uses only the pure core: the types of others would
+//! exist twice in their own unit tests.
 //!
-//! Not here: the gateway under test, which `tests/it/gate.rs` starts inside the process and `tests/attack` as a program.
+//! Not here: the gateway under test. `tests/it/gate.rs` starts one inside the process, `tests/it/process.rs` and
+//! `tests/attack` start one as a program.
 
 #![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
 #![allow(clippy::missing_panics_doc, reason = "tests fail by panicking")]

@@ -1,4 +1,4 @@
-//! A fake upstream: answers as the test says, and remembers what reached it.
+//! A fake upstream: responds as the test says, and records the requests it received.
 
 use std::{
     convert::Infallible,
@@ -29,25 +29,25 @@ use tokio::{
     sync::mpsc,
 };
 
-/// The body of a request or an answer.
+/// The body of a request or a response.
 pub type TestBody = UnsyncBoxBody<Bytes, io::Error>;
-/// An answer of the upstream.
+/// A response of the upstream.
 pub type TestReply = Response<TestBody>;
 
-/// What the upstream speaks.
+/// The protocol of the upstream.
 #[derive(Clone)]
 pub enum Speaks {
     /// HTTP/1.1.
     Http1,
     /// HTTP/2 without TLS.
     Http2,
-    /// HTTP/2 with this many streams a connection.
+    /// HTTP/2 without TLS, with this many concurrent streams per connection.
     Http2Streams(u32),
-    /// What ALPN settles, under TLS.
+    /// TLS, with the protocol that ALPN selects.
     Tls(Arc<rustls::ServerConfig>),
 }
 
-/// What reached the upstream.
+/// A request that the upstream received.
 #[derive(Clone, Debug)]
 pub struct SeenRequest {
     /// Its method.
@@ -56,11 +56,11 @@ pub struct SeenRequest {
     pub target: String,
     /// The protocol between gateway and upstream.
     pub version: Version,
-    /// All of them, as received.
+    /// All headers, as received.
     pub headers: HeaderMap,
 }
 
-/// A server in the place of the upstream, on a thread of its own, until it is dropped.
+/// A server on a thread of its own. It stops when dropped.
 pub struct TestUpstream {
     /// Where it listens.
     pub address: SocketAddr,
@@ -72,7 +72,7 @@ pub struct TestUpstream {
 }
 
 impl TestUpstream {
-    /// Starts one that answers as `handler` says.
+    /// Starts an upstream that responds with what `handler` returns.
     pub fn start<F, A>(speaks: Speaks, handler: F) -> Self
     where
         F: Fn(Request<Incoming>) -> A + Send + Sync + 'static,
@@ -107,17 +107,17 @@ impl TestUpstream {
         }
     }
 
-    /// An upstream that answers every request with 200 and `body`.
+    /// An upstream that responds to every request with 200 and `body`.
     pub fn saying(speaks: Speaks, body: &'static str) -> Self {
         Self::start(speaks, move |_| async move { text(body) })
     }
 
-    /// The requests that reached it, in order.
+    /// The requests it has received, in order.
     pub fn seen(&self) -> Vec<SeenRequest> {
         self.seen.lock().unwrap().clone()
     }
 
-    /// The one request that reached it.
+    /// The only request it has received.
     pub fn only(&self) -> SeenRequest {
         let seen = self.seen();
         assert_eq!(seen.len(), 1, "{seen:?}");
@@ -214,19 +214,19 @@ where
         .await;
 }
 
-/// An answer 200 with this text.
+/// A response with status 200 and this text.
 pub fn text(body: &'static str) -> TestReply {
     Response::new(full(body))
 }
 
-/// A body that is complete.
+/// A body that is sent at once.
 pub fn full(body: impl Into<Bytes>) -> TestBody {
     Full::new(body.into())
         .map_err(|never| match never {})
         .boxed_unsync()
 }
 
-/// A body the test sends piece by piece; an error breaks it off.
+/// A body that the test sends piece by piece. An error breaks the connection or resets the stream.
 pub fn streamed() -> (mpsc::UnboundedSender<io::Result<Bytes>>, TestBody) {
     let (sender, receiver) = mpsc::unbounded_channel();
     (sender, Streamed(receiver).boxed_unsync())

@@ -3,7 +3,6 @@
 use std::{
     io::{Read as _, Write as _},
     net::{SocketAddr, TcpStream},
-    time::Duration,
 };
 
 use bytes::Bytes;
@@ -49,9 +48,7 @@ impl Raw {
     /// Bytes of the answer, as far as it comes.
     async fn read(mut self) -> usize {
         let reading = tokio::task::spawn_blocking(move || {
-            self.0
-                .set_read_timeout(Some(Duration::from_secs(30)))
-                .unwrap();
+            self.0.set_read_timeout(Some(crate::client::HANG)).unwrap();
             let mut all = Vec::new();
             let _ = self.0.read_to_end(&mut all);
             let head = memchr::memmem::find(&all, b"\r\n\r\n").unwrap();
