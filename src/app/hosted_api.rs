@@ -354,10 +354,31 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
+    use fairgate_core::time::Time;
     use fairgate_store::Precondition;
+
+    /// Only bounds a hang.
+    const HANG: Duration = Duration::from_secs(30);
 
     /// A directory that is removed when dropped.
     struct Directory(PathBuf);
+
+    impl Directory {
+        fn new(test: &str) -> Self {
+            let name = format!("fairgate-hosting-{test}-{}", process::id());
+            let directory = Self(env::temp_dir().join(name));
+            fs::create_dir_all(&directory.0).unwrap();
+            directory
+        }
+    }
+
+    fn hosting(directory: &Directory, clock: &Clock) -> HostedApi {
+        let text = b"apiVersion: fairgate.dev/v1alpha1\nkind: Configuration\n";
+        let reading = Config::parse("test.yaml", &directory.0, text);
+        let (config, _) = reading.usable().unwrap();
+        let store = open_local(&directory.0.join("store.redb"), clock).unwrap();
+        HostedApi::new(&config, Arc::new(store), None, clock)
+    }
 
     impl Drop for Directory {
         fn drop(&mut self) {
@@ -367,15 +388,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_change_between_watching_and_awaiting_is_not_missed() {
-        let directory =
-            Directory(env::temp_dir().join(format!("fairgate-hosting-{}", process::id())));
-        fs::create_dir_all(&directory.0).unwrap();
-        let text = b"apiVersion: fairgate.dev/v1alpha1\nkind: Configuration\n";
-        let reading = Config::parse("test.yaml", &directory.0, text);
-        let (config, _) = reading.usable().unwrap();
-        let clock = Clock::system();
-        let store = open_local(&directory.0.join("store.redb"), &clock).unwrap();
-        let hosting = HostedApi::new(&config, Arc::new(store), None, &clock);
+        let directory = Directory::new("change");
+        let hosting = hosting(&directory, &Clock::system());
         hosting.store.wait_for(1).await.unwrap();
 
         // For example, a client deletes an object that was just read.
@@ -384,7 +398,23 @@ mod tests {
         let key = format!("{}x", FLOW_SCHEMA_KIND.key_prefix());
         let written = hosting.store.write(&key, Precondition::Absent, value);
         written.await.unwrap();
-        let noticed = tokio::time::timeout(Duration::from_secs(10), change).await;
-        assert!(noticed.is_ok());
+        tokio::time::timeout(HANG, change).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn the_start_does_not_wait_long_for_a_store_that_is_known_to_fail() {
+        let directory = Directory::new("degraded");
+        fs::write(directory.0.join("store.redb"), "not a store".repeat(1000)).unwrap();
+        let clock = Clock::manual(Time::ZERO);
+        let hosting = hosting(&directory, &clock);
+        let timeout = hosting.start_timeout();
+        let work = async {
+            while !matches!(hosting.store.health(), StoreHealth::Degraded(_)) {
+                tokio::task::yield_now().await;
+            }
+            clock.advance(DEGRADED_START_TIMEOUT);
+        };
+        let both = async { tokio::join!(timeout, work) };
+        tokio::time::timeout(HANG, both).await.unwrap();
     }
 }

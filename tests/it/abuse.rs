@@ -2,10 +2,8 @@
 //! served as before, and operators see what was done about it.
 
 use std::{
-    io::{BufRead as _, BufReader, Read as _, Write as _},
+    io::{Read as _, Write as _},
     net::{SocketAddr, TcpStream},
-    process::{Child, Command, Stdio},
-    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -13,163 +11,95 @@ use fairgate_proxy::serve::Offence;
 use serde_json::{Value, json};
 
 use crate::{
-    client::{TestClient, body_text, raw, status},
+    client::{HANG, TestClient, body_text, raw, status},
     gate::Gate,
+    process::{GatewayProcess, ProcessOptions, get, wait_until},
     upstream::{Speaks, TestUpstream, streamed, text},
 };
 
-/// `fairgate serve` as a process of its own, whose memory and descriptors are nobody else's.
-struct Process {
-    child: Child,
-    address: SocketAddr,
-    admin: SocketAddr,
-    log: Arc<Mutex<Vec<String>>>,
+/// A gateway in front of `upstream` with these limits.
+fn gateway(upstream: &TestUpstream, limits: &Value, options: &ProcessOptions) -> GatewayProcess {
+    let configuration = json!({
+        "upstream": {"url": format!("http://{}", upstream.address)}, "dataCores": 2,
+        "limits": limits,
+    });
+    GatewayProcess::with(configuration, options)
 }
 
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-impl Process {
-    /// Starts one before `upstream` that may have so many descriptors.
-    fn start(upstream: &TestUpstream, name: &str, descriptors: u32, limits: &Value) -> Self {
-        let file = format!("fairgate-abuse-{name}-{}", std::process::id());
-        let path = std::env::temp_dir().join(file);
-        let configuration = json!({
-            "apiVersion": "fairgate.dev/v1alpha1", "kind": "Configuration",
-            "listen": {"address": "127.0.0.1:0"}, "admin": {"address": "127.0.0.1:0"},
-            "upstream": {"url": format!("http://{}", upstream.address)}, "dataCores": 2,
-            "limits": limits,
-        });
-        std::fs::write(&path, configuration.to_string()).unwrap();
-        let mut child = Command::new("sh")
-            .args([
-                "-c",
-                "ulimit -n $1 && exec \"$2\" serve --config \"$3\"",
-                "sh",
-            ])
-            .arg(descriptors.to_string())
-            .arg(env!("CARGO_BIN_EXE_fairgate"))
-            .arg(&path)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-        let word = |line: &str, key: &str| {
-            let (_, rest) = line.split_once(key)?;
-            rest.split(' ').next().unwrap().parse().ok()
-        };
-        let (address, admin) = lines
-            .find_map(|line| {
-                let line = line.unwrap();
-                Some((word(&line, " address=")?, word(&line, " admin=")?))
-            })
-            .expect("it tells where it serves");
-        let log = Arc::<Mutex<Vec<String>>>::default();
-        let keep = Arc::clone(&log);
-        std::thread::spawn(move || {
-            for line in lines.map_while(Result::ok) {
-                keep.lock().unwrap().push(line);
-            }
-        });
-        std::fs::remove_file(path).unwrap();
-        Self {
-            child,
-            address,
-            admin,
-            log,
-        }
-    }
-
-    /// Resident memory in MiB.
-    fn mebibytes(&self) -> usize {
-        let path = format!("/proc/{}/status", self.child.id());
-        let text = std::fs::read_to_string(path).unwrap();
-        let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-        let kibibytes = line.unwrap().trim().trim_end_matches(" kB");
-        kibibytes.parse::<usize>().unwrap() >> 10
-    }
-
-    fn metric(&self, name: &str) -> u64 {
-        let text = get(self.admin, "/metrics");
-        let value = text
-            .lines()
-            .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-        value.unwrap_or("0").parse().unwrap()
-    }
-
-    /// Log lines that hold `text`.
-    fn logged(&self, text: &str) -> Vec<String> {
-        let log = self.log.lock().unwrap();
-        let lines = log.iter().filter(|line| line.contains(text));
-        lines.cloned().collect()
+fn allowing_descriptors(number: u32) -> ProcessOptions {
+    ProcessOptions {
+        descriptors: Some(number),
+        ..ProcessOptions::default()
     }
 }
 
-fn get(address: SocketAddr, target: &str) -> String {
-    let request = format!("GET {target} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
-    raw(address, request.as_bytes())
-}
-
-fn wait_until(what: &str, holds: impl Fn() -> bool) {
-    for _ in 0..600 {
-        if holds() {
-            return;
-        }
-        std::thread::park_timeout(Duration::from_millis(50));
-    }
-    panic!("{what}");
-}
-
-#[test]
-fn unfinished_heads_take_bounded_memory_and_give_it_back() {
+/// Opens 150 connections that each send an unfinished head of a MiB, while the gateway may hold 8 MiB of them.
+fn unfinished_heads_are_bounded<C>(open: impl Fn(SocketAddr) -> C, meanwhile: impl Fn(SocketAddr)) {
     let upstream = TestUpstream::saying(Speaks::Http1, "served");
     let limits = json!({"unfinishedHeaderBytes": "8Mi"});
-    let process = Process::start(&upstream, "heads", 4096, &limits);
+    let process = gateway(&upstream, &limits, &allowing_descriptors(4096));
     assert_eq!(status(&get(process.address, "/livez")), 200);
-    let before = process.mebibytes();
-    let mut head = b"GET /livez HTTP/1.1\r\nHost: a\r\nX: ".to_vec();
-    head.resize((1 << 20) - 100, b'a');
-    // More than anybody has of them, a few at a time.
-    let mut open = Vec::new();
+    let before = process.mebibytes("VmRSS");
+    let mut clients = Vec::new();
     let mut most = 0;
     for round in 0..150 {
-        let mut stream = TcpStream::connect(process.address).unwrap();
-        stream
-            .set_write_timeout(Some(Duration::from_secs(5)))
-            .unwrap();
-        let _ = stream.write_all(&head);
-        open.push(stream);
+        clients.push(open(process.address));
         if round % 10 == 0 {
-            most = most.max(process.mebibytes());
+            most = most.max(process.mebibytes("VmRSS"));
         }
     }
-    most = most.max(process.mebibytes());
+    most = most.max(process.mebibytes("VmRSS"));
     assert!(
         most < before + 40,
         "{before} MiB before, {most} MiB with them"
     );
-    // A large head at ordinary speed is served in the midst of it.
-    let large = format!("X: {}\r\n", "a".repeat(6000)).repeat(50);
-    let request = format!("GET /livez HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{large}\r\n");
-    assert_eq!(status(&raw(process.address, request.as_bytes())), 200);
-    wait_until("nearly all are cut", || {
-        process.metric("fairgate_refused_heads_total{reason=\"memory\"}") > 100
+    meanwhile(process.address);
+    wait_until("most connections are cut", || {
+        process.metric("fairgate_refused_heads_total{reason=\"memory\"}") > Some(100)
     });
-    drop(open);
+    drop(clients);
     wait_until("the memory is given back", || {
-        process.metric("fairgate_unfinished_head_bytes") == 0
+        process.metric("fairgate_unfinished_head_bytes") == Some(0)
     });
-    let after = process.mebibytes();
+    let after = process.mebibytes("VmRSS");
     assert!(
         after < before + 30,
         "{before} MiB before, {after} MiB after"
     );
+}
+
+#[test]
+fn unfinished_http1_heads_take_bounded_memory_and_give_it_back() {
+    let mut head = b"GET /livez HTTP/1.1\r\nHost: a\r\nX: ".to_vec();
+    head.resize((1 << 20) - 100, b'a');
+    let open = |address| {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.set_write_timeout(Some(HANG)).unwrap();
+        let _ = stream.write_all(&head);
+        stream
+    };
+    unfinished_heads_are_bounded(open, |address| {
+        // Another client's large head is read meanwhile.
+        let large = format!("X: {}\r\n", "a".repeat(6000)).repeat(50);
+        let request = format!("GET /livez HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{large}\r\n");
+        assert_eq!(status(&raw(address, request.as_bytes())), 200);
+    });
+}
+
+#[test]
+fn unfinished_http2_header_blocks_take_bounded_memory_and_give_it_back() {
+    let mut value = b"\x00\x01x\x7f\x81\x7c".to_vec();
+    value.resize(6 + 16_000, b'a');
+    let open = |address| {
+        let mut client = Frames::connect(address);
+        client.0.set_write_timeout(Some(HANG)).unwrap();
+        client.send(&ask(1, 1));
+        for _ in 0..60 {
+            client.send(&frame(9, 0, 1, &value));
+        }
+        client
+    };
+    unfinished_heads_are_bounded(open, |_| {});
 }
 
 /// A client that speaks HTTP/2 frames.
@@ -178,9 +108,7 @@ struct Frames(TcpStream);
 impl Frames {
     fn connect(address: SocketAddr) -> Self {
         let mut stream = TcpStream::connect(address).unwrap();
-        stream
-            .set_read_timeout(Some(Duration::from_secs(20)))
-            .unwrap();
+        stream.set_read_timeout(Some(HANG)).unwrap();
         stream
             .write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
             .unwrap();
@@ -346,49 +274,6 @@ fn a_header_block_that_another_frame_interrupts_is_against_the_protocol() {
 }
 
 #[test]
-fn unfinished_header_blocks_take_bounded_memory_and_give_it_back() {
-    let upstream = TestUpstream::saying(Speaks::Http1, "served");
-    let limits = json!({"unfinishedHeaderBytes": "8Mi"});
-    let process = Process::start(&upstream, "blocks", 4096, &limits);
-    assert_eq!(status(&get(process.address, "/livez")), 200);
-    let before = process.mebibytes();
-    let mut value = b"\x00\x01x\x7f\x81\x7c".to_vec();
-    value.resize(6 + 16_000, b'a');
-    let mut open = Vec::new();
-    let mut most = 0;
-    for round in 0..150 {
-        let mut client = Frames::connect(process.address);
-        let timeout = Some(Duration::from_secs(5));
-        client.0.set_write_timeout(timeout).unwrap();
-        client.send(&ask(1, 1));
-        for _ in 0..60 {
-            client.send(&frame(9, 0, 1, &value));
-        }
-        open.push(client);
-        if round % 10 == 0 {
-            most = most.max(process.mebibytes());
-        }
-    }
-    most = most.max(process.mebibytes());
-    assert!(
-        most < before + 40,
-        "{before} MiB before, {most} MiB with them"
-    );
-    wait_until("nearly all are cut", || {
-        process.metric("fairgate_refused_heads_total{reason=\"memory\"}") > 100
-    });
-    drop(open);
-    wait_until("the memory is given back", || {
-        process.metric("fairgate_unfinished_head_bytes") == 0
-    });
-    let after = process.mebibytes();
-    assert!(
-        after < before + 30,
-        "{before} MiB before, {after} MiB after"
-    );
-}
-
-#[test]
 fn unfinished_header_blocks_count_against_the_same_budget_and_time() {
     let upstream = TestUpstream::saying(Speaks::Http1, "served");
     let gate = Gate::with(&upstream, |settings, _| {
@@ -468,7 +353,7 @@ async fn a_connection_lives_on_through_many_requests_and_resets() {
 #[test]
 fn heads_that_cannot_be_read_are_counted_and_logged_at_a_bounded_rate() {
     let upstream = TestUpstream::saying(Speaks::Http1, "served");
-    let process = Process::start(&upstream, "malformed", 1024, &json!({}));
+    let process = gateway(&upstream, &json!({}), &allowing_descriptors(1024));
     for bad in [
         "GET / HTTP/1.1\r\nX : a\r\n\r\n",
         "\u{16}\u{3}\u{1}",
@@ -484,7 +369,7 @@ fn heads_that_cannot_be_read_are_counted_and_logged_at_a_bounded_rate() {
         }
     }
     wait_until("all are counted", || {
-        process.metric("fairgate_refused_heads_total{reason=\"malformed\"}") == 100
+        process.metric("fairgate_refused_heads_total{reason=\"malformed\"}") == Some(100)
     });
     let lines = process.logged("a client was refused before its request could be read");
     assert!((1..=30).contains(&lines.len()), "{lines:?}");
@@ -498,7 +383,7 @@ fn tokens_that_cannot_be_reviewed_do_not_fill_the_log() {
         *answer.status_mut() = http::StatusCode::FORBIDDEN;
         answer
     });
-    let process = Process::start(&upstream, "tokens", 1024, &json!({}));
+    let process = gateway(&upstream, &json!({}), &allowing_descriptors(1024));
     for i in 0..60 {
         let request = format!(
             "GET /a HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer t{i}\r\nConnection: close\r\n\r\n"
@@ -506,7 +391,7 @@ fn tokens_that_cannot_be_reviewed_do_not_fill_the_log() {
         assert_eq!(status(&raw(process.address, request.as_bytes())), 503);
     }
     let failed = "fairgate_token_reviews_total{outcome=\"failed\"}";
-    wait_until("all are counted", || process.metric(failed) == 60);
+    wait_until("all are counted", || process.metric(failed) == Some(60));
     let lines = process.logged("could not be reviewed");
     // Two kinds of line, five in ten seconds each.
     assert!((2..=40).contains(&lines.len()), "{lines:?}");
@@ -515,7 +400,7 @@ fn tokens_that_cannot_be_reviewed_do_not_fill_the_log() {
 #[test]
 fn probes_are_answered_whatever_else_is_open() {
     let upstream = TestUpstream::saying(Speaks::Http1, "served");
-    let process = Process::start(&upstream, "probes", 1024, &json!({}));
+    let process = gateway(&upstream, &json!({}), &allowing_descriptors(1024));
     let mut open = Vec::new();
     for i in 0..400 {
         let mut stream = TcpStream::connect(process.admin).unwrap();
@@ -535,27 +420,25 @@ fn probes_are_answered_whatever_else_is_open() {
     assert_eq!(status(&get(process.admin, "/livez")), 200);
     assert_eq!(status(&get(process.admin, "/readyz")), 200);
     let crowded = "fairgate_admin_connections_cut_total{reason=\"crowded\"}";
-    assert!(process.metric(crowded) > 300);
+    assert!(process.metric(crowded) > Some(300));
     drop(open);
     // One that sends nothing goes after a few seconds.
     let mut silent = TcpStream::connect(process.admin).unwrap();
-    silent
-        .set_read_timeout(Some(Duration::from_secs(20)))
-        .unwrap();
+    silent.set_read_timeout(Some(HANG)).unwrap();
     assert_eq!(silent.read(&mut [0; 1]).unwrap(), 0);
 }
 
 #[test]
 fn probes_are_answered_when_clients_have_taken_all_descriptors() {
     let upstream = TestUpstream::saying(Speaks::Http1, "served");
-    let process = Process::start(&upstream, "descriptors", 160, &json!({}));
+    let process = gateway(&upstream, &json!({}), &allowing_descriptors(160));
     let open: Vec<_> = (0..300)
         .map(|_| TcpStream::connect(process.address).unwrap())
         .collect();
     for _ in 0..20 {
         assert_eq!(status(&get(process.admin, "/livez")), 200);
     }
-    assert!(process.metric("fairgate_connections_turned_away_total") > 100);
+    assert!(process.metric("fairgate_connections_turned_away_total") > Some(100));
     let lines = process.logged("raise the descriptor limit");
     assert!((1..=5).contains(&lines.len()), "{lines:?}");
     drop(open);

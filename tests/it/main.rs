@@ -10,6 +10,7 @@ use fairgate_testkit::{client, pki, random, upstream};
 
 mod frames;
 mod gate;
+mod process;
 mod rules;
 
 mod abuse;

@@ -1,23 +1,23 @@
-//! Who may do what, and what they are told about it.
+//! Authorization of the hosted API, and the reviews that users can send.
 
 use http::Method;
 use serde_json::{Value, json};
 
 use super::{
     Home, LEVELS, SCHEMAS, V1,
-    api::{Api, Told},
+    api::{Api, ApiResponse},
     level, schema,
 };
 
-/// A master, a reader, somebody known, nobody.
+/// An administrator, a member of the reader groups, another user, and an anonymous client.
 const USERS: [&str; 4] = ["root", "reader", "alice", ""];
 
 const DUMPS: &str = "/debug/api_priority_and_fairness";
 
-#[tokio::test]
-async fn each_may_do_what_is_meant_for_them() {
-    let home = Home::new();
-    let server = home.start().await;
+/// Method, target, and the status for each of [`USERS`].
+type AccessCase = (&'static str, String, [u16; 4]);
+
+fn access_cases() -> Vec<AccessCase> {
     let item = format!("{SCHEMAS}/probes");
     let status = format!("{SCHEMAS}/probes/status");
     let dry = format!("{SCHEMAS}?dryRun=All");
@@ -52,7 +52,7 @@ async fn each_may_do_what_is_meant_for_them() {
         ("GET", &dump, [200, 403, 403, 403]),
         ("HEAD", &dump, [200, 403, 403, 403]),
         ("HEAD", "/metrics", [200, 200, 403, 403]),
-        // As good as a GET to whoever decides, and then it is not.
+        // Authorized like a GET, but not supported.
         ("HEAD", SCHEMAS, [405, 405, 403, 403]),
         ("GET", "/debug/pprof", [404, 403, 403, 403]),
         ("GET", "/api", [200, 200, 200, 403]),
@@ -70,6 +70,17 @@ async fn each_may_do_what_is_meant_for_them() {
         ("GET", "/", [200, 403, 403, 403]),
         ("GET", "//version", [404, 403, 403, 403]),
     ];
+    cases
+        .into_iter()
+        .map(|(method, target, codes)| (method, target.to_owned(), codes))
+        .collect()
+}
+
+#[tokio::test]
+async fn users_are_authorized_by_their_groups() {
+    let home = Home::new();
+    let server = home.start().await;
+    let cases = access_cases();
     for (number, user) in USERS.into_iter().enumerate() {
         let api = server.as_user(user).await;
         for (method, target, codes) in &cases {
@@ -89,22 +100,25 @@ async fn each_may_do_what_is_meant_for_them() {
                 request.header("content-type", content_type)
             };
             let response = api.open(request, body).await;
-            // A watch goes on.
+            // A watch has no end.
             if response.status() == 200 && target.contains("watch") {
                 assert_eq!(codes[number], 200, "{user:?} {target}");
                 continue;
             }
-            let told = Told::all_of(response).await;
-            let wanted = codes[number];
-            assert_eq!(told.status, wanted, "{user:?} {method} {target}: {told:?}");
+            let response = ApiResponse::all_of(response).await;
+            let expected = codes[number];
+            assert_eq!(
+                response.status, expected,
+                "{user:?} {method} {target}: {response:?}"
+            );
             if method == Method::HEAD {
-                assert_eq!(told.body, "", "{user:?} {target}");
-                assert_ne!(told.header("content-length"), "0", "{user:?} {target}");
-            } else if wanted == 403 {
-                let message = told.refused(403, "Forbidden");
+                assert_eq!(response.body, "", "{user:?} {target}");
+                assert_ne!(response.header("content-length"), "0", "{user:?} {target}");
+            } else if expected == 403 {
+                let message = response.refused(403, "Forbidden");
                 assert!(message.contains("User \""), "{message}");
             }
-            let uid = told.header("x-kubernetes-pf-flowschema-uid");
+            let uid = response.header("x-kubernetes-pf-flowschema-uid");
             assert!(
                 !uid.is_empty(),
                 "{user:?} {method} {target}: not classified"
@@ -128,13 +142,13 @@ async fn a_refusal_says_who_may_not_do_what() {
     let home = Home::new();
     let server = home.start().await;
     let alice = server.as_user("alice").await;
-    let told = alice.get(&format!("{SCHEMAS}/exempt")).await;
+    let response = alice.get(&format!("{SCHEMAS}/exempt")).await;
     assert_eq!(
-        told.refused(403, "Forbidden"),
+        response.refused(403, "Forbidden"),
         "flowschemas.flowcontrol.apiserver.k8s.io \"exempt\" is forbidden: User \"alice\" cannot get \
          resource \"flowschemas\" in API group \"flowcontrol.apiserver.k8s.io\" at the cluster scope"
     );
-    let details = &told.json()["details"];
+    let details = &response.json()["details"];
     assert_eq!(
         details,
         &json!({
@@ -151,27 +165,47 @@ async fn a_refusal_says_who_may_not_do_what() {
     let target = format!("{LEVELS}/mine?fieldManager=me");
     let reader = server.as_user("reader").await;
     let object = level("mine", 1).to_string();
-    let told = reader
+    let response = reader
         .call(Method::PATCH, &target, super::api::APPLY, object)
         .await;
-    told.refused(403, "Forbidden");
+    response.refused(403, "Forbidden");
 }
 
 async fn review(api: &Api, group: &str, kind: &str, spec: Value) -> Value {
     let target = format!("/apis/{group}/v1/{}s", kind.to_lowercase());
     let body = json!({"apiVersion": format!("{group}/v1"), "kind": kind, "spec": spec});
-    let told = api.post(&target, &body).await;
-    assert_eq!(told.status, 201, "{told:?}");
-    let object = told.object();
+    let response = api.post(&target, &body).await;
+    assert_eq!(response.status, 201, "{response:?}");
+    let object = response.object();
     assert_eq!(object["kind"], kind);
     object["status"].clone()
 }
 
 #[tokio::test]
-async fn everybody_known_may_ask_who_they_are_and_what_they_may() {
+async fn authenticated_users_can_review_who_they_are() {
     let home = Home::new();
     let server = home.start().await;
-    let names = ["root", "rita", "alice"];
+    for (token, name) in [("root", "root"), ("reader", "rita"), ("alice", "alice")] {
+        let api = server.as_user(token).await;
+        let group = "authentication.k8s.io";
+        let status = review(&api, group, "SelfSubjectReview", json!({})).await;
+        let user = &status["userInfo"];
+        assert_eq!(user["username"], name);
+        assert_eq!(user["uid"], format!("{name}-uid"));
+        let groups = user["groups"].as_array().unwrap();
+        assert!(
+            groups.contains(&json!("system:authenticated")),
+            "{groups:?}"
+        );
+        assert_eq!(groups.contains(&json!("system:masters")), token == "root");
+    }
+}
+
+#[tokio::test]
+async fn authenticated_users_can_review_what_they_are_allowed_to_do() {
+    let home = Home::new();
+    let server = home.start().await;
+    let group = "authorization.k8s.io";
     let list = json!({"resourceAttributes": {
         "group": "flowcontrol.apiserver.k8s.io", "resource": "flowschemas", "verb": "list",
     }});
@@ -183,63 +217,54 @@ async fn everybody_known_may_ask_who_they_are_and_what_they_may() {
     let live = json!({"nonResourceAttributes": {"path": "/livez", "verb": "get"}});
     for (number, token) in ["root", "reader", "alice"].into_iter().enumerate() {
         let api = server.as_user(token).await;
-        let status = review(
-            &api,
-            "authentication.k8s.io",
-            "SelfSubjectReview",
-            json!({}),
-        );
-        let status = status.await;
-        let user = &status["userInfo"];
-        assert_eq!(user["username"], names[number]);
-        assert_eq!(user["uid"], format!("{}-uid", names[number]));
-        let groups = user["groups"].as_array().unwrap();
-        assert!(
-            groups.contains(&json!("system:authenticated")),
-            "{groups:?}"
-        );
-        assert_eq!(groups.contains(&json!("system:masters")), token == "root");
-
-        for (asked, allowed) in [
+        for (attributes, allowed) in [
             (&list, [true, true, false]),
             (&delete, [true, false, false]),
             (&metrics, [true, true, false]),
             (&live, [true; 3]),
         ] {
-            let group = "authorization.k8s.io";
-            let status = review(&api, group, "SelfSubjectAccessReview", asked.clone()).await;
-            assert_eq!(status["allowed"], allowed[number], "{token} {asked}");
+            let kind = "SelfSubjectAccessReview";
+            let status = review(&api, group, kind, attributes.clone()).await;
+            assert_eq!(status["allowed"], allowed[number], "{token} {attributes}");
         }
 
         let spec = json!({"namespace": "default"});
-        let kind = "SelfSubjectRulesReview";
-        let status = review(&api, "authorization.k8s.io", kind, spec).await;
+        let status = review(&api, group, "SelfSubjectRulesReview", spec).await;
         assert_eq!(status["incomplete"], false);
         let rules = status["resourceRules"].as_array().unwrap();
         let reads = rules.iter().any(|rule| {
-            let of = |key: &str, wanted: &str| {
+            let has = |key: &str, expected: &str| {
                 let all = rule[key].as_array().unwrap();
-                all.contains(&json!(wanted)) || all.contains(&json!("*"))
+                all.contains(&json!(expected)) || all.contains(&json!("*"))
             };
-            of("resources", "flowschemas") && of("verbs", "list")
+            has("resources", "flowschemas") && has("verbs", "list")
         });
         assert_eq!(reads, token != "alice", "{status}");
     }
-    let nobody = server.as_user("").await;
+}
+
+#[tokio::test]
+async fn reviews_need_a_user_a_post_and_a_supported_media_type() {
+    let home = Home::new();
+    let server = home.start().await;
+    let root = server.root().await;
+    let anonymous = server.as_user("").await;
     for target in [
         "/apis/authentication.k8s.io/v1/selfsubjectreviews",
         "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
         "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews",
     ] {
-        nobody
+        anonymous
             .post(target, &json!({}))
             .await
             .refused(403, "Forbidden");
-        let root = server.root().await;
         root.get(target).await.refused(405, "MethodNotAllowed");
-        let told = root.post(target, &json!({"spec": {"x": 1}})).await;
-        assert!([201, 400, 422].contains(&told.status.as_u16()), "{told:?}");
-        let told = root.call(Method::POST, target, "text/plain", "x").await;
-        told.refused(415, "UnsupportedMediaType");
+        let response = root.post(target, &json!({"spec": {"x": 1}})).await;
+        assert!(
+            [201, 400, 422].contains(&response.status.as_u16()),
+            "{response:?}"
+        );
+        let response = root.call(Method::POST, target, "text/plain", "x").await;
+        response.refused(415, "UnsupportedMediaType");
     }
 }

@@ -1,4 +1,4 @@
-//! A client of the hosted API: calls, their answers, and watches.
+//! A client of the hosted API: calls, their responses, and watches.
 
 use std::net::SocketAddr;
 
@@ -16,16 +16,16 @@ pub const JSON: &str = "application/json";
 pub const MERGE: &str = "application/merge-patch+json";
 pub const APPLY: &str = "application/apply-patch+yaml";
 
-/// One connection of one user's.
+/// A connection of one user.
 #[derive(Clone)]
 pub struct Api {
     sender: http2::SendRequest<Full<Bytes>>,
     token: String,
 }
 
-/// What a client was told.
+/// A response with its whole body.
 #[derive(Debug)]
-pub struct Told {
+pub struct ApiResponse {
     pub status: StatusCode,
     pub headers: HeaderMap,
     pub body: Bytes,
@@ -48,7 +48,7 @@ impl Api {
         }
     }
 
-    /// A request in the making.
+    /// A request without a body.
     pub fn request(&self, method: Method, target: &str) -> http::request::Builder {
         let mut request = Request::builder()
             .method(method)
@@ -59,7 +59,7 @@ impl Api {
         request
     }
 
-    /// Sends a request; its answer's body is still to come.
+    /// Sends a request and waits for the head of its response.
     pub async fn open(
         &self,
         request: http::request::Builder,
@@ -70,9 +70,13 @@ impl Api {
         soon(sent).await.unwrap()
     }
 
-    /// Sends a request and waits for all of its answer.
-    pub async fn send(&self, request: http::request::Builder, body: impl Into<Bytes>) -> Told {
-        Told::all_of(self.open(request, body).await).await
+    /// Sends a request and waits for its whole response.
+    pub async fn send(
+        &self,
+        request: http::request::Builder,
+        body: impl Into<Bytes>,
+    ) -> ApiResponse {
+        ApiResponse::all_of(self.open(request, body).await).await
     }
 
     pub async fn call(
@@ -81,32 +85,32 @@ impl Api {
         target: &str,
         content_type: &str,
         body: impl Into<Bytes>,
-    ) -> Told {
+    ) -> ApiResponse {
         let request = self
             .request(method, target)
             .header(CONTENT_TYPE, content_type);
         self.send(request, body).await
     }
 
-    pub async fn get(&self, target: &str) -> Told {
+    pub async fn get(&self, target: &str) -> ApiResponse {
         self.send(self.request(Method::GET, target), "").await
     }
 
-    pub async fn delete(&self, target: &str) -> Told {
+    pub async fn delete(&self, target: &str) -> ApiResponse {
         self.send(self.request(Method::DELETE, target), "").await
     }
 
-    pub async fn post(&self, target: &str, object: &Value) -> Told {
+    pub async fn post(&self, target: &str, object: &Value) -> ApiResponse {
         self.call(Method::POST, target, JSON, object.to_string())
             .await
     }
 
-    pub async fn put(&self, target: &str, object: &Value) -> Told {
+    pub async fn put(&self, target: &str, object: &Value) -> ApiResponse {
         self.call(Method::PUT, target, JSON, object.to_string())
             .await
     }
 
-    pub async fn merge(&self, target: &str, patch: &Value) -> Told {
+    pub async fn merge(&self, target: &str, patch: &Value) -> ApiResponse {
         self.call(Method::PATCH, target, MERGE, patch.to_string())
             .await
     }
@@ -128,8 +132,8 @@ impl Api {
     }
 }
 
-impl Told {
-    /// Waits for all of an answer.
+impl ApiResponse {
+    /// Waits for the whole response.
     pub async fn all_of(response: http::Response<Incoming>) -> Self {
         let (head, body) = response.into_parts();
         Self {
@@ -139,7 +143,7 @@ impl Told {
         }
     }
 
-    /// What the body says, which must be a success.
+    /// The object in the body of a successful response.
     pub fn object(&self) -> Value {
         assert!(self.status.is_success(), "{self:?}");
         self.json()

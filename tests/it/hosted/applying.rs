@@ -15,12 +15,12 @@ async fn what_is_of_no_namespace_may_be_applied_with_one_and_has_none() {
     config["metadata"]["namespace"] = json!("somewhere");
 
     for code in [201, 200] {
-        let told = api
+        let response = api
             .call(Method::PATCH, &target, APPLY, config.to_string())
             .await;
 
-        assert_eq!(told.status, code, "{told:?}");
-        let object = told.object();
+        assert_eq!(response.status, code, "{response:?}");
+        let object = response.object();
         assert_eq!(object["metadata"].get("namespace"), None);
         assert_eq!(object["metadata"]["generation"], 1);
     }

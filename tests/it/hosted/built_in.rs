@@ -1,4 +1,4 @@
-//! The built-in objects, and what the gateway writes into the others.
+//! The built-in objects, and the conditions that the gateway writes into FlowSchemas.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{
     Home, LEVELS, SCHEMAS, Server,
     api::{APPLY, Api},
-    condition, level, ms, name, schema, until, version,
+    condition, level, name, schema, until, version,
 };
 
 const AUTOUPDATE: &str = "apf.kubernetes.io/autoupdate-spec";
@@ -33,7 +33,7 @@ fn built_in<T: serde::Serialize>(objects: &[T]) -> BTreeMap<String, Value> {
         .collect()
 }
 
-/// The same without what says nothing: empty lists, absent values, and flags that are not set.
+/// The same without empty lists, nulls, and flags that are not set.
 fn plain(value: &Value) -> Value {
     match value {
         Value::Object(map) => {
@@ -51,15 +51,15 @@ fn shares(object: &Value) -> &Value {
     &object["spec"]["limited"]["nominalConcurrencyShares"]
 }
 
-/// The status of a schema's condition; empty if there is none.
-async fn told(api: &Api, schema: &str, ty: &str) -> String {
+/// The status of a condition of a FlowSchema; empty if there is none.
+async fn condition_status(api: &Api, schema: &str, ty: &str) -> String {
     let object = api.get(&format!("{SCHEMAS}/{schema}")).await.object();
     let status = condition(&object, ty).map(|condition| condition["status"].clone());
     status.map_or(String::new(), |status| status.as_str().unwrap().to_owned())
 }
 
 #[tokio::test]
-async fn a_new_store_has_the_built_in_objects_and_rests() {
+async fn a_new_store_has_the_built_in_objects_and_nothing_more_is_written() {
     let home = Home::new();
     let server = home.start().await;
     let api = server.root().await;
@@ -67,13 +67,13 @@ async fn a_new_store_has_the_built_in_objects_and_rests() {
         (SCHEMAS, built_in(bootstrap::flow_schemas())),
         (LEVELS, built_in(bootstrap::priority_levels())),
     ];
-    for (path, wanted) in of {
+    for (path, expected) in of {
         let found = objects(&api, path).await;
-        assert!(found.keys().eq(wanted.keys()), "{:?}", found.keys());
+        assert!(found.keys().eq(expected.keys()), "{:?}", found.keys());
         for (name, object) in found {
             assert_eq!(
                 plain(&object["spec"]),
-                plain(&wanted[&name]["spec"]),
+                plain(&expected[&name]["spec"]),
                 "{name}"
             );
             assert_eq!(object["metadata"]["generation"], 1, "{name}");
@@ -83,29 +83,26 @@ async fn a_new_store_has_the_built_in_objects_and_rests() {
     }
     assert_eq!(server.metric("fairgate_store_up", "").await, Some(1.0));
 
-    // What looks after them looks whenever something changes: here forty times.
+    // The objects are checked after every change, here forty times. Nothing else is written.
     let created = api.post(LEVELS, &level("poked", 1)).await.object();
     for shares in 2..42 {
         let patch = json!({"spec": {"limited": {"nominalConcurrencyShares": shares}}});
         api.merge(&format!("{LEVELS}/poked"), &patch).await.object();
     }
-    tokio::time::sleep(ms(300)).await;
-    assert_eq!(
-        server.store().revision().await.unwrap(),
-        version(&created) + 40
-    );
-    // And at a start.
+    server.reconciled().await;
+    let expected = version(&created) + 40 + Server::WRITES_TO_RECONCILE;
+    assert_eq!(server.store().revision().await.unwrap(), expected);
+    // They are checked at a start, too.
     server.stop().await;
     let server = home.start().await;
-    tokio::time::sleep(ms(300)).await;
-    assert_eq!(
-        server.store().revision().await.unwrap(),
-        version(&created) + 40
-    );
+    assert_eq!(server.store().revision().await.unwrap(), expected);
+    server.reconciled().await;
+    let expected = expected + Server::WRITES_TO_RECONCILE;
+    assert_eq!(server.store().revision().await.unwrap(), expected);
 }
 
 #[tokio::test]
-async fn a_mandatory_object_comes_back_and_is_put_right() {
+async fn a_mandatory_object_is_created_again_and_cannot_be_changed() {
     let home = Home::new();
     let server = home.start().await;
     let api = server.root().await;
@@ -117,8 +114,7 @@ async fn a_mandatory_object_comes_back_and_is_put_right() {
     ] {
         let before = api.get(&target).await.object();
         api.delete(&target).await.object();
-        let back = async || api.get(&target).await.status == 200;
-        tokio::time::timeout(ms(1000), until(back)).await.unwrap();
+        until(async || api.get(&target).await.status == 200).await;
         let after = api.get(&target).await.object();
         assert_eq!(after["spec"], before["spec"], "{target}");
         assert_ne!(
@@ -126,7 +122,7 @@ async fn a_mandatory_object_comes_back_and_is_put_right() {
             "{target}"
         );
     }
-    // It cannot be had otherwise, either, whatever its annotation says.
+    // It cannot be changed, either, whatever its annotation says.
     let target = format!("{LEVELS}/catch-all");
     let edit = json!({"spec": {"limited": {"nominalConcurrencyShares": 77}}});
     let message = api.merge(&target, &edit).await.refused(422, "Invalid");
@@ -144,7 +140,7 @@ async fn a_mandatory_object_comes_back_and_is_put_right() {
 }
 
 #[tokio::test]
-async fn the_annotation_says_who_keeps_a_suggested_object() {
+async fn the_annotation_says_who_maintains_a_suggested_object() {
     let home = Home::new();
     let server = home.start().await;
     let api = server.root().await;
@@ -165,7 +161,7 @@ async fn the_annotation_says_who_keeps_a_suggested_object() {
     )
     .await
     .object();
-    // Deleted is not edited: it comes back.
+    // A deleted object is created again.
     api.delete(&format!("{SCHEMAS}/probes")).await.object();
     until(async || api.get(&format!("{SCHEMAS}/probes")).await.status == 200).await;
 
@@ -173,7 +169,7 @@ async fn the_annotation_says_who_keeps_a_suggested_object() {
     let server = home.start().await;
     let api = server.root().await;
     assert_eq!(api.get(&target).await.object(), mine);
-    // Given back, it is as built in again.
+    // With the annotation changed back, it is as built in again.
     api.merge(
         &target,
         &json!({"metadata": {"annotations": {AUTOUPDATE: "true"}}}),
@@ -184,7 +180,7 @@ async fn the_annotation_says_who_keeps_a_suggested_object() {
 }
 
 #[tokio::test]
-async fn an_object_that_only_pretends_to_be_built_in_is_removed_with_a_warning() {
+async fn an_object_with_the_annotation_that_is_not_built_in_is_removed_with_a_warning() {
     let home = Home::new();
     let server = home.start().await;
     let api = server.root().await;
@@ -193,9 +189,9 @@ async fn an_object_that_only_pretends_to_be_built_in_is_removed_with_a_warning()
         (SCHEMAS, schema("pretender", "exempt", 3, "x")),
     ] {
         object["metadata"]["annotations"] = json!({AUTOUPDATE: "true"});
-        let told = api.post(path, &object).await;
-        assert_eq!(told.status, 201);
-        let warnings = told.warnings();
+        let response = api.post(path, &object).await;
+        assert_eq!(response.status, 201);
+        let warnings = response.warnings();
         assert_eq!(warnings.len(), 1, "{warnings:?}");
         assert!(warnings[0].starts_with("299 - \""), "{warnings:?}");
         assert!(warnings[0].contains(AUTOUPDATE), "{warnings:?}");
@@ -205,13 +201,13 @@ async fn an_object_that_only_pretends_to_be_built_in_is_removed_with_a_warning()
 }
 
 #[tokio::test]
-async fn a_schema_is_told_whether_its_level_exists_and_foreign_conditions_stay() {
+async fn the_condition_dangling_says_if_the_level_exists_and_foreign_conditions_stay() {
     let home = Home::new();
     let server = home.start().await;
     let api = server.root().await;
     let object = schema("lost", "nowhere", 200, "x");
     api.post(SCHEMAS, &object).await.object();
-    until(async || told(&api, "lost", "Dangling").await == "True").await;
+    until(async || condition_status(&api, "lost", "Dangling").await == "True").await;
     let foreign = json!({
         "apiVersion": "flowcontrol.apiserver.k8s.io/v1",
         "kind": "FlowSchema",
@@ -227,7 +223,7 @@ async fn a_schema_is_told_whether_its_level_exists_and_foreign_conditions_stay()
         .object();
 
     api.post(LEVELS, &level("nowhere", 1)).await.object();
-    until(async || told(&api, "lost", "Dangling").await == "False").await;
+    until(async || condition_status(&api, "lost", "Dangling").await == "False").await;
     let found = api.get(&format!("{SCHEMAS}/lost")).await.object();
     let dangling = condition(&found, "Dangling").unwrap();
     assert_eq!(dangling["reason"], "Found");
@@ -235,7 +231,7 @@ async fn a_schema_is_told_whether_its_level_exists_and_foreign_conditions_stay()
     assert_eq!(found["metadata"]["generation"], 1);
 
     api.delete(&format!("{LEVELS}/nowhere")).await.object();
-    until(async || told(&api, "lost", "Dangling").await == "True").await;
+    until(async || condition_status(&api, "lost", "Dangling").await == "True").await;
     let found = api.get(&format!("{SCHEMAS}/lost")).await.object();
     let mine = condition(&found, "Mine").unwrap();
     assert_eq!(mine["lastTransitionTime"], "2020-01-01T00:00:00Z");
@@ -243,7 +239,7 @@ async fn a_schema_is_told_whether_its_level_exists_and_foreign_conditions_stay()
 }
 
 #[tokio::test]
-async fn a_schema_that_another_covers_is_told_so_for_as_long_as_it_is() {
+async fn the_condition_unreachable_is_there_while_another_schema_matches_everything_first() {
     let home = Home::new();
     let server = home.start().await;
     let api = server.root().await;
@@ -253,21 +249,26 @@ async fn a_schema_that_another_covers_is_told_so_for_as_long_as_it_is() {
     api.post(SCHEMAS, &schema("hidden", "global-default", 301, "same"))
         .await
         .object();
-    until(async || told(&api, "hidden", "Unreachable").await == "True").await;
+    until(async || condition_status(&api, "hidden", "Unreachable").await == "True").await;
     let found = api.get(&format!("{SCHEMAS}/hidden")).await.object();
     let message = condition(&found, "Unreachable").unwrap()["message"]
         .as_str()
         .unwrap();
     assert!(message.contains("wide"), "{message}");
-    assert_eq!(told(&api, "wide", "Unreachable").await, "");
+    assert_eq!(condition_status(&api, "wide", "Unreachable").await, "");
 
     api.delete(&format!("{SCHEMAS}/wide")).await.object();
-    until(async || told(&api, "hidden", "Unreachable").await.is_empty()).await;
-    assert_eq!(told(&api, "hidden", "Dangling").await, "False");
+    until(async || {
+        condition_status(&api, "hidden", "Unreachable")
+            .await
+            .is_empty()
+    })
+    .await;
+    assert_eq!(condition_status(&api, "hidden", "Dangling").await, "False");
 }
 
 #[tokio::test]
-async fn a_condition_goes_also_when_nobody_owns_it_any_more() {
+async fn a_condition_is_removed_even_if_it_has_lost_its_field_manager() {
     let home = Home::new();
     let server = home.start().await;
     let api = server.root().await;
@@ -275,19 +276,23 @@ async fn a_condition_goes_also_when_nobody_owns_it_any_more() {
         let made = schema(name, "global-default", precedence, "same");
         api.post(SCHEMAS, &made).await.object();
     }
-    until(async || told(&api, "hidden", "Unreachable").await == "True").await;
+    until(async || condition_status(&api, "hidden", "Unreachable").await == "True").await;
     let forget = json!({"metadata": {"managedFields": [{}]}});
     let item = format!("{SCHEMAS}/hidden");
     let forgotten = api.merge(&item, &forget).await.object();
     assert!(forgotten["metadata"].get("managedFields").is_none());
 
     api.delete(&format!("{SCHEMAS}/wide")).await.object();
-    until(async || told(&api, "hidden", "Unreachable").await.is_empty()).await;
+    until(async || {
+        condition_status(&api, "hidden", "Unreachable")
+            .await
+            .is_empty()
+    })
+    .await;
 }
 
-/// Waits for all that a start writes, and then some.
 #[tokio::test]
-async fn two_gateways_after_each_other_keep_the_same_objects() {
+async fn a_second_gateway_on_the_same_store_changes_no_objects() {
     let home = Home::new();
     let server = home.start().await;
     let before = all(&server).await;

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::{
     Home, LEVELS, SCHEMAS, Server,
-    api::{Api, MERGE, Told, Watch},
+    api::{Api, ApiResponse, MERGE, Watch},
     condition,
     format::Format,
     level, name, schema, until, version,
@@ -41,19 +41,29 @@ impl Replay<'_> {
         self.path(&format!("?labelSelector={}{more}", self.label))
     }
 
-    fn read(&self, told: &Told) -> Value {
-        assert!(told.status.is_success(), "{told:?}");
-        assert_eq!(told.header("content-type"), self.format.media_type());
+    fn read(&self, response: &ApiResponse) -> Value {
+        assert!(response.status.is_success(), "{response:?}");
+        assert_eq!(response.header("content-type"), self.format.media_type());
         let deprecated = self.version.deprecated.is_some();
-        assert_eq!(told.warnings().len(), usize::from(deprecated), "{told:?}");
-        let object = self.format.read(self.version.shape, &told.body);
+        assert_eq!(
+            response.warnings().len(),
+            usize::from(deprecated),
+            "{response:?}"
+        );
+        let object = self.format.read(self.version.shape, &response.body);
         assert_eq!(object["kind"], self.kind.kind);
         let api_version = self.kind.api_version(self.version.name);
         assert_eq!(object["apiVersion"], api_version);
         object
     }
 
-    async fn send(&self, method: Method, target: &str, content_type: &str, body: Vec<u8>) -> Told {
+    async fn send(
+        &self,
+        method: Method,
+        target: &str,
+        content_type: &str,
+        body: Vec<u8>,
+    ) -> ApiResponse {
         let request = self.api.request(method, target);
         let request = request
             .header("accept", self.format.media_type())
@@ -62,12 +72,12 @@ impl Replay<'_> {
         self.api.send(request, body).await
     }
 
-    async fn get(&self, target: &str) -> Told {
+    async fn get(&self, target: &str) -> ApiResponse {
         let media_type = self.format.media_type();
         self.send(Method::GET, target, media_type, Vec::new()).await
     }
 
-    async fn write(&self, method: Method, target: &str, object: &Value) -> Told {
+    async fn write(&self, method: Method, target: &str, object: &Value) -> ApiResponse {
         let body = self.format.write(self.version, object);
         let media_type = self.format.media_type();
         self.send(method, target, media_type, body).await
@@ -78,17 +88,17 @@ impl Replay<'_> {
         self.read(&self.send(Method::PATCH, target, MERGE, body).await)
     }
 
-    async fn delete(&self, target: &str) -> Told {
+    async fn delete(&self, target: &str) -> ApiResponse {
         let body = self.format.delete_options();
         let media_type = self.format.media_type();
         self.send(Method::DELETE, target, media_type, body).await
     }
 
     async fn list(&self) -> Value {
-        let told = self.get(&self.by_label("")).await;
-        assert!(told.status.is_success(), "{told:?}");
+        let response = self.get(&self.by_label("")).await;
+        assert!(response.status.is_success(), "{response:?}");
         let shape = self.version.shape;
-        self.format.read_list(self.kind, shape, &told.body)
+        self.format.read_list(self.kind, shape, &response.body)
     }
 
     async fn count(&self) -> usize {
@@ -101,9 +111,9 @@ impl Replay<'_> {
             let mut object = self.read(&self.get(&self.path(&format!("/{name}"))).await);
             change(&mut object);
             let target = self.path(&format!("/{name}{sub}"));
-            let told = self.write(Method::PUT, &target, &object).await;
-            if told.status.as_u16() != 409 {
-                return self.read(&told);
+            let response = self.write(Method::PUT, &target, &object).await;
+            if response.status.as_u16() != 409 {
+                return self.read(&response);
             }
         }
         panic!("somebody always is faster");
@@ -152,27 +162,16 @@ impl Replay<'_> {
 
     async fn run(&self) {
         self.discover().await;
-        // Nothing matches yet, which is no failure.
+        // Deleting nothing is no failure.
         let none = self.delete(&self.by_label("")).await;
         assert!(none.status.is_success(), "{none:?}");
 
-        let (object, [outer, inner], [patched_to, updated_to]) = self.subject();
-        let number = |object: &Value| match outer {
-            "" => object["spec"][inner].clone(),
-            outer => object["spec"][outer][inner].clone(),
-        };
-        let spec = |value: u32| match outer {
-            "" => json!({inner: value}),
-            outer => json!({outer: {inner: value}}),
-        };
+        let (object, field, values) = self.subject();
         let mut created = Value::Null;
         for _ in 0..3 {
             created = self.read(&self.write(Method::POST, &self.path(""), &object).await);
         }
-        let name = name(&created);
-        let item = self.path(&format!("/{name}"));
-
-        let got = self.read(&self.get(&item).await);
+        let got = self.read(&self.get(&self.path(&format!("/{}", name(&created)))).await);
         assert_eq!(got["metadata"]["uid"], created["metadata"]["uid"]);
         assert!(version(&got) > 0);
 
@@ -181,15 +180,41 @@ impl Replay<'_> {
         let from = format!("&watch=true&resourceVersion={}", version(&listed));
         let target = self.by_label(&from);
         let mut watch = self.api.watch_as(&target, self.watches()).await;
+        self.try_changes(&created, field, values).await;
+        loop {
+            let (ty, object) = self.event(&mut watch).await;
+            assert_eq!(ty, "MODIFIED", "{object}");
+            assert_eq!(object["kind"], self.kind.kind);
+            if object["metadata"]["annotations"]["patched"] == "true" {
+                break;
+            }
+        }
+        drop(watch);
+        self.try_status(name(&created), &created).await;
+        self.try_deletions(name(&created)).await;
+    }
 
-        let patch = json!({
-            "metadata": {"annotations": {"patched": "true"}},
-            "spec": spec(patched_to),
-        });
-        let patched = self.patch(&item, &patch).await;
+    /// Patches and then updates a field of the spec.
+    async fn try_changes(
+        &self,
+        created: &Value,
+        [outer, inner]: [&str; 2],
+        [patched_to, updated_to]: [u32; 2],
+    ) {
+        let number = |object: &Value| match outer {
+            "" => object["spec"][inner].clone(),
+            outer => object["spec"][outer][inner].clone(),
+        };
+        let spec = match outer {
+            "" => json!({inner: patched_to}),
+            outer => json!({outer: {inner: patched_to}}),
+        };
+        let name = name(created);
+        let patch = json!({"metadata": {"annotations": {"patched": "true"}}, "spec": spec});
+        let patched = self.patch(&self.path(&format!("/{name}")), &patch).await;
         assert_eq!(patched["metadata"]["annotations"]["patched"], "true");
         assert_eq!(number(&patched), patched_to);
-        assert!(version(&created) < version(&patched));
+        assert!(version(created) < version(&patched));
 
         let updated = self.update(name, "", |object| {
             object["metadata"]["annotations"]["updated"] = json!("true");
@@ -201,23 +226,14 @@ impl Replay<'_> {
         let updated = updated.await;
         assert_eq!(updated["metadata"]["annotations"]["updated"], "true");
         assert_eq!(number(&updated), updated_to);
+    }
 
-        loop {
-            let (ty, object) = self.event(&mut watch).await;
-            assert_eq!(ty, "MODIFIED", "{object}");
-            assert_eq!(object["kind"], self.kind.kind);
-            if object["metadata"]["annotations"]["patched"] == "true" {
-                break;
-            }
-        }
-        drop(watch);
-
-        self.try_status(name, &created).await;
-
+    /// Deletes the object, and then the two others by their label.
+    async fn try_deletions(&self, name: &str) {
+        let item = self.path(&format!("/{name}"));
         let gone = self.delete(&item).await;
         assert!(gone.status.is_success(), "{gone:?}");
-        let missing = self.api.get(&item).await;
-        missing.refused(404, "NotFound");
+        self.api.get(&item).await.refused(404, "NotFound");
         assert_eq!(self.count().await, 2);
 
         let rest = self.delete(&self.by_label("")).await;
@@ -249,13 +265,15 @@ impl Replay<'_> {
 
         let api_version = self.kind.api_version(self.version.name);
         let resources = self.api.get(&format!("/apis/{api_version}")).await.object();
-        for wanted in [
+        for expected in [
             self.kind.plural.to_owned(),
             format!("{}/status", self.kind.plural),
         ] {
             let resources = resources["resources"].as_array().unwrap();
-            let found = resources.iter().any(|resource| resource["name"] == wanted);
-            assert!(found, "{wanted}: {resources:?}");
+            let found = resources
+                .iter()
+                .any(|resource| resource["name"] == expected);
+            assert!(found, "{expected}: {resources:?}");
         }
     }
 
@@ -334,14 +352,17 @@ pub(super) async fn classifies_by_new_objects(server: &Server) {
     })
     .await;
 
-    let told = noxu.get("/version").await;
+    let response = noxu.get("/version").await;
 
-    let uids = |told: &Told| {
-        ["flowschema", "prioritylevel"]
-            .map(|of| told.header(&format!("x-kubernetes-pf-{of}-uid")).to_owned())
+    let uids = |response: &ApiResponse| {
+        ["flowschema", "prioritylevel"].map(|of| {
+            response
+                .header(&format!("x-kubernetes-pf-{of}-uid"))
+                .to_owned()
+        })
     };
     let wanted = [&schema, &level].map(|object| object["metadata"]["uid"].as_str().unwrap());
-    assert_eq!(uids(&told), wanted);
+    assert_eq!(uids(&response), wanted);
     let others = uids(&server.as_user("alice").await.get("/version").await);
     assert!(others.iter().all(|uid| !uid.is_empty()), "{others:?}");
     assert_ne!(others, wanted);

@@ -2,7 +2,7 @@
 
 use http::Method;
 
-use super::{Home, api::Told};
+use super::{Home, api::ApiResponse};
 
 const OF_THE_GROUP: &str = "/openapi/v3/apis/flowcontrol.apiserver.k8s.io/v1";
 
@@ -11,7 +11,7 @@ async fn openapi_is_written_as_protobuf_for_whoever_asks_for_that_first() {
     let home = Home::new();
     let server = home.start().await;
     let api = server.root().await;
-    let asked = async |path: &str, accept: &str| -> Told {
+    let asked = async |path: &str, accept: &str| -> ApiResponse {
         let request = api.request(Method::GET, path).header("accept", accept);
         api.send(request, "").await
     };
@@ -21,16 +21,16 @@ async fn openapi_is_written_as_protobuf_for_whoever_asks_for_that_first() {
         let json = asked(path, "application/json").await;
         assert!(json.object()["paths"].is_object(), "{path}");
         for accept in [&new, &old, &format!("{old}, application/json")] {
-            let told = asked(path, accept).await;
-            assert_eq!(told.status, 200, "{path} {accept}");
-            assert_eq!(told.header("content-type"), new);
-            assert_eq!(told.header("etag"), json.header("etag"));
-            assert_eq!(told.header("vary"), json.header("vary"));
+            let response = asked(path, accept).await;
+            assert_eq!(response.status, 200, "{path} {accept}");
+            assert_eq!(response.header("content-type"), new);
+            assert_eq!(response.header("etag"), json.header("etag"));
+            assert_eq!(response.header("vary"), json.header("vary"));
             // The title, amid the first fields of a message that is no JSON.
             let title = b"Kubernetes";
-            let head = &told.body[..64];
+            let head = &response.body[..64];
             assert!(head.windows(title.len()).any(|part| part == title));
-            assert!(told.body.len() < json.body.len(), "{path}");
+            assert!(response.body.len() < json.body.len(), "{path}");
         }
         assert_eq!(asked(path, "*/*").await.body, json.body);
         assert_eq!(asked(path, "text/html").await.status, 406);

@@ -1,9 +1,6 @@
-//! What one client makes the gateway do is no burden to the others: no memory before it is known that
-//! the client may, no long work where others wait.
+//! Expensive calls of one client do not burden others: no body is read before the call is authorized, and long work
+//! does not block short calls.
 
-use std::time::Duration;
-
-use fairgate_base::clock::Clock;
 use http::Method;
 use serde_json::{Value, json};
 use tokio::{
@@ -12,12 +9,12 @@ use tokio::{
     task::JoinHandle,
 };
 
-use super::{Home, LEVELS, SCHEMAS, Server, api::JSON, level, ms, schema};
+use super::{Home, LEVELS, SCHEMAS, Server, api::JSON, level, schema};
 use crate::client::soon;
 
 const REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
 
-/// The head of the answer to a request that promises a body of 3 MiB and sends nothing of it.
+/// The head of the response to a request that announces a body of 3 MiB and sends nothing of it.
 async fn head_without_body(server: &Server, user: &str, method: &str, target: &str) -> String {
     let mut stream = TcpStream::connect(server.0.address()).await.unwrap();
     let request = format!(
@@ -36,7 +33,7 @@ async fn head_without_body(server: &Server, user: &str, method: &str, target: &s
 }
 
 #[tokio::test]
-async fn no_body_is_waited_for_that_is_not_wanted() {
+async fn no_body_is_waited_for_that_is_not_needed() {
     let home = Home::new();
     let server = home.start().await;
     let watch = format!("{SCHEMAS}?watch=1");
@@ -62,7 +59,7 @@ async fn no_body_is_waited_for_that_is_not_wanted() {
 }
 
 #[tokio::test]
-async fn a_review_is_short() {
+async fn the_body_of_a_review_is_limited_to_32_kib() {
     let home = Home::new();
     let server = home.start().await;
     let alice = server.as_user("alice").await;
@@ -73,15 +70,15 @@ async fn a_review_is_short() {
             "spec": {"nonResourceAttributes": {"verb": "get", "path": "/".repeat(length)}},
         })
     };
-    let told = alice.post(REVIEWS, &review(30 << 10)).await;
-    assert_eq!(told.status, 201);
-    let told = alice.post(REVIEWS, &review(32 << 10)).await;
-    let message = told.refused(413, "RequestEntityTooLarge");
+    let response = alice.post(REVIEWS, &review(30 << 10)).await;
+    assert_eq!(response.status, 201);
+    let response = alice.post(REVIEWS, &review(32 << 10)).await;
+    let message = response.refused(413, "RequestEntityTooLarge");
     assert!(message.ends_with("limit is 32768"), "{message}");
 }
 
 #[tokio::test]
-async fn a_watch_may_be_asked_to_last_for_ever() {
+async fn a_watch_may_have_the_longest_timeout() {
     let home = Home::new();
     let server = home.start().await;
     let api = server.root().await;
@@ -91,21 +88,21 @@ async fn a_watch_may_be_asked_to_last_for_ever() {
 }
 
 #[tokio::test]
-async fn what_is_there_many_times_is_found_in_little_time() {
+async fn duplicates_among_very_many_elements_are_found_in_less_than_quadratic_time() {
     let home = Home::new();
     let server = home.start().await;
     let api = server.root().await;
-    let many = 20_000;
+    // So many that comparing each with each would take longer than a test waits for any response.
+    let many = 40_000;
     let owner = |i: usize| json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "o", "uid": format!("{}", i % (many - 1))});
     let mut owned = schema("owned", "exempt", 9, "x");
     owned["metadata"]["ownerReferences"] = (0..many).map(owner).collect();
     let target = format!("{SCHEMAS}?dryRun=All");
-    let told = tokio::time::timeout(ms(8000), api.post(&target, &owned)).await;
-    let told = told.unwrap();
-    let made = told.object();
+    let response = api.post(&target, &owned).await;
+    let made = response.object();
     let kept = made["metadata"]["ownerReferences"].as_array().unwrap();
     assert_eq!(kept.len(), many - 1);
-    let warning = told.warnings()[0].to_owned();
+    let warning = response.warnings()[0].to_owned();
     assert!(
         warning.contains("duplicate UID(s) observed: 0"),
         "{warning}"
@@ -115,21 +112,18 @@ async fn what_is_there_many_times_is_found_in_little_time() {
     let conditions: Value = (0..many).map(condition).collect();
     let patch = json!({"status": {"conditions": conditions}});
     let target = format!("{SCHEMAS}/exempt/status?dryRun=All");
-    let told = tokio::time::timeout(ms(8000), api.merge(&target, &patch)).await;
-    let message = told.unwrap().refused(422, "Invalid");
+    let message = api.merge(&target, &patch).await.refused(422, "Invalid");
     assert!(message.contains("Duplicate value: \"c0\""), "{message}");
 }
 
 #[tokio::test]
-async fn long_work_keeps_nobody_waiting() {
+async fn short_calls_are_served_while_others_take_long() {
     let home = Home::new();
     let server = home.start().await;
     let api = server.root().await;
-    // A MiB that takes long to read, and is nothing.
-    let body = format!("a: &a {{}}\nb:\n{}", "- {<<: *a}\n".repeat(90_000));
-    let clock = Clock::system();
-    let started = clock.now();
-    let long: Vec<_> = (0..12)
+    // Half a MiB that takes long to parse, and is no object.
+    let body = format!("a: &a {{}}\nb:\n{}", "- {<<: *a}\n".repeat(45_000));
+    let long: Vec<_> = (0..6)
         .map(|_| {
             let (api, body) = (api.clone(), body.clone());
             tokio::spawn(async move {
@@ -139,44 +133,44 @@ async fn long_work_keeps_nobody_waiting() {
         })
         .collect();
     let other = server.as_user("reader").await;
-    let mut waited = Vec::new();
+    let mut short = 0;
     while !long.iter().all(JoinHandle::is_finished) {
-        let asked = clock.now();
         assert_eq!(other.get("/readyz").await.status, 200);
-        waited.push(clock.now().since(asked));
+        short += 1;
     }
-    let all = clock.now().since(started);
-    // Where one waits for the other, nearly all of the time is long waits.
-    let long_waits = waited.iter().filter(|wait| **wait * 20 > all);
-    let lost: Duration = long_waits.sum();
-    assert!(lost * 2 < all, "{lost:?} of {all:?}");
+    // If a short call had to wait for a long one, there would be about one for each long call.
+    assert!(short >= 4 * long.len(), "{short} short calls");
     for one in long {
         assert_eq!(one.await.unwrap().status, 400);
     }
 }
 
 #[tokio::test]
-async fn what_is_no_longer_said_to_be_built_in_stays() {
+async fn an_object_stays_once_its_annotation_no_longer_says_that_it_is_built_in() {
     let home = Home::new();
     let server = home.start().await;
     let api = server.root().await;
+    let mut stay = Vec::new();
     for i in 0..60 {
         let mut mine = level(&format!("mine-{i}"), 1);
         let said = |maintained: &str| json!({"metadata": {"annotations": {"apf.kubernetes.io/autoupdate-spec": maintained}}});
         mine["metadata"]["annotations"] = said("true")["metadata"]["annotations"].clone();
         let item = format!("{LEVELS}/mine-{i}");
         api.post(LEVELS, &mine).await.object();
-        // Most of the time it is there still; then it has to stay.
-        let told = api.merge(&item, &said("false")).await;
-        if told.status == 200 {
-            tokio::time::sleep(ms(20)).await;
-            api.get(&item).await.object();
+        // If it has not been removed yet, it has to stay.
+        let response = api.merge(&item, &said("false")).await;
+        if response.status == 200 {
+            stay.push(item);
         }
+    }
+    server.reconciled().await;
+    for item in stay {
+        api.get(&item).await.object();
     }
 }
 
 #[tokio::test]
-async fn anybody_else_has_an_answer_while_a_body_is_on_its_way() {
+async fn other_calls_are_served_while_a_body_is_being_received() {
     let home = Home::new();
     let server = home.start().await;
     let mut slow = TcpStream::connect(server.0.address()).await.unwrap();

@@ -1,4 +1,4 @@
-//! Policies that are changed by way of the API while requests run.
+//! Policies that are changed through the API while requests run.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -26,7 +26,7 @@ use crate::{
 const REVIEWS: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
 const LIMIT: &str = "apiserver_flowcontrol_nominal_limit_seats";
 
-/// Clients that ask one time after the other until they are told to stop.
+/// Clients that each send one request after the other until [`end`](Self::end).
 struct Load {
     stop: Arc<AtomicBool>,
     clients: JoinSet<BTreeMap<u16, u32>>,
@@ -44,7 +44,7 @@ impl Load {
         Self { stop, clients }
     }
 
-    /// How many answers of each status there were.
+    /// Stops the clients. Returns how many responses of each status there were.
     async fn end(mut self) -> BTreeMap<u16, u32> {
         self.stop.store(true, Ordering::Relaxed);
         let mut answers = BTreeMap::new();
@@ -60,14 +60,14 @@ impl Load {
 async fn ask(api: Api, number: usize, stop: Arc<AtomicBool>) -> BTreeMap<u16, u32> {
     let mut answers = BTreeMap::new();
     while !stop.load(Ordering::Relaxed) {
-        // Every request gets an answer: what is lost fails in here.
-        let told = if number.is_multiple_of(2) {
+        // Every request gets a response: without one this panics.
+        let response = if number.is_multiple_of(2) {
             api.get("/apis").await
         } else {
             api.post(REVIEWS, &json!({})).await
         };
-        *answers.entry(told.status.as_u16()).or_default() += 1;
-        // Leaves the machine to others now and then.
+        *answers.entry(response.status.as_u16()).or_default() += 1;
+        // Leaves the CPU to other tasks.
         tokio::time::sleep(ms(1)).await;
     }
     answers
@@ -102,7 +102,7 @@ fn queuing_level(name: &str, shares: u32, queues: u32, hand: u32) -> Value {
 }
 
 #[tokio::test]
-async fn changed_shares_move_seats_within_a_second_while_requests_run() {
+async fn changed_shares_move_seats_while_requests_run() {
     let home = Home::new();
     let server = home.start().await;
     let api = server.root().await;
@@ -127,12 +127,12 @@ async fn changed_shares_move_seats_within_a_second_while_requests_run() {
                 .await
                 .object();
         }
-        let moved = until(async || {
+        until(async || {
             let (found, other) = (limit("alice").await, limit("noxu").await);
             // Seats are rounded up, each for itself.
             (found / f64::from(alice) - other / f64::from(noxu)).abs() < 0.4
-        });
-        tokio::time::timeout(ms(1000), moved).await.unwrap();
+        })
+        .await;
     }
     let dump = "/debug/api_priority_and_fairness/dump_priority_levels";
     let dump = api.get(dump).await.text();
@@ -177,6 +177,15 @@ impl Slow {
     }
 }
 
+/// The UID of the level that serves a request.
+async fn level_uid(api: &Api) -> String {
+    let response = api.get("/version").await;
+    assert_eq!(response.status, 200);
+    response
+        .header("x-kubernetes-pf-prioritylevel-uid")
+        .to_owned()
+}
+
 #[tokio::test]
 async fn a_deleted_level_drains_without_a_dropped_request() {
     const WAITING: u32 = 5;
@@ -192,12 +201,7 @@ async fn a_deleted_level_drains_without_a_dropped_request() {
         .object();
     until(async || report(&server, "leaving").is_some()).await;
     let noxu = server.as_user("noxu").await;
-    let uid = async || {
-        let told = noxu.get("/version").await;
-        assert_eq!(told.status, 200);
-        told.header("x-kubernetes-pf-prioritylevel-uid").to_owned()
-    };
-    until(async || made["metadata"]["uid"] == uid().await).await;
+    until(async || made["metadata"]["uid"] == level_uid(&noxu).await).await;
     let seats = report(&server, "leaving").unwrap().limits.nominal;
     let mut client = TestClient::http2(server.0.address()).await;
     let slow: Vec<Slow> = (0..seats + WAITING)
@@ -218,13 +222,22 @@ async fn a_deleted_level_drains_without_a_dropped_request() {
     let dump = "/debug/api_priority_and_fairness/dump_priority_levels";
     let dump = api.get(dump).await.text();
     assert!(dump.contains("leaving"), "{dump}");
-    // Nobody is sent there any more, nor has to wait behind those who were.
-    // Who asks a core that has not heard of it yet waits there like the others, and gives up.
-    until(async || {
-        let asked = tokio::time::timeout(ms(200), uid()).await;
-        asked.is_ok_and(|found| made["metadata"]["uid"] != found)
-    })
-    .await;
+    // New requests go to another level and do not wait behind those of this one. A request on a core that has not
+    // received the new policy yet waits in the old level: others are sent, until one has a response.
+    let other_level = async {
+        let mut requests = JoinSet::new();
+        loop {
+            let api = server.as_user("noxu").await;
+            requests.spawn(async move { level_uid(&api).await });
+            let next = tokio::time::timeout(ms(200), requests.join_next());
+            if let Ok(Some(uid)) = next.await
+                && made["metadata"]["uid"] != uid.unwrap()
+            {
+                break;
+            }
+        }
+    };
+    soon(other_level).await;
     until(async || {
         let summary = report(&server, "leaving").unwrap().summary;
         (summary.executing, summary.waiting) == (seats, WAITING)
@@ -240,7 +253,7 @@ async fn a_deleted_level_drains_without_a_dropped_request() {
 }
 
 #[tokio::test]
-async fn what_is_invalid_is_refused_with_its_cause_and_changes_nothing() {
+async fn an_invalid_object_is_refused_with_its_cause_and_changes_nothing() {
     let home = Home::new();
     let server = home.start().await;
     let api = server.root().await;
@@ -254,26 +267,29 @@ async fn what_is_invalid_is_refused_with_its_cause_and_changes_nothing() {
 
     let hand = "spec.limited.limitResponse.queuing.handSize";
     let bad = queuing_level("bad", 5, 4, 8);
-    let told = api.post(LEVELS, &bad).await;
-    let message = told.refused(422, "Invalid");
-    let details = &told.json()["details"];
+    let response = api.post(LEVELS, &bad).await;
+    let message = response.refused(422, "Invalid");
+    let details = &response.json()["details"];
     assert_eq!(details["causes"][0]["field"], hand, "{message}");
     assert_eq!(details["causes"][0]["reason"], "FieldValueInvalid");
     assert_eq!(details["name"], "bad");
 
     let target = format!("{LEVELS}/good");
     let patch = json!({"spec": {"limited": {"limitResponse": {"queuing": {"handSize": 9}}}}});
-    let told = api.merge(&target, &patch).await;
-    told.refused(422, "Invalid");
-    assert_eq!(told.json()["details"]["causes"][0]["field"], hand);
+    let response = api.merge(&target, &patch).await;
+    response.refused(422, "Invalid");
+    assert_eq!(response.json()["details"]["causes"][0]["field"], hand);
     let mut worse = good.clone();
     worse["spec"]["type"] = json!("Exempt");
     api.put(&target, &worse).await.refused(422, "Invalid");
     let nobodys = schema("bad", "", 99_999, "x");
-    let told = api.post(SCHEMAS, &nobodys).await;
-    told.refused(422, "Invalid");
-    let causes = told.json()["details"]["causes"].as_array().unwrap().len();
-    assert!(causes >= 2, "{told:?}");
+    let response = api.post(SCHEMAS, &nobodys).await;
+    response.refused(422, "Invalid");
+    let causes = response.json()["details"]["causes"]
+        .as_array()
+        .unwrap()
+        .len();
+    assert!(causes >= 2, "{response:?}");
 
     assert_eq!(server.store().revision().await.unwrap(), revision);
     assert!(Arc::ptr_eq(&policy(), &before));
@@ -281,7 +297,7 @@ async fn what_is_invalid_is_refused_with_its_cause_and_changes_nothing() {
     assert_eq!(refused, Some(0.0));
 }
 
-/// One change at random, and the statuses it may be answered with.
+/// Makes a random change, and checks that the status of the response is one it may have.
 async fn change(api: &Api, random: &mut Random) {
     let number = random.below(8);
     let of_levels = random.below(2) == 0;
@@ -291,7 +307,7 @@ async fn change(api: &Api, random: &mut Random) {
         (SCHEMAS, format!("s-{number}"))
     };
     let object = if of_levels {
-        // One in eight is wrong.
+        // One in eight is invalid.
         let (queues, wrong) = (1 + random.below(8), random.below(8) == 0);
         let hand = if wrong {
             queues + 1
@@ -308,16 +324,16 @@ async fn change(api: &Api, random: &mut Random) {
         schema(&name, &level, 2 + random.below(100), user)
     };
     let target = format!("{path}/{name}");
-    let (told, allowed) = match random.below(5) {
+    let (response, allowed) = match random.below(5) {
         0 | 1 => (api.post(path, &object).await, [201, 409]),
         2 | 3 => (api.put(&target, &object).await, [200, 404]),
         _ => (api.delete(&target).await, [200, 404]),
     };
-    let status = told.status.as_u16();
-    assert!(allowed.contains(&status) || status == 422, "{told:?}");
+    let status = response.status.as_u16();
+    assert!(allowed.contains(&status) || status == 422, "{response:?}");
 }
 
-/// The objects of a kind in the store, each saying what it is.
+/// The stored objects of a kind, each with its API version and kind.
 async fn stored(api: &Api, path: &str, kind: &str) -> Vec<Value> {
     let list = api.get(path).await.object();
     let mut items = list["items"].as_array().unwrap().clone();
@@ -328,7 +344,7 @@ async fn stored(api: &Api, path: &str, kind: &str) -> Vec<Value> {
     items
 }
 
-/// Whether the dispatcher goes by exactly what is in the store.
+/// Whether the policy in force is exactly that of the stored objects.
 async fn in_force(server: &Server, api: &Api) -> bool {
     let stored_levels = stored(api, LEVELS, "PriorityLevelConfiguration").await;
     let stored_schemas = stored(api, SCHEMAS, "FlowSchema").await;
@@ -341,12 +357,12 @@ async fn in_force(server: &Server, api: &Api) -> bool {
         .iter()
         .map(|schema| &*schema.name)
         .collect();
-    let wanted = stored_schemas.iter().filter(|schema| {
+    let expected = stored_schemas.iter().filter(|schema| {
         let level = &schema["spec"]["priorityLevelConfiguration"]["name"];
         known.contains(level.as_str().unwrap())
     });
-    let wanted: BTreeSet<&str> = wanted.map(name).collect();
-    if found != known || names != wanted {
+    let expected: BTreeSet<&str> = expected.map(name).collect();
+    if found != known || names != expected {
         return false;
     }
     let objects = stored_levels.iter().chain(&stored_schemas).cloned();
@@ -378,18 +394,18 @@ async fn a_thousand_changes_under_load_lose_no_request_and_all_take_effect() {
     let mut answers = load.end().await;
     let served = [200, 201].map(|status| answers.remove(&status).unwrap_or(0));
     assert!(served.iter().all(|count| *count > 50), "{served:?}");
-    // A level may have no seat at times, and says so.
+    // A level without seats refuses requests.
     answers.remove(&429);
     assert!(answers.is_empty(), "{answers:?}");
 
     until(async || in_force(&server, &api).await).await;
-    // And so does one change that no other follows, which would bring it along.
+    // So does a single change, after which no other change triggers a scan.
     api.post(LEVELS, &level("last", 1)).await.object();
     until(async || in_force(&server, &api).await).await;
     let patch = json!({"spec": {"limited": {"nominalConcurrencyShares": 40}}});
     api.merge(&format!("{LEVELS}/last"), &patch).await.object();
     until(async || in_force(&server, &api).await).await;
-    // What is no longer wanted has drained, and nobody holds a seat.
+    // Removed levels have drained, and no request waits.
     until(async || {
         levels(&server)
             .iter()

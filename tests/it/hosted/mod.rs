@@ -41,12 +41,12 @@ use serde_json::{Value, json};
 use crate::client::soon;
 use api::Api;
 
-/// What all paths of hosted kinds begin with.
+/// The beginning of all paths of hosted kinds.
 const V1: &str = "/apis/flowcontrol.apiserver.k8s.io/v1";
 const SCHEMAS: &str = "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas";
 const LEVELS: &str = "/apis/flowcontrol.apiserver.k8s.io/v1/prioritylevelconfigurations";
 
-/// Who there is, by token.
+/// The users, by token.
 const TOKENS: &str = "\
 root,root,root-uid,system:masters
 reader,rita,rita-uid,readers
@@ -58,7 +58,7 @@ const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// A directory of this test's own, with what a gateway needs. It goes with the test.
+/// A directory for one test, with the files that a gateway needs. It is removed when dropped.
 struct Home(PathBuf);
 
 impl Home {
@@ -82,15 +82,15 @@ impl Home {
         self.config_with("")
     }
 
-    /// The same, with `more` in it.
+    /// The same configuration with more keys.
     fn config_with(&self, more: &str) -> Config {
         let reading = Config::parse("test.yaml", &self.0, Self::text(more).as_bytes());
         let (config, _) = reading.usable().unwrap();
         config
     }
 
-    /// The same as text; unless `more` says otherwise, the store is in a file, and nothing is
-    /// waited for at the end.
+    /// The same as text. Unless `more` says otherwise, the store is a file, and the gateway stops without waiting
+    /// for requests.
     fn text(more: &str) -> String {
         let store = if more.contains("store:") {
             ""
@@ -116,7 +116,7 @@ impl Home {
         )
     }
 
-    /// Starts a gateway here, and waits until it serves all it should.
+    /// Starts a gateway here, and waits until all built-in objects have their conditions.
     async fn start(&self) -> Server {
         let server = Server::start(self.config()).await;
         server.settled().await;
@@ -130,7 +130,7 @@ impl Drop for Home {
     }
 }
 
-/// A gateway at work.
+/// A running gateway.
 struct Server(Running);
 
 impl Server {
@@ -141,7 +141,7 @@ impl Server {
         Self(started.unwrap().unwrap())
     }
 
-    /// Ends it, and waits until its store is free for the next.
+    /// Ends it, and waits until its store is closed.
     async fn stop(self) {
         let store = Arc::downgrade(self.store());
         tokio::task::spawn_blocking(move || self.0.shut_down())
@@ -154,7 +154,7 @@ impl Server {
         self.0.store().unwrap()
     }
 
-    /// A client with the token of `user`, or none.
+    /// A client with the token of `user`; without a token if that is empty.
     async fn as_user(&self, user: &str) -> Api {
         Api::new(self.0.address(), user).await
     }
@@ -163,7 +163,7 @@ impl Server {
         self.as_user("root").await
     }
 
-    /// Waits until every schema's condition was told, and with it all that is written at a start.
+    /// Waits until every FlowSchema has its condition `Dangling`, the last thing that is written at a start.
     async fn settled(&self) {
         let api = self.root().await;
         until(async || {
@@ -177,7 +177,29 @@ impl Server {
         .await;
     }
 
-    /// The value of a metric, of the first line with this text among its labels.
+    /// Waits until the tasks that maintain built-in objects and conditions have seen all changes made so far, and
+    /// their own writes for them are done. It takes [`Self::WRITES_TO_RECONCILE`] revisions.
+    ///
+    /// A built-in FlowSchema is deleted until it is back with its condition. The second time, everything that began
+    /// before the first deletion has ended.
+    async fn reconciled(&self) {
+        let api = self.root().await;
+        let probes = format!("{SCHEMAS}/probes");
+        for _ in 0..2 {
+            let uid = api.delete(&probes).await.object()["details"]["uid"].clone();
+            assert!(uid.is_string(), "{uid}");
+            until(async || {
+                let found = api.get(&probes).await.json();
+                found["metadata"]["uid"] != uid && condition(&found, "Dangling").is_some()
+            })
+            .await;
+        }
+    }
+
+    /// Two deletions, each followed by a creation and a condition.
+    const WRITES_TO_RECONCILE: u64 = 6;
+
+    /// The value of the first sample of a metric with this text among its labels.
     async fn metric(&self, name: &str, label: &str) -> Option<f64> {
         let text = self.root().await.get("/metrics").await.text();
         let mut samples = text.lines().filter_map(|line| {
@@ -189,7 +211,7 @@ impl Server {
     }
 }
 
-/// Waits until `holds`, which must come true.
+/// Waits until `holds`.
 async fn until(holds: impl AsyncFn() -> bool) {
     soon(async {
         while !holds().await {
@@ -205,7 +227,7 @@ fn condition<'o>(object: &'o Value, ty: &str) -> Option<&'o Value> {
     conditions.iter().find(|condition| condition["type"] == ty)
 }
 
-/// The number that a resource version is.
+/// The resource version as a number.
 fn version(object: &Value) -> u64 {
     let text = object["metadata"]["resourceVersion"].as_str().unwrap();
     assert!(!text.starts_with('0'), "{text}");
@@ -216,7 +238,7 @@ fn name(object: &Value) -> &str {
     object["metadata"]["name"].as_str().unwrap()
 }
 
-/// A level that rejects at once what finds no seat.
+/// A level that rejects a request at once if no seat is free.
 fn level(name: &str, shares: u32) -> Value {
     json!({
         "apiVersion": "flowcontrol.apiserver.k8s.io/v1",
@@ -229,7 +251,7 @@ fn level(name: &str, shares: u32) -> Value {
     })
 }
 
-/// A schema for all that `user` does.
+/// A FlowSchema for all requests of `user`.
 fn schema(name: &str, level: &str, precedence: u32, user: &str) -> Value {
     json!({
         "apiVersion": "flowcontrol.apiserver.k8s.io/v1",

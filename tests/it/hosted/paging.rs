@@ -58,8 +58,8 @@ async fn all_pages_show_one_moment_whatever_is_written_meanwhile() {
             assert_eq!(version(&page), version(&whole), "{target}");
             pages.extend_from_slice(items(&page));
             let remain = items(&whole).len() - pages.len();
-            let told = page["metadata"]["remainingItemCount"].as_u64();
-            assert_eq!(told.unwrap_or(0), remain as u64, "{target}");
+            let response = page["metadata"]["remainingItemCount"].as_u64();
+            assert_eq!(response.unwrap_or(0), remain as u64, "{target}");
             let Some(token) = token(&page) else {
                 assert_eq!(remain, 0);
                 break;
@@ -175,8 +175,8 @@ async fn a_list_is_of_the_revision_it_asks_for() {
         version(&get(&format!("{next}&resourceVersion=0")).await.object()),
         version(&page)
     );
-    let told = get(&format!("{next}&resourceVersion={after}")).await;
-    let message = told.refused(400, "BadRequest");
+    let response = get(&format!("{next}&resourceVersion={after}")).await;
+    let message = response.refused(400, "BadRequest");
     assert_eq!(
         message,
         "specifying resource version is not allowed when using continue"
@@ -233,11 +233,11 @@ async fn what_cannot_be_listed_is_refused_as_clients_know_it() {
         get("resourceVersion=1000000&resourceVersionMatch=Exact"),
         api.get(&item),
     );
-    for told in [answers.0, answers.1, answers.2] {
-        let message = told.refused(504, "Timeout");
+    for response in [answers.0, answers.1, answers.2] {
+        let message = response.refused(504, "Timeout");
         assert!(message.starts_with("Timeout: Too large resource version: 1000000, current: "));
-        let cause = &told.json()["details"]["causes"][0];
-        assert_eq!(cause["reason"], "ResourceVersionTooLarge", "{told:?}");
+        let cause = &response.json()["details"]["causes"][0];
+        assert_eq!(cause["reason"], "ResourceVersionTooLarge", "{response:?}");
     }
 }
 
@@ -254,10 +254,10 @@ async fn what_is_forgotten_is_gone_and_a_list_may_go_on_in_the_present() {
     api.post(LEVELS, &level("p-99", 1)).await.object();
     forget(&server).await;
 
-    let told = api.get(&rest).await;
-    let message = told.refused(410, "Expired");
+    let response = api.get(&rest).await;
+    let message = response.refused(410, "Expired");
     assert!(message.contains("inconsistent"), "{message}");
-    let status = told.json();
+    let status = response.json();
     let fresh = ContinueToken::decode(token(&status).unwrap()).unwrap();
     assert_eq!(fresh.revision, None);
     let mut seen = names(&page);

@@ -172,8 +172,8 @@ async fn a_reflector_misses_nothing_when_a_gateway_begins_again_or_history_is_dr
         reflected.is_as(&server).await;
     }
     assert_eq!(reflected.lists.load(Ordering::Relaxed), 1);
-    let told = reflected.counted.lock().unwrap().clone();
-    assert_eq!(told, (1..14).collect::<Vec<_>>());
+    let response = reflected.counted.lock().unwrap().clone();
+    assert_eq!(response, (1..14).collect::<Vec<_>>());
 
     // The history is dropped while it is away: it has to list again.
     door.lead_to(None);

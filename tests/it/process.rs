@@ -1,0 +1,167 @@
+//! `fairgate serve` as a process of its own, for tests of what belongs to a process: its memory, its descriptors, its
+//! log, and metrics that are global.
+
+use std::{
+    io::{BufRead as _, BufReader},
+    net::SocketAddr,
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+
+use serde_json::{Value, json};
+
+use crate::client::raw;
+
+/// A gateway that is killed when this is dropped.
+pub struct GatewayProcess {
+    child: Child,
+    /// Where it serves clients.
+    pub address: SocketAddr,
+    /// Where it serves operators.
+    pub admin: SocketAddr,
+    log: Arc<Mutex<Vec<String>>>,
+    directory: PathBuf,
+}
+
+/// How a process is started.
+#[derive(Default)]
+pub struct ProcessOptions {
+    /// The content of the file `tokens`, which the configuration may name.
+    pub tokens: &'static str,
+    /// The limit of its descriptors.
+    pub descriptors: Option<u32>,
+}
+
+impl GatewayProcess {
+    /// Starts a gateway with this configuration, which need not name a version, a kind or addresses.
+    pub fn start(configuration: Value) -> Self {
+        Self::with(configuration, &ProcessOptions::default())
+    }
+
+    pub fn with(mut configuration: Value, options: &ProcessOptions) -> Self {
+        let directory = new_directory();
+        for (key, value) in [
+            ("apiVersion", json!("fairgate.dev/v1alpha1")),
+            ("kind", json!("Configuration")),
+            ("listen", json!({"address": "127.0.0.1:0"})),
+            ("admin", json!({"address": "127.0.0.1:0"})),
+        ] {
+            configuration[key] = value;
+        }
+        let path = directory.join("fairgate.yaml");
+        std::fs::write(&path, configuration.to_string()).unwrap();
+        std::fs::write(directory.join("tokens"), options.tokens).unwrap();
+        let limit = options
+            .descriptors
+            .map_or(String::new(), |limit| format!("ulimit -n {limit} && "));
+        let mut child = Command::new("sh")
+            .arg("-c")
+            .arg(format!("{limit}exec \"$1\" serve --config \"$2\""))
+            .args(["sh", env!("CARGO_BIN_EXE_fairgate")])
+            .arg(&path)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap())
+            .lines()
+            .map_while(Result::ok);
+        let log = Arc::<Mutex<Vec<String>>>::default();
+        let addresses = lines.find_map(|line| {
+            let addresses = logged_addresses(&line);
+            log.lock().unwrap().push(line);
+            addresses
+        });
+        let (address, admin) = addresses
+            .unwrap_or_else(|| panic!("the gateway does not serve: {:#?}", log.lock().unwrap()));
+        // The process would block if its log were not read.
+        let keep = Arc::clone(&log);
+        std::thread::spawn(move || lines.for_each(|line| keep.lock().unwrap().push(line)));
+        Self {
+            child,
+            address,
+            admin,
+            log,
+            directory,
+        }
+    }
+
+    /// A line of `/proc/PID/status` about memory, in MiB: `VmRSS` is the resident memory, `VmHWM` its maximum so far.
+    pub fn mebibytes(&self, key: &str) -> usize {
+        let path = format!("/proc/{}/status", self.child.id());
+        let text = std::fs::read_to_string(path).unwrap();
+        let line = text.lines().find_map(|line| line.strip_prefix(key));
+        let kibibytes = line.unwrap().trim_matches([':', '\t', ' ', 'k', 'B']);
+        kibibytes.parse::<usize>().unwrap() >> 10
+    }
+
+    /// The response, with its head, of the admin port to a `GET`.
+    pub fn admin_get(&self, target: &str) -> String {
+        get(self.admin, target)
+    }
+
+    /// The value of a sample in `/metrics`, if there is such a sample.
+    pub fn metric(&self, series: &str) -> Option<u64> {
+        let text = self.admin_get("/metrics");
+        let value = text
+            .lines()
+            .find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+        value.map(|value| value.parse().unwrap())
+    }
+
+    /// The lines of its log that contain `text`.
+    pub fn logged(&self, text: &str) -> Vec<String> {
+        let log = self.log.lock().unwrap();
+        let lines = log.iter().filter(|line| line.contains(text));
+        lines.cloned().collect()
+    }
+}
+
+impl Drop for GatewayProcess {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+fn new_directory() -> PathBuf {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let name = format!("fairgate-process-{}-{number}", std::process::id());
+    let directory = std::env::temp_dir().join(name);
+    std::fs::create_dir_all(&directory).unwrap();
+    directory
+}
+
+/// The addresses in the log line that says that the gateway serves: for clients and for operators.
+fn logged_addresses(line: &str) -> Option<(SocketAddr, SocketAddr)> {
+    let value = |key: &str| {
+        let (_, rest) = line.split_once(key)?;
+        rest.split(' ').next().unwrap().parse().ok()
+    };
+    Some((value(" address=")?, value(" admin=")?))
+}
+
+/// The response, with its head, to a `GET` on a connection of its own.
+pub fn get(address: SocketAddr, target: &str) -> String {
+    let request = format!("GET {target} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    raw(address, request.as_bytes())
+}
+
+/// Waits until `holds`, and fails with `what` after 30 seconds, which only bounds a hang.
+pub fn wait_until(what: &str, holds: impl Fn() -> bool) {
+    for _ in 0..600 {
+        if holds() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    panic!("still waiting until {what}");
+}
