@@ -30,7 +30,7 @@ use fairgate_core::{
     },
     finding::Finding,
 };
-use fairgate_objects::kinds::FLOW_SCHEMA as FLOW_SCHEMA_KIND;
+use fairgate_objects::kinds::{FLOW_CONTROL, FLOW_SCHEMA as FLOW_SCHEMA_KIND};
 use fairgate_store::{HistoryLimits, Store, StoreError, StoreHealth, local};
 use fairgate_upstream::access_review::AccessReviews;
 
@@ -117,6 +117,8 @@ impl HostedApi {
     ) -> Self {
         let main_port = Arc::new(MainPortEndpoints::default());
         let hosted = Hosted::new(HostedSettings {
+            kinds: FLOW_CONTROL.to_vec(),
+            subresources: Vec::new(),
             store: Arc::clone(&store),
             clock: clock.clone(),
             authorizer: match access {

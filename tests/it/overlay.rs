@@ -108,7 +108,26 @@ fn answer(request: Request<Incoming>, edition: usize) -> Answering {
             }
             "/openapi/v3" => json_of(&json!({"paths": {
                 "api/v1": {"serverRelativeURL": "/openapi/v3/api/v1?hash=A"},
-                "apis/flowcontrol.apiserver.k8s.io/v1": {"serverRelativeURL": "theirs"}}})),
+                "apis/flowcontrol.apiserver.k8s.io/v1": {
+                    "serverRelativeURL": "/openapi/v3/apis/flowcontrol.apiserver.k8s.io/v1?hash=B"}}})),
+            GROUP => json_of(
+                &json!({"kind": "APIGroup", "name": "flowcontrol.apiserver.k8s.io",
+                "versions": [{"groupVersion": "flowcontrol.apiserver.k8s.io/v1", "version": "v1"}],
+                "preferredVersion": {"groupVersion": "flowcontrol.apiserver.k8s.io/v1", "version": "v1"}}),
+            ),
+            path if path == format!("{GROUP}/v1") => json_of(&json!({"kind": "APIResourceList",
+                "groupVersion": "flowcontrol.apiserver.k8s.io/v1", "resources": [
+                    {"name": "flowschemas", "verbs": ["theirs"]}, {"name": "others", "verbs": ["get"]}]})),
+            path if path == format!("/openapi/v3{GROUP}/v1") => {
+                let document = json!({"openapi": "3.0.0", "info": {"title": "theirs"}, "paths": {
+                    format!("{GROUP}/v1/others"): {}, format!("{GROUP}/v1/flowschemas"): "theirs"}});
+                tagged(&document, "application/json", "\"B\"", &known)
+            }
+            path if path.contains("v1beta3") || path.contains("v9") => {
+                let mut answer = text("404 page not found");
+                *answer.status_mut() = StatusCode::NOT_FOUND;
+                answer
+            }
             _ => text("the upstream's"),
         }
     })
@@ -143,7 +162,8 @@ fn openapi_v2(edition: usize) -> Value {
         "info": {"title": "Kubernetes", "version": format!("v{edition}")},
         "paths": {
             "/apis/apps/v1/deployments": {"get": {"description": long}},
-            "/apis/flowcontrol.apiserver.k8s.io/v1/theirs": {"get": {"description": "gives way"}},
+            "/apis/flowcontrol.apiserver.k8s.io/v1/theirs": {"get": {"description": "stays"}},
+            "/apis/flowcontrol.apiserver.k8s.io/v1beta1/flowschemas": {"get": {"description": "goes"}},
         },
         "definitions": {},
     })
@@ -388,7 +408,8 @@ async fn the_documents_are_the_upstreams_with_ours_in_them() {
     let v2 = got.json();
     let paths = v2["paths"].as_object().unwrap();
     assert!(paths.contains_key("/apis/apps/v1/deployments") && paths.contains_key(SCHEMAS));
-    assert!(!paths.contains_key("/apis/flowcontrol.apiserver.k8s.io/v1/theirs"));
+    assert!(!paths.contains_key(&SCHEMAS.replace("v1/", "v1beta1/")));
+    assert!(paths.contains_key("/apis/flowcontrol.apiserver.k8s.io/v1/theirs"));
     assert_eq!(v2["info"]["version"], "v0");
     let protobuf = alice.get("/openapi/v2", &[("accept", PROTOBUF)]).await;
     assert_eq!(protobuf.header("content-type"), PROTOBUF);
@@ -400,8 +421,45 @@ async fn the_documents_are_the_upstreams_with_ours_in_them() {
     let url = |key: &str| v3["paths"][key]["serverRelativeURL"].as_str().unwrap();
     assert_eq!(url("api/v1"), "/openapi/v3/api/v1?hash=A");
     let ours = url("apis/flowcontrol.apiserver.k8s.io/v1");
-    assert!(ours.contains("?hash="), "{ours}");
-    assert_eq!(alice.get(ours, &[]).await.status, 200);
+    let got = alice.get(ours, &[]).await;
+    assert_eq!(got.status, 200, "{ours}");
+    assert_eq!(got.header("cache-control"), "public, immutable");
+    let paths = got.json()["paths"].as_object().unwrap().clone();
+    assert!(paths.contains_key(&format!("{GROUP}/v1/others")) && paths[SCHEMAS].is_object());
+    let another = format!("/openapi/v3{GROUP}/v1?hash=OLD");
+    let got = alice.get(&another, &[]).await;
+    assert_eq!((got.status, got.header("location")), (301, ours));
+    let plain = alice.get(another.split('?').next().unwrap(), &[]).await;
+    assert_eq!(plain.header("cache-control"), "public");
+    let tag = plain.header("etag").to_owned();
+    let again = alice.get(ours, &[("if-none-match", &tag)]).await;
+    assert_eq!(again.status, 304);
+
+    let group = alice.get(GROUP, &[]).await.json();
+    let versions = names(&group["versions"], |version| &version["version"]);
+    assert_eq!(versions, ["v1", "v1beta3"]);
+    let resources = alice.get(&format!("{GROUP}/v1"), &[]).await.json();
+    let schemas = &resources["resources"][0];
+    assert_eq!(
+        (&schemas["name"], &schemas["verbs"][0]),
+        (&json!("flowschemas"), &json!("create"))
+    );
+    let found = names(&resources["resources"], |resource| &resource["name"]);
+    let expected = [
+        "flowschemas",
+        "flowschemas/status",
+        "others",
+        "prioritylevelconfigurations",
+        "prioritylevelconfigurations/status",
+    ];
+    assert_eq!(found, expected);
+    // What the upstream lacks altogether is all ours.
+    let beta = alice.get(&format!("{GROUP}/v1beta3"), &[]).await.json();
+    assert_eq!(beta["groupVersion"], "flowcontrol.apiserver.k8s.io/v1beta3");
+    let beta = alice.get(&format!("/openapi/v3{GROUP}/v1beta3"), &[]).await;
+    assert_eq!(beta.status, 200);
+    let unknown = alice.get(&format!("{GROUP}/v9"), &[]).await;
+    assert_eq!(unknown.status, 404);
 
     for seen in server.of("/openapi/v2") {
         assert_eq!(seen.headers["impersonate-user"], "alice");
@@ -507,15 +565,10 @@ async fn whatever_is_ours_does_not_reach_the_upstream() {
     assert_eq!(root.create_schema("mine").await.status, 201);
     let encoded = SCHEMAS.replace("/flowcontrol.", "/flowcontrol%2e");
     for (target, status) in [
-        (GROUP, 200),
-        (&format!("{GROUP}/v1"), 200),
         (&format!("{SCHEMAS}/mine"), 200),
         (&format!("{encoded}/mine"), 200),
         (&format!("{SCHEMAS}/theirs"), 404),
-        (&format!("{GROUP}/v1/pods"), 404),
         (&format!("{GROUP}/v9/flowschemas"), 404),
-        (&format!("/openapi/v3{GROUP}/v1"), 200),
-        (&format!("/openapi/v3{GROUP}/v9"), 404),
         (&format!("/{SCHEMAS}"), 404),
         (&format!("/x/..{SCHEMAS}"), 404),
         (&SCHEMAS.replace("/v1/", "/./v1/"), 404),
@@ -524,6 +577,13 @@ async fn whatever_is_ours_does_not_reach_the_upstream() {
     }
     let seen = server.seen();
     assert!(seen.is_empty(), "{seen:?}");
+
+    // Other resources of the group are the upstream's.
+    let others = root.get(&format!("{GROUP}/v1/others"), &[]).await;
+    assert_eq!(
+        (others.status, &*others.text()),
+        (200, "the upstream's")
+    );
 }
 
 #[tokio::test]
@@ -645,11 +705,12 @@ async fn without_the_upstream_what_is_known_goes_on() {
 
     server.upstream = None;
     assert_eq!(alice.get(SCHEMAS, &[]).await.status, 200);
-    let undecided = alice.get(GROUP, &[]).await;
+    let other = SCHEMAS.replace("flowschemas", "prioritylevelconfigurations");
+    let undecided = alice.get(&other, &[]).await;
     assert_eq!(undecided.status, 500);
     let text = undecided.text();
-    assert!(text.starts_with(&format!("Internal Server Error: \"{GROUP}\": ")));
-    for target in ["/apis", "/openapi/v2", "/version"] {
+    assert!(text.starts_with(&format!("Internal Server Error: \"{other}\": ")));
+    for target in ["/apis", GROUP, "/openapi/v2", "/version"] {
         let status = alice.get(target, &[]).await.status;
         assert!([502, 503].contains(&status), "{target}: {status}");
     }

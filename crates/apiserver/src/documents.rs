@@ -15,6 +15,7 @@ use crate::{
     merged_document_id::MergedDocumentId,
     negotiate::{self, Output, Produces},
     openapi,
+    ownership::{OwnedResources, ServedSubresource},
     query::Query,
     request::ApiRequest,
     response::ApiResponse,
@@ -25,12 +26,16 @@ use fairgate_objects::kind::Kind;
 
 pub(super) const PROTO_V2: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 const PROTO_V2_OLD: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
-const PROTO_V3: &str = "application/com.github.proto-openapi.spec.v3.v1.0+protobuf";
+pub(super) const PROTO_V3: &str = "application/com.github.proto-openapi.spec.v3.v1.0+protobuf";
 const PROTO_V3_OLD: &str = "application/com.github.proto-openapi.spec.v3@v1.0+protobuf";
+
+/// `Expires` of documents that are requested by their hash, as in kube-apiserver.
+pub(super) const NEVER_EXPIRES: &str = "Fri, 31 Dec 2100 23:59:59 GMT";
 
 /// The documents.
 pub(super) struct Documents {
     kinds: Vec<&'static Kind>,
+    owned: OwnedResources,
     version: Value,
     address: String,
     v2: Document,
@@ -68,6 +73,10 @@ struct Document {
 }
 
 impl Document {
+    fn value(&self) -> Value {
+        serde_json::from_slice(&self.bytes).unwrap_or_default() // JSON that was generated here
+    }
+
     fn of(value: &Value) -> Self {
         let text = value.to_string();
         Self::tagged(text.clone().into_bytes(), &text)
@@ -83,7 +92,13 @@ impl Document {
 }
 
 impl Documents {
-    pub(super) fn new(kinds: &[&'static Kind], version: &str, address: String) -> Self {
+    /// The documents about `kinds` and about subresources of other servers' resources.
+    pub(super) fn new(
+        kinds: &[&'static Kind],
+        subresources: &[ServedSubresource],
+        version: &str,
+        address: String,
+    ) -> Self {
         let claimed = format!("{version}+fairgate");
         let v2 = openapi::v2::document(kinds, &claimed);
         let v3 = openapi::v3::documents(kinds, &claimed);
@@ -97,6 +112,7 @@ impl Documents {
             apis: both.map(|form| Document::of(&discovery::aggregated::apis(kinds, form))),
             api: both.map(|form| Document::of(&discovery::aggregated::api(kinds, form))),
             kinds: kinds.to_vec(),
+            owned: OwnedResources::new(kinds, subresources),
             address,
         }
     }
@@ -162,16 +178,53 @@ impl Documents {
         conditional(request, document, content_type, Some("Accept"))
     }
 
+    /// The resources that are served here.
+    pub(super) fn owned(&self) -> &OwnedResources {
+        &self.owned
+    }
+
     /// The gateway's part of a merged document.
-    pub(super) fn own_part(&self, subject: MergedDocumentId) -> Value {
-        let document = match subject {
-            MergedDocumentId::Groups => return discovery::plain::group_list(&self.kinds),
-            MergedDocumentId::Aggregated(AggregatedVersion::V2) => &self.apis[0],
-            MergedDocumentId::Aggregated(AggregatedVersion::V2Beta1) => &self.apis[1],
-            MergedDocumentId::OpenApiV2 => &self.v2,
-            MergedDocumentId::OpenApiV3Index => &self.v3_index,
+    pub(super) fn own_part(&self, id: &MergedDocumentId) -> Value {
+        match id {
+            MergedDocumentId::Groups => discovery::plain::group_list(&self.kinds),
+            MergedDocumentId::Group(group) => {
+                discovery::plain::group(&self.kinds, group).unwrap_or_default()
+            }
+            MergedDocumentId::Resources(group, version) => self.own_resources(group, version),
+            MergedDocumentId::Aggregated(form) => discovery::aggregated::apis(&self.kinds, *form),
+            MergedDocumentId::AggregatedCore(form) => {
+                discovery::aggregated::subresources(self.owned.subresources(""), *form)
+            }
+            MergedDocumentId::OpenApiV2 => self.v2.value(),
+            MergedDocumentId::OpenApiV3Index => self.v3_index.value(),
+            MergedDocumentId::OpenApiV3(..) => self
+                .v3_of(id)
+                .map_or(Value::Null, |document| document.json.value()),
+        }
+    }
+
+    /// The hash of the gateway's part of an OpenAPI v3 document; empty for any other.
+    pub(super) fn own_hash(&self, id: &MergedDocumentId) -> &str {
+        self.v3_of(id).map_or("", |document| &document.hash)
+    }
+
+    fn v3_of(&self, id: &MergedDocumentId) -> Option<&V3> {
+        let MergedDocumentId::OpenApiV3(group, version) = id else {
+            return None;
         };
-        serde_json::from_slice(&document.bytes).unwrap_or_default() // JSON that was generated here
+        let key = format!("apis/{group}/{version}");
+        self.v3.iter().find(|document| document.key == key)
+    }
+
+    fn own_resources(&self, group: &str, version: &str) -> Value {
+        let list = discovery::plain::resource_list(&self.kinds, group, version);
+        let mut list = list.unwrap_or_else(|| json!({"resources": []}));
+        if let Value::Array(entries) = &mut list["resources"] {
+            let subresources = self.owned.subresources(group);
+            let of_version = subresources.filter(|served| served.version == version);
+            entries.extend(of_version.map(discovery::plain::subresource));
+        }
+        list
     }
 
     fn v3(&self, request: &ApiRequest, key: &str, query: &Query) -> ApiResponse {
@@ -182,7 +235,7 @@ impl Documents {
             return answer;
         };
         let accept = request.header("accept");
-        let (written, content_type) = match openapi_format(accept, [PROTO_V3, PROTO_V3_OLD]) {
+        let (written, content_type) = match v3_format(accept) {
             Some(OpenApiFormat::Json) => (&document.json, "application/json"),
             Some(OpenApiFormat::Protobuf) => (&document.proto, PROTO_V3),
             None => {
@@ -206,10 +259,7 @@ impl Documents {
         if !asked.is_empty() {
             let headers = &mut answer.headers;
             headers.insert(CACHE_CONTROL, HeaderValue::from_static("public, immutable"));
-            headers.insert(
-                EXPIRES,
-                HeaderValue::from_static("Fri, 31 Dec 2100 23:59:59 GMT"),
-            );
+            headers.insert(EXPIRES, HeaderValue::from_static(NEVER_EXPIRES));
         }
         answer
     }
@@ -225,6 +275,11 @@ pub(super) enum OpenApiFormat {
 /// The format of `/openapi/v2` that a client accepts; `None` if it accepts neither.
 pub(super) fn v2_format(accept: &str) -> Option<OpenApiFormat> {
     openapi_format(accept, [PROTO_V2, PROTO_V2_OLD])
+}
+
+/// The same of an OpenAPI v3 document.
+pub(super) fn v3_format(accept: &str) -> Option<OpenApiFormat> {
+    openapi_format(accept, [PROTO_V3, PROTO_V3_OLD])
 }
 
 /// The format that a client accepts. `protobuf` are the media types of the protobuf format.

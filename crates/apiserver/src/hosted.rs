@@ -15,6 +15,7 @@ use crate::{
     merged_documents::MergedDocuments,
     negotiate::{self, Output, Produces},
     object_writer::ObjectWriter,
+    ownership::ServedSubresource,
     query::{self, Query},
     request::{self, ApiRequest, Caller, MAX_BODY},
     response::ApiResponse,
@@ -25,7 +26,7 @@ use crate::{
 };
 use fairgate_base::clock::Clock;
 use fairgate_core::digest::Verb;
-use fairgate_objects::{codec::FieldValidation, kind::Kind, kinds, object::Object};
+use fairgate_objects::{codec::FieldValidation, kind::Kind, object::Object};
 use fairgate_store::Store;
 use fairgate_upstream::access_review::Attributes;
 
@@ -36,15 +37,13 @@ const HEAVY_AT_ONCE: usize = 2;
 /// Encoding a list of more objects than this may take milliseconds.
 const MANY_OBJECTS: usize = 500;
 
-/// Every hosted kind, including reviews, which are answered but not stored.
-pub fn all_kinds() -> Vec<&'static Kind> {
-    let mut all: Vec<&'static Kind> = kinds::KINDS.to_vec();
-    all.extend(reviews::REVIEWS);
-    all
-}
-
 /// The settings and dependencies of a [`Hosted`].
 pub struct HostedSettings {
+    /// The kinds whose objects are in the store.
+    pub kinds: Vec<&'static Kind>,
+    /// Subresources of the upstream's resources that another layer of the gateway serves. Discovery shows
+    /// them.
+    pub subresources: Vec<ServedSubresource>,
     /// The store of the objects.
     pub store: Arc<dyn Store>,
     /// The clock of timestamps and of ages in tables.
@@ -80,12 +79,17 @@ impl std::fmt::Debug for Hosted {
 impl Hosted {
     /// An API over a store.
     pub fn new(settings: HostedSettings) -> Arc<Self> {
-        let kinds = match &settings.authorizer {
-            Authorizer::BuiltIn(_) => all_kinds(),
-            Authorizer::Upstream(_) => kinds::KINDS.to_vec(),
-        };
+        let mut kinds = settings.kinds;
+        if let Authorizer::BuiltIn(_) = &settings.authorizer {
+            kinds.extend(reviews::REVIEWS);
+        }
         Arc::new(Self {
-            documents: Documents::new(&kinds, &settings.version, settings.address),
+            documents: Documents::new(
+                &kinds,
+                &settings.subresources,
+                &settings.version,
+                settings.address,
+            ),
             merged_documents: MergedDocuments::default(),
             state: ApiState {
                 store: settings.store,
@@ -99,13 +103,13 @@ impl Hosted {
     }
 
     /// Whether a path is served here and not forwarded to the upstream.
-    pub fn knows(&self, path: &str) -> bool {
+    pub(crate) fn knows(&self, path: &str) -> bool {
         route::knows(&self.state.kinds, path)
     }
 
-    /// Whether a path is that of an API group with hosted kinds.
-    pub fn covers(&self, path: &str) -> bool {
-        route::covers(&self.state.kinds, path)
+    /// Whether a path is that of a hosted resource.
+    pub(crate) fn owns(&self, path: &str) -> bool {
+        self.documents.owned().covers(path)
     }
 
     /// Authorizes a client's request. The body is not needed yet.

@@ -139,7 +139,7 @@ where
             }
             Some((shared, Plan::Serve)) => Box::pin(serve(Rc::clone(shared), call)),
             Some((shared, Plan::Merge(request))) => {
-                request.narrow(call.request.headers_mut());
+                request.narrow(&mut call.request);
                 let merger = shared.merger(&call);
                 Box::pin(merger.merge(request, self.inner.call(call)))
             }
@@ -154,7 +154,7 @@ impl Shared {
         let (is_ours, merges) = match self.ownership {
             Ownership::Everything => (true, false),
             Ownership::Known => (self.hosted.knows(&path()), false),
-            Ownership::Overlay => (covers(&self.hosted, &path()), true),
+            Ownership::Overlay => (owns(&self.hosted, &path()), true),
         };
         if is_ours {
             return Plan::Serve;
@@ -177,9 +177,9 @@ impl Shared {
 
 /// Whether a path is that of a hosted resource, also after normalization: the upstream's objects of such a
 /// resource must not be reachable by a path that the upstream normalizes.
-fn covers(hosted: &Hosted, path: &str) -> bool {
-    hosted.covers(path)
-        || (path.contains("//") || path.contains("/.")) && hosted.covers(&normalized(path))
+fn owns(hosted: &Hosted, path: &str) -> bool {
+    hosted.owns(path)
+        || (path.contains("//") || path.contains("/.")) && hosted.owns(&normalized(path))
 }
 
 /// A path without empty segments, `.` and `..`.

@@ -5,48 +5,62 @@ use serde_json::Value;
 use crate::{
     discovery::{self, AggregatedVersion},
     openapi,
+    ownership::OwnedResources,
 };
 
 /// A document of which the upstream has one part and the gateway the other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum MergedDocumentId {
     /// The list of groups.
     Groups,
+    /// A group.
+    Group(String),
+    /// The resources of a group version. The core group has no name.
+    Resources(String, String),
     /// Aggregated discovery of the named groups.
     Aggregated(AggregatedVersion),
+    /// Aggregated discovery of the core group.
+    AggregatedCore(AggregatedVersion),
     /// OpenAPI v2.
     OpenApiV2,
     /// The index of the OpenAPI v3 documents.
     OpenApiV3Index,
+    /// The OpenAPI v3 document of a group version.
+    OpenApiV3(String, String),
 }
 
 impl MergedDocumentId {
-    /// The number of these documents.
-    pub(super) const COUNT: usize = 5;
-
-    /// A number below [`COUNT`](Self::COUNT).
-    pub(super) fn index(self) -> usize {
+    /// The path of the document.
+    pub(super) fn path(&self) -> String {
         match self {
-            Self::Groups => 0,
-            Self::Aggregated(AggregatedVersion::V2) => 1,
-            Self::Aggregated(AggregatedVersion::V2Beta1) => 2,
-            Self::OpenApiV2 => 3,
-            Self::OpenApiV3Index => 4,
+            Self::Groups | Self::Aggregated(_) => "/apis".to_owned(),
+            Self::Group(group) => format!("/apis/{group}"),
+            Self::Resources(group, version) if group.is_empty() => format!("/api/{version}"),
+            Self::Resources(group, version) => format!("/apis/{group}/{version}"),
+            Self::AggregatedCore(_) => "/api".to_owned(),
+            Self::OpenApiV2 => "/openapi/v2".to_owned(),
+            Self::OpenApiV3Index => "/openapi/v3".to_owned(),
+            Self::OpenApiV3(group, version) => format!("/openapi/v3/apis/{group}/{version}"),
         }
     }
 
     /// Merges `own`, the gateway's part, into the document of the upstream.
-    pub(super) fn merge(self, upstream: Value, own: Value) -> Value {
+    pub(super) fn merge(&self, upstream: Value, own: Value, owned: &OwnedResources) -> Value {
         match self {
             Self::Groups => discovery::merge_group_list(upstream, own),
-            Self::Aggregated(form) => {
-                let mut merged = discovery::merge_aggregated(upstream, own);
+            Self::Group(_) => discovery::merge_group(upstream, own),
+            Self::Resources(group, _) => {
+                discovery::merge_resource_list(upstream, own, group, owned)
+            }
+            Self::Aggregated(form) | Self::AggregatedCore(form) => {
+                let mut merged = discovery::merge_aggregated(upstream, own, owned);
                 // Both versions differ in their name only, and the upstream may have the other one.
                 merged["apiVersion"] = form.api_version().into();
                 merged
             }
-            Self::OpenApiV2 => openapi::merge_v2(upstream, own),
+            Self::OpenApiV2 => openapi::merge_v2(upstream, own, owned),
             Self::OpenApiV3Index => openapi::merge_v3_index(upstream, own),
+            Self::OpenApiV3(..) => openapi::merge_v3(upstream, own, owned),
         }
     }
 }

@@ -7,7 +7,10 @@
 //! Not here: fetching the upstream's documents (`merging`), and how documents are merged
 //! ([`discovery`](crate::discovery), [`openapi`](crate::openapi)).
 
-use std::sync::{Arc, OnceLock};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, OnceLock},
+};
 
 use arc_swap::ArcSwapOption;
 use bytes::Bytes;
@@ -20,9 +23,12 @@ use crate::{
 };
 use fairgate_core::sync::{Mutex, lock};
 
+/// The maximum number of cached documents. The upstream has as many as hosted groups have versions.
+const MAX_DOCUMENTS: usize = 256;
+
 /// The last version of each merged document.
 #[derive(Default)]
-pub(super) struct MergedDocuments([CachedDocument; MergedDocumentId::COUNT]);
+pub(super) struct MergedDocuments(Mutex<BTreeMap<MergedDocumentId, Arc<CachedDocument>>>);
 
 #[derive(Default)]
 struct CachedDocument {
@@ -38,6 +44,7 @@ pub(super) struct MergedDocument {
     pub(super) etag: HeaderValue,
     json: EncodedDocument,
     protobuf: OnceLock<EncodedDocument>,
+    encode_protobuf: fn(&Value) -> Vec<u8>,
 }
 
 /// A version of the upstream's document.
@@ -55,15 +62,23 @@ struct EncodedDocument {
 
 impl MergedDocuments {
     /// The last version of a document. Does not block.
-    pub(super) fn last(&self, document: MergedDocumentId) -> Option<Arc<MergedDocument>> {
-        self.0[document.index()].last.load_full()
+    pub(super) fn last(&self, id: &MergedDocumentId) -> Option<Arc<MergedDocument>> {
+        lock(&self.0).get(id)?.last.load_full()
+    }
+
+    fn cached(&self, id: &MergedDocumentId) -> Arc<CachedDocument> {
+        let mut all = lock(&self.0);
+        if !all.contains_key(id) && all.len() >= MAX_DOCUMENTS {
+            return Arc::default();
+        }
+        Arc::clone(all.entry(id.clone()).or_default())
     }
 
     /// Merges the gateway's part into the upstream's document, unless that was done before; `None` if the
     /// document is not JSON. Blocks.
     pub(super) fn make(
         &self,
-        document: MergedDocumentId,
+        id: &MergedDocumentId,
         tag: Option<HeaderValue>,
         upstream: &[u8],
         documents: &Documents,
@@ -72,21 +87,41 @@ impl MergedDocuments {
             Some(tag) => Source::Tag(tag),
             None => Source::Hash(Sha256::digest(upstream).into()),
         };
-        let cached = &self.0[document.index()];
+        let cached = self.cached(id);
         let _merging = lock(&cached.merging);
         let last = cached.last.load_full();
         if let Some(last) = last.filter(|last| last.source == source) {
             return Some(last);
         }
-        let upstream: Value = serde_json::from_slice(upstream).ok()?;
-        let merged = document.merge(upstream, documents.own_part(document));
+        let upstream_value: Value = serde_json::from_slice(upstream).ok()?;
+        let is_absent = upstream_value.is_null();
+        let merged = id.merge(upstream_value, documents.own_part(id), documents.owned());
         let merged = merged.to_string();
-        let etag = HeaderValue::from_str(&discovery::etag(&merged)).ok()?;
+        let etag = match (id, &source) {
+            // The index has to know the tag of this one without its text.
+            (MergedDocumentId::OpenApiV3(..), _) if is_absent => {
+                format!("\"{}\"", documents.own_hash(id))
+            }
+            (MergedDocumentId::OpenApiV3(..), source) => {
+                let upstream_hash = match source {
+                    Source::Tag(tag) => tag.to_str().ok()?.trim_matches('"').to_owned(),
+                    Source::Hash(_) => discovery::hash(std::str::from_utf8(upstream).ok()?),
+                };
+                let hash = openapi::merged_hash(&upstream_hash, documents.own_hash(id));
+                format!("\"{hash}\"")
+            }
+            _ => discovery::etag(&merged),
+        };
+        let etag = HeaderValue::from_str(&etag).ok()?;
         let merged = Arc::new(MergedDocument {
             source,
             etag,
             json: EncodedDocument::new(merged.into_bytes()),
             protobuf: OnceLock::new(),
+            encode_protobuf: match id {
+                MergedDocumentId::OpenApiV3(..) => openapi::v3_proto::encode,
+                _ => openapi::v2_proto::encode,
+            },
         });
         cached.last.store(Some(Arc::clone(&merged)));
         Some(merged)
@@ -112,9 +147,9 @@ impl MergedDocument {
         self.json.bytes(accepts_gzip)
     }
 
-    /// The OpenAPI v2 document as protobuf, and whether it is compressed.
+    /// The OpenAPI document as protobuf, and whether it is compressed.
     pub(super) fn protobuf(&self, accepts_gzip: bool) -> (Bytes, bool) {
-        let encode = || EncodedDocument::new(openapi::v2_proto::encode(&self.value()));
+        let encode = || EncodedDocument::new((self.encode_protobuf)(&self.value()));
         self.protobuf.get_or_init(encode).bytes(accepts_gzip)
     }
 }
@@ -149,7 +184,7 @@ mod tests {
     const OURS: &str = "flowcontrol.apiserver.k8s.io";
 
     fn documents() -> Documents {
-        Documents::new(&KINDS, "v1.36.3", String::new())
+        Documents::new(&KINDS, &[], "v1.36.3", String::new())
     }
 
     fn make(
@@ -161,7 +196,7 @@ mod tests {
         let theirs = theirs.to_string();
         merging
             .make(
-                MergedDocumentId::Groups,
+                &MergedDocumentId::Groups,
                 tag,
                 theirs.as_bytes(),
                 &documents(),
@@ -185,9 +220,9 @@ mod tests {
         assert!(Arc::ptr_eq(&first, &again));
         let changed = make(&merging, Some("\"2\""), &groups(&["batch", "apps"]));
         assert_ne!(first.etag, changed.etag);
-        let last = merging.last(MergedDocumentId::Groups).unwrap();
+        let last = merging.last(&MergedDocumentId::Groups).unwrap();
         assert!(Arc::ptr_eq(&last, &changed));
-        assert!(merging.last(MergedDocumentId::OpenApiV2).is_none());
+        assert!(merging.last(&MergedDocumentId::OpenApiV2).is_none());
     }
 
     #[test]
@@ -208,7 +243,7 @@ mod tests {
             br#"{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","items":[]}"#;
         let subject = MergedDocumentId::Aggregated(AggregatedVersion::V2Beta1);
         let merged = MergedDocuments::default()
-            .make(subject, None, theirs, &documents())
+            .make(&subject, None, theirs, &documents())
             .unwrap()
             .value();
         assert_eq!(merged["apiVersion"], "apidiscovery.k8s.io/v2beta1");
@@ -218,9 +253,9 @@ mod tests {
     #[test]
     fn a_document_that_is_not_json_is_not_merged() {
         let merging = MergedDocuments::default();
-        let made = merging.make(MergedDocumentId::OpenApiV2, None, b"<html>", &documents());
+        let made = merging.make(&MergedDocumentId::OpenApiV2, None, b"<html>", &documents());
         assert!(made.is_none());
-        assert!(merging.last(MergedDocumentId::OpenApiV2).is_none());
+        assert!(merging.last(&MergedDocumentId::OpenApiV2).is_none());
     }
 
     #[test]

@@ -13,9 +13,9 @@ use bytes::{Bytes, BytesMut};
 use http::{
     HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode,
     header::{
-        ACCEPT, ACCEPT_ENCODING, ACCEPT_RANGES, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE,
-        CONTENT_TYPE, ETAG, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE,
-        IF_UNMODIFIED_SINCE, LAST_MODIFIED, RANGE, USER_AGENT, VARY,
+        ACCEPT, ACCEPT_ENCODING, ACCEPT_RANGES, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH,
+        CONTENT_RANGE, CONTENT_TYPE, ETAG, EXPIRES, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH,
+        IF_RANGE, IF_UNMODIFIED_SINCE, LAST_MODIFIED, LOCATION, RANGE, USER_AGENT, VARY,
     },
 };
 use http_body_util::BodyExt as _;
@@ -24,7 +24,7 @@ use tokio::{runtime::Handle, time::Instant};
 use crate::{
     compression,
     discovery::AggregatedVersion,
-    documents::{self, OpenApiFormat, v2_format},
+    documents::{self, Documents, OpenApiFormat, v2_format, v3_format},
     hosted::Hosted,
     merged_document_id::MergedDocumentId,
     merged_documents::MergedDocument,
@@ -62,8 +62,10 @@ const REPLACED_HEADERS: [HeaderName; 8] = [
 
 /// A request for a document of which the upstream has one part and the gateway the other.
 pub(super) struct MergeRequest {
-    document: MergedDocumentId,
+    id: MergedDocumentId,
     format: MergedFormat,
+    /// The parameter `hash` of an OpenAPI v3 document; empty if absent.
+    hash: String,
     accepts_gzip: bool,
     /// The entity tags that the client has.
     tags: Vec<HeaderValue>,
@@ -81,6 +83,15 @@ enum MergedFormat {
     Protobuf,
 }
 
+impl MergedFormat {
+    fn openapi(format: OpenApiFormat) -> Self {
+        match format {
+            OpenApiFormat::Json => Self::Json("application/json"),
+            OpenApiFormat::Protobuf => Self::Protobuf,
+        }
+    }
+}
+
 impl MergeRequest {
     /// The document that `call` requests; `None` if it is not merged, or if the format is not known, so that
     /// the upstream responds with its own error.
@@ -90,44 +101,38 @@ impl MergeRequest {
         }
         let headers = call.request.headers();
         let accept = text(headers, &ACCEPT);
-        let (document, format) =
-            match route(&hosted.state.kinds, &readable(call.digest.info.path())) {
-                Route::Groups => match AggregatedVersion::accepted(accept) {
-                    Some(form) => (
-                        MergedDocumentId::Aggregated(form),
-                        MergedFormat::Json(form.content_type()),
-                    ),
-                    None => (
-                        MergedDocumentId::Groups,
-                        MergedFormat::Negotiated(output(call)?),
-                    ),
-                },
-                Route::OpenApiV2 => match v2_format(accept)? {
-                    OpenApiFormat::Json => (
-                        MergedDocumentId::OpenApiV2,
-                        MergedFormat::Json("application/json"),
-                    ),
-                    OpenApiFormat::Protobuf => {
-                        (MergedDocumentId::OpenApiV2, MergedFormat::Protobuf)
-                    }
-                },
-                Route::OpenApiV3Index => (
-                    MergedDocumentId::OpenApiV3Index,
-                    MergedFormat::Json("application/json"),
-                ),
-                _ => return None,
-            };
+        let path = readable(call.digest.info.path());
+        let id = document(hosted, &path, accept)?;
+        let format = match &id {
+            MergedDocumentId::Aggregated(form) | MergedDocumentId::AggregatedCore(form) => {
+                MergedFormat::Json(form.content_type())
+            }
+            MergedDocumentId::OpenApiV2 => MergedFormat::openapi(v2_format(accept)?),
+            MergedDocumentId::OpenApiV3(..) => MergedFormat::openapi(v3_format(accept)?),
+            MergedDocumentId::OpenApiV3Index => MergedFormat::Json("application/json"),
+            _ => MergedFormat::Negotiated(output(call)?),
+        };
+        let query = Query::parse(call.request.uri().query().unwrap_or_default());
         Some(Self {
-            document,
-            format,
+            hash: query.text("hash").to_owned(),
             accepts_gzip: compression::accepts_gzip(headers),
             tags: headers.get_all(IF_NONE_MATCH).iter().cloned().collect(),
-            held: hosted.merged_documents.last(document),
+            held: hosted.merged_documents.last(&id),
+            id,
+            format,
         })
     }
 
-    /// Changes the client's headers so that the response can be merged.
-    pub(super) fn narrow(&self, headers: &mut HeaderMap) {
+    /// Changes the client's request so that the response can be merged.
+    pub(super) fn narrow<B>(&self, request: &mut http::Request<B>) {
+        // The hash is that of the merged document, and the upstream would redirect to its own.
+        if matches!(self.id, MergedDocumentId::OpenApiV3(..))
+            && !self.hash.is_empty()
+            && let Ok(uri) = self.id.path().parse()
+        {
+            *request.uri_mut() = uri;
+        }
+        let headers = request.headers_mut();
         for name in CONDITIONS {
             headers.remove(name);
         }
@@ -137,7 +142,8 @@ impl MergeRequest {
         }
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
-        if let MergedDocumentId::Aggregated(form) = self.document {
+        if let MergedDocumentId::Aggregated(form) | MergedDocumentId::AggregatedCore(form) = self.id
+        {
             let other = match form {
                 AggregatedVersion::V2 => AggregatedVersion::V2Beta1,
                 AggregatedVersion::V2Beta1 => AggregatedVersion::V2,
@@ -152,14 +158,32 @@ impl MergeRequest {
         }
     }
 
-    /// Falls back to the plain list of groups if the upstream does not know the aggregated form.
-    fn adapted(mut self, head: &HeaderMap) -> Self {
+    /// Falls back to the plain list of groups if the upstream does not know the aggregated form; `None` if
+    /// there is nothing to merge.
+    fn adapted(mut self, head: &HeaderMap) -> Option<Self> {
         let is_aggregated = text(head, &CONTENT_TYPE).contains("as=APIGroupDiscoveryList");
-        if matches!(self.document, MergedDocumentId::Aggregated(_)) && !is_aggregated {
-            self.document = MergedDocumentId::Groups;
-            self.format = MergedFormat::Negotiated(Output::JSON);
+        match self.id {
+            MergedDocumentId::Aggregated(_) if !is_aggregated => {
+                self.id = MergedDocumentId::Groups;
+                self.format = MergedFormat::Negotiated(Output::JSON);
+            }
+            MergedDocumentId::AggregatedCore(_) if !is_aggregated => return None,
+            _ => {}
         }
-        self
+        Some(self)
+    }
+
+    /// Whether the gateway has the document if the upstream has none.
+    fn is_served_alone(&self, documents: &Documents) -> bool {
+        match &self.id {
+            MergedDocumentId::Group(_) | MergedDocumentId::OpenApiV3(..) => {
+                !documents.own_part(&self.id).is_null()
+            }
+            MergedDocumentId::Resources(..) => {
+                documents.own_part(&self.id).get("groupVersion").is_some()
+            }
+            _ => false,
+        }
     }
 
     /// Whether the client has this document already.
@@ -172,6 +196,35 @@ impl MergeRequest {
                 .any(|tag| *tag == merged.etag || tag == "*")
     }
 
+    fn protobuf_type(&self) -> &'static str {
+        match self.id {
+            MergedDocumentId::OpenApiV3(..) => documents::PROTO_V3,
+            _ => documents::PROTO_V2,
+        }
+    }
+
+    /// The headers by which a client keeps an OpenAPI v3 document for ever, if it requested the present one
+    /// by its hash; the redirect to that, if it requested another.
+    fn addressed(&self, response: &mut ApiResponse) {
+        if !matches!(self.id, MergedDocumentId::OpenApiV3(..)) || self.hash.is_empty() {
+            return;
+        }
+        let tag = response.headers.get(ETAG).and_then(|tag| tag.to_str().ok());
+        let hash = tag.unwrap_or_default().trim_matches('"');
+        if self.hash != hash {
+            let url = format!("{}?hash={hash}", self.id.path());
+            *response = ApiResponse::text(StatusCode::MOVED_PERMANENTLY, "");
+            if let Ok(url) = HeaderValue::from_str(&url) {
+                response.headers.insert(LOCATION, url);
+            }
+            return;
+        }
+        let forever = HeaderValue::from_static("public, immutable");
+        response.headers.insert(CACHE_CONTROL, forever);
+        let expires = HeaderValue::from_static(documents::NEVER_EXPIRES);
+        response.headers.insert(EXPIRES, expires);
+    }
+
     /// The response. Blocks while the document is encoded, once per format.
     fn response(&self, merged: &MergedDocument) -> ApiResponse {
         let (content_type, (body, is_gzip)) = match self.format {
@@ -180,10 +233,10 @@ impl MergeRequest {
             }
             MergedFormat::Json(name) if self.client_has(merged) => (name, (Bytes::new(), false)),
             MergedFormat::Protobuf if self.client_has(merged) => {
-                (documents::PROTO_V2, (Bytes::new(), false))
+                (self.protobuf_type(), (Bytes::new(), false))
             }
             MergedFormat::Json(name) => (name, merged.json(self.accepts_gzip)),
-            MergedFormat::Protobuf => (documents::PROTO_V2, merged.protobuf(self.accepts_gzip)),
+            MergedFormat::Protobuf => (self.protobuf_type(), merged.protobuf(self.accepts_gzip)),
         };
         let status = if self.client_has(merged) {
             StatusCode::NOT_MODIFIED
@@ -200,7 +253,48 @@ impl MergeRequest {
     }
 }
 
-/// The negotiated format of the list of groups.
+/// The document at a path; `None` if it is not merged, or if the client accepts no known format.
+fn document(hosted: &Hosted, path: &str, accept: &str) -> Option<MergedDocumentId> {
+    let owned = hosted.documents.owned();
+    Some(match route(&hosted.state.kinds, path) {
+        Route::Groups => match AggregatedVersion::accepted(accept) {
+            Some(form) => MergedDocumentId::Aggregated(form),
+            None => MergedDocumentId::Groups,
+        },
+        Route::Api => {
+            owned.subresources("").next()?;
+            MergedDocumentId::AggregatedCore(AggregatedVersion::accepted(accept)?)
+        }
+        Route::Group(group) => MergedDocumentId::Group(group),
+        Route::GroupVersion(group, version) if group.is_empty() => {
+            owned
+                .subresources("")
+                .find(|served| served.version == version)?;
+            MergedDocumentId::Resources(group, version)
+        }
+        Route::GroupVersion(group, version) => MergedDocumentId::Resources(group, version),
+        // A version that is not served here, of which the upstream may have resources.
+        Route::Nothing => {
+            let (group, version) = path.strip_prefix("/apis/")?.split_once('/')?;
+            if !owned.has_group(group) || version.is_empty() || version.contains('/') {
+                return None;
+            }
+            MergedDocumentId::Resources(group.to_owned(), version.to_owned())
+        }
+        Route::OpenApiV2 => MergedDocumentId::OpenApiV2,
+        Route::OpenApiV3Index => MergedDocumentId::OpenApiV3Index,
+        Route::OpenApiV3(key) => {
+            let (group, version) = key.strip_prefix("apis/")?.split_once('/')?;
+            if !owned.has_group(group) || version.is_empty() || version.contains('/') {
+                return None;
+            }
+            MergedDocumentId::OpenApiV3(group.to_owned(), version.to_owned())
+        }
+        _ => return None,
+    })
+}
+
+/// The negotiated format of a discovery document.
 fn output(call: &Call) -> Option<Output> {
     let headers = call.request.headers();
     let query = Query::parse(call.request.uri().query().unwrap_or_default());
@@ -234,21 +328,32 @@ impl Merger {
         let (head, body) = upstream.await?.into_parts();
         let unchanged = request.held.clone();
         let unchanged = unchanged.filter(|_| head.status == StatusCode::NOT_MODIFIED);
-        if head.status != StatusCode::OK && unchanged.is_none() {
+        let is_absent =
+            head.status == StatusCode::NOT_FOUND && request.is_served_alone(&self.hosted.documents);
+        if head.status != StatusCode::OK && unchanged.is_none() && !is_absent {
             return Ok(Response::from_parts(head, body));
         }
-        let upstream_document = self.read(body).await?;
-        let request = match unchanged {
-            Some(_) => request,
-            None => request.adapted(&head.headers),
-        };
-        let tag = head.headers.get(ETAG).cloned();
+        let mut request = request;
+        if unchanged.is_none() && !is_absent {
+            request = match request.adapted(&head.headers) {
+                Some(request) => request,
+                None => return Ok(Response::from_parts(head, body)),
+            };
+        }
+        let mut upstream_document = self.read(body).await?;
+        let mut tag = head.headers.get(ETAG).cloned();
+        if is_absent {
+            upstream_document = Bytes::from_static(b"null");
+            tag = None;
+        }
         let (hosted, text) = (Arc::clone(&self.hosted), upstream_document.clone());
         let merging = self.control.spawn_blocking(move || {
             let merged = unchanged.or_else(|| {
-                (hosted.merged_documents).make(request.document, tag, &text, &hosted.documents)
+                (hosted.merged_documents).make(&request.id, tag, &text, &hosted.documents)
             })?;
-            Some(request.response(&merged))
+            let mut response = request.response(&merged);
+            request.addressed(&mut response);
+            Some(response)
         });
         let merged = merging.await;
         let merged = merged.map_err(|error| Refusal::Internal(error.to_string().into()))?;
@@ -263,8 +368,13 @@ impl Merger {
         }
         let vary = HeaderValue::from_static("Accept, Accept-Encoding");
         headers.insert(VARY, vary);
-        // `Cache-Control` stays that of the upstream.
-        for name in [CONTENT_TYPE, CONTENT_ENCODING, ETAG] {
+        // Otherwise `Cache-Control` stays that of the upstream.
+        if response.headers.contains_key(EXPIRES)
+            && let Some(value) = response.headers.get(CACHE_CONTROL)
+        {
+            headers.insert(CACHE_CONTROL, value.clone());
+        }
+        for name in [CONTENT_TYPE, CONTENT_ENCODING, ETAG, EXPIRES, LOCATION] {
             if let Some(value) = response.headers.get(&name) {
                 headers.insert(name, value.clone());
             }

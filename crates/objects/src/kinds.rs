@@ -19,8 +19,11 @@ use fairgate_core::{
     names,
 };
 
-/// All hosted kinds whose objects are kept.
+/// All kinds that can be hosted with their objects in the store.
 pub static KINDS: [&Kind; 2] = [&FLOW_SCHEMA, &PRIORITY_LEVEL];
+
+/// The kinds of API Priority and Fairness.
+pub static FLOW_CONTROL: [&Kind; 2] = [&FLOW_SCHEMA, &PRIORITY_LEVEL];
 
 /// FlowSchemas.
 pub static FLOW_SCHEMA: Kind = Kind {

@@ -20,6 +20,7 @@ use fairgate_apiserver::{
 use fairgate_base::clock::Clock;
 use fairgate_call::{Call, Refusal, Reply};
 use fairgate_core::apf::objects::Bootstrap;
+use fairgate_objects::kinds::FLOW_CONTROL;
 use fairgate_store::{HistoryLimits, local};
 use tokio::runtime::Handle;
 use tower::{Layer as _, Service};
@@ -43,6 +44,8 @@ impl Server {
         let clock = Clock::system();
         let store = local::LocalStore::open(settings, clock.clone()).unwrap();
         let hosted = Hosted::new(HostedSettings {
+            kinds: FLOW_CONTROL.to_vec(),
+            subresources: Vec::new(),
             store: Arc::new(store),
             clock: clock.clone(),
             authorizer: Authorizer::BuiltIn(BuiltInRules::default()),

@@ -9,7 +9,7 @@
 //! Not here: YAML and protobuf. A clause that requests the aggregated form in one of these is ignored.
 
 /// A form of aggregated discovery.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum AggregatedVersion {
     /// `apidiscovery.k8s.io/v2`.
     V2,

@@ -7,6 +7,7 @@
 use serde_json::{Value, json};
 
 use super::{AggregatedVersion, STATUS_VERBS, groups, resources, verbs, versions};
+use crate::ownership::ServedSubresource;
 use fairgate_objects::kind::Kind;
 
 /// The document at `/apis`.
@@ -25,6 +26,27 @@ pub(crate) fn api(kinds: &[&Kind], form: AggregatedVersion) -> Value {
     } else {
         list(form, &[item(kinds, "")])
     }
+}
+
+/// The document at `/api` with nothing but subresources of the core group, to be merged.
+pub(crate) fn subresources<'a>(
+    served: impl Iterator<Item = &'a ServedSubresource>,
+    form: AggregatedVersion,
+) -> Value {
+    let mut versions: Vec<Value> = Vec::new();
+    for served in served {
+        let [group, version, kind] = served.kind;
+        let resource = json!({
+            "resource": served.resource,
+            "subresources": [{
+                "subresource": served.subresource,
+                "responseKind": { "group": group, "version": version, "kind": kind },
+                "verbs": served.verbs,
+            }],
+        });
+        versions.push(json!({ "version": served.version, "resources": [resource] }));
+    }
+    list(form, &[json!({ "metadata": {}, "versions": versions })])
 }
 
 fn list(form: AggregatedVersion, items: &[Value]) -> Value {

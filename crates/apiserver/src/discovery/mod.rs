@@ -20,7 +20,7 @@ pub mod protobuf;
 pub(super) mod tests;
 
 pub(crate) use accept::AggregatedVersion;
-pub(crate) use merge::{merge_aggregated, merge_group_list};
+pub(crate) use merge::{merge_aggregated, merge_group, merge_group_list, merge_resource_list};
 
 use sha2::{Digest, Sha512};
 

@@ -10,6 +10,8 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
+use crate::ownership::ServedSubresource;
+
 use super::{STATUS_VERBS, group_version, groups, resources, verbs, versions};
 use fairgate_objects::kind::{Kind, Storage};
 
@@ -140,6 +142,20 @@ fn status(kind: &Kind) -> Value {
         "namespaced": kind.namespaced,
         "kind": kind.kind,
         "verbs": STATUS_VERBS,
+    })
+}
+
+/// The entry of a subresource that is served here for a resource of the upstream.
+pub(crate) fn subresource(served: &ServedSubresource) -> Value {
+    let [group, version, kind] = served.kind;
+    json!({
+        "name": served.name(),
+        "singularName": "",
+        "namespaced": served.namespaced,
+        "group": group,
+        "version": version,
+        "kind": kind,
+        "verbs": served.verbs,
     })
 }
 

@@ -2,6 +2,8 @@
 
 use serde_json::{Value, json};
 
+use crate::ownership::OwnedResources;
+
 use super::{AggregatedVersion, aggregated, etag, merge_aggregated, merge_group_list, plain};
 use fairgate_objects::{
     kind::{Kind, KindVersion, Storage},
@@ -340,6 +342,10 @@ fn our_group_goes_where_its_priority_puts_it() {
     assert_eq!(names(&["apps", "policy"]), ["apps", "policy", ours]);
 }
 
+fn owned() -> OwnedResources {
+    OwnedResources::new(&KINDS, &[])
+}
+
 #[test]
 fn aggregated_documents_merge_alike() {
     let upstream = json!({ "kind": "K", "items": [
@@ -348,14 +354,15 @@ fn aggregated_documents_merge_alike() {
         { "metadata": { "name": "example.com" }, "versions": [] },
     ] });
     let ours = aggregated::apis(&KINDS, AggregatedVersion::V2);
-    let merged = merge_aggregated(upstream.clone(), ours.clone());
+    let merged = merge_aggregated(upstream.clone(), ours.clone(), &owned());
     assert_eq!(merged["kind"], "K");
     assert_eq!(merged["items"][0], upstream["items"][0]);
     assert_eq!(merged["items"][1], ours["items"][0]);
     assert_eq!(merged["items"][2], upstream["items"][2]);
 
     let core = json!({ "items": [{ "metadata": {}, "versions": [1] }] });
-    let merged = merge_aggregated(core, aggregated::api(&[pods()], AggregatedVersion::V2));
+    let own = aggregated::api(&[pods()], AggregatedVersion::V2);
+    let merged = merge_aggregated(core, own, &owned());
     assert_eq!(merged["items"].as_array().unwrap().len(), 1);
     assert_eq!(merged["items"][0]["versions"][0]["version"], "v1");
 }

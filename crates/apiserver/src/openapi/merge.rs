@@ -1,70 +1,122 @@
-//! Merges the hosted groups into the OpenAPI documents of an upstream.
+//! Merges the hosted resources into the OpenAPI documents of an upstream.
 //!
-//! Everything that the upstream has of a hosted group is replaced; the rest stays. Types that both have,
-//! such as `ObjectMeta`, stay those of the upstream. An upstream document of an unexpected shape counts as
-//! empty.
-//!
-//! Of v3 only the index is merged, because each document is about one group version.
+//! The paths of hosted resources are replaced in all versions, and so are the schemas of their types; the
+//! rest stays. Types that both have, such as `ObjectMeta`, stay those of the upstream. An upstream document
+//! of an unexpected shape counts as empty.
 
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
 use super::definitions::references;
+use crate::{
+    discovery::hash,
+    ownership::{OwnedResources, resource_of},
+};
 
-/// `/openapi/v3` of `upstream`, with the groups of `ours` in it.
-pub(crate) fn merge_v3_index(mut upstream: Value, ours: Value) -> Value {
-    let groups = groups(&ours, "apis/");
+/// Merges the indexes at `/openapi/v3`.
+///
+/// The hash of a merged document is that of [`merged_hash`], because the upstream's document is not known
+/// here.
+pub(crate) fn merge_v3_index(mut upstream: Value, own: Value) -> Value {
     let Some(Value::Object(paths)) = upstream.get_mut("paths") else {
-        return ours;
+        return own;
     };
-    paths.retain(|key, _| !belongs(key, "apis/", &groups));
-    let added = take(ours, "paths").into_iter();
-    paths.extend(added.filter(|(key, _)| belongs(key, "apis/", &groups)));
-    upstream
-}
-
-/// `/openapi/v2` of `upstream`, with the groups of `ours` in it.
-pub(crate) fn merge_v2(mut upstream: Value, mut ours: Value) -> Value {
-    let groups = groups(&ours, "/apis/");
-    let definitions = ours.get_mut("definitions").map(Value::take);
-    let Some(Value::Object(paths)) = upstream.get_mut("paths") else {
-        if let Some(definitions) = definitions {
-            ours["definitions"] = definitions;
+    for (key, entry) in take(own, "paths") {
+        // Such as `apis/policy/v1`; only documents of group versions are merged.
+        if !key.starts_with("apis/") {
+            continue;
         }
-        return ours;
-    };
-    paths.retain(|path, _| !belongs(path, "/apis/", &groups));
-    let added = take(ours, "paths").into_iter();
-    paths.extend(added.filter(|(path, _)| belongs(path, "/apis/", &groups)));
-    if let Some(Value::Object(definitions)) = definitions {
-        merge_definitions(&mut upstream, definitions);
+        let is_version = key.split('/').count() == 3;
+        match paths.get_mut(&key) {
+            Some(old) if is_version => {
+                let merged = merged_hash(hash_in(old), hash_in(&entry));
+                let url = format!("/openapi/v3/{key}?hash={merged}");
+                old["serverRelativeURL"] = url.into();
+            }
+            Some(_) => {}
+            None => drop(paths.insert(key, entry)),
+        }
     }
     upstream
 }
 
-fn merge_definitions(upstream: &mut Value, ours: Map<String, Value>) {
-    let Some(Value::Object(theirs)) = upstream.get_mut("definitions") else {
-        upstream["definitions"] = ours.into();
+/// The hash of a merged OpenAPI v3 document, from the hashes of its two parts.
+pub(crate) fn merged_hash(upstream: &str, own: &str) -> String {
+    hash(&format!("{upstream} {own}"))
+}
+
+/// The hash in the URL of an entry of the index.
+fn hash_in(entry: &Value) -> &str {
+    let url = entry["serverRelativeURL"].as_str().unwrap_or_default();
+    url.split_once("hash=").map_or(url, |(_, hash)| hash)
+}
+
+/// Merges the documents at `/openapi/v2`.
+pub(crate) fn merge_v2(upstream: Value, own: Value, owned: &OwnedResources) -> Value {
+    merge(upstream, own, owned, &["definitions"])
+}
+
+/// Merges the documents of a group version at `/openapi/v3/apis/<group>/<version>`.
+pub(crate) fn merge_v3(upstream: Value, own: Value, owned: &OwnedResources) -> Value {
+    merge(upstream, own, owned, &["components", "schemas"])
+}
+
+/// Merges two documents whose schemas are at `schemas`.
+fn merge(mut upstream: Value, mut own: Value, owned: &OwnedResources, schemas: &[&str]) -> Value {
+    let own_schemas = at_mut(&mut own, schemas).map(Value::take);
+    let used_before = used(&upstream, schemas);
+    let Some(Value::Object(paths)) = upstream.get_mut("paths") else {
+        if let (Some(place), Some(taken)) = (at_mut(&mut own, schemas), own_schemas) {
+            *place = taken;
+        }
+        return own;
+    };
+    paths.retain(|path, _| !owned.covers(path));
+    for (path, item) in take(own, "paths") {
+        // The paths of groups and versions stay those of the upstream.
+        let is_of_group = group(&path).is_some_and(|group| owned.has_group(group));
+        if resource_of(&path).is_some() && owned.covers(&path)
+            || is_of_group && !paths.contains_key(&path)
+        {
+            paths.insert(path, item);
+        }
+    }
+    if let Some(Value::Object(own_schemas)) = own_schemas {
+        merge_schemas(&mut upstream, own_schemas, schemas, &used_before);
+    }
+    upstream
+}
+
+fn merge_schemas(
+    upstream: &mut Value,
+    own: Map<String, Value>,
+    place: &[&str],
+    used_before: &BTreeSet<String>,
+) {
+    let Some(Value::Object(theirs)) = at_mut(upstream, place) else {
+        let mut parent = upstream;
+        for key in place {
+            parent = &mut parent[*key];
+        }
+        *parent = own.into();
         return;
     };
-    let packages: BTreeSet<String> = ours.keys().filter_map(|name| package(name)).collect();
-    for (name, schema) in ours {
-        if package(&name).is_some() || !theirs.contains_key(&name) {
+    for (name, schema) in own {
+        // Types of an API group are those of hosted kinds; others are shared.
+        if name.starts_with("io.k8s.api.") || !theirs.contains_key(&name) {
             theirs.insert(name, schema);
         }
     }
-    // Types of a group of ours that nothing refers to any more are those of versions we do not serve.
-    let used = used(upstream);
-    if let Some(Value::Object(theirs)) = upstream.get_mut("definitions") {
-        theirs.retain(|name, _| {
-            used.contains(name) || package(name).is_none_or(|package| !packages.contains(&package))
-        });
+    // Types of versions that are not served here may not be used any more.
+    let used_now = used(upstream, place);
+    if let Some(Value::Object(theirs)) = at_mut(upstream, place) {
+        theirs.retain(|name, _| used_now.contains(name) || !used_before.contains(name));
     }
 }
 
-/// Names of all definitions that the paths of a document refer to, directly or not.
-fn used(document: &Value) -> BTreeSet<String> {
+/// Names of all schemas that the paths of a document refer to, directly or indirectly.
+fn used(document: &Value, schemas: &[&str]) -> BTreeSet<String> {
     let mut used = BTreeSet::new();
     let mut pending = BTreeSet::new();
     for key in ["paths", "parameters", "responses"] {
@@ -72,8 +124,11 @@ fn used(document: &Value) -> BTreeSet<String> {
             references(part, &mut pending);
         }
     }
+    let all = schemas
+        .iter()
+        .try_fold(document, |value, key| value.get(*key));
     while let Some(name) = pending.pop_first() {
-        let schema = document.get("definitions").and_then(|all| all.get(&name));
+        let schema = all.and_then(|all| all.get(&name));
         if used.insert(name)
             && let Some(schema) = schema
         {
@@ -83,29 +138,15 @@ fn used(document: &Value) -> BTreeSet<String> {
     used
 }
 
-/// The package of a group's types, without the version; `None` for types that are shared.
-fn package(name: &str) -> Option<String> {
-    let rest = name.strip_prefix("io.k8s.api.")?;
-    rest.split('.').next().map(str::to_owned)
+fn at_mut<'v>(document: &'v mut Value, place: &[&str]) -> Option<&'v mut Value> {
+    place
+        .iter()
+        .try_fold(document, |value, key| value.get_mut(*key))
 }
 
-/// The groups that the paths of a document are in.
-fn groups(document: &Value, prefix: &str) -> BTreeSet<String> {
-    let paths = document.get("paths").and_then(Value::as_object);
-    paths
-        .into_iter()
-        .flat_map(Map::keys)
-        .filter_map(|path| group(path, prefix))
-        .map(str::to_owned)
-        .collect()
-}
-
-fn belongs(path: &str, prefix: &str, groups: &BTreeSet<String>) -> bool {
-    group(path, prefix).is_some_and(|group| groups.contains(group))
-}
-
-fn group<'a>(path: &'a str, prefix: &str) -> Option<&'a str> {
-    let rest = path.strip_prefix(prefix)?;
+/// The group of a path below `/apis/`.
+fn group(path: &str) -> Option<&str> {
+    let rest = path.strip_prefix("/apis/")?;
     rest.split('/').next().filter(|group| !group.is_empty())
 }
 

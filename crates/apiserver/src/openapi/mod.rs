@@ -27,7 +27,7 @@ pub(crate) mod v2_proto;
 pub(crate) mod v3;
 pub(crate) mod v3_proto;
 
-pub(crate) use merge::{merge_v2, merge_v3_index};
+pub(crate) use merge::{merge_v2, merge_v3, merge_v3_index, merged_hash};
 
 #[cfg(test)]
 mod tests;

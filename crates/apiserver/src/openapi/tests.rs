@@ -2,11 +2,18 @@
 
 use serde_json::{Value, json};
 
-use super::{merge_v2, merge_v3_index, v2, v2_proto, v3, v3_proto};
-use crate::discovery::{self, tests::golden_kinds};
+use super::{merge_v2, merge_v3, merge_v3_index, merged_hash, v2, v2_proto, v3, v3_proto};
+use crate::{
+    discovery::{self, tests::golden_kinds},
+    ownership::OwnedResources,
+};
 use fairgate_objects::kinds::KINDS;
 
 const GROUP: &str = "flowcontrol.apiserver.k8s.io";
+
+fn owned() -> OwnedResources {
+    OwnedResources::new(&KINDS, &[])
+}
 
 fn golden(text: &str) -> Value {
     serde_json::from_str(text).unwrap()
@@ -218,27 +225,31 @@ fn protobuf_has_an_end_however_deep_the_document() {
 }
 
 #[test]
-fn our_groups_take_the_place_of_the_upstreams_in_the_index() {
+fn hosted_versions_are_merged_into_the_index() {
     let upstream = json!({ "paths": {
         "api": "a", "apis": "b", "apis/apps": "c",
         format!("apis/{GROUP}"): "d", format!("apis/{GROUP}/v1beta2"): "e",
+        format!("apis/{GROUP}/v1"): { "serverRelativeURL": "/openapi/v3/x?hash=THEIRS" },
     } });
-    let ours = v3::index(&v3::documents(&KINDS, ""));
+    let documents = v3::documents(&KINDS, "");
+    let ours = v3::index(&documents);
     let merged = merge_v3_index(upstream, ours.clone());
     let key = |version: &str| format!("apis/{GROUP}{version}");
+    let v1 = documents.iter().find(|document| document.key == key("/v1"));
+    let hash = merged_hash("THEIRS", &v1.unwrap().hash);
     assert_eq!(
         merged,
         json!({ "paths": {
             "api": "a", "apis": "b", "apis/apps": "c",
-            key(""): ours["paths"][key("")],
-            key("/v1"): ours["paths"][key("/v1")],
+            key(""): "d", key("/v1beta2"): "e",
+            key("/v1"): { "serverRelativeURL": format!("/openapi/v3/{}?hash={hash}", key("/v1")) },
             key("/v1beta3"): ours["paths"][key("/v1beta3")],
         } })
     );
 }
 
 #[test]
-fn our_groups_take_the_place_of_the_upstreams_in_v2() {
+fn hosted_resources_replace_those_of_the_upstream_in_v2() {
     let reference = |name: &str| json!({ "$ref": format!("#/definitions/{name}") });
     let old_list = "io.k8s.api.flowcontrol.v1beta2.FlowSchemaList";
     let old = "io.k8s.api.flowcontrol.v1beta2.FlowSchema";
@@ -249,6 +260,7 @@ fn our_groups_take_the_place_of_the_upstreams_in_v2() {
         "paths": {
             "/apis/": 1,
             format!("/apis/{GROUP}/v1beta2/flowschemas"): reference(old_list),
+            format!("/apis/{GROUP}/v1/others"): "other",
             "/apis/apps/v1/deployments": reference("io.k8s.api.apps.v1.Deployment"),
         },
         "definitions": {
@@ -261,10 +273,11 @@ fn our_groups_take_the_place_of_the_upstreams_in_v2() {
         },
     });
     let ours = v2::document(&KINDS, "");
-    let merged = merge_v2(upstream, ours.clone());
+    let merged = merge_v2(upstream, ours.clone(), &owned());
 
     assert_eq!(merged["host"], "upstream");
     assert_eq!(merged["paths"]["/apis/"], 1);
+    assert_eq!(merged["paths"][format!("/apis/{GROUP}/v1/others")], "other");
     let paths = merged["paths"].as_object().unwrap();
     assert!(!paths.contains_key(&format!("/apis/{GROUP}/v1beta2/flowschemas")));
     let path = format!("/apis/{GROUP}/v1/flowschemas");
@@ -286,8 +299,10 @@ fn an_upstream_document_of_another_shape_counts_as_empty() {
     let document = v2::document(&KINDS, "");
     for upstream in [json!(null), json!([]), json!({}), json!({ "paths": 1 })] {
         assert_eq!(merge_v3_index(upstream.clone(), index.clone()), index);
-        assert_eq!(merge_v2(upstream, document.clone()), document);
+        let v3: Value = serde_json::from_str(&v3::documents(&KINDS, "")[3].json).unwrap();
+        assert_eq!(merge_v3(upstream.clone(), v3.clone(), &owned()), v3);
+        assert_eq!(merge_v2(upstream, document.clone(), &owned()), document);
     }
-    let merged = merge_v2(json!({ "paths": {} }), document.clone());
+    let merged = merge_v2(json!({ "paths": {} }), document.clone(), &owned());
     assert_eq!(merged["definitions"], document["definitions"]);
 }
