@@ -580,10 +580,7 @@ async fn whatever_is_ours_does_not_reach_the_upstream() {
 
     // Other resources of the group are the upstream's.
     let others = root.get(&format!("{GROUP}/v1/others"), &[]).await;
-    assert_eq!(
-        (others.status, &*others.text()),
-        (200, "the upstream's")
-    );
+    assert_eq!((others.status, &*others.text()), (200, "the upstream's"));
 }
 
 #[tokio::test]
