@@ -113,12 +113,11 @@ fn merge_item(mut upstream: Value, own: Value, owned: &OwnedResources) -> Value 
         let found = versions
             .iter_mut()
             .find(|version| version["version"] == added["version"]);
-        match found {
-            Some(version) => add_resources(version, added),
-            None => {
-                is_new = true;
-                versions.push(added.clone());
-            }
+        if let Some(version) = found {
+            add_resources(version, added);
+        } else {
+            is_new = true;
+            versions.push(added.clone());
         }
     }
     if is_new {
