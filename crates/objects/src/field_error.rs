@@ -1,4 +1,4 @@
-//! One mistake in one field of an object or option, in the API server's words.
+//! An error in one field of an object or option, with kube-apiserver's messages.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::go::Quoted;
 use fairgate_core::apf::objects::validate;
 
-/// The sort of a mistake.
+/// The type of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ApiErrorType {
     /// A value is required and missing.
@@ -63,14 +63,14 @@ impl ApiErrorType {
     }
 }
 
-/// One mistake in one field. `Display` gives the whole text, field included.
+/// An error in one field. `Display` gives the whole text, including the field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApiFieldError {
     /// The field's path, such as `spec.rules[0].subjects`.
     pub field: String,
-    /// The sort of mistake.
+    /// The type of the error.
     pub(crate) mistake: ApiErrorType,
-    /// The value as the server prints it; empty for sorts that print none.
+    /// The value as kube-apiserver prints it; empty for types that print none.
     pub value: String,
     /// What is wrong with it; may be empty.
     pub detail: String,
@@ -86,30 +86,30 @@ impl ApiFieldError {
         }
     }
 
-    /// The field must be there.
+    /// The field is required.
     pub fn required(field: &str, detail: impl Into<String>) -> Self {
         Self::new(ApiErrorType::Required, field, String::new(), detail)
     }
 
-    /// The value does not do.
+    /// The value is invalid.
     pub fn invalid(field: &str, value: &Value, detail: impl Into<String>) -> Self {
         Self::new(ApiErrorType::Invalid, field, printed(value), detail)
     }
 
-    /// What a patch makes of an object is none; `quoted` is the patched text.
+    /// The result of a patch is not an object; `quoted` is the patched text.
     pub fn patched(quoted: &str, detail: impl Into<String>) -> Self {
         let value = Value::String(quoted.to_owned());
         Self::new(ApiErrorType::Invalid, "patch", printed(&value), detail)
     }
 
-    /// The same mistake, with its value printed otherwise.
+    /// The same error, with another text for the value.
     #[must_use]
     pub(crate) fn showing(mut self, value: String) -> Self {
         self.value = value;
         self
     }
 
-    /// The field must not be there.
+    /// The field must not be set.
     pub fn forbidden(field: &str, detail: impl Into<String>) -> Self {
         Self::new(ApiErrorType::Forbidden, field, String::new(), detail)
     }
@@ -120,12 +120,12 @@ impl ApiFieldError {
         Self::new(ApiErrorType::TooLong, field, String::new(), detail)
     }
 
-    /// The value is there twice.
+    /// The value occurs twice.
     pub fn duplicate(field: &str, value: &Value) -> Self {
         Self::new(ApiErrorType::Duplicate, field, printed(value), "")
     }
 
-    /// The value is none of those there are.
+    /// The value is not one of those that are supported.
     pub fn unsupported(field: &str, value: &Value, supported: &[&str]) -> Self {
         let supported: Vec<String> = supported
             .iter()

@@ -1,5 +1,5 @@
-//! Values as the API server prints them in messages about its own form of an object: fields by the
-//! names they have in Go, nothing left out.
+//! Values as kube-apiserver prints them in messages about its internal form of an object: with the
+//! Go names of the fields, and without omitting anything.
 
 use serde_json::Value;
 

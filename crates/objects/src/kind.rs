@@ -1,7 +1,7 @@
-//! What a hosted kind is: its names, versions, and the rules it does not share with the others.
+//! A hosted kind: its names, its versions, and the rules that are specific to it.
 //!
-//! One [`Kind`] per kind, in [`crate::kinds`]. All that is the same for every kind (verbs, metadata,
-//! patches, ownership of fields, watches, tables, documents) is elsewhere and reads this.
+//! One [`Kind`] per kind, in [`crate::kinds`]. The code that is the same for every kind (verbs, metadata,
+//! patches, field ownership, watches, tables, documents) is elsewhere and uses this.
 
 use serde_json::Value;
 
@@ -20,49 +20,50 @@ pub struct Kind {
     pub plural: &'static str,
     /// The singular, lower case.
     pub singular: &'static str,
-    /// Short forms that kubectl knows.
+    /// Short names for kubectl.
     pub short_names: &'static [&'static str],
-    /// Groups of resources that kubectl knows, such as `all`.
+    /// Categories for kubectl, such as `all`.
     pub categories: &'static [&'static str],
     /// Whether objects live in namespaces.
     pub namespaced: bool,
     /// Whether there is a `status` subresource.
     pub has_status: bool,
-    /// Whether objects are kept, or only answered.
+    /// Whether objects are stored.
     pub storage: Storage,
     /// Preferred version first; that is also the one objects are stored in.
     pub versions: &'static [KindVersion],
-    /// What is checked and shown of it.
+    /// Its validation and its table columns.
     pub rules: &'static KindRules,
 }
 
-/// Whether objects of a kind are kept.
+/// Whether objects of a kind are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Storage {
     /// In the store, with all verbs.
     Stored,
-    /// Not at all: a `POST` is answered at once, and there is no other verb.
+    /// Not at all: the response to a `POST` is the result, and there is no other verb.
     CreateOnly,
 }
 
-/// A kind as one version has it.
+/// A kind in one version.
 #[derive(Debug)]
 pub struct KindVersion {
     /// Such as `v1`.
     pub name: &'static str,
     /// Its fields.
     pub shape: &'static Struct,
-    /// Whether clients are warned off.
+    /// If set, clients are warned.
     pub deprecated: Option<Deprecation>,
-    /// Fills in what nobody gave; the object is canonical.
+    /// Fills in the defaults of a canonical object.
     pub default: fn(&mut Value),
-    /// From this version to the stored one; defaults are filled in.
+    /// Converts an object with defaults from this version to the stored one.
     pub to_storage: fn(&mut Value),
-    /// From the stored version to this one. Of the stored version itself it changes nothing.
+    /// Converts an object from the stored version to this one. Does nothing for the stored version
+    /// itself.
     pub from_storage: fn(&mut Value),
 }
 
-/// Since when a version is deprecated, and where it ends.
+/// When a version was deprecated and removed.
 #[derive(Clone, Copy, Debug)]
 pub struct Deprecation {
     /// The release that deprecated it, such as `1.29`.
@@ -71,45 +72,45 @@ pub struct Deprecation {
     pub removed: &'static str,
 }
 
-/// What is checked and shown of a kind.
+/// The validation and the table columns of a kind.
 #[derive(Debug)]
 pub struct KindRules {
-    /// What is wrong with a name; the flag tells that it is but the beginning of one.
+    /// Validates a name; the flag says that it is only a prefix (`generateName`).
     pub name: fn(&str, bool) -> Vec<String>,
-    /// What is wrong with spec and status of an object in its stored form, defaults filled in.
+    /// Validates spec and status of an object in its stored version, with defaults.
     pub validate: fn(&Value) -> Vec<ApiFieldError>,
     /// The same for a write to `/status`.
     pub validate_status: fn(&Value) -> Vec<ApiFieldError>,
-    /// What to warn the writer of, though nothing is wrong.
+    /// Warnings for the client that writes a valid object.
     pub warnings: fn(&Value) -> Vec<String>,
-    /// Whether an update may go without a resource version.
+    /// Whether an update may omit the resource version.
     pub unconditional_update: bool,
     /// Whether a write to `/status` may change labels, annotations, finalizers and owners.
     pub status_writes_metadata: bool,
-    /// Columns of a table, behind the name.
+    /// The columns of a table, after the name.
     pub columns: &'static [TableColumn],
-    /// By what the rows of a table are sorted; `None`: by key.
+    /// The sort key of the rows of a table; `None`: the object's key.
     pub row_order: Option<RowOrder>,
 }
 
-/// What the rows of a table are sorted by.
+/// The sort key of a row.
 pub type RowOrder = fn(&Value) -> (i64, String);
 
 /// One column of a table.
 #[derive(Debug)]
 pub struct TableColumn {
-    /// Its head.
+    /// Its header.
     pub name: &'static str,
     /// `string`, `integer` …
     pub ty: &'static str,
-    /// What it shows.
+    /// Its description.
     pub doc: &'static str,
     /// The cell of an object in its stored form. The time is given in seconds since 1970.
     pub cell: fn(&Value, i64) -> Value,
 }
 
 impl Kind {
-    /// The kind's version of this name, and its index.
+    /// The kind's version of this name.
     pub fn version(&self, name: &str) -> Option<&KindVersion> {
         self.versions.iter().find(|version| version.name == name)
     }

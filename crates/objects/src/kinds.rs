@@ -1,4 +1,4 @@
-//! The hosted kinds, and what each does not share with the others.
+//! The hosted kinds, and what distinguishes each from the others.
 
 use std::collections::HashSet;
 
@@ -270,7 +270,8 @@ fn default_rest_of_level(level: &mut Value) {
     }
 }
 
-/// Zero shares mean zero from here on; what said so has done its work.
+/// In the stored version zero shares mean zero, so the annotation that preserved the zero is
+/// removed.
 fn level_from_v1beta3(level: &mut Value) {
     let Some(annotations) = metadata::of_mut(level)
         .get_mut("annotations")
@@ -320,8 +321,8 @@ fn check_level(object: &Value) -> Vec<ApiFieldError> {
     errors
 }
 
-/// Names are judged with the rest of the metadata, for every kind alike; what is printed of the spec is
-/// printed as the server does.
+/// Drops the errors about metadata, which is validated for every kind alike, and prints specs as kube-apiserver
+/// does.
 fn beyond_metadata(
     shape: &'static Struct,
     object: &Value,
@@ -358,7 +359,7 @@ fn shown(error: ApiFieldError, ty: &Type, value: &Value) -> ApiFieldError {
     }
 }
 
-/// A canonical object of our own table always reads; should one not, it is not stored.
+/// A canonical object can always be deserialized. If not, it must not be stored.
 fn unreadable(error: &serde_json::Error) -> ApiFieldError {
     ApiFieldError::invalid("spec", &Value::Null, error.to_string())
 }
@@ -394,8 +395,8 @@ fn warn_of_level(level: &Value) -> Vec<String> {
     )
 }
 
-/// Whoever copies a built-in object copies the annotation that has it maintained, too, and then loses
-/// the copy.
+/// A copy of a built-in object may contain the annotation with which fairgate maintains built-in objects.
+/// fairgate would remove the copy.
 fn warn_of_autoupdate(object: &Value, is_built_in: bool) -> Vec<String> {
     let annotation = metadata::entry(object, "annotations", bootstrap::AUTOUPDATE);
     let maintained = annotation.and_then(bootstrap::parse_bool) == Some(true);

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use crate::{codec, field_error::ApiFieldError, go::Quoted, schema::meta::OWNER_REFERENCE};
 use fairgate_core::names;
 
-/// What all annotations may hold together, in bytes.
+/// The limit for the sum of all annotations, in bytes.
 const MAX_ANNOTATIONS: usize = 256 << 10;
 /// The longest name of a field manager, in bytes.
 pub const MAX_MANAGER: usize = 128;
@@ -22,11 +22,11 @@ pub fn of(object: &Value) -> &Map<String, Value> {
         .unwrap_or(&NONE)
 }
 
-/// The object's metadata, to be changed; made if there is none, and so is the object.
+/// The object's metadata, to be changed. Whatever is not an object is replaced by an empty one.
 ///
 /// # Panics
 ///
-/// Never: what it expects it has just made.
+/// Never: it inserts what it expects.
 pub fn of_mut(object: &mut Value) -> &mut Map<String, Value> {
     if !object.is_object() {
         *object = json!({});
@@ -70,7 +70,7 @@ pub fn finalizers(object: &Value) -> impl Iterator<Item = &str> {
         .filter_map(Value::as_str)
 }
 
-/// Whether its deletion was asked for.
+/// Whether its deletion has been requested.
 pub fn is_deleting(object: &Value) -> bool {
     !text(object, "deletionTimestamp").is_empty()
 }
@@ -80,7 +80,7 @@ pub fn entry<'a>(object: &'a Value, map: &str, key: &str) -> Option<&'a str> {
     of(object).get(map)?.get(key)?.as_str()
 }
 
-/// Sets a field, or takes it away where the value is null or an empty text.
+/// Sets a field, or removes it if the value is null or an empty string.
 pub fn set(object: &mut Value, field: &str, value: Value) {
     let metadata = of_mut(object);
     if value.is_null() || value.as_str() == Some("") {
@@ -90,7 +90,7 @@ pub fn set(object: &mut Value, field: &str, value: Value) {
     }
 }
 
-/// Takes away what only the server may say of an object that is to be made.
+/// Removes the fields that only the server sets when it creates an object.
 pub fn wipe(object: &mut Value) {
     let metadata = of_mut(object);
     for field in [
@@ -104,7 +104,7 @@ pub fn wipe(object: &mut Value) {
     }
 }
 
-/// Takes away owners that are there twice, and says which. `when` tells when they were found.
+/// Removes duplicate owners, and returns the warning about them. `when` is a part of the warning.
 pub fn dedup_owners(object: &mut Value, when: &str) -> Option<String> {
     let owners = of_mut(object).get_mut("ownerReferences")?.as_array_mut()?;
     let mut seen = HashSet::with_capacity(owners.len());
@@ -127,7 +127,7 @@ pub fn dedup_owners(object: &mut Value, when: &str) -> Option<String> {
     })
 }
 
-/// What is wrong with metadata taken for itself. `rule` is the kind's rule for names.
+/// Validates metadata by itself. `rule` is the kind's rule for names.
 pub fn validate(
     object: &Value,
     namespaced: bool,
@@ -163,7 +163,7 @@ pub fn validate(
     errors
 }
 
-/// What is wrong with metadata as a successor of `old`.
+/// Validates metadata as an update of `old`.
 pub fn validate_update(object: &Value, old: &Value) -> Vec<ApiFieldError> {
     let mut errors = Vec::new();
     if is_deleting(old) {
@@ -320,8 +320,7 @@ fn check_owners(object: &Value, errors: &mut Vec<ApiFieldError>) {
     }
 }
 
-/// What is wrong with finalizers beyond their form: all but a few well-known ones have to say whose
-/// they are.
+/// Checks that finalizers, except a few standard ones, are qualified with a domain.
 pub(crate) fn check_finalizers_qualified(object: &Value) -> Vec<ApiFieldError> {
     const STANDARD: [&str; 3] = ["kubernetes", "orphan", "foregroundDeletion"];
     let stranger = |name: &str| !name.contains('/') && !STANDARD.contains(&name);
@@ -338,7 +337,7 @@ pub(crate) fn check_finalizers_qualified(object: &Value) -> Vec<ApiFieldError> {
         .collect()
 }
 
-/// Owners as messages show them.
+/// Owners as error messages print them.
 fn printed_owners(owners: &[Value]) -> String {
     let printed: Vec<String> = owners
         .iter()
@@ -402,7 +401,7 @@ fn check_managed_fields(object: &Value, errors: &mut Vec<ApiFieldError>) {
     }
 }
 
-/// What is wrong with the name of a field manager.
+/// Validates the name of a field manager.
 pub fn validate_manager(manager: &str, field: &str) -> Vec<ApiFieldError> {
     let mut errors = Vec::new();
     if manager.len() > MAX_MANAGER {
@@ -420,7 +419,7 @@ pub fn validate_manager(manager: &str, field: &str) -> Vec<ApiFieldError> {
     errors
 }
 
-/// Whether a character can be seen: no control character, and no blank but the space.
+/// Whether a character is printable: not a control character, and no white space except the space.
 pub fn is_printable(c: char) -> bool {
     !c.is_control() && (c == ' ' || !c.is_whitespace())
 }

@@ -1,8 +1,8 @@
 //! Objects as they are stored, in all their versions; each version is converted and encoded once.
 //!
-//! What is stored is the object's JSON in its stored version, without its resource version, which is
-//! the revision at which it was written. Whoever keeps an [`Object`] lets lists and watches of any
-//! number of clients share what was made of it.
+//! The store holds the object's JSON in its storage version, without the resource version, which is the
+//! revision at which it was written. Lists and watches of any number of clients share an [`Object`] and
+//! everything that was encoded from it.
 
 use std::sync::{Arc, OnceLock};
 
@@ -15,7 +15,7 @@ use crate::{
     metadata,
 };
 
-/// Stored bytes that are no object of the kind they should be.
+/// Stored bytes that are not an object of the expected kind.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct CorruptObject(String);
@@ -28,10 +28,10 @@ pub struct Object {
     forms: Box<[OnceLock<VersionForm>]>,
 }
 
-/// An object as one version has it.
+/// An object in one version.
 #[derive(Debug)]
 struct VersionForm {
-    /// Unless it is the stored version, which the object has anyway.
+    /// None for the stored version, which the object has anyway.
     value: Option<Value>,
     json: OnceLock<Bytes>,
 }
@@ -56,7 +56,7 @@ impl Object {
     ///
     /// # Errors
     ///
-    /// [`CorruptObject`], when the bytes are no object of this kind.
+    /// [`CorruptObject`], when the bytes are not an object of this kind.
     pub fn decode(kind: &'static Kind, bytes: &[u8], revision: u64) -> Result<Self, CorruptObject> {
         Ok(Self::plain(kind, decode(kind, bytes, revision)?))
     }
@@ -66,12 +66,12 @@ impl Object {
         &self.stored
     }
 
-    /// The object as `version` has it.
+    /// The object in `version`.
     pub fn value(&self, version: &KindVersion) -> &Value {
         self.form(version).value.as_ref().unwrap_or(&self.stored)
     }
 
-    /// Its compact JSON as `version` has it; kind and API version come first.
+    /// Its compact JSON in `version`; `kind` and `apiVersion` come first.
     pub fn json(&self, version: &KindVersion) -> Bytes {
         let form = self.form(version);
         let value = form.value.as_ref().unwrap_or(&self.stored);
@@ -93,7 +93,7 @@ impl Object {
     }
 }
 
-/// The JSON of an object in one line, without the end of the line.
+/// The JSON of an object in one line, without the newline.
 pub fn compact(version: &KindVersion, value: &Value) -> Bytes {
     let mut json = codec::json::encode(version.shape, value, false);
     while json.last() == Some(&b'\n') {
@@ -102,7 +102,7 @@ pub fn compact(version: &KindVersion, value: &Value) -> Bytes {
     json.into()
 }
 
-/// An object in its stored version as `version` has it.
+/// Converts an object from its stored version to `version`.
 pub fn versioned(kind: &Kind, version: &KindVersion, stored: &Value) -> Value {
     let mut value = stored.clone();
     (version.from_storage)(&mut value);
@@ -110,15 +110,16 @@ pub fn versioned(kind: &Kind, version: &KindVersion, stored: &Value) -> Value {
     value
 }
 
-/// An object of `version`, defaults filled in, in its stored version.
+/// Converts an object of `version`, with defaults filled in, to its stored version.
 pub fn to_stored(kind: &Kind, version: &KindVersion, mut value: Value) -> Value {
     (version.to_storage)(&mut value);
     value["apiVersion"] = json!(kind.api_version(kind.stored().name));
     value
 }
 
-/// An object of version `from`, defaults filled in, as version `to` shows it once it is stored. The two
-/// may be the same: what an object says only of how it is to be read does not come back.
+/// Converts an object of version `from`, with defaults filled in, to what version `to` shows once it is stored.
+/// The two may be the same: annotations that only control the conversion to the stored version are not shown
+/// again.
 pub fn converted(kind: &Kind, from: &KindVersion, to: &KindVersion, value: Value) -> Value {
     versioned(kind, to, &to_stored(kind, from, value))
 }

@@ -1,4 +1,4 @@
-//! Tables: objects as rows, for people.
+//! Tables: objects as rows, as kubectl prints them.
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -43,12 +43,12 @@ impl IncludeObject {
     }
 }
 
-/// How a table is made.
+/// The settings of a table.
 #[derive(Clone, Copy, Debug)]
 pub struct TableLayout {
     /// The kind of its objects.
     pub kind: &'static Kind,
-    /// The version of them that is asked for.
+    /// The requested version of the objects.
     pub version: &'static KindVersion,
     /// The version of `meta.k8s.io`.
     pub meta: &'static str,
@@ -59,7 +59,8 @@ pub struct TableLayout {
 }
 
 impl TableLayout {
-    /// The table of `objects`; `metadata` is the list's. Without a head where the client has it.
+    /// The table of `objects`; `metadata` is that of the list. `head` is false if the client has
+    /// the column definitions already.
     pub fn table(&self, objects: &[std::sync::Arc<Object>], metadata: &Value, head: bool) -> Value {
         let mut sorted: Vec<&Object> = objects.iter().map(AsRef::as_ref).collect();
         if let Some(order) = self.kind.rules.row_order {
@@ -72,7 +73,7 @@ impl TableLayout {
         self.of_rows(&rows, metadata, head)
     }
 
-    /// The table of one object in its stored version and in the one asked for.
+    /// The table of one object, given in its stored and in the requested version.
     pub fn single(&self, stored: &Value, value: &Value, head: bool) -> Value {
         let version = metadata::text(value, "resourceVersion");
         let metadata = if version.is_empty() {
@@ -109,7 +110,8 @@ impl TableLayout {
         for column in self.kind.rules.columns {
             cells.push((column.cell)(stored, self.now));
         }
-        // What ends the initial events is a mark in the metadata, which nobody may lose.
+        // The metadata must be kept if it has the annotation that marks the end of the initial
+        // events.
         let marked = metadata::entry(stored, "annotations", "k8s.io/initial-events-end").is_some();
         let object = match self.include {
             IncludeObject::Object => value.clone(),
@@ -124,8 +126,8 @@ fn column(name: &str, ty: &str, format: &str, doc: &str) -> Value {
     json!({"name": name, "type": ty, "format": format, "description": doc, "priority": 0})
 }
 
-/// The metadata of an object alone, as it is stored: what a version adds to say how the rest is to be
-/// read is of no use without that.
+/// Only the metadata of an object, as it is stored: annotations that a version adds for the conversion of its
+/// spec are useless without the spec.
 pub fn partial(stored: &Value, meta: &str) -> Value {
     let metadata = stored
         .get("metadata")
@@ -138,7 +140,7 @@ pub fn partial(stored: &Value, meta: &str) -> Value {
     })
 }
 
-/// The age of an object, for people.
+/// The age of an object, as kubectl prints it.
 pub(crate) fn age(object: &Value, now: i64) -> Value {
     let created = metadata::text(object, "creationTimestamp");
     match created.parse::<Timestamp>() {

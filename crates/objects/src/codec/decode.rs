@@ -1,4 +1,5 @@
-//! From a body to an object of the expected kind, or to the error that upstream answers.
+//! From a body to an object of the expected kind, or to the error with which kube-apiserver
+//! responds.
 
 use std::fmt::{self, Write};
 
@@ -17,13 +18,13 @@ use crate::schema::{
     meta::{DELETE_OPTIONS, STATUS},
 };
 
-/// Bytes of a body that an error shows.
+/// The number of bytes of a body that an error message contains.
 const SHOWN: usize = 30;
 
-/// How Go's registry of kinds calls itself.
+/// The name of the registry of kinds in kube-apiserver's messages.
 const SCHEME: &str = "pkg/runtime/scheme.go:111";
 
-/// Kinds that are known in whatever version: those of answers.
+/// Kinds that are known in every version: those of responses.
 const EVERYWHERE: [&str; 5] = [
     "Status",
     "APIVersions",
@@ -32,7 +33,7 @@ const EVERYWHERE: [&str; 5] = [
     "APIResourceList",
 ];
 
-/// Kinds that every version of every group has: what calls and watches are made of.
+/// Kinds that every version of every group has: options and watch events.
 const OF_EVERY_VERSION: [&str; 7] = [
     "WatchEvent",
     "ListOptions",
@@ -43,7 +44,7 @@ const OF_EVERY_VERSION: [&str; 7] = [
     "PatchOptions",
 ];
 
-/// Kinds that `meta.k8s.io/v1` has besides.
+/// Further kinds of `meta.k8s.io/v1`.
 const OF_META: [&str; 4] = [
     "Table",
     "TableOptions",
@@ -51,20 +52,20 @@ const OF_META: [&str; 4] = [
     "PartialObjectMetadataList",
 ];
 
-/// The version of a group that is upstream's own form of its objects.
+/// The version that stands for kube-apiserver's internal form of the objects of a group.
 const INTERNAL: &str = "__internal";
 
-/// What kind and version are read from, as Go shows its type.
+/// The Go type from which kind and version are read, as messages print it.
 const TYPE_META: &str = concat!(
     r#"struct { APIVersion string "json:\"apiVersion,omitempty\""; "#,
     r#"Kind string "json:\"kind,omitempty\"" }"#
 );
 
-/// Whether a value says that it is of a kind and version, or says nothing of it.
+/// Checks `apiVersion` and `kind` of a value, where they are given.
 ///
 /// # Errors
 ///
-/// What is said of a value that is something else.
+/// The message for a value of another version or kind.
 pub fn check_type(value: &Value, api_version: &str, kind: &str) -> Result<(), String> {
     let found = type_meta(value)?;
     let or = |found: &str, default: &str| -> String {
@@ -91,7 +92,7 @@ fn unknown(kind: &str, version: &str) -> String {
     }
 }
 
-/// How a body is written.
+/// The encoding of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyFormat {
     /// `application/json`.
@@ -102,7 +103,7 @@ pub enum BodyFormat {
     Protobuf,
 }
 
-/// What a body has to be.
+/// What a body is expected to be.
 #[derive(Clone, Copy, Debug)]
 pub struct ExpectedType<'a> {
     /// The API group; empty for the core group.
@@ -113,12 +114,12 @@ pub struct ExpectedType<'a> {
     pub kind: &'a str,
     /// Its table in that version.
     pub shape: &'static Struct,
-    /// What else upstream knows: other versions of the kind, other kinds. They are refused in other
-    /// words than what nobody knows.
+    /// Other versions and kinds that the upstream knows. They are refused with another message than
+    /// unknown ones.
     pub scheme: &'a [RegisteredType<'a>],
 }
 
-/// A kind in a version that is known, though not wanted here.
+/// A kind in a version that is known, but not expected here.
 #[derive(Clone, Copy, Debug)]
 pub struct RegisteredType<'a> {
     /// Its group; empty for the core group.
@@ -127,11 +128,11 @@ pub struct RegisteredType<'a> {
     pub version: &'a str,
     /// Its name.
     pub kind: &'a str,
-    /// Its table, against which a body is checked first; none if it is not at hand.
+    /// Its table, against which a body is checked first, if fairgate has it.
     pub shape: Option<&'static Struct>,
 }
 
-/// A body that is what was expected.
+/// A decoded body of the expected kind.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Body {
     /// The object in canonical form, with `apiVersion` and `kind` as expected.
@@ -140,17 +141,16 @@ pub struct Body {
     pub api_version: String,
     /// `kind` of the body; empty if absent.
     pub kind: String,
-    /// What strict decoding would refuse, in the server's order and words; a warning each. Empty for
-    /// protobuf.
+    /// Problems that strict decoding refuses, in kube-apiserver's order; a warning each. Empty for protobuf.
     pub problems: Vec<String>,
 }
 
-/// Why a body is refused, always with 400 `BadRequest`. Shows itself as the message of the answer.
+/// Why a body is refused, always with 400 `BadRequest`. Its text is the message of the response.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct DecodeError {
     message: String,
-    /// Strict problems of an object that was readable, but of another version: a warning each,
+    /// Strict problems of an object that was decoded, but is of another version: a warning each,
     /// unless field validation is off.
     pub problems: Vec<String>,
 }
@@ -171,8 +171,8 @@ impl From<String> for DecodeError {
 ///
 /// # Errors
 ///
-/// [`DecodeError`], with the message of the first of: no syntax, no kind, an unknown kind, a value of
-/// the wrong type, another kind, a strict problem, another version.
+/// [`DecodeError`], with the message of the first of: a syntax error, no kind, an unknown kind, a value of the
+/// wrong type, another kind, a strict problem, another version.
 pub fn decode_body(
     format: BodyFormat,
     bytes: &[u8],
@@ -240,12 +240,12 @@ pub fn decode_body(
     })
 }
 
-/// Reads `bytes` as options of a deletion: `DeleteOptions` of any group and version, in canonical
-/// form. Unknown fields are passed over.
+/// Reads `bytes` as the options of a deletion: `DeleteOptions` of any group and version, in
+/// canonical form. Unknown fields are ignored.
 ///
 /// # Errors
 ///
-/// [`DecodeError`], if they are something else.
+/// [`DecodeError`], if the body is something else.
 pub fn decode_options(format: BodyFormat, bytes: &[u8]) -> Result<Value, DecodeError> {
     const DEFAULT: Gvk<'_> = Gvk {
         group: "meta.k8s.io",
@@ -275,7 +275,8 @@ pub fn decode_options(format: BodyFormat, bytes: &[u8]) -> Result<Value, DecodeE
 }
 
 impl ExpectedType<'_> {
-    /// The table of what a body says it is, if it is at hand, and the Go package of its type.
+    /// The table for the body's version and kind, if fairgate has it, and the Go package of its
+    /// type.
     fn type_of<'g>(&self, gvk: &Gvk<'g>) -> Result<(Option<&'static Struct>, &'g str), String> {
         let same = |group: &str, version: &str, kind: &str| {
             gvk.group == group && gvk.version == version && gvk.kind == kind
@@ -297,7 +298,7 @@ impl ExpectedType<'_> {
         Err(gvk.unknown())
     }
 
-    /// Whether upstream knows the version that a body names.
+    /// Whether the upstream knows the version of a body.
     fn has_version(&self, gvk: &Gvk<'_>) -> bool {
         let named = (gvk.group, gvk.version);
         let mut known = self.scheme.iter().map(|known| (known.group, known.version));
@@ -324,14 +325,14 @@ fn strict_error(raw: &Raw<'_>, problems: &[String]) -> String {
     format!("strict decoding error: {}", parts.join(", "))
 }
 
-/// The error of a body that does not even say its kind.
+/// The error for a body without a kind.
 fn unrecognized(error: &str, body: &[u8], kind: &str) -> DecodeError {
     let summary = summary(body);
     format!("the object provided is unrecognized (must be of type {kind}): {error} ({summary})")
         .into()
 }
 
-/// The begin of a body: as text if it looks like JSON, else in hexadecimal digits.
+/// The beginning of a body: as text if it may be JSON, otherwise in hexadecimal digits.
 fn summary(body: &[u8]) -> String {
     let shown = &body[..body.len().min(SHOWN)];
     let mut summary = match shown.first() {
@@ -348,7 +349,7 @@ fn summary(body: &[u8]) -> String {
     summary
 }
 
-/// A group, a version and a kind. Shows itself as `apiVersion`.
+/// A group, a version and a kind. It is printed as `apiVersion`.
 #[derive(Clone, Copy)]
 struct Gvk<'a> {
     group: &'a str,
@@ -367,7 +368,7 @@ impl fmt::Display for Gvk<'_> {
 }
 
 impl<'a> Gvk<'a> {
-    /// What is missing is taken from `default`.
+    /// Missing parts are taken from `default`.
     fn or(mut self, default: &Gvk<'a>) -> Self {
         if self.kind.is_empty() {
             self.kind = default.kind;
@@ -393,7 +394,7 @@ impl<'a> Gvk<'a> {
     }
 }
 
-/// What a body says it is.
+/// `apiVersion` and `kind` of a body.
 #[derive(Default)]
 struct TypeMeta {
     api_version: String,
@@ -418,7 +419,7 @@ impl TypeMeta {
     }
 }
 
-/// A body whose syntax is right.
+/// A body without syntax errors.
 enum Raw<'a> {
     Json(Node),
     Yaml(json::ParsedText),
@@ -445,7 +446,8 @@ impl<'a> Raw<'a> {
             Raw::Json(node) => type_meta(node),
             Raw::Yaml(parsed) => type_meta(&parsed.value),
             Raw::Protobuf(opened) => Ok(TypeMeta {
-                // Two slashes are no error in an envelope: as if nothing were said.
+                // In an envelope, an `apiVersion` with two slashes is not an error, but counts as
+                // empty.
                 api_version: Some(&opened.api_version)
                     .filter(|text| text.matches('/').count() < 2)
                     .cloned()
@@ -490,8 +492,8 @@ fn no_type_meta(error: &dyn fmt::Display) -> String {
     format!("couldn't get version/kind; json parse error: {error}")
 }
 
-/// Kind and version of a body. Go finds them whatever the case of their keys, and tells the first
-/// that is no text.
+/// Kind and version of a body. As in Go, the case of their keys does not matter, and the error
+/// names the first that is not a string.
 fn type_meta<S: Source>(node: &S) -> Result<TypeMeta, String> {
     let mut found = TypeMeta::default();
     let mut wrong = None;

@@ -1,4 +1,4 @@
-//! What is around protobuf messages: the envelope that says what they are, lists, watch frames.
+//! What encloses protobuf messages: the envelope with version and kind, lists, watch frames.
 //!
 //! A body is `k8s\0` and a message `Unknown {1 typeMeta {1 apiVersion, 2 kind}, 2 raw,
 //! 3 contentEncoding, 4 contentType}`; `raw` is the object.
@@ -8,10 +8,10 @@ use serde_json::Value;
 use super::protobuf::{self, Reader, WireError, put_bytes, text};
 use crate::schema::{Struct, meta::LIST_META};
 
-/// What every body begins with.
+/// The beginning of every body.
 pub const PREFIX: [u8; 4] = *b"k8s\0";
 
-/// What was in an envelope.
+/// The contents of an envelope.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OpenedEnvelope<'a> {
     /// Group and version of the object; may be empty.
@@ -22,18 +22,18 @@ pub struct OpenedEnvelope<'a> {
     pub raw: &'a [u8],
 }
 
-/// Why a body is no envelope. Its text is upstream's.
+/// Why a body is not an envelope. The message is that of kube-apiserver.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EnvelopeError {
     /// No bytes at all.
     #[error("empty data")]
     Empty,
-    /// Something else than [`PREFIX`] at its begin.
+    /// The body does not begin with [`PREFIX`].
     #[error(
         "provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]"
     )]
     Prefix,
-    /// Nothing behind [`PREFIX`].
+    /// Nothing follows [`PREFIX`].
     #[error("empty body")]
     EmptyBody,
     /// Not an envelope.
@@ -45,7 +45,7 @@ pub enum EnvelopeError {
 ///
 /// # Errors
 ///
-/// [`EnvelopeError`], if it is none.
+/// [`EnvelopeError`], if it is not an envelope.
 pub fn open(body: &[u8]) -> Result<OpenedEnvelope<'_>, EnvelopeError> {
     if body.is_empty() {
         return Err(EnvelopeError::Empty);
@@ -89,7 +89,7 @@ pub fn seal(api_version: &str, kind: &str, message: &[u8]) -> Vec<u8> {
     body
 }
 
-/// The body of one object of `shape`, which says its own `apiVersion` and `kind`.
+/// The body of one object of `shape`, with the object's `apiVersion` and `kind`.
 pub fn seal_object(shape: &Struct, object: &Value) -> Vec<u8> {
     let name = |key: &str| object.get(key).and_then(Value::as_str).unwrap_or_default();
     seal(
@@ -115,8 +115,8 @@ pub fn seal_list<'a>(
     seal(api_version, kind, &message)
 }
 
-/// One frame of a watch: its length in four bytes, big end first, then `WatchEvent {1 type, 2 object
-/// {1 raw}}`. `body` is the sealed object.
+/// One frame of a watch: its length in four bytes, big-endian, then `WatchEvent {1 type, 2 object {1 raw}}`.
+/// `body` is the sealed object.
 pub fn watch_frame(event: &str, body: &[u8]) -> Vec<u8> {
     const LENGTH: usize = 4;
     let mut object = Vec::with_capacity(body.len() + 8);

@@ -1,6 +1,6 @@
 //! JSON text: reading it with the errors of Go's decoder, writing it as Go's encoder does.
 //!
-//! Read is what is valid for Go, with two narrower bounds: [`MAX_DEPTH`] and
+//! Accepts what Go accepts, with two narrower bounds: [`MAX_DEPTH`] and
 //! [`canonical::MAX_OBJECTS`](crate::schema::canonical::MAX_OBJECTS).
 //!
 //! Not here: what the values mean, and which fields there are.
@@ -22,21 +22,21 @@ pub(crate) use write::encode_part;
 pub(super) use write::encode_raw;
 pub use write::{encode, encode_list, encode_plain};
 
-/// A JSON text that was read.
+/// A parsed text.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ParsedText {
-    /// The value. Of a key given twice it has the last.
+    /// The value. A duplicate key has its last value.
     ///
-    /// Whole numbers are `i64` or `u64`; what has a point or an exponent is `f64`.
+    /// Integers are `i64` or `u64`; numbers with a point or an exponent are `f64`.
     pub value: Value,
-    /// Keys given twice: `duplicate field "spec.rules[0].foo"` of JSON, `line 2: key "a" already set
-    /// in map` of YAML.
+    /// Duplicate keys: `duplicate field "spec.rules[0].foo"` of JSON, `line 2: key "a" already set in map` of
+    /// YAML.
     pub duplicates: Vec<String>,
 }
 
 /// Reads `text`.
 ///
-/// Costs time linear in its length, and up to about a hundred bytes of memory a byte.
+/// Costs time linear in its length, and up to about a hundred bytes of memory for each byte.
 ///
 /// # Errors
 ///

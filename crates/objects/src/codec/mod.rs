@@ -1,11 +1,11 @@
 //! Bodies: from bytes to objects in canonical form, and back.
 //!
-//! [`decode_body`] reads what a client sent to create or replace an object, [`decode_options`] what
-//! it sent along with a deletion. Both follow upstream step by step, since clients see which error
-//! comes first: syntax, kind and version, types, then strictness, then the version that was asked
-//! for.
+//! [`decode_body`] reads the body of a request that creates or replaces an object,
+//! [`decode_options`] that of a deletion. Both follow kube-apiserver step by step, because clients
+//! see which error comes first: syntax, kind and version, types, strict problems, the version of
+//! the URL.
 //!
-//! Not here: which media types there are and who wants which, defaults, validation.
+//! Not here: negotiation of media types, defaults, validation.
 
 mod decode;
 pub mod envelope;
@@ -22,7 +22,7 @@ pub use decode::{
     decode_options,
 };
 
-/// What becomes of unknown and duplicate fields: the parameter `fieldValidation`.
+/// How unknown and duplicate fields are handled: the parameter `fieldValidation`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FieldValidation {
     /// They are dropped silently.

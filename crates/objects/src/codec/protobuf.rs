@@ -1,13 +1,13 @@
 //! Protobuf messages of the tables' types, in the proto2 wire format.
 //!
-//! Written as upstream writes them: fields in the order of their numbers, those that are no pointers
-//! always, lists unpacked, maps by key. Read from anything that is valid: in any order, packed or
-//! not, with unknown fields, which are skipped.
+//! Messages are written as kube-apiserver writes them: fields in the order of their numbers, fields that are
+//! not pointers always, lists unpacked, maps sorted by key. The decoder accepts everything that is valid:
+//! fields in any order, packed or not. It skips unknown fields.
 //!
 //! Depth is bounded by the tables, memory by
 //! [`canonical::MAX_OBJECTS`](super::super::schema::canonical::MAX_OBJECTS) and the size of the input.
 //!
-//! Not here: what is around a message ([`super::envelope`]).
+//! Not here: the envelope of a message ([`super::envelope`]).
 
 mod read;
 #[cfg(test)]

@@ -1,6 +1,6 @@
-//! JSON as it was written: members in their order, repeated ones included, numbers as text.
+//! JSON as it was written: members in their order, including duplicates, and numbers as text.
 //!
-//! A [`Value`] keeps none of this, but errors and strict problems tell of it.
+//! A [`Value`] keeps none of this, but error messages need it.
 
 use std::{borrow::Cow, collections::BTreeSet, fmt::Write};
 
@@ -60,8 +60,8 @@ impl Source for Node {
 }
 
 impl Node {
-    /// The keys given more than once, as `duplicate field "spec.a"`: each once, at most
-    /// [`MAX_PROBLEMS`], and fewer if their paths are of absurd length.
+    /// The duplicate keys, as `duplicate field "spec.a"`: each once, at most [`MAX_PROBLEMS`], and
+    /// fewer if their paths are very long.
     pub(crate) fn duplicates(&self) -> Vec<String> {
         let mut found = Duplicates::default();
         found.visit(self);
@@ -69,7 +69,7 @@ impl Node {
     }
 }
 
-/// A number: whole ones that fit as such, others as floating point, the largest for what is larger.
+/// A number: an integer if it fits, otherwise floating point, at most the largest there is.
 fn number(text: &str) -> Value {
     if text == "-0" {
         return Value::from(0);
@@ -84,14 +84,14 @@ fn number(text: &str) -> Value {
     Number::from_f64(float).map_or(Value::Null, Value::Number)
 }
 
-/// Bytes of paths that are looked at. The same path may come up again and again, and may be long.
+/// The limit for `spent`. The same path may occur many times, and may be long.
 const MAX_PATHS: usize = 1 << 20;
 
 #[derive(Default)]
 struct Duplicates {
     path: String,
     problems: Vec<String>,
-    /// Bytes of paths looked at.
+    /// The bytes of all paths that were compared.
     spent: usize,
 }
 

@@ -1,6 +1,6 @@
-//! Trees whose types are to be made certain without decoding a text, as upstream's converter of
-//! unstructured objects does: it has words of its own for what does not fit, and takes numbers that
-//! the decoder of texts does not.
+//! Conversion of a JSON tree to the types of its table, as in kube-apiserver's converter of
+//! unstructured objects. It has its own error messages, and accepts numbers that the decoder of
+//! JSON text does not.
 //!
 //! Not here: unknown fields, times, and the canonical form; see [`crate::schema::canonical`].
 
@@ -8,14 +8,14 @@ use serde_json::Value;
 
 use crate::schema::{Struct, Type};
 
-/// Brings the numbers in `object` to the types of `shape`: a whole number with a point loses it, and
-/// of one that is too long for 32 bits the lowest are left.
+/// Converts the numbers in `object` to the types of `shape`: `5.0` becomes 5, and a number of more than 32 bits
+/// is truncated to its lowest 32 bits.
 ///
-/// Costs time linear in the size of `object`, and no deeper a stack than `shape` is deep.
+/// Costs time linear in the size of `object`; the recursion is as deep as `shape`.
 ///
 /// # Errors
 ///
-/// What upstream says of the first value that does not fit.
+/// kube-apiserver's message for the first value that does not fit.
 pub fn restore(shape: &Struct, object: &mut Value) -> Result<(), String> {
     let fields = match object {
         Value::Null => return Ok(()),
@@ -46,7 +46,7 @@ fn restore_value(ty: &Type, value: &mut Value) -> Result<(), String> {
             .try_for_each(|(_, value)| restore_value(ty, value)),
         (Type::List(_), value) => Err(format!("cannot restore slice from {}", go_kind(value))),
         (Type::Map(_), value) => Err(format!("cannot restore map from {}", go_kind(value))),
-        // Go would make a character of a number, which JSON must not.
+        // Go could convert a number to a character, but does not do so for JSON.
         (Type::Text, Value::Number(number)) if !number.is_f64() => {
             Err("cannot convert int64 to string".to_owned())
         }
@@ -64,7 +64,7 @@ fn restore_value(ty: &Type, value: &mut Value) -> Result<(), String> {
     }
 }
 
-/// A number without a fraction as a whole one.
+/// A number without a fraction, as an integer.
 fn whole(number: f64) -> Option<i64> {
     #[expect(
         clippy::cast_possible_truncation,
@@ -78,7 +78,7 @@ fn low_bits(number: i64) -> i32 {
     i32::from_le_bytes([a, b, c, d])
 }
 
-/// What Go calls the type of a tree's node.
+/// The name of a value's type in Go.
 fn go_kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "invalid",
@@ -91,7 +91,7 @@ fn go_kind(value: &Value) -> &'static str {
     }
 }
 
-/// What Go calls a simple type.
+/// The name of a simple type in Go.
 fn go_name(ty: &Type) -> &'static str {
     match ty {
         Type::Int32 => "int32",

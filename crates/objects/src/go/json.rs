@@ -4,11 +4,11 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
-/// A document as Go writes it into a message: JSON in which no character could be taken for HTML.
+/// A document as Go writes it into a message: JSON with the characters of HTML escaped.
 pub(crate) fn json(value: &Value) -> String {
     let mut text = String::new();
     for c in value.to_string().chars() {
-        // Outside of strings JSON has none of these.
+        // These characters occur in strings only.
         if escapes(c) {
             let _ = write!(text, "\\u{:04x}", u32::from(c));
         } else {
@@ -18,12 +18,12 @@ pub(crate) fn json(value: &Value) -> String {
     text
 }
 
-/// Whether Go's JSON escapes a character that ours does not.
+/// Whether Go's encoder escapes a character that `serde_json` does not.
 fn escapes(c: char) -> bool {
     matches!(c, '<' | '>' | '&' | '\u{2028}' | '\u{2029}')
 }
 
-/// A floating-point number as Go's encoder writes it: in as few digits as tell it from others,
+/// A floating-point number as Go's encoder writes it: with the fewest digits that identify it,
 /// without a fraction if it has none, and with an exponent if it is very small or large.
 pub(crate) fn float(number: f64) -> String {
     let size = number.abs();

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write};
 
-/// Text that shows itself in double quotes, with what cannot be printed escaped.
+/// Text that is printed in double quotes, with characters that are not printable escaped.
 #[derive(Clone, Copy, Debug)]
 pub struct Quoted<'a>(pub &'a str);
 
@@ -16,7 +16,7 @@ impl fmt::Display for Quoted<'_> {
     }
 }
 
-/// A character that shows itself in single quotes.
+/// A character that is printed in single quotes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct QuotedChar(pub char);
 

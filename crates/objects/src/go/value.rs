@@ -1,7 +1,7 @@
 //! JSON values as Go's `fmt` prints them, once decoded to `interface{}`.
 //!
-//! Go has `int64` for whole numbers that fit and `float64` for all others, also for whole ones that
-//! are larger.
+//! In Go, integers that fit are `int64`; all other numbers, including larger integers, are
+//! `float64`.
 
 use std::fmt::{self, Write as _};
 
@@ -51,7 +51,7 @@ impl fmt::Display for PlainList<'_> {
     }
 }
 
-/// A value that prints as Go's `%s` prints it, which takes only texts without complaint.
+/// A value that prints as Go's `%s` prints it, which is meant for strings only.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PlainText<'v>(pub(crate) &'v Value);
 

@@ -1,9 +1,9 @@
-//! A document under the operations of a JSON patch.
+//! A document to which the operations of a JSON patch are applied.
 //!
-//! An operation names its place by a JSON pointer. Upstream's library reads pointers with some
-//! liberties, which clients may rely on: what comes before the first slash is not looked at,
-//! negative indices count from the end, a missing member of an object reads as null, and to replace
-//! it adds it.
+//! An operation has a JSON pointer. kube-apiserver's library interprets pointers in its own way, on
+//! which clients may rely: it ignores what comes before the first slash, counts negative indices
+//! from the end, reads a missing member of an object as null, and adds a missing member that is to
+//! be replaced.
 
 use std::io;
 
@@ -12,13 +12,13 @@ use serde_json::Value;
 use super::unescape;
 use crate::codec::json::MAX_DEPTH;
 
-/// By how much all copies of one patch may make a document grow, in bytes of JSON.
+/// The limit for the growth of a document by all copies of one patch, in bytes of JSON.
 const MAX_COPIED: usize = 3 * 1024 * 1024;
-/// How many items one patch may push along, and values it may move. Far beyond any use: it keeps
-/// ten thousand operations on one huge list from taking minutes.
+/// The limit for the number of items that one patch may shift, and values it may move. It is far
+/// beyond any use, and prevents that ten thousand operations on one huge list take minutes.
 const MAX_WORK: usize = 16 * 1024 * 1024;
 
-/// An operation does not fit the document; which way it does not, nobody is told.
+/// An operation does not fit the document. The response does not say why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct DoesNotApply;
 
@@ -84,7 +84,7 @@ impl JsonDocument {
         Ok(())
     }
 
-    /// Removes an item or a member, which must be there.
+    /// Removes an item or a member, which must exist.
     pub(super) fn remove(&mut self, pointer: &str) -> Result<Value, DoesNotApply> {
         let (container, key) = find(&mut self.root, pointer).ok_or(DoesNotApply)?;
         let value = match container {
@@ -117,8 +117,8 @@ impl JsonDocument {
         self.add(pointer, value)
     }
 
-    /// Checks that a value is what is at a place, or the whole document. A null is also what is
-    /// missing in an object; no value at all is only that.
+    /// Checks that a value, or the whole document, is equal to `value`. A null is also equal to a
+    /// missing member of an object; no value at all is equal to nothing else.
     pub(super) fn test(
         &mut self,
         pointer: &str,
@@ -152,7 +152,7 @@ impl JsonDocument {
     }
 }
 
-/// Refuses what would make the document too deep for everything that walks it later.
+/// Refuses a value that would make the document too deep for the code that recurses over it later.
 fn check_depth(pointer: &str, value: &Value) -> Result<(), DoesNotApply> {
     let above = pointer.matches('/').count();
     let room = MAX_DEPTH.checked_sub(above).ok_or(DoesNotApply)?;
@@ -215,7 +215,7 @@ fn fits(value: &Value, room: usize) -> bool {
     }
 }
 
-/// The length of a value as Go's JSON, unless it is over `limit`; then it is not looked at further.
+/// The length of a value as Go's JSON, unless it exceeds `limit`; then counting stops early.
 fn size_within(value: &Value, limit: usize) -> Option<usize> {
     let mut counter = Counter { left: limit };
     serde_json::to_writer(&mut counter, value).ok()?;

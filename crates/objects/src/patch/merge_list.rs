@@ -1,9 +1,8 @@
 //! How a strategic merge patch merges one list into another.
 //!
-//! Items are told apart by the value of their merge key, or are plain values and their own identity.
-//! Afterwards the items that the patch names have the patch's order among each other, the others
-//! keep theirs; where both orders leave a choice, an item that the object has before the patch's next
-//! one comes first.
+//! Items are identified by the value of their merge key, or are plain values. Afterwards the items that the
+//! patch names have the patch's order, and the others keep theirs; where both orders leave a choice, an item
+//! that the object has before the patch's next one comes first.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,7 +11,7 @@ use serde_json::{Map, Value};
 use super::PatchError;
 use crate::go::{PlainList, PlainMap, PlainText, type_name_as_text};
 
-/// What tells the items of a list apart, once their type is known.
+/// How the items of a list are identified.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum ItemKey {
     /// They are plain values.
@@ -21,7 +20,7 @@ pub(super) enum ItemKey {
     Key(&'static str),
 }
 
-/// A plain value that items are looked up by. Only what is of one type can be equal.
+/// A plain value that identifies an item. Only values of the same type can be equal.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Name {
     Null,
@@ -48,11 +47,11 @@ impl Name {
 }
 
 impl ItemKey {
-    /// The name of an item.
+    /// The identity of an item.
     ///
     /// # Errors
     ///
-    /// If items are objects, and this is none or has no merge key.
+    /// If items are objects, and this one is not or has no merge key.
     fn name(self, item: &Value) -> Result<Option<Name>, PatchError> {
         match self {
             Self::Item => Ok(Name::of(item)),
@@ -67,7 +66,7 @@ impl ItemKey {
         }
     }
 
-    /// The first place of each name in a list.
+    /// The first index of each identity in a list.
     fn places(self, items: &[Value]) -> Result<HashMap<Name, usize>, PatchError> {
         let mut places = HashMap::with_capacity(items.len());
         for (place, item) in items.iter().enumerate() {
@@ -86,7 +85,8 @@ impl ItemKey {
 /// The directive for a whole object.
 pub(super) const PATCH: &str = "$patch";
 
-/// How an item that is an object is merged. Given by the caller, whose objects hold lists in turn.
+/// How an item that is an object is merged; implemented by the caller, because objects contain
+/// lists in turn.
 pub(super) struct ItemMerge<'f> {
     /// Go's word for the kind of type, such as `struct`.
     pub(super) kind: &'static str,

@@ -1,7 +1,7 @@
 //! Field selectors: what fields must or must not equal.
 //!
-//! Terms `path=value`, `path==value` and `path!=value`, separated by commas, all of which must hold.
-//! In values `\\`, `\,` and `\=` stand for the character behind the backslash.
+//! Terms `path=value`, `path==value` and `path!=value`, separated by commas, all of which must hold. In values
+//! `\\`, `\,` and `\=` stand for the character after the backslash.
 
 use smallvec::SmallVec;
 
@@ -12,18 +12,18 @@ use fairgate_core::digest::{FieldTermError, field_terms};
 /// The fields that all hosted kinds can be selected by.
 const KNOWN: [&str; 2] = ["metadata.name", "metadata.namespace"];
 
-/// Which objects, by their fields.
+/// A condition on the fields of objects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldSelector {
     terms: SmallVec<[Term; 2]>,
 }
 
-/// What one field must or must not be.
+/// A condition on one field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Term {
     /// The field.
     pub path: String,
-    /// Whether it must have the value, or any other.
+    /// Whether it must have the value; otherwise it must have any other.
     pub equal: bool,
     /// The value.
     pub value: String,
@@ -51,7 +51,7 @@ impl FieldSelector {
         Ok(Self { terms })
     }
 
-    /// Looks at which fields are tested; upstream does so after all else that a call says of itself.
+    /// Checks that the fields are known. kube-apiserver does so after all other checks of the parameters.
     ///
     /// # Errors
     ///
@@ -82,8 +82,8 @@ impl FieldSelector {
         term.map(|term| term.value.as_str())
     }
 
-    /// Whether an object is selected whose fields `field` tells. A field that it does not have, such
-    /// as the namespace of a cluster's object, counts as empty.
+    /// Whether the object is selected whose fields `field` returns. An absent field, such as the namespace of a
+    /// cluster-scoped object, counts as empty.
     pub fn matches<'f>(&self, field: impl Fn(&str) -> Option<&'f str>) -> bool {
         self.terms
             .iter()

@@ -14,18 +14,18 @@ use fairgate_core::{
     names,
 };
 
-/// How many bad values one message tells of; each takes a whole rule, so that a text of many would
-/// grow a hundredfold.
+/// The number of bad values that one message lists at most. Each is followed by the whole rule,
+/// which may be a hundred times longer than the value.
 const MOST_MISTAKES: usize = 100;
 
-/// Which objects, by their labels.
+/// A condition on the labels of objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LabelSelector {
     /// `None` selects nothing.
     requirements: Option<Vec<Requirement>>,
 }
 
-/// What one label must be.
+/// A condition on one label.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Requirement {
     key: String,
@@ -37,7 +37,7 @@ enum Rule {
     Exists,
     Absent,
     In(BTreeSet<String>),
-    /// Also holds without the label.
+    /// Holds also if the label does not exist.
     NotIn(BTreeSet<String>),
     Over(i64),
     Under(i64),
@@ -53,7 +53,7 @@ impl LabelSelector {
     ///
     /// # Errors
     ///
-    /// The server's text for the first thing that is wrong.
+    /// The server's text for the first error.
     pub fn parse(selector: &str) -> Result<Self, SelectorError> {
         let mut parser = LabelSelectorParser::new(selector.as_bytes());
         let mut requirements = Vec::new();
@@ -104,7 +104,7 @@ impl LabelSelector {
         self.matches_by(|key| labels.get(key).and_then(Value::as_str))
     }
 
-    /// Whether objects are selected whose labels `label` tells.
+    /// Whether the object is selected whose labels `label` returns.
     pub fn matches_by<'l>(&self, label: impl Fn(&str) -> Option<&'l str>) -> bool {
         self.requirements.as_ref().is_some_and(|requirements| {
             requirements
@@ -119,7 +119,7 @@ impl LabelSelector {
     }
 }
 
-/// What the parser cuts out of a text, which is text.
+/// A part of the selector, which is UTF-8.
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
@@ -132,7 +132,7 @@ fn message(error: LabelSyntaxError<'_>) -> SelectorError {
         }
         LabelSyntaxError::UnexpectedToken { found, expected } => (text(found), expected),
     };
-    // A comma is missing where the server's text has none.
+    // The server's text has no comma in one case.
     let what = match expected {
         ExpectedToken::RequirementOrEnd => ", expected: !, identifier, or 'end of string'",
         ExpectedToken::Requirement => ", expected: identifier after ','",
@@ -153,7 +153,7 @@ fn message(error: LabelSyntaxError<'_>) -> SelectorError {
     }
 }
 
-/// The server's text for a mistake within a requirement.
+/// The server's text for an error within a requirement.
 #[expect(
     clippy::needless_pass_by_value,
     reason = "it is an argument of map_err"

@@ -1,9 +1,10 @@
-//! Selectors of objects by label and by field, as lists, watches and collections take them.
+//! Label and field selectors of lists, watches and collections.
 //!
-//! Each sort is read from a query's text into a form that objects are tested against, and fails in
-//! the API server's words. Reading costs `O(n log n)` in the length of the text, whatever is in it.
+//! Parsing a selector costs `O(n log n)` in the length of its text, and fails with kube-apiserver's
+//! messages.
 //!
-//! Not here: the grammars (`fairgate_core::digest`), and which value of a parameter counts.
+//! Not here: the grammars (`fairgate_core::digest`), and which value of a repeated parameter
+//! counts.
 
 pub(crate) mod field;
 pub(crate) mod label;
@@ -11,7 +12,7 @@ pub(crate) mod label;
 pub use field::FieldSelector;
 pub use label::LabelSelector;
 
-/// Why a selector cannot be read, in the words of the API server's 400.
+/// Why a selector cannot be parsed: the message of kube-apiserver's 400.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct SelectorError(pub(crate) String);

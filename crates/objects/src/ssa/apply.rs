@@ -1,8 +1,9 @@
 //! Server-side apply.
 //!
-//! An applied object says what its manager wants; it is put over the live one, and what the manager
-//! wanted before and nobody wants now is taken out. What it changes must not belong to others,
-//! unless it is forced; then it belongs to the applier alone.
+//! An applied object contains the fields that its manager wants to own. It is merged into the live
+//! object. Fields that the manager applied before, and that no manager applies now, are removed.
+//! Changing fields of other managers is a conflict, unless the apply is forced; then the applier
+//! becomes their only owner.
 
 use serde_json::Value;
 
@@ -19,25 +20,25 @@ use super::{
 };
 use crate::schema::{Struct, Type};
 
-/// The manager of all that was there before an object was tracked.
+/// The manager of all fields that existed before the object was tracked.
 const BEFORE_FIRST_APPLY: &str = "before-first-apply";
 
-/// The manager that may take over what it once applied on the client's side.
+/// The manager that may take over what it applied on the client side.
 const KUBECTL: &str = "kubectl";
 
-/// Applies `config` to `live` (`None`: to the object that nobody has set anything in).
+/// Applies `config` to `live` (`None`: creates the object).
 ///
 /// `live` is canonical, in any served version. `config` is as it was sent, unknown fields included;
-/// what is not an object is taken for an empty one. Its name is not looked at.
+/// what is not an object counts as an empty one. Its name is ignored.
 ///
-/// The result is in the context's version, with `managedFields` set. If it differs from `live`, it is
-/// *not* canonical: nulls and empty values are still in it, fields that are always there may be
-/// missing, and a value may still be wrong for its type in ways that the tables alone do not tell
-/// (a fraction for an integer, a time that is none).
+/// The result is in the context's version, with `managedFields` set. If it differs from `live`, it is *not*
+/// canonical: nulls and empty values are still in it, fields that are always there may be missing, and a value
+/// may still be invalid for its type in ways that the tables do not show (a fraction for an integer, a
+/// malformed time).
 ///
 /// # Errors
 ///
-/// [`ApplyError`], which says what to answer.
+/// [`ApplyError`], which determines the response.
 pub fn apply(
     kinds: &dyn ManagedKind,
     live: Option<&Value>,
@@ -76,9 +77,9 @@ pub fn apply(
     }
 }
 
-/// What came of an apply.
+/// The result of an apply.
 struct Applied {
-    /// `None` if the live object is as it was wanted.
+    /// `None` if the live object needs no change.
     changed: Option<VersionedObject>,
     managers: Managers,
 }
@@ -134,7 +135,7 @@ impl Updater<'_> {
         Ok(config_body.without_entries())
     }
 
-    /// Gives all that is there to a manager of its own.
+    /// Gives all existing fields to a separate manager.
     fn begin_tracking(
         &self,
         live: &VersionedObject,
@@ -194,7 +195,8 @@ impl Updater<'_> {
     }
 }
 
-/// Refuses entries in the applied object. What is no list of entries is left to the schema.
+/// Refuses `managedFields` in the applied object. Anything but a list is left to the validation by
+/// schema.
 fn check_managed_fields(shape: &Struct, config: &Value) -> Result<(), ApplyError> {
     let sent = &config["metadata"]["managedFields"];
     if !sent.is_array() {
@@ -213,7 +215,7 @@ fn check_managed_fields(shape: &Struct, config: &Value) -> Result<(), ApplyError
     }
 }
 
-/// What an object says it is: `<group>/<version>, Kind=<kind>`.
+/// Version and kind of an object: `<group>/<version>, Kind=<kind>`.
 fn group_version_kind(object: &Value) -> String {
     let kind = object["kind"].as_str().unwrap_or("");
     let version = object["apiVersion"].as_str().unwrap_or("");

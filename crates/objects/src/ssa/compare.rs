@@ -1,8 +1,8 @@
 //! What changed between two objects, as sets of paths.
 //!
-//! A value on one side only is added or removed together with all below it, itself included; that is
-//! how the `"."` entries of stored sets come about. Lists are compared item by item, so their order
-//! does not matter. Null and empty are alike only where one side has something.
+//! A value that is on one side only is added or removed with all below it, including itself; this is the origin
+//! of the `"."` entries of stored sets. Lists are compared item by item, so their order does not matter. Null
+//! and empty are equal only if the other side has something.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,7 +27,7 @@ pub(super) struct Comparison {
 }
 
 impl Comparison {
-    /// The paths that have another value now than before, or have one only now.
+    /// The paths whose value was changed or added.
     pub(super) fn set_now(&self) -> PathSet {
         let mut set = self.modified.clone();
         set.unite(self.added.clone());
@@ -44,7 +44,7 @@ impl Comparison {
     }
 }
 
-/// What happened to one value.
+/// How one value changed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Change {
     Removed,
@@ -125,7 +125,7 @@ fn by_step<'a>(list: &List, value: Option<&'a Value>) -> BTreeMap<PathElement, V
     by_step
 }
 
-/// Compares all items of one key. Several of them are taken as one value without parts.
+/// Compares all items of one key. Several of them count as one atomic value.
 fn visit_item(
     list: &List,
     step: &PathElement,

@@ -1,4 +1,4 @@
-//! Why an object cannot be applied, in the words of upstream.
+//! Why an object cannot be applied, with kube-apiserver's messages.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use crate::go;
 /// Why an object cannot be applied.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ApplyError {
-    /// The applied object is not what may be applied here: 400 `BadRequest`.
+    /// The applied object is not allowed here: 400 `BadRequest`.
     #[error("{0}")]
     BadRequest(String),
     /// The applied object does not fit its schema, or the stored entries cannot be read: 500 without
@@ -89,7 +89,7 @@ impl Conflict {
     }
 }
 
-/// Conflicts before they are put into words: by owner, and then in the order of paths.
+/// Conflicts without their messages: by owner, and then in the order of paths.
 #[derive(Debug, Default)]
 pub(super) struct ConflictSet(Vec<(ManagerKey, FieldPath)>);
 
@@ -105,13 +105,13 @@ impl ConflictSet {
         self.0.is_empty()
     }
 
-    /// Those on other paths than the given ones.
+    /// The conflicts on other paths than the given ones.
     pub(super) fn except(mut self, paths: &PathSet) -> Self {
         self.0.retain(|(_, path)| !paths.contains(path));
         self
     }
 
-    /// The same in words.
+    /// The conflicts with their messages.
     pub(super) fn describe(&self) -> Vec<Conflict> {
         let describe = |(owner, path): &(ManagerKey, FieldPath)| Conflict {
             manager: owner.manager().to_owned(),

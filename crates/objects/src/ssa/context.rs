@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::schema::Struct;
 
-/// What ownership has to know about one kind.
+/// What field ownership needs of a kind.
 pub trait ManagedKind {
     /// The schema table of the kind in a version such as `flowcontrol.apiserver.k8s.io/v1`; `None` if
     /// that is not served. The table's name is the kind's.
@@ -23,7 +23,7 @@ pub trait ManagedKind {
     fn reset_fields(&self, api_version: &str, subresource: &str) -> &'static [&'static str];
 }
 
-/// Who writes, where and when.
+/// The manager, endpoint and time of a write.
 #[derive(Clone, Copy, Debug)]
 pub struct WriteContext<'a> {
     /// The field manager; an empty one is recorded as `unknown`.
@@ -37,7 +37,7 @@ pub struct WriteContext<'a> {
 }
 
 impl<'a> WriteContext<'a> {
-    /// The name that the manager's entry gets, which is never empty.
+    /// The name in the manager's entry, never empty.
     pub(super) fn manager_name(&self) -> &'a str {
         if self.manager.is_empty() {
             "unknown"

@@ -1,7 +1,8 @@
-//! The paths that an object sets: what an applied object claims.
+//! The paths that an object sets, which its applier owns.
 //!
 //! Scalars and atomic values are members, and so is every item of a list and every key of a map. A
-//! declared field that holds an object is not, only what it holds; unless that is nothing.
+//! declared field that contains an object is not a member, only what it contains; unless it is
+//! empty.
 
 use serde_json::Value;
 

@@ -1,11 +1,11 @@
 //! Sets of paths as `FieldsV1`: the JSON that `managedFields` stores them in.
 //!
-//! A set is an object with a key for each step, `f:` and a name, `k:` and the key fields, `v:` and
-//! the item, `i:` and the index. What a key holds is the set below it; `{}` is a member with nothing
-//! below, and `".":{}` says that a node with something below is a member too.
+//! A set is an object with a key for each step, `f:` and a name, `k:` and the key fields, `v:` and the item,
+//! `i:` and the index. The value of a key is the set below it; `{}` is a member without anything below, and
+//! `".":{}` means that a node with members below is a member too.
 //!
-//! The JSON here is a [`Value`], whose keys are sorted by byte. Upstream sorts `k:` and `v:` by
-//! value instead; the two differ only for keys that are prefixes of one another and for numbers.
+//! The JSON here is a [`Value`], whose keys are sorted by byte. kube-apiserver sorts `k:` and `v:`
+//! by value instead; the two differ only for keys that are prefixes of one another and for numbers.
 
 use serde_json::{Map, Value};
 
@@ -15,7 +15,7 @@ use super::{
 };
 use crate::go;
 
-/// How deep a stored set may be; no schema table comes near.
+/// The greatest depth of a stored set, far above that of any schema table.
 const MAX_DEPTH: usize = 100;
 
 /// Why stored fields cannot be read.
@@ -24,13 +24,13 @@ pub(super) enum FieldsError {
     /// Something other than an object, where a set should be.
     #[error("a set of fields must be an object, not {0}")]
     NotAnObject(&'static str),
-    /// A key without a sort.
+    /// A key without a type.
     #[error("key must be 2 characters long")]
     ShortKey,
     /// A key whose second character is not a colon.
     #[error("missing colon: {0}")]
     NoColon(String),
-    /// A key whose value is not what its sort says.
+    /// A key whose value does not fit its type.
     #[error("{0} is not a path element")]
     BadKey(String),
     /// More levels than any object has.
@@ -38,16 +38,16 @@ pub(super) enum FieldsError {
     TooDeep,
 }
 
-/// Reads a set; null is the empty one. Keys of unknown sorts are left out with all below them.
+/// Reads a set; null is the empty one. Keys of unknown types are left out, with all below them.
 ///
 /// # Errors
 ///
-/// [`FieldsError`] says what is wrong with the first thing that is.
+/// [`FieldsError`] for the first error.
 pub(super) fn decode(fields: &Value) -> Result<PathSet, FieldsError> {
     decode_level(fields, MAX_DEPTH).map(|level| level.set)
 }
 
-/// What an object says of the step that it belongs to.
+/// The set below one step, and whether the step itself is a member.
 struct Level {
     member: bool,
     set: PathSet,

@@ -1,7 +1,8 @@
-//! The annotation in which kubectl keeps what it applied on the client's side.
+//! The annotation in which kubectl stores what it applied on the client side.
 //!
-//! Server-side apply by kubectl keeps the annotation up to date, so that one can go back; and it may
-//! take what the annotation says that kubectl set, so that one can go over without conflicts.
+//! Server-side apply by kubectl keeps the annotation up to date, so that users can return to client-side apply.
+//! It also takes over the fields that the annotation contains, so that users can change to server-side apply
+//! without conflicts.
 
 use serde_json::Value;
 
@@ -14,11 +15,11 @@ use crate::go;
 /// The annotation's key.
 pub(super) const ANNOTATION: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// How many bytes all annotations may have, keys included.
+/// The limit for the sum of all annotations in bytes, including keys.
 const MAX_ANNOTATION_BYTES: usize = 256 * 1024;
 
-/// The paths that the annotation of a live object sets to what they still are. `None` if there is no
-/// annotation of the object's version that fits its table.
+/// The paths to which the annotation of a live object gives the values that they still have. `None` if there is
+/// no annotation of the object's version that fits its table.
 pub(super) fn owned(live: &VersionedObject) -> Option<PathSet> {
     let text = live.value()["metadata"]["annotations"][ANNOTATION].as_str()?;
     let applied: Value = serde_json::from_str(text).ok()?;

@@ -1,7 +1,7 @@
-//! Who owns what: the entries of `metadata.managedFields`.
+//! The entries of `metadata.managedFields`: which manager owns which fields.
 //!
-//! An entry is known by its [`ManagerKey`]. Appliers are known by name and subresource alone, so that
-//! one applier has one entry, whatever version it used last; updaters have one for each version.
+//! An entry is identified by its [`ManagerKey`]. For appliers this is name and subresource only, so that an
+//! applier has one entry, whatever version it used last; updaters have one for each version.
 
 use std::{cmp::Ordering, collections::BTreeMap};
 
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::go;
 
-/// How an entry came about.
+/// The operation of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Operation {
     /// Server-side apply.
@@ -31,7 +31,7 @@ impl Operation {
     }
 }
 
-/// What tells entries apart. Ordered by its JSON text, as upstream orders conflicts.
+/// The identity of an entry. Ordered by its JSON text, as kube-apiserver orders conflicts.
 #[derive(Clone, Debug)]
 pub(super) struct ManagerKey {
     text: String,
@@ -112,7 +112,7 @@ impl Ord for ManagerKey {
 /// What one manager owns.
 #[derive(Clone, Debug)]
 pub(super) struct ManagerEntry {
-    /// The version that the paths are of.
+    /// The version of the object that the paths refer to.
     pub(super) version: String,
     /// The paths it owns.
     pub(super) set: PathSet,
@@ -123,7 +123,7 @@ pub(super) struct ManagerEntry {
 /// Why stored entries cannot be read.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum ManagersError {
-    /// Neither a list nor nothing.
+    /// Neither a list nor null.
     #[error("managedFields must be a list of objects")]
     NotAList,
     /// Another operation.
@@ -138,7 +138,7 @@ pub(super) enum ManagersError {
     /// An unknown type of fields.
     #[error("invalid fieldsType {0:?} in managed fields entry {1}")]
     FieldsType(String, usize),
-    /// Fields that are no set.
+    /// Fields that are not a set.
     #[error("error decoding set: {0}")]
     Fields(#[from] FieldsError),
 }
@@ -150,7 +150,8 @@ pub(super) struct Managers {
 }
 
 impl Managers {
-    /// Reads `managedFields`; null is none. Of entries of one identity the last counts.
+    /// Reads `managedFields`; null is none. If several entries have the same identity, the last
+    /// counts.
     ///
     /// # Errors
     ///
@@ -190,7 +191,7 @@ impl Managers {
         (!entries.is_empty()).then_some(Value::Array(entries))
     }
 
-    /// Whether nobody is known.
+    /// Whether there is no manager.
     pub(super) fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -210,12 +211,12 @@ impl Managers {
         self.entries.insert(identity, entry);
     }
 
-    /// Forgets a manager.
+    /// Removes a manager.
     pub(super) fn remove(&mut self, identity: &ManagerKey) -> Option<ManagerEntry> {
         self.entries.remove(identity)
     }
 
-    /// Keeps the entries that say so, which may change them.
+    /// Keeps the entries for which `keep` returns true; it may change them.
     pub(super) fn retain(&mut self, keep: impl FnMut(&ManagerKey, &mut ManagerEntry) -> bool) {
         self.entries.retain(keep);
     }
@@ -225,7 +226,7 @@ impl Managers {
         self.entries.iter()
     }
 
-    /// The updaters, the one that has been silent longest first.
+    /// The updaters, the oldest entry first.
     pub(super) fn updaters_by_age(&self) -> Vec<ManagerKey> {
         let mut updaters: Vec<_> = self
             .entries
@@ -241,7 +242,7 @@ impl Managers {
     }
 }
 
-/// Puts the entries into an object's metadata, or takes them out.
+/// Sets the entries in an object's metadata, or removes them.
 pub(super) fn set_managed_fields(object: &mut Value, entries: Option<Value>) {
     let Some(fields) = object.as_object_mut() else {
         return;

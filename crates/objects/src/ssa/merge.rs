@@ -1,4 +1,4 @@
-//! Putting an applied object over a live one, and taking paths out of an object.
+//! Merging an applied object into a live one, and removing paths from an object.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -11,8 +11,8 @@ use super::{
 };
 use crate::schema::{List, Type};
 
-/// The live value with all that the applied one has put over it. Nothing is lost but what is
-/// replaced; a null replaces scalars and atomic values only.
+/// The live value with the applied one merged into it. Only replaced values are lost; a null
+/// replaces scalars and atomic values only.
 pub(super) fn merge(ty: &Type, live: &Value, applied: &Value) -> Value {
     match form(ty) {
         MergeKind::Object if fields(Some(live)).is_some() || fields(Some(applied)).is_some() => {
@@ -39,8 +39,8 @@ fn merge_fields(ty: &Type, live: &Value, applied: &Value) -> Value {
     Value::Object(merged)
 }
 
-/// Merges lists, so that shared and new items come in the applied order, and items that are live
-/// alone stay beside the neighbours they had.
+/// Merges lists: shared and new items have the applied order, and items that are only in the live
+/// list stay next to their neighbours.
 fn merge_items(list: &List, live: &[Value], applied: &[Value]) -> Vec<Value> {
     let live = with_steps(list, live);
     let applied = with_steps(list, applied);
@@ -60,7 +60,7 @@ fn with_steps<'a>(list: &List, items: &'a [Value]) -> KeyedItems<'a> {
 
 struct ListMerge<'a> {
     list: &'a List,
-    /// The live item of each key; none where there are several, since no single one can be meant.
+    /// The live item of each key; none if there are several, since the key then identifies no item.
     live_by_step: BTreeMap<&'a PathElement, Option<&'a Value>>,
     applied_steps: BTreeSet<&'a PathElement>,
     /// The keys in both lists that were not merged yet, in the applied order.
@@ -143,7 +143,7 @@ impl<'a> ListMerge<'a> {
 }
 
 /// The value without the paths of a set. Containers that lose everything become null, and so do
-/// values that are one whole when parts of them are to go.
+/// atomic values of which parts are to be removed.
 pub(super) fn remove(ty: &Type, value: &Value, gone: &PathSet) -> Value {
     match form(ty) {
         MergeKind::Object => remove_fields(ty, value, gone),

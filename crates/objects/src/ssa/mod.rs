@@ -1,21 +1,20 @@
 //! Server-side apply and field ownership (KEP-555), for any kind that has a schema table.
 //!
-//! Every write is tracked: `metadata.managedFields` says which manager set which fields, and by what
-//! kind of write. An apply may only change fields that belong to nobody else, unless it is forced.
-//! Upstream's structured-merge-diff v6 and its field manager are what this does the same as, quirks
-//! included.
+//! Every write is tracked: `metadata.managedFields` says which manager set which fields, and by what kind of
+//! write. An apply may only change fields that no other manager owns, unless it is forced. This behaves like
+//! kube-apiserver's field manager with structured-merge-diff v6, including its quirks.
 //!
-//! Two ways through it: [`track_update`] after any other write, and [`apply()`]. Both work on an
-//! object in one version (`body`), and let the same step settle what becomes of the other managers
-//! (`settle`). Below are sets of paths (`set`, `fields_v1`), and what a schema table makes of
-//! values: whether they fit it (`validate`), the paths they set (`field_set`), what changed
-//! between two (`compare`), and one put over another (`merge`).
+//! There are two entry points: [`apply()`], and [`track_update`] for all other writes. Both work on
+//! an object in one version (`versioned_object`), and update the other managers in the same way
+//! (`updater`). They use sets of paths (`path_set`, `fields_v1`) and functions that follow a schema
+//! table: validation (`validate`), the paths of an object (`field_set`), the differences of two
+//! objects (`compare`), and merging (`merge`).
 //!
-//! Everything is pure: objects and time come in, objects go out. What recurses follows a schema
-//! table or a stored set of bounded depth; plain values are as deep as whoever read them allowed.
+//! Everything is pure: objects and time come in, objects go out. Recursion follows a schema table
+//! or a stored set of bounded depth; the depth of plain values is bounded where they are parsed.
 //!
-//! Not here: decoding and defaulting what comes out of an apply, other patches, what an endpoint
-//! keeps of a request, and admission.
+//! Not here: decoding the result of an apply and its defaults, other patches, which fields an
+//! endpoint ignores, and admission.
 
 mod apply;
 mod compare;

@@ -1,8 +1,8 @@
-//! Steps of the paths that ownership is told in.
+//! Steps of the paths in which ownership is expressed.
 //!
 //! A [`PathElement`] leads from a value to one below it: by the name of a field, by the key of an item in a
-//! list of type map, by the item itself in a list of type set. Steps are ordered as upstream orders
-//! them, since the order shows in conflicts: names, then keys, then items, then indices.
+//! list of type map, by the item itself in a list of type set. Steps are ordered as in kube-apiserver, because
+//! the order is visible in conflicts: names, then keys, then items, then indices.
 //!
 //! Not here: sets of paths ([`super::path_set`]) and how they are stored ([`super::fields_v1`]).
 
@@ -21,7 +21,7 @@ pub(super) enum PathElement {
     Key(Vec<(String, Scalar)>),
     /// An item of a list of type set.
     Item(Scalar),
-    /// An item of a list by its place; only in messages about lists that are owned as a whole.
+    /// An item of a list by its index; only in messages about lists that are owned as a whole.
     Index(i64),
 }
 
@@ -52,14 +52,14 @@ impl fmt::Display for PathElement {
     }
 }
 
-/// A path as messages show it.
+/// A path as messages print it.
 pub(super) fn text(path: &[PathElement]) -> String {
     path.iter().map(ToString::to_string).collect()
 }
 
 /// A JSON value with a total order, in which `1` and `1.0` are equal.
 ///
-/// It is mostly a string or a number, but what a client stored as a key may be anything.
+/// It is mostly a string or a number, but clients may store any value as a key.
 #[derive(Clone, Debug)]
 pub(super) struct Scalar(pub(super) Value);
 
@@ -141,7 +141,7 @@ fn lexical<T>(
     }
 }
 
-/// A number, exact if it is whole, so that the order of numbers is total.
+/// A number, exact if it is an integer, so that the order of numbers is total.
 enum Exact {
     Whole(i128),
     Broken(f64),
@@ -172,7 +172,8 @@ fn exact(number: &Number) -> Exact {
     }
 }
 
-/// A whole number beside a broken one: these differ by more than what rounding takes away.
+/// An integer compared with a number that has a fraction: these differ by more than the rounding
+/// error.
 #[expect(clippy::cast_precision_loss, reason = "see above")]
 fn rounded(whole: i128) -> f64 {
     whole as f64

@@ -1,14 +1,13 @@
 //! Sets of paths, as tries.
 //!
-//! A node of the trie says whether the path up to it is a member, and what lies below; a path may be
-//! a member without the paths above or below it. No node is kept that neither is a member nor has
-//! members below.
+//! A node of the trie says whether the path up to it is a member, and has the nodes below; a path may be a
+//! member without the paths above or below it. No node is kept that neither is a member nor has members below.
 //!
 //! Sets are as deep as what they are made from: a schema table, or a stored set, whose depth
 //! [`super::fields_v1`] bounds; so everything here may recurse. Each operation is linear in the sizes
 //! of its sets, times the logarithm of the widest level.
 //!
-//! Not here: what a set has to do with an object ([`super::field_set`], [`super::compare`]).
+//! Not here: the sets of an object ([`super::field_set`], [`super::compare`]).
 
 use std::collections::BTreeMap;
 
@@ -20,12 +19,12 @@ pub(super) struct PathSet {
     nodes: BTreeMap<PathElement, PathNode>,
 }
 
-/// What a set says of one step.
+/// One step of a set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct PathNode {
     /// Whether the path that ends here is in the set.
     pub(super) member: bool,
-    /// The paths that go on from here.
+    /// The longer paths that begin with this one.
     pub(super) below: PathSet,
 }
 
@@ -45,7 +44,7 @@ impl PathSet {
         set
     }
 
-    /// Adds what lies at and below one step to what is there already.
+    /// Merges a node into the one at a step.
     pub(super) fn add(&mut self, step: PathElement, member: bool, below: Self) {
         if !member && below.is_empty() {
             return;
@@ -64,7 +63,7 @@ impl PathSet {
         self.nodes.is_empty()
     }
 
-    /// What the set says of one step.
+    /// The node at a step.
     pub(super) fn get(&self, step: &PathElement) -> Option<&PathNode> {
         self.nodes.get(step)
     }
@@ -130,7 +129,7 @@ impl PathSet {
         })
     }
 
-    /// The paths that neither are in the other set nor go on from one that is.
+    /// The paths that neither are in the other set nor begin with one that is.
     pub(super) fn without_trees(&self, other: &Self) -> Self {
         self.zipped(other, |node, theirs| match theirs {
             None => Some(node.clone()),

@@ -1,9 +1,10 @@
-//! Taking out what an applier has given up.
+//! Removing what an applier no longer applies.
 //!
-//! A path goes if the applier claimed it last time and nobody, the applier included, claims it now.
-//! What nobody ever claimed stays, unless what it is in goes.
+//! A path is removed if the applier owned it last time and no manager, including the applier, owns
+//! it now. What no manager ever owned stays, unless what contains it is removed.
 //!
-//! The last claim may be in another version than the new one, and other managers in more versions.
+//! The last applied set may be of another version than the new one, and those of other managers of
+//! further versions.
 
 use super::{
     context::ManagedKind,
@@ -14,7 +15,7 @@ use super::{
     versioned_object::VersionedObject,
 };
 
-/// The merged object without what only the last claim held.
+/// The merged object without the paths that only the last applied set has.
 pub(super) fn prune(
     kinds: &dyn ManagedKind,
     merged: VersionedObject,
@@ -36,7 +37,7 @@ pub(super) fn prune(
     }
 }
 
-/// Adds back what any manager claims now.
+/// Adds back what any manager owns now.
 fn add_back_owned(
     kinds: &dyn ManagedKind,
     merged: &VersionedObject,
@@ -66,7 +67,7 @@ fn add_back_owned(
     pruned
 }
 
-/// Adds back what the last claim did not hold.
+/// Adds back what the last applied set did not have.
 fn add_back_unclaimed(
     kinds: &dyn ManagedKind,
     merged: &VersionedObject,

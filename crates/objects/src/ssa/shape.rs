@@ -1,4 +1,5 @@
-//! What ownership needs of the schema tables: steps and the types they lead to.
+//! What field ownership needs of the schema tables: steps, and the types of the values they lead
+//! to.
 //!
 //! Not here: the tables ([`crate::schema`]).
 
@@ -14,7 +15,7 @@ use crate::schema::{Field, List, Presence, Struct, Topology, Type, canonical::co
 /// How values of a type are merged and owned.
 #[derive(Clone, Copy)]
 pub(super) enum MergeKind {
-    /// As one: scalars, atomic lists and objects, free JSON.
+    /// As a whole: scalars, atomic lists and objects, free-form JSON.
     Leaf,
     /// Field by field, or key by key.
     Object,
@@ -49,7 +50,7 @@ pub(super) fn field_type(ty: &Type, name: &str) -> Option<&'static Type> {
     }
 }
 
-/// The type that a step of a stored set leads to, which need not fit the table any more.
+/// The type that a step of a stored set leads to. The step may not fit the table any more.
 pub(super) fn step_type(ty: &Type, step: &PathElement) -> Option<&'static Type> {
     match (ty, step) {
         (Type::Object(_) | Type::Map(_), PathElement::Name(name)) => field_type(ty, name),
@@ -75,7 +76,7 @@ pub(super) fn items(value: Option<&Value>) -> &[Value] {
 ///
 /// # Errors
 ///
-/// A text that says what is wrong with the item.
+/// The message for an invalid item.
 pub(super) fn item_step(list: &List, item: &Value) -> Result<PathElement, String> {
     match list.topology {
         Topology::Map(keys) => key_step(list, keys, item),
@@ -125,7 +126,8 @@ fn key_step(list: &List, keys: &[&str], item: &Value) -> Result<PathElement, Str
     Ok(PathElement::Key(key))
 }
 
-/// The default that the published schema gives a key field: the zero value, if it is always there.
+/// The default of a key field in the published schema: the zero value, if the field is always
+/// present.
 fn default_of(field: &Field) -> Option<Value> {
     if field.presence != Presence::Always {
         return None;
@@ -138,7 +140,7 @@ fn default_of(field: &Field) -> Option<Value> {
     }
 }
 
-/// The object that nobody has set anything in: only what is always there.
+/// The object without any field that a manager set: only fields that are always present.
 pub(super) fn zero(shape: &Struct) -> Value {
     let mut object = Map::new();
     complete(shape, &mut object);
@@ -147,7 +149,8 @@ pub(super) fn zero(shape: &Struct) -> Value {
 
 /// The set with every struct field added that has members below it.
 ///
-/// What an applier gives up is told in leaves; this makes a struct go that has lost all of them.
+/// The set of what an applier no longer applies has only leaves; this removes structs that have
+/// lost all of them.
 pub(super) fn with_struct_fields(set: &PathSet, ty: Option<&Type>) -> PathSet {
     let mut out = PathSet::default();
     for (step, node) in set.iter() {
@@ -162,7 +165,7 @@ pub(super) fn with_struct_fields(set: &PathSet, ty: Option<&Type>) -> PathSet {
     out
 }
 
-/// The set, with what lies below values that are now owned as a whole drawn up to these.
+/// The set, in which paths into values that are atomic by now are shortened to those values.
 pub(super) fn reconciled(set: &PathSet, ty: &Type) -> PathSet {
     let mut out = PathSet::default();
     for (step, node) in set.iter() {

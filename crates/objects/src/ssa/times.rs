@@ -1,4 +1,4 @@
-//! Writes that change nothing but when an entry was last written.
+//! Writes that change only the times of `managedFields`.
 
 use serde_json::{Map, Value};
 
@@ -23,7 +23,7 @@ pub fn keep_times_if_unchanged(old: &Value, new: &mut Value) -> bool {
     true
 }
 
-/// Whether two objects are equal, with an equality of its own for one field.
+/// Whether two objects are equal, with a separate comparison for one field.
 fn equal_but(
     old: &Map<String, Value>,
     new: &Map<String, Value>,

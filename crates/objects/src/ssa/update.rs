@@ -1,7 +1,7 @@
 //! Tracking a write that is not an apply.
 //!
-//! The writer takes what it changed from everybody, and keeps what it had. A value sent again
-//! unchanged changes nothing; the object itself is never altered here.
+//! The writer becomes the only owner of what it changed, and keeps what it owned. A value sent
+//! again unchanged changes nothing; the object itself is never altered here.
 
 use serde_json::Value;
 
@@ -13,21 +13,21 @@ use super::{
     versioned_object::VersionedObject,
 };
 
-/// Updaters beyond this number are drawn together, the oldest first.
+/// Updaters beyond this number are merged into one, the oldest first.
 const MAX_UPDATERS: usize = 10;
 
-/// The manager that stands for updaters of long ago.
+/// The manager that replaces old updaters.
 const ANCIENT: &str = "ancient-changes";
 
 /// Tracks a write that is not an apply: sets `new`'s `metadata.managedFields`.
 ///
 /// `live` is the stored object, `None` on create. `new` is the object as it will be stored, in any
-/// served version, with the request's own `managedFields` still in it: valid ones are taken for the
-/// start set, `[]` and `[{}]` reset all ownership, and none or bad ones mean the stored ones, as
-/// those do on a subresource. So an empty list must not have been left out by then.
+/// served version, with the request's own `managedFields` still in it: valid ones replace the
+/// stored ones, `[]` and `[{}]` reset all ownership, and absent or invalid ones leave the stored
+/// ones in place, as always on a subresource. So an empty list must still be in `new`.
 ///
-/// A stored object without any entry stays untracked. What does not fit the tables, such as an item
-/// without its key, leaves the object without entries.
+/// A stored object without any entry stays untracked. If something does not fit the tables, such as
+/// an item without its key, the object has no entries afterwards.
 ///
 /// Linear in the sizes of both objects and of all entries, times the logarithm of the widest level;
 /// once more for each version that entries are in.
@@ -96,11 +96,11 @@ impl Updater<'_> {
         Some(managers)
     }
 
-    /// Gives the manager what changed between two objects.
+    /// Makes the manager own what changed between two objects.
     ///
     /// # Errors
     ///
-    /// What does not fit the tables.
+    /// The first value that does not fit the tables.
     pub(super) fn track(
         &self,
         live: &VersionedObject,
@@ -136,8 +136,8 @@ impl Updater<'_> {
     }
 }
 
-/// Draws the oldest updaters of one version together, until there are few enough or none left that
-/// share a version.
+/// Merges the oldest updaters of one version, until there are few enough, or no two of the same
+/// version.
 fn cap_updaters(managers: &mut Managers) {
     let updaters = managers.updaters_by_age();
     let mut count = updaters.len();

@@ -1,4 +1,4 @@
-//! What a change of the object does to the managers that did not make it.
+//! The effect of a write on the other managers.
 //!
 //! Each entry is compared in its own version: a path it owns that was set to another value is lost,
 //! or in conflict; a path that was removed is lost in any case.
@@ -14,7 +14,7 @@ use super::{
 };
 use crate::schema::Type;
 
-/// A request, as far as ownership is concerned.
+/// What ownership tracking needs of a write.
 #[derive(Clone, Copy)]
 pub(super) struct Updater<'a> {
     pub(super) kinds: &'a dyn ManagedKind,
@@ -27,14 +27,14 @@ impl Updater<'_> {
         PathSet::of_names(self.kinds.reset_fields(version, self.context.subresource))
     }
 
-    /// Takes what changed from `live` to `new` from everybody but `own`, and drops whoever has
-    /// nothing left or used a version that is not served.
+    /// Takes what changed from `live` to `new` from all managers except `own`, and drops managers
+    /// that own nothing any more or used a version that is not served.
     ///
     /// Returns what changed in the version of the two objects.
     ///
     /// # Errors
     ///
-    /// Without `force`, the paths that others own and that were set to another value.
+    /// Without `force`, the changed paths that others own.
     pub(super) fn settle(
         &self,
         live: &VersionedObject,
@@ -76,8 +76,8 @@ impl Updater<'_> {
             .unwrap_or_default())
     }
 
-    /// Drops entries of versions that are not served, and draws the others up to what the tables
-    /// now take as a whole.
+    /// Drops entries of versions that are not served, and shortens paths into values that are
+    /// atomic by now.
     pub(super) fn reconcile(&self, managers: &mut Managers) {
         managers.retain(|_, entry| {
             let Some(shape) = self.kinds.shape(&entry.version) else {
@@ -92,13 +92,13 @@ impl Updater<'_> {
 /// What changed between two objects, as far as writers of the endpoint can own it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Change {
-    /// The paths that have another value than before, or have one only now.
+    /// The paths whose value was changed or added.
     pub(super) set: PathSet,
-    /// The paths that are gone.
+    /// The paths that were removed.
     pub(super) removed: PathSet,
 }
 
-/// What changed between two objects in each version, found out once.
+/// What changed between two objects in each version, computed once.
 struct Changes<'a> {
     request: Updater<'a>,
     live: &'a VersionedObject,
@@ -133,7 +133,8 @@ impl Changes<'_> {
     }
 }
 
-/// Takes what nobody can own out of the acting manager's entry, and the entry away if that was all.
+/// Removes the paths that no manager can own from the acting manager's entry, and the entry if that
+/// was all.
 pub(super) fn strip(managers: &mut Managers, identity: &ManagerKey) {
     let Some(entry) = managers.get_mut(identity) else {
         return;
@@ -144,7 +145,7 @@ pub(super) fn strip(managers: &mut Managers, identity: &ManagerKey) {
     }
 }
 
-/// What nobody can own.
+/// The paths that no manager can own.
 pub(super) fn unowned() -> PathSet {
     let mut unowned = PathSet::of_names(&["apiVersion", "kind", "metadata"]);
     let metadata = [

@@ -1,7 +1,7 @@
-//! Whether a value fits its table, in the words of upstream.
+//! Whether a value fits its table, with kube-apiserver's messages.
 //!
-//! Null fits everywhere. Numbers are not told apart, and a time may be any scalar: whoever decodes
-//! the object afterwards is stricter. Lists within atomic lists are checked as well.
+//! Null fits everywhere. All numbers fit all number types, and a time may be any scalar: decoding
+//! the object is stricter. Lists within atomic lists are checked as well.
 //!
 //! A value is only followed as far as its table goes, so the depth is bounded by the table's.
 
@@ -16,7 +16,7 @@ use super::{
 use crate::go;
 use crate::schema::{List, Topology, Type};
 
-/// Everything that does not fit.
+/// All values that do not fit.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct SchemaErrors(Vec<String>);
 
@@ -42,7 +42,7 @@ pub(super) enum Duplicates {
 ///
 /// # Errors
 ///
-/// All misfits; of the unknown fields of one object the first alone.
+/// All values that do not fit, but only the first unknown field of each object.
 pub(super) fn validate(
     ty: &Type,
     value: &Value,

@@ -1,4 +1,5 @@
-//! An object in one version, without what nobody owns: `apiVersion`, `kind` and `managedFields`.
+//! An object in one version, without the fields that no manager owns: `apiVersion`, `kind` and
+//! `managedFields`.
 
 use std::borrow::Cow;
 
@@ -21,7 +22,8 @@ pub(super) struct VersionedObject {
 }
 
 impl VersionedObject {
-    /// The object in a version, or `None` if that is not served. What is no object has no fields.
+    /// The object in a version, or `None` if that is not served. A value that is not an object has
+    /// no fields.
     pub(super) fn of(kinds: &dyn ManagedKind, object: &Value, version: &str) -> Option<Self> {
         Self::with_entries(kinds, object, version).map(Self::without_entries)
     }
@@ -59,7 +61,7 @@ impl VersionedObject {
         self
     }
 
-    /// The object that nobody has set anything in.
+    /// The object without any field that a manager set.
     pub(super) fn zero(kinds: &dyn ManagedKind, version: &str) -> Option<Self> {
         let shape = kinds.shape(version)?;
         Some(Self {
@@ -108,7 +110,7 @@ impl VersionedObject {
         Type::Object(self.shape)
     }
 
-    /// What is in it.
+    /// Its value.
     pub(super) fn value(&self) -> &Value {
         &self.value
     }
@@ -117,7 +119,7 @@ impl VersionedObject {
     ///
     /// # Errors
     ///
-    /// All that does not fit.
+    /// All errors.
     pub(super) fn validate(
         &self,
         duplicates: validate::Duplicates,

@@ -3,16 +3,16 @@
 use crate::{codec::tree::Node, go::QuotedChar, schema::canonical::MAX_OBJECTS};
 
 /// Lists and objects that may be open at once. Go allows 10000; no object needs more than a dozen,
-/// and whatever walks over a value later may use the stack.
+/// and this bound lets later code recurse over a value.
 pub(crate) const MAX_DEPTH: usize = 512;
 
-/// Why a text is not JSON. Its text is Go's.
+/// Why a text is not JSON. The message is Go's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SyntaxError {
     /// It ends too early.
     #[error("unexpected end of JSON input")]
     End,
-    /// A character that cannot be there.
+    /// An unexpected character.
     #[error("invalid character {} {context}", QuotedChar(char::from(*.byte)))]
     Unexpected {
         /// The first byte of the character; a space stands for the end of the text.
@@ -25,7 +25,7 @@ pub enum SyntaxError {
     TooManyObjects,
 }
 
-/// The value that is all of `text`.
+/// The value of the whole `text`.
 pub(super) fn read(text: &[u8]) -> Result<Node, SyntaxError> {
     let mut scanner = Scanner {
         text,
@@ -52,7 +52,7 @@ impl Scanner<'_> {
         self.text.get(self.at).copied()
     }
 
-    /// The next byte that is no space, not taken.
+    /// The next byte that is not white space, without taking it.
     fn next_token(&mut self) -> Option<u8> {
         while let Some(b' ' | b'\t' | b'\r' | b'\n') = self.peek() {
             self.at += 1;
@@ -60,7 +60,7 @@ impl Scanner<'_> {
         self.peek()
     }
 
-    /// The error of the next byte, where a space would be as good as the end.
+    /// The error for the next byte, where white space counts as the end of the text.
     fn unexpected(&self, context: &'static str) -> SyntaxError {
         self.peek()
             .map_or(SyntaxError::End, |byte| SyntaxError::Unexpected {
@@ -69,7 +69,7 @@ impl Scanner<'_> {
             })
     }
 
-    /// The error of the next byte within a token, which the end breaks as a space does.
+    /// The error for the next byte within a token, where the end of the text counts as white space.
     fn broken(&self, context: &'static str) -> SyntaxError {
         SyntaxError::Unexpected {
             byte: self.peek().unwrap_or(b' '),
@@ -288,7 +288,7 @@ impl Scanner<'_> {
         Ok(unit)
     }
 
-    /// A UTF-16 unit, with its other half if it is half a pair.
+    /// A UTF-16 unit, with the second unit if it begins a surrogate pair.
     fn unit(&mut self, unit: u32, string: &mut String) -> Result<(), SyntaxError> {
         if (0xd800..0xdc00).contains(&unit) && self.text[self.at..].starts_with(b"\\u") {
             let back = self.at;
@@ -306,7 +306,7 @@ impl Scanner<'_> {
     }
 }
 
-/// Appends `bytes`, each that is not UTF-8 as U+FFFD.
+/// Appends `bytes`. Bytes that are not UTF-8 become U+FFFD.
 pub(in super::super) fn push_utf8(string: &mut String, bytes: &[u8]) {
     for chunk in bytes.utf8_chunks() {
         string.push_str(chunk.valid());

@@ -8,7 +8,7 @@ use crate::schema::{Struct, Type, meta::LIST_META};
 
 /// The text of an object of `shape`: `kind`, `apiVersion`, then the fields in the table's order.
 ///
-/// Keys that the table does not know come last. A text that is not `pretty` ends with a newline.
+/// Keys that are not in the table come last. A text that is not `pretty` ends with a newline.
 pub fn encode(shape: &Struct, object: &Value, pretty: bool) -> Vec<u8> {
     let mut writer = Writer::new(pretty);
     writer.object_of(shape, object, true);
@@ -44,8 +44,8 @@ pub fn encode_list<'a>(
     writer.finish()
 }
 
-/// The text of a document without a table: `kind`, `apiVersion` and `metadata` of its top first, all
-/// other keys by their name.
+/// The text of a document without a table: `kind`, `apiVersion` and `metadata` of the top level first, all
+/// other keys in alphabetical order.
 pub fn encode_plain(value: &Value, pretty: bool) -> Vec<u8> {
     const FIRST: [&str; 3] = ["kind", "apiVersion", "metadata"];
     let mut writer = Writer::new(pretty);
@@ -86,7 +86,7 @@ struct Writer {
     out: Vec<u8>,
     pretty: bool,
     depth: usize,
-    /// Nothing was written yet into what was opened last.
+    /// Nothing was written yet into the innermost open list or object.
     fresh: bool,
 }
 

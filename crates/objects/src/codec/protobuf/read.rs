@@ -10,7 +10,7 @@ use crate::{
     },
 };
 
-/// Why bytes are not a message of their type. Its text is that of upstream's decoder.
+/// Why bytes are not a message of their type. The message is that of kube-apiserver's decoder.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WireError {
     /// It ends within a field.
@@ -19,7 +19,7 @@ pub enum WireError {
     /// A number of more than 64 bits.
     #[error("proto: integer overflow")]
     Overflow,
-    /// A length that no memory has.
+    /// A length beyond any memory.
     #[error("proto: negative length found during unmarshaling")]
     Length,
     /// A field of another wire type than its own.
@@ -44,7 +44,7 @@ pub enum WireError {
     /// The end of a group that was not begun, or a group that does not end.
     #[error("proto: unexpected end of group")]
     Group,
-    /// Raw JSON that is none.
+    /// A field for raw JSON that contains something else.
     #[error(transparent)]
     Json(#[from] json::SyntaxError),
     /// A time outside the years from 0 to 9999.
@@ -71,13 +71,13 @@ const GROUP: u8 = 3;
 const GROUP_END: u8 = 4;
 const FIXED32: u8 = 5;
 
-/// The object that `message` is, in canonical form.
+/// Decodes `message` to an object in canonical form.
 ///
 /// Costs time and memory linear in the length of `message`.
 ///
 /// # Errors
 ///
-/// [`WireError`], if it is no message of `shape`.
+/// [`WireError`], if it is not a message of `shape`.
 pub fn decode(shape: &'static Struct, message: &[u8]) -> Result<Value, WireError> {
     let mut object = Map::new();
     Decoder { objects: 0 }.message(shape, message, &mut object)?;
@@ -85,14 +85,14 @@ pub fn decode(shape: &'static Struct, message: &[u8]) -> Result<Value, WireError
     Ok(Value::Object(object))
 }
 
-/// Text as Go shows it: each byte that is not UTF-8 as U+FFFD.
+/// Text as Go prints it: bytes that are not UTF-8 become U+FFFD.
 pub(in super::super) fn text(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     json::push_utf8(&mut text, bytes);
     text
 }
 
-/// What is left of a message.
+/// The rest of a message.
 pub(in super::super) struct Reader<'a> {
     rest: &'a [u8],
 }
@@ -101,12 +101,12 @@ pub(in super::super) struct Reader<'a> {
 pub(in super::super) enum Wire<'a> {
     Varint(u64),
     Bytes(&'a [u8]),
-    /// Of a wire type that no field of ours has.
+    /// A field of a wire type that no table has.
     Other(u8),
 }
 
 impl<'a> Wire<'a> {
-    /// The bytes it is, if `field` has the right type.
+    /// Its bytes, if it has the wire type of bytes.
     pub(in super::super) fn bytes(&self, field: &'static str) -> Result<&'a [u8], WireError> {
         match self {
             Self::Bytes(bytes) => Ok(bytes),
@@ -221,7 +221,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The low 32 bits, as Go takes them.
+/// The low 32 bits, as in Go.
 fn int32(number: u64) -> Value {
     let [a, b, c, d, ..] = number.to_le_bytes();
     Value::from(i32::from_le_bytes([a, b, c, d]))
@@ -323,7 +323,7 @@ impl Decoder {
         Ok((key, value.unwrap_or_else(|| canonical::zero(ty))))
     }
 
-    /// One value; an object is merged into the one there was. None for the zero time.
+    /// One value; an object is merged into the earlier one. None for the zero time.
     fn value(
         &mut self,
         name: &'static str,
@@ -347,7 +347,7 @@ impl Decoder {
                 self.message(shape, wire.bytes(name)?, &mut object)?;
                 Value::Object(object)
             }
-            // No table has lists in lists or in maps: protobuf has no word for them.
+            // No table has lists in lists or in maps: protobuf cannot express them.
             Type::List(_) | Type::Map(_) => return Ok(None),
         }))
     }

@@ -7,8 +7,7 @@ use crate::{
     schema::{Field, Presence, Struct, Type, canonical::time},
 };
 
-/// The message of an object in canonical form for `shape`; its `kind` and `apiVersion` have no place
-/// in it.
+/// The message of an object in canonical form for `shape`; it does not contain `kind` and `apiVersion`.
 ///
 /// Costs time linear in the size of the object, for each level of it.
 pub fn encode(shape: &Struct, object: &Value) -> Vec<u8> {
@@ -79,7 +78,7 @@ fn is_many(ty: &Type) -> bool {
     matches!(ty, Type::List(_) | Type::Map(_))
 }
 
-/// Appends one value; what is absent as its zero.
+/// Appends one value; an absent one as its zero value.
 fn put(number: u32, ty: &Type, value: &Value, out: &mut Vec<u8>) {
     match ty {
         Type::Text => put_bytes(number, value.as_str().unwrap_or_default().as_bytes(), out),

@@ -1,16 +1,16 @@
-//! YAML text that every reader takes alike.
+//! YAML text that every parser reads alike.
 //!
-//! Readers of YAML 1.1, kubectl among them, take a bare `yes` for true and `1_0` for ten; readers of
-//! 1.2 do not. So whatever is not plainly a word is written in quotes, as JSON is, which is YAML, too.
+//! Parsers of YAML 1.1, such as kubectl's, read an unquoted `yes` as true and `1_0` as ten; parsers of YAML 1.2
+//! do not. So all text that is not certainly a plain word is written in quotes, as in JSON, which is also YAML.
 
 use serde_json::Value;
 
-/// Words that some reader takes for something else than text.
+/// Words that some parsers do not read as text.
 const TAKEN: [&str; 11] = [
     "y", "n", "yes", "no", "on", "off", "true", "false", "null", "nan", "inf",
 ];
 
-/// The text of a value: one document, keys in the order of the alphabet.
+/// The text of a value: one document, keys in alphabetical order.
 pub fn encode(value: &Value) -> String {
     let mut out = String::new();
     match value {
@@ -24,12 +24,12 @@ pub fn encode(value: &Value) -> String {
     out
 }
 
-/// A list or object with something in it, from the beginning of a line on.
+/// A list or object that is not empty, from the beginning of a line.
 fn block(value: &Value, indent: usize, out: &mut String) {
     match value {
         Value::Object(fields) => {
             for (index, (key, value)) in fields.iter().enumerate() {
-                // The first key stands behind what came before it on the line.
+                // The first key is on the same line as the `- ` before it.
                 if index > 0 || out.is_empty() || out.ends_with('\n') {
                     pad(indent, out);
                 }
@@ -56,7 +56,7 @@ fn block(value: &Value, indent: usize, out: &mut String) {
     }
 }
 
-/// The value behind a key and its colon.
+/// The value after a key and its colon.
 fn member(value: &Value, indent: usize, out: &mut String) {
     if !is_block(value) {
         out.push(' ');
@@ -65,7 +65,7 @@ fn member(value: &Value, indent: usize, out: &mut String) {
         return;
     }
     out.push('\n');
-    // A list may stand as far left as its key.
+    // A list need not be indented more than its key.
     let deeper = if value.is_array() { indent } else { indent + 2 };
     block(value, deeper, out);
 }
@@ -89,7 +89,7 @@ fn scalar(value: &Value) -> String {
     }
 }
 
-/// A text, in quotes unless every reader takes it for one without.
+/// A text, in quotes unless every parser reads it as text without them.
 fn text(string: &str) -> String {
     let mut bytes = string.bytes();
     let begins = bytes
