@@ -22,7 +22,7 @@ use fairgate_core::{
 type Number = u64;
 
 /// One run.
-struct World {
+struct ChaosWorld {
     random: Random,
     now: u64,
     policies: Vec<Arc<Policy>>,
@@ -47,7 +47,7 @@ pub(crate) fn run(seed: u64, steps: u32, policies: Vec<Arc<Policy>>) -> String {
     let first = Arc::clone(random.pick(&policies));
     let dispatcher = Dispatcher::new(first, Time::ZERO);
     let view = dispatcher.view();
-    let mut world = World {
+    let mut world = ChaosWorld {
         random,
         now: 1_000_000_000,
         policies,
@@ -68,7 +68,7 @@ pub(crate) fn run(seed: u64, steps: u32, policies: Vec<Arc<Policy>>) -> String {
     world.log
 }
 
-impl World {
+impl ChaosWorld {
     fn step(&mut self) {
         self.pass_time();
         self.check();

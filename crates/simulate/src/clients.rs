@@ -61,7 +61,7 @@ impl ClientShare {
 pub type CallId = (u32, u32, u32);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Event {
+enum ClientEvent {
     Call(CallId),
     End(CallId, usize),
     Tick,
@@ -73,7 +73,7 @@ pub struct ClientRun<'a> {
     clients: &'a [Client],
     set: QueueSet<CallId>,
     period: u64,
-    events: BinaryHeap<Reverse<(u64, u64, Event)>>,
+    events: BinaryHeap<Reverse<(u64, u64, ClientEvent)>>,
     sequence: u64,
     executing: Vec<Option<(EntryId, u64)>>,
     shares: Vec<ClientShare>,
@@ -97,7 +97,7 @@ impl<'a> ClientRun<'a> {
                 let from = nanos(client.starts) + if late { run.period / 2 } else { 0 };
                 run.at(
                     from + 90 * u64::from(j) + 20 * u64::from(i),
-                    Event::Call((i, j, 0)),
+                    ClientEvent::Call((i, j, 0)),
                 );
             }
         }
@@ -118,9 +118,9 @@ impl<'a> ClientRun<'a> {
             }
             let mut out = QueueSetEvents::default();
             match event {
-                Event::Call(caller) => self.call(now, caller, &mut out),
-                Event::End(caller, slot) => self.end(now, caller, slot, &mut out),
-                Event::Tick => self.set.tick(now, &mut out),
+                ClientEvent::Call(caller) => self.call(now, caller, &mut out),
+                ClientEvent::End(caller, slot) => self.end(now, caller, slot, &mut out),
+                ClientEvent::Tick => self.set.tick(now, &mut out),
             }
             for (caller, id) in out.dispatched {
                 self.begin(now, caller, id);
@@ -129,7 +129,7 @@ impl<'a> ClientRun<'a> {
         (self.shares, self.set)
     }
 
-    fn at(&mut self, time: u64, event: Event) {
+    fn at(&mut self, time: u64, event: ClientEvent) {
         self.sequence += 1;
         self.events.push(Reverse((time, self.sequence, event)));
     }
@@ -166,16 +166,16 @@ impl<'a> ClientRun<'a> {
         let calls = if late { client.calls / 2 } else { client.calls };
         if caller.2 + 1 < calls {
             let next = ended.saturating_add_signed(client.think_nanos);
-            self.at(next, Event::Call((caller.0, caller.1, caller.2 + 1)));
+            self.at(next, ClientEvent::Call((caller.0, caller.1, caller.2 + 1)));
         }
-        self.at(ended, Event::End(caller, slot));
+        self.at(ended, ClientEvent::End(caller, slot));
     }
 
     fn end(&mut self, now: Time, caller: CallId, slot: usize, out: &mut QueueSetEvents<CallId>) {
         let (id, begun) = self.executing[slot].take().expect("a call ends once");
         self.measure(caller.0, begun, now.as_nanos());
         if let Some(release) = self.set.finish(now, id, out) {
-            self.at(release.as_nanos(), Event::Tick);
+            self.at(release.as_nanos(), ClientEvent::Tick);
         }
     }
 

@@ -197,7 +197,7 @@ impl Counts {
     }
 
     /// The entry of `scope`, new or not, which now has news; none for names that cannot be real.
-    fn entry(&mut self, now: Time, scope: &StatsScope<'_>) -> Option<&mut Entry> {
+    fn entry(&mut self, now: Time, scope: &StatsScope<'_>) -> Option<&mut ScopeCount> {
         let shelf = match scope.namespace {
             None => &mut self.resources,
             Some(_) => &mut self.namespaces,
@@ -210,7 +210,7 @@ impl Counts {
 /// A bounded number of entries, the latest updated.
 #[derive(Clone, Debug)]
 struct Shelf {
-    entries: HashMap<Box<[u8]>, Entry>,
+    entries: HashMap<Box<[u8]>, ScopeCount>,
     max_entries: usize,
     updates: u64,
 }
@@ -224,7 +224,7 @@ impl Shelf {
         }
     }
 
-    fn entry(&mut self, now: Time, key: &ScopeKey) -> &mut Entry {
+    fn entry(&mut self, now: Time, key: &ScopeKey) -> &mut ScopeCount {
         if self.entries.len() >= self.max_entries && !self.entries.contains_key(&key[..]) {
             self.evict();
         }
@@ -249,7 +249,7 @@ impl Shelf {
 
 /// What is known of one scope.
 #[derive(Clone, Debug, Default)]
-struct Entry {
+struct ScopeCount {
     updated: Time,
     /// The number of its last update, for a strict order.
     update: u64,
@@ -270,7 +270,7 @@ enum Population {
     Bytes(u64),
 }
 
-impl Entry {
+impl ScopeCount {
     fn stats(&self) -> ObjectStats {
         let average_bytes = self.average();
         match self.population {

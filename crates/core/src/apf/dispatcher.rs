@@ -41,7 +41,7 @@ pub struct Dispatcher<W> {
 struct Control<W> {
     view: Arc<PolicyView<W>>,
     levels: BTreeMap<Arc<str>, ControlledLevel<W>>,
-    schemas: Names,
+    schemas: SchemaNames,
     fair_fraction: f64,
 }
 
@@ -121,7 +121,7 @@ impl<W: Copy> Dispatcher<W> {
         let control = Control {
             view,
             levels: BTreeMap::new(),
-            schemas: Names::default(),
+            schemas: SchemaNames::default(),
             fair_fraction: 0.0,
         };
         let dispatcher = Self {
@@ -423,12 +423,12 @@ fn discipline(kind: &LevelKind) -> Discipline {
 
 /// Names and their numbers.
 #[derive(Debug, Default)]
-struct Names {
+struct SchemaNames {
     names: Vec<Arc<str>>,
     ids: BTreeMap<Arc<str>, SchemaId>,
 }
 
-impl Names {
+impl SchemaNames {
     fn id(&mut self, name: &Arc<str>) -> SchemaId {
         if let Some(id) = self.ids.get(name) {
             return *id;

@@ -16,13 +16,13 @@ const NIL: u32 = u32::MAX;
 /// Queues are named by a small dense number, their *slot*.
 #[derive(Debug, Default)]
 pub(crate) struct HeadOrder {
-    nodes: Vec<Node>,
+    nodes: Vec<OrderNode>,
     root: Option<u32>,
     len: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Node {
+struct OrderNode {
     finish: SeatSeconds,
     position: u32,
     priority: u32,
@@ -38,7 +38,7 @@ impl HeadOrder {
     pub(crate) fn reserve(&mut self, slots: usize) {
         while self.nodes.len() < slots {
             let slot = u32::try_from(self.nodes.len()).unwrap_or(NIL);
-            self.nodes.push(Node {
+            self.nodes.push(OrderNode {
                 finish: SeatSeconds::ZERO,
                 position: 0,
                 priority: scatter(slot),
@@ -71,7 +71,7 @@ impl HeadOrder {
             self.remove(slot);
         }
         let node = &mut self.nodes[slot as usize];
-        *node = Node {
+        *node = OrderNode {
             finish,
             position,
             left: NIL,
@@ -200,7 +200,7 @@ impl HeadOrder {
     }
 }
 
-impl Node {
+impl OrderNode {
     fn key(&self) -> Key {
         (self.finish, self.position)
     }

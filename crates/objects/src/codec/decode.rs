@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{
     envelope::{self, OpenedEnvelope},
     json, protobuf,
-    tree::Node,
+    tree::JsonNode,
     yaml,
 };
 use crate::go::Quoted;
@@ -421,7 +421,7 @@ impl TypeMeta {
 
 /// A body without syntax errors.
 enum Raw<'a> {
-    Json(Node),
+    Json(JsonNode),
     Yaml(json::ParsedText),
     Protobuf(OpenedEnvelope<'a>),
 }

@@ -5,7 +5,7 @@
 
 use serde_json::Value;
 
-use super::protobuf::{self, Reader, WireError, put_bytes, text};
+use super::protobuf::{self, WireError, WireReader, put_bytes, text};
 use crate::schema::{Struct, meta::LIST_META};
 
 /// The beginning of every body.
@@ -55,11 +55,11 @@ pub fn open(body: &[u8]) -> Result<OpenedEnvelope<'_>, EnvelopeError> {
         return Err(EnvelopeError::EmptyBody);
     }
     let mut opened = OpenedEnvelope::default();
-    let mut reader = Reader::new(message);
+    let mut reader = WireReader::new(message);
     while let Some((number, wire)) = reader.field()? {
         match number {
             1 => {
-                let mut reader = Reader::new(wire.bytes("typeMeta")?);
+                let mut reader = WireReader::new(wire.bytes("typeMeta")?);
                 while let Some((number, wire)) = reader.field()? {
                     match number {
                         1 => opened.api_version = text(wire.bytes("apiVersion")?),

@@ -12,7 +12,7 @@ mod write;
 
 use serde_json::Value;
 
-use super::tree::Node;
+use super::tree::JsonNode;
 use crate::schema::canonical::Source;
 
 pub(crate) use scan::MAX_DEPTH;
@@ -54,6 +54,6 @@ pub fn parse(text: &[u8]) -> Result<ParsedText, SyntaxError> {
 /// # Errors
 ///
 /// As [`parse`].
-pub(crate) fn read(text: &[u8]) -> Result<Node, SyntaxError> {
+pub(crate) fn read(text: &[u8]) -> Result<JsonNode, SyntaxError> {
     scan::read(text)
 }

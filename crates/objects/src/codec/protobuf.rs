@@ -14,7 +14,7 @@ mod read;
 mod tests;
 mod write;
 
-pub(super) use read::{Reader, text};
 pub use read::{WireError, decode};
+pub(super) use read::{WireReader, text};
 pub use write::encode;
 pub(super) use write::put_bytes;

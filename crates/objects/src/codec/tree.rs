@@ -13,7 +13,7 @@ use crate::{
 
 /// One JSON value.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Node {
+pub(crate) enum JsonNode {
     /// Null.
     Null,
     /// A boolean.
@@ -23,12 +23,12 @@ pub(crate) enum Node {
     /// A string.
     Text(String),
     /// A list.
-    List(Vec<Node>),
+    List(Vec<JsonNode>),
     /// An object.
-    Object(Vec<(String, Node)>),
+    Object(Vec<(String, JsonNode)>),
 }
 
-impl Source for Node {
+impl Source for JsonNode {
     fn view(&self) -> View<'_, Self> {
         match self {
             Self::Null => View::Null,
@@ -59,11 +59,11 @@ impl Source for Node {
     }
 }
 
-impl Node {
+impl JsonNode {
     /// The duplicate keys, as `duplicate field "spec.a"`: each once, at most [`MAX_PROBLEMS`], and
     /// fewer if their paths are very long.
     pub(crate) fn duplicates(&self) -> Vec<String> {
-        let mut found = Duplicates::default();
+        let mut found = DuplicateKeys::default();
         found.visit(self);
         found.problems
     }
@@ -88,25 +88,25 @@ fn number(text: &str) -> Value {
 const MAX_PATHS: usize = 1 << 20;
 
 #[derive(Default)]
-struct Duplicates {
+struct DuplicateKeys {
     path: String,
     problems: Vec<String>,
     /// The bytes of all paths that were compared.
     spent: usize,
 }
 
-impl Duplicates {
-    fn visit(&mut self, node: &Node) {
+impl DuplicateKeys {
+    fn visit(&mut self, node: &JsonNode) {
         let length = self.path.len();
         match node {
-            Node::List(items) => {
+            JsonNode::List(items) => {
                 for (index, item) in items.iter().enumerate() {
                     write!(self.path, "[{index}]").expect("a string takes all text");
                     self.visit(item);
                     self.path.truncate(length);
                 }
             }
-            Node::Object(members) => {
+            JsonNode::Object(members) => {
                 let mut seen = BTreeSet::new();
                 for (key, node) in members {
                     if length > 0 {

@@ -217,16 +217,16 @@ fn fits(value: &Value, room: usize) -> bool {
 
 /// The length of a value as Go's JSON, unless it exceeds `limit`; then counting stops early.
 fn size_within(value: &Value, limit: usize) -> Option<usize> {
-    let mut counter = Counter { left: limit };
+    let mut counter = LengthCounter { left: limit };
     serde_json::to_writer(&mut counter, value).ok()?;
     Some(limit - counter.left)
 }
 
-struct Counter {
+struct LengthCounter {
     left: usize,
 }
 
-impl io::Write for Counter {
+impl io::Write for LengthCounter {
     fn write(&mut self, text: &[u8]) -> io::Result<usize> {
         // A character that Go escapes takes six bytes: five more than one, or three more than three.
         let escaped = text.iter().filter(|byte| b"<>&".contains(byte)).count() * 5;

@@ -12,7 +12,7 @@ use super::{
     undecodable,
 };
 use crate::{
-    codec::{FieldValidation, json, tree::Node},
+    codec::{FieldValidation, json, tree::JsonNode},
     go::Quoted,
     schema::canonical::{MAX_PROBLEMS, Source as _},
 };
@@ -96,15 +96,15 @@ fn check_types(operations: &[Value], validation: FieldValidation) -> Result<(), 
 
 /// What a strict caller is told: members that an operation does not have, and what is there twice;
 /// in the order of the text.
-fn problems(patch: &Node) -> Vec<String> {
-    let Node::List(operations) = patch else {
+fn problems(patch: &JsonNode) -> Vec<String> {
+    let JsonNode::List(operations) = patch else {
         return Vec::new();
     };
     let duplicates = patch.duplicates();
     let mut duplicates = duplicates.into_iter().peekable();
     let mut problems = Vec::new();
     for (index, operation) in operations.iter().enumerate() {
-        if let Node::Object(members) = operation {
+        if let JsonNode::Object(members) = operation {
             operation_problems(index, members, &mut duplicates, &mut problems);
         }
         if problems.len() >= MAX_PROBLEMS {
@@ -117,7 +117,7 @@ fn problems(patch: &Node) -> Vec<String> {
 
 fn operation_problems(
     index: usize,
-    members: &[(String, Node)],
+    members: &[(String, JsonNode)],
     duplicates: &mut Peekable<impl Iterator<Item = String>>,
     problems: &mut Vec<String>,
 ) {

@@ -12,10 +12,10 @@ use super::{
     context::{ManagedKind, WriteContext},
     field_set::field_set,
     last_applied,
-    managers::{ManagerEntry, ManagerKey, Managers, Operation, set_managed_fields},
+    managers::{ManagerEntry, ManagerKey, ManagerOperation, Managers, set_managed_fields},
     merge, prune,
     updater::{Updater, strip},
-    validate::{Duplicates, SchemaErrors, validate},
+    validate::{DuplicateItems, SchemaErrors, validate},
     versioned_object::VersionedObject,
 };
 use crate::schema::{Struct, Type};
@@ -49,7 +49,7 @@ pub fn apply(
     let request = Updater { kinds, context };
     let (live, mut managers) = request.start(live)?;
     let config_body = request.checked(config)?;
-    live.validate(Duplicates::Allowed)
+    live.validate(DuplicateItems::Allowed)
         .map_err(|why| misfit("failed to create typed live object", &live.object(), &why))?;
     if managers.is_empty() {
         request.begin_tracking(&live, &mut managers)?;
@@ -130,7 +130,7 @@ impl Updater<'_> {
         let config_body =
             VersionedObject::with_entries(self.kinds, config, version).ok_or_else(unserved)?;
         config_body
-            .validate(Duplicates::Refused)
+            .validate(DuplicateItems::Refused)
             .map_err(|why| misfit("failed to create typed patch object", config, &why))?;
         Ok(config_body.without_entries())
     }
@@ -162,7 +162,7 @@ impl Updater<'_> {
         let version = live.version();
         let identity = ManagerKey::new(
             self.context.manager_name(),
-            Operation::Apply,
+            ManagerOperation::Apply,
             version,
             self.context.subresource,
         );
@@ -207,7 +207,7 @@ fn check_managed_fields(shape: &Struct, config: &Value) -> Result<(), ApplyError
         return Ok(());
     };
     let list = metadata.field("managedFields").map(|field| field.ty);
-    match list.map(|list| validate(&list, sent, Duplicates::Allowed)) {
+    match list.map(|list| validate(&list, sent, DuplicateItems::Allowed)) {
         Some(Ok(())) => Err(ApplyError::BadRequest(
             "metadata.managedFields must be nil".to_owned(),
         )),

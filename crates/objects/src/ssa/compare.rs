@@ -34,19 +34,20 @@ impl Comparison {
         set
     }
 
-    fn attach(&mut self, step: &PathElement, change: Option<Change>, below: Self) {
+    fn attach(&mut self, step: &PathElement, change: Option<ValueChange>, below: Self) {
         let is = |which| change == Some(which);
         self.removed
-            .add(step.clone(), is(Change::Removed), below.removed);
+            .add(step.clone(), is(ValueChange::Removed), below.removed);
         self.modified
-            .add(step.clone(), is(Change::Modified), below.modified);
-        self.added.add(step.clone(), is(Change::Added), below.added);
+            .add(step.clone(), is(ValueChange::Modified), below.modified);
+        self.added
+            .add(step.clone(), is(ValueChange::Added), below.added);
     }
 }
 
 /// How one value changed.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Change {
+enum ValueChange {
     Removed,
     Modified,
     Added,
@@ -57,10 +58,10 @@ pub(super) fn compare(ty: &Type, old: &Value, new: &Value) -> Comparison {
     visit(ty, Some(old), Some(new)).1
 }
 
-fn visit(ty: &Type, old: Option<&Value>, new: Option<&Value>) -> (Option<Change>, Comparison) {
+fn visit(ty: &Type, old: Option<&Value>, new: Option<&Value>) -> (Option<ValueChange>, Comparison) {
     let one_sided = match (old, new) {
-        (None, Some(_)) => Some(Change::Added),
-        (Some(_), None) => Some(Change::Removed),
+        (None, Some(_)) => Some(ValueChange::Added),
+        (Some(_), None) => Some(ValueChange::Removed),
         _ => None,
     };
     let below = match form(ty) {
@@ -72,7 +73,7 @@ fn visit(ty: &Type, old: Option<&Value>, new: Option<&Value>) -> (Option<Change>
         }
         _ => {
             let modified = match (old, new) {
-                (Some(old), Some(new)) if !same(old, new) => Some(Change::Modified),
+                (Some(old), Some(new)) if !same(old, new) => Some(ValueChange::Modified),
                 _ => None,
             };
             return (one_sided.or(modified), Comparison::default());
@@ -144,19 +145,19 @@ fn visit_item(
         }
         (2.., 2..) => {
             let equal = old.len() == new.len() && old.iter().zip(new).all(|(a, b)| same(a, b));
-            (!equal).then_some(Change::Modified)
+            (!equal).then_some(ValueChange::Modified)
         }
         (2.., _) => {
             if !new.is_empty() {
                 attach(None, new.first());
             }
-            Some(Change::Removed)
+            Some(ValueChange::Removed)
         }
         (_, _) => {
             if !old.is_empty() {
                 attach(old.first(), None);
             }
-            Some(Change::Added)
+            Some(ValueChange::Added)
         }
     };
     comparison.attach(step, repeated, Comparison::default());

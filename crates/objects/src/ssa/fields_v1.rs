@@ -48,12 +48,12 @@ pub(super) fn decode(fields: &Value) -> Result<PathSet, FieldsError> {
 }
 
 /// The set below one step, and whether the step itself is a member.
-struct Level {
+struct StoredLevel {
     member: bool,
     set: PathSet,
 }
 
-fn decode_level(fields: &Value, depth: usize) -> Result<Level, FieldsError> {
+fn decode_level(fields: &Value, depth: usize) -> Result<StoredLevel, FieldsError> {
     let empty = Map::new();
     let fields = match fields {
         Value::Object(fields) => fields,
@@ -61,7 +61,7 @@ fn decode_level(fields: &Value, depth: usize) -> Result<Level, FieldsError> {
         other => return Err(FieldsError::NotAnObject(go::type_name(other))),
     };
     let below = depth.checked_sub(1).ok_or(FieldsError::TooDeep)?;
-    let mut level = Level {
+    let mut level = StoredLevel {
         member: false,
         set: PathSet::default(),
     };

@@ -7,7 +7,7 @@
 use serde_json::Value;
 
 use super::{
-    field_set::field_set, path_set::PathSet, validate::Duplicates,
+    field_set::field_set, path_set::PathSet, validate::DuplicateItems,
     versioned_object::VersionedObject,
 };
 use crate::go;
@@ -28,7 +28,7 @@ pub(super) fn owned(live: &VersionedObject) -> Option<PathSet> {
         return None;
     }
     let applied = live.with(body_of(applied));
-    applied.validate(Duplicates::Refused).ok()?;
+    applied.validate(DuplicateItems::Refused).ok()?;
     let comparison = applied.compare(live);
     let set = field_set(&applied.ty(), applied.value());
     Some(

@@ -15,14 +15,14 @@ use crate::go;
 
 /// The operation of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Operation {
+pub(super) enum ManagerOperation {
     /// Server-side apply.
     Apply,
     /// Every other write.
     Update,
 }
 
-impl Operation {
+impl ManagerOperation {
     fn name(self) -> &'static str {
         match self {
             Self::Apply => "Apply",
@@ -36,7 +36,7 @@ impl Operation {
 pub(super) struct ManagerKey {
     text: String,
     manager: String,
-    operation: Operation,
+    operation: ManagerOperation,
     version: String,
     subresource: String,
 }
@@ -45,13 +45,13 @@ impl ManagerKey {
     /// The identity of an entry; the version of appliers does not count.
     pub(super) fn new(
         manager: &str,
-        operation: Operation,
+        operation: ManagerOperation,
         version: &str,
         subresource: &str,
     ) -> Self {
         let version = match operation {
-            Operation::Apply => "",
-            Operation::Update => version,
+            ManagerOperation::Apply => "",
+            ManagerOperation::Update => version,
         };
         let parts = [
             ("manager", manager),
@@ -231,7 +231,7 @@ impl Managers {
         let mut updaters: Vec<_> = self
             .entries
             .iter()
-            .filter(|(identity, _)| identity.operation == Operation::Update)
+            .filter(|(identity, _)| identity.operation == ManagerOperation::Update)
             .map(|(identity, entry)| (&entry.time, identity))
             .collect();
         updaters.sort();
@@ -262,8 +262,8 @@ pub(super) fn set_managed_fields(object: &mut Value, entries: Option<Value>) {
 fn decode_entry(index: usize, entry: &Value) -> Result<(ManagerKey, ManagerEntry), ManagersError> {
     let text = |name| entry.get(name).and_then(Value::as_str).unwrap_or("");
     let operation = match text("operation") {
-        "Apply" => Operation::Apply,
-        "Update" => Operation::Update,
+        "Apply" => ManagerOperation::Apply,
+        "Update" => ManagerOperation::Update,
         _ => return Err(ManagersError::Operation),
     };
     let version = text("apiVersion");

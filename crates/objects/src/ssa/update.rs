@@ -7,9 +7,9 @@ use serde_json::Value;
 
 use super::{
     context::{ManagedKind, WriteContext},
-    managers::{ManagerEntry, ManagerKey, Managers, Operation, set_managed_fields},
+    managers::{ManagerEntry, ManagerKey, ManagerOperation, Managers, set_managed_fields},
     updater::{Updater, unowned},
-    validate::{Duplicates, SchemaErrors},
+    validate::{DuplicateItems, SchemaErrors},
     versioned_object::VersionedObject,
 };
 
@@ -108,8 +108,8 @@ impl Updater<'_> {
         managers: &mut Managers,
         manager: &str,
     ) -> Result<(), SchemaErrors> {
-        new.validate(Duplicates::Allowed)?;
-        live.validate(Duplicates::Allowed)?;
+        new.validate(DuplicateItems::Allowed)?;
+        live.validate(DuplicateItems::Allowed)?;
         self.reconcile(managers);
         // Under force there are no conflicts.
         let change = self
@@ -119,7 +119,7 @@ impl Updater<'_> {
         if !taken.is_empty() {
             let version = live.version();
             let subresource = self.context.subresource;
-            let identity = ManagerKey::new(manager, Operation::Update, version, subresource);
+            let identity = ManagerKey::new(manager, ManagerOperation::Update, version, subresource);
             let mut set = taken;
             if let Some(earlier) = managers.remove(&identity) {
                 set.unite(earlier.set);
@@ -167,7 +167,7 @@ fn merge_into_ancient(
     updater: &ManagerKey,
     version: &str,
 ) {
-    let bucket = ManagerKey::new(ANCIENT, Operation::Update, version, "");
+    let bucket = ManagerKey::new(ANCIENT, ManagerOperation::Update, version, "");
     if managers.get(&bucket).is_none()
         && let Some(entry) = managers.remove(first)
     {

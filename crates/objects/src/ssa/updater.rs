@@ -42,7 +42,7 @@ impl Updater<'_> {
         managers: &mut Managers,
         own: Option<&ManagerKey>,
         force: bool,
-    ) -> Result<Change, ConflictSet> {
+    ) -> Result<TrackedWrite, ConflictSet> {
         let mut changes = Changes {
             request: *self,
             live,
@@ -91,7 +91,7 @@ impl Updater<'_> {
 
 /// What changed between two objects, as far as writers of the endpoint can own it.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Change {
+pub(super) struct TrackedWrite {
     /// The paths whose value was changed or added.
     pub(super) set: PathSet,
     /// The paths that were removed.
@@ -103,12 +103,12 @@ struct Changes<'a> {
     request: Updater<'a>,
     live: &'a VersionedObject,
     new: &'a VersionedObject,
-    by_version: Vec<(String, Option<Change>)>,
+    by_version: Vec<(String, Option<TrackedWrite>)>,
 }
 
 impl Changes<'_> {
     /// `None` if the version is not served.
-    fn in_version(&mut self, version: &str) -> Option<&Change> {
+    fn in_version(&mut self, version: &str) -> Option<&TrackedWrite> {
         let known = self
             .by_version
             .iter()
@@ -121,12 +121,12 @@ impl Changes<'_> {
         self.by_version[index].1.as_ref()
     }
 
-    fn find(&self, version: &str) -> Option<Change> {
+    fn find(&self, version: &str) -> Option<TrackedWrite> {
         let kinds = self.request.kinds;
         let (live, new) = (self.live.to(kinds, version)?, self.new.to(kinds, version)?);
         let reset = self.request.reset_fields(version);
         let comparison = live.compare(&new);
-        Some(Change {
+        Some(TrackedWrite {
             set: comparison.set_now().without_trees(&reset),
             removed: comparison.removed.without_trees(&reset),
         })

@@ -31,7 +31,7 @@ impl fmt::Display for SchemaErrors {
 
 /// Whether a list may hold several items of one key.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Duplicates {
+pub(super) enum DuplicateItems {
     /// Stored objects may have them.
     Allowed,
     /// Applied objects may not.
@@ -46,7 +46,7 @@ pub(super) enum Duplicates {
 pub(super) fn validate(
     ty: &Type,
     value: &Value,
-    duplicates: Duplicates,
+    duplicates: DuplicateItems,
 ) -> Result<(), SchemaErrors> {
     let mut check = Check {
         path: String::new(),
@@ -64,7 +64,7 @@ pub(super) fn validate(
 struct Check {
     path: String,
     misfits: Vec<String>,
-    duplicates: Duplicates,
+    duplicates: DuplicateItems,
 }
 
 impl Check {
@@ -125,7 +125,7 @@ impl Check {
                     }
                 }
             };
-            if self.duplicates == Duplicates::Refused && !seen.insert(step.clone()) {
+            if self.duplicates == DuplicateItems::Refused && !seen.insert(step.clone()) {
                 self.misfit(&format!("duplicate entries for key {step}"));
             }
             self.at(&step, |check| check.value(&list.item, item));

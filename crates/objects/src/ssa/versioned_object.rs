@@ -122,7 +122,7 @@ impl VersionedObject {
     /// All errors.
     pub(super) fn validate(
         &self,
-        duplicates: validate::Duplicates,
+        duplicates: validate::DuplicateItems,
     ) -> Result<(), validate::SchemaErrors> {
         validate::validate(&self.ty(), &self.value, duplicates)
     }

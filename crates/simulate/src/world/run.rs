@@ -25,7 +25,7 @@ const RETRY: Duration = Duration::from_secs(1);
 type Number = u32;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Event {
+enum WorldEvent {
     /// The next request of a flow, by one of its threads or from outside.
     Call(u32),
     End(Number),
@@ -34,7 +34,7 @@ enum Event {
 }
 
 /// One request.
-struct Request {
+struct WorldRequest {
     flow: u32,
     id: Option<EntryId>,
     arrived: Time,
@@ -48,11 +48,11 @@ struct Request {
 struct Stage<'a> {
     world: &'a World,
     set: QueueSet<Number>,
-    heap: BinaryHeap<Reverse<(u64, u64, Event)>>,
+    heap: BinaryHeap<Reverse<(u64, u64, WorldEvent)>>,
     sequence: u64,
     hashes: Vec<u64>,
     draws: Vec<Draws>,
-    requests: Vec<Request>,
+    requests: Vec<WorldRequest>,
     meter: Meter,
     end: u64,
 }
@@ -106,10 +106,10 @@ impl Stage<'_> {
                         let draws = &mut self.draws[flow as usize];
                         let spread = nanos(duration(spec.service.mean_seconds)).max(1);
                         let at = start + draws.random.within(0..spread);
-                        self.at(at, Event::Call(flow));
+                        self.at(at, WorldEvent::Call(flow));
                     }
                 }
-                Arrivals::Open { .. } => self.at(start, Event::Call(flow)),
+                Arrivals::Open { .. } => self.at(start, WorldEvent::Call(flow)),
             }
         }
     }
@@ -123,10 +123,10 @@ impl Stage<'_> {
             self.meter.pass(now, self.set.summary().seats_in_use);
             let mut out = QueueSetEvents::default();
             match event {
-                Event::Call(flow) => self.call(now, flow, &mut out),
-                Event::End(number) => self.finish(now, number, &mut out),
-                Event::GiveUp(number) => self.give_up(now, number, &mut out),
-                Event::Tick => self.set.tick(now, &mut out),
+                WorldEvent::Call(flow) => self.call(now, flow, &mut out),
+                WorldEvent::End(number) => self.finish(now, number, &mut out),
+                WorldEvent::GiveUp(number) => self.give_up(now, number, &mut out),
+                WorldEvent::Tick => self.set.tick(now, &mut out),
             }
             for (number, _) in out.dispatched {
                 self.begin(now, number);
@@ -134,7 +134,7 @@ impl Stage<'_> {
         }
     }
 
-    fn at(&mut self, time: u64, event: Event) {
+    fn at(&mut self, time: u64, event: WorldEvent) {
         self.sequence += 1;
         self.heap.push(Reverse((time, self.sequence, event)));
     }
@@ -143,7 +143,7 @@ impl Stage<'_> {
         let spec = &self.world.flows[flow as usize];
         let draws = &mut self.draws[flow as usize];
         let width = draws.width(spec);
-        let request = Request {
+        let request = WorldRequest {
             flow,
             id: None,
             arrived: now,
@@ -154,7 +154,7 @@ impl Stage<'_> {
         };
         if let Arrivals::Open { rate, .. } = spec.arrivals {
             let gap = exponential(draws.gaps.draw(&mut draws.random)) / rate;
-            self.at(now.plus(duration(gap)).as_nanos(), Event::Call(flow));
+            self.at(now.plus(duration(gap)).as_nanos(), WorldEvent::Call(flow));
         }
         let number = Number::try_from(self.requests.len()).expect("a few million requests");
         self.requests.push(request);
@@ -193,7 +193,7 @@ impl Stage<'_> {
         } = self.world.flows[flow as usize].arrivals
         {
             let at = now.plus(duration(deadline_seconds)).as_nanos();
-            self.at(at, Event::GiveUp(number));
+            self.at(at, WorldEvent::GiveUp(number));
         }
     }
 
@@ -211,7 +211,7 @@ impl Stage<'_> {
             longest_executing: request.longest_executing,
         });
         let end = now.plus(request.service).as_nanos();
-        self.at(end, Event::End(number));
+        self.at(end, WorldEvent::End(number));
     }
 
     fn finish(&mut self, now: Time, number: Number, out: &mut QueueSetEvents<Number>) {
@@ -220,7 +220,7 @@ impl Stage<'_> {
         self.meter.ends(service);
         let id = request.id.expect("what executes was admitted");
         if let Some(release) = self.set.finish(now, id, out) {
-            self.at(release.as_nanos(), Event::Tick);
+            self.at(release.as_nanos(), WorldEvent::Tick);
         }
         self.call_again(now, flow);
     }
@@ -242,7 +242,7 @@ impl Stage<'_> {
             let draws = &mut self.draws[flow as usize];
             let part = 0.5 + draws.gaps.draw(&mut draws.random);
             let at = now.plus(duration(think_seconds * part)).as_nanos();
-            self.at(at, Event::Call(flow));
+            self.at(at, WorldEvent::Call(flow));
         }
     }
 }

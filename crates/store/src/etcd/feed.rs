@@ -22,7 +22,7 @@ use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 use super::{
     Shared, at_revision,
-    keys::{FORMAT, FORMAT_1, Kind},
+    keys::{FORMAT, FORMAT_1, KeyKind},
     link, revision_of, unsigned,
 };
 use crate::{
@@ -54,7 +54,7 @@ struct Loading {
 }
 
 /// What is known of the keys once they are claimed.
-struct Claim {
+struct ClaimedKeys {
     /// etcd's revision.
     newest: u64,
     /// The ID of the cluster.
@@ -107,7 +107,7 @@ type Never = std::convert::Infallible;
 impl Shared {
     /// Follows etcd until that fails. Resets `retry_delay` once the mirror is synchronised.
     async fn follow(&self, retry_delay: &mut Duration) -> Result<Never, StoreError> {
-        let Claim {
+        let ClaimedKeys {
             newest,
             cluster,
             since,
@@ -160,7 +160,7 @@ impl Shared {
 
     /// Checks the marker below the prefix, or writes it if there are no keys. Migrates keys of an older
     /// format.
-    async fn claim(&self) -> Result<Claim, StoreError> {
+    async fn claim(&self) -> Result<ClaimedKeys, StoreError> {
         self.link.check_version().await?;
         loop {
             if let Some(claim) = self.try_claim().await? {
@@ -170,7 +170,7 @@ impl Shared {
     }
 
     /// The same; `None` if the keys were changed, so that they have to be checked again.
-    async fn try_claim(&self) -> Result<Option<Claim>, StoreError> {
+    async fn try_claim(&self) -> Result<Option<ClaimedKeys>, StoreError> {
         let mut kv = self.link.kv().await?;
         let marker = self.keys.marker();
         let any = GetOptions::new()
@@ -192,7 +192,7 @@ impl Shared {
         });
         let mut next = || gets.next().flatten();
         match (next(), next(), next()) {
-            (Some(marker), ..) if marker.value() == FORMAT.as_bytes() => Ok(Some(Claim {
+            (Some(marker), ..) if marker.value() == FORMAT.as_bytes() => Ok(Some(ClaimedKeys {
                 newest: revision_of(found.header())?,
                 cluster: cluster_of(found.header()),
                 since: unsigned(marker.mod_revision())?,
@@ -242,7 +242,7 @@ impl Shared {
                 found => found?,
             };
             for found in found.kvs() {
-                let Kind::Object(key) = self.keys.kind(found.key())? else {
+                let KeyKind::Object(key) = self.keys.kind(found.key())? else {
                     continue;
                 };
                 let same = known.next().is_some_and(|known| {
@@ -381,7 +381,7 @@ impl Shared {
             after = None;
             for found in found.kvs() {
                 after = Some(super::internal_name(&self.keys, found));
-                if let Kind::Object(key) = self.keys.kind(found.key())? {
+                if let KeyKind::Object(key) = self.keys.kind(found.key())? {
                     entries.insert(key.clone(), made(key, found)?);
                 }
             }
@@ -442,7 +442,7 @@ impl Shared {
             found,
         } in received
         {
-            let Kind::Object(key) = self.keys.kind(found.key())? else {
+            let KeyKind::Object(key) = self.keys.kind(found.key())? else {
                 continue;
             };
             let before = match (since.get(&key), loading) {
@@ -466,7 +466,7 @@ impl Shared {
     /// Fails if the marker was deleted or changed, so that the feed claims the prefix again.
     fn check_marker(&self, received: &[Received<'_>]) -> Result<(), StoreError> {
         for Received { found, .. } in received {
-            let is_marker = self.keys.kind(found.key())? == Kind::Marker;
+            let is_marker = self.keys.kind(found.key())? == KeyKind::Marker;
             if is_marker && found.value() != FORMAT.as_bytes() {
                 return Err(StoreError::Unavailable(
                     "the keys of fairgate were removed from etcd".to_owned(),

@@ -30,7 +30,7 @@ pub(super) struct Keys {
 
 /// The kind of a key below the prefix.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum KeyKind {
     Object(Arc<str>),
     Marker,
     /// Ignored by readers.
@@ -73,7 +73,7 @@ impl Keys {
     }
 
     /// The kind of `key`, an etcd key below the prefix.
-    pub(super) fn kind(&self, key: &[u8]) -> Result<Kind, StoreError> {
+    pub(super) fn kind(&self, key: &[u8]) -> Result<KeyKind, StoreError> {
         let foreign = || StoreError::Foreign {
             what: format!(
                 "the key {} below {} in etcd does not belong to fairgate",
@@ -84,10 +84,10 @@ impl Keys {
         let text = std::str::from_utf8(key).map_err(|_| foreign())?;
         let key = text.strip_prefix(&self.prefix).ok_or_else(foreign)?;
         match key {
-            "/.format" => Ok(Kind::Marker),
-            "/.compaction" | "/.migrating" => Ok(Kind::Internal),
+            "/.format" => Ok(KeyKind::Marker),
+            "/.compaction" | "/.migrating" => Ok(KeyKind::Internal),
             object => match check_key(object) {
-                Ok(()) => Ok(Kind::Object(object.into())),
+                Ok(()) => Ok(KeyKind::Object(object.into())),
                 Err(_) => Err(foreign()),
             },
         }
@@ -119,11 +119,14 @@ mod tests {
         let keys = Keys::new("/fairgate/").unwrap();
         let full = keys.full("/g/flowschemas/catch-all");
         assert_eq!(full, b"/fairgate/g/flowschemas/catch-all");
-        let object = Kind::Object("/g/flowschemas/catch-all".into());
+        let object = KeyKind::Object("/g/flowschemas/catch-all".into());
         assert_eq!(keys.kind(&full).unwrap(), object);
-        assert_eq!(keys.kind(keys.marker().as_bytes()).unwrap(), Kind::Marker);
+        assert_eq!(
+            keys.kind(keys.marker().as_bytes()).unwrap(),
+            KeyKind::Marker
+        );
         let internal = keys.kind(keys.compaction().as_bytes()).unwrap();
-        assert_eq!(internal, Kind::Internal);
+        assert_eq!(internal, KeyKind::Internal);
         assert_eq!(keys.end("/").unwrap(), b"/fairgate0");
         assert_eq!(keys.end("/pods/").unwrap(), b"/fairgate/pods0");
     }

@@ -9,7 +9,7 @@ use etcd_client::{Compare, CompareOp, GetOptions, Txn, TxnOp};
 
 use super::{
     Shared,
-    keys::{FORMAT, FORMAT_1, Kind},
+    keys::{FORMAT, FORMAT_1, KeyKind},
     link,
 };
 use crate::{error::StoreError, migration::key_from_format_1};
@@ -43,7 +43,7 @@ impl Shared {
             let options = GetOptions::new().with_range(end.clone()).with_limit(PAGE);
             let found = link::call(false, kv.get(start.clone(), Some(options))).await?;
             for found in found.kvs() {
-                let Kind::Object(key) = self.keys.kind(found.key())? else {
+                let KeyKind::Object(key) = self.keys.kind(found.key())? else {
                     continue;
                 };
                 if is_present_format(&key) {

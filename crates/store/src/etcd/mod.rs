@@ -380,7 +380,7 @@ impl Shared {
             let (more, mut last) = (found.more(), None);
             let got = found.kvs().len();
             for found in found.kvs() {
-                let keys::Kind::Object(key) = self.keys.kind(found.key())? else {
+                let keys::KeyKind::Object(key) = self.keys.kind(found.key())? else {
                     // An internal key: etcd counts it, and it sorts before all objects.
                     last = Some(internal_name(&self.keys, found));
                     continue;

@@ -7,9 +7,9 @@ use k8s_openapi::api::flowcontrol::v1::{
 };
 
 use super::{
-    ACCOUNT_PREFIX, ALL_VERBS, ANY, CLUSTER, Classifier, EVERY_PATH, Entry, FIRST_CLASS, FlowHash,
-    LevelSpec, NAMED_GROUP, NAMED_PATH, NAMED_RESOURCE, NameScope, PATH, Schema, Shapes, Subject,
-    UNKNOWN,
+    ACCOUNT_PREFIX, ALL_VERBS, ANY, CLUSTER, Classifier, CombinedSchema, EVERY_PATH, FIRST_CLASS,
+    FlowHash, LevelSpec, NAMED_GROUP, NAMED_PATH, NAMED_RESOURCE, NameScope, PATH, Schema, Shapes,
+    Subject, UNKNOWN,
     broad::{self, Dimension},
     names::Names,
     tuples::{TupleKey, Tuples},
@@ -35,7 +35,7 @@ impl Budget {
 }
 
 /// A rule with its names as numbers.
-struct Rule {
+struct NumberedRule {
     schema: u32,
     subjects: Vec<u32>,
     resources: Vec<ResourcePart>,
@@ -83,12 +83,12 @@ impl Classifier {
         levels: &[LevelSpec],
         key: [u8; 16],
     ) -> Self {
-        let mut reader = Reader::new(&key);
+        let mut reader = NameReader::new(&key);
         let mut rules = Vec::new();
         for (schema, (_, of_schema)) in (0..).zip(schemas) {
             rules.extend(of_schema.iter().map(|rule| reader.rule(schema, rule)));
         }
-        let Reader {
+        let NameReader {
             names,
             root,
             everybody,
@@ -137,7 +137,7 @@ impl Classifier {
 }
 
 /// Turns names into numbers.
-struct Reader {
+struct NameReader {
     names: Names,
     root: u32,
     everybody: u32,
@@ -145,7 +145,7 @@ struct Reader {
     parents: Vec<(u32, u32)>,
 }
 
-impl Reader {
+impl NameReader {
     fn new(key: &[u8; 16]) -> Self {
         let mut names = Names::new(key);
         let everybody = names.intern(NameScope::EVERYBODY, b"");
@@ -157,12 +157,12 @@ impl Reader {
         }
     }
 
-    fn rule(&mut self, schema: u32, rule: &PolicyRulesWithSubjects) -> Rule {
+    fn rule(&mut self, schema: u32, rule: &PolicyRulesWithSubjects) -> NumberedRule {
         let mut subjects: Vec<u32> = Vec::new();
         subjects.extend(rule.subjects.iter().filter_map(|s| self.subject(s)));
         let resources = rule.resource_rules.iter().flatten();
         let paths = rule.non_resource_rules.iter().flatten();
-        Rule {
+        NumberedRule {
             schema,
             subjects: distinct(subjects),
             resources: resources.map(|part| self.resource_part(part)).collect(),
@@ -278,7 +278,7 @@ struct Classes {
 }
 
 impl Classes {
-    fn of(rules: &[Rule], names: usize) -> Self {
+    fn of(rules: &[NumberedRule], names: usize) -> Self {
         let mut lists_of: Vec<Vec<u32>> = vec![Vec::new(); names];
         let mut subjects = vec![false; names];
         let mut list = 0;
@@ -324,7 +324,7 @@ impl Classes {
     }
 
     /// Puts classes in the place of names.
-    fn apply(&self, rule: &mut Rule) {
+    fn apply(&self, rule: &mut NumberedRule) {
         let apply = |values: &mut Vec<u32>| {
             for value in values.iter_mut() {
                 *value = self.numbers[*value as usize];
@@ -346,7 +346,7 @@ impl Classes {
 /// The combinations of all rules.
 struct Table {
     budget: Budget,
-    combinations: Vec<(TupleKey, Entry)>,
+    combinations: Vec<(TupleKey, CombinedSchema)>,
     broad: broad::BroadBuilder,
     subjects: Vec<Subject>,
 }
@@ -366,7 +366,7 @@ impl Table {
         }
     }
 
-    fn add(&mut self, rule: &Rule) {
+    fn add(&mut self, rule: &NumberedRule) {
         let Budget { per_part, per_name } = self.budget;
         let mut budget = rule.subjects.len() * per_name;
         for part in &rule.resources {
@@ -399,7 +399,7 @@ impl Table {
         }
     }
 
-    fn add_resources(&mut self, rule: &Rule, part: &ResourcePart, places: &[u32]) {
+    fn add_resources(&mut self, rule: &NumberedRule, part: &ResourcePart, places: &[u32]) {
         for &subject in &rule.subjects {
             for &group in &part.groups.numbers() {
                 for &resource in &part.resources.numbers() {
@@ -413,7 +413,7 @@ impl Table {
         }
     }
 
-    fn add_paths(&mut self, rule: &Rule, part: &PathPart, paths: &[u32]) {
+    fn add_paths(&mut self, rule: &NumberedRule, part: &PathPart, paths: &[u32]) {
         for &subject in &rule.subjects {
             for &path in paths {
                 let shape = if path == ANY { EVERY_PATH } else { NAMED_PATH };
@@ -426,10 +426,11 @@ impl Table {
         let subject = &mut self.subjects[key[0] as usize];
         subject.shapes |= shape;
         subject.first = subject.first.min(schema);
-        self.combinations.push((key, Entry { schema, verbs }));
+        self.combinations
+            .push((key, CombinedSchema { schema, verbs }));
     }
 
-    fn add_broad_resources(&mut self, rule: &Rule, part: &ResourcePart, places: &[u32]) {
+    fn add_broad_resources(&mut self, rule: &NumberedRule, part: &ResourcePart, places: &[u32]) {
         self.add_broad(rule, part.verbs);
         for group in part.groups.numbers() {
             self.broad.value(Dimension::Group, group);
@@ -442,14 +443,14 @@ impl Table {
         }
     }
 
-    fn add_broad_paths(&mut self, rule: &Rule, part: &PathPart, paths: &[u32]) {
+    fn add_broad_paths(&mut self, rule: &NumberedRule, part: &PathPart, paths: &[u32]) {
         self.add_broad(rule, part.verbs);
         for &path in paths {
             self.broad.value(Dimension::Path, path);
         }
     }
 
-    fn add_broad(&mut self, rule: &Rule, verbs: u16) {
+    fn add_broad(&mut self, rule: &NumberedRule, verbs: u16) {
         self.broad.part(rule.schema);
         for &subject in &rule.subjects {
             self.broad.subject(subject);
@@ -494,9 +495,9 @@ fn shape(group: u32, resource: u32, place: u32) -> u32 {
 }
 
 /// Sorts combinations by key and drops entries whose verbs earlier schemas take.
-fn pack(mut combinations: Vec<(TupleKey, Entry)>) -> (Tuples, Box<[Entry]>) {
+fn pack(mut combinations: Vec<(TupleKey, CombinedSchema)>) -> (Tuples, Box<[CombinedSchema]>) {
     combinations.sort_by_key(|&(key, entry)| (key, entry.schema));
-    let mut entries: Vec<Entry> = Vec::new();
+    let mut entries: Vec<CombinedSchema> = Vec::new();
     let mut ranges = Vec::new();
     for same_key in combinations.chunk_by(|(a, _), (b, _)| a == b) {
         let start = entries.len();

@@ -96,7 +96,7 @@ pub(super) struct Classifier {
     everybody: u32,
     subjects: Box<[Subject]>,
     tuples: Tuples,
-    entries: Box<[Entry]>,
+    entries: Box<[CombinedSchema]>,
     broad: BroadRules,
     flows: Box<[FlowHash]>,
 }
@@ -112,7 +112,7 @@ struct Subject {
 
 /// One schema of a combination.
 #[derive(Clone, Copy)]
-struct Entry {
+struct CombinedSchema {
     schema: u32,
     verbs: u16,
 }

@@ -49,13 +49,13 @@ impl NameScope {
 pub(super) struct Names {
     key: [u64; 2],
     /// A power of two, at most a quarter full, so that chains are short.
-    slots: Vec<Slot>,
-    entries: Vec<Entry>,
+    slots: Vec<NameSlot>,
+    entries: Vec<NameEntry>,
     bytes: Vec<u8>,
 }
 
 #[derive(Clone, Copy)]
-struct Slot {
+struct NameSlot {
     /// The upper half of the hash.
     tag: u32,
     /// The number of the name plus one; 0 is a free slot.
@@ -63,13 +63,13 @@ struct Slot {
 }
 
 #[derive(Clone, Copy)]
-struct Entry {
+struct NameEntry {
     scope: NameScope,
     start: usize,
     len: usize,
 }
 
-const FREE: Slot = Slot { tag: 0, number: 0 };
+const FREE: NameSlot = NameSlot { tag: 0, number: 0 };
 
 impl Names {
     /// No names; hashed under `key`.
@@ -94,7 +94,7 @@ impl Names {
         super::count();
         let hash = self.hash(scope, name);
         match self.slot(hash, scope, name) {
-            (_, Slot { number: 0, .. }) => None,
+            (_, NameSlot { number: 0, .. }) => None,
             (_, slot) => Some(slot.number - 1),
         }
     }
@@ -106,14 +106,14 @@ impl Names {
         if slot.number != 0 {
             return slot.number - 1;
         }
-        self.entries.push(Entry {
+        self.entries.push(NameEntry {
             scope,
             start: self.bytes.len(),
             len: name.len(),
         });
         self.bytes.extend_from_slice(name);
         let number = u32::try_from(self.entries.len()).expect("fewer than 2^32 names");
-        self.slots[at] = Slot {
+        self.slots[at] = NameSlot {
             tag: tag(hash),
             number,
         };
@@ -124,7 +124,7 @@ impl Names {
     }
 
     /// The slot a name is in, or the free one where it belongs.
-    fn slot(&self, hash: u64, scope: NameScope, name: &[u8]) -> (usize, Slot) {
+    fn slot(&self, hash: u64, scope: NameScope, name: &[u8]) -> (usize, NameSlot) {
         let mask = self.slots.len() - 1;
         #[expect(clippy::cast_possible_truncation, reason = "masked")]
         let mut at = hash as usize & mask;
@@ -138,12 +138,12 @@ impl Names {
         }
     }
 
-    fn is(&self, slot: Slot, scope: NameScope, name: &[u8]) -> bool {
+    fn is(&self, slot: NameSlot, scope: NameScope, name: &[u8]) -> bool {
         let entry = &self.entries[slot.number as usize - 1];
         entry.scope == scope && self.name(entry) == name
     }
 
-    fn name(&self, entry: &Entry) -> &[u8] {
+    fn name(&self, entry: &NameEntry) -> &[u8] {
         &self.bytes[entry.start..entry.start + entry.len]
     }
 
@@ -157,7 +157,7 @@ impl Names {
             while slots[at].number != 0 {
                 at = (at + 1) & mask;
             }
-            slots[at] = Slot {
+            slots[at] = NameSlot {
                 tag: tag(hash),
                 number,
             };

@@ -7,18 +7,18 @@ pub(super) type TupleKey = [u32; 4];
 
 /// Open addressing, at most a quarter full, so that chains are short. The numbers are ours, so the hash needs no key.
 pub(super) struct Tuples {
-    slots: Box<[Slot]>,
+    slots: Box<[TupleSlot]>,
 }
 
 #[derive(Clone, Copy)]
-struct Slot {
+struct TupleSlot {
     key: TupleKey,
     start: u32,
     end: u32,
 }
 
 /// No range is empty, so this one marks a free slot.
-const FREE: Slot = Slot {
+const FREE: TupleSlot = TupleSlot {
     key: [0; 4],
     start: 0,
     end: 0,
@@ -35,7 +35,7 @@ impl Tuples {
             while slots[at].end != 0 {
                 at = (at + 1) & (len - 1);
             }
-            slots[at] = Slot {
+            slots[at] = TupleSlot {
                 key: *key,
                 start: range.start,
                 end: range.end,

@@ -16,12 +16,12 @@ const MOST_LOOKS: u32 = 128;
 #[derive(Debug)]
 pub(super) struct Turns {
     /// The root is at 1, the children of `i` at `2 i` and `2 i + 1`, the leaves in the second half.
-    nodes: Vec<Node>,
+    nodes: Vec<TurnNode>,
     len: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Node {
+struct TurnNode {
     start: SeatSeconds,
     turn: u32,
     /// Number of the flow, or [`NONE`].
@@ -29,7 +29,7 @@ struct Node {
     least_width: Seats,
 }
 
-impl Node {
+impl TurnNode {
     const EMPTY: Self = Self {
         start: SeatSeconds::MAX,
         turn: u32::MAX,
@@ -53,7 +53,7 @@ impl Node {
 impl Turns {
     pub(super) fn new() -> Self {
         Self {
-            nodes: vec![Node::EMPTY; 2],
+            nodes: vec![TurnNode::EMPTY; 2],
             len: 0,
         }
     }
@@ -66,7 +66,7 @@ impl Turns {
     /// Sets when a flow has its turn, and the width of its head.
     pub(super) fn set(&mut self, flow: u32, start: SeatSeconds, turn: u32, width: Seats) {
         self.grow(flow as usize + 1);
-        let node = Node {
+        let node = TurnNode {
             start,
             turn,
             flow,
@@ -81,13 +81,13 @@ impl Turns {
         if flow as usize >= self.nodes.len() / 2 {
             return;
         }
-        let before = self.replace(flow, Node::EMPTY);
+        let before = self.replace(flow, TurnNode::EMPTY);
         self.len -= usize::from(before.flow != NONE);
     }
 
     /// Takes all flows out.
     pub(super) fn clear(&mut self) {
-        self.nodes.fill(Node::EMPTY);
+        self.nodes.fill(TurnNode::EMPTY);
         self.len = 0;
     }
 
@@ -99,12 +99,12 @@ impl Turns {
 
     /// The flow that is next among those with a head of at most `width` seats.
     pub(super) fn first_fitting(&self, width: Seats) -> Option<u32> {
-        let mut best = Node::EMPTY;
+        let mut best = TurnNode::EMPTY;
         self.search(1, width, &mut best);
         (best.flow != NONE).then_some(best.flow)
     }
 
-    fn search(&self, at: usize, width: Seats, best: &mut Node) {
+    fn search(&self, at: usize, width: Seats, best: &mut TurnNode) {
         let node = self.nodes[at];
         if node.least_width > width || node.key() >= best.key() {
             return;
@@ -130,7 +130,7 @@ impl Turns {
         let mut widest = Widest {
             width,
             latest,
-            best: Node::EMPTY,
+            best: TurnNode::EMPTY,
             looks: MOST_LOOKS,
         };
         widest.search(&self.nodes, 1);
@@ -138,12 +138,12 @@ impl Turns {
     }
 
     /// Puts a leaf in place of another, and has the nodes above it follow.
-    fn replace(&mut self, flow: u32, node: Node) -> Node {
+    fn replace(&mut self, flow: u32, node: TurnNode) -> TurnNode {
         let mut at = self.nodes.len() / 2 + flow as usize;
         let before = std::mem::replace(&mut self.nodes[at], node);
         while at > 1 {
             at /= 2;
-            let above = Node::better(self.nodes[2 * at], self.nodes[2 * at + 1]);
+            let above = TurnNode::better(self.nodes[2 * at], self.nodes[2 * at + 1]);
             if self.nodes[at] == above {
                 break;
             }
@@ -158,7 +158,7 @@ impl Turns {
             return;
         }
         let old = std::mem::take(&mut self.nodes);
-        self.nodes = vec![Node::EMPTY; 2 * flows.next_power_of_two()];
+        self.nodes = vec![TurnNode::EMPTY; 2 * flows.next_power_of_two()];
         for node in old.into_iter().skip(leaves).filter(|n| n.flow != NONE) {
             self.replace(node.flow, node);
         }
@@ -169,13 +169,13 @@ impl Turns {
 struct Widest {
     width: Seats,
     latest: SeatSeconds,
-    best: Node,
+    best: TurnNode,
     /// Nodes that may still be looked at.
     looks: u32,
 }
 
 impl Widest {
-    fn search(&mut self, nodes: &[Node], at: usize) {
+    fn search(&mut self, nodes: &[TurnNode], at: usize) {
         let node = nodes[at];
         if node.least_width > self.width || node.start > self.latest || self.looks == 0 {
             return;

@@ -84,7 +84,7 @@ impl Default for EstimatorSettings {
 }
 
 /// What the server does for a request, as far as its cost goes.
-enum Kind {
+enum CostKind {
     /// Little.
     Plain,
     /// Reads a collection.
@@ -97,12 +97,12 @@ impl EstimatorSettings {
     /// What the caller has to know for [`Self::estimate`].
     pub fn input(self, info: &RequestInfo) -> EstimateInput {
         match self.kind(info) {
-            Kind::Plain => EstimateInput::Nothing,
-            Kind::Read if options(info).is_some_and(|options| !options.numbers_decode) => {
+            CostKind::Plain => EstimateInput::Nothing,
+            CostKind::Read if options(info).is_some_and(|options| !options.numbers_decode) => {
                 EstimateInput::Nothing
             }
-            Kind::Read => EstimateInput::Objects,
-            Kind::Write => EstimateInput::Watchers,
+            CostKind::Read => EstimateInput::Objects,
+            CostKind::Write => EstimateInput::Watchers,
         }
     }
 
@@ -118,21 +118,23 @@ impl EstimatorSettings {
         cap: WidthCap,
     ) -> Work {
         match self.kind(info) {
-            Kind::Plain => Work::ONE,
-            Kind::Read => Work::seats(self.read_seats(info, objects, cap.within(MAX_LIST_SEATS))),
-            Kind::Write => write(watchers, cap.within(MAX_WRITE_SEATS)),
+            CostKind::Plain => Work::ONE,
+            CostKind::Read => {
+                Work::seats(self.read_seats(info, objects, cap.within(MAX_LIST_SEATS)))
+            }
+            CostKind::Write => write(watchers, cap.within(MAX_WRITE_SEATS)),
         }
     }
 
-    fn kind(self, info: &RequestInfo) -> Kind {
+    fn kind(self, info: &RequestInfo) -> CostKind {
         match info.verb {
-            Verb::List => Kind::Read,
-            Verb::DeleteCollection if self.semantics == Semantics::Improved => Kind::Read,
-            Verb::Watch if starts_with_a_list(info) => Kind::Read,
+            Verb::List => CostKind::Read,
+            Verb::DeleteCollection if self.semantics == Semantics::Improved => CostKind::Read,
+            Verb::Watch if starts_with_a_list(info) => CostKind::Read,
             Verb::Create | Verb::Update | Verb::Patch | Verb::Delete if !is_token(info) => {
-                Kind::Write
+                CostKind::Write
             }
-            _ => Kind::Plain,
+            _ => CostKind::Plain,
         }
     }
 

@@ -1,6 +1,6 @@
 //! Reading JSON text, with the errors that Go's `encoding/json` gives.
 
-use crate::{codec::tree::Node, go::QuotedChar, schema::canonical::MAX_OBJECTS};
+use crate::{codec::tree::JsonNode, go::QuotedChar, schema::canonical::MAX_OBJECTS};
 
 /// Lists and objects that may be open at once. Go allows 10000; no object needs more than a dozen,
 /// and this bound lets later code recurse over a value.
@@ -26,7 +26,7 @@ pub enum SyntaxError {
 }
 
 /// The value of the whole `text`.
-pub(super) fn read(text: &[u8]) -> Result<Node, SyntaxError> {
+pub(super) fn read(text: &[u8]) -> Result<JsonNode, SyntaxError> {
     let mut scanner = Scanner {
         text,
         at: 0,
@@ -77,11 +77,11 @@ impl Scanner<'_> {
         }
     }
 
-    fn value(&mut self) -> Result<Node, SyntaxError> {
+    fn value(&mut self) -> Result<JsonNode, SyntaxError> {
         match self.next_token() {
             Some(b'{') => self.object(),
             Some(b'[') => self.list(),
-            Some(b'"') => self.string().map(Node::Text),
+            Some(b'"') => self.string().map(JsonNode::Text),
             Some(b'-' | b'0'..=b'9') => self.number(),
             Some(b't') => {
                 const CONTEXT: [&str; 3] = [
@@ -89,7 +89,7 @@ impl Scanner<'_> {
                     "in literal true (expecting 'u')",
                     "in literal true (expecting 'e')",
                 ];
-                self.literal(b"rue", &CONTEXT, Node::Flag(true))
+                self.literal(b"rue", &CONTEXT, JsonNode::Flag(true))
             }
             Some(b'f') => {
                 const CONTEXT: [&str; 4] = [
@@ -98,7 +98,7 @@ impl Scanner<'_> {
                     "in literal false (expecting 's')",
                     "in literal false (expecting 'e')",
                 ];
-                self.literal(b"alse", &CONTEXT, Node::Flag(false))
+                self.literal(b"alse", &CONTEXT, JsonNode::Flag(false))
             }
             Some(b'n') => {
                 const CONTEXT: [&str; 3] = [
@@ -106,7 +106,7 @@ impl Scanner<'_> {
                     "in literal null (expecting 'l')",
                     "in literal null (expecting 'l')",
                 ];
-                self.literal(b"ull", &CONTEXT, Node::Null)
+                self.literal(b"ull", &CONTEXT, JsonNode::Null)
             }
             _ => Err(self.unexpected("looking for beginning of value")),
         }
@@ -116,8 +116,8 @@ impl Scanner<'_> {
         &mut self,
         rest: &[u8],
         contexts: &[&'static str],
-        node: Node,
-    ) -> Result<Node, SyntaxError> {
+        node: JsonNode,
+    ) -> Result<JsonNode, SyntaxError> {
         self.at += 1;
         for (byte, context) in rest.iter().zip(contexts) {
             if self.peek() != Some(*byte) {
@@ -142,12 +142,12 @@ impl Scanner<'_> {
         self.at += 1;
     }
 
-    fn list(&mut self) -> Result<Node, SyntaxError> {
+    fn list(&mut self) -> Result<JsonNode, SyntaxError> {
         self.open()?;
         let mut items = Vec::new();
         if self.next_token() == Some(b']') {
             self.close();
-            return Ok(Node::List(items));
+            return Ok(JsonNode::List(items));
         }
         loop {
             items.push(self.value()?);
@@ -155,14 +155,14 @@ impl Scanner<'_> {
                 Some(b',') => self.at += 1,
                 Some(b']') => {
                     self.close();
-                    return Ok(Node::List(items));
+                    return Ok(JsonNode::List(items));
                 }
                 _ => return Err(self.unexpected("after array element")),
             }
         }
     }
 
-    fn object(&mut self) -> Result<Node, SyntaxError> {
+    fn object(&mut self) -> Result<JsonNode, SyntaxError> {
         self.open()?;
         self.objects += 1;
         if self.objects > MAX_OBJECTS {
@@ -171,7 +171,7 @@ impl Scanner<'_> {
         let mut members = Vec::new();
         if self.next_token() == Some(b'}') {
             self.close();
-            return Ok(Node::Object(members));
+            return Ok(JsonNode::Object(members));
         }
         loop {
             if self.next_token() != Some(b'"') {
@@ -187,14 +187,14 @@ impl Scanner<'_> {
                 Some(b',') => self.at += 1,
                 Some(b'}') => {
                     self.close();
-                    return Ok(Node::Object(members));
+                    return Ok(JsonNode::Object(members));
                 }
                 _ => return Err(self.unexpected("after object key:value pair")),
             }
         }
     }
 
-    fn number(&mut self) -> Result<Node, SyntaxError> {
+    fn number(&mut self) -> Result<JsonNode, SyntaxError> {
         let start = self.at;
         if self.peek() == Some(b'-') {
             self.at += 1;
@@ -216,7 +216,7 @@ impl Scanner<'_> {
             self.digits("in exponent of numeric literal")?;
         }
         let text = self.text[start..self.at].iter().copied().map(char::from);
-        Ok(Node::Number(text.collect::<String>().into_boxed_str()))
+        Ok(JsonNode::Number(text.collect::<String>().into_boxed_str()))
     }
 
     /// One digit or more.

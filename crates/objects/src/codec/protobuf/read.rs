@@ -93,7 +93,7 @@ pub(in super::super) fn text(bytes: &[u8]) -> String {
 }
 
 /// The rest of a message.
-pub(in super::super) struct Reader<'a> {
+pub(in super::super) struct WireReader<'a> {
     rest: &'a [u8],
 }
 
@@ -135,7 +135,7 @@ impl<'a> Wire<'a> {
     }
 }
 
-impl<'a> Reader<'a> {
+impl<'a> WireReader<'a> {
     pub(in super::super) fn new(message: &'a [u8]) -> Self {
         Self { rest: message }
     }
@@ -242,7 +242,7 @@ impl Decoder {
         if self.objects > MAX_OBJECTS {
             return Err(WireError::TooManyObjects);
         }
-        let mut reader = Reader::new(message);
+        let mut reader = WireReader::new(message);
         while let Some((number, wire)) = reader.field()? {
             if let Some(field) = shape.fields.iter().find(|field| field.number == number) {
                 self.field(field, &wire, into)?;
@@ -293,7 +293,7 @@ impl Decoder {
         items: &mut Vec<Value>,
     ) -> Result<(), WireError> {
         if let (Type::Int32 | Type::Int64 | Type::Flag, Wire::Bytes(packed)) = (ty, wire) {
-            let mut reader = Reader::new(packed);
+            let mut reader = WireReader::new(packed);
             while !reader.rest.is_empty() {
                 let number = Wire::Varint(reader.varint()?);
                 items.extend(self.value(name, ty, &number, None)?);
@@ -311,7 +311,7 @@ impl Decoder {
         ty: &'static Type,
         wire: &Wire<'_>,
     ) -> Result<(String, Value), WireError> {
-        let mut reader = Reader::new(wire.bytes(name)?);
+        let mut reader = WireReader::new(wire.bytes(name)?);
         let (mut key, mut value) = (String::new(), None);
         while let Some((number, wire)) = reader.field()? {
             match number {
@@ -355,7 +355,7 @@ impl Decoder {
 
 /// A `Time`; no seconds and no nanoseconds are the zero time.
 fn moment(message: &[u8]) -> Result<Option<Value>, WireError> {
-    let mut reader = Reader::new(message);
+    let mut reader = WireReader::new(message);
     let (mut seconds, mut nanos) = (0, 0);
     while let Some((number, wire)) = reader.field()? {
         match number {
@@ -373,7 +373,7 @@ fn moment(message: &[u8]) -> Result<Option<Value>, WireError> {
 
 /// Raw JSON.
 fn raw(message: &[u8]) -> Result<Option<Value>, WireError> {
-    let mut reader = Reader::new(message);
+    let mut reader = WireReader::new(message);
     let mut raw: &[u8] = &[];
     while let Some((number, wire)) = reader.field()? {
         if number == 1 {
@@ -387,7 +387,7 @@ fn raw(message: &[u8]) -> Result<Option<Value>, WireError> {
 }
 
 fn int_or_string(message: &[u8]) -> Result<Value, WireError> {
-    let mut reader = Reader::new(message);
+    let mut reader = WireReader::new(message);
     let (mut is_text, mut int, mut string) = (false, Value::from(0), String::new());
     while let Some((number, wire)) = reader.field()? {
         match number {

@@ -13,11 +13,11 @@ pub(crate) const ZERO: i64 = -62_135_596_800;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TimeError {
     text: String,
-    kind: Kind,
+    kind: TimeProblem,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Kind {
+enum TimeProblem {
     /// The rest of the text is not what the layout has next.
     Unlike { rest: String, element: &'static str },
     /// A number is too large or too small.
@@ -30,13 +30,13 @@ impl fmt::Display for TimeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "parsing time {}", Quoted(&self.text))?;
         match &self.kind {
-            Kind::Unlike { rest, element } => write!(
+            TimeProblem::Unlike { rest, element } => write!(
                 f,
                 " as \"{LAYOUT}\": cannot parse {} as \"{element}\"",
                 Quoted(rest)
             ),
-            Kind::OutOfRange(what) => write!(f, ": {what} out of range"),
-            Kind::Extra(rest) => write!(f, ": extra text: {}", Quoted(rest)),
+            TimeProblem::OutOfRange(what) => write!(f, ": {what} out of range"),
+            TimeProblem::Extra(rest) => write!(f, ": extra text: {}", Quoted(rest)),
         }
     }
 }
@@ -114,7 +114,7 @@ impl Cursor<'_> {
         self.fraction();
         let offset = self.zone()?;
         if !self.rest.is_empty() {
-            return Err(self.error(Kind::Extra(self.rest.to_owned())));
+            return Err(self.error(TimeProblem::Extra(self.rest.to_owned())));
         }
         let time = DateTime::new(year, month, day, hour, minute, second, 0)
             .map_err(|_| self.out_of_range("day"))?
@@ -210,17 +210,17 @@ impl Cursor<'_> {
     }
 
     fn unlike(&self, element: &'static str) -> TimeError {
-        self.error(Kind::Unlike {
+        self.error(TimeProblem::Unlike {
             rest: self.rest.to_owned(),
             element,
         })
     }
 
     fn out_of_range(&self, what: &'static str) -> TimeError {
-        self.error(Kind::OutOfRange(what))
+        self.error(TimeProblem::OutOfRange(what))
     }
 
-    fn error(&self, kind: Kind) -> TimeError {
+    fn error(&self, kind: TimeProblem) -> TimeError {
         TimeError {
             text: self.text.to_owned(),
             kind,

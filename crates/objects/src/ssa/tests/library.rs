@@ -12,11 +12,11 @@ use super::{
         conflict::ConflictSet,
         field_set::field_set,
         fields_v1,
-        managers::{ManagerEntry, ManagerKey, Managers, Operation},
+        managers::{ManagerEntry, ManagerKey, ManagerOperation, Managers},
         merge::merge,
         prune::prune,
         updater::Updater,
-        validate::Duplicates,
+        validate::DuplicateItems,
         versioned_object::VersionedObject,
     },
     tables::Served,
@@ -77,7 +77,7 @@ impl State {
         let change = request
             .settle(&live, &new, &mut self.managers, None, true)
             .unwrap();
-        let identity = ManagerKey::new(actor.manager, Operation::Update, VERSION, "");
+        let identity = ManagerKey::new(actor.manager, ManagerOperation::Update, VERSION, "");
         let mut set = change.set;
         if let Some(earlier) = self.managers.remove(&identity) {
             set.unite(earlier.set);
@@ -95,8 +95,8 @@ impl State {
             context: &actor,
         };
         let (live, config) = (self.body(&self.live), self.body(&step["config"]));
-        config.validate(Duplicates::Refused).unwrap();
-        let identity = ManagerKey::new(actor.manager, Operation::Apply, VERSION, "");
+        config.validate(DuplicateItems::Refused).unwrap();
+        let identity = ManagerKey::new(actor.manager, ManagerOperation::Apply, VERSION, "");
         let mut managers = self.managers.clone();
         let last = managers.remove(&identity);
         let claim = field_set(&config.ty(), config.value());
