@@ -11,7 +11,7 @@ use std::{
 /// The largest magnitude in nanoseconds: that of the least signed 64-bit number.
 const LIMIT: u64 = 1 << 63;
 
-/// Reads a Go duration; a negative one gives zero, as both mean "no wish" to a server.
+/// Reads a Go duration; a negative one gives zero, because to a server both mean that there is no limit.
 ///
 /// # Errors
 ///
@@ -148,33 +148,34 @@ fn unit_nanos(name: &[u8]) -> Option<u64> {
 }
 
 fn message(error: &Error<'_>, text: &[u8]) -> Box<str> {
-    let text = quoted(text);
+    let text = TimeQuoted(text);
     match error {
         Error::Invalid => format!("time: invalid duration {text}"),
         Error::MissingUnit => format!("time: missing unit in duration {text}"),
         Error::UnknownUnit(unit) => {
-            format!("time: unknown unit {} in duration {text}", quoted(unit))
+            format!("time: unknown unit {} in duration {text}", TimeQuoted(unit))
         }
     }
     .into_boxed_str()
 }
 
-/// `text` in double quotes, whatever is not printable ASCII as `\x` and two hex digits.
-fn quoted(text: &[u8]) -> String {
-    let mut out = String::with_capacity(text.len() + 2);
-    out.push('"');
-    for &byte in text {
-        match byte {
-            b'"' | b'\\' => out.extend(['\\', char::from(byte)]),
-            b' '..=0x7f => out.push(char::from(byte)),
-            _ => {
-                // Writing to a string cannot fail.
-                let _ = write!(out, "\\x{byte:02x}");
+/// Text that is printed in double quotes as Go's package `time` prints it: control characters and bytes outside
+/// ASCII are escaped as `\x` and two hexadecimal digits.
+#[derive(Clone, Copy, Debug)]
+pub struct TimeQuoted<'a>(pub &'a [u8]);
+
+impl fmt::Display for TimeQuoted<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_char('"')?;
+        for &byte in self.0 {
+            match byte {
+                b'"' | b'\\' => write!(f, "\\{}", char::from(byte))?,
+                b' '..=0x7f => f.write_char(char::from(byte))?,
+                _ => write!(f, "\\x{byte:02x}")?,
             }
         }
+        f.write_char('"')
     }
-    out.push('"');
-    out
 }
 
 /// A duration that prints as Go prints it.

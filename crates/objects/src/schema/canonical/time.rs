@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use fairgate_core::go_duration::TimeQuoted;
 use jiff::{SignedDuration, Timestamp, civil::DateTime, tz::TimeZone};
 
 const LAYOUT: &str = "2006-01-02T15:04:05Z07:00";
@@ -28,37 +29,20 @@ enum TimeProblem {
 
 impl fmt::Display for TimeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "parsing time {}", Quoted(&self.text))?;
+        write!(f, "parsing time {}", TimeQuoted(self.text.as_bytes()))?;
         match &self.kind {
             TimeProblem::Unlike { rest, element } => write!(
                 f,
                 " as \"{LAYOUT}\": cannot parse {} as \"{element}\"",
-                Quoted(rest)
+                TimeQuoted(rest.as_bytes())
             ),
             TimeProblem::OutOfRange(what) => write!(f, ": {what} out of range"),
-            TimeProblem::Extra(rest) => write!(f, ": extra text: {}", Quoted(rest)),
+            TimeProblem::Extra(rest) => write!(f, ": extra text: {}", TimeQuoted(rest.as_bytes())),
         }
     }
 }
 
 impl std::error::Error for TimeError {}
-
-/// Text in quotes as the time package writes it: every byte outside ASCII is escaped.
-struct Quoted<'a>(&'a str);
-
-impl fmt::Display for Quoted<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("\"")?;
-        for byte in self.0.bytes() {
-            match byte {
-                b'"' | b'\\' => write!(f, "\\{}", char::from(byte))?,
-                b' '..0x80 => write!(f, "{}", char::from(byte))?,
-                _ => write!(f, "\\x{byte:02x}")?,
-            }
-        }
-        f.write_str("\"")
-    }
-}
 
 /// The time that `text` says, in UTC and whole seconds; none for the zero time of Go.
 ///

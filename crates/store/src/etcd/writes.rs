@@ -1,0 +1,152 @@
+//! Writes to etcd: transactions that compare the revision of a key and check the marker.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use etcd_client::{
+    Compare, CompareOp, DeleteOptions, PutOptions, Txn, TxnOp, TxnOpResponse, TxnResponse,
+};
+
+use super::{
+    Shared,
+    keys::{FORMAT, Keys},
+    link, revision_of,
+};
+use crate::{
+    entry::StoreEntry,
+    error::StoreError,
+    types::{Precondition, WriteOutcome},
+};
+
+/// How long an acknowledged write waits for the mirror to contain it.
+const MIRROR_TIMEOUT: Duration = Duration::from_secs(2);
+
+impl Shared {
+    pub(super) async fn write(
+        &self,
+        key: &str,
+        expected: Precondition,
+        value: Option<Bytes>,
+    ) -> Result<WriteOutcome, StoreError> {
+        if let Some(same) = self.unchanged(key, expected, value.as_ref()).await? {
+            return Ok(same);
+        }
+        let is_degraded = self.loaded()?;
+        let seen = self.mirror.revision();
+        let mut kv = self.link.kv().await?;
+        let transaction = transaction(&self.keys, key, expected, value.as_ref());
+        let ended = link::call(is_degraded, kv.txn(transaction)).await?;
+        self.not_before(seen, revision_of(ended.header())?)?;
+        if ended.succeeded() {
+            self.done(key, value, &ended).await
+        } else {
+            self.lost(key, &ended)
+        }
+    }
+
+    /// The outcome of a write that would change nothing; `None` if it may change something.
+    ///
+    /// Compares with the mirror first. Only if the bytes are equal, the entry is read from etcd to check
+    /// that it is still the same.
+    async fn unchanged(
+        &self,
+        key: &str,
+        expected: Precondition,
+        value: Option<&Bytes>,
+    ) -> Result<Option<WriteOutcome>, StoreError> {
+        let same = |found: Option<&Arc<StoreEntry>>| {
+            expected.holds(found) && found.map(|found| &found.value) == value
+        };
+        let is_nothing = value.is_none() && expected == Precondition::Absent;
+        if !is_nothing && !same(self.mirror.get(key)?.as_ref()) {
+            return Ok(None);
+        }
+        let newest = self.get(key, None).await?;
+        if !same(newest.as_ref()) {
+            return Ok(Some(WriteOutcome::Lost(newest)));
+        }
+        Ok(Some(WriteOutcome::Done {
+            revision: match &newest {
+                Some(entry) => entry.revision,
+                None => self.mirror.revision(),
+            },
+            before: newest.clone(),
+            after: newest,
+        }))
+    }
+
+    async fn done(
+        &self,
+        key: &str,
+        value: Option<Bytes>,
+        ended: &TxnResponse,
+    ) -> Result<WriteOutcome, StoreError> {
+        let revision = revision_of(ended.header())?;
+        // The write is durable, so a timeout does not matter: the feed may be down.
+        let mirrored = self.mirror.wait_for(revision);
+        let _ = tokio::time::timeout(MIRROR_TIMEOUT, mirrored).await;
+        if let Some(event) = self.mirror.event(key, revision) {
+            return Ok(WriteOutcome::Done {
+                revision,
+                before: event.before.clone(),
+                after: event.after.clone(),
+            });
+        }
+        let before = ended.op_responses().into_iter().find_map(|op| match op {
+            TxnOpResponse::Put(mut put) => put.take_prev_key(),
+            TxnOpResponse::Delete(mut deleted) => deleted.take_prev_kvs().pop(),
+            _ => None,
+        });
+        Ok(WriteOutcome::Done {
+            revision,
+            before: before.map(|before| self.entry(key, before)).transpose()?,
+            after: value.map(|value| Arc::new(StoreEntry::new(key.into(), value, revision))),
+        })
+    }
+
+    fn lost(&self, key: &str, ended: &TxnResponse) -> Result<WriteOutcome, StoreError> {
+        let mut found = ended.op_responses().into_iter().map(|op| match op {
+            TxnOpResponse::Get(mut get) => get.take_kvs().pop(),
+            _ => None,
+        });
+        let (current, marker) = (found.next().flatten(), found.next().flatten());
+        match marker {
+            Some(marker) if marker.value() != FORMAT.as_bytes() => {
+                Err(self.keys.foreign(Some(marker.value())))
+            }
+            Some(_) => {
+                let current = current.map(|current| self.entry(key, current));
+                Ok(WriteOutcome::Lost(current.transpose()?))
+            }
+            None => Err(StoreError::Unavailable(
+                "the keys of fairgate were removed from etcd; nothing was written".to_owned(),
+            )),
+        }
+    }
+}
+
+/// Writes `key` if the precondition holds and the marker has the present format; otherwise reads both.
+fn transaction(keys: &Keys, key: &str, expected: Precondition, value: Option<&Bytes>) -> Txn {
+    let (key, marker) = (keys.full(key), keys.marker());
+    let is_expected = match expected {
+        Precondition::Absent => Compare::version(key.clone(), CompareOp::Equal, 0),
+        Precondition::At(revision) => {
+            // No etcd revision exceeds `i64::MAX`.
+            let revision = i64::try_from(revision).unwrap_or(i64::MAX);
+            Compare::mod_revision(key.clone(), CompareOp::Equal, revision)
+        }
+    };
+    // Not its existence: an older fairgate must not write to keys that a newer one has migrated.
+    let is_ours = Compare::value(marker.clone(), CompareOp::Equal, FORMAT);
+    let change = if let Some(value) = value {
+        let options = PutOptions::new().with_prev_key();
+        TxnOp::put(key.clone(), &value[..], Some(options))
+    } else {
+        let options = DeleteOptions::new().with_prev_key();
+        TxnOp::delete(key.clone(), Some(options))
+    };
+    Txn::new()
+        .when([is_expected, is_ours])
+        .and_then([change])
+        .or_else([TxnOp::get(key, None), TxnOp::get(marker, None)])
+}
