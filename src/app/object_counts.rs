@@ -45,6 +45,8 @@ async fn fetch(client: &ApiClient) -> Result<ResponseBody, FetchError> {
     match response.status() {
         StatusCode::OK => Ok(response.into_body()),
         StatusCode::FORBIDDEN | StatusCode::UNAUTHORIZED => Err(FetchError::Forbidden),
-        status => Err(FetchError::Failed(format!("answered {status}").into())),
+        status => Err(FetchError::Failed(
+            format!("the upstream answered {status}").into(),
+        )),
     }
 }

@@ -127,184 +127,184 @@ metrics! {
     /// The metrics that are kept in cells, in the order they are exposed. All have the label `apiserver`.
     CELL_METRICS:
     REJECTED: Counter, Count, Beta, ["apiserver", "flow_schema", "priority_level", "reason"] = "apiserver_flowcontrol_rejected_requests_total",
-        "Requests refused by flow control, by priority level, flow schema and reason.";
+        "Requests rejected by flow control.";
     DISPATCHED: Counter, Count, Beta, ["apiserver", "flow_schema", "priority_level"] = "apiserver_flowcontrol_dispatched_requests_total",
-        "Requests whose execution began.";
+        "Requests that flow control dispatched, that is, started executing.";
     INQUEUE_REQUESTS: Gauge, Count, Beta, ["apiserver", "flow_schema", "priority_level"] = "apiserver_flowcontrol_current_inqueue_requests",
-        "Requests waiting in queues.";
+        "Requests waiting in queues now.";
     INQUEUE_SEATS: Gauge, Seats, Alpha, ["apiserver", "flow_schema", "priority_level"] = "apiserver_flowcontrol_current_inqueue_seats",
-        "Seats of the requests waiting in queues, each at its widest.";
+        "Seats of the requests waiting in queues now. Each counts with its maximum width.";
     EXECUTING_REQUESTS: Gauge, Count, Beta, ["apiserver", "flow_schema", "priority_level"] = "apiserver_flowcontrol_current_executing_requests",
-        "Requests executing; a watch, while it is initialised.";
+        "Requests executing now. A watch counts until it is initialised.";
     EXECUTING_SEATS: Gauge, Seats, Beta, ["apiserver", "flow_schema", "priority_level"] = "apiserver_flowcontrol_current_executing_seats",
-        "Seats held by requests, by those that linger after their answer, too.";
+        "Seats in use now, including the final seats of requests whose response has ended.";
     IN_USE: Gauge, Seats, Alpha, ["apiserver", "flow_schema", "priority_level"] = "apiserver_flowcontrol_request_concurrency_in_use",
-        "An older name of `current_executing_seats`.";
+        "Deprecated name of `apiserver_flowcontrol_current_executing_seats`.";
     QUEUE_LENGTH: Histogram, Count, Alpha, ["apiserver", "flow_schema", "priority_level"] = "apiserver_flowcontrol_request_queue_length_after_enqueue",
-        "Requests in a queue, seen by each request that joins it, itself included.";
+        "Length of a queue after a request was added to it.";
     WAIT: Histogram, Seconds, Beta, ["apiserver", "execute", "flow_schema", "priority_level"] = "apiserver_flowcontrol_request_wait_duration_seconds",
-        "Time that requests waited for seats, by whether they then executed.";
+        "Time that requests waited in a queue, by whether they were executed.";
     EXECUTION: Histogram, Seconds, Alpha, ["apiserver", "flow_schema", "priority_level", "type"] = "apiserver_flowcontrol_request_execution_seconds",
-        "Time that requests executed; of a watch, until it was initialised.";
+        "Execution time of requests; of a watch, the time until it was initialised.";
     WATCH_COUNT: Histogram, Count, Alpha, ["apiserver", "flow_schema", "priority_level"] = "apiserver_flowcontrol_watch_count_samples",
-        "Watchers that a mutating request concerned.";
+        "Number of watchers affected by a mutating request.";
     SEATS: Histogram, Seats, Alpha, ["apiserver", "flow_schema", "priority_level"] = "apiserver_flowcontrol_work_estimated_seats",
-        "Seats estimated of requests, each at its widest.";
+        "Estimated number of seats of a request: its maximum width.";
     NO_ACCOMMODATION: Counter, Count, Alpha, ["apiserver", "flow_schema", "priority_level"] = "apiserver_flowcontrol_request_dispatch_no_accommodation_total",
-        "Times that the request next in turn did not fit into the free seats.";
+        "Times that the next request in order needed more seats than were free.";
     EPOCHS: Counter, Count, Alpha, ["apiserver", "priority_level", "success"] = "apiserver_flowcontrol_epoch_advance_total",
-        "Times that virtual time was set back, by whether all went well.";
+        "Times that virtual time was reset to keep its precision, by whether this succeeded.";
     NOMINAL_LIMIT: Gauge, Seats, Beta, ["apiserver", "priority_level"] = "apiserver_flowcontrol_nominal_limit_seats",
-        "Seats that a priority level has by its shares.";
+        "Nominal concurrency limit of a priority level.";
     CONCURRENCY_LIMIT: Gauge, Seats, Alpha, ["apiserver", "priority_level"] = "apiserver_flowcontrol_request_concurrency_limit",
-        "An older name of `nominal_limit_seats`.";
+        "Deprecated name of `apiserver_flowcontrol_nominal_limit_seats`.";
     LOWER_LIMIT: Gauge, Seats, Alpha, ["apiserver", "priority_level"] = "apiserver_flowcontrol_lower_limit_seats",
-        "Seats left to a priority level that lends all it may.";
+        "Minimum concurrency limit of a priority level: the nominal limit less all lendable seats.";
     UPPER_LIMIT: Gauge, Seats, Alpha, ["apiserver", "priority_level"] = "apiserver_flowcontrol_upper_limit_seats",
-        "Seats of a priority level that borrows all it may.";
+        "Maximum concurrency limit of a priority level: the nominal limit and all seats it may borrow.";
     DEMAND_HIGH: Gauge, Seats, Alpha, ["apiserver", "priority_level"] = "apiserver_flowcontrol_demand_seats_high_watermark",
-        "Greatest demand for seats of the last period.";
+        "Maximum seat demand in the last borrowing period.";
     DEMAND_AVERAGE: Gauge, Seats, Alpha, ["apiserver", "priority_level"] = "apiserver_flowcontrol_demand_seats_average",
-        "Mean demand for seats of the last period, weighted by time.";
+        "Time-weighted average of the seat demand in the last borrowing period.";
     DEMAND_STDEV: Gauge, Seats, Alpha, ["apiserver", "priority_level"] = "apiserver_flowcontrol_demand_seats_stdev",
-        "Standard deviation of the demand for seats of the last period.";
+        "Time-weighted standard deviation of the seat demand in the last borrowing period.";
     DEMAND_SMOOTHED: Gauge, Seats, Alpha, ["apiserver", "priority_level"] = "apiserver_flowcontrol_demand_seats_smoothed",
-        "Demand for seats, smoothed: rises at once, decays slowly.";
+        "Smoothed seat demand: rises at once, decays slowly.";
     TARGET: Gauge, Seats, Alpha, ["apiserver", "priority_level"] = "apiserver_flowcontrol_target_seats",
-        "Seats that a priority level should have by its demand.";
+        "Seats that a priority level would get by its demand if there were enough for all.";
     FAIR_FRACTION: Gauge, Ratio, Alpha, ["apiserver"] = "apiserver_flowcontrol_seat_fair_frac",
-        "Fraction of its target that each priority level was granted.";
+        "Fraction of the target seats that each priority level got when limits were last adjusted.";
     CURRENT_LIMIT: Gauge, Seats, Alpha, ["apiserver", "priority_level"] = "apiserver_flowcontrol_current_limit_seats",
-        "Seats that a priority level has at present.";
+        "Current concurrency limit of a priority level, with what it lends and borrows.";
     CURRENT_R: Gauge, SeatSeconds, Alpha, ["apiserver", "priority_level"] = "apiserver_flowcontrol_current_r",
-        "Virtual time, in seat-seconds.";
+        "Current virtual time R of the queues, in seat-seconds.";
     DISPATCH_R: Gauge, SeatSeconds, Alpha, ["apiserver", "priority_level"] = "apiserver_flowcontrol_dispatch_r",
-        "Virtual time at the last dispatch, in seat-seconds.";
+        "Virtual time R at the last dispatch, in seat-seconds.";
     LATEST_S: Gauge, SeatSeconds, Alpha, ["apiserver", "priority_level"] = "apiserver_flowcontrol_latest_s",
-        "Virtual start of the last dispatched request, in seat-seconds.";
+        "Virtual start time S of the last dispatched request, in seat-seconds.";
     NEXT_S: Gauge, SeatSeconds, Alpha, ["apiserver", "bound", "priority_level"] = "apiserver_flowcontrol_next_s_bounds",
-        "Least and greatest virtual start over queues with requests, in seat-seconds.";
+        "Minimum and maximum virtual start time S of the next requests of all queues that are not empty, in seat-seconds.";
     NEXT_DISCOUNTED_S: Gauge, SeatSeconds, Alpha, ["apiserver", "bound", "priority_level"] = "apiserver_flowcontrol_next_discounted_s_bounds",
-        "The same, less the assumed work of the seats in use.";
+        "As `apiserver_flowcontrol_next_s_bounds`, less the estimated work of the executing requests.";
     SEAT_UTILIZATION: Histogram, Ratio, Alpha, ["apiserver", "phase", "priority_level"] = "apiserver_flowcontrol_priority_level_seat_utilization",
-        "Seats in use over the current limit, observed every nanosecond.";
+        "Seats in use divided by the current limit, weighted by time (one observation per nanosecond).";
     REQUEST_UTILIZATION: Histogram, Ratio, Alpha, ["apiserver", "phase", "priority_level"] = "apiserver_flowcontrol_priority_level_request_utilization",
-        "Requests waiting over the places in all queues, and executing over the current limit, observed every nanosecond.";
+        "Waiting requests divided by the capacity of the queues, and executing requests divided by the current limit, weighted by time (one observation per nanosecond).";
     READ_VS_WRITE: Histogram, Ratio, Alpha, ["apiserver", "phase", "request_kind"] = "apiserver_flowcontrol_read_vs_write_current_requests",
-        "Requests waiting over the places in all queues of all levels, and executing over all nominal limits, weighted by nanoseconds.";
+        "Waiting requests divided by the capacity of the queues, and executing requests divided by the nominal limits, of all levels together, weighted by time (one observation per nanosecond).";
     DEMAND: Histogram, Ratio, Alpha, ["apiserver", "priority_level"] = "apiserver_flowcontrol_demand_seats",
-        "Demand for seats over the current limit, observed every nanosecond.";
+        "Seat demand divided by the current limit, weighted by time (one observation per nanosecond).";
     INFLIGHT: Gauge, Count, Stable, ["apiserver", "request_kind"] = "apiserver_current_inflight_requests",
-        "Most requests executing in the last second.";
+        "Maximum number of requests executing at once in the last second.";
     INQUEUE: Gauge, Count, Alpha, ["apiserver", "request_kind"] = "apiserver_current_inqueue_requests",
-        "Most requests waiting in queues in the last second.";
+        "Maximum number of requests waiting in queues in the last second.";
     REQUESTS: Counter, Count, Stable, ["apiserver", "code", "component", "dry_run", "group", "resource", "scope", "subresource", "verb", "version"] = "apiserver_request_total",
-        "Requests whose user and meaning were found out, by what they asked for and the status of the answer.";
+        "Requests that were authenticated and parsed, by their attributes and the status code of the response.";
     TERMINATIONS: Counter, Count, Alpha, ["apiserver", "code", "component", "group", "resource", "scope", "subresource", "verb", "version"] = "apiserver_request_terminations_total",
-        "Requests that the gateway refused or ended in self-defence.";
+        "Requests that the gateway rejected or ended to protect itself or the upstream.";
     FILTER: Histogram, Seconds, Alpha, ["apiserver", "filter"] = "apiserver_request_filter_duration_seconds",
-        "Time spent in a filter before the upstream was asked.";
+        "Time that requests spent in a filter of the gateway.";
     SLI: Histogram, Seconds, Alpha, ["apiserver", "component", "group", "resource", "scope", "subresource", "verb", "version"] = "apiserver_request_sli_duration_seconds",
-        "Time from a request to the end of its answer, less the wait for seats.";
+        "Time from a request to the end of its response, without the time in a queue.";
     REFUSALS: Counter, Count, Alpha, ["apiserver", "reason"] = "fairgate_refusals_total",
-        "Requests answered by the gateway itself, by the reason it gave.";
+        "Requests that the gateway refused, by reason: the value of X-Fairgate-Reason.";
     REQUEST_KINDS: Gauge, Count, Alpha, ["apiserver"] = "fairgate_request_kinds",
-        "Kinds of request told apart by `apiserver_request_total`; further ones are counted as other.";
+        "Combinations of labels that `apiserver_request_total` has. At the limit, further ones are counted as `other`.";
     ABANDONED: Gauge, Count, Alpha, ["apiserver"] = "fairgate_abandoned_requests",
-        "Requests whose client has left or was cut, and that still run upstream with what they hold.";
+        "Requests that still run upstream, with their seats, although their client disconnected or was disconnected.";
     ABANDONED_TOTAL: Counter, Count, Alpha, ["apiserver", "outcome"] = "fairgate_abandoned_requests_total",
-        "Requests whose client left or was cut, by how they ended: ended by the upstream, or cancelled because their time or the bytes that are read for nobody were used up.";
+        "Requests whose client disconnected or was disconnected, by how they ended: completed by the upstream, or cancelled at their limit of time or bytes.";
     SPOOL_BYTES: Gauge, Bytes, Alpha, ["apiserver"] = "fairgate_spool_bytes",
-        "Memory taken by answers whose clients read slowly.";
+        "Memory that buffers responses for clients that read slowly.";
     SPOOLED: Counter, Count, Alpha, ["apiserver"] = "fairgate_spooled_answers_total",
-        "Answers read ahead of clients that read slowly.";
+        "Responses that were buffered because their clients read slowly.";
     CUT: Counter, Count, Alpha, ["apiserver", "reason"] = "fairgate_cut_answers_total",
-        "Answers ended because their clients read too slowly: no seat of their level was free, or the spool was full.";
+        "Responses that were aborted because their clients read too slowly while no seat of their level was free, or the buffer was full.";
 }
 
 metrics! {
     /// The metrics that go through the `metrics` facade. They are exposed in alphabetical order.
     FACADE_METRICS:
     BUILD_INFO: Gauge, Boolean, Alpha, ["version"] = "fairgate_build_info",
-        "1, labelled with the version of the gateway.";
+        "Always 1; the label is the version of the gateway.";
     UPTIME: Gauge, Seconds, Alpha, [] = "fairgate_uptime_seconds",
         "Time since the gateway started.";
     CONNECTIONS: Gauge, Count, Alpha, [] = "fairgate_connections",
-        "Client connections open now.";
+        "Open client connections.";
     STREAMS: Gauge, Count, Alpha, [] = "fairgate_streams",
-        "Requests in hand, from head to the end of the answer; long-running ones, too.";
+        "Requests in progress, from the head of the request to the end of the response, including long-running ones.";
     QUEUED: Gauge, Count, Alpha, [] = "fairgate_queued_requests",
-        "Requests waiting for seats, all priority levels together.";
+        "Requests waiting for seats, in all priority levels together.";
     UNFINISHED_HEADS: Gauge, Bytes, Alpha, [] = "fairgate_unfinished_head_bytes",
-        "Memory taken by request heads that are not complete, beyond 8 KiB of each.";
+        "Memory used by incomplete request heads, beyond 8 KiB for each connection.";
     LONG_RUNNING: Gauge, Count, Alpha, [] = "fairgate_long_running_requests",
-        "Long-running requests, watches not counted, which no priority level holds back.";
+        "Long-running requests other than watches. Flow control does not queue them.";
     WATCHES: Gauge, Count, Alpha, [] = "fairgate_watches",
-        "Watches that run, initialised or not.";
+        "Open watches, initialised or not.";
     WATCHES_LIMIT: Gauge, Count, Alpha, [] = "fairgate_watches_limit",
-        "How many watches may run.";
+        "Limit of open watches (limits.watchesTotal).";
     UPSTREAM_STREAMS: Gauge, Count, Alpha, ["carry"] = "fairgate_upstream_streams",
-        "Streams of HTTP/2 connections to the upstream that are in use, by what they carry.";
+        "HTTP/2 streams to the upstream in use, by what they carry.";
     UPSTREAM_STREAMS_LIMIT: Gauge, Count, Alpha, ["carry"] = "fairgate_upstream_streams_limit",
-        "How many there may be, by what they carry.";
+        "Limit of HTTP/2 streams to the upstream, by what they carry.";
     ENFORCEMENT: Gauge, Boolean, Alpha, ["mode"] = "fairgate_enforcement",
-        "1 for what is done about the decisions of flow control, 0 for the rest.";
+        "1 for the mode of enforcement in use (flowControl.enforcement), 0 for the others.";
     SEMANTICS: Gauge, Boolean, Alpha, ["semantics"] = "fairgate_semantics",
-        "1 for whose behaviour flow control follows, 0 for the other.";
+        "1 for the semantics in use (flowControl.semantics), 0 for the other.";
     TOTAL_SEATS: Gauge, Seats, Alpha, [] = "fairgate_total_seats",
-        "The server concurrency limit, shared out among the priority levels.";
+        "The server concurrency limit, which is divided among the priority levels.";
     POLICY_GENERATION: Gauge, Count, Alpha, [] = "fairgate_policy_generation",
-        "How many sets of policy objects were taken on since the start.";
+        "Number of policies applied since the start.";
     POLICY_AGE: Gauge, Seconds, Alpha, [] = "fairgate_policy_age_seconds",
-        "Time since a set of policy objects was taken on.";
+        "Time since the last policy was applied.";
     POLICY_WARNINGS: Gauge, Count, Alpha, [] = "fairgate_policy_warnings",
-        "What is probably not meant in the policy objects in force; the log and `fairgate check` say what.";
+        "Warnings about the policy in force; the log and `fairgate check` name them.";
     SOURCE_AGE: Gauge, Seconds, Alpha, [] = "fairgate_source_age_seconds",
-        "Time since the policy objects were last known to be those of the upstream that is followed; 0 while they are.";
+        "Time since the policy was last in sync with the upstream's objects; 0 while it is.";
     STORE_UP: Gauge, Boolean, Alpha, [] = "fairgate_store_up",
-        "Whether reads and writes get through to the store of the hosted API.";
+        "1 while the store of the hosted API can be read and written, else 0.";
     STORE_REVISION: Gauge, Count, Alpha, [] = "fairgate_store_revision",
-        "The newest revision of that store that was seen.";
+        "Latest known revision of the store of the hosted API.";
     BOOTSTRAP_ENSURED: Gauge, Boolean, Alpha, [] = "fairgate_bootstrap_ensured",
-        "Whether the built-in objects were seen to be in that store since the start.";
+        "1 once the built-in objects are known to be in the store of the hosted API, else 0.";
     UPSTREAM_CONNECTIONS: Gauge, Count, Alpha, [] = "fairgate_upstream_connections",
-        "Connections to the upstream open now.";
+        "Open connections to the upstream.";
     POLICY_LOADS: Counter, Count, Alpha, ["outcome"] = "fairgate_policy_loads_total",
-        "Sets of policy objects read, by whether they were taken on.";
+        "Policies loaded, by whether they were applied.";
     CONFIG_RELOADS: Counter, Count, Alpha, ["outcome"] = "fairgate_config_reloads_total",
-        "Reloads of the configuration, by whether it was taken on.";
+        "Reloads of the configuration, by whether it was applied.";
     TOKEN_REVIEWS: Counter, Count, Alpha, ["outcome"] = "fairgate_token_reviews_total",
-        "Token reviews that the upstream was asked for, by outcome.";
+        "TokenReviews sent to the upstream, by outcome.";
     ACCESS_REVIEWS: Counter, Count, Alpha, ["outcome"] = "fairgate_access_reviews_total",
-        "SubjectAccessReviews that the upstream was asked for, by outcome.";
+        "SubjectAccessReviews sent to the upstream, by outcome.";
     EVICTIONS: Counter, Count, Alpha, ["mode", "outcome"] = "fairgate_evictions_total",
         "Evictions, by who decides about them (eviction.mode) and by how they ended. In mode authoritative these are the gateway's own decisions, otherwise mostly the status of the upstream's response.";
     UPSTREAM_OPENED: Counter, Count, Alpha, [] = "fairgate_upstream_connections_opened_total",
         "Connections opened to the upstream.";
     UPSTREAM_ERRORS: Counter, Count, Alpha, ["outcome"] = "fairgate_upstream_errors_total",
-        "Failures of the upstream, by what failed.";
+        "Upstream connections that could not be opened, or were lost.";
     UPSTREAM_ABANDONED: Counter, Count, Alpha, ["outcome"] = "fairgate_upstream_abandoned_total",
-        "Streams of shared upstream connections whose answer nobody wanted any more, by whether they ended by themselves or were reset.";
+        "HTTP/2 streams to the upstream whose response was no longer needed, by whether they completed or were reset.";
     UPSTREAM_SENT_AGAIN: Counter, Count, Alpha, [] = "fairgate_upstream_retries_total",
-        "Requests sent once more, because the upstream had not looked at them or because they only read.";
+        "Requests sent to the upstream a second time, because it had not processed them or because they only read.";
     HELD_BACK: Counter, Count, Alpha, [] = "fairgate_held_back_starts_total",
-        "Requests whose start was held back for a moment, so that seats do not come free in groups.";
+        "Requests whose start was delayed briefly, so that seats do not become free in groups.";
     PREMATURE_RESETS: Counter, Count, Alpha, [] = "fairgate_premature_resets_total",
-        "Requests that their client reset within a second of their arrival, before they were answered.";
+        "Requests that the client reset within a second of sending them, before they were answered.";
     PREMATURE_REFUSED: Counter, Count, Alpha, [] = "fairgate_premature_reset_refusals_total",
-        "Requests refused because their user had made too many premature resets.";
+        "Requests refused because their user reset too many requests.";
     CLIENTS_ENDED: Counter, Count, Alpha, ["reason"] = "fairgate_client_connections_ended_total",
-        "Client connections ended in self-defence, by the reason.";
+        "Client connections that the gateway closed to protect itself.";
     REFUSED_HEADS: Counter, Count, Alpha, ["reason"] = "fairgate_refused_heads_total",
-        "Requests refused, or connections ended, before a request could be read, by reason.";
+        "Requests refused, or connections closed, because a request head was malformed, too large or too slow, or broke the protocol.";
     HTTP2_FLOODS: Counter, Count, Alpha, ["frame"] = "fairgate_http2_floods_total",
-        "HTTP/2 connections ended because of too many frames that carry no request, by their type.";
+        "HTTP/2 connections closed because of too many frames that carry no request, by type of frame.";
     CONNECTIONS_REJECTED: Counter, Count, Alpha, [] = "fairgate_connections_turned_away_total",
-        "Client connections closed at once because file descriptors were short.";
+        "Client connections closed at once because the process was short of file descriptors.";
     ADMIN_CUT: Counter, Count, Alpha, ["reason"] = "fairgate_admin_connections_cut_total",
-        "Connections of the port for operators that were cut, by reason.";
+        "Connections of the admin port that the gateway closed.";
     PANICS: Counter, Count, Alpha, [] = "fairgate_panics_total",
-        "Panics; each ended one request or task at most.";
+        "Panics. Each ends at most one request or task.";
     LOG_DROPPED: Counter, Count, Alpha, [] = "fairgate_log_lines_dropped_total",
-        "Log lines lost because they could not be written fast enough.";
+        "Log lines dropped because they could not be written fast enough.";
 }

@@ -696,7 +696,7 @@ async fn without_the_upstream_what_is_known_goes_on() {
     assert_eq!(
         undecided.text(),
         format!(
-            "Internal Server Error: \"{SCHEMAS}\": SubjectAccessReview: answered 503: Service Unavailable\n"
+            "Internal Server Error: \"{SCHEMAS}\": SubjectAccessReview: the upstream answered 503: Service Unavailable\n"
         )
     );
 

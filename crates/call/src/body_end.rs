@@ -16,7 +16,7 @@ pub enum BodyError {
     #[error("the client read too slowly")]
     TooSlow,
     /// The sender was dropped.
-    #[error("the body was abandoned")]
+    #[error("the body was dropped before its end")]
     Abandoned,
     /// A body of another crate failed; the text is its error.
     #[error("{0}")]

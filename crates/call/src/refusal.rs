@@ -54,16 +54,16 @@ pub enum Refusal {
         retry_after: u32,
     },
     /// The client left while its request waited; the reply is not received.
-    #[error("the client has left")]
+    #[error("the client disconnected")]
     ClientGone,
     /// The gateway is shutting down.
     #[error("the gateway is shutting down")]
     Draining,
     /// No upstream could be reached. Nothing was sent.
-    #[error("no upstream can be reached")]
+    #[error("the upstream cannot be reached")]
     UpstreamUnreachable,
     /// All connections to the upstream are full, and there may be no more. Nothing was sent.
-    #[error("all connections to the upstream are full")]
+    #[error("all connections to the upstream are in use")]
     UpstreamFull,
     /// The upstream failed after the request was sent: it may have been carried out.
     #[error("the upstream failed before it answered")]

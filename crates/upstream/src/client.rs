@@ -81,14 +81,14 @@ pub enum RequestError {
     #[error("no response within {} s", HEAD_TIMEOUT.as_secs())]
     TimedOut,
     /// A status other than 200 or 201.
-    #[error("answered {status}: {message}")]
+    #[error("the upstream answered {status}: {message}")]
     Status {
         status: u16,
         retry_after: Option<Duration>,
         message: Arc<str>,
     },
     /// A body over the limit.
-    #[error("the answer is longer than {max_bytes} bytes")]
+    #[error("the response is longer than {max_bytes} bytes")]
     TooLong { max_bytes: usize },
 }
 

@@ -52,7 +52,7 @@ pub(crate) struct ObjectCount {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum FetchError {
     /// The upstream answered 401 or 403: it does not let the gateway read them.
-    #[error("the upstream forbids it")]
+    #[error("forbidden; allow the gateway's user to get the path /metrics")]
     Forbidden,
     /// Anything else; may pass.
     #[error("{0}")]
@@ -187,7 +187,7 @@ impl FailureLog {
             }
             Some(error @ FetchError::Failed(_)) => {
                 if !std::mem::replace(&mut self.is_failing, true) {
-                    tracing::warn!(%error, "cannot read the upstream's metrics");
+                    tracing::warn!(%error, "cannot read the upstream's metrics; list sizes are learnt from responses alone");
                 }
             }
         }

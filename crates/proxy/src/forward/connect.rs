@@ -19,7 +19,7 @@ pub(crate) enum ConnectError {
     #[error(transparent)]
     Dial(#[from] DialError),
     /// The maximum number of connections is open.
-    #[error("upstream {name}: its connections are full; raise upstream.maxConnections")]
+    #[error("upstream {name}: all connections are in use; raise upstream.maxConnections")]
     Full {
         /// The upstream.
         name: Arc<str>,

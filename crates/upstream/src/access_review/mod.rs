@@ -89,7 +89,7 @@ pub enum AccessReviewError {
     #[error("SubjectAccessReview: the response has no valid status")]
     Malformed,
     /// Out of time.
-    #[error("SubjectAccessReview: it took too long")]
+    #[error("SubjectAccessReview: timed out")]
     TimedOut,
     /// Too many wait already.
     #[error("too many SubjectAccessReviews are pending")]

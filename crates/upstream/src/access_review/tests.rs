@@ -216,7 +216,7 @@ async fn transient_failures_are_retried_and_failures_are_not_cached() {
     let error = access.decide(&alice(), &other).await.unwrap_err();
     assert_eq!(
         error.to_string(),
-        "SubjectAccessReview: answered 403: Forbidden"
+        "SubjectAccessReview: the upstream answered 403: Forbidden"
     );
     assert_eq!(server.requests(), 3);
     let error = access.decide(&alice(), &other).await.unwrap_err();
