@@ -8,7 +8,7 @@
 
 mod access_reviews;
 mod control;
-pub mod data_directory;
+pub(crate) mod data_directory;
 mod event_metrics;
 mod evictions;
 mod followed_files;

@@ -209,7 +209,7 @@ impl Gateway {
     }
 
     /// The control runtime, which runs everything except requests.
-    pub fn control(&self) -> runtime::Handle {
+    pub(crate) fn control(&self) -> runtime::Handle {
         self.control_handle.clone()
     }
 
@@ -234,7 +234,7 @@ impl Gateway {
     }
 
     /// Returns a function that reads how many connections were closed for lack of file descriptors.
-    pub fn rejected_connections(&self) -> impl Fn() -> u64 + use<> {
+    pub(crate) fn rejected_connections(&self) -> impl Fn() -> u64 + use<> {
         let connections = self.connections.clone();
         move || connections.rejected()
     }
@@ -255,7 +255,7 @@ impl Gateway {
     /// # Errors
     ///
     /// When signals cannot be listened to.
-    pub fn run_until_signal(mut self) -> io::Result<()> {
+    pub(crate) fn run_until_signal(mut self) -> io::Result<()> {
         let Some(control) = self.control.take() else {
             return Ok(());
         };

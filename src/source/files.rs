@@ -25,7 +25,7 @@ use fairgate_core::finding::{Finding, Severity};
 use fairgate_manifest::{read_bounded, yaml};
 
 /// How often a directory is read: a change takes effect within a second, including settling and compiling.
-pub const POLL_PERIOD: Duration = Duration::from_millis(500);
+pub(crate) const POLL_PERIOD: Duration = Duration::from_millis(500);
 
 /// The total size of all files of a directory: 64 MiB.
 const MAX_TOTAL_BYTES: usize = 64 << 20;
@@ -38,7 +38,7 @@ const MAX_READINGS: usize = 20;
 
 /// Follows the policy objects in a directory.
 #[derive(Debug)]
-pub struct FileSource {
+pub(crate) struct FileSource {
     directory: PathBuf,
     period: Duration,
     settle: Duration,
@@ -50,13 +50,13 @@ pub struct FileSource {
 impl FileSource {
     /// Follows `directory`: its files named `*.yaml`, `*.yml` and `*.json`, hidden ones left out,
     /// in the order of their names.
-    pub fn new(directory: impl Into<PathBuf>) -> Self {
+    pub(crate) fn new(directory: impl Into<PathBuf>) -> Self {
         Self::polling(directory, POLL_PERIOD, SETTLE)
     }
 
     /// Treats the set at `revision` as known: [`PolicySource::next`] yields only later ones.
     #[must_use]
-    pub fn after(mut self, revision: Revision) -> Self {
+    pub(crate) fn after(mut self, revision: Revision) -> Self {
         self.seen = Some(revision);
         self
     }
@@ -73,7 +73,7 @@ impl FileSource {
     }
 
     /// When notified, [`PolicySource::next`] yields the set at once, changed or not: for SIGHUP.
-    pub fn nudge(&self) -> Arc<Notify> {
+    pub(crate) fn nudge(&self) -> Arc<Notify> {
         Arc::clone(&self.nudge)
     }
 
@@ -146,12 +146,12 @@ impl PolicySource for FileSource {
 }
 
 /// Reads `directory` once. For a caller that may block.
-pub fn load(directory: &Path) -> DocumentSet {
+pub(crate) fn load(directory: &Path) -> DocumentSet {
     Snapshot::of(directory).into_set()
 }
 
 /// Reads documents from `input`, known as `name` in findings. For a caller that may block.
-pub fn load_from(name: &str, input: impl io::Read) -> DocumentSet {
+pub(crate) fn load_from(name: &str, input: impl io::Read) -> DocumentSet {
     let mut text = Vec::new();
     let limit = u64::try_from(yaml::MAX_BYTES).unwrap_or(u64::MAX);
     let contents = input.take(limit + 1).read_to_end(&mut text);

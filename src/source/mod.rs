@@ -5,9 +5,9 @@
 //! outcome by [`PolicySource::report`]. For sets the size of a policy; large sets such as pods need a reflector
 //! of their own.
 
-pub mod files;
+pub(crate) mod files;
 pub mod kube;
-pub mod store;
+pub(crate) mod store;
 mod warnings;
 
 use std::{future::Future, sync::Arc};

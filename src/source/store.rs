@@ -28,7 +28,7 @@ const PAUSE: std::time::Duration = std::time::Duration::from_millis(200);
 pub(crate) const SETTLE: std::time::Duration = std::time::Duration::from_millis(5);
 
 /// Follows the policy objects in a store.
-pub struct StoreSource {
+pub(crate) struct StoreSource {
     store: Arc<dyn Store>,
     watch: Option<Watch>,
     /// The documents of the last set by key, with their revisions: most of them are reused.
@@ -48,7 +48,7 @@ impl std::fmt::Debug for StoreSource {
 
 impl StoreSource {
     /// Follows the objects in `store`.
-    pub fn new(store: Arc<dyn Store>) -> Self {
+    pub(crate) fn new(store: Arc<dyn Store>) -> Self {
         Self {
             store,
             watch: None,

@@ -58,7 +58,7 @@ store:
 
 /// Why a directory cannot be used as data directory.
 #[derive(Debug, thiserror::Error)]
-pub enum DataDirectoryError {
+pub(crate) enum DataDirectoryError {
     /// A file cannot be read or written.
     #[error("{path}: {source}; check the directory and its permissions", path = path.display())]
     Io {
@@ -101,7 +101,7 @@ pub enum DataDirectoryError {
 
 /// A directory with everything that a gateway needs; locked until this value is dropped.
 #[derive(Debug)]
-pub struct DataDirectory {
+pub(crate) struct DataDirectory {
     directory: PathBuf,
     authority: CertificateAuthority,
     /// Locked until this value is dropped.
@@ -114,7 +114,7 @@ impl DataDirectory {
     /// # Errors
     ///
     /// [`DataDirectoryError`].
-    pub fn prepare(directory: &Path, clock: &Clock) -> Result<Self, DataDirectoryError> {
+    pub(crate) fn prepare(directory: &Path, clock: &Clock) -> Result<Self, DataDirectoryError> {
         let made = fs::DirBuilder::new()
             .recursive(true)
             .mode(0o700)
@@ -139,7 +139,7 @@ impl DataDirectory {
     }
 
     /// The path of its configuration file.
-    pub fn config(&self) -> PathBuf {
+    pub(crate) fn config(&self) -> PathBuf {
         self.path("fairgate.yaml")
     }
 
@@ -149,7 +149,10 @@ impl DataDirectory {
     /// # Errors
     ///
     /// [`DataDirectoryError`].
-    pub fn write_kubeconfigs(&self, address: SocketAddr) -> Result<PathBuf, DataDirectoryError> {
+    pub(crate) fn write_kubeconfigs(
+        &self,
+        address: SocketAddr,
+    ) -> Result<PathBuf, DataDirectoryError> {
         let users = [
             ("admin.kubeconfig", ADMIN, User::MASTERS),
             ("user.kubeconfig", USER, READERS),

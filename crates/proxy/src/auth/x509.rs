@@ -19,9 +19,9 @@ const UID: Oid<'static> = oid!(1.3.6.1.4.1.57683.2);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CertificateSubject {
     /// The last common name; empty if there is none.
-    pub common_name: String,
+    pub(crate) common_name: String,
     /// All organizations, in order.
-    pub organizations: Vec<String>,
+    pub(crate) organizations: Vec<String>,
     /// All uid attributes; several are an error only if the uid is used.
     uids: Vec<String>,
 }
@@ -30,9 +30,9 @@ pub(crate) struct CertificateSubject {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Validity {
     /// The first second.
-    pub not_before: i64,
+    pub(crate) not_before: i64,
     /// The last second.
-    pub not_after: i64,
+    pub(crate) not_after: i64,
 }
 
 impl CertificateSubject {

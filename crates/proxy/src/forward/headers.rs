@@ -5,8 +5,6 @@
 //! pass for an identity, in any spelling. Only then the real identity is added: so no `Connection` line of a
 //! client can remove it.
 
-use std::fmt::Write as _;
-
 use http::{
     HeaderMap, HeaderValue, Method, Version,
     header::{CONNECTION, EXPECT, HOST, HeaderName, TE, UPGRADE},
@@ -57,7 +55,7 @@ pub(super) fn outgoing(
     if !http2 {
         headers.insert(HOST, header_value(settings.endpoint.authority().as_str())?);
     }
-    add_forwarded(call, settings, &mut headers)?;
+    add_forwarded(call, &mut headers)?;
     headers.insert(AUDIT_ID, audit_id(call.context.id)?);
     identity.write(call, &mut headers)?;
     if size(&headers) > HEAD_BYTES {
@@ -215,24 +213,10 @@ fn strip_websocket_token(headers: &mut HeaderMap) {
     }
 }
 
-/// Adds the headers that say where the request came from. They replace those of the client, or with
-/// `trust_forwarded` are appended to them.
-fn add_forwarded(
-    call: &Call,
-    settings: &UpstreamSettings,
-    headers: &mut HeaderMap,
-) -> Result<(), Refusal> {
+/// Adds the headers that say where the request came from. They replace those of the client.
+fn add_forwarded(call: &Call, headers: &mut HeaderMap) -> Result<(), Refusal> {
     let incoming = call.request.headers();
-    let mut from = String::with_capacity(48);
-    if settings.trust_forwarded {
-        for value in incoming.get_all(FORWARDED_FOR) {
-            if let Ok(value) = value.to_str() {
-                from.push_str(value);
-                from.push_str(", ");
-            }
-        }
-    }
-    let _ = write!(from, "{}", call.peer.remote.ip());
+    let from = call.peer.remote.ip().to_string();
     headers.insert(FORWARDED_FOR, header_value(&from)?);
     let proto = if call.peer.tls.is_some() {
         "https"

@@ -28,20 +28,18 @@ pub struct UpstreamSettings {
     /// Streams that one HTTP/2 connection may have, even if the upstream allows more: 100.
     pub streams_per_connection: usize,
     /// Window of one HTTP/2 stream: 256 KiB.
-    pub stream_window: u32,
+    pub(crate) stream_window: u32,
     /// How many HTTP/2 connections there may be: 512 for each lane, all cores together. When all are full,
     /// long-running requests are refused, and others wait for a stream.
     pub connection_limit: Arc<ConnectionLimit>,
     /// How long an idle connection is kept: 60 s, less than the upstream's own 90 s.
     pub idle_timeout: Duration,
     /// How long an HTTP/2 connection may be silent before a `PING` is sent: 30 s.
-    pub keep_alive_interval: Duration,
+    pub(crate) keep_alive_interval: Duration,
     /// How long the reply to the `PING` may take: 15 s.
-    pub keep_alive_timeout: Duration,
+    pub(crate) keep_alive_timeout: Duration,
     /// Largest head of a response: 1 MiB.
     pub head_bytes: u32,
-    /// Whether the client's `X-Forwarded-For` is trusted and extended, instead of replaced.
-    pub trust_forwarded: bool,
     /// More header names that are removed from clients' requests, in lower case: those from which the upstream
     /// reads an identity.
     pub reserved_headers: Vec<String>,
@@ -82,7 +80,6 @@ impl UpstreamSettings {
             keep_alive_interval: PING_INTERVAL,
             keep_alive_timeout: PING_TIMEOUT,
             head_bytes: 1 << 20,
-            trust_forwarded: false,
             reserved_headers: Vec::new(),
             events: EventSink::default(),
         }

@@ -15,9 +15,9 @@ const START: usize = 14;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct HeadFacts {
     /// Whether a line, including the empty one at the end, ends with a bare line feed.
-    pub bare_line_feed: bool,
+    pub(crate) bare_line_feed: bool,
     /// Whether there is a `Content-Length` line.
-    pub has_content_length: bool,
+    pub(crate) has_content_length: bool,
 }
 
 /// Searches for the end of one head.
