@@ -224,7 +224,7 @@ impl Gate {
         }
     }
 
-    /// Dispatches seats again that linger until `at`.
+    /// Dispatches waiting requests at `at`, when final seats become free.
     fn tick_at(&self, level: Level<Waiter>, at: Time) {
         let (flow_control, clock) = (Arc::clone(&self.flow_control), self.clock.clone());
         tokio::task::spawn_local(async move {

@@ -243,7 +243,7 @@ impl Forwarder {
                     return Err(Refusal::UpstreamFailed);
                 }
                 Ok((response, leased)) => return Ok(self.reply(call, response, leased)),
-                Err(Failed::Again(recovered)) if left > 0 => {
+                Err(AttemptFailure::Again(recovered)) if left > 0 => {
                     self.settings.events.send(ConnectionEvent::SentAgain);
                     left -= 1;
                     body = recovered;
@@ -258,7 +258,7 @@ impl Forwarder {
         leased: LeasedConnection,
         head: Request<()>,
         body: ClientBody,
-    ) -> Result<(Response<Incoming>, LeasedConnection), Failed> {
+    ) -> Result<(Response<Incoming>, LeasedConnection), AttemptFailure> {
         let recovery = BodyRecovery::of(&body);
         let shared = leased.shared();
         let body = RetryableBody::new(
@@ -293,11 +293,11 @@ impl Forwarder {
         match recovery.recover() {
             retryable_body::RecoveredBody::Whole(body) if is_safe => {
                 call.context.trace.request_bytes.set(0);
-                Err(Failed::Again(body))
+                Err(AttemptFailure::Again(body))
             }
-            retryable_body::RecoveredBody::ClientFailed => Err(Failed::Client),
-            _ if unprocessed => Err(Failed::Unsent),
-            _ => Err(Failed::Upstream),
+            retryable_body::RecoveredBody::ClientFailed => Err(AttemptFailure::Client),
+            _ if unprocessed => Err(AttemptFailure::Unsent),
+            _ => Err(AttemptFailure::Upstream),
         }
     }
 
@@ -347,7 +347,7 @@ impl Forwarder {
 }
 
 /// Why an attempt failed.
-enum Failed {
+enum AttemptFailure {
     /// The upstream has not processed it; here is its complete body.
     Again(ClientBody),
     /// The upstream has not processed it, but part of the body is lost.
@@ -358,7 +358,7 @@ enum Failed {
     Upstream,
 }
 
-impl Failed {
+impl AttemptFailure {
     fn refusal(self) -> Refusal {
         match self {
             Self::Again(_) | Self::Unsent => Refusal::UpstreamUnreachable,
