@@ -71,7 +71,7 @@ impl RequestHeaderNames {
     }
 
     /// All full names, without the prefixes.
-    pub fn whole(&self) -> impl Iterator<Item = &HeaderName> {
+    pub fn names(&self) -> impl Iterator<Item = &HeaderName> {
         self.user.iter().chain(&self.uid).chain(&self.group)
     }
 }

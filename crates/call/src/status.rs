@@ -9,13 +9,13 @@ use std::fmt::Write as _;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Status<'a> {
     /// For people.
-    pub message: &'a str,
+    pub(crate) message: &'a str,
     /// For programs; one word.
-    pub reason: &'a str,
+    pub(crate) reason: &'a str,
     /// Seconds after which to retry; 0 for none.
-    pub retry_after: u32,
+    pub(crate) retry_after: u32,
     /// The HTTP status.
-    pub code: u16,
+    pub(crate) code: u16,
 }
 
 impl Status<'_> {

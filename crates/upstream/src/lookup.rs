@@ -6,7 +6,7 @@
 //!
 //! Clients decide what is looked up, so a flood must not do harm: positive and negative results have caches of
 //! their own, so that many of one kind drive out none of the other; the lookups that run or wait are bounded in
-//! number; and keys whose result was positive lately may be looked up in a lane of their own.
+//! number; and keys whose result was positive recently may be looked up in a lane of their own.
 //!
 //! An error is neither positive nor negative, and is never cached.
 
@@ -99,7 +99,7 @@ pub struct LookupSettings {
     pub max_entries: usize,
     /// How much memory positive results may take, in bytes, and as much negative ones.
     pub max_bytes: usize,
-    /// How many reviews run at once; at least 1. As many again may renew results that were positive lately, where
+    /// How many reviews run at once; at least 1. As many again may renew results that were positive recently, where
     /// these have a lane of their own.
     pub max_running: usize,
     /// How many reviews may run or wait, not counting those in the separate lane. Further ones fail immediately.

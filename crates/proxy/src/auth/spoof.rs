@@ -62,7 +62,7 @@ impl ConfiguredNames {
     pub fn new<'a>(sets: impl IntoIterator<Item = &'a RequestHeaderNames>) -> Self {
         let mut all = Self::default();
         for set in sets {
-            all.names.extend(set.whole().cloned());
+            all.names.extend(set.names().cloned());
             all.prefixes.extend(set.extra_prefix.iter().cloned());
         }
         all
@@ -132,7 +132,7 @@ pub(super) fn carries_identity(name: &str, configured: Option<&RequestHeaderName
     folded_starts_with(name, IMPERSONATE)
         || folded_starts_with(name, "x-remote-")
         || configured.is_some_and(|set| {
-            set.whole().any(|n| folded_eq(name, n.as_str()))
+            set.names().any(|n| folded_eq(name, n.as_str()))
                 || set.extra_prefix.iter().any(|p| folded_starts_with(name, p))
         })
 }

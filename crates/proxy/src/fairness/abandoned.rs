@@ -7,7 +7,7 @@
 //! limit their number.
 //!
 //! A request that counts against no limit continues too, because servers close a connection after many resets, but
-//! within separate limits ([`FEW_BYTES`], [`MAX_UNSEATED`]).
+//! within separate limits ([`MAX_DISCARDED_BYTES`], [`MAX_UNSEATED`]).
 
 use std::sync::{
     Arc,
@@ -15,7 +15,7 @@ use std::sync::{
 };
 
 /// Bytes of a response that are read and discarded if it may be endless, or if the request counts against no limit.
-pub(super) const FEW_BYTES: u64 = 1 << 20;
+pub(super) const MAX_DISCARDED_BYTES: u64 = 1 << 20;
 /// Bytes of a response that are read and discarded if the request counts against a limit: more than any finite response
 /// has. The request is then cancelled, and keeps what it holds.
 const MANY_BYTES: u64 = 128 << 20;
@@ -82,7 +82,11 @@ impl AbandonedRequest {
 
     /// How many bytes of its response may be read.
     pub(super) fn bytes(&self) -> u64 {
-        if self.seated { MANY_BYTES } else { FEW_BYTES }
+        if self.seated {
+            MANY_BYTES
+        } else {
+            MAX_DISCARDED_BYTES
+        }
     }
 }
 

@@ -17,7 +17,7 @@ use http_body::Body;
 use tower::Service;
 
 use super::{
-    abandoned::{AbandonedRequest, FEW_BYTES},
+    abandoned::{AbandonedRequest, MAX_DISCARDED_BYTES},
     list_observer::ListObserver,
     long_running::LongRunningEntry,
     long_running_guard::LongRunningGuard,
@@ -286,7 +286,7 @@ where
         return abandoned.outcome(true);
     }
     let mut bytes = match held {
-        HeldResources::LongRunning(_) => FEW_BYTES,
+        HeldResources::LongRunning(_) => MAX_DISCARDED_BYTES,
         HeldResources::Nothing | HeldResources::Seat(_) | HeldResources::Watch(_) => {
             abandoned.bytes()
         }

@@ -7,7 +7,7 @@
 use std::{future::poll_fn, rc::Rc, time::Duration};
 
 use super::{
-    abandoned::{AbandonedRequest, FEW_BYTES},
+    abandoned::{AbandonedRequest, MAX_DISCARDED_BYTES},
     gate::Gate,
     long_running::LongRunningEntry,
 };
@@ -63,7 +63,7 @@ impl LongRunningGuard {
         let until = self.gate.now().plus(self.time_left());
         let until = self.gate.clock().instant(until);
         let read = async {
-            let mut left = FEW_BYTES;
+            let mut left = MAX_DISCARDED_BYTES;
             while let Some(data) = poll_fn(|cx| rest.poll_data(cx)).await {
                 match left.checked_sub(data.len() as u64) {
                     Some(less) => left = less,

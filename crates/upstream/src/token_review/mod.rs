@@ -53,7 +53,7 @@ pub struct TokenReviewSettings {
     pub try_limit: Duration,
     /// The pause after the first failed attempt; each later one is half as long again.
     pub first_pause: Duration,
-    /// The bounds of reviews and of the cache of their results. Tokens that were accepted lately have a lane of their
+    /// The bounds of reviews and of the cache of their results. Tokens that were accepted recently have a lane of their
     /// own.
     pub lookups: LookupSettings,
 }
@@ -89,7 +89,7 @@ pub struct TokenRefused {
     reason: Arc<str>,
 }
 
-/// Why a token could not be reviewed. The client is to be answered 503 or 429 and may try again.
+/// Why a token could not be reviewed. The client gets 503 or 429 and may try again.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages name the fields")]
 pub enum TokenReviewError {
