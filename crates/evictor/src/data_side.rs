@@ -95,7 +95,10 @@ impl DataSide {
             Ok(Ok(prepared)) => return self.carry_out(prepared, &call.context, deadline).await,
             Ok(Err(NotPrepared::Answered(end))) => *end,
             Ok(Err(NotPrepared::Refused(refusal))) => {
-                self.evictor.count(EvictionOutcome::Abandoned);
+                self.evictor.count(match refusal {
+                    Refusal::ClientGone => EvictionOutcome::Abandoned,
+                    _ => EvictionOutcome::Failed,
+                });
                 return Err(refusal);
             }
             Err(_elapsed) => timed_out(Output::JSON),
