@@ -31,6 +31,7 @@ type FairgateOptions struct {
 	Policies string // directory of policy files; none when empty
 	Seats    int    // server concurrency limit; fairgate's default when zero
 	Off      bool   // no flow control, fairgate only passes on
+	Eviction string // who decides about evictions; relay when empty
 }
 
 // configuration is fairgate's configuration file for each identity mode: the one place in the test bed
@@ -83,6 +84,8 @@ hostedApi: # what is granted or taken back upstream is to be seen soon
   authorizedTTL: 1s
   unauthorizedTTL: 1s
 {{- end }}
+eviction:
+  mode: {{ .Eviction }}
 admin:
   address: {{ .Admin }}
 drain:
@@ -109,6 +112,7 @@ type fairgateFields struct {
 	Policies        string
 	Seats           int
 	Off             bool
+	Eviction        string
 }
 
 // FairgateUser is whom fairgate itself is to the upstream where that does not matter. It has the rights that
@@ -142,6 +146,7 @@ func (c *Cluster) NewFairgate(options FairgateOptions) (*Fairgate, error) {
 		Upstream: cmp.Or(options.Upstream, c.Direct.URL), UpstreamCA: c.PKI.CA.Cert,
 		Impersonator: c.PKI.FairgateClient, FrontProxy: c.PKI.FrontProxyClient, GatewayUser: FairgateUser,
 		Policies: options.Policies, Seats: options.Seats, Off: options.Off,
+		Eviction: cmp.Or(options.Eviction, "relay"),
 	}
 	if options.User != "" {
 		self, err := c.NewUser(options.User)

@@ -29,6 +29,10 @@ var (
 	SidecarRole = ShippedRole{"sidecar/rbac.yaml", "fairgate"}
 	// OverlayRole is what fairgate needs besides, if it hosts the policy objects in the apiserver's place.
 	OverlayRole = ShippedRole{"overlay/rbac.yaml", "fairgate-overlay"}
+	// PrecheckRole is what fairgate needs besides, if it reads pods and budgets before it forwards evictions.
+	PrecheckRole = ShippedRole{"eviction/rbac.yaml", "fairgate-eviction-precheck"}
+	// EvictionRole is what it needs besides PrecheckRole, if it carries evictions out.
+	EvictionRole = ShippedRole{"eviction/rbac.yaml", "fairgate-eviction-authoritative"}
 	// EditorRole is the example of what those may have who keep the policies.
 	EditorRole = ShippedRole{"overlay/rbac.yaml", "flow-control-editor"}
 )

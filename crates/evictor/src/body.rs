@@ -71,8 +71,14 @@ pub(crate) fn decode(options: &PostOptions, place: &PodPlace, body: &[u8]) -> De
 
 /// Decodes an eviction of any version.
 fn decode_any(options: &PostOptions, body: &[u8]) -> Result<Body, DecodeError> {
-    let scheme: Vec<RegisteredType<'_>> =
-        VERSIONS.iter().flat_map(|version| known(version)).collect();
+    let core = CORE_KINDS.map(|kind| RegisteredType {
+        group: "",
+        version: "v1",
+        kind,
+        shape: None,
+    });
+    let policy = VERSIONS.iter().flat_map(|version| known(version));
+    let scheme: Vec<RegisteredType<'_>> = policy.chain(core).collect();
     let decode = |version| {
         let expect = ExpectedType {
             group: GROUP,
@@ -86,6 +92,27 @@ fn decode_any(options: &PostOptions, body: &[u8]) -> Result<Body, DecodeError> {
     };
     decode(VERSIONS[0]).or_else(|error| decode(VERSIONS[1]).map_err(|_| error))
 }
+
+/// The kinds of the core group. As of the group's own, the API server says of them that they cannot be converted.
+const CORE_KINDS: [&str; 17] = [
+    "Binding",
+    "ComponentStatus",
+    "ConfigMap",
+    "Endpoints",
+    "Event",
+    "LimitRange",
+    "Namespace",
+    "Node",
+    "PersistentVolume",
+    "PersistentVolumeClaim",
+    "Pod",
+    "PodTemplate",
+    "ReplicationController",
+    "ResourceQuota",
+    "Secret",
+    "Service",
+    "ServiceAccount",
+];
 
 /// What a version of the group has.
 fn known(version: &'static str) -> impl Iterator<Item = RegisteredType<'static>> {
@@ -174,6 +201,11 @@ mod tests {
             "{text}"
         );
         assert!(of("policy/v1", "Pod").contains("no kind \"Pod\""));
+        assert_eq!(
+            of("v1", "Pod"),
+            "Pod in version \"v1\" cannot be handled as a Eviction: converting (v1.Pod) to \
+             (policy.Eviction): unknown conversion"
+        );
     }
 
     #[test]

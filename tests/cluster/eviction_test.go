@@ -1,0 +1,503 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/kubernetes"
+)
+
+var (
+	evictionCases = flag.Int("eviction-cases", 500, "random evictions that are compared with the real server's")
+	evictionSeed  = flag.Uint64("eviction-seed", 1, "what they are drawn by")
+	evictionRuns  = flag.Int("eviction-runs", 10, "times that fifty evictions share a budget of ten")
+)
+
+// evictionBed is an apiserver of which nobody computes budgets, with a user for fairgates that may carry out
+// evictions there.
+var evictionBed = sync.OnceValues(func() (*Apiserver, error) {
+	// Without a controller no namespace has a service account.
+	server, err := shared.StartApiserver("evictions", "", uidFlag, "--enable-priority-and-fairness=false", "--disable-admission-plugins=ServiceAccount")
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	return server, Grant(ctx, server.Admin, evictionUser, ImpersonatorRole, PrecheckRole, EvictionRole)
+})
+
+const evictionUser = "evictor"
+
+func evictingFairgate(t *testing.T, upstream string) *Fairgate {
+	t.Helper()
+	return newFairgate(t, FairgateOptions{Mode: "impersonate", User: evictionUser, Upstream: upstream, Eviction: "authoritative"})
+}
+
+// A side is one of the two servers that are compared: where requests go, and the namespace of its objects.
+type side struct {
+	at        Endpoint
+	namespace string
+	admin     kubernetes.Interface
+	transport http.RoundTripper
+}
+
+// What a side makes of a case.
+type evictionResult struct {
+	Code       int
+	RetryAfter string
+	Warnings   []string
+	Body       any
+	Pod        any
+	Budgets    any
+}
+
+// Evictions that fairgate carries out are answered as by the real server, and leave the same objects.
+func TestEvictionsAreAnsweredAsByTheRealServer(t *testing.T) {
+	aboutFairgate(t)
+	t.Parallel()
+	server := must[*Apiserver](t)(evictionBed())
+	gateway := evictingFairgate(t, server.URL)
+	succeeds(t, gateway.Start())
+	ctx := inTime(t, 12*time.Minute)
+
+	var next, departed, alike atomic.Int64
+	var mutex sync.Mutex
+	codes := map[int]int{}
+	const workers = 8
+	var group sync.WaitGroup
+	for worker := range workers {
+		sides := make([]*side, 2)
+		for index, at := range []Endpoint{server.Endpoint, gateway.Endpoint} {
+			name := fmt.Sprintf("evict-%d-%d", worker, index)
+			namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+			must[*corev1.Namespace](t)(server.Admin.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}))
+			sides[index] = &side{at: at, namespace: name, admin: server.Admin, transport: shared.Transport(shared.admin, true)}
+		}
+		group.Add(1)
+		go func() {
+			defer group.Done()
+			for {
+				number := int(next.Add(1)) - 1
+				if number >= *evictionCases || ctx.Err() != nil {
+					return
+				}
+				one := drawCase(*evictionSeed, number)
+				var results [2]*evictionResult
+				for index, side := range sides {
+					result, err := side.play(ctx, one)
+					if err != nil {
+						t.Errorf("case %d on %s: %v", number, side.at.Name, err)
+						return
+					}
+					results[index] = result
+				}
+				mutex.Lock()
+				codes[results[0].Code]++
+				mutex.Unlock()
+				want, got := results[0], results[1]
+				if reflect.DeepEqual(want, got) {
+					alike.Add(1)
+					continue
+				}
+				if one.Departs != "" && mayDepart(want, got) {
+					departed.Add(1)
+					continue
+				}
+				t.Errorf("case %d (%s)\n%s %s\n%s\nthe real server: %s\nfairgate:        %s\npod %s\nbudgets %s", number, one.Departs, one.Request.ContentType,
+					one.Request.Query, one.Request.Body, asJSON(want), asJSON(got), asJSON(one.Pod), asJSON(one.Budgets))
+			}
+		}()
+	}
+	group.Wait()
+	t.Logf("EVICTIONS {\"cases\":%d,\"alike\":%d,\"departed\":%d,\"codes\":%s}", *evictionCases, alike.Load(), departed.Load(), asJSON(codes))
+	if alike.Load()+departed.Load() < int64(*evictionCases) {
+		t.Errorf("only %d of %d cases were compared", alike.Load()+departed.Load(), *evictionCases)
+	}
+}
+
+// mayDepart is whether fairgate is stricter, as it is allowed to be: before it charges the budget it refuses what the
+// real server refuses afterwards, overlooks, or would have refused if the budget had allowed it.
+func mayDepart(want, got *evictionResult) bool {
+	refused := got.Code == http.StatusConflict || got.Code == http.StatusUnprocessableEntity
+	charged := strings.Contains(string(asJSON(got.Budgets)), `"`+evictedPod+`"`)
+	mayBe := []int{http.StatusCreated, http.StatusForbidden, http.StatusConflict, http.StatusUnprocessableEntity, http.StatusTooManyRequests, http.StatusInternalServerError}
+	return refused && !charged && got.RetryAfter == "" && slices.Contains(mayBe, want.Code)
+}
+
+// play creates the objects of a case, sends its request, and tells what came of it. Nothing remains.
+func (s *side) play(ctx context.Context, c *evictionCase) (*evictionResult, error) {
+	uid, version, err := s.create(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	body, err := c.Request.body(s.namespace, uid, version)
+	if err != nil {
+		return nil, err
+	}
+	target := fmt.Sprintf("/api/v1/namespaces/%s/pods/%s/eviction", s.namespace, evictedPod)
+	if c.Request.Query != "" {
+		target += "?" + c.Request.Query
+	}
+	header := http.Header{"Content-Type": {c.Request.ContentType}, "User-Agent": {"tests"}}
+	answer, err := shared.Do(ctx, s.transport, s.at, shared.admin, http.MethodPost, target, header, body)
+	if err != nil {
+		return nil, err
+	}
+	defer answer.Body.Close()
+	data, err := io.ReadAll(answer.Body)
+	if err != nil {
+		return nil, err
+	}
+	result := &evictionResult{Code: answer.StatusCode, RetryAfter: answer.Header.Get("Retry-After"), Warnings: answer.Header.Values("Warning")}
+	if err := json.Unmarshal(data, &result.Body); err != nil {
+		result.Body = string(data)
+	}
+	if err := s.collect(ctx, result); err != nil {
+		return nil, err
+	}
+	result.Body, result.Pod, result.Budgets = s.normal(result.Body), s.normal(result.Pod), s.normal(result.Budgets)
+	return result, s.clear(ctx)
+}
+
+func (s *side) create(ctx context.Context, c *evictionCase) (uid types.UID, version string, err error) {
+	pods, budgets := s.admin.CoreV1().Pods(s.namespace), s.admin.PolicyV1().PodDisruptionBudgets(s.namespace)
+	for _, wanted := range c.Budgets {
+		made, err := budgets.Create(ctx, wanted.DeepCopy(), metav1.CreateOptions{})
+		if err != nil {
+			return "", "", err
+		}
+		made.Status = *wanted.Status.DeepCopy()
+		if _, err := budgets.UpdateStatus(ctx, made, metav1.UpdateOptions{}); err != nil {
+			return "", "", err
+		}
+	}
+	if c.Pod == nil {
+		return "00000000-0000-0000-0000-000000000001", "2", nil
+	}
+	made, err := pods.Create(ctx, c.Pod.DeepCopy(), metav1.CreateOptions{})
+	if err != nil {
+		return "", "", err
+	}
+	made.Status = *c.Pod.Status.DeepCopy()
+	if made, err = pods.UpdateStatus(ctx, made, metav1.UpdateOptions{}); err != nil {
+		return "", "", err
+	}
+	if c.Deleted {
+		grace := int64(300)
+		if err := pods.Delete(ctx, made.Name, metav1.DeleteOptions{GracePeriodSeconds: &grace}); err != nil {
+			return "", "", err
+		}
+		// A pod that has ended goes at once.
+		if again, err := pods.Get(ctx, made.Name, metav1.GetOptions{}); err == nil {
+			made = again
+		} else if !apierrors.IsNotFound(err) {
+			return "", "", err
+		}
+	}
+	return made.UID, made.ResourceVersion, nil
+}
+
+// collect reads what the eviction has left.
+func (s *side) collect(ctx context.Context, result *evictionResult) error {
+	pod, err := s.admin.CoreV1().Pods(s.namespace).Get(ctx, evictedPod, metav1.GetOptions{})
+	switch {
+	case err == nil:
+		conditions := map[string]string{}
+		for _, condition := range pod.Status.Conditions {
+			conditions[string(condition.Type)] = fmt.Sprintf("%s %s %s", condition.Status, condition.Reason, condition.Message)
+		}
+		result.Pod = map[string]any{"deleting": pod.DeletionTimestamp != nil, "grace": pod.DeletionGracePeriodSeconds, "conditions": conditions, "phase": pod.Status.Phase}
+	case !apierrors.IsNotFound(err):
+		return err
+	}
+	list, err := s.admin.PolicyV1().PodDisruptionBudgets(s.namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	budgets := map[string]any{}
+	for _, budget := range list.Items {
+		status := budget.Status
+		var conditions []string
+		for _, condition := range status.Conditions {
+			old := condition.LastTransitionTime.Unix() == 1700000000
+			conditions = append(conditions, fmt.Sprintf("%s %s %s %q %d %t", condition.Type, condition.Status, condition.Reason, condition.Message, condition.ObservedGeneration, old))
+		}
+		budgets[budget.Name] = map[string]any{
+			"allowed": status.DisruptionsAllowed, "healthy": status.CurrentHealthy, "desired": status.DesiredHealthy, "expected": status.ExpectedPods,
+			"observed": status.ObservedGeneration, "conditions": conditions, "disrupted": slices.Sorted(maps.Keys(status.DisruptedPods)),
+			"kept": budget.Annotations["kept"],
+		}
+	}
+	result.Budgets = budgets
+	return nil
+}
+
+func (s *side) clear(ctx context.Context) error {
+	pods, none := s.admin.CoreV1().Pods(s.namespace), int64(0)
+	patch := []byte(`{"metadata":{"finalizers":null}}`)
+	if _, err := pods.Patch(ctx, evictedPod, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		return err
+	}
+	if err := pods.Delete(ctx, evictedPod, metav1.DeleteOptions{GracePeriodSeconds: &none}); err != nil && !apierrors.IsNotFound(err) {
+		return err
+	}
+	return s.admin.PolicyV1().PodDisruptionBudgets(s.namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
+}
+
+var inBrackets = regexp.MustCompile(`in (the precondition|record) \([^)]*\)`)
+
+// normal is a tree without what differs from server to server, or from one moment to the next.
+func (s *side) normal(tree any) any {
+	text := strings.ReplaceAll(string(asJSON(tree)), s.namespace, "NAMESPACE")
+	text = inBrackets.ReplaceAllString(text, "in $1 (…)")
+	var normal any
+	if err := json.Unmarshal([]byte(text), &normal); err != nil {
+		panic(err)
+	}
+	return normal
+}
+
+// shareBudget has fifty pods of a budget of ten evicted at once, by clients that ask again when told to.
+func shareBudget(ctx context.Context, admin kubernetes.Interface, namespace string, clients []kubernetes.Interface) (granted int, err error) {
+	const count, allowed = 50, 10
+	pods, budgets := admin.CoreV1().Pods(namespace), admin.PolicyV1().PodDisruptionBudgets(namespace)
+	if err := makeShared(ctx, admin, namespace, count, allowed); err != nil {
+		return 0, err
+	}
+	var group sync.WaitGroup
+	var grants atomic.Int64
+	errs := make(chan error, count)
+	for index := range count {
+		group.Add(1)
+		go func() {
+			defer group.Done()
+			eviction := &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("pod-%d", index), Namespace: namespace}}
+			for {
+				err := clients[index%len(clients)].PolicyV1().Evictions(namespace).Evict(ctx, eviction)
+				switch {
+				case err == nil:
+					grants.Add(1)
+				case ctx.Err() == nil && apierrors.IsTooManyRequests(err) && strings.Contains(fmt.Sprint(asStatus(err)), "still being processed"):
+					continue
+				case !apierrors.IsTooManyRequests(err):
+					errs <- err
+				}
+				return
+			}
+		}()
+	}
+	group.Wait()
+	close(errs)
+	for err := range errs {
+		return 0, err
+	}
+	left, err := pods.List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return 0, err
+	}
+	budget, err := budgets.Get(ctx, "shared", metav1.GetOptions{})
+	if err != nil {
+		return 0, err
+	}
+	if gone := count - len(left.Items); gone != int(grants.Load()) || len(budget.Status.DisruptedPods) != gone || int(budget.Status.DisruptionsAllowed) != allowed-gone {
+		return 0, fmt.Errorf("%d granted, %d gone, %d in the budget, which allows %d", grants.Load(), gone, len(budget.Status.DisruptedPods), budget.Status.DisruptionsAllowed)
+	}
+	return int(grants.Load()), clearShared(ctx, admin, namespace)
+}
+
+func asStatus(err error) metav1.Status {
+	if status, is := err.(apierrors.APIStatus); is {
+		return status.Status()
+	}
+	return metav1.Status{}
+}
+
+func makeShared(ctx context.Context, admin kubernetes.Interface, namespace string, count int, allowed int32) error {
+	pods, budgets := admin.CoreV1().Pods(namespace), admin.PolicyV1().PodDisruptionBudgets(namespace)
+	one := intstr.FromInt32(1)
+	budget := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: "shared"},
+		Spec: policyv1.PodDisruptionBudgetSpec{MinAvailable: &one, Selector: &metav1.LabelSelector{}}}
+	budget, err := budgets.Create(ctx, budget, metav1.CreateOptions{})
+	if err != nil {
+		return err
+	}
+	budget.Status = policyv1.PodDisruptionBudgetStatus{ObservedGeneration: 1, DisruptionsAllowed: allowed, CurrentHealthy: int32(count), DesiredHealthy: int32(count) - allowed}
+	if _, err := budgets.UpdateStatus(ctx, budget, metav1.UpdateOptions{}); err != nil {
+		return err
+	}
+	for index := range count {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("pod-%d", index)},
+			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "none"}}}}
+		if pod, err = pods.Create(ctx, pod, metav1.CreateOptions{}); err != nil {
+			return err
+		}
+		pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}
+		if _, err = pods.UpdateStatus(ctx, pod, metav1.UpdateOptions{}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func clearShared(ctx context.Context, admin kubernetes.Interface, namespace string) error {
+	none := int64(0)
+	if err := admin.CoreV1().Pods(namespace).DeleteCollection(ctx, metav1.DeleteOptions{GracePeriodSeconds: &none}, metav1.ListOptions{}); err != nil {
+		return err
+	}
+	return admin.PolicyV1().PodDisruptionBudgets(namespace).Delete(ctx, "shared", metav1.DeleteOptions{})
+}
+
+// evictionNamespace is a namespace, and a user who may evict in it and nothing else.
+func evictionNamespace(t *testing.T, ctx context.Context, server *Apiserver, name string) User {
+	t.Helper()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	must[*corev1.Namespace](t)(server.Admin.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}))
+	drainer := must[User](t)(shared.NewUser("drainer-of-" + name))
+	rule := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods/eviction"}, Verbs: []string{"create"}}
+	succeeds(t, GrantRules(ctx, server.Admin, drainer.Name, drainer.Name, []rbacv1.PolicyRule{rule}))
+	return drainer
+}
+
+func evictingClient(t *testing.T, at Endpoint, user User) kubernetes.Interface {
+	t.Helper()
+	config := shared.Config(at, user)
+	config.QPS = -1
+	return must[*kubernetes.Clientset](t)(kubernetes.NewForConfig(config))
+}
+
+// G2: two fairgates grant exactly what the budget has, however many evictions compete.
+func TestTwoFairgatesShareTheBudget(t *testing.T) {
+	aboutFairgate(t)
+	t.Parallel()
+	server := must[*Apiserver](t)(evictionBed())
+	ctx := inTime(t, 13*time.Minute)
+	drainer := evictionNamespace(t, ctx, server, "shared")
+	var clients []kubernetes.Interface
+	for range 2 {
+		gateway := evictingFairgate(t, server.URL)
+		succeeds(t, gateway.Start())
+		clients = append(clients, evictingClient(t, gateway.Endpoint, drainer))
+	}
+	for run := range *evictionRuns {
+		granted, err := shareBudget(ctx, server.Admin, "shared", clients)
+		if err != nil || granted != 10 {
+			t.Fatalf("run %d: %d granted, %v", run, granted, err)
+		}
+	}
+	t.Logf("EVICTIONS_SHARED {\"runs\":%d}", *evictionRuns)
+}
+
+// Whoever may not evict gets 403, and nothing is evicted.
+func TestEvictionsAreForThoseWhoMay(t *testing.T) {
+	aboutFairgate(t)
+	t.Parallel()
+	server := must[*Apiserver](t)(evictionBed())
+	ctx := inTime(t, 3*time.Minute)
+	drainer := evictionNamespace(t, ctx, server, "allowed")
+	succeeds(t, makeShared(ctx, server.Admin, "allowed", 2, 1))
+	gateway := evictingFairgate(t, server.URL)
+	succeeds(t, gateway.Start())
+	eviction := &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: "pod-0", Namespace: "allowed"}}
+	stranger := must[User](t)(shared.NewUser("stranger-to-evictions"))
+	err := evictingClient(t, gateway.Endpoint, stranger).PolicyV1().Evictions("allowed").Evict(ctx, eviction)
+	direct := evictingClient(t, server.Endpoint, stranger).PolicyV1().Evictions("allowed").Evict(ctx, eviction)
+	if !apierrors.IsForbidden(err) || err.Error() != direct.Error() {
+		t.Errorf("a stranger got %v, from the server itself %v", err, direct)
+	}
+	succeeds(t, evictingClient(t, gateway.Endpoint, drainer).PolicyV1().Evictions("allowed").Evict(ctx, eviction))
+	if _, err := server.Admin.CoreV1().Pods("allowed").Get(ctx, "pod-0", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("the pod is there: %v", err)
+	}
+}
+
+// G2, G3: whenever a fairgate dies, or its upstream is cut off or hangs, no pod is gone that is not in the budget.
+func TestNoEvictionIsUnaccountedFor(t *testing.T) {
+	aboutFairgate(t)
+	t.Parallel()
+	server := must[*Apiserver](t)(evictionBed())
+	ctx := inTime(t, 10*time.Minute)
+	drainer := evictionNamespace(t, ctx, server, "disturbed")
+	random := rand.New(rand.NewPCG(*evictionSeed, 2))
+	const count, allowed = 30, 10
+	gone := 0
+	for run := range 12 {
+		valve := must[*Valve](t)(NewValve(strings.TrimPrefix(server.URL, "https://")))
+		gateway := must[*Fairgate](t)(shared.NewFairgate(FairgateOptions{Mode: "impersonate", User: evictionUser, Upstream: "https://" + valve.Address, Eviction: "authoritative"}))
+		succeeds(t, gateway.Start(), makeShared(ctx, server.Admin, "disturbed", count, allowed))
+		client := evictingClient(t, gateway.Endpoint, drainer)
+		short, stop := context.WithTimeout(ctx, 20*time.Second)
+		var group sync.WaitGroup
+		var granted atomic.Int64
+		for index := range count {
+			group.Add(1)
+			go func() {
+				defer group.Done()
+				eviction := &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("pod-%d", index), Namespace: "disturbed"}}
+				if client.PolicyV1().Evictions("disturbed").Evict(short, eviction) == nil {
+					granted.Add(1)
+				}
+			}()
+		}
+		time.Sleep(time.Duration(random.IntN(400)) * time.Millisecond) // any moment will do
+		switch run % 3 {
+		case 0:
+			_ = gateway.running.cmd.Process.Kill()
+		case 1:
+			valve.Shut()
+			time.Sleep(time.Duration(random.IntN(1500)) * time.Millisecond)
+			valve.Open()
+		case 2:
+			valve.Hold()
+			time.Sleep(time.Duration(random.IntN(1500)) * time.Millisecond)
+			valve.Open()
+		}
+		group.Wait()
+		stop()
+		_ = gateway.Stop()
+		valve.Close()
+		budget := must[*policyv1.PodDisruptionBudget](t)(server.Admin.PolicyV1().PodDisruptionBudgets("disturbed").Get(ctx, "shared", metav1.GetOptions{}))
+		left := must[*corev1.PodList](t)(server.Admin.CoreV1().Pods("disturbed").List(ctx, metav1.ListOptions{}))
+		there := map[string]bool{}
+		for _, pod := range left.Items {
+			there[pod.Name] = true
+		}
+		evicted := 0
+		for index := range count {
+			name := fmt.Sprintf("pod-%d", index)
+			if there[name] {
+				continue
+			}
+			evicted++
+			if _, accounted := budget.Status.DisruptedPods[name]; !accounted {
+				t.Errorf("run %d: %s is gone, but not in the budget", run, name)
+			}
+		}
+		if evicted > allowed || int(granted.Load()) > evicted || int(budget.Status.DisruptionsAllowed) > allowed-evicted {
+			t.Errorf("run %d: %d granted, %d gone, the budget allows %d", run, granted.Load(), evicted, budget.Status.DisruptionsAllowed)
+		}
+		gone += evicted
+		succeeds(t, clearShared(ctx, server.Admin, "disturbed"))
+	}
+	t.Logf("EVICTIONS_DISTURBED {\"gone\":%d}", gone)
+}
