@@ -7,7 +7,7 @@ use fairgate_objects::{
     codec,
     kind::{Kind, KindVersion},
     object::{self, Object},
-    schema::meta::PARTIAL_OBJECT_METADATA,
+    schema::meta_v1::PARTIAL_OBJECT_METADATA,
     table::{IncludeObject, TableLayout, partial},
 };
 

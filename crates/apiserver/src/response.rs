@@ -21,7 +21,7 @@ use fairgate_objects::{
     object::Object,
     schema::{
         Struct,
-        meta::{PARTIAL_OBJECT_METADATA, STATUS},
+        meta_v1::{PARTIAL_OBJECT_METADATA, STATUS},
     },
     table::partial,
 };

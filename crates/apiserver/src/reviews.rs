@@ -7,7 +7,10 @@ use fairgate_core::{digest::User, names};
 use fairgate_objects::{
     field_error::ApiFieldError,
     kind::{Kind, KindRules, KindVersion, Storage},
-    schema::reviews as shapes,
+    schema::{
+        authentication_v1::SELF_SUBJECT_REVIEW,
+        authorization_v1::{SELF_SUBJECT_ACCESS_REVIEW, SELF_SUBJECT_RULES_REVIEW},
+    },
 };
 use fairgate_upstream::access_review::Attributes;
 
@@ -68,7 +71,7 @@ static ACCESS: Kind = review(
     "SelfSubjectAccessReview",
     "selfsubjectaccessreviews",
     "selfsubjectaccessreview",
-    &[v1(&shapes::SELF_SUBJECT_ACCESS_REVIEW)],
+    &[v1(&SELF_SUBJECT_ACCESS_REVIEW)],
 );
 
 static RULES: Kind = review(
@@ -76,7 +79,7 @@ static RULES: Kind = review(
     "SelfSubjectRulesReview",
     "selfsubjectrulesreviews",
     "selfsubjectrulesreview",
-    &[v1(&shapes::SELF_SUBJECT_RULES_REVIEW)],
+    &[v1(&SELF_SUBJECT_RULES_REVIEW)],
 );
 
 static SELF: Kind = review(
@@ -84,7 +87,7 @@ static SELF: Kind = review(
     "SelfSubjectReview",
     "selfsubjectreviews",
     "selfsubjectreview",
-    &[v1(&shapes::SELF_SUBJECT_REVIEW)],
+    &[v1(&SELF_SUBJECT_REVIEW)],
 );
 
 /// Sets the status of a review.

@@ -20,7 +20,7 @@ use fairgate_base::clock::Clock;
 use fairgate_objects::{
     codec, metadata,
     object::Object,
-    schema::{canonical, meta::STATUS},
+    schema::{canonical, meta_v1::STATUS},
 };
 use fairgate_store::{StoreEntry, StoreError, StoreEvent, Watch};
 

@@ -4,34 +4,18 @@ use fairgate_apiserver::{StatusError, posted::PostOptions};
 use fairgate_eviction::procedure::{refusal::EvictionRefusal, request::EvictionRequest};
 use fairgate_objects::{
     codec::{self, Body, DecodeError, ExpectedType, FieldValidation, RegisteredType},
-    schema::{
-        Struct, Type, TypePackage, field,
-        meta::{DELETE_OPTIONS, OBJECT_META},
-    },
+    schema::{Struct, built_in, policy_v1, policy_v1beta1},
 };
 
 use crate::path::PodPlace;
 
 const GROUP: &str = "policy";
 const KIND: &str = "Eviction";
-/// The versions of the group that have the kind; the one that is assumed comes first.
-const VERSIONS: [&str; 2] = ["v1", "v1beta1"];
-
-static EVICTION: Struct = Struct::new(
-    KIND,
-    TypePackage::GroupVersion,
-    "Eviction evicts a pod from its node, subject to its budgets.",
-    &[
-        field("metadata", 1, Type::Object(&OBJECT_META), "The pod's name.").always(),
-        field(
-            "deleteOptions",
-            2,
-            Type::Object(&DELETE_OPTIONS),
-            "How the pod is to be deleted.",
-        )
-        .pointer(),
-    ],
-);
+/// The versions of the group that have the kind, with its tables; the one that is assumed comes first.
+const VERSIONS: [(&str, &Struct); 2] = [
+    ("v1", &policy_v1::EVICTION),
+    ("v1beta1", &policy_v1beta1::EVICTION),
+];
 
 /// What a body came to, and the warnings about it.
 #[derive(Debug)]
@@ -77,14 +61,14 @@ fn decode_any(options: &PostOptions, body: &[u8]) -> Result<Body, DecodeError> {
         kind,
         shape: None,
     });
-    let policy = VERSIONS.iter().flat_map(|version| known(version));
+    let policy = VERSIONS.iter().flat_map(|&(version, _)| known(version));
     let scheme: Vec<RegisteredType<'_>> = policy.chain(core).collect();
-    let decode = |version| {
+    let decode = |(version, shape)| {
         let expect = ExpectedType {
             group: GROUP,
             version,
             kind: KIND,
-            shape: &EVICTION,
+            shape,
             scheme: &scheme,
         };
         let strict = options.validation == FieldValidation::Strict;
@@ -116,16 +100,12 @@ const CORE_KINDS: [&str; 17] = [
 
 /// What a version of the group has.
 fn known(version: &'static str) -> impl Iterator<Item = RegisteredType<'static>> {
-    let kinds = [
-        (KIND, Some(&EVICTION)),
-        ("PodDisruptionBudget", None),
-        ("PodDisruptionBudgetList", None),
-    ];
-    kinds.into_iter().map(move |(kind, shape)| RegisteredType {
+    let kinds = [KIND, "PodDisruptionBudget", "PodDisruptionBudgetList"];
+    kinds.into_iter().map(move |kind| RegisteredType {
         group: GROUP,
         version,
         kind,
-        shape,
+        shape: built_in(GROUP, version, kind),
     })
 }
 
@@ -175,7 +155,11 @@ mod tests {
                 body["apiVersion"] = json!(version);
                 body["kind"] = json!("Eviction");
             }
-            let sealed = envelope::seal(version, "Eviction", &protobuf::encode(&EVICTION, &body));
+            let sealed = envelope::seal(
+                version,
+                "Eviction",
+                &protobuf::encode(&policy_v1::EVICTION, &body),
+            );
             for (format, bytes) in [
                 (BodyFormat::Json, body.to_string().into_bytes()),
                 (BodyFormat::Yaml, codec::yaml::encode(&body).into_bytes()),

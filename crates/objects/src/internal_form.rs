@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 use crate::codec::json::encode_plain;
-use crate::schema::{Presence, Struct, Type};
+use crate::schema::{Struct, Type};
 
 /// The text of an object of `shape`.
 pub(crate) fn printed(shape: &Struct, object: &Value) -> String {
@@ -13,7 +13,7 @@ pub(crate) fn printed(shape: &Struct, object: &Value) -> String {
         .iter()
         .map(|field| {
             let value = object.get(field.name).unwrap_or(&Value::Null);
-            let absent = value.is_null() && field.presence == Presence::Pointer;
+            let absent = value.is_null() && field.presence.is_pointer();
             let value = if absent {
                 "null".to_owned()
             } else {
@@ -61,7 +61,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::schema::flowcontrol::PRIORITY_LEVEL;
+    use crate::schema::flowcontrol_v1::PRIORITY_LEVEL_CONFIGURATION as PRIORITY_LEVEL;
 
     #[test]
     fn nothing_is_left_out() {

@@ -11,7 +11,7 @@ use crate::{
     internal_form,
     kind::{Deprecation, Kind, KindRules, KindVersion, Storage, TableColumn},
     metadata,
-    schema::{Field, Struct, Type, flowcontrol as shapes},
+    schema::{Field, Struct, Type, flowcontrol_v1, flowcontrol_v1beta3},
     table,
 };
 use fairgate_core::{
@@ -40,7 +40,7 @@ pub static FLOW_SCHEMA: Kind = Kind {
     versions: &[
         KindVersion {
             name: "v1",
-            shape: &shapes::FLOW_SCHEMA,
+            shape: &flowcontrol_v1::FLOW_SCHEMA,
             deprecated: None,
             default: default_flow_schema,
             to_storage: same,
@@ -48,7 +48,7 @@ pub static FLOW_SCHEMA: Kind = Kind {
         },
         KindVersion {
             name: "v1beta3",
-            shape: &shapes::FLOW_SCHEMA,
+            shape: &flowcontrol_v1beta3::FLOW_SCHEMA,
             deprecated: V1BETA3,
             default: default_flow_schema,
             to_storage: same,
@@ -108,7 +108,7 @@ pub static PRIORITY_LEVEL: Kind = Kind {
     versions: &[
         KindVersion {
             name: "v1",
-            shape: &shapes::PRIORITY_LEVEL,
+            shape: &flowcontrol_v1::PRIORITY_LEVEL_CONFIGURATION,
             deprecated: None,
             default: default_level,
             to_storage: same,
@@ -116,7 +116,7 @@ pub static PRIORITY_LEVEL: Kind = Kind {
         },
         KindVersion {
             name: "v1beta3",
-            shape: &shapes::PRIORITY_LEVEL_V1BETA3,
+            shape: &flowcontrol_v1beta3::PRIORITY_LEVEL_CONFIGURATION,
             deprecated: V1BETA3,
             default: default_level_v1beta3,
             to_storage: level_from_v1beta3,
@@ -299,7 +299,7 @@ fn check_flow_schema(object: &Value) -> Vec<ApiFieldError> {
     let mut errors = metadata::check_finalizers_qualified(object);
     match FlowSchema::deserialize(object) {
         Ok(schema) => errors.extend(beyond_metadata(
-            &shapes::FLOW_SCHEMA,
+            &flowcontrol_v1::FLOW_SCHEMA,
             object,
             validate::flow_schema(&schema),
         )),
@@ -312,7 +312,7 @@ fn check_level(object: &Value) -> Vec<ApiFieldError> {
     let mut errors = metadata::check_finalizers_qualified(object);
     match PriorityLevelConfiguration::deserialize(object) {
         Ok(level) => errors.extend(beyond_metadata(
-            &shapes::PRIORITY_LEVEL,
+            &flowcontrol_v1::PRIORITY_LEVEL_CONFIGURATION,
             object,
             validate::priority_level(&level),
         )),

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashSet};
 
 use serde_json::{Map, Value, json};
 
-use crate::{codec, field_error::ApiFieldError, go::Quoted, schema::meta::OWNER_REFERENCE};
+use crate::{codec, field_error::ApiFieldError, go::Quoted, schema::meta_v1::OWNER_REFERENCE};
 use fairgate_core::names;
 
 /// The limit for the sum of all annotations, in bytes.

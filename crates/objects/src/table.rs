@@ -8,7 +8,7 @@ use crate::{
     kind::{Kind, KindVersion},
     metadata,
     object::Object,
-    schema::meta::OBJECT_META,
+    schema::{docs, meta_v1::OBJECT_META},
 };
 
 /// What comes with each row.
@@ -97,7 +97,9 @@ impl TableLayout {
     }
 
     fn head(&self) -> Value {
-        let doc = OBJECT_META.field("name").map_or("", |field| field.doc);
+        let doc = OBJECT_META
+            .field("name")
+            .map_or("", |field| docs::of_field(&OBJECT_META, field));
         let mut columns = vec![column("Name", "string", "name", doc)];
         for one in self.kind.rules.columns {
             columns.push(column(one.name, one.ty, "", one.doc));

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use fairgate_apiserver::discovery::protobuf::RESOURCE_LIST;
 use fairgate_objects::{
     codec::{envelope, protobuf, yaml},
-    kinds::KINDS,
     schema::{
-        Field, List, Struct, Type, TypePackage, field, flowcontrol,
-        meta::{LIST_META, PARTIAL_OBJECT_METADATA, STATUS},
+        Struct, built_in,
+        meta_v1::{
+            API_RESOURCE_LIST, PARTIAL_OBJECT_METADATA, PARTIAL_OBJECT_METADATA_LIST, STATUS,
+        },
     },
 };
 use serde_json::{Value, json};
@@ -21,42 +21,16 @@ pub enum Decoded {
     Text,
 }
 
-const METADATA: Field = field("metadata", 1, Type::Object(&LIST_META), "").always();
-
-const fn list(fields: &'static [Field]) -> Struct {
-    Struct::new("List", TypePackage::GroupVersion, "", fields)
-}
-
-/// A list of objects of one table.
-macro_rules! list_of {
-    ($name:ident, $item:expr) => {
-        static $name: Struct = {
-            static ITEMS: List = List::atomic(Type::Object($item));
-            list(&[METADATA, field("items", 2, Type::List(&ITEMS), "").always()])
-        };
-    };
-}
-list_of!(FLOW_SCHEMAS, &flowcontrol::FLOW_SCHEMA);
-list_of!(LEVELS, &flowcontrol::PRIORITY_LEVEL);
-list_of!(LEVELS_V1BETA3, &flowcontrol::PRIORITY_LEVEL_V1BETA3);
-list_of!(PARTIALS, &PARTIAL_OBJECT_METADATA);
-
 /// The table of what an envelope says that it holds.
 fn shape(api_version: &str, kind: &str) -> &'static Struct {
-    match (api_version.rsplit('/').next(), kind) {
-        (_, "Status") => &STATUS,
-        (_, "PartialObjectMetadata") => &PARTIAL_OBJECT_METADATA,
-        (_, "PartialObjectMetadataList") => &PARTIALS,
-        (_, "APIResourceList") => &RESOURCE_LIST,
-        (_, "FlowSchemaList") => &FLOW_SCHEMAS,
-        (Some("v1"), "PriorityLevelConfigurationList") => &LEVELS,
-        (_, "PriorityLevelConfigurationList") => &LEVELS_V1BETA3,
-        (Some(version), _) => {
-            let known = KINDS.iter().find(|known| known.kind == kind);
-            let known = known.unwrap_or_else(|| panic!("{api_version} {kind} has no table"));
-            known.version(version).unwrap().shape
-        }
-        (None, _) => panic!("{kind} has no version"),
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    match kind {
+        "Status" => &STATUS,
+        "PartialObjectMetadata" => &PARTIAL_OBJECT_METADATA,
+        "PartialObjectMetadataList" => &PARTIAL_OBJECT_METADATA_LIST,
+        "APIResourceList" => &API_RESOURCE_LIST,
+        _ => built_in(group, version, kind)
+            .unwrap_or_else(|| panic!("{api_version} {kind} has no table")),
     }
 }
 
@@ -97,9 +71,6 @@ fn message(body: &[u8]) -> Value {
     let mut value = protobuf::decode(shape, opened.raw).unwrap();
     value["apiVersion"] = json!(opened.api_version);
     value["kind"] = json!(opened.kind);
-    for resource in value["resources"].as_array_mut().into_iter().flatten() {
-        resource["verbs"] = resource["verbs"]["items"].take();
-    }
     value
 }
 

@@ -3,7 +3,7 @@
 use fairgate_objects::{
     codec::{envelope, protobuf},
     kind::{Kind, KindVersion},
-    schema::{Struct, canonical, meta},
+    schema::{Struct, canonical, meta_v1},
 };
 use serde_json::{Value, json};
 
@@ -43,7 +43,7 @@ impl Format {
         let options = json!({"apiVersion": "v1", "kind": "DeleteOptions"});
         match self {
             Self::Json => options.to_string().into_bytes(),
-            Self::Protobuf => envelope::seal_object(&meta::DELETE_OPTIONS, &options),
+            Self::Protobuf => envelope::seal_object(&meta_v1::DELETE_OPTIONS, &options),
         }
     }
 
@@ -71,7 +71,7 @@ impl Format {
                 let mut list = json!({"kind": opened.kind, "metadata": {}, "items": []});
                 for (number, bytes) in fields(opened.raw) {
                     if number == 1 {
-                        list["metadata"] = protobuf::decode(&meta::LIST_META, bytes).unwrap();
+                        list["metadata"] = protobuf::decode(&meta_v1::LIST_META, bytes).unwrap();
                     } else {
                         let item = protobuf::decode(shape, bytes).unwrap();
                         list["items"].as_array_mut().unwrap().push(item);

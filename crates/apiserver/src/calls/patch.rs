@@ -190,7 +190,7 @@ impl CallContext<'_> {
 
 /// The shape of a document without `apiVersion`. kube-apiserver decodes it into its internal Go type. This
 /// type has no JSON tags, so no field of the document matches, not even the name.
-static UNVERSIONED: Struct = Struct::new("Unversioned", TypePackage::GroupVersion, "", &[]);
+static UNVERSIONED: Struct = Struct::new("Unversioned", TypePackage::GroupVersion, &[]);
 
 fn has_version(document: &Value) -> bool {
     let version = document["apiVersion"].as_str();

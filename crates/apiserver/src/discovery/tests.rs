@@ -51,7 +51,7 @@ fn leak<T>(value: T) -> &'static T {
 /// The `v1` of a kind whose fields do not matter.
 fn shaped(name: &'static str) -> KindVersion {
     KindVersion {
-        shape: leak(Struct::new(name, TypePackage::GroupVersion, "", &[])),
+        shape: leak(Struct::new(name, TypePackage::GroupVersion, &[])),
         ..version(FLOW_SCHEMA.stored())
     }
 }

@@ -9,13 +9,14 @@ use serde_json::{Map, Value, json};
 
 use super::{
     names::{GroupVersion, meta},
-    shared::{self, INT_OR_STRING},
+    shared::{self, INT_OR_STRING, QUANTITY, RAW_EXTENSION},
 };
 use crate::discovery::resources;
 use fairgate_objects::{
     kind::Kind,
     schema::{
-        Field, PatchStrategy, Presence, Struct, Topology, Type, TypePackage, meta::LIST_META,
+        Field, PatchStrategy, Presence, Struct, Topology, Type, TypePackage, docs,
+        meta_v1::LIST_META,
     },
 };
 
@@ -158,7 +159,7 @@ fn inner(mut ty: Type) -> Option<&'static Struct> {
         ty = match ty {
             Type::Object(table) => return Some(table),
             Type::List(list) => list.item,
-            Type::Map(value) => *value,
+            Type::Map(map) => map.value,
             _ => return None,
         }
     }
@@ -168,13 +169,13 @@ fn object(gv: GroupVersion<'_>, table: &Struct) -> Value {
     let mut properties = Map::new();
     let mut required = Vec::new();
     for field in table.fields {
-        properties.insert(field.name.into(), property(gv, field));
+        properties.insert(field.name.into(), property(gv, table, field));
         if field.required {
             required.push(field.name);
         }
     }
     let mut schema = json!({
-        "description": table.doc,
+        "description": docs::of_struct(table),
         "type": "object",
         "properties": properties,
     });
@@ -184,9 +185,7 @@ fn object(gv: GroupVersion<'_>, table: &Struct) -> Value {
     if table.atomic {
         schema["x-kubernetes-map-type"] = "atomic".into();
     }
-    if table.home == TypePackage::GroupVersion
-        && let Some((discriminator, members)) = shared::union(gv.group, table.name)
-    {
+    if let Some((discriminator, members)) = shared::union(table) {
         let members: Map<String, Value> = members
             .iter()
             .map(|&(field, name)| (field.to_owned(), name.into()))
@@ -197,15 +196,19 @@ fn object(gv: GroupVersion<'_>, table: &Struct) -> Value {
     schema
 }
 
-fn property(gv: GroupVersion<'_>, field: &Field) -> Value {
+fn property(gv: GroupVersion<'_>, table: &Struct, field: &Field) -> Value {
+    let declared = field
+        .default
+        .and_then(|text| serde_json::from_str(text).ok());
     let default = match field.presence {
+        _ if declared.is_some() => declared,
         Presence::Always => zero(field.ty),
         // An object that is not a pointer is always present.
         Presence::NonZero if matches!(field.ty, Type::Object(_)) => zero(field.ty),
-        Presence::NonZero | Presence::Pointer => None,
+        Presence::NonZero | Presence::Pointer | Presence::Nullable => None,
     };
     let mut schema = wrapped(schema(gv, field.ty));
-    schema["description"] = field.doc.into();
+    schema["description"] = docs::of_field(table, field).into();
     if let Some(default) = default {
         schema["default"] = default;
     }
@@ -220,9 +223,16 @@ fn property(gv: GroupVersion<'_>, field: &Field) -> Value {
             schema["x-kubernetes-list-map-keys"] = json!(keys);
         }
     }
+    if let Type::Map(map) = field.ty
+        && map.atomic
+    {
+        schema["x-kubernetes-map-type"] = "atomic".into();
+    }
     let (strategy, key) = match field.patch {
         PatchStrategy::Plain => (None, None),
         PatchStrategy::MergeBy(key) => (Some("merge"), Some(key)),
+        PatchStrategy::MergeByRetainingKeys(key) => (Some("merge,retainKeys"), Some(key)),
+        PatchStrategy::RetainKeys => (Some("retainKeys"), None),
         PatchStrategy::MergeSet => (Some("merge"), None),
         PatchStrategy::Replace => (Some("replace"), None),
     };
@@ -244,13 +254,17 @@ fn schema(gv: GroupVersion<'_>, ty: Type) -> Value {
         Type::Int32 => json!({ "type": "integer", "format": "int32" }),
         Type::Int64 => json!({ "type": "integer", "format": "int64" }),
         Type::Flag => json!({ "type": "boolean" }),
+        Type::Bytes => json!({ "type": "string", "format": "byte" }),
         Type::Time => reference(&meta("Time")),
+        Type::MicroTime => reference(&meta("MicroTime")),
         Type::Raw => reference(&meta("FieldsV1")),
+        Type::RawExtension => reference(RAW_EXTENSION),
+        Type::Quantity => reference(QUANTITY),
         Type::IntOrString => reference(INT_OR_STRING),
         Type::Object(table) => reference(&gv.schema(table.home, table.name)),
         Type::List(list) => json!({ "type": "array", "items": element(gv, list.item) }),
-        Type::Map(value) => {
-            json!({ "type": "object", "additionalProperties": element(gv, *value) })
+        Type::Map(map) => {
+            json!({ "type": "object", "additionalProperties": element(gv, map.value) })
         }
     }
 }
@@ -275,7 +289,15 @@ fn zero(ty: Type) -> Option<Value> {
         Type::Int32 | Type::Int64 => Some(0.into()),
         Type::Flag => Some(false.into()),
         Type::Object(_) => Some(json!({})),
-        Type::Time | Type::Raw | Type::IntOrString | Type::List(_) | Type::Map(_) => None,
+        Type::Bytes
+        | Type::Time
+        | Type::MicroTime
+        | Type::Raw
+        | Type::RawExtension
+        | Type::IntOrString
+        | Type::Quantity
+        | Type::List(_)
+        | Type::Map(_) => None,
     }
 }
 
@@ -292,7 +314,7 @@ fn wrapped(schema: Value) -> Value {
 fn list(kind: &Kind, item: &str) -> Value {
     let wrapped = |name: &str| json!({ "allOf": [reference(name)], "default": {} });
     let mut metadata = wrapped(&meta(LIST_META.name));
-    metadata["description"] = LIST_META.doc.into();
+    metadata["description"] = docs::of_struct(&LIST_META).into();
     json!({
         "description": format!("{} is a list of objects of kind {}.", kind.list_kind, kind.kind),
         "type": "object",

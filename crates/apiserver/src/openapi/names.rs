@@ -21,6 +21,9 @@ impl GroupVersion<'_> {
         match home {
             TypePackage::Meta => meta(name),
             TypePackage::GroupVersion => format!("{}{name}", self.schemas()),
+            TypePackage::Api { package, version } => {
+                format!("io.k8s.api.{package}.{version}.{name}")
+            }
         }
     }
 

@@ -15,7 +15,7 @@ use crate::go::Quoted;
 use crate::schema::{
     Struct,
     canonical::{self, Decoded, Source, View},
-    meta::{DELETE_OPTIONS, STATUS},
+    meta_v1::{DELETE_OPTIONS, STATUS},
 };
 
 /// The number of bytes of a body that an error message contains.

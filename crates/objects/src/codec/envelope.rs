@@ -6,7 +6,7 @@
 use serde_json::Value;
 
 use super::protobuf::{self, WireError, WireReader, put_bytes, text};
-use crate::schema::{Struct, meta::LIST_META};
+use crate::schema::{Struct, meta_v1::LIST_META};
 
 /// The beginning of every body.
 pub const PREFIX: [u8; 4] = *b"k8s\0";

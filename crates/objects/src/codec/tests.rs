@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 use super::*;
 use crate::schema::{
     Struct,
-    flowcontrol::{FLOW_SCHEMA, PRIORITY_LEVEL},
+    flowcontrol_v1::{FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION as PRIORITY_LEVEL},
+    flowcontrol_v1beta3,
 };
 
 const GROUP: &str = "flowcontrol.apiserver.k8s.io";
@@ -15,7 +16,7 @@ const SCHEME: &[RegisteredType<'_>] = &[
         group: GROUP,
         version: "v1beta3",
         kind: "FlowSchema",
-        shape: Some(&FLOW_SCHEMA),
+        shape: Some(&flowcontrol_v1beta3::FLOW_SCHEMA),
     },
     RegisteredType {
         group: GROUP,

@@ -33,18 +33,28 @@ pub fn restore(shape: &Struct, object: &mut Value) -> Result<(), String> {
 fn restore_value(ty: &Type, value: &mut Value) -> Result<(), String> {
     match (ty, value) {
         // Times and raw JSON are read from their text in either case.
-        (Type::Time | Type::Raw | Type::IntOrString, _)
+        (
+            Type::Time
+            | Type::MicroTime
+            | Type::Raw
+            | Type::RawExtension
+            | Type::IntOrString
+            | Type::Quantity,
+            _,
+        )
         | (_, Value::Null)
-        | (Type::Text, Value::String(_))
+        | (Type::Text | Type::Bytes, Value::String(_))
         | (Type::Flag, Value::Bool(_)) => Ok(()),
         (Type::Object(shape), value) => restore(shape, value),
         (Type::List(list), Value::Array(items)) => items
             .iter_mut()
             .try_for_each(|item| restore_value(&list.item, item)),
-        (Type::Map(ty), Value::Object(entries)) => entries
+        (Type::Map(map), Value::Object(entries)) => entries
             .iter_mut()
-            .try_for_each(|(_, value)| restore_value(ty, value)),
-        (Type::List(_), value) => Err(format!("cannot restore slice from {}", go_kind(value))),
+            .try_for_each(|(_, value)| restore_value(&map.value, value)),
+        (Type::List(_) | Type::Bytes, value) => {
+            Err(format!("cannot restore slice from {}", go_kind(value)))
+        }
         (Type::Map(_), value) => Err(format!("cannot restore map from {}", go_kind(value))),
         // Go could convert a number to a character, but does not do so for JSON.
         (Type::Text, Value::Number(number)) if !number.is_f64() => {
@@ -106,7 +116,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::schema::flowcontrol::FLOW_SCHEMA;
+    use crate::schema::flowcontrol_v1::FLOW_SCHEMA;
 
     fn restored(mut value: Value) -> Result<Value, String> {
         restore(&FLOW_SCHEMA, &mut value).map(|()| value)

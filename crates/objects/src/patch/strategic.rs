@@ -22,7 +22,7 @@ use super::{
 use crate::{
     codec::{FieldValidation, json},
     go::{self, Quoted},
-    schema::{Field, PatchStrategy, Presence, Struct, Type},
+    schema::{Field, PatchStrategy, Struct, Type},
 };
 
 const RETAIN: &str = "$retainKeys";
@@ -79,7 +79,7 @@ struct ListMergeType {
 impl ListMergeType {
     fn merge_key(&self) -> Option<&'static str> {
         match self.patch {
-            PatchStrategy::MergeBy(key) => Some(key),
+            PatchStrategy::MergeBy(key) | PatchStrategy::MergeByRetainingKeys(key) => Some(key),
             _ => None,
         }
     }
@@ -89,13 +89,18 @@ impl MergeType {
     fn of(ty: &Type) -> Self {
         match ty {
             Type::Object(shape) => Self::Struct(shape),
-            Type::List(_) => Self::Other("slice"),
+            Type::List(_) | Type::Bytes => Self::Other("slice"),
             Type::Map(_) => Self::Other("map"),
             Type::Text => Self::Other("string"),
             Type::Int32 => Self::Other("int32"),
             Type::Int64 => Self::Other("int64"),
             Type::Flag => Self::Other("bool"),
-            Type::Time | Type::Raw | Type::IntOrString => Self::Other("struct"),
+            Type::Time
+            | Type::MicroTime
+            | Type::Raw
+            | Type::RawExtension
+            | Type::IntOrString
+            | Type::Quantity => Self::Other("struct"),
         }
     }
 
@@ -129,7 +134,7 @@ impl MergeType {
         let item = match &field.ty {
             Type::List(list) => Self::of(&list.item),
             // What upstream takes a pointer to point to.
-            ty if field.presence == Presence::Pointer => Self::of(ty),
+            ty if field.presence.is_pointer() => Self::of(ty),
             _ => {
                 let kind = self.kind();
                 let why = format!("expected slice or array type, but got: {kind}");

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use super::*;
 use crate::schema::{
     Struct, Type,
-    flowcontrol::{FLOW_SCHEMA, PRIORITY_LEVEL},
+    flowcontrol_v1::{FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION as PRIORITY_LEVEL},
 };
 
 /// Objects, patches to them, and the code, message and result of a server's answer. `outcome` sorts
@@ -52,7 +52,7 @@ fn plain(value: &Value, ty: &Type) -> Value {
         (Value::Object(map), Type::Map(ty)) => map
             .iter()
             // In a map of texts null is the empty text.
-            .map(|(key, value)| match plain(value, ty) {
+            .map(|(key, value)| match plain(value, &ty.value) {
                 Value::Null => (key.clone(), json!("")),
                 value => (key.clone(), value),
             })

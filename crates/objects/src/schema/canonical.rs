@@ -12,16 +12,19 @@
 
 mod go_types;
 pub(crate) mod number;
+pub(crate) mod quantity;
 #[cfg(test)]
 mod tests;
 pub(crate) mod time;
 
 use std::{borrow::Cow, collections::BTreeSet, fmt::Write};
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Map, Value};
 
 use super::{Presence, Struct, Type};
 use crate::go::Quoted;
+use quantity::QuantityError;
 use time::TimeError;
 
 /// Objects that one decoding makes at most.
@@ -89,6 +92,12 @@ pub enum TypeError {
     /// A time that is none.
     #[error(transparent)]
     Time(#[from] TimeError),
+    /// An amount that is none.
+    #[error(transparent)]
+    Quantity(#[from] QuantityError),
+    /// Text that should be base64 and is not, from this byte on.
+    #[error("illegal base64 data at input byte {0}")]
+    Base64(usize),
     /// Over [`MAX_OBJECTS`].
     #[error("json: more than {MAX_OBJECTS} objects")]
     TooManyObjects,
@@ -143,7 +152,7 @@ pub fn decode_version<S: Source>(
 pub(crate) fn complete(shape: &Struct, object: &mut Map<String, Value>) {
     for field in shape.fields {
         if let Type::Object(_) = field.ty
-            && field.presence != Presence::Pointer
+            && !field.presence.is_pointer()
             && object.get(field.name).is_none_or(Value::is_null)
         {
             object.insert(field.name.to_owned(), Value::Object(Map::new()));
@@ -164,9 +173,9 @@ fn complete_value(ty: &Type, value: &mut Value) {
                 complete_value(&list.item, item);
             }
         }
-        (Type::Map(ty), Value::Object(entries)) => {
+        (Type::Map(map), Value::Object(entries)) => {
             for (_, value) in entries.iter_mut() {
-                complete_value(ty, value);
+                complete_value(&map.value, value);
             }
         }
         _ => {}
@@ -177,7 +186,7 @@ fn complete_value(ty: &Type, value: &mut Value) {
 fn settle(name: &str, ty: &Type, presence: Presence, object: &mut Map<String, Value>) {
     let value = object.get(name);
     match presence {
-        Presence::Pointer if value.is_some_and(Value::is_null) => {
+        Presence::Pointer | Presence::Nullable if value.is_some_and(Value::is_null) => {
             object.remove(name);
         }
         Presence::NonZero if value.is_some_and(is_zero) => {
@@ -212,7 +221,14 @@ pub fn zero(ty: &Type) -> Value {
         Type::Text => Value::String(String::new()),
         Type::Int32 | Type::Int64 | Type::IntOrString => Value::from(0),
         Type::Flag => Value::Bool(false),
-        Type::Time | Type::Raw | Type::List(_) | Type::Map(_) => Value::Null,
+        Type::Quantity => Value::from("0"),
+        Type::Bytes
+        | Type::Time
+        | Type::MicroTime
+        | Type::Raw
+        | Type::RawExtension
+        | Type::List(_)
+        | Type::Map(_) => Value::Null,
         Type::Object(_) => Value::Object(Map::new()),
     }
 }
@@ -268,7 +284,7 @@ impl Decoder<'_> {
         let mut seen: Vec<&'static str> = Vec::new();
         for (key, node) in members {
             let (name, ty, pointer) = if let Some(field) = shape.field(key) {
-                let pointer = field.presence == Presence::Pointer;
+                let pointer = field.presence.is_pointer();
                 (field.name, &field.ty, pointer)
             } else if let Some(name) = type_meta(key).filter(|_| top) {
                 (name, &Type::Text, false)
@@ -318,9 +334,31 @@ impl Decoder<'_> {
         old: Option<Value>,
     ) -> Result<Option<Value>, TypeError> {
         Ok(match (ty, node.view()) {
-            (Type::Raw | Type::Time | Type::List(_) | Type::Map(_), View::Null) => None,
+            (
+                Type::Raw
+                | Type::RawExtension
+                | Type::Bytes
+                | Type::Time
+                | Type::MicroTime
+                | Type::List(_)
+                | Type::Map(_)
+                | Type::Quantity,
+                View::Null,
+            ) => None,
             (_, View::Null) => old.filter(|_| !pointer),
-            (Type::Raw, _) => Some(node.to_value()),
+            (Type::Raw | Type::RawExtension, _) => Some(node.to_value()),
+            (Type::Bytes, View::Text(text)) => match bytes(text) {
+                Ok(text) => Some(Value::from(text)),
+                Err(error) => {
+                    self.first.get_or_insert(error);
+                    old
+                }
+            },
+            (Type::Quantity, View::Text(text)) => {
+                Some(Value::from(quantity::canonical(text.trim())?))
+            }
+            (Type::Quantity, View::Number(text)) => Some(Value::from(quantity::canonical(&text)?)),
+            (Type::Quantity, _) => return Err(QuantityError::Format.into()),
             (Type::Text | Type::IntOrString, View::Text(text)) => Some(Value::from(text)),
             (Type::Flag, View::Flag(flag)) => Some(Value::from(flag)),
             (Type::Int32, View::Number(text)) => match text.parse::<i32>() {
@@ -332,7 +370,8 @@ impl Decoder<'_> {
                 Err(_) => self.unfit(ty, &View::<S>::Number(text), old),
             },
             (Type::Time, View::Text(text)) => time::parse(text)?.map(Value::from),
-            (Type::Time, other) => {
+            (Type::MicroTime, View::Text(text)) => time::parse_micro(text)?.map(Value::from),
+            (Type::Time | Type::MicroTime, other) => {
                 return Err(self.error(found(&other).to_owned(), "string".to_owned()));
             }
             (Type::IntOrString, other) => return self.int(&other).map(Some),
@@ -345,7 +384,7 @@ impl Decoder<'_> {
                 Some(Value::Object(object))
             }
             (Type::List(list), View::List(items)) => Some(self.list(&list.item, items, old)?),
-            (Type::Map(ty), View::Object(members)) => Some(self.map(ty, members, old)?),
+            (Type::Map(map), View::Object(members)) => Some(self.map(&map.value, members, old)?),
             (_, other) => self.unfit(ty, &other, old),
         })
     }
@@ -467,6 +506,20 @@ impl Decoder<'_> {
             self.path.push('.');
         }
         self.path.push_str(key);
+    }
+}
+
+/// Base64 as Go reads it, line breaks passed over, written again.
+fn bytes(text: &str) -> Result<String, TypeError> {
+    let unbroken: Cow<'_, str> = if text.contains(['\r', '\n']) {
+        text.replace(['\r', '\n'], "").into()
+    } else {
+        text.into()
+    };
+    match STANDARD.decode(unbroken.as_bytes()) {
+        Ok(bytes) => Ok(STANDARD.encode(bytes)),
+        Err(base64::DecodeError::InvalidByte(at, _)) => Err(TypeError::Base64(at)),
+        Err(_) => Err(TypeError::Base64(unbroken.len())),
     }
 }
 

@@ -9,12 +9,20 @@
 //! nulls are gone, what is empty and may be left out is left out, what is always there is there. Two
 //! objects mean the same if their canonical forms are equal.
 //!
+//! The tables of Kubernetes' own kinds are generated from its Go types, for all built-in kinds in all
+//! versions. They are in a module for each package, such as [`policy_v1`]; [`built_in`] finds the
+//! table of a kind by name.
+//!
 //! Not here: defaults and validation ([`crate::kind`]), reading and writing bytes ([`crate::codec`]).
 
 pub mod canonical;
-pub mod flowcontrol;
-pub mod meta;
-pub mod reviews;
+pub mod docs;
+#[rustfmt::skip]
+mod generated;
+#[cfg(test)]
+mod tests;
+
+pub use generated::*;
 
 /// What a value may be.
 #[derive(Clone, Copy, Debug)]
@@ -27,18 +35,26 @@ pub enum Type {
     Int64,
     /// A boolean.
     Flag,
+    /// Bytes: base64 in JSON.
+    Bytes,
     /// A point in time, RFC 3339, whole seconds; the zero time is null or absent.
     Time,
+    /// The same in microseconds, with all six digits of the fraction.
+    MicroTime,
     /// JSON of any shape, kept as it is (`FieldsV1`).
     Raw,
+    /// An object of any kind, as JSON of any shape (`RawExtension`).
+    RawExtension,
     /// A 32-bit number or a string.
     IntOrString,
+    /// An amount with a unit, such as `1500m`; a string, though a number is taken for one.
+    Quantity,
     /// An object with known fields.
     Object(&'static Struct),
     /// A list.
     List(&'static List),
     /// An object with any keys, and values of one type.
-    Map(&'static Type),
+    Map(&'static MapType),
 }
 
 /// An object's fields.
@@ -48,12 +64,50 @@ pub struct Struct {
     pub name: &'static str,
     /// Where the type is defined.
     pub home: TypePackage,
-    /// What it is, for `kubectl explain`.
-    pub doc: &'static str,
     /// In the order in which they are written.
     pub fields: &'static [Field],
+    /// Those of its `fields` that are in messages of their own in protobuf.
+    pub inline: &'static [Inline],
     /// Whether server-side apply takes it as a whole.
     pub atomic: bool,
+}
+
+/// A struct that is spread over another in JSON: protobuf has a message for it.
+#[derive(Clone, Copy, Debug)]
+pub struct Inline {
+    /// The protobuf number of the message.
+    pub number: u32,
+    /// The fields in it. The outer struct has them, too, without their numbers.
+    pub shape: &'static Struct,
+}
+
+/// A built-in kind in one version.
+#[derive(Clone, Copy, Debug)]
+pub struct BuiltInKind {
+    /// The API group; empty for the core group.
+    pub group: &'static str,
+    /// Such as `v1`.
+    pub version: &'static str,
+    /// Such as `Pod` or `PodList`.
+    pub kind: &'static str,
+    /// Its table.
+    pub shape: &'static Struct,
+}
+
+/// All built-in kinds of Kubernetes in all versions, lists and subresources among them, in the order of
+/// group, version and kind.
+pub fn built_in_kinds() -> &'static [BuiltInKind] {
+    generated::KINDS
+}
+
+/// The table of a built-in kind.
+///
+/// Costs time logarithmic in the number of kinds.
+pub fn built_in(group: &str, version: &str, kind: &str) -> Option<&'static Struct> {
+    let kinds = generated::KINDS;
+    let wanted = (group, version, kind);
+    let index = kinds.binary_search_by(|one| (one.group, one.version, one.kind).cmp(&wanted));
+    index.ok().map(|index| kinds[index].shape)
 }
 
 /// Where a type is defined; OpenAPI names begin with it.
@@ -63,6 +117,13 @@ pub enum TypePackage {
     GroupVersion,
     /// In `meta/v1`.
     Meta,
+    /// In a package of API types, such as `core` and `v1`.
+    Api {
+        /// The package, named after the group.
+        package: &'static str,
+        /// The version.
+        version: &'static str,
+    },
 }
 
 /// A list's items, and how server-side apply tells them apart.
@@ -72,6 +133,17 @@ pub struct List {
     pub item: Type,
     /// What identifies an item.
     pub topology: Topology,
+    /// Whether protobuf has a message for it, with the items in its field 1.
+    pub message: bool,
+}
+
+/// A map's values, and whether server-side apply takes the map apart.
+#[derive(Debug)]
+pub struct MapType {
+    /// Type of each value.
+    pub value: Type,
+    /// Whether it is owned as a whole.
+    pub atomic: bool,
 }
 
 /// What identifies an item of a list for server-side apply.
@@ -100,8 +172,8 @@ pub struct Field {
     pub required: bool,
     /// How a strategic merge patch merges it.
     pub patch: PatchStrategy,
-    /// What it is, for `kubectl explain`.
-    pub doc: &'static str,
+    /// The default that the published schema has, in JSON, if it is not the zero value.
+    pub default: Option<&'static str>,
 }
 
 /// Whether a field is there when nobody gave it, and what its absence means.
@@ -113,6 +185,15 @@ pub enum Presence {
     NonZero,
     /// A pointer: left out when absent, and zero is a value of its own.
     Pointer,
+    /// The same, but written as null when absent. In canonical form it is absent all the same.
+    Nullable,
+}
+
+impl Presence {
+    /// Whether absence differs from zero.
+    pub const fn is_pointer(self) -> bool {
+        matches!(self, Self::Pointer | Self::Nullable)
+    }
 }
 
 /// How a strategic merge patch merges a list or an object.
@@ -122,10 +203,14 @@ pub enum PatchStrategy {
     Plain,
     /// A list whose items with an equal value of this field are merged.
     MergeBy(&'static str),
+    /// The same; clients say besides which fields of an item stay.
+    MergeByRetainingKeys(&'static str),
     /// A list of plain values that is merged as a set.
     MergeSet,
     /// An object that is replaced as a whole.
     Replace,
+    /// An object that is merged; clients say besides which of its fields stay.
+    RetainKeys,
 }
 
 impl Struct {
@@ -135,17 +220,12 @@ impl Struct {
     }
 
     /// A table entry.
-    pub const fn new(
-        name: &'static str,
-        home: TypePackage,
-        doc: &'static str,
-        fields: &'static [Field],
-    ) -> Self {
+    pub const fn new(name: &'static str, home: TypePackage, fields: &'static [Field]) -> Self {
         Self {
             name,
             home,
-            doc,
             fields,
+            inline: &[],
             atomic: false,
         }
     }
@@ -158,12 +238,23 @@ impl Struct {
     }
 }
 
+impl MapType {
+    /// A map whose values are each owned for themselves.
+    pub const fn of(value: Type) -> Self {
+        Self {
+            value,
+            atomic: false,
+        }
+    }
+}
+
 impl List {
     /// A list that is owned as a whole.
     pub const fn atomic(item: Type) -> Self {
         Self {
             item,
             topology: Topology::Atomic,
+            message: false,
         }
     }
 
@@ -172,6 +263,7 @@ impl List {
         Self {
             item,
             topology: Topology::Set,
+            message: false,
         }
     }
 
@@ -180,12 +272,13 @@ impl List {
         Self {
             item,
             topology: Topology::Map(keys),
+            message: false,
         }
     }
 }
 
 /// A field that is left out when empty.
-pub const fn field(name: &'static str, number: u32, ty: Type, doc: &'static str) -> Field {
+pub const fn field(name: &'static str, number: u32, ty: Type) -> Field {
     Field {
         name,
         number,
@@ -193,7 +286,7 @@ pub const fn field(name: &'static str, number: u32, ty: Type, doc: &'static str)
         presence: Presence::NonZero,
         required: false,
         patch: PatchStrategy::Plain,
-        doc,
+        default: None,
     }
 }
 
@@ -212,10 +305,24 @@ impl Field {
         self
     }
 
+    /// The same, written as null when absent.
+    #[must_use]
+    pub const fn nullable(mut self) -> Self {
+        self.presence = Presence::Nullable;
+        self
+    }
+
     /// The same, listed as required by OpenAPI.
     #[must_use]
     pub const fn required(mut self) -> Self {
         self.required = true;
+        self
+    }
+
+    /// The same, with a default, which is JSON.
+    #[must_use]
+    pub const fn defaulted(mut self, default: &'static str) -> Self {
+        self.default = Some(default);
         self
     }
 

@@ -85,7 +85,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::schema::{canonical, flowcontrol::FLOW_SCHEMA};
+    use crate::schema::{canonical, flowcontrol_v1::FLOW_SCHEMA};
 
     #[test]
     fn empty_lists_within_rules_come_and_go() {

@@ -27,7 +27,7 @@ pub(super) enum MergeKind {
 pub(super) fn form(ty: &Type) -> MergeKind {
     match ty {
         Type::Object(shape) if !shape.atomic => MergeKind::Object,
-        Type::Map(_) => MergeKind::Object,
+        Type::Map(map) if !map.atomic => MergeKind::Object,
         Type::List(list) if list.topology != Topology::Atomic => MergeKind::Items(list),
         _ => MergeKind::Leaf,
     }
@@ -45,7 +45,7 @@ pub(super) fn declared(ty: &Type, name: &str) -> Option<&'static Field> {
 pub(super) fn field_type(ty: &Type, name: &str) -> Option<&'static Type> {
     match ty {
         Type::Object(shape) => shape.field(name).map(|field| &field.ty),
-        Type::Map(value) => Some(value),
+        Type::Map(map) => Some(&map.value),
         _ => None,
     }
 }
@@ -54,7 +54,7 @@ pub(super) fn field_type(ty: &Type, name: &str) -> Option<&'static Type> {
 pub(super) fn step_type(ty: &Type, step: &PathElement) -> Option<&'static Type> {
     match (ty, step) {
         (Type::Object(_) | Type::Map(_), PathElement::Name(name)) => field_type(ty, name),
-        (Type::Map(value), _) => Some(value),
+        (Type::Map(map), _) => Some(&map.value),
         (Type::List(list), _) => Some(&list.item),
         _ => None,
     }
@@ -126,9 +126,12 @@ fn key_step(list: &List, keys: &[&str], item: &Value) -> Result<PathElement, Str
     Ok(PathElement::Key(key))
 }
 
-/// The default of a key field in the published schema: the zero value, if the field is always
-/// present.
+/// The default of a key field in the published schema: one of its own, or the zero value if the field
+/// is always present.
 fn default_of(field: &Field) -> Option<Value> {
+    if let Some(default) = field.default {
+        return serde_json::from_str(default).ok();
+    }
     if field.presence != Presence::Always {
         return None;
     }
@@ -180,5 +183,6 @@ pub(super) fn reconciled(set: &PathSet, ty: &Type) -> PathSet {
 }
 
 fn is_atomic(ty: &Type) -> bool {
-    matches!(ty, Type::Object(_) | Type::List(_)) && matches!(form(ty), MergeKind::Leaf)
+    matches!(ty, Type::Object(_) | Type::List(_) | Type::Map(_))
+        && matches!(form(ty), MergeKind::Leaf)
 }

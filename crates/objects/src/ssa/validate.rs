@@ -71,15 +71,15 @@ impl Check {
     fn value(&mut self, ty: &Type, value: &Value) {
         match (ty, value) {
             (_, Value::Null)
-            | (Type::Raw, _)
-            | (Type::Text, Value::String(_))
+            | (Type::Raw | Type::RawExtension, _)
+            | (Type::Text | Type::Bytes, Value::String(_))
             | (Type::Int32 | Type::Int64, Value::Number(_))
             | (Type::Flag, Value::Bool(_))
             | (
-                Type::Time | Type::IntOrString,
+                Type::Time | Type::MicroTime | Type::IntOrString | Type::Quantity,
                 Value::String(_) | Value::Number(_) | Value::Bool(_),
             ) => {}
-            (Type::Text, other) => self.misfit(&format!(
+            (Type::Text | Type::Bytes, other) => self.misfit(&format!(
                 "expected string, got &value.valueUnstructured{{Value:{}}}",
                 go::source(other)
             )),
@@ -88,7 +88,9 @@ impl Check {
                 go::type_name(other)
             )),
             (Type::Flag, other) => self.unexpected("boolean", other),
-            (Type::Time | Type::IntOrString, other) => self.unexpected("any scalar", other),
+            (Type::Time | Type::MicroTime | Type::IntOrString | Type::Quantity, other) => {
+                self.unexpected("any scalar", other);
+            }
             (Type::List(list), Value::Array(items)) => self.list(list, items),
             (Type::List(_), other) => self.unexpected("list", other),
             (Type::Object(_) | Type::Map(_), Value::Object(fields)) => self.fields(ty, fields),

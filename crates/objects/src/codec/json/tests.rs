@@ -5,8 +5,8 @@ use serde_json::json;
 use super::*;
 use crate::schema::{
     canonical::{self, MAX_OBJECTS},
-    flowcontrol::FLOW_SCHEMA,
-    meta::{DELETE_OPTIONS, STATUS},
+    flowcontrol_v1::FLOW_SCHEMA,
+    meta_v1::{DELETE_OPTIONS, STATUS},
 };
 
 #[test]

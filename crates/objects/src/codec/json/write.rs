@@ -4,7 +4,7 @@ use std::io::Write;
 
 use serde_json::{Map, Number, Value};
 
-use crate::schema::{Struct, Type, meta::LIST_META};
+use crate::schema::{Presence, Struct, Type, meta_v1::LIST_META};
 
 /// The text of an object of `shape`: `kind`, `apiVersion`, then the fields in the table's order.
 ///
@@ -171,6 +171,9 @@ impl Writer {
             if let Some(value) = object.get(field.name) {
                 self.key(field.name);
                 self.typed(&field.ty, value);
+            } else if field.presence == Presence::Nullable {
+                self.key(field.name);
+                self.value(&Value::Null);
             }
         }
         for (key, value) in object {
@@ -191,6 +194,14 @@ impl Writer {
                     self.typed(&list.item, item);
                 }
                 self.close(b']');
+            }
+            (Type::Map(map), Value::Object(entries)) => {
+                self.open(b'{');
+                for (key, value) in entries {
+                    self.key(key);
+                    self.typed(&map.value, value);
+                }
+                self.close(b'}');
             }
             (_, value) => self.value(value),
         }

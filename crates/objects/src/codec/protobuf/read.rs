@@ -1,12 +1,17 @@
 //! Reading messages.
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Map, Value};
 
 use crate::{
     codec::json,
     schema::{
-        Field, Struct, Type,
-        canonical::{self, MAX_OBJECTS, time},
+        Field, List, Struct, Type,
+        canonical::{
+            self, MAX_OBJECTS,
+            quantity::{self, QuantityError},
+            time,
+        },
     },
 };
 
@@ -47,6 +52,9 @@ pub enum WireError {
     /// A field for raw JSON that contains something else.
     #[error(transparent)]
     Json(#[from] json::SyntaxError),
+    /// An amount that is none.
+    #[error(transparent)]
+    Quantity(#[from] QuantityError),
     /// A time outside the years from 0 to 9999.
     #[error("proto: time {0} is out of range")]
     Time(i64),
@@ -223,8 +231,12 @@ impl<'a> WireReader<'a> {
 
 /// The low 32 bits, as in Go.
 fn int32(number: u64) -> Value {
+    Value::from(low_bits(number))
+}
+
+fn low_bits(number: u64) -> i32 {
     let [a, b, c, d, ..] = number.to_le_bytes();
-    Value::from(i32::from_le_bytes([a, b, c, d]))
+    i32::from_le_bytes([a, b, c, d])
 }
 
 struct Decoder {
@@ -246,6 +258,8 @@ impl Decoder {
         while let Some((number, wire)) = reader.field()? {
             if let Some(field) = shape.fields.iter().find(|field| field.number == number) {
                 self.field(field, &wire, into)?;
+            } else if let Some(inline) = shape.inline.iter().find(|part| part.number == number) {
+                self.message(inline.shape, wire.bytes(inline.shape.name)?, into)?;
             }
         }
         Ok(())
@@ -259,7 +273,7 @@ impl Decoder {
     ) -> Result<(), WireError> {
         let old = into.remove(field.name);
         let value = match &field.ty {
-            Type::List(list) => {
+            Type::List(list) if !list.message => {
                 let mut items = match old {
                     Some(Value::Array(items)) => items,
                     _ => Vec::new(),
@@ -267,12 +281,12 @@ impl Decoder {
                 self.items(field.name, &list.item, wire, &mut items)?;
                 Some(Value::Array(items))
             }
-            Type::Map(ty) => {
+            Type::Map(map) => {
                 let mut entries = match old {
                     Some(Value::Object(entries)) => entries,
                     _ => Map::new(),
                 };
-                let (key, value) = self.entry(field.name, ty, wire)?;
+                let (key, value) = self.entry(field.name, &map.value, wire)?;
                 entries.insert(key, value);
                 Some(Value::Object(entries))
             }
@@ -320,7 +334,11 @@ impl Decoder {
                 _ => {}
             }
         }
-        Ok((key, value.unwrap_or_else(|| canonical::zero(ty))))
+        let value = value.unwrap_or_else(|| match ty {
+            Type::Bytes => Value::from(""),
+            ty => canonical::zero(ty),
+        });
+        Ok((key, value))
     }
 
     /// One value; an object is merged into the earlier one. None for the zero time.
@@ -336,8 +354,11 @@ impl Decoder {
             Type::Int32 => int32(wire.varint(name)?),
             Type::Int64 => Value::from(wire.varint(name)?.cast_signed()),
             Type::Flag => Value::from(wire.varint(name)? != 0),
+            Type::Bytes => Value::from(STANDARD.encode(wire.bytes(name)?)),
             Type::Time => return moment(wire.bytes(name)?),
-            Type::Raw => return raw(wire.bytes(name)?),
+            Type::MicroTime => return micro_moment(wire.bytes(name)?),
+            Type::Raw | Type::RawExtension => return raw(wire.bytes(name)?),
+            Type::Quantity => Value::from(amount(wire.bytes(name)?)?),
             Type::IntOrString => int_or_string(wire.bytes(name)?)?,
             Type::Object(shape) => {
                 let mut object = match old {
@@ -347,28 +368,82 @@ impl Decoder {
                 self.message(shape, wire.bytes(name)?, &mut object)?;
                 Value::Object(object)
             }
-            // No table has lists in lists or in maps: protobuf cannot express them.
+            Type::List(list) if list.message => self.list(list, wire.bytes(name)?, old)?,
+            // No table has such lists in lists, or maps in anything: protobuf cannot express them.
             Type::List(_) | Type::Map(_) => return Ok(None),
         }))
     }
+
+    /// A list that is a message with its items.
+    fn list(
+        &mut self,
+        list: &'static List,
+        message: &[u8],
+        old: Option<Value>,
+    ) -> Result<Value, WireError> {
+        let mut items = match old {
+            Some(Value::Array(items)) => items,
+            _ => Vec::new(),
+        };
+        let mut reader = WireReader::new(message);
+        while let Some((number, wire)) = reader.field()? {
+            if number == 1 {
+                self.items("items", &list.item, &wire, &mut items)?;
+            }
+        }
+        Ok(if items.is_empty() {
+            Value::Null
+        } else {
+            Value::Array(items)
+        })
+    }
 }
 
-/// A `Time`; no seconds and no nanoseconds are the zero time.
+/// A `Time`; nothing at all is the zero time.
 fn moment(message: &[u8]) -> Result<Option<Value>, WireError> {
+    let (seconds, _) = timestamp(message)?;
+    if message.is_empty() || seconds == time::ZERO {
+        return Ok(None);
+    }
+    let text = time::from_seconds(seconds).ok_or(WireError::Time(seconds))?;
+    Ok(Some(Value::from(text)))
+}
+
+/// A `MicroTime`; nothing at all is the zero time.
+fn micro_moment(message: &[u8]) -> Result<Option<Value>, WireError> {
+    let (seconds, nanos) = timestamp(message)?;
+    let micros = nanos / 1000;
+    if message.is_empty() || seconds == time::ZERO && micros == 0 {
+        return Ok(None);
+    }
+    let text = time::from_micros(seconds, micros).ok_or(WireError::Time(seconds))?;
+    Ok(Some(Value::from(text)))
+}
+
+/// The seconds and nanoseconds of a `Timestamp`.
+fn timestamp(message: &[u8]) -> Result<(i64, i32), WireError> {
     let mut reader = WireReader::new(message);
     let (mut seconds, mut nanos) = (0, 0);
     while let Some((number, wire)) = reader.field()? {
         match number {
             1 => seconds = wire.varint("seconds")?.cast_signed(),
-            2 => nanos = wire.varint("nanos")?,
+            2 => nanos = low_bits(wire.varint("nanos")?),
             _ => {}
         }
     }
-    if seconds == 0 && nanos == 0 || seconds == time::ZERO {
-        return Ok(None);
+    Ok((seconds, nanos))
+}
+
+/// The canonical text of a `Quantity`.
+fn amount(message: &[u8]) -> Result<String, WireError> {
+    let mut reader = WireReader::new(message);
+    let mut amount = None;
+    while let Some((number, wire)) = reader.field()? {
+        if number == 1 {
+            amount = Some(quantity::canonical(&text(wire.bytes("string")?))?);
+        }
     }
-    let text = time::from_seconds(seconds).ok_or(WireError::Time(seconds))?;
-    Ok(Some(Value::from(text)))
+    Ok(amount.unwrap_or_else(|| "0".to_owned()))
 }
 
 /// Raw JSON.

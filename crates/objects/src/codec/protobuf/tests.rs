@@ -6,11 +6,11 @@ use super::*;
 use crate::{
     codec::{envelope, json},
     schema::{
-        List, Struct, Type, TypePackage,
+        List, MapType, Struct, Type, TypePackage,
         canonical::MAX_OBJECTS,
         field,
-        flowcontrol::{FLOW_SCHEMA, PRIORITY_LEVEL},
-        meta::{DELETE_OPTIONS, STATUS},
+        flowcontrol_v1::{FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION as PRIORITY_LEVEL},
+        meta_v1::{DELETE_OPTIONS, STATUS},
     },
 };
 
@@ -62,17 +62,15 @@ fn a_status_of_a_real_server_comes_and_goes_unchanged() {
 static OTHERS: Struct = Struct::new(
     "Others",
     TypePackage::GroupVersion,
-    "",
     &[
-        field("port", 3, Type::IntOrString, "").pointer(),
-        field("numbers", 2, Type::List(&NUMBERS), ""),
-        field("small", 1, Type::Int32, ""),
-        field("big", 20, Type::Int64, ""),
-        field("at", 21, Type::Map(&MOMENT), ""),
+        field("port", 3, Type::IntOrString).pointer(),
+        field("numbers", 2, Type::List(&NUMBERS)),
+        field("small", 1, Type::Int32),
+        field("big", 20, Type::Int64),
+        field("at", 21, Type::Map(&MapType::of(Type::Time))),
     ],
 );
 static NUMBERS: List = List::atomic(Type::Int32);
-static MOMENT: Type = Type::Time;
 
 #[test]
 fn other_types_go_there_and_back() {

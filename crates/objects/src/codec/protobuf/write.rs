@@ -1,10 +1,11 @@
 //! Writing messages.
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Map, Value};
 
 use crate::{
     codec::json,
-    schema::{Field, Presence, Struct, Type, canonical::time},
+    schema::{Field, Inline, List, Struct, Type, canonical::time},
 };
 
 /// The message of an object in canonical form for `shape`; it does not contain `kind` and `apiVersion`.
@@ -44,38 +45,46 @@ fn varint(mut value: u64, out: &mut Vec<u8>) {
 }
 
 fn message(shape: &Struct, object: &Map<String, Value>, out: &mut Vec<u8>) {
-    let mut fields: Vec<&Field> = shape
-        .fields
-        .iter()
-        .filter(|field| field.number > 0)
-        .collect();
-    fields.sort_unstable_by_key(|field| field.number);
-    for field in fields {
-        let value = object.get(field.name).unwrap_or(&Value::Null);
-        if value.is_null() && (field.presence == Presence::Pointer || is_many(&field.ty)) {
-            continue;
-        }
-        match (&field.ty, value) {
-            (Type::List(list), Value::Array(items)) => {
-                for item in items {
-                    put(field.number, &list.item, item, out);
+    let numbered = shape.fields.iter().filter(|field| field.number > 0);
+    let mut parts: Vec<Part> = numbered.map(Part::Field).collect();
+    parts.extend(shape.inline.iter().map(Part::Inline));
+    parts.sort_unstable_by_key(Part::number);
+    for part in parts {
+        match part {
+            Part::Field(field) => {
+                let value = object.get(field.name).unwrap_or(&Value::Null);
+                if !(value.is_null() && (field.presence.is_pointer() || is_nil(&field.ty))) {
+                    put(field.number, &field.ty, value, out);
                 }
             }
-            (Type::Map(ty), Value::Object(entries)) => {
-                for (key, value) in entries {
-                    let mut entry = Vec::new();
-                    put_bytes(1, key.as_bytes(), &mut entry);
-                    put(2, ty, value, &mut entry);
-                    put_bytes(field.number, &entry, out);
-                }
+            Part::Inline(inline) => {
+                let mut nested = Vec::new();
+                message(inline.shape, object, &mut nested);
+                put_bytes(inline.number, &nested, out);
             }
-            (ty, value) => put(field.number, ty, value, out),
         }
     }
 }
 
-fn is_many(ty: &Type) -> bool {
-    matches!(ty, Type::List(_) | Type::Map(_))
+/// What a message consists of.
+#[derive(Clone, Copy)]
+enum Part {
+    Field(&'static Field),
+    Inline(&'static Inline),
+}
+
+impl Part {
+    fn number(&self) -> u32 {
+        match self {
+            Self::Field(field) => field.number,
+            Self::Inline(inline) => inline.number,
+        }
+    }
+}
+
+/// Whether a field of this type is left out if it is null, though it is no pointer.
+fn is_nil(ty: &Type) -> bool {
+    matches!(ty, Type::List(_) | Type::Map(_) | Type::Bytes)
 }
 
 /// Appends one value; an absent one as its zero value.
@@ -84,10 +93,22 @@ fn put(number: u32, ty: &Type, value: &Value, out: &mut Vec<u8>) {
         Type::Text => put_bytes(number, value.as_str().unwrap_or_default().as_bytes(), out),
         Type::Int32 | Type::Int64 => put_varint(number, int(value), out),
         Type::Flag => put_varint(number, u64::from(value.as_bool().unwrap_or_default()), out),
+        Type::Bytes => {
+            let bytes = STANDARD.decode(value.as_str().unwrap_or_default());
+            put_bytes(number, &bytes.unwrap_or_default(), out);
+        }
         Type::Time => put_bytes(number, &moment(value), out),
-        Type::Raw => {
+        Type::MicroTime => put_bytes(number, &micro_moment(value), out),
+        Type::Raw | Type::RawExtension => {
             let mut message = Vec::new();
-            put_bytes(1, &json::encode_raw(value), &mut message);
+            if !value.is_null() {
+                put_bytes(1, &json::encode_raw(value), &mut message);
+            }
+            put_bytes(number, &message, out);
+        }
+        Type::Quantity => {
+            let mut message = Vec::new();
+            put_bytes(1, value.as_str().unwrap_or("0").as_bytes(), &mut message);
             put_bytes(number, &message, out);
         }
         Type::IntOrString => put_bytes(number, &int_or_string(value), out),
@@ -100,7 +121,29 @@ fn put(number: u32, ty: &Type, value: &Value, out: &mut Vec<u8>) {
             }
             put_bytes(number, &nested, out);
         }
-        Type::List(_) | Type::Map(_) => {}
+        Type::List(list) if list.message => {
+            let mut nested = Vec::new();
+            items(1, list, value, &mut nested);
+            put_bytes(number, &nested, out);
+        }
+        Type::List(list) => items(number, list, value, out),
+        Type::Map(map) => {
+            let entries = value.as_object().into_iter().flatten();
+            for (key, value) in entries {
+                let mut entry = Vec::new();
+                put_bytes(1, key.as_bytes(), &mut entry);
+                if !(value.is_null() && matches!(map.value, Type::Bytes)) {
+                    put(2, &map.value, value, &mut entry);
+                }
+                put_bytes(number, &entry, out);
+            }
+        }
+    }
+}
+
+fn items(number: u32, list: &List, value: &Value, out: &mut Vec<u8>) {
+    for item in value.as_array().into_iter().flatten() {
+        put(number, &list.item, item, out);
     }
 }
 
@@ -113,6 +156,15 @@ fn moment(value: &Value) -> Vec<u8> {
     if let Some(seconds) = value.as_str().and_then(time::seconds) {
         put_varint(1, seconds.cast_unsigned(), &mut message);
         put_varint(2, 0, &mut message);
+    }
+    message
+}
+
+fn micro_moment(value: &Value) -> Vec<u8> {
+    let mut message = Vec::new();
+    if let Some((seconds, nanos)) = value.as_str().and_then(time::seconds_and_nanos) {
+        put_varint(1, seconds.cast_unsigned(), &mut message);
+        put_varint(2, u64::from(nanos), &mut message);
     }
     message
 }

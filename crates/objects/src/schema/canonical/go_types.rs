@@ -9,12 +9,16 @@ pub(super) fn type_name(ty: &Type, version: &str) -> String {
         Type::Int32 => "int32".to_owned(),
         Type::Int64 => "int64".to_owned(),
         Type::Flag => "bool".to_owned(),
+        Type::Bytes => "[]uint8".to_owned(),
         Type::Time => "v1.Time".to_owned(),
+        Type::MicroTime => "v1.MicroTime".to_owned(),
         Type::Raw => "v1.FieldsV1".to_owned(),
+        Type::RawExtension => "runtime.RawExtension".to_owned(),
         Type::IntOrString => "intstr.IntOrString".to_owned(),
+        Type::Quantity => "resource.Quantity".to_owned(),
         Type::Object(shape) => struct_name(shape, version),
         Type::List(list) => format!("[]{}", type_name(&list.item, version)),
-        Type::Map(ty) => format!("map[string]{}", type_name(ty, version)),
+        Type::Map(map) => format!("map[string]{}", type_name(&map.value, version)),
     }
 }
 
@@ -22,6 +26,7 @@ fn struct_name(shape: &Struct, version: &str) -> String {
     match shape.home {
         TypePackage::GroupVersion => format!("{version}.{}", shape.name),
         TypePackage::Meta => format!("v1.{}", shape.name),
+        TypePackage::Api { version, .. } => format!("{version}.{}", shape.name),
     }
 }
 

@@ -7,8 +7,9 @@ use crate::{
     codec::json,
     schema::{
         List, TypePackage, field,
-        flowcontrol::{FLOW_SCHEMA, PRIORITY_LEVEL, PRIORITY_LEVEL_V1BETA3},
-        meta::DELETE_OPTIONS,
+        flowcontrol_v1::{FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION as PRIORITY_LEVEL},
+        flowcontrol_v1beta3::PRIORITY_LEVEL_CONFIGURATION as PRIORITY_LEVEL_V1BETA3,
+        meta_v1::DELETE_OPTIONS,
     },
 };
 
@@ -330,10 +331,9 @@ static NUMBERS: List = List::atomic(Type::Int32);
 static OTHERS: Struct = Struct::new(
     "Others",
     TypePackage::GroupVersion,
-    "",
     &[
-        field("port", 1, Type::IntOrString, "").pointer(),
-        field("numbers", 2, Type::List(&NUMBERS), ""),
+        field("port", 1, Type::IntOrString).pointer(),
+        field("numbers", 2, Type::List(&NUMBERS)),
     ],
 );
 

@@ -1,4 +1,5 @@
-//! Points in time: RFC 3339 text as Go's `time.Parse` reads it, and whole seconds as Go writes them.
+//! Points in time: RFC 3339 text as Go's `time.Parse` reads it, and whole seconds or microseconds as Go
+//! writes them.
 
 use std::fmt;
 
@@ -7,6 +8,9 @@ use jiff::{SignedDuration, Timestamp, civil::DateTime, tz::TimeZone};
 
 const LAYOUT: &str = "2006-01-02T15:04:05Z07:00";
 
+/// The layout of times in microseconds.
+const MICRO_LAYOUT: &str = "2006-01-02T15:04:05.000000Z07:00";
+
 /// Seconds from the Unix epoch to Go's zero time, the begin of the year 1.
 pub(crate) const ZERO: i64 = -62_135_596_800;
 
@@ -14,6 +18,7 @@ pub(crate) const ZERO: i64 = -62_135_596_800;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TimeError {
     text: String,
+    layout: &'static str,
     kind: TimeProblem,
 }
 
@@ -33,7 +38,8 @@ impl fmt::Display for TimeError {
         match &self.kind {
             TimeProblem::Unlike { rest, element } => write!(
                 f,
-                " as \"{LAYOUT}\": cannot parse {} as \"{element}\"",
+                " as \"{}\": cannot parse {} as \"{element}\"",
+                self.layout,
                 TimeQuoted(rest.as_bytes())
             ),
             TimeProblem::OutOfRange(what) => write!(f, ": {what} out of range"),
@@ -50,7 +56,18 @@ impl std::error::Error for TimeError {}
 ///
 /// [`TimeError`], if it is not RFC 3339. As in Go, the hour may have a single digit.
 pub(crate) fn parse(text: &str) -> Result<Option<String>, TimeError> {
-    Cursor { text, rest: text }.time()
+    let (time, _) = Cursor::new(text, LAYOUT).time()?;
+    Ok(write(time))
+}
+
+/// The same in microseconds, of which the text must have six digits.
+///
+/// # Errors
+///
+/// As [`parse`].
+pub(crate) fn parse_micro(text: &str) -> Result<Option<String>, TimeError> {
+    let (time, micros) = Cursor::new(text, MICRO_LAYOUT).time()?;
+    Ok(write_micro(time, micros))
 }
 
 /// Seconds since the Unix epoch of a canonical time; none if it is none.
@@ -58,14 +75,45 @@ pub(crate) fn seconds(text: &str) -> Option<i64> {
     text.parse::<Timestamp>().ok().map(Timestamp::as_second)
 }
 
+/// Seconds since the Unix epoch of a canonical time, and the nanoseconds beyond; none if it is none.
+pub(crate) fn seconds_and_nanos(text: &str) -> Option<(i64, u32)> {
+    let time: Timestamp = text.parse().ok()?;
+    // Of a time before 1970 the two have a negative sign each.
+    let (seconds, nanos) = (time.as_second(), time.subsec_nanosecond());
+    let (seconds, nanos) = if nanos < 0 {
+        (seconds - 1, nanos + 1_000_000_000)
+    } else {
+        (seconds, nanos)
+    };
+    Some((seconds, u32::try_from(nanos).ok()?))
+}
+
 /// The canonical time of these seconds since the Unix epoch, unless it is the zero time or out of
 /// the years from 0 to 9999.
 pub(crate) fn from_seconds(seconds: i64) -> Option<String> {
-    let time = Timestamp::from_second(seconds)
-        .ok()?
-        .to_zoned(TimeZone::UTC)
-        .datetime();
-    write(time)
+    write(civil(Timestamp::from_second(seconds).ok()?))
+}
+
+/// The same in microseconds: `micros` are added to the seconds.
+pub(crate) fn from_micros(seconds: i64, micros: i32) -> Option<String> {
+    let time = Timestamp::from_second(seconds).ok()?;
+    let time = civil(
+        time.checked_add(SignedDuration::from_micros(micros.into()))
+            .ok()?,
+    );
+    write_micro(time, time.subsec_nanosecond() / 1000)
+}
+
+fn civil(time: Timestamp) -> DateTime {
+    time.to_zoned(TimeZone::UTC).datetime()
+}
+
+/// A time in microseconds, of which `time` has the seconds.
+fn write_micro(time: DateTime, micros: i32) -> Option<String> {
+    let zero = DateTime::constant(1, 1, 1, 0, 0, 0, 0);
+    let is_zero = time == zero && micros == 0;
+    (!is_zero && time.year() >= 0)
+        .then(|| format!("{}.{micros:06}Z", time.strftime("%Y-%m-%dT%H:%M:%S")))
 }
 
 fn write(time: DateTime) -> Option<String> {
@@ -77,10 +125,20 @@ fn write(time: DateTime) -> Option<String> {
 struct Cursor<'a> {
     text: &'a str,
     rest: &'a str,
+    layout: &'static str,
 }
 
-impl Cursor<'_> {
-    fn time(mut self) -> Result<Option<String>, TimeError> {
+impl<'a> Cursor<'a> {
+    fn new(text: &'a str, layout: &'static str) -> Self {
+        Self {
+            text,
+            rest: text,
+            layout,
+        }
+    }
+
+    /// The time in UTC, and the microseconds beyond it if the layout has them.
+    fn time(mut self) -> Result<(DateTime, i32), TimeError> {
         let year = self.year()?;
         self.literal("-")?;
         let month = self.number("01", true)?;
@@ -95,7 +153,12 @@ impl Cursor<'_> {
         let minute = self.below(60, "04", true, "minute")?;
         self.literal(":")?;
         let second = self.below(60, "05", true, "second")?;
-        self.fraction();
+        let micros = if self.layout == MICRO_LAYOUT {
+            self.micros()?
+        } else {
+            self.fraction();
+            0
+        };
         let offset = self.zone()?;
         if !self.rest.is_empty() {
             return Err(self.error(TimeProblem::Extra(self.rest.to_owned())));
@@ -104,7 +167,20 @@ impl Cursor<'_> {
             .map_err(|_| self.out_of_range("day"))?
             .checked_sub(SignedDuration::from_mins(offset))
             .map_err(|_| self.out_of_range("year"))?;
-        Ok(write(time))
+        Ok((time, micros))
+    }
+
+    /// A point or comma and six digits.
+    fn micros(&mut self) -> Result<i32, TimeError> {
+        const ELEMENT: &str = ".000000";
+        let digits = self.rest.strip_prefix(['.', ',']);
+        let digits = digits.and_then(|rest| rest.get(..6));
+        let micros = digits
+            .filter(|text| is_digits(text))
+            .and_then(|text| text.parse().ok());
+        let micros = micros.ok_or_else(|| self.unlike(ELEMENT))?;
+        self.rest = &self.rest[ELEMENT.len()..];
+        Ok(micros)
     }
 
     fn year(&mut self) -> Result<i16, TimeError> {
@@ -207,6 +283,7 @@ impl Cursor<'_> {
     fn error(&self, kind: TimeProblem) -> TimeError {
         TimeError {
             text: self.text.to_owned(),
+            layout: self.layout,
             kind,
         }
     }

@@ -4,17 +4,17 @@ use serde_json::{Value, json};
 
 use super::super::ManagedKind;
 use crate::schema::{
-    Field, List, Struct, Type, TypePackage, canonical, field,
-    flowcontrol::{FLOW_SCHEMA, PRIORITY_LEVEL},
-    meta::{OBJECT_META, TEXT},
+    Field, List, MapType, Struct, Type, TypePackage, canonical, field,
+    flowcontrol_v1::{FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION as PRIORITY_LEVEL},
+    meta_v1::OBJECT_META,
 };
 
 const fn table(name: &'static str, fields: &'static [Field]) -> Struct {
-    Struct::new(name, TypePackage::GroupVersion, "", fields)
+    Struct::new(name, TypePackage::GroupVersion, fields)
 }
 
 const fn any(name: &'static str, ty: Type) -> Field {
-    field(name, 0, ty, "")
+    field(name, 0, ty)
 }
 
 const METADATA: Field = any("metadata", Type::Object(&OBJECT_META)).always();
@@ -52,7 +52,7 @@ static BUDGET_SPEC: Struct = table(
 static SELECTOR: Struct = table(
     "LabelSelector",
     &[
-        any("matchLabels", Type::Map(&TEXT)),
+        any("matchLabels", Type::Map(&MapType::of(Type::Text))),
         any("matchExpressions", Type::List(&RAW_LIST)),
     ],
 )
@@ -62,7 +62,7 @@ static BUDGET_STATUS: Struct = table(
     "PodDisruptionBudgetStatus",
     &[
         any("observedGeneration", Type::Int64),
-        any("disruptedPods", Type::Map(&TIME)),
+        any("disruptedPods", Type::Map(&MapType::of(Type::Time))),
         any("disruptionsAllowed", Type::Int32).always(),
         any("currentHealthy", Type::Int32).always(),
         any("desiredHealthy", Type::Int32).always(),
@@ -70,7 +70,6 @@ static BUDGET_STATUS: Struct = table(
         any("conditions", Type::List(&CONDITIONS)),
     ],
 );
-static TIME: Type = Type::Time;
 
 static POLICY: Struct = table(
     "ValidatingAdmissionPolicy",
@@ -147,7 +146,10 @@ static WIDGET_SPEC: Struct = table(
         any("size", Type::Int32).pointer(),
         any("ports", Type::List(&PORTS)),
         any("numbers", Type::List(&NUMBERS)),
-        any("groups", Type::Map(&GROUP)),
+        any(
+            "groups",
+            Type::Map(&MapType::of(Type::Object(&GROUP_TABLE))),
+        ),
     ],
 );
 static WIDGET_SPEC_OLD: Struct = table(
@@ -156,7 +158,10 @@ static WIDGET_SPEC_OLD: Struct = table(
         any("oldSize", Type::Int32).pointer(),
         any("ports", Type::List(&PORTS)),
         any("numbers", Type::List(&NUMBERS)),
-        any("groups", Type::Map(&GROUP)),
+        any(
+            "groups",
+            Type::Map(&MapType::of(Type::Object(&GROUP_TABLE))),
+        ),
     ],
 );
 static PORT: Struct = table(
@@ -169,7 +174,6 @@ static PORT: Struct = table(
 );
 static PORTS: List = List::map(Type::Object(&PORT), &["protocol", "port"]);
 static NUMBERS: List = List::set(Type::Int32);
-static GROUP: Type = Type::Object(&GROUP_TABLE);
 static GROUP_TABLE: Struct = table(
     "Group",
     &[
