@@ -1,5 +1,7 @@
 //! What is taken from bodies, and in which words the rest is refused.
 
+mod oracle;
+
 use serde_json::{Value, json};
 
 use super::*;
