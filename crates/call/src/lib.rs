@@ -1,8 +1,8 @@
 //! A request on its way through the gateway, and what comes back.
 //!
 //! An [`Inbound`] is a request that has not been parsed yet. A [`Call`] is one whose digest is known:
-//! only `auth` makes one, so no later layer asks "is there a user?". A [`Reply`] is the answer, whose
-//! body may hold a guard to its very end. A [`Refusal`] is why a request is not served; [`refusal_reply`]
+//! only `auth` makes one, so no later layer asks "is there a user?". A [`Reply`] is the response, whose
+//! body may hold a guard until it ends. A [`Refusal`] is why a request is not served; [`refusal_reply`]
 //! alone turns one into a reply. [`RequestContext`] is what the layers hand over about a request, and
 //! [`Trace`] what is only observed of it.
 //!
@@ -66,7 +66,7 @@ use fairgate_core::{
     time::Time,
 };
 
-/// The answer to a request.
+/// The response to a request.
 pub type Reply = http::Response<ReplyBody>;
 
 /// A well-formed request whose user is not known yet.

@@ -35,7 +35,7 @@ impl CertificateAuthority {
             let read =
                 |path: &Path| fs::read_to_string(path).map_err(|source| io_error(path, source));
             let (pem, key) = (read(&crt)?, read(&key)?);
-            return match fault_of(&pem, &key, now) {
+            return match problem_with(&pem, &key, now) {
                 None => Ok(Self { pem, key, now }),
                 Some(why) => Err(DataDirectoryError::CertificateAuthority {
                     path: directory.to_owned(),
@@ -80,7 +80,7 @@ impl CertificateAuthority {
 }
 
 /// What is wrong with an authority, if anything is.
-fn fault_of(certificate: &str, key: &str, now: Duration) -> Option<&'static str> {
+fn problem_with(certificate: &str, key: &str, now: Duration) -> Option<&'static str> {
     let unreadable = "cannot be read";
     let Ok(key) = KeyPair::from_pem(key) else {
         return Some(unreadable);

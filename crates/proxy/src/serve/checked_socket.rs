@@ -1,10 +1,9 @@
 //! A client's connection, as hyper reads and writes it.
 //!
-//! Some checks need the raw bytes. Those that are read are parsed, so that hyper gets no
-//! more than one HTTP/1 message at a time ([`super::http1`]), and floods of HTTP/2 frames end the connection
-//! ([`super::http2`]). A client that does not take data is cut off, which hyper does not do. And if a connection is
-//! closed while bytes are unread, the kernel resets it, which can destroy a reply that the client has not read yet:
-//! so these bytes are read and discarded first.
+//! Three things are done here that hyper does not do. Bytes from the client are parsed before hyper reads them, so that
+//! it gets no more than one HTTP/1 message at a time ([`super::http1`]), and floods of HTTP/2 frames end the connection
+//! ([`super::http2`]). A client that does not take data is disconnected. And unread bytes are read and discarded before
+//! the connection is closed; otherwise the kernel would reset it, and the client could lose a reply that it has not read.
 
 use std::{
     future::Future,
@@ -28,7 +27,7 @@ const LINGER: Duration = Duration::from_secs(1);
 /// The maximum number of bytes to discard, if the connection is closed because the client sends too much.
 const LINGER_BYTES: usize = 1 << 20;
 
-/// The reader of a connection.
+/// Parses what is read from a connection.
 pub(super) enum HttpReader {
     Http1(Http1Reader),
     Http2(Http2Reader),
