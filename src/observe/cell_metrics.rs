@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use super::{
-    catalogue::{self as n, MetricDef},
+    catalogue::{self, MetricDef},
     exposition::{Exposition, LabelPairs, SampleValue},
     recorder::RefusalCounts,
     request_counts::{OTHER, RequestLabels, RequestRegistry, RequestTotals, StatusTotals},
@@ -41,15 +41,15 @@ pub(crate) struct CellSources<'a> {
     pub(crate) now: Time,
 }
 
-/// Writes all metrics of [`n::CELL_METRICS`].
+/// Writes all metrics of [`catalogue::CELL_METRICS`].
 pub(crate) fn write(text: &mut Exposition, sources: &CellSources<'_>) {
     let flows = Flows::read(sources.flow_control);
     flows.render(text);
     let levels = sources.flow_control.dispatcher().report(sources.now);
     render_levels(text, &levels);
-    text.family(&n::FAIR_FRACTION);
+    text.family(&catalogue::FAIR_FRACTION);
     let fraction = sources.flow_control.dispatcher().fair_fraction();
-    text.sample(&n::FAIR_FRACTION, &[], fraction);
+    text.sample(&catalogue::FAIR_FRACTION, &[], fraction);
     render_virtual_time(text, &levels);
     render_ratios(text, &levels, sources.sampled);
     render_watermarks(text, sources.sampled);
@@ -139,35 +139,59 @@ impl Flows {
     }
 
     fn render(&self, text: &mut Exposition) {
-        text.family(&n::REJECTED);
+        text.family(&catalogue::REJECTED);
         for (names, totals) in &self.counted {
             for (reason, count) in RejectReason::ALL.into_iter().zip(totals.rejected) {
                 let labels = with(names, ("reason", reason.as_str()));
-                text.sample(&n::REJECTED, &labels, count);
+                text.sample(&catalogue::REJECTED, &labels, count);
             }
         }
-        self.counter(text, &n::DISPATCHED, |totals| totals.dispatched);
-        self.gauge(text, &n::INQUEUE_REQUESTS, |here| here.waiting);
-        self.gauge(text, &n::INQUEUE_SEATS, |here| here.waiting_seats);
-        self.gauge(text, &n::EXECUTING_REQUESTS, |here| here.executing);
-        self.gauge(text, &n::EXECUTING_SEATS, |here| here.seats);
-        self.gauge(text, &n::IN_USE, |here| here.seats);
-        self.histogram(text, &n::QUEUE_LENGTH, |totals| &totals.queue_length);
-        text.family(&n::WAIT);
+        self.counter(text, &catalogue::DISPATCHED, |totals| totals.dispatched);
+        self.gauge(text, &catalogue::INQUEUE_REQUESTS, |here| here.waiting);
+        self.gauge(text, &catalogue::INQUEUE_SEATS, |here| here.waiting_seats);
+        self.gauge(text, &catalogue::EXECUTING_REQUESTS, |here| here.executing);
+        self.gauge(text, &catalogue::EXECUTING_SEATS, |here| here.seats);
+        self.gauge(text, &catalogue::IN_USE, |here| here.seats);
+        self.histogram(text, &catalogue::QUEUE_LENGTH, |totals| {
+            &totals.queue_length
+        });
+        text.family(&catalogue::WAIT);
         for (names, totals) in &self.counted {
             let execute = |value| [("execute", value), schema(names), level(names)];
-            histogram(text, &n::WAIT, &execute("false"), &totals.wait_refused);
-            histogram(text, &n::WAIT, &execute("true"), &totals.wait_executed);
+            histogram(
+                text,
+                &catalogue::WAIT,
+                &execute("false"),
+                &totals.wait_refused,
+            );
+            histogram(
+                text,
+                &catalogue::WAIT,
+                &execute("true"),
+                &totals.wait_executed,
+            );
         }
-        text.family(&n::EXECUTION);
+        text.family(&catalogue::EXECUTION);
         for (names, totals) in &self.counted {
             let of = |value| with(names, ("type", value));
-            histogram(text, &n::EXECUTION, &of("regular"), &totals.execution);
-            histogram(text, &n::EXECUTION, &of("watch"), &totals.watch_init);
+            histogram(
+                text,
+                &catalogue::EXECUTION,
+                &of("regular"),
+                &totals.execution,
+            );
+            histogram(
+                text,
+                &catalogue::EXECUTION,
+                &of("watch"),
+                &totals.watch_init,
+            );
         }
-        self.histogram(text, &n::WATCH_COUNT, |totals| &totals.watch_count);
-        self.histogram(text, &n::SEATS, |totals| &totals.seats);
-        self.counter(text, &n::NO_ACCOMMODATION, |totals| totals.no_accommodation);
+        self.histogram(text, &catalogue::WATCH_COUNT, |totals| &totals.watch_count);
+        self.histogram(text, &catalogue::SEATS, |totals| &totals.seats);
+        self.counter(text, &catalogue::NO_ACCOMMODATION, |totals| {
+            totals.no_accommodation
+        });
     }
 
     fn counter(
@@ -252,12 +276,12 @@ fn histogram(
 }
 
 fn render_levels(text: &mut Exposition, levels: &[LevelReport]) {
-    text.family(&n::EPOCHS);
+    text.family(&catalogue::EPOCHS);
     for report in levels {
         let counters = &report.summary.counters;
         for (success, count) in [("false", counters.epochs_failed), ("true", counters.epochs)] {
             let labels = [("priority_level", &*report.spec.name), ("success", success)];
-            text.sample(&n::EPOCHS, &labels, count);
+            text.sample(&catalogue::EPOCHS, &labels, count);
         }
     }
     let mut gauge = |family: &MetricDef, value: &dyn Fn(&LevelReport) -> SampleValue| {
@@ -267,28 +291,45 @@ fn render_levels(text: &mut Exposition, levels: &[LevelReport]) {
             text.sample(family, &labels, value(report));
         }
     };
-    gauge(&n::NOMINAL_LIMIT, &|level| level.limits.nominal.into());
-    gauge(&n::CONCURRENCY_LIMIT, &|level| level.limits.nominal.into());
-    gauge(&n::LOWER_LIMIT, &|level| level.limits.min.into());
-    gauge(&n::UPPER_LIMIT, &|level| level.limits.max.into());
-    gauge(&n::CURRENT_LIMIT, &|level| level.current.into());
-    gauge(&n::TARGET, &|level| level.target.into());
-    gauge(&n::DEMAND_HIGH, &|level| level.demand.high_watermark.into());
-    gauge(&n::DEMAND_AVERAGE, &|level| level.demand.average.into());
-    gauge(&n::DEMAND_STDEV, &|level| level.demand.deviation.into());
-    gauge(&n::DEMAND_SMOOTHED, &|level| level.demand.smoothed.into());
+    gauge(&catalogue::NOMINAL_LIMIT, &|level| {
+        level.limits.nominal.into()
+    });
+    gauge(&catalogue::CONCURRENCY_LIMIT, &|level| {
+        level.limits.nominal.into()
+    });
+    gauge(&catalogue::LOWER_LIMIT, &|level| level.limits.min.into());
+    gauge(&catalogue::UPPER_LIMIT, &|level| level.limits.max.into());
+    gauge(&catalogue::CURRENT_LIMIT, &|level| level.current.into());
+    gauge(&catalogue::TARGET, &|level| level.target.into());
+    gauge(&catalogue::DEMAND_HIGH, &|level| {
+        level.demand.high_watermark.into()
+    });
+    gauge(&catalogue::DEMAND_AVERAGE, &|level| {
+        level.demand.average.into()
+    });
+    gauge(&catalogue::DEMAND_STDEV, &|level| {
+        level.demand.deviation.into()
+    });
+    gauge(&catalogue::DEMAND_SMOOTHED, &|level| {
+        level.demand.smoothed.into()
+    });
     let counters = |level: &LevelReport| level.summary.counters;
-    gauge(&n::CURRENT_R, &|level| level.summary.r.as_f64().into());
-    gauge(&n::DISPATCH_R, &|level| {
+    gauge(&catalogue::CURRENT_R, &|level| {
+        level.summary.r.as_f64().into()
+    });
+    gauge(&catalogue::DISPATCH_R, &|level| {
         counters(level).dispatch_r.as_f64().into()
     });
-    gauge(&n::LATEST_S, &|level| {
+    gauge(&catalogue::LATEST_S, &|level| {
         counters(level).latest_s.as_f64().into()
     });
 }
 
 fn render_virtual_time(text: &mut Exposition, levels: &[LevelReport]) {
-    for (family, of) in [(&n::NEXT_S, [0, 1]), (&n::NEXT_DISCOUNTED_S, [2, 3])] {
+    for (family, of) in [
+        (&catalogue::NEXT_S, [0, 1]),
+        (&catalogue::NEXT_DISCOUNTED_S, [2, 3]),
+    ] {
         text.family(family);
         for report in levels {
             let Some(bounds) = report.next_s_bounds else {
@@ -303,15 +344,15 @@ fn render_virtual_time(text: &mut Exposition, levels: &[LevelReport]) {
 }
 
 fn render_ratios(text: &mut Exposition, levels: &[LevelReport], sampled: &Sampled) {
-    text.family(&n::SEAT_UTILIZATION);
+    text.family(&catalogue::SEAT_UTILIZATION);
     for report in levels {
         let labels = [
             ("phase", "executing"),
             ("priority_level", &*report.spec.name),
         ];
-        text.ratio(&n::SEAT_UTILIZATION, &labels, &report.ratios.seats);
+        text.ratio(&catalogue::SEAT_UTILIZATION, &labels, &report.ratios.seats);
     }
-    text.family(&n::REQUEST_UTILIZATION);
+    text.family(&catalogue::REQUEST_UTILIZATION);
     for report in levels {
         let ratios = &report.ratios;
         for (phase, ratio) in [
@@ -319,30 +360,30 @@ fn render_ratios(text: &mut Exposition, levels: &[LevelReport], sampled: &Sample
             ("waiting", &ratios.waiting),
         ] {
             let labels = [("phase", phase), ("priority_level", &*report.spec.name)];
-            text.ratio(&n::REQUEST_UTILIZATION, &labels, ratio);
+            text.ratio(&catalogue::REQUEST_UTILIZATION, &labels, ratio);
         }
     }
-    text.family(&n::READ_VS_WRITE);
+    text.family(&catalogue::READ_VS_WRITE);
     for (phase, ratios) in [
         ("executing", &sampled.executing),
         ("waiting", &sampled.waiting),
     ] {
         for (access, ratio) in Access::ALL.into_iter().zip(ratios) {
             let labels = [("phase", phase), ("request_kind", access.as_str())];
-            text.ratio(&n::READ_VS_WRITE, &labels, ratio);
+            text.ratio(&catalogue::READ_VS_WRITE, &labels, ratio);
         }
     }
-    text.family(&n::DEMAND);
+    text.family(&catalogue::DEMAND);
     for report in levels {
         let labels = [("priority_level", &*report.spec.name)];
-        text.ratio(&n::DEMAND, &labels, &report.ratios.demand);
+        text.ratio(&catalogue::DEMAND, &labels, &report.ratios.demand);
     }
 }
 
 fn render_watermarks(text: &mut Exposition, sampled: &Sampled) {
     for (family, most) in [
-        (&n::INFLIGHT, sampled.most_executing),
-        (&n::INQUEUE, sampled.most_waiting),
+        (&catalogue::INFLIGHT, sampled.most_executing),
+        (&catalogue::INQUEUE, sampled.most_waiting),
     ] {
         text.family(family);
         for (access, most) in Access::ALL.into_iter().zip(most) {
@@ -353,21 +394,31 @@ fn render_watermarks(text: &mut Exposition, sampled: &Sampled) {
 
 fn render_requests(text: &mut Exposition, sources: &CellSources<'_>) {
     let kinds = sources.requests.totals();
-    text.family(&n::REQUESTS);
+    text.family(&catalogue::REQUESTS);
     for (kind, totals) in &kinds {
-        render_codes(text, &n::REQUESTS, kind, &totals.requests, true);
+        render_codes(text, &catalogue::REQUESTS, kind, &totals.requests, true);
     }
-    text.family(&n::TERMINATIONS);
+    text.family(&catalogue::TERMINATIONS);
     for (kind, totals) in &kinds {
-        render_codes(text, &n::TERMINATIONS, kind, &totals.terminations, false);
+        render_codes(
+            text,
+            &catalogue::TERMINATIONS,
+            kind,
+            &totals.terminations,
+            false,
+        );
     }
-    text.family(&n::FILTER);
+    text.family(&catalogue::FILTER);
     let mut filter = HistogramTotal::default();
     for core in sources.flow_control.core_cells() {
         add(&core.filter, &mut filter);
     }
-    text.histogram(&n::FILTER, &[("filter", "priorityandfairness")], &filter);
-    text.family(&n::SLI);
+    text.histogram(
+        &catalogue::FILTER,
+        &[("filter", "priorityandfairness")],
+        &filter,
+    );
+    text.family(&catalogue::SLI);
     for (kind, RequestTotals { took, .. }) in &kinds {
         let labels = [
             ("component", "apiserver"),
@@ -378,7 +429,7 @@ fn render_requests(text: &mut Exposition, sources: &CellSources<'_>) {
             ("verb", kind.verb),
             ("version", &kind.version),
         ];
-        histogram(text, &n::SLI, &labels, took);
+        histogram(text, &catalogue::SLI, &labels, took);
     }
     let mut refusals: BTreeMap<&str, u64> = BTreeMap::new();
     for core in sources.refusals {
@@ -386,13 +437,13 @@ fn render_requests(text: &mut Exposition, sources: &CellSources<'_>) {
             *refusals.entry(reason).or_default() += count;
         }
     }
-    text.family(&n::REFUSALS);
+    text.family(&catalogue::REFUSALS);
     for (reason, count) in refusals {
-        text.sample(&n::REFUSALS, &[("reason", reason)], count);
+        text.sample(&catalogue::REFUSALS, &[("reason", reason)], count);
     }
-    text.family(&n::REQUEST_KINDS);
+    text.family(&catalogue::REQUEST_KINDS);
     text.sample(
-        &n::REQUEST_KINDS,
+        &catalogue::REQUEST_KINDS,
         &[],
         u64::try_from(kinds.len()).unwrap_or(u64::MAX),
     );
@@ -402,22 +453,22 @@ fn render_requests(text: &mut Exposition, sources: &CellSources<'_>) {
 /// Writes metrics of requests whose clients have left, or read slowly.
 fn render_abandoned(text: &mut Exposition, flow_control: &FlowControl) {
     let (abandoned, spool) = (&flow_control.abandoned, &flow_control.spool);
-    text.family(&n::ABANDONED);
-    text.sample(&n::ABANDONED, &[], u64::from(abandoned.running()));
-    text.family(&n::ABANDONED_TOTAL);
+    text.family(&catalogue::ABANDONED);
+    text.sample(&catalogue::ABANDONED, &[], u64::from(abandoned.running()));
+    text.family(&catalogue::ABANDONED_TOTAL);
     for (outcome, count) in [
         ("cancelled", abandoned.cancelled()),
         ("ended", abandoned.ended()),
     ] {
-        text.sample(&n::ABANDONED_TOTAL, &[("outcome", outcome)], count);
+        text.sample(&catalogue::ABANDONED_TOTAL, &[("outcome", outcome)], count);
     }
-    text.family(&n::SPOOL_BYTES);
-    text.sample(&n::SPOOL_BYTES, &[], spool.bytes());
-    text.family(&n::SPOOLED);
-    text.sample(&n::SPOOLED, &[], spool.answers());
-    text.family(&n::CUT);
+    text.family(&catalogue::SPOOL_BYTES);
+    text.sample(&catalogue::SPOOL_BYTES, &[], spool.bytes());
+    text.family(&catalogue::SPOOLED);
+    text.sample(&catalogue::SPOOLED, &[], spool.answers());
+    text.family(&catalogue::CUT);
     for why in CutReason::ALL {
-        text.sample(&n::CUT, &[("reason", why.as_str())], spool.cut(why));
+        text.sample(&catalogue::CUT, &[("reason", why.as_str())], spool.cut(why));
     }
 }
 

@@ -15,7 +15,7 @@ use metrics::{Counter, Gauge, counter, gauge, with_local_recorder};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
 
 use super::{
-    catalogue::{self as n, MetricDef},
+    catalogue::{self, MetricDef},
     exposition::Exposition,
 };
 use fairgate_core::{
@@ -61,6 +61,15 @@ pub(crate) enum AdminConnectionCut {
     TooSlow,
 }
 
+/// The position of an outcome among the counters of a kind of reviews.
+fn position(outcome: LookupOutcome) -> usize {
+    match outcome {
+        LookupOutcome::Positive => 0,
+        LookupOutcome::Negative => 1,
+        LookupOutcome::Failed => 2,
+    }
+}
+
 type Register<T> = Box<dyn FnOnce() -> T + Send>;
 
 struct UpstreamMetrics {
@@ -94,32 +103,32 @@ impl GatewayMetrics {
     pub fn new() -> Arc<Self> {
         let recorder = Arc::new(PrometheusBuilder::new().build_recorder());
         let metrics = with_local_recorder(&recorder, || {
-            gauge!(n::BUILD_INFO.name, "version" => env!("CARGO_PKG_VERSION")).set(1.0);
+            gauge!(catalogue::BUILD_INFO.name, "version" => env!("CARGO_PKG_VERSION")).set(1.0);
             Self {
                 handle: recorder.handle(),
-                policy_loads: outcomes(&n::POLICY_LOADS, ["failed", "ok"]),
-                policy_generation: gauge!(n::POLICY_GENERATION.name),
-                policy_warnings: gauge!(n::POLICY_WARNINGS.name),
+                policy_loads: outcomes(&catalogue::POLICY_LOADS, ["failed", "ok"]),
+                policy_generation: gauge!(catalogue::POLICY_GENERATION.name),
+                policy_warnings: gauge!(catalogue::POLICY_WARNINGS.name),
                 policy_applied_at: Mutex::default(),
-                policy_age: gauge!(n::POLICY_AGE.name),
-                config_reloads: outcomes(&n::CONFIG_RELOADS, ["failed", "ok"]),
+                policy_age: gauge!(catalogue::POLICY_AGE.name),
+                config_reloads: outcomes(&catalogue::CONFIG_RELOADS, ["failed", "ok"]),
                 token_reviews: lazily(&recorder, || {
-                    outcomes(&n::TOKEN_REVIEWS, ["accepted", "refused", "failed"])
+                    outcomes(&catalogue::TOKEN_REVIEWS, ["accepted", "refused", "failed"])
                 }),
                 access_reviews: lazily(&recorder, || {
-                    outcomes(&n::ACCESS_REVIEWS, ["allowed", "denied", "failed"])
+                    outcomes(&catalogue::ACCESS_REVIEWS, ["allowed", "denied", "failed"])
                 }),
                 upstream: lazily(&recorder, || UpstreamMetrics {
-                    connections: gauge!(n::UPSTREAM_CONNECTIONS.name),
-                    opened: counter!(n::UPSTREAM_OPENED.name),
-                    errors: outcomes(&n::UPSTREAM_ERRORS, ["connect", "lost"]),
-                    abandoned: outcomes(&n::UPSTREAM_ABANDONED, ["ended", "reset"]),
-                    retries: counter!(n::UPSTREAM_SENT_AGAIN.name),
+                    connections: gauge!(catalogue::UPSTREAM_CONNECTIONS.name),
+                    opened: counter!(catalogue::UPSTREAM_OPENED.name),
+                    errors: outcomes(&catalogue::UPSTREAM_ERRORS, ["connect", "lost"]),
+                    abandoned: outcomes(&catalogue::UPSTREAM_ABANDONED, ["ended", "reset"]),
+                    retries: counter!(catalogue::UPSTREAM_SENT_AGAIN.name),
                 }),
-                panics: counter!(n::PANICS.name),
-                log_dropped: counter!(n::LOG_DROPPED.name),
+                panics: counter!(catalogue::PANICS.name),
+                log_dropped: counter!(catalogue::LOG_DROPPED.name),
                 admin_cut: ["crowded", "too-slow"]
-                    .map(|reason| counter!(n::ADMIN_CUT.name, "reason" => reason)),
+                    .map(|reason| counter!(catalogue::ADMIN_CUT.name, "reason" => reason)),
                 observed: Mutex::default(),
                 recorder: Arc::clone(&recorder),
             }
@@ -178,12 +187,12 @@ impl GatewayMetrics {
 
     /// A `TokenReview` ended.
     pub(crate) fn token_reviewed(&self, outcome: LookupOutcome) {
-        self.token_reviews[outcome as usize].increment(1);
+        self.token_reviews[position(outcome)].increment(1);
     }
 
     /// A `SubjectAccessReview` ended.
     pub(crate) fn access_reviewed(&self, outcome: LookupOutcome) {
-        self.access_reviews[outcome as usize].increment(1);
+        self.access_reviews[position(outcome)].increment(1);
     }
 
     /// A connection to the upstream was opened.
@@ -302,7 +311,7 @@ impl GatewayMetrics {
         }
         let rendered = self.handle.render();
         let mut samples = samples_by_name(&rendered);
-        let mut metrics: Vec<&MetricDef> = n::FACADE_METRICS.iter().collect();
+        let mut metrics: Vec<&MetricDef> = catalogue::FACADE_METRICS.iter().collect();
         metrics.sort_unstable_by_key(|metric| metric.name);
         for metric in metrics {
             if let Some(lines) = samples.remove(metric.name) {
@@ -370,8 +379,8 @@ mod tests {
         metrics.policy_applied(Time::ZERO, 2);
         metrics.policy_rejected();
         metrics.token_reviewed(LookupOutcome::Negative);
-        metrics.observe_gauge(&n::CONNECTIONS, || 7.0);
-        metrics.observe_labelled_gauge(&n::ENFORCEMENT, ("mode", "off"), || 1.0);
+        metrics.observe_gauge(&catalogue::CONNECTIONS, || 7.0);
+        metrics.observe_labelled_gauge(&catalogue::ENFORCEMENT, ("mode", "off"), || 1.0);
         let text = written(&metrics);
         assert!(
             !text.contains("fairgate_upstream"),

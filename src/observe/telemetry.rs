@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::MissedTickBehavior;
 
 use super::{
-    catalogue as n,
+    catalogue,
     cell_metrics::{self, CellSources},
     dumps::Dump,
     exposition::Exposition,
@@ -129,26 +129,32 @@ impl Telemetry {
 /// Registers the metrics that flow control keeps.
 fn observe_flow_control(metrics: &GatewayMetrics, flow_control: &Arc<FlowControl>, clock: &Clock) {
     let (started, clock) = (clock.now(), clock.clone());
-    metrics.observe_gauge(&n::UPTIME, move || clock.now().since(started).as_secs_f64());
+    metrics.observe_gauge(&catalogue::UPTIME, move || {
+        clock.now().since(started).as_secs_f64()
+    });
     let of = Arc::clone(flow_control);
-    metrics.observe_gauge(&n::QUEUED, move || of.queued().into());
+    metrics.observe_gauge(&catalogue::QUEUED, move || of.queued().into());
     let of = Arc::clone(flow_control);
-    metrics.observe_gauge(&n::LONG_RUNNING, move || of.long_running.running().into());
+    metrics.observe_gauge(&catalogue::LONG_RUNNING, move || {
+        of.long_running.running().into()
+    });
     let of = Arc::clone(flow_control);
-    metrics.observe_gauge(&n::WATCHES, move || of.watches.running().into());
+    metrics.observe_gauge(&catalogue::WATCHES, move || of.watches.running().into());
     let of = Arc::clone(flow_control);
-    metrics.observe_gauge(&n::WATCHES_LIMIT, move || of.watches.limit().into());
+    metrics.observe_gauge(&catalogue::WATCHES_LIMIT, move || of.watches.limit().into());
     let of = Arc::clone(flow_control);
-    metrics.observe_counter(&n::HELD_BACK, move || {
+    metrics.observe_counter(&catalogue::HELD_BACK, move || {
         let cores = of.core_cells().iter();
         cores.map(|cells| cells.held_back.get()).sum()
     });
     let of = Arc::clone(flow_control);
-    metrics.observe_counter(&n::PREMATURE_RESETS, move || of.premature.total());
+    metrics.observe_counter(&catalogue::PREMATURE_RESETS, move || of.premature.total());
     let of = Arc::clone(flow_control);
-    metrics.observe_counter(&n::PREMATURE_REFUSED, move || of.premature.refused());
+    metrics.observe_counter(&catalogue::PREMATURE_REFUSED, move || {
+        of.premature.refused()
+    });
     let of = Arc::clone(flow_control);
-    metrics.observe_gauge(&n::TOTAL_SEATS, move || {
+    metrics.observe_gauge(&catalogue::TOTAL_SEATS, move || {
         of.dispatcher()
             .view()
             .policy()
@@ -163,7 +169,7 @@ fn observe_flow_control(metrics: &GatewayMetrics, flow_control: &Arc<FlowControl
     ] {
         let of = Arc::clone(flow_control);
         let is = move || f64::from(u8::from(of.enforcement() == mode));
-        metrics.observe_labelled_gauge(&n::ENFORCEMENT, ("mode", label), is);
+        metrics.observe_labelled_gauge(&catalogue::ENFORCEMENT, ("mode", label), is);
     }
     for (semantics, label) in [
         (Semantics::Compatible, "Compatible"),
@@ -174,6 +180,6 @@ fn observe_flow_control(metrics: &GatewayMetrics, flow_control: &Arc<FlowControl
             let view = of.dispatcher().view();
             f64::from(u8::from(view.policy().settings().semantics == semantics))
         };
-        metrics.observe_labelled_gauge(&n::SEMANTICS, ("semantics", label), is);
+        metrics.observe_labelled_gauge(&catalogue::SEMANTICS, ("semantics", label), is);
     }
 }

@@ -28,10 +28,10 @@ pub type Verification<T, E> = Result<(T, i64), E>;
 
 /// The result of one verification, cached while it is valid.
 #[derive(Debug)]
-pub struct CachedVerification<T, E>(Option<Entry<T, E>>);
+pub struct CachedVerification<T, E>(Option<CachedResult<T, E>>);
 
 #[derive(Debug)]
-struct Entry<T, E> {
+struct CachedResult<T, E> {
     /// First and last second since 1970 at which it is valid.
     from: i64,
     until: i64,
@@ -97,7 +97,7 @@ pub enum FrontProxyError {
 
 impl PeerIdentityCache {
     /// Forgets everything that was found out under settings of another version.
-    pub fn at(&mut self, version: u64) -> &mut Self {
+    pub fn for_version(&mut self, version: u64) -> &mut Self {
         if self.version != version {
             *self = Self {
                 version,
@@ -119,18 +119,19 @@ impl<T, E> CachedVerification<T, E> {
         unix_seconds: i64,
         verify: impl FnOnce() -> Verification<T, E>,
     ) -> Result<&T, &E> {
-        let is_valid = |entry: &Entry<T, E>| (entry.from..=entry.until).contains(&unix_seconds);
+        let is_valid =
+            |entry: &CachedResult<T, E>| (entry.from..=entry.until).contains(&unix_seconds);
         if !self.0.as_ref().is_some_and(is_valid) {
             self.0 = None;
         }
         self.0
             .get_or_insert_with(|| match verify() {
-                Ok((value, until)) => Entry {
+                Ok((value, until)) => CachedResult {
                     from: unix_seconds,
                     until,
                     result: Ok(value),
                 },
-                Err(error) => Entry {
+                Err(error) => CachedResult {
                     from: unix_seconds,
                     until: unix_seconds.saturating_add(REJECTED_SECONDS),
                     result: Err(error),

@@ -139,7 +139,7 @@ impl Authenticator {
         if chain.is_empty() {
             return None;
         }
-        let peer = peer.at(self.version);
+        let peer = peer.for_version(self.version);
         let at = now.unix_seconds();
         if let Some(proxy) = &self.settings.front_proxy {
             match proxy.authenticate(credentials.headers, chain, &mut peer.front_proxy, at) {
