@@ -313,20 +313,17 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::source::PolicyDocument;
-    use fairgate_core::apf::Semantics;
+    use fairgate_core::apf::{Semantics, objects::ParsedDocument};
 
     /// The names of the levels in force with the level `own`, or with no object if `empty`.
     fn levels(whole: bool, empty: bool) -> Vec<String> {
-        let own = PolicyDocument {
-            origin: "here".to_owned(),
-            value: Arc::new(json!({
-                "apiVersion": "flowcontrol.apiserver.k8s.io/v1",
-                "kind": "PriorityLevelConfiguration",
-                "metadata": {"name": "own"},
-                "spec": {"type": "Limited", "limited": {"limitResponse": {"type": "Reject"}}},
-            })),
-        };
+        let own = json!({
+            "apiVersion": "flowcontrol.apiserver.k8s.io/v1",
+            "kind": "PriorityLevelConfiguration",
+            "metadata": {"name": "own"},
+            "spec": {"type": "Limited", "limited": {"limitResponse": {"type": "Reject"}}},
+        });
+        let own = Arc::new(ParsedDocument::parse("here", own));
         let compiling = Compiling {
             settings: PolicySettings {
                 total_seats: 100,

@@ -20,8 +20,11 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use tokio::{sync::Notify, task, time};
 
-use super::{DocumentSet, PolicyDocument, PolicySource, Revision};
-use fairgate_core::finding::{Finding, Severity};
+use super::{DocumentSet, PolicySource, Revision};
+use fairgate_core::{
+    apf::objects::ParsedDocument,
+    finding::{Finding, Severity},
+};
 use fairgate_manifest::{read_bounded, yaml};
 
 /// How often a directory is read: a change takes effect within a second, including settling and compiling.
@@ -209,7 +212,7 @@ impl Snapshot {
                 .map_err(|error| format!("cannot be read: {error}"))
                 .and_then(|text| yaml::documents(&text).map_err(|error| error.to_string()));
             match documents {
-                Ok(values) => set.documents.extend(labelled(&name, values)),
+                Ok(values) => set.documents.extend(parsed(&name, values)),
                 Err(problem) => set.findings.push(unreadable(name, problem)),
             }
         }
@@ -217,16 +220,15 @@ impl Snapshot {
     }
 }
 
-fn labelled(name: &str, values: Vec<Value>) -> impl Iterator<Item = PolicyDocument> {
+fn parsed(name: &str, values: Vec<Value>) -> impl Iterator<Item = Arc<ParsedDocument>> {
     let several = values.len() > 1;
     values.into_iter().enumerate().map(move |(index, value)| {
-        let origin = if several {
-            format!("{name}, document {}", index + 1)
+        let document = if several {
+            ParsedDocument::parse(&format!("{name}, document {}", index + 1), value)
         } else {
-            name.to_owned()
+            ParsedDocument::parse(name, value)
         };
-        let value = Arc::new(value);
-        PolicyDocument { origin, value }
+        Arc::new(document)
     })
 }
 
@@ -316,11 +318,15 @@ mod tests {
         }
     }
 
-    fn values(set: &DocumentSet) -> Vec<&Value> {
-        set.documents
-            .iter()
-            .map(|document| &*document.value)
-            .collect()
+    /// Checks the documents of a set, each given by the end of its origin and its value: a number, which
+    /// a finding reports.
+    fn assert_documents<const N: usize>(set: &DocumentSet, expected: [(&str, Value); N]) {
+        assert_eq!(set.documents.len(), N);
+        for (document, (origin, value)) in set.documents.iter().zip(expected) {
+            let found = document.findings().next().unwrap();
+            assert!(found.origin.ends_with(origin), "{found}");
+            assert_eq!(**document, ParsedDocument::parse(&found.origin, value));
+        }
     }
 
     #[tokio::test]
@@ -333,7 +339,7 @@ mod tests {
         assert!(unchanged.is_err());
         scratch.write("a.yaml", "2");
         let set = files.next().await;
-        assert_eq!(values(&set), [&json!(2)]);
+        assert_documents(&set, [("a.yaml", json!(2))]);
         assert_ne!(set.revision, known);
     }
 
@@ -350,9 +356,13 @@ mod tests {
 
         let set = load(&scratch.0);
 
-        assert_eq!(values(&set), [&json!(0), &json!(1), &json!(2), &json!(3)]);
-        assert!(set.documents[1].origin.ends_with("a.yaml, document 2"));
-        assert!(set.documents[2].origin.ends_with("b.yml"));
+        let expected = [
+            ("a.yaml, document 1", json!(0)),
+            ("a.yaml, document 2", json!(1)),
+            ("b.yml", json!(2)),
+            ("c.json", json!(3)),
+        ];
+        assert_documents(&set, expected);
         assert_eq!(set.findings, []);
     }
 
@@ -360,7 +370,7 @@ mod tests {
     fn every_file_that_cannot_be_read_is_told() {
         let scratch = Scratch::new("unreadable");
         scratch.write("a.yaml", "a: [");
-        scratch.write("b.yaml", "b: 1");
+        scratch.write("b.yaml", "1");
         symlink("nowhere", scratch.0.join("c.yaml")).unwrap();
 
         let set = load(&scratch.0);
@@ -371,15 +381,15 @@ mod tests {
             .map(|f| f.origin.rsplit('/').next().unwrap())
             .collect();
         assert_eq!(origins, ["a.yaml", "c.yaml"]);
-        assert_eq!(values(&set), [&json!({"b": 1})]);
+        assert_documents(&set, [("b.yaml", json!(1))]);
         assert_eq!(load(Path::new("/nonexistent")).findings.len(), 1);
     }
 
     #[test]
     fn documents_come_from_any_reader() {
-        let set = load_from("-", &b"a: 1\n---\nb: 2\n"[..]);
-        assert_eq!(values(&set), [&json!({"a": 1}), &json!({"b": 2})]);
-        assert_eq!(set.documents[0].origin, "-, document 1");
+        let set = load_from("-", &b"1\n---\n2\n"[..]);
+        let expected = [("-, document 1", json!(1)), ("-, document 2", json!(2))];
+        assert_documents(&set, expected);
         assert_eq!(load_from("-", &b"a: ["[..]).findings.len(), 1);
     }
 
@@ -403,11 +413,11 @@ mod tests {
         assert!(files.next().await.documents.is_empty());
 
         scratch.write("a.yaml", "1");
-        assert_eq!(values(&files.next().await), [&json!(1)]);
+        assert_documents(&files.next().await, [("", json!(1))]);
 
         scratch.write(".new", "2");
         fs::rename(scratch.0.join(".new"), scratch.0.join("a.yaml")).unwrap();
-        assert_eq!(values(&files.next().await), [&json!(2)]);
+        assert_documents(&files.next().await, [("", json!(2))]);
 
         fs::remove_file(scratch.0.join("a.yaml")).unwrap();
         assert!(files.next().await.documents.is_empty());
@@ -431,7 +441,7 @@ mod tests {
         assert!(early.is_err());
         scratch.write("a.yaml", "1");
         let found = time::timeout(Duration::from_millis(900), next).await;
-        assert_eq!(values(&found.unwrap()), [&json!(1)]);
+        assert_documents(&found.unwrap(), [("", json!(1))]);
     }
 
     #[tokio::test]
@@ -446,11 +456,11 @@ mod tests {
         version("..1", "1");
         symlink("..data/a.yaml", scratch.0.join("a.yaml")).unwrap();
         let mut files = scratch.follow();
-        assert_eq!(values(&files.next().await), [&json!(1)]);
+        assert_documents(&files.next().await, [("", json!(1))]);
 
         version("..2", "2");
         fs::remove_dir_all(scratch.0.join("..1")).unwrap();
-        assert_eq!(values(&files.next().await), [&json!(2)]);
+        assert_documents(&files.next().await, [("", json!(2))]);
     }
 
     #[tokio::test]
@@ -483,6 +493,6 @@ mod tests {
             _ = files.next() => panic!("a reading takes longer than one poll"),
             () = std::future::ready(()) => {}
         }
-        assert_eq!(values(&files.next().await), [&json!(1)]);
+        assert_documents(&files.next().await, [("", json!(1))]);
     }
 }

@@ -12,39 +12,29 @@ mod warnings;
 
 use std::{future::Future, sync::Arc};
 
-use serde_json::Value;
-
 use fairgate_core::{
-    apf::objects::ObjectSet,
+    apf::objects::{ObjectSet, ParsedDocument},
     finding::{Finding, Severity},
 };
 
-/// A complete set of documents at one moment, not yet parsed as objects.
+/// A complete set of documents at one moment.
+///
+/// Documents are parsed one by one, so that of a large set only the changed ones are parsed again.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DocumentSet {
     /// The revision of the source.
     pub revision: Revision,
     /// All documents, in a stable order.
-    pub documents: Vec<PolicyDocument>,
+    pub documents: Vec<Arc<ParsedDocument>>,
     /// Documents that cannot be read. With an error the whole set is invalid.
     pub findings: Vec<Finding>,
 }
 
 impl DocumentSet {
-    /// Parses the documents as objects; errors are among the findings of the result.
+    /// The objects of all documents; errors are among the findings of the result.
     pub fn objects(&self) -> ObjectSet {
-        let documents = self.documents.iter();
-        ObjectSet::read(documents.map(|document| (&document.origin, (*document.value).clone())))
+        ObjectSet::of(self.documents.iter().map(|document| &**document))
     }
-}
-
-/// One document of a source: an object, or a list of objects.
-#[derive(Clone, Debug, PartialEq)]
-pub struct PolicyDocument {
-    /// Its origin, for findings: `policies/a.yaml, document 2`.
-    pub origin: String,
-    /// The document, at least the fields that a policy depends on.
-    pub value: Arc<Value>,
 }
 
 /// The revision of a source; equal revisions have equal documents.
@@ -67,13 +57,6 @@ pub trait PolicySource: Send {
         applied: bool,
         findings: &[Finding],
     ) -> impl Future<Output = ()> + Send;
-}
-
-/// Whether two states of an object lead to the same policy. Status and managed fields are ignored, so that
-/// writing the status does not recompile the policy.
-fn same_policy(before: &Value, after: &Value) -> bool {
-    let differs = |field: &str| before["metadata"][field] != after["metadata"][field];
-    before["spec"] == after["spec"] && !differs("uid") && !differs("annotations")
 }
 
 /// Logs a finding with its fields.

@@ -1,16 +1,18 @@
 //! Policy objects from the store of the hosted API.
 //!
 //! A set contains all of them at one revision. A new one is yielded when a field changes that a policy depends
-//! on.
+//! on. Objects are listed once and then followed by watch, so a change costs the parsing of one object.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use serde_json::Value;
+use tokio::time::{Instant, timeout_at};
 
-use super::{
-    DocumentSet, PolicyDocument, PolicySource, Revision, same_policy, warnings::LoggedWarnings,
+use super::{DocumentSet, PolicySource, Revision, warnings::LoggedWarnings};
+use fairgate_core::{
+    apf::objects::ParsedDocument,
+    finding::{Finding, Severity},
 };
-use fairgate_core::finding::{Finding, Severity};
 use fairgate_objects::{
     kind::Kind,
     kinds::{FLOW_SCHEMA, PRIORITY_LEVEL},
@@ -21,26 +23,37 @@ use fairgate_store::{ReadRevision, Store, StoreEntry, StoreError, StoreEvent, Wa
 const KINDS: [&Kind; 2] = [&PRIORITY_LEVEL, &FLOW_SCHEMA];
 
 /// The pause before a retry after the store failed.
-const PAUSE: std::time::Duration = std::time::Duration::from_millis(200);
+const PAUSE: Duration = Duration::from_millis(200);
 
 /// How long a change is held back: its writer gets the response first, and changes in short succession are
 /// processed together.
-pub(crate) const SETTLE: std::time::Duration = std::time::Duration::from_millis(5);
+pub(crate) const SETTLE: Duration = Duration::from_millis(5);
 
 /// Follows the policy objects in a store.
 pub(crate) struct StoreSource {
     store: Arc<dyn Store>,
+    /// `None` until the objects were listed, and after the watch fell behind.
     watch: Option<Watch>,
-    /// The documents of the last set by key, with their revisions: most of them are reused.
-    known: BTreeMap<Arc<str>, (u64, PolicyDocument)>,
+    /// All objects by key.
+    objects: BTreeMap<Arc<str>, StoredDocument>,
+    /// The revision up to which `objects` are known.
+    revision: u64,
     /// Whether something changed since the last set.
     changed: bool,
     logged: LoggedWarnings,
 }
 
+/// An object of the store, parsed; or why it cannot be read.
+#[derive(PartialEq)]
+enum StoredDocument {
+    Parsed(Arc<ParsedDocument>),
+    Unreadable(Box<Finding>),
+}
+
 impl std::fmt::Debug for StoreSource {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Stored")
+        f.debug_struct("StoreSource")
+            .field("objects", &self.objects.len())
             .field("changed", &self.changed)
             .finish_non_exhaustive()
     }
@@ -52,81 +65,111 @@ impl StoreSource {
         Self {
             store,
             watch: None,
-            known: BTreeMap::new(),
-            changed: true,
+            objects: BTreeMap::new(),
+            revision: 0,
+            changed: false,
             logged: LoggedWarnings::default(),
         }
     }
 
-    /// Waits for a change, and [`SETTLE`] longer.
-    async fn change(&mut self) {
-        if self.changed {
-            return;
-        }
+    /// Waits until something has changed, and [`SETTLE`] longer. Cancel-safe.
+    async fn change(&mut self) -> Result<(), StoreError> {
         while !self.changed {
-            let Some(watch) = &mut self.watch else {
-                self.changed = true;
-                return;
-            };
-            match watch.next().await {
-                Ok(events) => self.changed = events.iter().any(|event| matters(event)),
-                // The watch fell too far behind: list everything again.
-                Err(_) => self.watch = None,
+            match &mut self.watch {
+                None => self.list().await?,
+                Some(watch) => match watch.next().await {
+                    Ok(events) => self.take(&events),
+                    // The watch fell too far behind: list everything again.
+                    Err(_) => self.watch = None,
+                },
             }
         }
-        tokio::time::sleep(SETTLE).await;
+        let settled = Instant::now() + SETTLE;
+        while let Some(watch) = &mut self.watch
+            && let Ok(Ok(events)) = timeout_at(settled, watch.next()).await
+        {
+            self.take(&events);
+        }
+        Ok(())
     }
 
     /// Lists everything, and watches from that revision.
-    async fn read(&mut self) -> Result<DocumentSet, StoreError> {
+    async fn list(&mut self) -> Result<(), StoreError> {
         self.store.wait_for(1).await?;
-        let mut entries = Vec::new();
+        let mut objects = BTreeMap::new();
         let mut at = ReadRevision::Cached;
-        let mut revision = 0;
         for kind in KINDS {
             let prefix = kind.key_prefix();
             let page = self.store.list(&prefix, None, None, at).await?;
-            revision = page.revision;
-            at = ReadRevision::Exactly(revision);
-            entries.extend(page.entries);
+            self.revision = page.revision;
+            at = ReadRevision::Exactly(page.revision);
+            let entries = page.entries.iter();
+            objects.extend(entries.map(|entry| (Arc::clone(&entry.key), document(entry))));
         }
-        self.watch = Some(self.store.watch(&FLOW_SCHEMA.group_prefix(), revision)?);
-        self.changed = false;
+        let prefix = FLOW_SCHEMA.group_prefix();
+        self.watch = Some(self.store.watch(&prefix, self.revision)?);
+        self.objects = objects;
+        self.changed = true;
+        Ok(())
+    }
+
+    /// Applies changes of the store.
+    fn take(&mut self, events: &[Arc<StoreEvent>]) {
+        for event in events {
+            self.revision = event.revision;
+            let is_policy = |kind: &Kind| event.key.starts_with(&kind.key_prefix());
+            if !KINDS.into_iter().any(is_policy) {
+                continue;
+            }
+            let known = match &event.after {
+                Some(entry) => {
+                    let document = document(entry);
+                    let same = |before: &StoredDocument| before.has_same_policy(&document);
+                    if self.objects.get(&event.key).is_some_and(same) {
+                        continue;
+                    }
+                    self.objects.insert(Arc::clone(&event.key), document)
+                }
+                None => self.objects.remove(&event.key),
+            };
+            self.changed |= known.is_some() || event.after.is_some();
+        }
+    }
+
+    /// All objects.
+    fn set(&self) -> DocumentSet {
         let mut set = DocumentSet {
-            revision: Revision(revision.to_string()),
-            documents: Vec::new(),
+            revision: Revision(self.revision.to_string()),
+            documents: Vec::with_capacity(self.objects.len()),
             findings: Vec::new(),
         };
-        let mut before = std::mem::take(&mut self.known);
-        for entry in entries {
-            let same = before.remove(&entry.key);
-            let same = same.filter(|(revision, _)| *revision == entry.revision);
-            match same.map_or_else(|| document(&entry), |(_, document)| Ok(document)) {
-                Ok(document) => {
-                    set.documents.push(document.clone());
-                    let known = (entry.revision, document);
-                    self.known.insert(Arc::clone(&entry.key), known);
-                }
-                Err(finding) => set.findings.push(*finding),
+        for object in self.objects.values() {
+            match object {
+                StoredDocument::Parsed(document) => set.documents.push(Arc::clone(document)),
+                StoredDocument::Unreadable(finding) => set.findings.push((**finding).clone()),
             }
         }
-        Ok(set)
+        set
+    }
+}
+
+impl StoredDocument {
+    fn has_same_policy(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Parsed(one), Self::Parsed(other)) => one.has_same_policy(other),
+            (one, other) => one == other,
+        }
     }
 }
 
 impl PolicySource for StoreSource {
     async fn next(&mut self) -> DocumentSet {
-        loop {
-            self.change().await;
-            match self.read().await {
-                Ok(set) => return set,
-                Err(error) => {
-                    tracing::debug!(%error, "the policy objects cannot be read from the store");
-                    self.changed = true;
-                    tokio::time::sleep(PAUSE).await;
-                }
-            }
+        while let Err(error) = self.change().await {
+            tracing::debug!(%error, "the policy objects cannot be read from the store");
+            tokio::time::sleep(PAUSE).await;
         }
+        self.changed = false;
+        self.set()
     }
 
     async fn report(&mut self, revision: &Revision, applied: bool, findings: &[Finding]) {
@@ -140,14 +183,14 @@ impl PolicySource for StoreSource {
     }
 }
 
-fn document(entry: &StoreEntry) -> Result<PolicyDocument, Box<Finding>> {
+fn document(entry: &StoreEntry) -> StoredDocument {
     let origin = format!("{} at {}", entry.key, entry.revision);
     match serde_json::from_slice(&entry.value) {
-        Ok(value) => Ok(PolicyDocument {
-            origin,
-            value: Arc::new(without_status(value)),
-        }),
-        Err(error) => Err(Box::new(Finding {
+        Ok(value) => {
+            let document = ParsedDocument::parse(&origin, without_status(value));
+            StoredDocument::Parsed(Arc::new(document))
+        }
+        Err(error) => StoredDocument::Unreadable(Box::new(Finding {
             // One malformed object must not keep all others from taking effect.
             severity: Severity::Warning,
             origin,
@@ -169,20 +212,4 @@ fn without_status(mut object: Value) -> Value {
         }
     }
     object
-}
-
-/// Whether a policy can depend on a change.
-fn matters(event: &StoreEvent) -> bool {
-    match (&event.before, &event.after) {
-        (Some(before), Some(after)) => !same_entries(before, after),
-        _ => true,
-    }
-}
-
-fn same_entries(before: &StoreEntry, after: &StoreEntry) -> bool {
-    let read = |entry: &StoreEntry| serde_json::from_slice::<Value>(&entry.value).ok();
-    match (read(before), read(after)) {
-        (Some(before), Some(after)) => same_policy(&before, &after),
-        (before, after) => before.is_none() && after.is_none(),
-    }
 }

@@ -1,11 +1,13 @@
 //! Logs the findings of sets in which one object changes at a time, each finding once.
 
+use std::collections::BTreeSet;
+
 use fairgate_core::finding::Finding;
 
 /// The warnings of the last set, so that a change of one object does not repeat those of all others.
 #[derive(Debug, Default)]
 pub(super) struct LoggedWarnings {
-    warnings: Vec<String>,
+    warnings: BTreeSet<String>,
 }
 
 impl LoggedWarnings {
@@ -13,11 +15,13 @@ impl LoggedWarnings {
     pub(super) fn log(&mut self, findings: &[Finding]) {
         let (errors, warnings): (Vec<_>, Vec<_>) = findings.iter().partition(|f| f.is_error());
         errors.into_iter().for_each(super::log);
-        let logged: Vec<_> = warnings.iter().map(|warning| essence(warning)).collect();
-        for (warning, logged_as) in warnings.into_iter().zip(&logged) {
-            if !self.warnings.contains(logged_as) {
+        let mut logged = BTreeSet::new();
+        for warning in warnings {
+            let essence = essence(warning);
+            if !self.warnings.contains(&essence) {
                 super::log(warning);
             }
+            logged.insert(essence);
         }
         self.warnings = logged;
     }

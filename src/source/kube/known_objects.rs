@@ -1,6 +1,6 @@
 //! The objects of one kind, as known from a list and the events after it.
 
-use std::{borrow::Cow, collections::BTreeMap};
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{
@@ -10,8 +10,12 @@ use kube::{
 };
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
+use sha2::{Digest, Sha256};
 
-use crate::source::same_policy;
+use fairgate_core::{
+    apf::objects::ParsedDocument,
+    finding::{Finding, Severity},
+};
 
 /// An object as received.
 ///
@@ -69,17 +73,73 @@ impl Resource for RawObject {
     }
 }
 
+/// An object, parsed.
+#[derive(Debug)]
+pub(super) struct KnownObject {
+    document: Arc<ParsedDocument>,
+    /// Why it cannot be used, as warnings: it must not hold up the others.
+    problems: Vec<Finding>,
+    /// Of the object as received, resource version included.
+    digest: [u8; 32],
+}
+
 /// The objects of one kind by their names.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct KnownObjects {
-    objects: BTreeMap<String, Value>,
+    /// As in the paths of the API.
+    plural: &'static str,
+    objects: BTreeMap<String, KnownObject>,
     /// A list that is being received. The objects it replaces are valid until it is complete.
-    incoming: BTreeMap<String, Value>,
+    incoming: BTreeMap<String, KnownObject>,
     /// Whether a list has been completed since the last failure.
     listed: bool,
 }
 
+impl KnownObject {
+    fn parse(plural: &str, object: RawObject) -> Self {
+        let version = object.metadata.resource_version.as_deref();
+        let version = version.unwrap_or("no version");
+        let origin = format!("{plural}/{} at {version}", object.name());
+        let digest = Sha256::digest(object.value.to_string()).into();
+        let document = ParsedDocument::parse(&origin, object.value);
+        Self {
+            problems: problems(&document),
+            document: Arc::new(document),
+            digest,
+        }
+    }
+
+    /// The document, if it can be used.
+    pub(super) fn usable(&self) -> Option<&Arc<ParsedDocument>> {
+        self.problems.is_empty().then_some(&self.document)
+    }
+
+    /// Why it cannot be used, as warnings; empty if it can.
+    pub(super) fn problems(&self) -> &[Finding] {
+        &self.problems
+    }
+
+    /// A hash of the object as received.
+    pub(super) fn digest(&self) -> &[u8; 32] {
+        &self.digest
+    }
+
+    fn has_same_policy(&self, other: &Self) -> bool {
+        self.document.has_same_policy(&other.document)
+    }
+}
+
 impl KnownObjects {
+    /// No objects yet of the kind with this plural.
+    pub(super) fn new(plural: &'static str) -> Self {
+        Self {
+            plural,
+            objects: BTreeMap::new(),
+            incoming: BTreeMap::new(),
+            listed: false,
+        }
+    }
+
     /// Applies an event; returns whether the change can affect a policy.
     pub(super) fn take(&mut self, event: Event<RawObject>) -> bool {
         match event {
@@ -88,7 +148,9 @@ impl KnownObjects {
                 false
             }
             Event::InitApply(object) => {
-                self.incoming.insert(object.name(), object.value);
+                let name = object.name();
+                let known = KnownObject::parse(self.plural, object);
+                self.incoming.insert(name, known);
                 false
             }
             Event::InitDone => {
@@ -99,9 +161,10 @@ impl KnownObjects {
             }
             Event::Apply(object) => {
                 let name = object.name();
+                let known = KnownObject::parse(self.plural, object);
                 let before = self.objects.get(&name);
-                let same = before.is_some_and(|before| same_policy(before, &object.value));
-                self.objects.insert(name, object.value);
+                let same = before.is_some_and(|before| before.has_same_policy(&known));
+                self.objects.insert(name, known);
                 !same
             }
             Event::Delete(object) => self.objects.remove(&object.name()).is_some(),
@@ -120,10 +183,8 @@ impl KnownObjects {
     }
 
     /// All objects, in the order of their names.
-    pub(super) fn objects(&self) -> impl Iterator<Item = (&str, &Value)> {
-        self.objects
-            .iter()
-            .map(|(name, value)| (name.as_str(), value))
+    pub(super) fn objects(&self) -> impl Iterator<Item = &KnownObject> {
+        self.objects.values()
     }
 }
 
@@ -141,12 +202,27 @@ impl RawObject {
     }
 }
 
-fn same_objects(before: &BTreeMap<String, Value>, after: &BTreeMap<String, Value>) -> bool {
+/// Why an object cannot be used, as warnings; empty if it can.
+fn problems(document: &ParsedDocument) -> Vec<Finding> {
+    let errors = document.findings().filter(|finding| finding.is_error());
+    errors
+        .map(|finding| Finding {
+            severity: Severity::Warning,
+            message: format!("{}, so the object has no effect", finding.message),
+            ..finding.clone()
+        })
+        .collect()
+}
+
+fn same_objects(
+    before: &BTreeMap<String, KnownObject>,
+    after: &BTreeMap<String, KnownObject>,
+) -> bool {
     before.len() == after.len()
         && before
             .iter()
             .zip(after)
-            .all(|((a, before), (b, after))| a == b && same_policy(before, after))
+            .all(|((a, before), (b, after))| a == b && before.has_same_policy(after))
 }
 
 #[cfg(test)]
@@ -155,21 +231,30 @@ mod tests {
 
     use super::*;
 
-    fn object(name: &str, spec: u32) -> RawObject {
+    fn object(name: &str, precedence: u32) -> RawObject {
         let object = json!({
+            "apiVersion": "flowcontrol.apiserver.k8s.io/v1",
+            "kind": "FlowSchema",
             "metadata": {"name": name, "resourceVersion": "7", "managedFields": [1]},
-            "spec": spec,
+            "spec": {
+                "priorityLevelConfiguration": {"name": "some"},
+                "matchingPrecedence": precedence,
+            },
         });
         serde_json::from_value(object).unwrap()
     }
 
+    fn none_known() -> KnownObjects {
+        KnownObjects::new("flowschemas")
+    }
+
     fn names(known: &KnownObjects) -> Vec<&str> {
-        known.objects().map(|(name, _)| name).collect()
+        known.objects.keys().map(String::as_str).collect()
     }
 
     #[test]
     fn a_list_replaces_the_known_objects_once_it_is_complete() {
-        let mut known = KnownObjects::default();
+        let mut known = none_known();
         for event in [Event::Init, Event::InitApply(object("a", 1))] {
             assert!(!known.take(event));
         }
@@ -191,7 +276,7 @@ mod tests {
 
     #[test]
     fn only_events_that_can_affect_a_policy_count() {
-        let mut known = KnownObjects::default();
+        let mut known = none_known();
         assert!(known.take(Event::Apply(object("a", 1))));
         assert!(!known.take(Event::Apply(object("a", 1))));
         assert!(known.take(Event::Apply(object("a", 2))));
@@ -208,5 +293,29 @@ mod tests {
         }
         let value = object("a", 1).value;
         assert_eq!(value["metadata"].get("managedFields"), None);
+    }
+
+    #[test]
+    fn an_object_that_cannot_be_used_is_reported_as_a_warning() {
+        let level = |spec| {
+            let object = json!({
+                "apiVersion": "flowcontrol.apiserver.k8s.io/v1",
+                "kind": "PriorityLevelConfiguration",
+                "metadata": {"name": "a"},
+                "spec": spec,
+            });
+            let object = serde_json::from_value(object).unwrap();
+            KnownObject::parse("prioritylevelconfigurations", object)
+        };
+        let reject = json!({"type": "Reject"});
+        let sound = level(json!({"type": "Limited", "limited": {"limitResponse": reject}}));
+        assert_eq!(sound.problems(), []);
+        assert!(sound.usable().is_some());
+        let unusable = level(json!({"type": 7}));
+        assert!(unusable.usable().is_none());
+        assert_eq!(unusable.problems().len(), 1);
+        assert_eq!(unusable.problems()[0].severity, Severity::Warning);
+        let message = unusable.problems()[0].to_string();
+        assert!(message.contains("so the object has no effect"), "{message}");
     }
 }

@@ -34,14 +34,11 @@ use kube::{
 use sha2::{Digest as _, Sha256};
 use tokio::time::{sleep, timeout};
 
-use super::{DocumentSet, PolicyDocument, PolicySource, Revision, warnings::LoggedWarnings};
+use super::{DocumentSet, PolicySource, Revision, warnings::LoggedWarnings};
 use fairgate_base::clock::Clock;
 use fairgate_core::{
-    apf::{
-        ObjectSet,
-        objects::{FLOW_SCHEMA, GROUP, PRIORITY_LEVEL},
-    },
-    finding::{Finding, Severity},
+    apf::objects::{FLOW_SCHEMA, GROUP, PRIORITY_LEVEL},
+    finding::Finding,
 };
 use fairgate_upstream::client::ApiClient;
 use known_objects::{KnownObjects, RawObject};
@@ -126,7 +123,7 @@ impl KubeSource {
             ),
             status,
             watches: None,
-            objects: Default::default(),
+            objects: KINDS.map(|(_, plural)| KnownObjects::new(plural)),
             changed: true,
             failures: 0,
             logged: Vec::new(),
@@ -202,20 +199,10 @@ impl KubeSource {
             findings: Vec::new(),
         };
         let mut digest = Sha256::new();
-        for ((_, plural), known) in KINDS.iter().zip(&self.objects) {
-            for (name, value) in known.objects() {
-                let version = value["metadata"]["resourceVersion"].as_str();
-                let document = PolicyDocument {
-                    origin: format!("{plural}/{name} at {}", version.unwrap_or("no version")),
-                    value: Arc::new(value.clone()),
-                };
-                digest.update(value.to_string());
-                let problems = problems(&document);
-                if problems.is_empty() {
-                    set.documents.push(document);
-                }
-                set.findings.extend(problems);
-            }
+        for object in self.objects.iter().flat_map(KnownObjects::objects) {
+            digest.update(object.digest());
+            set.documents.extend(object.usable().cloned());
+            set.findings.extend_from_slice(object.problems());
         }
         for byte in &digest.finalize()[..8] {
             let _ = write!(set.revision.0, "{byte:02x}");
@@ -284,19 +271,6 @@ async fn served_version(client: &Client) -> Result<&'static str, WatchFailure> {
     best.ok_or(WatchFailure::NoVersion(served))
 }
 
-/// Why an object cannot be used, as warnings; empty if it can.
-fn problems(document: &PolicyDocument) -> Vec<Finding> {
-    let read = ObjectSet::read([(document.origin.as_str(), (*document.value).clone())]);
-    let errors = read.findings().iter().filter(|finding| finding.is_error());
-    errors
-        .map(|finding| Finding {
-            severity: Severity::Warning,
-            message: format!("{}, so the object has no effect", finding.message),
-            ..finding.clone()
-        })
-        .collect()
-}
-
 /// The pause after this number of failures in a row, with `random` jitter, so that gateways do not all
 /// come back at once.
 fn pause(failures: u32, random: u64) -> Duration {
@@ -314,8 +288,6 @@ fn random() -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]
@@ -325,26 +297,5 @@ mod tests {
         assert_eq!(most(2), FIRST_PAUSE * 2);
         assert_eq!(most(u32::MAX), LONGEST_PAUSE);
         assert_eq!(pause(u32::MAX, 0), LONGEST_PAUSE / 2);
-    }
-
-    #[test]
-    fn an_object_that_cannot_be_used_is_reported_as_a_warning() {
-        let level = |spec| PolicyDocument {
-            origin: "here".to_owned(),
-            value: Arc::new(json!({
-                "apiVersion": "flowcontrol.apiserver.k8s.io/v1",
-                "kind": PRIORITY_LEVEL,
-                "metadata": {"name": "a"},
-                "spec": spec,
-            })),
-        };
-        let reject = json!({"type": "Reject"});
-        let sound = json!({"type": "Limited", "limited": {"limitResponse": reject}});
-        assert_eq!(problems(&level(sound)), []);
-        let problems = problems(&level(json!({"type": 7})));
-        assert_eq!(problems.len(), 1);
-        assert_eq!(problems[0].severity, Severity::Warning);
-        let message = problems[0].to_string();
-        assert!(message.contains("so the object has no effect"), "{message}");
     }
 }

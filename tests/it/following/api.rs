@@ -13,7 +13,7 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use crate::upstream::{self, Speaks, TestReply, TestUpstream};
 
-pub(super) const GROUP: &str = "flowcontrol.apiserver.k8s.io";
+const GROUP: &str = "flowcontrol.apiserver.k8s.io";
 const LEVELS: &str = "prioritylevelconfigurations";
 
 type EventSender = UnboundedSender<std::io::Result<Bytes>>;

@@ -13,13 +13,13 @@ use fairgate::source::{
     kube::{KubeSource, SyncStatus},
 };
 use fairgate_base::clock::Clock;
-use fairgate_core::time::Time;
+use fairgate_core::{apf::objects::ObjectSet, time::Time};
 use fairgate_upstream::{
     client::{ApiClient, ConnectionReuse},
     endpoint::Endpoint,
 };
 use http::{HeaderMap, HeaderValue};
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::{sync::mpsc, task::JoinHandle};
 
 use crate::{
@@ -28,7 +28,7 @@ use crate::{
     process::{GatewayProcess, wait_until},
     upstream::{SeenRequest, TestUpstream},
 };
-use api::{Api, GROUP, level};
+use api::{Api, level};
 
 /// A source that runs in a task, with a manual clock for its age.
 struct Followed {
@@ -91,15 +91,25 @@ impl Followed {
 }
 
 /// Levels with their shares.
-fn shares(set: &DocumentSet) -> Vec<(&str, u64)> {
-    let share = |value: &Value| value["spec"]["limited"]["nominalConcurrencyShares"].as_u64();
-    set.documents
-        .iter()
-        .map(|document| {
-            let name = document.value["metadata"]["name"].as_str().unwrap();
-            (name, share(&document.value).unwrap())
+fn shares(objects: &ObjectSet) -> Vec<(&str, i32)> {
+    let levels = objects.priority_levels().iter().map(|level| &level.object);
+    levels
+        .map(|level| {
+            let limited = level.spec.as_ref().unwrap().limited.as_ref().unwrap();
+            let name = level.metadata.name.as_deref().unwrap();
+            (name, limited.nominal_concurrency_shares.unwrap())
         })
         .collect()
+}
+
+/// The version in which levels were last listed.
+fn listed_version(upstream: &TestUpstream) -> String {
+    let seen = upstream.seen();
+    let is_list = |seen: &&SeenRequest| {
+        seen.target.contains("limit=") && seen.target.contains("prioritylevelconfigurations")
+    };
+    let last = seen.iter().rfind(is_list).unwrap();
+    last.target.split('/').nth(3).unwrap().to_owned()
 }
 
 /// How many requests the upstream has seen of which this holds.
@@ -135,18 +145,16 @@ async fn the_objects_are_listed_and_then_followed() {
     api.put_level("a", 1);
     let mut followed = Followed::start(upstream.address);
     let first = followed.next().await;
-    assert_eq!(shares(&first), [("a", 1)]);
-    let value = &first.documents[0].value;
-    assert_eq!(value["apiVersion"], format!("{GROUP}/v1"));
-    assert_eq!(value["kind"], "PriorityLevelConfiguration");
+    assert_eq!(shares(&first.objects()), [("a", 1)]);
+    assert_eq!(listed_version(&upstream), "v1");
     followed.in_sync().await;
 
     api.put_level("b", 2);
     let second = followed.next().await;
-    assert_eq!(shares(&second), [("a", 1), ("b", 2)]);
+    assert_eq!(shares(&second.objects()), [("a", 1), ("b", 2)]);
     assert_ne!(second.revision, first.revision);
     api.put_level("a", 3);
-    assert_eq!(shares(&followed.next().await), [("a", 3), ("b", 2)]);
+    assert_eq!(shares(&followed.next().await.objects()), [("a", 3), ("b", 2)]);
     // In one step, so that the upstream sends them together.
     api.with(|state| {
         state.delete_level("a");
@@ -154,7 +162,7 @@ async fn the_objects_are_listed_and_then_followed() {
         state.put(level("a", 1));
     });
     let burst = followed.next().await;
-    assert_eq!(shares(&burst), [("a", 1)], "a burst is one set");
+    assert_eq!(shares(&burst.objects()), [("a", 1)], "a burst is one set");
     for seen in upstream.seen() {
         assert_eq!(seen.headers["x-remote-user"], "fairgate", "{seen:?}");
         assert_eq!(seen.method, http::Method::GET);
@@ -177,8 +185,9 @@ async fn changes_that_do_not_affect_the_policy_are_ignored() {
 
     api.put_level("b", 2);
     let next = followed.next().await;
-    assert_eq!(shares(&next), [("a", 1), ("b", 2)]);
-    assert!(next.documents[0].value.get("status").is_some());
+    assert_eq!(shares(&next.objects()), [("a", 1), ("b", 2)]);
+    let levels = next.objects();
+    assert!(levels.priority_levels()[0].object.status.is_some());
 }
 
 #[tokio::test]
@@ -206,7 +215,7 @@ async fn while_the_upstream_is_gone_nothing_changes_and_afterwards_missed_change
 
     api.come_up();
     let set = followed.next().await;
-    assert_eq!(shares(&set), [("a", 1), ("b", 2)]);
+    assert_eq!(shares(&set.objects()), [("a", 1), ("b", 2)]);
     followed.in_sync().await;
     assert_eq!((status.age(), status.problem()), (Duration::ZERO, None));
 
@@ -219,7 +228,7 @@ async fn while_the_upstream_is_gone_nothing_changes_and_afterwards_missed_change
     followed.no_set_has_come();
     api.put_level("c", 3);
     let set = followed.next().await;
-    assert_eq!(shares(&set), [("a", 1), ("b", 2), ("c", 3)]);
+    assert_eq!(shares(&set.objects()), [("a", 1), ("b", 2), ("c", 3)]);
 }
 
 #[tokio::test]
@@ -234,10 +243,10 @@ async fn after_a_watch_that_is_too_old_the_objects_are_listed_again() {
     api.delete_level("a");
     api.compact();
     let before = lists(&upstream);
-    assert_eq!(shares(&followed.next().await), [("b", 2)]);
+    assert_eq!(shares(&followed.next().await.objects()), [("b", 2)]);
     assert!(lists(&upstream) > before);
     api.put_level("c", 3);
-    assert_eq!(shares(&followed.next().await), [("b", 2), ("c", 3)]);
+    assert_eq!(shares(&followed.next().await.objects()), [("b", 2), ("c", 3)]);
 }
 
 #[tokio::test]
@@ -249,7 +258,7 @@ async fn a_watch_that_ends_is_opened_again_and_misses_nothing() {
     let before = lists(&upstream);
     api.end_watches();
     api.put_level("a", 1);
-    assert_eq!(shares(&followed.next().await), [("a", 1)]);
+    assert_eq!(shares(&followed.next().await.objects()), [("a", 1)]);
     assert_eq!(lists(&upstream), before);
 }
 
@@ -275,10 +284,8 @@ async fn an_upstream_that_only_has_v1beta3_is_followed_in_it_until_it_has_more()
     api.put_level("a", 1);
     let mut followed = Followed::start(upstream.address);
     let set = followed.next().await;
-    assert_eq!(
-        set.documents[0].value["apiVersion"],
-        format!("{GROUP}/v1beta3")
-    );
+    assert_eq!(shares(&set.objects()), [("a", 1)]);
+    assert_eq!(listed_version(&upstream), "v1beta3");
     followed.in_sync().await;
 
     api.go_down();
@@ -286,7 +293,8 @@ async fn an_upstream_that_only_has_v1beta3_is_followed_in_it_until_it_has_more()
     api.come_up();
     api.put_level("a", 2);
     let set = followed.next().await;
-    assert_eq!(set.documents[0].value["apiVersion"], format!("{GROUP}/v1"));
+    assert_eq!(shares(&set.objects()), [("a", 2)]);
+    assert_eq!(listed_version(&upstream), "v1");
 }
 
 #[tokio::test]
@@ -296,7 +304,7 @@ async fn an_object_that_cannot_be_read_is_reported_and_the_others_take_effect() 
     api.put(json!({"metadata": {"name": "strange", "generation": "x"}, "spec": [7]}));
     let mut followed = Followed::start(upstream.address);
     let set = followed.next().await;
-    assert_eq!(shares(&set), [("a", 1)]);
+    assert_eq!(shares(&set.objects()), [("a", 1)]);
     assert!(!set.findings.is_empty());
     for finding in &set.findings {
         assert!(!finding.is_error(), "{finding}");
@@ -305,7 +313,7 @@ async fn an_object_that_cannot_be_read_is_reported_and_the_others_take_effect() 
     followed.in_sync().await;
     api.put_level("strange", 2);
     let set = followed.next().await;
-    assert_eq!(shares(&set), [("a", 1), ("strange", 2)]);
+    assert_eq!(shares(&set.objects()), [("a", 1), ("strange", 2)]);
     assert_eq!(set.findings, []);
 }
 

@@ -7,6 +7,7 @@
 
 pub mod bootstrap;
 pub mod defaults;
+mod parsed;
 mod read;
 pub mod v1beta3;
 pub mod validate;
@@ -21,10 +22,11 @@ use serde_json::Value;
 
 use crate::finding::{Finding, Severity};
 pub use bootstrap::Bootstrap;
+pub use parsed::ParsedDocument;
 pub use read::GROUP;
 
 use bootstrap::SpecOwner;
-use validate::FieldError;
+use parsed::{ParsedObject, UsableObject};
 
 /// The kind of a FlowSchema.
 pub const FLOW_SCHEMA: &str = "FlowSchema";
@@ -45,12 +47,12 @@ pub struct Located<T> {
 /// A complete set of policy objects, as given, and what is wrong with it.
 #[derive(Clone, Debug, Default)]
 pub struct ObjectSet {
-    flow_schemas: Vec<Located<FlowSchema>>,
-    priority_levels: Vec<Located<PriorityLevelConfiguration>>,
+    flow_schemas: Vec<Arc<Located<FlowSchema>>>,
+    priority_levels: Vec<Arc<Located<PriorityLevelConfiguration>>>,
     findings: Vec<Finding>,
     bootstrap: Bootstrap,
     /// Kind and name to the origin of the object that has them.
-    seen: BTreeMap<(&'static str, String), Arc<str>>,
+    seen: BTreeMap<(&'static str, Arc<str>), Arc<str>>,
 }
 
 /// The objects that take effect, built-in ones included where nobody gave them.
@@ -59,9 +61,9 @@ pub struct ObjectSet {
 #[derive(Clone, Debug, Default)]
 pub struct EffectiveSet {
     /// In no particular order.
-    pub flow_schemas: Vec<Located<FlowSchema>>,
+    pub flow_schemas: Vec<Arc<Located<FlowSchema>>>,
     /// In no particular order.
-    pub priority_levels: Vec<Located<PriorityLevelConfiguration>>,
+    pub priority_levels: Vec<Arc<Located<PriorityLevelConfiguration>>>,
     /// Objects that do not take effect as written, and why.
     pub findings: Vec<Finding>,
 }
@@ -69,13 +71,22 @@ pub struct EffectiveSet {
 impl ObjectSet {
     /// Reads objects out of documents, each with its origin (such as `file.yaml, document 2`).
     ///
-    /// A document is a FlowSchema or PriorityLevelConfiguration of `v1` or `v1beta3`, a `List` or
-    /// typed list of them, or null. Status and managed fields may be there. What is wrong is kept
-    /// in [`Self::findings`]; nothing stops at the first mistake.
+    /// See [`ParsedDocument::parse`] for what a document may be. What is wrong is kept in
+    /// [`Self::findings`]; nothing stops at the first mistake.
     pub fn read<O: AsRef<str>>(documents: impl IntoIterator<Item = (O, Value)>) -> Self {
         let mut set = Self::default();
         for (origin, value) in documents {
-            read::document(&mut set, origin.as_ref(), value);
+            set.add(&ParsedDocument::parse(origin.as_ref(), value));
+        }
+        set
+    }
+
+    /// The objects of documents that were parsed before. Shares the objects, so that of many
+    /// documents only the changed ones are parsed again. Costs `O(log n)` for each object.
+    pub fn of<'a>(documents: impl IntoIterator<Item = &'a ParsedDocument>) -> Self {
+        let mut set = Self::default();
+        for document in documents {
+            set.add(document);
         }
         set
     }
@@ -87,14 +98,14 @@ impl ObjectSet {
         flow_schemas: impl IntoIterator<Item = FlowSchema>,
         priority_levels: impl IntoIterator<Item = PriorityLevelConfiguration>,
     ) -> Self {
-        let mut set = Self::default();
+        let mut document = ParsedDocument::default();
         for object in flow_schemas {
-            set.add_flow_schema(origin, object);
+            document.add_flow_schema(origin, object);
         }
         for object in priority_levels {
-            set.add_level(origin, object);
+            document.add_level(origin, object);
         }
-        set
+        Self::of([&document])
     }
 
     /// The same objects, with another choice of built-in ones.
@@ -105,12 +116,12 @@ impl ObjectSet {
     }
 
     /// The schemas as given, with defaults.
-    pub fn flow_schemas(&self) -> &[Located<FlowSchema>] {
+    pub fn flow_schemas(&self) -> &[Arc<Located<FlowSchema>>] {
         &self.flow_schemas
     }
 
     /// The levels as given, with defaults.
-    pub fn priority_levels(&self) -> &[Located<PriorityLevelConfiguration>] {
+    pub fn priority_levels(&self) -> &[Arc<Located<PriorityLevelConfiguration>>] {
         &self.priority_levels
     }
 
@@ -153,9 +164,9 @@ impl ObjectSet {
     /// The object as it takes effect; `None` if it does not.
     fn keep<T: PolicyObject>(
         &self,
-        located: &Located<T>,
+        located: &Arc<Located<T>>,
         findings: &mut Vec<Finding>,
-    ) -> Option<Located<T>> {
+    ) -> Option<Arc<Located<T>>> {
         let metadata = located.object.metadata();
         let name = metadata.name.as_deref().unwrap_or_default();
         let annotation = bootstrap::autoupdate(metadata);
@@ -179,14 +190,14 @@ impl ObjectSet {
                 );
                 return None;
             }
-            return Some(located.clone());
+            return Some(Arc::clone(located));
         };
         let as_given = bootstrap::is_mandatory(name)
             || self.bootstrap == Bootstrap::Mandatory
             || bootstrap::spec_owner(annotation, metadata.generation) == SpecOwner::Author
             || located.object.same_spec(original);
         if as_given {
-            return Some(located.clone());
+            return Some(Arc::clone(located));
         }
         warn(
             "keeps the object at its built-in spec, so the spec given here has no effect",
@@ -194,81 +205,67 @@ impl ObjectSet {
         );
         let mut object = original.clone();
         *object.metadata_mut() = metadata.clone();
-        Some(Located {
+        Some(Arc::new(Located {
             origin: Arc::clone(&located.origin),
             object,
-        })
+        }))
     }
 
     /// The suggested built-in object, unless somebody gave one of its name.
-    fn suggested<T: PolicyObject>(&self, object: &T) -> Option<Located<T>> {
+    fn suggested<T: PolicyObject>(&self, object: &T) -> Option<Arc<Located<T>>> {
         let name = object.metadata().name.as_deref()?;
-        let wanted =
-            !bootstrap::is_mandatory(name) && !self.seen.contains_key(&(T::KIND, name.to_owned()));
-        wanted.then(|| Located {
-            origin: BUILT_IN.into(),
-            object: object.clone(),
-        })
+        let is_added =
+            !bootstrap::is_mandatory(name) && !self.seen.contains_key(&(T::KIND, name.into()));
+        is_added.then(|| Arc::new(Located::built_in(object)))
     }
 
-    fn add_flow_schema(&mut self, origin: &str, mut object: FlowSchema) {
-        defaults::flow_schema(&mut object);
-        let errors = validate::flow_schema(&object);
-        if let Some(origin) = self.admit(origin, FLOW_SCHEMA, &object.metadata, errors) {
-            self.flow_schemas.push(Located { origin, object });
+    /// Adds the objects of a document. Of two objects of one name, the first counts.
+    fn add(&mut self, document: &ParsedDocument) {
+        for parsed in document.objects() {
+            self.findings.extend_from_slice(&parsed.findings);
+            if self.is_first_of_its_name(parsed) {
+                match &parsed.usable {
+                    Some(UsableObject::FlowSchema(object)) => {
+                        self.flow_schemas.push(Arc::clone(object));
+                    }
+                    Some(UsableObject::PriorityLevel(object)) => {
+                        self.priority_levels.push(Arc::clone(object));
+                    }
+                    None => {}
+                }
+            }
         }
     }
 
-    fn add_level(&mut self, origin: &str, mut object: PriorityLevelConfiguration) {
-        defaults::priority_level(&mut object);
-        let errors = validate::priority_level(&object);
-        if let Some(origin) = self.admit(origin, PRIORITY_LEVEL, &object.metadata, errors) {
-            self.priority_levels.push(Located { origin, object });
-        }
-    }
-
-    /// Notes what is wrong with an object; `None` if it cannot be used.
-    fn admit(
-        &mut self,
-        origin: &str,
-        kind: &'static str,
-        metadata: &ObjectMeta,
-        errors: Vec<FieldError>,
-    ) -> Option<Arc<str>> {
-        let name = metadata.name.clone().unwrap_or_default();
-        let mut usable = errors.is_empty();
-        let mut error = |field: String, message: String, remedy: String| {
+    /// Notes the name of an object; reports one that another object has already.
+    fn is_first_of_its_name(&mut self, parsed: &ParsedObject) -> bool {
+        let key = (parsed.kind, Arc::clone(&parsed.name));
+        if let Some(first) = self.seen.get(&key) {
             self.findings.push(Finding {
                 severity: Severity::Error,
-                origin: origin.to_owned(),
-                kind: kind.to_owned(),
-                name: name.clone(),
-                field,
-                message,
-                remedy,
+                origin: parsed.origin.to_string(),
+                kind: parsed.kind.to_owned(),
+                name: parsed.name.to_string(),
+                field: "metadata.name".to_owned(),
+                message: format!("is the name of another {}, in {first}", parsed.kind),
+                remedy: "remove or rename one of them".to_owned(),
             });
-        };
-        for problem in errors {
-            let message = problem.to_string();
-            error(problem.field, message, problem.remedy);
+            return false;
         }
-        let key = (kind, name.clone());
-        let origin: Arc<str> = origin.into();
-        if let Some(first) = self.seen.get(&key) {
-            error(
-                "metadata.name".into(),
-                format!("is the name of another {kind}, in {first}"),
-                "remove or rename one of them".into(),
-            );
-            usable = false;
-        } else if !name.is_empty() {
-            self.seen.insert(key, Arc::clone(&origin));
+        if !parsed.name.is_empty() {
+            self.seen.insert(key, Arc::clone(&parsed.origin));
         }
-        usable.then_some(origin)
+        true
     }
+}
 
-    fn push_finding(&mut self, finding: Finding) {
-        self.findings.push(finding);
+impl<T: Clone> Located<T> {
+    /// A built-in object.
+    pub(super) fn built_in(object: &T) -> Self {
+        Self {
+            origin: BUILT_IN.into(),
+            object: object.clone(),
+        }
     }
 }
 

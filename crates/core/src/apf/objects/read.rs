@@ -12,7 +12,7 @@ use k8s_openapi::{
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use super::{ObjectSet, v1beta3};
+use super::{ParsedDocument, v1beta3};
 use crate::finding::{Finding, Severity};
 
 /// The API group of flow control.
@@ -136,14 +136,14 @@ enum Version {
     V1Beta3,
 }
 
-/// Adds what one document holds to `set`: an object, or a list of them; nothing if it is null.
-pub(super) fn document(set: &mut ObjectSet, origin: &str, value: Value) {
+/// Adds what `value` holds to `set`: an object, or a list of them; nothing if it is null.
+pub(super) fn document(set: &mut ParsedDocument, origin: &str, value: Value) {
     read(set, origin, value, None, MAX_LIST_DEPTH);
 }
 
 /// `typed` is the kind and version that the list around an object implies.
 fn read(
-    set: &mut ObjectSet,
+    set: &mut ParsedDocument,
     origin: &str,
     value: Value,
     typed: Option<(&'static str, Version)>,
@@ -203,7 +203,7 @@ fn read(
 
 /// `items_of` is the kind and version that a list of `kind` implies for what is in it.
 fn read_items(
-    set: &mut ObjectSet,
+    set: &mut ParsedDocument,
     origin: &str,
     kind: &str,
     items: Value,
@@ -291,7 +291,7 @@ fn recognise(kind: &str, version: &str) -> Result<(&'static str, Version), Unkno
 }
 
 fn object(
-    set: &mut ObjectSet,
+    set: &mut ParsedDocument,
     origin: &str,
     mut value: Map<String, Value>,
     kind: &'static str,

@@ -145,7 +145,7 @@ pub(super) fn on_schemas(candidates: &[SchemaCandidate], classifier: &Classifier
     for (at, candidate) in (0..).zip(candidates) {
         let schema = &candidate.schema;
         let mut warn = |field: &str, message: String, remedy: &str| {
-            let origin = &candidate.origin;
+            let origin = &candidate.object.origin;
             findings.push(warning(
                 FLOW_SCHEMA,
                 &schema.name,
@@ -166,7 +166,7 @@ pub(super) fn on_schemas(candidates: &[SchemaCandidate], classifier: &Classifier
             continue;
         }
         let remedy = "lower its matchingPrecedence, narrow the others, or remove it";
-        match classifier.cover(at, &candidate.rules) {
+        match classifier.cover(at, candidate.rules()) {
             Cover::Open => {}
             Cover::Nothing => warn(
                 "spec.rules",
@@ -198,7 +198,7 @@ pub(super) fn on_schemas(candidates: &[SchemaCandidate], classifier: &Classifier
 /// Entries of `resources` that look like patterns, which there are not.
 fn idle_resources(candidate: &SchemaCandidate) -> Vec<(String, &str)> {
     let mut idle = Vec::new();
-    for (i, rule) in candidate.rules.iter().enumerate() {
+    for (i, rule) in candidate.rules().iter().enumerate() {
         for (j, part) in rule.resource_rules.iter().flatten().enumerate() {
             for (k, resource) in part.resources.iter().enumerate() {
                 if resource != "*" && resource.contains('*') {

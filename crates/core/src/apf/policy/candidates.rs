@@ -2,15 +2,30 @@
 
 use std::sync::Arc;
 
-use k8s_openapi::api::flowcontrol::v1::PolicyRulesWithSubjects;
+use k8s_openapi::api::flowcontrol::v1::{FlowSchema, PolicyRulesWithSubjects};
 
-use crate::apf::spec::{LevelSpec, Schema};
+use crate::apf::{
+    objects::Located,
+    spec::{LevelSpec, Schema},
+};
 
-/// A schema that takes part in matching, with its rules and where its object comes from.
+/// A schema that takes part in matching, and its object.
 pub(super) struct SchemaCandidate {
     pub(super) schema: Schema,
-    pub(super) rules: Vec<PolicyRulesWithSubjects>,
-    pub(super) origin: Arc<str>,
+    pub(super) object: Arc<Located<FlowSchema>>,
+}
+
+impl SchemaCandidate {
+    pub(super) fn rules(&self) -> &[PolicyRulesWithSubjects] {
+        rules(&self.object)
+    }
+}
+
+/// The rules of a schema.
+pub(super) fn rules(schema: &Located<FlowSchema>) -> &[PolicyRulesWithSubjects] {
+    let spec = schema.object.spec.as_ref();
+    spec.and_then(|spec| spec.rules.as_deref())
+        .unwrap_or_default()
 }
 
 /// A level, and where its object comes from.

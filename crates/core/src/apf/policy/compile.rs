@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use k8s_openapi::{
     api::flowcontrol::v1::{
-        FlowSchema, FlowSchemaSpec, LimitedPriorityLevelConfiguration, PolicyRulesWithSubjects,
+        FlowSchema, LimitedPriorityLevelConfiguration, PolicyRulesWithSubjects,
         PriorityLevelConfiguration,
     },
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
@@ -19,9 +19,7 @@ use super::{
 use crate::{
     apf::{
         classify::Classifier,
-        objects::{
-            BUILT_IN, EffectiveSet, FLOW_SCHEMA, Located, ObjectSet, PRIORITY_LEVEL, bootstrap,
-        },
+        objects::{EffectiveSet, FLOW_SCHEMA, Located, ObjectSet, PRIORITY_LEVEL, bootstrap},
         spec::{Distinguisher, LevelKind, LevelSpec, LimitResponse, Queuing, Schema, SchemaIndex},
     },
     finding::{Finding, Severity},
@@ -62,14 +60,14 @@ impl Policy {
         let classifier = Classifier::new(&candidates_view(&candidates), &specs, settings.hash_key);
         findings.extend(advice::on_levels(&levels, &candidates, settings));
         findings.extend(advice::on_schemas(&candidates, &classifier));
-        let (schemas, rules): (Vec<_>, Vec<_>) = candidates
+        let (schemas, objects): (Vec<_>, Vec<_>) = candidates
             .into_iter()
-            .map(|candidate| (candidate.schema, candidate.rules))
+            .map(|candidate| (candidate.schema, candidate.object))
             .unzip();
         let policy = Self {
             settings: settings.clone(),
             schemas: schemas.into(),
-            rules: rules.into(),
+            objects: objects.into(),
             levels: specs.into(),
             catch_all,
             classifier,
@@ -89,35 +87,32 @@ fn schema_index(at: usize) -> SchemaIndex {
 fn candidates_view(candidates: &[SchemaCandidate]) -> Vec<(&Schema, &[PolicyRulesWithSubjects])> {
     candidates
         .iter()
-        .map(|candidate| (&candidate.schema, candidate.rules.as_slice()))
+        .map(|candidate| (&candidate.schema, candidate.rules()))
         .collect()
 }
 
-fn compile_levels(given: Vec<Located<PriorityLevelConfiguration>>) -> Vec<LevelCandidate> {
-    let mut levels: Vec<LevelCandidate> = given.into_iter().map(compile_level).collect();
+fn compile_levels(given: Vec<Arc<Located<PriorityLevelConfiguration>>>) -> Vec<LevelCandidate> {
+    let mut levels: Vec<LevelCandidate> = given.iter().map(|level| compile_level(level)).collect();
     for built_in in bootstrap::priority_levels() {
         let name = built_in.metadata.name.as_deref().unwrap_or_default();
         if bootstrap::is_mandatory(name) && !levels.iter().any(|l| &*l.spec.name == name) {
-            levels.push(compile_level(Located {
-                origin: BUILT_IN.into(),
-                object: built_in.clone(),
-            }));
+            levels.push(compile_level(&Located::built_in(built_in)));
         }
     }
     levels.sort_by(|a, b| a.spec.name.cmp(&b.spec.name));
     levels
 }
 
-fn compile_level(given: Located<PriorityLevelConfiguration>) -> LevelCandidate {
-    let object = given.object;
-    let spec = object.spec.unwrap_or_default();
+fn compile_level(given: &Located<PriorityLevelConfiguration>) -> LevelCandidate {
+    let object = &given.object;
+    let spec = object.spec.clone().unwrap_or_default();
     // An exempt level without its part is as the built-in one: a server would repair it.
     let exempt = spec.exempt.unwrap_or_default();
-    let (shares, lendable_percent, kind) = match spec.limited {
+    let (shares, lendable_percent, kind) = match &spec.limited {
         Some(limited) => (
             limited.nominal_concurrency_shares,
             limited.lendable_percent,
-            limited_kind(&limited),
+            limited_kind(limited),
         ),
         None => (
             exempt.nominal_concurrency_shares,
@@ -133,7 +128,7 @@ fn compile_level(given: Located<PriorityLevelConfiguration>) -> LevelCandidate {
             lendable_percent: natural(lendable_percent),
             kind,
         },
-        origin: given.origin,
+        origin: Arc::clone(&given.origin),
     }
 }
 
@@ -157,7 +152,7 @@ fn limited_kind(limited: &LimitedPriorityLevelConfiguration) -> LevelKind {
 
 /// The schemas that take part, by precedence and then name, the imagined ones at the ends.
 fn in_matching_order(
-    given: Vec<Located<FlowSchema>>,
+    given: Vec<Arc<Located<FlowSchema>>>,
     levels: &[LevelSpec],
     dangling: &mut Vec<Arc<str>>,
     findings: &mut Vec<Finding>,
@@ -188,50 +183,52 @@ fn in_matching_order(
 }
 
 fn imagined(name: &str, levels: &[LevelSpec]) -> Option<SchemaCandidate> {
-    let object = bootstrap::flow_schema(name)?.clone();
-    let origin = BUILT_IN.into();
-    compile_schema(Located { origin, object }, levels).ok()
+    let built_in = Located::built_in(bootstrap::flow_schema(name)?);
+    compile_schema(Arc::new(built_in), levels).ok()
 }
 
 /// The schema, or the finding that its level does not exist.
 fn compile_schema(
-    given: Located<FlowSchema>,
+    given: Arc<Located<FlowSchema>>,
     levels: &[LevelSpec],
 ) -> Result<SchemaCandidate, Box<Finding>> {
-    let metadata = given.object.metadata;
-    let spec: FlowSchemaSpec = given.object.spec.unwrap_or_default();
-    let wanted = spec.priority_level_configuration.name;
-    let Some(level) = level_by_name(levels, &wanted) else {
+    let metadata = &given.object.metadata;
+    let spec = given.object.spec.as_ref();
+    let level_name = spec.map_or("", |spec| spec.priority_level_configuration.name.as_str());
+    let Some(level) = level_by_name(levels, level_name) else {
         return Err(Box::new(Finding {
             severity: Severity::Warning,
             origin: given.origin.to_string(),
             kind: FLOW_SCHEMA.to_owned(),
-            name: metadata.name.unwrap_or_default(),
+            name: metadata.name.clone().unwrap_or_default(),
             field: "spec.priorityLevelConfiguration.name".to_owned(),
             message: format!(
-                "names the PriorityLevelConfiguration {wanted:?}, which does not exist, so the \
+                "names the PriorityLevelConfiguration {level_name:?}, which does not exist, so the \
                  schema matches nothing"
             ),
             remedy: "add that level or name an existing one".to_owned(),
         }));
     };
-    let distinguisher = spec.distinguisher_method.map(|method| {
+    let method = spec.and_then(|spec| spec.distinguisher_method.as_ref());
+    let distinguisher = method.map(|method| {
         if method.type_ == "ByNamespace" {
             Distinguisher::ByNamespace
         } else {
             Distinguisher::ByUser
         }
     });
+    let schema = Schema {
+        uid: uid(FLOW_SCHEMA, metadata),
+        name: name(metadata),
+        precedence: spec
+            .and_then(|spec| spec.matching_precedence)
+            .unwrap_or_default(),
+        level,
+        distinguisher,
+    };
     Ok(SchemaCandidate {
-        schema: Schema {
-            uid: uid(FLOW_SCHEMA, &metadata),
-            name: name(&metadata),
-            precedence: spec.matching_precedence.unwrap_or_default(),
-            level,
-            distinguisher,
-        },
-        rules: spec.rules.unwrap_or_default(),
-        origin: given.origin,
+        schema,
+        object: given,
     })
 }
 

@@ -12,7 +12,7 @@ use std::{fmt, sync::Arc};
 
 pub use advice::is_unreachable;
 
-use k8s_openapi::api::flowcontrol::v1::PolicyRulesWithSubjects;
+use k8s_openapi::api::flowcontrol::v1::{FlowSchema, PolicyRulesWithSubjects};
 
 pub use super::classify::{Mismatch, RuleMatch, RuleMismatch};
 pub use super::spec::{
@@ -21,6 +21,7 @@ pub use super::spec::{
 };
 use super::{
     classify::{Classifier, explain_rules},
+    objects::Located,
     units::Seats,
 };
 use crate::{digest::RequestDigest, finding::Finding};
@@ -40,8 +41,8 @@ pub struct PolicySettings {
 pub struct Policy {
     settings: PolicySettings,
     schemas: Box<[Schema]>,
-    /// The rules of each schema, for explanations.
-    rules: Box<[Vec<PolicyRulesWithSubjects>]>,
+    /// The object of each schema, whose rules are for explanations.
+    objects: Box<[Arc<Located<FlowSchema>>]>,
     levels: Box<[LevelSpec]>,
     catch_all: SchemaIndex,
     classifier: Classifier,
@@ -90,7 +91,7 @@ impl Policy {
     ///
     /// If `index` is of another policy that has more schemas.
     pub fn rules(&self, index: SchemaIndex) -> &[PolicyRulesWithSubjects] {
-        &self.rules[index.0 as usize]
+        candidates::rules(&self.objects[index.0 as usize])
     }
 
     /// The schema of whatever nothing else matches.
