@@ -151,7 +151,7 @@ impl HostedApi {
     /// Waits for the store for a bounded time, and stores the built-in objects. If that fails, the gateway
     /// starts with the built-in policy, and keeps trying.
     pub(super) async fn prepare(&self) {
-        let bootstrapper = Bootstrapper::new(Arc::clone(&self.hosted), self.bootstrap);
+        let mut bootstrapper = Bootstrapper::new(Arc::clone(&self.hosted), self.bootstrap);
         let work = async {
             if self.store.wait_for(1).await.is_err() {
                 return;
@@ -251,7 +251,7 @@ impl HostedApi {
 
     /// Ensures that the built-in objects exist, after every change and every minute.
     async fn keep_bootstrap(self) {
-        let bootstrapper = Bootstrapper::new(Arc::clone(&self.hosted), self.bootstrap);
+        let mut bootstrapper = Bootstrapper::new(Arc::clone(&self.hosted), self.bootstrap);
         let mut last_error = String::new();
         loop {
             // The watch starts before the objects are read, so that no change in between is missed.

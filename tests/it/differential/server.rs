@@ -53,7 +53,7 @@ impl Server {
             address: "127.0.0.1:6443".to_owned(),
             admin: Arc::new(Nobody),
         });
-        let keeper = Bootstrapper::new(Arc::clone(&hosted), Bootstrap::Suggested);
+        let mut keeper = Bootstrapper::new(Arc::clone(&hosted), Bootstrap::Suggested);
         keeper.ensure().await.unwrap();
         let control = Handle::current();
         let leaf = move || {

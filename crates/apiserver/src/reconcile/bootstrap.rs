@@ -5,15 +5,16 @@
 //! says whether it is maintained automatically. Several gateways may run this at once: the later ones
 //! find nothing to change.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, LazyLock},
-};
+use std::sync::{Arc, LazyLock};
 
 use http::Method;
 use serde_json::{Value, json};
 
-use super::{Hosted, ReconcileError, path};
+use super::{
+    Hosted, ReconcileError,
+    changes::{ChangedObject, ChangedObjects},
+    path,
+};
 use fairgate_core::apf::objects::{
     Bootstrap,
     bootstrap::{self, AUTOUPDATE, SpecOwner},
@@ -22,7 +23,6 @@ use fairgate_objects::{
     kind::Kind,
     kinds::{FLOW_SCHEMA, PRIORITY_LEVEL},
     metadata,
-    object::Object,
     schema::canonical,
 };
 
@@ -30,10 +30,11 @@ use fairgate_objects::{
 const QUERY: &str = "fieldManager=api-priority-and-fairness-config-producer-v1";
 
 /// Creates, updates and cleans up the built-in objects of a hosted API.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Bootstrapper {
     hosted: Arc<Hosted>,
     which: Bootstrap,
+    changed: ChangedObjects,
 }
 
 /// A built-in object in its canonical form.
@@ -55,43 +56,42 @@ enum Action {
 impl Bootstrapper {
     /// Maintains the set of objects that `which` selects.
     pub fn new(hosted: Arc<Hosted>, which: Bootstrap) -> Self {
-        Self { hosted, which }
+        let store = Arc::clone(&hosted.state.store);
+        Self {
+            hosted,
+            which,
+            changed: ChangedObjects::new(store, [&FLOW_SCHEMA, &PRIORITY_LEVEL]),
+        }
     }
 
     /// Reconciles every built-in object, and deletes objects that are annotated as maintained but are
-    /// not built in. Stops at the first failure. The caller retries then, and repeats it every minute.
+    /// not built in. Stops at the first failure; the caller retries then. Reads the built-in objects
+    /// and those that have changed since the last call.
     ///
     /// # Errors
     ///
     /// [`ReconcileError`].
-    pub async fn ensure(&self) -> Result<(), ReconcileError> {
+    pub async fn ensure(&mut self) -> Result<(), ReconcileError> {
+        self.changed.collect().await?;
         let (mandatory, suggested): (Vec<_>, Vec<_>) =
             BUILT_IN.iter().partition(|object| object.mandatory);
         let suggested = suggested
             .into_iter()
             .filter(|_| self.which == Bootstrap::Suggested);
-        // List each kind once: this runs after every change, and there may be many objects.
-        let levels = self.hosted.cached_objects(&PRIORITY_LEVEL).await?;
-        let schemas = self.hosted.cached_objects(&FLOW_SCHEMA).await?;
         for object in suggested.chain(mandatory) {
-            let cached = if object.kind.plural == PRIORITY_LEVEL.plural {
-                &levels
-            } else {
-                &schemas
-            };
-            let live = cached.get(&object.name).map(|object| object.stored());
-            self.ensure_one(object, live).await?;
+            self.ensure_one(object).await?;
         }
-        self.delete_obsolete(&FLOW_SCHEMA, &schemas).await?;
-        self.delete_obsolete(&PRIORITY_LEVEL, &levels).await
+        while let Some(object) = self.changed.next(None).await? {
+            self.delete_if_obsolete(&object).await?;
+            self.changed.done(&object);
+        }
+        Ok(())
     }
 
-    async fn ensure_one(
-        &self,
-        built_in: &BuiltIn,
-        live: Option<&Value>,
-    ) -> Result<(), ReconcileError> {
+    async fn ensure_one(&self, built_in: &BuiltIn) -> Result<(), ReconcileError> {
         let kind = built_in.kind;
+        let live = self.hosted.cached_object(kind, &built_in.name).await?;
+        let live = live.as_ref().map(|object| object.stored());
         let written = match action(built_in, live) {
             Action::Nothing => return Ok(()),
             Action::Create(object) => {
@@ -106,37 +106,38 @@ impl Bootstrapper {
         written.or_else(|error| if error.is_race() { Ok(()) } else { Err(error) })
     }
 
-    /// Deletes objects that are annotated as maintained but are not built in, such as built-in objects
+    /// Deletes an object that is annotated as maintained but is not built in, such as a built-in object
     /// of an earlier version.
-    async fn delete_obsolete(
-        &self,
-        kind: &'static Kind,
-        cached: &BTreeMap<String, Arc<Object>>,
-    ) -> Result<(), ReconcileError> {
-        for (name, object) in cached {
-            let annotation = metadata::entry(object.stored(), "annotations", AUTOUPDATE);
-            let maintained = annotation.and_then(bootstrap::parse_bool) == Some(true);
-            let is_built_in = BUILT_IN
-                .iter()
-                .any(|one| one.kind.plural == kind.plural && one.name == *name);
-            if maintained && !is_built_in {
-                // The annotation may have changed since the object was read.
-                let options = json!({"preconditions": {
-                    "uid": metadata::text(object.stored(), "uid"),
-                    "resourceVersion": metadata::text(object.stored(), "resourceVersion"),
-                }});
-                let path = path(kind, name);
-                match self.send(Method::DELETE, &path, Some(&options)).await {
-                    Ok(()) => tracing::warn!(
-                        kind = kind.kind,
-                        name,
-                        annotation = AUTOUPDATE,
-                        "deleted an object that is annotated as maintained, but is not built in"
-                    ),
-                    Err(error) if error.is_race() => {}
-                    Err(error) => return Err(error),
-                }
-            }
+    async fn delete_if_obsolete(&self, changed: &ChangedObject) -> Result<(), ReconcileError> {
+        let ChangedObject { kind, name, .. } = changed;
+        let Some(object) = changed.object.as_ref().map(|object| object.stored()) else {
+            return Ok(());
+        };
+        let annotation = metadata::entry(object, "annotations", AUTOUPDATE);
+        let maintained = annotation.and_then(bootstrap::parse_bool) == Some(true);
+        let is_built_in = BUILT_IN
+            .iter()
+            .any(|one| one.kind.plural == kind.plural && one.name == *name);
+        if !maintained || is_built_in {
+            return Ok(());
+        }
+        // The annotation may have changed since the object was read.
+        let options = json!({"preconditions": {
+            "uid": metadata::text(object, "uid"),
+            "resourceVersion": metadata::text(object, "resourceVersion"),
+        }});
+        match self
+            .send(Method::DELETE, &path(kind, name), Some(&options))
+            .await
+        {
+            Ok(()) => tracing::warn!(
+                kind = kind.kind,
+                name,
+                annotation = AUTOUPDATE,
+                "deleted an object that is annotated as maintained, but is not built in"
+            ),
+            Err(error) if error.is_race() => {}
+            Err(error) => return Err(error),
         }
         Ok(())
     }

@@ -6,7 +6,7 @@
 //! other for ever.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
     time::Duration,
 };
@@ -14,7 +14,11 @@ use std::{
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
-use super::{Hosted, ReconcileError, path};
+use super::{
+    Hosted, ReconcileError,
+    changes::{ChangedObject, ChangedObjects},
+    path,
+};
 use fairgate_base::clock::Clock;
 use fairgate_core::{apf::objects::dangling_condition, time::Time};
 use fairgate_objects::{
@@ -49,6 +53,13 @@ pub struct UnreachableSchema {
 pub struct ConditionWriter {
     hosted: Arc<Hosted>,
     clock: Clock,
+    changed: ChangedObjects,
+    /// The level that each schema names.
+    levels_of: BTreeMap<String, String>,
+    /// The levels that exist.
+    levels: BTreeSet<String>,
+    /// The messages of schemas that no request can match.
+    unreachable: BTreeMap<String, String>,
     /// When each object was written within [`WINDOW`].
     writes: BTreeMap<String, VecDeque<Time>>,
 }
@@ -56,15 +67,22 @@ pub struct ConditionWriter {
 impl ConditionWriter {
     /// Writes conditions through `hosted`.
     pub fn new(hosted: Arc<Hosted>, clock: Clock) -> Self {
+        let store = Arc::clone(&hosted.state.store);
         Self {
             hosted,
             clock,
+            // Levels first, so that schemas are compared with the levels of now.
+            changed: ChangedObjects::new(store, [&PRIORITY_LEVEL, &FLOW_SCHEMA]),
+            levels_of: BTreeMap::new(),
+            levels: BTreeSet::new(),
+            unreachable: BTreeMap::new(),
             writes: BTreeMap::new(),
         }
     }
 
-    /// Reconciles the conditions of every schema. Returns false if an object was written too often
-    /// within the last minute; the caller tries again later.
+    /// Reconciles the conditions of every schema that has changed since the last call, whose level was
+    /// created or deleted, or that has become reachable or unreachable. Returns false if an object was
+    /// written too often within the last minute; the caller tries again later.
     ///
     /// # Errors
     ///
@@ -73,37 +91,84 @@ impl ConditionWriter {
         &mut self,
         unreachable: &[UnreachableSchema],
     ) -> Result<bool, ReconcileError> {
-        let levels = self.hosted.cached_objects(&PRIORITY_LEVEL).await?;
-        let schemas = self.hosted.cached_objects(&FLOW_SCHEMA).await?;
-        self.writes.retain(|name, _| schemas.contains_key(name));
-        let unreachable: BTreeMap<_, _> = unreachable
-            .iter()
-            .map(|finding| (finding.schema.as_str(), finding))
-            .collect();
+        self.changed.collect().await?;
+        self.note_unreachable(unreachable);
         let mut all_written = true;
-        for (name, schema) in &schemas {
-            let schema = schema.stored();
-            let level = schema["spec"]["priorityLevelConfiguration"]["name"]
-                .as_str()
-                .unwrap_or_default();
-            let dangling = json!(dangling_condition(level, levels.contains_key(level)));
-            all_written &= self
-                .write_condition(name, schema, DANGLING_MANAGER, "Dangling", Some(dangling))
-                .await?;
-            let finding = unreachable.get(name.as_str());
-            let unreachable = finding.map(|finding| {
-                json!({
-                    "type": UNREACHABLE,
-                    "status": "True",
-                    "reason": COVERED,
-                    "message": finding.unreachable,
-                })
-            });
-            all_written &= self
-                .write_condition(name, schema, UNREACHABLE_MANAGER, UNREACHABLE, unreachable)
-                .await?;
+        let mut last = None;
+        while let Some(changed) = self.changed.next(last.as_ref()).await? {
+            let written = if changed.kind.plural == PRIORITY_LEVEL.plural {
+                self.note_level(&changed);
+                true
+            } else {
+                self.reconcile_schema(&changed).await?
+            };
+            if written {
+                self.changed.done(&changed);
+            }
+            all_written &= written;
+            last = Some(changed);
         }
         Ok(all_written)
+    }
+
+    /// Takes note of which schemas no request can match.
+    fn note_unreachable(&mut self, unreachable: &[UnreachableSchema]) {
+        let now = unreachable
+            .iter()
+            .map(|finding| (finding.schema.clone(), finding.unreachable.clone()))
+            .collect();
+        let before = std::mem::replace(&mut self.unreachable, now);
+        let now = &self.unreachable;
+        let schemas = before.keys().chain(now.keys());
+        for name in schemas.filter(|&name| before.get(name) != now.get(name)) {
+            self.changed.add(&FLOW_SCHEMA, name);
+        }
+    }
+
+    /// Takes note of a level that was created or deleted: its schemas are dangling or not.
+    fn note_level(&mut self, level: &ChangedObject) {
+        let name = &level.name;
+        let is_news = if level.object.is_some() {
+            self.levels.insert(name.clone())
+        } else {
+            self.levels.remove(name)
+        };
+        if is_news {
+            let schemas = self.levels_of.iter().filter(|(_, of)| *of == name);
+            for (schema, _) in schemas {
+                self.changed.add(&FLOW_SCHEMA, schema);
+            }
+        }
+    }
+
+    /// Returns false if the schema was written too often.
+    async fn reconcile_schema(&mut self, changed: &ChangedObject) -> Result<bool, ReconcileError> {
+        let name = &changed.name;
+        let Some(schema) = changed.object.as_ref().map(|object| object.stored()) else {
+            self.levels_of.remove(name);
+            self.writes.remove(name);
+            return Ok(true);
+        };
+        let level = schema["spec"]["priorityLevelConfiguration"]["name"]
+            .as_str()
+            .unwrap_or_default();
+        self.levels_of.insert(name.clone(), level.to_owned());
+        let dangling = json!(dangling_condition(level, self.levels.contains(level)));
+        let is_dangling_written = self
+            .write_condition(name, schema, DANGLING_MANAGER, "Dangling", Some(dangling))
+            .await?;
+        let unreachable = self.unreachable.get(name).map(|message| {
+            json!({
+                "type": UNREACHABLE,
+                "status": "True",
+                "reason": COVERED,
+                "message": message,
+            })
+        });
+        let is_unreachable_written = self
+            .write_condition(name, schema, UNREACHABLE_MANAGER, UNREACHABLE, unreachable)
+            .await?;
+        Ok(is_dangling_written && is_unreachable_written)
     }
 
     /// Writes one condition, or removes it if `desired` is `None`. Returns false if the object was

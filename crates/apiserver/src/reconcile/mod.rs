@@ -5,9 +5,10 @@
 //! apply.
 
 mod bootstrap;
+mod changes;
 mod conditions;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header::CONTENT_TYPE};
@@ -22,7 +23,7 @@ use crate::{
     response::ApiBody,
 };
 use fairgate_core::digest::{RequestDigest, RequestInfo, User};
-use fairgate_objects::{kind::Kind, metadata, object::Object};
+use fairgate_objects::{kind::Kind, object::Object};
 use fairgate_store::{ReadRevision, StoreError};
 
 use crate::calls::GATEWAY_USER;
@@ -61,27 +62,21 @@ impl ReconcileError {
 }
 
 impl Hosted {
-    /// All cached objects of a cluster-scoped kind in their stored version, by name.
-    async fn cached_objects(
+    /// The cached object of a cluster-scoped kind in its stored version, if it exists.
+    async fn cached_object(
         &self,
         kind: &'static Kind,
-    ) -> Result<BTreeMap<String, Arc<Object>>, StoreError> {
-        let prefix = kind.key_prefix();
-        let page = self
-            .state
-            .store
-            .list(&prefix, None, None, ReadRevision::Cached)
-            .await?;
-        let mut objects = BTreeMap::new();
-        for entry in &page.entries {
-            match crate::stored::object(kind, entry) {
-                Ok(object) => {
-                    objects.insert(metadata::name(object.stored()).to_owned(), object);
-                }
-                Err(fault) => tracing::warn!(key = %entry.key, %fault, "skipping an object"),
+        name: &str,
+    ) -> Result<Option<Arc<Object>>, StoreError> {
+        let key = format!("{}{name}", kind.key_prefix());
+        let entry = self.state.store.get(&key, ReadRevision::Cached).await?;
+        Ok(entry.and_then(|entry| match crate::stored::object(kind, &entry) {
+            Ok(object) => Some(object),
+            Err(error) => {
+                tracing::warn!(key = %entry.key, %error, "skipping an object that cannot be read");
+                None
             }
-        }
-        Ok(objects)
+        }))
     }
 
     /// Serves a request of the gateway itself. It is not authorized: `serve` leaves that to `admit`,
