@@ -83,9 +83,15 @@ impl StoreEvent {
 }
 
 /// A cached value derived from the entry or event that holds it, of a type that only the reader knows. It
-/// can take many times the memory of the bytes, so it is dropped once it is rarely needed.
+/// can take many times the memory of the bytes, so it is dropped once nobody has used it for a while.
 #[derive(Default)]
-pub struct Memo(Mutex<Option<Made>>);
+pub struct Memo(Mutex<Option<CachedValue>>);
+
+struct CachedValue {
+    made: Made,
+    /// Whether it was read since the last [sweep](Memo::sweep).
+    is_used: bool,
+}
 
 /// The value of a memo.
 pub(super) type Made = Arc<dyn Any + Send + Sync>;
@@ -100,19 +106,38 @@ impl Memo {
             return found;
         }
         let made = Arc::new(make());
-        let kept = lock(&self.0).get_or_insert_with(|| made.clone()).clone();
+        let kept = lock(&self.0)
+            .get_or_insert_with(|| CachedValue {
+                made: made.clone(),
+                is_used: true,
+            })
+            .made
+            .clone();
         kept.downcast().unwrap_or(made)
     }
 
     /// The cached value, if it is a `T`.
     pub fn get<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
-        let made = lock(&self.0).clone();
+        let made = lock(&self.0).as_mut().map(|cached| {
+            cached.is_used = true;
+            cached.made.clone()
+        });
         made?.downcast().ok()
     }
 
     /// Removes and returns the cached value, so that the caller can drop it without holding a lock.
     pub(super) fn forget(&self) -> Option<Made> {
-        lock(&self.0).take()
+        lock(&self.0).take().map(|cached| cached.made)
+    }
+
+    /// Removes and returns the cached value if nobody has used it since the last sweep.
+    pub(super) fn sweep(&self) -> Option<Made> {
+        let mut slot = lock(&self.0);
+        let cached = slot.as_mut()?;
+        if std::mem::take(&mut cached.is_used) {
+            return None;
+        }
+        slot.take().map(|cached| cached.made)
     }
 }
 
@@ -185,6 +210,18 @@ mod tests {
         assert_eq!(memo.get::<u32>().as_deref(), Some(&7));
         assert!(memo.forget().is_some() && memo.forget().is_none());
         assert_eq!(*memo.get_or_make(|| 8_u32), 8);
+    }
+
+    #[test]
+    fn a_sweep_removes_what_nobody_has_used_since_the_last_one() {
+        let memo = Memo::default();
+        assert!(memo.sweep().is_none());
+        memo.get_or_make(|| 7_u32);
+        assert!(memo.sweep().is_none(), "it was just made");
+        assert_eq!(memo.get::<u32>().as_deref(), Some(&7));
+        assert!(memo.sweep().is_none(), "it was used");
+        assert!(memo.sweep().is_some());
+        assert_eq!(memo.get::<u32>(), None);
     }
 
     #[test]

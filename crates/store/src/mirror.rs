@@ -323,10 +323,31 @@ impl Mirror {
         drop(dropped);
     }
 
-    /// Drops the memos of values that were replaced some time ago.
+    /// Drops the memos of values that were replaced some time ago, and those of present values that
+    /// nobody has used since the last call.
+    ///
+    /// Costs `O(entries)`, with a shared lock that is released now and then.
     pub(crate) fn forget_stale(&self, now: Time) {
         let stale = self.read().history.stale(now);
         drop(stale);
+        let mut last: Option<Arc<str>> = None;
+        loop {
+            let from = last.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+            let mut unused = Vec::new();
+            let mut reached = None;
+            {
+                let state = self.read();
+                let entries = state.entries.range::<str, _>((from, Bound::Unbounded));
+                for (key, entry) in entries.take(SCAN) {
+                    unused.extend(entry.memo.sweep());
+                    reached = Some(key.clone());
+                }
+            }
+            if reached.is_none() {
+                return;
+            }
+            last = reached;
+        }
     }
 
     /// The memory use, for metrics.
@@ -475,6 +496,27 @@ mod tests {
     fn shown(page: &ListPage) -> Vec<(Arc<str>, u64)> {
         let entries = page.entries.iter();
         entries.map(|e| (e.key.clone(), e.revision)).collect()
+    }
+
+    #[test]
+    fn memos_that_nobody_uses_are_dropped() {
+        let mirror = empty();
+        let keys: Vec<String> = (0..SCAN + 10).map(|i| format!("/a/{i}")).collect();
+        for (revision, key) in (2..).zip(&keys) {
+            mirror.apply(Time::ZERO, &[change(&mirror, revision, key, true)]);
+            let entry = mirror.get(key).unwrap().unwrap();
+            entry.memo.get_or_make(|| 7_u32);
+        }
+        let memo = |key: &str| {
+            let entry = mirror.get(key).unwrap().unwrap();
+            entry.memo.get::<u32>().as_deref().copied()
+        };
+        mirror.forget_stale(Time::ZERO);
+        let used = &keys[keys.len() / 2];
+        assert_eq!(memo(used), Some(7));
+        mirror.forget_stale(Time::ZERO);
+        let left = keys.iter().filter(|key| memo(key).is_some());
+        assert_eq!(left.collect::<Vec<_>>(), [used]);
     }
 
     #[test]
