@@ -6,7 +6,6 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use serde_json::Value;
-use tokio::time::{Instant, timeout_at};
 
 use super::{DocumentSet, PolicySource, Revision, warnings::LoggedWarnings};
 use fairgate_core::{
@@ -84,11 +83,13 @@ impl StoreSource {
                 },
             }
         }
-        let settled = Instant::now() + SETTLE;
-        while let Some(watch) = &mut self.watch
-            && let Ok(Ok(events)) = timeout_at(settled, watch.next()).await
-        {
-            self.take(&events);
+        tokio::time::sleep(SETTLE).await;
+        while let Some(watch) = &mut self.watch {
+            match watch.ready() {
+                Ok(events) if events.is_empty() => break,
+                Ok(events) => self.take(&events),
+                Err(_) => self.watch = None,
+            }
         }
         Ok(())
     }

@@ -154,7 +154,10 @@ async fn the_objects_are_listed_and_then_followed() {
     assert_eq!(shares(&second.objects()), [("a", 1), ("b", 2)]);
     assert_ne!(second.revision, first.revision);
     api.put_level("a", 3);
-    assert_eq!(shares(&followed.next().await.objects()), [("a", 3), ("b", 2)]);
+    assert_eq!(
+        shares(&followed.next().await.objects()),
+        [("a", 3), ("b", 2)]
+    );
     // In one step, so that the upstream sends them together.
     api.with(|state| {
         state.delete_level("a");
@@ -246,7 +249,10 @@ async fn after_a_watch_that_is_too_old_the_objects_are_listed_again() {
     assert_eq!(shares(&followed.next().await.objects()), [("b", 2)]);
     assert!(lists(&upstream) > before);
     api.put_level("c", 3);
-    assert_eq!(shares(&followed.next().await.objects()), [("b", 2), ("c", 3)]);
+    assert_eq!(
+        shares(&followed.next().await.objects()),
+        [("b", 2), ("c", 3)]
+    );
 }
 
 #[tokio::test]

@@ -1,7 +1,5 @@
 //! Taking rules apart into the combinations that classification looks up.
 
-use std::collections::HashMap;
-
 use k8s_openapi::api::flowcontrol::v1::{
     NonResourcePolicyRule, PolicyRulesWithSubjects, ResourcePolicyRule, Subject as SubjectObject,
 };
@@ -278,44 +276,40 @@ struct Classes {
 }
 
 impl Classes {
+    /// Refines a partition of the names by each list in turn: two names stay together as long as each
+    /// list has both or neither. Costs `O(names in all lists)`.
     fn of(rules: &[NumberedRule], names: usize) -> Self {
-        let mut lists_of: Vec<Vec<u32>> = vec![Vec::new(); names];
+        let mut parts = Partition::new(names);
         let mut subjects = vec![false; names];
-        let mut list = 0;
-        let mut note = |values: &[u32]| {
-            for &value in values {
-                lists_of[value as usize].push(list);
-            }
-            list += 1;
-        };
         for rule in rules {
-            note(&rule.subjects);
+            parts.split(&rule.subjects);
             for &subject in &rule.subjects {
                 subjects[subject as usize] = true;
             }
             for part in &rule.resources {
-                note(&part.groups.values);
-                note(&part.resources.values);
-                note(&part.namespaces.values);
+                parts.split(&part.groups.values);
+                parts.split(&part.resources.values);
+                parts.split(&part.namespaces.values);
             }
             for part in &rule.paths {
-                note(&part.paths.values);
+                parts.split(&part.paths.values);
             }
         }
-        // Subjects are numbered by themselves, because they have a table of their own.
+        // Subjects are numbered by themselves, because they have a table of their own. No name is both.
         let mut next = [FIRST_CLASS; 2];
-        let mut known: HashMap<(bool, Vec<u32>), u32> = HashMap::new();
+        let mut known = vec![UNKNOWN; parts.len()];
         let mut numbers = vec![UNKNOWN; names];
-        for (name, lists) in lists_of.into_iter().enumerate() {
-            if lists.is_empty() {
+        for (name, &part) in parts.of_names.iter().enumerate() {
+            if part == Partition::UNLISTED {
                 continue;
             }
-            let is_subject = subjects[name];
-            numbers[name] = *known.entry((is_subject, lists)).or_insert_with(|| {
-                let next = &mut next[usize::from(is_subject)];
+            let number = &mut known[part as usize];
+            if *number == UNKNOWN {
+                let next = &mut next[usize::from(subjects[name])];
+                *number = *next;
                 *next += 1;
-                *next - 1
-            });
+            }
+            numbers[name] = *number;
         }
         Self {
             numbers,
@@ -340,6 +334,49 @@ impl Classes {
         for part in &mut rule.paths {
             apply(&mut part.paths.values);
         }
+    }
+}
+
+/// Which names occur together in lists.
+struct Partition {
+    /// The part of each name.
+    of_names: Vec<u32>,
+    /// For each part, the last list that split it, and the part of its names in that list.
+    split: Vec<(u32, u32)>,
+    lists: u32,
+}
+
+impl Partition {
+    /// The part of names that are in no list.
+    const UNLISTED: u32 = 0;
+
+    fn new(names: usize) -> Self {
+        Self {
+            of_names: vec![Self::UNLISTED; names],
+            split: vec![(0, Self::UNLISTED)],
+            lists: 0,
+        }
+    }
+
+    /// Separates the names in a list from those that are not in it.
+    fn split(&mut self, list: &[u32]) {
+        self.lists += 1;
+        for &name in list {
+            let part = &mut self.of_names[name as usize];
+            let (last, inside) = self.split[*part as usize];
+            *part = if last == self.lists {
+                inside
+            } else {
+                let new = u32::try_from(self.split.len()).expect("fewer than 2^32 names in lists");
+                self.split[*part as usize] = (self.lists, new);
+                self.split.push((0, Self::UNLISTED));
+                new
+            };
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.split.len()
     }
 }
 

@@ -11,10 +11,9 @@ use k8s_openapi::{
     api::flowcontrol::v1::{FlowSchema, PriorityLevelConfiguration},
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
-use serde_json::Value;
 
 use super::{
-    FLOW_SCHEMA, Located, PRIORITY_LEVEL, defaults, read,
+    FLOW_SCHEMA, Located, PRIORITY_LEVEL, bootstrap, defaults,
     validate::{self, FieldError},
 };
 use crate::finding::{Finding, Severity};
@@ -44,17 +43,6 @@ pub(super) enum UsableObject {
 }
 
 impl ParsedDocument {
-    /// Parses a document with its origin (such as `file.yaml, document 2`).
-    ///
-    /// It is a FlowSchema or PriorityLevelConfiguration of `v1` or `v1beta3`, a `List` or typed list of
-    /// them, or null. Status and managed fields may be there. What is wrong becomes a finding; nothing
-    /// stops at the first mistake.
-    pub fn parse(origin: &str, value: Value) -> Self {
-        let mut document = Self::default();
-        read::document(&mut document, origin, value);
-        document
-    }
-
     /// What is wrong with the objects, each taken for itself.
     pub fn findings(&self) -> impl Iterator<Item = &Finding> {
         self.objects.iter().flat_map(|object| &object.findings)
@@ -79,6 +67,7 @@ impl ParsedDocument {
         defaults::flow_schema(&mut object);
         let errors = validate::flow_schema(&object);
         let mut parsed = ParsedObject::new(origin, FLOW_SCHEMA, &object.metadata, errors);
+        keep_policy_metadata(&mut object.metadata);
         if parsed.findings.is_empty() {
             let origin = Arc::clone(&parsed.origin);
             parsed.usable = Some(UsableObject::FlowSchema(Arc::new(Located {
@@ -93,6 +82,7 @@ impl ParsedDocument {
         defaults::priority_level(&mut object);
         let errors = validate::priority_level(&object);
         let mut parsed = ParsedObject::new(origin, PRIORITY_LEVEL, &object.metadata, errors);
+        keep_policy_metadata(&mut object.metadata);
         if parsed.findings.is_empty() {
             let origin = Arc::clone(&parsed.origin);
             parsed.usable = Some(UsableObject::PriorityLevel(Arc::new(Located {
@@ -176,6 +166,17 @@ impl UsableObject {
             _ => false,
         }
     }
+}
+
+/// Removes what no policy depends on, which can be a large part of an object.
+fn keep_policy_metadata(metadata: &mut ObjectMeta) {
+    metadata.labels = None;
+    if let Some(annotations) = &mut metadata.annotations {
+        annotations.retain(|key, _| key == bootstrap::AUTOUPDATE);
+    }
+    metadata
+        .annotations
+        .take_if(|annotations| annotations.is_empty());
 }
 
 /// Whether the metadata that policies depend on is the same. A change of the generation alone

@@ -136,9 +136,17 @@ enum Version {
     V1Beta3,
 }
 
-/// Adds what `value` holds to `set`: an object, or a list of them; nothing if it is null.
-pub(super) fn document(set: &mut ParsedDocument, origin: &str, value: Value) {
-    read(set, origin, value, None, MAX_LIST_DEPTH);
+impl ParsedDocument {
+    /// Parses a document with its origin (such as `file.yaml, document 2`).
+    ///
+    /// It is a FlowSchema or PriorityLevelConfiguration of `v1` or `v1beta3`, a `List` or typed list of
+    /// them, or null. Status and managed fields may be there. What is wrong becomes a finding; nothing
+    /// stops at the first mistake.
+    pub fn parse(origin: &str, value: Value) -> Self {
+        let mut document = Self::default();
+        read(&mut document, origin, value, None, MAX_LIST_DEPTH);
+        document
+    }
 }
 
 /// `typed` is the kind and version that the list around an object implies.
