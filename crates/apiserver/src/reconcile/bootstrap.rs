@@ -23,6 +23,7 @@ use fairgate_objects::{
     kind::Kind,
     kinds::{FLOW_SCHEMA, PRIORITY_LEVEL},
     metadata,
+    object::Object,
     schema::canonical,
 };
 
@@ -110,7 +111,7 @@ impl Bootstrapper {
     /// of an earlier version.
     async fn delete_if_obsolete(&self, changed: &ChangedObject) -> Result<(), ReconcileError> {
         let ChangedObject { kind, name, .. } = changed;
-        let Some(object) = changed.object.as_ref().map(|object| object.stored()) else {
+        let Some(object) = changed.object.as_ref().map(Object::stored) else {
             return Ok(());
         };
         let annotation = metadata::entry(object, "annotations", AUTOUPDATE);

@@ -24,6 +24,7 @@ use fairgate_core::{apf::objects::dangling_condition, time::Time};
 use fairgate_objects::{
     kinds::{FLOW_SCHEMA, PRIORITY_LEVEL},
     metadata,
+    object::Object,
 };
 
 /// The field manager of the condition `Dangling`; kube-apiserver uses the same name.
@@ -144,7 +145,7 @@ impl ConditionWriter {
     /// Returns false if the schema was written too often.
     async fn reconcile_schema(&mut self, changed: &ChangedObject) -> Result<bool, ReconcileError> {
         let name = &changed.name;
-        let Some(schema) = changed.object.as_ref().map(|object| object.stored()) else {
+        let Some(schema) = changed.object.as_ref().map(Object::stored) else {
             self.levels_of.remove(name);
             self.writes.remove(name);
             return Ok(true);

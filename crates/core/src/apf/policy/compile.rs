@@ -46,7 +46,7 @@ impl Policy {
         } = objects.effective();
         let mut findings = objects.findings().to_vec();
         findings.extend(left_out);
-        let levels = compile_levels(priority_levels);
+        let levels = compile_levels(&priority_levels);
         let specs: Vec<LevelSpec> = levels.iter().map(|level| level.spec.clone()).collect();
         let mut dangling = Vec::new();
         let candidates = in_matching_order(flow_schemas, &specs, &mut dangling, &mut findings);
@@ -91,7 +91,7 @@ fn candidates_view(candidates: &[SchemaCandidate]) -> Vec<(&Schema, &[PolicyRule
         .collect()
 }
 
-fn compile_levels(given: Vec<Arc<Located<PriorityLevelConfiguration>>>) -> Vec<LevelCandidate> {
+fn compile_levels(given: &[Arc<Located<PriorityLevelConfiguration>>]) -> Vec<LevelCandidate> {
     let mut levels: Vec<LevelCandidate> = given.iter().map(|level| compile_level(level)).collect();
     for built_in in bootstrap::priority_levels() {
         let name = built_in.metadata.name.as_deref().unwrap_or_default();
