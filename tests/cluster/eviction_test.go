@@ -431,6 +431,45 @@ func TestEvictionsAreForThoseWhoMay(t *testing.T) {
 	}
 }
 
+// How many evictions of one budget the server itself carries out in a second, and how many fairgate does.
+func TestEvictionsPerSecond(t *testing.T) {
+	aboutFairgate(t)
+	server := must[*Apiserver](t)(evictionBed())
+	ctx := inTime(t, 8*time.Minute)
+	drainer := evictionNamespace(t, ctx, server, "rate")
+	gateway := evictingFairgate(t, server.URL)
+	succeeds(t, gateway.Start())
+	const count, clients = 128, 16
+	rates := map[string]float64{}
+	for name, at := range map[string]Endpoint{"server": server.Endpoint, "fairgate": gateway.Endpoint} {
+		succeeds(t, makeShared(ctx, server.Admin, "rate", count, count))
+		client := evictingClient(t, at, drainer)
+		var next atomic.Int64
+		var group sync.WaitGroup
+		from := time.Now()
+		for range clients {
+			group.Add(1)
+			go func() {
+				defer group.Done()
+				for {
+					index := int(next.Add(1)) - 1
+					if index >= count {
+						return
+					}
+					eviction := &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("pod-%d", index), Namespace: "rate"}}
+					if err := client.PolicyV1().Evictions("rate").Evict(ctx, eviction); err != nil {
+						t.Errorf("%s: %v", name, err)
+					}
+				}
+			}()
+		}
+		group.Wait()
+		rates[name] = count / time.Since(from).Seconds()
+		succeeds(t, clearShared(ctx, server.Admin, "rate"))
+	}
+	t.Logf("EVICTIONS_PER_SECOND %s", asJSON(rates))
+}
+
 // G2, G3: whenever a fairgate dies, or its upstream is cut off or hangs, no pod is gone that is not in the budget.
 func TestNoEvictionIsUnaccountedFor(t *testing.T) {
 	aboutFairgate(t)

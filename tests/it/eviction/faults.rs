@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::{
     cluster::{Cluster, Fault, budget},
-    gateway::{Gateway, Got},
+    gateway::{Gateway, Got, eviction, path},
 };
 use crate::failures::until;
 
@@ -104,4 +104,39 @@ async fn g02_a_gateway_that_dies_between_charge_and_deletion_has_wasted_a_disrup
     asking.abort();
     assert_eq!((cluster.allowed("foo"), cluster.disrupted("foo")), (2, 1));
     assert_eq!((cluster.count("DELETE pod"), cluster.pods()), (0, 1));
+}
+
+#[tokio::test]
+async fn a_client_waits_no_longer_than_it_wants_to() {
+    let cluster = one();
+    cluster.fail(|call| (call.what() == "GET budgets").then_some(Fault::Hang));
+    let gateway = Gateway::deciding("authoritative", &cluster);
+    let target = format!("{}?timeout=300ms", path("p0"));
+    let body = eviction("p0", &Value::Null);
+    let got = gateway.alice().await.post(&target, &body).await;
+    assert_eq!((got.code, &got.json()["reason"]), (504, &"Timeout".into()));
+    assert_eq!(
+        (got.cause(), got.header("retry-after")),
+        (String::new(), "")
+    );
+    assert_eq!((cluster.writes(), cluster.pods()), (0, 1));
+}
+
+#[tokio::test]
+async fn an_eviction_that_outlasts_its_clients_patience_is_completed_in_the_background() {
+    let cluster = one();
+    // Each is repeated after a pause of half a second.
+    let mut left = 2;
+    cluster.fail(move |call| {
+        let fails = left > 0 && call.what() == "PATCH pod/status";
+        left -= i32::from(fails);
+        fails.then_some(Fault::Refuse(503))
+    });
+    let gateway = Gateway::deciding("authoritative", &cluster);
+    let target = format!("{}?timeout=300ms", path("p0"));
+    let body = eviction("p0", &Value::Null);
+    let got = gateway.alice().await.post(&target, &body).await;
+    assert_eq!((got.code, got.header("retry-after")), (504, ""));
+    until(|| cluster.pods() == 0).await;
+    assert_eq!((cluster.allowed("foo"), cluster.disrupted("foo")), (2, 1));
 }
