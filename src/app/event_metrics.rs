@@ -19,7 +19,7 @@ pub(super) fn connections(metrics: &Arc<GatewayMetrics>) -> EventSink<Connection
         ConnectionEvent::NotOpened => metrics.upstream_failed(UpstreamFailure::Connect),
         ConnectionEvent::Lost => metrics.upstream_failed(UpstreamFailure::Lost),
         ConnectionEvent::Closed => metrics.upstream_closed(),
-        ConnectionEvent::RanOut => metrics.upstream_abandoned(AbandonedStreamEnd::Completed),
+        ConnectionEvent::Completed => metrics.upstream_abandoned(AbandonedStreamEnd::Completed),
         ConnectionEvent::Reset => metrics.upstream_abandoned(AbandonedStreamEnd::Reset),
         ConnectionEvent::SentAgain => metrics.upstream_retried(),
     })

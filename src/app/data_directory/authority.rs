@@ -9,11 +9,11 @@ use rcgen::{
 
 use super::{DataDirectoryError, io_error, write};
 
-/// How long the authority lasts.
-const AUTHORITY_LASTS: Duration = Duration::from_secs(10 * 365 * 86_400);
+/// How long the CA is valid.
+const CA_LIFETIME: Duration = Duration::from_secs(10 * 365 * 86_400);
 
-/// How long what it signs lasts.
-const LASTS: Duration = Duration::from_secs(365 * 86_400);
+/// How long the certificates that it signs are valid.
+const CERTIFICATE_LIFETIME: Duration = Duration::from_secs(365 * 86_400);
 
 /// How far clocks may be apart.
 const SKEW: Duration = Duration::from_secs(3600);
@@ -70,7 +70,7 @@ impl CertificateAuthority {
             source,
         };
         let mut params = params.clone();
-        set_validity(&mut params, self.now, LASTS);
+        set_validity(&mut params, self.now, CERTIFICATE_LIFETIME);
         let issuer_key = KeyPair::from_pem(&self.key).map_err(failed)?;
         let issuer = Issuer::new(authority_params(self.now), issuer_key);
         let key = KeyPair::generate().map_err(failed)?;
@@ -107,7 +107,7 @@ fn authority_params(now: Duration) -> CertificateParams {
     params.distinguished_name = distinguished_name("fairgate-ca", None);
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
-    set_validity(&mut params, now, AUTHORITY_LASTS);
+    set_validity(&mut params, now, CA_LIFETIME);
     params
 }
 
@@ -135,8 +135,8 @@ fn distinguished_name(name: &str, group: Option<&str>) -> DistinguishedName {
     distinguished
 }
 
-fn set_validity(params: &mut CertificateParams, now: Duration, lasts: Duration) {
+fn set_validity(params: &mut CertificateParams, now: Duration, lifetime: Duration) {
     let epoch = rcgen::date_time_ymd(1970, 1, 1);
     params.not_before = epoch + now.saturating_sub(SKEW);
-    params.not_after = epoch + (now + lasts);
+    params.not_after = epoch + (now + lifetime);
 }

@@ -16,7 +16,7 @@ pub enum ConnectionEvent {
     /// A connection that was open is closed.
     Closed,
     /// The response of an abandoned request was read to its end.
-    RanOut,
+    Completed,
     /// The response of an abandoned request was cancelled by a reset.
     Reset,
     /// A request was sent again, because the upstream cannot have processed it, or because it only reads.

@@ -122,7 +122,7 @@ impl UpstreamConnection for Http2Connection {
         tokio::task::spawn_local(async move {
             let end = resets::finish_or_reset(self.clone(), response).await;
             self.events.send(match end {
-                ResetOutcome::RanOut => ConnectionEvent::RanOut,
+                ResetOutcome::Completed => ConnectionEvent::Completed,
                 ResetOutcome::Reset => ConnectionEvent::Reset,
             });
             if is_body {

@@ -66,7 +66,7 @@ pub(super) trait LimitsResets: 'static {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ResetOutcome {
     /// By itself.
-    RanOut,
+    Completed,
     /// It was reset.
     Reset,
 }
@@ -152,7 +152,7 @@ pub(super) async fn finish_or_reset<C: LimitsResets>(
     };
     tokio::select! {
         biased;
-        () = read_to_end(response) => ResetOutcome::RanOut,
+        () = read_to_end(response) => ResetOutcome::Completed,
         () = turn => ResetOutcome::Reset,
     }
 }
