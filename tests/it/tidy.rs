@@ -82,7 +82,6 @@ const PROXY: Edges = &[
 
 /// The stores: what is kept, the mirror in memory, and the two that feed it.
 const STORE: Edges = &[
-    ("conformance", &[]),
     ("error", &[]),
     ("entry", &["error"]),
     ("history", &["entry"]),
@@ -444,7 +443,7 @@ pub(crate) fn sources() -> Vec<PathBuf> {
 
 pub(crate) fn is_test(path: &Path) -> bool {
     let text = path.to_str().unwrap();
-    text.contains("/tests/") || text.ends_with("tests.rs")
+    text.contains("/tests/") || text.contains("/conformance/") || text.ends_with("tests.rs")
 }
 
 /// The code of a source file: without comments, and without its tests.

@@ -22,8 +22,6 @@ mod settings;
 mod writer;
 
 #[cfg(test)]
-mod crash_tests;
-#[cfg(test)]
 mod tests;
 
 use std::{

@@ -1,4 +1,9 @@
-//! The store in a file: what all stores keep, and what is a file's own.
+//! The store in a file: the guarantees of all stores, and those of a file.
+
+mod children;
+mod damaged;
+mod full_disk;
+mod killed;
 
 use std::{
     fs,
@@ -22,11 +27,11 @@ use crate::{
 };
 use fairgate_base::clock::Clock;
 
-/// A directory of a test's own, removed with it.
-pub(super) struct Scratch(pub(super) PathBuf);
+/// A directory for one test, removed when dropped.
+struct Scratch(PathBuf);
 
 impl Scratch {
-    pub(super) fn new() -> Self {
+    fn new() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let next = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("fairgate-store-{}-{next}", std::process::id());
@@ -35,7 +40,7 @@ impl Scratch {
         Self(path)
     }
 
-    pub(super) fn file(&self) -> PathBuf {
+    fn file(&self) -> PathBuf {
         self.0.join("deeper/store.redb")
     }
 }
@@ -69,18 +74,18 @@ impl TestStore for FilePlace {
 
 conformance!(FilePlace::new());
 
-pub(super) fn settings(path: &Path) -> LocalSettings {
+fn settings(path: &Path) -> LocalSettings {
     LocalSettings {
         path: path.to_owned(),
         limits: HistoryLimits::default(),
     }
 }
 
-pub(super) fn open(path: &Path) -> Result<LocalStore, StoreError> {
+fn open(path: &Path) -> Result<LocalStore, StoreError> {
     LocalStore::open(settings(path), conformance::clock())
 }
 
-pub(super) async fn write(
+async fn write(
     store: &dyn Store,
     key: &str,
     expected: Precondition,
