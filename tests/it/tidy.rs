@@ -1,20 +1,19 @@
-//! What keeps the repository as ARCHITECTURE.md says it is: who may use whom, what a file must have,
-//! and that the documents speak of keys, files, metrics and commands that exist.
+//! Rules that keep the repository as ARCHITECTURE.md describes it: which module may use which, and what a file must have.
 //!
-//! It reads text, so a mention in a string counts too; comments do not.
+//! The tests read text, so a name in a string counts, too; comments do not.
 
 mod circles;
+mod documents;
 mod reference;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
-    process::Command,
 };
 
-/// Which modules of a crate each may name, tests aside, for each crate that has several. Among crates the
-/// compiler sees to it.
+/// For each crate with several modules, which module may use which. Tests may use all. The compiler checks the
+/// dependencies between crates.
 const CRATES: &[(&str, Edges)] = &[
     ("crates/core/src", CORE),
     ("crates/base/src", BASE),
@@ -28,7 +27,7 @@ const CRATES: &[(&str, Edges)] = &[
     ("src", SERVER),
 ];
 
-/// Modules, and whom each may name.
+/// Modules, and which others each may use.
 type Edges = &'static [(&'static str, &'static [&'static str])];
 
 /// The pure core.
@@ -49,7 +48,7 @@ const CORE: Edges = &[
     ("cells", &["digest", "rejection"]),
 ];
 
-/// What everybody stands on.
+/// What all other crates with a runtime use.
 const BASE: Edges = &[
     ("clock", &[]),
     ("events", &[]),
@@ -456,7 +455,7 @@ pub(crate) fn code(path: &Path) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// Tells all of `wrong` at once.
+/// Reports all of `wrong` at once.
 pub(crate) fn nothing_is(wrong: &[String]) {
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }
@@ -507,7 +506,7 @@ fn modules_are_found_in_every_form_of_use() {
 }
 
 #[test]
-fn modules_use_only_whom_they_may() {
+fn modules_use_only_those_they_may() {
     for (directory, edges) in CRATES {
         follows(directory, edges);
     }
@@ -526,7 +525,10 @@ fn follows(directory: &str, edges: Edges) {
             continue;
         }
         let Some(allowed) = table.get(top) else {
-            wrong.push(format!("{}: `{top}` has no line here", path.display()));
+            wrong.push(format!(
+                "{}: `{top}` has no line in tests/it/tidy.rs",
+                path.display()
+            ));
             continue;
         };
         for module in modules_named(&code(path)) {
@@ -552,10 +554,10 @@ fn follows(directory: &str, edges: Edges) {
 }
 
 #[test]
-fn modules_use_each_other_in_no_circle() {
+fn the_tables_have_no_circles() {
     for (directory, edges) in CRATES {
         let mut left: Vec<_> = edges.to_vec();
-        // Again and again, those go that use nobody who is left.
+        // Repeatedly removes a module that uses none of those left.
         while let Some(at) = left.iter().position(|(_, uses)| {
             let is_left = |used: &str| left.iter().any(|(module, _)| *module == used);
             !uses.iter().any(|used| is_left(used))
@@ -565,13 +567,13 @@ fn modules_use_each_other_in_no_circle() {
         let circle: Vec<_> = left.iter().map(|(module, _)| module).collect();
         assert!(
             circle.is_empty(),
-            "{directory}: in a circle, or above one: {circle:?}"
+            "{directory}: these are in a circle, or use one: {circle:?}"
         );
     }
 }
 
 #[test]
-fn some_crates_stay_behind_one_module() {
+fn some_crates_are_used_by_one_module_only() {
     let mut wrong = Vec::new();
     for path in sources().iter().filter(|path| !is_test(path)) {
         let code = code(path);
@@ -618,7 +620,7 @@ fn only_the_clock_reads_time() {
 }
 
 #[test]
-fn nothing_is_left_undone() {
+fn no_mark_of_unfinished_work_is_left() {
     let marks = ["todo!", "unimplemented!", "FIXME", "XXX", "TODO"];
     let mut wrong = Vec::new();
     for directory in ["crates", "src", "tests", "benches", "examples", "config"] {
@@ -641,247 +643,4 @@ fn nothing_is_left_undone() {
         }
     }
     nothing_is(&wrong);
-}
-
-/// The documents that speak of the rest.
-const DOCUMENTS: &[&str] = &[
-    "README.md",
-    "ARCHITECTURE.md",
-    "CHANGELOG.md",
-    "CONTRIBUTING.md",
-    "docs/README.md",
-    "docs/evictions.md",
-    "docs/fair-shares.md",
-    "docs/in-front-of-kube-apiserver.md",
-    "docs/library.md",
-    "docs/modes.md",
-    "docs/observing.md",
-    "docs/policies.md",
-    "docs/quick-start.md",
-    "docs/sidecar.md",
-    "docs/standalone.md",
-    "docs/troubleshooting.md",
-];
-
-/// What the paths begin with that a document may name.
-const DIRECTORIES: &[&str] = &[
-    "crates/",
-    "src/",
-    "config/",
-    "docs/",
-    "examples/",
-    "tests/",
-    "benches/",
-    "fuzz/",
-    ".ci/",
-];
-
-/// What stands between single backticks, outside of blocks.
-fn quoted(document: &str) -> BTreeSet<String> {
-    let mut quoted = BTreeSet::new();
-    let mut inside = false;
-    for line in read(document).lines() {
-        if line.trim_start().starts_with("```") {
-            inside = !inside;
-        } else if !inside {
-            quoted.extend(line.split('`').skip(1).step_by(2).map(str::to_owned));
-        }
-    }
-    quoted
-}
-
-#[test]
-fn the_documents_name_configuration_keys_that_exist() {
-    let config: serde_yaml::Value = serde_yaml::from_str(&read("config/fairgate.yaml")).unwrap();
-    let sections = config.as_mapping().unwrap();
-    let mut wrong = Vec::new();
-    let mut seen = 0;
-    for document in DOCUMENTS {
-        for text in quoted(document) {
-            // Without a value that may follow it.
-            let key = text.split(':').next().unwrap();
-            let mut parts = key.split('.');
-            let first = parts.next().unwrap();
-            if !key.contains('.') || !sections.contains_key(first) {
-                continue;
-            }
-            seen += 1;
-            let found = parts.try_fold(&config[first], |value, part| value.get(part));
-            if found.is_none() {
-                wrong.push(format!("{document}: no key {text}"));
-            }
-        }
-    }
-    nothing_is(&wrong);
-    assert!(seen > 10, "the documents name keys: {seen}");
-}
-
-#[test]
-fn the_documents_name_files_and_metrics_that_exist() {
-    let source: String = sources().iter().map(read).collect();
-    let mut wrong = Vec::new();
-    for document in DOCUMENTS {
-        for text in quoted(document) {
-            let is_path = DIRECTORIES.iter().any(|start| text.starts_with(start));
-            // What follows are arguments.
-            let file = text.split(' ').next().unwrap_or_default();
-            if is_path && !file.contains('*') && !root().join(file).exists() {
-                wrong.push(format!("{document}: no file {file}"));
-            }
-            let is_metric =
-                text.starts_with("apiserver_flowcontrol_") || text.starts_with("fairgate_");
-            let name = word(&text);
-            if is_metric && !text.contains('*') && !source.contains(&format!("\"{name}\"")) {
-                wrong.push(format!("{document}: no metric {name}"));
-            }
-        }
-        let directory = root().join(document);
-        let directory = directory.parent().unwrap();
-        for link in links(&read(document)) {
-            if !directory.join(&link).exists() {
-                wrong.push(format!("{document}: no file {link}"));
-            }
-        }
-    }
-    nothing_is(&wrong);
-}
-
-/// Where the links of a document lead to, as far as that is in the repository.
-fn links(text: &str) -> Vec<String> {
-    let ends = text.split("](").skip(1);
-    let targets = ends.filter_map(|rest| rest.split([')', '#']).next());
-    let own = targets.filter(|target| !target.is_empty() && !target.contains("://"));
-    own.map(str::to_owned).collect()
-}
-
-/// The paths of a code map: a line that begins with a directory says where the tree below it stands.
-fn code_map(document: &str) -> Vec<PathBuf> {
-    let mut paths = Vec::new();
-    let mut inside = false;
-    // The directory at each depth of the tree.
-    let mut above: Vec<PathBuf> = Vec::new();
-    for line in read(document).lines() {
-        if line.starts_with("```") {
-            inside = line == "```text";
-            above.clear();
-            continue;
-        }
-        let tree = line.trim_start_matches("│  ");
-        let branch = ["├─ ", "└─ "]
-            .iter()
-            .find_map(|branch| tree.strip_prefix(branch));
-        let begins = branch.is_none() && tree.split(' ').next().unwrap().ends_with('/');
-        let (depth, names) = match branch {
-            Some(names) if !above.is_empty() => {
-                ((line.len() - tree.len()) / "│  ".len() + 1, names)
-            }
-            None if inside && begins => (0, tree),
-            // Another kind of drawing, or no drawing.
-            _ => continue,
-        };
-        if depth == 0 {
-            above = vec![PathBuf::new()];
-        }
-        above.truncate(depth + 1);
-        let names = names.split("  ").next().unwrap();
-        for name in names
-            .split(", ")
-            .map(|name| name.split(' ').next().unwrap())
-        {
-            let path = above[above.len() - 1].join(name);
-            if name.ends_with('/') && !names.contains(", ") {
-                let sources = root().join(&path).join("src").is_dir();
-                above.push(path.join(if sources { "src" } else { "" }));
-            }
-            paths.push(path);
-        }
-    }
-    paths
-}
-
-#[test]
-fn the_code_map_names_files_that_exist() {
-    let paths = code_map("ARCHITECTURE.md");
-    let wrong: Vec<_> = paths
-        .iter()
-        .filter(|path| !root().join(path).exists())
-        .map(|path| format!("ARCHITECTURE.md: no file {}", path.display()))
-        .collect();
-    nothing_is(&wrong);
-    assert!(paths.len() > 40, "paths are found: {}", paths.len());
-}
-
-/// Commands of a document with the output that it shows: its console blocks, a dollar before commands.
-fn commands(document: &str) -> Vec<(String, String)> {
-    let mut commands: Vec<(String, String)> = Vec::new();
-    let mut inside = false;
-    for line in read(document).lines() {
-        if line.starts_with("```") {
-            inside = line == "```console";
-        } else if !inside {
-        } else if let Some(command) = line.strip_prefix("$ ") {
-            commands.push((command.to_owned(), String::new()));
-        } else if let Some((command, output)) = commands.last_mut() {
-            if command.ends_with('\\') && output.is_empty() {
-                command.pop();
-                command.push_str(line.trim_start());
-            } else {
-                output.push_str(line);
-                output.push('\n');
-            }
-        }
-    }
-    commands
-}
-
-#[test]
-fn the_documents_show_what_their_commands_print() {
-    let directory = Path::new(env!("CARGO_BIN_EXE_fairgate")).parent().unwrap();
-    let path = std::env::var("PATH").unwrap_or_default();
-    let path = format!("{}:{path}", directory.display());
-    let mut ran = 0;
-    for (command, expected) in DOCUMENTS.iter().flat_map(|document| commands(document)) {
-        let shows = ["fairgate check", "fairgate explain"]
-            .iter()
-            .any(|c| command.contains(c));
-        if !shows || command.contains("/etc/") || command.contains("kubectl") {
-            continue;
-        }
-        let output = Command::new("sh")
-            .args(["-c", &format!("{{ {command}; }} 2>&1")])
-            .current_dir(root())
-            .env("PATH", &path)
-            .output()
-            .unwrap();
-        let printed = String::from_utf8(output.stdout).unwrap();
-        assert_eq!(printed.trim_end(), expected.trim_end(), "$ {command}");
-        ran += 1;
-    }
-    assert!(ran >= 3, "the documents show examples: {ran}");
-}
-
-#[test]
-fn the_documents_know_the_commands_there_are() {
-    let readme = read("README.md");
-    for command in [
-        "cargo run --release -- demo",
-        "cargo test --workspace",
-        ".ci/run",
-    ] {
-        assert!(readme.contains(command), "{command}");
-    }
-    let help = Command::new(env!("CARGO_BIN_EXE_fairgate"))
-        .arg("--help")
-        .output()
-        .unwrap();
-    let help = String::from_utf8(help.stdout).unwrap();
-    for (command, _) in DOCUMENTS.iter().flat_map(|document| commands(document)) {
-        let Some(rest) = command.split("fairgate ").nth(1) else {
-            continue;
-        };
-        let name = rest.split(' ').next().unwrap();
-        if command.starts_with("fairgate ") {
-            assert!(help.contains(&format!("\n  {name} ")), "{command}\n{help}");
-        }
-    }
 }

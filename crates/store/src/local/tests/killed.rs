@@ -167,7 +167,9 @@ async fn check_after_crash(file: &Path, acknowledged: &mut Acknowledged) {
     let last = acknowledged.last_key_value().map_or(1, |(&last, _)| last);
     assert!(newest >= last, "{newest} is before {last}");
     let state = state_at(&store, ReadRevision::Newest).await;
-    state.values().for_each(|entry| assert_whole(entry));
+    for entry in state.values() {
+        assert_whole(entry);
+    }
 
     let replayed = replay(&store, acknowledged).await;
     let revisions = |state: &State| -> Vec<_> {
