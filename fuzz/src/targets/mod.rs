@@ -2,6 +2,7 @@
 
 pub mod applies;
 pub mod bodies;
+pub mod built_in_kinds;
 pub mod hosted_routes;
 pub mod http1_stream;
 pub mod list_observers;
@@ -16,6 +17,7 @@ use crate::Target;
 pub const TARGETS: &[Target] = &[
     applies::TARGET,
     bodies::TARGET,
+    built_in_kinds::TARGET,
     hosted_routes::TARGET,
     http1_stream::TARGET,
     list_observers::TARGET,
