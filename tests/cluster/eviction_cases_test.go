@@ -239,7 +239,7 @@ func (c *evictionCase) drawRequest(random *rand.Rand, phase corev1.PodPhase, rea
 	case 3:
 		eviction["apiVersion"], eviction["kind"], wellFormed = "policy/v2", "Eviction", false
 	case 4:
-		kinds := [][2]string{{"policy/v1", "PodDisruptionBudget"}, {"policy/v1", "Nothing"}, {"v1", "Pod"}, {"v1", "Eviction"}, {"policy/v1beta1", "PodDisruptionBudget"}}
+		kinds := [][2]string{{"policy/v1", "PodDisruptionBudget"}, {"policy/v1", "Nothing"}, {"v1", "Pod"}, {"v1", "Eviction"}, {"policy/v1beta1", "PodDisruptionBudget"}, {"apps/v1", "Deployment"}, {"apps/v9", "Deployment"}}
 		kind := kinds[random.IntN(len(kinds))]
 		eviction["apiVersion"], eviction["kind"], wellFormed = kind[0], kind[1], false
 	case 5:

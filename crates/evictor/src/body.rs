@@ -1,10 +1,12 @@
 //! The body of an eviction: an `Eviction` of `policy/v1` or `policy/v1beta1`.
 
+use std::sync::LazyLock;
+
 use fairgate_apiserver::{StatusError, posted::PostOptions};
 use fairgate_eviction::procedure::{refusal::EvictionRefusal, request::EvictionRequest};
 use fairgate_objects::{
     codec::{self, Body, DecodeError, ExpectedType, FieldValidation, RegisteredType},
-    schema::{Struct, built_in, policy_v1, policy_v1beta1},
+    schema::{BuiltInKind, Struct, built_in_kinds, policy_v1, policy_v1beta1},
 };
 
 use crate::path::PodPlace;
@@ -55,21 +57,13 @@ pub(crate) fn decode(options: &PostOptions, place: &PodPlace, body: &[u8]) -> De
 
 /// Decodes an eviction of any version.
 fn decode_any(options: &PostOptions, body: &[u8]) -> Result<Body, DecodeError> {
-    let core = CORE_KINDS.map(|kind| RegisteredType {
-        group: "",
-        version: "v1",
-        kind,
-        shape: None,
-    });
-    let policy = VERSIONS.iter().flat_map(|&(version, _)| known(version));
-    let scheme: Vec<RegisteredType<'_>> = policy.chain(core).collect();
     let decode = |(version, shape)| {
         let expect = ExpectedType {
             group: GROUP,
             version,
             kind: KIND,
             shape,
-            scheme: &scheme,
+            scheme: &SCHEME,
         };
         let strict = options.validation == FieldValidation::Strict;
         codec::decode_body(options.format, body, &expect, strict)
@@ -77,37 +71,16 @@ fn decode_any(options: &PostOptions, body: &[u8]) -> Result<Body, DecodeError> {
     decode(VERSIONS[0]).or_else(|error| decode(VERSIONS[1]).map_err(|_| error))
 }
 
-/// The kinds of the core group. As of the group's own, the API server says of them that they cannot be converted.
-const CORE_KINDS: [&str; 17] = [
-    "Binding",
-    "ComponentStatus",
-    "ConfigMap",
-    "Endpoints",
-    "Event",
-    "LimitRange",
-    "Namespace",
-    "Node",
-    "PersistentVolume",
-    "PersistentVolumeClaim",
-    "Pod",
-    "PodTemplate",
-    "ReplicationController",
-    "ResourceQuota",
-    "Secret",
-    "Service",
-    "ServiceAccount",
-];
-
-/// What a version of the group has.
-fn known(version: &'static str) -> impl Iterator<Item = RegisteredType<'static>> {
-    let kinds = [KIND, "PodDisruptionBudget", "PodDisruptionBudgetList"];
-    kinds.into_iter().map(move |kind| RegisteredType {
-        group: GROUP,
-        version,
-        kind,
-        shape: built_in(GROUP, version, kind),
-    })
-}
+/// All that the API server knows: it refuses other kinds in other words than unknown ones.
+static SCHEME: LazyLock<Vec<RegisteredType<'static>>> = LazyLock::new(|| {
+    let known = |kind: &BuiltInKind| RegisteredType {
+        group: kind.group,
+        version: kind.version,
+        kind: kind.kind,
+        shape: Some(kind.shape),
+    };
+    built_in_kinds().iter().map(known).collect()
+});
 
 #[cfg(test)]
 mod tests {
@@ -185,6 +158,10 @@ mod tests {
             "{text}"
         );
         assert!(of("policy/v1", "Pod").contains("no kind \"Pod\""));
+        assert!(
+            of("apps/v1", "Deployment")
+                .ends_with("converting (v1.Deployment) to (policy.Eviction): unknown conversion")
+        );
         assert_eq!(
             of("v1", "Pod"),
             "Pod in version \"v1\" cannot be handled as a Eviction: converting (v1.Pod) to \
