@@ -1,4 +1,4 @@
-//! Plain cells for what is counted on every request.
+//! Counters for what happens on every request.
 //!
 //! Each data core counts in cells of its own, so counting is a load and a store without contention,
 //! and costs the same however many series there are. A scrape reads the cells of all cores and adds
@@ -77,7 +77,7 @@ impl<const N: usize> Histogram<N> {
         self.observe(duration.as_secs_f64());
     }
 
-    /// Adds what is counted here to `total`.
+    /// Adds these counts to `total`.
     pub fn add_to(&self, total: &mut HistogramTotal) {
         total.bounds = self.bounds;
         total.counts.resize(N + 1, 0);
@@ -197,7 +197,7 @@ impl Access {
     }
 }
 
-/// The number of the present window of all [`Occupancy`]s that share it. Whoever samples moves it on.
+/// The number of the present window of all [`Occupancy`]s that share it. The sampler increments it.
 #[derive(Debug, Default)]
 pub struct Window(AtomicU32);
 

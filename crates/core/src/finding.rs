@@ -1,4 +1,4 @@
-//! Findings: what is wrong, or probably not meant, in a set of policy objects.
+//! Findings: errors and probable mistakes in a set of policy objects.
 
 use std::fmt;
 
@@ -35,7 +35,7 @@ pub struct Finding {
     /// The field as Kubernetes writes it, such as `spec.rules[0].subjects`; empty when the object
     /// as a whole is meant.
     pub field: String,
-    /// What is wrong.
+    /// The problem.
     pub message: String,
     /// What to do about it.
     pub remedy: String,

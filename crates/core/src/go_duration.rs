@@ -1,7 +1,7 @@
 //! Durations as Go reads and prints them: `1h30m`, `1.5s`, `250ms`.
 //!
-//! A client's `timeout` parameter is read by Go's rules and refused with Go's words, since that is
-//! what the server behind us does. Not here: the maximum that a server puts on a timeout.
+//! A client's `timeout` parameter is parsed by Go's rules and refused with Go's messages, as in
+//! kube-apiserver. Not here: the maximum that a server puts on a timeout.
 
 use std::{
     fmt::{self, Write as _},
@@ -15,7 +15,7 @@ const LIMIT: u64 = 1 << 63;
 ///
 /// # Errors
 ///
-/// The message that Go gives for the same text, such as `time: missing unit in duration "30"`.
+/// Go's message for the same text, such as `time: missing unit in duration "30"`.
 pub fn parse(text: &[u8]) -> Result<Duration, Box<str>> {
     magnitude(text).map_err(|error| message(&error, text))
 }
@@ -66,7 +66,7 @@ fn term(text: &[u8]) -> Result<(u64, &[u8]), Error<'_>> {
         [b'.', rest @ ..] => digits(rest),
         _ => (&[][..], rest),
     };
-    // Go looks at the whole part's range before it looks for a unit.
+    // Go checks the range of the whole part before it parses the unit.
     let whole = whole(whole_digits).ok_or(Error::Invalid)?;
     if whole_digits.is_empty() && fraction_digits.is_empty() {
         return Err(Error::Invalid);

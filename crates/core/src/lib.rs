@@ -1,9 +1,9 @@
 //! The pure core of fairgate.
 //!
-//! [`digest`] says what policy may know of a request, and [`apf`] decides who executes, and when. There
-//! is no clock, no I/O and no task in here: time, randomness and those who wait are arguments, so that
-//! the same input gives the same result. Threads share [`cells`] and [`mailbox`]es, and take their locks
-//! from [`sync`], so that loom can try every interleaving.
+//! [`digest`] is what policy may know of a request, and [`apf`] decides which requests execute, and when. There
+//! is no clock, no I/O and no task in here: time, randomness and waiting requests are arguments, so that the
+//! same input gives the same result. Threads share [`cells`] and [`mailbox`]es, and take their locks from
+//! [`sync`], so that loom can try every interleaving.
 
 pub mod apf;
 pub mod cells;

@@ -55,7 +55,7 @@ impl<T> Mailbox<T> {
             inner.reader = Some(cx.waker().clone());
             return Poll::Pending;
         }
-        // The emptied buffer goes back in, so that neither is ever allocated anew.
+        // The empty buffer is put back, so that none is allocated again.
         std::mem::swap(&mut inner.letters, into);
         Poll::Ready(())
     }

@@ -1,4 +1,4 @@
-//! The rules for names, labels and keys, in the API server's words.
+//! The rules for names, labels and keys, with kube-apiserver's messages.
 
 use std::fmt::Write as _;
 
@@ -12,7 +12,7 @@ const MAX_NAME: usize = 63;
 /// The longest DNS subdomain, in bytes.
 const MAX_SUBDOMAIN: usize = 253;
 
-/// What is wrong with a DNS-1123 subdomain.
+/// The errors in a DNS-1123 subdomain.
 pub fn subdomain(name: &str) -> Vec<String> {
     subdomain_in(name, "characters")
 }
@@ -27,7 +27,7 @@ fn subdomain_in(name: &str, unit: &str) -> Vec<String> {
     wrong
 }
 
-/// What is wrong with a DNS-1123 label.
+/// The errors in a DNS-1123 label.
 pub fn label(name: &str) -> Vec<String> {
     const WORDS: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric \
         characters or '-', and must start and end with an alphanumeric character";
@@ -42,8 +42,8 @@ pub fn label(name: &str) -> Vec<String> {
     wrong
 }
 
-/// What is wrong with the name of an object that has to be a DNS-1123 subdomain; with `prefix`, of
-/// the beginning of one.
+/// The errors in an object name that must be a DNS-1123 subdomain, or with `prefix`, the beginning
+/// of one.
 pub fn object_name(name: &str, prefix: bool) -> Vec<String> {
     if prefix {
         subdomain(&without_trailing_dash(name))
@@ -52,9 +52,9 @@ pub fn object_name(name: &str, prefix: bool) -> Vec<String> {
     }
 }
 
-/// A prefix may end in a dash, since something will follow.
+/// A prefix may end in a dash, since a suffix will follow.
 fn without_trailing_dash(name: &str) -> String {
-    // What the server masks, one byte more than the dash included.
+    // kube-apiserver replaces one byte more than the dash.
     match name.strip_suffix('-') {
         Some(stem) if !stem.is_empty() => {
             let mut stem = stem.to_owned();
@@ -65,7 +65,7 @@ fn without_trailing_dash(name: &str) -> String {
     }
 }
 
-/// What is wrong with a name that only has to be a segment of a path.
+/// The errors in a name that only has to be a segment of a path.
 pub fn path_segment(name: &str, prefix: bool) -> Vec<String> {
     if !prefix && (name == "." || name == "..") {
         return vec![format!("may not be '{name}'")];
@@ -77,7 +77,7 @@ pub fn path_segment(name: &str, prefix: bool) -> Vec<String> {
         .collect()
 }
 
-/// What is wrong with a qualified name: the key of a label, a finalizer.
+/// The errors in a qualified name: the key of a label, a finalizer.
 pub fn qualified(name: &str) -> Vec<String> {
     const WORDS: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start \
         and end with an alphanumeric character";
@@ -120,7 +120,7 @@ pub fn qualified(name: &str) -> Vec<String> {
     wrong
 }
 
-/// What is wrong with the value of a label.
+/// The errors in the value of a label.
 pub fn label_value(value: &str) -> Vec<String> {
     const WORDS: &str = "a valid label must be an empty string or consist of alphanumeric \
         characters, '-', '_' or '.', and must start and end with an alphanumeric character";
@@ -135,7 +135,7 @@ pub fn label_value(value: &str) -> Vec<String> {
     wrong
 }
 
-/// The server counts bytes, and says so in some places.
+/// kube-apiserver counts bytes, and calls them bytes in some messages.
 fn too_long(text: &str, limit: usize, unit: &str) -> Vec<String> {
     if text.len() > limit {
         vec![format!("must be no more than {limit} {unit}")]
@@ -144,7 +144,7 @@ fn too_long(text: &str, limit: usize, unit: &str) -> Vec<String> {
     }
 }
 
-/// A rule with its pattern and examples of what fits.
+/// A rule with its pattern and valid examples.
 fn against(words: &str, pattern: &str, examples: &[&str]) -> String {
     let mut text = format!("{words} (e.g. ");
     for (index, example) in examples.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Why flow control rejects a request, in the words of kube-apiserver's metrics.
+//! Why flow control rejects a request, in the terms of kube-apiserver's metrics.
 //!
 //! The one place that spells these reasons: the metrics' label `reason`, the header `X-Fairgate-Reason`, the
 //! logs and the dumps use [`RejectReason::as_str`].

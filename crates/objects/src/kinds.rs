@@ -2,8 +2,7 @@
 
 use std::collections::HashSet;
 
-use k8s_openapi::api::flowcontrol::v1::{FlowSchema, PriorityLevelConfiguration};
-use serde::Deserialize as _;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::{
@@ -296,26 +295,25 @@ fn level_to_v1beta3(level: &mut Value) {
 }
 
 fn check_flow_schema(object: &Value) -> Vec<ApiFieldError> {
-    let mut errors = metadata::check_finalizers_qualified(object);
-    match FlowSchema::deserialize(object) {
-        Ok(schema) => errors.extend(beyond_metadata(
-            &flowcontrol_v1::FLOW_SCHEMA,
-            object,
-            validate::flow_schema(&schema),
-        )),
-        Err(error) => errors.push(unreadable(&error)),
-    }
-    errors
+    check(&flowcontrol_v1::FLOW_SCHEMA, object, validate::flow_schema)
 }
 
 fn check_level(object: &Value) -> Vec<ApiFieldError> {
+    check(
+        &flowcontrol_v1::PRIORITY_LEVEL_CONFIGURATION,
+        object,
+        validate::priority_level,
+    )
+}
+
+fn check<T: DeserializeOwned>(
+    shape: &'static Struct,
+    object: &Value,
+    validate: impl FnOnce(&T) -> Vec<validate::FieldError>,
+) -> Vec<ApiFieldError> {
     let mut errors = metadata::check_finalizers_qualified(object);
-    match PriorityLevelConfiguration::deserialize(object) {
-        Ok(level) => errors.extend(beyond_metadata(
-            &flowcontrol_v1::PRIORITY_LEVEL_CONFIGURATION,
-            object,
-            validate::priority_level(&level),
-        )),
+    match T::deserialize(object) {
+        Ok(parsed) => errors.extend(beyond_metadata(shape, object, validate(&parsed))),
         Err(error) => errors.push(unreadable(&error)),
     }
     errors

@@ -1,11 +1,11 @@
 //! Object counts: how many objects there are of a resource, and how large.
 //!
-//! The cost of a list depends on them. The original is told by its own storage every minute or so;
-//! a gateway has to learn from the lists that pass ([`Counts::observe_list`]), helped by the
-//! server's metrics where it may read them ([`Counts::seed`]). What is learnt comes when clients list
-//! and not on a beat, so in [`Semantics::Improved`] the last value stands until it is forgotten,
-//! where the original assumes the worst after three minutes; and it is learnt by namespace too,
-//! since a list of one small namespace reads little however many objects there are elsewhere.
+//! The cost of a list depends on them. kube-apiserver gets them from its own storage about every minute; a
+//! gateway has to learn from the lists that pass ([`Counts::observe_list`]), helped by the server's metrics
+//! where it may read them ([`Counts::seed`]). Observations come when clients list, not regularly, so in
+//! [`Semantics::Improved`] the last value is valid until it is forgotten, where the original assumes the worst
+//! after three minutes; and it is learnt by namespace too, since a list of one small namespace reads little
+//! however many objects there are elsewhere.
 //!
 //! Plain data without locks, bounded in the number of scopes it remembers. Not here: reading
 //! answers and metrics, and what a list costs (`work`).
@@ -22,18 +22,18 @@ use crate::{apf::spec::Semantics, time::Time};
 /// The size assumed of objects of which only the bytes of all are known.
 const ASSUMED_OBJECT_BYTES: u64 = 4_000;
 
-/// What is known weighs no more than this many objects against a new observation.
+/// The weight of earlier observations against a new one is at most this many objects.
 const MAX_WEIGHT: u64 = 1_000;
 
-/// For how long a size that the server told is not corrected by the sizes seen in answers, which
-/// are those of another encoding. The server's figures are a minute or two apart.
+/// For how long a size from the server is not corrected by the sizes of responses, which are those
+/// of another encoding. The server's figures are a minute or two apart.
 const SEED_STANDS: Duration = Duration::from_secs(180);
 
 /// How long counts are believed, and how many are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CountSettings {
-    /// [`Semantics::Improved`] looks for counts of the namespace first; [`Semantics::Compatible`]
-    /// knows those of whole resources only.
+    /// [`Semantics::Improved`] uses the counts of the namespace, if there are any;
+    /// [`Semantics::Compatible`] knows those of whole resources only.
     pub semantics: Semantics,
     /// After this long without news the answer is [`ObjectStats::Stale`].
     pub(crate) stale_after: Duration,
@@ -47,7 +47,7 @@ pub struct CountSettings {
 
 impl CountSettings {
     /// The usual settings. Compatible: stale after 3 minutes, forgotten after 1 hour. Improved: the
-    /// last value stands for 1 hour.
+    /// last value is valid for 1 hour.
     pub const fn of(semantics: Semantics) -> Self {
         let hour = Duration::from_secs(3600);
         Self {
@@ -65,8 +65,8 @@ impl CountSettings {
 
 /// What an answer to a list shows.
 ///
-/// Answers of another shape than the objects themselves, like tables and metadata only, must not
-/// be observed: their bytes tell nothing of the objects'.
+/// Answers of another shape than the objects themselves, like tables and metadata only, must not be
+/// observed: their bytes are not those of the objects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ListObservation {
     /// Objects in the answer, if they were counted.
@@ -83,7 +83,7 @@ pub struct ListObservation {
     pub from_continue: bool,
 }
 
-/// The counts of all scopes heard of lately.
+/// The counts of all recently observed scopes.
 #[derive(Clone, Debug)]
 pub struct Counts {
     settings: CountSettings,
@@ -101,7 +101,7 @@ impl Counts {
         }
     }
 
-    /// Believes and forgets as `semantics` has it from now on; what is known stays.
+    /// Changes the semantics; the counts stay.
     pub fn set_semantics(&mut self, semantics: Semantics) {
         let usual = CountSettings::of(semantics);
         self.settings = CountSettings {
@@ -112,9 +112,9 @@ impl Counts {
         };
     }
 
-    /// Takes over what the server itself says: `count` objects of `total_bytes`, if it knows.
+    /// Takes over the server's own figures: `count` objects, and their `total_bytes` if known.
     ///
-    /// A size so told stands for three minutes against the sizes seen in answers.
+    /// For three minutes the sizes of responses do not replace such a size.
     pub fn seed(
         &mut self,
         now: Time,
@@ -130,7 +130,7 @@ impl Counts {
             && count > 0
         {
             entry.average_bytes = Some(as_f64(total_bytes / count));
-            entry.size_told = Some(now);
+            entry.size_given = Some(now);
         }
     }
 
@@ -143,7 +143,7 @@ impl Counts {
         }
     }
 
-    /// What is known of `scope`; in [`Semantics::Improved`] of the whole resource if nothing is
+    /// The counts of `scope`; in [`Semantics::Improved`] those of the whole resource if nothing is
     /// known of its namespace.
     ///
     /// Cost: one or two hashes of the scope's names; no allocation for names of usual length.
@@ -161,8 +161,8 @@ impl Counts {
         }
     }
 
-    /// Forgets what has had no news for too long. Call it now and then, each hour say; the answers
-    /// do not depend on it.
+    /// Forgets counts that were not updated for too long. Call it about every hour; the answers do
+    /// not depend on it.
     pub fn prune(&mut self, now: Time) {
         let forget_after = self.settings.forget_after;
         for shelf in [&mut self.resources, &mut self.namespaces] {
@@ -247,7 +247,7 @@ impl Shelf {
     }
 }
 
-/// What is known of one scope.
+/// The counts of one scope.
 #[derive(Clone, Debug, Default)]
 struct ScopeCount {
     updated: Time,
@@ -255,8 +255,8 @@ struct ScopeCount {
     update: u64,
     population: Population,
     average_bytes: Option<f64>,
-    /// When the server told the size.
-    size_told: Option<Time>,
+    /// When the server gave the size.
+    size_given: Option<Time>,
 }
 
 /// How many objects there are.
@@ -312,7 +312,7 @@ impl ScopeCount {
             Some(items) if observed.from_continue => {
                 self.learn_at_least(items.saturating_add(remaining.unwrap_or(0)));
             }
-            // The server says what remains unless nothing does.
+            // The server returns the number of remaining objects unless it is 0.
             Some(items) => {
                 let count = items.saturating_add(remaining.unwrap_or(0));
                 self.population = Population::Count(count);
@@ -329,7 +329,7 @@ impl ScopeCount {
     /// many objects it speaks for.
     fn learn_size(&mut self, now: Time, items: u64, bytes: u64) {
         let is_told = self
-            .size_told
+            .size_given
             .is_some_and(|told| now.since(told) <= SEED_STANDS);
         if items == 0 || is_told {
             return;
@@ -346,7 +346,7 @@ impl ScopeCount {
         });
     }
 
-    /// All objects, nobody counted how many, take `bytes`.
+    /// All objects, whose number is unknown, take `bytes`.
     fn learn_total(&mut self, now: Time, bytes: u64) {
         match (self.population, self.average_bytes) {
             (Population::Count(count), None) if count > 0 => self.learn_size(now, count, bytes),
@@ -366,7 +366,7 @@ impl ScopeCount {
 }
 
 impl ListObservation {
-    /// Objects in the answer, if it can be told: a page that is not the last is full.
+    /// The number of objects in the response, if known: every page except the last is full.
     fn items(&self) -> Option<u64> {
         let full_page = || {
             self.remaining_item_count

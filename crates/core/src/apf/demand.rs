@@ -69,8 +69,8 @@ impl Integrator {
         }
     }
 
-    /// A request that would have held `seats` for `service_time` is refused. It adds to the demand of
-    /// the period what it would have held on average, as if it had executed.
+    /// A request that would have held `seats` for `service_time` is refused. It adds to the demand of the
+    /// period the seats that it would have held on average, as if it had executed.
     pub(crate) fn refuse(&mut self, seats: u64, service_time: Duration) {
         self.refused_seats += seats;
         self.refused_work += as_f64(seats) * service_time.as_secs_f64();

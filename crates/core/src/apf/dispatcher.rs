@@ -1,11 +1,11 @@
 //! All priority levels: live policy, and the seats each level has at present.
 //!
-//! The [`Dispatcher`] is the control side: it takes on policies and rebalances. The hot path sees
-//! only a [`PolicyView`], an immutable snapshot of policy and levels that each core holds for itself; a
-//! request goes straight to its level and meets no lock but that level's own.
+//! The [`Dispatcher`] is the control side: it takes on policies and rebalances. The hot path sees only a
+//! [`PolicyView`], an immutable snapshot of policy and levels that each core holds for itself; a request goes
+//! straight to its level and takes no lock except that level's.
 //!
-//! Levels outlive policies: one that is no longer wanted is *quiescing* and keeps its shares until
-//! nothing waits or executes in it, so a change of policy loses no request.
+//! Levels outlive policies: one that is no longer configured is *quiescing* and keeps its shares
+//! until nothing waits or executes in it, so a change of policy loses no request.
 //!
 //! Not here: what a request costs ([`super::work`]), delivering decisions, timers.
 
@@ -31,7 +31,8 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SchemaId(pub u32);
 
-/// All priority levels. `W` names whoever waits and is never looked at.
+/// All priority levels. `W` is the caller's identifier of a waiting request, which is never
+/// inspected.
 #[derive(Debug)]
 pub struct Dispatcher<W> {
     control: Mutex<Control<W>>,
@@ -84,20 +85,20 @@ pub struct LimitChange {
     pub to: Seats,
 }
 
-/// All there is to tell of one level, for metrics and dumps.
+/// The state of one level, for metrics and dumps.
 #[derive(Clone, Debug)]
 pub struct LevelReport {
     /// As configured.
     pub spec: LevelSpec,
     /// Its static limits.
     pub limits: LevelLimits,
-    /// Its current limit; for an exempt level what it was seen to use.
+    /// Its current limit; for an exempt level its observed use.
     pub current: Seats,
     /// The seats it should have by its demand.
     pub target: f64,
     /// Its demand at the last rebalancing.
     pub demand: Demand,
-    /// Whether it is no longer wanted and drains.
+    /// Whether it is no longer configured and drains.
     pub quiescing: bool,
     /// Whether nothing waits or executes.
     pub idle: bool,
@@ -172,7 +173,7 @@ impl<W: Copy> Dispatcher<W> {
             .collect()
     }
 
-    /// All levels by name, to look into their queue sets.
+    /// All levels by name, to inspect their queue sets.
     pub fn levels(&self) -> Vec<(Arc<str>, Level<W>)> {
         let control = lock(&self.control);
         control
@@ -198,7 +199,7 @@ impl<W: Copy> Control<W> {
         self.view.policy.settings().semantics
     }
 
-    /// Adds the levels that are new, and marks those that are no longer wanted.
+    /// Adds the levels that are new, and marks those that are no longer configured.
     fn take_on(&mut self, now: Time, policy: &Arc<Policy>) {
         let settings = policy.settings();
         for held in self.levels.values_mut() {
@@ -306,7 +307,7 @@ impl<W: Copy> ControlledLevel<W> {
         }
     }
 
-    /// Takes the demand since the last time, and says what rebalancing has to know.
+    /// Takes the demand since the last time, and returns the input of rebalancing.
     fn measure(&mut self, now: Time, semantics: Semantics) -> RebalanceInput {
         let sample = self.level.inspect(|set| set.take_demand(now));
         self.demand.update(&sample, semantics);

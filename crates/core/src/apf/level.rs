@@ -1,8 +1,8 @@
 //! One priority level, for many threads.
 //!
-//! A [`Level`] is a [`QueueSet`] behind a lock of its own; levels share none. The lock is held for a
-//! few hundred nanoseconds and never while something is woken, logged, allocated or looked up by
-//! name: decisions about others are collected and handed out after it is released.
+//! A [`Level`] is a [`QueueSet`] with its own lock; levels share none. The lock is held for a few hundred
+//! nanoseconds and never while something is woken, logged, allocated or looked up by name: decisions about
+//! others are collected and handed out after it is released.
 //!
 //! A [`Ticket`] is the right to execute. It is given back exactly once, by [`Ticket::finish`]; the
 //! owner sees to that on every way out, a panic or a lost client included.
@@ -24,7 +24,8 @@ use crate::{
     time::Time,
 };
 
-/// One priority level; clones are the same level. `W` names whoever waits and is never looked at.
+/// One priority level; clones are the same level. `W` is the caller's identifier of a waiting
+/// request, which is never inspected.
 #[derive(Debug)]
 pub struct Level<W> {
     shared: Arc<LevelInner<W>>,
@@ -133,7 +134,7 @@ impl<W: Copy> Level<W> {
         }
     }
 
-    /// Time passes; needed when a [`Ticket::finish`] told of a later release.
+    /// Time passes; needed when [`Ticket::finish`] returned a later release.
     pub fn tick(&self, now: Time, out: &mut Decisions<W>) {
         self.with(out, |set, events| set.tick(now, events));
     }
@@ -166,7 +167,7 @@ impl<W: Copy> Level<W> {
         tracker.answer(semantics, random)
     }
 
-    /// Looks at the queue set; for metrics, dumps and borrowing, off the hot path.
+    /// Reads the queue set; for metrics, dumps and borrowing, not on the hot path.
     pub fn inspect<T>(&self, look: impl FnOnce(&mut QueueSet<W>) -> T) -> T {
         look(&mut lock(&self.shared.set))
     }
@@ -216,7 +217,7 @@ impl<W> QueuePlace<W> {
 }
 
 impl<W: Copy> QueuePlace<W> {
-    /// Gives the place up. False if the request was dispatched meanwhile: then its ticket is on the
+    /// Cancels the wait. False if the request was dispatched meanwhile: then its ticket is on the
     /// way to the waiter.
     pub fn cancel(&self, now: Time, out: &mut Decisions<W>) -> bool {
         self.level

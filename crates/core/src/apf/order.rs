@@ -1,8 +1,8 @@
-//! The order in which the heads of queues want to be dispatched.
+//! The order in which the heads of queues are due.
 //!
-//! Each queue that has waiting requests stands here once, keyed by the virtual finish of its head
-//! and, among equals, by its position in the deck. A treap: the next head is found in O(log queues),
-//! ties broken cyclically from the queue dispatched last. Nothing is allocated per event.
+//! Each queue that has waiting requests is in here once, keyed by the virtual finish of its head and, among
+//! equals, by its position in the deck. A treap: the next head is found in O(log queues), ties broken
+//! cyclically from the queue dispatched last. Nothing is allocated per event.
 //!
 //! Not here: what a queue holds, and when a head may run ([`super::queueset`]).
 
@@ -54,7 +54,7 @@ impl HeadOrder {
         self.len
     }
 
-    /// The virtual finish under which the head of `slot` stands, if it does.
+    /// The virtual finish that is the key of `slot`, if it is in here.
     #[cfg(test)]
     fn get(&self, slot: u32) -> Option<SeatSeconds> {
         let node = &self.nodes[slot as usize];
@@ -106,7 +106,7 @@ impl HeadOrder {
         self.len = 0;
     }
 
-    /// Notes that the queue of `slot` now stands at `position`; the order of queues must not change.
+    /// Notes that the queue of `slot` is now at `position`; the order of queues must not change.
     pub(crate) fn renumber(&mut self, slot: u32, position: u32) {
         self.nodes[slot as usize].position = position;
     }

@@ -1,9 +1,9 @@
 //! Retry-After: when a rejected client should come again.
 //!
-//! One [`RetryAfter`] per level looks at how many rejections the recent seconds saw. As long as
-//! there are at least three a second, the answer doubles, like TCP's slow start, up to 32 s; once
-//! there is less than one a second, it falls by one at a time. Memory is constant: the 32 seconds
-//! that can matter, inline.
+//! One [`RetryAfter`] per level counts the rejections of recent seconds. As long as there are at
+//! least three a second, the answer doubles, like TCP's slow start, up to 32 s; once there is less
+//! than one a second, it falls by one at a time. Memory is constant: the 32 seconds that can
+//! matter, inline.
 //!
 //! Time is wall time in whole Unix seconds, because rejections are counted by second.
 
@@ -12,7 +12,7 @@ use crate::apf::spec::Semantics;
 /// The longest answer, in seconds; also the seconds of history that can matter.
 const MAX_SECONDS: u32 = 32;
 
-/// How far behind the newest second a reading of another core may be, in seconds.
+/// How many seconds the time of another core may lag behind the newest.
 const SKEW_SECONDS: u64 = 2;
 
 /// The recent rejections of one level, and the Retry-After they call for.
@@ -53,7 +53,7 @@ impl RetryAfter {
     /// first client rejected after a long quiet gets nearly the answer of the last storm. In
     /// [`Semantics::Improved`] it also falls by one for each `answer` seconds without a rejection.
     ///
-    /// A clock a little behind counts as the newest second seen; one set back further starts over.
+    /// A time that lags a little counts as the newest second seen; one that lags more starts over.
     ///
     /// Cost: constant within a second, else at most 32 steps; no allocation.
     pub(crate) fn record(&mut self, semantics: Semantics, unix_seconds: u64) {

@@ -52,7 +52,7 @@ impl<'a> StatsScope<'a> {
 /// Several names in one run of bytes, on the stack if they are of usual length.
 pub(super) type ScopeKey = SmallVec<[u8; 120]>;
 
-/// Each name behind its length, so that no two lists of names share a key.
+/// Each name after its length, so that no two lists of names share a key.
 pub(super) fn key<const N: usize>(names: [&[u8]; N]) -> ScopeKey {
     let mut key = ScopeKey::new();
     for name in names {

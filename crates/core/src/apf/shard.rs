@@ -49,7 +49,7 @@ pub enum ShardError {
 
 /// Bits of hash that dealing `hand_size` out of `queues` uses: `ceil(log2(queues) * hand_size)`.
 ///
-/// Exact up to 127; 128 stands for everything above.
+/// Exact up to 127; 128 means everything above.
 pub(crate) fn entropy_bits(queues: u32, hand_size: u32) -> u32 {
     let deals = u128::from(queues).saturating_pow(hand_size);
     if deals == u128::MAX {

@@ -69,7 +69,7 @@ pub enum LevelKind {
     Exempt,
     /// By a concurrency limit.
     Limited {
-        /// Percent of the nominal limit that it may borrow; `None`: all there is.
+        /// Percent of the nominal limit that it may borrow; `None`: no limit.
         borrowing_limit_percent: Option<u32>,
         /// What happens at the limit.
         response: LimitResponse,

@@ -33,7 +33,7 @@ impl Watchers {
         }
     }
 
-    /// Counts a watch that begins. `None` for what is no watch or is not counted: the pods of one
+    /// Counts a watch that begins. `None` if it is not a watch or is not counted: the pods of one
     /// node, names too long to be real, and new watches when there are too many different ones.
     pub fn register(&mut self, info: &RequestInfo) -> Option<WatchKey> {
         if info.verb != Verb::Watch || is_of_one_node(info) {

@@ -17,7 +17,7 @@ use super::{
 };
 
 /// What a request asks for. Cheap to clone; one allocation for the decoded path, and a few more for
-/// the list options where a query goes with a verb that takes them.
+/// the list options, if the verb has any.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequestInfo {
     /// Whether the request addresses an API resource.
@@ -41,7 +41,7 @@ pub struct RequestInfo {
     pub list: Option<Box<ListOptions>>,
     /// The client's own deadline (`?timeout=`), for requests that have one: long-running requests
     /// do not. The server puts its maximum in the place of zero and of whatever exceeds it. An
-    /// error is the text that goes behind `invalid timeout specified in the request URL - `.
+    /// error is the text that follows `invalid timeout specified in the request URL - `.
     pub timeout: Option<Result<Duration, Box<str>>>,
 }
 
@@ -99,8 +99,8 @@ impl RequestInfo {
         Ok(info)
     }
 
-    /// Reads a request from its whole target in origin form, as it stands in a request line or an
-    /// audit event: cut at the first `?`, then [`RequestInfo::parse`].
+    /// Reads a request from its whole target in origin form, as it is in a request line or an audit
+    /// event: cut at the first `?`, then [`RequestInfo::parse`].
     ///
     /// # Errors
     ///

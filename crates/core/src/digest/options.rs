@@ -10,8 +10,8 @@ use super::{
 
 /// The options of a list or watch, as far as classification and cost depend on them.
 ///
-/// The default is what a request without a query asks for. Text that is not UTF-8 has its odd bytes
-/// replaced; what is decided from it was decided before.
+/// The default is what a request without a query asks for. Bytes that are not UTF-8 are replaced in
+/// the texts, after the fields that depend on them were computed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListOptions {
     /// Whether all options decode; if not, only the watch flag was honoured.

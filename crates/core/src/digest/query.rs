@@ -29,7 +29,7 @@ pub(super) struct Parameters<'a> {
     pub(super) timeout: ParameterValue<'a>,
 }
 
-/// A parameter's first value, if any; empty where a key stands without one.
+/// A parameter's first value, if any; empty for a key without one.
 pub(super) type ParameterValue<'a> = Option<Cow<'a, [u8]>>;
 
 impl<'a> Parameters<'a> {
@@ -102,8 +102,8 @@ pub(super) fn decode_path(raw: &[u8]) -> Option<Box<[u8]>> {
     }
 }
 
-/// The decoded pairs of a raw query, in order; at most 10 000. Pairs that do not decode are left out,
-/// and bytes that are no UTF-8 replaced.
+/// The decoded pairs of a raw query, in order; at most 10 000. Pairs that do not decode are left out, and bytes
+/// that are not UTF-8 are replaced.
 pub fn query_pairs(query: &str) -> impl Iterator<Item = (String, String)> {
     let text = |bytes: Cow<'_, [u8]>| String::from_utf8_lossy(&bytes).into_owned();
     query

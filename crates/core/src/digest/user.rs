@@ -20,7 +20,7 @@ impl User {
     pub const AUTHENTICATED: &str = "system:authenticated";
     /// The group of everybody else.
     pub const UNAUTHENTICATED: &str = "system:unauthenticated";
-    /// The name of whoever shows no credential.
+    /// The name of the anonymous user, for requests without credentials.
     pub const ANONYMOUS: &str = "system:anonymous";
     /// The group that no flow control and no authorization holds back.
     pub const MASTERS: &str = "system:masters";
@@ -37,7 +37,7 @@ impl User {
         }
     }
 
-    /// Whoever shows no credential.
+    /// The anonymous user, for requests without credentials.
     pub fn anonymous() -> Self {
         Self::new(Self::ANONYMOUS, [Self::UNAUTHENTICATED])
     }

@@ -1,11 +1,11 @@
-//! Verbs: what a request does, in the API's own words.
+//! Verbs: what a request does, in the terms of the API.
 //!
 //! A verb is a string on the wire; here it is an enum whose equality is that string's equality, so
 //! that rules match by a bit mask. Not here: how method and path make a verb (`info`).
 
 use std::{convert::Infallible, fmt, str::FromStr};
 
-/// The verb of a request, in the API's own words.
+/// The verb of a request, in the terms of the API.
 ///
 /// Two verbs are equal exactly when [`Verb::as_str`] is, provided they were made by [`Verb::from`],
 /// as all that leave this crate's parsers are. So `DELETE` of a non-resource path is

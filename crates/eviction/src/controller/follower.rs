@@ -214,8 +214,19 @@ impl DisruptionController {
             Some(_) => AfterWrite::Retry,
             None => AfterWrite::Recheck(recheck_at.map(|at| span(date, at))),
         };
-        if let Some(object) = write {
-            let budget = Box::new(budget.clone());
+        self.write(key, Box::new(budget.clone()), write, then, now);
+    }
+
+    /// Writes a status, if it has changed, and continues with `then`.
+    fn write(
+        &mut self,
+        key: ObjectKey,
+        budget: Box<DisruptionBudget>,
+        object: Option<Value>,
+        then: AfterWrite,
+        now: Time,
+    ) {
+        if let Some(object) = object {
             let writing = Syncing::Writing {
                 budget,
                 object,
@@ -273,17 +284,7 @@ impl DisruptionController {
             }
             (StatusWriteOutcome::Failed(text), AfterWrite::Recheck(_)) => {
                 let object = fail_safe(&budget, &SyncError::Write(text), date);
-                if let Some(object) = object {
-                    let then = AfterWrite::Retry;
-                    let writing = Syncing::Writing {
-                        budget,
-                        object,
-                        then,
-                    };
-                    self.working = Some(Working::Sync(key, writing));
-                } else {
-                    self.finish(&key, AfterWrite::Retry, now);
-                }
+                self.write(key, budget, object, AfterWrite::Retry, now);
             }
         }
     }

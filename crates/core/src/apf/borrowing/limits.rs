@@ -1,4 +1,4 @@
-//! Static limits: what configuration alone says of a level's concurrency.
+//! Static limits: the part of a level's concurrency limits that follows from its configuration.
 
 use super::super::{units::Seats, work::WidthCap};
 use crate::apf::spec::{LevelKind, LevelSpec, LimitResponse};
@@ -10,7 +10,7 @@ pub struct LevelLimits {
     pub nominal: Seats,
     /// What remains to it when all it may lend is lent.
     pub min: Seats,
-    /// What it has when it borrows all it may.
+    /// Its limit when it borrows as much as it may.
     pub max: Seats,
 }
 

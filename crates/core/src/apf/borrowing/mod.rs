@@ -1,14 +1,13 @@
 //! Borrowing: from each level's seat demand to its current limit.
 //!
-//! A level that does not want its seats lends them, one that wants more than its own borrows.
-//! Every so often, and on each change of policy, [`rebalance`] looks at all levels at once. A level
-//! gets back at least what it recently used, up to its nominal limit, before anything else is
-//! given away; what is left is divided in proportion to demand (KEP-1040, borrowing). Exempt
-//! levels take what they want first.
+//! A level that does not need its seats lends them, and one that needs more borrows. Periodically,
+//! and on each change of policy, [`rebalance`] divides the seats of all levels. Each level first
+//! gets at least what it recently used, up to its nominal limit; the rest is divided in proportion
+//! to demand (KEP-1040, borrowing). Exempt levels take what they need first.
 //!
-//! Pure functions: `limits` says what configuration alone makes of a level, `solver` divides
-//! seats within bounds. Not here: how demand is measured (`demand`) and what a queue set does with
-//! a new limit. A limit that shrinks below the seats in use takes none away.
+//! Pure functions: `limits` computes what follows from the configuration of a level, `solver`
+//! divides seats within bounds. Not here: how demand is measured (`demand`) and what a queue set
+//! does with a new limit. A limit that shrinks below the seats in use takes none away.
 
 pub(crate) mod limits;
 pub(crate) mod solver;
@@ -28,7 +27,7 @@ use crate::apf::spec::Semantics;
 pub(crate) struct RebalanceInput {
     /// Whether nothing holds its requests back.
     pub exempt: bool,
-    /// What its configuration says.
+    /// The limits that follow from its configuration.
     pub limits: LevelLimits,
     /// Greatest demand of the last period, in seats.
     pub high_watermark: u64,
@@ -66,13 +65,13 @@ pub(crate) struct Rebalanced {
 ///   guaranteed, so all limits together can exceed the sum of the nominal ones;
 /// - each limit is rounded by itself, which can add half a seat per level;
 /// - an exempt level's target is that of another level;
-/// - seats that nobody wants are divided in proportion to the targets, so that idle levels have
-///   limits in proportion to their min, not to their nominal limits;
+/// - seats that no level needs are divided in proportion to the targets, so that idle levels have
+/// limits in proportion to their min, not to their nominal limits;
 /// - limits stay as they are when borrowing limits do not let the levels take all there is.
 ///
 /// [`Semantics::Improved`]: all limits, the exempt levels' use included, sum to at most the nominal
 /// ones (unless exempt use leaves less than the min limits, which are always granted); seats that
-/// nobody wants raise levels towards their nominal limits first; and the division never fails.
+/// no level needs raise levels towards their nominal limits first; and the division never fails.
 ///
 /// Cost: `O(n log n)` with a few allocations; meant for once in 10 s, not for a request.
 pub(crate) fn rebalance(semantics: Semantics, parties: &[RebalanceInput]) -> Rebalanced {
@@ -118,8 +117,8 @@ pub(crate) fn rebalance(semantics: Semantics, parties: &[RebalanceInput]) -> Reb
 }
 
 impl RebalanceInput {
-    /// What it gets before others may borrow: what it recently used, but at least its min limit
-    /// and, unless exempt, at most its nominal limit.
+    /// The seats it gets before others may borrow: what it recently used, but at least its min
+    /// limit and, unless exempt, at most its nominal limit.
     fn guaranteed(&self) -> Seats {
         let used = Seats::try_from(self.high_watermark).unwrap_or(Seats::MAX);
         let bounded = if self.exempt {
@@ -197,7 +196,7 @@ impl Division {
         }
     }
 
-    /// Everything in proportion to demand, whatever exempt levels use.
+    /// Everything in proportion to demand, regardless of what exempt levels use.
     fn divide_by_demand(
         &self,
         limited: &[&RebalanceInput],

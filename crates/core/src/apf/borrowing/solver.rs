@@ -7,7 +7,7 @@
 /// One party to an allocation. `0 <= lower <= target`, `lower <= upper`, all finite.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Claim {
-    /// What it would have in the end, scaled by the fair fraction.
+    /// What it would have, scaled by the fair fraction.
     pub target: f64,
     /// It gets no less than this.
     pub lower: f64,
@@ -18,7 +18,7 @@ pub(crate) struct Claim {
 /// How an amount was divided.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Allocation {
-    /// The part of each target that is granted where no bound says otherwise.
+    /// The part of each target that is granted where no bound applies.
     pub fair_fraction: f64,
     /// The grants, in the order of the claims.
     pub(crate) grants: Vec<f64>,
@@ -220,7 +220,7 @@ fn walk(amount: f64, bends: &[Bend], lower_sum: f64) -> Option<f64> {
         responsive += bend.responsive;
         let next = bends.get(index + 1)?;
         if responsive == 0 {
-            // Nobody responds: exactly no slope, whatever rounding left.
+            // No claim responds: the slope is exactly 0, without rounding errors.
             slope = 0.0;
             continue;
         }

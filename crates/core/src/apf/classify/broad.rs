@@ -1,4 +1,4 @@
-//! Rules with too many combinations to list: sets of their numbers, intersected a word at a time.
+//! Rules with too many combinations to list: sets of their numbers, intersected word by word.
 //!
 //! A *part* is one resource or non-resource rule with the subjects of the rule around it. Each name
 //! that parts mention has a row: the set of those parts, 64 to a word, without empty words. The
@@ -73,7 +73,7 @@ impl BroadBuilder {
         set_bit(self.rows.entry((dimension, value)).or_default(), part);
     }
 
-    /// The finished parts; `subject` is told the row of each subject class and its first schema.
+    /// The finished parts; `subject` gets the row of each subject class and its first schema.
     pub(super) fn build(self, mut subject: impl FnMut(u32, PartSet, u32)) -> BroadRules {
         let mut words = Vec::new();
         let mut lay = |row: Vec<(u32, u64)>| {
@@ -120,7 +120,7 @@ impl BroadRules {
         best
     }
 
-    /// The parts of one word that a request matches, whoever sends it.
+    /// The parts of one word that a request matches, regardless of its user.
     fn matching(&self, word: u32, request: &mut Request<'_>) -> u64 {
         use Dimension::{Group, Path, Place, Resource, Verb};
         let mut bits = self.bits(Verb, request.verb.trailing_zeros(), word);

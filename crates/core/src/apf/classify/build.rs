@@ -1,4 +1,4 @@
-//! Taking rules apart into the combinations that classification looks up.
+//! Splitting rules into the combinations that classification looks up.
 
 use k8s_openapi::api::flowcontrol::v1::{
     NonResourcePolicyRule, PolicyRulesWithSubjects, ResourcePolicyRule, Subject as SubjectObject,
@@ -40,7 +40,7 @@ struct NumberedRule {
     paths: Vec<PathPart>,
 }
 
-/// A resource rule; empty lists of names next to a set flag stand for the wildcard.
+/// A resource rule; an empty list of names with its flag set means the wildcard.
 struct ResourcePart {
     verbs: u16,
     groups: Set,
@@ -55,7 +55,7 @@ struct PathPart {
     paths: Set,
 }
 
-/// What a list of a rule says.
+/// The contents of a list of a rule.
 #[derive(Default)]
 struct Set {
     any: bool,

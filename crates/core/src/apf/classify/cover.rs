@@ -1,10 +1,10 @@
 //! Whether a schema can ever be reached.
 //!
 //! Each combination of a schema's rules is stood for by one request that no more special rule could
-//! mean: names where the rule has names, and names that nobody mentions where it has wildcards. If
+//! mean: names where the rule has names, and names that no rule mentions where it has wildcards. If
 //! an earlier schema matches that request, it matches every request of the combination. So if all
 //! these requests are taken, the schema is never reached. The converse does not hold: several
-//! earlier schemas together may cover a wildcard, and then nothing is said.
+//! earlier schemas together may cover a wildcard, and then there is no warning.
 
 use std::collections::BTreeSet;
 
@@ -49,7 +49,7 @@ struct Reached;
 impl Classifier {
     /// Whether `schema`, which has these rules, can be reached.
     ///
-    /// Most schemas are found reachable by the first request; others cost one look for each
+    /// Most schemas are found reachable by the first request; others cost one lookup for each
     /// combination, up to a limit beyond which they count as reachable.
     pub(in crate::apf) fn cover(&self, schema: u32, rules: &[PolicyRulesWithSubjects]) -> Cover {
         let mut search = Search {
@@ -90,7 +90,7 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// The classes of somebody who is no more than this subject; `None` for nobody.
+    /// The classes of a user who matches only this subject; `None` if there is no such user.
     fn subject(&self, subject: &Subject) -> Option<Vec<u32>> {
         let class = |scope, name: &str| self.classifier.class(scope, name.as_bytes());
         let of_user = |name: &str| {

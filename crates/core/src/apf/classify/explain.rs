@@ -1,7 +1,7 @@
 //! Matching one schema against one request, in plain words.
 //!
 //! The straightforward reading of a schema's rules: slow, and the reference for what the index
-//! answers. It tells which part matched, or why none did.
+//! answers. It returns which part matched, or why none did.
 
 use std::fmt;
 
@@ -65,7 +65,7 @@ pub enum Mismatch {
     Subject,
     /// The request is for a resource, and the rule has no resource rules.
     NoResourceRules,
-    /// The request is not for a resource, and the rule has nothing but resource rules.
+    /// The request is not for a resource, and the rule has only resource rules.
     NoNonResourceRules,
     /// The verb is not listed.
     Verb,

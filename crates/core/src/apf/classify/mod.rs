@@ -1,11 +1,10 @@
 //! Classification: from a request's digest to its schema, level and flow.
 //!
-//! The schemas are not scanned. When a policy is compiled, every rule is taken apart into
-//! combinations of a subject, an API group, a resource and a place (or of a subject and a path), any
-//! of which may be a wildcard. A request has few combinations of its own (its user and groups, each
-//! with or without wildcards in the other places), and each is one look into a table, however many
-//! schemas there are. A table entry lists the schemas in matching order, each only if its verbs are
-//! not all taken by those before it, so an entry is short too.
+//! The schemas are not scanned. When a policy is compiled, every rule is taken apart into combinations of a
+//! subject, an API group, a resource and a place (or of a subject and a path), any of which may be a wildcard.
+//! A request has few combinations of its own (its user and groups, each with or without wildcards in the other
+//! places), and each is one lookup in a table, however many schemas there are. A table entry lists the schemas
+//! in matching order, each only if its verbs are not all taken by those before it, so an entry is short too.
 //!
 //! Names that always occur together (say, the forty users that every rule of a team lists) share a
 //! number, a *class*, which keeps the combinations few. A rule that would still have too many is
@@ -41,18 +40,18 @@ const ACCOUNT_PREFIX: &str = "system:serviceaccount:";
 
 /// No name that any rule mentions.
 const UNKNOWN: u32 = u32::MAX;
-/// Stands for all values of a place in a key.
+/// Means all values at one place of a key.
 const ANY: u32 = 0;
-/// Stands for requests without namespace, among namespaces.
+/// Means requests without a namespace.
 const CLUSTER: u32 = 1;
 /// The first number of a class.
 const FIRST_CLASS: u32 = 2;
-/// In the place of the API group, says that the key is of a path.
+/// In the place of the API group, it marks the key of a path.
 const PATH: u32 = u32::MAX;
 
 /// The bit of all verbs that no rule can name; the nine others are [`Verb::bit`].
 const OTHER_VERBS: u16 = 1 << 9;
-/// What `*` stands for among verbs.
+/// The verbs that `*` means.
 const ALL_VERBS: u16 = Verb::ALL_BITS | OTHER_VERBS;
 
 /// Which combinations of wildcards and names the rules of a subject have; each bit costs one lookup in the table.
@@ -101,7 +100,7 @@ pub(super) struct Classifier {
     flows: Box<[FlowHash]>,
 }
 
-/// What is known of a subject class before its combinations are looked at.
+/// What is known of a subject class before its combinations are looked up.
 #[derive(Clone, Copy)]
 struct Subject {
     /// The first schema that mentions it.
@@ -117,14 +116,14 @@ struct CombinedSchema {
     verbs: u16,
 }
 
-/// How the flows of a schema are told apart.
+/// How the flows of a schema are distinguished.
 enum FlowHash {
     /// Not at all: its level has no more than one queue.
     Zero,
     /// By a hasher that has taken in the schema's name and a zero byte.
     ///
     /// SipHash-1-3 under the policy's key: no client sees a hash, so none can search for names that
-    /// share the hand of somebody else; more rounds would only cost time.
+    /// share the hand of another flow; more rounds would only cost time.
     Of(SipHasher13, Option<Distinguisher>),
 }
 
@@ -145,8 +144,8 @@ impl Classifier {
         self.flows[schema.0 as usize].of(digest)
     }
 
-    /// The flow distinguisher of a request in `schema`, which must be of the same policy; empty where
-    /// nothing tells flows apart.
+    /// The flow distinguisher of a request in `schema`, which must be of the same policy; empty where flows are
+    /// not distinguished.
     pub(super) fn distinguisher<'a>(
         &self,
         schema: SchemaIndex,

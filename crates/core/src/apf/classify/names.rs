@@ -1,13 +1,13 @@
 //! The names that rules mention, as small numbers.
 //!
-//! A request's user, groups, resource and so on are looked up here once each; all further steps
-//! compare numbers. Whoever sends a request chooses what is looked up, but not what is in the table:
-//! that is the policy's, so nobody can make chains long. The hash is keyed nevertheless, so that
-//! nobody can aim at the longest, and is fast rather than cryptographic.
+//! A request's user, groups, resource and so on are looked up here once each; all further steps compare
+//! numbers. Clients choose what is looked up, but not what is in the table: that comes from the policy, so they
+//! cannot make chains long. The hash is keyed nevertheless, so that clients cannot aim at the longest chain. It
+//! is fast rather than cryptographic.
 
 use siphasher::sip::SipHasher13;
 
-/// What kind of name it is, and what it is within; the same text in two scopes is two names.
+/// The kind of a name and what contains it; the same text in two scopes is two names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct NameScope(u64);
 
@@ -18,7 +18,7 @@ impl NameScope {
     pub(super) const GROUP: Self = Self(2 << 32);
     /// Namespaces whose service accounts are meant, all of them.
     pub(super) const ACCOUNTS: Self = Self(3 << 32);
-    /// The one name that stands for everybody, which is empty.
+    /// The name for all users, which is empty.
     pub(super) const EVERYBODY: Self = Self(4 << 32);
     /// API groups.
     pub(super) const API_GROUP: Self = Self(5 << 32);
@@ -74,7 +74,7 @@ const FREE: NameSlot = NameSlot { tag: 0, number: 0 };
 impl Names {
     /// No names; hashed under `key`.
     pub(super) fn new(key: &[u8; 16]) -> Self {
-        // Other keys than that of the flow hash, which goes its own ways.
+        // The keys differ from that of the flow hash.
         let hasher = SipHasher13::new_with_key(key);
         Self {
             key: [hasher.hash(b"names 0"), hasher.hash(b"names 1")],
@@ -187,7 +187,7 @@ impl Names {
     }
 }
 
-/// An odd number of no pattern.
+/// An odd number without a pattern.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// The product of two words, its halves laid over each other.

@@ -2,10 +2,11 @@
 
 use std::ops::Range;
 
-/// What a tuple of a rule stands for; the meaning of each number is the index's.
+/// A tuple of a rule; the index defines the meaning of each number.
 pub(super) type TupleKey = [u32; 4];
 
-/// Open addressing, at most a quarter full, so that chains are short. The numbers are ours, so the hash needs no key.
+/// Open addressing, at most a quarter full, so that chains are short. Clients cannot choose the numbers, so the
+/// hash needs no key.
 pub(super) struct Tuples {
     slots: Box<[TupleSlot]>,
 }

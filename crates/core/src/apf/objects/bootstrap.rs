@@ -1,8 +1,8 @@
 //! The objects that every API server brings along, and the rules by which it maintains them.
 //!
 //! *Mandatory* objects (`exempt` and `catch-all` of either kind) always exist and have a fixed spec.
-//! *Suggested* objects are a starting point: an object of the same name overrides the built-in one
-//! if its annotation [`AUTOUPDATE`] says so.
+//! *Suggested* objects are a starting point: an object of the same name overrides the built-in one if its
+//! annotation [`AUTOUPDATE`] is true.
 //!
 //! Source: the Kubernetes documentation of API Priority and Fairness, "Defaults" and "Maintenance
 //! of the mandatory and suggested configuration objects".
@@ -55,8 +55,8 @@ pub enum SpecOwner {
 
 /// Who keeps an object: its annotation if that is a boolean, else whether it was ever edited.
 ///
-/// Generation 1 means never edited. An object that tells no generation comes from a file, and
-/// somebody wrote that file: it counts as edited.
+/// Generation 1 means never edited. An object without a generation comes from a file that a user
+/// wrote, so it counts as edited.
 pub fn spec_owner(annotation: Option<&str>, generation: Option<i64>) -> SpecOwner {
     match annotation.and_then(parse_bool) {
         Some(true) => SpecOwner::BuiltIn,

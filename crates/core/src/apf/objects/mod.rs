@@ -1,9 +1,9 @@
 //! Policy objects as data: FlowSchemas and PriorityLevelConfigurations.
 //!
-//! An [`ObjectSet`] is a complete set of objects as somebody wrote them, of `v1` or `v1beta3`, with
-//! defaults filled in, checked, and with all mistakes as [`Finding`]s. [`ObjectSet::effective`] adds
-//! the built-in objects by the rules of a server that maintains them. Which schema catches a request
-//! is not here (see [`super::policy`]), and no file is read.
+//! An [`ObjectSet`] is a complete set of objects as users wrote them, of `v1` or `v1beta3`, with defaults
+//! filled in, checked, and with all mistakes as [`Finding`]s. [`ObjectSet::effective`] adds the built-in
+//! objects by the rules of a server that maintains them. Which schema catches a request is not here (see
+//! [`super::policy`]), and no file is read.
 
 pub mod bootstrap;
 pub mod defaults;
@@ -32,7 +32,7 @@ use parsed::{ParsedObject, UsableObject};
 pub const FLOW_SCHEMA: &str = "FlowSchema";
 /// The kind of a priority level.
 pub const PRIORITY_LEVEL: &str = "PriorityLevelConfiguration";
-/// The origin of what nobody gave.
+/// The origin of built-in objects.
 pub const BUILT_IN: &str = "built in";
 
 /// An object and where it comes from.
@@ -44,7 +44,7 @@ pub struct Located<T> {
     pub object: T,
 }
 
-/// A complete set of policy objects, as given, and what is wrong with it.
+/// A complete set of policy objects, as given, and the findings about it.
 #[derive(Clone, Debug, Default)]
 pub struct ObjectSet {
     flow_schemas: Vec<Arc<Located<FlowSchema>>>,
@@ -55,9 +55,9 @@ pub struct ObjectSet {
     seen: BTreeMap<(&'static str, Arc<str>), Arc<str>>,
 }
 
-/// The objects that take effect, built-in ones included where nobody gave them.
+/// The objects that take effect, including the built-in ones that are not given.
 ///
-/// Mandatory objects that nobody gave are *not* in it: they are imagined in a place of their own.
+/// Mandatory objects that are not given are *not* in it: compiling a policy adds them.
 #[derive(Clone, Debug, Default)]
 pub struct EffectiveSet {
     /// In no particular order.
@@ -125,18 +125,18 @@ impl ObjectSet {
         &self.priority_levels
     }
 
-    /// What is wrong with the objects, each taken for itself.
+    /// The findings about the objects, each by itself.
     pub fn findings(&self) -> &[Finding] {
         &self.findings
     }
 
     /// Applies the rules by which a server maintains its built-in objects.
     ///
-    /// With [`Bootstrap::Suggested`]: a suggested object that nobody gave is added. One that
-    /// somebody gave takes effect as written if its annotation [`bootstrap::AUTOUPDATE`] is false,
-    /// and as built in if it is true; without a boolean there, as built in only if its generation is
-    /// 1, which means it was never edited. An object from a file has no generation: it takes effect
-    /// as written. With [`Bootstrap::Mandatory`], objects of suggested names are taken as they are.
+    /// With [`Bootstrap::Suggested`]: a suggested object that is not given is added. One that is given takes
+    /// effect as written if its annotation [`bootstrap::AUTOUPDATE`] is false, and as built in if it is true;
+    /// without a boolean there, as built in only if its generation is 1, which means it was never edited. An
+    /// object from a file has no generation: it takes effect as written. With [`Bootstrap::Mandatory`], objects
+    /// of suggested names are taken as they are.
     ///
     /// An object whose annotation is true and whose name is not built in is left out, because a
     /// server would delete it.
@@ -211,7 +211,7 @@ impl ObjectSet {
         }))
     }
 
-    /// The suggested built-in object, unless somebody gave one of its name.
+    /// The suggested built-in object, unless one of its name is given.
     fn suggested<T: PolicyObject>(&self, object: &T) -> Option<Arc<Located<T>>> {
         let name = object.metadata().name.as_deref()?;
         let is_added =

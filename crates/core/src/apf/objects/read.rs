@@ -1,7 +1,7 @@
-//! Reading policy objects out of JSON values, as files, pipes and API servers give them.
+//! Reading policy objects from JSON values, which come from files, pipes and API servers.
 //!
-//! A value is first held against the shape of its kind, so that every field of a wrong type and
-//! every unknown field is told by its path, all at once; only then is it made into an object.
+//! A value is first held against the shape of its kind, so that every field of a wrong type and all
+//! unknown fields are reported by path; only then is it deserialized.
 //!
 //! Not here: the text format of a file, defaults of v1, validation.
 
@@ -29,7 +29,7 @@ enum Shape {
     Int64,
     Flag,
     TextMap,
-    /// Anything; whatever reads it tells its own mistakes.
+    /// Anything; what reads it reports its errors.
     Any,
     List(&'static Shape),
     Object(&'static [(&'static str, Shape)]),
@@ -107,7 +107,7 @@ const LEVEL_SPEC: Shape = Object(&[
     ),
 ]);
 
-/// The metadata that is read; the rest is for others and may be whatever it is.
+/// The metadata fields that are read; the others are ignored.
 const METADATA: [(&str, Shape); 6] = [
     ("name", Text),
     ("uid", Text),
@@ -209,7 +209,7 @@ fn read(
     read_items(set, origin, kind, items, items_of, depth);
 }
 
-/// `items_of` is the kind and version that a list of `kind` implies for what is in it.
+/// `items_of` is the kind and version that a list of `kind` implies for its items.
 fn read_items(
     set: &mut ParsedDocument,
     origin: &str,
@@ -395,7 +395,7 @@ fn part<T: DeserializeOwned>(field: &'static str, value: Value) -> Result<T, Unr
     serde_json::from_value(value).map_err(|error| (field, error))
 }
 
-/// The metadata of [`METADATA`]; what has a wrong type is told and left out.
+/// The metadata of [`METADATA`]; fields of a wrong type are reported and left out.
 fn take_metadata(value: &mut Map<String, Value>, checker: &mut Checker<'_>) -> ObjectMeta {
     let mut given = match value.remove("metadata") {
         None | Some(Value::Null) => return ObjectMeta::default(),
@@ -426,7 +426,8 @@ struct Checker<'a> {
 }
 
 impl Checker<'_> {
-    /// Holds `value` against `shape`, tells what differs, and drops nulls, which mean "absent".
+    /// Compares `value` with `shape`, reports the differences, and drops nulls, which mean
+    /// "absent".
     fn check(&mut self, value: &mut Value, shape: &Shape, path: &str) {
         match (shape, value) {
             (Any, _) | (_, Value::Null) | (Text, Value::String(_)) | (Flag, Value::Bool(_)) => {}

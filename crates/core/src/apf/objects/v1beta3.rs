@@ -1,8 +1,8 @@
-//! The objects as `flowcontrol.apiserver.k8s.io/v1beta3` has them, and the way to v1 and back.
+//! The objects of `flowcontrol.apiserver.k8s.io/v1beta3`, and their conversion from and to v1.
 //!
-//! One field differs: `spec.limited.nominalConcurrencyShares` is a plain integer in which 0 stands
-//! for "default", unless an annotation says that 0 is meant. A FlowSchema has the same fields in
-//! both versions, so the v1 type serves for it.
+//! One field differs: `spec.limited.nominalConcurrencyShares` is a plain integer in which 0 means
+//! "default", unless an annotation preserves the 0. A FlowSchema has the same fields in both
+//! versions, so the v1 type serves for it.
 
 use std::collections::BTreeMap;
 
@@ -23,14 +23,14 @@ pub const PRESERVE_ZERO_SHARES: &str =
 pub struct PriorityLevelConfiguration {
     /// The standard metadata.
     pub metadata: ObjectMeta,
-    /// What is wanted.
+    /// Its spec.
     pub spec: PriorityLevelConfigurationSpec,
     /// What was found.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<current::PriorityLevelConfigurationStatus>,
 }
 
-/// What is wanted of a priority level.
+/// The spec of a priority level.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PriorityLevelConfigurationSpec {
@@ -49,7 +49,7 @@ pub struct PriorityLevelConfigurationSpec {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct LimitedPriorityLevelConfiguration {
-    /// Concurrency shares; 0 stands for 30 unless [`PRESERVE_ZERO_SHARES`] is on the object.
+    /// Concurrency shares; 0 means 30 unless the object has [`PRESERVE_ZERO_SHARES`].
     pub nominal_concurrency_shares: i32,
     /// What happens to requests that find no seat.
     pub(crate) limit_response: current::LimitResponse,
@@ -62,7 +62,7 @@ pub struct LimitedPriorityLevelConfiguration {
 }
 
 impl PriorityLevelConfiguration {
-    /// Gives 0 shares their meaning: 30, unless the annotation says that zero is meant.
+    /// Replaces 0 shares by 30, unless the annotation preserves the 0.
     pub fn set_defaults(&mut self) {
         let zero_is_meant = annotations(&self.metadata).contains_key(PRESERVE_ZERO_SHARES);
         if let Some(limited) = &mut self.spec.limited

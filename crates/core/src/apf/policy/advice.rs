@@ -1,4 +1,4 @@
-//! Warnings about what is valid but probably not meant.
+//! Warnings about what is valid but probably not intended.
 
 use super::{
     PolicySettings,
@@ -91,7 +91,7 @@ pub(super) fn on_levels(
                 "a few hundred are plenty",
             );
         }
-        // How wide the built-in levels are is nobody's mistake.
+        // Users cannot change the width of the built-in levels.
         if &*level.origin != BUILT_IN && settings.total_seats > 0 {
             let limits = LevelLimits::of(&level.spec, settings.total_seats, share_sum);
             let cap = limits.width_cap(&level.spec.kind).seats();
@@ -124,7 +124,7 @@ fn jail(response: LimitResponse, semantics: Semantics) -> &'static str {
     }
 }
 
-/// What is wrong with a level of so many nominal seats, if it is narrower than its widest request.
+/// The warning about a level whose nominal seats are fewer than the width of its widest request.
 fn too_narrow(response: LimitResponse, nominal: Seats, cap: Option<Seats>) -> Option<String> {
     match response {
         LimitResponse::Reject if nominal < WIDEST_REQUEST => Some(format!(
@@ -195,7 +195,7 @@ pub(super) fn on_schemas(candidates: &[SchemaCandidate], classifier: &Classifier
     findings
 }
 
-/// Entries of `resources` that look like patterns, which there are not.
+/// Entries of `resources` that look like patterns, which do not exist.
 fn idle_resources(candidate: &SchemaCandidate) -> Vec<(String, &str)> {
     let mut idle = Vec::new();
     for (i, rule) in candidate.rules().iter().enumerate() {

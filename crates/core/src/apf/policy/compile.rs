@@ -26,11 +26,10 @@ use crate::{
 };
 
 impl Policy {
-    /// Compiles objects into a policy, with warnings about what is probably not meant.
+    /// Compiles objects into a policy, with warnings about what is probably not intended.
     ///
-    /// A schema whose level does not exist is left out. A mandatory object that nobody gave is
-    /// imagined: schema `exempt` before all others, `catch-all` after them. Takes time and memory in
-    /// proportion to the objects.
+    /// A schema whose level does not exist is left out. A mandatory object that is not given is added: schema
+    /// `exempt` before all others, `catch-all` after them. Takes time and memory in proportion to the objects.
     ///
     /// # Errors
     ///
@@ -150,7 +149,7 @@ fn limited_kind(limited: &LimitedPriorityLevelConfiguration) -> LevelKind {
     }
 }
 
-/// The schemas that take part, by precedence and then name, the imagined ones at the ends.
+/// The schemas that take part, by precedence and then name, with the mandatory ones at the ends.
 fn in_matching_order(
     given: Vec<Arc<Located<FlowSchema>>>,
     levels: &[LevelSpec],
@@ -245,7 +244,7 @@ fn uid(kind: &str, metadata: &ObjectMeta) -> Arc<str> {
 
 /// A UUID of version 8 (RFC 9562: "vendor-specific") that is always the same for a kind and name.
 ///
-/// No secret goes in, so that every gateway tells its clients the same.
+/// It contains no secret, so that all gateways send the same UIDs to clients.
 fn stable_uid(kind: &str, name: &str) -> String {
     let mut hasher = SipHasher13::new_with_key(b"fairgate.uid.v1\0");
     for part in [kind.as_bytes(), b"\0", name.as_bytes()] {

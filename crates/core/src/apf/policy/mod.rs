@@ -1,8 +1,7 @@
 //! The compiled policy: an immutable snapshot of FlowSchemas and priority levels.
 //!
-//! Always whole: the mandatory objects are in it, imagined where nobody gave them. What the objects
-//! look like on the wire is in [`super::objects`]; how a request finds its schema in
-//! `classify`.
+//! It is always complete: mandatory objects that are not given are added. What the objects look
+//! like on the wire is in [`super::objects`]; how a request finds its schema in `classify`.
 
 mod advice;
 mod candidates;
@@ -48,7 +47,7 @@ pub struct Policy {
     classifier: Classifier,
 }
 
-/// What compiling a set of objects gives.
+/// The result of compiling a set of objects.
 #[derive(Debug)]
 pub struct Compiled {
     /// Ready to use.
@@ -94,7 +93,7 @@ impl Policy {
         candidates::rules(&self.objects[index.0 as usize])
     }
 
-    /// The schema of whatever nothing else matches.
+    /// The schema of requests that no other schema matches.
     pub fn catch_all(&self) -> SchemaIndex {
         self.catch_all
     }
@@ -146,7 +145,7 @@ impl Policy {
         self.classifier.distinguisher(schema, digest)
     }
 
-    /// Whether one schema, taken for itself, matches a request, and by which of its parts.
+    /// Whether one schema, by itself, matches a request, and by which of its parts.
     ///
     /// Costs time in proportion to the schema; not for the request path.
     ///

@@ -1,4 +1,4 @@
-//! What a queue set tells about itself: counters, ratios over time, and its requests for the dumps.
+//! What a queue set reports: counters, ratios over time, and its requests for the dumps.
 
 use super::{Discipline, NONE, Phase, QueueSet, RequestEntry, Sums};
 use crate::{
@@ -52,7 +52,7 @@ pub struct QueueReport {
     pub total_work: SeatSeconds,
 }
 
-/// One request of the queue set and where it stands.
+/// One request of the queue set and its state.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestReport<W> {
     /// The request.
@@ -377,7 +377,7 @@ impl<W: Copy> QueueSet<W> {
     }
 
     fn check_work_conserved(&self) {
-        // The original dispatches nothing when a blocking head gives up.
+        // kube-apiserver dispatches nothing when a blocking head is cancelled.
         if self.is_compatible() || self.sums.seats_in_use >= self.limit {
             return;
         }

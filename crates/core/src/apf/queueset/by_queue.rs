@@ -55,7 +55,7 @@ impl<W: Copy> QueueSet<W> {
         }
     }
 
-    /// A request that finds seats and nobody waiting starts without standing in its queue.
+    /// A request that finds free seats and no waiting request starts without entering its queue.
     pub(super) fn start_at_once(&mut self, index: u32, slot: u32) {
         self.enter(slot);
         self.catch_up(slot, self.virtual_time.r());

@@ -31,8 +31,8 @@ impl<W: Copy> QueueSet<W> {
         if width <= self.limit {
             return self.sums.seats_in_use.saturating_add(width) <= self.limit;
         }
-        // Wider than the level: waiting for so many free seats would be waiting for ever. It runs alone. In Compatible
-        // seats that linger do not count, as in kube-apiserver, so that it can exceed the limit.
+        // Wider than the level: so many seats will never be free. It runs alone. In Compatible seats that
+        // linger do not count, as in kube-apiserver, so that it can exceed the limit.
         match self.semantics {
             Semantics::Compatible => self.sums.executing == 0,
             Semantics::Improved => self.limit > 0 && self.sums.seats_in_use == 0,
@@ -126,7 +126,7 @@ impl<W: Copy> QueueSet<W> {
         }
     }
 
-    /// Gives the seats of a request back; it is gone then.
+    /// Returns the seats of a request and removes it.
     pub(super) fn release(&mut self, index: u32) {
         let entry = self.entries.at(index);
         let (seats, slot, flow) = (entry.seats, entry.slot, entry.flow);

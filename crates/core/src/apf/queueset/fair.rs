@@ -6,8 +6,8 @@
 //! is next (start-time fair queuing). A flow that comes begins at the virtual time, unless it owes
 //! more.
 //!
-//! A head that is next and does not fit keeps seats free until it does. Three rules make up for what
-//! that costs, and none takes from anybody what he is owed:
+//! A head that is next and does not fit keeps seats free until it does. Three rules make up for what that
+//! costs, and none reduces the share of another flow:
 //!
 //! - A wide flow keeps the seats that its own requests give back as long as it is at most [`LEAD`]
 //!   requests ahead of whoever is next, so that seats are drained for many requests and not for each.
@@ -47,7 +47,7 @@ const MUCH: u64 = u64::MAX / 4;
 pub(super) struct Blocked {
     head: Option<EntryId>,
     since: Time,
-    /// Tells those who passed this head from those who passed an earlier one; never 0.
+    /// Distinguishes requests that passed this head from those that passed an earlier one; never 0.
     number: u32,
     /// Seats held by those who passed it.
     passers_seats: Seats,
@@ -67,8 +67,8 @@ impl<W: Copy> QueueSet<W> {
             let index = self.flows.at(flow).head();
             let head = self.entries.at(index);
             if self.fits(head.seats) {
-                // Only a flow that starts in turn moves virtual time. Flows out of turn are ahead; if they moved it,
-                // newcomers would begin behind everybody who waits.
+                // Only a flow that starts in turn moves virtual time. Flows out of turn are ahead; if they
+                // moved it, new flows would begin behind all waiting ones.
                 self.virtual_time
                     .catch_up(self.flows.at(flow).certain_start());
                 self.start_head(flow, arriving, events);
@@ -211,7 +211,7 @@ impl<W: Copy> QueueSet<W> {
         }
     }
 
-    /// A request that finds seats and nobody waiting starts without standing in its queue.
+    /// A request that finds free seats and no waiting request starts without entering its queue.
     pub(super) fn start_unqueued(&mut self, index: u32) {
         let flow = self.find_flow(index);
         let now = self.virtual_time.r();
@@ -291,7 +291,7 @@ impl<W: Copy> QueueSet<W> {
         }
     }
 
-    /// A waiting request gives up.
+    /// A waiting request is cancelled.
     pub(super) fn quit_line(&mut self, index: u32) {
         let entry = self.entries.at(index);
         let (flow, seats) = (entry.flow, entry.seats);

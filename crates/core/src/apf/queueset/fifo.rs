@@ -24,7 +24,7 @@ pub struct EntryId {
     generation: u32,
 }
 
-/// Where a request stands.
+/// The state of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// In its queue.
@@ -38,7 +38,7 @@ pub enum Phase {
 /// One request of the queue set.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestEntry<W> {
-    /// The caller's name for whoever waits.
+    /// The caller's identifier of the waiting request.
     pub waiter: W,
     /// The caller's number for the schema.
     pub schema: u32,
@@ -52,7 +52,7 @@ pub struct RequestEntry<W> {
     pub arrived: Time,
     /// When it was dispatched; `None` while it waits.
     pub started: Option<Time>,
-    /// Where it stands.
+    /// Its state.
     pub phase: Phase,
     /// Seats it is counted with: those it waits for, or those it holds.
     pub seats: Seats,
@@ -62,7 +62,7 @@ pub struct RequestEntry<W> {
     pub(super) number: u64,
     /// Hash of its flow.
     pub(super) hash: u64,
-    /// Number of its flow, or [`NONE`] where flows are not told apart.
+    /// Number of its flow, or [`NONE`] where flows are not distinguished.
     pub(super) flow: u32,
     /// The number of the blocked head that it passed, or 0.
     pub(super) passed: u32,
@@ -219,7 +219,7 @@ impl Fifo {
         self.tail = index;
     }
 
-    /// Takes a request out, wherever it stands.
+    /// Removes a request, wherever it is.
     pub(super) fn unlink<W: Copy>(&mut self, entries: &mut Entries<W>, index: u32) {
         let entry = entries.at(index);
         let (previous, next) = (entry.previous, entry.next);
@@ -244,9 +244,9 @@ impl Fifo {
     }
 }
 
-/// One queue of the deck: its waiting requests, and the books on what it uses.
+/// One queue of the deck: its waiting requests, and the account of what it uses.
 ///
-/// In [`Semantics::Improved`](super::Semantics) requests stand in the lines of their flows, and the
+/// In [`Semantics::Improved`](super::Semantics) requests wait in the lines of their flows, and the
 /// queue only counts them.
 #[derive(Clone, Debug)]
 pub(super) struct Queue {
@@ -295,7 +295,7 @@ impl Queue {
         self.line.push(entries, index);
     }
 
-    /// Takes a waiting request out, wherever it stands.
+    /// Removes a waiting request, wherever it is.
     pub(super) fn unlink<W: Copy>(&mut self, entries: &mut Entries<W>, index: u32) {
         self.count(entries.at(index), -1);
         self.line.unlink(entries, index);

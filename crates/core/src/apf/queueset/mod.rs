@@ -67,7 +67,7 @@ pub enum Discipline {
 /// What arrives.
 #[derive(Clone, Copy, Debug)]
 pub struct ArrivingRequest<W> {
-    /// The caller's name for whoever waits; never looked at.
+    /// The caller's identifier of the waiting request; never inspected.
     pub waiter: W,
     /// The caller's number for the schema; never looked at.
     pub schema: u32,
@@ -75,7 +75,7 @@ pub struct ArrivingRequest<W> {
     pub hash: u64,
     /// What the request costs.
     pub work: Work,
-    /// Until when it is willing to wait; only ageing looks at it.
+    /// Until when it may wait; used by ageing only.
     pub until: Time,
 }
 
@@ -275,7 +275,7 @@ impl<W: Copy> QueueSet<W> {
         }
     }
 
-    /// A waiting request gives up. False if it is no longer waiting: then a decision is on its way.
+    /// Cancels a waiting request. False if it is no longer waiting: then a decision is on its way.
     pub fn cancel(&mut self, now: Time, id: EntryId, events: &mut QueueSetEvents<W>) -> bool {
         self.advance(now, events);
         let Some(RequestEntry {
@@ -405,7 +405,7 @@ impl<W: Copy> QueueSet<W> {
     fn is_full(&self, slot: u32, queuing: &Queuing) -> bool {
         let full = self.slots[slot as usize].waiting >= queuing.queue_length_limit;
         match self.semantics {
-            // The original looks at the length only while no seat is free.
+            // kube-apiserver checks the length only while no seat is free.
             Semantics::Compatible => full && self.sums.seats_in_use >= self.limit,
             Semantics::Improved => full,
         }

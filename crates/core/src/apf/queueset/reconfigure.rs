@@ -50,9 +50,9 @@ impl<W: Copy> QueueSet<W> {
         self.account();
     }
 
-    /// Has whoever waits stand where the present semantics want it, in the order of arrival. What
-    /// executes is charged to nobody any more, and what other semantics have leaked into the sums is
-    /// gone. O(requests · log requests + queues).
+    /// Moves waiting requests to where the present semantics keep them, in the order of arrival. What executes
+    /// is charged to nobody any more, and what other semantics have leaked into the sums is gone. O(requests ·
+    /// log requests + queues).
     fn queue_anew(&mut self) {
         self.assumed = Work::ASSUMED_SERVICE_TIME;
         self.learnt = 0;

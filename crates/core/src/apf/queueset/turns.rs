@@ -9,7 +9,7 @@
 use super::NONE;
 use crate::apf::units::{SeatSeconds, Seats};
 
-/// How many nodes a search for the widest head looks at.
+/// The number of nodes that a search for the widest head visits.
 const MOST_LOOKS: u32 = 128;
 
 /// All flows that have waiting requests.

@@ -2,8 +2,8 @@
 //!
 //! A list costs by the bytes that the server reads for it: one seat per 100 kB. A write costs by
 //! the watchers that it wakes: the server works for them after the answer, so their seats linger.
-//! Everything else takes one seat. All of it is judged from the request alone and from counts that
-//! the caller hands in; [`EstimatorSettings::depends`] says which, so that nothing is looked up in
+//! Everything else takes one seat. All of it is computed from the request and from counts that the
+//! caller passes in; [`EstimatorSettings::depends`] says which, so that nothing is looked up in
 //! vain.
 //!
 //! Not here: where the counts come from (`counts`, `watchers`).
@@ -33,7 +33,7 @@ const WATCHERS_PER_SEAT: u32 = 10;
 /// How long a seat takes to serve its watchers.
 const EVENT_TIME: Duration = Duration::from_millis(5);
 
-/// What is known of the objects that a request reads.
+/// The counts of the objects that a request reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ObjectStats {
     /// Nothing, and nothing is expected to be: the request takes one seat.
@@ -83,7 +83,7 @@ impl Default for EstimatorSettings {
     }
 }
 
-/// What the server does for a request, as far as its cost goes.
+/// What the server does for a request, as far as its cost depends on it.
 enum CostKind {
     /// Little.
     Plain,
@@ -197,7 +197,7 @@ fn starts_with_a_list(info: &RequestInfo) -> bool {
     })
 }
 
-/// A request for a token of a service account is no write: nobody watches those.
+/// A request for a token of a service account is not a write, because tokens cannot be watched.
 fn is_token(info: &RequestInfo) -> bool {
     info.resource() == b"serviceaccounts" && info.subresource() == b"token"
 }

@@ -1,5 +1,5 @@
-//! Field selectors: `field=value`, `field==value` and `field!=value`, separated by commas. In values
-//! `\\`, `\,` and `\=` stand for the character behind the backslash.
+//! Field selectors: `field=value`, `field==value` and `field!=value`, separated by commas. In values `\\`, `\,`
+//! and `\=` mean the character after the backslash.
 
 use std::borrow::Cow;
 
@@ -46,9 +46,9 @@ pub enum FieldTermError<'a> {
     Unescaped(u8),
 }
 
-/// The terms of a field selector, sorted as kube-apiserver sorts them before it reads them: so which of
-/// several terms of one field counts, and which error is found first, does not depend on their order
-/// in the text. The empty selector has none.
+/// The terms of a field selector, sorted as kube-apiserver sorts them before it parses them: so which of
+/// several terms of one field counts, and which error is found first, does not depend on their order in the
+/// text. The empty selector has none.
 ///
 /// Costs `O(n log n)` in the length.
 ///

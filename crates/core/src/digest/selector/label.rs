@@ -64,45 +64,45 @@ pub enum LabelOperator {
 /// Why a text is not a label selector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LabelSyntaxError<'a> {
-    /// A token that may not stand in this place.
+    /// A token that is not allowed in this place.
     UnexpectedToken {
         /// The token; empty at the end of the text.
         found: &'a [u8],
-        /// What may stand there.
+        /// What is allowed there.
         expected: ExpectedToken,
     },
     /// A requirement is about this key, which no label can have.
     InvalidKey(&'a [u8]),
 }
 
-/// What may stand in a place of a label selector.
+/// What is allowed in a place of a label selector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExpectedToken {
     /// At the beginning: a requirement, or nothing at all.
     RequirementOrEnd,
-    /// Behind a comma: another requirement.
+    /// After a comma: another requirement.
     Requirement,
-    /// Behind a requirement: a comma, or the end.
+    /// After a requirement: a comma, or the end.
     CommaOrEnd,
     /// A key.
     Key,
-    /// Behind a key: an operator.
+    /// After a key: an operator.
     Operator,
-    /// Behind a comparison: its value.
+    /// After a comparison: its value.
     Value,
-    /// Behind `in` and `notin`: `(`.
+    /// After `in` and `notin`: `(`.
     OpeningParenthesis,
-    /// Behind `(`: the first value, which may be empty.
+    /// After `(`: the first value, which may be empty.
     FirstValue,
-    /// Behind a comma in a list: the next value, which may be empty.
+    /// After a comma in a list: the next value, which may be empty.
     NextValue,
-    /// Behind a value in a list: a comma or `)`.
+    /// After a value in a list: a comma or `)`.
     CommaOrClosingParenthesis,
 }
 
 /// Reads a label selector, one requirement at a time.
 ///
-/// It allocates nothing. Whoever keeps values collects them.
+/// It allocates nothing; callers that need the values collect them.
 #[derive(Debug)]
 pub struct LabelSelectorParser<'a> {
     tokens: Tokens<'a>,
@@ -243,7 +243,7 @@ impl<'a> Tokens<'a> {
         Self { rest, next }
     }
 
-    /// Takes the next token. Behind the end there is another end.
+    /// Takes the next token. After the end there is another end.
     fn take(&mut self) -> Token<'a> {
         std::mem::replace(&mut self.next, lex(&mut self.rest))
     }
@@ -302,7 +302,7 @@ impl<'a> Tokens<'a> {
 }
 
 /// Cuts one token off `rest`. A NUL ends the selector where a token would begin, and is skipped
-/// behind a token: the server's lexer does not tell it from the end of input.
+/// after a token: the server's lexer does not distinguish it from the end of input.
 fn lex<'a>(rest: &mut &'a [u8]) -> Token<'a> {
     let mut text = *rest;
     while let [b' ' | b'\t' | b'\r' | b'\n', after @ ..] = text {

@@ -1,7 +1,7 @@
 //! The grammars of field and label selectors.
 //!
-//! Everything is bytes, because a decoded query need not be UTF-8. Classification only asks whether a
-//! selector decodes; `fairgate-objects` makes selectors and error messages of what is read here.
+//! Everything is bytes, because a decoded query need not be UTF-8. Classification only asks whether a selector
+//! decodes; `fairgate-objects` turns the result into selectors and error messages.
 //!
 //! Not here: matching objects.
 

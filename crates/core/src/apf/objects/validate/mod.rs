@@ -35,7 +35,7 @@ pub const VERBS: [&str; 9] = [
 const MAX_PRECEDENCE: i32 = 10_000;
 const MAX_QUEUES: i32 = 10_000_000;
 
-/// The sort of a field's mistake, in the API server's words.
+/// The type of a field's error, in kube-apiserver's terms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldErrorType {
     /// The field must be there.
@@ -67,9 +67,9 @@ impl fmt::Display for FieldErrorType {
 pub struct FieldError {
     /// The field's path, such as `spec.rules[0].subjects[1].kind`.
     pub field: String,
-    /// The sort of mistake.
+    /// The type of the error.
     pub mistake: FieldErrorType,
-    /// The value as JSON; empty for sorts that print none.
+    /// The value as JSON; empty for types that print none.
     pub value: String,
     /// What is wrong with it; may be empty.
     pub detail: String,

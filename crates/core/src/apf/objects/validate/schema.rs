@@ -243,7 +243,7 @@ fn check_non_resource_rule(rule: &NonResourcePolicyRule, path: &str, errors: &mu
     }
 }
 
-/// What is wrong with an element of `nonResourceURLs` other than `*`.
+/// The error in an element of `nonResourceURLs` other than `*`.
 fn url_problem(url: &str) -> Option<&'static str> {
     if url.is_empty() {
         return Some("must not be empty");
@@ -279,7 +279,7 @@ fn check_verbs(verbs: &[String], path: &str, errors: &mut Errors) {
     }
 }
 
-/// Checks a set that may be `*`; true if there is nothing left to say about its elements.
+/// Checks a set that may be `*`; true if its elements need no further checks.
 fn check_set(
     set: &[String],
     field: &str,
