@@ -1,9 +1,9 @@
 //! The only reader of time.
 //!
-//! Everything else gets time as an argument, which is what lets one seed replay a simulation and a
-//! test name its moments. Monotonic time is [`Time`]: nanoseconds since the process first asked.
+//! Everything else gets time as an argument, so that a seed replays a simulation and a test can set
+//! the time. Monotonic time is [`Time`]: nanoseconds since the process first asked.
 //!
-//! Not here: timers. Those are the runtime's; [`Clock::instant`] says when they should fire.
+//! Not here: timers. The runtime has them; [`Clock::instant`] converts their times.
 
 use std::{
     sync::{
@@ -21,21 +21,21 @@ static EPOCH: LazyLock<(Instant, SystemTime)> = LazyLock::new(|| {
     (Instant::now(), SystemTime::now())
 });
 
-/// Tells the time. Cheap to clone; reading it is one system call without a kernel entry.
+/// A clock. Cheap to clone; reading it takes no switch to the kernel.
 #[derive(Clone, Debug, Default)]
 pub struct Clock {
     /// For tests; `None` is the machine's clock.
     manual: Option<Arc<Manual>>,
 }
 
-/// A clock that is moved by hand.
+/// A manual clock.
 #[derive(Debug)]
 struct Manual {
     /// Nanoseconds since the epoch.
     nanos: AtomicU64,
     start: Time,
-    /// When it was made: timers, which a machine's clock fires, count from here, so that they do not
-    /// fire at once in a process that has been running for long.
+    /// When it was made: timers, which run by the machine's clock, count from here, so that they do not fire at
+    /// once in a process that has been running for long.
     made: Instant,
 }
 
@@ -46,7 +46,7 @@ impl Clock {
         Self::default()
     }
 
-    /// A clock that stands at `start` until [`advance`](Self::advance) moves it.
+    /// A manual clock, which stays at `start` until [`advance`](Self::advance) moves it.
     pub fn manual(start: Time) -> Self {
         #[expect(clippy::disallowed_methods, reason = "this is the one place that may")]
         let made = Instant::now();
@@ -86,8 +86,8 @@ impl Clock {
         since.map_or(0, |since| since.as_secs())
     }
 
-    /// The runtime's name for `at`, to set a timer. Never earlier than the process's start, and at
-    /// most 30 years ahead.
+    /// `at` as an instant of the runtime, to set a timer. Never earlier than the process's start,
+    /// and at most 30 years ahead.
     pub fn instant(&self, at: Time) -> tokio::time::Instant {
         const FAR: Duration = Duration::from_secs(86_400 * 365 * 30);
         let (from, zero) = match &self.manual {
@@ -97,7 +97,7 @@ impl Clock {
         tokio::time::Instant::from_std(from + at.since(zero).min(FAR))
     }
 
-    /// Moves a manual clock. The machine's clock pays no heed.
+    /// Moves a manual clock. Has no effect on the machine's clock.
     pub fn advance(&self, by: Duration) {
         if let Some(manual) = &self.manual {
             manual

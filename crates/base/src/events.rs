@@ -1,11 +1,11 @@
-//! Events, sent to whoever counts them.
+//! Events, sent to a listener that counts them.
 //!
-//! The layers of the request path and the sources do not know who observes the gateway; whoever puts
-//! them together gives them a listener.
+//! The layers of the request path and the sources do not know who observes the gateway; the composition root
+//! gives them a listener.
 
 use std::{fmt, sync::Arc};
 
-/// Takes events, from any thread. The listener must not block. The default drops them.
+/// Accepts events from any thread. The listener must not block. The default drops them.
 pub struct EventSink<E>(Option<Arc<Listener<E>>>);
 
 type Listener<E> = dyn Fn(E) + Send + Sync;

@@ -1,8 +1,8 @@
-//! What the gateway's crates stand on.
+//! What the gateway's crates have in common.
 //!
-//! [`clock`] is the only reader of time, [`socket`] the bytes of a connection with or without TLS and
-//! [`local`] who holds its other end on this host; [`log_limit`] bounds how often something is
-//! logged, and [`events`] are sent to whoever counts them.
+//! [`clock`] is the only reader of time, [`socket`] is a connection with or without TLS, and [`local`] runs
+//! work on one thread; [`log_limit`] bounds how often an event is logged, and [`events`] are sent to a listener
+//! that counts them.
 
 pub mod clock;
 pub mod events;

@@ -1,4 +1,4 @@
-//! What the runtime lacks for work that stays on one thread and uses no `unsafe`.
+//! Additions to the runtime for work that stays on one thread, without `unsafe`.
 
 use std::{
     io,

@@ -1,7 +1,7 @@
 //! Bounds how often one kind of event is logged.
 //!
-//! What a client can bring about as often as it likes must not fill the log. A [`LogLimit`] lets some
-//! lines through in each period and counts the rest, for the first line of a later period to tell.
+//! Events that clients can cause as often as they like must not fill the log. A [`LogLimit`] allows a number of
+//! lines in each period and counts the others; the first line of a later period reports their number.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ struct State {
 }
 
 impl LogLimit {
-    /// Lets `lines` through in each 10 s.
+    /// Allows `lines` in each 10 s.
     pub const fn new(lines: u32) -> Self {
         Self {
             lines,

@@ -1,7 +1,7 @@
 //! A TCP connection, plain or under TLS, as one type.
 //!
 //! One type instead of a generic parameter, so that hyper's connections are compiled once, not
-//! twice. The extra branch per read and write does not show.
+//! twice. The cost of the extra branch per read and write cannot be measured.
 
 use std::{
     io::{self, IoSlice},
@@ -27,8 +27,8 @@ pub enum Socket {
     Tls(Box<TlsStream<TcpStream>>),
 }
 
-/// Sets up a TCP connection: what is written is sent at once, and an end that has vanished without a
-/// word is found out within two minutes.
+/// Sets up a TCP connection: data is sent without delay, and a peer that has disappeared is detected within two
+/// minutes.
 ///
 /// # Errors
 ///

@@ -1,9 +1,9 @@
-//! Random trouble, by seed: whatever clients, policies and clocks do, no seat may be lost.
+//! Chaos tests by seed: whatever clients, policies and clocks do, no seat may be lost.
 //!
-//! A run makes a few policies with odd settings, then lets requests come, finish, give up singly and
-//! in masses, policies change, time jump and go back a little, in a random order. After every step
-//! the books of every level must balance, and each request has exactly one fate. In the end all that
-//! still waits must get its turn. What happened is written down: the same seed writes the same bytes.
+//! A run makes a few policies with unusual settings. Then, in a random order, requests arrive, finish and are
+//! cancelled, one by one or many at once; policies change; the time jumps ahead or goes back a little. After
+//! every step the accounts of every level must be consistent, and each request has exactly one outcome. In the
+//! end all waiting requests must be dispatched. A log records every step: the same seed writes the same bytes.
 
 use std::{collections::BTreeMap, fmt::Write as _, sync::Arc, time::Duration};
 
@@ -41,7 +41,7 @@ struct ChaosWorld {
 ///
 /// # Panics
 ///
-/// If a seat is lost or given twice, a limit is exceeded, or somebody starves.
+/// If a seat is lost or given twice, a limit is exceeded, or a request starves.
 pub(crate) fn run(seed: u64, steps: u32, policies: Vec<Arc<Policy>>) -> String {
     let mut random = Random::seeded(seed);
     let first = Arc::clone(random.pick(&policies));
@@ -83,7 +83,7 @@ impl ChaosWorld {
         }
     }
 
-    /// Mostly some microseconds; now and then hours, or a little back.
+    /// Mostly some microseconds; sometimes hours, or a little back.
     fn pass_time(&mut self) {
         self.now += match self.random.within(0..1000) {
             0 => 7_200_000_000_000,
@@ -102,7 +102,7 @@ impl ChaosWorld {
         }
     }
 
-    /// The time as some core sees it.
+    /// The time on some core, which may lag behind.
     fn time(&mut self) -> Time {
         let behind = if self.random.chance(5) {
             self.random.within(0..1_000_000)
@@ -213,7 +213,7 @@ impl ChaosWorld {
         if place.cancel(now, &mut out) {
             self.note(format_args!("{number} gives up"));
         } else {
-            // Lingering seats came free just before, and the first decision is about itself.
+            // Final seats became free just before, and the first decision is about this request.
             let dispatched = out.dispatched.iter().any(|(waiter, _)| *waiter == number);
             assert!(dispatched, "{number} waits, or a decision is on its way");
             self.waiting.insert(number, place);
@@ -226,7 +226,7 @@ impl ChaosWorld {
         let now = self.time();
         let mut out = Decisions::default();
         let view = self.dispatcher.apply(now, policy, &mut out);
-        // Some cores hear of it later than others.
+        // Some cores get the policy later than others.
         if self.random.chance(70) {
             self.view = view;
         }
@@ -312,14 +312,14 @@ impl ChaosWorld {
         assert!(waiting <= self.waiting.len(), "more wait than came");
     }
 
-    /// Whether the original's semantics hold now or may have held before.
+    /// Whether `Compatible` is in force now or may have been before.
     fn is_compatible(&self) -> bool {
         self.policies
             .iter()
             .any(|policy| policy.settings().semantics == Semantics::Compatible)
     }
 
-    /// No more arrivals: whoever waits must get a turn, and all seats come back.
+    /// No more arrivals: all waiting requests must be dispatched, and all seats must be returned.
     fn drain(&mut self) {
         for _ in 0..100_000 {
             if self.executing.is_empty() && self.waiting.is_empty() && self.releases.is_empty() {
@@ -351,8 +351,8 @@ impl ChaosWorld {
         }
     }
 
-    /// Levels of no seats never run anything: what waits there can only give up. So can what the
-    /// original loses when it removes the wrong queue.
+    /// Levels without seats never execute a request, so waiting requests can only be cancelled. The
+    /// same is true of requests that kube-apiserver loses when it removes the wrong queue.
     fn cancel_the_hopeless(&mut self) {
         let numbers: Vec<Number> = self.waiting.keys().copied().collect();
         for number in numbers {
@@ -381,7 +381,7 @@ mod tests {
     use super::*;
     use fairgate_core::apf::{ObjectSet, PolicySettings};
 
-    /// Levels with odd settings; some names occur in all policies, some only in one.
+    /// Levels with unusual settings; some names occur in all policies, some only in one.
     fn objects(random: &mut Random, shrinks: bool) -> Vec<(String, Value)> {
         let mut documents = Vec::new();
         for i in 0..random.within(1..6) {

@@ -1,8 +1,8 @@
 //! Closed-loop clients against one priority level, in virtual time.
 //!
 //! Each client is a flow with a number of threads; a thread issues its next call a fixed time after
-//! its last one began to execute. What is measured is the time-average of the seats that a client's
-//! requests execute with: the question is who gets how much, not how fast.
+//! its last one began to execute. The result is the time-average of the seats with which a client's
+//! requests execute: it shows shares, not latencies.
 
 use std::{cmp::Reverse, collections::BinaryHeap, time::Duration};
 
@@ -21,15 +21,16 @@ use fairgate_core::{
 pub struct Client {
     /// Hash of the flow.
     pub hash: u64,
-    /// Threads that call.
+    /// The number of threads.
     pub threads: u32,
     /// Calls of each thread.
     pub calls: u32,
     /// How long a call executes.
     pub execution: Duration,
-    /// From the end of a call to the next, in nanoseconds; may be -1, so that the flow never ebbs.
+    /// From the end of a call to the next, in nanoseconds; may be -1, so that the flow always has
+    /// requests.
     pub think_nanos: i64,
-    /// What a call costs.
+    /// The work of a call.
     pub work: Work,
     /// When its threads start.
     pub starts: Duration,
@@ -37,7 +38,7 @@ pub struct Client {
     pub split: bool,
 }
 
-/// What came out for one client.
+/// The result for one client.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ClientShare {
     /// Time-average of initial seats executing, over the first and second half of the period.
@@ -57,7 +58,7 @@ impl ClientShare {
     }
 }
 
-/// Who waits: client, thread, call.
+/// The identifier of a waiting call: client, thread, call.
 pub type CallId = (u32, u32, u32);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -104,12 +105,12 @@ impl<'a> ClientRun<'a> {
         run
     }
 
-    /// Runs until nothing happens any more. Returns what each client got, and the queue set.
+    /// Runs until all calls have ended. Returns the results, and the queue set.
     pub fn finish(self) -> (Vec<ClientShare>, QueueSet<CallId>) {
         self.until(Time::NEVER)
     }
 
-    /// Runs until `end`. Returns what each client got, and the queue set as it then stands.
+    /// Runs until `end`. Returns the results, and the queue set at that time.
     pub fn until(mut self, end: Time) -> (Vec<ClientShare>, QueueSet<CallId>) {
         while let Some(Reverse((at, _, event))) = self.events.pop() {
             let now = Time::from_nanos(at);
@@ -195,8 +196,8 @@ impl<'a> ClientRun<'a> {
     }
 }
 
-/// The max-min fair allocation of `capacity` to `demands`: everyone gets what he asks for, or at
-/// least as much as anybody else who does not.
+/// The max-min fair allocation of `capacity` to `demands`: each gets what it demands, or at least
+/// as much as any other that does not.
 pub fn max_min_fair(demands: &[f64], capacity: f64) -> Vec<f64> {
     let mut order: Vec<usize> = (0..demands.len()).collect();
     order.sort_by(|a, b| demands[*a].total_cmp(&demands[*b]));

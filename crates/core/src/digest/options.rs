@@ -1,7 +1,7 @@
-//! List options: what a list or watch asks for beyond its path.
+//! The options of a list or watch: the parameters of its query.
 //!
-//! Decoded as the API server decodes them, faults included, because cost and name depend on whether
-//! it can. Not here: how the query splits (`query`), the selector grammars (`selector`).
+//! Decoded as in kube-apiserver, including its quirks, because cost and name depend on whether they
+//! decode. Not here: splitting the query (`query`), the selector grammars (`selector`).
 
 use super::{
     query::{ParameterValue, Parameters, truth},
@@ -10,14 +10,14 @@ use super::{
 
 /// The options of a list or watch, as far as classification and cost depend on them.
 ///
-/// The default is what a request without a query asks for. Bytes that are not UTF-8 are replaced in
-/// the texts, after the fields that depend on them were computed.
+/// The default is that of a request without a query. Bytes that are not UTF-8 are replaced in the
+/// texts, after the fields that depend on them were computed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListOptions {
     /// Whether all options decode; if not, only the watch flag was honoured.
     pub decodes: bool,
-    /// Whether `limit` and `timeoutSeconds` decode. The server's work estimator asks for no more:
-    /// a malformed selector does not make it charge the full width.
+    /// Whether `limit` and `timeoutSeconds` decode. The server's work estimator needs only these: a
+    /// malformed selector does not make it charge the full width.
     pub numbers_decode: bool,
     /// `limit`; 0 when absent or malformed.
     pub limit: i64,

@@ -222,6 +222,7 @@ fn size_within(value: &Value, limit: usize) -> Option<usize> {
     Some(limit - counter.left)
 }
 
+/// Counts the bytes that are written to it, as many as are `left`.
 struct LengthCounter {
     left: usize,
 }

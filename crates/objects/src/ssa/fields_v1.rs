@@ -84,9 +84,9 @@ fn decode_step(key: &str) -> Result<Option<PathElement>, FieldsError> {
     if key.as_bytes()[1] != b':' {
         return Err(FieldsError::NoColon(key.to_owned()));
     }
-    let (sort, content) = key.split_at(2);
+    let (prefix, content) = key.split_at(2);
     let bad = || FieldsError::BadKey(key.to_owned());
-    Ok(Some(match sort {
+    Ok(Some(match prefix {
         "f:" => PathElement::name(content),
         "k:" => {
             let fields: Map<String, Value> = serde_json::from_str(content).map_err(|_| bad())?;

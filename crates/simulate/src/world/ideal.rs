@@ -1,19 +1,19 @@
-//! What a perfectly fair and infinitely divisible server would give.
+//! The results of a perfectly fair and infinitely divisible server.
 //!
-//! Seats are shared max-min: everybody gets what he asks for, or as much as anybody else who does
-//! not. A request wider than the level counts as the level.
+//! Seats are shared max-min: each flow gets what it demands, or as much as any other that does not.
+//! A request wider than the level counts as wide as the level.
 
 use super::{Arrivals, World};
 use crate::clients::max_min_fair;
 
-/// What the ideal gives one flow.
+/// The ideal result of one flow.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ideal {
     /// Seats in use by it, on average.
     pub seats: f64,
-    /// Seconds that its requests wait, on average; 0 for a flow that gets all it asks for.
+    /// Seconds that its requests wait, on average; 0 for a flow that gets all it demands.
     pub(crate) wait_seconds: f64,
-    /// Whether it wants more than it gets.
+    /// Whether it demands more than it gets.
     pub(crate) saturated: bool,
 }
 
@@ -34,11 +34,11 @@ pub(crate) fn ideal(world: &World) -> Vec<Ideal> {
 
 /// The worst share error that no policy can avoid, because requests execute side by side or not at all.
 ///
-/// Over time a level shows one set of requests after the other, each of at most `limit` seats, so what
-/// flows get is an average of such sets. For any prices of the flows' seats, no average is worth more
-/// than the most valuable set; the prices that make this least are searched for, and the bound holds
-/// for whichever are found. A closed loop of threads has no more requests at a time than threads.
-/// Only saturated flows of one width are looked at.
+/// Over time a level shows one set of requests after the other, each of at most `limit` seats, so the seats of
+/// the flows are an average of such sets. For any prices of the flows' seats, no average is worth more than the
+/// most valuable set; the prices that make this least are searched for, and the bound holds for whichever are
+/// found. A closed loop of threads has no more requests at a time than threads. Only saturated flows of one
+/// width are considered.
 pub(crate) fn unavoidable_error(world: &World) -> f64 {
     let limit = world.level.seats;
     let flows = world.flows.iter().zip(ideal(world));
@@ -49,7 +49,7 @@ pub(crate) fn unavoidable_error(world: &World) -> f64 {
         .map(|(flow, ideal)| Want::new(flow, ideal.seats, limit))
         .collect();
     if wants.is_empty() || wants.iter().any(|want| want.width == 1) {
-        // What is left is filled by requests of one seat.
+        // Requests of one seat fill the rest.
         return 0.0;
     }
     (1.0 - best_part(wants, limit as usize)).max(0.0)
@@ -57,7 +57,7 @@ pub(crate) fn unavoidable_error(world: &World) -> f64 {
 
 struct Want {
     width: usize,
-    /// So many requests at a time, at most.
+    /// The maximum number of requests at a time.
     requests: usize,
     ideal: f64,
     price: f64,
@@ -80,7 +80,7 @@ impl Want {
     }
 }
 
-/// An upper bound of the part of its ideal that every flow can have.
+/// An upper bound for the part of its ideal that every flow can get.
 fn best_part(mut wants: Vec<Want>, limit: usize) -> f64 {
     let mut best = f64::INFINITY;
     for _ in 0..300 {
@@ -213,7 +213,7 @@ mod tests {
 
     #[test]
     fn a_modest_flow_gets_all_and_the_others_equal_parts_of_the_rest() {
-        // Asks for 1 seat, for 40, and for 60, as it counts as ten seats wide.
+        // The demands are 1 seat, 40, and 60, because it counts as ten seats wide.
         let flows = vec![flow(1, 0.1, 2), flow(40, 0.0, 1), flow(6, 0.0, 17)];
         let world = world(10, flows);
         let ideal = ideal(&world);

@@ -1,19 +1,20 @@
-//! Worlds drawn by seed, a kind a question.
+//! Random worlds by seed; each kind is about one question.
 
 use super::{Arrivals, FlowSpec, LevelShape, Service, ServiceDistribution, World};
 use fairgate_core::apf::units::Seats;
 use fairgate_core::random::Random;
 
-/// What a world asks.
+/// The question that a world is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorldKind {
-    /// Flows that are alike, all saturated, one seat a request.
+    /// Equal flows, all saturated, with requests of one seat.
     EqualFlows,
-    /// One saturated flow, and some that ask for little.
+    /// One saturated flow, and some with little demand.
     ElephantAndMice,
     /// Saturated flows of short and of long requests.
     ShortAgainstLong,
-    /// A flow that comes when another has long been saturated, with mice about.
+    /// A flow that begins when another has been saturated for long, and some flows with little
+    /// demand.
     LateComer,
     /// Saturated flows of one to ten seats, at most a quarter of the level.
     MixedWidths,
@@ -21,13 +22,13 @@ pub enum WorldKind {
     BroadWidths,
     /// Saturated flows, some of them wider than the level.
     WiderThanLevel,
-    /// A flow that asks for little, one seat each, among wide and saturated ones.
+    /// A flow with little demand and requests of one seat, among wide and saturated ones.
     NarrowAmongWide,
-    /// Saturated flows, some of which hold seats after their answer.
+    /// Saturated flows, some of which hold seats after the response.
     FinalSeats,
-    /// A wide flow that asks for little, beside saturated flows of one seat.
+    /// A wide flow with little demand, and saturated flows of one seat.
     PoliteWide,
-    /// Requests come at 1.2 times what the level can do, and give up.
+    /// Requests arrive at 1.2 times the capacity of the level, and time out.
     OpenLoop,
 }
 
@@ -47,7 +48,7 @@ impl WorldKind {
         Self::OpenLoop,
     ];
 
-    /// What it is called in tables.
+    /// Its name in tables.
     pub const fn name(self) -> &'static str {
         match self {
             Self::EqualFlows => "equal flows",
@@ -125,7 +126,7 @@ impl Draw {
             seconds: MEASURED * mean,
         };
         if kind == WorldKind::LateComer {
-            // What comes late is measured from its beginning.
+            // A flow that begins late is measured from its beginning.
             world.flows[0].starts_seconds = warm_up_seconds;
         }
         world
@@ -288,7 +289,7 @@ impl Draw {
         }
     }
 
-    /// A flow that always wants more than a `count`th of the seats.
+    /// A flow that always demands more than a `count`th of the seats.
     fn saturated(
         &mut self,
         number: u32,
@@ -307,7 +308,7 @@ impl Draw {
         flow
     }
 
-    /// A flow of one thread that asks for less than half of a `count`th of the seats.
+    /// A flow of one thread that demands less than half of a `count`th of the seats.
     fn polite(
         &mut self,
         number: u32,

@@ -1,4 +1,4 @@
-//! What a world gave whom, beside the ideal.
+//! The results of a world, compared with the ideal.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -9,29 +9,29 @@ use super::{
 };
 use fairgate_core::{apf::units::Seats, time::Time};
 
-/// What one flow got.
+/// The result of one flow.
 #[derive(Clone, Debug)]
 pub struct FlowReport {
     /// Its name.
     pub name: String,
     /// Seats in use by it, on average.
     pub seats: f64,
-    /// What it should get.
+    /// Its ideal result.
     pub ideal: Ideal,
     /// Seconds that its requests waited at most.
     pub longest_wait: f64,
     /// Seconds that 99 of 100 of its requests did not exceed.
     pub p99_wait: f64,
-    /// Of its requests, the most of: wait over the fluid wait and the longest service that executed
-    /// when the request came.
+    /// The maximum over its requests of the wait divided by the sum of the ideal wait and the
+    /// longest service that executed when the request arrived.
     pub wait_ratio: f64,
     /// Requests that began to execute.
     pub executed: u32,
-    /// Requests that were refused or gave up.
+    /// Requests that were rejected or timed out.
     pub lost: u32,
 }
 
-/// What a world came to.
+/// The results of a world.
 #[derive(Clone, Debug)]
 pub struct WorldReport {
     /// In the order of the world's flows.
@@ -45,14 +45,14 @@ pub struct WorldReport {
 }
 
 impl FlowReport {
-    /// How far it is from the ideal.
+    /// Its distance from the ideal.
     pub(crate) fn share_error(&self) -> f64 {
         (self.seats - self.ideal.seats).abs() / self.ideal.seats
     }
 }
 
 impl WorldReport {
-    /// Jain's index of what each flow got over what it should get: 1 is fair.
+    /// Jain's index of the flows' seats divided by the ideal: 1 is fair.
     pub(crate) fn jain(&self) -> f64 {
         let parts = || self.flows.iter().map(|flow| flow.seats / flow.ideal.seats);
         let sum: f64 = parts().sum();
@@ -60,12 +60,12 @@ impl WorldReport {
         sum * sum / (real(self.flows.len()) * squares)
     }
 
-    /// The share error of the flow that has most of it.
+    /// The greatest share error of a flow.
     pub(crate) fn worst_error(&self) -> f64 {
         self.worst(|flow| true.then(|| flow.share_error()))
     }
 
-    /// The wait ratio of the flow that has the greatest, among those that ask for less than a fair
+    /// The wait ratio of the flow that has the greatest, among those that demand less than a fair
     /// share.
     pub(crate) fn worst_wait_ratio(&self) -> f64 {
         self.worst(|flow| (!flow.ideal.saturated).then_some(flow.wait_ratio))
@@ -86,7 +86,7 @@ pub(super) struct StartedRequest {
     pub(super) longest_executing: Duration,
 }
 
-/// Adds up what happens in a world.
+/// Collects the results while a world runs.
 pub(super) struct Meter {
     limit: Seats,
     /// From when to when is measured, in nanoseconds.
@@ -101,7 +101,7 @@ pub(super) struct Meter {
     flows: Vec<Tally>,
 }
 
-/// What one flow got so far.
+/// The result of one flow so far.
 #[derive(Default)]
 struct Tally {
     seat_nanos: f64,
@@ -136,7 +136,7 @@ impl Meter {
         }
     }
 
-    /// Until `now` so many seats have been in use, and who waits has waited.
+    /// Accounts for the time until `now`: the seats in use, and the waits.
     pub(super) fn pass(&mut self, now: Time, seats_in_use: Seats) {
         let free = self.limit.saturating_sub(seats_in_use);
         self.over = self.over.max(seats_in_use.saturating_sub(self.limit));

@@ -1,10 +1,9 @@
-//! Worlds: who asks one priority level for what, and what everybody gets.
+//! Worlds: the demand of flows on one priority level, and what each gets.
 //!
-//! A [`World`] describes one level and the flows that use it. It is data: it can be written as JSON
-//! and read back, and nothing in it depends on virtual time. [`run()`] plays it in virtual time under
-//! either semantics, `ideal` computes what a perfectly fair, infinitely divisible server would
-//! give, and `measure` puts the two beside each other. [`kinds`] draws worlds by seed, [`table`]
-//! compares the semantics over many of them.
+//! A [`World`] describes one level and the flows that use it. It is data: it can be written as JSON and read
+//! back, and nothing in it depends on virtual time. [`run()`] plays it in virtual time under either semantics,
+//! `ideal` computes what a perfectly fair, infinitely divisible server would give, and `measure` compares the
+//! two. [`kinds`] draws worlds by seed, [`table`] compares the semantics over many of them.
 //!
 //! Not here: several levels and borrowing (`dispatcher` has those), real sockets.
 
@@ -29,13 +28,13 @@ use fairgate_core::apf::units::Seats;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct World {
-    /// What it shows.
+    /// What it is about.
     pub name: String,
-    /// Where its random numbers start: service times, arrivals, widths, and who meets whom in a queue.
+    /// Where its random numbers start: service times, arrivals, widths, and which flows share queues.
     pub seed: u64,
     /// The level.
     pub level: LevelShape,
-    /// Who uses it.
+    /// The flows that use it.
     pub flows: Vec<FlowSpec>,
     /// Seconds that are not measured.
     pub(crate) warm_up_seconds: f64,
@@ -61,7 +60,7 @@ pub struct LevelShape {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct FlowSpec {
-    /// What it is called in reports.
+    /// Its name in reports.
     pub name: String,
     /// When its requests come.
     pub arrivals: Arrivals,
@@ -69,10 +68,10 @@ pub struct FlowSpec {
     pub service: Service,
     /// Least and greatest number of seats they execute with; drawn evenly for each request.
     pub width: (Seats, Seats),
-    /// Seats that linger after the answer; 0 for none.
+    /// The final seats, after the response; 0 for none.
     #[serde(default)]
     pub final_seats: Seats,
-    /// Seconds for which they linger.
+    /// Seconds for which they are held.
     #[serde(default)]
     pub additional_latency_seconds: f64,
     /// When its first request comes, in seconds from the beginning.
@@ -84,20 +83,21 @@ pub struct FlowSpec {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub enum Arrivals {
-    /// Each thread sends its next request when the last one was answered and it has thought.
+    /// Each thread sends its next request a think time after the response to the last one.
     #[serde(rename_all = "camelCase")]
     Closed {
         /// Threads.
         threads: u32,
-        /// Mean seconds of thought; drawn evenly from half to one and a half times that.
+        /// Mean think time in seconds; drawn evenly from half to one and a half times that.
         think_seconds: f64,
     },
-    /// Requests come by a Poisson process, whatever became of the last, and give up after a time.
+    /// Requests arrive by a Poisson process, independently of the results of earlier ones, and time
+    /// out.
     #[serde(rename_all = "camelCase")]
     Open {
         /// Mean requests in a second.
         rate: f64,
-        /// Seconds after which a request that still waits gives up.
+        /// Seconds after which a waiting request times out.
         deadline_seconds: f64,
     },
 }
@@ -108,11 +108,11 @@ pub enum Arrivals {
 pub struct Service {
     /// Mean seconds.
     pub(crate) mean_seconds: f64,
-    /// How they scatter.
+    /// Their distribution about the mean.
     pub shape: ServiceDistribution,
 }
 
-/// How service times scatter about their mean.
+/// The distribution of service times about their mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ServiceDistribution {
@@ -138,7 +138,7 @@ impl FlowSpec {
             + f64::from(self.final_seats) * self.additional_latency_seconds
     }
 
-    /// Seats that it would use if there were no end of them.
+    /// The seats that it would use without a limit.
     pub(super) fn demand(&self, limit: Seats) -> f64 {
         match self.arrivals {
             Arrivals::Open { rate, .. } => rate * self.mean_work(limit),
@@ -146,7 +146,7 @@ impl FlowSpec {
                 threads,
                 think_seconds,
             } => {
-                // A thread is answered before the final seats are given back.
+                // A thread gets its response before the final seats are free.
                 let cycle = self.service.mean_seconds + think_seconds;
                 f64::from(threads) * self.mean_work(limit) / cycle
             }

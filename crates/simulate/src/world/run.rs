@@ -18,7 +18,7 @@ use fairgate_core::{
     time::{Time, nanos},
 };
 
-/// After how long a client that was refused comes again.
+/// The time after which a rejected client tries again.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// A request's number in the order of arrival.
@@ -59,11 +59,11 @@ struct Stage<'a> {
 
 /// Plays `world` under `semantics` and measures it. The same world gives the same report.
 ///
-/// Both semantics meet the same arrivals as far as these do not depend on what was answered.
+/// Both semantics get the same arrivals, as far as these do not depend on responses.
 ///
 /// # Panics
 ///
-/// If the world cannot be: no seats, a hand that cannot be dealt, a width of 0.
+/// If the world is invalid: no seats, a hand that cannot be dealt, a width of 0.
 pub fn run(world: &World, semantics: Semantics) -> WorldReport {
     let shape = world.level;
     let queuing = Queuing {
@@ -255,7 +255,7 @@ struct Draws {
 }
 
 /// Numbers from 0 to 1, of which each run of [`Deck::SIZE`] is spread evenly: means hold over few
-/// draws, so that a difference from the ideal is the scheduler's and not the dice's.
+/// draws, so that differences from the ideal are caused by the scheduler and not by chance.
 struct Deck {
     cards: Vec<u32>,
 }

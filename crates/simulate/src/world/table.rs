@@ -1,4 +1,4 @@
-//! Both semantics beside the ideal, over many worlds of each kind.
+//! Both semantics compared with the ideal, over many worlds of each kind.
 
 use std::fmt;
 
@@ -10,17 +10,17 @@ use super::{
 };
 use fairgate_core::apf::policy::Semantics;
 
-/// What one world, or the median of many, came to.
+/// The results of one world, or the medians of many.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Figures {
-    /// Jain's index of what each flow got over its ideal.
+    /// Jain's index of the flows' seats divided by the ideal.
     pub(crate) jain: f64,
     /// The worst flow's distance from its ideal, as a part of that.
     pub error: f64,
     /// The worst error that no policy could avoid.
     pub(crate) unavoidable: f64,
-    /// The worst wait of a flow that asks for less than its share, over its fluid wait and the longest
-    /// service that executed when it came.
+    /// The worst wait of a flow that demands less than its share, divided by the sum of its ideal wait and the
+    /// longest service that executed when it arrived.
     pub(crate) polite_wait: f64,
     /// The 99th percentile of the waits of the flow whose is greatest, in mean service times.
     pub(crate) p99: f64,
@@ -54,7 +54,7 @@ impl Figures {
 pub struct TableRow {
     /// The kind.
     pub kind: WorldKind,
-    /// What each world came to: under Compatible and under Improved.
+    /// The results of each world, under Compatible and under Improved.
     pub worlds: Vec<[Figures; 2]>,
 }
 
@@ -72,7 +72,7 @@ impl TableRow {
         }
     }
 
-    /// The medians of all figures but `over`, of which the greatest counts.
+    /// The medians of all figures except `over`, for which it is the maximum.
     pub(crate) fn medians(&self) -> [Figures; 2] {
         [0, 1].map(|which| {
             let median = |of: fn(&Figures) -> f64| self.quantile(which, 0.5, of);
@@ -136,7 +136,7 @@ impl fmt::Display for TableRow {
 }
 
 impl TableRow {
-    /// What is not as it must be under Improved, in the order of rank.
+    /// The requirements that Improved does not meet, the most important first.
     ///
     /// Never over the limit; a share error of at most 0.10 beyond what no policy can avoid, and never
     /// worse than the original's; a polite flow waits at most for what executes, and a tenth more (in an

@@ -36,6 +36,7 @@ impl Shared {
         }
     }
 
+    /// The current revision of etcd, which a read of the marker returns.
     pub(super) async fn revision(&self) -> Result<u64, StoreError> {
         let is_degraded = self.loaded()?;
         let mut kv = self.link.kv().await?;
@@ -87,6 +88,7 @@ impl Shared {
         }
     }
 
+    /// Reads an object from etcd, at its newest or at a given revision.
     pub(super) async fn get(
         &self,
         key: &str,

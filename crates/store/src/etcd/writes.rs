@@ -22,6 +22,7 @@ use crate::{
 const MIRROR_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Shared {
+    /// Writes or deletes an object, unless that would change nothing.
     pub(super) async fn write(
         &self,
         key: &str,
@@ -75,6 +76,7 @@ impl Shared {
         }))
     }
 
+    /// The outcome of a transaction that succeeded.
     async fn done(
         &self,
         key: &str,
@@ -104,6 +106,7 @@ impl Shared {
         })
     }
 
+    /// The outcome of a transaction whose preconditions did not hold.
     fn lost(&self, key: &str, ended: &TxnResponse) -> Result<WriteOutcome, StoreError> {
         let mut found = ended.op_responses().into_iter().map(|op| match op {
             TxnOpResponse::Get(mut get) => get.take_kvs().pop(),

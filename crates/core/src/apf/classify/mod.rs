@@ -1,10 +1,10 @@
 //! Classification: from a request's digest to its schema, level and flow.
 //!
-//! The schemas are not scanned. When a policy is compiled, every rule is taken apart into combinations of a
-//! subject, an API group, a resource and a place (or of a subject and a path), any of which may be a wildcard.
-//! A request has few combinations of its own (its user and groups, each with or without wildcards in the other
-//! places), and each is one lookup in a table, however many schemas there are. A table entry lists the schemas
-//! in matching order, each only if its verbs are not all taken by those before it, so an entry is short too.
+//! The schemas are not scanned. When a policy is compiled, every rule is split into combinations of a subject,
+//! an API group, a resource and a place (or of a subject and a path), any of which may be a wildcard. A request
+//! has few combinations of its own (its user and groups, each with or without wildcards in the other places),
+//! and each is one lookup in a table, however many schemas there are. A table entry lists the schemas in
+//! matching order, each only if its verbs are not all taken by those before it, so an entry is short too.
 //!
 //! Names that always occur together (say, the forty users that every rule of a team lists) share a
 //! number, a *class*, which keeps the combinations few. A rule that would still have too many is
@@ -35,10 +35,10 @@ pub(crate) use cover::Cover;
 pub(in crate::apf) use explain::explain_rules;
 pub use explain::{Mismatch, RuleMatch, RuleMismatch};
 
-/// What the names of all service accounts begin with; the namespace and a colon follow.
+/// The prefix of the user names of service accounts; the namespace and a colon follow.
 const ACCOUNT_PREFIX: &str = "system:serviceaccount:";
 
-/// No name that any rule mentions.
+/// A name that no rule mentions.
 const UNKNOWN: u32 = u32::MAX;
 /// Means all values at one place of a key.
 const ANY: u32 = 0;
@@ -57,10 +57,10 @@ const ALL_VERBS: u16 = Verb::ALL_BITS | OTHER_VERBS;
 /// Which combinations of wildcards and names the rules of a subject have; each bit costs one lookup in the table.
 ///
 /// There are 14 possible lookups, of which most subjects need a few: rules of one subject tend to use the same
-/// combinations. The bit's number is the shape: bit 0 says whether the resource is named, bit 1 whether the group is, and bits 2 and 3 are 0
-/// for cluster scope, 1 for every namespace and 2 for a named one. So a mask has a hex digit for each kind of place
-/// (`0x00f` for cluster scope), in which `a` (binary 1010) selects the shapes with a named resource and `c` (1100)
-/// those with a named group. Numbers 12 and 13 are for paths.
+/// combinations. The bit's number is the shape: bit 0 says whether the resource is named, bit 1 whether the
+/// group is, and bits 2 and 3 are 0 for cluster scope, 1 for every namespace and 2 for a named one. So a mask
+/// has a hex digit for each kind of place (`0x00f` for cluster scope), in which `a` (binary 1010) selects the
+/// shapes with a named resource and `c` (1100) those with a named group. Numbers 12 and 13 are for paths.
 type Shapes = u16;
 
 /// In a shape's number: the resource is named.
@@ -91,7 +91,7 @@ pub(super) struct Classifier {
     above: Box<[u32]>,
     /// The number of the directory `/`, if there is any path.
     root: u32,
-    /// The subject class of everybody.
+    /// The subject class of all users.
     everybody: u32,
     subjects: Box<[Subject]>,
     tuples: Tuples,
