@@ -1,6 +1,6 @@
 //! The parsed request: which pod to evict, and the options of its deletion.
 
-use fairgate_objects::{field_error::ApiFieldError, go::Quoted};
+use fairgate_objects::{codec::unregistered_kind, field_error::ApiFieldError};
 use serde_json::{Map, Value, json};
 
 use super::refusal::EvictionRefusal;
@@ -44,11 +44,7 @@ pub fn check_kind(
         _ if !is_known(api_version, kind) => Err(EvictionRefusal::CannotHandle {
             kind: kind.to_owned(),
             version: version.to_owned(),
-            why: format!(
-                "no kind {} is registered for version {} in scheme \"pkg/runtime/scheme.go:111\"",
-                Quoted(kind),
-                Quoted(api_version)
-            ),
+            why: unregistered_kind(kind, api_version),
         }),
         _ if ours => {
             let text = format!("not a Eviction object: *policy.{kind}");
@@ -185,7 +181,7 @@ impl BodyParts {
             .list()?
             .iter()
             .map(|one| ObjectField::root(one).text());
-        // Types only; what the values may be is the deletion's to say.
+        // Only the types; the deletion checks the values.
         given.get("gracePeriodSeconds")?.integer()?;
         given.get("orphanDependents")?.flag()?;
         given.get("propagationPolicy")?.optional_text()?;

@@ -75,10 +75,11 @@ pub fn check_type(value: &Value, api_version: &str, kind: &str) -> Result<(), St
     if found_version == api_version && found_kind == kind {
         return Ok(());
     }
-    Err(unknown(&found_kind, &found_version))
+    Err(unregistered_kind(&found_kind, &found_version))
 }
 
-fn unknown(kind: &str, version: &str) -> String {
+/// The message about a kind that kube-apiserver does not know in a version such as `policy/v1`.
+pub fn unregistered_kind(kind: &str, version: &str) -> String {
     let kind = Quoted(kind);
     match version.rsplit_once('/') {
         Some((group, INTERNAL)) => format!(
@@ -381,7 +382,7 @@ impl<'a> Gvk<'a> {
     }
 
     fn unknown(&self) -> String {
-        unknown(self.kind, &self.to_string())
+        unregistered_kind(self.kind, &self.to_string())
     }
 
     fn refused(&self, expected: &str, error: &dyn fmt::Display) -> DecodeError {

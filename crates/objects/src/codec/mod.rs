@@ -19,7 +19,7 @@ pub mod yaml;
 
 pub use decode::{
     Body, BodyFormat, DecodeError, ExpectedType, RegisteredType, check_type, decode_body,
-    decode_options,
+    decode_options, unregistered_kind,
 };
 
 /// How unknown and duplicate fields are handled: the parameter `fieldValidation`.

@@ -66,7 +66,7 @@ pub(crate) struct Rebalanced {
 /// - each limit is rounded by itself, which can add half a seat per level;
 /// - an exempt level's target is that of another level;
 /// - seats that no level needs are divided in proportion to the targets, so that idle levels have
-/// limits in proportion to their min, not to their nominal limits;
+///   limits in proportion to their min, not to their nominal limits;
 /// - limits stay as they are when borrowing limits do not let the levels take all there is.
 ///
 /// [`Semantics::Improved`]: all limits, the exempt levels' use included, sum to at most the nominal

@@ -1,6 +1,6 @@
 //! A queue set under a changed policy: another discipline, limit, or number of queues.
 //!
-//! Waiting requests are kept where they are, never dealt again.
+//! Waiting requests stay in their queues.
 
 use super::{Discipline, NONE, Phase, Queue, QueueSet, QueueSetEvents, Sums};
 use crate::{
@@ -9,7 +9,7 @@ use crate::{
 };
 
 impl<W: Copy> QueueSet<W> {
-    /// Takes on another discipline and semantics; then dispatches what now can.
+    /// Changes the discipline and the semantics; then dispatches what fits now.
     pub fn configure(
         &mut self,
         now: Time,
@@ -30,7 +30,7 @@ impl<W: Copy> QueueSet<W> {
         self.reconfigured(events);
     }
 
-    /// Takes on another current limit; `denominator` is what the ratio metrics divide by.
+    /// Changes the current limit; `denominator` is that of the ratio metrics.
     pub fn set_limit(
         &mut self,
         now: Time,
@@ -50,9 +50,9 @@ impl<W: Copy> QueueSet<W> {
         self.account();
     }
 
-    /// Moves waiting requests to where the present semantics keep them, in the order of arrival. What executes
-    /// is charged to nobody any more, and what other semantics have leaked into the sums is gone. O(requests ·
-    /// log requests + queues).
+    /// Moves waiting requests to where the present semantics keep them, in the order of arrival. Executing
+    /// requests are no longer charged to a flow or queue, and the sums are computed anew. O(requests · log
+    /// requests + queues).
     fn queue_anew(&mut self) {
         self.assumed = Work::ASSUMED_SERVICE_TIME;
         self.learnt = 0;
@@ -109,7 +109,7 @@ impl<W: Copy> QueueSet<W> {
         }
     }
 
-    /// Appends queues up to the number wanted.
+    /// Appends queues up to the configured number.
     pub(super) fn grow_deck(&mut self) {
         while self.deck.len() < self.desired_queues() {
             let position = u32::try_from(self.deck.len()).expect("at most ten million queues");
@@ -164,8 +164,8 @@ impl<W: Copy> QueueSet<W> {
             .min(u32::try_from(self.deck.len()).unwrap_or(NONE));
     }
 
-    /// Removes the queue at `position`, as the original does: by number, although the number may
-    /// long be another queue's.
+    /// Removes the queue at `position`, as kube-apiserver does: by number, although another queue
+    /// may have the number by now.
     fn remove_at(&mut self, position: u32) {
         if position as usize >= self.deck.len() {
             return;
@@ -186,7 +186,7 @@ impl<W: Copy> QueueSet<W> {
         self.recycle(removed);
     }
 
-    /// Frees the slot of a queue that left the deck and holds nothing any more.
+    /// Frees the slot of a queue that left the deck and holds no request.
     pub(super) fn recycle(&mut self, slot: u32) {
         let queue = &self.slots[slot as usize];
         if queue.position != NONE && !self.in_deck(slot) && !queue.is_active() && queue.holding == 0
