@@ -104,7 +104,7 @@ pub(super) struct Contents {
 impl StoreFile {
     /// Opens or creates the file at `path`, checks and reads all of it.
     pub(super) fn open(path: &Path) -> Result<(Self, Contents), StoreError> {
-        let (file, contents) = Self::open_any(path)?;
+        let (file, contents) = Self::read(path)?;
         let (seen, found) = (file.lock.noted(), contents.revision);
         if found < seen {
             return Err(StoreError::WentBack { seen, found });
@@ -113,8 +113,8 @@ impl StoreFile {
         Ok((file, contents))
     }
 
-    /// As [`open`](Self::open), but accepts a file that is older than its lock file says.
-    fn open_any(path: &Path) -> Result<(Self, Contents), StoreError> {
+    /// As [`open`](Self::open), but does not compare the revision with that of the lock file.
+    fn read(path: &Path) -> Result<(Self, Contents), StoreError> {
         let lock = locked(path)?;
         match fs::metadata(path) {
             Ok(metadata) if metadata.len() == 0 => {
@@ -176,37 +176,6 @@ impl fmt::Debug for StoreFile {
             .field("path", &self.path)
             .finish_non_exhaustive()
     }
-}
-
-/// Raises the revision counter of the file at `path` by `by` and forgets its history.
-///
-/// For a file that was restored from a backup, before it is served: clients have seen later revisions, and
-/// must not see them again with other contents. Starts from the revision of the file or of its lock file,
-/// whichever is higher. Returns the new revision.
-///
-/// # Errors
-///
-/// As `LocalStore::open`; [`StoreError::Failed`] when the counter would overflow.
-pub fn raise_revision(path: &Path, by: u64) -> Result<u64, StoreError> {
-    let (file, contents) = StoreFile::open_any(path)?;
-    let overflow = || StoreError::Failed(format!("revisions end before {by} more"));
-    // As in etcd, revisions are signed 64-bit numbers.
-    let raised = contents.revision.max(file.lock.noted()).checked_add(by);
-    let raised = raised
-        .filter(|&raised| i64::try_from(raised).is_ok())
-        .ok_or_else(overflow)?;
-    guarded(path, || {
-        let transaction = begin(&file.database)?;
-        {
-            let mut meta = transaction.open_table(META)?;
-            meta.insert("revision", raised)?;
-            meta.insert("floor", raised)?;
-            transaction.open_table(UNDO)?.retain(|_, _| false)?;
-        }
-        Ok(transaction.commit()?)
-    })?;
-    file.lock.note(raised);
-    Ok(raised)
 }
 
 /// Locks `path` against other processes, and creates its directory.

@@ -33,7 +33,6 @@ use std::{
 use bytes::Bytes;
 use tokio::sync::{Semaphore, oneshot};
 
-pub use self::file::raise_revision;
 pub use self::settings::LocalSettings;
 use self::writer::{Op, WriterThread};
 use crate::{
