@@ -6,15 +6,18 @@ use tokio::runtime;
 
 use super::{
     access_reviews, event_metrics,
+    hosted_api::HostedApi,
     settings::{self, UpstreamClients},
 };
 use crate::{config::Config, observe::GatewayMetrics};
 use fairgate_base::clock::Clock;
 use fairgate_evictor::{Evictor, EvictorSettings};
 
-/// The evictor of a gateway that has an upstream. The caller's rights are reviewed on `control`.
+/// The evictor of a gateway that has an upstream. Budgets are those of `hosting`, if it has any. The caller's
+/// rights are reviewed on `control`.
 pub(super) fn evictor(
     config: &Config,
+    hosting: Option<&HostedApi>,
     clients: &UpstreamClients,
     clock: &Clock,
     metrics: &Arc<GatewayMetrics>,
@@ -28,7 +31,7 @@ pub(super) fn evictor(
         mode,
         access: access_reviews::reviews(config, clients, clock, metrics, control),
         client: clients.reviews.clone(),
-        budgets: None,
+        budgets: hosting.and_then(HostedApi::budgets),
         clock: clock.clone(),
         seed: settings::random(),
         events: event_metrics::evictions(metrics, mode),

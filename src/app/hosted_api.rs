@@ -11,15 +11,16 @@ use std::{
 
 use tokio::{runtime, sync::watch};
 
-use super::throttle::Throttle;
+use super::{hosted_budgets::HostedBudgets, throttle::Throttle};
 use crate::{
-    config::{self, Config},
+    config::{self, Config, EvictionMode},
     observe::{HealthChecks, OperatorEndpoints, Telemetry, catalogue},
     source::store::SETTLE,
 };
 use fairgate_apiserver::{
-    AdminEndpoints, AdminFuture, AdminResponse, Hosted, HostedSettings,
+    AdminEndpoints, AdminFuture, AdminResponse, Hosted, HostedSettings, ServedSubresource,
     authorize::{Authorizer, BuiltInRules},
+    namespaces::Namespaces,
     reconcile::{Bootstrapper, ConditionWriter, UnreachableSchema},
 };
 use fairgate_base::clock::Clock;
@@ -30,7 +31,11 @@ use fairgate_core::{
     },
     finding::Finding,
 };
-use fairgate_objects::kinds::{FLOW_CONTROL, FLOW_SCHEMA as FLOW_SCHEMA_KIND};
+use fairgate_evictor::BudgetApi;
+use fairgate_objects::{
+    kind::Kind,
+    kinds::{FLOW_CONTROL, FLOW_SCHEMA as FLOW_SCHEMA_KIND, POD_DISRUPTION_BUDGET},
+};
 use fairgate_store::{HistoryLimits, Store, StoreError, StoreHealth, local};
 use fairgate_upstream::access_review::AccessReviews;
 
@@ -38,6 +43,8 @@ use fairgate_upstream::access_review::AccessReviews;
 const ENSURE_INTERVAL: Duration = Duration::from_secs(60);
 /// The pause before a retry after a failure.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
+/// How often the namespaces of hosted objects are checked.
+const NAMESPACE_INTERVAL: Duration = Duration::from_secs(10);
 /// How often the store is compacted.
 const COMPACTION_INTERVAL: Duration = Duration::from_secs(10);
 /// How long the start of the gateway waits for the store and the built-in objects in it.
@@ -93,6 +100,37 @@ fn open_etcd(_: &config::EtcdConfig, _: &Clock) -> Result<Arc<dyn Store>, StoreE
     ))
 }
 
+/// The kinds that this gateway hosts.
+///
+/// Budgets of an upstream's pods are hosted only if this gateway enforces them: the upstream enforces its own
+/// budgets and no others.
+fn hosted_kinds(config: &Config) -> Vec<&'static Kind> {
+    let mut kinds = FLOW_CONTROL.to_vec();
+    if !config.has_upstream || enforces_budgets(config) {
+        kinds.push(&POD_DISRUPTION_BUDGET);
+    }
+    kinds
+}
+
+/// The subresources of the upstream's resources that this gateway serves.
+fn served_subresources(config: &Config) -> Vec<ServedSubresource> {
+    let eviction = ServedSubresource {
+        group: "",
+        version: "v1",
+        resource: "pods",
+        subresource: "eviction",
+        namespaced: true,
+        kind: ["policy", "v1", "Eviction"],
+        verbs: &["create"],
+    };
+    let serves_evictions = config.has_upstream && enforces_budgets(config);
+    serves_evictions.then_some(eviction).into_iter().collect()
+}
+
+fn enforces_budgets(config: &Config) -> bool {
+    config.eviction.mode == EvictionMode::Authoritative
+}
+
 /// The hosted API of this gateway.
 #[derive(Clone)]
 pub(super) struct HostedApi {
@@ -113,12 +151,14 @@ impl HostedApi {
         config: &Config,
         store: Arc<dyn Store>,
         access: Option<AccessReviews>,
+        namespaces: Option<Arc<dyn Namespaces>>,
         clock: &Clock,
     ) -> Self {
         let main_port = Arc::new(MainPortEndpoints::default());
         let hosted = Hosted::new(HostedSettings {
-            kinds: FLOW_CONTROL.to_vec(),
-            subresources: Vec::new(),
+            kinds: hosted_kinds(config),
+            subresources: served_subresources(config),
+            namespaces,
             store: Arc::clone(&store),
             clock: clock.clone(),
             authorizer: match access {
@@ -140,6 +180,16 @@ impl HostedApi {
             ensured: Arc::default(),
             unreachable: watch::Sender::default(),
         }
+    }
+
+    /// The hosted budgets, for evictions; `None` if there are none.
+    pub(super) fn budgets(&self) -> Option<Arc<dyn BudgetApi>> {
+        let budgets = HostedBudgets {
+            hosted: Arc::clone(&self.hosted),
+            clock: self.clock.clone(),
+        };
+        let has_budgets = self.hosted.has(&POD_DISRUPTION_BUDGET);
+        has_budgets.then(|| Arc::new(budgets) as Arc<dyn BudgetApi>)
     }
 
     /// Whether the store is known to have all built-in objects. Until then a policy compiled from its
@@ -233,6 +283,7 @@ impl HostedApi {
     pub(super) fn start(&self, control: &runtime::Handle) {
         control.spawn(self.clone().keep_bootstrap());
         control.spawn(self.clone().keep_conditions());
+        control.spawn(self.clone().clean_namespaces());
         control.spawn(self.clone().maintain());
     }
 
@@ -321,6 +372,16 @@ impl HostedApi {
         }
     }
 
+    /// Deletes the objects of deleted namespaces.
+    async fn clean_namespaces(self) {
+        loop {
+            tokio::time::sleep(NAMESPACE_INTERVAL).await;
+            if let Err(error) = self.hosted.clean_namespaces().await {
+                tracing::warn!(%error, "cannot delete the objects of deleted namespaces; trying again later");
+            }
+        }
+    }
+
     async fn maintain(self) {
         loop {
             tokio::time::sleep(COMPACTION_INTERVAL).await;
@@ -379,7 +440,7 @@ mod tests {
         let reading = Config::parse("test.yaml", &directory.0, text);
         let (config, _) = reading.usable().unwrap();
         let store = open_local(&directory.0.join("store.redb"), clock).unwrap();
-        HostedApi::new(&config, Arc::new(store), None, clock)
+        HostedApi::new(&config, Arc::new(store), None, None, clock)
     }
 
     impl Drop for Directory {

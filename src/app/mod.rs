@@ -13,7 +13,9 @@ mod event_metrics;
 mod evictions;
 mod followed_files;
 mod hosted_api;
+mod hosted_budgets;
 mod identity;
+mod namespaces;
 mod object_counts;
 mod policies;
 mod reload;
@@ -44,7 +46,7 @@ use crate::{
     },
 };
 use control::ControlTasks;
-use fairgate_apiserver::{HostedLayer, HostedService as Served, Ownership};
+use fairgate_apiserver::{HostedLayer, HostedService as Served, Ownership, namespaces::Namespaces};
 use fairgate_base::clock::Clock;
 use fairgate_call::{Call, Refusal, Reply, handle_refusal::HandleRefusal};
 use fairgate_core::{
@@ -62,6 +64,7 @@ use fairgate_store::{Store, StoreError};
 use fairgate_upstream::endpoint::Endpoint;
 use hosted_api::HostedApi;
 use identity::{IdentityWriter, UpstreamCredential};
+use namespaces::UpstreamNamespaces;
 use policies::{ObjectsFrom, Policies};
 use settings::UpstreamClients;
 
@@ -199,7 +202,14 @@ where
         settings: forward_settings(&config, endpoint, &telemetry),
         identity: IdentityWriter::new(identity, credential.clone()),
     };
-    let evictor = evictions::evictor(&config, &clients, &clock, telemetry.metrics(), control);
+    let evictor = evictions::evictor(
+        &config,
+        hosting.as_ref(),
+        &clients,
+        &clock,
+        telemetry.metrics(),
+        control,
+    );
     let build = build_stack(
         &config,
         forwarding,
@@ -319,7 +329,11 @@ fn open_hosting(
         )),
         _ => None,
     };
-    let hosting = HostedApi::new(config, store, access, clock);
+    let namespaces = config.has_upstream.then(|| {
+        let client = clients.reviews.clone();
+        Arc::new(UpstreamNamespaces { client }) as Arc<dyn Namespaces>
+    });
+    let hosting = HostedApi::new(config, store, access, namespaces, clock);
     control.block_on(hosting.prepare());
     Ok(Some(hosting))
 }

@@ -123,6 +123,31 @@ fn answer(request: Request<Incoming>, edition: usize) -> Answering {
                     format!("{GROUP}/v1/others"): {}, format!("{GROUP}/v1/flowschemas"): "theirs"}});
                 tagged(&document, "application/json", "\"B\"", &known)
             }
+            "/apis/policy/v1" => json_of(
+                &json!({"kind": "APIResourceList", "groupVersion": "policy/v1",
+                "resources": [{"name": "poddisruptionbudgets", "verbs": ["theirs"]}]}),
+            ),
+            "/api/v1" => json_of(
+                &json!({"kind": "APIResourceList", "groupVersion": "v1", "resources": [
+                {"name": "pods", "kind": "Pod"}, {"name": "pods/log", "kind": "Pod"}]}),
+            ),
+            "/api/v1/namespaces/shop" => {
+                json_of(&json!({"kind": "Namespace", "status": {"phase": "Active"}}))
+            }
+            "/api/v1/namespaces/ending" => json_of(&json!({"kind": "Namespace",
+                "metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}})),
+            "/api/v1/namespaces/gone" => {
+                let mut answer = json_of(&json!({"kind": "Status", "reason": "NotFound",
+                    "details": {"kind": "namespaces", "name": "gone"}}));
+                *answer.status_mut() = StatusCode::NOT_FOUND;
+                answer
+            }
+            path if path.starts_with("/api/v1/namespaces/shop/pods/p") => {
+                json_of(&json!({"apiVersion": "v1", "kind": "Pod",
+                "metadata": {"name": "p", "namespace": "shop", "uid": "u", "resourceVersion": "1",
+                    "labels": {"app": "web"}},
+                "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}))
+            }
             path if path.contains("v1beta3") || path.contains("v9") => {
                 let mut answer = text("404 page not found");
                 *answer.status_mut() = StatusCode::NOT_FOUND;
@@ -198,6 +223,11 @@ struct Gateway {
 
 impl Gateway {
     fn over(server: &Server, test: &str) -> Self {
+        Self::with(server, test, "relay")
+    }
+
+    /// The same with a mode of evictions.
+    fn with(server: &Server, test: &str, evictions: &str) -> Self {
         let name = format!("fairgate-overlay-{}-{test}", std::process::id());
         let directory = std::env::temp_dir().join(name);
         fs::create_dir_all(&directory).unwrap();
@@ -218,6 +248,7 @@ impl Gateway {
             "admin": {"address": "127.0.0.1:0"},
             "upstream": {"url": format!("http://{}", server.upstream.as_ref().unwrap().address)},
             "authentication": {"tokenFile": "tokens.csv", "tokenReview": {"enabled": false}},
+            "eviction": {"mode": evictions},
         });
         let path = directory.join("fairgate.yaml");
         fs::write(&path, config.to_string()).unwrap();
@@ -581,6 +612,92 @@ async fn whatever_is_ours_does_not_reach_the_upstream() {
     // Other resources of the group are the upstream's.
     let others = root.get(&format!("{GROUP}/v1/others"), &[]).await;
     assert_eq!((others.status, &*others.text()), (200, "the upstream's"));
+}
+
+fn budget_in(namespace: &str) -> (String, String) {
+    let target = format!("/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets");
+    let budget = json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+        "metadata": {"name": "web"},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}}});
+    (target, budget.to_string())
+}
+
+#[tokio::test]
+async fn budgets_are_hosted_where_evictions_are_carried_out_here() {
+    let server = Server::start();
+    let gateway = Gateway::with(&server, "budgets", "authoritative");
+    let mut root = gateway.user("root").await;
+    let json = [("content-type", "application/json")];
+    for (namespace, status, message) in [
+        ("shop", 201, ""),
+        ("gone", 404, "namespaces \"gone\" not found"),
+        (
+            "ending",
+            403,
+            "poddisruptionbudgets.policy \"web\" is forbidden: unable to create new content in namespace \
+             ending because it is being terminated",
+        ),
+    ] {
+        let (target, body) = budget_in(namespace);
+        let got = root.ask(Method::POST, &target, &json, body).await;
+        assert_eq!(got.status, status, "{namespace}");
+        if !message.is_empty() {
+            assert_eq!(got.message(), message);
+        }
+    }
+
+    let resources = root.get("/apis/policy/v1", &[]).await.json();
+    assert_eq!(resources["resources"][0]["shortNames"], json!(["pdb"]));
+    let core = root.get("/api/v1", &[]).await.json();
+    let found = names(&core["resources"], |resource| &resource["name"]);
+    assert_eq!(found, ["pods", "pods/eviction", "pods/log"]);
+    assert_eq!(core["resources"][1]["kind"], "Eviction");
+
+    // The hosted budget decides: its status is not computed yet.
+    let eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction",
+        "metadata": {"name": "p", "namespace": "shop"}});
+    let target = "/api/v1/namespaces/shop/pods/p/eviction";
+    let got = root
+        .ask(Method::POST, target, &json, eviction.to_string())
+        .await;
+    assert_eq!(got.status, 429);
+    assert_eq!(
+        got.json()["details"]["causes"][0]["message"],
+        "The disruption budget web is still being processed by the server."
+    );
+    // With a computed budget, the eviction charges it and deletes the pod.
+    let (budgets, _) = budget_in("shop");
+    let mut budget = root.get(&format!("{budgets}/web"), &[]).await.json();
+    budget["status"] = json!({"observedGeneration": 1, "disruptionsAllowed": 1, "currentHealthy": 2,
+        "desiredHealthy": 1, "expectedPods": 2});
+    let status = format!("{budgets}/web/status");
+    let got = root
+        .ask(Method::PUT, &status, &json, budget.to_string())
+        .await;
+    assert_eq!(got.status, 200);
+    let got = root
+        .ask(Method::POST, target, &json, eviction.to_string())
+        .await;
+    assert_eq!(got.status, 201, "{}", got.text());
+    let charged = root.get(&format!("{budgets}/web"), &[]).await.json();
+    assert_eq!(charged["status"]["disruptionsAllowed"], 0);
+    assert!(charged["status"]["disruptedPods"]["p"].is_string());
+    let theirs = server.seen();
+    assert!(
+        theirs
+            .iter()
+            .all(|seen| !seen.target.contains("poddisruptionbudgets"))
+    );
+}
+
+#[tokio::test]
+async fn budgets_stay_the_upstreams_where_it_decides_about_evictions() {
+    let server = Server::start();
+    let gateway = Gateway::over(&server, "no-budgets");
+    let mut root = gateway.user("root").await;
+    let (target, _) = budget_in("shop");
+    let got = root.get(&target, &[]).await;
+    assert_eq!((got.status, &*got.text()), (200, "the upstream's"));
 }
 
 #[tokio::test]

@@ -121,13 +121,12 @@ const STORE: Edges = &[
 const EVICTION: Edges = &[
     ("read", &[]),
     ("int_or_percent", &[]),
-    ("validation", &[]),
     ("conditions", &["read"]),
     ("labels", &["read"]),
     ("pod", &["labels", "read"]),
     ("budget", &["int_or_percent", "pod", "read"]),
     ("amounts", &["budget", "int_or_percent", "pod"]),
-    ("advice", &["budget", "int_or_percent", "pod", "validation"]),
+    ("advice", &["budget", "int_or_percent", "pod"]),
     (
         "controller",
         &[
@@ -148,6 +147,7 @@ const OBJECTS: Edges = &[
     ("schema", &["go"]),
     ("field_error", &["go"]),
     ("kind", &["field_error", "schema"]),
+    ("disruption_budget", &["field_error"]),
     ("selector", &["go"]),
     ("codec", &["go", "schema"]),
     ("internal_form", &["codec", "schema"]),
@@ -159,6 +159,7 @@ const OBJECTS: Edges = &[
     (
         "kinds",
         &[
+            "disruption_budget",
             "field_error",
             "internal_form",
             "kind",
@@ -211,12 +212,14 @@ const APISERVER: Edges = &[
     ("random", &["status_error"]),
     ("route", &[]),
     ("fuzzing", &["route"]),
-    ("state", &["negotiate"]),
+    ("namespaces", &["status_error"]),
+    ("state", &["namespaces", "negotiate"]),
     (
         "calls",
         &[
             "continue_token",
             "list_parameters",
+            "namespaces",
             "negotiate",
             "object_writer",
             "query",
@@ -269,6 +272,7 @@ const APISERVER: Edges = &[
             "compression",
             "documents",
             "merged_documents",
+            "namespaces",
             "negotiate",
             "object_writer",
             "ownership",
@@ -311,7 +315,16 @@ const APISERVER: Edges = &[
     ),
     (
         "reconcile",
-        &["calls", "hosted", "request", "response", "stored"],
+        &[
+            "calls",
+            "hosted",
+            "namespaces",
+            "negotiate",
+            "request",
+            "response",
+            "status_error",
+            "stored",
+        ],
     ),
 ];
 

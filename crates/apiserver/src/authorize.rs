@@ -4,11 +4,16 @@
 //! hosted objects and metrics; not everybody, because names of schemas and levels reveal what a cluster
 //! runs. Discovery and OpenAPI are for authenticated users, health checks for everybody.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
 
 use crate::status_error::StatusError;
 use fairgate_core::digest::User;
-use fairgate_objects::go::Quoted;
+use fairgate_objects::{
+    go::Quoted,
+    kind::{Kind, Storage},
+};
 use fairgate_upstream::access_review::{
     AccessDecision, AccessReviewError, AccessReviews, Attributes,
 };
@@ -147,7 +152,7 @@ impl BuiltInRules {
     }
 
     /// The status of a `SelfSubjectRulesReview` of `user`, which `kubectl auth can-i --list` shows.
-    pub fn listed(&self, user: &User) -> Value {
+    pub(crate) fn listed(&self, user: &User, kinds: &[&Kind]) -> Value {
         let every = json!(["*"]);
         let mut resources = Vec::new();
         let mut paths = Vec::new();
@@ -166,12 +171,14 @@ impl BuiltInRules {
         paths.push(json!({"verbs": ["get"], "nonResourceURLs":
             ["/healthz", "/livez", "/readyz", "/version", "/version/"]}));
         if self.reads(user) {
-            let plurals: Vec<&str> = fairgate_objects::kinds::KINDS
-                .iter()
-                .map(|kind| kind.plural)
-                .collect();
-            resources.push(json!({"verbs": ["get", "list", "watch"],
-                "apiGroups": [fairgate_core::apf::objects::GROUP], "resources": plurals}));
+            let mut by_group: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+            for kind in kinds.iter().filter(|kind| kind.storage == Storage::Stored) {
+                by_group.entry(kind.group).or_default().push(kind.plural);
+            }
+            for (group, plurals) in by_group {
+                resources.push(json!({"verbs": ["get", "list", "watch"],
+                    "apiGroups": [group], "resources": plurals}));
+            }
             paths.push(json!({"verbs": ["get"], "nonResourceURLs": ["/metrics"]}));
         }
         if user.in_group(User::MASTERS) {

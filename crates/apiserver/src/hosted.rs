@@ -13,6 +13,7 @@ use crate::{
     calls, compression,
     documents::Documents,
     merged_documents::MergedDocuments,
+    namespaces::Namespaces,
     negotiate::{self, Output, Produces},
     object_writer::ObjectWriter,
     ownership::ServedSubresource,
@@ -55,6 +56,8 @@ pub struct HostedSettings {
     pub version: String,
     /// The server address in the discovery document `/api`, as `host:port`.
     pub address: String,
+    /// Where the namespaces of hosted objects are; `None`: every namespace exists.
+    pub namespaces: Option<Arc<dyn Namespaces>>,
     /// Serves metrics, health and dumps.
     pub admin: Arc<dyn AdminEndpoints>,
 }
@@ -95,11 +98,18 @@ impl Hosted {
                 store: settings.store,
                 clock: settings.clock,
                 kinds,
+                namespaces: settings.namespaces,
             },
             authorizer: settings.authorizer,
             admin: settings.admin,
             heavy: Arc::new(Semaphore::new(HEAVY_AT_ONCE)),
         })
+    }
+
+    /// Whether a kind is hosted.
+    pub fn has(&self, kind: &Kind) -> bool {
+        let mut kinds = self.state.kinds.iter();
+        kinds.any(|hosted| hosted.group == kind.group && hosted.plural == kind.plural)
     }
 
     /// Whether a path is served here and not forwarded to the upstream.
@@ -226,7 +236,8 @@ impl Hosted {
             let Authorizer::BuiltIn(rules) = &self.authorizer else {
                 return Err(StatusError::no_route());
             };
-            reviews::answer(rules, kind, request.user(), &mut value)?;
+            let kinds = &self.state.kinds;
+            reviews::answer(rules, kinds, kind, request.user(), &mut value)?;
             let object = Object::new(kind, value);
             ObjectWriter::plain(kind, version, output).object(StatusCode::CREATED, &object)
         })();

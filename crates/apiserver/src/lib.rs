@@ -30,6 +30,7 @@ mod list_parameters;
 mod merged_document_id;
 mod merged_documents;
 mod merging;
+pub mod namespaces;
 mod negotiate;
 mod object_writer;
 mod openapi;

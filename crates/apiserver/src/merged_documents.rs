@@ -179,7 +179,7 @@ mod tests {
 
     use super::*;
     use crate::discovery::AggregatedVersion;
-    use fairgate_objects::kinds::KINDS;
+    use fairgate_objects::kinds::FLOW_CONTROL as KINDS;
 
     const OURS: &str = "flowcontrol.apiserver.k8s.io";
 

@@ -102,7 +102,7 @@ pub(crate) fn resource_of(path: &str) -> Option<(&str, &str)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fairgate_objects::kinds::KINDS;
+    use fairgate_objects::kinds::FLOW_CONTROL as KINDS;
 
     #[test]
     fn the_resource_of_a_path_is_found_below_namespaces_and_watches() {

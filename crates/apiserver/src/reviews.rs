@@ -18,8 +18,8 @@ use fairgate_upstream::access_review::Attributes;
 pub(crate) static REVIEWS: [&Kind; 3] = [&ACCESS, &RULES, &SELF];
 
 const RULES_OF_REVIEWS: &KindRules = &KindRules {
-    name: names::object_name,
-    validate: nothing_wrong,
+    name: Some(names::object_name),
+    validate: |_, _| Vec::new(),
     validate_status: nothing_wrong,
     warnings: |_| Vec::new(),
     unconditional_update: false,
@@ -97,13 +97,14 @@ static SELF: Kind = review(
 /// 422, when the spec is invalid.
 pub(crate) fn answer(
     rules: &BuiltInRules,
+    kinds: &[&Kind],
     kind: &Kind,
     user: &User,
     review: &mut Value,
 ) -> Result<(), StatusError> {
     review["status"] = match kind.kind {
         "SelfSubjectReview" => json!({"userInfo": user_info(user)}),
-        "SelfSubjectRulesReview" => rules.listed(user),
+        "SelfSubjectRulesReview" => rules.listed(user, kinds),
         _ => {
             let attributes = reviewed_attributes(review)
                 .map_err(|error| StatusError::invalid(kind.kind, kind.group, "", &[error]))?;

@@ -200,7 +200,7 @@ fn place(kinds: &[&'static Kind], group: &str, version: &str, mut rest: &[&str])
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fairgate_objects::kinds::KINDS;
+    use fairgate_objects::kinds::FLOW_CONTROL as KINDS;
 
     const GROUP: &str = "/apis/flowcontrol.apiserver.k8s.io";
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::negotiate::Media;
+use crate::{namespaces::Namespaces, negotiate::Media};
 use fairgate_base::clock::Clock;
 use fairgate_objects::{
     codec,
@@ -17,6 +17,8 @@ pub(crate) struct ApiState {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Clock,
     pub(crate) kinds: Vec<&'static Kind>,
+    /// The namespaces of the upstream, if there is one.
+    pub(crate) namespaces: Option<Arc<dyn Namespaces>>,
 }
 
 impl ApiState {

@@ -6,9 +6,8 @@ use std::collections::BTreeMap;
 
 use fairgate_core::finding::{Finding, Severity};
 
-use crate::{
-    budget::DisruptionBudget, int_or_percent::IntOrPercent, pod::Pod, validation::validate_spec,
-};
+use crate::{budget::DisruptionBudget, int_or_percent::IntOrPercent, pod::Pod};
+use fairgate_objects::disruption_budget::validate_spec;
 
 /// Names of pods in one finding.
 const MOST_NAMES: usize = 3;

@@ -46,7 +46,8 @@
 //!
 //! A budget is a promise about evictions alone. Nodes fail, deployments roll, and a plain DELETE asks nobody.
 //!
-//! [`validation`] finds invalid budgets, and [`advice`] those that keep nodes from being drained.
+//! [`fairgate_objects::disruption_budget`] finds invalid budgets, and [`advice`] those that keep nodes from
+//! being drained.
 //!
 //! # How this crate works
 //!
@@ -69,6 +70,5 @@ pub mod labels;
 pub mod pod;
 pub mod procedure;
 mod read;
-pub mod validation;
 
 pub use read::MalformedObject;

@@ -75,10 +75,12 @@ pub struct Deprecation {
 /// The validation and the table columns of a kind.
 #[derive(Debug)]
 pub struct KindRules {
-    /// Validates a name; the flag says that it is only a prefix (`generateName`).
-    pub name: fn(&str, bool) -> Vec<String>,
-    /// Validates spec and status of an object in its stored version, with defaults.
-    pub validate: fn(&Value) -> Vec<ApiFieldError>,
+    /// The rule for names, which is validated together with the spec; the flag says that the name is only a
+    /// prefix (`generateName`). `None`: names only have to be path segments.
+    pub name: Option<NameRule>,
+    /// Validates the spec of an object in its stored version, with defaults; for an update, with the object
+    /// before it.
+    pub validate: fn(&Value, Option<&Value>) -> Vec<ApiFieldError>,
     /// The same for a write to `/status`.
     pub validate_status: fn(&Value) -> Vec<ApiFieldError>,
     /// Warnings for the client that writes a valid object.
@@ -92,6 +94,9 @@ pub struct KindRules {
     /// The sort key of the rows of a table; `None`: the object's key.
     pub row_order: Option<RowOrder>,
 }
+
+/// Returns the errors in a name.
+pub type NameRule = fn(&str, bool) -> Vec<String>;
 
 /// The sort key of a row.
 pub type RowOrder = fn(&Value) -> (i64, String);

@@ -18,8 +18,12 @@ use fairgate_core::{
     names,
 };
 
+mod policy;
+
+pub use policy::POD_DISRUPTION_BUDGET;
+
 /// All kinds that can be hosted with their objects in the store.
-pub static KINDS: [&Kind; 2] = [&FLOW_SCHEMA, &PRIORITY_LEVEL];
+pub static KINDS: [&Kind; 3] = [&FLOW_SCHEMA, &PRIORITY_LEVEL, &POD_DISRUPTION_BUDGET];
 
 /// The kinds of API Priority and Fairness.
 pub static FLOW_CONTROL: [&Kind; 2] = [&FLOW_SCHEMA, &PRIORITY_LEVEL];
@@ -55,7 +59,7 @@ pub static FLOW_SCHEMA: Kind = Kind {
         },
     ],
     rules: &KindRules {
-        name: names::object_name,
+        name: Some(names::object_name),
         validate: check_flow_schema,
         validate_status: check_conditions,
         warnings: warn_of_flow_schema,
@@ -123,7 +127,7 @@ pub static PRIORITY_LEVEL: Kind = Kind {
         },
     ],
     rules: &KindRules {
-        name: names::object_name,
+        name: Some(names::object_name),
         validate: check_level,
         validate_status: check_conditions,
         warnings: warn_of_level,
@@ -294,11 +298,11 @@ fn level_to_v1beta3(level: &mut Value) {
     annotations[PRESERVE_ZERO_SHARES] = json!("");
 }
 
-fn check_flow_schema(object: &Value) -> Vec<ApiFieldError> {
+fn check_flow_schema(object: &Value, _: Option<&Value>) -> Vec<ApiFieldError> {
     check(&flowcontrol_v1::FLOW_SCHEMA, object, validate::flow_schema)
 }
 
-fn check_level(object: &Value) -> Vec<ApiFieldError> {
+fn check_level(object: &Value, _: Option<&Value>) -> Vec<ApiFieldError> {
     check(
         &flowcontrol_v1::PRIORITY_LEVEL_CONFIGURATION,
         object,

@@ -14,6 +14,7 @@
 //! (`fairgate-store`).
 
 pub mod codec;
+pub mod disruption_budget;
 pub mod field_error;
 pub mod go;
 mod internal_form;

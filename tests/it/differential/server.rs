@@ -46,6 +46,7 @@ impl Server {
         let hosted = Hosted::new(HostedSettings {
             kinds: FLOW_CONTROL.to_vec(),
             subresources: Vec::new(),
+            namespaces: None,
             store: Arc::new(store),
             clock: clock.clone(),
             authorizer: Authorizer::BuiltIn(BuiltInRules::default()),

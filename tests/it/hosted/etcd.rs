@@ -2,7 +2,7 @@
 //!
 //! `FAIRGATE_ETCD` names the program etcd; the tests start it, and fail without it.
 
-use super::{Home, Server, conformance, watching};
+use super::{Home, Server, budgets, conformance, watching};
 use fairgate_testkit::etcd::EtcdServer;
 
 /// A gateway with its objects in an etcd.
@@ -23,6 +23,14 @@ async fn the_api_operations_of_both_kinds_are_supported() {
     let server = gateway_on(&etcd, &home).await;
     conformance::supports_api_operations(&server).await;
     conformance::classifies_by_new_objects(&server).await;
+}
+
+#[tokio::test]
+async fn budgets_are_kept_by_namespace() {
+    let home = Home::new();
+    let etcd = EtcdServer::start();
+    let server = gateway_on(&etcd, &home).await;
+    budgets::supports_namespaced_operations(&server).await;
 }
 
 #[tokio::test]

@@ -6,6 +6,7 @@ mod format;
 
 mod access;
 mod applying;
+mod budgets;
 mod built_in;
 mod conformance;
 mod documents;

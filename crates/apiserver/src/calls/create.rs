@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::{ApiResponse, CallContext, OwnedKind, StatusError, store_fault, write_fault};
 use crate::{
-    negotiate,
+    namespaces, negotiate,
     query::{Write, WriteOptions},
     random,
     request::Caller,
@@ -14,6 +14,7 @@ use fairgate_core::names;
 use fairgate_objects::{
     codec::FieldValidation,
     metadata, object,
+    schema::canonical,
     ssa::{self, WriteContext},
 };
 use fairgate_store::{Precondition, WriteOutcome};
@@ -94,6 +95,9 @@ impl CallContext<'_> {
         mut object: Value,
         dry_run: bool,
     ) -> Result<Value, StatusError> {
+        let namespace = &self.place.namespace;
+        let (all, name) = (self.state.namespaces.as_ref(), metadata::name(&object));
+        namespaces::check(all, self.kind, namespace, name).await?;
         metadata::set(&mut object, "uid", json!(random::uid()?));
         metadata::set(
             &mut object,
@@ -123,11 +127,15 @@ impl CallContext<'_> {
 
     fn prepare_create(&self, object: &mut Value) -> Result<(), StatusError> {
         if self.kind.has_status {
-            object["status"] = json!({});
+            object["status"] = self.empty_status();
         }
         metadata::set(object, "generation", json!(1));
-        let mut errors = metadata::validate(object, self.kind.namespaced, self.kind.rules.name);
-        errors.extend((self.kind.rules.validate)(object));
+        let rules = self.kind.rules;
+        let mut errors = match rules.name {
+            Some(rule) => metadata::validate(object, self.kind.namespaced, rule),
+            None => Vec::new(),
+        };
+        errors.extend((rules.validate)(object, None));
         if errors.is_empty() {
             errors = metadata::validate(object, self.kind.namespaced, names::path_segment);
         }
@@ -144,6 +152,15 @@ impl CallContext<'_> {
             self.warn(warning);
         }
         Ok(())
+    }
+
+    /// The status of a new object: the fields that are always present.
+    fn empty_status(&self) -> Value {
+        let shape = self.kind.stored().shape;
+        match canonical::decode(shape, &json!({"status": {}})) {
+            Ok(mut decoded) => decoded.value["status"].take(),
+            Err(_) => json!({}),
+        }
     }
 
     /// Stores a new object; `None` if its name is taken.

@@ -83,7 +83,9 @@ impl CallContext<'_> {
         // Version 0 reads the cache without pages, as kube-apiserver does.
         let any = options.resource_version == "0" && options.continue_token.is_empty();
         // A list of one object has no pages.
-        let whole = any || options.fields.required("metadata.name").is_some();
+        let is_one_scope = !self.kind.namespaced || !self.place.namespace.is_empty();
+        let is_one = is_one_scope && options.fields.required("metadata.name").is_some();
+        let whole = any || is_one;
         let limit = if whole { 0 } else { options.limit };
         let limit = usize::try_from(limit).unwrap_or(0);
         let prefix = self.prefix();

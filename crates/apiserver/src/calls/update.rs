@@ -336,8 +336,11 @@ impl CallContext<'_> {
         if self.place.status {
             errors.extend((self.kind.rules.validate_status)(new));
         } else {
-            errors.extend(metadata::validate(new, namespaced, self.kind.rules.name));
-            errors.extend((self.kind.rules.validate)(new));
+            let rules = self.kind.rules;
+            if let Some(rule) = rules.name {
+                errors.extend(metadata::validate(new, namespaced, rule));
+            }
+            errors.extend((rules.validate)(new, Some(live)));
         }
         if !errors.is_empty() {
             let (kind, group) = (self.kind.kind, self.kind.group);

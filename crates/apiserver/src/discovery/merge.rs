@@ -226,7 +226,7 @@ mod tests {
 
     use super::*;
     use crate::ownership::ServedSubresource;
-    use fairgate_objects::kinds::KINDS;
+    use fairgate_objects::kinds::FLOW_CONTROL as KINDS;
 
     const EVICTION: ServedSubresource = ServedSubresource {
         group: "",

@@ -7,7 +7,7 @@ use crate::ownership::OwnedResources;
 use super::{AggregatedVersion, aggregated, etag, merge_aggregated, merge_group_list, plain};
 use fairgate_objects::{
     kind::{Kind, KindVersion, Storage},
-    kinds::{FLOW_SCHEMA, KINDS, PRIORITY_LEVEL},
+    kinds::{FLOW_CONTROL as KINDS, FLOW_SCHEMA, PRIORITY_LEVEL},
     schema::{Struct, TypePackage},
 };
 

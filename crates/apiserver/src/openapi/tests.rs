@@ -7,7 +7,7 @@ use crate::{
     discovery::{self, tests::golden_kinds},
     ownership::OwnedResources,
 };
-use fairgate_objects::kinds::KINDS;
+use fairgate_objects::kinds::FLOW_CONTROL as KINDS;
 
 const GROUP: &str = "flowcontrol.apiserver.k8s.io";
 

@@ -6,6 +6,7 @@
 
 mod bootstrap;
 mod changes;
+mod cleanup;
 mod conditions;
 
 use std::sync::Arc;
@@ -19,8 +20,10 @@ pub use conditions::{ConditionWriter, UnreachableSchema};
 
 use crate::{
     hosted::Hosted,
+    negotiate::Output,
     request::{ApiRequest, Caller},
-    response::ApiBody,
+    response::{ApiBody, ApiResponse},
+    status_error::StatusError,
 };
 use fairgate_core::digest::{RequestDigest, RequestInfo, User};
 use fairgate_objects::{kind::Kind, object::Object};
@@ -79,8 +82,7 @@ impl Hosted {
         }))
     }
 
-    /// Serves a request of the gateway itself. It is not authorized: `serve` leaves that to `admit`,
-    /// which is not called here.
+    /// Makes a request of the gateway itself; the error is that of [`serve_own`](Self::serve_own).
     async fn call(
         &self,
         method: Method,
@@ -89,31 +91,15 @@ impl Hosted {
         content_type: &'static str,
         body: Option<&Value>,
     ) -> Result<(), ReconcileError> {
-        let user = User::new(GATEWAY_USER, [User::MASTERS, User::AUTHENTICATED]);
         let refused = |status, message| ReconcileError::Refused {
             method: method.clone(),
             path: path.to_owned(),
             status,
             message,
         };
-        let info = RequestInfo::parse(method.as_str(), path, Some(query))
-            .map_err(|error| refused(StatusCode::BAD_REQUEST, error.to_string()))?;
-        let mut headers = HeaderMap::new();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
-        let body = body.map(|body| Bytes::from(body.to_string()));
-        let request = ApiRequest {
-            method: method.clone(),
-            path: path.to_owned(),
-            query: query.to_owned(),
-            headers,
-            body: Some(body.unwrap_or_default()),
-            caller: Caller::Gateway,
-            digest: Arc::new(RequestDigest {
-                info,
-                user: Arc::new(user),
-            }),
-        };
-        let response = self.serve(&request).await;
+        let response = self
+            .serve_own(method.clone(), path, query, content_type, body)
+            .await;
         if response.status.is_success() {
             return Ok(());
         }
@@ -125,6 +111,42 @@ impl Hosted {
             ApiBody::Watch(_) => String::new(),
         };
         Err(refused(response.status, message))
+    }
+
+    /// Serves a request of the gateway itself. It is not authorized: `serve` leaves that to `admit`,
+    /// which is not called here.
+    pub async fn serve_own(
+        &self,
+        method: Method,
+        path: &str,
+        query: &str,
+        content_type: &'static str,
+        body: Option<&Value>,
+    ) -> ApiResponse {
+        let user = User::new(GATEWAY_USER, [User::MASTERS, User::AUTHENTICATED]);
+        let info = match RequestInfo::parse(method.as_str(), path, Some(query)) {
+            Ok(info) => info,
+            Err(error) => {
+                let error = StatusError::bad_request(error.to_string());
+                return ApiResponse::error(&error, Output::JSON);
+            }
+        };
+        let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+        let body = body.map(|body| Bytes::from(body.to_string()));
+        let request = ApiRequest {
+            method,
+            path: path.to_owned(),
+            query: query.to_owned(),
+            headers,
+            body: Some(body.unwrap_or_default()),
+            caller: Caller::Gateway,
+            digest: Arc::new(RequestDigest {
+                info,
+                user: Arc::new(user),
+            }),
+        };
+        self.serve(&request).await
     }
 }
 

@@ -5,9 +5,10 @@
 
 use std::collections::HashSet;
 
-use fairgate_core::names;
-use fairgate_objects::field_error::ApiFieldError;
 use serde_json::{Value, json};
+
+use crate::field_error::ApiFieldError;
+use fairgate_core::names;
 
 const NOT_NEGATIVE: &str = "must be greater than or equal to 0";
 const PERCENT: &str = "a valid percent string must be a numeric string followed by an ending '%' \

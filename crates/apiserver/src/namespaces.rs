@@ -1,0 +1,77 @@
+//! Namespaces, which the upstream has and hosted objects are in.
+//!
+//! As with kube-apiserver's admission of namespaces, an object is only created in a namespace that exists and
+//! is not being deleted.
+//!
+//! Not here: deleting the objects of deleted namespaces (`reconcile`).
+
+use std::{pin::Pin, sync::Arc};
+
+use http::StatusCode;
+use serde_json::json;
+
+use crate::status_error::{StatusError, details};
+use fairgate_objects::{go::Quoted, kind::Kind};
+
+/// The state of a namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NamespaceState {
+    /// It exists.
+    Active,
+    /// It is being deleted.
+    Terminating,
+    /// It does not exist.
+    Absent,
+}
+
+/// The future of [`Namespaces::state`]; the error says why the state is not known.
+pub type NamespaceFuture<'a> =
+    Pin<Box<dyn Future<Output = Result<NamespaceState, String>> + Send + 'a>>;
+
+/// Where namespaces are.
+pub trait Namespaces: Send + Sync {
+    /// The present state of a namespace.
+    fn state<'a>(&'a self, name: &'a str) -> NamespaceFuture<'a>;
+}
+
+/// Checks that an object can be created in a namespace. Without `namespaces` every namespace exists.
+pub(crate) async fn check(
+    namespaces: Option<&Arc<dyn Namespaces>>,
+    kind: &Kind,
+    namespace: &str,
+    name: &str,
+) -> Result<(), StatusError> {
+    let Some(namespaces) = namespaces.filter(|_| kind.namespaced) else {
+        return Ok(());
+    };
+    match namespaces.state(namespace).await {
+        Ok(NamespaceState::Active) => Ok(()),
+        Ok(NamespaceState::Terminating) => Err(terminating(kind, namespace, name)),
+        Ok(NamespaceState::Absent) => {
+            let message = format!("namespaces {} not found", Quoted(namespace));
+            let error = StatusError::new(StatusCode::NOT_FOUND, "NotFound", message);
+            Err(error.with_details(details(namespace, "", "namespaces")))
+        }
+        Err(why) => Err(StatusError::internal(format!(
+            "the namespace {} cannot be read from the upstream: {why}",
+            Quoted(namespace)
+        ))),
+    }
+}
+
+/// The error of kube-apiserver for an object in a namespace that is being deleted.
+fn terminating(kind: &Kind, namespace: &str, name: &str) -> StatusError {
+    let message = format!(
+        "{} {} is forbidden: unable to create new content in namespace {namespace} because it is being \
+         terminated",
+        kind.group_resource(),
+        Quoted(name)
+    );
+    let mut details = details(name, kind.group, kind.plural);
+    details["causes"] = json!([{
+        "reason": "NamespaceTerminating",
+        "message": format!("namespace {namespace} is being terminated"),
+        "field": "metadata.namespace",
+    }]);
+    StatusError::forbidden(message, details)
+}

@@ -1,0 +1,109 @@
+//! The disruption budgets of the hosted API, as evictions read and charge them.
+
+use std::sync::Arc;
+
+use http::{Method, StatusCode};
+use jiff::Timestamp;
+use serde_json::Value;
+
+use fairgate_apiserver::{ApiBody, Hosted};
+use fairgate_base::clock::Clock;
+use fairgate_eviction::procedure::calls::{CallOutcome, CallReply, UpstreamCall};
+use fairgate_evictor::{BudgetApi, CallFuture, UpstreamResponse};
+use fairgate_objects::kinds::POD_DISRUPTION_BUDGET;
+
+/// The field manager of the gateway's changes.
+const MANAGER: &str = "fieldManager=fairgate";
+/// Budgets in one page of a list.
+const PAGE: usize = 100;
+
+/// The budgets of a hosted API. Calls are requests of the gateway itself to that API.
+pub(super) struct HostedBudgets {
+    pub(super) hosted: Arc<Hosted>,
+    pub(super) clock: Clock,
+}
+
+impl HostedBudgets {
+    fn now(&self) -> Timestamp {
+        Timestamp::try_from(self.clock.wall()).unwrap_or(Timestamp::UNIX_EPOCH)
+    }
+
+    async fn outcome(&self, namespace: &str, call: &UpstreamCall) -> CallOutcome<UpstreamResponse> {
+        let version = POD_DISRUPTION_BUDGET.stored().name;
+        let budgets = format!(
+            "/apis/{}/namespaces/{namespace}/{}",
+            POD_DISRUPTION_BUDGET.api_version(version),
+            POD_DISRUPTION_BUDGET.plural
+        );
+        let (method, path, query, body) = match call {
+            UpstreamCall::ListBudgets { continue_token } => {
+                let mut query = format!("limit={PAGE}");
+                if let Some(token) = continue_token {
+                    // Its characters are those of URL-safe base64.
+                    query.push_str("&continue=");
+                    query.push_str(token);
+                }
+                (Method::GET, budgets, query, None)
+            }
+            UpstreamCall::GetBudget { name } => (
+                Method::GET,
+                format!("{budgets}/{name}"),
+                String::new(),
+                None,
+            ),
+            UpstreamCall::PutBudgetStatus { name, object } => (
+                Method::PUT,
+                format!("{budgets}/{name}/status"),
+                MANAGER.to_owned(),
+                Some(object),
+            ),
+            // Pods are the upstream's.
+            _ => return CallOutcome::NotSent,
+        };
+        let json = "application/json";
+        let response = self
+            .hosted
+            .serve_own(method, &path, &query, json, body)
+            .await;
+        let ApiBody::Full(body) = response.body else {
+            return CallOutcome::Unknown;
+        };
+        if response.status.is_success() {
+            return match serde_json::from_slice::<Value>(&body) {
+                Ok(object) => CallOutcome::Success(object),
+                Err(_) => CallOutcome::Unknown,
+            };
+        }
+        // The store may have carried out a write that it could not confirm.
+        if body_is_uncertain(response.status, call) {
+            return CallOutcome::Unknown;
+        }
+        CallOutcome::Failure {
+            code: response.status.as_u16(),
+            response: UpstreamResponse {
+                status: response.status,
+                retry_after: response.headers.get(http::header::RETRY_AFTER).cloned(),
+                body,
+            },
+        }
+    }
+}
+
+fn body_is_uncertain(status: StatusCode, call: &UpstreamCall) -> bool {
+    matches!(call, UpstreamCall::PutBudgetStatus { .. }) && status.is_server_error()
+}
+
+impl BudgetApi for HostedBudgets {
+    fn call<'a>(&'a self, namespace: &'a str, call: &'a UpstreamCall) -> CallFuture<'a> {
+        Box::pin(async move {
+            let sent = self.now();
+            let outcome = self.outcome(namespace, call).await;
+            CallReply {
+                outcome,
+                sent,
+                received: self.now(),
+                date: None,
+            }
+        })
+    }
+}

@@ -1,0 +1,70 @@
+//! The namespaces of the upstream, in which hosted objects are.
+
+use bytes::Bytes;
+use http::{
+    HeaderValue, Request, StatusCode,
+    header::{ACCEPT, USER_AGENT},
+};
+use http_body_util::{BodyExt as _, Full, Limited};
+use serde_json::Value;
+
+use fairgate_apiserver::namespaces::{NamespaceFuture, NamespaceState, Namespaces};
+use fairgate_core::names;
+use fairgate_upstream::client::ApiClient;
+
+/// The largest namespace that is read, in bytes.
+const MAX_NAMESPACE: usize = 3 << 20;
+
+/// The namespaces of the upstream, read in the gateway's own name.
+pub(super) struct UpstreamNamespaces {
+    pub(super) client: ApiClient,
+}
+
+impl UpstreamNamespaces {
+    async fn read(&self, name: &str) -> Result<NamespaceState, String> {
+        // Any other name is that of no namespace, and could change the path.
+        if !names::label(name).is_empty() {
+            return Ok(NamespaceState::Absent);
+        }
+        let mut request = Request::new(Full::new(Bytes::new()));
+        let target = format!("/api/v1/namespaces/{name}");
+        *request.uri_mut() = target.parse().map_err(|_| "its name is too long")?;
+        let headers = request.headers_mut();
+        headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
+        headers.insert(USER_AGENT, HeaderValue::from_static("fairgate"));
+        let response = self.client.send(request).await;
+        let response = response.map_err(|error| error.to_string())?;
+        let status = response.status();
+        if !status.is_success() && status != StatusCode::NOT_FOUND {
+            return Err(format!("answered {status}"));
+        }
+        let body = Limited::new(response.into_body(), MAX_NAMESPACE);
+        let body = body.collect().await.map_err(|error| error.to_string())?;
+        let namespace: Value =
+            serde_json::from_slice(&body.to_bytes()).map_err(|error| error.to_string())?;
+        // Objects of a namespace that does not exist are deleted, so a proxy's 404 must not count.
+        let is_absent = namespace["kind"] == "Status"
+            && namespace["reason"] == "NotFound"
+            && namespace["details"]["kind"] == "namespaces";
+        if status == StatusCode::NOT_FOUND && is_absent {
+            return Ok(NamespaceState::Absent);
+        }
+        if !status.is_success() || namespace["kind"] != "Namespace" {
+            return Err("the response is not a Namespace".to_owned());
+        }
+        let is_deleted = namespace["metadata"]["deletionTimestamp"].is_string();
+        Ok(
+            if is_deleted || namespace["status"]["phase"] == "Terminating" {
+                NamespaceState::Terminating
+            } else {
+                NamespaceState::Active
+            },
+        )
+    }
+}
+
+impl Namespaces for UpstreamNamespaces {
+    fn state<'a>(&'a self, name: &'a str) -> NamespaceFuture<'a> {
+        Box::pin(self.read(name))
+    }
+}

@@ -1,0 +1,433 @@
+//! PodDisruptionBudgets: a kind with namespaces.
+
+use std::{
+    collections::BTreeMap,
+    future::ready,
+    sync::{Arc, Mutex},
+};
+
+use fairgate_apiserver::{
+    AdminEndpoints, AdminFuture, ApiBody, Hosted, HostedSettings,
+    authorize::{Authorizer, BuiltInRules},
+    namespaces::{NamespaceFuture, NamespaceState, Namespaces},
+};
+use fairgate_base::clock::Clock;
+use fairgate_store::{HistoryLimits, local};
+use http::Method;
+use serde_json::{Value, json};
+
+use super::{
+    Home, Server,
+    api::{APPLY, Api, JSON, Watch},
+    format::Format,
+    name, version,
+};
+use fairgate_objects::kinds::POD_DISRUPTION_BUDGET;
+
+const POLICY: &str = "/apis/policy/v1";
+const EVERYWHERE: &str = "/apis/policy/v1/poddisruptionbudgets";
+const SHOP: &str = "/apis/policy/v1/namespaces/shop/poddisruptionbudgets";
+const BANK: &str = "/apis/policy/v1/namespaces/bank/poddisruptionbudgets";
+const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
+
+fn budget(name: &str, spec: Value) -> Value {
+    json!({
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": name, "labels": {"app": name}},
+        "spec": spec,
+    })
+}
+
+fn web(name: &str) -> Value {
+    budget(
+        name,
+        json!({"minAvailable": "50%", "selector": {"matchLabels": {"app": name}}}),
+    )
+}
+
+fn names(list: &Value) -> Vec<String> {
+    let items = list["items"].as_array().unwrap().iter();
+    let full = |item: &Value| {
+        format!(
+            "{}/{}",
+            item["metadata"]["namespace"].as_str().unwrap(),
+            name(item)
+        )
+    };
+    items.map(full).collect()
+}
+
+async fn next(watch: &mut Watch) -> (String, String) {
+    let (ty, object) = watch.next().await.unwrap();
+    let namespace = object["metadata"]["namespace"].as_str().unwrap();
+    (ty, format!("{namespace}/{}", name(&object)))
+}
+
+/// What holds on both stores.
+pub async fn supports_namespaced_operations(server: &Server) {
+    let api = server.root().await;
+    let start = api.get(EVERYWHERE).await.object();
+    let from = format!("watch=true&resourceVersion={}", version(&start));
+    let mut everywhere = api.watch(&format!("{EVERYWHERE}?{from}")).await;
+    let mut shop = api.watch(&format!("{SHOP}?{from}")).await;
+    let field = format!("fieldSelector=metadata.namespace=bank&{from}");
+    let mut bank = api.watch(&format!("{EVERYWHERE}?{field}")).await;
+
+    // Names are unique in a namespace.
+    let created = api.post(SHOP, &web("a")).await;
+    assert_eq!(created.status, 201, "{created:?}");
+    let object = created.object();
+    assert_eq!(object["metadata"]["namespace"], "shop");
+    assert_eq!(object["metadata"]["generation"], 1);
+    let zeros = json!({"currentHealthy": 0, "desiredHealthy": 0, "disruptionsAllowed": 0, "expectedPods": 0});
+    assert_eq!(object["status"], zeros);
+    api.post(SHOP, &web("a"))
+        .await
+        .refused(409, "AlreadyExists");
+    assert_eq!(api.post(BANK, &web("a")).await.status, 201);
+    assert_eq!(api.post(BANK, &web("b")).await.status, 201);
+    api.get(&format!("{SHOP}/b")).await.refused(404, "NotFound");
+    assert_eq!(api.get(&format!("{BANK}/b")).await.status, 200);
+
+    let all = api.get(EVERYWHERE).await.object();
+    assert_eq!(names(&all), ["bank/a", "bank/b", "shop/a"]);
+    assert_eq!(names(&api.get(SHOP).await.object()), ["shop/a"]);
+    for (query, found) in [
+        (
+            "fieldSelector=metadata.namespace=bank",
+            vec!["bank/a", "bank/b"],
+        ),
+        ("fieldSelector=metadata.name=a", vec!["bank/a", "shop/a"]),
+        (
+            "fieldSelector=metadata.name=a,metadata.namespace=shop",
+            vec!["shop/a"],
+        ),
+        ("labelSelector=app=b", vec!["bank/b"]),
+    ] {
+        let list = api.get(&format!("{EVERYWHERE}?{query}")).await.object();
+        assert_eq!(names(&list), found, "{query}");
+    }
+    // Pages cross namespaces.
+    let mut target = format!("{EVERYWHERE}?limit=1");
+    let mut pages = Vec::new();
+    loop {
+        let page = api.get(&target).await.object();
+        pages.extend(names(&page));
+        let Some(token) = page["metadata"]["continue"].as_str() else {
+            break;
+        };
+        target = format!("{EVERYWHERE}?limit=1&continue={token}");
+    }
+    assert_eq!(pages, ["bank/a", "bank/b", "shop/a"]);
+
+    for expected in ["shop/a", "bank/a", "bank/b"] {
+        assert_eq!(
+            next(&mut everywhere).await,
+            ("ADDED".into(), expected.into())
+        );
+    }
+    assert_eq!(next(&mut shop).await, ("ADDED".into(), "shop/a".into()));
+    for expected in ["bank/a", "bank/b"] {
+        assert_eq!(next(&mut bank).await, ("ADDED".into(), expected.into()));
+    }
+
+    // Writes over all namespaces are not allowed.
+    for method in [Method::POST, Method::DELETE, Method::PUT] {
+        let told = api
+            .call(method, EVERYWHERE, JSON, web("x").to_string())
+            .await;
+        told.refused(405, "MethodNotAllowed");
+    }
+    let deleted = api.delete(&format!("{BANK}?labelSelector=app")).await;
+    assert_eq!(names(&deleted.object()), ["bank/a", "bank/b"]);
+    assert_eq!(names(&api.get(EVERYWHERE).await.object()), ["shop/a"]);
+    for expected in ["bank/a", "bank/b"] {
+        assert_eq!(
+            next(&mut everywhere).await,
+            ("DELETED".into(), expected.into())
+        );
+    }
+    assert_eq!(api.delete(&format!("{SHOP}/a")).await.status, 200);
+    assert_eq!(next(&mut shop).await, ("DELETED".into(), "shop/a".into()));
+}
+
+#[tokio::test]
+async fn budgets_are_kept_by_namespace() {
+    let home = Home::new();
+    supports_namespaced_operations(&home.start().await).await;
+}
+
+#[tokio::test]
+async fn spec_and_status_are_written_apart() {
+    let home = Home::new();
+    let server = home.start().await;
+    let api = server.root().await;
+    let target = format!("{SHOP}/a");
+    api.put(&target, &web("a")).await.refused(404, "NotFound");
+    let mut with_status = web("a");
+    with_status["status"] = json!({"disruptionsAllowed": 7});
+    let created = api.post(SHOP, &with_status).await.object();
+    assert_eq!(created["status"]["disruptionsAllowed"], 0);
+
+    // There is no unconditional update.
+    let told = api.put(&target, &web("a")).await;
+    assert_eq!(
+        told.refused(422, "Invalid"),
+        "poddisruptionbudgets.policy \"a\" is invalid: metadata.resourceVersion: Invalid value: 0: must be \
+         specified for an update"
+    );
+    let mut changed = created.clone();
+    changed["spec"]["minAvailable"] = json!(2);
+    changed["status"]["expectedPods"] = json!(9);
+    let changed = api.put(&target, &changed).await.object();
+    assert_eq!(changed["metadata"]["generation"], 2);
+    assert_eq!(changed["spec"]["minAvailable"], 2);
+    assert_eq!(changed["status"]["expectedPods"], 0);
+    api.put(&target, &created).await.refused(409, "Conflict");
+
+    let mut status = changed.clone();
+    status["spec"]["minAvailable"] = json!(9);
+    status["metadata"]["labels"]["by"] = json!("controller");
+    status["status"] = json!({
+        "observedGeneration": 2, "disruptionsAllowed": 1, "currentHealthy": 3, "desiredHealthy": 2,
+        "expectedPods": 3, "disruptedPods": {"p": "2026-01-01T00:00:00Z"},
+        "conditions": [{"type": "DisruptionAllowed", "status": "True", "reason": "SufficientPods",
+            "message": "", "observedGeneration": 2, "lastTransitionTime": "2026-01-01T00:00:00Z"}],
+    });
+    let written = api.put(&format!("{target}/status"), &status).await.object();
+    assert_eq!(written["status"], status["status"]);
+    assert_eq!(written["spec"], changed["spec"]);
+    assert_eq!(written["metadata"]["generation"], 2);
+    assert_eq!(written["metadata"]["labels"]["by"], "controller");
+    status["metadata"] = written["metadata"].clone();
+    status["status"]["currentHealthy"] = json!(-1);
+    let told = api.put(&format!("{target}/status"), &status).await;
+    assert_eq!(
+        told.refused(422, "Invalid"),
+        "PodDisruptionBudget.policy \"a\" is invalid: status.currentHealthy: Invalid value: -1: must be \
+         greater than or equal to 0"
+    );
+
+    // A strategic merge patch replaces the selector as a whole.
+    let patch =
+        json!({"spec": {"selector": {"matchExpressions": [{"key": "k", "operator": "Exists"}]}}});
+    let strategic = "application/strategic-merge-patch+json";
+    let told = api
+        .call(Method::PATCH, &target, strategic, patch.to_string())
+        .await;
+    assert_eq!(told.object()["spec"]["selector"], patch["spec"]["selector"]);
+}
+
+#[tokio::test]
+async fn a_budget_is_applied_and_owned_by_field() {
+    let home = Home::new();
+    let server = home.start().await;
+    let api = server.root().await;
+    let target = |manager: &str| format!("{SHOP}/a?fieldManager={manager}");
+    let told = api
+        .call(Method::PATCH, &target("one"), APPLY, web("a").to_string())
+        .await;
+    assert_eq!(told.status, 201, "{told:?}");
+    let mut other = web("a");
+    other["spec"] = json!({"minAvailable": 1});
+    let told = api
+        .call(Method::PATCH, &target("two"), APPLY, other.to_string())
+        .await;
+    assert_eq!(
+        told.refused(409, "Conflict"),
+        "Apply failed with 1 conflict: conflict with \"one\": .spec.minAvailable"
+    );
+    let forced = format!("{}&force=true", target("two"));
+    let object = api
+        .call(Method::PATCH, &forced, APPLY, other.to_string())
+        .await
+        .object();
+    assert_eq!(object["spec"]["minAvailable"], 1);
+    assert_eq!(object["spec"]["selector"]["matchLabels"]["app"], "a");
+}
+
+#[tokio::test]
+async fn an_invalid_budget_is_refused_with_its_causes() {
+    let home = Home::new();
+    let server = home.start().await;
+    let api = server.root().await;
+    let spec = json!({"minAvailable": "x", "selector": {"matchExpressions": [
+        {"key": "k", "operator": "In", "values": ["-"]}]}, "unhealthyPodEvictionPolicy": "Never"});
+    let told = api.post(SHOP, &budget("a", spec)).await;
+    let message = told.refused(422, "Invalid");
+    assert!(
+        message.starts_with("PodDisruptionBudget.policy \"a\" is invalid: [spec.minAvailable: ")
+    );
+    let fields: Vec<Value> = told.json()["details"]["causes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|cause| cause["field"].clone())
+        .collect();
+    let expected = [
+        "spec.minAvailable",
+        "spec.selector.matchExpressions[0].values[0]",
+        "spec.unhealthyPodEvictionPolicy",
+    ];
+    assert_eq!(fields, expected);
+    // Names are only checked as segments of a path.
+    let mut odd = budget("Odd_Name:1", json!({}));
+    odd["metadata"]["labels"] = json!({});
+    let odd = api.post(SHOP, &odd).await;
+    assert_eq!(odd.status, 201, "{odd:?}");
+    api.post(SHOP, &budget("a/b", json!({})))
+        .await
+        .refused(422, "Invalid");
+    let mut elsewhere = web("a");
+    elsewhere["metadata"]["namespace"] = json!("bank");
+    assert_eq!(
+        api.post(SHOP, &elsewhere).await.refused(400, "BadRequest"),
+        "the namespace of the provided object does not match the namespace sent on the request"
+    );
+}
+
+#[tokio::test]
+async fn budgets_are_shown_as_tables_and_in_protobuf() {
+    let home = Home::new();
+    let server = home.start().await;
+    let api = server.root().await;
+    api.post(SHOP, &web("a")).await.object();
+    api.post(SHOP, &budget("b", json!({"maxUnavailable": 1})))
+        .await
+        .object();
+    let request = api.request(Method::GET, SHOP).header("accept", TABLE);
+    let table = api.send(request, "").await.object();
+    let columns = table["columnDefinitions"].as_array().unwrap().iter();
+    let columns: Vec<&str> = columns
+        .map(|column| column["name"].as_str().unwrap())
+        .collect();
+    let expected = [
+        "Name",
+        "Min Available",
+        "Max Unavailable",
+        "Allowed Disruptions",
+        "Age",
+    ];
+    assert_eq!(columns, expected);
+    let cells = |row: usize| table["rows"][row]["cells"].as_array().unwrap()[..4].to_vec();
+    assert_eq!(cells(0), [json!("a"), json!("50%"), json!("N/A"), json!(0)]);
+    assert_eq!(cells(1), [json!("b"), json!("N/A"), json!("1"), json!(0)]);
+
+    let version = POD_DISRUPTION_BUDGET.stored();
+    let body = Format::Protobuf.write(version, &web("c"));
+    let protobuf = Format::Protobuf.media_type();
+    let told = api.call(Method::POST, SHOP, protobuf, body).await;
+    assert_eq!(told.status, 201, "{told:?}");
+    let read = api.get(&format!("{SHOP}/c")).await.object();
+    assert_eq!(read["spec"], web("c")["spec"]);
+}
+
+#[tokio::test]
+async fn discovery_and_openapi_have_budgets() {
+    let home = Home::new();
+    let server = home.start().await;
+    let api = server.root().await;
+    let list = api.get(POLICY).await.object();
+    let entry = &list["resources"][0];
+    assert_eq!(entry["shortNames"], json!(["pdb"]));
+    assert_eq!(entry["namespaced"], true);
+    assert_eq!(entry["storageVersionHash"], "EVWiDmWqyJw=");
+    assert_eq!(list["resources"][1]["name"], "poddisruptionbudgets/status");
+    let v3 = api.get("/openapi/v3/apis/policy/v1").await.object();
+    let path = "/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets/{name}/status";
+    let id = &v3["paths"][path]["patch"]["operationId"];
+    assert_eq!(id, "patchPolicyV1NamespacedPodDisruptionBudgetStatus");
+}
+
+#[tokio::test]
+async fn a_denial_names_the_namespace() {
+    let home = Home::new();
+    let server = home.start().await;
+    let alice = server.as_user("alice").await;
+    assert_eq!(
+        alice
+            .get(&format!("{SHOP}/a"))
+            .await
+            .refused(403, "Forbidden"),
+        "poddisruptionbudgets.policy \"a\" is forbidden: User \"alice\" cannot get resource \
+         \"poddisruptionbudgets\" in API group \"policy\" in the namespace \"shop\""
+    );
+    let reader: Api = server.as_user("reader").await;
+    assert_eq!(reader.get(EVERYWHERE).await.status, 200);
+    reader.post(SHOP, &web("a")).await.refused(403, "Forbidden");
+}
+
+/// Where namespaces are, by name; all others are active.
+#[derive(Default)]
+struct KnownNamespaces(Mutex<BTreeMap<String, NamespaceState>>);
+
+impl Namespaces for KnownNamespaces {
+    fn state<'a>(&'a self, name: &'a str) -> NamespaceFuture<'a> {
+        let known = self.0.lock().unwrap().get(name).copied();
+        Box::pin(ready(match name {
+            "unknown" => Err("away".to_owned()),
+            _ => Ok(known.unwrap_or(NamespaceState::Active)),
+        }))
+    }
+}
+
+struct NoAdmin;
+
+impl AdminEndpoints for NoAdmin {
+    fn ask<'a>(&'a self, _: &'a str, _: &'a str, _: bool) -> AdminFuture<'a> {
+        Box::pin(ready(None))
+    }
+}
+
+#[tokio::test]
+async fn budgets_of_deleted_namespaces_are_deleted_and_no_others() {
+    let home = Home::new();
+    let settings = local::LocalSettings {
+        path: home.path().join("store.redb"),
+        limits: HistoryLimits::default(),
+    };
+    let clock = Clock::system();
+    let store = local::LocalStore::open(settings, clock.clone()).unwrap();
+    let namespaces = Arc::new(KnownNamespaces::default());
+    let hosted = Hosted::new(HostedSettings {
+        kinds: vec![&POD_DISRUPTION_BUDGET],
+        subresources: Vec::new(),
+        store: Arc::new(store),
+        clock,
+        authorizer: Authorizer::BuiltIn(BuiltInRules::default()),
+        version: "v1.36.3".to_owned(),
+        address: "127.0.0.1:6443".to_owned(),
+        namespaces: Some(namespaces.clone()),
+        admin: Arc::new(NoAdmin),
+    });
+    let call = async |method: Method, namespace: &str, body: Option<&Value>| {
+        let path = format!("{POLICY}/namespaces/{namespace}/poddisruptionbudgets");
+        let response = hosted.serve_own(method, &path, "", JSON, body).await;
+        let ApiBody::Full(body) = response.body else {
+            panic!("a watch");
+        };
+        (
+            response.status.as_u16(),
+            serde_json::from_slice::<Value>(&body).unwrap(),
+        )
+    };
+    for namespace in ["active", "gone", "ending"] {
+        for name in ["a", "b"] {
+            assert_eq!(call(Method::POST, namespace, Some(&web(name))).await.0, 201);
+        }
+    }
+    assert_eq!(call(Method::POST, "unknown", Some(&web("a"))).await.0, 500);
+    let states = [
+        ("gone", NamespaceState::Absent),
+        ("ending", NamespaceState::Terminating),
+    ];
+    for (name, state) in states {
+        namespaces.0.lock().unwrap().insert(name.to_owned(), state);
+    }
+    hosted.clean_namespaces().await.unwrap();
+    for (namespace, left) in [("active", 2), ("gone", 0), ("ending", 0)] {
+        let (_, list) = call(Method::GET, namespace, None).await;
+        assert_eq!(list["items"].as_array().unwrap().len(), left, "{namespace}");
+    }
+}
