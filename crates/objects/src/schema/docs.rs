@@ -819,10 +819,16 @@ static TEXTS: &[TypeTexts] = &[
                 "disruptedPods",
                 "Pods whose eviction was granted but that were not yet observed as deleted.",
             ),
-            ("disruptionsAllowed", "Number of pods that may be disrupted now."),
+            (
+                "disruptionsAllowed",
+                "Number of pods that may be disrupted now.",
+            ),
             ("currentHealthy", "Number of healthy pods."),
             ("desiredHealthy", "Minimum desired number of healthy pods."),
-            ("expectedPods", "Total number of pods that the budget counts."),
+            (
+                "expectedPods",
+                "Total number of pods that the budget counts.",
+            ),
             ("conditions", "Conditions of the budget."),
         ],
     ),
