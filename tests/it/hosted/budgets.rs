@@ -1,4 +1,4 @@
-//! PodDisruptionBudgets: a kind with namespaces.
+//! Disruption budgets: a kind with namespaces.
 
 use std::{
     collections::BTreeMap,

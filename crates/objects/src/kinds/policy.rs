@@ -1,4 +1,4 @@
-//! The hosted kind of the group `policy`: PodDisruptionBudgets.
+//! The hosted kind of the group `policy`.
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ use crate::{
     table,
 };
 
-/// PodDisruptionBudgets.
+/// Disruption budgets.
 pub static POD_DISRUPTION_BUDGET: Kind = Kind {
     group: "policy",
     kind: "PodDisruptionBudget",
