@@ -186,7 +186,7 @@ mod tests {
         let rules = BuiltInRules {
             readers: vec!["devs".to_owned()],
         };
-        answer(&rules, kind, &user, &mut review)
+        answer(&rules, &[], kind, &user, &mut review)
             .map(|()| review["status"].clone())
             .map_err(|fault| fault.message)
     }

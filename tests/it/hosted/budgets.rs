@@ -30,7 +30,7 @@ const SHOP: &str = "/apis/policy/v1/namespaces/shop/poddisruptionbudgets";
 const BANK: &str = "/apis/policy/v1/namespaces/bank/poddisruptionbudgets";
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
 
-fn budget(name: &str, spec: Value) -> Value {
+fn budget(name: &str, spec: &Value) -> Value {
     json!({
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
@@ -42,7 +42,7 @@ fn budget(name: &str, spec: Value) -> Value {
 fn web(name: &str) -> Value {
     budget(
         name,
-        json!({"minAvailable": "50%", "selector": {"matchLabels": {"app": name}}}),
+        &json!({"minAvailable": "50%", "selector": {"matchLabels": {"app": name}}}),
     )
 }
 
@@ -254,7 +254,7 @@ async fn an_invalid_budget_is_refused_with_its_causes() {
     let api = server.root().await;
     let spec = json!({"minAvailable": "x", "selector": {"matchExpressions": [
         {"key": "k", "operator": "In", "values": ["-"]}]}, "unhealthyPodEvictionPolicy": "Never"});
-    let told = api.post(SHOP, &budget("a", spec)).await;
+    let told = api.post(SHOP, &budget("a", &spec)).await;
     let message = told.refused(422, "Invalid");
     assert!(
         message.starts_with("PodDisruptionBudget.policy \"a\" is invalid: [spec.minAvailable: ")
@@ -272,11 +272,11 @@ async fn an_invalid_budget_is_refused_with_its_causes() {
     ];
     assert_eq!(fields, expected);
     // Names are only checked as segments of a path.
-    let mut odd = budget("Odd_Name:1", json!({}));
+    let mut odd = budget("Odd_Name:1", &json!({}));
     odd["metadata"]["labels"] = json!({});
     let odd = api.post(SHOP, &odd).await;
     assert_eq!(odd.status, 201, "{odd:?}");
-    api.post(SHOP, &budget("a/b", json!({})))
+    api.post(SHOP, &budget("a/b", &json!({})))
         .await
         .refused(422, "Invalid");
     let mut elsewhere = web("a");
@@ -293,7 +293,7 @@ async fn budgets_are_shown_as_tables_and_in_protobuf() {
     let server = home.start().await;
     let api = server.root().await;
     api.post(SHOP, &web("a")).await.object();
-    api.post(SHOP, &budget("b", json!({"maxUnavailable": 1})))
+    api.post(SHOP, &budget("b", &json!({"maxUnavailable": 1})))
         .await
         .object();
     let request = api.request(Method::GET, SHOP).header("accept", TABLE);
