@@ -13,6 +13,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 )
 
@@ -38,6 +39,9 @@ type PKI struct {
 	FairgateClient   KeyPair // CN fairgate: for impersonation, bounded by RBAC
 
 	ca, frontProxyCA *authority
+
+	// How many users' certificates were made.
+	users atomic.Uint32
 }
 
 type authority struct {
@@ -77,9 +81,10 @@ func NewPKI(dir string, addresses []string) (*PKI, error) {
 	return p, nil
 }
 
-// User makes a client certificate of the cluster's CA: name becomes the CN, groups the O values.
+// User makes a client certificate of the cluster's CA: name becomes the CN, groups the O values. Each has
+// files of its own: tests run at the same time, and a gateway may be reading those of the last one.
 func (p *PKI) User(file, name string, groups ...string) (KeyPair, error) {
-	return p.newClient(p.ca, "user-"+file, name, groups)
+	return p.newClient(p.ca, fmt.Sprintf("user-%s-%d", file, p.users.Add(1)), name, groups)
 }
 
 func (p *PKI) newAuthority(file, name string) (*authority, KeyPair, error) {
