@@ -125,7 +125,7 @@ impl ApiResponse {
         response
     }
 
-    /// Adds `Warning` headers, each text once, up to [`MAX_WARNINGS`].
+    /// Adds `Warning` headers, each text once, up to `MAX_WARNINGS`.
     #[must_use]
     pub fn warn(mut self, warnings: &[String]) -> Self {
         for value in warning_headers(warnings) {

@@ -17,7 +17,7 @@ pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>>
 
 /// Versioned objects with watch. Used as `Arc<dyn Store>`.
 ///
-/// Keys begin with `/`, prefixes begin and end with it; see [`check_key`](crate::check_key). Dropping a
+/// Keys begin with `/`, prefixes begin and end with it; see `check_key`. Dropping a
 /// future does not cancel a write that is in progress.
 pub trait Store: Send + Sync {
     /// The entry at `key`, if there is one.

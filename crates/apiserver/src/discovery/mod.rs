@@ -1,8 +1,8 @@
 //! Discovery: the documents that tell clients which resources there are.
 //!
 //! They are generated from the table of kinds, in two forms: one document per group version (`plain`), and
-//! all in one (`aggregated`). [`AggregatedVersion::accepted`] chooses between them. [`merge_group_list`] and
-//! [`merge_aggregated`] merge the hosted groups into the documents of an upstream.
+//! all in one (`aggregated`). `AggregatedVersion::accepted` chooses between them. `merge_group_list` and
+//! `merge_aggregated` merge the hosted groups into the documents of an upstream.
 //!
 //! All functions are pure and make a new document at each call.
 //!

@@ -14,7 +14,7 @@ use crate::time::{Time, nanos};
 /// The most bounds a histogram can have.
 pub(crate) const MAX_BOUNDS: usize = 15;
 
-/// The upper bounds of a histogram's buckets: ascending, each inclusive, at most [`MAX_BOUNDS`];
+/// The upper bounds of a histogram's buckets: ascending, each inclusive, at most `MAX_BOUNDS`;
 /// a bucket without bound follows the last.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Buckets(&'static [f64]);
@@ -39,7 +39,7 @@ impl Buckets {
     ///
     /// # Panics
     ///
-    /// When there are more than [`MAX_BOUNDS`], or they do not ascend: while compiling, in a
+    /// When there are more than `MAX_BOUNDS`, or they do not ascend: while compiling, in a
     /// constant.
     pub const fn new(bounds: &'static [f64]) -> Self {
         assert!(bounds.len() <= MAX_BOUNDS, "too many bounds");

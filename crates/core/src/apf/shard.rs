@@ -32,10 +32,10 @@ pub enum ShardError {
     /// A hand cannot hold more queues than there are.
     #[error("handSize {hand_size} exceeds queues {queues}; lower handSize or raise queues")]
     HandExceedsQueues { queues: u32, hand_size: u32 },
-    /// The deck is beyond [`MAX_DECK`].
+    /// The deck is beyond `MAX_DECK`.
     #[error("queues {queues} exceeds {MAX_DECK}; lower queues")]
     TooManyQueues { queues: u32 },
-    /// A deal would use more than [`MAX_ENTROPY_BITS`] of the hash.
+    /// A deal would use more than `MAX_ENTROPY_BITS` of the hash.
     #[error(
         "a deal of {hand_size} out of {queues} queues needs {bits} bits of a flow's hash, and \
          {MAX_ENTROPY_BITS} are the most; lower handSize or queues"

@@ -1,7 +1,7 @@
 //! JSON text: reading it with the errors of Go's decoder, writing it as Go's encoder does.
 //!
-//! Accepts what Go accepts, with two narrower bounds: [`MAX_DEPTH`] and
-//! [`canonical::MAX_OBJECTS`](crate::schema::canonical::MAX_OBJECTS).
+//! Accepts what Go accepts, with two narrower bounds: `MAX_DEPTH` and
+//! `canonical::MAX_OBJECTS`.
 //!
 //! Not here: what the values mean, and which fields there are.
 

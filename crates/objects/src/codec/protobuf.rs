@@ -5,7 +5,7 @@
 //! fields in any order, packed or not. It skips unknown fields.
 //!
 //! Depth is bounded by the tables, memory by
-//! [`canonical::MAX_OBJECTS`](super::super::schema::canonical::MAX_OBJECTS) and the size of the input.
+//! `canonical::MAX_OBJECTS` and the size of the input.
 //!
 //! Not here: the envelope of a message ([`super::envelope`]).
 

@@ -72,7 +72,7 @@ pub struct Decoded {
     /// The object.
     pub value: Value,
     /// Strict problems: `unknown field "spec.foo"`, `duplicate field "spec.foo"`; at most
-    /// [`MAX_PROBLEMS`], each once, in the order of the source.
+    /// `MAX_PROBLEMS`, each once, in the order of the source.
     pub problems: Vec<String>,
 }
 
@@ -98,7 +98,7 @@ pub enum TypeError {
     /// Text that should be base64 and is not, from this byte on.
     #[error("illegal base64 data at input byte {0}")]
     Base64(usize),
-    /// Over [`MAX_OBJECTS`].
+    /// Over `MAX_OBJECTS`.
     #[error("json: more than {MAX_OBJECTS} objects")]
     TooManyObjects,
 }

@@ -1,7 +1,7 @@
 //! Borrowing: from each level's seat demand to its current limit.
 //!
 //! A level that does not need its seats lends them, and one that needs more borrows. Periodically,
-//! and on each change of policy, [`rebalance`] divides the seats of all levels. Each level first
+//! and on each change of policy, `rebalance` divides the seats of all levels. Each level first
 //! gets at least what it recently used, up to its nominal limit; the rest is divided in proportion
 //! to demand (KEP-1040, borrowing). Exempt levels take what they need first.
 //!

@@ -20,7 +20,7 @@ pub enum SyntaxError {
         /// What was being read.
         context: &'static str,
     },
-    /// More than [`MAX_OBJECTS`] objects.
+    /// More than `MAX_OBJECTS` objects.
     #[error("more than {MAX_OBJECTS} objects")]
     TooManyObjects,
 }

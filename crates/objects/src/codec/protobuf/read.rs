@@ -58,7 +58,7 @@ pub enum WireError {
     /// A time outside the years from 0 to 9999.
     #[error("proto: time {0} is out of range")]
     Time(i64),
-    /// Over [`MAX_OBJECTS`].
+    /// Over `MAX_OBJECTS`.
     #[error("proto: more than {MAX_OBJECTS} objects")]
     TooManyObjects,
 }
