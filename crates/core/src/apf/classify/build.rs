@@ -1,18 +1,15 @@
 //! Splitting rules into the combinations that classification looks up.
 
-use k8s_openapi::api::flowcontrol::v1::{
-    NonResourcePolicyRule, PolicyRulesWithSubjects, ResourcePolicyRule, Subject as SubjectObject,
-};
+use k8s_openapi::api::flowcontrol::v1::PolicyRulesWithSubjects;
 
 use super::{
-    ACCOUNT_PREFIX, ALL_VERBS, ANY, CLUSTER, Classifier, CombinedSchema, EVERY_PATH, FIRST_CLASS,
-    FlowHash, LevelSpec, NAMED_GROUP, NAMED_PATH, NAMED_RESOURCE, NameScope, PATH, Schema, Shapes,
-    Subject, UNKNOWN,
+    ANY, CLUSTER, Classifier, CombinedSchema, EVERY_PATH, FlowHash, LevelSpec, NAMED_GROUP,
+    NAMED_PATH, NAMED_RESOURCE, PATH, Schema, Shapes, Subject, UNKNOWN,
     broad::{self, Dimension},
-    names::Names,
+    classes::Classes,
+    numbering::{NameReader, NumberedRule, PathPart, ResourcePart},
     tuples::{TupleKey, Tuples},
 };
-use crate::digest::Verb;
 
 /// How many combinations are listed before a rule is kept whole.
 ///
@@ -30,37 +27,6 @@ impl Budget {
         per_part: 16,
         per_name: 8,
     };
-}
-
-/// A rule with its names as numbers.
-struct NumberedRule {
-    schema: u32,
-    subjects: Vec<u32>,
-    resources: Vec<ResourcePart>,
-    paths: Vec<PathPart>,
-}
-
-/// A resource rule; an empty list of names with its flag set means the wildcard.
-struct ResourcePart {
-    verbs: u16,
-    groups: Set,
-    resources: Set,
-    namespaces: Set,
-    cluster_scope: bool,
-}
-
-/// A non-resource rule.
-struct PathPart {
-    verbs: u16,
-    paths: Set,
-}
-
-/// The contents of a list of a rule.
-#[derive(Default)]
-struct Set {
-    any: bool,
-    /// Names before, classes after [`Classes::apply`].
-    values: Vec<u32>,
 }
 
 impl Classifier {
@@ -131,252 +97,6 @@ impl Classifier {
             broad,
             flows: flows.collect(),
         }
-    }
-}
-
-/// Turns names into numbers.
-struct NameReader {
-    names: Names,
-    root: u32,
-    everybody: u32,
-    /// Directories, each with the one it is in.
-    parents: Vec<(u32, u32)>,
-}
-
-impl NameReader {
-    fn new(key: &[u8; 16]) -> Self {
-        let mut names = Names::new(key);
-        let everybody = names.intern(NameScope::EVERYBODY, b"");
-        Self {
-            names,
-            root: UNKNOWN,
-            everybody,
-            parents: Vec::new(),
-        }
-    }
-
-    fn rule(&mut self, schema: u32, rule: &PolicyRulesWithSubjects) -> NumberedRule {
-        let mut subjects: Vec<u32> = Vec::new();
-        subjects.extend(rule.subjects.iter().filter_map(|s| self.subject(s)));
-        let resources = rule.resource_rules.iter().flatten();
-        let paths = rule.non_resource_rules.iter().flatten();
-        NumberedRule {
-            schema,
-            subjects: distinct(subjects),
-            resources: resources.map(|part| self.resource_part(part)).collect(),
-            paths: paths.map(|part| self.path_part(part)).collect(),
-        }
-    }
-
-    /// The number of a subject, if it can match anybody.
-    fn subject(&mut self, subject: &SubjectObject) -> Option<u32> {
-        let (scope, name) = match subject.kind.as_str() {
-            "User" => (NameScope::USER, &subject.user.as_ref()?.name),
-            "Group" => (NameScope::GROUP, &subject.group.as_ref()?.name),
-            "ServiceAccount" => {
-                let account = subject.service_account.as_ref()?;
-                let namespace = &account.namespace;
-                if account.name == "*" {
-                    (NameScope::ACCOUNTS, namespace)
-                } else {
-                    let user = format!("{ACCOUNT_PREFIX}{namespace}:{}", account.name);
-                    return Some(self.names.intern(NameScope::USER, user.as_bytes()));
-                }
-            }
-            _ => return None,
-        };
-        if name == "*" && scope != NameScope::ACCOUNTS {
-            return Some(self.everybody);
-        }
-        Some(self.names.intern(scope, name.as_bytes()))
-    }
-
-    fn resource_part(&mut self, part: &ResourcePolicyRule) -> ResourcePart {
-        let namespaces = part.namespaces.as_deref().unwrap_or_default();
-        ResourcePart {
-            verbs: verb_mask(&part.verbs),
-            groups: set(&part.api_groups, |group| {
-                vec![self.names.intern(NameScope::API_GROUP, group.as_bytes())]
-            }),
-            resources: set(&part.resources, |resource| {
-                Vec::from_iter(self.resource(resource))
-            }),
-            namespaces: set(namespaces, |namespace| {
-                vec![
-                    self.names
-                        .intern(NameScope::NAMESPACE, namespace.as_bytes()),
-                ]
-            }),
-            cluster_scope: part.cluster_scope == Some(true),
-        }
-    }
-
-    /// The number of `resource` or `resource/subresource`, if any request can have it.
-    fn resource(&mut self, resource: &str) -> Option<u32> {
-        let Some((resource, subresource)) = resource.split_once('/') else {
-            return Some(self.names.intern(NameScope::RESOURCE, resource.as_bytes()));
-        };
-        if subresource.is_empty() || subresource.contains('/') {
-            return None;
-        }
-        let within = self.names.intern(NameScope::RESOURCE, resource.as_bytes());
-        let scope = NameScope::subresource_of(within);
-        Some(self.names.intern(scope, subresource.as_bytes()))
-    }
-
-    fn path_part(&mut self, part: &NonResourcePolicyRule) -> PathPart {
-        PathPart {
-            verbs: verb_mask(&part.verbs),
-            paths: set(&part.non_resource_urls, |url| self.url(url)),
-        }
-    }
-
-    /// The numbers of what an entry covers: a directory, and the path itself if it is none.
-    fn url(&mut self, url: &str) -> Vec<u32> {
-        let stem = url.strip_suffix('*').unwrap_or(url);
-        let Some(path) = stem.strip_prefix('/') else {
-            return Vec::new();
-        };
-        if self.root == UNKNOWN {
-            self.root = self.names.intern(NameScope::ROOT, b"");
-            self.parents.push((self.root, UNKNOWN));
-        }
-        let mut directory = self.root;
-        let mut segments = path.split('/').peekable();
-        while let Some(segment) = segments.next() {
-            if segments.peek().is_some() {
-                directory = self.directory(directory, segment);
-            } else if !segment.is_empty() {
-                let file = self
-                    .names
-                    .intern(NameScope::file_in(directory), segment.as_bytes());
-                return vec![file, self.directory(directory, segment)];
-            }
-        }
-        vec![directory]
-    }
-
-    fn directory(&mut self, within: u32, segment: &str) -> u32 {
-        let scope = NameScope::directory_in(within);
-        let known = self.names.len();
-        let directory = self.names.intern(scope, segment.as_bytes());
-        if self.names.len() > known {
-            self.parents.push((directory, within));
-        }
-        directory
-    }
-}
-
-/// Names that occur in the same lists share a class, which is as good as a name.
-struct Classes {
-    /// The class of each name.
-    numbers: Vec<u32>,
-    /// How many subject classes there are, those from 0 to [`FIRST_CLASS`] included.
-    subjects: u32,
-}
-
-impl Classes {
-    /// Refines a partition of the names by each list in turn: two names stay together as long as each
-    /// list has both or neither. Costs `O(names in all lists)`.
-    fn of(rules: &[NumberedRule], names: usize) -> Self {
-        let mut parts = Partition::new(names);
-        let mut subjects = vec![false; names];
-        for rule in rules {
-            parts.split(&rule.subjects);
-            for &subject in &rule.subjects {
-                subjects[subject as usize] = true;
-            }
-            for part in &rule.resources {
-                parts.split(&part.groups.values);
-                parts.split(&part.resources.values);
-                parts.split(&part.namespaces.values);
-            }
-            for part in &rule.paths {
-                parts.split(&part.paths.values);
-            }
-        }
-        // Subjects are numbered by themselves, because they have a table of their own. No name is both.
-        let mut next = [FIRST_CLASS; 2];
-        let mut known = vec![UNKNOWN; parts.len()];
-        let mut numbers = vec![UNKNOWN; names];
-        for (name, &part) in parts.of_names.iter().enumerate() {
-            if part == Partition::UNLISTED {
-                continue;
-            }
-            let number = &mut known[part as usize];
-            if *number == UNKNOWN {
-                let next = &mut next[usize::from(subjects[name])];
-                *number = *next;
-                *next += 1;
-            }
-            numbers[name] = *number;
-        }
-        Self {
-            numbers,
-            subjects: next[1],
-        }
-    }
-
-    /// Puts classes in the place of names.
-    fn apply(&self, rule: &mut NumberedRule) {
-        let apply = |values: &mut Vec<u32>| {
-            for value in values.iter_mut() {
-                *value = self.numbers[*value as usize];
-            }
-            *values = distinct(std::mem::take(values));
-        };
-        apply(&mut rule.subjects);
-        for part in &mut rule.resources {
-            apply(&mut part.groups.values);
-            apply(&mut part.resources.values);
-            apply(&mut part.namespaces.values);
-        }
-        for part in &mut rule.paths {
-            apply(&mut part.paths.values);
-        }
-    }
-}
-
-/// Which names occur together in lists.
-struct Partition {
-    /// The part of each name.
-    of_names: Vec<u32>,
-    /// For each part, the last list that split it, and the part of its names in that list.
-    split: Vec<(u32, u32)>,
-    lists: u32,
-}
-
-impl Partition {
-    /// The part of names that are in no list.
-    const UNLISTED: u32 = 0;
-
-    fn new(names: usize) -> Self {
-        Self {
-            of_names: vec![Self::UNLISTED; names],
-            split: vec![(0, Self::UNLISTED)],
-            lists: 0,
-        }
-    }
-
-    /// Separates the names in a list from those that are not in it.
-    fn split(&mut self, list: &[u32]) {
-        self.lists += 1;
-        for &name in list {
-            let part = &mut self.of_names[name as usize];
-            let (last, inside) = self.split[*part as usize];
-            *part = if last == self.lists {
-                inside
-            } else {
-                let new = u32::try_from(self.split.len()).expect("fewer than 2^32 names in lists");
-                self.split[*part as usize] = (self.lists, new);
-                self.split.push((0, Self::UNLISTED));
-                new
-            };
-        }
-    }
-
-    fn len(&self) -> usize {
-        self.split.len()
     }
 }
 
@@ -498,28 +218,6 @@ impl Table {
     }
 }
 
-impl ResourcePart {
-    /// The numbers of the places it is for.
-    fn places(&self) -> Vec<u32> {
-        let mut places = self.namespaces.numbers();
-        if self.cluster_scope {
-            places.push(CLUSTER);
-        }
-        places
-    }
-}
-
-impl Set {
-    /// What the set has in keys.
-    fn numbers(&self) -> Vec<u32> {
-        if self.any {
-            vec![ANY]
-        } else {
-            self.values.clone()
-        }
-    }
-}
-
 /// The number of a key's shape; its bit is the one of [`Shapes`].
 fn shape(group: u32, resource: u32, place: u32) -> u32 {
     let place = match place {
@@ -568,34 +266,4 @@ fn above(parents: &[(u32, u32)], classes: &[u32]) -> Box<[u32]> {
         };
     }
     above.into()
-}
-
-/// Reads a list that may be the wildcard.
-fn set(list: &[String], mut numbers: impl FnMut(&str) -> Vec<u32>) -> Set {
-    if matches!(list, [only] if only == "*") {
-        return Set {
-            any: true,
-            values: Vec::new(),
-        };
-    }
-    let values = list.iter().flat_map(|entry| numbers(entry)).collect();
-    Set {
-        any: false,
-        values: distinct(values),
-    }
-}
-
-pub(super) fn verb_mask(verbs: &[String]) -> u16 {
-    if matches!(verbs, [only] if only == "*") {
-        return ALL_VERBS;
-    }
-    verbs
-        .iter()
-        .fold(0, |mask, verb| mask | Verb::from(verb.as_str()).bit())
-}
-
-fn distinct(mut values: Vec<u32>) -> Vec<u32> {
-    values.sort_unstable();
-    values.dedup();
-    values
 }

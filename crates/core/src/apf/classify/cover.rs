@@ -13,7 +13,8 @@ use k8s_openapi::api::flowcontrol::v1::{
 };
 
 use super::{
-    ACCOUNT_PREFIX, Classifier, NameScope, Request, UNKNOWN, account_namespace, build::verb_mask,
+    ACCOUNT_PREFIX, Classifier, NameScope, Request, UNKNOWN, account_namespace,
+    numbering::verb_mask,
 };
 use crate::digest::User;
 

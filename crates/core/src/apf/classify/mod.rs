@@ -14,9 +14,11 @@
 
 mod broad;
 mod build;
+mod classes;
 mod cover;
 mod explain;
 mod names;
+mod numbering;
 mod tuples;
 
 use std::hash::Hasher;
