@@ -58,7 +58,8 @@
 //! Source: the API reference of `policy/v1`, the Kubernetes documentation on disruptions, and observation of
 //! kube-apiserver and kube-controller-manager. Texts that clients see are theirs.
 //!
-//! Not here: HTTP, watches, leader election, authorization, and holding evictions until their budgets allow them.
+//! Not here: HTTP, watches, leader election, authorization, and how evictions are held while they wait ([`waiting`] is
+//! their order).
 
 pub mod advice;
 pub mod amounts;
@@ -70,5 +71,6 @@ pub mod labels;
 pub mod pod;
 pub mod procedure;
 mod read;
+pub mod waiting;
 
 pub use read::MalformedObject;

@@ -1,0 +1,260 @@
+//! The order of waiting evictions, in virtual time.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::*;
+
+const LIMITS: WaitLimits = WaitLimits {
+    per_budget: 100,
+    total: 150,
+};
+
+const NOBODY: [u64; 0] = [];
+
+fn at(seconds: u64) -> Time {
+    Time::ZERO.plus(Duration::from_secs(seconds))
+}
+
+fn foo() -> BudgetName {
+    BudgetName {
+        namespace: "ns".to_owned(),
+        name: "foo".to_owned(),
+    }
+}
+
+fn bar() -> BudgetName {
+    BudgetName {
+        name: "bar".to_owned(),
+        ..foo()
+    }
+}
+
+/// Evictions of several flows that wait for one budget.
+struct Crowd {
+    waiting: WaitingEvictions,
+    places: BTreeMap<u64, WaitPlace>,
+    now: Time,
+}
+
+impl Crowd {
+    fn new() -> Self {
+        Self {
+            waiting: WaitingEvictions::new(LIMITS),
+            places: BTreeMap::new(),
+            now: Time::ZERO,
+        }
+    }
+
+    fn of(flows: &[(&str, usize)]) -> Self {
+        let mut crowd = Self::new();
+        for (flow, count) in flows {
+            for _ in 0..*count {
+                crowd.join(flow);
+            }
+        }
+        crowd
+    }
+
+    fn join(&mut self, flow: &str) -> u64 {
+        let place = self.waiting.join(&foo(), flow).unwrap();
+        let number = place.number();
+        self.places.insert(number, place);
+        number
+    }
+
+    fn observed(&mut self, allowed: usize) -> Vec<u64> {
+        self.now = self.now.plus(Duration::from_secs(1));
+        self.waiting.observed(self.now, &foo(), allowed)
+    }
+
+    fn end(&mut self, number: u64, is_granted: bool) -> String {
+        let place = self.places.remove(&number).unwrap();
+        self.waiting.leave(&place, is_granted);
+        place.flow
+    }
+
+    fn refused(&mut self, number: u64) {
+        self.waiting.refused(&self.places[&number]);
+    }
+
+    /// Grants one eviction after the other, and returns whose they were.
+    fn granted(&mut self, count: usize) -> String {
+        let grant = |_| {
+            let [next] = self.observed(1)[..] else {
+                panic!("nobody is next");
+            };
+            self.end(next, true)
+        };
+        (0..count).map(grant).collect()
+    }
+}
+
+#[test]
+fn a_drain_of_two_does_not_wait_behind_a_drain_of_fifty() {
+    let mut crowd = Crowd::of(&[("a", 50), ("b", 2)]);
+    assert_eq!(crowd.granted(6), "ababaa");
+}
+
+#[test]
+fn a_drain_that_comes_later_is_next_after_one_turn_of_the_others() {
+    let mut crowd = Crowd::of(&[("a", 20), ("b", 20)]);
+    assert_eq!(crowd.granted(5), "ababa");
+    crowd.join("c");
+    crowd.join("c");
+    assert_eq!(crowd.granted(6), "bacbac");
+}
+
+#[test]
+fn evictions_of_one_drain_go_in_the_order_in_which_they_came() {
+    let mut crowd = Crowd::new();
+    let numbers: Vec<u64> = (0..5).map(|_| crowd.join("a")).collect();
+    assert_eq!(crowd.observed(2), numbers[..2]);
+    crowd.refused(numbers[1]);
+    crowd.end(numbers[0], true);
+    assert_eq!(crowd.observed(3), numbers[1..4]);
+}
+
+#[test]
+fn a_drain_that_sends_one_eviction_after_the_other_gains_nothing() {
+    let mut crowd = Crowd::of(&[("a", 50)]);
+    let mut order = String::new();
+    for _ in 0..20 {
+        if !crowd.places.values().any(|place| place.flow == "b") {
+            crowd.join("b");
+        }
+        order.push_str(&crowd.granted(1));
+    }
+    assert_eq!(order, "ab".repeat(10));
+}
+
+#[test]
+fn ever_new_drains_do_not_starve_those_who_are_there() {
+    let mut crowd = Crowd::of(&[("a", 10)]);
+    let mut order = String::new();
+    for new in ["b", "c", "d", "e"] {
+        crowd.join(new);
+        order.push_str(&crowd.granted(2));
+    }
+    assert_eq!(order.matches('a').count(), 4, "{order}");
+}
+
+#[test]
+fn as_many_have_their_turn_as_the_budget_allows() {
+    let mut crowd = Crowd::of(&[("a", 3), ("b", 3)]);
+    assert_eq!(crowd.observed(0), NOBODY);
+    let turns = crowd.observed(3);
+    assert_eq!(turns, [0, 3, 1], "the flows take turns");
+    assert_eq!(crowd.observed(3), NOBODY, "they are on their way");
+    crowd.end(0, true);
+    assert_eq!(crowd.observed(2), NOBODY, "two are still on their way");
+    crowd.refused(3);
+    assert_eq!(crowd.observed(2), [3], "a refusal costs no place");
+    assert_eq!(crowd.observed(100).len(), 3, "there are no more");
+}
+
+#[test]
+fn a_turn_that_takes_long_keeps_nobody_waiting() {
+    let mut crowd = Crowd::of(&[("a", 3)]);
+    assert_eq!(crowd.observed(1), [0]);
+    crowd.now = at(5);
+    assert_eq!(crowd.observed(1), [1]);
+    let slow = &crowd.places[&0];
+    assert!(crowd.waiting.may_charge(&foo(), Some(slow)));
+    crowd.end(0, true);
+    assert_eq!(crowd.observed(1), NOBODY, "the second is on its way");
+}
+
+#[test]
+fn who_leaves_gives_up_place_and_turn() {
+    let mut crowd = Crowd::of(&[("a", 3)]);
+    crowd.end(1, false);
+    assert_eq!(crowd.observed(1), [0]);
+    let place = crowd.places[&0].clone();
+    crowd.end(0, false);
+    crowd.waiting.leave(&place, true);
+    crowd.waiting.refused(&place);
+    assert_eq!((crowd.waiting.len(), crowd.observed(1)), (1, vec![2]));
+    crowd.end(2, true);
+    assert!(crowd.waiting.is_empty() && crowd.waiting.budgets().next().is_none());
+    assert_eq!(crowd.observed(1), NOBODY);
+}
+
+#[test]
+fn only_so_many_wait_for_a_budget_and_in_total() {
+    let mut waiting = WaitingEvictions::new(LIMITS);
+    for _ in 0..100 {
+        assert!(waiting.join(&foo(), "a").is_some());
+    }
+    assert_eq!(waiting.join(&foo(), "b"), None);
+    let mut last = None;
+    for _ in 0..50 {
+        last = waiting.join(&bar(), "b");
+    }
+    assert_eq!(waiting.join(&bar(), "b"), None, "150 wait");
+    waiting.leave(&last.unwrap(), false);
+    assert!(waiting.join(&bar(), "b").is_some());
+}
+
+#[test]
+fn who_comes_does_not_overtake_those_who_wait() {
+    let mut crowd = Crowd::new();
+    assert!(crowd.waiting.may_charge(&foo(), None));
+    let first = crowd.join("a");
+    let alone = crowd.places[&first].clone();
+    assert!(crowd.waiting.may_charge(&foo(), Some(&alone)));
+    assert!(!crowd.waiting.may_charge(&foo(), None));
+    assert!(crowd.waiting.may_charge(&bar(), None));
+    crowd.join("b");
+    assert!(!crowd.waiting.may_charge(&foo(), Some(&alone)));
+    assert_eq!(crowd.observed(1), [first]);
+    assert!(crowd.waiting.may_charge(&foo(), Some(&alone)));
+    for _ in 2..LIMITS.per_budget {
+        crowd.join("c");
+    }
+    assert!(
+        crowd.waiting.may_charge(&foo(), None),
+        "there is no place left"
+    );
+}
+
+proptest! {
+    /// Whatever happens: each place has at most one turn at a time, those who stay are counted, and of two drains
+    /// that both have evictions waiting all the time neither is granted more than one more than the other, and one for
+    /// each of the three turns at a time that may be refused.
+    #[test]
+    fn turns_are_fair_and_counted(steps in proptest::collection::vec((0..8_u8, 0..4_usize), 1..200)) {
+        let mut crowd = Crowd::of(&[("a", 40), ("b", 40)]);
+        let mut on_turn: Vec<u64> = Vec::new();
+        let (mut a, mut b) = (0_i64, 0_i64);
+        for (kind, pick) in steps {
+            match kind {
+                0 if crowd.places.len() < 100 => { crowd.join("c"); }
+                1..=3 => {
+                    let turns = crowd.observed(pick);
+                    prop_assert!(turns.iter().all(|turn| !on_turn.contains(turn)));
+                    on_turn.extend(turns);
+                }
+                _ if on_turn.is_empty() => {}
+                4 | 5 => {
+                    let number = on_turn.remove(pick % on_turn.len());
+                    match crowd.end(number, true).as_str() {
+                        "a" => a += 1,
+                        "b" => b += 1,
+                        _ => {}
+                    }
+                }
+                6 => crowd.refused(on_turn.remove(pick % on_turn.len())),
+                _ => { crowd.end(on_turn.remove(pick % on_turn.len()), false); }
+            }
+            prop_assert_eq!(crowd.waiting.len(), crowd.places.len());
+            let both = ["a", "b"].map(|flow| crowd.places.values().any(|place| place.flow == flow));
+            if both == [true, true] {
+                prop_assert!((a - b).abs() <= 1 + 3, "{a} {b}");
+            } else {
+                break;
+            }
+        }
+    }
+}
