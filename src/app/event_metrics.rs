@@ -4,7 +4,7 @@ use std::sync::{Arc, LazyLock};
 
 use crate::observe::{AbandonedStreamEnd, GatewayMetrics, UpstreamFailure, catalogue};
 use fairgate_base::events::EventSink;
-use fairgate_evictor::{EvictionEvent, EvictionMode, EvictionOutcome};
+use fairgate_evictor::{EvictionEvent, EvictionMode, EvictionOutcome, EvictionWaitEvent, Evictor};
 use fairgate_proxy::{
     forward::{ConnectionEvent, ConnectionLimit, Lane},
     serve::ClientEvent,
@@ -65,6 +65,28 @@ pub(super) fn evictions(
     });
     // Exposed from the first eviction on: most gateways see none.
     EventSink::new(move |event: EvictionEvent| counters[event.outcome as usize].increment(1))
+}
+
+/// Measures how long evictions wait for their budgets.
+pub(super) fn eviction_waits(metrics: &Arc<GatewayMetrics>) -> EventSink<EvictionWaitEvent> {
+    let metrics = Arc::clone(metrics);
+    let outcomes = EvictionOutcome::ALL.map(EvictionOutcome::as_str);
+    let waits = LazyLock::new(move || metrics.histogram(&catalogue::EVICTION_WAIT, &outcomes));
+    // Exposed from the first wait on.
+    EventSink::new(move |event: EvictionWaitEvent| {
+        waits.observe(event.outcome.as_str(), event.waited);
+    })
+}
+
+/// Shows how many evictions wait, where any may.
+pub(super) fn waiting_evictions(metrics: &GatewayMetrics, evictor: &Arc<Evictor>) {
+    if !evictor.may_hold() {
+        return;
+    }
+    let of = Arc::downgrade(evictor);
+    #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
+    let waiting = move || of.upgrade().map_or(0, |evictor| evictor.waiting()) as f64;
+    metrics.observe_gauge(&catalogue::EVICTIONS_WAITING, waiting);
 }
 
 /// Counts token reviews.

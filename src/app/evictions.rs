@@ -5,13 +5,18 @@ use std::sync::Arc;
 use tokio::runtime;
 
 use super::{
-    access_reviews, event_metrics,
+    Gateway, access_reviews, event_metrics,
     hosted_api::HostedApi,
     settings::{self, UpstreamClients},
 };
-use crate::{config::Config, observe::GatewayMetrics};
+use crate::{
+    config::{Config, EvictionWaitConfig},
+    observe::GatewayMetrics,
+};
 use fairgate_base::clock::Clock;
-use fairgate_evictor::{Evictor, EvictorSettings};
+use fairgate_eviction::waiting::WaitLimits;
+use fairgate_evictor::{EvictionWaitRules, Evictor, EvictorSettings};
+use fairgate_proxy::serve::DrainPhase;
 
 /// The evictor of a gateway that has an upstream. Budgets are those of `hosting`, if it has any. The caller's
 /// rights are reviewed on `control`.
@@ -27,7 +32,7 @@ pub(super) fn evictor(
         return None;
     }
     let mode = config.eviction.mode;
-    Some(Evictor::new(EvictorSettings {
+    let evictor = Evictor::new(EvictorSettings {
         mode,
         access: access_reviews::reviews(config, clients, clock, metrics, control),
         client: clients.reviews.clone(),
@@ -35,5 +40,33 @@ pub(super) fn evictor(
         clock: clock.clone(),
         seed: settings::random(),
         events: event_metrics::evictions(metrics, mode),
-    }))
+        wait: wait_rules(&config.eviction.wait),
+        wait_events: event_metrics::eviction_waits(metrics),
+    });
+    event_metrics::waiting_evictions(metrics, &evictor);
+    Some(evictor)
+}
+
+fn wait_rules(wait: &EvictionWaitConfig) -> EvictionWaitRules {
+    EvictionWaitRules {
+        limit: wait.limit,
+        users: wait.users.iter().cloned().collect(),
+        groups: wait.groups.iter().cloned().collect(),
+        places: WaitLimits {
+            per_budget: wait.per_budget as usize,
+            total: wait.total as usize,
+        },
+    }
+}
+
+/// Answers the evictions that wait when the gateway begins to stop.
+pub(super) fn end_waits_with(evictor: Arc<Evictor>, gateway: &Gateway) {
+    let mut phases = gateway.drain().subscribe();
+    gateway.control().spawn(async move {
+        let stopping = phases.wait_for(|now| *now >= DrainPhase::Stopping);
+        // Nothing is left to be told once the gateway is gone.
+        if stopping.await.is_ok() {
+            evictor.end_waits();
+        }
+    });
 }

@@ -53,12 +53,14 @@ use fairgate_core::{
     apf::{Compiled, Policy},
     finding::Finding,
 };
-use fairgate_evictor::{EvictionLayer, EvictionService, Evictor};
+use fairgate_evictor::{
+    EvictionLayer, EvictionService, EvictionWaitLayer, EvictionWaitService, Evictor,
+};
 use fairgate_proxy::{
     auth::layer::{Auth, AuthLayer, AuthRules},
     fairness::{FairnessLayer, FlowControl, Gate, layer::Fairness},
     forward::{Forward, UpstreamSettings},
-    stack::stack,
+    stack::{EvictionLayers, stack},
 };
 use fairgate_store::{Store, StoreError};
 use fairgate_upstream::endpoint::Endpoint;
@@ -218,11 +220,14 @@ where
         &rules,
         OwnServices {
             hosting: hosting.as_ref(),
-            evictor,
+            evictor: evictor.clone(),
         },
         layer,
     );
     let gateway = Gateway::start(app, control_runtime, build)?;
+    if let Some(evictor) = evictor {
+        evictions::end_waits_with(evictor, &gateway);
+    }
     let renewals = renewals::files(&config, certificate, upstream_tls, &credential);
     let control = ControlTasks {
         config,
@@ -441,12 +446,16 @@ where
         let trace = telemetry.trace_layer(core);
         let dumps = DumpsLayer::new(Arc::clone(&telemetry), context.control);
         let inside_fairness = Stack::new(dumps, &extra);
+        let evictions = EvictionLayers {
+            wait: EvictionWaitLayer::of(&eviction),
+            decide: eviction,
+        };
         stack(
             &trace,
             &auth,
             &fairness,
             &inside_fairness,
-            &eviction,
+            &evictions,
             &hosted,
             forward,
         )
@@ -456,4 +465,4 @@ where
 /// The service inside flow control: the debug dumps, evictions, then the hosted API, then the upstream.
 pub type InnerService = Dumps<EvictionService<Served<Forward>>>;
 
-type CoreStack<S> = Traced<HandleRefusal<Auth<Fairness<S>>>>;
+type CoreStack<S> = Traced<HandleRefusal<Auth<EvictionWaitService<Fairness<S>>>>>;

@@ -366,6 +366,23 @@ pub enum EnforcementConfig {
 pub struct EvictionConfig {
     /// Who decides about them.
     pub mode: EvictionMode,
+    /// Which of them wait for their budgets.
+    pub wait: EvictionWaitConfig,
+}
+
+/// Which evictions wait for their budgets instead of being refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EvictionWaitConfig {
+    /// The longest wait; zero: none.
+    pub limit: Duration,
+    /// Users whose evictions wait.
+    pub users: Vec<String>,
+    /// Groups whose members' evictions wait.
+    pub groups: Vec<String>,
+    /// How many wait for one budget at most.
+    pub per_budget: u32,
+    /// How many wait in total.
+    pub total: u32,
 }
 
 /// The admin port: metrics, health checks and dumps in plain HTTP.

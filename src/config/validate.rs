@@ -93,8 +93,49 @@ fn validate_mode(reader: &mut ConfigReader, config: &Config) {
     }
 }
 
+/// Keys of waiting evictions that have no effect, or contradict each other.
+fn validate_eviction_wait(reader: &mut ConfigReader, config: &Config) {
+    let wait = &config.eviction.wait;
+    let chosen = [
+        ("eviction.wait.users", wait.users.is_empty()),
+        ("eviction.wait.groups", wait.groups.is_empty()),
+    ];
+    if wait.total < wait.per_budget {
+        reader.error(
+            "eviction.wait.perBudget",
+            "more than eviction.wait.total",
+            "decrease it, or increase the total",
+        );
+    }
+    if wait.limit.is_zero() {
+        for (field, _) in chosen.iter().filter(|(_, is_empty)| !is_empty) {
+            reader.error(
+                field,
+                "has no effect: eviction.wait.limit is 0",
+                "set eviction.wait.limit to how long evictions may wait, or remove it",
+            );
+        }
+        return;
+    }
+    if config.eviction.mode != EvictionMode::Authoritative {
+        reader.error(
+            "eviction.wait.limit",
+            "has no effect: only evictions that the gateway decides can wait",
+            "set eviction.mode to authoritative, or remove it",
+        );
+    }
+    if chosen.iter().all(|(_, is_empty)| *is_empty) {
+        reader.error(
+            "eviction.wait.limit",
+            "has no effect: no evictions are chosen to wait",
+            "list in eviction.wait.users or eviction.wait.groups whose evictions may wait, such as the group system:authenticated",
+        );
+    }
+}
+
 /// What evictions need besides `eviction.mode`.
 fn validate_eviction(reader: &mut ConfigReader, config: &Config) {
+    validate_eviction_wait(reader, config);
     if config.eviction.mode == EvictionMode::Relay {
         return;
     }

@@ -37,7 +37,7 @@ use fairgate_proxy::{
     fairness::{Caps, Enforcement, FairnessLayer, FlowControl, FlowControlSettings, Gate},
     forward::{Forward, UpstreamSettings},
     serve::ServeSettings,
-    stack::stack,
+    stack::{EvictionLayers, stack},
 };
 
 /// The priority level of all requests in the embedded policies.
@@ -111,7 +111,7 @@ impl DemoGateway {
                 &auth,
                 &FairnessLayer::new(gate),
                 &dumps,
-                &Identity::new(),
+                &EvictionLayers::none(),
                 &Identity::new(),
                 forward,
             )

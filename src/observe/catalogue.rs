@@ -279,6 +279,10 @@ metrics! {
         "SubjectAccessReviews sent to the upstream, by outcome.";
     EVICTIONS: Counter, Count, Alpha, ["mode", "outcome"] = "fairgate_evictions_total",
         "Evictions, by who decides about them (eviction.mode) and by how they ended. In mode authoritative these are the gateway's own decisions, otherwise mostly the status of the upstream's response.";
+    EVICTIONS_WAITING: Gauge, Count, Alpha, [] = "fairgate_evictions_waiting",
+        "Evictions that wait for their disruption budgets (eviction.wait).";
+    EVICTION_WAIT: Histogram, Seconds, Alpha, ["outcome"] = "fairgate_eviction_wait_duration_seconds",
+        "How long evictions waited for their disruption budgets, by how they ended: granted, refused after the longest wait, rejected or failed for another reason, or abandoned by their client.";
     UPSTREAM_OPENED: Counter, Count, Alpha, [] = "fairgate_upstream_connections_opened_total",
         "Connections opened to the upstream.";
     UPSTREAM_ERRORS: Counter, Count, Alpha, ["outcome"] = "fairgate_upstream_errors_total",

@@ -85,6 +85,18 @@ impl Exposition {
         self.line(family, "_count", labels, None, count.into());
     }
 
+    /// The samples of a histogram, without the label of all samples.
+    pub(super) fn own_histogram(
+        &mut self,
+        family: &MetricDef,
+        labels: LabelPairs<'_>,
+        total: &HistogramTotal,
+    ) {
+        let common = self.common.take();
+        self.histogram(family, labels, total);
+        self.common = common;
+    }
+
     /// The samples of a ratio over time, which counts nanoseconds.
     pub(crate) fn ratio(
         &mut self,

@@ -1,6 +1,7 @@
 //! The metrics that are recorded by the `metrics` facade: what is counted rarely.
 //!
-//! Only counters and gauges: neither grows, however long nobody scrapes. What is counted on every
+//! Only counters and gauges: neither grows, however long nobody scrapes. Histograms are cells of our own
+//! ([`SharedHistogram`]) for the same reason. What is counted on every
 //! request is kept in cells instead ([`super::cell_metrics`]). Values that another part of the gateway
 //! keeps are *observed*: read at each scrape. Code without a [`GatewayMetrics`] at hand uses the facade's
 //! macros with the names of the [`catalogue`](super::catalogue), once [`GatewayMetrics::install`] was called.
@@ -17,6 +18,7 @@ use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, Prometheu
 use super::{
     catalogue::{self, MetricDef},
     exposition::Exposition,
+    shared_histogram::SharedHistogram,
 };
 use fairgate_core::{
     sync::{Mutex, lock},
@@ -42,6 +44,7 @@ pub struct GatewayMetrics {
     log_dropped: Counter,
     admin_cut: [Counter; 2],
     observed: Mutex<Vec<Observed>>,
+    histograms: Mutex<BTreeMap<&'static str, Arc<SharedHistogram>>>,
 }
 
 type Read<T> = Box<dyn Fn() -> T + Send + Sync>;
@@ -130,6 +133,7 @@ impl GatewayMetrics {
                 admin_cut: ["crowded", "too-slow"]
                     .map(|reason| counter!(catalogue::ADMIN_CUT.name, "reason" => reason)),
                 observed: Mutex::default(),
+                histograms: Mutex::default(),
                 recorder: Arc::clone(&recorder),
             }
         });
@@ -292,6 +296,17 @@ impl GatewayMetrics {
         with_local_recorder(&self.recorder, || counter!(metric.name, &labels))
     }
 
+    /// The histogram `metric`, with an empty one for each value of its label.
+    pub(crate) fn histogram(
+        &self,
+        metric: &'static MetricDef,
+        values: &[&'static str],
+    ) -> Arc<SharedHistogram> {
+        let histogram = Arc::new(SharedHistogram::new(metric, values));
+        lock(&self.histograms).insert(metric.name, Arc::clone(&histogram));
+        histogram
+    }
+
     /// Frees what the exporter keeps for histograms, should a library record one. To be called every few
     /// seconds.
     pub(crate) fn upkeep(&self) {
@@ -311,12 +326,16 @@ impl GatewayMetrics {
         }
         let rendered = self.handle.render();
         let mut samples = samples_by_name(&rendered);
+        let histograms = lock(&self.histograms).clone();
         let mut metrics: Vec<&MetricDef> = catalogue::FACADE_METRICS.iter().collect();
         metrics.sort_unstable_by_key(|metric| metric.name);
         for metric in metrics {
             if let Some(lines) = samples.remove(metric.name) {
                 text.family(metric);
                 text.lines(lines);
+            }
+            if let Some(histogram) = histograms.get(metric.name) {
+                histogram.write(text);
             }
         }
         debug_assert!(

@@ -25,6 +25,7 @@ pub(crate) mod log;
 pub(crate) mod recorder;
 mod request_counts;
 mod sampler;
+mod shared_histogram;
 mod telemetry;
 #[cfg(test)]
 mod tests;

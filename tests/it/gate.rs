@@ -21,7 +21,7 @@ use fairgate_core::{
 use fairgate_proxy::{
     fairness::{FairnessLayer, FlowControl, Gate as FairnessGate},
     forward::{Forward, UpstreamProtocol, UpstreamSettings, WriteIdentity},
-    stack::stack,
+    stack::{EvictionLayers, stack},
 };
 use http::{HeaderMap, HeaderValue};
 use tower::{Layer, Service, layer::util::Identity};
@@ -142,7 +142,7 @@ impl Gate {
                     &TestAuth,
                     &fairness,
                     &Identity::new(),
-                    &Identity::new(),
+                    &EvictionLayers::none(),
                     &Identity::new(),
                     leaf,
                 )
@@ -187,7 +187,7 @@ impl Gate {
                     &TestAuth,
                     &fairness(&flow_control, &core),
                     &Identity::new(),
-                    &Identity::new(),
+                    &EvictionLayers::none(),
                     &Identity::new(),
                     leaf(),
                 )

@@ -7,7 +7,7 @@ use std::{
 };
 
 use fairgate::app::{AppSettings, CoreContext, Gateway, StartError, runtimes::control_runtime};
-use fairgate_proxy::stack::stack;
+use fairgate_proxy::stack::{EvictionLayers, stack};
 
 use tower::layer::util::Identity;
 
@@ -31,7 +31,7 @@ fn a_second_gateway_cannot_take_the_same_address() {
             &TestAuth,
             &fairness(&flow_control, &core),
             &Identity::new(),
-            &Identity::new(),
+            &EvictionLayers::none(),
             &Identity::new(),
             Nowhere,
         )

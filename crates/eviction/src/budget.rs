@@ -110,6 +110,14 @@ impl DisruptionBudget {
             && selector.is_ok_and(|selector| selector.matches_by(|label| pod.labels.get(label)))
     }
 
+    /// How many evictions its status allows: 0 while that is about an older spec.
+    pub fn allows(&self) -> usize {
+        if self.status.observed_generation < self.generation {
+            return 0;
+        }
+        usize::try_from(self.status.disruptions_allowed).unwrap_or(0)
+    }
+
     /// The object as it was read.
     pub fn object(&self) -> &Value {
         &self.object

@@ -15,6 +15,7 @@ use http_body_util::BodyExt as _;
 use tokio::{runtime::Handle, task::JoinHandle, time::Instant};
 
 use crate::{
+    attempt::{BudgetRefusal, EvictionAttempt},
     body::{self, BodyRefusal, DecodedBody},
     client_link::{self, ProcedureEnd, RequestEnd},
     events::EvictionOutcome,
@@ -52,6 +53,8 @@ pub(crate) struct DataSide {
 /// An eviction that may be carried out.
 struct PreparedEviction {
     eviction: EvictionRequest,
+    /// Set if the eviction may wait, with the body to be sent again then.
+    attempt: Option<(EvictionAttempt, Bytes)>,
     user: Arc<User>,
     output: Output,
     warnings: Vec<String>,
@@ -114,6 +117,7 @@ impl DataSide {
         place: &PodPlace,
     ) -> Result<PreparedEviction, NotPrepared> {
         let mut request = ApiRequest::of(call);
+        let attempt = call.request.extensions_mut().remove::<EvictionAttempt>();
         let attributes = Attributes::of(&call.digest.info);
         let allowed = access::authorize(&self.evictor.authorizer, &request, &attributes).await;
         allowed.map_err(|response| EvictionEnd::answered(response, "forbidden"))?;
@@ -131,7 +135,7 @@ impl DataSide {
         request.body = is_whole.then(|| joined(&read));
         let options = PostOptions::read(&request).map_err(|error| failed(&error, output))?;
         let body = request.body.unwrap_or_default();
-        let decoded = self.decode(options, place.clone(), body).await?;
+        let decoded = self.decode(options, place.clone(), body.clone()).await?;
         let eviction = decoded.request.map_err(|refusal| {
             let mut end = EvictionEnd::bad_body(&refusal, output);
             end.response = end.response.warn(&decoded.warnings);
@@ -143,6 +147,9 @@ impl DataSide {
             return Err(EvictionEnd::refused(&EvictionRefusal::PodGone { pod }, output).into());
         }
         Ok(PreparedEviction {
+            attempt: attempt
+                .filter(|_| !eviction.is_dry_run())
+                .map(|attempt| (attempt, body)),
             eviction,
             user: Arc::clone(&call.digest.user),
             output,
@@ -175,6 +182,7 @@ impl DataSide {
         deadline: Instant,
     ) -> Result<Reply, Refusal> {
         let output = prepared.output;
+        let body = prepared.attempt.as_ref().map(|(_, body)| body.clone());
         let (link, procedure) = client_link::link();
         let evictor = Arc::clone(&self.evictor);
         let task = self
@@ -187,7 +195,14 @@ impl DataSide {
         };
         let waited = tokio::time::timeout_at(deadline, waiting.end()).await;
         if let Ok(ended) = waited {
-            return ended.map(|end| reply(end.response, context.id));
+            return ended.map(|end| {
+                let mut reply = reply(end.response, context.id);
+                if let Some((budget, body)) = end.refused_by.zip(body) {
+                    let refusal = BudgetRefusal { budget, body };
+                    reply.extensions_mut().insert(refusal);
+                }
+                reply
+            });
         }
         waiting.link.leave();
         if context.progress.get() == RequestProgress::NotSent {
@@ -274,12 +289,18 @@ impl PreparedEviction {
     async fn run(self, evictor: &Evictor, link: ProcedureEnd) -> EvictionEnd {
         let (namespace, pod) = (self.eviction.namespace.clone(), self.eviction.pod.clone());
         let dry_run = self.eviction.is_dry_run();
-        let Some(finished) = evictor.run(self.eviction, link).await else {
+        let attempt = self.attempt.map(|(attempt, _)| attempt);
+        let may_wait = attempt.is_some();
+        let Some(finished) = evictor.run(self.eviction, link, attempt).await else {
             evictor.count(EvictionOutcome::Abandoned);
             return timed_out(self.output);
         };
         let mut end = EvictionEnd::of(&finished.result, finished.has_changed, self.output);
         end.response = end.response.warn(&self.warnings);
+        if may_wait && end.outcome == EvictionOutcome::Refused {
+            end.refused_by = finished.budget;
+            return end;
+        }
         evictor.count(end.outcome);
         evictor.log(&self.user, &namespace, &pod, dry_run, &end);
         end

@@ -1,5 +1,7 @@
 //! What is counted: how evictions end.
 
+use std::time::Duration;
+
 /// Who decides about evictions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EvictionMode {
@@ -71,6 +73,15 @@ impl EvictionOutcome {
             _ => Self::Failed,
         }
     }
+}
+
+/// An eviction that has waited for its budget has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EvictionWaitEvent {
+    /// How it ended.
+    pub outcome: EvictionOutcome,
+    /// The time from its first refusal to its end.
+    pub waited: Duration,
 }
 
 /// An eviction has ended.

@@ -1,6 +1,6 @@
 //! What all data cores share: the settings of evictions, and what their procedures need.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, sync::Arc, time::Duration};
 
 use fairgate_apiserver::authorize::Authorizer;
 use fairgate_base::{clock::Clock, events::EventSink, log_limit::LogLimit};
@@ -9,7 +9,7 @@ use fairgate_core::{
     random::Random,
     sync::{Mutex, lock},
 };
-use fairgate_eviction::procedure::server_clock::ServerClock;
+use fairgate_eviction::{procedure::server_clock::ServerClock, waiting::BudgetName};
 use fairgate_upstream::{access_review::AccessReviews, client::ApiClient};
 use tokio::sync::Semaphore;
 use tracing::Level;
@@ -17,9 +17,11 @@ use tracing::Level;
 use crate::{
     budget_api::BudgetApi,
     budget_queue::BudgetQueues,
-    events::{EvictionEvent, EvictionMode, EvictionOutcome},
+    events::{EvictionEvent, EvictionMode, EvictionOutcome, EvictionWaitEvent},
     responses::EvictionEnd,
     upstream_objects::UpstreamObjects,
+    wait_rules::EvictionWaitRules,
+    waits::BudgetWaits,
 };
 
 /// How many procedures may continue after their client has left.
@@ -47,6 +49,10 @@ pub struct EvictorSettings {
     pub seed: u64,
     /// Receives the end of each eviction.
     pub events: EventSink<EvictionEvent>,
+    /// Which evictions may wait for their budgets; has an effect only if the gateway decides.
+    pub wait: EvictionWaitRules,
+    /// Receives the end of each eviction that has waited.
+    pub wait_events: EventSink<EvictionWaitEvent>,
 }
 
 /// Carries out or checks evictions, for all data cores.
@@ -64,7 +70,11 @@ pub struct Evictor {
     pub(crate) decoding: Semaphore,
     pub(crate) failures: LogLimit,
     pub(crate) clock_warnings: LogLimit,
+    pub(crate) wait: EvictionWaitRules,
+    pub(crate) waits: Arc<BudgetWaits>,
+    wait_lines: LogLimit,
     events: EventSink<EvictionEvent>,
+    wait_events: EventSink<EvictionWaitEvent>,
 }
 
 impl Evictor {
@@ -85,8 +95,48 @@ impl Evictor {
             decoding: Semaphore::new(DECODED_AT_ONCE),
             failures: LogLimit::new(10),
             clock_warnings: LogLimit::new(1),
+            waits: BudgetWaits::new(settings.wait.places),
+            wait: settings.wait,
+            wait_lines: LogLimit::new(10),
             events: settings.events,
+            wait_events: settings.wait_events,
         })
+    }
+
+    /// How many evictions wait for their budgets now.
+    pub fn waiting(&self) -> usize {
+        self.waits.len()
+    }
+
+    /// Answers the evictions that wait, and lets no others wait: the gateway shuts down.
+    pub fn end_waits(&self) {
+        self.waits.end();
+    }
+
+    /// Whether any eviction may wait.
+    pub fn may_hold(&self) -> bool {
+        self.mode == EvictionMode::Authoritative && !self.wait.limit.is_zero()
+    }
+
+    /// Reports the end of an eviction that has waited.
+    pub(crate) fn waited(&self, outcome: EvictionOutcome, waited: Duration) {
+        self.wait_events.send(EvictionWaitEvent { outcome, waited });
+    }
+
+    /// Logs that an eviction begins to wait.
+    pub(crate) fn log_wait(&self, user: &User, pod: &str, budget: &BudgetName) {
+        if let Some(left_out) = self.wait_lines.admit(self.clock.now()) {
+            let user = shown(&user.name);
+            tracing::info!(
+                target: LOG,
+                user,
+                namespace = budget.namespace,
+                pod,
+                budget = budget.name,
+                left_out,
+                "eviction waits for its budget"
+            );
+        }
     }
 
     /// Reports the end of an eviction.

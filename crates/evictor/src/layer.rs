@@ -46,6 +46,10 @@ impl EvictionLayer {
             })),
         }
     }
+
+    pub(crate) fn data_side(&self) -> Option<&Rc<DataSide>> {
+        self.shared.as_ref()
+    }
 }
 
 impl<S> Layer<S> for EvictionLayer {

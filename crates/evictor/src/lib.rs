@@ -18,11 +18,16 @@
 //! the first call that changes anything, the procedure asks the request whether its client is still there
 //! (`client_link`); from then on the seat is kept until the procedure has ended, also if the client leaves.
 //!
-//! Not here: the disruption controller, and evictions that wait for their budget.
+//! Chosen users' evictions wait for a budget that refuses them, instead of being refused ([`EvictionWaitLayer`], in
+//! front of flow control).
+//!
+//! Not here: the disruption controller.
 
+mod attempt;
 mod body;
 mod budget_api;
 mod budget_queue;
+mod budget_reader;
 mod client_link;
 mod data_side;
 mod events;
@@ -33,10 +38,15 @@ mod responses;
 mod run;
 mod upstream_objects;
 mod upstream_response;
+mod wait_layer;
+mod wait_rules;
+mod waits;
 
 pub use budget_api::{BudgetApi, CallFuture};
-pub use events::{EvictionEvent, EvictionMode, EvictionOutcome};
+pub use events::{EvictionEvent, EvictionMode, EvictionOutcome, EvictionWaitEvent};
 pub use evictor::{Evictor, EvictorSettings};
 pub use layer::{EvictionLayer, EvictionService};
 pub use upstream_objects::UpstreamObjects;
 pub use upstream_response::UpstreamResponse;
+pub use wait_layer::{EvictionWaitLayer, EvictionWaitService};
+pub use wait_rules::EvictionWaitRules;

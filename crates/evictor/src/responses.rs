@@ -7,9 +7,12 @@ use uuid::Uuid;
 use crate::{body::BodyRefusal, events::EvictionOutcome, upstream_response::UpstreamResponse};
 use fairgate_apiserver::{ApiBody, ApiResponse, Output, StatusError};
 use fairgate_call::{Reply, ReplyBody};
-use fairgate_eviction::procedure::{
-    machine::EvictionResult,
-    refusal::{EvictionRefusal, EvictionStatus},
+use fairgate_eviction::{
+    procedure::{
+        machine::EvictionResult,
+        refusal::{EvictionRefusal, EvictionStatus},
+    },
+    waiting::BudgetName,
 };
 
 /// Marks refusals of the gateway itself; its value is the reason.
@@ -23,6 +26,8 @@ pub(crate) struct EvictionEnd {
     /// The reason in one word, for the log; empty if the pod is evicted.
     pub(crate) reason: &'static str,
     pub(crate) response: ApiResponse,
+    /// The budget that has refused the eviction, which may be tried again.
+    pub(crate) refused_by: Option<BudgetName>,
 }
 
 impl EvictionEnd {
@@ -45,6 +50,7 @@ impl EvictionEnd {
                     },
                     reason: "upstream",
                     response: passed_on(response, has_changed, output),
+                    refused_by: None,
                 };
             }
             EvictionResult::Unavailable { .. } => (EvictionOutcome::Failed, "upstream-unavailable"),
@@ -57,6 +63,7 @@ impl EvictionEnd {
             outcome,
             reason,
             response,
+            refused_by: None,
         }
     }
 
@@ -71,6 +78,7 @@ impl EvictionEnd {
             },
             reason,
             response: written(&status, reason, output),
+            refused_by: None,
         }
     }
 
@@ -88,6 +96,7 @@ impl EvictionEnd {
             outcome: EvictionOutcome::of_status(error.code.as_u16()),
             reason,
             response: marked(ApiResponse::error(error, output), reason),
+            refused_by: None,
         }
     }
 
@@ -97,6 +106,7 @@ impl EvictionEnd {
             outcome: EvictionOutcome::of_status(response.status.as_u16()),
             reason,
             response: marked(response, reason),
+            refused_by: None,
         }
     }
 }

@@ -3,18 +3,21 @@
 use std::time::Duration;
 
 use fairgate_core::{sync::lock, time::Time};
-use fairgate_eviction::procedure::{
-    calls::{CallReply, UpstreamCall},
-    machine::{Eviction, EvictionResult, EvictionStep},
-    precheck::{Precheck, PrecheckStep},
-    refusal::EvictionRefusal,
-    request::EvictionRequest,
+use fairgate_eviction::{
+    procedure::{
+        calls::{CallReply, UpstreamCall},
+        machine::{Eviction, EvictionResult, EvictionStep},
+        precheck::{Precheck, PrecheckStep},
+        refusal::EvictionRefusal,
+        request::EvictionRequest,
+    },
+    waiting::BudgetName,
 };
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::{
-    budget_queue::BudgetTurn, client_link::ProcedureEnd, evictor::Evictor,
-    upstream_response::UpstreamResponse,
+    attempt::EvictionAttempt, budget_queue::BudgetTurn, client_link::ProcedureEnd,
+    evictor::Evictor, upstream_response::UpstreamResponse,
 };
 
 /// How long after its first change a procedure may make another. The entry in `disruptedPods` expires after two
@@ -29,6 +32,8 @@ pub(crate) struct Finished {
     pub(crate) result: EvictionResult<UpstreamResponse>,
     /// Whether anything may have been changed.
     pub(crate) has_changed: bool,
+    /// The budget that decided, if one did.
+    pub(crate) budget: Option<BudgetName>,
 }
 
 /// A procedure that is being run.
@@ -37,6 +42,8 @@ struct Run<'a> {
     namespace: String,
     eviction: Eviction<UpstreamResponse>,
     link: ProcedureEnd,
+    /// Set if the eviction may wait for its budget.
+    attempt: Option<EvictionAttempt>,
     /// The turn at the budget that is being charged.
     turn: Option<BudgetTurn>,
     /// When the first change was permitted.
@@ -58,12 +65,14 @@ impl Evictor {
         &self,
         request: EvictionRequest,
         link: ProcedureEnd,
+        attempt: Option<EvictionAttempt>,
     ) -> Option<Finished> {
         let mut run = Run {
             evictor: self,
             namespace: request.namespace.clone(),
             eviction: Eviction::new(request, *lock(&self.server_clock)),
             link,
+            attempt,
             turn: None,
             changing_since: None,
             without_client: None,
@@ -78,12 +87,15 @@ impl Evictor {
                             outcome_unknown: true,
                         },
                         has_changed: true,
+                        budget: None,
                     });
                 }
             }
         }
         let has_changed = run.changing_since.is_some();
+        let budget = Some(run.budget_name(run.eviction.budget()));
         Some(Finished {
+            budget: budget.filter(|budget| !budget.name.is_empty()),
             result: run.eviction.into_result()?,
             has_changed,
         })
@@ -102,7 +114,12 @@ impl Evictor {
         }
     }
 
-    async fn call(&self, namespace: &str, call: &UpstreamCall) -> CallReply<UpstreamResponse> {
+    /// Makes a call in the gateway's own name.
+    pub(crate) async fn call(
+        &self,
+        namespace: &str,
+        call: &UpstreamCall,
+    ) -> CallReply<UpstreamResponse> {
         let reply = match call {
             UpstreamCall::ListBudgets { .. }
             | UpstreamCall::GetBudget { .. }
@@ -153,12 +170,35 @@ impl Run<'_> {
                 Some(IsOutdated(false)) => {}
             }
         }
+        if let UpstreamCall::PutBudgetStatus { name, .. } = &call
+            && !self.is_next(name)
+            && self.eviction.give_way()
+        {
+            return Next::Continue;
+        }
         if !call.is_read_only()
             && let Next::Stop = self.may_change().await
         {
             return Next::Stop;
         }
         self.make(&call).await
+    }
+
+    fn budget_name(&self, name: &str) -> BudgetName {
+        BudgetName {
+            namespace: self.namespace.clone(),
+            name: name.to_owned(),
+        }
+    }
+
+    /// Whether it is this eviction's turn to charge a budget. Evictions that do not wait charge it at any time.
+    fn is_next(&self, budget: &str) -> bool {
+        let Some(attempt) = &self.attempt else {
+            return true;
+        };
+        let budget = self.budget_name(budget);
+        let waits = &self.evictor.waits;
+        waits.may_charge(&budget, attempt.place.as_ref())
     }
 
     async fn pause(&mut self, pause: Duration) -> Next {

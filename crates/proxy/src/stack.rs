@@ -7,9 +7,11 @@
 //! - [`HandleRefusal`] turns refusals and panics of the inner layers into replies, which `trace` then sees.
 //! - `auth` authenticates the user and makes the [`Call`](fairgate_call::Call): classification needs the user, and an
 //!   unauthenticated request must not wait for a seat.
+//! - `evictions.wait` holds evictions that their budget refuses, and sends them again. It stands outside of flow control,
+//!   so that they hold no seat meanwhile, and each attempt waits for a seat like any request.
 //! - `fairness` makes the call wait until it has a seat: everything inside of it costs the upstream work.
 //! - `dumps` answers operators' requests for the state of the queues, which are subject to flow control like others.
-//! - `eviction` decides about evictions, if the gateway is to do so: for the API server itself, too, that is work of
+//! - `evictions.decide` decides about evictions, if the gateway is to do so: for the API server itself, too, that is work of
 //!   the request. It does not use the layers behind it, because the calls it makes are the gateway's own.
 //! - `hosted` answers requests for the hosted API, if there is one; it costs work as the upstream does.
 //! - The innermost service answers all other requests, usually by forwarding them.
@@ -17,30 +19,49 @@
 //! Every layer is always ready: only the dispatcher of `fairness` makes requests wait. The layers are ordinary `tower`
 //! layers. A custom layer outside of `auth` gets an `Inbound`, one inside of it a `Call`.
 
-use tower::Layer;
+use tower::{Layer, layer::util::Identity};
 
 use fairgate_call::handle_refusal::{HandleRefusal, HandleRefusalLayer};
 
+/// The layers of evictions.
+#[derive(Clone, Debug)]
+pub struct EvictionLayers<Wait, Decide> {
+    /// Holds evictions until their budgets allow them.
+    pub wait: Wait,
+    /// Decides about evictions.
+    pub decide: Decide,
+}
+
+impl EvictionLayers<Identity, Identity> {
+    /// None: evictions are requests like others.
+    pub fn none() -> Self {
+        Self {
+            wait: Identity::new(),
+            decide: Identity::new(),
+        }
+    }
+}
+
 /// The request path, from the outermost layer to the innermost service.
-pub fn stack<Trace, Auth, Fairness, Dumps, Eviction, Hosted, Leaf>(
+pub fn stack<Trace, Auth, Wait, Fairness, Dumps, Decide, Hosted, Leaf>(
     trace: &Trace,
     auth: &Auth,
     fairness: &Fairness,
     dumps: &Dumps,
-    eviction: &Eviction,
+    evictions: &EvictionLayers<Wait, Decide>,
     hosted: &Hosted,
     leaf: Leaf,
 ) -> Trace::Service
 where
     Trace: Layer<HandleRefusal<Auth::Service>>,
-    Auth: Layer<Fairness::Service>,
+    Auth: Layer<Wait::Service>,
+    Wait: Layer<Fairness::Service>,
     Fairness: Layer<Dumps::Service>,
-    Dumps: Layer<Eviction::Service>,
-    Eviction: Layer<Hosted::Service>,
+    Dumps: Layer<Decide::Service>,
+    Decide: Layer<Hosted::Service>,
     Hosted: Layer<Leaf>,
 {
-    trace.layer(
-        HandleRefusalLayer
-            .layer(auth.layer(fairness.layer(dumps.layer(eviction.layer(hosted.layer(leaf)))))),
-    )
+    let answering = evictions.decide.layer(hosted.layer(leaf));
+    let seated = fairness.layer(dumps.layer(answering));
+    trace.layer(HandleRefusalLayer.layer(auth.layer(evictions.wait.layer(seated))))
 }

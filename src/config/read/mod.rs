@@ -16,8 +16,9 @@ use std::{collections::BTreeMap, num::NonZeroU32, path::Path, time::Duration};
 use serde_json::{Map, Value};
 
 use super::{
-    AdminConfig, Config, ConfigError, DrainConfig, EvictionConfig, EvictionMode, GatewayMode,
-    LimitsConfig, ListenConfig, LogConfig, LogFormat, LogLevel, TimeoutsConfig,
+    AdminConfig, Config, ConfigError, DrainConfig, EvictionConfig, EvictionMode,
+    EvictionWaitConfig, GatewayMode, LimitsConfig, ListenConfig, LogConfig, LogFormat, LogLevel,
+    TimeoutsConfig,
     section::{ConfigReader, ConfigSection},
     validate, values,
 };
@@ -175,6 +176,7 @@ fn read(root: &mut ConfigSection<'_>) -> Config {
         flow_control: root.section("flowControl", flow_control::flow_control),
         eviction: root.section("eviction", |eviction| EvictionConfig {
             mode: eviction.keyword("mode", EvictionMode::Relay),
+            wait: eviction.section("wait", eviction_wait),
         }),
         limits: root.section("limits", limits),
         timeouts: root.section("timeouts", timeouts),
@@ -212,6 +214,21 @@ fn listen(section: &mut ConfigSection<'_>) -> ListenConfig {
     ListenConfig {
         address: section.get("address", ([127, 0, 0, 1], 8443).into(), values::address),
         tls: section.section("tls", pem_files::certificate_and_key),
+    }
+}
+
+fn eviction_wait(section: &mut ConfigSection<'_>) -> EvictionWaitConfig {
+    EvictionWaitConfig {
+        limit: section.ranged(
+            "limit",
+            Duration::ZERO,
+            &(Duration::ZERO..=HOUR),
+            values::duration,
+        ),
+        users: section.get("users", Vec::new(), values::texts),
+        groups: section.get("groups", Vec::new(), values::texts),
+        per_budget: section.ranged("perBudget", 500, &(1..=100_000), values::count),
+        total: section.ranged("total", 1_000, &(1..=100_000), values::count),
     }
 }
 

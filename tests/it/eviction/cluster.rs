@@ -175,6 +175,25 @@ impl Cluster {
         });
     }
 
+    /// Changes a budget, or removes it, as its controller or an administrator would.
+    pub fn change_budget(&self, name: &str, change: impl FnOnce(Value) -> Option<Value>) {
+        self.change(|state| {
+            let budget = state.budgets.remove(name).unwrap();
+            if let Some(budget) = change(budget) {
+                let budget = state.versioned(budget);
+                state.budgets.insert(name.to_owned(), budget);
+            }
+        });
+    }
+
+    /// The controller gives the budget so many disruptions.
+    pub fn allow(&self, name: &str, allowed: i64) {
+        self.change_budget(name, |mut budget| {
+            budget["status"]["disruptionsAllowed"] = json!(allowed);
+            Some(budget)
+        });
+    }
+
     fn change(&self, change: impl FnOnce(&mut State)) {
         change(&mut self.state.lock().unwrap());
     }

@@ -31,7 +31,7 @@ impl Gateway {
         let name = format!("fairgate-eviction-{}-{number}", std::process::id());
         let directory = std::env::temp_dir().join(name);
         std::fs::create_dir_all(&directory).unwrap();
-        let users = ["alice", "mallory"];
+        let users = ["alice", "bob", "mallory"];
         let tokens = users.map(|user| format!("{user}-token,{user},,devs\n"));
         std::fs::write(directory.join("tokens.csv"), tokens.concat()).unwrap();
         let mut config = json!({
@@ -78,11 +78,29 @@ impl Gateway {
 
     /// Evictions that were counted with this outcome.
     pub async fn counted(&self, mode: &str, outcome: &str) -> u64 {
+        let name = format!("fairgate_evictions_total{{mode=\"{mode}\",outcome=\"{outcome}\"}}");
+        self.metric(&name).await
+    }
+
+    /// The sum of all samples whose name and labels begin so.
+    pub async fn metric(&self, name: &str) -> u64 {
         let mut operator = TestClient::http1(self.running().admin_address()).await;
         let all = client::body_text(operator.get("/metrics").await).await;
-        let name = format!("fairgate_evictions_total{{mode=\"{mode}\",outcome=\"{outcome}\"}} ");
-        let value = all.lines().find_map(|line| line.strip_prefix(&name));
-        value.map_or(0, |value| value.parse().unwrap())
+        let samples = all.lines().filter(|line| line.starts_with(name));
+        let values = samples.map(|line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap());
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "these metrics are small counts"
+        )]
+        let sum = values.sum::<f64>() as u64;
+        sum
+    }
+
+    /// Stops the gateway as a signal does.
+    pub fn shut_down(mut self) -> std::thread::JoinHandle<()> {
+        let running = self.running.take().unwrap();
+        std::thread::spawn(move || running.shut_down())
     }
 }
 

@@ -9,6 +9,7 @@ mod cluster;
 mod faults;
 mod gateway;
 mod precheck;
+mod waiting;
 mod wire;
 
 /// The response to a granted eviction.

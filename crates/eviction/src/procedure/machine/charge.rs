@@ -17,13 +17,13 @@ use crate::{
 impl<R> Eviction<R> {
     /// Charges the budget, if it allows that.
     pub(super) fn charge(&mut self, budget: Box<DisruptionBudget>, now: Timestamp) -> Stage<R> {
+        self.budget.clone_from(&budget.name);
         if let Err(refusal) = decision::check(&budget).and_then(|()| self.request.check_options()) {
             return Self::refuse(refusal);
         }
         if self.abandoned {
             return self.unavailable();
         }
-        self.budget.clone_from(&budget.name);
         if self.request.is_dry_run() {
             self.permit = Permit::Charged;
             return self.begin_deletion(now);
@@ -63,6 +63,20 @@ impl<R> Eviction<R> {
                 self.failed(outcome)
             }
         }
+    }
+
+    /// Other evictions are to charge the budget first: this one is refused instead, as by an exhausted budget. Has
+    /// no effect, and returns `false`, unless a charge is due and the budget cannot have been charged before.
+    pub fn give_way(&mut self) -> bool {
+        let Stage::Charge { budget, .. } = &self.stage else {
+            return false;
+        };
+        if !self.uncertain_charges.is_empty() {
+            return false;
+        }
+        self.committed = false;
+        self.stage = Self::refuse(EvictionRefusal::exhausted(budget));
+        true
     }
 
     fn charged(&mut self, now: Timestamp) -> Stage<R> {

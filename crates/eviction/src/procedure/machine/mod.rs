@@ -280,6 +280,11 @@ impl<R> Eviction<R> {
         }
     }
 
+    /// The name of the budget that selects the pod; empty unless it matters, and is known.
+    pub fn budget(&self) -> &str {
+        &self.budget
+    }
+
     /// The estimate of the upstream's clock.
     pub fn clock(&self) -> ServerClock {
         self.clock

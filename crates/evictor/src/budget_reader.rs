@@ -1,0 +1,56 @@
+//! Reads the budgets that evictions wait for, to find out whose turn it is. On the control runtime, while
+//! anybody waits.
+//!
+//! A read decides only when an eviction is tried again; whether it is granted is decided by its procedure, which
+//! reads everything anew. Budgets are read one by one instead of watched: their number is small, a lost message
+//! cannot keep anybody waiting, and it works alike for the upstream's budgets and hosted ones.
+
+use std::{sync::Arc, time::Duration};
+
+use fairgate_eviction::{
+    budget::DisruptionBudget,
+    procedure::calls::{CallOutcome, UpstreamCall},
+    waiting::BudgetName,
+};
+
+use crate::evictor::Evictor;
+
+/// How often each budget is read, if there are few of them.
+const PERIOD: Duration = Duration::from_millis(200);
+/// The least pause between two reads, however many budgets there are: at most 50 are read in a second.
+const LEAST_PAUSE: Duration = Duration::from_millis(20);
+
+impl Evictor {
+    /// Reads budgets until nobody waits.
+    pub(crate) async fn read_budgets(self: Arc<Self>) {
+        loop {
+            let budgets = self.waits.followed();
+            let count = u32::try_from(budgets.len()).unwrap_or(u32::MAX);
+            if count == 0 {
+                return;
+            }
+            let pause = (PERIOD / count).max(LEAST_PAUSE);
+            for budget in &budgets {
+                if let Some(allowed) = self.allowed(budget).await {
+                    self.waits.observed(self.clock.now(), budget, allowed);
+                }
+                tokio::time::sleep(pause).await;
+            }
+        }
+    }
+
+    /// How many disruptions a budget allows; `None` if that is unknown.
+    async fn allowed(&self, budget: &BudgetName) -> Option<usize> {
+        let name = budget.name.clone();
+        let call = UpstreamCall::GetBudget { name };
+        match self.call(&budget.namespace, &call).await.outcome {
+            CallOutcome::Success(object) => {
+                let budget = DisruptionBudget::from_value(object).ok()?;
+                Some(budget.allows())
+            }
+            // Without a budget nobody needs to wait.
+            CallOutcome::Failure { code: 404, .. } => Some(usize::MAX),
+            CallOutcome::Failure { .. } | CallOutcome::NotSent | CallOutcome::Unknown => None,
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! The places of evictions that wait for their budgets, shared by all cores.
+//!
+//! A [`HeldPlace`] is given up when it is dropped, also with the request of a client that leaves.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use fairgate_core::{
+    sync::{Mutex, lock},
+    time::Time,
+};
+use fairgate_eviction::waiting::{BudgetName, WaitLimits, WaitPlace, WaitingEvictions};
+use tokio::sync::{Notify, watch};
+
+/// All evictions that wait.
+#[derive(Debug)]
+pub(crate) struct BudgetWaits {
+    state: Mutex<WaitState>,
+    /// Whether waiting has ended, because the gateway shuts down.
+    ended: watch::Sender<bool>,
+}
+
+#[derive(Debug)]
+struct WaitState {
+    waiting: WaitingEvictions,
+    /// Tells each place when it is its turn.
+    turns: BTreeMap<u64, Arc<Notify>>,
+    /// Whether somebody reads the budgets.
+    is_followed: bool,
+}
+
+/// The place of an eviction that waits.
+#[derive(Debug)]
+pub(crate) struct HeldPlace {
+    waits: Arc<BudgetWaits>,
+    place: WaitPlace,
+    turn: Arc<Notify>,
+    is_granted: bool,
+}
+
+impl BudgetWaits {
+    pub(crate) fn new(limits: WaitLimits) -> Arc<Self> {
+        Arc::new(Self {
+            state: Mutex::new(WaitState {
+                waiting: WaitingEvictions::new(limits),
+                turns: BTreeMap::new(),
+                is_followed: false,
+            }),
+            ended: watch::Sender::new(false),
+        })
+    }
+
+    /// How many evictions wait.
+    pub(crate) fn len(&self) -> usize {
+        lock(&self.state).waiting.len()
+    }
+
+    /// Takes a place; `None` if there is none. Whoever takes the first must see to it that the budgets are read
+    /// ([`Self::follow`]).
+    pub(crate) fn join(self: &Arc<Self>, budget: &BudgetName, flow: &str) -> Option<HeldPlace> {
+        if *self.ended.borrow() {
+            return None;
+        }
+        let turn = Arc::<Notify>::default();
+        let mut state = lock(&self.state);
+        let place = state.waiting.join(budget, flow)?;
+        state.turns.insert(place.number(), Arc::clone(&turn));
+        Some(HeldPlace {
+            waits: Arc::clone(self),
+            place,
+            turn,
+            is_granted: false,
+        })
+    }
+
+    /// Whether an eviction may charge this budget, if that allows it.
+    pub(crate) fn may_charge(&self, budget: &BudgetName, place: Option<&WaitPlace>) -> bool {
+        lock(&self.state).waiting.may_charge(budget, place)
+    }
+
+    /// `true` for the first caller, who then reads the budgets until [`Self::followed`] says that there are none.
+    pub(crate) fn follow(&self) -> bool {
+        !std::mem::replace(&mut lock(&self.state).is_followed, true)
+    }
+
+    /// The budgets to read; none once nobody waits, and then the caller must stop.
+    pub(crate) fn followed(&self) -> Vec<BudgetName> {
+        let mut state = lock(&self.state);
+        let budgets: Vec<BudgetName> = state.waiting.budgets().cloned().collect();
+        state.is_followed = !budgets.is_empty();
+        budgets
+    }
+
+    /// The budget was read at `now`, and allows so many disruptions: wakes those whose turn it is.
+    pub(crate) fn observed(&self, now: Time, budget: &BudgetName, allowed: usize) {
+        let mut state = lock(&self.state);
+        let turns = state.waiting.observed(now, budget, allowed);
+        let turns: Vec<_> = turns
+            .iter()
+            .filter_map(|number| state.turns.get(number).cloned())
+            .collect();
+        drop(state);
+        for turn in turns {
+            turn.notify_one();
+        }
+    }
+
+    /// Ends all waits, and permits no others.
+    pub(crate) fn end(&self) {
+        self.ended.send_replace(true);
+    }
+
+    /// Completes once waiting has ended.
+    pub(crate) async fn ended(&self) {
+        let _ = self.ended.subscribe().wait_for(|ended| *ended).await;
+    }
+}
+
+impl HeldPlace {
+    pub(crate) fn place(&self) -> &WaitPlace {
+        &self.place
+    }
+
+    /// Completes when it is this place's turn.
+    pub(crate) async fn turn(&self) {
+        self.turn.notified().await;
+    }
+
+    /// The eviction was refused although it was its turn, or may have been: it waits on.
+    pub(crate) fn refused(&self) {
+        lock(&self.waits.state).waiting.refused(&self.place);
+    }
+
+    /// The eviction was granted.
+    pub(crate) fn granted(mut self) {
+        self.is_granted = true;
+    }
+}
+
+impl Drop for HeldPlace {
+    fn drop(&mut self) {
+        let mut state = lock(&self.waits.state);
+        state.turns.remove(&self.place.number());
+        state.waiting.leave(&self.place, self.is_granted);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn foo() -> BudgetName {
+        BudgetName {
+            namespace: "ns".to_owned(),
+            name: "foo".to_owned(),
+        }
+    }
+
+    fn waits() -> Arc<BudgetWaits> {
+        BudgetWaits::new(WaitLimits {
+            per_budget: 2,
+            total: 2,
+        })
+    }
+
+    #[tokio::test]
+    async fn a_place_is_told_its_turn_and_given_up_when_it_is_dropped() {
+        let waits = waits();
+        let first = waits.join(&foo(), "a").unwrap();
+        let second = waits.join(&foo(), "a").unwrap();
+        assert!(waits.join(&foo(), "b").is_none());
+        waits.observed(Time::ZERO, &foo(), 1);
+        first.turn().await;
+        assert!(waits.may_charge(&foo(), Some(first.place())));
+        assert!(!waits.may_charge(&foo(), Some(second.place())));
+        drop(first);
+        waits.observed(Time::ZERO, &foo(), 1);
+        second.turn().await;
+        second.granted();
+        assert_eq!(waits.len(), 0);
+        assert!(lock(&waits.state).turns.is_empty());
+    }
+
+    #[test]
+    fn budgets_are_read_by_one_and_only_while_somebody_waits() {
+        let waits = waits();
+        let place = waits.join(&foo(), "a").unwrap();
+        assert!(waits.follow() && !waits.follow());
+        assert_eq!(waits.followed(), [foo()]);
+        drop(place);
+        assert_eq!(waits.followed(), []);
+        assert!(waits.follow());
+    }
+
+    #[tokio::test]
+    async fn nobody_waits_after_the_end() {
+        let waits = waits();
+        let place = waits.join(&foo(), "a").unwrap();
+        waits.end();
+        waits.ended().await;
+        drop(place);
+        assert!(waits.join(&foo(), "a").is_none());
+    }
+}
