@@ -126,6 +126,7 @@ const EVICTION: Edges = &[
     ("pod", &["labels", "read"]),
     ("budget", &["int_or_percent", "pod", "read"]),
     ("amounts", &["budget", "int_or_percent", "pod"]),
+    ("waiting", &[]),
     ("advice", &["budget", "int_or_percent", "pod"]),
     (
         "controller",
@@ -330,6 +331,9 @@ const APISERVER: Edges = &[
 
 /// Evictions in the request path: from what a call is up to the layer.
 const EVICTOR: Edges = &[
+    ("attempt", &[]),
+    ("wait_rules", &[]),
+    ("waits", &[]),
     ("events", &[]),
     ("path", &[]),
     ("client_link", &[]),
@@ -347,11 +351,15 @@ const EVICTOR: Edges = &[
             "events",
             "responses",
             "upstream_objects",
+            "wait_rules",
+            "waits",
         ],
     ),
+    ("budget_reader", &["evictor"]),
     (
         "run",
         &[
+            "attempt",
             "budget_queue",
             "client_link",
             "evictor",
@@ -361,6 +369,7 @@ const EVICTOR: Edges = &[
     (
         "data_side",
         &[
+            "attempt",
             "body",
             "client_link",
             "events",
@@ -372,6 +381,10 @@ const EVICTOR: Edges = &[
     (
         "layer",
         &["data_side", "events", "evictor", "path", "responses"],
+    ),
+    (
+        "wait_layer",
+        &["attempt", "data_side", "events", "layer", "path", "waits"],
     ),
 ];
 

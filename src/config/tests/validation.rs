@@ -159,6 +159,45 @@ fn evictions_that_the_gateway_reads_for_need_an_upstream_and_a_credential() {
 }
 
 #[test]
+fn waiting_evictions_need_a_limit_a_mode_and_somebody_to_wait() {
+    let of = |wait: serde_json::Value| json!({"eviction": {"mode": "precheck", "wait": wait}});
+    let base = json!({"url": "https://127.0.0.1:6443", "caFile": "ca.pem", "tokenFile": "token"});
+    let cases = [
+        (
+            of(json!({"limit": "30s", "groups": ["ops"]})),
+            vec!["eviction.wait.limit"],
+        ),
+        (
+            of(json!({"limit": "30s"})),
+            vec!["eviction.wait.limit", "eviction.wait.limit"],
+        ),
+        (
+            of(json!({"users": ["alice"], "groups": ["ops"], "perBudget": 2, "total": 1})),
+            vec![
+                "eviction.wait.perBudget",
+                "eviction.wait.users",
+                "eviction.wait.groups",
+            ],
+        ),
+        (of(json!({"limit": "2h"})), vec!["eviction.wait.limit"]),
+        (of(json!({"limit": 30})), vec!["eviction.wait.limit"]),
+    ];
+    for (mut config, expected) in cases {
+        config["upstream"] = base.clone();
+        config["apiVersion"] = json!("fairgate.dev/v1alpha1");
+        config["kind"] = json!("Configuration");
+        let directory = std::env::temp_dir();
+        let text = config.to_string();
+        let reading = Config::parse("test.yaml", &directory, text.as_bytes());
+        let found = reading.findings.iter().map(|finding| &*finding.field);
+        let found: Vec<&str> = found
+            .filter(|field| field.starts_with("eviction"))
+            .collect();
+        assert_eq!(found, expected, "{text}");
+    }
+}
+
+#[test]
 fn contradictory_addresses_and_limits_are_reported() {
     assert_single_findings(
         "contradictory-others",

@@ -441,3 +441,60 @@ fn an_eviction_that_nobody_waits_for_ends_before_the_charge_or_with_the_pod() {
     assert_eq!(evict_abandoned(&mut found, is_put), EvictionResult::Evicted);
     assert_eq!((allowed(&found), found.deletes()), (2, 1));
 }
+
+/// Answers calls until a charge is due, which is answered so often with `outcome`.
+fn until_a_charge_is_due(
+    upstream: &mut Upstream,
+    eviction: &mut Eviction<String>,
+    mut outcomes: Vec<CallOutcome<String>>,
+) {
+    loop {
+        match eviction.step() {
+            EvictionStep::Call(call) => {
+                let is_charge = matches!(call, UpstreamCall::PutBudgetStatus { .. });
+                let outcome = match outcomes.pop() {
+                    None if is_charge => return,
+                    Some(outcome) if is_charge => outcome,
+                    unused => {
+                        outcomes.extend(unused);
+                        upstream.call(&call)
+                    }
+                };
+                eviction.replied(CallReply {
+                    outcome,
+                    sent: start(),
+                    received: start(),
+                    date: None,
+                });
+            }
+            EvictionStep::Pause(_) => eviction.paused(),
+            EvictionStep::Done(result) => panic!("{result:?}"),
+        }
+    }
+}
+
+#[test]
+fn an_eviction_gives_way_to_others_unless_it_may_have_charged_the_budget() {
+    for (outcomes, gives_way) in [
+        (vec![], true),
+        (vec![failure(409, "stale")], true),
+        (vec![CallOutcome::Unknown], false),
+    ] {
+        let mut upstream = Upstream::default()
+            .with_pod(pod("Running", true))
+            .with_budget(budget(2, 4, 2));
+        let mut eviction = Eviction::new(request(Value::Null), ServerClock::default());
+        assert!(!eviction.give_way(), "no charge is due");
+        until_a_charge_is_due(&mut upstream, &mut eviction, outcomes);
+        assert_eq!(eviction.budget(), "foo");
+        assert_eq!(eviction.give_way(), gives_way);
+        assert_eq!(eviction.is_committed(), !gives_way);
+        if gives_way {
+            let status = eviction.into_result().unwrap().status().unwrap();
+            let text = serde_json::to_string(&status).unwrap();
+            let cause = "The disruption budget foo does not allow evicting pods currently";
+            assert!(status.code == 429 && text.contains(cause), "{text}");
+        }
+        assert_eq!(upstream.status()["disruptionsAllowed"], 2);
+    }
+}
