@@ -6,6 +6,7 @@
 //! Exit codes: 0 success, 1 failure, 2 wrong usage. Errors and warnings go to standard error, results to
 //! standard output.
 
+mod budgets;
 mod check;
 mod demo;
 mod explain;

@@ -72,11 +72,6 @@ impl LoadedPolicy {
         let mut findings = self.findings.iter();
         !findings.any(|finding| finding.is_error() && is_about_policy(finding))
     }
-
-    /// Whether there are no errors at all, so that a gateway would start.
-    pub(super) fn is_usable(&self) -> bool {
-        !self.findings.iter().any(Finding::is_error)
-    }
 }
 
 fn documents(from: &Path, input: &mut dyn Read) -> DocumentSet {

@@ -155,10 +155,38 @@ pub(crate) fn load(directory: &Path) -> DocumentSet {
 
 /// Reads documents from `input`, known as `name` in findings. For a caller that may block.
 pub(crate) fn load_from(name: &str, input: impl io::Read) -> DocumentSet {
+    read_from(name, input).into_set()
+}
+
+fn read_from(name: &str, input: impl io::Read) -> Snapshot {
     let mut text = Vec::new();
     let limit = u64::try_from(yaml::MAX_BYTES).unwrap_or(u64::MAX);
     let contents = input.take(limit + 1).read_to_end(&mut text);
-    Snapshot::from_files(vec![(name.to_owned(), contents.map(|_| text))]).into_set()
+    Snapshot::from_files(vec![(name.to_owned(), contents.map(|_| text))])
+}
+
+/// Documents of any kind, each with its origin.
+#[derive(Debug, Default)]
+pub(crate) struct RawDocuments {
+    /// Origin and value of each, in the order of the files.
+    pub(crate) documents: Vec<(String, Value)>,
+    /// Files that cannot be read.
+    pub(crate) findings: Vec<Finding>,
+}
+
+/// Reads documents of any kind from a file or a directory. For a caller that may block.
+pub(crate) fn load_raw(path: &Path) -> RawDocuments {
+    let snapshot = if path.is_file() {
+        Snapshot::from_files(read_all(&[path.to_owned()]))
+    } else {
+        Snapshot::of(path)
+    };
+    snapshot.into_documents()
+}
+
+/// Reads documents of any kind from `input`, known as `name` in findings. For a caller that may block.
+pub(crate) fn load_raw_from(name: &str, input: impl io::Read) -> RawDocuments {
+    read_from(name, input).into_documents()
 }
 
 /// The files of a directory at one moment.
@@ -202,33 +230,45 @@ impl Snapshot {
     }
 
     fn into_set(self) -> DocumentSet {
-        let mut set = DocumentSet {
-            revision: self.revision,
-            documents: Vec::new(),
-            findings: Vec::new(),
-        };
+        let revision = self.revision.clone();
+        let RawDocuments {
+            documents,
+            findings,
+        } = self.into_documents();
+        let parsed = documents
+            .into_iter()
+            .map(|(origin, value)| Arc::new(ParsedDocument::parse(&origin, value)));
+        DocumentSet {
+            revision,
+            documents: parsed.collect(),
+            findings,
+        }
+    }
+
+    fn into_documents(self) -> RawDocuments {
+        let mut all = RawDocuments::default();
         for (name, contents) in self.files {
             let documents = contents
                 .map_err(|error| format!("cannot be read: {error}"))
                 .and_then(|text| yaml::documents(&text).map_err(|error| error.to_string()));
             match documents {
-                Ok(values) => set.documents.extend(parsed(&name, values)),
-                Err(problem) => set.findings.push(unreadable(name, problem)),
+                Ok(values) => all.documents.extend(with_origins(&name, values)),
+                Err(problem) => all.findings.push(unreadable(name, problem)),
             }
         }
-        set
+        all
     }
 }
 
-fn parsed(name: &str, values: Vec<Value>) -> impl Iterator<Item = Arc<ParsedDocument>> {
+fn with_origins(name: &str, values: Vec<Value>) -> impl Iterator<Item = (String, Value)> {
     let several = values.len() > 1;
     values.into_iter().enumerate().map(move |(index, value)| {
-        let document = if several {
-            ParsedDocument::parse(&format!("{name}, document {}", index + 1), value)
+        let origin = if several {
+            format!("{name}, document {}", index + 1)
         } else {
-            ParsedDocument::parse(name, value)
+            name.to_owned()
         };
-        Arc::new(document)
+        (origin, value)
     })
 }
 

@@ -39,9 +39,32 @@ impl BudgetSource {
     }
 }
 
+/// Pods that differ in nothing that matters here: one pod, or all of a workload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodGroup {
+    /// One of them. The name of a workload's pods is what kubectl calls the workload: `deployment/web`.
+    pub pod: Pod,
+    /// How many there are to be; `None` if that depends on the cluster.
+    pub count: Option<usize>,
+}
+
+impl PodGroup {
+    /// A pod.
+    pub fn one(pod: Pod) -> Self {
+        let count = Some(1);
+        Self { pod, count }
+    }
+
+    /// The kind of the owner, if the disruption controller cannot find out how many pods it wants.
+    fn owner_without_scale(&self) -> Option<&str> {
+        let kind = &*self.pod.controller.as_ref()?.kind;
+        ["DaemonSet", "Job", "Node"].contains(&kind).then_some(kind)
+    }
+}
+
 /// Reviews a set of budgets. `pods` are the pods of their namespaces, or empty if they are not known; then
 /// only the budgets themselves are judged. It costs a comparison of every budget with every pod.
-pub fn review(budgets: &[BudgetSource], pods: &[Pod]) -> Vec<Finding> {
+pub fn review(budgets: &[BudgetSource], pods: &[PodGroup]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for source in budgets {
         let errors = validate_spec(source.budget.object(), None);
@@ -91,9 +114,10 @@ fn review_bounds(source: &BudgetSource, findings: &mut Vec<Finding>) {
 }
 
 /// Looks at a budget and the pods that it covers.
-fn review_pods(source: &BudgetSource, pods: &[Pod], findings: &mut Vec<Finding>) {
+fn review_pods(source: &BudgetSource, pods: &[PodGroup], findings: &mut Vec<Finding>) {
     let budget = &source.budget;
-    let covered: Vec<&Pod> = pods.iter().filter(|pod| budget.selects(pod)).collect();
+    let covered = pods.iter().filter(|group| budget.selects(&group.pod));
+    let covered: Vec<&PodGroup> = covered.collect();
     if covered.is_empty() {
         if !budget.object()["spec"]["selector"].is_null() {
             let message = "the selector matches none of the pods";
@@ -102,27 +126,38 @@ fn review_pods(source: &BudgetSource, pods: &[Pod], findings: &mut Vec<Finding>)
         }
         return;
     }
-    if let Ok(Some(IntOrPercent::Int(least))) = budget.spec.min_available
-        && usize::try_from(least).is_ok_and(|least| least >= covered.len())
+    // Unknown if the number of any of them is.
+    let count: Option<usize> = covered.iter().map(|group| group.count).sum();
+    if let (Ok(Some(IntOrPercent::Int(least))), Some(count @ 1..)) =
+        (&budget.spec.min_available, count)
+        && usize::try_from(*least).is_ok_and(|least| least >= count)
     {
         let message = format!(
-            "{least} pods must be available and there are {}: no ready pod can be evicted",
-            covered.len()
+            "{least} pods must be available and there are {count}: no ready pod can be evicted"
         );
         let remedy = "lower minAvailable or add replicas";
         findings.push(source.warning("spec.minAvailable", message, remedy));
     }
-    let unmanaged: Vec<&str> = covered
-        .iter()
-        .filter(|pod| pod.controller.is_none())
-        .map(|pod| &*pod.name)
-        .collect();
+    review_owners(source, &covered, findings);
+}
+
+/// Looks at the owners of a budget's pods, which some budgets need to know how many pods there should be.
+fn review_owners(source: &BudgetSource, covered: &[&PodGroup], findings: &mut Vec<Finding>) {
+    let budget = &source.budget;
     let uses_scales = match (&budget.spec.max_unavailable, &budget.spec.min_available) {
         (Ok(Some(_)), _) => Some("spec.maxUnavailable"),
         (_, Ok(Some(IntOrPercent::Percent(_)))) => Some("spec.minAvailable"),
         _ => None,
     };
-    if let Some(field) = uses_scales.filter(|_| !unmanaged.is_empty()) {
+    let Some(field) = uses_scales else {
+        return;
+    };
+    let named = |is_meant: &dyn Fn(&PodGroup) -> bool| -> Vec<&str> {
+        let meant = covered.iter().filter(|group| is_meant(group));
+        meant.map(|group| &*group.pod.name).collect()
+    };
+    let unmanaged = named(&|group| group.pod.controller.is_none());
+    if !unmanaged.is_empty() {
         let message = format!(
             "pods without a controller do not count as expected pods: {}",
             names(&unmanaged)
@@ -130,13 +165,23 @@ fn review_pods(source: &BudgetSource, pods: &[Pod], findings: &mut Vec<Finding>)
         let remedy = "use minAvailable with an integer for pods without a controller";
         findings.push(source.warning(field, message, remedy));
     }
+    let Some(kind) = covered.iter().find_map(|group| group.owner_without_scale()) else {
+        return;
+    };
+    let owned = named(&|group| group.owner_without_scale() == Some(kind));
+    let message = format!(
+        "how many pods a {kind} wants cannot be found out, so the budget never allows a disruption: {}",
+        names(&owned)
+    );
+    let remedy = "use minAvailable with an integer, or leave these pods out of the selector";
+    findings.push(source.warning(field, message, remedy));
 }
 
 /// Looks for pods that several budgets cover, or, without pods, for budgets with the same selector.
-fn review_overlaps(budgets: &[BudgetSource], pods: &[Pod], findings: &mut Vec<Finding>) {
+fn review_overlaps(budgets: &[BudgetSource], pods: &[PodGroup], findings: &mut Vec<Finding>) {
     const REMEDY: &str = "make the selectors disjoint; the eviction of a pod of two budgets fails";
     let mut overlaps: BTreeMap<(usize, usize), Vec<&str>> = BTreeMap::new();
-    for pod in pods {
+    for PodGroup { pod, .. } in pods {
         let all = budgets.iter().enumerate();
         let mut covering = all.filter(|(_, one)| one.budget.selects(pod));
         if let (Some((first, _)), Some((second, _))) = (covering.next(), covering.next()) {
@@ -198,7 +243,8 @@ mod tests {
     }
 
     fn messages(budgets: &[BudgetSource], pods: &[Pod]) -> Vec<String> {
-        let findings = review(budgets, pods);
+        let pods: Vec<_> = pods.iter().cloned().map(PodGroup::one).collect();
+        let findings = review(budgets, &pods);
         findings
             .into_iter()
             .map(|finding| format!("{} {}: {}", finding.name, finding.field, finding.message))
@@ -266,6 +312,39 @@ mod tests {
             [format!("a spec.maxUnavailable: {text}")]
         );
         assert!(one(&spec("minAvailable", json!(2)), &bare).is_empty());
+    }
+
+    #[test]
+    fn workloads_stand_for_their_pods() {
+        let group = |kind: &str, count| {
+            let owner = json!([{"kind": kind, "controller": true}]);
+            let metadata = json!({"name": format!("{}/w", kind.to_lowercase()), "namespace": "ns",
+                "labels": {"app": "web"}, "ownerReferences": owner});
+            let pod = Pod::from_value(&json!({"metadata": metadata})).unwrap();
+            PodGroup { pod, count }
+        };
+        let of = |spec: &Value, groups: &[PodGroup]| {
+            let findings = review(&[source("a", spec)], groups);
+            let messages: Vec<_> = findings.into_iter().map(|found| found.message).collect();
+            messages.join("\n")
+        };
+        let three = [group("Deployment", Some(1)), group("StatefulSet", Some(2))];
+        assert_eq!(of(&spec("minAvailable", json!(2)), &three), "");
+        let text = "3 pods must be available and there are 3: no ready pod can be evicted";
+        assert_eq!(of(&spec("minAvailable", json!(3)), &three), text);
+        assert_eq!(
+            of(
+                &spec("minAvailable", json!(3)),
+                &[group("Deployment", Some(0))]
+            ),
+            ""
+        );
+        let logs = [group("DaemonSet", None)];
+        assert_eq!(of(&spec("minAvailable", json!(3)), &logs), "");
+        let text = "how many pods a DaemonSet wants cannot be found out, so the budget never allows a \
+                    disruption: daemonset/w";
+        assert_eq!(of(&spec("maxUnavailable", json!(3)), &logs), text);
+        assert_eq!(of(&spec("minAvailable", json!("10%")), &logs), text);
     }
 
     #[test]
