@@ -20,7 +20,7 @@ use fairgate_core::{
 ///
 /// Reports all errors at once, each with file, object, field and remedy, and warns about probable
 /// mistakes: an unreachable FlowSchema, a missing priority level, a priority level with fewer seats than
-/// its largest request takes. With --budgets it reviews PodDisruptionBudgets, too. If the configuration is usable, then shows the limits of each priority level
+/// its largest request takes. With --budgets it reviews disruption budgets, too. If the configuration is usable, then shows the limits of each priority level
 /// in seats.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -37,7 +37,7 @@ pub(super) struct CheckArgs {
     config: Option<PathBuf>,
     #[command(flatten)]
     policies: PolicyArgs,
-    /// Review the PodDisruptionBudgets in a file or in the files of a directory, or from standard input
+    /// Review the disruption budgets in a file or in the files of a directory, or from standard input
     /// with `-`: which are invalid, and which keep nodes from being drained.
     ///
     /// YAML or JSON as kubectl prints it, lists included. Pods among them show which budgets select no pod,
