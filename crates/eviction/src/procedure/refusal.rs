@@ -73,7 +73,7 @@ pub enum EvictionRefusal {
         "the namespace of the provided object does not match the namespace sent on the request"
     )]
     NamespaceMismatch,
-    /// The body is of an unknown version or kind, or has a field of a wrong type.
+    /// The body has a field of a wrong type.
     #[error(
         "{kind} in version {} cannot be handled as a Eviction: {why}",
         Quoted(version)
@@ -86,9 +86,6 @@ pub enum EvictionRefusal {
         /// What is wrong.
         why: String,
     },
-    /// The body is of another known kind.
-    #[error("{0}")]
-    ForeignKind(String),
     /// The dry-run options of query and body differ.
     #[error(
         "Non-matching dry-run options in request and content: [{}] and [{}]", query.join(" "), body.join(" ")
@@ -198,10 +195,7 @@ impl EvictionRefusal {
             Self::SeveralBudgets => "several-budgets",
             Self::BudgetNegative { .. } => "budget-negative",
             Self::TooManyDisruptedPods { .. } => "too-many-disrupted-pods",
-            Self::NameMismatch
-            | Self::NamespaceMismatch
-            | Self::CannotHandle { .. }
-            | Self::ForeignKind(_) => "malformed",
+            Self::NameMismatch | Self::NamespaceMismatch | Self::CannotHandle { .. } => "malformed",
             Self::DryRunMismatch { .. } | Self::UnsafeDeletion { .. } | Self::InvalidOptions(_) => {
                 "invalid-options"
             }
@@ -232,10 +226,9 @@ impl EvictionRefusal {
             | Self::BudgetContended { .. } => (429, "TooManyRequests"),
             Self::SeveralBudgets | Self::DryRunMismatch { .. } => (500, ""),
             Self::BudgetNegative { .. } | Self::TooManyDisruptedPods { .. } => (403, "Forbidden"),
-            Self::NameMismatch
-            | Self::NamespaceMismatch
-            | Self::CannotHandle { .. }
-            | Self::ForeignKind(_) => (400, "BadRequest"),
+            Self::NameMismatch | Self::NamespaceMismatch | Self::CannotHandle { .. } => {
+                (400, "BadRequest")
+            }
             Self::UnsafeDeletion { .. } | Self::InvalidOptions(_) => (422, "Invalid"),
             Self::UidMismatch { .. } | Self::ResourceVersionMismatch { .. } => (409, "Conflict"),
             Self::PodGone { .. } => (404, "NotFound"),
@@ -294,7 +287,6 @@ impl EvictionRefusal {
             | Self::NameMismatch
             | Self::NamespaceMismatch
             | Self::CannotHandle { .. }
-            | Self::ForeignKind(_)
             | Self::DryRunMismatch { .. } => return None,
         })
     }

@@ -1,6 +1,6 @@
 //! The parsed request: which pod to evict, and the options of its deletion.
 
-use fairgate_objects::{codec::unregistered_kind, field_error::ApiFieldError};
+use fairgate_objects::field_error::ApiFieldError;
 use serde_json::{Map, Value, json};
 
 use super::refusal::EvictionRefusal;
@@ -24,37 +24,6 @@ pub struct EvictionRequest {
     pub(super) resource_version: Option<String>,
     /// `dryRun` of query and body.
     dry_run: Vec<String>,
-}
-
-/// Checks `apiVersion` and `kind` of a body, which may both be empty. `is_known` says whether the server
-/// knows such a kind.
-///
-/// # Errors
-///
-/// [`EvictionRefusal::CannotHandle`] and [`EvictionRefusal::ForeignKind`].
-pub fn check_kind(
-    api_version: &str,
-    kind: &str,
-    is_known: impl FnOnce(&str, &str) -> bool,
-) -> Result<(), EvictionRefusal> {
-    let ours = matches!(api_version, "" | "policy/v1" | "policy/v1beta1");
-    let version = api_version.rsplit('/').next().unwrap_or_default();
-    match kind {
-        "" | "Eviction" if ours => Ok(()),
-        _ if !is_known(api_version, kind) => Err(EvictionRefusal::CannotHandle {
-            kind: kind.to_owned(),
-            version: version.to_owned(),
-            why: unregistered_kind(kind, api_version),
-        }),
-        _ if ours => {
-            let text = format!("not a Eviction object: *policy.{kind}");
-            Err(EvictionRefusal::ForeignKind(text))
-        }
-        _ => Err(EvictionRefusal::ForeignKind(format!(
-            "the API version in the data ({api_version}) does not match the expected API version \
-             (policy/v1)"
-        ))),
-    }
 }
 
 impl EvictionRequest {

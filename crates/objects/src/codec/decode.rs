@@ -79,7 +79,7 @@ pub fn check_type(value: &Value, api_version: &str, kind: &str) -> Result<(), St
 }
 
 /// The message about a kind that kube-apiserver does not know in a version such as `policy/v1`.
-pub fn unregistered_kind(kind: &str, version: &str) -> String {
+pub(crate) fn unregistered_kind(kind: &str, version: &str) -> String {
     let kind = Quoted(kind);
     match version.rsplit_once('/') {
         Some((group, INTERNAL)) => format!(

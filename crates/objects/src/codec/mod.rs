@@ -19,7 +19,7 @@ pub mod yaml;
 
 pub use decode::{
     Body, BodyFormat, DecodeError, ExpectedType, RegisteredType, check_type, decode_body,
-    decode_options, unregistered_kind,
+    decode_options,
 };
 
 /// How unknown and duplicate fields are handled: the parameter `fieldValidation`.

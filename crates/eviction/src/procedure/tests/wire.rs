@@ -7,29 +7,8 @@ use super::{
     Eviction, EvictionRequest, EvictionStatus, Outcome, ServerClock, Upstream, UpstreamCall,
     budget, crowd::Crowd, evict, pod, request, run, with_policy,
 };
-use crate::procedure::request::check_kind;
-
-fn is_known(api_version: &str, kind: &str) -> bool {
-    let kinds = [
-        ("policy/v1", "Eviction"),
-        ("policy/v1beta1", "Eviction"),
-        ("policy/v1", "PodDisruptionBudget"),
-        ("v1", "Pod"),
-    ];
-    kinds.contains(&(api_version, kind))
-}
-
 #[test]
-fn w01_both_versions_are_taken_and_none() {
-    for (api_version, kind) in [
-        ("policy/v1", "Eviction"),
-        ("policy/v1beta1", "Eviction"),
-        ("policy/v1", ""),
-        ("", "Eviction"),
-        ("", ""),
-    ] {
-        assert_eq!(check_kind(api_version, kind, is_known), Ok(()));
-    }
+fn w01_a_granted_eviction_is_a_status_of_201() {
     let body = json!({"metadata": {"name": "p"}});
     let request = EvictionRequest::new("ns", "p", &["All".to_owned()], &body).unwrap();
     let mut upstream = Upstream::default().with_pod(pod("Running", true));
@@ -38,24 +17,6 @@ fn w01_both_versions_are_taken_and_none() {
     let expected =
         r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success","code":201}"#;
     assert_eq!(text, expected);
-}
-
-#[test]
-fn w02_other_versions_and_kinds_are_refused() {
-    let refused = |api_version: &str, kind: &str| {
-        let refusal = check_kind(api_version, kind, is_known).unwrap_err();
-        assert_eq!(refusal.status().code, 400);
-        refusal.to_string()
-    };
-    let text = refused("policy/v2", "Eviction");
-    assert!(text.starts_with("Eviction in version \"v2\" cannot be handled as a Eviction: "));
-    assert!(text.contains("policy/v2"));
-    assert_eq!(
-        refused("v1", "Pod"),
-        "the API version in the data (v1) does not match the expected API version (policy/v1)"
-    );
-    let text = refused("policy/v1", "PodDisruptionBudget");
-    assert!(text.starts_with("not a Eviction object: "));
 }
 
 #[test]
