@@ -193,14 +193,19 @@ async fn a_watch_that_breaks_off_ends_cleanly_for_the_client() {
 
 #[tokio::test]
 async fn an_answer_that_falls_silent_is_broken_off() {
-    let (upstream, mut hands) = by_hand(Speaks::Http2);
+    // The first half follows the head at once, and nothing follows that.
+    let (keep, _kept) = mpsc::unbounded_channel();
+    let upstream = TestUpstream::start(Speaks::Http2, move |_| {
+        let (send, answer) = streamed();
+        send.send(Ok("half".into())).unwrap();
+        keep.send(send).unwrap();
+        async move { http::Response::new(answer) }
+    });
     let gate = Gate::governed_with(&upstream, &impatient(), |_, to| {
         to.silence = Duration::from_millis(50);
     });
     let mut client = TestClient::http2(gate.address()).await;
     let mut list = client.get("/api/v1/pods").await.into_body();
-    let send = soon(hands.recv()).await.unwrap();
-    send.send(Ok("half".into())).unwrap();
     assert_eq!(piece(&mut list).await.unwrap().unwrap(), "half");
     assert!(piece(&mut list).await.unwrap().is_err());
     // Silence does not tell that the upstream is done: its time limit does.

@@ -4,11 +4,12 @@ use std::{
     fmt::Write as _,
     io::{Read as _, Write as _},
     net::{Shutdown, TcpStream},
-    time::Duration,
+    sync::Arc,
 };
 
 use http::{Method, StatusCode};
 use http_body_util::BodyExt as _;
+use tokio::sync::Semaphore;
 
 use crate::{
     client::{HANG, TestClient, raw, status},
@@ -354,9 +355,15 @@ fn a_client_that_waits_to_be_told_to_continue_and_is_refused_is_told_to_close() 
 
 #[test]
 fn a_client_that_ends_its_side_gets_its_answers() {
-    let upstream = TestUpstream::start(Speaks::Http1, |_| async {
-        tokio::time::sleep(Duration::from_millis(50)).await;
-        text("served")
+    // Answers as many requests as the test allows, which it does once the client's side has ended.
+    let allowed = Arc::new(Semaphore::new(0));
+    let allow = Arc::clone(&allowed);
+    let upstream = TestUpstream::start(Speaks::Http1, move |_| {
+        let allowed = Arc::clone(&allowed);
+        async move {
+            allowed.acquire().await.unwrap().forget();
+            text("served")
+        }
     });
     let gate = Gate::before(&upstream);
     for request in [
@@ -369,9 +376,10 @@ fn a_client_that_ends_its_side_gets_its_answers() {
             let mut stream = TcpStream::connect(gate.address()).unwrap();
             stream.write_all(request.as_bytes()).unwrap();
             stream.shutdown(Shutdown::Write).unwrap();
+            let requests = request.matches("Host").count();
+            allow.add_permits(requests);
             let mut answers = String::new();
             stream.read_to_string(&mut answers).unwrap();
-            let requests = request.matches("Host").count();
             assert_eq!(
                 answers.matches(" 200 OK").count(),
                 requests,

@@ -13,9 +13,10 @@ use std::{
     time::Duration,
 };
 
+use fairgate_base::clock::Clock;
 use serde_json::{Value, json};
 
-use crate::client::raw;
+use crate::client::{HANG, raw};
 
 /// A gateway that is killed when this is dropped.
 pub struct GatewayProcess {
@@ -155,13 +156,12 @@ pub fn get(address: SocketAddr, target: &str) -> String {
     raw(address, request.as_bytes())
 }
 
-/// Waits until `holds`, and fails with `what` after 30 seconds, which only bounds a hang.
+/// Waits until `holds`, and fails with `what` after [`HANG`].
 pub fn wait_until(what: &str, holds: impl Fn() -> bool) {
-    for _ in 0..600 {
-        if holds() {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(50));
+    let clock = Clock::system();
+    let end = clock.now().plus(HANG);
+    while !holds() {
+        assert!(clock.now() < end, "still waiting until {what}");
+        std::thread::sleep(Duration::from_millis(5));
     }
-    panic!("still waiting until {what}");
 }

@@ -18,7 +18,7 @@ use fairgate_proxy::{
 use http::{Method, StatusCode};
 
 use crate::{
-    client::{TestClient, body_text, soon},
+    client::{HANG, TestClient, body_text, soon},
     failures::until,
     frames::{self, ByHand, ENHANCE_YOUR_CALM, RST_STREAM, Tap},
     gate::Gate,
@@ -94,17 +94,25 @@ fn half_slow() -> TestUpstream {
 }
 
 #[tokio::test]
-async fn an_answer_that_nobody_wants_runs_out_if_it_is_soon_over() {
-    let upstream = TestUpstream::start(Speaks::Http2, |_| async {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-        text("said to nobody")
+async fn an_abandoned_response_that_ends_soon_is_read_to_its_end() {
+    let (release, released) = tokio::sync::watch::channel(false);
+    let upstream = TestUpstream::start(Speaks::Http2, move |_| {
+        let mut released = released.clone();
+        async move {
+            released.wait_for(|released| *released).await.unwrap();
+            text("read by the gateway alone")
+        }
     });
     let tap = Tap::before(upstream.address).await;
-    let gate = before(tap.address);
+    let mut to = UpstreamSettings::new(tap.address.to_string().parse().unwrap(), None);
+    to.protocol = UpstreamProtocol::Http2;
+    to.abandoned_linger = HANG;
+    let gate = Gate::towards(to, |settings, _| settings.cores = NonZero::<usize>::MIN);
     for target in [LOG, "/readyz?verbose", "/api/v1/namespaces/a/pods"] {
         let mut client = TestClient::http2(gate.address()).await;
         reset(&upstream, &mut client, "alice", target, 30).await;
     }
+    release.send(true).unwrap();
     let mut client = TestClient::http2(gate.address()).await;
     assert_eq!(client.get("/api/v1/pods").await.status(), 200);
     until(|| gate.gateway.gauges().1() == 0).await;

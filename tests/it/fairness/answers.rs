@@ -91,11 +91,12 @@ async fn after_a_quarter_of_its_time_in_the_queue_a_request_is_refused() {
     let since = now();
     let target = "/api/v1/namespaces/a/pods?timeout=2s";
     let response = get(&gate, target).await.response().await;
+    // The upper bound is tested without a clock, in the proxy's `wait_limit`.
     let waited = now().since(since);
     assert_eq!(response.status, StatusCode::TOO_MANY_REQUESTS);
     assert_eq!(response.header("x-fairgate-reason"), "time-out");
     assert_eq!(response.uids(), OURS);
-    assert!(waited >= ms(500) && waited < ms(2000), "{waited:?}");
+    assert!(waited >= ms(500), "{waited:?}");
     assert_eq!((small(&gate), gate.flow_control().queued()), ((1, 0, 1), 0));
     executing.respond("");
     first.served().await;
@@ -152,13 +153,23 @@ async fn errors_tell_the_uids_too() {
         }
     });
     let silent = TestUpstream::start(Speaks::Http1, |_| std::future::pending());
-    for (address, method, status) in [
-        (none, Method::GET, StatusCode::SERVICE_UNAVAILABLE),
-        (none, Method::POST, StatusCode::SERVICE_UNAVAILABLE),
-        (closes, Method::GET, StatusCode::SERVICE_UNAVAILABLE),
-        (closes, Method::POST, StatusCode::BAD_GATEWAY),
-        (silent.address, Method::GET, StatusCode::GATEWAY_TIMEOUT),
-        (silent.address, Method::POST, StatusCode::GATEWAY_TIMEOUT),
+    for (address, method, timeout, status) in [
+        (none, Method::GET, "60s", StatusCode::SERVICE_UNAVAILABLE),
+        (none, Method::POST, "60s", StatusCode::SERVICE_UNAVAILABLE),
+        (closes, Method::GET, "60s", StatusCode::SERVICE_UNAVAILABLE),
+        (closes, Method::POST, "60s", StatusCode::BAD_GATEWAY),
+        (
+            silent.address,
+            Method::GET,
+            "50ms",
+            StatusCode::GATEWAY_TIMEOUT,
+        ),
+        (
+            silent.address,
+            Method::POST,
+            "50ms",
+            StatusCode::GATEWAY_TIMEOUT,
+        ),
     ] {
         let to = UpstreamSettings::new(address.to_string().parse().unwrap(), None);
         let gate = Gate::towards_under(
@@ -166,8 +177,8 @@ async fn errors_tell_the_uids_too() {
             to,
             |_, to| to.deadline_grace = Duration::ZERO,
         );
-        let target = "/api/v1/namespaces/a/pods?timeout=50ms";
-        let response = start_request(&gate, false, "alice", method, target)
+        let target = format!("/api/v1/namespaces/a/pods?timeout={timeout}");
+        let response = start_request(&gate, false, "alice", method, &target)
             .await
             .response()
             .await;

@@ -13,7 +13,7 @@ mod watches;
 
 use std::{
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
@@ -28,7 +28,7 @@ use tokio::{
 };
 
 use crate::{
-    client::{TestClient, body_text, soon},
+    client::{HANG, TestClient, body_text, soon},
     gate::Gate,
     upstream::{Speaks, TestBody, TestReply, TestUpstream, full, text},
 };
@@ -184,20 +184,28 @@ struct Stubborn {
 /// The requests that a stubborn upstream executes.
 #[derive(Default)]
 struct Work {
+    /// The number of each, and until when the gateway has to count it.
+    executing: Mutex<Vec<(usize, Time)>>,
     begun: AtomicUsize,
     done: AtomicUsize,
     most: AtomicUsize,
 }
 
 impl Work {
-    fn begin(&self) -> usize {
+    /// Returns the request's number. After `counts_until` the gateway may have given its seat to another request.
+    fn begin(&self, counts_until: Time) -> usize {
         let number = self.begun.fetch_add(1, Ordering::SeqCst);
-        let executing = number + 1 - self.done.load(Ordering::SeqCst);
-        self.most.fetch_max(executing, Ordering::SeqCst);
+        let mut executing = self.executing.lock().unwrap();
+        executing.push((number, counts_until));
+        let now = now();
+        let counted = executing.iter().filter(|(_, until)| *until > now);
+        self.most.fetch_max(counted.count(), Ordering::SeqCst);
         number
     }
 
-    fn end(&self) {
+    fn end(&self, number: usize) {
+        let mut executing = self.executing.lock().unwrap();
+        executing.retain(|(executing, _)| *executing != number);
         self.done.fetch_add(1, Ordering::SeqCst);
     }
 
@@ -218,12 +226,14 @@ impl Stubborn {
         let work = Arc::<Work>::default();
         let done = Arc::clone(&work);
         let upstream = TestUpstream::start(speaks, move |_| {
-            let time = takes(done.begin());
+            // No time limit is shorter than a hang.
+            let number = done.begin(now().plus(HANG));
+            let time = takes(number);
             let (finish, finished) = oneshot::channel();
             let done = Arc::clone(&done);
             tokio::spawn(async move {
                 tokio::time::sleep(time).await;
-                done.end();
+                done.end(number);
                 let _ = finish.send(());
             });
             async move {

@@ -4,11 +4,10 @@
 //! Clients play random schedules: they choose how long their requests take, request watches on paths that have none,
 //! send half a body, disconnect at any moment, and set short timeouts. The upstream may never execute more requests than
 //! the level has seats (ordinary requests, and watches without a response yet) or than the caps allow (long-running
-//! requests). The tests count requests, so a busy machine cannot make them fail.
+//! requests). The tests count requests, and not those whose time limit has passed, so a busy machine cannot make them
+//! fail.
 //!
 //! A schedule follows from its seed, which a failure names; `FAIRGATE_SEED` replays one.
-
-use std::sync::atomic::AtomicU64;
 
 use bytes::Bytes;
 use fairgate_proxy::fairness::Caps;
@@ -17,20 +16,20 @@ use tokio::task::JoinSet;
 
 use super::*;
 use crate::{
+    random::{self, Below as _, Random},
     rules::{Full, Rules},
     upstream::streamed,
 };
 
 const SEATS: u32 = 4;
+/// After this the gateway cancels a request. It frees a seat before its request has ended only then.
+const TIME_LIMIT: Duration = Duration::from_secs(3);
 /// Clients play on until so many requests were served, so no trick starves the others.
 const LEAST_DONE: usize = 4 * SEATS as usize;
 const CAPS: Caps = Caps {
     per_user: 3,
     total: 5,
 };
-/// Longer than any request takes upstream, however busy the machine is.
-const TIME_LIMIT: Duration = Duration::from_secs(6);
-
 /// What an upstream executes.
 #[derive(Debug, Default)]
 struct Executing {
@@ -49,7 +48,7 @@ impl std::fmt::Debug for Work {
 }
 
 /// An upstream that executes each request for as long as its query says (`ms`). It responds after that, or at once
-/// with a body that ends after that (`early`).
+/// with a body that ends after that (`early`). `sent` says when the client sent it, in milliseconds.
 fn stubborn(speaks: Speaks) -> (TestUpstream, Arc<Executing>) {
     let executing = Arc::<Executing>::default();
     let counts = Arc::clone(&executing);
@@ -62,11 +61,13 @@ fn stubborn(speaks: Speaks) -> (TestUpstream, Arc<Executing>) {
         } else {
             vec![Arc::clone(&counts.ordinary)]
         };
-        for work in &works {
-            work.begin();
-        }
-        let takes = query.split('&').find_map(|part| part.strip_prefix("ms="));
-        let takes = ms(takes.map_or(0, |takes| takes.parse().unwrap()));
+        let value = |name| query.split('&').find_map(|part| part.strip_prefix(name));
+        let takes = ms(value("ms=").unwrap().parse().unwrap());
+        let sent = ms(value("sent=").unwrap().parse().unwrap());
+        let numbers: Vec<_> = works
+            .iter()
+            .map(|work| work.begin(Time::ZERO.plus(sent + TIME_LIMIT)))
+            .collect();
         let (pieces, body) = streamed();
         if query.contains("early") {
             let _ = pieces.send(Ok(Bytes::from_static(b"half")));
@@ -74,8 +75,8 @@ fn stubborn(speaks: Speaks) -> (TestUpstream, Arc<Executing>) {
         let (finish, finished) = oneshot::channel();
         tokio::spawn(async move {
             tokio::time::sleep(takes).await;
-            for work in &works {
-                work.end();
+            for (work, number) in works.iter().zip(numbers) {
+                work.end(number);
             }
             let _ = pieces.send(Ok(Bytes::from(vec![b'x'; 1000])));
             let _ = finish.send(());
@@ -90,28 +91,6 @@ fn stubborn(speaks: Speaks) -> (TestUpstream, Arc<Executing>) {
         }
     });
     (upstream, executing)
-}
-
-/// Random numbers that follow from a seed.
-struct Dice(AtomicU64);
-
-impl Dice {
-    fn new(seed: u64) -> Self {
-        Self(AtomicU64::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1))
-    }
-
-    fn below(&self, bound: u64) -> u64 {
-        let mut x = self.0.load(Ordering::Relaxed);
-        x ^= x << 13;
-        x ^= x >> 7;
-        x ^= x << 17;
-        self.0.store(x, Ordering::Relaxed);
-        (x >> 11) % bound
-    }
-
-    fn one_in(&self, n: u64) -> bool {
-        self.below(n) == 0
-    }
 }
 
 /// Which kinds of requests a schedule may contain, besides those with a response in time.
@@ -154,48 +133,50 @@ struct Step {
 impl Step {
     /// Mostly quick requests for a while, then mostly slow ones that are abandoned soon. What the gateway learns from
     /// the quick ones must not be applied to the slow ones.
-    fn draw(dice: &Dice, tricks: Tricks, is_early: bool) -> Self {
-        let slow = !is_early && !dice.one_in(4);
+    fn draw(random: &mut Random, tricks: Tricks, is_early: bool) -> Self {
+        let slow = !is_early && random.below(4) > 0;
         let takes = if slow {
-            40 + dice.below(160)
+            40 + random.below(160)
         } else {
-            dice.below(4)
+            random.below(4)
         };
-        let patience = match dice.below(4) {
+        let patience = match random.below(4) {
             0 => 3,
-            1 => dice.below(60),
-            2 => dice.below(250),
+            1 => random.below(60),
+            2 => random.below(250),
             _ => 20_000,
         };
-        let long = tricks.long_running && dice.one_in(4);
+        let long = tricks.long_running && random.below(4) == 0;
         let path = if long { "pods/p/log" } else { "pods" };
         let mut target = format!("/api/v1/namespaces/a/{path}?ms={takes}");
-        if tricks.watches && !long && dice.one_in(4) {
+        if tricks.watches && !long && random.below(4) == 0 {
             target.push_str("&watch=true");
-            if dice.one_in(2) {
+            if random.below(2) == 0 {
                 target.push_str("&resourceVersion=7");
             }
-        } else if tricks.halves && dice.one_in(3) {
+        } else if tricks.halves && random.below(3) == 0 {
             target.push_str("&early");
         }
-        if tricks.timeouts && dice.one_in(5) {
+        if tricks.timeouts && random.below(5) == 0 {
             target.push_str("&timeout=30ms");
         }
-        let breaks_off = tricks.bodies && dice.one_in(24);
-        let writes = breaks_off || (!target.contains("watch") && dice.one_in(3));
+        let breaks_off = tricks.bodies && random.below(24) == 0;
+        let writes = breaks_off || (!target.contains("watch") && random.below(3) == 0);
         Self {
             method: if writes { Method::POST } else { Method::GET },
-            user: if dice.one_in(3) { "bob" } else { "alice" },
+            user: if random.below(3) == 0 { "bob" } else { "alice" },
             target,
-            patience: ms(patience),
+            patience: ms(u64::from(patience)),
             breaks_off,
-            hangs_up: dice.one_in(3),
+            hangs_up: random.below(3) == 0,
         }
     }
 
     /// Takes the step. Returns the connection to use next, which may be a new one.
     async fn take(&self, gate: &Gate, http2: bool, mut client: TestClient) -> TestClient {
-        let request = client.request(self.method.clone(), &self.target);
+        let sent = now().since(Time::ZERO).as_millis();
+        let target = format!("{}&sent={sent}", self.target);
+        let request = client.request(self.method.clone(), &target);
         let request = request.header("x-user", self.user);
         let (pieces, half) = streamed();
         let body = if self.breaks_off { half } else { full("") };
@@ -242,12 +223,12 @@ async fn play(speaks: Speaks, tricks: Tricks, seed: u64) {
     for number in 0..10 {
         let (gate, counts) = (Arc::clone(&gate), Arc::clone(&executing));
         clients.spawn(async move {
-            let dice = Dice::new(seed * 100 + number);
+            let mut random = Random::seeded(seed * 100 + number);
             let http2 = number % 3 != 0;
             let mut client = connect(&gate, http2).await;
             while now() < end || counts.ordinary.done() < LEAST_DONE {
                 let is_early = now().since(begin) < ms(500);
-                let step = Step::draw(&dice, tricks, is_early);
+                let step = Step::draw(&mut random, tricks, is_early);
                 client = step.take(&gate, http2, client).await;
             }
             client.abandon().await;
@@ -267,8 +248,7 @@ async fn play(speaks: Speaks, tricks: Tricks, seed: u64) {
 }
 
 async fn execution_stays_within_the_limits(tricks: Tricks) {
-    let replayed = std::env::var("FAIRGATE_SEED").ok();
-    let seeds = match replayed.map(|seed| seed.parse().unwrap()) {
+    let seeds = match random::given_seed() {
         Some(seed) => seed..seed + 1,
         None => 1..3,
     };

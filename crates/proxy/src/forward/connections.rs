@@ -40,6 +40,7 @@ pub(super) struct Http2Connection {
     idle_since: Cell<Time>,
     clock: Clock,
     resets: Resets,
+    linger: Duration,
     counted: ConnectionLimitGuard,
     events: EventSink<ConnectionEvent>,
 }
@@ -60,6 +61,7 @@ impl Http2Connection {
             idle_since: Cell::new(clock.now()),
             clock: clock.clone(),
             resets: Resets::default(),
+            linger: settings.abandoned_linger,
             counted,
             events: settings.events.clone(),
         })
@@ -143,6 +145,10 @@ impl LimitsResets for Http2Connection {
 
     fn streams(&self) -> usize {
         self.limit()
+    }
+
+    fn linger(&self) -> Duration {
+        self.linger
     }
 }
 

@@ -11,7 +11,7 @@
 //! - nghttp2: 1000 at once, then 33 a second.
 //! - Envoy: resets within a second of a stream's begin, if they are half of 500 or more streams.
 //!
-//! Therefore an abandoned stream first continues for [`LINGER`], in which most responses end; so a server never
+//! Therefore an abandoned stream first continues for [`LimitsResets::linger`], a second, in which most responses end; so a server never
 //! sees it reset soon after its begin. After that it is reset when its turn comes: a fifth of the connection's
 //! streams at once, then a twentieth of them each second. In a minute, which is how long a handler may run, that
 //! is 3.2 times the streams: below the factor of five in Go, and below the limits of the others.
@@ -33,8 +33,6 @@ use tokio::sync::Notify;
 
 use fairgate_call::AbandonedResponse;
 
-/// How long an abandoned stream continues in any case.
-const LINGER: Duration = Duration::from_secs(1);
 /// How many bytes of it are read.
 const MOST_BYTES: usize = 1 << 20;
 /// Which part of the streams may be reset at once.
@@ -60,6 +58,8 @@ pub(super) trait LimitsResets: 'static {
     fn resets(&self) -> &Resets;
     /// Streams that it may have.
     fn streams(&self) -> usize;
+    /// How long an abandoned stream continues in any case.
+    fn linger(&self) -> Duration;
 }
 
 /// How an abandoned stream ended.
@@ -147,7 +147,7 @@ pub(super) async fn finish_or_reset<C: LimitsResets>(
     response: AbandonedResponse,
 ) -> ResetOutcome {
     let turn = async {
-        tokio::time::sleep(LINGER).await;
+        tokio::time::sleep(connection.linger()).await;
         turn(connection).await;
     };
     tokio::select! {

@@ -23,6 +23,9 @@ pub struct UpstreamSettings {
     pub deadline_grace: Duration,
     /// The longest pause within the response to an ordinary request: 60 s.
     pub silence: Duration,
+    /// How long the stream of an abandoned request continues before it may be reset, in which most responses
+    /// end: 1 s.
+    pub abandoned_linger: Duration,
     /// How long a tunnel may be idle in both directions: 4 h.
     pub tunnel_idle: Duration,
     /// Streams that one HTTP/2 connection may have, even if the upstream allows more: 100.
@@ -72,6 +75,7 @@ impl UpstreamSettings {
             protocol: UpstreamProtocol::Auto,
             deadline_grace: Duration::from_secs(5),
             silence: Duration::from_secs(60),
+            abandoned_linger: Duration::from_secs(1),
             tunnel_idle: Duration::from_secs(4 * 3600),
             streams_per_connection: 100,
             stream_window: 256 << 10,

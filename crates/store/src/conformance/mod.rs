@@ -15,6 +15,7 @@ use bytes::Bytes;
 use crate::{Precondition, Store, StoreEntry, StoreEvent, StoreFuture, Watch, WriteOutcome};
 use fairgate_base::clock::Clock;
 use fairgate_core::time::Time;
+use fairgate_testkit::client::soon;
 
 /// A place where one set of objects lives.
 pub(super) trait TestStore: Send {
@@ -23,9 +24,6 @@ pub(super) trait TestStore: Send {
     /// The clock of the stores that it opens.
     fn clock(&self) -> Clock;
 }
-
-/// The longest wait for a change. It only bounds a hang.
-const HANG: Duration = Duration::from_secs(60);
 
 /// Makes a test of every function here, for the [`TestStore`]s that an expression makes.
 macro_rules! conformance {
@@ -130,8 +128,7 @@ fn value(entry: Option<&Arc<StoreEntry>>) -> Option<&[u8]> {
 async fn take(watch: &mut Watch, count: usize) -> Vec<Arc<StoreEvent>> {
     let mut events = Vec::new();
     while events.len() < count {
-        let more = tokio::time::timeout(HANG, watch.next());
-        events.extend(more.await.expect("no change came").unwrap());
+        events.extend(soon(watch.next()).await.unwrap());
     }
     assert_eq!(events.len(), count, "{events:?}");
     events

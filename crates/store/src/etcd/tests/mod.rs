@@ -23,10 +23,10 @@ use crate::{
     conformance::{self, TestStore, conformance},
 };
 use fairgate_base::clock::Clock;
-use fairgate_testkit::etcd::EtcdServer;
-
-/// The longest wait for anything. It only bounds a hang.
-const HANG: Duration = Duration::from_secs(60);
+use fairgate_testkit::{
+    client::{HANG, soon},
+    etcd::EtcdServer,
+};
 
 /// The etcd that tests share, which do nothing to it.
 fn shared() -> &'static EtcdServer {
@@ -93,14 +93,16 @@ async fn create(store: &dyn Store, key: &str, value: &str) -> u64 {
 
 /// Waits until the store says it is well, or not.
 async fn until_well(store: &dyn Store, well: bool) -> StoreHealth {
-    for _ in 0..600 {
-        let health = store.health();
-        if (health == StoreHealth::Ready) == well {
-            return health;
+    soon(async {
+        loop {
+            let health = store.health();
+            if (health == StoreHealth::Ready) == well {
+                return health;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
         }
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-    panic!("still {:?}", store.health());
+    })
+    .await
 }
 
 #[tokio::test]
