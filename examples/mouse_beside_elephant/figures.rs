@@ -61,57 +61,72 @@ impl fmt::Display for Table {
             "max"
         )?;
         for (name, rounds) in &self.targets {
-            let of = |figure: &dyn Fn(&(Slice, Slice)) -> f64| {
-                median(rounds.iter().map(figure).collect())
-            };
-            let shares = rounds
-                .iter()
-                .zip(&self.targets[0].1)
-                .map(|(own, first)| rate(&own.1) / rate(&first.1));
-            writeln!(
-                f,
-                "{name:<14} {:>9.3} {:>9.3} {:>9.3} {:>9.3} {:>6.3} {:>6.3} {:>8.1} {:>6.3} {:>8.1} {:>7.2} {:>4}",
-                of(&|round| at(&round.0.mouse, 0.5)),
-                of(&|round| at(&round.1.mouse, 0.5)),
-                of(&|round| at(&round.0.mouse, 0.99)),
-                of(&|round| at(&round.1.mouse, 0.99)),
-                of(&|round| at(&round.1.mouse, 0.5) / at(&round.0.mouse, 0.5)),
-                of(&|round| at(&round.1.mouse, 0.99) / at(&round.0.mouse, 0.99)),
-                of(&|round| rate(&round.1)),
-                median(shares.collect()),
-                of(&|round| cpu_micros(&round.1)),
-                of(&|round| round.1.seen.mean),
-                rounds
-                    .iter()
-                    .map(|round| round.1.seen.most)
-                    .max()
-                    .unwrap_or(0),
-            )?;
+            self.write_target(f, name, rounds)?;
         }
         if self.gaps {
-            writeln!(
-                f,
-                "\ngaps between ends at the upstream beside the elephant, ms"
-            )?;
-            for (name, rounds) in &self.targets {
-                write!(f, "{name:<14}")?;
-                for quantile in [0.1, 0.5, 0.9, 0.99, 1.0] {
-                    let figure = rounds.iter().map(|round| at(&round.1.seen.gaps, quantile));
-                    write!(
-                        f,
-                        " p{:<3.0} {:>7.3}",
-                        quantile * 100.0,
-                        median(figure.collect())
-                    )?;
-                }
-                let wait = median(
-                    rounds
-                        .iter()
-                        .map(|round| wait(&round.1.seen.gaps))
-                        .collect(),
-                );
-                writeln!(f, "  wait for the next end: mean {wait:.3}")?;
+            self.write_gaps(f)?;
+        }
+        Ok(())
+    }
+}
+
+impl Table {
+    fn write_target(
+        &self,
+        f: &mut fmt::Formatter<'_>,
+        name: &str,
+        rounds: &[(Slice, Slice)],
+    ) -> fmt::Result {
+        let of =
+            |figure: &dyn Fn(&(Slice, Slice)) -> f64| median(rounds.iter().map(figure).collect());
+        let shares = rounds
+            .iter()
+            .zip(&self.targets[0].1)
+            .map(|(own, first)| rate(&own.1) / rate(&first.1));
+        writeln!(
+            f,
+            "{name:<14} {:>9.3} {:>9.3} {:>9.3} {:>9.3} {:>6.3} {:>6.3} {:>8.1} {:>6.3} {:>8.1} {:>7.2} {:>4}",
+            of(&|round| at(&round.0.mouse, 0.5)),
+            of(&|round| at(&round.1.mouse, 0.5)),
+            of(&|round| at(&round.0.mouse, 0.99)),
+            of(&|round| at(&round.1.mouse, 0.99)),
+            of(&|round| at(&round.1.mouse, 0.5) / at(&round.0.mouse, 0.5)),
+            of(&|round| at(&round.1.mouse, 0.99) / at(&round.0.mouse, 0.99)),
+            of(&|round| rate(&round.1)),
+            median(shares.collect()),
+            of(&|round| cpu_micros(&round.1)),
+            of(&|round| round.1.seen.mean),
+            rounds
+                .iter()
+                .map(|round| round.1.seen.most)
+                .max()
+                .unwrap_or(0),
+        )
+    }
+
+    fn write_gaps(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "\ngaps between ends at the upstream beside the elephant, ms"
+        )?;
+        for (name, rounds) in &self.targets {
+            write!(f, "{name:<14}")?;
+            for quantile in [0.1, 0.5, 0.9, 0.99, 1.0] {
+                let figure = rounds.iter().map(|round| at(&round.1.seen.gaps, quantile));
+                write!(
+                    f,
+                    " p{:<3.0} {:>7.3}",
+                    quantile * 100.0,
+                    median(figure.collect())
+                )?;
             }
+            let wait = median(
+                rounds
+                    .iter()
+                    .map(|round| wait(&round.1.seen.gaps))
+                    .collect(),
+            );
+            writeln!(f, "  wait for the next end: mean {wait:.3}")?;
         }
         Ok(())
     }

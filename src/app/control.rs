@@ -3,7 +3,10 @@
 use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 
 use arc_swap::ArcSwap;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::{
+    runtime::Handle,
+    signal::unix::{SignalKind, signal},
+};
 
 use super::{
     ServeError,
@@ -79,18 +82,8 @@ impl ControlTasks {
         register_defence_metrics(gateway, &self.telemetry);
         control.spawn(admin.run());
         control.spawn(Arc::clone(&self.telemetry).run());
+        self.start_flow_control(&control);
         control.spawn(followed_files::follow(self.renewals));
-        if self.config.has_upstream {
-            control.spawn(object_counts::follow(
-                Arc::clone(&self.flow_control),
-                self.clock.clone(),
-                self.clients.streams,
-            ));
-        }
-        control.spawn(rebalance(
-            Arc::clone(&self.flow_control),
-            self.clock.clone(),
-        ));
         let applier = Applier::new(
             self.policies.compiling,
             Arc::clone(&self.flow_control),
@@ -117,6 +110,17 @@ impl ControlTasks {
         };
         control.spawn(reload.run(hangup));
         Ok(admin_address)
+    }
+
+    /// Starts the rebalancing of seats, and counting the upstream's objects.
+    fn start_flow_control(&self, control: &Handle) {
+        let flow_control = || Arc::clone(&self.flow_control);
+        if self.config.has_upstream {
+            let client = self.clients.streams.clone();
+            let counts = object_counts::follow(flow_control(), self.clock.clone(), client);
+            control.spawn(counts);
+        }
+        control.spawn(rebalance(flow_control(), self.clock.clone()));
     }
 }
 

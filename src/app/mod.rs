@@ -2,9 +2,10 @@
 //!
 //! [`start`] turns a configuration into a running gateway; [`serve`] runs one until a signal stops the
 //! process. [`runtimes`] starts the threads; `settings` translates the configuration for each module;
-//! `identity` writes the user's identity and the gateway's credential into requests to the upstream, and
-//! `access_reviews` asks it for authorization decisions, `evictions` makes what decides about evictions; `control` starts the background tasks, which follow
-//! `policies`, rebalance borrowed seats, handle `reload`, and serve the admin port.
+//! `identity` writes the user's identity and the gateway's credential into requests to the upstream;
+//! `access_reviews` requests authorization decisions from it; `evictions` sets up what decides about evictions; `control`
+//! starts the background tasks, which follow `policies`, rebalance borrowed seats, handle `reload`, and serve the admin
+//! port.
 
 mod access_reviews;
 mod control;
@@ -29,7 +30,7 @@ mod throttle;
 use std::{net::SocketAddr, num::NonZero, path::PathBuf, rc::Rc, sync::Arc};
 
 use arc_swap::ArcSwap;
-use tokio::runtime::Runtime;
+use tokio::runtime::{Handle, Runtime};
 use tower::{
     Layer, Service,
     layer::util::{Identity, Stack},
@@ -46,24 +47,27 @@ use crate::{
     },
 };
 use control::ControlTasks;
-use fairgate_apiserver::{HostedLayer, HostedService as Served, Ownership, namespaces::Namespaces};
+use fairgate_apiserver::{
+    Hosted, HostedLayer, HostedService as Served, Ownership, namespaces::Namespaces,
+};
 use fairgate_base::clock::Clock;
 use fairgate_call::{Call, Refusal, Reply, handle_refusal::HandleRefusal};
-use fairgate_core::{
-    apf::{Compiled, Policy},
-    finding::Finding,
-};
+use fairgate_core::{apf::Policy, finding::Finding};
 use fairgate_evictor::{
     EvictionLayer, EvictionService, EvictionWaitLayer, EvictionWaitService, Evictor,
 };
 use fairgate_proxy::{
-    auth::layer::{Auth, AuthLayer, AuthRules},
+    auth::{
+        TokenReviews,
+        layer::{Auth, AuthLayer, AuthRules},
+    },
     fairness::{FairnessLayer, FlowControl, Gate, layer::Fairness},
     forward::{Forward, UpstreamSettings},
+    serve::{ServeSettings, tls::ServingCertificate},
     stack::{EvictionLayers, stack},
 };
 use fairgate_store::{Store, StoreError};
-use fairgate_upstream::endpoint::Endpoint;
+use fairgate_upstream::{endpoint::Endpoint, tls::UpstreamTls};
 use hosted_api::HostedApi;
 use identity::{IdentityWriter, UpstreamCredential};
 use namespaces::UpstreamNamespaces;
@@ -166,75 +170,44 @@ where
     let clock = Clock::system();
     let hash_key = settings::hash_key(&config)?;
     let control_runtime = runtimes::control_runtime()?;
-    let credential = UpstreamCredential::new(config.upstream.token.as_ref());
-    let upstream_tls = settings::upstream_tls(&config)?;
-    let endpoint = settings::endpoint(&config, upstream_tls.clone())?;
-    let clients = settings::upstream_clients(&config, &endpoint, &credential);
+    let upstream = UpstreamAccess::new(&config)?;
+    let clients = upstream.clients;
     let hosting = open_hosting(&config, &clients, &clock, &metrics, &control_runtime)?;
-    let from = policies_from(&config, hosting.as_ref(), &clients, &clock);
     let store = hosting.as_ref().map(|hosting| Arc::clone(&hosting.store));
-    let (mut policies, compiled) = control_runtime
-        .block_on(Policies::load(&config, hash_key, from))
-        .map_err(ServeError::Policies)?;
-    let Compiled {
-        policy, findings, ..
-    } = compiled;
+    let from = policies_from(&config, hosting.as_ref(), &clients, &clock);
     let cores = settings::cores(&config);
+    let loaded = load_policies(&config, hash_key, from, &clock, &metrics);
+    let (policies, policy) = control_runtime.block_on(loaded)?;
     let flow_control = new_flow_control(&config, cores, policy, &clock);
-    metrics.policy_applied(clock.now(), findings.len());
-    control_runtime.block_on(policies.report_first(&findings));
-    let telemetry = Telemetry::new(
-        Arc::clone(&flow_control),
-        clock.clone(),
-        &config.apiserver,
-        metrics,
-    );
-    let events = event_metrics::token_reviews(telemetry.metrics());
+    let shared = Arc::clone(&flow_control);
+    let telemetry = Telemetry::new(shared, clock.clone(), &config.apiserver, metrics);
     let control = control_runtime.handle();
-    let reviews = settings::token_reviews(&config, &clients, &clock, events, control)?;
-    let rules = settings::auth_rules(&config, reviews.clone())?;
-    let certificate = settings::serving_certificate(&config)?;
-    let authorities = rules.authentication.authorities();
-    let mut serve = settings::serve(&config, certificate.as_ref(), authorities)?;
-    let rules = Arc::new(ArcSwap::from_pointee(rules));
-    serve.events = event_metrics::clients(telemetry.metrics());
-    let app = AppSettings { serve, cores };
-    let identity = settings::upstream_identity(&config)?;
-    let forwarding = Forwarding {
-        settings: forward_settings(&config, endpoint, &telemetry),
-        identity: IdentityWriter::new(identity, credential.clone()),
+    let access = ClientAccess::new(&config, &clients, &clock, &telemetry, control)?;
+    let (hosted, metrics) = (hosting.as_ref(), telemetry.metrics());
+    let evictor = evictions::evictor(&config, hosted, &clients, &clock, metrics, control);
+    let parts = StackParts {
+        telemetry: Arc::clone(&telemetry),
+        rules: Arc::clone(&access.rules),
+        flow_control: Arc::clone(&flow_control),
+        evictor: evictor.clone(),
+        hosted: hosted.map(|hosting| Arc::clone(&hosting.hosted)),
+        ownership: ownership(&config),
+        forwarding: Forwarding::new(&config, upstream.endpoint, &upstream.credential, metrics)?,
     };
-    let evictor = evictions::evictor(
-        &config,
-        hosting.as_ref(),
-        &clients,
-        &clock,
-        telemetry.metrics(),
-        control,
-    );
-    let build = build_stack(
-        &config,
-        forwarding,
-        &telemetry,
-        &flow_control,
-        &rules,
-        OwnServices {
-            hosting: hosting.as_ref(),
-            evictor: evictor.clone(),
-        },
-        layer,
-    );
-    let gateway = Gateway::start(app, control_runtime, build)?;
+    let serve = access.serve;
+    let app = AppSettings { serve, cores };
+    let gateway = Gateway::start(app, control_runtime, build_stack(parts, layer))?;
     if let Some(evictor) = evictor {
         evictions::end_waits_with(evictor, &gateway);
     }
-    let renewals = renewals::files(&config, certificate, upstream_tls, &credential);
+    let (certificate, credential) = (access.certificate, upstream.credential);
+    let renewals = renewals::files(&config, certificate, upstream.tls, &credential);
     let control = ControlTasks {
         config,
         path,
         flow_control: Arc::clone(&flow_control),
-        rules,
-        reviews,
+        rules: access.rules,
+        reviews: access.reviews,
         policies,
         hosting,
         renewals,
@@ -250,6 +223,75 @@ where
         flow_control,
         store,
     })
+}
+
+/// Loads the first policy, and reports its findings.
+async fn load_policies(
+    config: &Config,
+    hash_key: [u8; 16],
+    from: ObjectsFrom<'_>,
+    clock: &Clock,
+    metrics: &GatewayMetrics,
+) -> Result<(Policies, Policy), ServeError> {
+    let loaded = Policies::load(config, hash_key, from).await;
+    let (mut policies, compiled) = loaded.map_err(ServeError::Policies)?;
+    metrics.policy_applied(clock.now(), compiled.findings.len());
+    policies.report_first(&compiled.findings).await;
+    Ok((policies, compiled.policy))
+}
+
+/// How the upstream is reached.
+struct UpstreamAccess {
+    credential: UpstreamCredential,
+    tls: Option<UpstreamTls>,
+    endpoint: Endpoint,
+    clients: UpstreamClients,
+}
+
+impl UpstreamAccess {
+    fn new(config: &Config) -> Result<Self, ServeError> {
+        let credential = UpstreamCredential::new(config.upstream.token.as_ref());
+        let tls = settings::upstream_tls(config)?;
+        let endpoint = settings::endpoint(config, tls.clone())?;
+        Ok(Self {
+            clients: settings::upstream_clients(config, &endpoint, &credential),
+            credential,
+            tls,
+            endpoint,
+        })
+    }
+}
+
+/// How clients are served and authenticated.
+struct ClientAccess {
+    reviews: Option<TokenReviews>,
+    rules: Arc<ArcSwap<AuthRules>>,
+    certificate: Option<ServingCertificate>,
+    serve: ServeSettings,
+}
+
+impl ClientAccess {
+    fn new(
+        config: &Config,
+        clients: &UpstreamClients,
+        clock: &Clock,
+        telemetry: &Telemetry,
+        control: &Handle,
+    ) -> Result<Self, ServeError> {
+        let events = event_metrics::token_reviews(telemetry.metrics());
+        let reviews = settings::token_reviews(config, clients, clock, events, control)?;
+        let rules = settings::auth_rules(config, reviews.clone())?;
+        let certificate = settings::serving_certificate(config)?;
+        let authorities = rules.authentication.authorities();
+        let mut serve = settings::serve(config, certificate.as_ref(), authorities)?;
+        serve.events = event_metrics::clients(telemetry.metrics());
+        Ok(Self {
+            reviews,
+            rules: Arc::new(ArcSwap::from_pointee(rules)),
+            certificate,
+            serve,
+        })
+    }
 }
 
 /// A running gateway. Dropping it stops it immediately.
@@ -365,71 +407,66 @@ struct Forwarding {
     identity: IdentityWriter,
 }
 
-/// The settings of forwarding, and the metrics of the connections that it uses.
-fn forward_settings(
-    config: &Config,
-    endpoint: Endpoint,
-    telemetry: &Telemetry,
-) -> Arc<UpstreamSettings> {
-    let mut settings = settings::upstream(config, endpoint);
-    settings.events = event_metrics::connections(telemetry.metrics());
-    if config.has_upstream {
-        event_metrics::streams(telemetry.metrics(), &settings.connection_limit);
+impl Forwarding {
+    /// Registers the metrics of the connections that it uses.
+    fn new(
+        config: &Config,
+        endpoint: Endpoint,
+        credential: &UpstreamCredential,
+        metrics: &Arc<GatewayMetrics>,
+    ) -> Result<Self, ServeError> {
+        let mut settings = settings::upstream(config, endpoint);
+        settings.events = event_metrics::connections(metrics);
+        if config.has_upstream {
+            event_metrics::streams(metrics, &settings.connection_limit);
+        }
+        let identity = settings::upstream_identity(config)?;
+        Ok(Self {
+            settings: Arc::new(settings),
+            identity: IdentityWriter::new(identity, credential.clone()),
+        })
     }
-    Arc::new(settings)
 }
 
-/// What the gateway answers itself, inside flow control.
-struct OwnServices<'a> {
-    hosting: Option<&'a HostedApi>,
+/// What the stacks of all cores share.
+struct StackParts {
+    telemetry: Arc<Telemetry>,
+    rules: Arc<ArcSwap<AuthRules>>,
+    flow_control: Arc<FlowControl>,
     evictor: Option<Arc<Evictor>>,
+    hosted: Option<Arc<Hosted>>,
+    ownership: Ownership,
+    forwarding: Forwarding,
 }
 
 /// Returns the function that builds the stack of each core, on the core's own thread.
 fn build_stack<E>(
-    config: &Config,
-    forwarding: Forwarding,
-    telemetry: &Arc<Telemetry>,
-    flow_control: &Arc<FlowControl>,
-    rules: &Arc<ArcSwap<AuthRules>>,
-    own: OwnServices<'_>,
+    parts: StackParts,
     extra: E,
 ) -> impl Fn(CoreContext) -> CoreStack<E::Service> + Send + Sync + 'static
 where
     E: Layer<InnerService> + Send + Sync + 'static,
 {
-    let (telemetry, flow_control, rules) = (
-        Arc::clone(telemetry),
-        Arc::clone(flow_control),
-        Arc::clone(rules),
-    );
-    let hosted = own.hosting.map(|hosting| Arc::clone(&hosting.hosted));
-    let evictor = own.evictor;
-    let ownership = match config.mode {
-        GatewayMode::Overlay => Ownership::Overlay,
-        _ if config.has_upstream => Ownership::Known,
-        _ => Ownership::Everything,
-    };
     move |context: CoreContext| {
         let core = u16::try_from(context.index).unwrap_or(u16::MAX);
         let gate = Gate::new(
-            Arc::clone(&flow_control),
+            Arc::clone(&parts.flow_control),
             core,
             context.clock.clone(),
             settings::random(),
         );
         tokio::task::spawn_local(Rc::clone(&gate).run());
-        let auth = AuthLayer::new(Arc::clone(&rules), context.clock.clone());
-        let hosted = match &hosted {
+        let auth = AuthLayer::new(Arc::clone(&parts.rules), context.clock.clone());
+        let hosted = match &parts.hosted {
             None => HostedLayer::none(),
             Some(hosted) => HostedLayer::new(
                 Arc::clone(hosted),
                 context.control.clone(),
                 context.clock.clone(),
-                ownership,
+                parts.ownership,
             ),
         };
-        let eviction = match &evictor {
+        let eviction = match &parts.evictor {
             None => EvictionLayer::none(),
             Some(evictor) => EvictionLayer::new(
                 Arc::clone(evictor),
@@ -438,13 +475,13 @@ where
             ),
         };
         let forward = Forward::new(
-            Arc::clone(&forwarding.settings),
-            Rc::new(forwarding.identity.clone()),
+            Arc::clone(&parts.forwarding.settings),
+            Rc::new(parts.forwarding.identity.clone()),
             context.clock,
         );
         let fairness = FairnessLayer::new(gate);
-        let trace = telemetry.trace_layer(core);
-        let dumps = DumpsLayer::new(Arc::clone(&telemetry), context.control);
+        let trace = parts.telemetry.trace_layer(core);
+        let dumps = DumpsLayer::new(Arc::clone(&parts.telemetry), context.control);
         let inside_fairness = Stack::new(dumps, &extra);
         let evictions = EvictionLayers {
             wait: EvictionWaitLayer::of(&eviction),
@@ -459,6 +496,15 @@ where
             &hosted,
             forward,
         )
+    }
+}
+
+/// Which requests the hosted API answers.
+fn ownership(config: &Config) -> Ownership {
+    match config.mode {
+        GatewayMode::Overlay => Ownership::Overlay,
+        _ if config.has_upstream => Ownership::Known,
+        _ => Ownership::Everything,
     }
 }
 

@@ -8,10 +8,7 @@ use std::{
     collections::BTreeMap,
     fmt::Write as _,
     fs,
-    io::{BufRead as _, BufReader, Read as _},
-    net::SocketAddr,
-    path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    path::Path,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -26,6 +23,7 @@ use serde_json::{Value, json};
 
 use crate::{
     client::{self, TestClient},
+    process::{GatewayProcess, ProcessOptions},
     upstream::{Speaks, TestReply, TestUpstream, full, text},
 };
 
@@ -62,115 +60,67 @@ const VARYING: &[&str] = &[
     "fairgate_uptime_seconds",
 ];
 
-/// The gateway as a process of its own: some of its metrics belong to the process.
-struct Gateway {
-    process: Child,
-    address: SocketAddr,
-    admin: SocketAddr,
-    directory: PathBuf,
+/// The gateway as a process of its own, because some of its metrics belong to the process.
+fn gateway_before(upstream: &TestUpstream) -> GatewayProcess {
+    let configuration = json!({
+        "mode": "overlay",
+        "upstream": {"url": format!("http://{}", upstream.address)},
+        "authentication": {"tokenFile": "tokens"},
+        "flowControl": {"totalSeats": 50}, "dataCores": 1, "apiserver": "golden",
+    });
+    let options = ProcessOptions {
+        tokens: "root-token,root,1,system:masters\nalice-token,alice,2,devs\n",
+        ..ProcessOptions::default()
+    };
+    GatewayProcess::with(configuration, &options)
 }
 
-impl Gateway {
-    fn start(upstream: &TestUpstream) -> Self {
-        let name = format!("fairgate-metrics-{}", std::process::id());
-        let directory = std::env::temp_dir().join(name);
-        fs::create_dir_all(&directory).unwrap();
-        let tokens = "root-token,root,1,system:masters\nalice-token,alice,2,devs\n";
-        fs::write(directory.join("tokens.csv"), tokens).unwrap();
-        let configuration = json!({
-            "apiVersion": "fairgate.dev/v1alpha1", "kind": "Configuration", "mode": "overlay",
-            "listen": {"address": "127.0.0.1:0"}, "admin": {"address": "127.0.0.1:0"},
-            "upstream": {"url": format!("http://{}", upstream.address)},
-            "authentication": {"tokenFile": "tokens.csv"},
-            "flowControl": {"totalSeats": 50}, "dataCores": 1, "apiserver": "golden",
-        });
-        let path = directory.join("fairgate.yaml");
-        fs::write(&path, configuration.to_string()).unwrap();
-        let mut process = Command::new(env!("CARGO_BIN_EXE_fairgate"))
-            .args(["serve", "--config"])
-            .arg(&path)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut log = BufReader::new(process.stderr.take().unwrap());
-        let value = |line: &str, key: &str| {
-            let (_, rest) = line.split_once(key)?;
-            rest.split(' ').next().unwrap().trim().parse().ok()
-        };
-        let mut line = String::new();
-        let (address, admin) = loop {
-            line.clear();
-            assert!(log.read_line(&mut line).unwrap() > 0, "it does not serve");
-            if let Some(address) = value(&line, " address=") {
-                break (address, value(&line, " admin=").unwrap());
-            }
-        };
-        // The log must not fill its pipe.
-        std::thread::spawn(move || log.read_to_end(&mut Vec::new()));
-        Self {
-            process,
-            address,
-            admin,
-            directory,
+/// Waits until the metrics contain each of these lines.
+async fn shows(gateway: &GatewayProcess, lines: &[&str]) {
+    let missing = || {
+        let text = gateway.metrics();
+        let shown = |part: &&&str| text.lines().any(|line| line.contains(**part));
+        lines.iter().find(|part| !shown(part)).copied()
+    };
+    client::soon(async {
+        while missing().is_some() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
         }
-    }
-
-    async fn metrics(&self) -> String {
-        let mut operator = TestClient::http1(self.admin).await;
-        client::body_text(operator.get("/metrics").await).await
-    }
-
-    /// Waits until the metrics hold each of these lines.
-    async fn shows(&self, lines: &[&str]) {
-        for _ in 0..600 {
-            let text = self.metrics().await;
-            if lines
-                .iter()
-                .all(|line| text.lines().any(|found| found.contains(line)))
-            {
-                return;
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-        panic!("no {lines:?} in\n{}", self.metrics().await);
-    }
-
-    /// A request with a token, and the status and body of its answer.
-    async fn send(&self, method: Method, target: &str, token: &str, body: Value) -> StatusCode {
-        let mut client = TestClient::http1(self.address).await;
-        let mut request = client
-            .request(method, target)
-            .header("content-type", "application/json");
-        if !token.is_empty() {
-            request = request.header("authorization", format!("Bearer {token}"));
-        }
-        let body = match body {
-            Value::Null => String::new(),
-            body => body.to_string(),
-        };
-        let answer = client
-            .send(request.body(full(body)).unwrap())
-            .await
-            .unwrap();
-        let status = answer.status();
-        client::body(answer).await;
-        status
-    }
-
-    async fn get(&self, target: &str, token: &str) -> u16 {
-        let answer = self.send(Method::GET, target, token, Value::Null);
-        answer.await.as_u16()
-    }
+    })
+    .await;
 }
 
-impl Drop for Gateway {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-        let _ = fs::remove_dir_all(&self.directory);
+/// Sends a request with a token, and returns the status of the response.
+async fn send(
+    gateway: &GatewayProcess,
+    method: Method,
+    target: &str,
+    token: &str,
+    body: Value,
+) -> StatusCode {
+    let mut client = TestClient::http1(gateway.address).await;
+    let mut request = client
+        .request(method, target)
+        .header("content-type", "application/json");
+    if !token.is_empty() {
+        request = request.header("authorization", format!("Bearer {token}"));
     }
+    let body = match body {
+        Value::Null => String::new(),
+        body => body.to_string(),
+    };
+    let answer = client
+        .send(request.body(full(body)).unwrap())
+        .await
+        .unwrap();
+    let status = answer.status();
+    client::body(answer).await;
+    status
+}
+
+async fn get(gateway: &GatewayProcess, target: &str, token: &str) -> u16 {
+    let response = send(gateway, Method::GET, target, token, Value::Null);
+    response.await.as_u16()
 }
 
 /// An API server that knows the token `bob-token`, lets everybody read, and holds back its answer to
@@ -238,44 +188,48 @@ fn strict_level() -> [(&'static str, Value); 2] {
     [(LEVELS, level), (SCHEMAS, schema)]
 }
 
-/// Requests of all fates: served, not found, refused, unauthenticated, forbidden, a watch, and reads of
+/// Sends requests with every outcome: served, not found, refused, unauthenticated, forbidden, a watch, and reads of
 /// the hosted API.
-async fn play(gateway: &Gateway, go: &AtomicBool) {
+async fn play(gateway: &GatewayProcess, go: &AtomicBool) {
     for (target, object) in strict_level() {
-        let posted = gateway.send(Method::POST, target, "root-token", object);
+        let posted = send(gateway, Method::POST, target, "root-token", object);
         assert_eq!(posted.await, 201);
     }
     let strict = "flow_schema=\"alices\",priority_level=\"strict\"";
-    gateway.shows(&[strict]).await;
+    shows(gateway, &[strict]).await;
     let pods = "/api/v1/namespaces/default/pods";
-    assert_eq!(gateway.get(pods, "bob-token").await, 200);
-    assert_eq!(gateway.get(pods, "bob-token").await, 200);
+    assert_eq!(get(gateway, pods, "bob-token").await, 200);
+    assert_eq!(get(gateway, pods, "bob-token").await, 200);
     assert_eq!(
-        gateway.get(&format!("{pods}/missing"), "bob-token").await,
+        get(gateway, &format!("{pods}/missing"), "bob-token").await,
         404
     );
     assert_eq!(
-        gateway.get(&format!("{pods}?watch=1"), "bob-token").await,
+        get(gateway, &format!("{pods}?watch=1"), "bob-token").await,
         200
     );
-    let posted = gateway.send(Method::POST, pods, "bob-token", json!({}));
+    let posted = send(gateway, Method::POST, pods, "bob-token", json!({}));
     assert_eq!(posted.await, 200);
-    assert_eq!(gateway.get(pods, "").await, 401);
-    assert_eq!(gateway.get(pods, "nobody-token").await, 401);
-    assert_eq!(gateway.get("/livez", "").await, 200);
-    assert_eq!(gateway.get(SCHEMAS, "bob-token").await, 200);
+    assert_eq!(get(gateway, pods, "").await, 401);
+    assert_eq!(get(gateway, pods, "nobody-token").await, 401);
+    assert_eq!(get(gateway, "/livez", "").await, 200);
+    assert_eq!(get(gateway, SCHEMAS, "bob-token").await, 200);
     assert_eq!(
-        gateway.get(&format!("{LEVELS}/strict"), "bob-token").await,
+        get(gateway, &format!("{LEVELS}/strict"), "bob-token").await,
         200
     );
     let strict_level = format!("{LEVELS}/strict");
-    let forbidden = gateway.send(Method::DELETE, &strict_level, "bob-token", Value::Null);
+    let forbidden = send(
+        gateway,
+        Method::DELETE,
+        &strict_level,
+        "bob-token",
+        Value::Null,
+    );
     assert_eq!(forbidden.await, 403);
     let held = async {
         assert_eq!(
-            gateway
-                .get("/api/v1/namespaces/hold/pods/a", "alice-token")
-                .await,
+            get(gateway, "/api/v1/namespaces/hold/pods/a", "alice-token").await,
             200
         );
     };
@@ -283,8 +237,8 @@ async fn play(gateway: &Gateway, go: &AtomicBool) {
         let executing = format!(
             "apiserver_flowcontrol_current_executing_requests{{apiserver=\"golden\",{strict}}} 1"
         );
-        gateway.shows(&[&executing]).await;
-        assert_eq!(gateway.get(pods, "alice-token").await, 429);
+        shows(gateway, &[&executing]).await;
+        assert_eq!(get(gateway, pods, "alice-token").await, 429);
         go.store(true, Ordering::SeqCst);
     };
     tokio::join!(held, refused);
@@ -338,10 +292,9 @@ async fn a_fixed_sequence_of_requests_gives_the_same_metrics_as_ever() {
     let upstream = TestUpstream::start(Speaks::Http1, move |request| {
         answer(request, Arc::clone(&of_upstream))
     });
-    let gateway = Gateway::start(&upstream);
+    let gateway = gateway_before(&upstream);
     play(&gateway, &go).await;
-    gateway
-        .shows(&[
+    shows(&gateway, &[
             "apiserver_flowcontrol_current_executing_requests{apiserver=\"golden\",flow_schema=\"alices\",priority_level=\"strict\"} 0",
             "fairgate_bootstrap_ensured 1",
             "fairgate_connections 0",
@@ -350,7 +303,7 @@ async fn a_fixed_sequence_of_requests_gives_the_same_metrics_as_ever() {
             "fairgate_watches 0",
         ])
         .await;
-    let found = normalised(&gateway.metrics().await);
+    let found = normalised(&gateway.metrics());
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/metrics.golden");
     if std::env::var_os("FAIRGATE_BLESS").is_some() {
         fs::write(&path, &found).unwrap();

@@ -107,9 +107,16 @@ impl GatewayProcess {
         get(self.admin, target)
     }
 
+    /// The text of `/metrics`.
+    pub fn metrics(&self) -> String {
+        let response = self.admin_get("/metrics");
+        let (_, body) = response.split_once("\r\n\r\n").unwrap();
+        body.to_owned()
+    }
+
     /// The value of a sample in `/metrics`, if there is such a sample.
     pub fn metric(&self, series: &str) -> Option<u64> {
-        let text = self.admin_get("/metrics");
+        let text = self.metrics();
         let value = text
             .lines()
             .find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));

@@ -82,9 +82,9 @@ fn settings() -> LookupSettings {
 /// Something that happens.
 #[derive(Clone, Debug)]
 enum Step {
-    /// Somebody wants to know of a key,
+    /// A key is requested.
     Get(u32),
-    /// or ceases to wait.
+    /// One of those who wait gives up.
     Leave(prop::sample::Index),
     /// The lookup of a key ends.
     Answer(u32, Result<bool, ()>),
@@ -109,82 +109,114 @@ async fn settle() {
     }
 }
 
-async fn play(steps: Vec<Step>) {
-    let (source, mut requests) = mpsc::unbounded_channel();
-    let clock = Clock::manual(Time::ZERO);
-    let cache = LookupCache::new(Source(source), settings(), clock.clone(), Handle::current());
-    // What is known, until when; which lookups are in flight; and who waits for them.
-    let mut known: BTreeMap<u32, (Found, Time)> = BTreeMap::new();
-    let mut flights: BTreeMap<u32, oneshot::Sender<Outcome>> = BTreeMap::new();
-    let mut waiting: Vec<(u32, PendingLookup<Found, Failed>)> = Vec::new();
-    for (number, step) in steps.into_iter().enumerate() {
-        let now = clock.now();
-        match step {
-            Step::Get(key) => {
-                let valid = known.get(&key).filter(|(_, until)| now < *until);
-                let valid = valid.map(|(found, _)| *found);
-                let is_in_flight = flights.contains_key(&key);
-                let pending = cache.get(key, || ());
-                settle().await;
-                if is_in_flight {
-                    assert!(requests.try_recv().is_err(), "one lookup per key");
-                    waiting.push((key, pending));
-                } else if let Some(found) = valid {
-                    assert_eq!(cache.cached(&key, now), Some(found));
-                    assert_eq!(pending.await, Ok(found));
-                    assert!(
-                        requests.try_recv().is_err(),
-                        "what is known is not looked up"
-                    );
-                } else {
-                    assert_eq!(cache.cached(&key, now), None);
-                    let (sent, answer) = requests.try_recv().unwrap();
-                    assert_eq!(sent, key);
-                    flights.insert(key, answer);
-                    waiting.push((key, pending));
-                }
-            }
-            Step::Leave(_) if waiting.is_empty() => {}
-            Step::Leave(which) => drop(waiting.remove(which.index(waiting.len()))),
-            Step::Answer(key, end) => {
-                let Some(answer) = flights.remove(&key) else {
-                    continue;
-                };
-                let outcome = end
-                    .map(|is_positive| Found {
-                        is_positive,
-                        number,
-                    })
-                    .map_err(|()| Failed::Source);
-                answer.send(outcome).unwrap();
-                settle().await;
-                if let Ok(found) = outcome {
-                    let ttl = if found.is_positive {
-                        POSITIVE_TTL
-                    } else {
-                        NEGATIVE_TTL
-                    };
-                    known.insert(key, (found, now.plus(Duration::from_secs(ttl))));
-                }
-                for (_, pending) in waiting.extract_if(.., |(of, _)| *of == key) {
-                    assert_eq!(pending.await, outcome);
-                }
-            }
-            Step::Pass(seconds) => clock.advance(Duration::from_secs(seconds)),
+/// A cache, and what it should know.
+struct Model {
+    cache: LookupCache<Source>,
+    clock: Clock,
+    /// The lookups that the cache starts.
+    requests: mpsc::UnboundedReceiver<(u32, oneshot::Sender<Outcome>)>,
+    /// What is known, until when.
+    known: BTreeMap<u32, (Found, Time)>,
+    /// The lookups in flight.
+    flights: BTreeMap<u32, oneshot::Sender<Outcome>>,
+    /// Those who wait for them.
+    waiting: Vec<(u32, PendingLookup<Found, Failed>)>,
+}
+
+impl Model {
+    fn new() -> Self {
+        let (source, requests) = mpsc::unbounded_channel();
+        let clock = Clock::manual(Time::ZERO);
+        let cache = LookupCache::new(Source(source), settings(), clock.clone(), Handle::current());
+        Self {
+            cache,
+            clock,
+            requests,
+            known: BTreeMap::new(),
+            flights: BTreeMap::new(),
+            waiting: Vec::new(),
         }
     }
-    // All have left, and the lookups still end and are cached.
-    drop(waiting);
-    for (_, answer) in flights {
+
+    async fn get(&mut self, key: u32) {
+        let now = self.clock.now();
+        let valid = self.known.get(&key).filter(|(_, until)| now < *until);
+        let valid = valid.map(|(found, _)| *found);
+        let is_in_flight = self.flights.contains_key(&key);
+        let pending = self.cache.get(key, || ());
+        settle().await;
+        if is_in_flight {
+            assert!(self.requests.try_recv().is_err(), "one lookup per key");
+            self.waiting.push((key, pending));
+        } else if let Some(found) = valid {
+            assert_eq!(self.cache.cached(&key, now), Some(found));
+            assert_eq!(pending.await, Ok(found));
+            assert!(
+                self.requests.try_recv().is_err(),
+                "a cached key is not looked up"
+            );
+        } else {
+            assert_eq!(self.cache.cached(&key, now), None);
+            let (sent, answer) = self.requests.try_recv().unwrap();
+            assert_eq!(sent, key);
+            self.flights.insert(key, answer);
+            self.waiting.push((key, pending));
+        }
+    }
+
+    async fn end(&mut self, key: u32, outcome: Outcome) {
+        let Some(answer) = self.flights.remove(&key) else {
+            return;
+        };
+        answer.send(outcome).unwrap();
+        settle().await;
+        if let Ok(found) = outcome {
+            let ttl = if found.is_positive {
+                POSITIVE_TTL
+            } else {
+                NEGATIVE_TTL
+            };
+            let until = self.clock.now().plus(Duration::from_secs(ttl));
+            self.known.insert(key, (found, until));
+        }
+        for (_, pending) in self.waiting.extract_if(.., |(of, _)| *of == key) {
+            assert_eq!(pending.await, outcome);
+        }
+    }
+}
+
+async fn play(steps: Vec<Step>) {
+    let mut model = Model::new();
+    for (number, step) in steps.into_iter().enumerate() {
+        match step {
+            Step::Get(key) => model.get(key).await,
+            Step::Leave(_) if model.waiting.is_empty() => {}
+            Step::Leave(which) => {
+                let index = which.index(model.waiting.len());
+                drop(model.waiting.remove(index));
+            }
+            Step::Answer(key, end) => {
+                let outcome = end.map(|is_positive| Found {
+                    is_positive,
+                    number,
+                });
+                model.end(key, outcome.map_err(|()| Failed::Source)).await;
+            }
+            Step::Pass(seconds) => model.clock.advance(Duration::from_secs(seconds)),
+        }
+    }
+    // Nobody waits any more, and the lookups still end and are cached.
+    model.waiting.clear();
+    for (_, answer) in std::mem::take(&mut model.flights) {
         answer.send(Err(Failed::Source)).unwrap();
     }
     settle().await;
-    assert!(cache.is_idle());
+    assert!(model.cache.is_idle());
 }
 
 proptest! {
     #[test]
-    fn one_lookup_runs_per_key_and_all_who_wait_get_its_result(
+    fn one_lookup_runs_per_key_and_all_waiting_callers_get_its_result(
         steps in prop::collection::vec(step(), 1..80),
     ) {
         let runtime = Builder::new_current_thread().enable_time().build().unwrap();

@@ -284,6 +284,26 @@ async fn a_client_that_reads_too_slowly_loses_its_seat_when_its_time_is_up() {
     }
 }
 
+/// Waits until responses have the UIDs of flow control, or none: the core applies a change of enforcement a moment later.
+/// Requests of `system:masters` are never held back.
+async fn responses_have_uids(
+    gate: &Gate,
+    held: &mut mpsc::UnboundedReceiver<HeldRequest>,
+    have: bool,
+) {
+    loop {
+        let master = start_request(gate, false, "root", Method::GET, PODS).await;
+        soon(held.recv()).await.unwrap().respond("");
+        let headers = master.response().await.headers;
+        let schema = headers.contains_key("x-kubernetes-pf-flowschema-uid");
+        let level = headers.contains_key("x-kubernetes-pf-prioritylevel-uid");
+        assert_eq!(schema, level);
+        if schema == have {
+            return;
+        }
+    }
+}
+
 #[tokio::test]
 async fn enforcement_is_switched_while_requests_run_and_wait() {
     let (upstream, mut held) = manual_upstream(Speaks::Http1);
@@ -300,47 +320,21 @@ async fn enforcement_is_switched_while_requests_run_and_wait() {
     let second = get(&gate, PODS).await;
     until(|| small(&gate) == (1, 1, 1)).await;
 
-    // What waits goes ahead, and keeps its place in the books.
+    // The waiting request is sent, and is still counted as waiting.
     switch(Enforcement::Off);
     let going_ahead = soon(held.recv()).await.unwrap();
-    // The core hears of it a moment later; masters pass in any case and are told.
-    let response = loop {
-        let master = start_request(&gate, false, "root", Method::GET, PODS).await;
-        soon(held.recv()).await.unwrap().respond("");
-        let response = master.response().await;
-        if !response
-            .headers
-            .contains_key("x-kubernetes-pf-flowschema-uid")
-        {
-            break response;
-        }
-    };
-    assert!(
-        !response
-            .headers
-            .contains_key("x-kubernetes-pf-prioritylevel-uid")
-    );
+    responses_have_uids(&gate, &mut held, false).await;
     let passes = get(&gate, "/api/v1/passes").await;
     let held_off = soon(held.recv()).await.unwrap();
     assert_eq!(held_off.target, "/api/v1/passes");
-    assert_eq!(small(&gate), (1, 1, 1), "it is in no book");
+    assert_eq!(small(&gate), (1, 1, 1), "it is not counted");
 
     switch(Enforcement::Enforce);
-    loop {
-        let master = start_request(&gate, false, "root", Method::GET, PODS).await;
-        soon(held.recv()).await.unwrap().respond("");
-        let response = master.response().await;
-        if response
-            .headers
-            .contains_key("x-kubernetes-pf-flowschema-uid")
-        {
-            break;
-        }
-    }
+    responses_have_uids(&gate, &mut held, true).await;
     let third = get(&gate, PODS).await;
     until(|| small(&gate) == (1, 2, 1)).await;
 
-    // What waits goes ahead; what comes passes, and stands in the books.
+    // The waiting request is sent, and so is a new one, which is counted.
     switch(Enforcement::Observe);
     let ahead_too = soon(held.recv()).await.unwrap();
     let fourth = get(&gate, "/api/v1/observed").await;

@@ -64,6 +64,40 @@ async fn next(watch: &mut Watch) -> (String, String) {
     (ty, format!("{namespace}/{}", name(&object)))
 }
 
+/// The objects of all namespaces, read in pages of one.
+async fn paged(api: &Api) -> Vec<String> {
+    let mut target = format!("{EVERYWHERE}?limit=1");
+    let mut pages = Vec::new();
+    loop {
+        let page = api.get(&target).await.object();
+        pages.extend(names(&page));
+        let Some(token) = page["metadata"]["continue"].as_str() else {
+            break;
+        };
+        target = format!("{EVERYWHERE}?limit=1&continue={token}");
+    }
+    pages
+}
+
+/// Lists selections of `bank/a`, `bank/b` and `shop/a`.
+async fn selections_cross_namespaces(api: &Api) {
+    for (query, found) in [
+        (
+            "fieldSelector=metadata.namespace=bank",
+            vec!["bank/a", "bank/b"],
+        ),
+        ("fieldSelector=metadata.name=a", vec!["bank/a", "shop/a"]),
+        (
+            "fieldSelector=metadata.name=a,metadata.namespace=shop",
+            vec!["shop/a"],
+        ),
+        ("labelSelector=app=b", vec!["bank/b"]),
+    ] {
+        let list = api.get(&format!("{EVERYWHERE}?{query}")).await.object();
+        assert_eq!(names(&list), found, "{query}");
+    }
+}
+
 /// What holds on both stores.
 pub async fn supports_namespaced_operations(server: &Server) {
     let api = server.root().await;
@@ -93,33 +127,8 @@ pub async fn supports_namespaced_operations(server: &Server) {
     let all = api.get(EVERYWHERE).await.object();
     assert_eq!(names(&all), ["bank/a", "bank/b", "shop/a"]);
     assert_eq!(names(&api.get(SHOP).await.object()), ["shop/a"]);
-    for (query, found) in [
-        (
-            "fieldSelector=metadata.namespace=bank",
-            vec!["bank/a", "bank/b"],
-        ),
-        ("fieldSelector=metadata.name=a", vec!["bank/a", "shop/a"]),
-        (
-            "fieldSelector=metadata.name=a,metadata.namespace=shop",
-            vec!["shop/a"],
-        ),
-        ("labelSelector=app=b", vec!["bank/b"]),
-    ] {
-        let list = api.get(&format!("{EVERYWHERE}?{query}")).await.object();
-        assert_eq!(names(&list), found, "{query}");
-    }
-    // Pages cross namespaces.
-    let mut target = format!("{EVERYWHERE}?limit=1");
-    let mut pages = Vec::new();
-    loop {
-        let page = api.get(&target).await.object();
-        pages.extend(names(&page));
-        let Some(token) = page["metadata"]["continue"].as_str() else {
-            break;
-        };
-        target = format!("{EVERYWHERE}?limit=1&continue={token}");
-    }
-    assert_eq!(pages, ["bank/a", "bank/b", "shop/a"]);
+    selections_cross_namespaces(&api).await;
+    assert_eq!(paged(&api).await, ["bank/a", "bank/b", "shop/a"]);
 
     for expected in ["shop/a", "bank/a", "bank/b"] {
         assert_eq!(
@@ -134,10 +143,10 @@ pub async fn supports_namespaced_operations(server: &Server) {
 
     // Writes over all namespaces are not allowed.
     for method in [Method::POST, Method::DELETE, Method::PUT] {
-        let told = api
+        let response = api
             .call(method, EVERYWHERE, JSON, web("x").to_string())
             .await;
-        told.refused(405, "MethodNotAllowed");
+        response.refused(405, "MethodNotAllowed");
     }
     let deleted = api.delete(&format!("{BANK}?labelSelector=app")).await;
     assert_eq!(names(&deleted.object()), ["bank/a", "bank/b"]);

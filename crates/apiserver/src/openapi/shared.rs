@@ -36,7 +36,6 @@ pub(super) const KINDS: &[&str] = &[
 ///
 /// `WatchEvent` lacks its kinds: they depend on the document.
 pub(super) fn untabled() -> Vec<(String, Value)> {
-    let reference = format!("#/components/schemas/{RAW_EXTENSION}");
     vec![
         (
             meta("FieldsV1"),
@@ -60,26 +59,7 @@ pub(super) fn untabled() -> Vec<(String, Value)> {
                 "format": "date-time",
             }),
         ),
-        (
-            meta("WatchEvent"),
-            json!({
-                "description": "WatchEvent is an event of a watch.",
-                "type": "object",
-                "required": ["type", "object"],
-                "properties": {
-                    "type": {
-                        "description": "ADDED, MODIFIED, DELETED, BOOKMARK or ERROR.",
-                        "type": "string",
-                        "default": "",
-                    },
-                    "object": {
-                        "description": "The object as it is now, or was when it was deleted; a Status \
-                                        for an error.",
-                        "allOf": [{ "$ref": reference }],
-                    },
-                },
-            }),
-        ),
+        (meta("WatchEvent"), watch_event()),
         (
             RAW_EXTENSION.to_owned(),
             json!({
@@ -112,6 +92,27 @@ pub(super) fn untabled() -> Vec<(String, Value)> {
         ),
         ("io.k8s.apimachinery.pkg.version.Info".to_owned(), version()),
     ]
+}
+
+fn watch_event() -> Value {
+    let reference = format!("#/components/schemas/{RAW_EXTENSION}");
+    json!({
+        "description": "WatchEvent is an event of a watch.",
+        "type": "object",
+        "required": ["type", "object"],
+        "properties": {
+            "type": {
+                "description": "ADDED, MODIFIED, DELETED, BOOKMARK or ERROR.",
+                "type": "string",
+                "default": "",
+            },
+            "object": {
+                "description": "The object as it is now, or was when it was deleted; a Status \
+                                for an error.",
+                "allOf": [{ "$ref": reference }],
+            },
+        },
+    })
 }
 
 /// Name of the schema of an object of any kind.

@@ -9,78 +9,71 @@ use crate::schema::{
     meta_v1::{DELETE_OPTIONS, STATUS},
 };
 
+/// Text that is not JSON, and what Go's `encoding/json` says of it.
+const BROKEN: &[(&str, &str)] = &[
+    ("", "unexpected end of JSON input"),
+    (" ", "unexpected end of JSON input"),
+    (r#"{"a":1,"#, "unexpected end of JSON input"),
+    (r#"{"a":""#, "unexpected end of JSON input"),
+    ("x", "invalid character 'x' looking for beginning of value"),
+    (
+        "'",
+        r"invalid character '\'' looking for beginning of value",
+    ),
+    (
+        "\0",
+        r"invalid character '\x00' looking for beginning of value",
+    ),
+    (
+        "\u{feff}{}",
+        "invalid character 'ï' looking for beginning of value",
+    ),
+    (
+        r#"{"a":1,}"#,
+        "invalid character '}' looking for beginning of object key string",
+    ),
+    (r#"{"a" 1}"#, "invalid character '1' after object key"),
+    (
+        r#"{"a":01}"#,
+        "invalid character '1' after object key:value pair",
+    ),
+    ("[1 2]", "invalid character '2' after array element"),
+    ("{}{}", "invalid character '{' after top-level value"),
+    (r#""a\q""#, "invalid character 'q' in string escape code"),
+    (r#""\"#, "invalid character ' ' in string escape code"),
+    (
+        r#""\u12x4""#,
+        r"invalid character 'x' in \u hexadecimal character escape",
+    ),
+    ("\"\n\"", r"invalid character '\n' in string literal"),
+    (
+        "tru",
+        "invalid character ' ' in literal true (expecting 'e')",
+    ),
+    (
+        "falx",
+        "invalid character 'x' in literal false (expecting 's')",
+    ),
+    (
+        "nulx",
+        "invalid character 'x' in literal null (expecting 'l')",
+    ),
+    ("-", "invalid character ' ' in numeric literal"),
+    (
+        "1.x",
+        "invalid character 'x' after decimal point in numeric literal",
+    ),
+    (
+        "1e+",
+        "invalid character ' ' in exponent of numeric literal",
+    ),
+];
+
 #[test]
 fn broken_text_is_refused_in_the_words_of_go() {
-    const BEGIN: &str = "looking for beginning of value";
-    for (text, message) in [
-        ("", "unexpected end of JSON input".to_owned()),
-        (" ", "unexpected end of JSON input".to_owned()),
-        (r#"{"a":1,"#, "unexpected end of JSON input".to_owned()),
-        (r#"{"a":""#, "unexpected end of JSON input".to_owned()),
-        ("x", format!("invalid character 'x' {BEGIN}")),
-        ("'", format!(r"invalid character '\'' {BEGIN}")),
-        ("\0", format!(r"invalid character '\x00' {BEGIN}")),
-        ("\u{feff}{}", format!("invalid character 'ï' {BEGIN}")),
-        (
-            r#"{"a":1,}"#,
-            "invalid character '}' looking for beginning of object key string".to_owned(),
-        ),
-        (
-            r#"{"a" 1}"#,
-            "invalid character '1' after object key".to_owned(),
-        ),
-        (
-            r#"{"a":01}"#,
-            "invalid character '1' after object key:value pair".to_owned(),
-        ),
-        (
-            "[1 2]",
-            "invalid character '2' after array element".to_owned(),
-        ),
-        (
-            "{}{}",
-            "invalid character '{' after top-level value".to_owned(),
-        ),
-        (
-            r#""a\q""#,
-            "invalid character 'q' in string escape code".to_owned(),
-        ),
-        (
-            r#""\"#,
-            "invalid character ' ' in string escape code".to_owned(),
-        ),
-        (
-            r#""\u12x4""#,
-            r"invalid character 'x' in \u hexadecimal character escape".to_owned(),
-        ),
-        (
-            "\"\n\"",
-            r"invalid character '\n' in string literal".to_owned(),
-        ),
-        (
-            "tru",
-            "invalid character ' ' in literal true (expecting 'e')".to_owned(),
-        ),
-        (
-            "falx",
-            "invalid character 'x' in literal false (expecting 's')".to_owned(),
-        ),
-        (
-            "nulx",
-            "invalid character 'x' in literal null (expecting 'l')".to_owned(),
-        ),
-        ("-", "invalid character ' ' in numeric literal".to_owned()),
-        (
-            "1.x",
-            "invalid character 'x' after decimal point in numeric literal".to_owned(),
-        ),
-        (
-            "1e+",
-            "invalid character ' ' in exponent of numeric literal".to_owned(),
-        ),
-    ] {
+    for (text, message) in BROKEN {
         let error = parse(text.as_bytes()).unwrap_err().to_string();
-        assert_eq!(error, message, "{text}");
+        assert_eq!(error, *message, "{text}");
     }
 }
 

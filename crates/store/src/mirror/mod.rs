@@ -8,6 +8,8 @@
 //!
 //! Not here: where changes come from, and how they become durable.
 
+mod state;
+
 use std::{
     collections::BTreeMap,
     fmt,
@@ -19,11 +21,11 @@ use std::{
 use arc_swap::ArcSwap;
 use tokio::sync::watch;
 
+use self::state::{State, paged};
 use crate::{
     entry::{StoreEntry, StoreEvent, check_prefix},
     error::StoreError,
-    history::History,
-    history::HistoryLimits,
+    history::{History, HistoryLimits},
     types::{ListPage, StoreHealth, StoreSize},
 };
 use fairgate_core::time::Time;
@@ -39,14 +41,6 @@ pub(crate) struct Mirror {
     /// Notifies watches and waiting reads of the newest revision.
     news: watch::Sender<u64>,
     health: ArcSwap<StoreHealth>,
-}
-
-#[derive(Default)]
-struct State {
-    entries: BTreeMap<Arc<str>, Arc<StoreEntry>>,
-    history: History,
-    /// The revision of `entries`; 0 before the first load.
-    revision: u64,
 }
 
 impl fmt::Debug for Mirror {
@@ -387,74 +381,6 @@ impl Mirror {
 
     fn change(&self) -> RwLockWriteGuard<'_, State> {
         self.state.write().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl State {
-    /// The present entries below `prefix` whose key is greater than `after`.
-    fn below<'a>(
-        &'a self,
-        prefix: &'a str,
-        after: Option<&str>,
-    ) -> impl Iterator<Item = &'a Arc<StoreEntry>> {
-        let from = match after {
-            Some(after) if after >= prefix => Bound::Excluded(after),
-            _ => Bound::Included(prefix),
-        };
-        self.entries
-            .range::<str, _>((from, Bound::Unbounded))
-            .take_while(move |(key, _)| key.starts_with(prefix))
-            .map(|(_, entry)| entry)
-    }
-
-    /// The entries right after `revision` of those keys below `prefix` that changed since then.
-    fn undone(
-        &self,
-        prefix: &str,
-        after: Option<&str>,
-        revision: u64,
-    ) -> BTreeMap<&str, Option<&Arc<StoreEntry>>> {
-        let mut undone = BTreeMap::new();
-        for event in self.history.after(revision).rev() {
-            let in_range =
-                event.key.starts_with(prefix) && after.is_none_or(|after| &*event.key > after);
-            if in_range {
-                undone.insert(&*event.key, event.before.as_ref());
-            }
-        }
-        undone
-    }
-
-    fn reaches(&self, revision: u64) -> Result<(), StoreError> {
-        let floor = self.history.floor();
-        if revision < floor {
-            return Err(StoreError::Compacted {
-                asked: revision,
-                floor,
-            });
-        }
-        if revision > self.revision {
-            return Err(StoreError::Future {
-                asked: revision,
-                newest: self.revision,
-            });
-        }
-        Ok(())
-    }
-}
-
-/// The first `limit` of `entries`, and how many follow.
-fn paged<'a>(
-    mut entries: impl Iterator<Item = &'a Arc<StoreEntry>>,
-    limit: Option<NonZeroUsize>,
-    revision: u64,
-) -> ListPage {
-    let limit = limit.map_or(usize::MAX, NonZeroUsize::get);
-    let page = entries.by_ref().take(limit).cloned().collect();
-    ListPage {
-        entries: page,
-        revision,
-        remaining: entries.count() as u64,
     }
 }
 

@@ -1,0 +1,81 @@
+//! The present entries and the history of changes, from which the entries at an earlier revision follow.
+
+use std::{collections::BTreeMap, num::NonZeroUsize, ops::Bound, sync::Arc};
+
+use crate::{entry::StoreEntry, error::StoreError, history::History, types::ListPage};
+
+#[derive(Default)]
+pub(super) struct State {
+    pub(super) entries: BTreeMap<Arc<str>, Arc<StoreEntry>>,
+    pub(super) history: History,
+    /// The revision of `entries`; 0 before the first load.
+    pub(super) revision: u64,
+}
+
+impl State {
+    /// The present entries below `prefix` whose key is greater than `after`.
+    pub(super) fn below<'a>(
+        &'a self,
+        prefix: &'a str,
+        after: Option<&str>,
+    ) -> impl Iterator<Item = &'a Arc<StoreEntry>> {
+        let from = match after {
+            Some(after) if after >= prefix => Bound::Excluded(after),
+            _ => Bound::Included(prefix),
+        };
+        self.entries
+            .range::<str, _>((from, Bound::Unbounded))
+            .take_while(move |(key, _)| key.starts_with(prefix))
+            .map(|(_, entry)| entry)
+    }
+
+    /// The entries right after `revision` of those keys below `prefix` that changed since then.
+    pub(super) fn undone(
+        &self,
+        prefix: &str,
+        after: Option<&str>,
+        revision: u64,
+    ) -> BTreeMap<&str, Option<&Arc<StoreEntry>>> {
+        let mut undone = BTreeMap::new();
+        for event in self.history.after(revision).rev() {
+            let in_range =
+                event.key.starts_with(prefix) && after.is_none_or(|after| &*event.key > after);
+            if in_range {
+                undone.insert(&*event.key, event.before.as_ref());
+            }
+        }
+        undone
+    }
+
+    pub(super) fn reaches(&self, revision: u64) -> Result<(), StoreError> {
+        let floor = self.history.floor();
+        if revision < floor {
+            return Err(StoreError::Compacted {
+                asked: revision,
+                floor,
+            });
+        }
+        if revision > self.revision {
+            return Err(StoreError::Future {
+                asked: revision,
+                newest: self.revision,
+            });
+        }
+        Ok(())
+    }
+}
+
+/// The first `limit` of `entries`, and how many follow.
+pub(super) fn paged<'a>(
+    mut entries: impl Iterator<Item = &'a Arc<StoreEntry>>,
+    limit: Option<NonZeroUsize>,
+    revision: u64,
+) -> ListPage {
+    let limit = limit.map_or(usize::MAX, NonZeroUsize::get);
+    let page = entries.by_ref().take(limit).cloned().collect();
+    ListPage {
+        entries: page,
+        revision,
+        remaining: entries.count() as u64,
+    }
+}

@@ -1,0 +1,223 @@
+//! The API server that the gateway of these tests is in front of: a few documents and objects, and reviews. Alice may
+//! read, Carol may patch as well, and the reviews of Bob fail.
+
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use http::{HeaderMap, Method, Request, Response, StatusCode};
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
+use serde_json::{Value, json};
+
+use super::{AGGREGATED, GROUP, REVIEWS};
+use crate::upstream::{SeenRequest, Speaks, TestReply, TestUpstream, full, text};
+
+/// The API server.
+pub(super) struct Server {
+    pub(super) upstream: Option<TestUpstream>,
+    /// How often its documents have changed.
+    pub(super) edition: Arc<AtomicUsize>,
+}
+
+impl Server {
+    pub(super) fn start() -> Self {
+        let edition = Arc::<AtomicUsize>::default();
+        let current = Arc::clone(&edition);
+        let upstream = TestUpstream::start(Speaks::Http1, move |request| {
+            answer(request, current.load(Ordering::SeqCst))
+        });
+        Self {
+            upstream: Some(upstream),
+            edition,
+        }
+    }
+
+    /// The requests that it has received.
+    pub(super) fn seen(&self) -> Vec<SeenRequest> {
+        let seen = self.upstream.as_ref().unwrap().seen();
+        // The gateway itself reads the metrics from time to time.
+        let own = |seen: &SeenRequest| seen.target == "/metrics" && !is_of_a_client(&seen.headers);
+        seen.into_iter().filter(|seen| !own(seen)).collect()
+    }
+
+    /// Those for `target`.
+    pub(super) fn of(&self, target: &str) -> Vec<SeenRequest> {
+        let seen = self.seen().into_iter();
+        seen.filter(|seen| seen.target == target).collect()
+    }
+}
+
+/// Whether the gateway has sent a request on behalf of a client.
+pub(super) fn is_of_a_client(headers: &HeaderMap) -> bool {
+    headers.contains_key("impersonate-user")
+}
+
+type PendingReply = Pin<Box<dyn Future<Output = TestReply> + Send>>;
+
+fn answer(request: Request<Incoming>, edition: usize) -> PendingReply {
+    Box::pin(async move {
+        let path = request.uri().path().to_owned();
+        if path == REVIEWS {
+            let review = request.into_body().collect().await.unwrap().to_bytes();
+            return review_answer(&serde_json::from_slice(&review).unwrap());
+        }
+        let refused = request
+            .headers()
+            .get("impersonate-user")
+            .is_some_and(|user| user == "mallory");
+        if refused && ["/apis", "/openapi/v2", "/openapi/v3"].contains(&&*path) {
+            return with_status(StatusCode::FORBIDDEN, text("the upstream says no"));
+        }
+        root_document(&path, &request, edition)
+            .or_else(|| group_document(&path, &request))
+            .or_else(|| object(&path))
+            .unwrap_or_else(|| text("the upstream's"))
+    })
+}
+
+fn header<'a>(request: &'a Request<Incoming>, name: &str) -> &'a str {
+    let value = request.headers().get(name);
+    value.map_or("", |value| value.to_str().unwrap())
+}
+
+/// The lists of all groups, and the OpenAPI documents at the root.
+fn root_document(path: &str, request: &Request<Incoming>, edition: usize) -> Option<TestReply> {
+    let (accept, known) = (header(request, "accept"), header(request, "if-none-match"));
+    Some(match path {
+        "/apis" if *request.method() == Method::HEAD => text(""),
+        "/apis" if accept.contains("v=v2;as=APIGroupDiscoveryList") => {
+            let item = |name: &str| json!({"metadata": {"name": name}, "versions": []});
+            let items = [item("apps"), item("example.com")];
+            let list = json!({"kind": "APIGroupDiscoveryList",
+                "apiVersion": "apidiscovery.k8s.io/v2", "items": items});
+            tagged(&list, AGGREGATED, &format!("\"list-{edition}\""), known)
+        }
+        "/apis" => json_of(&json!({"kind": "APIGroupList", "apiVersion": "v1",
+            "groups": [{"name": "apps"}, {"name": "flowcontrol.apiserver.k8s.io"}]})),
+        "/openapi/v2" => {
+            let tag = format!("\"v2-{edition}\"");
+            tagged(&openapi_v2(edition), "application/json", &tag, known)
+        }
+        "/openapi/v3" => json_of(&json!({"paths": {
+            "api/v1": {"serverRelativeURL": "/openapi/v3/api/v1?hash=A"},
+            "apis/flowcontrol.apiserver.k8s.io/v1": {
+                "serverRelativeURL": "/openapi/v3/apis/flowcontrol.apiserver.k8s.io/v1?hash=B"}}})),
+        _ => return None,
+    })
+}
+
+/// The documents of the groups that the gateway hosts, too, and of `/api/v1`.
+fn group_document(path: &str, request: &Request<Incoming>) -> Option<TestReply> {
+    Some(match path {
+        GROUP => json_of(
+            &json!({"kind": "APIGroup", "name": "flowcontrol.apiserver.k8s.io",
+            "versions": [{"groupVersion": "flowcontrol.apiserver.k8s.io/v1", "version": "v1"}],
+            "preferredVersion": {"groupVersion": "flowcontrol.apiserver.k8s.io/v1", "version": "v1"}}),
+        ),
+        path if path == format!("{GROUP}/v1") => json_of(&json!({"kind": "APIResourceList",
+            "groupVersion": "flowcontrol.apiserver.k8s.io/v1", "resources": [
+                {"name": "flowschemas", "verbs": ["theirs"]}, {"name": "others", "verbs": ["get"]}]})),
+        path if path == format!("/openapi/v3{GROUP}/v1") => {
+            let document = json!({"openapi": "3.0.0", "info": {"title": "theirs"}, "paths": {
+                format!("{GROUP}/v1/others"): {}, format!("{GROUP}/v1/flowschemas"): "theirs"}});
+            let known = header(request, "if-none-match");
+            tagged(&document, "application/json", "\"B\"", known)
+        }
+        "/apis/policy/v1" => json_of(
+            &json!({"kind": "APIResourceList", "groupVersion": "policy/v1",
+            "resources": [{"name": "poddisruptionbudgets", "verbs": ["theirs"]}]}),
+        ),
+        "/api/v1" => json_of(
+            &json!({"kind": "APIResourceList", "groupVersion": "v1", "resources": [
+            {"name": "pods", "kind": "Pod"}, {"name": "pods/log", "kind": "Pod"}]}),
+        ),
+        path if path.contains("v1beta3") || path.contains("v9") => {
+            with_status(StatusCode::NOT_FOUND, text("404 page not found"))
+        }
+        _ => return None,
+    })
+}
+
+/// Namespaces, and the pods of `shop`.
+fn object(path: &str) -> Option<TestReply> {
+    Some(match path {
+        "/api/v1/namespaces/shop" => {
+            json_of(&json!({"kind": "Namespace", "status": {"phase": "Active"}}))
+        }
+        "/api/v1/namespaces/ending" => json_of(&json!({"kind": "Namespace",
+            "metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}})),
+        "/api/v1/namespaces/gone" => {
+            let status = json!({"kind": "Status", "reason": "NotFound",
+                "details": {"kind": "namespaces", "name": "gone"}});
+            with_status(StatusCode::NOT_FOUND, json_of(&status))
+        }
+        path if path.starts_with("/api/v1/namespaces/shop/pods/p") => {
+            json_of(&json!({"apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": "p", "namespace": "shop", "uid": "u", "resourceVersion": "1",
+                "labels": {"app": "web"}},
+            "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}))
+        }
+        _ => return None,
+    })
+}
+
+fn with_status(status: StatusCode, mut reply: TestReply) -> TestReply {
+    *reply.status_mut() = status;
+    reply
+}
+
+fn json_of(value: &Value) -> TestReply {
+    let mut answer = Response::new(full(value.to_string()));
+    let json = "application/json".parse().unwrap();
+    answer.headers_mut().insert("content-type", json);
+    answer
+}
+
+fn tagged(value: &Value, content_type: &str, tag: &str, known: &str) -> TestReply {
+    let mut answer = json_of(value);
+    if known == tag {
+        answer = Response::new(full(""));
+        *answer.status_mut() = StatusCode::NOT_MODIFIED;
+    }
+    let headers = answer.headers_mut();
+    headers.insert("content-type", content_type.parse().unwrap());
+    headers.insert("etag", tag.parse().unwrap());
+    headers.insert("cache-control", "public".parse().unwrap());
+    headers.insert("last-modified", "yesterday".parse().unwrap());
+    answer
+}
+
+/// A document so large that it is compressed.
+fn openapi_v2(edition: usize) -> Value {
+    let long = "long ".repeat(40_000);
+    json!({
+        "swagger": "2.0",
+        "info": {"title": "Kubernetes", "version": format!("v{edition}")},
+        "paths": {
+            "/apis/apps/v1/deployments": {"get": {"description": long}},
+            "/apis/flowcontrol.apiserver.k8s.io/v1/theirs": {"get": {"description": "stays"}},
+            "/apis/flowcontrol.apiserver.k8s.io/v1beta1/flowschemas": {"get": {"description": "goes"}},
+        },
+        "definitions": {},
+    })
+}
+
+fn review_answer(review: &Value) -> TestReply {
+    let spec = &review["spec"];
+    let verb = spec["resourceAttributes"]["verb"].as_str();
+    let verb = verb.or(spec["nonResourceAttributes"]["verb"].as_str());
+    let reads = ["get", "list", "watch"].contains(&verb.unwrap());
+    let answer = match (spec["user"].as_str().unwrap(), verb.unwrap()) {
+        ("bob", _) => return with_status(StatusCode::SERVICE_UNAVAILABLE, text("no idea")),
+        ("carol", "patch") => json_of(&json!({"status": {"allowed": true}})),
+        _ if reads => json_of(&json!({"status": {"allowed": true}})),
+        _ => json_of(&json!({"status": {"allowed": false, "reason": "not on a Friday"}})),
+    };
+    with_status(StatusCode::CREATED, answer)
+}

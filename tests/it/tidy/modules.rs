@@ -1,0 +1,388 @@
+//! Which module of a crate may use which; the tests are in the parent module.
+
+/// For each crate with several modules, which module may use which. Tests may use all. The compiler checks the
+/// dependencies between crates.
+pub(super) const CRATES: &[(&str, Edges)] = &[
+    ("crates/core/src", CORE),
+    ("crates/base/src", BASE),
+    ("crates/upstream/src", UPSTREAM),
+    ("crates/proxy/src", PROXY),
+    ("crates/store/src", STORE),
+    ("crates/objects/src", OBJECTS),
+    ("crates/eviction/src", EVICTION),
+    ("crates/apiserver/src", APISERVER),
+    ("crates/evictor/src", EVICTOR),
+    ("src", SERVER),
+];
+
+/// Modules, and which others each may use.
+pub(super) type Edges = &'static [(&'static str, &'static [&'static str])];
+
+/// The pure core.
+const CORE: Edges = &[
+    ("sync", &[]),
+    ("time", &[]),
+    ("finding", &[]),
+    ("go_duration", &[]),
+    ("names", &[]),
+    ("random", &[]),
+    ("rejection", &[]),
+    ("mailbox", &["sync"]),
+    ("digest", &["go_duration", "names"]),
+    (
+        "apf",
+        &["digest", "finding", "names", "rejection", "sync", "time"],
+    ),
+    ("cells", &["digest", "rejection"]),
+];
+
+/// What all other crates with a runtime use.
+const BASE: Edges = &[
+    ("clock", &[]),
+    ("events", &[]),
+    ("local", &[]),
+    ("log_limit", &[]),
+    ("socket", &[]),
+];
+
+/// The gateway as a client of its upstream.
+const UPSTREAM: Edges = &[
+    ("tls", &[]),
+    ("endpoint", &["tls"]),
+    ("dial", &["endpoint"]),
+    ("client", &["dial", "endpoint"]),
+    ("cache", &[]),
+    ("lookup", &["cache"]),
+    ("review", &["client", "lookup"]),
+    ("token_review", &["cache", "client", "lookup", "review"]),
+    ("access_review", &["cache", "client", "lookup", "review"]),
+];
+
+/// The request path, whose layers never use each other.
+const PROXY: Edges = &[
+    ("serve", &[]),
+    ("auth", &[]),
+    ("fairness", &[]),
+    ("forward", &[]),
+    ("stack", &[]),
+];
+
+/// The stores: what is kept, the mirror in memory, and the two that feed it.
+const STORE: Edges = &[
+    ("error", &[]),
+    ("entry", &["error"]),
+    ("history", &["entry"]),
+    ("types", &["entry"]),
+    ("migration", &[]),
+    ("mirror", &["entry", "error", "history", "types"]),
+    ("watch", &["entry", "error", "mirror"]),
+    ("store", &["entry", "error", "types", "watch"]),
+    (
+        "etcd",
+        &[
+            "entry",
+            "error",
+            "history",
+            "migration",
+            "mirror",
+            "store",
+            "types",
+            "watch",
+        ],
+    ),
+    (
+        "local",
+        &[
+            "entry",
+            "error",
+            "history",
+            "migration",
+            "mirror",
+            "store",
+            "types",
+            "watch",
+        ],
+    ),
+];
+
+/// Disruption budgets and evictions.
+const EVICTION: Edges = &[
+    ("read", &[]),
+    ("int_or_percent", &[]),
+    ("conditions", &["read"]),
+    ("labels", &["read"]),
+    ("pod", &["labels", "read"]),
+    ("budget", &["int_or_percent", "pod", "read"]),
+    ("amounts", &["budget", "int_or_percent", "pod"]),
+    ("waiting", &[]),
+    ("advice", &["budget", "int_or_percent", "pod"]),
+    (
+        "controller",
+        &[
+            "amounts",
+            "budget",
+            "conditions",
+            "int_or_percent",
+            "pod",
+            "read",
+        ],
+    ),
+    ("procedure", &["budget", "conditions", "pod", "read"]),
+];
+
+/// What an API object is: tables first, then what reads them, then the kinds.
+const OBJECTS: Edges = &[
+    ("go", &[]),
+    ("schema", &["go"]),
+    ("field_error", &["go"]),
+    ("kind", &["field_error", "schema"]),
+    ("disruption_budget", &["field_error"]),
+    ("selector", &["go"]),
+    ("codec", &["go", "schema"]),
+    ("internal_form", &["codec", "schema"]),
+    ("metadata", &["codec", "field_error", "go", "schema"]),
+    ("patch", &["codec", "go", "schema"]),
+    ("ssa", &["go", "schema"]),
+    ("object", &["codec", "kind", "metadata"]),
+    ("table", &["go", "kind", "metadata", "object", "schema"]),
+    (
+        "kinds",
+        &[
+            "disruption_budget",
+            "field_error",
+            "internal_form",
+            "kind",
+            "metadata",
+            "schema",
+            "table",
+        ],
+    ),
+];
+
+/// The hosted API: from errors and parameters up to the layer.
+const APISERVER: Edges = &[
+    ("status_error", &[]),
+    ("query", &["status_error"]),
+    ("negotiate", &["query", "status_error"]),
+    ("request", &["status_error"]),
+    ("ownership", &[]),
+    ("discovery", &["ownership"]),
+    ("object_writer", &["negotiate"]),
+    ("list_parameters", &["query", "status_error"]),
+    ("stored", &["status_error"]),
+    (
+        "watch_stream",
+        &[
+            "list_parameters",
+            "negotiate",
+            "object_writer",
+            "status_error",
+            "stored",
+        ],
+    ),
+    (
+        "response",
+        &[
+            "discovery",
+            "negotiate",
+            "object_writer",
+            "status_error",
+            "watch_stream",
+        ],
+    ),
+    (
+        "admin",
+        &["negotiate", "request", "response", "status_error"],
+    ),
+    ("authorize", &["status_error"]),
+    ("access", &["authorize", "negotiate", "request", "response"]),
+    ("posted", &["negotiate", "query", "request", "status_error"]),
+    ("continue_token", &["status_error"]),
+    ("random", &["status_error"]),
+    ("route", &[]),
+    ("fuzzing", &["route"]),
+    ("namespaces", &["status_error"]),
+    ("state", &["namespaces", "negotiate"]),
+    (
+        "calls",
+        &[
+            "continue_token",
+            "list_parameters",
+            "namespaces",
+            "negotiate",
+            "object_writer",
+            "query",
+            "random",
+            "request",
+            "response",
+            "route",
+            "state",
+            "status_error",
+            "stored",
+            "watch_stream",
+        ],
+    ),
+    ("compression", &["request", "response"]),
+    ("openapi", &["discovery", "ownership"]),
+    ("merged_document_id", &["discovery", "openapi", "ownership"]),
+    (
+        "documents",
+        &[
+            "discovery",
+            "merged_document_id",
+            "negotiate",
+            "openapi",
+            "ownership",
+            "query",
+            "request",
+            "response",
+            "route",
+            "status_error",
+        ],
+    ),
+    (
+        "merged_documents",
+        &[
+            "compression",
+            "discovery",
+            "documents",
+            "merged_document_id",
+            "openapi",
+        ],
+    ),
+    ("reviews", &["authorize", "status_error"]),
+    (
+        "hosted",
+        &[
+            "access",
+            "admin",
+            "authorize",
+            "calls",
+            "compression",
+            "documents",
+            "merged_documents",
+            "namespaces",
+            "negotiate",
+            "object_writer",
+            "ownership",
+            "query",
+            "request",
+            "response",
+            "reviews",
+            "route",
+            "state",
+            "status_error",
+        ],
+    ),
+    (
+        "merging",
+        &[
+            "compression",
+            "discovery",
+            "documents",
+            "hosted",
+            "merged_document_id",
+            "merged_documents",
+            "negotiate",
+            "query",
+            "response",
+            "route",
+        ],
+    ),
+    (
+        "layer",
+        &[
+            "hosted",
+            "merging",
+            "negotiate",
+            "random",
+            "request",
+            "response",
+            "status_error",
+            "watch_stream",
+        ],
+    ),
+    (
+        "reconcile",
+        &[
+            "calls",
+            "hosted",
+            "namespaces",
+            "negotiate",
+            "request",
+            "response",
+            "status_error",
+            "stored",
+        ],
+    ),
+];
+
+/// Evictions in the request path: from what a call is up to the layer.
+const EVICTOR: Edges = &[
+    ("attempt", &[]),
+    ("wait_rules", &[]),
+    ("waits", &[]),
+    ("events", &[]),
+    ("path", &[]),
+    ("client_link", &[]),
+    ("budget_queue", &[]),
+    ("upstream_response", &[]),
+    ("budget_api", &["upstream_response"]),
+    ("upstream_objects", &["budget_api", "upstream_response"]),
+    ("body", &["path"]),
+    ("responses", &["body", "events", "upstream_response"]),
+    (
+        "evictor",
+        &[
+            "budget_api",
+            "budget_queue",
+            "events",
+            "responses",
+            "upstream_objects",
+            "wait_rules",
+            "waits",
+        ],
+    ),
+    ("budget_reader", &["evictor"]),
+    (
+        "run",
+        &[
+            "attempt",
+            "budget_queue",
+            "client_link",
+            "evictor",
+            "upstream_response",
+        ],
+    ),
+    (
+        "data_side",
+        &[
+            "attempt",
+            "body",
+            "client_link",
+            "events",
+            "evictor",
+            "path",
+            "responses",
+        ],
+    ),
+    (
+        "layer",
+        &["data_side", "events", "evictor", "path", "responses"],
+    ),
+    (
+        "wait_layer",
+        &["attempt", "data_side", "events", "layer", "path", "waits"],
+    ),
+];
+
+/// The gateway: objects, settings, sight; and those that put it all together.
+const SERVER: Edges = &[
+    ("source", &[]),
+    ("config", &[]),
+    ("observe", &["config"]),
+    ("app", &["config", "observe", "source"]),
+    // Another gateway, with an upstream and clients of its own.
+    ("demo", &["app"]),
+    ("cli", &["app", "config", "demo", "source"]),
+];
