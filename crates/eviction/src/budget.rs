@@ -118,6 +118,11 @@ impl DisruptionBudget {
         usize::try_from(self.status.disruptions_allowed).unwrap_or(0)
     }
 
+    /// Its UID; empty if it has none.
+    pub fn uid(&self) -> &str {
+        self.object["metadata"]["uid"].as_str().unwrap_or_default()
+    }
+
     /// The object as it was read.
     pub fn object(&self) -> &Value {
         &self.object

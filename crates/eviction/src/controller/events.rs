@@ -29,8 +29,13 @@ pub struct DisruptionEvent {
 /// What an event is about. Its namespace is that of the budget.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EventSubject {
-    /// The budget of this name.
-    Budget(String),
+    /// The budget of this name and UID.
+    Budget {
+        /// Its name.
+        name: String,
+        /// Its UID.
+        uid: String,
+    },
     /// The pod of this name and UID.
     Pod {
         /// Its name.
@@ -44,7 +49,7 @@ impl DisruptionEvent {
     /// The key of the object that the event is about.
     pub(super) fn key(&self, namespace: &str) -> ObjectKey {
         match &self.about {
-            EventSubject::Budget(name) | EventSubject::Pod { name, .. } => {
+            EventSubject::Budget { name, .. } | EventSubject::Pod { name, .. } => {
                 ObjectKey::new(namespace, name)
             }
         }
@@ -52,7 +57,10 @@ impl DisruptionEvent {
 
     fn on_budget(budget: &DisruptionBudget, reason: &'static str, message: String) -> Self {
         Self {
-            about: EventSubject::Budget(budget.name.clone()),
+            about: EventSubject::Budget {
+                name: budget.name.clone(),
+                uid: budget.uid().to_owned(),
+            },
             is_warning: true,
             reason,
             message,

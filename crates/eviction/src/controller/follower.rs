@@ -33,6 +33,60 @@ pub struct DisruptionController {
     stale_pods: WorkQueue<ObjectKey>,
     events: Vec<(ObjectKey, DisruptionEvent)>,
     working: Option<Working>,
+    /// The number of `budgets` that allow no disruption.
+    exhausted: usize,
+    /// The syncs that have ended since they were last taken.
+    reports: Vec<SyncReport>,
+    /// When the sync in progress began.
+    begun: Time,
+}
+
+/// A sync that has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SyncReport {
+    /// How it ended.
+    pub ending: SyncEnding,
+    /// How long it took, lookups and writes included.
+    pub took: Duration,
+}
+
+/// How a sync of a budget ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SyncEnding {
+    /// Its status was written.
+    Written,
+    /// Its status was up to date, or it was deleted.
+    Unchanged,
+    /// It changed meanwhile, and will be synced again.
+    Conflict,
+    /// Its status could not be computed or written.
+    Failed,
+}
+
+impl SyncEnding {
+    /// All endings.
+    pub const ALL: [Self; 4] = [Self::Written, Self::Unchanged, Self::Conflict, Self::Failed];
+
+    /// Its name in metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Written => "written",
+            Self::Unchanged => "unchanged",
+            Self::Conflict => "conflict",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+/// The number of cached objects.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ControllerCounts {
+    /// Pods.
+    pub pods: usize,
+    /// Budgets.
+    pub budgets: usize,
+    /// Budgets that allow no disruption now.
+    pub exhausted: usize,
 }
 
 /// The operation that the controller needs next.
@@ -93,13 +147,16 @@ impl DisruptionController {
     /// A budget was created or changed, or was found in the initial list.
     pub fn apply_budget(&mut self, budget: DisruptionBudget) {
         let key = ObjectKey::of_budget(&budget);
-        self.budgets.insert(key.clone(), budget);
+        self.exhausted += usize::from(is_exhausted(&budget));
+        let old = self.budgets.insert(key.clone(), budget);
+        self.exhausted -= usize::from(old.as_ref().is_some_and(is_exhausted));
         self.syncs.add(key);
     }
 
     /// A budget was deleted.
     pub fn delete_budget(&mut self, key: &ObjectKey) {
-        self.budgets.remove(key);
+        let old = self.budgets.remove(key);
+        self.exhausted -= usize::from(old.as_ref().is_some_and(is_exhausted));
         self.syncs.forget(key);
     }
 
@@ -136,6 +193,20 @@ impl DisruptionController {
         self.budgets.keys()
     }
 
+    /// The number of cached objects.
+    pub fn counts(&self) -> ControllerCounts {
+        ControllerCounts {
+            pods: self.pods.len(),
+            budgets: self.budgets.len(),
+            exhausted: self.exhausted,
+        }
+    }
+
+    /// Takes the syncs that have ended since the last call.
+    pub fn take_reports(&mut self) -> Vec<SyncReport> {
+        std::mem::take(&mut self.reports)
+    }
+
     /// Takes the events since the last call, each with the object that it is about.
     pub fn take_events(&mut self) -> Vec<(ObjectKey, DisruptionEvent)> {
         std::mem::take(&mut self.events)
@@ -161,6 +232,7 @@ impl DisruptionController {
     pub fn step(&mut self, now: Time, date: Timestamp) -> ControllerStep {
         while self.working.is_none() {
             if let Some(key) = self.syncs.take(now) {
+                self.begun = now;
                 self.begin_sync(key, Scales::new(), now, date);
             } else if let Some(key) = self.stale_pods.take(now) {
                 self.begin_pod(key, now, date);
@@ -184,7 +256,8 @@ impl DisruptionController {
 
     fn begin_sync(&mut self, key: ObjectKey, scales: Scales, now: Time, date: Timestamp) {
         let Some(budget) = self.budgets.get(&key) else {
-            self.end_sync(&key);
+            let then = AfterWrite::Recheck(None);
+            self.finish(&key, then, SyncEnding::Unchanged, now);
             return;
         };
         let pods: Vec<&Pod> = in_namespace(&self.pods, &key.namespace)
@@ -234,7 +307,11 @@ impl DisruptionController {
             };
             self.working = Some(Working::Sync(key, writing));
         } else {
-            self.finish(&key, then, now);
+            let ending = match then {
+                AfterWrite::Retry => SyncEnding::Failed,
+                AfterWrite::Recheck(_) => SyncEnding::Unchanged,
+            };
+            self.finish(&key, then, ending, now);
         }
     }
 
@@ -275,13 +352,16 @@ impl DisruptionController {
             debug_assert!(false, "no write was requested");
             return;
         };
+        let retry = AfterWrite::Retry;
         match (outcome, then) {
-            (StatusWriteOutcome::Written, then) => self.finish(&key, then, now),
-            // Nothing more is written that was computed from an older view.
-            (StatusWriteOutcome::Conflict, _)
-            | (StatusWriteOutcome::Failed(_), AfterWrite::Retry) => {
-                self.finish(&key, AfterWrite::Retry, now);
+            (StatusWriteOutcome::Written, AfterWrite::Recheck(_)) => {
+                self.finish(&key, then, SyncEnding::Written, now);
             }
+            // Nothing more is written that was computed from an older view.
+            (StatusWriteOutcome::Conflict, _) => {
+                self.finish(&key, retry, SyncEnding::Conflict, now);
+            }
+            (_, AfterWrite::Retry) => self.finish(&key, retry, SyncEnding::Failed, now),
             (StatusWriteOutcome::Failed(text), AfterWrite::Recheck(_)) => {
                 let object = fail_safe(&budget, &SyncError::Write(text), date);
                 self.write(key, budget, object, AfterWrite::Retry, now);
@@ -289,7 +369,9 @@ impl DisruptionController {
         }
     }
 
-    fn finish(&mut self, key: &ObjectKey, then: AfterWrite, now: Time) {
+    fn finish(&mut self, key: &ObjectKey, then: AfterWrite, ending: SyncEnding, now: Time) {
+        let took = now.since(self.begun);
+        self.reports.push(SyncReport { ending, took });
         match then {
             AfterWrite::Retry => {
                 self.syncs.retry(key.clone(), now);
@@ -299,14 +381,10 @@ impl DisruptionController {
                 if let Some(after) = after {
                     self.syncs.add_at(key.clone(), now.plus(after));
                 }
-                self.end_sync(key);
+                self.syncs.forget(key);
+                self.syncs.done(key);
             }
         }
-    }
-
-    fn end_sync(&mut self, key: &ObjectKey) {
-        self.syncs.forget(key);
-        self.syncs.done(key);
     }
 
     fn begin_pod(&mut self, key: ObjectKey, now: Time, date: Timestamp) {
@@ -345,6 +423,10 @@ fn in_namespace<'m, V>(
     let first = ObjectKey::new(namespace, "");
     map.range((Bound::Included(first), Bound::Unbounded))
         .take_while(move |(key, _)| *key.namespace == *namespace)
+}
+
+fn is_exhausted(budget: &DisruptionBudget) -> bool {
+    budget.status.disruptions_allowed <= 0
 }
 
 /// How long it is until `at`.

@@ -17,5 +17,8 @@ pub mod work_queue;
 #[cfg(test)]
 mod tests;
 
-pub use follower::{ControllerStep, DisruptionController, StatusWriteOutcome};
+pub use follower::{
+    ControllerCounts, ControllerStep, DisruptionController, StatusWriteOutcome, SyncEnding,
+    SyncReport,
+};
 pub use object_key::ObjectKey;

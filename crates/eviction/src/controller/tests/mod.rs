@@ -12,7 +12,8 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
-    ControllerStep, DisruptionController, ObjectKey, StatusWriteOutcome,
+    ControllerCounts, ControllerStep, DisruptionController, ObjectKey, StatusWriteOutcome,
+    SyncEnding,
     scale::{
         DiscoveredResource, ScaleLookup, ScaleQuestion, ScaleResponse, ScaleResult, ScaledObject,
     },
@@ -43,6 +44,8 @@ struct Cluster {
     /// Every status that was sent.
     writes: Vec<Value>,
     patches: usize,
+    /// How each sync ended.
+    endings: Vec<SyncEnding>,
 }
 
 /// A controller of pods.
@@ -203,6 +206,10 @@ impl Cluster {
                     self.controller.patched(true, now);
                 }
                 ControllerStep::Wait(until) => {
+                    let reports = self.controller.take_reports();
+                    self.endings
+                        .extend(reports.iter().map(|report| report.ending));
+                    self.check_counts();
                     let events = self.controller.take_events();
                     self.events
                         .extend(events.iter().map(|(_, event)| event.reason));
@@ -228,6 +235,17 @@ impl Cluster {
         }
         self.elapsed = end;
         self.settle();
+    }
+
+    fn check_counts(&self) {
+        let exhausted =
+            |budget: &&Value| budget["status"]["disruptionsAllowed"].as_i64() <= Some(0);
+        let expected = ControllerCounts {
+            pods: self.pods.len(),
+            budgets: self.budgets.len(),
+            exhausted: self.budgets.values().filter(exhausted).count(),
+        };
+        assert_eq!(self.controller.counts(), expected);
     }
 
     fn write(&mut self, name: &str, object: &Value) -> StatusWriteOutcome {

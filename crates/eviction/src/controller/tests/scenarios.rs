@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{Cluster, DiscoveredResource, ObjectKey, Owner, StatusWriteOutcome, owner, start};
+use super::{
+    Cluster, DiscoveredResource, ObjectKey, Owner, StatusWriteOutcome, SyncEnding, owner, start,
+};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -200,6 +202,7 @@ fn c15_an_unknown_budget_is_no_error() {
     cluster
         .controller
         .delete_budget(&ObjectKey::new("ns", "foo"));
+    cluster.budgets.clear();
     assert_eq!(cluster.settle(), None);
     assert_eq!(cluster.writes.len(), writes);
 }
@@ -417,4 +420,32 @@ fn a_status_that_is_up_to_date_is_not_written() {
     cluster.controller.queue_all();
     cluster.pass(1000 * SECOND);
     assert_eq!(cluster.writes.len(), writes);
+}
+
+#[test]
+fn each_sync_is_reported_with_how_it_ended() {
+    let mut cluster = Cluster::with_budget(json!({"minAvailable": 1}));
+    // The status is written, and seen once more by watch.
+    let written = [SyncEnding::Written, SyncEnding::Unchanged];
+    assert_eq!(cluster.endings, written);
+    cluster.endings.clear();
+
+    cluster.before_write = Some(Box::new(|_| Some(StatusWriteOutcome::Conflict)));
+    cluster.put_pod("p", None, true);
+    cluster.pass(Duration::from_secs(1));
+    let conflict = [
+        SyncEnding::Conflict,
+        SyncEnding::Written,
+        SyncEnding::Unchanged,
+    ];
+    assert_eq!(cluster.endings, conflict);
+    cluster.endings.clear();
+
+    cluster.put_budget("foo", &json!({"maxUnavailable": 1, "selector": {}}));
+    cluster
+        .owners
+        .insert("gone".into(), owner("x.test/v1", "Gone", 1));
+    cluster.put_pod("p", Some("gone"), true);
+    cluster.pass(Duration::from_millis(1));
+    assert!(cluster.endings.contains(&SyncEnding::Failed));
 }
