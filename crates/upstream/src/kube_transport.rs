@@ -1,11 +1,12 @@
-//! Sends the lists and watches of the policy objects, and knows which watches are open.
+//! Sends the lists and watches of kube-rs in the gateway's own name, and tells which watches are open.
 //!
-//! The client has to open a connection for each request: there are few of them, a watch holds one anyway, and
+//! The [`ApiClient`] has to open a connection for each request: there are few of them, a watch holds one anyway, and
 //! so none is ever sent on a connection that has died in a pool.
 
 use std::{
     collections::BTreeMap,
     error::Error,
+    fmt,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
@@ -18,40 +19,57 @@ use http_body::{Frame, SizeHint};
 use kube::client::Body;
 use tower::Service;
 
-use super::sync_status::{OpenWatch, SyncStatus};
+use crate::client::{ApiClient, RequestError, ResponseBody};
 use fairgate_base::clock::Clock;
 use fairgate_core::{
     sync::{Mutex, lock},
     time::Time,
 };
-use fairgate_upstream::client::{ApiClient, RequestError, ResponseBody};
 
 /// The same watch is not opened more often than this, however soon the upstream ends each.
 const WATCH_SPACING: Duration = Duration::from_millis(500);
 
-/// The largest answer that is not a watch. A page of 500 policy objects takes about 1 MiB.
+/// The largest answer that is not a watch. A page of 500 policy objects takes about 1 MiB, one of 500 pods about 5 MiB.
 const MAX_LIST_BYTES: usize = 64 << 20;
 
 type BoxError = Box<dyn Error + Send + Sync>;
 
-/// Sends requests to the upstream, and reports the watches among them.
-#[derive(Clone, Debug)]
-pub(super) struct Transport {
+/// Learns which watches are open.
+pub trait WatchObserver: Send + Sync {
+    /// A watch was opened. It is open until the returned value is dropped.
+    fn opened(self: Arc<Self>) -> Box<dyn ObservedWatch>;
+}
+
+/// An open watch.
+pub trait ObservedWatch: Send {
+    /// Something was received, be it the end of the watch.
+    fn received(&mut self);
+}
+
+/// Sends requests to the upstream, and reports the watches among them. The service of a [`kube::Client`].
+#[derive(Clone)]
+pub struct KubeTransport {
     client: ApiClient,
     clock: Clock,
-    status: Arc<SyncStatus>,
+    observer: Arc<dyn WatchObserver>,
     /// When a watch was last opened, by its path.
     watched: Arc<Mutex<BTreeMap<String, Time>>>,
 }
 
-impl Transport {
-    pub(super) fn new(client: ApiClient, clock: Clock, status: Arc<SyncStatus>) -> Self {
+impl KubeTransport {
+    /// A transport over `client`, which must be one with a connection for each request.
+    pub fn new(client: ApiClient, clock: Clock, observer: Arc<dyn WatchObserver>) -> Self {
         Self {
             client,
             clock,
-            status,
+            observer,
             watched: Arc::default(),
         }
+    }
+
+    /// A client of kube-rs that uses this transport.
+    pub fn into_client(self) -> kube::Client {
+        kube::Client::new(self, "default")
     }
 
     async fn send(self, mut request: Request<Body>) -> Result<Response<WatchedBody>, RequestError> {
@@ -64,7 +82,7 @@ impl Transport {
         }
         let answer = self.client.send(request).await?;
         let open = watches && answer.status() == StatusCode::OK;
-        let open = open.then(|| self.status.opened());
+        let open = open.then(|| Arc::clone(&self.observer).opened());
         Ok(answer.map(|body| WatchedBody {
             body,
             left: (!watches).then_some(MAX_LIST_BYTES),
@@ -83,7 +101,15 @@ impl Transport {
     }
 }
 
-impl Service<Request<Body>> for Transport {
+impl fmt::Debug for KubeTransport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KubeTransport")
+            .field("client", &self.client)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Service<Request<Body>> for KubeTransport {
     type Response = Response<WatchedBody>;
     type Error = RequestError;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, RequestError>> + Send>>;
@@ -98,12 +124,17 @@ impl Service<Request<Body>> for Transport {
 }
 
 /// The body of an answer. While that of a watch is there, the watch is open.
-#[derive(Debug)]
-pub(super) struct WatchedBody {
+pub struct WatchedBody {
     body: ResponseBody,
     /// How many bytes more it may have, unless it is a watch.
     left: Option<usize>,
-    open: Option<OpenWatch>,
+    open: Option<Box<dyn ObservedWatch>>,
+}
+
+impl fmt::Debug for WatchedBody {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WatchedBody").finish_non_exhaustive()
+    }
 }
 
 impl http_body::Body for WatchedBody {

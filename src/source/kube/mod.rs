@@ -10,7 +10,6 @@
 
 mod known_objects;
 mod sync_status;
-mod transport;
 mod watch_failure;
 
 use std::{
@@ -40,10 +39,11 @@ use fairgate_core::{
     apf::objects::{FLOW_SCHEMA, GROUP, PRIORITY_LEVEL},
     finding::Finding,
 };
-use fairgate_upstream::client::ApiClient;
+use fairgate_upstream::{
+    client::ApiClient, kube_transport::KubeTransport, watch_error::WatchError,
+};
 use known_objects::{KnownObjects, RawObject};
 pub use sync_status::SyncStatus;
-use transport::Transport;
 use watch_failure::WatchFailure;
 
 /// The kinds that are watched, with their resource names.
@@ -117,10 +117,7 @@ impl KubeSource {
         let name = client.endpoint().name().to_string();
         Self {
             upstream: name,
-            client: Client::new(
-                Transport::new(client, clock, Arc::clone(&status)),
-                "default",
-            ),
+            client: KubeTransport::new(client, clock, status.clone()).into_client(),
             status,
             watches: None,
             objects: KINDS.map(|(_, plural)| KnownObjects::new(plural)),
@@ -155,8 +152,8 @@ impl KubeSource {
                     tracing::info!(upstream = self.upstream, "watching policy objects again");
                 }
             }
-            Ok(Some((_, Err(error)))) => self.disconnect(&error.into()),
-            Ok(None) => self.disconnect(&WatchFailure::Broken("the watches ended".to_owned())),
+            Ok(Some((_, Err(error)))) => self.disconnect(&WatchError::from(error).into()),
+            Ok(None) => self.disconnect(&WatchFailure::Ended),
             Err(_) => self.disconnect(&WatchFailure::TimedOut("the list")),
         }
     }
@@ -262,7 +259,7 @@ async fn served_version(client: &Client) -> Result<&'static str, WatchFailure> {
         Err(kube::Error::Api(status)) if status.code == StatusCode::FORBIDDEN.as_u16() => {
             return Ok(VERSIONS[0]);
         }
-        Err(error) => return Err(error.into()),
+        Err(error) => return Err(WatchError::from(error).into()),
     };
     let served: Vec<String> = group.versions.into_iter().map(|v| v.version).collect();
     let best = VERSIONS

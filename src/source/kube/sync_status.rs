@@ -9,6 +9,7 @@ use fairgate_core::{
     sync::{Mutex, lock},
     time::Time,
 };
+use fairgate_upstream::kube_transport::{ObservedWatch, WatchObserver};
 
 /// Watches end regularly and are opened again; a gap of this length is not a problem.
 const RENEWAL_GRACE: Duration = Duration::from_secs(2);
@@ -85,8 +86,7 @@ impl SyncStatus {
         lock(&self.state).why = Some(why);
     }
 
-    /// Notes that a watch was opened. It counts as open until the returned value is dropped.
-    pub(super) fn opened(self: &Arc<Self>) -> OpenWatch {
+    fn open(self: &Arc<Self>) -> OpenWatch {
         let mut state = lock(&self.state);
         state.open += 1;
         if state.open >= self.expected_watches {
@@ -100,17 +100,22 @@ impl SyncStatus {
     }
 }
 
+impl WatchObserver for SyncStatus {
+    fn opened(self: Arc<Self>) -> Box<dyn ObservedWatch> {
+        Box::new(self.open())
+    }
+}
+
 /// An open watch.
 #[derive(Debug)]
-pub(super) struct OpenWatch {
+struct OpenWatch {
     status: Arc<SyncStatus>,
     /// When anything was last received on it, its end included.
     last_received: Time,
 }
 
-impl OpenWatch {
-    /// Notes that something was received.
-    pub(super) fn received(&mut self) {
+impl ObservedWatch for OpenWatch {
+    fn received(&mut self) {
         self.last_received = self.status.clock.now();
     }
 }
@@ -142,7 +147,7 @@ mod tests {
             "{problem}"
         );
 
-        let (mut a, b) = (status.opened(), status.opened());
+        let (mut a, b) = (status.open(), status.open());
         clock.advance(Duration::from_secs(10));
         assert_eq!(status.age(), Duration::ZERO);
         assert_eq!(status.problem(), None);
@@ -161,9 +166,9 @@ mod tests {
             "out of sync for 5 s: refused; the last good policy stays in force"
         );
 
-        let one = status.opened();
+        let one = status.open();
         assert_eq!(status.age(), Duration::from_secs(5), "one of two");
-        let _other = status.opened();
+        let _other = status.open();
         assert_eq!(status.problem(), None);
         clock.advance(Duration::from_secs(60));
         drop(one);
