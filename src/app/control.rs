@@ -10,6 +10,7 @@ use tokio::{
 
 use super::{
     ServeError,
+    disruption::Disruption,
     followed_files::{self, FollowedFiles},
     hosted_api::HostedApi,
     object_counts,
@@ -38,6 +39,7 @@ pub(super) struct ControlTasks {
     pub(super) reviews: Option<TokenReviews>,
     pub(super) policies: Policies,
     pub(super) hosting: Option<HostedApi>,
+    pub(super) disruption: Option<Disruption>,
     /// The files whose renewed contents are used at once.
     pub(super) renewals: Vec<FollowedFiles>,
     pub(super) clock: Clock,
@@ -48,7 +50,7 @@ pub(super) struct ControlTasks {
 
 impl ControlTasks {
     /// Starts the tasks on the gateway's control runtime. Returns the address of the admin port.
-    pub(super) fn start(self, gateway: &Gateway) -> Result<SocketAddr, ServeError> {
+    pub(super) fn start(self, gateway: &mut Gateway) -> Result<SocketAddr, ServeError> {
         let control = gateway.control();
         let _inside = control.enter();
         let hangup = signal(SignalKind::hangup())?;
@@ -84,6 +86,11 @@ impl ControlTasks {
         control.spawn(Arc::clone(&self.telemetry).run());
         self.start_flow_control(&control);
         control.spawn(followed_files::follow(self.renewals));
+        if let Some(disruption) = self.disruption {
+            disruption.register_metrics(&self.telemetry);
+            let running = control.spawn(disruption.run(gateway.drain().subscribe()));
+            gateway.wait_for(running);
+        }
         let applier = Applier::new(
             self.policies.compiling,
             Arc::clone(&self.flow_control),

@@ -11,7 +11,7 @@ use std::{
 
 use tokio::{runtime, sync::watch};
 
-use super::{hosted_budgets::HostedBudgets, throttle::Throttle};
+use super::{followed_budgets::FollowedBudgets, hosted_budgets::HostedBudgets, throttle::Throttle};
 use crate::{
     config::{self, Config, EvictionMode},
     observe::{HealthChecks, OperatorEndpoints, Telemetry, catalogue},
@@ -31,6 +31,7 @@ use fairgate_core::{
     },
     finding::Finding,
 };
+use fairgate_disruption::BudgetFeed;
 use fairgate_evictor::BudgetApi;
 use fairgate_objects::{
     kind::Kind,
@@ -190,6 +191,19 @@ impl HostedApi {
         };
         let has_budgets = self.hosted.has(&POD_DISRUPTION_BUDGET);
         has_budgets.then(|| Arc::new(budgets) as Arc<dyn BudgetApi>)
+    }
+
+    /// The hosted budgets, for the disruption controller; `None` if there are none.
+    pub(super) fn budget_feed(&self) -> Option<Arc<dyn BudgetFeed>> {
+        let budgets = FollowedBudgets {
+            budgets: HostedBudgets {
+                hosted: Arc::clone(&self.hosted),
+                clock: self.clock.clone(),
+            },
+            store: Arc::clone(&self.store),
+        };
+        let has_budgets = self.hosted.has(&POD_DISRUPTION_BUDGET);
+        has_budgets.then(|| Arc::new(budgets) as Arc<dyn BudgetFeed>)
     }
 
     /// Whether the store is known to have all built-in objects. Until then a policy compiled from its

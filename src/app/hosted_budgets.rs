@@ -28,7 +28,11 @@ impl HostedBudgets {
         Timestamp::try_from(self.clock.wall()).unwrap_or(Timestamp::UNIX_EPOCH)
     }
 
-    async fn outcome(&self, namespace: &str, call: &UpstreamCall) -> CallOutcome<UpstreamResponse> {
+    pub(super) async fn outcome(
+        &self,
+        namespace: &str,
+        call: &UpstreamCall,
+    ) -> CallOutcome<UpstreamResponse> {
         let version = POD_DISRUPTION_BUDGET.stored().name;
         let budgets = format!(
             "/apis/{}/namespaces/{namespace}/{}",

@@ -3,15 +3,18 @@
 //! [`start`] turns a configuration into a running gateway; [`serve`] runs one until a signal stops the
 //! process. [`runtimes`] starts the threads; `settings` translates the configuration for each module;
 //! `identity` writes the user's identity and the gateway's credential into requests to the upstream;
-//! `access_reviews` requests authorization decisions from it; `evictions` sets up what decides about evictions; `control`
+//! `access_reviews` requests authorization decisions from it; `evictions` sets up what decides about evictions, and `disruption`
+//! what computes their budgets; `control`
 //! starts the background tasks, which follow `policies`, rebalance borrowed seats, handle `reload`, and serve the admin
 //! port.
 
 mod access_reviews;
 mod control;
 pub(crate) mod data_directory;
+mod disruption;
 mod event_metrics;
 mod evictions;
+mod followed_budgets;
 mod followed_files;
 mod hosted_api;
 mod hosted_budgets;
@@ -47,6 +50,7 @@ use crate::{
     },
 };
 use control::ControlTasks;
+use disruption::Disruption;
 use fairgate_apiserver::{
     Hosted, HostedLayer, HostedService as Served, Ownership, namespaces::Namespaces,
 };
@@ -196,12 +200,13 @@ where
     };
     let serve = access.serve;
     let app = AppSettings { serve, cores };
-    let gateway = Gateway::start(app, control_runtime, build_stack(parts, layer))?;
+    let mut gateway = Gateway::start(app, control_runtime, build_stack(parts, layer))?;
     if let Some(evictor) = evictor {
         evictions::end_waits_with(evictor, &gateway);
     }
     let (certificate, credential) = (access.certificate, upstream.credential);
     let renewals = renewals::files(&config, certificate, upstream.tls, &credential);
+    let disruption = Disruption::new(&config, hosting.as_ref(), &clients, &clock);
     let control = ControlTasks {
         config,
         path,
@@ -210,13 +215,14 @@ where
         reviews: access.reviews,
         policies,
         hosting,
+        disruption,
         renewals,
         clock,
         clients,
         telemetry,
         hash_key,
     };
-    let admin = control.start(&gateway)?;
+    let admin = control.start(&mut gateway)?;
     Ok(Running {
         gateway,
         admin,

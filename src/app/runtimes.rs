@@ -13,7 +13,10 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-use tokio::runtime::{self, Runtime};
+use tokio::{
+    runtime::{self, Runtime},
+    task,
+};
 use tower::Service;
 
 use fairgate_base::clock::Clock;
@@ -97,6 +100,8 @@ pub struct Gateway {
     threads: Vec<JoinHandle<()>>,
     control: Option<Runtime>,
     control_handle: runtime::Handle,
+    /// Tasks that end by themselves when the gateway drains, and are waited for.
+    ending: Vec<task::JoinHandle<()>>,
 }
 
 impl Gateway {
@@ -130,6 +135,7 @@ impl Gateway {
             threads: Vec::new(),
             control: None,
             control_handle: control.handle().clone(),
+            ending: Vec::new(),
             settings,
         };
         let build = Arc::new(build);
@@ -213,6 +219,21 @@ impl Gateway {
         self.control_handle.clone()
     }
 
+    /// Waits for this task before the gateway stops. It ends by itself soon after the drain has begun.
+    pub(crate) fn wait_for(&mut self, task: task::JoinHandle<()>) {
+        self.ending.push(task);
+    }
+
+    /// Drains connections, and waits for the tasks that do the last things.
+    async fn end(&mut self) {
+        self.drain
+            .run(self.settings.serve.drain, &self.connections)
+            .await;
+        for task in self.ending.drain(..) {
+            let _ = task.await;
+        }
+    }
+
     /// The address it listens on, with the actual port if the configured one is 0.
     pub fn address(&self) -> SocketAddr {
         self.address
@@ -264,7 +285,7 @@ impl Gateway {
             signals.next().await;
             tracing::info!("draining");
             tokio::select! {
-                () = self.drain.run(self.settings.serve.drain, &self.connections) => {}
+                () = self.end() => {}
                 () = signals.next() => tracing::warn!("second signal: exiting now"),
             }
             Ok(())
@@ -276,7 +297,7 @@ impl Gateway {
     /// Drains connections and stops. Takes at most as long as the drain settings allow.
     pub fn shut_down(mut self) {
         if let Some(control) = self.control.take() {
-            control.block_on(self.drain.run(self.settings.serve.drain, &self.connections));
+            control.block_on(self.end());
             self.control = Some(control);
         }
     }

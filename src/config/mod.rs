@@ -366,6 +366,8 @@ pub enum EnforcementConfig {
 pub struct EvictionConfig {
     /// Who decides about them.
     pub mode: EvictionMode,
+    /// Whether the gateway computes the status of budgets.
+    pub controller: DisruptionControllerMode,
     /// Which of them wait for their budgets.
     pub wait: EvictionWaitConfig,
 }
@@ -383,6 +385,15 @@ pub struct EvictionWaitConfig {
     pub per_budget: u32,
     /// How many wait in total.
     pub total: u32,
+}
+
+/// Whether the gateway runs the disruption controller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DisruptionControllerMode {
+    /// Somebody else computes the status of budgets.
+    Off,
+    /// This gateway does, or another one that has the lease.
+    On,
 }
 
 /// The admin port: metrics, health checks and dumps in plain HTTP.

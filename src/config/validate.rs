@@ -4,8 +4,8 @@
 //! it starts. Not here: single keys (`read`).
 
 use super::{
-    AnonymousConfig, AuthenticationConfig, Config, EvictionMode, GatewayMode, ProtocolConfig,
-    UpstreamConfig, UpstreamIdentityConfig, section::ConfigReader,
+    AnonymousConfig, AuthenticationConfig, Config, DisruptionControllerMode, EvictionMode,
+    GatewayMode, ProtocolConfig, UpstreamConfig, UpstreamIdentityConfig, section::ConfigReader,
 };
 
 /// Reports contradictions between keys that are valid by themselves.
@@ -133,24 +133,36 @@ fn validate_eviction_wait(reader: &mut ConfigReader, config: &Config) {
     }
 }
 
-/// What evictions need besides `eviction.mode`.
+/// What evictions and the disruption controller need besides their own keys.
 fn validate_eviction(reader: &mut ConfigReader, config: &Config) {
     validate_eviction_wait(reader, config);
-    if config.eviction.mode == EvictionMode::Relay {
-        return;
-    }
-    if !config.has_upstream {
-        reader.error(
+    let evicts = config.eviction.mode != EvictionMode::Relay;
+    let counts = config.eviction.controller == DisruptionControllerMode::On;
+    let needs_upstream = [
+        (
+            evicts,
             "eviction.mode",
-            "without an upstream there are no pods to evict",
             "set upstream.url, or set it to relay",
-        );
-    } else if !config.upstream.url.tls && !reader.is_set("upstream.tokenFile") {
-        reader.warning(
-            "eviction.mode",
-            "the gateway has no credential for the upstream, where it reads pods and budgets in its own name",
-            "set upstream.tokenFile, or use https and upstream.clientCertificate",
-        );
+        ),
+        (
+            counts,
+            "eviction.controller",
+            "set upstream.url, or set it to off",
+        ),
+    ];
+    for (key, remedy) in needs_upstream
+        .into_iter()
+        .filter_map(|(needs, key, remedy)| needs.then_some((key, remedy)))
+    {
+        if !config.has_upstream {
+            reader.error(key, "without an upstream there are no pods", remedy);
+        } else if !config.upstream.url.tls && !reader.is_set("upstream.tokenFile") {
+            reader.warning(
+                key,
+                "the gateway has no credential for the upstream, where it reads pods and budgets in its own name",
+                "set upstream.tokenFile, or use https and upstream.clientCertificate",
+            );
+        }
     }
 }
 

@@ -283,6 +283,20 @@ metrics! {
         "Evictions that wait for their disruption budgets (eviction.wait).";
     EVICTION_WAIT: Histogram, Seconds, Alpha, ["outcome"] = "fairgate_eviction_wait_duration_seconds",
         "How long evictions waited for their disruption budgets, by how they ended: granted, refused after the longest wait, rejected or failed for another reason, or abandoned by their client.";
+    DISRUPTION_LEADER: Gauge, Boolean, Alpha, [] = "fairgate_disruption_controller_leader",
+        "1 while this gateway runs the disruption controller (eviction.controller), 0 while another one does.";
+    DISRUPTION_SYNCS: Counter, Count, Alpha, ["outcome"] = "fairgate_disruption_syncs_total",
+        "Syncs of PodDisruptionBudgets by the disruption controller: the status was written or was up to date, the budget had changed meanwhile, or the status could not be computed or written.";
+    DISRUPTION_SYNC_DURATION: Gauge, Seconds, Alpha, [] = "fairgate_disruption_sync_duration_seconds",
+        "Duration of the last sync of a PodDisruptionBudget that did not fail, with its reads and writes.";
+    DISRUPTION_SYNC_AGE: Gauge, Seconds, Alpha, [] = "fairgate_disruption_sync_age_seconds",
+        "Time since the last sync of a PodDisruptionBudget that did not fail; 0 before the first. Budgets are synced when their pods change.";
+    DISRUPTION_PODS: Gauge, Count, Alpha, [] = "fairgate_disruption_pods",
+        "Pods that the disruption controller has cached; 0 unless this gateway runs it.";
+    DISRUPTION_BUDGETS: Gauge, Count, Alpha, [] = "fairgate_disruption_budgets",
+        "PodDisruptionBudgets that the disruption controller has cached; 0 unless this gateway runs it.";
+    DISRUPTION_EXHAUSTED: Gauge, Count, Alpha, [] = "fairgate_disruption_budgets_exhausted",
+        "PodDisruptionBudgets that allow no disruption now; 0 unless this gateway runs the disruption controller.";
     UPSTREAM_OPENED: Counter, Count, Alpha, [] = "fairgate_upstream_connections_opened_total",
         "Connections opened to the upstream.";
     UPSTREAM_ERRORS: Counter, Count, Alpha, ["outcome"] = "fairgate_upstream_errors_total",

@@ -32,6 +32,7 @@ type FairgateOptions struct {
 	Seats    int    // server concurrency limit; fairgate's default when zero
 	Off      bool   // no flow control, fairgate only passes on
 	Eviction string // who decides about evictions; relay when empty
+	Counts   bool   // whether it runs the disruption controller
 }
 
 // configuration is fairgate's configuration file for each identity mode: the one place in the test bed
@@ -86,6 +87,7 @@ hostedApi: # what is granted or taken back upstream is to be seen soon
 {{- end }}
 eviction:
   mode: {{ .Eviction }}
+  controller: {{ if .Counts }}"on"{{ else }}"off"{{ end }}
 admin:
   address: {{ .Admin }}
 drain:
@@ -113,6 +115,7 @@ type fairgateFields struct {
 	Seats           int
 	Off             bool
 	Eviction        string
+	Counts          bool
 }
 
 // FairgateUser is whom fairgate itself is to the upstream where that does not matter. It has the rights that
@@ -146,7 +149,7 @@ func (c *Cluster) NewFairgate(options FairgateOptions) (*Fairgate, error) {
 		Upstream: cmp.Or(options.Upstream, c.Direct.URL), UpstreamCA: c.PKI.CA.Cert,
 		Impersonator: c.PKI.FairgateClient, FrontProxy: c.PKI.FrontProxyClient, GatewayUser: FairgateUser,
 		Policies: options.Policies, Seats: options.Seats, Off: options.Off,
-		Eviction: cmp.Or(options.Eviction, "relay"),
+		Eviction: cmp.Or(options.Eviction, "relay"), Counts: options.Counts,
 	}
 	if options.User != "" {
 		self, err := c.NewUser(options.User)

@@ -33,6 +33,10 @@ var (
 	PrecheckRole = ShippedRole{"eviction/rbac.yaml", "fairgate-eviction-precheck"}
 	// EvictionRole is what it needs besides PrecheckRole, if it carries evictions out.
 	EvictionRole = ShippedRole{"eviction/rbac.yaml", "fairgate-eviction-authoritative"}
+	// ControllerRole is what it needs that runs the disruption controller, besides LeaseRole.
+	ControllerRole = ShippedRole{"eviction/rbac.yaml", "fairgate-disruption-controller"}
+	// LeaseRole is what it needs to be elected for that.
+	LeaseRole = ShippedRole{"eviction/rbac.yaml", "fairgate-disruption-controller-lease"}
 	// EditorRole is the example of what those may have who keep the policies.
 	EditorRole = ShippedRole{"overlay/rbac.yaml", "flow-control-editor"}
 )
@@ -123,6 +127,9 @@ func untilAllowed(ctx context.Context, admin kubernetes.Interface, user string, 
 			spec.NonResourceAttributes = &authorizationv1.NonResourceAttributes{Verb: rule.Verbs[0], Path: rule.NonResourceURLs[0]}
 		} else {
 			spec.ResourceAttributes = &authorizationv1.ResourceAttributes{Verb: rule.Verbs[0], Group: rule.APIGroups[0], Resource: rule.Resources[0]}
+			if len(rule.ResourceNames) > 0 {
+				spec.ResourceAttributes.Name = rule.ResourceNames[0]
+			}
 		}
 		err := poll(30*time.Second, 20*time.Millisecond, func() (bool, error) {
 			review, err := admin.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})

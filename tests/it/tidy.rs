@@ -28,10 +28,13 @@ const BEHIND: &[(&str, &[&str])] = &[
     (
         "use kube::",
         &[
+            "crates/disruption/src/budget_feed.rs",
+            "crates/disruption/src/watched_object.rs",
+            "crates/disruption/src/watches.rs",
+            "crates/upstream/src/kube_transport.rs",
+            "crates/upstream/src/watch_error.rs",
             "src/source/kube/known_objects.rs",
             "src/source/kube/mod.rs",
-            "src/source/kube/transport.rs",
-            "src/source/kube/watch_failure.rs",
         ],
     ),
 ];

@@ -1,8 +1,8 @@
 //! The keywords of settings with a fixed set of values.
 
 use crate::config::{
-    EnforcementConfig, EvictionMode, GatewayMode, LogFormat, LogLevel, ProtocolConfig,
-    values::Keyword,
+    DisruptionControllerMode, EnforcementConfig, EvictionMode, GatewayMode, LogFormat, LogLevel,
+    ProtocolConfig, values::Keyword,
 };
 use fairgate_core::apf::{objects::Bootstrap, policy::Semantics};
 
@@ -21,6 +21,10 @@ impl Keyword for EvictionMode {
         ("precheck", Self::Precheck),
         ("authoritative", Self::Authoritative),
     ];
+}
+
+impl Keyword for DisruptionControllerMode {
+    const WORDS: &'static [(&'static str, Self)] = &[("off", Self::Off), ("on", Self::On)];
 }
 
 impl Keyword for Semantics {

@@ -16,9 +16,9 @@ use std::{collections::BTreeMap, num::NonZeroU32, path::Path, time::Duration};
 use serde_json::{Map, Value};
 
 use super::{
-    AdminConfig, Config, ConfigError, DrainConfig, EvictionConfig, EvictionMode,
-    EvictionWaitConfig, GatewayMode, LimitsConfig, ListenConfig, LogConfig, LogFormat, LogLevel,
-    TimeoutsConfig,
+    AdminConfig, Config, ConfigError, DisruptionControllerMode, DrainConfig, EvictionConfig,
+    EvictionMode, EvictionWaitConfig, GatewayMode, LimitsConfig, ListenConfig, LogConfig,
+    LogFormat, LogLevel, TimeoutsConfig,
     section::{ConfigReader, ConfigSection},
     validate, values,
 };
@@ -176,6 +176,7 @@ fn read(root: &mut ConfigSection<'_>) -> Config {
         flow_control: root.section("flowControl", flow_control::flow_control),
         eviction: root.section("eviction", |eviction| EvictionConfig {
             mode: eviction.keyword("mode", EvictionMode::Relay),
+            controller: eviction.keyword("controller", DisruptionControllerMode::Off),
             wait: eviction.section("wait", eviction_wait),
         }),
         limits: root.section("limits", limits),

@@ -154,6 +154,21 @@ fn evictions_that_the_gateway_reads_for_need_an_upstream_and_a_credential() {
                 Severity::Error,
                 "eviction.mode",
             ),
+            (
+                json!({"mode": "standalone", "eviction": {"controller": "on"}}),
+                Severity::Error,
+                "eviction.controller",
+            ),
+            (
+                json!({"upstream": upstream, "eviction": {"controller": "on"}}),
+                Severity::Warning,
+                "eviction.controller",
+            ),
+            (
+                json!({"eviction": {"controller": "auto"}}),
+                Severity::Error,
+                "eviction.controller",
+            ),
         ],
     );
 }

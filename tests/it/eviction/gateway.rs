@@ -1,9 +1,10 @@
 //! Gateways in front of a [`Cluster`], and their clients.
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, sync::Arc};
 
 use bytes::Bytes;
 use fairgate::{app, config::Config, observe::GatewayMetrics};
+use fairgate_store::Store;
 use http::{HeaderMap, Method};
 use serde_json::{Value, json};
 
@@ -26,6 +27,11 @@ impl Gateway {
     }
 
     pub fn with(cluster: &Cluster, sections: Value) -> Self {
+        Self::before(cluster.upstream.address, sections)
+    }
+
+    /// A gateway before the server at this address.
+    pub fn before(upstream: SocketAddr, sections: Value) -> Self {
         static NUMBER: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
         let number = NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let name = format!("fairgate-eviction-{}-{number}", std::process::id());
@@ -40,7 +46,7 @@ impl Gateway {
             "dataCores": 1,
             "listen": {"address": "127.0.0.1:0"},
             "admin": {"address": "127.0.0.1:0"},
-            "upstream": {"url": format!("http://{}", cluster.upstream.address)},
+            "upstream": {"url": format!("http://{upstream}")},
             "authentication": {"tokenFile": "tokens.csv", "tokenReview": {"enabled": false}},
         });
         let Value::Object(sections) = sections else {
@@ -63,6 +69,11 @@ impl Gateway {
 
     pub fn address(&self) -> SocketAddr {
         self.running().address()
+    }
+
+    /// The store of the API that it hosts.
+    pub fn store(&self) -> Arc<dyn Store> {
+        Arc::clone(self.running().store().unwrap())
     }
 
     pub async fn alice(&self) -> User {

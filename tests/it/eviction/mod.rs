@@ -6,6 +6,8 @@
 
 mod authoritative;
 mod cluster;
+mod control_plane;
+mod disruption;
 mod faults;
 mod gateway;
 mod precheck;

@@ -12,6 +12,7 @@ pub(super) const CRATES: &[(&str, Edges)] = &[
     ("crates/eviction/src", EVICTION),
     ("crates/apiserver/src", APISERVER),
     ("crates/evictor/src", EVICTOR),
+    ("crates/disruption/src", DISRUPTION),
     ("src", SERVER),
 ];
 
@@ -51,6 +52,8 @@ const UPSTREAM: Edges = &[
     ("endpoint", &["tls"]),
     ("dial", &["endpoint"]),
     ("client", &["dial", "endpoint"]),
+    ("kube_transport", &["client"]),
+    ("watch_error", &["client"]),
     ("cache", &[]),
     ("lookup", &["cache"]),
     ("review", &["client", "lookup"]),
@@ -373,6 +376,31 @@ const EVICTOR: Edges = &[
     (
         "wait_layer",
         &["attempt", "data_side", "events", "layer", "path", "waits"],
+    ),
+];
+
+/// The disruption controller at work.
+const DISRUPTION: Edges = &[
+    ("budget_feed", &[]),
+    ("calls", &[]),
+    ("election", &[]),
+    ("lease", &["calls", "election"]),
+    ("watched_object", &[]),
+    ("watches", &["budget_feed", "watched_object"]),
+    ("lookups", &["calls", "watches"]),
+    ("recorder", &["calls"]),
+    ("status", &[]),
+    (
+        "runner",
+        &[
+            "budget_feed",
+            "calls",
+            "lease",
+            "lookups",
+            "recorder",
+            "status",
+            "watches",
+        ],
     ),
 ];
 

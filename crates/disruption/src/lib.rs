@@ -1,0 +1,33 @@
+//! The disruption controller at work.
+//!
+//! [`fairgate_eviction::controller`] decides: it caches pods and budgets, computes statuses, and says what to read or
+//! write next. It is pure. This crate does what it says, in the gateway's own name:
+//!
+//! - `watches` lists and watches pods, the controllers that pods have, and the upstream's budgets. Of a pod only labels,
+//!   owner and readiness are kept.
+//! - `lookups` finds the scale of an owner: from the watched controllers, else by its scale subresource.
+//! - `recorder` writes events, as kube-controller-manager does, and limits them.
+//! - `election` and `lease` elect one of several gateways by a `Lease`. Only the leader watches anything.
+//! - `runner` connects them.
+//!
+//! Budgets are those of the upstream, or those that the gateway hosts ([`BudgetFeed`]).
+//!
+//! A controller that has lost its lease, or does not know it yet, does no harm: every status is written on
+//! condition that the budget has not changed since it was read.
+//!
+//! Not here: evictions (`fairgate-evictor`), and what is computed (`fairgate-eviction`).
+
+mod budget_feed;
+mod calls;
+mod election;
+mod lease;
+mod lookups;
+mod recorder;
+mod runner;
+mod status;
+mod watched_object;
+mod watches;
+
+pub use budget_feed::{BudgetEvent, BudgetEvents, BudgetFeed, StatusWriteFuture};
+pub use runner::{DisruptionRunner, RunnerSettings};
+pub use status::ControllerStatus;

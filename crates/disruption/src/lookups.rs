@@ -1,0 +1,166 @@
+//! The scale of an owner: from the watched controllers, else by the scale subresource of whatever it is.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use fairgate_base::clock::Clock;
+use fairgate_core::{
+    sync::{Mutex, lock},
+    time::Time,
+};
+use fairgate_eviction::{
+    controller::scale::{
+        ControllerScale, DiscoveredResource, ScaleLookup, ScaleQuestion, ScaleResponse, ScaleResult,
+    },
+    pod::ControllerRef,
+};
+use serde_json::Value;
+
+use crate::{
+    calls::{Calls, api_path, object_path},
+    watches::KnownObjects,
+};
+
+/// How long a discovery document is used.
+const DISCOVERY_TTL: Duration = Duration::from_secs(30);
+/// How long it is used after it lacked something: a kind may have been defined just now.
+const SHORT_TTL: Duration = Duration::from_secs(1);
+/// The number of cached documents.
+const MAX_DOCUMENTS: usize = 256;
+
+/// Begins a lookup: everything that the caches answer.
+pub(crate) fn begin(known: &KnownObjects, namespace: &str, owner: ControllerRef) -> ScaleLookup {
+    let mut lookup = ScaleLookup::new(owner);
+    while let Ok(ScaleQuestion::Object(kind, name)) = lookup.question() {
+        lookup.object(known.scaled(kind, namespace, &name));
+    }
+    lookup
+}
+
+/// Discovery documents of the upstream, by group and version.
+#[derive(Debug)]
+pub(crate) struct Discovery {
+    clock: Clock,
+    documents: Mutex<BTreeMap<Box<str>, DiscoveryDocument>>,
+}
+
+/// The resources of a group and version; empty if the server does not have it.
+#[derive(Clone, Debug)]
+struct DiscoveryDocument {
+    resources: Vec<DiscoveredResource>,
+    read: Time,
+}
+
+impl Discovery {
+    pub(crate) fn new(clock: Clock) -> Self {
+        Self {
+            clock,
+            documents: Mutex::default(),
+        }
+    }
+
+    /// Ends a lookup with the requests that it needs.
+    pub(crate) async fn finish(
+        &self,
+        calls: &Calls,
+        namespace: &str,
+        mut lookup: ScaleLookup,
+    ) -> ScaleResult {
+        loop {
+            match lookup.question() {
+                Err(result) => return result.clone(),
+                // Answered before; nothing more is known now.
+                Ok(ScaleQuestion::Object(..)) => lookup.object(None),
+                Ok(ScaleQuestion::Scale(owner)) => {
+                    let response = self.scale(calls, namespace, &owner).await;
+                    lookup.scale(response);
+                }
+                Ok(ScaleQuestion::Discovery(api_version)) => {
+                    let listed = self.resources(calls, &api_version, DISCOVERY_TTL).await;
+                    lookup.discovery(listed.as_deref().map_err(Clone::clone));
+                }
+            }
+        }
+    }
+
+    async fn scale(&self, calls: &Calls, namespace: &str, owner: &ControllerRef) -> ScaleResponse {
+        let plural = match self.plural(calls, owner).await {
+            Ok(plural) => plural,
+            Err(text) => return ScaleResponse::Failed(text),
+        };
+        let object = object_path(
+            &api_path(&owner.api_version),
+            namespace,
+            &plural,
+            &owner.name,
+        );
+        match calls.get(&format!("{object}/scale")).await {
+            Ok(scale) => match ControllerScale::from_value(&scale) {
+                Ok(scale) => ScaleResponse::Found(scale),
+                Err(error) => ScaleResponse::Failed(error.to_string()),
+            },
+            Err(error) if error.code() == Some(404) => ScaleResponse::NotFound {
+                resource: match owner.group() {
+                    "" => plural,
+                    group => format!("{plural}.{group}"),
+                },
+            },
+            Err(error) => ScaleResponse::Failed(error.to_string()),
+        }
+    }
+
+    /// The plural name of the owner's kind.
+    async fn plural(&self, calls: &Calls, owner: &ControllerRef) -> Result<String, String> {
+        let find = |resources: Vec<DiscoveredResource>| {
+            let is_owner =
+                |one: &DiscoveredResource| *one.kind == *owner.kind && !one.name.contains('/');
+            resources.into_iter().find(is_owner).map(|one| one.name)
+        };
+        if let Some(plural) = find(
+            self.resources(calls, &owner.api_version, DISCOVERY_TTL)
+                .await?,
+        ) {
+            return Ok(plural);
+        }
+        let plural = find(self.resources(calls, &owner.api_version, SHORT_TTL).await?);
+        plural.ok_or_else(|| {
+            format!(
+                "no matches for kind \"{}\" in version \"{}\"",
+                owner.kind, owner.api_version
+            )
+        })
+    }
+
+    /// The resources of a group and version, from a document that is at most `age` old.
+    async fn resources(
+        &self,
+        calls: &Calls,
+        api_version: &str,
+        age: Duration,
+    ) -> Result<Vec<DiscoveredResource>, String> {
+        let known = lock(&self.documents).get(api_version).cloned();
+        if let Some(known) = known
+            && self.clock.now().since(known.read) < age
+        {
+            return Ok(known.resources);
+        }
+        let resources = match calls.get(&api_path(api_version)).await {
+            Ok(document) => read(&document)?,
+            Err(error) if error.code() == Some(404) => Vec::new(),
+            Err(error) => return Err(error.to_string()),
+        };
+        let document = DiscoveryDocument {
+            resources: resources.clone(),
+            read: self.clock.now(),
+        };
+        let mut documents = lock(&self.documents);
+        if documents.len() >= MAX_DOCUMENTS {
+            documents.clear();
+        }
+        documents.insert(api_version.into(), document);
+        Ok(resources)
+    }
+}
+
+fn read(document: &Value) -> Result<Vec<DiscoveredResource>, String> {
+    DiscoveredResource::from_list(document).map_err(|error| error.to_string())
+}

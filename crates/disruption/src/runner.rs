@@ -1,0 +1,353 @@
+//! Runs the controller while this gateway is the leader: feeds it what the watches bring, and makes the calls that it
+//! asks for, one at a time.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+use fairgate_base::{clock::Clock, log_limit::LogLimit};
+use fairgate_core::time::Time;
+use fairgate_eviction::{
+    controller::{
+        ControllerCounts, ControllerStep, ObjectKey, StatusWriteOutcome, scale::ScaleResult,
+    },
+    pod::ControllerRef,
+};
+use fairgate_upstream::{
+    client::ApiClient,
+    kube_transport::{KubeTransport, ObservedWatch, WatchObserver},
+};
+use futures_util::{StreamExt as _, future::BoxFuture};
+use http::Method;
+use serde_json::Value;
+use tokio::{sync::mpsc, task::yield_now};
+
+use crate::{
+    budget_feed::BudgetFeed,
+    calls::{CallError, Calls, JSON, STRATEGIC_MERGE_PATCH, api_path, object_path},
+    lease::Leadership,
+    lookups::{self, Discovery},
+    recorder::{Occurrence, Recorder},
+    status::ControllerStatus,
+    watches::{KnownObjects, WatchUpdate, WatchedKind, watches},
+};
+
+/// How often all budgets are synced without any change, as the shared caches of Kubernetes' controllers do.
+const RESYNC: Duration = Duration::from_secs(12 * 3600);
+/// The number of events after which other tasks of the runtime get a turn.
+const EVENTS_PER_TURN: u32 = 64;
+/// The pause after a lost lease.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// What a [`DisruptionRunner`] needs.
+pub struct RunnerSettings {
+    /// Makes the gateway's own calls.
+    pub client: ApiClient,
+    /// Opens the watches: a client with a connection for each request.
+    pub streams: ApiClient,
+    /// The budgets, if they are not the upstream's.
+    pub budgets: Option<Arc<dyn BudgetFeed>>,
+    /// The name of the `Lease` by which gateways elect a leader, in the namespace `kube-system`. Without one, this
+    /// gateway always leads.
+    pub lease: Option<String>,
+    /// What no other gateway has; the holder of the lease.
+    pub identity: String,
+    /// The local clock.
+    pub clock: Clock,
+    /// The seed of random pauses.
+    pub seed: u64,
+    /// Told what the controller does.
+    pub status: Arc<ControllerStatus>,
+}
+
+/// The disruption controller of a gateway.
+pub struct DisruptionRunner {
+    settings: RunnerSettings,
+    calls: Calls,
+    discovery: Discovery,
+    /// Made inside the runtime that runs the watches.
+    kube: OnceLock<kube::Client>,
+    failures: LogLimit,
+}
+
+/// A call that has ended.
+enum Ended {
+    LookUp(ControllerRef, ScaleResult),
+    Write(StatusWriteOutcome),
+    Patch(bool),
+}
+
+impl DisruptionRunner {
+    /// A controller that does not run yet.
+    pub fn new(settings: RunnerSettings) -> Self {
+        Self {
+            calls: Calls::new(settings.client.clone(), settings.clock.clone()),
+            discovery: Discovery::new(settings.clock.clone()),
+            kube: OnceLock::new(),
+            failures: LogLimit::new(1),
+            settings,
+        }
+    }
+
+    /// Runs until `stop` completes; then the lease is released, which takes at most two seconds.
+    pub async fn run(self, stop: impl Future<Output = ()>) {
+        let RunnerSettings {
+            clock,
+            lease,
+            identity,
+            seed,
+            status,
+            ..
+        } = &self.settings;
+        let identity = identity.clone();
+        let mut leadership = Leadership::new(&self.calls, clock, lease.as_deref(), identity, *seed);
+        let mut stop = std::pin::pin!(stop);
+        loop {
+            tokio::select! {
+                () = &mut stop => break,
+                () = leadership.acquire() => {}
+            }
+            tracing::info!(lease, "this gateway runs the disruption controller");
+            status.set_leads(true);
+            let is_stopped = tokio::select! {
+                () = &mut stop => true,
+                () = leadership.keep() => false,
+                () = self.lead() => false,
+            };
+            status.set_leads(false);
+            status.set_counts(ControllerCounts::default());
+            if is_stopped {
+                break;
+            }
+            tracing::warn!(
+                lease,
+                "the disruption controller stopped: its lease was lost"
+            );
+            tokio::time::sleep(PAUSE).await;
+        }
+        leadership.release().await;
+    }
+
+    /// Follows everything and keeps statuses up to date, for ever.
+    async fn lead(&self) {
+        let (mut recorder, events) = Recorder::new(&self.calls, &self.settings.clock);
+        tokio::join!(recorder.run(), self.follow(events));
+    }
+
+    async fn follow(&self, events: mpsc::Sender<Occurrence>) {
+        let hosted = self
+            .settings
+            .budgets
+            .as_ref()
+            .map(|budgets| budgets.watch());
+        let mut watches = watches(self.kube(), hosted);
+        let mut known = KnownObjects::default();
+        let mut faults = BTreeMap::new();
+        let mut call: Option<BoxFuture<'_, Ended>> = None;
+        let mut resync = self.settings.clock.now().plus(RESYNC);
+        let mut turns = 0;
+        loop {
+            let mut until = resync;
+            if call.is_none() && known.is_complete() {
+                let (next, at) = self.begin(&mut known);
+                call = next;
+                until = until.min(at.unwrap_or(resync));
+            }
+            self.report(&mut known, &events);
+            tokio::select! {
+                Some(update) = watches.next() => self.take(&mut known, &mut faults, update),
+                ended = join(&mut call) => {
+                    call = None;
+                    self.end(&mut known, ended);
+                }
+                () = tokio::time::sleep_until(self.settings.clock.instant(until)) => {
+                    if self.settings.clock.now() >= resync {
+                        known.controller.queue_all();
+                        resync = self.settings.clock.now().plus(RESYNC);
+                    }
+                }
+            }
+            turns += 1;
+            if turns % EVENTS_PER_TURN == 0 {
+                yield_now().await;
+            }
+        }
+    }
+
+    fn kube(&self) -> &kube::Client {
+        self.kube.get_or_init(|| {
+            let RunnerSettings { streams, clock, .. } = &self.settings;
+            KubeTransport::new(streams.clone(), clock.clone(), Arc::new(Unobserved)).into_client()
+        })
+    }
+
+    /// The next call, or until when there is none.
+    fn begin(&self, known: &mut KnownObjects) -> (Option<BoxFuture<'_, Ended>>, Option<Time>) {
+        let now = self.settings.clock.now();
+        let call: BoxFuture<'_, Ended> = match known.controller.step(now, self.calls.date()) {
+            ControllerStep::Wait(until) => return (None, until),
+            ControllerStep::LookUp(namespace, owner) => {
+                let lookup = lookups::begin(known, &namespace, owner.clone());
+                Box::pin(async move {
+                    let result = self.discovery.finish(&self.calls, &namespace, lookup);
+                    Ended::LookUp(owner, result.await)
+                })
+            }
+            ControllerStep::WriteStatus(key, object) => {
+                Box::pin(async move { Ended::Write(self.write_status(&key, &object).await) })
+            }
+            ControllerStep::PatchPod(key, patch) => {
+                Box::pin(async move { Ended::Patch(self.patch_pod(&key, &patch).await) })
+            }
+        };
+        (Some(call), None)
+    }
+
+    fn end(&self, known: &mut KnownObjects, ended: Ended) {
+        let (now, date) = (self.settings.clock.now(), self.calls.date());
+        match ended {
+            Ended::LookUp(owner, result) => known.controller.looked_up(owner, result, now, date),
+            Ended::Write(outcome) => known.controller.written(outcome, now, date),
+            Ended::Patch(patched) => known.controller.patched(patched, now),
+        }
+    }
+
+    async fn write_status(&self, key: &ObjectKey, object: &Value) -> StatusWriteOutcome {
+        let outcome = match &self.settings.budgets {
+            Some(budgets) => budgets.write_status(key, object).await,
+            None => self.write_upstream(key, object).await,
+        };
+        if let StatusWriteOutcome::Failed(error) = &outcome {
+            self.warn("the status of a budget cannot be written", key, error);
+        }
+        outcome
+    }
+
+    /// Writes the status of a budget of the upstream.
+    async fn write_upstream(&self, key: &ObjectKey, object: &Value) -> StatusWriteOutcome {
+        let api = api_path("policy/v1");
+        let path = object_path(&api, &key.namespace, "poddisruptionbudgets", &key.name);
+        let path = format!("{path}/status");
+        let written = self.calls.call(Method::PUT, &path, JSON, Some(object));
+        match written.await {
+            Ok(_) => StatusWriteOutcome::Written,
+            Err(error) if error.code() == Some(409) => StatusWriteOutcome::Conflict,
+            Err(error) => StatusWriteOutcome::Failed(error.to_string()),
+        }
+    }
+
+    async fn patch_pod(&self, key: &ObjectKey, patch: &Value) -> bool {
+        let path = object_path("/api/v1", &key.namespace, "pods", &key.name);
+        let path = format!("{path}/status");
+        let patched = self
+            .calls
+            .call(Method::PATCH, &path, STRATEGIC_MERGE_PATCH, Some(patch));
+        match patched.await {
+            Ok(_) | Err(CallError::Refused { code: 404, .. }) => true,
+            // It has changed, and is checked again.
+            Err(CallError::Refused { code: 409, .. }) => false,
+            Err(error) => {
+                let text = "the condition DisruptionTarget of a pod cannot be reset";
+                self.warn(text, key, &error.to_string());
+                false
+            }
+        }
+    }
+
+    fn warn(&self, text: &str, key: &ObjectKey, why: &str) {
+        if let Some(left_out) = self.failures.admit(self.settings.clock.now()) {
+            let ObjectKey { namespace, name } = key;
+            tracing::warn!(%namespace, %name, why, left_out, "{text}");
+        }
+    }
+
+    fn take(
+        &self,
+        known: &mut KnownObjects,
+        faults: &mut BTreeMap<WatchedKind, String>,
+        (kind, event): WatchUpdate,
+    ) {
+        let was_complete = known.is_complete();
+        match event {
+            Ok(event) => {
+                if faults.remove(&kind).is_some() {
+                    tracing::info!(kind = kind.plural(), "watched again");
+                }
+                if let Err(error) = known.take(kind, event) {
+                    let (namespace, name) = ("", "");
+                    self.warn(
+                        "an object is left out",
+                        &ObjectKey::new(namespace, name),
+                        &error,
+                    );
+                }
+            }
+            Err(fault) => {
+                if fault.is_absent {
+                    known.absent(kind);
+                }
+                let is_new = faults.get(&kind) != Some(&fault.why);
+                if is_new && !fault.is_expired {
+                    tracing::warn!(
+                        kind = kind.plural(),
+                        why = fault.why,
+                        "the disruption controller cannot watch; trying again"
+                    );
+                    faults.insert(kind, fault.why);
+                }
+            }
+        }
+        if !was_complete && known.is_complete() {
+            let ControllerCounts { pods, budgets, .. } = known.controller.counts();
+            tracing::info!(
+                pods,
+                budgets,
+                "the disruption controller knows all pods and budgets"
+            );
+        }
+    }
+
+    /// Passes on events, and what metrics show.
+    fn report(&self, known: &mut KnownObjects, events: &mpsc::Sender<Occurrence>) {
+        for occurrence in known.controller.take_events() {
+            // If they cannot be written fast enough, some are lost: they occur again.
+            let _ = events.try_send(occurrence);
+        }
+        for report in known.controller.take_reports() {
+            self.settings.status.synced(report);
+        }
+        self.settings.status.set_counts(known.controller.counts());
+    }
+}
+
+/// Waits for the call, if there is one.
+async fn join<T>(call: &mut Option<BoxFuture<'_, T>>) -> T {
+    match call {
+        Some(call) => call.await,
+        None => std::future::pending().await,
+    }
+}
+
+impl fmt::Debug for DisruptionRunner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DisruptionRunner")
+            .field("lease", &self.settings.lease)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Nobody needs to know which of these watches are open.
+struct Unobserved;
+
+impl WatchObserver for Unobserved {
+    fn opened(self: Arc<Self>) -> Box<dyn ObservedWatch> {
+        Box::new(Self)
+    }
+}
+
+impl ObservedWatch for Unobserved {
+    fn received(&mut self) {}
+}

@@ -1,0 +1,87 @@
+//! What the controller does at present, for metrics.
+
+use std::{
+    sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+    time::Duration,
+};
+
+use fairgate_base::clock::Clock;
+use fairgate_core::{
+    sync::{Mutex, lock},
+    time::Time,
+};
+use fairgate_eviction::controller::{ControllerCounts, SyncEnding, SyncReport};
+
+/// Counters and gauges of the controller. Reading them costs nothing worth mentioning.
+#[derive(Debug)]
+pub struct ControllerStatus {
+    clock: Clock,
+    leads: AtomicBool,
+    pods: AtomicUsize,
+    budgets: AtomicUsize,
+    exhausted: AtomicUsize,
+    syncs: [AtomicU64; SyncEnding::ALL.len()],
+    /// When the last sync that did not fail ended, and how long it took.
+    last: Mutex<Option<(Time, Duration)>>,
+}
+
+impl ControllerStatus {
+    /// A controller that has not started.
+    pub fn new(clock: Clock) -> Self {
+        Self {
+            clock,
+            leads: AtomicBool::new(false),
+            pods: AtomicUsize::new(0),
+            budgets: AtomicUsize::new(0),
+            exhausted: AtomicUsize::new(0),
+            syncs: Default::default(),
+            last: Mutex::default(),
+        }
+    }
+
+    /// Whether this gateway is the leader.
+    pub fn leads(&self) -> bool {
+        self.leads.load(Ordering::Relaxed)
+    }
+
+    /// The objects that it has cached; none unless it leads.
+    pub fn counts(&self) -> ControllerCounts {
+        ControllerCounts {
+            pods: self.pods.load(Ordering::Relaxed),
+            budgets: self.budgets.load(Ordering::Relaxed),
+            exhausted: self.exhausted.load(Ordering::Relaxed),
+        }
+    }
+
+    /// The number of syncs with this ending.
+    pub fn syncs(&self, ending: SyncEnding) -> u64 {
+        self.syncs[ending as usize].load(Ordering::Relaxed)
+    }
+
+    /// How long the last successful sync took, with its reads and writes; zero before the first.
+    pub fn last_duration(&self) -> Duration {
+        lock(&self.last).map_or(Duration::ZERO, |(_, took)| took)
+    }
+
+    /// The time since the last successful sync; zero before the first.
+    pub fn last_age(&self) -> Duration {
+        lock(&self.last).map_or(Duration::ZERO, |(ended, _)| self.clock.now().since(ended))
+    }
+
+    pub(crate) fn set_leads(&self, leads: bool) {
+        self.leads.store(leads, Ordering::Relaxed);
+    }
+
+    pub(crate) fn set_counts(&self, counts: ControllerCounts) {
+        self.pods.store(counts.pods, Ordering::Relaxed);
+        self.budgets.store(counts.budgets, Ordering::Relaxed);
+        self.exhausted.store(counts.exhausted, Ordering::Relaxed);
+    }
+
+    pub(crate) fn synced(&self, report: SyncReport) {
+        self.syncs[report.ending as usize].fetch_add(1, Ordering::Relaxed);
+        if matches!(report.ending, SyncEnding::Written | SyncEnding::Unchanged) {
+            *lock(&self.last) = Some((self.clock.now(), report.took));
+        }
+    }
+}
