@@ -258,6 +258,20 @@ mod tests {
         level.tick(until, &mut out);
         assert_eq!(in_use(), 0);
     }
+
+    #[test]
+    fn clients_come_back_later_the_more_are_rejected() {
+        let level = Level::<()>::new(Semantics::Compatible, Discipline::Reject, 1, Time::ZERO);
+        let answers: Vec<u32> = [10, 10, 10, 11, 12, 12]
+            .map(|second| level.retry_after(Semantics::Compatible, second, 0))
+            .into();
+        assert_eq!(answers, [1, 1, 1, 2, 2, 2]);
+        let spread = level.retry_after(Semantics::Improved, 12, u64::MAX);
+        assert_eq!(
+            spread, 2,
+            "the highest random number is for the longest answer"
+        );
+    }
 }
 
 /// Every interleaving of what several threads do to one level.

@@ -179,6 +179,12 @@ fn an_answer_that_nobody_counted_still_tells_its_bytes() {
     counts.seed(Time::ZERO, &PODS, 500, None);
     counts.observe_list(Time::ZERO, &PODS, &uncounted);
     assert_eq!(counts.lookup(Time::ZERO, &PODS), known(500, 2000));
+
+    // An empty collection has no size to learn: the bytes show that it is no longer empty.
+    let mut counts = self::counts(Improved);
+    counts.seed(Time::ZERO, &PODS, 0, None);
+    counts.observe_list(Time::ZERO, &PODS, &uncounted);
+    assert_eq!(counts.lookup(Time::ZERO, &PODS), known(250, 4000));
 }
 
 #[test]

@@ -209,3 +209,53 @@ fn a_view_knows_which_levels_are_exempt() {
     assert!(is_exempt("exempt"));
     assert!(!is_exempt("small"));
 }
+
+#[test]
+fn a_rebalancing_reports_the_limits_that_change_and_the_fair_fraction() {
+    for semantics in [Semantics::Compatible, Semantics::Improved] {
+        let dispatcher =
+            Dispatcher::<u32>::new(policy([(50, 67), (33, 50)], semantics), Time::ZERO);
+        let view = dispatcher.view();
+        let limits = || -> std::collections::BTreeMap<String, Seats> {
+            let reports = dispatcher.report(Time::ZERO).into_iter();
+            reports
+                .map(|level| (level.spec.name.to_string(), level.current))
+                .collect()
+        };
+        let before = limits();
+        let schema = view.policy().schema_by_name("fs0").expect("it is there");
+        let level = view.policy().schema(schema).level;
+        let mut out = Decisions::default();
+        let mut tickets = Vec::new();
+        for waiter in 0..24 {
+            let flow = Flow {
+                schema,
+                level,
+                hash: 1,
+            };
+            let now = Time::from_nanos(u64::from(waiter));
+            let arrival = view.arrive(now, &flow, Work::ONE, Time::NEVER, waiter, &mut out);
+            tickets.push(arrival);
+        }
+        let changes = dispatcher.rebalance(Time::from_nanos(10 * SECOND), &mut out);
+        let after = limits();
+        let changed: std::collections::BTreeMap<String, (Seats, Seats)> = before
+            .iter()
+            .filter(|(name, limit)| after[*name] != **limit)
+            .map(|(name, limit)| (name.clone(), (*limit, after[name])))
+            .collect();
+        let reported = changes
+            .into_iter()
+            .map(|c| (c.level.to_string(), (c.from, c.to)));
+        assert!(changed.contains_key("pl0"), "{semantics:?}: it borrows");
+        assert_eq!(
+            reported.collect::<std::collections::BTreeMap<_, _>>(),
+            changed
+        );
+        let fraction = dispatcher.fair_fraction();
+        assert!(
+            fraction > 0.0 && fraction.is_finite(),
+            "{semantics:?}: {fraction}"
+        );
+    }
+}

@@ -404,6 +404,18 @@ fn suggested_objects_follow_the_truth_table() {
 }
 
 #[test]
+fn a_suggested_level_is_reported_only_if_its_spec_differs() {
+    for (shares, findings) in [(None, 0), (Some(77), 1)] {
+        let mut object = bootstrap::priority_level("workload-low").unwrap().clone();
+        object.metadata.generation = Some(1);
+        let limited = object.spec.as_mut().unwrap().limited.as_mut().unwrap();
+        limited.nominal_concurrency_shares = shares.or(limited.nominal_concurrency_shares);
+        let set = ObjectSet::from_objects("f.yaml", [], [object]).effective();
+        assert_eq!(set.findings.len(), findings, "{shares:?}");
+    }
+}
+
+#[test]
 fn without_suggested_objects_others_are_taken_as_they_are() {
     let set = edited(Some("true"), Some(1), true).with_bootstrap(Bootstrap::Mandatory);
     let effective = set.effective();

@@ -259,3 +259,37 @@ fn a_path_of_many_segments_costs_no_more_than_the_rules_are_deep() {
     policy.classify(&digest("alice", &[], "GET", &deep));
     assert!(STEPS.get() - before < 60, "{}", STEPS.get() - before);
 }
+
+#[test]
+fn combinations_with_names_that_no_rule_mentions_are_not_looked_up() {
+    let things = |groups: &[&str], things: &[&str], namespaces: &[&str]| {
+        let part = resources(&["get"], groups, things, namespaces, true);
+        rule(vec![user("alice")], vec![part], vec![])
+    };
+    let policy = policy(vec![named(
+        0,
+        vec![
+            things(&["a"], &["ones"], &["red"]),
+            things(&["*"], &["twos"], &["red"]),
+            things(&["b"], &["*"], &["red"]),
+        ],
+    )]);
+    let steps = |target: &str| {
+        let request = digest("alice", &[], "GET", target);
+        let before = STEPS.get();
+        policy.classify(&request);
+        STEPS.get() - before
+    };
+    for place in ["", "/namespaces/red"] {
+        let mentioned = steps(&format!("/apis/a/v1{place}/twos/n"));
+        for (group, resource) in [("x", "ones"), ("a", "others"), ("x", "others")] {
+            let steps = steps(&format!("/apis/{group}/v1{place}/{resource}/n"));
+            assert!(
+                steps < mentioned,
+                "{place} {group} {resource}: {steps} of {mentioned}"
+            );
+        }
+    }
+    let elsewhere = steps("/apis/a/v1/namespaces/blue/ones/n");
+    assert!(elsewhere < steps("/apis/a/v1/namespaces/red/twos/n"));
+}

@@ -247,3 +247,45 @@ fn ties_go_on_from_the_same_queue_when_one_before_it_is_removed() {
     stage.finish(at(2), "q0");
     assert_eq!(stage.set.after_robin, 2);
 }
+
+#[test]
+fn a_deck_of_the_right_size_keeps_its_queues() {
+    for semantics in [Semantics::Compatible, Semantics::Improved] {
+        let mut stage = Stage::new(QueueSet::new(semantics, queues(3, 50, 1), 10, Time::ZERO));
+        for (hash, name) in ["a", "b", "c"].into_iter().enumerate() {
+            stage.arrive(at(0), name, hash as u64, Work::ONE);
+        }
+        for name in ["a", "b", "c"] {
+            stage.finish(at(10), name);
+        }
+        assert_eq!(stage.set.deck.len(), 3, "{semantics:?}");
+    }
+}
+
+#[test]
+fn an_arrival_reports_the_length_of_its_queue_itself_included() {
+    for semantics in [Semantics::Compatible, Semantics::Improved] {
+        let mut set = QueueSet::new(semantics, two_queues(), 1, Time::ZERO);
+        let mut lengths = Vec::new();
+        for (waiter, hash) in [("executes", 0), ("first", 0), ("second", 0), ("other", 1)] {
+            let mut events = QueueSetEvents::default();
+            set.arrive(at(1), arriving(waiter, hash, Work::ONE), &mut events);
+            lengths.push(events.queue_length);
+        }
+        assert_eq!(lengths, [1, 1, 2, 1].map(Some), "{semantics:?}");
+    }
+}
+
+#[test]
+fn of_flows_that_owe_the_same_the_one_that_came_first_is_served_first() {
+    let mut stage = Stage::new(improved(queues(8, 50, 1), 1));
+    stage.arrive(at(0), "executes", 0, Work::ONE);
+    let flows = [("a", 7), ("b", 3), ("c", 5), ("d", 1), ("e", 6), ("f", 2)];
+    for (name, hash) in flows {
+        stage.arrive(at(0), name, hash, Work::ONE);
+    }
+    for name in ["executes", "a", "b", "c", "d", "e"] {
+        stage.finish(at(0), name);
+    }
+    assert_eq!(stage.running, ["executes", "a", "b", "c", "d", "e", "f"]);
+}
