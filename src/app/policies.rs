@@ -115,7 +115,7 @@ impl Policies {
             whole,
             documents: documents.map(Arc::new),
         };
-        let compiled = compiling.compile()?;
+        let compiled = compiling.compile(None)?;
         let policies = Self {
             source,
             compiling,
@@ -196,13 +196,17 @@ impl Compiling {
         }
     }
 
-    fn compile(&self) -> Result<Compiled, Vec<Finding>> {
+    /// Compiles the documents. Objects that the policy `before` has already cost less.
+    fn compile(&self, before: Option<&Policy>) -> Result<Compiled, Vec<Finding>> {
         let (objects, unreadable) = match self.documents.as_deref() {
             None => (ObjectSet::default(), Vec::new()),
             Some(set) => (set.objects(), set.findings.clone()),
         };
         let objects = objects.with_bootstrap(self.added());
-        let compiled = Policy::compile(&objects, &self.settings);
+        let compiled = match before {
+            None => Policy::compile(&objects, &self.settings),
+            Some(before) => before.recompile(&objects, &self.settings),
+        };
         let refused = unreadable.iter().any(Finding::is_error);
         let mut all = unreadable;
         match compiled {
@@ -262,7 +266,8 @@ impl Applier {
         let mut compiling = lock(&self.compiling);
         let mut changed = compiling.clone();
         change(&mut changed);
-        match changed.compile() {
+        let before = self.flow_control.dispatcher().view();
+        match changed.compile(Some(before.policy())) {
             Ok(Compiled {
                 policy, findings, ..
             }) => {
@@ -338,7 +343,7 @@ mod tests {
                 findings: Vec::new(),
             })),
         };
-        let policy = compiling.compile().unwrap().policy;
+        let policy = compiling.compile(None).unwrap().policy;
         policy
             .levels()
             .iter()

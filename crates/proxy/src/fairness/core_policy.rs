@@ -13,7 +13,7 @@ use super::{
 };
 use fairgate_call::{FlowUids, SpoolLimits};
 use fairgate_core::{
-    apf::{SchemaIndex, dispatcher::PolicyView, work::EstimatorSettings},
+    apf::{Policy, SchemaIndex, dispatcher::PolicyView, policy::Schema, work::EstimatorSettings},
     cells::FlowCells,
 };
 
@@ -50,15 +50,16 @@ pub struct FlowFacts {
 }
 
 impl CorePolicy {
-    pub(super) fn new(
+    /// The policy for one core, with the core's counters of each schema and its UIDs.
+    pub(super) fn new<'u>(
         view: Arc<PolicyView<Waiter>>,
         settings: &FlowControlSettings,
-        cells: Vec<Arc<FlowCells>>,
+        of_schemas: impl ExactSizeIterator<Item = (Arc<FlowCells>, &'u FlowUids)>,
     ) -> Self {
         let policy = Arc::clone(view.policy());
         let mut cells_by_id = Vec::new();
-        let mut flows = Vec::with_capacity(cells.len());
-        for ((index, schema), cells) in (0..).zip(policy.schemas()).zip(cells) {
+        let mut flows = Vec::with_capacity(of_schemas.len());
+        for ((index, schema), (cells, uids)) in (0..).zip(policy.schemas()).zip(of_schemas) {
             let id = view.schema_id(SchemaIndex(index)).0 as usize;
             if cells_by_id.len() <= id {
                 cells_by_id.resize(id + 1, None);
@@ -69,10 +70,7 @@ impl CorePolicy {
                 cells,
                 schema: Arc::clone(&schema.name),
                 level: Arc::clone(&level.name),
-                uids: FlowUids {
-                    schema: uid_header(&schema.uid),
-                    level: uid_header(&level.uid),
-                },
+                uids: uids.clone(),
             });
         }
         Self {
@@ -96,6 +94,16 @@ impl CorePolicy {
     pub(super) fn cells_of(&self, id: u32) -> Option<&FlowCells> {
         self.cells_by_id.get(id as usize)?.as_deref()
     }
+}
+
+/// The UIDs of each schema and its level as header values, which all cores share.
+pub(super) fn flow_uids(policy: &Policy) -> Vec<FlowUids> {
+    let levels: Vec<HeaderValue> = policy.levels().iter().map(|l| uid_header(&l.uid)).collect();
+    let uids = |schema: &Schema| FlowUids {
+        schema: uid_header(&schema.uid),
+        level: levels[schema.level.0 as usize].clone(),
+    };
+    policy.schemas().iter().map(uids).collect()
 }
 
 /// A UID as a header value, never empty. One that is no valid header value is replaced by a fixed text.

@@ -13,7 +13,7 @@ use std::{
 use super::{
     abandoned::AbandonedRequests,
     borrowing_trigger::BorrowingTrigger,
-    core_policy::CorePolicy,
+    core_policy::{self, CorePolicy},
     long_running::LongRunning,
     message::GateMessage,
     premature_resets::UserResets,
@@ -63,8 +63,10 @@ pub struct FlowControl {
     pub spool: Arc<Spool>,
 }
 
-/// Each flow schema's cells, one per core, by level and schema name.
-type CellRegistry = BTreeMap<(Arc<str>, Arc<str>), Box<[Arc<FlowCells>]>>;
+/// Each flow schema's cells, by level and schema name.
+type CellRegistry = BTreeMap<(Arc<str>, Arc<str>), CellsOfCores>;
+/// A flow schema's cells, one per core.
+type CellsOfCores = Arc<[Arc<FlowCells>]>;
 
 impl FlowControl {
     /// Flow control for `cores` data cores under `policy`, from `now` on.
@@ -240,21 +242,18 @@ impl FlowControl {
             (Arc::clone(&level.name), Arc::clone(&schema.name))
         };
         let keys: Vec<_> = view.policy().schemas().iter().map(names).collect();
-        let cores = self.mailboxes.len();
-        for key in &keys {
-            registry
-                .entry(key.clone())
-                .or_insert_with(|| (0..cores).map(|_| Arc::default()).collect());
-        }
-        let kept: std::collections::BTreeSet<_> = keys.iter().collect();
-        registry.retain(|key, _| kept.contains(key));
-        for core in 0..cores {
-            let cells: Vec<_> = keys
-                .iter()
-                .map(|key| Arc::clone(&registry[key][core]))
-                .collect();
-            let policy = CorePolicy::new(Arc::clone(&view), &settings, cells);
-            self.mailboxes[core].post([GateMessage::Policy(Arc::new(policy))]);
+        let mut before = std::mem::take(&mut *registry);
+        let new = || self.mailboxes.iter().map(|_| Arc::default()).collect();
+        let cells: Vec<CellsOfCores> = keys
+            .iter()
+            .map(|key| before.remove(key).unwrap_or_else(new))
+            .collect();
+        *registry = keys.into_iter().zip(cells.iter().cloned()).collect();
+        let uids = core_policy::flow_uids(view.policy());
+        for (core, mailbox) in self.mailboxes.iter().enumerate() {
+            let of_core = cells.iter().map(|cells| Arc::clone(&cells[core]));
+            let policy = CorePolicy::new(Arc::clone(&view), &settings, of_core.zip(uids.iter()));
+            mailbox.post([GateMessage::Policy(Arc::new(policy))]);
         }
     }
 

@@ -1,13 +1,15 @@
 //! Splitting rules into the combinations that classification looks up.
 
+use std::sync::Arc;
+
 use k8s_openapi::api::flowcontrol::v1::PolicyRulesWithSubjects;
 
 use super::{
     ANY, CLUSTER, Classifier, CombinedSchema, EVERY_PATH, FlowHash, LevelSpec, NAMED_GROUP,
-    NAMED_PATH, NAMED_RESOURCE, PATH, Schema, Shapes, Subject, UNKNOWN,
+    NAMED_PATH, NAMED_RESOURCE, PATH, Schema, SchemaIndex, Shapes, Subject, UNKNOWN,
     broad::{self, Dimension},
     classes::Classes,
-    numbering::{NameReader, NumberedRule, PathPart, ResourcePart},
+    numbering::{NumberedRule, Numbering, PathPart, ResourcePart},
     tuples::{TupleKey, Tuples},
 };
 
@@ -29,46 +31,57 @@ impl Budget {
     };
 }
 
+/// A schema to classify by.
+pub(in crate::apf) struct ClassifierSchema<'a> {
+    pub(in crate::apf) schema: &'a Schema,
+    pub(in crate::apf) rules: &'a [PolicyRulesWithSubjects],
+    /// The number of the schema that had the same rules in the classifier before.
+    pub(in crate::apf) known: Option<SchemaIndex>,
+}
+
 impl Classifier {
-    /// The classifier of these schemas, which are in matching order.
+    /// The classifier of these schemas, which are in matching order. What is known of unchanged rules is taken
+    /// from the classifier before, if there is one.
     ///
-    /// Time and memory are in proportion to the rules.
+    /// Time and memory are in proportion to the rules; reading unchanged ones is saved, about half of the time.
     pub(in crate::apf) fn new(
-        schemas: &[(&Schema, &[PolicyRulesWithSubjects])],
+        before: Option<&Self>,
+        schemas: &[ClassifierSchema<'_>],
         levels: &[LevelSpec],
         key: [u8; 16],
     ) -> Self {
-        Self::within(Budget::USUAL, schemas, levels, key)
+        Self::within(Budget::USUAL, before, schemas, levels, key)
     }
 
     pub(super) fn within(
         budget: Budget,
-        schemas: &[(&Schema, &[PolicyRulesWithSubjects])],
+        before: Option<&Self>,
+        schemas: &[ClassifierSchema<'_>],
         levels: &[LevelSpec],
         key: [u8; 16],
     ) -> Self {
-        let mut reader = NameReader::new(&key);
-        let mut rules = Vec::new();
-        for (schema, (_, of_schema)) in (0..).zip(schemas) {
-            rules.extend(of_schema.iter().map(|rule| reader.rule(schema, rule)));
+        let before = before.filter(|before| !before.numbering.is_mostly_unused());
+        let mut numbering = match before {
+            Some(before) => before.numbering.clone(),
+            None => Numbering::new(&key),
+        };
+        let rules: Box<[Arc<[NumberedRule]>]> = schemas
+            .iter()
+            .map(|schema| match (before, schema.known) {
+                (Some(before), Some(known)) => Arc::clone(&before.rules[known.0 as usize]),
+                _ => numbering.rules(schema.rules),
+            })
+            .collect();
+        if before.is_none() {
+            numbering.all_are_used();
         }
-        let NameReader {
-            names,
-            root,
-            everybody,
-            parents,
-        } = reader;
-        let classes = Classes::of(&rules, names.len());
-        for rule in &mut rules {
-            classes.apply(rule);
+        let classes = Classes::of(rules.iter().flat_map(|rules| rules.iter()), numbering.len());
+        let mut table = Table::new(budget, classes.subjects as usize);
+        for (schema, rules) in (0..).zip(&rules) {
+            for rule in rules.iter() {
+                table.add(schema, &classes.of_rule(rule));
+            }
         }
-        let everybody = classes.numbers[everybody as usize];
-        let subjects = classes.subjects as usize;
-        let mut table = Table::new(budget, subjects);
-        for rule in &rules {
-            table.add(rule);
-        }
-        let above = above(&parents, &classes.numbers);
         let Table {
             budget: _,
             combinations,
@@ -81,21 +94,21 @@ impl Classifier {
             subject.broad = row;
             subject.first = subject.first.min(first);
         });
-        let flows = schemas.iter().map(|(schema, _)| {
+        let flows = schemas.iter().map(|ClassifierSchema { schema, .. }| {
             let level = &levels[schema.level.0 as usize];
             FlowHash::new(schema, level, key)
         });
         Self {
-            names,
+            above: above(&numbering.parents, &classes.numbers),
+            everybody: classes.numbers[numbering.everybody as usize],
+            numbering,
             classes: classes.numbers.into(),
-            above,
-            root,
-            everybody,
             subjects: subjects.into(),
             tuples,
             entries,
             broad,
             flows: flows.collect(),
+            rules,
         }
     }
 }
@@ -123,7 +136,7 @@ impl Table {
         }
     }
 
-    fn add(&mut self, rule: &NumberedRule) {
+    fn add(&mut self, schema: u32, rule: &NumberedRule) {
         let Budget { per_part, per_name } = self.budget;
         let mut budget = rule.subjects.len() * per_name;
         for part in &rule.resources {
@@ -138,9 +151,9 @@ impl Table {
                 .saturating_mul(rule.subjects.len());
             if combinations <= budget {
                 budget -= combinations;
-                self.add_resources(rule, part, &places);
+                self.add_resources(schema, rule, part, &places);
             } else {
-                self.add_broad_resources(rule, part, &places);
+                self.add_broad_resources(schema, rule, part, &places);
             }
         }
         for part in &rule.paths {
@@ -149,32 +162,38 @@ impl Table {
             let combinations = paths.len().saturating_mul(rule.subjects.len());
             if combinations <= budget {
                 budget -= combinations;
-                self.add_paths(rule, part, &paths);
+                self.add_paths(schema, rule, part, &paths);
             } else {
-                self.add_broad_paths(rule, part, &paths);
+                self.add_broad_paths(schema, rule, part, &paths);
             }
         }
     }
 
-    fn add_resources(&mut self, rule: &NumberedRule, part: &ResourcePart, places: &[u32]) {
+    fn add_resources(
+        &mut self,
+        schema: u32,
+        rule: &NumberedRule,
+        part: &ResourcePart,
+        places: &[u32],
+    ) {
         for &subject in &rule.subjects {
             for &group in &part.groups.numbers() {
                 for &resource in &part.resources.numbers() {
                     for &place in places {
                         let shape = shape(group, resource, place);
                         let key = [subject, group, resource, place];
-                        self.combine(key, 1 << shape, rule.schema, part.verbs);
+                        self.combine(key, 1 << shape, schema, part.verbs);
                     }
                 }
             }
         }
     }
 
-    fn add_paths(&mut self, rule: &NumberedRule, part: &PathPart, paths: &[u32]) {
+    fn add_paths(&mut self, schema: u32, rule: &NumberedRule, part: &PathPart, paths: &[u32]) {
         for &subject in &rule.subjects {
             for &path in paths {
                 let shape = if path == ANY { EVERY_PATH } else { NAMED_PATH };
-                self.combine([subject, PATH, path, 0], shape, rule.schema, part.verbs);
+                self.combine([subject, PATH, path, 0], shape, schema, part.verbs);
             }
         }
     }
@@ -187,8 +206,14 @@ impl Table {
             .push((key, CombinedSchema { schema, verbs }));
     }
 
-    fn add_broad_resources(&mut self, rule: &NumberedRule, part: &ResourcePart, places: &[u32]) {
-        self.add_broad(rule, part.verbs);
+    fn add_broad_resources(
+        &mut self,
+        schema: u32,
+        rule: &NumberedRule,
+        part: &ResourcePart,
+        places: &[u32],
+    ) {
+        self.add_broad(schema, rule, part.verbs);
         for group in part.groups.numbers() {
             self.broad.value(Dimension::Group, group);
         }
@@ -200,15 +225,21 @@ impl Table {
         }
     }
 
-    fn add_broad_paths(&mut self, rule: &NumberedRule, part: &PathPart, paths: &[u32]) {
-        self.add_broad(rule, part.verbs);
+    fn add_broad_paths(
+        &mut self,
+        schema: u32,
+        rule: &NumberedRule,
+        part: &PathPart,
+        paths: &[u32],
+    ) {
+        self.add_broad(schema, rule, part.verbs);
         for &path in paths {
             self.broad.value(Dimension::Path, path);
         }
     }
 
-    fn add_broad(&mut self, rule: &NumberedRule, verbs: u16) {
-        self.broad.part(rule.schema);
+    fn add_broad(&mut self, schema: u32, rule: &NumberedRule, verbs: u16) {
+        self.broad.part(schema);
         for &subject in &rule.subjects {
             self.broad.subject(subject);
         }

@@ -2,7 +2,7 @@
 
 use super::{
     FIRST_CLASS, UNKNOWN,
-    numbering::{NumberedRule, distinct},
+    numbering::{NumberedRule, PathPart, ResourcePart, Set, distinct},
 };
 
 /// Names that occur in the same lists share a class, which is as good as a name.
@@ -16,7 +16,7 @@ pub(super) struct Classes {
 impl Classes {
     /// Refines a partition of the names by each list in turn: two names stay together as long as each
     /// list has both or neither. Costs `O(names in all lists)`.
-    pub(super) fn of(rules: &[NumberedRule], names: usize) -> Self {
+    pub(super) fn of<'r>(rules: impl Iterator<Item = &'r NumberedRule>, names: usize) -> Self {
         let mut parts = Partition::new(names);
         let mut subjects = vec![false; names];
         for rule in rules {
@@ -55,23 +55,37 @@ impl Classes {
         }
     }
 
-    /// Puts classes in the place of names.
-    pub(super) fn apply(&self, rule: &mut NumberedRule) {
-        let apply = |values: &mut Vec<u32>| {
-            for value in values.iter_mut() {
-                *value = self.numbers[*value as usize];
-            }
-            *values = distinct(std::mem::take(values));
+    /// A rule with classes in the place of names.
+    pub(super) fn of_rule(&self, rule: &NumberedRule) -> NumberedRule {
+        let set = |set: &Set| Set {
+            any: set.any,
+            values: self.of_names(&set.values),
         };
-        apply(&mut rule.subjects);
-        for part in &mut rule.resources {
-            apply(&mut part.groups.values);
-            apply(&mut part.resources.values);
-            apply(&mut part.namespaces.values);
+        let resource = |part: &ResourcePart| ResourcePart {
+            verbs: part.verbs,
+            groups: set(&part.groups),
+            resources: set(&part.resources),
+            namespaces: set(&part.namespaces),
+            cluster_scope: part.cluster_scope,
+        };
+        let path = |part: &PathPart| PathPart {
+            verbs: part.verbs,
+            paths: set(&part.paths),
+        };
+        NumberedRule {
+            subjects: self.of_names(&rule.subjects),
+            resources: rule.resources.iter().map(resource).collect(),
+            paths: rule.paths.iter().map(path).collect(),
         }
-        for part in &mut rule.paths {
-            apply(&mut part.paths.values);
-        }
+    }
+
+    fn of_names(&self, names: &[u32]) -> Box<[u32]> {
+        distinct(
+            names
+                .iter()
+                .map(|&name| self.numbers[name as usize])
+                .collect(),
+        )
     }
 }
 

@@ -8,13 +8,9 @@
 
 use std::collections::BTreeSet;
 
-use k8s_openapi::api::flowcontrol::v1::{
-    NonResourcePolicyRule, PolicyRulesWithSubjects, ResourcePolicyRule, Subject,
-};
-
 use super::{
-    ACCOUNT_PREFIX, Classifier, NameScope, Request, UNKNOWN, account_namespace,
-    numbering::verb_mask,
+    Classifier, NameScope, Request, UNKNOWN, account_namespace,
+    numbering::{NumberedRule, PathPart, ResourcePart, Set},
 };
 use crate::digest::User;
 
@@ -48,11 +44,11 @@ struct Search<'a> {
 struct Reached;
 
 impl Classifier {
-    /// Whether `schema`, which has these rules, can be reached.
+    /// Whether a schema can be reached.
     ///
     /// Most schemas are found reachable by the first request; others cost one lookup for each
     /// combination, up to a limit beyond which they count as reachable.
-    pub(in crate::apf) fn cover(&self, schema: u32, rules: &[PolicyRulesWithSubjects]) -> Cover {
+    pub(in crate::apf) fn cover(&self, schema: u32) -> Cover {
         let mut search = Search {
             classifier: self,
             schema,
@@ -60,7 +56,7 @@ impl Classifier {
             takers: BTreeSet::new(),
             groupless: false,
         };
-        for rule in rules {
+        for rule in self.rules[schema as usize].iter() {
             if search.rule(rule).is_err() {
                 return Cover::Open;
             }
@@ -75,82 +71,55 @@ impl Classifier {
     }
 }
 
+impl Classifier {
+    /// The class of each name in a list; [`UNKNOWN`], that of names that no rule mentions, for the wildcard.
+    fn classes_in(&self, set: &Set) -> impl Iterator<Item = u32> {
+        let any = set.any.then_some(UNKNOWN);
+        let listed = set.values.iter();
+        any.into_iter()
+            .chain(listed.map(|&name| self.classes[name as usize]))
+    }
+}
+
+/// The classes of a user who matches only one subject, which may be [`UNKNOWN`].
+type UserClasses = [u32; 3];
+
 impl Search<'_> {
-    fn rule(&mut self, rule: &PolicyRulesWithSubjects) -> Result<(), Reached> {
-        for subject in &rule.subjects {
-            let Some(classes) = self.subject(subject) else {
-                continue;
-            };
-            for part in rule.resource_rules.iter().flatten() {
-                self.resource_part(&classes, part)?;
+    fn rule(&mut self, rule: &NumberedRule) -> Result<(), Reached> {
+        for &subject in &rule.subjects {
+            let classes = self.user(subject);
+            for part in &rule.resources {
+                self.resource_part(classes, part)?;
             }
-            for part in rule.non_resource_rules.iter().flatten() {
-                self.path_part(&classes, part)?;
+            for part in &rule.paths {
+                self.path_part(classes, part)?;
             }
         }
         Ok(())
     }
 
-    /// The classes of a user who matches only this subject; `None` if there is no such user.
-    fn subject(&self, subject: &Subject) -> Option<Vec<u32>> {
-        let class = |scope, name: &str| self.classifier.class(scope, name.as_bytes());
-        let of_user = |name: &str| {
-            let accounts = account_namespace(name).map(|ns| class(NameScope::ACCOUNTS, ns));
-            let mut classes = vec![class(NameScope::USER, name)];
-            classes.extend(accounts);
-            classes
+    fn user(&self, subject: u32) -> UserClasses {
+        let classifier = self.classifier;
+        let (scope, name) = classifier.numbering.names.get(subject);
+        let account = match std::str::from_utf8(name) {
+            Ok(name) if scope == NameScope::USER => account_namespace(name),
+            _ => None,
         };
-        let mut classes = match subject.kind.as_str() {
-            "User" => match subject.user.as_ref()?.name.as_str() {
-                "*" => Vec::new(),
-                name => of_user(name),
-            },
-            "Group" => match subject.group.as_ref()?.name.as_str() {
-                "*" => Vec::new(),
-                name => vec![class(NameScope::GROUP, name)],
-            },
-            "ServiceAccount" => {
-                let account = subject.service_account.as_ref()?;
-                if account.name == "*" {
-                    vec![class(NameScope::ACCOUNTS, &account.namespace)]
-                } else {
-                    of_user(&format!(
-                        "{ACCOUNT_PREFIX}{}:{}",
-                        account.namespace, account.name
-                    ))
-                }
-            }
-            _ => return None,
-        };
-        classes.push(self.classifier.everybody);
-        Some(classes)
+        let accounts = account.map_or(UNKNOWN, |namespace| {
+            classifier.class(NameScope::ACCOUNTS, namespace.as_bytes())
+        });
+        let own = classifier.classes[subject as usize];
+        [own, accounts, classifier.everybody]
     }
 
-    fn resource_part(&mut self, subject: &[u32], part: &ResourcePolicyRule) -> Result<(), Reached> {
+    fn resource_part(&mut self, user: UserClasses, part: &ResourcePart) -> Result<(), Reached> {
         let classifier = self.classifier;
-        let class = |scope, name: &str| Some(classifier.class(scope, name.as_bytes()));
-        let groups = values(&part.api_groups, |group| class(NameScope::API_GROUP, group));
-        let resources = values(&part.resources, |resource| {
-            let (resource, subresource) = match resource.split_once('/') {
-                None => (resource, ""),
-                Some((_, sub)) if sub.is_empty() || sub.contains('/') => return None,
-                Some(both) => both,
-            };
-            Some(classifier.resource_class(resource.as_bytes(), subresource.as_bytes()))
-        });
-        let listed = part.namespaces.as_deref().unwrap_or_default();
-        let mut places: Vec<Option<u32>> =
-            values(listed, |namespace| class(NameScope::NAMESPACE, namespace))
-                .into_iter()
-                .map(Some)
-                .collect();
-        if part.cluster_scope == Some(true) {
-            places.push(None);
-        }
-        for &group in &groups {
-            for &resource in &resources {
-                for &place in &places {
-                    self.take(subject, verb_mask(&part.verbs), |verb| Request {
+        let namespaces = classifier.classes_in(&part.namespaces).map(Some);
+        let cluster = part.cluster_scope.then_some(None);
+        for place in namespaces.chain(cluster) {
+            for group in classifier.classes_in(&part.groups) {
+                for resource in classifier.classes_in(&part.resources) {
+                    self.take(user, part.verbs, |verb| Request {
                         classifier,
                         info: None,
                         is_resource: true,
@@ -167,23 +136,18 @@ impl Search<'_> {
         Ok(())
     }
 
-    fn path_part(&mut self, subject: &[u32], part: &NonResourcePolicyRule) -> Result<(), Reached> {
+    fn path_part(&mut self, user: UserClasses, part: &PathPart) -> Result<(), Reached> {
         let classifier = self.classifier;
-        let mut paths = Vec::new();
-        for url in &part.non_resource_urls {
-            if url == "*" {
-                paths.push((UNKNOWN, UNKNOWN));
-                continue;
+        let any = part.paths.any.then_some((UNKNOWN, UNKNOWN));
+        let listed = part.paths.values.iter().map(|&path| {
+            let (scope, _) = classifier.numbering.names.get(path);
+            match scope.directory_of_file() {
+                Some(directory) => (classifier.classes[path as usize], directory),
+                None => (UNKNOWN, path),
             }
-            let mut directory = url.strip_suffix('*').unwrap_or(url).to_owned();
-            if !directory.ends_with('/') {
-                paths.push(classifier.walk(directory.as_bytes()));
-                directory.push('/');
-            }
-            paths.push(classifier.walk(directory.as_bytes()));
-        }
-        for path in paths {
-            self.take(subject, verb_mask(&part.verbs), |verb| Request {
+        });
+        for path in any.into_iter().chain(listed) {
+            self.take(user, part.verbs, |verb| Request {
                 classifier,
                 info: None,
                 is_resource: false,
@@ -201,7 +165,7 @@ impl Search<'_> {
     /// Notes who takes these requests, one for each verb.
     fn take<'r>(
         &mut self,
-        subject: &[u32],
+        user: UserClasses,
         verbs: u16,
         request: impl Fn(u16) -> Request<'r>,
     ) -> Result<(), Reached> {
@@ -213,13 +177,13 @@ impl Search<'_> {
             if self.looks > MAX_LOOKS {
                 return Err(Reached);
             }
-            if let Some(taker) = self.taker(subject, None, request(verb)) {
+            if let Some(taker) = self.taker(user, None, request(verb)) {
                 self.takers.insert(taker);
                 continue;
             }
             self.groupless = true;
             for group in [User::AUTHENTICATED, User::UNAUTHENTICATED] {
-                let taker = self.taker(subject, Some(group), request(verb));
+                let taker = self.taker(user, Some(group), request(verb));
                 self.takers.insert(taker.ok_or(Reached)?);
             }
         }
@@ -227,20 +191,17 @@ impl Search<'_> {
     }
 
     /// The earlier schema that matches a request of this subject in this further group.
-    fn taker(&self, subject: &[u32], group: Option<&str>, mut request: Request<'_>) -> Option<u32> {
+    fn taker(
+        &self,
+        user: UserClasses,
+        group: Option<&str>,
+        mut request: Request<'_>,
+    ) -> Option<u32> {
         let group = group.map(|group| self.classifier.class(NameScope::GROUP, group.as_bytes()));
         let mut best = self.schema;
-        for &class in subject.iter().chain(&group) {
+        for &class in user.iter().chain(&group) {
             self.classifier.visit(class, &mut request, &mut best);
         }
         (best < self.schema).then_some(best)
     }
-}
-
-/// One number for each entry of a list that may be the wildcard.
-fn values(list: &[String], number: impl Fn(&str) -> Option<u32>) -> Vec<u32> {
-    if matches!(list, [only] if only == "*") {
-        return vec![UNKNOWN];
-    }
-    list.iter().filter_map(|entry| number(entry)).collect()
 }

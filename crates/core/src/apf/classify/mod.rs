@@ -21,7 +21,7 @@ mod names;
 mod numbering;
 mod tuples;
 
-use std::hash::Hasher;
+use std::{hash::Hasher, sync::Arc};
 
 use siphasher::sip::SipHasher13;
 
@@ -30,9 +30,11 @@ use crate::{
     digest::{RequestDigest, RequestInfo, Verb},
 };
 use broad::{BroadRules, PartSet};
-use names::{NameScope, Names};
+use names::NameScope;
+use numbering::{NumberedRule, Numbering};
 use tuples::Tuples;
 
+pub(in crate::apf) use build::ClassifierSchema;
 pub(crate) use cover::Cover;
 pub(in crate::apf) use explain::explain_rules;
 pub use explain::{Mismatch, RuleMatch, RuleMismatch};
@@ -86,13 +88,13 @@ const NAMED_PATH: Shapes = 1 << 13;
 
 /// Finds schemas. Part of a policy; built once, then only read.
 pub(super) struct Classifier {
-    names: Names,
+    numbering: Numbering,
+    /// The rules of each schema, with the numbers of their names.
+    rules: Box<[Arc<[NumberedRule]>]>,
     /// The class of each name, in its dimension; [`UNKNOWN`] for names that only others need.
     classes: Box<[u32]>,
     /// The nearest directory above each directory that has a class; else [`UNKNOWN`].
     above: Box<[u32]>,
-    /// The number of the directory `/`, if there is any path.
-    root: u32,
     /// The subject class of all users.
     everybody: u32,
     subjects: Box<[Subject]>,
@@ -316,14 +318,15 @@ impl Classifier {
 
     /// The class of a name; [`UNKNOWN`] if it has none.
     fn class(&self, scope: NameScope, name: &[u8]) -> u32 {
-        self.names
+        self.numbering
+            .names
             .find(scope, name)
             .map_or(UNKNOWN, |number| self.classes[number as usize])
     }
 
     /// The class of a resource with its subresource, which is empty if there is none.
     fn resource_class(&self, resource: &[u8], subresource: &[u8]) -> u32 {
-        let Some(number) = self.names.find(NameScope::RESOURCE, resource) else {
+        let Some(number) = self.numbering.names.find(NameScope::RESOURCE, resource) else {
             return UNKNOWN;
         };
         if subresource.is_empty() {
@@ -337,13 +340,13 @@ impl Classifier {
         let Some((b'/', mut rest)) = path.split_first() else {
             return (UNKNOWN, UNKNOWN);
         };
-        let mut directory = self.root;
+        let mut directory = self.numbering.root;
         if directory == UNKNOWN {
             return (UNKNOWN, UNKNOWN);
         }
         while let Some(at) = rest.iter().position(|&byte| byte == b'/') {
             let scope = NameScope::directory_in(directory);
-            let Some(next) = self.names.find(scope, &rest[..at]) else {
+            let Some(next) = self.numbering.names.find(scope, &rest[..at]) else {
                 return (UNKNOWN, directory);
             };
             directory = next;

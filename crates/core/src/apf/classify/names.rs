@@ -43,9 +43,20 @@ impl NameScope {
     pub(super) const fn file_in(directory: u32) -> Self {
         Self(11 << 32 | directory as u64)
     }
+
+    /// The directory, if this is the scope of paths that end in one.
+    #[expect(clippy::cast_possible_truncation, reason = "the lower half")]
+    pub(super) const fn directory_of_file(self) -> Option<u32> {
+        if self.0 >> 32 == 11 {
+            Some(self.0 as u32)
+        } else {
+            None
+        }
+    }
 }
 
 /// Numbers names from 0. Grows while a policy is compiled; then only looked into.
+#[derive(Clone)]
 pub(super) struct Names {
     key: [u64; 2],
     /// A power of two, at most a quarter full, so that chains are short.
@@ -87,6 +98,12 @@ impl Names {
     /// How many names there are.
     pub(super) fn len(&self) -> usize {
         self.entries.len()
+    }
+
+    /// The name of a number, and its scope.
+    pub(super) fn get(&self, number: u32) -> (NameScope, &[u8]) {
+        let entry = &self.entries[number as usize];
+        (entry.scope, self.name(entry))
     }
 
     /// The number of a name, if it is mentioned.

@@ -1,5 +1,7 @@
 //! Rules with numbers in the place of names.
 
+use std::sync::Arc;
+
 use k8s_openapi::api::flowcontrol::v1::{
     NonResourcePolicyRule, PolicyRulesWithSubjects, ResourcePolicyRule, Subject as SubjectObject,
 };
@@ -10,12 +12,14 @@ use super::{
 };
 use crate::digest::Verb;
 
+/// How many names may be out of use, however few are in use.
+const SPARE_NAMES: usize = 1024;
+
 /// A rule with its names as numbers.
 pub(super) struct NumberedRule {
-    pub(super) schema: u32,
-    pub(super) subjects: Vec<u32>,
-    pub(super) resources: Vec<ResourcePart>,
-    pub(super) paths: Vec<PathPart>,
+    pub(super) subjects: Box<[u32]>,
+    pub(super) resources: Box<[ResourcePart]>,
+    pub(super) paths: Box<[PathPart]>,
 }
 
 /// A resource rule; an empty list of names with its flag set means the wildcard.
@@ -37,8 +41,8 @@ pub(super) struct PathPart {
 #[derive(Default)]
 pub(super) struct Set {
     pub(super) any: bool,
-    /// Names before, classes after [`Classes::apply`].
-    pub(super) values: Vec<u32>,
+    /// Names before, classes after [`super::classes::Classes::of_rule`].
+    pub(super) values: Box<[u32]>,
 }
 
 impl ResourcePart {
@@ -58,21 +62,24 @@ impl Set {
         if self.any {
             vec![ANY]
         } else {
-            self.values.clone()
+            self.values.to_vec()
         }
     }
 }
 
-/// Turns names into numbers.
-pub(super) struct NameReader {
+/// The numbers of names. Those of a policy are continued by the next, so that only changed schemas are numbered.
+#[derive(Clone)]
+pub(super) struct Numbering {
     pub(super) names: Names,
     pub(super) root: u32,
     pub(super) everybody: u32,
     /// Directories, each with the one it is in.
     pub(super) parents: Vec<(u32, u32)>,
+    /// How many names there were when all were in use.
+    used: usize,
 }
 
-impl NameReader {
+impl Numbering {
     pub(super) fn new(key: &[u8; 16]) -> Self {
         let mut names = Names::new(key);
         let everybody = names.intern(NameScope::EVERYBODY, b"");
@@ -81,16 +88,37 @@ impl NameReader {
             root: UNKNOWN,
             everybody,
             parents: Vec::new(),
+            used: 0,
         }
     }
 
-    pub(super) fn rule(&mut self, schema: u32, rule: &PolicyRulesWithSubjects) -> NumberedRule {
+    /// How many names there are.
+    pub(super) fn len(&self) -> usize {
+        self.names.len()
+    }
+
+    /// To be called when all rules that count have just been numbered.
+    pub(super) fn all_are_used(&mut self) {
+        self.used = self.len();
+    }
+
+    /// Whether so many names came since all were in use that it is time to number anew. This bounds the names of
+    /// rules that are gone.
+    pub(super) fn is_mostly_unused(&self) -> bool {
+        self.len() > 2 * self.used + SPARE_NAMES
+    }
+
+    /// Numbers the names of a schema's rules.
+    pub(super) fn rules(&mut self, rules: &[PolicyRulesWithSubjects]) -> Arc<[NumberedRule]> {
+        rules.iter().map(|rule| self.rule(rule)).collect()
+    }
+
+    fn rule(&mut self, rule: &PolicyRulesWithSubjects) -> NumberedRule {
         let mut subjects: Vec<u32> = Vec::new();
         subjects.extend(rule.subjects.iter().filter_map(|s| self.subject(s)));
         let resources = rule.resource_rules.iter().flatten();
         let paths = rule.non_resource_rules.iter().flatten();
         NumberedRule {
-            schema,
             subjects: distinct(subjects),
             resources: resources.map(|part| self.resource_part(part)).collect(),
             paths: paths.map(|part| self.path_part(part)).collect(),
@@ -201,7 +229,7 @@ fn set(list: &[String], mut numbers: impl FnMut(&str) -> Vec<u32>) -> Set {
     if matches!(list, [only] if only == "*") {
         return Set {
             any: true,
-            values: Vec::new(),
+            values: Box::default(),
         };
     }
     let values = list.iter().flat_map(|entry| numbers(entry)).collect();
@@ -211,7 +239,7 @@ fn set(list: &[String], mut numbers: impl FnMut(&str) -> Vec<u32>) -> Set {
     }
 }
 
-pub(super) fn verb_mask(verbs: &[String]) -> u16 {
+fn verb_mask(verbs: &[String]) -> u16 {
     if matches!(verbs, [only] if only == "*") {
         return ALL_VERBS;
     }
@@ -220,8 +248,8 @@ pub(super) fn verb_mask(verbs: &[String]) -> u16 {
         .fold(0, |mask, verb| mask | Verb::from(verb.as_str()).bit())
 }
 
-pub(super) fn distinct(mut values: Vec<u32>) -> Vec<u32> {
+pub(super) fn distinct(mut values: Vec<u32>) -> Box<[u32]> {
     values.sort_unstable();
     values.dedup();
-    values
+    values.into()
 }

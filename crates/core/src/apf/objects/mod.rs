@@ -12,7 +12,7 @@ mod read;
 pub mod v1beta3;
 pub mod validate;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::HashMap, sync::Arc};
 
 use k8s_openapi::{
     api::flowcontrol::v1::{FlowSchema, FlowSchemaCondition, PriorityLevelConfiguration},
@@ -52,7 +52,7 @@ pub struct ObjectSet {
     findings: Vec<Finding>,
     bootstrap: Bootstrap,
     /// Kind and name to the origin of the object that has them.
-    seen: BTreeMap<(&'static str, Arc<str>), Arc<str>>,
+    seen: HashMap<(&'static str, Arc<str>), Arc<str>>,
 }
 
 /// The objects that take effect, including the built-in ones that are not given.

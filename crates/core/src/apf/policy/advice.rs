@@ -166,7 +166,7 @@ pub(super) fn on_schemas(candidates: &[SchemaCandidate], classifier: &Classifier
             continue;
         }
         let remedy = "lower its matchingPrecedence, narrow the others, or remove it";
-        match classifier.cover(at, candidate.rules()) {
+        match classifier.cover(at) {
             Cover::Open => {}
             Cover::Nothing => warn(
                 "spec.rules",

@@ -9,7 +9,7 @@ fn behind(earlier: PolicyRulesWithSubjects, later: PolicyRulesWithSubjects) -> C
         schema("b", 3, vec![later]),
     ]);
     let later = policy.schema_by_name("b").unwrap();
-    policy.classifier().cover(later.0, policy.rules(later))
+    policy.classifier().cover(later.0)
 }
 
 fn is_whole(earlier: PolicyRulesWithSubjects, later: PolicyRulesWithSubjects) -> bool {
@@ -111,7 +111,7 @@ fn several_earlier_schemas_may_cover_one() {
     let index = |name| policy.schema_by_name(name).unwrap().0;
     let last = SchemaIndex(index("c"));
     assert_eq!(
-        policy.classifier().cover(last.0, policy.rules(last)),
+        policy.classifier().cover(last.0),
         Cover::Whole([index("a"), index("b")].into())
     );
 }

@@ -166,3 +166,4 @@ mod cost;
 mod cover;
 mod golden;
 mod random;
+mod recompiling;

@@ -94,7 +94,7 @@ fn a_path_rule() -> impl Strategy<Value = NonResourcePolicyRule> {
     })
 }
 
-fn a_rule() -> impl Strategy<Value = PolicyRulesWithSubjects> {
+pub(super) fn a_rule() -> impl Strategy<Value = PolicyRulesWithSubjects> {
     let subjects = prop::collection::vec(a_subject(), 1..6);
     let resources = prop::collection::vec(a_resource_rule(), 0..3);
     let paths = prop::collection::vec(a_path_rule(), 0..3);
@@ -158,7 +158,7 @@ fn a_target() -> impl Strategy<Value = String> {
     ]
 }
 
-fn a_request() -> impl Strategy<Value = RequestDigest> {
+pub(super) fn a_request() -> impl Strategy<Value = RequestDigest> {
     let methods = select(
         &[
             "GET", "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "LIST",
@@ -191,7 +191,7 @@ fn unreachable(policy: &Policy) -> Vec<(SchemaIndex, bool)> {
     let mut unreachable = Vec::new();
     for at in 0..u32::try_from(policy.schemas().len()).unwrap() {
         let index = SchemaIndex(at);
-        match policy.classifier().cover(at, policy.rules(index)) {
+        match policy.classifier().cover(at) {
             Cover::Open => {}
             Cover::Nothing | Cover::Whole(_) => unreachable.push((index, false)),
             Cover::AllButGroupless(_) => unreachable.push((index, true)),
@@ -223,9 +223,13 @@ proptest! {
             .schemas()
             .iter()
             .zip((0..).map(SchemaIndex))
-            .map(|(schema, index)| (schema, policy.rules(index)))
+            .map(|(schema, index)| ClassifierSchema {
+                schema,
+                rules: policy.rules(index),
+                known: None,
+            })
             .collect();
-        let classifier = Classifier::within(nothing, &schemas, policy.levels(), [1; 16]);
+        let classifier = Classifier::within(nothing, None, &schemas, policy.levels(), [1; 16]);
         prop_assert!(classifier.entries.is_empty(), "no combination is listed");
         for request in requests {
             let found = match classifier.first_match(&request) {
