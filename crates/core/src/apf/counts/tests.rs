@@ -249,3 +249,36 @@ fn odd_figures_and_names_do_no_harm() {
     counts.observe_list(Time::ZERO, &pods_in(&"x".repeat(2000)), &page(1, 1));
     assert_eq!(counts.len(), 1);
 }
+
+#[test]
+fn as_many_objects_as_are_known_already_change_nothing() {
+    let uncounted = ListObservation {
+        items_in_page: None,
+        ..page(0, 1_000_000)
+    };
+    let as_many_remain = ListObservation {
+        remaining_item_count: Some(250),
+        ..uncounted
+    };
+    let selection = ListObservation {
+        had_selector: true,
+        ..page(2, 20_000)
+    };
+    // The number still follows from the bytes.
+    assert_eq!(after(&[uncounted, as_many_remain]), known(250, 4000));
+    let observed = [uncounted, as_many_remain, selection];
+    assert_eq!(after(&observed), known(100, 10_000));
+}
+
+#[test]
+fn changed_semantics_apply_to_counts_that_are_known() {
+    let mut counts = counts(Compatible);
+    counts.seed(Time::ZERO, &PODS, 1000, Some(1_000_000));
+    let in_red = |counts: &mut Counts| counts.lookup(Time::ZERO, &pods_in("red"));
+    let compatible = in_red(&mut counts);
+    counts.observe_list(Time::ZERO, &pods_in("red"), &page(7, 7000));
+    assert_eq!(in_red(&mut counts), compatible, "namespaces do not count");
+    counts.set_semantics(Improved);
+    counts.observe_list(Time::ZERO, &pods_in("red"), &page(7, 7000));
+    assert_eq!(in_red(&mut counts), known(7, 1000));
+}

@@ -485,3 +485,23 @@ fn the_dangling_condition_has_the_texts_of_the_api_server() {
         )
     );
 }
+
+#[test]
+fn documents_have_the_same_policy_if_all_their_objects_do() {
+    let document = |objects: Vec<Value>| ParsedDocument::parse("f.yaml", json!(objects));
+    let list = |items: Vec<Value>| {
+        ParsedDocument::parse(
+            "f.yaml",
+            json!({"apiVersion": "v1", "kind": "List", "items": items}),
+        )
+    };
+    let one = list(vec![schema(V1, "a")]);
+    assert!(one.has_same_policy(&list(vec![schema(V1, "a")])));
+    let more = list(vec![schema(V1, "a"), schema(V1, "b")]);
+    assert!(!one.has_same_policy(&more) && !more.has_same_policy(&one));
+    assert!(!one.has_same_policy(&list(vec![schema(V1, "b")])));
+    let mut labelled = schema(V1, "a");
+    labelled["metadata"]["labels"] = json!({"team": "red"});
+    assert!(one.has_same_policy(&list(vec![labelled])));
+    assert!(!one.has_same_policy(&document(vec![])));
+}

@@ -431,6 +431,30 @@ fn an_explanation_names_the_part_that_comes_closest() {
 }
 
 #[test]
+fn a_part_that_comes_closer_is_named_whatever_follows_it() {
+    let policy = policy(vec![schema(
+        "it",
+        2,
+        vec![rule(
+            vec![user("alice")],
+            vec![
+                resources(&["get"], &["*"], &["pods"], &["red"], false),
+                resources(&["list"], &["*"], &["pods"], &["*"], false),
+            ],
+            vec![],
+        )],
+    )]);
+    let it = policy.schema_by_name("it").unwrap();
+    let elsewhere = digest("alice", &[], "GET", "/api/v1/namespaces/blue/pods/p");
+    let reasons = policy.explain(it, &elsewhere).unwrap_err();
+    let reasons: Vec<String> = reasons.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        reasons,
+        ["spec.rules[0].resourceRules[0].namespaces: the namespace is not listed"]
+    );
+}
+
+#[test]
 fn a_verb_that_is_listed_twice_is_listed() {
     let twice = resources(&["get", "get"], &["*"], &["pods"], &["*"], false);
     let policy = policy(vec![schema(

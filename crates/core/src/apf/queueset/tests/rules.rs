@@ -126,6 +126,39 @@ fn an_epoch_that_begins_too_early_is_counted_as_failed() {
 }
 
 #[test]
+fn an_epoch_sets_back_the_queues_in_use_and_empties_the_credit_of_others() {
+    let mut stage = Stage::new(set(two_queues(), 1));
+    let late = SeatSeconds::from_units(SeatSeconds::MAX.units() / 8 * 5);
+    stage.set.virtual_time.catch_up(late);
+    stage.arrive(at(0), "B", 1, Work::ONE);
+    stage.finish(at(1000), "B");
+    stage.arrive(at(1000), "A0", 0, Work::ONE);
+    stage.arrive(at(1000), "A1", 0, Work::ONE);
+    let before = [stage.s(0), stage.s(1)];
+    assert!(before.iter().all(|&s| s >= late.units()), "{before:?}");
+    let virtual_time = stage.set.virtual_time.r();
+    stage.set.next_epoch();
+    let back = virtual_time.units() - stage.set.virtual_time.r().units();
+    assert!(back > late.units() / 2, "virtual time was set back");
+    assert_eq!([stage.s(0), stage.s(1)], [before[0] - back, 0]);
+    stage.set.check_invariants();
+}
+
+#[test]
+fn the_bounds_of_virtual_starts_leave_out_queues_without_waiting_requests() {
+    let mut stage = Stage::new(set(two_queues(), 2));
+    stage.arrive(at(0), "A0", 0, Work::ONE);
+    stage.arrive(at(0), "B0", 1, Work::ONE);
+    assert_eq!(stage.set.next_s_bounds(), None, "both execute");
+    stage.arrive(at(1), "A1", 0, Work::ONE);
+    let [least, most, ..] = stage.set.next_s_bounds().expect("a queue waits");
+    assert!(
+        (least - most).abs() < 1e-12,
+        "of a single queue: {least} {most}"
+    );
+}
+
+#[test]
 fn nobody_passes_a_head_that_only_passers_keep_waiting() {
     let mut stage = Stage::new(improved(two_queues(), 50));
     stage.arrive(at(0), "holder", 0, Work::seats(26));
