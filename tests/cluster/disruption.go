@@ -18,14 +18,14 @@ var controlledBedFlags = []string{uidFlag, "--enable-priority-and-fairness=false
 
 // StartControllerManager starts a kube-controller-manager at a further apiserver, with the disruption controller alone. It
 // ends with the cluster.
-func (c *Cluster) StartControllerManager(at *Apiserver) error {
+func (c *Cluster) StartControllerManager(at *Apiserver) (*process, error) {
 	kubeconfig, err := c.Kubeconfig(at.Endpoint, c.admin)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	port, err := freePort("127.0.0.1")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	name := at.Name + "-controller-manager"
 	manager := &Apiserver{Endpoint: Endpoint{Name: name}}
@@ -35,12 +35,12 @@ func (c *Cluster) StartControllerManager(at *Apiserver) error {
 		"--kube-api-qps=1000", "--kube-api-burst=1000", "--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", port),
 		"--cert-dir="+filepath.Join(c.Dir, name))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	c.mutex.Lock()
 	c.further = append(c.further, manager)
 	c.mutex.Unlock()
-	return nil
+	return manager.running, nil
 }
 
 // Custom resources that own pods: widgets have a scale, gadgets have none.

@@ -47,7 +47,7 @@ func TestBudgetsAreCountedAsByTheControllerManager(t *testing.T) {
 			pairs[worker][index] = &controlledSide{name: server.Name, namespace: name, admin: server.Admin, objects: objects, uids: map[string]types.UID{}}
 		}
 	}
-	succeeds(t, shared.StartControllerManager(original))
+	must[*process](t)(shared.StartControllerManager(original))
 	gateway := newFairgate(t, FairgateOptions{Mode: "impersonate", User: user, Upstream: ours.URL, Counts: true})
 	succeeds(t, gateway.Start())
 
@@ -186,7 +186,8 @@ func eventReasons(t *testing.T, ctx context.Context, at *Apiserver) []string {
 	return slices.Sorted(maps.Keys(found))
 }
 
-// compareFailures compares what budgets say that cannot be computed, each because of one pod.
+// compareFailures compares what budgets and events say about budgets that cannot be computed, each because of one pod, or
+// whose pod has no owner.
 func compareFailures(t *testing.T, ctx context.Context, original, ours *Apiserver) {
 	t.Helper()
 	const namespace = "failures"
@@ -198,7 +199,7 @@ func compareFailures(t *testing.T, ctx context.Context, original, ours *Apiserve
 		unknown("apps/v1", "Deployment"), unknown("apps/v1", "StatefulSet"), unknown("apps/v1", "DaemonSet"), unknown("batch/v1", "Job"),
 		unknown("v1", "Node"), unknown("v1", "ReplicaSet"), unknown("apps/v1", "ReplicationController"), unknown("apps/v7", "StatefulSet"),
 		unknown("test.fairgate.dev/v1", "Widget"), unknown("test.fairgate.dev/v1", "Gadget"), unknown("test.fairgate.dev/v1", "Gizmo"),
-		unknown("test.fairgate.dev/v2", "Widget"), unknown("unknown.fairgate.dev/v1", "TestWorkload"),
+		unknown("test.fairgate.dev/v2", "Widget"), unknown("unknown.fairgate.dev/v1", "TestWorkload"), {},
 	}
 	var pair [2]*controlledSide
 	var budgets []string
@@ -212,9 +213,13 @@ func compareFailures(t *testing.T, ctx context.Context, original, ours *Apiserve
 			name := fmt.Sprintf("failure-%d", number)
 			labels := map[string]string{"failure": name}
 			bound := intstr.FromInt32(1)
-			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels, OwnerReferences: []metav1.OwnerReference{side.reference(owner)}}, Spec: pausedPod()}
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}, Spec: pausedPod()}
+			if owner.name != "" {
+				pod.OwnerReferences = []metav1.OwnerReference{side.reference(owner)}
+			}
 			budget := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: name},
-				Spec: policyv1.PodDisruptionBudgetSpec{MaxUnavailable: &bound, Selector: &metav1.LabelSelector{MatchLabels: labels}}}
+				Spec: policyv1.PodDisruptionBudgetSpec{MaxUnavailable: &bound, Selector: &metav1.LabelSelector{MatchLabels: labels, MatchExpressions: []metav1.LabelSelectorRequirement{
+					{Key: "failure", Operator: metav1.LabelSelectorOpIn, Values: []string{"other", name}}, {Key: "failure", Operator: metav1.LabelSelectorOpExists}}}}}
 			_, err := server.Admin.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{})
 			succeeds(t, err)
 			_, err = server.Admin.PolicyV1().PodDisruptionBudgets(namespace).Create(ctx, budget, metav1.CreateOptions{})
@@ -224,5 +229,23 @@ func compareFailures(t *testing.T, ctx context.Context, original, ours *Apiserve
 	}
 	if _, _, err := settleAlike(ctx, pair, budgets, true); err != nil {
 		t.Errorf("failures: %v", err)
+	}
+	var found [2][]string
+	err := poll(30*time.Second, 50*time.Millisecond, func() (bool, error) {
+		for index, side := range pair {
+			events, err := side.admin.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{})
+			if err != nil {
+				return false, err
+			}
+			texts := map[string]bool{}
+			for _, event := range events.Items {
+				texts[event.InvolvedObject.Kind+" "+event.InvolvedObject.Name+" "+event.Type+" "+event.Reason+": "+event.Message] = true
+			}
+			found[index] = slices.Sorted(maps.Keys(texts))
+		}
+		return len(found[0]) >= len(budgets) && slices.Equal(found[0], found[1]), nil
+	})
+	if err != nil {
+		t.Errorf("events of failures: %v\nkube-controller-manager: %s\nfairgate:                %s", err, asJSON(found[0]), asJSON(found[1]))
 	}
 }

@@ -1,12 +1,14 @@
 //! The labels of a pod, stored compactly: the controller keeps those of every pod of the cluster.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 
 use crate::read::{MalformedObject, ObjectField};
 
-/// Labels of a pod, sorted by key.
+/// Labels of a pod, sorted by key. Cloning shares them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PodLabels(Box<[(Box<str>, Box<str>)]>);
+pub struct PodLabels(Arc<[(Box<str>, Box<str>)]>);
 
 impl PodLabels {
     pub(crate) fn read(field: ObjectField<'_, '_>) -> Result<Self, MalformedObject> {

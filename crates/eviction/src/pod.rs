@@ -1,5 +1,7 @@
 //! The facts about a pod that budgets and evictions need.
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -23,7 +25,7 @@ pub struct Pod {
     /// Its labels.
     pub labels: PodLabels,
     /// The owner that controls it, if there is one.
-    pub controller: Option<ControllerRef>,
+    pub controller: Option<Arc<ControllerRef>>,
     /// Its phase.
     pub phase: PodPhase,
     /// Whether its condition `Ready` is true, in any phase.
@@ -106,7 +108,7 @@ impl Pod {
             uid: metadata.get("uid")?.text()?.into(),
             resource_version: metadata.get("resourceVersion")?.text()?.into(),
             labels: PodLabels::read(metadata.get("labels")?)?,
-            controller: ControllerRef::of(metadata)?,
+            controller: ControllerRef::of(metadata)?.map(Arc::new),
             phase: PodPhase::parse(status.get("phase")?.text()?),
             ready,
             terminating: metadata
@@ -115,6 +117,17 @@ impl Pod {
                 .is_some(),
             disruption_target,
         })
+    }
+
+    /// Shares labels and owner with a pod that has the same. Most pods differ from those of the same owner in little
+    /// else.
+    pub(crate) fn share_with(&mut self, other: &Self) {
+        if self.labels == other.labels {
+            self.labels = other.labels.clone();
+        }
+        if self.controller == other.controller {
+            self.controller.clone_from(&other.controller);
+        }
     }
 
     /// Whether an eviction deletes it regardless of budgets: it is not running yet or no longer, or is

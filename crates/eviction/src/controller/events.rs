@@ -3,15 +3,13 @@
 use std::fmt::Write as _;
 
 use fairgate_objects::go::Quoted;
+use serde_json::Value;
 
 use super::object_key::ObjectKey;
 use crate::{budget::DisruptionBudget, pod::Pod};
 
 /// The reporting component.
 pub const EVENT_SOURCE: &str = "controllermanager";
-
-/// The number of pod names in one event; the length of messages is limited.
-const MOST_NAMES: usize = 10;
 
 /// An event to be recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,18 +98,13 @@ impl DisruptionEvent {
         Self::on_budget(budget, "CalculateExpectedPodCountFailed", message)
     }
 
-    pub(crate) fn unmanaged_pods(budget: &DisruptionBudget, pods: &[&Pod]) -> Self {
-        let mut names = String::new();
-        for (index, pod) in pods.iter().take(MOST_NAMES).enumerate() {
-            let comma = if index == 0 { "" } else { ", " };
-            let _ = write!(names, "{comma}{}", pod.name);
-        }
-        if pods.len() > MOST_NAMES {
-            let _ = write!(names, " and {} more", pods.len() - MOST_NAMES);
-        }
+    /// Pods have no owner and do not count as expected.
+    pub(crate) fn unmanaged_pods(budget: &DisruptionBudget) -> Self {
         let message = format!(
-            "Pods selected by this PodDisruptionBudget have no controller and do not count as \
-             expected pods: {names}. Set spec.minAvailable to an integer to account for them."
+            "Pods selected by this PodDisruptionBudget (selector: {}) were found to be unmanaged. As a result, the \
+             status of the PDB cannot be calculated correctly, which may result in undefined behavior. To account for \
+             these pods please set \".spec.minAvailable\" field of the PDB to an integer value.",
+            go_selector(&budget.object()["spec"]["selector"])
         );
         Self::on_budget(budget, "UnmanagedPods", message)
     }
@@ -135,5 +128,58 @@ impl DisruptionEvent {
             Quoted(chosen)
         );
         Self::on_pod(pod, "MultiplePodDisruptionBudgets", message)
+    }
+}
+
+/// A label selector as Go prints it.
+fn go_selector(selector: &Value) -> String {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let mut printed = "&LabelSelector{MatchLabels:map[string]string{".to_owned();
+    for (key, value) in selector["matchLabels"].as_object().into_iter().flatten() {
+        let _ = write!(printed, "{key}: {},", text(value));
+    }
+    printed.push_str("},MatchExpressions:[]LabelSelectorRequirement{");
+    for one in selector["matchExpressions"]
+        .as_array()
+        .into_iter()
+        .flatten()
+    {
+        let values = one["values"].as_array().into_iter().flatten().map(text);
+        let _ = write!(
+            printed,
+            "LabelSelectorRequirement{{Key:{},Operator:{},Values:[{}],}},",
+            text(&one["key"]),
+            text(&one["operator"]),
+            values.collect::<Vec<_>>().join(" ")
+        );
+    }
+    printed.push_str("},}");
+    printed
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_selector_is_printed_as_go_prints_it() {
+        let selector = json!({
+            "matchLabels": {"b": "2", "a": "1"},
+            "matchExpressions": [
+                {"key": "x", "operator": "In", "values": ["p", "q"]},
+                {"key": "y", "operator": "Exists"},
+            ],
+        });
+        assert_eq!(
+            go_selector(&selector),
+            "&LabelSelector{MatchLabels:map[string]string{a: 1,b: 2,},MatchExpressions:[]LabelSelectorRequirement{\
+             LabelSelectorRequirement{Key:x,Operator:In,Values:[p q],},LabelSelectorRequirement{Key:y,Operator:Exists,Values:[],},},}"
+        );
+        assert_eq!(
+            go_selector(&json!({})),
+            "&LabelSelector{MatchLabels:map[string]string{},MatchExpressions:[]LabelSelectorRequirement{},}"
+        );
     }
 }

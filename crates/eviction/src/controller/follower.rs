@@ -161,9 +161,17 @@ impl DisruptionController {
     }
 
     /// A pod was created or changed, or was found in the initial list.
-    pub fn apply_pod(&mut self, pod: Pod) {
+    pub fn apply_pod(&mut self, mut pod: Pod) {
         let key = ObjectKey::of_pod(&pod);
         self.queue_budget_of(&pod);
+        // By their names, pods of one owner are neighbours.
+        let neighbours = [
+            self.pods.range(..=&key).next_back(),
+            self.pods.range(&key..).next(),
+        ];
+        for (_, neighbour) in neighbours.into_iter().flatten() {
+            pod.share_with(neighbour);
+        }
         self.pods.insert(key.clone(), pod);
         self.stale_pods.add(key);
     }

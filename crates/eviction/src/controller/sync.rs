@@ -180,14 +180,9 @@ fn target(
         Expectation::Nothing => 0,
         Expectation::SelectedPods => i32::try_from(pods.len()).unwrap_or(i32::MAX),
         Expectation::Scales => {
-            let unmanaged: Vec<&Pod> = pods
-                .iter()
-                .copied()
-                .filter(|pod| pod.controller.is_none())
-                .collect();
             let expected = sum_of_scales(pods, scales)?;
-            if !unmanaged.is_empty() {
-                events.push(DisruptionEvent::unmanaged_pods(budget, &unmanaged));
+            if pods.iter().any(|pod| pod.controller.is_none()) {
+                events.push(DisruptionEvent::unmanaged_pods(budget));
             }
             expected
         }
@@ -199,7 +194,7 @@ fn target(
 fn sum_of_scales(pods: &[&Pod], scales: &Scales) -> Result<i32, Stop> {
     let owners: BTreeSet<&ControllerRef> = pods
         .iter()
-        .filter_map(|pod| pod.controller.as_ref())
+        .filter_map(|pod| pod.controller.as_deref())
         .collect();
     let unknown: Vec<ControllerRef> = owners
         .into_iter()
@@ -215,7 +210,7 @@ fn sum_of_scales(pods: &[&Pod], scales: &Scales) -> Result<i32, Stop> {
         let Some(owner) = &pod.controller else {
             continue;
         };
-        match scales.get(owner) {
+        match scales.get(&**owner) {
             Some(Ok(Some(scale))) => counted.insert(&scale.uid, scale.replicas),
             Some(Err(error)) => return Err(error.clone().into()),
             Some(Ok(None)) | None => {

@@ -289,3 +289,64 @@ impl Cluster {
         conditions.iter().find(ours).unwrap()
     }
 }
+
+/// A pod as a Deployment makes it, of the replica set `set`.
+fn pod_of_a_deployment(set: usize, number: usize) -> Value {
+    let owner = format!("checkout-service-{set:04}-7d9c5b8f64");
+    let uid = |kind: u32| {
+        format!(
+            "0b9c2a5e-7b1c-4d6e-9a53-{kind:04x}{:08x}",
+            set * 1000 + number
+        )
+    };
+    let labels: serde_json::Map<_, _> = [
+        (
+            "app.kubernetes.io/name",
+            format!("checkout-service-{set:04}"),
+        ),
+        (
+            "app.kubernetes.io/instance",
+            format!("checkout-service-{set:04}-production"),
+        ),
+        ("app.kubernetes.io/version", "2024.11.3".to_owned()),
+        ("pod-template-hash", "7d9c5b8f64".to_owned()),
+    ]
+    .into_iter()
+    .map(|(key, value)| (key.to_owned(), json!(value)))
+    .collect();
+    json!({
+        "metadata": {
+            "name": format!("{owner}-x2{number:03}"), "namespace": format!("team-{:02}", set % 50), "uid": uid(1),
+            "resourceVersion": (123_456_789 + number).to_string(), "labels": labels,
+            "ownerReferences": [{
+                "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": owner, "controller": true,
+                "uid": format!("0b9c2a5e-7b1c-4d6e-9a53-{set:012x}"),
+            }],
+        },
+        "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
+    })
+}
+
+#[test]
+fn a_cached_pod_takes_less_than_600_bytes() {
+    const SETS: usize = 500;
+    const PODS: usize = 20;
+    let mut controller = DisruptionController::default();
+    let heap = allocation_counter::measure(|| {
+        // Not in the order of their names, as nothing says in which order they come.
+        for number in 0..PODS {
+            for set in 0..SETS {
+                let pod = Pod::from_value(&pod_of_a_deployment(set, number * 7 % PODS)).unwrap();
+                controller.apply_pod(pod);
+            }
+        }
+        // The queue is worked off; nothing is left of it.
+        assert_eq!(
+            controller.step(Time::ZERO, start()),
+            ControllerStep::Wait(None)
+        );
+    });
+    assert_eq!(controller.counts().pods, SETS * PODS);
+    let bytes = usize::try_from(heap.bytes_current).unwrap() / (SETS * PODS);
+    assert!(bytes < 600, "{bytes} bytes a pod");
+}
