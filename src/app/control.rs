@@ -65,6 +65,9 @@ impl ControlTasks {
             checks = following.add_health_check(checks);
             following.register_metrics(&self.telemetry);
         }
+        if let Some(disruption) = &self.disruption {
+            checks = disruption.add_health_check(checks);
+        }
         let view = OperatorEndpoints::new(Arc::clone(&self.telemetry), checks);
         if let Some(hosting) = &self.hosting {
             hosting.serve_on_main_port(&view);
@@ -87,9 +90,7 @@ impl ControlTasks {
         self.start_flow_control(&control);
         control.spawn(followed_files::follow(self.renewals));
         if let Some(disruption) = self.disruption {
-            disruption.register_metrics(&self.telemetry);
-            let running = control.spawn(disruption.run(gateway.drain().subscribe()));
-            gateway.wait_for(running);
+            disruption.start(&self.telemetry, gateway);
         }
         let applier = Applier::new(
             self.policies.compiling,

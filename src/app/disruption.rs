@@ -6,17 +6,17 @@ use sha2::{Digest as _, Sha256};
 
 use super::{
     hosted_api::HostedApi,
+    runtimes::Gateway,
     settings::{self, UpstreamClients},
 };
 use crate::{
     config::{Config, DisruptionControllerMode, StoreConfig},
-    observe::{Telemetry, catalogue},
+    observe::{HealthChecks, Telemetry, catalogue},
 };
 use fairgate_base::clock::Clock;
 use fairgate_disruption::{BudgetFeed, ControllerStatus, DisruptionRunner, RunnerSettings};
 use fairgate_eviction::controller::SyncEnding;
 use fairgate_proxy::serve::DrainPhase;
-use tokio::sync::watch::Receiver;
 
 /// The name of the lease of gateways that compute the status of the upstream's budgets.
 const LEASE: &str = "fairgate-disruption-controller";
@@ -56,8 +56,24 @@ impl Disruption {
         Some(Self { runner, status })
     }
 
-    /// Registers its metrics.
-    pub(super) fn register_metrics(&self, telemetry: &Telemetry) {
+    /// Adds it to the health checks.
+    pub(super) fn add_health_check(&self, checks: HealthChecks) -> HealthChecks {
+        let status = Arc::clone(&self.status);
+        checks.note("disruption-controller", move || status.problem())
+    }
+
+    /// Registers its metrics, and starts it. It runs until the gateway drains; then the lease is released.
+    pub(super) fn start(self, telemetry: &Telemetry, gateway: &mut Gateway) {
+        self.register_metrics(telemetry);
+        let mut phases = gateway.drain().subscribe();
+        let drains = async move {
+            let _ = phases.wait_for(|phase| *phase != DrainPhase::Serving).await;
+        };
+        let running = gateway.control().spawn(self.runner.run(drains));
+        gateway.wait_for(running);
+    }
+
+    fn register_metrics(&self, telemetry: &Telemetry) {
         let metrics = telemetry.metrics();
         #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
         let gauges: [(_, ReadGauge); 6] = [
@@ -89,14 +105,6 @@ impl Disruption {
                 status.syncs(ending)
             });
         }
-    }
-
-    /// Runs until the gateway drains; then the lease is released.
-    pub(super) async fn run(self, mut phases: Receiver<DrainPhase>) {
-        let drains = async move {
-            let _ = phases.wait_for(|phase| *phase != DrainPhase::Serving).await;
-        };
-        self.runner.run(drains).await;
     }
 }
 

@@ -119,6 +119,7 @@ impl DisruptionRunner {
             };
             status.set_leads(false);
             status.set_counts(ControllerCounts::default());
+            status.set_problem(None);
             if is_stopped {
                 break;
             }
@@ -300,6 +301,9 @@ impl DisruptionRunner {
                 }
             }
         }
+        let fault = faults.iter().next();
+        let problem = fault.map(|(kind, why)| format!("cannot watch {}: {why}", kind.plural()));
+        self.settings.status.set_problem(problem);
         if !was_complete && known.is_complete() {
             let ControllerCounts { pods, budgets, .. } = known.controller.counts();
             tracing::info!(

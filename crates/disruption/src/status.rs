@@ -23,6 +23,8 @@ pub struct ControllerStatus {
     syncs: [AtomicU64; SyncEnding::ALL.len()],
     /// When the last sync that did not fail ended, and how long it took.
     last: Mutex<Option<(Time, Duration)>>,
+    /// Why budgets are not computed, or from what was known a while ago.
+    problem: Mutex<Option<String>>,
 }
 
 impl ControllerStatus {
@@ -36,6 +38,7 @@ impl ControllerStatus {
             exhausted: AtomicUsize::new(0),
             syncs: Default::default(),
             last: Mutex::default(),
+            problem: Mutex::default(),
         }
     }
 
@@ -66,6 +69,15 @@ impl ControllerStatus {
     /// The time since the last successful sync; zero before the first.
     pub fn last_age(&self) -> Duration {
         lock(&self.last).map_or(Duration::ZERO, |(ended, _)| self.clock.now().since(ended))
+    }
+
+    /// What this gateway, as the leader, cannot watch; `None` if all is well.
+    pub fn problem(&self) -> Option<String> {
+        lock(&self.problem).clone()
+    }
+
+    pub(crate) fn set_problem(&self, problem: Option<String>) {
+        *lock(&self.problem) = problem;
     }
 
     pub(crate) fn set_leads(&self, leads: bool) {

@@ -295,8 +295,11 @@ async fn nothing_is_computed_until_everything_is_known() {
     until(|| server.count(&Method::GET, "/apis/apps/v1/statefulsets") > 1).await;
     soon(async { while gateway.metric("fairgate_disruption_pods").await != 1 {} }).await;
     assert_eq!(server.count(&Method::PUT, PUT_STATUS), 0);
+    let note = "cannot watch statefulsets: the upstream answered 403";
+    assert!(gateway.health().await.contains(note));
     server.fail(|_, _| None);
     server.settles([1, 1, 0, 1]).await;
+    assert!(!gateway.health().await.contains(note));
 }
 
 #[tokio::test]

@@ -93,6 +93,12 @@ impl Gateway {
         self.metric(&name).await
     }
 
+    /// What the health checks say.
+    pub async fn health(&self) -> String {
+        let mut operator = TestClient::http1(self.running().admin_address()).await;
+        client::body_text(operator.get("/readyz?verbose").await).await
+    }
+
     /// The sum of all samples whose name and labels begin so.
     pub async fn metric(&self, name: &str) -> u64 {
         let mut operator = TestClient::http1(self.running().admin_address()).await;
