@@ -32,6 +32,7 @@ mod client_link;
 mod data_side;
 mod events;
 mod evictor;
+pub mod fuzzing;
 mod layer;
 mod path;
 mod responses;

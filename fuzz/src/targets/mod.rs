@@ -3,6 +3,7 @@
 pub mod applies;
 pub mod bodies;
 pub mod built_in_kinds;
+pub mod evictions;
 pub mod hosted_routes;
 pub mod http1_stream;
 pub mod list_observers;
@@ -18,6 +19,7 @@ pub const TARGETS: &[Target] = &[
     applies::TARGET,
     bodies::TARGET,
     built_in_kinds::TARGET,
+    evictions::TARGET,
     hosted_routes::TARGET,
     http1_stream::TARGET,
     list_observers::TARGET,
