@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"strings"
 	"time"
 
@@ -27,9 +28,36 @@ type evictionCase struct {
 	Deleted bool
 	Budgets []*policyv1.PodDisruptionBudget
 	Request evictionRequest
-	// Departs says why the two servers may disagree; "" if they must not.
-	Departs string
+	// Departs says how the two servers may disagree; empty if they must not.
+	Departs []*departure
 }
+
+// A departure is an answer of fairgate that is meant to differ from that of the real server.
+type departure struct {
+	Name    string
+	Code    int            // of fairgate's answer
+	Message string         // a part of fairgate's message
+	Real    map[int]string // codes of the real server's answer, and what the server does instead
+}
+
+var (
+	staleVersion = &departure{"a stale resource version is noticed before the budget is charged", http.StatusConflict, "the ResourceVersion in the precondition", map[int]string{
+		http.StatusCreated:             "it overlooks the version of an unready pod that needs no budget",
+		http.StatusForbidden:           "it refuses for the state of the budget first",
+		http.StatusConflict:            "it notices the version after it has charged the budget",
+		http.StatusUnprocessableEntity: "it refuses options first that no deletion can have",
+		http.StatusTooManyRequests:     "it refuses for the budget first, or takes a conflict for a change of the pod",
+	}}
+	wrongUID = &departure{"a wrong UID is noticed before the budget is charged", http.StatusConflict, "the UID in the precondition", map[int]string{
+		http.StatusForbidden:           "it refuses for the state of the budget first",
+		http.StatusConflict:            "it notices the UID after it has charged the budget",
+		http.StatusUnprocessableEntity: "it refuses options first that no deletion can have",
+		http.StatusTooManyRequests:     "it refuses for the budget first, or takes a conflict for a change of the pod",
+	}}
+	badOptions = &departure{"options that no deletion can have are refused before anything is changed", http.StatusUnprocessableEntity, "DeleteOptions.meta.k8s.io \"\" is invalid", map[int]string{
+		http.StatusUnprocessableEntity: "it notices them after it has charged the budget or marked the pod",
+	}}
+)
 
 // An evictionRequest is sent to both servers. {{ns}}, {{uid}} and {{rv}} stand for what each of them has.
 type evictionRequest struct {
@@ -175,12 +203,12 @@ func (c *evictionCase) drawRequest(random *rand.Rand, phase corev1.PodPhase, rea
 		preconditions["uid"], preconditions["resourceVersion"] = "{{uid}}", "{{rv}}"
 	case 3:
 		preconditions["resourceVersion"] = "1"
-		c.Departs = "a stale resource version is compared before the budget"
+		c.Departs = append(c.Departs, staleVersion)
 	case 4:
 		// The real server tries this for ten seconds if the pod needs no budget.
 		if !exempt || chance(10) {
 			preconditions["uid"] = "00000000-0000-0000-0000-000000000000"
-			c.Departs = "a wrong UID is compared before the budget"
+			c.Departs = append(c.Departs, wrongUID)
 		}
 	}
 	if len(preconditions) > 0 {
@@ -193,10 +221,10 @@ func (c *evictionCase) drawRequest(random *rand.Rand, phase corev1.PodPhase, rea
 	}
 	if chance(3) {
 		options["propagationPolicy"], options["orphanDependents"] = "Background", true
-		c.Departs = "options that no deletion can have are refused before the budget is charged"
+		c.Departs = append(c.Departs, badOptions)
 	} else if chance(3) {
 		options["propagationPolicy"] = "Sideways"
-		c.Departs = "options that no deletion can have are refused before the budget is charged"
+		c.Departs = append(c.Departs, badOptions)
 	}
 	if chance(3) {
 		options["ignoreStoreReadErrorWithClusterBreakingPotential"] = chance(70)
@@ -211,9 +239,7 @@ func (c *evictionCase) drawRequest(random *rand.Rand, phase corev1.PodPhase, rea
 	}
 	if chance(2) {
 		options["dryRun"] = []string{"x"}
-		if c.Departs == "" {
-			c.Departs = "options that no deletion can have are refused before the budget is charged"
-		}
+		c.Departs = append(c.Departs, badOptions)
 	}
 	if chance(2) {
 		query = append(query, "dryRun=x")

@@ -33,6 +33,7 @@ type FairgateOptions struct {
 	Off      bool   // no flow control, fairgate only passes on
 	Eviction string // who decides about evictions; relay when empty
 	Counts   bool   // whether it runs the disruption controller
+	Wait     string // how long evictions of administrators wait for their budgets; not at all when empty
 }
 
 // configuration is fairgate's configuration file for each identity mode: the one place in the test bed
@@ -88,6 +89,11 @@ hostedApi: # what is granted or taken back upstream is to be seen soon
 eviction:
   mode: {{ .Eviction }}
   controller: {{ if .Counts }}"on"{{ else }}"off"{{ end }}
+{{- if .Wait }}
+  wait:
+    limit: {{ .Wait }}
+    groups: ["system:masters"]
+{{- end }}
 admin:
   address: {{ .Admin }}
 drain:
@@ -116,6 +122,7 @@ type fairgateFields struct {
 	Off             bool
 	Eviction        string
 	Counts          bool
+	Wait            string
 }
 
 // FairgateUser is whom fairgate itself is to the upstream where that does not matter. It has the rights that
@@ -149,7 +156,7 @@ func (c *Cluster) NewFairgate(options FairgateOptions) (*Fairgate, error) {
 		Upstream: cmp.Or(options.Upstream, c.Direct.URL), UpstreamCA: c.PKI.CA.Cert,
 		Impersonator: c.PKI.FairgateClient, FrontProxy: c.PKI.FrontProxyClient, GatewayUser: FairgateUser,
 		Policies: options.Policies, Seats: options.Seats, Off: options.Off,
-		Eviction: cmp.Or(options.Eviction, "relay"), Counts: options.Counts,
+		Eviction: cmp.Or(options.Eviction, "relay"), Counts: options.Counts, Wait: options.Wait,
 	}
 	if options.User != "" {
 		self, err := c.NewUser(options.User)
