@@ -333,6 +333,7 @@ const EVICTOR: Edges = &[
     ("budget_api", &["upstream_response"]),
     ("upstream_objects", &["budget_api", "upstream_response"]),
     ("body", &["path"]),
+    ("fuzzing", &["body", "path"]),
     ("responses", &["body", "events", "upstream_response"]),
     (
         "evictor",
