@@ -108,8 +108,8 @@ fn gateway(flow_control: &Arc<FlowControl>, upstream: SocketAddr) -> Gateway {
         let gate = Gate::new(Arc::clone(&flow_control), 0, core.clock.clone(), 1);
         tokio::task::spawn_local(Rc::clone(&gate).run());
         let auth = AuthLayer::new(Arc::clone(&rules), core.clock.clone());
-        let tell = |_: &Call, _: &mut http::HeaderMap| Ok::<(), Refusal>(());
-        let forward = Forward::new(Arc::clone(&upstream), Rc::new(tell), core.clock);
+        let no_identity = |_: &Call, _: &mut http::HeaderMap| Ok::<(), Refusal>(());
+        let forward = Forward::new(Arc::clone(&upstream), Rc::new(no_identity), core.clock);
         let none = Identity::new();
         stack(
             &none,

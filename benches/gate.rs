@@ -129,7 +129,7 @@ impl Cores {
         }
     }
 
-    /// One request comes, one answer is read to its end, and whoever got its seat is answered.
+    /// One request arrives, one response is read to its end, and the request that gets its seat is answered.
     fn round(&mut self) {
         let answer = self.request();
         self.take(answer);

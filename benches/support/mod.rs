@@ -130,8 +130,8 @@ fn callgrind(case: &str, rounds: u64) -> Option<u64> {
         .args(["--bench", "--rounds", &rounds.to_string(), case])
         .output()
         .ok()?;
-    let told = String::from_utf8_lossy(&out.stderr).into_owned();
-    let line = told.lines().find(|line| line.contains("Collected :"))?;
+    let reported = String::from_utf8_lossy(&out.stderr).into_owned();
+    let line = reported.lines().find(|line| line.contains("Collected :"))?;
     line.split_whitespace().last()?.parse().ok()
 }
 

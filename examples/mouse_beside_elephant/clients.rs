@@ -29,7 +29,7 @@ pub(crate) struct Target {
     pub(crate) name: String,
     /// Where it listens.
     pub(crate) address: SocketAddr,
-    /// The process whose CPU is told.
+    /// The process whose CPU time is reported.
     pub(crate) process: Option<u32>,
 }
 

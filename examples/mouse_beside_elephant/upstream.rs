@@ -1,7 +1,7 @@
 //! A stand-in for the server behind the proxies: HTTP/1.1, a constant service time, no limit.
 //!
 //! Ends are timed by a thread that sleeps, because tokio's timers fire at whole milliseconds: ends
-//! that a server spreads would come in groups here, and whoever waits for the next one would pay.
+//! that a server spreads would come in groups here, and requests that wait for the next one would wait longer.
 //!
 //! It notes how many requests execute, integrated over time, and the gaps between ends, which show a
 //! proxy's turn-around and whether its seats come free one by one or in groups.

@@ -1,7 +1,7 @@
 //! Random traces of events, and what a queue set of the semantics `Compatible` makes of them.
 //!
 //! `tests/cluster/queueset` plays the same events through kube-apiserver's own queue set and compares
-//! what is told here after each event: fate, order of dispatch, and the whole visible state.
+//! what is written here after each event: outcome, order of dispatch, and the whole visible state.
 //!
 //! ```console
 //! $ queue_traces generate SEED FIRST COUNT    # traces FIRST to FIRST + COUNT - 1 of SEED, a line of JSON each
@@ -71,7 +71,7 @@ fn main() -> ExitCode {
             eprintln!("usage: queue_traces generate SEED FIRST COUNT | queue_traces play");
             ExitCode::from(2)
         }
-        // Whoever read the traces has seen enough.
+        // The reader of the traces has closed the pipe.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("queue_traces: {error}");

@@ -48,7 +48,7 @@ impl Player {
         player
     }
 
-    /// Plays an event. `None` if the original's books cannot hold it: more work at a time than a signed number
+    /// Plays an event. `None` if the numbers of the original cannot hold it: more work at a time than a signed number
     /// takes, or virtual time set back by more than some request or queue has seen of it.
     pub(crate) fn play(&mut self, at: u64, event: Event) -> Option<Outcome> {
         const MOST: u128 = 10 * i64::MAX.unsigned_abs() as u128;
@@ -61,7 +61,7 @@ impl Player {
         (self.set.summary().counters.epochs_failed == 0).then_some(outcome)
     }
 
-    /// Seat-nanoseconds for which whoever finishes has executed.
+    /// Seat-nanoseconds of the request that finishes.
     fn held(&self, at: u64, event: Event) -> u128 {
         let Event::Finish { number } = event else {
             return 0;
@@ -102,7 +102,7 @@ impl Player {
         while let Some(release) = self.set.next_release().filter(|release| *release <= at) {
             self.set.tick(release, events);
         }
-        // Whoever started may be named by the event.
+        // The event may name a request that has just started.
         for (number, id) in &events.dispatched {
             self.waiting.remove(number);
             self.executing.insert(*number, *id);

@@ -102,7 +102,7 @@ pub(crate) struct QueueState {
     pub waiting: u32,
     pub executing: u32,
     /// Who waits, first to last, and who executes, by number. `None` while requests of a queue that was
-    /// removed under them cannot be told from those of the queue that has its number now.
+    /// removed under them cannot be distinguished from those of the queue that has its number now.
     pub requests: Option<[Vec<Number>; 2]>,
 }
 

@@ -64,7 +64,7 @@ pub(super) fn end_waits_with(evictor: Arc<Evictor>, gateway: &Gateway) {
     let mut phases = gateway.drain().subscribe();
     gateway.control().spawn(async move {
         let stopping = phases.wait_for(|now| *now >= DrainPhase::Stopping);
-        // Nothing is left to be told once the gateway is gone.
+        // Once the gateway is gone, no wait is left to end.
         if stopping.await.is_ok() {
             evictor.end_waits();
         }

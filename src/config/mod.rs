@@ -301,7 +301,7 @@ pub struct UpstreamUrl {
 /// How the client's identity is passed to the upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UpstreamIdentityConfig {
-    /// By `Impersonate-*` headers; RBAC limits whom the gateway can impersonate.
+    /// By `Impersonate-*` headers; RBAC limits which users the gateway can impersonate.
     Impersonate,
     /// As a front proxy; the holder of the gateway's certificate can act as any user.
     RequestHeader {

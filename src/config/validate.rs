@@ -258,7 +258,7 @@ fn validate_authentication(reader: &mut ConfigReader, config: &Config) {
     } else if shared {
         reader.warning(
             "authentication.requestHeader.caFile",
-            "shares a CA with clientCertificate.caFile: whoever gets a certificate with an allowed name can impersonate any user",
+            "shares a CA with clientCertificate.caFile: a client that gets a certificate with an allowed name can impersonate any user",
             "use a separate CA for the proxy",
         );
     }

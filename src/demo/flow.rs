@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn served_refused_and_unanswered_requests_are_told_apart() {
+    fn served_refused_and_unanswered_requests_are_counted_separately() {
         let flow = DemoFlow::new("elephant".to_owned());
         let refused = ClientResponse {
             status: StatusCode::TOO_MANY_REQUESTS,

@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mouse_asks_twice_a_second_at_moments_of_its_own() {
+    fn a_mouse_sends_two_requests_a_second_at_random_times() {
         for round in 0..1000 {
             let moments = [1, 2].map(|mouse| mouse_moment(mouse, round));
             let period = MOUSE_PERIOD * round..MOUSE_PERIOD * (round + 1);

@@ -328,7 +328,7 @@ mod tests {
 
     #[test]
     fn jains_index_is_over_served_parts_of_fair_shares() {
-        // 200 a second for 10 s: 20 for the mouse, who asks for no more, and 1980 for the elephant.
+        // 200 a second for 10 s: 20 for the mouse, which sends no more, and 1980 for the elephant.
         let jain = |elephant_ok, mouse_ok| side(elephant_ok, mouse_ok, 60.0).jain.unwrap();
         assert!((jain(1980, 20) - 1.0).abs() < 1e-9);
         assert!((jain(990, 10) - 1.0).abs() < 1e-9);
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn the_verdict_tells_by_how_much_the_mice_are_better_off() {
+    fn the_verdict_says_by_how_much_the_mice_are_faster() {
         let text = report(side(1950, 20, 60.0), side(1950, 20, 900.0)).to_string();
         assert!(text.contains("keeps the mice out"), "{text}");
         assert!(text.contains("both serve all flows"), "{text}");
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn what_went_wrong_is_told() {
+    fn failures_are_reported() {
         let mut with = side(1950, 20, 60.0);
         with.flows[0].unanswered = 3;
         with.flows[0].failure = Some("answered 502 Bad Gateway".to_owned());

@@ -56,7 +56,7 @@ impl AdminConnections {
         }))
     }
 
-    /// Admits a connection, and tells whether another one was evicted for it. O(connections).
+    /// Admits a connection. Returns whether another one was evicted for it. O(connections).
     pub(crate) fn admit(&self) -> (AdmittedConnection, bool) {
         let mut open = lock(&self.0.open);
         let full = open.by_age.len() >= self.0.most;

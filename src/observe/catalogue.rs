@@ -93,7 +93,7 @@ pub struct MetricDef {
     pub stability: Stability,
     /// The names of all its labels, in alphabetical order.
     pub labels: &'static [&'static str],
-    /// What it tells, in one line and without the stability.
+    /// The help text, in one line and without the stability.
     pub help: &'static str,
 }
 

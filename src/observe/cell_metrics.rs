@@ -31,7 +31,7 @@ use fairgate_proxy::fairness::FlowControl;
 pub(crate) struct CellSources<'a> {
     /// Flow control.
     pub(crate) flow_control: &'a FlowControl,
-    /// Requests by what they asked for and how they ended.
+    /// Requests by attributes and outcome.
     pub(crate) requests: &'a RequestRegistry,
     /// Refusals, by core.
     pub(crate) refusals: &'a [Arc<RefusalCounts>],
@@ -158,34 +158,22 @@ impl Flows {
         text.family(&catalogue::WAIT);
         for (names, totals) in &self.counted {
             let execute = |value| [("execute", value), schema(names), level(names)];
-            histogram(
-                text,
-                &catalogue::WAIT,
-                &execute("false"),
-                &totals.wait_refused,
-            );
-            histogram(
-                text,
-                &catalogue::WAIT,
-                &execute("true"),
-                &totals.wait_executed,
-            );
+            for (value, total) in [
+                ("false", &totals.wait_refused),
+                ("true", &totals.wait_executed),
+            ] {
+                histogram(text, &catalogue::WAIT, &execute(value), total);
+            }
         }
         text.family(&catalogue::EXECUTION);
         for (names, totals) in &self.counted {
             let of = |value| with(names, ("type", value));
-            histogram(
-                text,
-                &catalogue::EXECUTION,
-                &of("regular"),
-                &totals.execution,
-            );
-            histogram(
-                text,
-                &catalogue::EXECUTION,
-                &of("watch"),
-                &totals.watch_init,
-            );
+            for (value, total) in [
+                ("regular", &totals.execution),
+                ("watch", &totals.watch_init),
+            ] {
+                histogram(text, &catalogue::EXECUTION, &of(value), total);
+            }
         }
         self.histogram(text, &catalogue::WATCH_COUNT, |totals| &totals.watch_count);
         self.histogram(text, &catalogue::SEATS, |totals| &totals.seats);

@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_only_to_be_known_fails_nothing() {
+    fn informational_checks_fail_nothing() {
         let checks = HealthChecks::new()
             .note("store", || Some("gone".to_owned()))
             .note("source", || None);
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn why_something_failed_is_not_for_everybody() {
+    fn causes_of_failures_are_shown_to_operators_only() {
         let checks = checks().note("store", || Some("gone".to_owned()));
         assert_eq!(
             checks.run(Probe::Ready, "", false).text,
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn one_check_may_be_asked_by_its_path() {
+    fn a_single_check_has_a_path_of_its_own() {
         assert_eq!(Probe::of("/livez"), Some((Probe::Live, None)));
         assert_eq!(
             Probe::of("/readyz/ping"),

@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_request_that_nobody_knows_everything_is_empty() {
+    fn the_columns_of_an_unknown_request_are_empty() {
         assert!(detail_cells(None).iter().all(String::is_empty));
     }
 }

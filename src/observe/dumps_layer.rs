@@ -103,7 +103,7 @@ impl DumpsLayer {
         let (made, text) = oneshot::channel();
         let telemetry = Arc::clone(&self.telemetry);
         self.control.spawn(async move {
-            // Whoever asked may have left.
+            // The requester may have left.
             let _ = made.send(telemetry.dump(dump).await);
         });
         Dumping::Making {

@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_comes_after_what_was_logged_before() {
+    fn the_log_is_flushed_before_the_exit() {
         let (lines, waiting) = sync_channel(9);
         lines.send(Message::Line(b"last\n".to_vec())).unwrap();
         lines.send(Message::End).unwrap();

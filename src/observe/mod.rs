@@ -2,7 +2,7 @@
 //!
 //! `Telemetry` joins them. Data cores count in [`fairgate_core::cells`] and in a table of their own
 //! (`request_counts`), each written by one thread; `cell_metrics` reads them at a scrape, and `sampler`
-//! what only all cores together can tell. What is counted rarely goes through the `metrics` facade
+//! what follows only from all cores together. What is counted rarely goes through the `metrics` facade
 //! (`gateway_metrics`). Every metric is defined in [`catalogue`], and `exposition` writes them all.
 //!
 //! `recorder` is the outermost layer, which counts and logs each request at its end; `dumps_layer`

@@ -1,6 +1,6 @@
 //! A histogram of rare events, which any thread may record.
 //!
-//! The exporter of the `metrics` facade keeps every recorded value until somebody scrapes; this keeps counts alone.
+//! The exporter of the `metrics` facade keeps every recorded value until a scrape; this keeps only counts.
 
 use std::time::Duration;
 

@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_known_already_is_not_yielded_again() {
+    async fn a_known_revision_is_not_yielded_again() {
         let scratch = Scratch::new("known");
         scratch.write("a.yaml", "1");
         let known = load(&scratch.0).revision;
@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn every_file_that_cannot_be_read_is_told() {
+    fn every_unreadable_file_is_reported() {
         let scratch = Scratch::new("unreadable");
         scratch.write("a.yaml", "a: [");
         scratch.write("b.yaml", "1");
@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn a_revision_is_told_by_names_and_contents() {
+    fn a_revision_depends_on_names_and_contents() {
         let scratch = Scratch::new("revision");
         scratch.write("a.yaml", "1");
         let first = load(&scratch.0).revision;

@@ -1,4 +1,4 @@
-//! The port for operators, by whose answers the system decides whether the gateway is to be restarted.
+//! The admin port, whose health endpoints decide whether the gateway is restarted.
 
 use std::{
     net::SocketAddr,
@@ -34,7 +34,7 @@ pub(crate) const ATTACKS: &[Attack] = &[
     },
 ];
 
-/// How long a probe waits; the system's own default.
+/// How long a probe waits: the kubelet's default is 1 s.
 const PROBE: Duration = ms(1000);
 /// By when half a head must have been cut off.
 const HEAD: Duration = ms(12_000);
@@ -56,7 +56,7 @@ fn half_open() -> Outcome {
         (probed, cut)
     });
     let ((answered, probes), cut) = played.found;
-    played.nobody_else_is_hurt();
+    played.check_other_clients();
     played.outcome.check(
         "/livez answers within 1 s",
         answered == probes,
@@ -70,7 +70,7 @@ fn half_open() -> Outcome {
     played.outcome
 }
 
-/// Sends half a head. Whether the gateway closes before long.
+/// Sends half a head. Returns whether the gateway closes the connection in time.
 async fn half(admin: SocketAddr, begun: Instant) -> bool {
     let closed = async {
         let mut stream = TcpStream::connect(admin).await?;
@@ -82,7 +82,7 @@ async fn half(admin: SocketAddr, begun: Instant) -> bool {
     tokio::time::timeout(left, closed).await.is_ok()
 }
 
-/// Probes for a while, ten times a second. How many of how many were answered in time.
+/// Probes ten times a second. Returns how many of how many probes were answered in time.
 async fn probe(admin: SocketAddr, lasts: Duration) -> (usize, usize) {
     let (begun, mut answered, mut probes) = (now(), 0, 0);
     while begun.elapsed() < lasts {
@@ -100,7 +100,7 @@ fn no_descriptors() -> Outcome {
         descriptors: Some(DESCRIPTORS),
         ..Setup::default()
     };
-    // Whoever has a connection keeps it.
+    // Connections that are open stay open.
     let mut played = Scene::new(&setup, Mix::default()).play(async |scene| {
         let mut open = Vec::new();
         for _ in 0..DESCRIPTORS * 2 {
@@ -112,7 +112,7 @@ fn no_descriptors() -> Outcome {
         probe(scene.gateway.admin, ms(3000)).await
     });
     let (answered, probes) = played.found;
-    played.nobody_else_is_hurt();
+    played.check_other_clients();
     played.outcome.check(
         "/livez answers within 1 s",
         answered == probes,

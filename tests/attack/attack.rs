@@ -1,14 +1,14 @@
-//! The acceptance test of a promise: nobody is hurt by what others do.
+//! Acceptance test of isolation: no client suffers from what others do.
 //!
 //! Plays attacks on a running fairgate binary over loopback, while other clients work, and prints for each
-//! what the others felt, the gateway's memory and processor time, and whether all was as wanted. It knows the
-//! gateway from outside alone: its configuration, its ports, its log, its metrics.
+//! how the other clients were served, the gateway's memory and processor time, and whether each check passed. It knows the
+//! gateway only from outside: its configuration, its ports, its log, its metrics.
 //!
-//! `tests/attack/run` builds what it needs and starts it; README.md beside this file tells more.
+//! `tests/attack/run` builds what it needs and starts it; see README.md beside this file.
 
 #![expect(
     clippy::unwrap_used,
-    reason = "a test fails by panicking, and the table tells of it"
+    reason = "a test fails by panicking, and the table shows it"
 )]
 
 mod frames;
@@ -38,7 +38,7 @@ use report::Outcome;
 /// One attack.
 pub(crate) struct Attack {
     name: &'static str,
-    /// The point of the promise that it puts to the test.
+    /// The guarantee that it tests.
     point: &'static str,
     about: &'static str,
     play: fn() -> Outcome,

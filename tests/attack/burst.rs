@@ -26,11 +26,11 @@ pub(crate) const ATTACKS: &[Attack] = &[Attack {
 const BURST: usize = 1024;
 const PER_CONNECTION: usize = 128;
 const CLIENTS: usize = 8;
-/// Windows in which is measured, and how long each is. The cheapest counts: whatever else the machine does
-/// makes requests dearer, never cheaper.
+/// The number of measurement windows, and how long each is. The cheapest counts: whatever else the machine does
+/// makes requests more expensive, never cheaper.
 const WINDOWS: usize = 10;
 const WINDOW: Duration = ms(300);
-/// How much dearer a request may be after the burst, in hundredths.
+/// How much more expensive a request may be after the burst, in percent.
 const DEARER: u64 = 115;
 
 fn burst() -> Outcome {
@@ -70,7 +70,7 @@ fn burst() -> Outcome {
     let hundredths =
         |nanos: u64| format!("{:.1} µs", Duration::from_nanos(nanos).as_secs_f64() * 1e6);
     outcome.check(
-        "a request is at most 15 % dearer after the burst",
+        "a request is at most 15 % more expensive after the burst",
         after * 100 <= before * DEARER,
         format!("{} before, {} after", hundredths(before), hundredths(after)),
     );
@@ -91,7 +91,7 @@ async fn clients(address: SocketAddr) -> Vec<Client> {
     clients
 }
 
-/// The least that a request costs in any of several windows.
+/// The lowest cost of a request in any of several windows.
 async fn least_cost(gateway: &Gateway, clients: &mut [Client]) -> u64 {
     let mut least = u64::MAX;
     for _ in 0..WINDOWS {
@@ -120,7 +120,7 @@ async fn cost(gateway: &Gateway, clients: &mut [Client]) -> u64 {
     u64::try_from(each).unwrap_or(u64::MAX)
 }
 
-/// Sends the burst. How many of it were served.
+/// Sends the burst. Returns how many of its requests were served.
 async fn all_at_once(address: SocketAddr) -> u64 {
     let mut open = Vec::new();
     for _ in 0..BURST / PER_CONNECTION {

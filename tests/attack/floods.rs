@@ -1,7 +1,7 @@
 //! Floods of HTTP/2 frames that cost the sender little.
 //!
-//! Two connections send as fast as they can, come back when they are cut off, and stop after two seconds
-//! or so many frames. The gateway ends such connections, or reads no more of them; others feel nothing, and
+//! Two connections send as fast as they can, reconnect when they are closed, and stop after two seconds
+//! or so many frames. The gateway ends such connections, or reads no more of them; other clients are not affected, and
 //! memory stays.
 
 use std::{net::SocketAddr, time::Duration};
@@ -23,7 +23,7 @@ pub(crate) const ATTACKS: &[Attack] = &[
     Attack {
         name: "flood-rapid-reset",
         point: "floods",
-        about: "HEADERS and at once RST_STREAM",
+        about: "HEADERS, immediately followed by RST_STREAM",
         play: || play(&RAPID_RESET),
     },
     Attack {
@@ -86,10 +86,10 @@ const CONNECTIONS: usize = 2;
 const LASTS: Duration = ms(2000);
 /// Frames that one connection sends at the most.
 const FRAMES: u64 = 3_000_000;
-/// How often an attacker comes back, and after which time.
+/// How often an attacker reconnects, and after which time.
 const RETURNS: usize = 40;
 const PAUSE: Duration = ms(50);
-/// A write that takes longer has met a gateway that reads no more.
+/// If a write takes longer, the gateway has stopped reading.
 const STUCK: Duration = ms(1000);
 const MEMORY: u64 = 64 << 20;
 
@@ -99,7 +99,7 @@ struct Flood {
     opening: fn(&mut RawConnection) -> Vec<u8>,
     /// Many frames, and how many.
     piece: fn(&mut RawConnection) -> (Vec<u8>, u64),
-    /// Whether the attacker reads what comes back.
+    /// Whether the attacker reads the responses.
     reads: bool,
 }
 
@@ -215,7 +215,7 @@ fn play(flood: &'static Flood) -> Outcome {
         }
         all
     });
-    played.nobody_else_is_hurt();
+    played.check_other_clients();
     played.memory_is_bounded(MEMORY);
     let Done {
         frames,

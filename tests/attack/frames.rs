@@ -1,6 +1,6 @@
 //! HTTP/2 frames written by hand, and a connection that sends them whatever the protocol says.
 //!
-//! Well-behaved libraries refuse to do what attackers do. Frames here are built from their fields
+//! HTTP/2 libraries refuse to send what attackers send. Frames here are built from their fields
 //! (RFC 9113, section 4) and header blocks from literals that use no state (RFC 7541, section 6.2.2).
 
 use std::{
@@ -132,7 +132,7 @@ pub(crate) fn get(stream: u32, path: &str, token: Option<&str>) -> Vec<u8> {
     )
 }
 
-/// What came back on a connection.
+/// What was received on a connection.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     ended: AtomicBool,
@@ -147,7 +147,7 @@ impl Seen {
         self.ended.load(Ordering::Relaxed) || self.goaway.load(Ordering::Relaxed)
     }
 
-    /// Heads of answers.
+    /// Heads of responses.
     pub(crate) fn answers(&self) -> u64 {
         self.answers.load(Ordering::Relaxed)
     }
@@ -167,12 +167,12 @@ pub(crate) struct RawConnection {
 }
 
 impl RawConnection {
-    /// Opens a connection with `settings`, and reads whatever comes from now on.
+    /// Opens a connection with `settings`, and reads everything that arrives.
     pub(crate) async fn open(address: SocketAddr, values: &[(u16, u32)]) -> io::Result<Self> {
         Self::start(address, values, true).await
     }
 
-    /// The same, but what comes back is never read.
+    /// The same, but nothing is read.
     pub(crate) async fn open_deaf(address: SocketAddr) -> io::Result<Self> {
         Self::start(address, &[], false).await
     }
@@ -233,7 +233,7 @@ impl RawConnection {
         Ok(stream)
     }
 
-    /// What came back so far.
+    /// What was received so far.
     pub(crate) fn seen(&self) -> &Arc<Seen> {
         &self.seen
     }

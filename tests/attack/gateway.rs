@@ -1,5 +1,5 @@
 //! The gateway under test: a process of the fairgate binary, with a configuration of its own, and what
-//! the system and its admin port tell of it.
+//! the operating system and its admin port report.
 
 use std::{
     fs,
@@ -25,7 +25,7 @@ pub(crate) const ATTACKED_SEATS: usize = 20;
 const ATTACKED_TOTAL: u32 = 125;
 
 /// A policy of two levels that neither lend nor borrow: `attacked` with 20 seats for the groups
-/// `attackers` and `neighbours`, and `rest` with 100 for everybody else. Its shares are seats when the total is
+/// `attackers` and `neighbours`, and `rest` with 100 for all others. Its shares are seats when the total is
 /// 125, since the built-in `catch-all` has 5.
 const ATTACKED: &str = include_str!("attacked.yaml");
 
@@ -35,7 +35,7 @@ pub(crate) struct User {
     pub(crate) group: &'static str,
 }
 
-/// The one whose service must not suffer.
+/// The user whose service must not suffer.
 pub(crate) const VICTIM: &str = "victim";
 /// The attacker, where one is enough.
 pub(crate) const ATTACKER: &str = "attacker";
@@ -54,7 +54,7 @@ pub(crate) struct Setup {
     /// Descriptors that the process may have.
     pub(crate) descriptors: Option<u32>,
     pub(crate) tls: bool,
-    /// Whether clients without a credential may ask for everything.
+    /// Whether clients without a credential may request every path.
     pub(crate) anonymous: bool,
 }
 
@@ -106,7 +106,7 @@ impl Gateway {
         gateway
     }
 
-    /// Waits for the log line that tells the addresses.
+    /// Waits for the log line with the addresses.
     fn wait(&mut self) {
         let begun = now();
         while begun.elapsed() < START_LIMIT {
@@ -140,7 +140,7 @@ impl Gateway {
         fs::read_to_string(self.directory.join("log")).unwrap_or_default()
     }
 
-    /// Looks at its memory from elsewhere.
+    /// Its memory, for another thread.
     pub(crate) fn memory(&self) -> Memory {
         Memory(PathBuf::from(format!("/proc/{}/status", self.process.id())))
     }
@@ -278,7 +278,7 @@ fn pem(label: &str, der: &[u8]) -> String {
     format!("-----BEGIN {label}-----\n{lines}\n-----END {label}-----\n")
 }
 
-/// Puts what `more` says over `base`, key by key.
+/// Merges `more` into `base`, key by key.
 fn merge(base: &mut Value, more: &Value) {
     match (base, more) {
         (Value::Object(base), Value::Object(more)) => {
@@ -313,7 +313,7 @@ impl Metrics {
         self.0.len()
     }
 
-    /// The sum over all series of those of the gateway's own metrics that `is_meant` picks, by name
+    /// The sum over all series of those of the gateway's own metrics that `is_meant` selects, by name
     /// and labels.
     pub(crate) fn sum(&self, is_meant: impl Fn(&str) -> bool) -> f64 {
         let own = self.0.lines().filter(|line| line.starts_with("fairgate_"));
@@ -336,7 +336,7 @@ impl Metrics {
     }
 }
 
-/// Asks for `path` on a connection of its own. The body, if the answer came in time and was a 200.
+/// Requests `path` on a connection of its own. Returns the body of a 200 that arrived in time.
 pub(crate) fn http_get(address: SocketAddr, path: &str, limit: Duration) -> Option<String> {
     let begun = now();
     let mut stream = std::net::TcpStream::connect_timeout(&address, limit).ok()?;

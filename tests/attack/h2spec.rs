@@ -1,4 +1,4 @@
-//! h2spec: whether HTTP/2 is spoken as the RFC says, over TLS.
+//! h2spec: conformance to HTTP/2, over TLS.
 
 use std::{
     process::{Command, Stdio},
@@ -58,13 +58,13 @@ fn h2spec() -> Outcome {
         let _ = run.wait();
         reading.join().unwrap().unwrap_or_default()
     });
-    let told = std::mem::take(&mut played.found);
-    let summary = told.lines().find(|line| line.contains(" tests, "));
+    let reported = std::mem::take(&mut played.found);
+    let summary = reported.lines().find(|line| line.contains(" tests, "));
     let summary = summary.unwrap_or("no summary");
     let wanted = format!("{TESTS} tests, {TESTS} passed");
     let is_so = summary.starts_with(&wanted);
     played.outcome.check(wanted, is_so, summary);
-    for line in told.lines().filter(|line| line.contains('×')) {
+    for line in reported.lines().filter(|line| line.contains('×')) {
         played.outcome.note(line.trim());
     }
     played.outcome

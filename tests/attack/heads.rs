@@ -46,7 +46,7 @@ fn play<F: Future<Output = ()> + Send + 'static>(one: fn(SocketAddr) -> F) -> Ou
         }
         attackers.join_all().await;
     });
-    played.nobody_else_is_hurt();
+    played.check_other_clients();
     played.memory_is_bounded(BUDGET);
     played.a_metric_shows_it(&["head"]);
     played.outcome

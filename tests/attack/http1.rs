@@ -1,5 +1,5 @@
-//! HTTP/1.1 at its edges: answers that come before the body, clients that half-close, and heads and bodies
-//! that two servers could read in two ways.
+//! Edge cases of HTTP/1.1: responses before the body, clients that half-close, and heads and bodies
+//! that two servers could parse differently.
 
 use std::{
     io::{self, Read as _, Write as _},
@@ -40,7 +40,7 @@ pub(crate) const ATTACKS: &[Attack] = &[
 /// How long to wait for one more byte.
 const SILENCE: Duration = ms(1500);
 
-/// Plays without others and without anything to hurt them.
+/// Plays without other clients.
 fn play<T: Send + 'static>(each: fn(SocketAddr) -> T) -> Played<T> {
     let mix = Mix {
         readers: 1,
@@ -54,11 +54,11 @@ fn play<T: Send + 'static>(each: fn(SocketAddr) -> T) -> Played<T> {
             .await
             .unwrap()
     });
-    played.nobody_else_is_hurt();
+    played.check_other_clients();
     played
 }
 
-/// The head of a request up to its last own line.
+/// The head of a request without its last lines.
 fn head(method: &str, path: &str, more: &str) -> String {
     format!(
         "{method} {path} HTTP/1.1\r\nHost: gate\r\nAuthorization: Bearer {VICTIM}\r\n{more}\r\n"
@@ -79,14 +79,14 @@ fn early_answer() -> Outcome {
     let mut played = play(|address| (0..TIMES).filter(|_| early(address).is_ok()).count());
     let well = played.found;
     played.outcome.check(
-        "the next request is answered, or was told to use another connection",
+        "the next request is answered, or the response said that the connection closes",
         well == TIMES,
         format!("{well} of {TIMES}"),
     );
     played.outcome
 }
 
-/// Posts in vain, body 20 ms after the head, and asks again unless told that the connection closes.
+/// Sends a POST that is refused, its body 20 ms after the head, and sends another request unless the response says that the connection closes.
 fn early(address: SocketAddr) -> io::Result<()> {
     let mut stream = connect(address)?;
     let body = [b'x'; 4000];
@@ -97,7 +97,7 @@ fn early(address: SocketAddr) -> io::Result<()> {
     );
     stream.write_all(post.as_bytes())?;
     std::thread::sleep(ms(20));
-    // It may be closed already, which is well if the answer says so.
+    // It may be closed already, which is correct if the response says `Connection: close`.
     let _ = stream.write_all(&body);
     let answer = read_answer(&mut stream)?;
     if !answer.starts_with("http/1.1 403") {
@@ -168,21 +168,21 @@ fn half_close() -> Outcome {
 
 /// What came back: the status of each answer, and whether the connection was closed then.
 #[derive(Debug, Default)]
-struct Told {
+struct Replies {
     statuses: Vec<u16>,
     is_closed: bool,
 }
 
-impl Told {
+impl Replies {
     fn served(&self) -> usize {
         let served = self.statuses.iter().filter(|status| **status < 300);
         served.count()
     }
 }
 
-/// A case of what two servers could read in two ways: its name, the bytes, and whether what comes back is
+/// Input that two servers could parse differently: its name, the bytes, and whether the responses are
 /// well.
-type Case = (&'static str, String, fn(&Told) -> bool);
+type Case = (&'static str, String, fn(&Replies) -> bool);
 
 fn cases() -> Vec<Case> {
     let good = head("GET", PODS, "");
@@ -194,12 +194,13 @@ fn cases() -> Vec<Case> {
     let long_both = post(&format!("{long}{two}")) + "0\r\n\r\n";
     let long_bare = head("GET", PODS, &format!("{long}X-Other: a\n"));
     let chunked = |end: &str| post("Transfer-Encoding: chunked\r\n") + "2\r\n{}\r\n" + end + &good;
-    let only_first: fn(&Told) -> bool =
-        |told| told.served() <= 1 && told.statuses.first() == Some(&200);
-    let none: fn(&Told) -> bool = |told| told.served() == 0 && !told.statuses.is_empty();
-    // Refused, closed, or both answered: never one that swallows the other in silence.
-    let no_silence: fn(&Told) -> bool =
-        |told| told.served() == 2 || told.statuses.contains(&400) || told.is_closed;
+    let only_first: fn(&Replies) -> bool =
+        |replies| replies.served() <= 1 && replies.statuses.first() == Some(&200);
+    let none: fn(&Replies) -> bool =
+        |replies| replies.served() == 0 && !replies.statuses.is_empty();
+    // Refused, closed, or both answered: one request never hides the other.
+    let no_silence: fn(&Replies) -> bool =
+        |replies| replies.served() == 2 || replies.statuses.contains(&400) || replies.is_closed;
     vec![
         (
             "pipelined head with a bare LF",
@@ -229,14 +230,18 @@ fn cases() -> Vec<Case> {
 fn head_checks() -> Outcome {
     let mut played = play(|address| {
         let play = |(name, bytes, is_well): Case| {
-            let told = ask(address, bytes.as_bytes()).unwrap_or_default();
-            (name, is_well(&told), told)
+            let replies = ask(address, bytes.as_bytes()).unwrap_or_default();
+            (name, is_well(&replies), replies)
         };
         cases().into_iter().map(play).collect::<Vec<_>>()
     });
-    for (name, is_well, told) in std::mem::take(&mut played.found) {
-        let closed = if told.is_closed { ", closed" } else { ", open" };
-        let found = format!("{:?}{closed}", told.statuses);
+    for (name, is_well, replies) in std::mem::take(&mut played.found) {
+        let closed = if replies.is_closed {
+            ", closed"
+        } else {
+            ", open"
+        };
+        let found = format!("{:?}{closed}", replies.statuses);
         played
             .outcome
             .check(format!("{name}: refused"), is_well, found);
@@ -245,7 +250,7 @@ fn head_checks() -> Outcome {
 }
 
 /// Sends `bytes` and reads until nothing more comes.
-fn ask(address: SocketAddr, bytes: &[u8]) -> io::Result<Told> {
+fn ask(address: SocketAddr, bytes: &[u8]) -> io::Result<Replies> {
     let mut stream = connect(address)?;
     let _ = stream.write_all(bytes);
     let (mut read, mut piece) = (Vec::new(), [0; 4096]);
@@ -258,7 +263,7 @@ fn ask(address: SocketAddr, bytes: &[u8]) -> io::Result<Told> {
     };
     let text = String::from_utf8_lossy(&read).into_owned();
     let heads = text.split("HTTP/1.1 ").skip(1);
-    Ok(Told {
+    Ok(Replies {
         statuses: heads
             .filter_map(|head| head.get(..3)?.parse().ok())
             .collect(),

@@ -1,4 +1,4 @@
-//! What strangers can have written and kept: log lines, series; and what should leave a trace.
+//! What unknown clients can make the gateway write and keep: log lines and series; and what has to be logged.
 
 use std::{
     io::{Read as _, Write as _},
@@ -34,7 +34,7 @@ pub(crate) const ATTACKS: &[Attack] = &[
     Attack {
         name: "refused-heads",
         point: "B.11",
-        about: "heads that cannot be parsed; the log and a metric tell of them",
+        about: "heads that cannot be parsed; the log and a metric report them",
         play: refused_heads,
     },
 ];
@@ -56,7 +56,7 @@ fn refused_reviews() -> Outcome {
         ..Setup::default()
     };
     let mut played = Scene::new(&setup, Mix::default()).play(async |scene| {
-        let mut told = 0;
+        let mut reported = 0;
         let mut client = None;
         for number in 0..TOKENS {
             let mut connected = match client.take() {
@@ -66,21 +66,21 @@ fn refused_reviews() -> Outcome {
             let token = format!("unknown-{number}");
             let answer = connected.send(Method::GET, "/api/v1/pods", Some(&token));
             if let Ok(answer) = answer.await {
-                told += usize::from(answer.status().as_u16() >= 400);
+                reported += usize::from(answer.status().as_u16() >= 400);
                 client = Some(connected);
             }
         }
         tokio::time::sleep(ms(300)).await;
-        told
+        reported
     });
-    played.nobody_else_is_hurt();
+    played.check_other_clients();
     let log = played.scene.gateway.log();
     let warnings = log.lines().filter(|l| l.contains("\"WARN\"")).count();
-    let told = played.found;
+    let reported = played.found;
     played.outcome.check(
         "every such request is refused",
-        told == TOKENS,
-        format!("{told} of {TOKENS} were"),
+        reported == TOKENS,
+        format!("{reported} of {TOKENS} were"),
     );
     played.outcome.check(
         format!("at most {WARNINGS} warnings"),
@@ -105,7 +105,7 @@ fn kinds_of_request() -> Outcome {
         }
         connection.seen().answers()
     });
-    played.nobody_else_is_hurt();
+    played.check_other_clients();
     let [before, after] = [played.metrics[0].bytes(), played.metrics[1].bytes()];
     played.outcome.check(
         "the scrape has at most 2 MiB",
@@ -143,8 +143,8 @@ fn refused_heads() -> Outcome {
     let (statuses, lines) = std::mem::take(&mut played.found);
     let refused = (400..500).contains(statuses.iter().max().unwrap_or(&0));
     let outcome = &mut played.outcome;
-    outcome.check("they are refused", refused, format!("{statuses:?}"));
-    outcome.check("the log tells of them", lines > 0, "not a line");
+    outcome.check("the requests are refused", refused, format!("{statuses:?}"));
+    outcome.check("the log mentions them", lines > 0, "not a line");
     outcome.note(format!(
         "{lines} lines in the log for {} heads",
         statuses.len()

@@ -1,7 +1,7 @@
-//! The others: clients that do nothing wrong, and what they feel.
+//! The other clients, which do nothing wrong, and how they are served.
 //!
 //! Readers, writers and watchers of the user `victim` (or of another) in closed loops with a pause, on a thread
-//! of their own, so that what attackers burn does not slow them down by more than the machine makes it.
+//! of their own, so that the attackers' load slows them down only as far as they share the machine.
 
 use std::{
     net::SocketAddr,
@@ -30,19 +30,19 @@ use crate::{
 
 /// The pause between two requests of one client.
 const PAUSE: Duration = ms(10);
-/// Without anything for so long, a watch is held to be dead; the stand-in tells something every 250 ms.
+/// Without anything for so long, a watch counts as dead; the fake upstream sends an event every 250 ms.
 const SILENCE: Duration = ms(3000);
 
-/// Who the others are.
+/// The number and kind of the other clients.
 #[derive(Clone, Copy)]
 pub(crate) struct Mix {
     /// Clients that read, half of them by HTTP/2.
     pub(crate) readers: usize,
     pub(crate) writers: usize,
     pub(crate) watches: usize,
-    /// Clients without a credential that ask whether the server lives.
+    /// Clients without a credential that request `/livez`.
     pub(crate) anonymous: usize,
-    /// Who reads, writes and watches.
+    /// The user that reads, writes and watches.
     pub(crate) user: &'static str,
     /// What counts as a failure when it takes longer.
     pub(crate) limit: Duration,
@@ -61,9 +61,9 @@ impl Default for Mix {
     }
 }
 
-/// What the others felt in a while.
+/// How the other clients were served in a period.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Felt {
+pub(crate) struct ServiceStats {
     /// How long each answered request took, in order.
     times: Vec<Duration>,
     /// Requests that failed, and watches that ended.
@@ -73,7 +73,7 @@ pub(crate) struct Felt {
     pub(crate) first: Option<String>,
 }
 
-impl Felt {
+impl ServiceStats {
     /// Requests in all.
     pub(crate) fn requests(&self) -> usize {
         self.times.len() + self.failures
@@ -91,7 +91,7 @@ impl Felt {
     }
 }
 
-/// The others, at work until dropped.
+/// The other clients, at work until dropped.
 pub(crate) struct Others {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -100,7 +100,7 @@ pub(crate) struct Others {
 struct Shared {
     address: SocketAddr,
     mix: Mix,
-    felt: Mutex<Felt>,
+    stats: Mutex<ServiceStats>,
     over: AtomicBool,
 }
 
@@ -110,7 +110,7 @@ impl Others {
         let shared = Arc::new(Shared {
             address,
             mix,
-            felt: Mutex::default(),
+            stats: Mutex::default(),
             over: AtomicBool::new(false),
         });
         let clients = Arc::clone(&shared);
@@ -127,20 +127,20 @@ impl Others {
         }
     }
 
-    /// What they felt since this was last asked.
-    pub(crate) fn felt(&self) -> Felt {
-        let mut felt = std::mem::take(&mut *self.shared.felt.lock().unwrap());
-        felt.times.sort_unstable();
-        felt
+    /// How they were served since the last call.
+    pub(crate) fn stats(&self) -> ServiceStats {
+        let mut stats = std::mem::take(&mut *self.shared.stats.lock().unwrap());
+        stats.times.sort_unstable();
+        stats
     }
 
     /// Lets them come to an end.
-    pub(crate) fn end(mut self) -> Felt {
+    pub(crate) fn end(mut self) -> ServiceStats {
         self.shared.over.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
             thread.join().expect("the others do not panic");
         }
-        self.felt()
+        self.stats()
     }
 }
 
@@ -176,8 +176,8 @@ impl Shared {
         self.over.load(Ordering::Relaxed)
     }
 
-    fn note(&self, note: impl FnOnce(&mut Felt)) {
-        note(&mut self.felt.lock().unwrap());
+    fn note(&self, note: impl FnOnce(&mut ServiceStats)) {
+        note(&mut self.stats.lock().unwrap());
     }
 }
 
@@ -206,10 +206,12 @@ async fn ask(shared: Arc<Shared>, what: (Method, &'static str, bool), is_http2: 
             Ok(Ok(connected)) => {
                 client = Some(connected);
                 let took = begun.elapsed();
-                shared.note(|felt| felt.times.push(took));
+                shared.note(|stats| stats.times.push(took));
             }
-            Ok(Err(error)) => shared.note(|felt| felt.fail(error)),
-            Err(_) => shared.note(|felt| felt.fail(format!("{method} {path}: no answer in time"))),
+            Ok(Err(error)) => shared.note(|stats| stats.fail(error)),
+            Err(_) => {
+                shared.note(|stats| stats.fail(format!("{method} {path}: no answer in time")));
+            }
         }
         tokio::time::sleep(PAUSE).await;
     }
@@ -222,9 +224,9 @@ async fn watch(shared: Arc<Shared>) {
             Ok(()) => return,
             Err(error) => error,
         };
-        shared.note(|felt| {
-            felt.ended_watches += 1;
-            felt.fail(error);
+        shared.note(|stats| {
+            stats.ended_watches += 1;
+            stats.fail(error);
         });
         tokio::time::sleep(ms(200)).await;
     }

@@ -1,12 +1,12 @@
-//! What an attack came to, and the table of all.
+//! The results of attacks, and the table of all.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::others::Felt;
+use crate::others::ServiceStats;
 
-/// What is wanted, and whether it was so.
+/// What was required, and whether it was so.
 #[derive(Clone, Debug)]
 pub(crate) struct Verdict {
     pub(crate) wanted: String,
@@ -15,11 +15,11 @@ pub(crate) struct Verdict {
     pub(crate) found: String,
 }
 
-/// What one attack came to.
+/// The results of one attack.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Outcome {
-    pub(crate) before: Felt,
-    pub(crate) during: Felt,
+    pub(crate) before: ServiceStats,
+    pub(crate) during: ServiceStats,
     /// Resident memory of the gateway before it, at its peak, and after it; in bytes.
     pub(crate) resident: [u64; 3],
     /// Processor time of the gateway during it.
@@ -33,8 +33,8 @@ pub(crate) struct Outcome {
 
 impl Outcome {
     pub(crate) fn new(
-        before: Felt,
-        during: Felt,
+        before: ServiceStats,
+        during: ServiceStats,
         resident: [u64; 3],
         cpu: Duration,
         took: Duration,
@@ -81,13 +81,13 @@ impl Outcome {
 
     /// As a JSON object.
     pub(crate) fn json(&self, name: &str, point: &str) -> Value {
-        let felt = |felt: &Felt| {
+        let stats = |stats: &ServiceStats| {
             json!({
-                "requests": felt.requests(),
-                "failures": felt.failures,
-                "endedWatches": felt.ended_watches,
-                "p50Ms": millis(felt.percentile(50)),
-                "p99Ms": millis(felt.percentile(99)),
+                "requests": stats.requests(),
+                "failures": stats.failures,
+                "endedWatches": stats.ended_watches,
+                "p50Ms": millis(stats.percentile(50)),
+                "p99Ms": millis(stats.percentile(99)),
             })
         };
         let verdict = |verdict: &Verdict| json!({"wanted": verdict.wanted, "ok": verdict.is_so, "found": verdict.found});
@@ -95,8 +95,8 @@ impl Outcome {
             "attack": name,
             "point": point,
             "ok": self.is_well(),
-            "before": felt(&self.before),
-            "during": felt(&self.during),
+            "before": stats(&self.before),
+            "during": stats(&self.during),
             "residentMiB": self.resident.map(|bytes| bytes >> 20),
             "cpuPercent": self.cpu_percent(),
             "seconds": self.took.as_secs_f64(),
@@ -127,12 +127,12 @@ pub(crate) fn head() -> String {
 
 /// The line of an attack: each pair is before → during, memory before → peak → after.
 pub(crate) fn line(name: &str, point: &str, outcome: &Outcome) -> String {
-    let p99 = [&outcome.before, &outcome.during].map(|felt| {
-        let is_measured = felt.requests() > felt.failures;
-        is_measured.then(|| format!("{:.1}", millis(felt.percentile(99))))
+    let p99 = [&outcome.before, &outcome.during].map(|stats| {
+        let is_measured = stats.requests() > stats.failures;
+        is_measured.then(|| format!("{:.1}", millis(stats.percentile(99))))
     });
     let p99 = p99.map(|time| time.unwrap_or_else(|| "–".to_owned()));
-    let failures = [&outcome.before, &outcome.during].map(|felt| felt.failures.to_string());
+    let failures = [&outcome.before, &outcome.during].map(|stats| stats.failures.to_string());
     let memory = outcome.resident.map(|bytes| (bytes >> 20).to_string());
     let wrong: Vec<String> = (outcome.verdicts.iter())
         .filter(|verdict| !verdict.is_so)

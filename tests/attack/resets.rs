@@ -1,6 +1,6 @@
-//! Streams that are reset right after they were opened, on requests that no seat holds back.
+//! Streams that are reset right after they were opened, on requests that need no seat.
 //!
-//! The gateway must not pass so many resets on that the upstream takes it for the attacker and ends
+//! The gateway must not forward so many resets that the upstream takes it for an attacker and closes
 //! a connection that others share. It counts premature resets and ends the attacker's connection instead.
 
 use std::{net::SocketAddr, time::Duration};
@@ -41,7 +41,7 @@ const LASTS: Duration = ms(4000);
 /// Streams that each connection opens in each step, and after which time it resets them.
 const AT_ONCE: usize = 2;
 const STEP: Duration = ms(4);
-/// How often an attacker comes back.
+/// How often an attacker reconnects.
 const RETURNS: usize = 50;
 
 fn play(path: &'static str, user: Option<&'static str>) -> Outcome {
@@ -64,7 +64,7 @@ fn play(path: &'static str, user: Option<&'static str>) -> Outcome {
         }
         (opened, ended)
     });
-    played.nobody_else_is_hurt();
+    played.check_other_clients();
     let upstream = &played.scene.upstream;
     let (resets, most) = upstream.resets();
     let closed = upstream.ended_connections();
@@ -88,7 +88,7 @@ fn play(path: &'static str, user: Option<&'static str>) -> Outcome {
     played.outcome
 }
 
-/// Opens streams and resets them. How many, and how often the gateway ended the connection.
+/// Opens streams and resets them. Returns how many, and how often the gateway closed the connection.
 async fn attack(address: SocketAddr, path: &str, user: Option<&str>) -> (u64, usize) {
     let (begun, mut opened, mut ended) = (now(), 0, 0);
     while begun.elapsed() < LASTS && ended < RETURNS {

@@ -1,4 +1,4 @@
-//! One attack in its surroundings: a stand-in upstream, a gateway in front of it, others at work; and
+//! One attack with its surroundings: a fake upstream, a gateway in front of it, and other clients at work; and
 //! the measuring of all three before, during and after.
 
 use std::{
@@ -11,21 +11,21 @@ use std::{
 
 use crate::{
     gateway::{Gateway, Memory, Metrics, Setup},
-    others::{Felt, Mix, Others},
+    others::{Mix, Others, ServiceStats},
     report::Outcome,
     time::{ms, now},
-    upstream::{STREAMS, StandIn},
+    upstream::{FakeUpstream, STREAMS},
 };
 
-/// How long the others are left alone before they are looked at, and then until the attack.
+/// How long the other clients run before they are measured, and then until the attack.
 const WARM_UP: Duration = ms(300);
 const BEFORE: Duration = ms(1000);
-/// How long the others are looked at, at least, from the beginning of the attack on.
+/// How long the other clients are measured at least, from the beginning of the attack on.
 const LEAST: Duration = ms(1000);
-/// How long memory has to come back, once the attackers have left.
+/// How long memory may take to shrink again once the attackers have left.
 const RECOVERY: Duration = ms(4000);
-/// Others must not wait longer than this (p99), or than so many times what they waited before. It is
-/// generous since attackers, others and gateway share the machine: a service that stands still is told by
+/// Other clients must not wait longer than this (p99), or than so many times as long as before. It is
+/// generous since attackers, others and gateway share the machine: a service that stands still is recognized by
 /// failures and seconds.
 const BOUND: Duration = ms(500);
 const TIMES: u32 = 10;
@@ -34,7 +34,7 @@ const LEFT_BEHIND: u64 = 64 << 20;
 
 /// Where an attack is played.
 pub(crate) struct Scene {
-    pub(crate) upstream: StandIn,
+    pub(crate) upstream: FakeUpstream,
     pub(crate) gateway: Gateway,
     mix: Mix,
 }
@@ -57,7 +57,7 @@ impl Scene {
 
     /// The same, with another number of streams.
     pub(crate) fn with_streams(streams: u32, setup: &Setup, mix: Mix) -> Self {
-        let upstream = StandIn::start(streams);
+        let upstream = FakeUpstream::start(streams);
         let gateway = Gateway::start(setup, upstream.address);
         Self {
             upstream,
@@ -71,10 +71,10 @@ impl Scene {
         let mut scene = self;
         let others = Others::start(scene.gateway.address, scene.mix);
         std::thread::sleep(WARM_UP);
-        let _ = others.felt();
+        let _ = others.stats();
         let metrics_before = scene.gateway.metrics();
         std::thread::sleep(BEFORE);
-        let before = others.felt();
+        let before = others.stats();
         let memory = MemoryWatch::start(scene.gateway.memory());
         let resident = scene.gateway.memory().resident();
         let (cpu, begun) = (scene.gateway.cpu(), now());
@@ -107,9 +107,9 @@ impl Scene {
 }
 
 impl<T> Played<T> {
-    /// The others must not have felt it.
-    pub(crate) fn nobody_else_is_hurt(&mut self) {
-        let Felt {
+    /// The other clients must not have suffered.
+    pub(crate) fn check_other_clients(&mut self) {
+        let ServiceStats {
             failures,
             ended_watches,
             first,
@@ -122,7 +122,7 @@ impl<T> Played<T> {
             format!("{failures} failures, {ended_watches} of them watches{first}"),
         );
         let [before, during] =
-            [&self.outcome.before, &self.outcome.during].map(|felt| felt.percentile(99));
+            [&self.outcome.before, &self.outcome.during].map(|stats| stats.percentile(99));
         let bound = BOUND.max(before * TIMES);
         self.outcome.check(
             format!("others' p99 stays below {} ms", bound.as_millis()),

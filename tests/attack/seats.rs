@@ -1,7 +1,7 @@
-//! Attempts to have more executed than the limits allow.
+//! Attempts to make the upstream execute more requests than the limits allow.
 //!
-//! The upstream goes on with whatever it has begun, also when it is cancelled, and is the judge: what
-//! executes there at a time must never be more than the seats, or than the cap.
+//! The upstream completes every request, also when it is cancelled, and counts them: what
+//! executes there at a time must never exceed the seats or the cap.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -54,7 +54,7 @@ pub(crate) const ATTACKS: &[Attack] = &[
 ];
 
 const SLOW: &str = "/api/v1/namespaces/a/pods/t4000";
-/// Quick, but not over when it would be cancelled.
+/// Quick, but not complete when it would be cancelled.
 const QUICK: &str = "/api/v1/namespaces/a/pods/t15";
 const LOG: &str = "/api/v1/namespaces/a/pods/t2000/log";
 const LASTS: Duration = ms(3000);
@@ -79,7 +79,7 @@ fn long_running() -> Setup {
     }
 }
 
-/// The others have no long-running requests, and no watches, which some may count among them.
+/// The other clients have no long-running requests, and no watches, which some count as such.
 fn brief() -> Mix {
     Mix {
         watches: 0,
@@ -88,8 +88,8 @@ fn brief() -> Mix {
 }
 
 /// No more than `limit` may ever have executed, and some must have.
-fn judge<T>(mut played: Played<T>, executing: Executing, limit: usize) -> Outcome {
-    played.nobody_else_is_hurt();
+fn within_limit<T>(mut played: Played<T>, executing: Executing, limit: usize) -> Outcome {
+    played.check_other_clients();
     played.outcome.check(
         format!("at most {limit} execute at a time"),
         executing.most <= limit,
@@ -151,7 +151,7 @@ fn taught_service_time() -> Outcome {
         tokio::join!(each(), each());
     });
     let executing = played.scene.upstream.executing(ATTACKER);
-    judge(played, executing, ATTACKED_SEATS)
+    within_limit(played, executing, ATTACKED_SEATS)
 }
 
 fn long_running_cancelled() -> Outcome {
@@ -160,7 +160,7 @@ fn long_running_cancelled() -> Outcome {
         tokio::join!(each(), each());
     });
     let executing = played.scene.upstream.executing(ATTACKER);
-    judge(played, executing, PER_USER)
+    within_limit(played, executing, PER_USER)
 }
 
 fn long_running_at_once() -> Outcome {
@@ -169,7 +169,7 @@ fn long_running_at_once() -> Outcome {
         futures_util::future::join_all(each).await;
     });
     let executing = played.scene.upstream.attackers();
-    judge(played, executing, TOTAL)
+    within_limit(played, executing, TOTAL)
 }
 
 /// Asks for 20 short logs at a time, so that the cap is reached from all sides again and again.
@@ -198,7 +198,7 @@ fn false_watches() -> Outcome {
         tokio::time::sleep(ms(13_000)).await;
     });
     let executing = played.scene.upstream.executing(ATTACKER);
-    judge(played, executing, ATTACKED_SEATS)
+    within_limit(played, executing, ATTACKED_SEATS)
 }
 
 fn random_schedules() -> Outcome {
@@ -207,7 +207,7 @@ fn random_schedules() -> Outcome {
         tokio::join!(each(0), each(1), each(2), each(3));
     });
     let executing = played.scene.upstream.attackers();
-    judge(played, executing, ATTACKED_SEATS)
+    within_limit(played, executing, ATTACKED_SEATS)
 }
 
 /// One attacker's random requests, each cancelled after a random time.

@@ -1,7 +1,7 @@
-//! Clients that do not read their answers, and so hold the seats of a whole level.
+//! Clients that do not read their responses, and so occupy all seats of a level.
 //!
-//! When it is the client that stalls, the gateway can read the answer to its end, if it fits a spool,
-//! and give the seat back; beyond that, who stalls loses the seat within seconds.
+//! If a client stalls, the gateway can read the rest of the response into a spool, if it fits,
+//! and free the seat. Otherwise the client loses its response, and the seat is free, within seconds.
 
 use std::time::Duration;
 
@@ -31,14 +31,14 @@ pub(crate) const ATTACKS: &[Attack] = &[
 ];
 
 const STREAMS: usize = 40;
-/// How long a seat may be held by somebody who reads nothing of a large answer.
+/// How long a client that reads nothing of a large response may keep a seat.
 const STALL: Duration = ms(10_000);
 
 fn small() -> Outcome {
     let mut played = scene(ms(3000)).play(async |scene| {
         attack(scene, "/api/v1/namespaces/a/pods/t0b65536", ms(4000)).await;
     });
-    played.nobody_else_is_hurt();
+    played.check_other_clients();
     played.memory_is_bounded(128 << 20);
     played.a_metric_shows_it(&["spool", "stall", "slow"]);
     played.outcome
@@ -48,10 +48,10 @@ fn large() -> Outcome {
     let mut played = scene(ms(11_000)).play(async |scene| {
         attack(scene, "/api/v1/namespaces/a/pods/t0b16777216", ms(12_000)).await;
     });
-    let felt = &played.outcome.during;
-    let (failures, longest) = (felt.failures, felt.percentile(100));
-    let is_answered = felt.requests() > failures;
-    let first = felt.first.clone().unwrap_or_default();
+    let stats = &played.outcome.during;
+    let (failures, longest) = (stats.failures, stats.percentile(100));
+    let is_answered = stats.requests() > failures;
+    let first = stats.first.clone().unwrap_or_default();
     played.outcome.check(
         "no request of others fails",
         failures == 0,
@@ -86,7 +86,7 @@ fn scene(limit: Duration) -> Scene {
     Scene::new(&setup, mix)
 }
 
-/// Asks for answers and reads one byte of each.
+/// Requests responses and reads one byte of each.
 async fn attack(scene: &Scene, path: &str, lasts: Duration) {
     let mut open = Vec::new();
     for _ in 0..2 {

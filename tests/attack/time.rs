@@ -1,4 +1,4 @@
-//! Time, of which a black box can only be told by the clock.
+//! Limits of time, which can be measured from outside only by the clock.
 
 use std::time::{Duration, Instant};
 

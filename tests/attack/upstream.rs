@@ -1,13 +1,13 @@
-//! The stand-in for the API server: honest about how long work takes, stubborn about doing it.
+//! The fake API server: work takes exactly as long as requested, and is always completed.
 //!
 //! A request says by a segment of its path how long it takes and how large its answer is (see
-//! [`Wanted`]). Work that has begun is done to its end, whether or not anybody still waits, and
-//! [`Executing`] counts it until then, for each user. That is what limits are judged by.
+//! [`Wanted`]). Work that has begun is completed, whether or not a client still waits, and
+//! [`Executing`] counts it until then, for each user. The limits are checked against these counts.
 //!
-//! Over HTTP/2 it defends itself as servers do. As Go's server: a connection executes as many handlers as it
+//! Over HTTP/2 it defends itself as servers do. Like Go's server, a connection executes as many handlers as it
 //! allows streams, cancelled ones included, further ones wait, and when more wait than four times that, the
-//! connection ends with `ENHANCE_YOUR_CALM`. As nghttp2: a connection may reset 1000 streams at once and 33
-//! a second. Both protocols share a port; the first bytes tell them apart.
+//! connection ends with `ENHANCE_YOUR_CALM`. Like nghttp2, it lets a connection reset 1000 streams at once and 33
+//! a second. Both protocols share a port; the first bytes show which it is.
 
 use std::{
     collections::HashMap,
@@ -38,27 +38,27 @@ use crate::{
     time::{ms, now},
 };
 
-/// Streams that one connection allows, unless told otherwise; as kube-apiserver.
+/// Streams that one connection allows by default, as kube-apiserver does.
 pub(crate) const STREAMS: u32 = 100;
-/// Handlers that may wait on one connection, for each stream it allows; as Go's server.
+/// Handlers that may wait on one connection, for each stream it allows, as in Go's server.
 const WAITING_PER_STREAM: u32 = 4;
-/// Resets that one connection may have at once, and each second; as nghttp2.
+/// Resets that one connection may have at once, and each second, as in nghttp2.
 const RESETS_AT_ONCE: f64 = 1000.0;
 const RESETS_PER_SECOND: f64 = 33.0;
-/// How often a watch of the others' namespace is told something, and any other one.
+/// How often a watch of the others' namespace gets an event, and any other watch.
 const WATCH_PERIOD: Duration = ms(250);
 const QUIET_WATCH_PERIOD: Duration = ms(30_000);
 /// The others' namespace.
 const OTHERS: &str = "/namespaces/v/";
-/// What a watch is told.
+/// The event that a watch gets.
 const EVENT: &[u8] = b"{\"type\":\"BOOKMARK\",\"object\":{\"kind\":\"Pod\",\"apiVersion\":\"v1\",\
     \"metadata\":{\"resourceVersion\":\"7\"}}}\n";
 const OBJECT: &[u8] = b"{\"kind\":\"Pod\",\"apiVersion\":\"v1\",\"metadata\":{\"name\":\"p\"}}";
-/// Reviews of tokens are not allowed here: the gateway has no right to ask.
+/// Reviews of tokens are refused: the gateway has no right to request them.
 const TOKEN_REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
 
-/// A running stand-in. It ends when dropped.
-pub(crate) struct StandIn {
+/// A running fake upstream. It ends when dropped.
+pub(crate) struct FakeUpstream {
     pub(crate) address: SocketAddr,
     state: Arc<State>,
     thread: Option<JoinHandle<()>>,
@@ -103,7 +103,7 @@ struct Wanted {
     bytes: Option<usize>,
     is_early: bool,
     is_watch: bool,
-    /// How often a watch is told something.
+    /// How often a watch gets an event.
     period: Duration,
 }
 
@@ -147,8 +147,8 @@ impl Wanted {
     }
 }
 
-impl StandIn {
-    /// Starts a stand-in that allows so many streams on a connection.
+impl FakeUpstream {
+    /// Starts one that allows so many streams on a connection.
     pub(crate) fn start(streams: u32) -> Self {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         rustix::net::listen(&listener, 4096).unwrap();
@@ -204,7 +204,7 @@ impl StandIn {
     }
 }
 
-impl Drop for StandIn {
+impl Drop for FakeUpstream {
     fn drop(&mut self) {
         self.state.ended.notify_one();
         if let Some(thread) = self.thread.take() {
@@ -236,7 +236,7 @@ async fn accept(listener: std::net::TcpListener, state: Arc<State>, streams: u32
 }
 
 impl State {
-    /// Does the work of a request to its end, whoever leaves meanwhile; the answer's channel tells when.
+    /// Does the work of a request to its end, whoever leaves meanwhile; the response's channel signals the end.
     fn execute(self: &Arc<Self>, user: &str, time: Duration) -> oneshot::Receiver<()> {
         let is_attacker = user.starts_with(ATTACKER);
         if is_attacker {
@@ -444,7 +444,7 @@ async fn handle(
         return Ok(());
     }
     if wanted.is_watch && wanted.time.is_zero() {
-        let ended = tell(&mut send, wanted.period).await;
+        let ended = send_events(&mut send, wanted.period).await;
         if ended.is_err() {
             handlers.reset();
         }
@@ -466,8 +466,8 @@ async fn unless_reset<F: Future>(respond: &mut SendResponse<Bytes>, other: F) ->
     }
 }
 
-/// Tells a watch something again and again, until it is reset.
-async fn tell(send: &mut SendStream<Bytes>, period: Duration) -> Result<(), h2::Error> {
+/// Sends events to a watch until it is reset.
+async fn send_events(send: &mut SendStream<Bytes>, period: Duration) -> Result<(), h2::Error> {
     loop {
         send.send_data(Bytes::from_static(EVENT), false)?;
         tokio::select! {

@@ -1,7 +1,7 @@
-//! Very many watches, of one user or of many.
+//! Large numbers of watches, of one user or of many.
 //!
 //! A watch occupies a stream of an upstream connection for as long as it lasts, and connections are
-//! bounded. One user must not take all of them; who gets none is told so at once.
+//! bounded. One user must not take all of them; a request for one more is refused at once.
 
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ const USERS: usize = 300;
 const EACH_USERS: usize = 100;
 /// How long opening all of them may take.
 const LIMIT: Duration = ms(10_000);
-/// Watches asked for and not answered yet, beyond which further ones wait: queues are not to overflow.
+/// The most watches without a response at a time, so that no queue overflows.
 const UNANSWERED: u64 = 100;
 /// How long that to one further watch may take.
 const SOON: Duration = ms(3000);
@@ -62,7 +62,7 @@ fn one_user() -> Outcome {
         }
         (counts(&open), further)
     });
-    played.nobody_else_is_hurt();
+    played.check_other_clients();
     let (counts, further) = played.found;
     let outcome = &mut played.outcome;
     outcome.check(
@@ -76,13 +76,13 @@ fn one_user() -> Outcome {
         format!("{} of {ONE_USERS} were", counts.answers),
     );
     outcome.check(
-        "one user does not get as many as it likes",
+        "the watches of one user are limited",
         counts.served < ONE_USERS as u64,
         format!("all {ONE_USERS} are served"),
     );
     outcome.note(format!("{} of {ONE_USERS} watches served", counts.served));
     let has_gauge = played.metrics[1].has(&["watch", "upstream_streams"]);
-    outcome.check("a gauge tells of watches", has_gauge, "there is none");
+    outcome.check("a gauge counts the watches", has_gauge, "there is none");
     played.outcome
 }
 
@@ -96,7 +96,7 @@ fn many_users() -> Outcome {
         let open = open(scene, &users, EACH_USERS).await;
         counts(&open)
     });
-    played.nobody_else_is_hurt();
+    played.check_other_clients();
     let wanted = (USERS * EACH_USERS) as u64;
     let served = played.found.served;
     played.outcome.check(
@@ -112,7 +112,7 @@ fn many_users() -> Outcome {
     played.outcome
 }
 
-/// What became of many watches.
+/// The outcome of many watches.
 #[derive(Clone, Copy)]
 struct Counts {
     answers: u64,

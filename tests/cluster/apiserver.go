@@ -16,7 +16,7 @@ import (
 )
 
 // An Apiserver is a further kube-apiserver, with the cluster's etcd, keys and users and with objects of its
-// own. Nobody finds it by the kubernetes Service of the cluster.
+// own. It is not behind the kubernetes Service of the cluster.
 type Apiserver struct {
 	Endpoint
 	Admin kubernetes.Interface // system:masters, without client-side limits
@@ -79,11 +79,11 @@ func (c *Cluster) apiserverFlags(port int) []string {
 	}
 }
 
-// Audited are the users whose requests the cluster's apiserver notes: fairgates in their own name and, where
+// Audited are the users whose requests the cluster's apiserver logs: fairgates in their own name and, where
 // they impersonate, also in the names of others.
 var Audited = []string{"audited-impersonate", "audited-requestHeader", "audited-renewing"}
 
-// An Audit is what the apiserver notes of a request.
+// An Audit is an entry of the apiserver's audit log.
 type Audit struct {
 	Stage string `json:"stage"`
 	Verb  string `json:"verb"`
@@ -122,7 +122,7 @@ func (c *Cluster) AuditsOf(user string) ([]Audit, error) {
 	return found, lines.Err()
 }
 
-// auditFlags have the apiserver note what the [Audited] users do.
+// auditFlags make the apiserver log the requests of the [Audited] users.
 func (c *Cluster) auditFlags() ([]string, error) {
 	file := filepath.Join(c.Dir, "audit-policy.yaml")
 	policy := fmt.Sprintf(`apiVersion: audit.k8s.io/v1

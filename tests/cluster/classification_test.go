@@ -159,7 +159,7 @@ func probes() []probe {
 		"/apis/apps/v1/namespaces/team-a/deployments",
 	}
 	for _, collection := range collections {
-		// Nothing is changed: what the user may do is a dry run on an object that is not there.
+		// Nothing is changed: allowed requests are dry runs on an object that does not exist.
 		add(http.MethodGet, collection+"/absent", collection+"?limit=1", collection+"?watch=true&timeoutSeconds=1&resourceVersion=0")
 		add(http.MethodPost, collection+"?dryRun=All")
 		add(http.MethodPut, collection+"/absent?dryRun=All")
@@ -224,7 +224,7 @@ func probes() []probe {
 	return all
 }
 
-// An outcome is what flow control shows of its decision, and how the request ended.
+// An outcome is the visible decision of flow control, and how the request ended.
 type outcome struct {
 	flowSchema, priorityLevel string
 	status                    int
@@ -255,11 +255,11 @@ func TestFairgateClassifiesAsTheApiserverDoes(t *testing.T) {
 	t.Cleanup(func() { kubectl(t, shared.Direct, shared.admin, customPolicies, "delete", "-f", "-") })
 	names := awaitPolicies(t, ctx)
 
-	// What an operator would save: the server's own printing, with all it holds.
+	// What an operator would save: the complete output of the server.
 	printed := kubectl(t, shared.Direct, shared.admin, "",
 		"get", "flowschemas,prioritylevelconfigurations", "-o", "yaml", "--show-managed-fields")
 	// The upstream sends the same headers. To see that those of fairgate are its own, fairgate is given the
-	// objects under other UIDs: the first group of digits tells one from the other.
+	// objects under other UIDs: the first group of digits distinguishes them.
 	marked := regexp.MustCompile(`(?m)^(\s+uid: )[0-9a-f]{8}-`).ReplaceAllString(printed, "${1}"+mark+"-")
 	if got := strings.Count(marked, "uid: "+mark); got < len(names) {
 		t.Fatalf("%d objects marked of %d:\n%s", got, len(names), printed)
@@ -285,7 +285,7 @@ func TestFairgateClassifiesAsTheApiserverDoes(t *testing.T) {
 			}
 		}
 	}
-	// The matrix must tell schemas apart, or agreement would prove little.
+	// The matrix must distinguish schemas, or agreement would prove little.
 	t.Logf("%d users × %d requests × 2 protocols match: %v", len(users), len(requests), schemas)
 	for _, name := range []string{
 		"exempt", "probes", "system-leader-election", "system-node-high", "system-nodes", "kube-controller-manager",
@@ -427,7 +427,7 @@ func awaitPolicies(t *testing.T, ctx context.Context) map[string]string {
 	for _, level := range levels.Items {
 		names[string(level.UID)] = level.Name
 	}
-	// The controller compiles all objects at once and tells, in its dump, what is in use.
+	// The controller compiles all objects at once, and its dump shows what is in use.
 	transport := shared.Transport(shared.admin, true)
 	defer transport.CloseIdleConnections()
 	err = poll(time.Minute, 100*time.Millisecond, func() (bool, error) {

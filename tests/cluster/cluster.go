@@ -74,7 +74,7 @@ type User struct {
 var Anonymous = User{Name: "anonymous"}
 
 // Start makes a PKI in dir and starts etcd and kube-apiserver from bin. They are ready when it returns.
-// The caller stops what is returned, which is not nil even beside an error.
+// The caller stops the returned cluster, which is not nil even with an error.
 func Start(dir, bin string) (*Cluster, error) {
 	c := &Cluster{Dir: dir, bin: bin}
 	var err error
@@ -96,7 +96,7 @@ func Start(dir, bin string) (*Cluster, error) {
 	}
 
 	// A port may be taken between the moment it was found free and its use, though only outside of a
-	// network namespace of our own.
+	// separate network namespace.
 	for attempt := 1; ; attempt++ {
 		err = c.startServers()
 		taken := strings.Contains(c.Logs(100), "address already in use")
@@ -253,8 +253,8 @@ func (c *Cluster) Kubeconfig(at Endpoint, user User) (string, error) {
 	config.Clusters["test"] = &clientcmdapi.Cluster{Server: at.URL, CertificateAuthority: c.PKI.CA.Cert}
 	info := &clientcmdapi.AuthInfo{ClientCertificate: user.Pair.Cert, ClientKey: user.Pair.Key, Token: user.Token}
 	if user == Anonymous {
-		// Without any credential kubectl asks for a name and a password. The server knows no passwords, so
-		// these make nobody of anybody.
+		// Without any credential kubectl prompts for a name and a password. The server knows no passwords, so
+		// these are not accepted as any user.
 		info.Username, info.Password = "nobody", "none"
 	}
 	config.AuthInfos["test"] = info
@@ -268,7 +268,7 @@ func (c *Cluster) Kubeconfig(at Endpoint, user User) (string, error) {
 	return file.Name(), clientcmd.WriteToFile(*config, file.Name())
 }
 
-// Kubectl makes a command of the real kubectl. It sees nothing of the user's own configuration.
+// Kubectl makes a command of the real kubectl. It does not use the configuration of the user who runs the tests.
 func (c *Cluster) Kubectl(ctx context.Context, at Endpoint, user User, args ...string) (*exec.Cmd, error) {
 	kubeconfig, err := c.Kubeconfig(at, user)
 	if err != nil {

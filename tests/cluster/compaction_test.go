@@ -24,7 +24,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// A replica misses what is written and then compacted away in etcd. Whoever followed it has to be told, and
+// A replica misses what is written and then compacted away in etcd. Its watchers have to get an error, and
 // list again.
 func TestAnInformerSurvivesACompaction(t *testing.T) {
 	t.Parallel()
@@ -83,7 +83,7 @@ func compactUnderAnInformer(t *testing.T, disturb func(t *testing.T, a *Fairgate
 	if held := followed.names(); slices.Contains(held, "goes") || slices.Contains(held, last.Name) || !slices.Contains(held, "comes") {
 		t.Errorf("the informer holds %v", held)
 	}
-	// It goes on from there.
+	// The list continues from there.
 	create(atB, "afterwards")
 	followed.untilLike(t, atA)
 
@@ -94,7 +94,7 @@ func compactUnderAnInformer(t *testing.T, disturb func(t *testing.T, a *Fairgate
 	}
 }
 
-// goneAt expects a replica to tell that the past of a list is gone, in each way in which one can ask for it.
+// goneAt expects 410 from a replica for a past revision of a list, in each form of request.
 func goneAt(t *testing.T, replica *Fairgate, old *flowcontrolv1.PriorityLevelConfigurationList) {
 	t.Helper()
 	event := rawWatch(t, replica, old.ResourceVersion)
@@ -116,7 +116,7 @@ func goneAt(t *testing.T, replica *Fairgate, old *flowcontrolv1.PriorityLevelCon
 		t.Errorf("a list that continues one of %s is answered %d", old.ResourceVersion, code)
 	}
 	expired(t, status, `^The provided continue parameter is too old `)
-	// It offers to go on with what there is now.
+	// It offers to continue with the present objects.
 	rest := must[*flowcontrolv1.PriorityLevelConfigurationList](t)(clientOf(t, replica).PriorityLevelConfigurations().List(
 		inTime(t, time.Minute), metav1.ListOptions{Continue: status.Continue}))
 	if len(rest.Items) == 0 || rest.Items[0].Name <= old.Items[len(old.Items)-1].Name {
@@ -162,7 +162,7 @@ func rawStatus(t *testing.T, replica *Fairgate, query string) (int, metav1.Statu
 	return response.StatusCode, status
 }
 
-// ask sends a request to a replica. The answer's body ends with the test.
+// ask sends a request to a replica. The response's body is closed when the test ends.
 func ask(t *testing.T, replica *Fairgate, user User, method, target, body string) *http.Response {
 	t.Helper()
 	transport := shared.Transport(user, true)
@@ -175,11 +175,11 @@ func ask(t *testing.T, replica *Fairgate, user User, method, target, body string
 	return response
 }
 
-// An informed is an informer of the levels, and what its handlers were told.
+// An informed is an informer of the levels, and the events that its handlers got.
 type informed struct {
 	informer cache.SharedIndexInformer
 	mutex    sync.Mutex
-	told     map[string]string // name to version, as the events come to
+	reported map[string]string // name to version, as the events come to
 	begun    int               // how often it asked for everything
 }
 
@@ -188,7 +188,7 @@ func follow(t *testing.T, replica *Fairgate) *informed {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
-	followed := &informed{told: map[string]string{}}
+	followed := &informed{reported: map[string]string{}}
 	config := shared.Config(replica.Endpoint, shared.admin)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return roundTrip(func(request *http.Request) (*http.Response, error) {
@@ -214,7 +214,7 @@ func follow(t *testing.T, replica *Fairgate) *informed {
 			}
 			followed.mutex.Lock()
 			defer followed.mutex.Unlock()
-			delete(followed.told, object.(metav1.Object).GetName())
+			delete(followed.reported, object.(metav1.Object).GetName())
 		},
 	}
 	must[cache.ResourceEventHandlerRegistration](t)(followed.informer.AddEventHandler(handlers))
@@ -229,18 +229,18 @@ func follow(t *testing.T, replica *Fairgate) *informed {
 func (i *informed) note(before string, object any) {
 	i.mutex.Lock()
 	defer i.mutex.Unlock()
-	told := object.(metav1.Object)
-	if i.told[told.GetName()] != before {
-		i.told[told.GetName()] = "told out of order"
+	reported := object.(metav1.Object)
+	if i.reported[reported.GetName()] != before {
+		i.reported[reported.GetName()] = "out of order"
 		return
 	}
-	i.told[told.GetName()] = told.GetResourceVersion()
+	i.reported[reported.GetName()] = reported.GetResourceVersion()
 }
 
-// untilLike waits until the informer holds exactly what a fresh list shows, and has told as much.
+// untilLike waits until the informer holds exactly what a fresh list shows, and its handlers have got the events.
 func (i *informed) untilLike(t *testing.T, client flowcontrolclient.PriorityLevelConfigurationInterface) {
 	t.Helper()
-	var wanted, held, told map[string]string
+	var wanted, held, reported map[string]string
 	err := poll(40*time.Second, 50*time.Millisecond, func() (bool, error) {
 		list, err := client.List(inTime(t, 10*time.Second), metav1.ListOptions{})
 		if err != nil {
@@ -254,12 +254,12 @@ func (i *informed) untilLike(t *testing.T, client flowcontrolclient.PriorityLeve
 			held[object.(metav1.Object).GetName()] = object.(metav1.Object).GetResourceVersion()
 		}
 		i.mutex.Lock()
-		told = maps.Clone(i.told)
+		reported = maps.Clone(i.reported)
 		i.mutex.Unlock()
-		return maps.Equal(wanted, held) && maps.Equal(wanted, told), nil
+		return maps.Equal(wanted, held) && maps.Equal(wanted, reported), nil
 	})
 	if err != nil {
-		t.Fatalf("the informer holds %v and told %v, want %v: %v", held, told, wanted, err)
+		t.Fatalf("the informer holds %v and reported %v, want %v: %v", held, reported, wanted, err)
 	}
 }
 

@@ -26,7 +26,7 @@ func (d Difference) String() string {
 	return fmt.Sprintf("%s #%d %s\n    %s\n      want %s\n      got  %s", d.Session, d.Number, d.Request, d.Field, want, got)
 }
 
-// short cuts two texts to what differs, if they are long.
+// short cuts two long texts down to their difference.
 func short(want, got string) (string, string) {
 	const limit, context = 600, 100
 	same := 0
@@ -130,7 +130,7 @@ type KnownDifference struct {
 	Field   string `json:"field,omitempty"`   // of the JSON pointer
 	Want    string `json:"want,omitempty"`    // of what the real server said, as JSON
 	Got     string `json:"got,omitempty"`
-	// Conditions says that it takes a controller which writes conditions; see Target.Conditions.
+	// Conditions says that the difference occurs only with a controller that writes conditions; see Target.Conditions.
 	Conditions bool   `json:"conditions,omitempty"`
 	Reason     string `json:"reason"`
 }
@@ -138,7 +138,7 @@ type KnownDifference struct {
 // knownDifferencesFile is shared with the test that replays the corpus without a cluster.
 const knownDifferencesFile = "../it/hosted/known_differences.json"
 
-// SortOut finds the differences that nobody knows of, counts the known ones by their reasons, and says which
+// SortOut finds the unknown differences, counts the known ones by their reasons, and says which
 // of these did not occur.
 func SortOut(found []Difference, known []KnownDifference) (unknown []Difference, reasons map[string]int, unused []KnownDifference, err error) {
 	type matcher struct{ session, request, field, want, got *regexp.Regexp }
@@ -202,8 +202,8 @@ func KnownDifferences(more string) ([]KnownDifference, error) {
 	return known, nil
 }
 
-// Summary tells in one line how many requests were played and how they were answered. Differences are all that
-// were found, those of them that nobody knew of, and those of these that last.
+// Summary says in one line how many requests were played and how they were answered. Differences are all that
+// were found, the unknown ones among them, and those of the unknown ones that are reproducible.
 func Summary(played [][]Exchange, found, unknown, lasting []Difference) string {
 	requests := 0
 	for _, session := range played {

@@ -28,7 +28,7 @@ import (
 	"k8s.io/client-go/util/retry"
 )
 
-// typedClient is what client-go's typed client of a resource offers; T and L are pointers to an object and a list.
+// typedClient is the interface of client-go's typed client of a resource; T and L are pointers to an object and a list.
 type typedClient[T, L any] interface {
 	Create(ctx context.Context, object T, options metav1.CreateOptions) (T, error)
 	Update(ctx context.Context, object T, options metav1.UpdateOptions) (T, error)
@@ -41,13 +41,13 @@ type typedClient[T, L any] interface {
 	Patch(ctx context.Context, name string, kind types.PatchType, data []byte, options metav1.PatchOptions, subresources ...string) (T, error)
 }
 
-// typedList is what client-go's lists are.
+// typedList is the type of client-go's lists.
 type typedList interface {
 	runtime.Object
 	metav1.ListInterface
 }
 
-// conformant is what the conformance test of a resource does in its own way.
+// conformant has what differs between resources in the conformance test.
 type conformant[T metav1.Object, L typedList] struct {
 	version, resource, kind string
 	client                  typedClient[T, L]

@@ -49,7 +49,7 @@ func playedSessions() []Session {
 	return chosen
 }
 
-// playAll plays sessions and returns what happened, in their order.
+// playAll plays sessions and returns their results, in order.
 func playAll(ctx context.Context, target *Target, sessions []Session) ([][]Exchange, error) {
 	if err := target.Clear(ctx, sessions); err != nil {
 		return nil, err

@@ -22,7 +22,7 @@ const (
 	requestLimit    = 60 * time.Second
 )
 
-// A flood is what happened to the elephant and to the mouse, in milliseconds from the intended send time.
+// A flood has the results of the elephant and of the mouse, in milliseconds from the intended send time.
 type flood struct {
 	MouseRequests   int     `json:"mouse_requests"`
 	MouseOK         int     `json:"mouse_ok"`
@@ -39,7 +39,7 @@ type flood struct {
 
 // An elephant floods LISTs of 10 000 objects while a mouse, another user of the same priority level, reads
 // one object five times a second: at the apiserver itself, through a fairgate that only passes on, and
-// through one that is fair. The second tells what the way through a proxy does, whatever its fairness: it
+// through one that is fair. The second shows the effect of any proxy, fair or not: it
 // takes the place of many connections by few, which alone holds the elephant back.
 func TestAMouseBesideAnElephant(t *testing.T) {
 	if testing.Short() {
@@ -62,7 +62,7 @@ func TestAMouseBesideAnElephant(t *testing.T) {
 					t.Errorf("served %d of the mouse's %d requests", measured.MouseOK, measured.MouseRequests)
 				}
 				if measured.ElephantOK == 0 || measured.ElephantFailed != 0 {
-					t.Errorf("the elephant should be served or told to wait: %d served, %d failed", measured.ElephantOK, measured.ElephantFailed)
+					t.Errorf("the elephant should be served or refused with Retry-After: %d served, %d failed", measured.ElephantOK, measured.ElephantFailed)
 				}
 			})
 			return measured
@@ -124,7 +124,7 @@ func runFlood(t *testing.T, at Endpoint, elephant, mouse User) flood {
 			}
 		})
 	}
-	// The mouse comes when all clients have begun.
+	// The mouse starts when all clients have begun.
 	if err := poll(time.Minute, 10*time.Millisecond, func() (bool, error) { return running.Load() == elephantClients, nil }); err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +154,7 @@ func list(ctx context.Context, transport *http.Transport, at Endpoint, user User
 	return response.StatusCode, time.Duration(max(seconds, 1)) * time.Second, nil
 }
 
-// A run is what a mouse lived through.
+// A run has the results of a mouse.
 type run struct {
 	sent, rejected int
 	served         []float64 // milliseconds, of those answered 200
@@ -170,7 +170,7 @@ func (r run) percentile(percent int) float64 {
 	return all[min(len(all)-1, len(all)*percent/100)]
 }
 
-// runMouse reads one object at a fixed rate, whether or not the earlier answers have come, and measures
+// runMouse reads one object at a fixed rate, whether or not the earlier responses have arrived, and measures
 // from the moment when each request was due.
 func runMouse(ctx context.Context, at Endpoint, user User, during time.Duration) run {
 	transport := shared.Transport(user, true)

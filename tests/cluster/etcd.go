@@ -60,7 +60,7 @@ func (e *Etcd) Start() error {
 	return e.running.untilReady(readyLimit, func() error { return healthy(http.DefaultClient, e.URL+"/health") })
 }
 
-// Stop ends it; what it holds stays on disk. It may be called at any time.
+// Stop ends it; its data stays on disk. It may be called at any time.
 func (e *Etcd) Stop() error {
 	if e == nil {
 		return nil
@@ -85,7 +85,7 @@ func (e *Etcd) Log(lines int) string {
 	return e.running.tail(lines)
 }
 
-// Revision asks for the revision of the newest change to anything in it.
+// Revision requests the revision of the newest change.
 func (e *Etcd) Revision(ctx context.Context) (uint64, error) {
 	_, revision, err := e.keys(ctx, "/no key is called so")
 	return revision, err
@@ -97,7 +97,7 @@ func (e *Etcd) Keys(ctx context.Context, prefix string) ([]string, error) {
 	return keys, err
 }
 
-// Compact makes it forget what was before revision.
+// Compact removes the history before revision.
 func (e *Etcd) Compact(ctx context.Context, revision uint64) error {
 	order := map[string]any{"revision": strconv.FormatUint(revision, 10), "physical": true}
 	return e.call(ctx, "/v3/kv/compaction", order, &struct{}{})

@@ -59,7 +59,7 @@ var (
 	}}
 )
 
-// An evictionRequest is sent to both servers. {{ns}}, {{uid}} and {{rv}} stand for what each of them has.
+// An evictionRequest is sent to both servers. {{ns}}, {{uid}} and {{rv}} stand for the values of each server.
 type evictionRequest struct {
 	Query       string
 	ContentType string
@@ -294,7 +294,7 @@ func (c *evictionCase) drawRequest(random *rand.Rand, phase corev1.PodPhase, rea
 	}
 }
 
-// body is what is sent to a server on which the pod has this UID and version.
+// body is the body for a server on which the pod has this UID and version.
 func (r evictionRequest) body(namespace string, uid types.UID, version string) (string, error) {
 	text := strings.NewReplacer("{{ns}}", namespace, "{{uid}}", string(uid), "{{rv}}", version).Replace(r.Body)
 	if !r.Protobuf {

@@ -34,7 +34,7 @@ var (
 	evictionRuns  = flag.Int("eviction-runs", 10, "times that fifty evictions share a budget of ten")
 )
 
-// evictionBed is an apiserver of which nobody computes budgets, with a user for fairgates that may carry out
+// evictionBed is an apiserver without a controller that computes budgets, with a user for fairgates that may carry out
 // evictions there.
 var evictionBed = sync.OnceValues(func() (*Apiserver, error) {
 	// Without a controller no namespace has a service account.
@@ -168,7 +168,7 @@ func hasChanged(result *evictionResult) bool {
 	return strings.Contains(string(asJSON(result.Budgets)), `"`+evictedPod+`"`) || strings.Contains(string(asJSON(result.Pod)), "EvictionByEvictionAPI")
 }
 
-// play creates the objects of a case, sends its request, and tells what came of it. Nothing remains.
+// play creates the objects of a case, sends its request, and reports the result. Nothing remains.
 func (s *side) play(ctx context.Context, c *evictionCase) (*evictionResult, error) {
 	uid, version, err := s.create(ctx, c)
 	if err != nil {
@@ -231,7 +231,7 @@ func (s *side) create(ctx context.Context, c *evictionCase) (uid types.UID, vers
 		if err := pods.Delete(ctx, made.Name, metav1.DeleteOptions{GracePeriodSeconds: &grace}); err != nil {
 			return "", "", err
 		}
-		// A pod that has ended goes at once.
+		// A pod that has ended is deleted at once.
 		if again, err := pods.Get(ctx, made.Name, metav1.GetOptions{}); err == nil {
 			made = again
 		} else if !apierrors.IsNotFound(err) {
@@ -241,7 +241,7 @@ func (s *side) create(ctx context.Context, c *evictionCase) (uid types.UID, vers
 	return made.UID, made.ResourceVersion, nil
 }
 
-// collect reads what the eviction has left.
+// collect reads the objects after the eviction.
 func (s *side) collect(ctx context.Context, result *evictionResult) error {
 	pod, err := s.admin.CoreV1().Pods(s.namespace).Get(ctx, evictedPod, metav1.GetOptions{})
 	switch {
@@ -290,7 +290,7 @@ func (s *side) clear(ctx context.Context) error {
 
 var inBrackets = regexp.MustCompile(`in (the precondition|record) \([^)]*\)`)
 
-// normal is a tree without what differs from server to server, or from one moment to the next.
+// normal is a tree without the values that differ between servers or over time.
 func (s *side) normal(tree any) any {
 	text := strings.ReplaceAll(string(asJSON(tree)), s.namespace, "NAMESPACE")
 	text = inBrackets.ReplaceAllString(text, "in $1 (…)")
@@ -301,7 +301,7 @@ func (s *side) normal(tree any) any {
 	return normal
 }
 
-// shareBudget has fifty pods of a budget of ten evicted at once, by clients that ask again when told to.
+// shareBudget has fifty pods of a budget of ten evicted at once, by clients that retry when Retry-After says so.
 func shareBudget(ctx context.Context, admin kubernetes.Interface, namespace string, clients []kubernetes.Interface) (granted int, err error) {
 	const count, allowed = 50, 10
 	pods, budgets := admin.CoreV1().Pods(namespace), admin.PolicyV1().PodDisruptionBudgets(namespace)
@@ -409,7 +409,7 @@ func evictingClient(t *testing.T, at Endpoint, user User) kubernetes.Interface {
 	return must[*kubernetes.Clientset](t)(kubernetes.NewForConfig(config))
 }
 
-// G2: two fairgates grant exactly what the budget has, however many evictions compete.
+// G2: two fairgates grant exactly as many evictions as the budget allows, however many compete.
 func TestTwoFairgatesShareTheBudget(t *testing.T) {
 	aboutFairgate(t)
 	t.Parallel()

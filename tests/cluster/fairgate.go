@@ -17,10 +17,10 @@ import (
 	"time"
 )
 
-// Modes are the ways in which fairgate tells the upstream who the client is.
+// Modes are the ways in which fairgate passes the client's identity to the upstream.
 var Modes = []string{"impersonate", "requestHeader"}
 
-// FairgateOptions is what the tests vary.
+// FairgateOptions has the settings that the tests vary.
 type FairgateOptions struct {
 	Mode     string // one of Modes
 	Source   string // fairgate's own mode, which says where policy objects come from; files when empty
@@ -235,7 +235,7 @@ func (f *Fairgate) UntilReady() error {
 	return nil
 }
 
-// Stop asks it to drain and fails when it does not end well.
+// Stop makes it drain, and fails if it exits with an error.
 func (f *Fairgate) Stop() error {
 	return f.running.stop(stopGrace)
 }
@@ -253,7 +253,7 @@ func (f *Fairgate) Log(lines int) string {
 	return f.running.tail(lines)
 }
 
-// Ask asks the port for operators.
+// Ask sends a GET to the admin port.
 func (f *Fairgate) Ask(ctx context.Context, path string) (int, string, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, f.admin+path, nil)
 	if err != nil {
@@ -268,7 +268,7 @@ func (f *Fairgate) Ask(ctx context.Context, path string) (int, string, error) {
 	return response.StatusCode, string(text), err
 }
 
-// Metric is the value of a metric without labels of its own.
+// Metric is the value of a metric without additional labels.
 func (f *Fairgate) Metric(ctx context.Context, name string) (float64, error) {
 	_, text, err := f.Ask(ctx, "/metrics")
 	if err != nil {

@@ -20,7 +20,7 @@ type Hosted struct {
 	Stop    func() error
 }
 
-// StartStandalone starts fairgate as one does who has just got it: without a configuration, in an empty
+// StartStandalone starts fairgate as a new user does: without a configuration, in an empty
 // directory, into which it writes kubeconfigs.
 func StartStandalone(dir string) (*Hosted, error) {
 	program, err := FairgateProgram()
@@ -56,7 +56,7 @@ func StartStandalone(dir string) (*Hosted, error) {
 	}, nil
 }
 
-// readyBy asks the server of a kubeconfig whether it is ready.
+// readyBy checks whether the server of a kubeconfig is ready.
 func readyBy(kubeconfig string) error {
 	if _, err := os.Stat(kubeconfig); err != nil {
 		return err

@@ -33,7 +33,7 @@ var (
 	hostedRestart    = flag.String("hosted-restart", "", "shell command that restarts the server of -hosted-kubeconfig")
 )
 
-// stores are what fairgate can keep the objects of the hosted API in.
+// stores are the stores that fairgate has for the objects of the hosted API.
 var stores = []string{"local", "etcd"}
 
 // hosted is the server that hosts the API: one for all tests that do not care where it keeps the objects.
@@ -305,7 +305,7 @@ func TestKubectlOnTheHostedAPI(t *testing.T) {
 		expect(t, "serverside-applied", hostedKubectl(t, levelOf("matrix-s", 1), "apply", "--server-side", "--force-conflicts", "-f", "-"))
 		expect(t, "1", shares("matrix-s"))
 		expect(t, "manager: kubectl", hostedKubectl(t, "", "get", "prioritylevelconfiguration", "matrix-s", "-o", "yaml", "--show-managed-fields"))
-		// An object of client-side apply goes over to the server's.
+		// An object of client-side apply is migrated to server-side apply.
 		hostedKubectl(t, levelOf("matrix-m", 1), "apply", "-f", "-")
 		expect(t, "serverside-applied", hostedKubectl(t, levelOf("matrix-m", 2), "apply", "--server-side", "-f", "-"))
 		expect(t, "2", shares("matrix-m"))
@@ -534,7 +534,7 @@ func restartUnderAnInformer(t *testing.T, server *Hosted) {
 			t.Fatal(err)
 		}
 		object := must[*flowcontrolv1.FlowSchema](t)(schemas.Get(ctx, "informer-during", metav1.GetOptions{}))
-		// A condition may have been written meanwhile, but no version comes twice.
+		// A condition may have been written meanwhile, but no version occurs twice.
 		if newer(versionBefore, object.ResourceVersion) {
 			t.Errorf("a restart brought the resource version back from %s to %s", versionBefore, object.ResourceVersion)
 		}

@@ -95,7 +95,7 @@ func TestAnInformerOfAServiceAccountSeesEveryChange(t *testing.T) {
 			t.Fatal(err)
 		}
 		await("delete before 1")
-		// The cache serves what the events told.
+		// The cache serves what the events contained.
 		if kept := informer.GetStore().ListKeys(); len(kept) != 1 || kept[0] != namespace+"/during" {
 			t.Errorf("the cache holds %v", kept)
 		}

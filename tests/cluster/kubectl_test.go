@@ -57,7 +57,7 @@ func TestKubectlWorksAsItDoesWithoutFairgate(t *testing.T) {
 				}
 				t.Logf("chunks of %s: %.1f s", chunk, time.Since(started).Seconds())
 			}
-			// The server prints this table, a form of its own.
+			// The server prints this table in a form that kubectl does not change.
 			printed := kubectl(t, at, user, "", "get", "configmaps", "--namespace="+crowdNamespace, "--no-headers")
 			if lines := strings.Count(printed, "member-"); lines != crowdSize {
 				t.Errorf("table of %d lines, want %d", lines, crowdSize)
@@ -127,7 +127,7 @@ func TestEveryUserIsWhoHeIsWithoutFairgate(t *testing.T) {
 					t.Errorf("through fairgate\n  %v\nitself\n  %v", err, want)
 				}
 			}
-			// kubectl presents a password that nobody knows; here is a request without any credential.
+			// kubectl sends an unknown password; this is a request without any credential.
 			got := refusal(t, at, Anonymous)
 			if want := refusal(t, shared.Direct, Anonymous); got != want || !strings.Contains(got, `User \"system:anonymous\" cannot list`) {
 				t.Errorf("through fairgate\n  %s\nitself\n  %s", got, want)
@@ -230,7 +230,7 @@ func expect(t *testing.T, part, printed string) {
 	}
 }
 
-// start runs a command and returns the lines of one of its outputs as they come.
+// start runs a command and returns the lines of one of its outputs as they are written.
 func start(t *testing.T, pipe func() (io.ReadCloser, error), run func() error) <-chan string {
 	t.Helper()
 	output, err := pipe()

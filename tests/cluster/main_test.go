@@ -19,7 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// binVariable names the directory of the cluster's programs; without it the script build is asked.
+// binVariable names the directory of the cluster's programs; without it the script build prints it.
 const binVariable = "FAIRGATE_CLUSTER_BIN"
 
 var direct = flag.Bool("direct", false, "send every request to the apiserver itself: tests the test bed, not fairgate")
@@ -44,7 +44,7 @@ func TestMain(m *testing.M) {
 
 func testMain(m *testing.M) (int, error) {
 	if *referenceKubeconfig != "" || *hostedKubeconfig != "" {
-		// Servers that are there already: no cluster is needed, and no network of our own could reach them.
+		// Servers that are there already: no cluster is needed, and a separate network namespace could not reach them.
 		return m.Run(), nil
 	}
 	if !*direct {
@@ -58,7 +58,7 @@ func testMain(m *testing.M) (int, error) {
 		}
 		return withCluster(m)
 	}
-	// Building needs the network, so it comes first.
+	// Building needs the network, so it is done first.
 	if err := findPrograms(); err != nil {
 		return 0, err
 	}
@@ -105,7 +105,7 @@ func withCluster(m *testing.M) (int, error) {
 	return code, nil
 }
 
-// throughEach runs a test through a fairgate of its own in each identity mode; with -direct, straight
+// throughEach runs a test through a separate fairgate in each identity mode; with -direct, straight
 // at the apiserver.
 func throughEach(t *testing.T, options FairgateOptions, test func(t *testing.T, at Endpoint)) {
 	t.Helper()

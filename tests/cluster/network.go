@@ -17,7 +17,7 @@ import (
 // endpoint of the kubernetes Service; this one is reserved for documentation, so it collides with nothing.
 const aliasAddress = "198.51.100.1"
 
-// insideVariable tells a test process that it already runs in a network namespace of its own.
+// insideVariable shows a test process that it already runs in a network namespace of its own.
 const insideVariable = "FAIRGATE_CLUSTER_NAMESPACE"
 
 // runIsolated runs this test binary again, with the same arguments, in a new network namespace, and

@@ -24,8 +24,8 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// A normaliser turns answers of one session into what any two servers should agree about. It also keeps
-// the values that placeholders of later requests stand for. The rules are told in README.md, since the
+// A normaliser turns the responses of one session into a form in which two servers should agree. It also keeps
+// the values that placeholders of later requests stand for. The rules are in README.md, since the
 // reader of the corpus has to repeat them.
 type normaliser struct {
 	managedFields bool
@@ -187,7 +187,7 @@ func asTree(object runtime.Object) (any, error) {
 	return documents[0], nil
 }
 
-// event normalises one event of a watch. Bookmarks come when the server likes, so only that at the end of
+// event normalises one event of a watch. Bookmarks arrive at any time, so only that at the end of
 // the initial events is kept.
 func (n *normaliser) event(document any) any {
 	if text(document, "type") == "BOOKMARK" {
@@ -208,7 +208,7 @@ func (n *normaliser) event(document any) any {
 	return n.tree(document)
 }
 
-// learn keeps what later requests may name.
+// learn keeps the values that later requests may name.
 func (n *normaliser) learn(document any) {
 	items, isList := at(document, "items").([]any)
 	_, isTable := at(document, "rows").([]any)
@@ -312,7 +312,7 @@ func (n *normaliser) tree(node any) any {
 	}
 }
 
-// metadata normalises what is in the metadata of one object or list.
+// metadata normalises the metadata of one object or list.
 func (n *normaliser) metadata(node map[string]any) {
 	metadata := node["metadata"].(map[string]any)
 	if token, ok := metadata["continue"].(string); ok && token != "" {
@@ -411,7 +411,7 @@ func dropDangling(status map[string]any) {
 }
 
 // compareEntries orders entries of managedFields without their times. A server orders by those first, to the
-// second, so that it is chance whether two writes come in the order in which they were made.
+// second, so the order of two writes may be lost.
 func compareEntries(a, b any) int {
 	for _, key := range []string{"operation", "manager", "apiVersion", "subresource"} {
 		if order := strings.Compare(text(a, key), text(b, key)); order != 0 {
@@ -421,7 +421,7 @@ func compareEntries(a, b any) int {
 	return 0
 }
 
-// isDangling tells of the conditions that a controller writes: that of priority and fairness, and fairgate's own.
+// isDangling says whether a condition is written by a controller: that of priority and fairness, and fairgate's own.
 func isDangling(condition any) bool {
 	kind := text(condition, "type")
 	return kind == "Dangling" || kind == "Unreachable"

@@ -32,7 +32,7 @@ func TestAGatewayServesWithoutItsStore(t *testing.T) {
 		t.Errorf("a list is answered %d %+v", code, status)
 	}
 
-	// There at last: the objects are made, and are what the gateway goes by.
+	// Reached at last: the objects are created, and the gateway uses them.
 	succeeds(t, etcd.Start())
 	tellsOfItsStore(t, gateway, true)
 	untilMetric(t, gateway, "fairgate_bootstrap_ensured", 1)
@@ -41,7 +41,7 @@ func TestAGatewayServesWithoutItsStore(t *testing.T) {
 	events := must[watch.Interface](t)(levels.Watch(ctx, metav1.ListOptions{ResourceVersion: created.ResourceVersion}))
 	defer events.Stop()
 
-	// Lost: what was read serves, to requests and to those who take what is in memory.
+	// Lost: requests are served from what was read before, and so are reads from memory.
 	succeeds(t, etcd.Kill())
 	tellsOfItsStore(t, gateway, false)
 	refusesWrites(t, gateway, "outage-during")

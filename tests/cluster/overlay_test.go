@@ -37,13 +37,13 @@ var startBare = sync.OnceValues(func() (*Apiserver, error) {
 })
 
 // A fairgate with mode: overlay has the group that its apiserver lacks. To kubectl the two are one server, of
-// which the apiserver says who may do what.
+// which the apiserver authorizes requests.
 func TestFairgateHostsThePolicyObjectsThatItsApiserverLacks(t *testing.T) {
 	aboutFairgate(t)
 	t.Parallel()
 	server := bare(t)
 	ctx := inTime(t, 5*time.Minute)
-	if answer := answerTo(t, server.Endpoint, shared.admin, groupPath); !strings.HasPrefix(answer, "404 ") {
+	if answer := responseTo(t, server.Endpoint, shared.admin, groupPath); !strings.HasPrefix(answer, "404 ") {
 		t.Fatalf("the apiserver has the group: %s", answer)
 	}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "overlay"}}
@@ -62,9 +62,9 @@ func TestFairgateHostsThePolicyObjectsThatItsApiserverLacks(t *testing.T) {
 			untilMetric(t, gateway, "fairgate_bootstrap_ensured", 1)
 			subject := must[User](t)(shared.NewUser("subject-of-" + self))
 
-			t.Run("with documents that tell of both", func(t *testing.T) { mergesDocuments(t, gateway.Endpoint, server.Endpoint) })
+			t.Run("with documents that list both", func(t *testing.T) { mergesDocuments(t, gateway.Endpoint, server.Endpoint) })
 			t.Run("beside its own objects, to kubectl", func(t *testing.T) { kubectlKnowsBoth(t, gateway.Endpoint, server.Endpoint, self) })
-			t.Run("to those whom the apiserver lets", func(t *testing.T) { asksWhoMay(t, gateway.Endpoint, server, self) })
+			t.Run("to those whom the apiserver lets", func(t *testing.T) { followsRights(t, gateway.Endpoint, server, self) })
 			t.Run("and classifies by them, as nobody else does", func(t *testing.T) {
 				client := clientOf(t, gateway)
 				level := makeLevel(t, client, self+"-effect")
@@ -80,7 +80,7 @@ func TestFairgateHostsThePolicyObjectsThatItsApiserverLacks(t *testing.T) {
 					t.Errorf("the apiserver classifies: %v", direct.Header)
 				}
 			})
-			t.Run("and tells in their status what dangles", func(t *testing.T) {
+			t.Run("and says in their status what dangles", func(t *testing.T) {
 				client := clientOf(t, gateway)
 				makeSchema(t, client, schemaFor(subject, self+"-dangling", self+"-late", 100))
 				untilDangling(t, client, self+"-dangling", flowcontrolv1.ConditionTrue)
@@ -97,7 +97,7 @@ func TestFairgateHostsThePolicyObjectsThatItsApiserverLacks(t *testing.T) {
 					t.Errorf("it was %+v, is %+v", before, kept)
 				}
 				newDecider(t, gateway, subject).until(before.UID, "")
-				if answer := answerTo(t, server.Endpoint, shared.admin, groupPath+"/v1/flowschemas/"+before.Name); !strings.HasPrefix(answer, "404 ") {
+				if answer := responseTo(t, server.Endpoint, shared.admin, groupPath+"/v1/flowschemas/"+before.Name); !strings.HasPrefix(answer, "404 ") {
 					t.Errorf("the apiserver has it: %s", answer)
 				}
 				keys := must[[]string](t)(shared.etcd.Keys(ctx, "/"+server.Name+"/"))
@@ -206,7 +206,7 @@ func TestFairgateHidesThePolicyObjectsOfItsApiserver(t *testing.T) {
 		t.Errorf("the apiserver has %+v", found)
 	}
 	newDecider(t, gateway, subject).until(own.UID, "")
-	// The apiserver classifies as well, by its own.
+	// The apiserver classifies as well, by its own objects.
 	var passed http.Header
 	err := poll(10*time.Second, 20*time.Millisecond, func() (bool, error) {
 		passed = ask(t, &Fairgate{Endpoint: shared.Direct}, subject, http.MethodGet, "/version", "").Header
@@ -259,7 +259,7 @@ func mergesDocuments(t *testing.T, gateway, server Endpoint) {
 		}
 	}
 
-	// One that has a document is told that it has not changed.
+	// A client that has a document gets 304 while it has not changed.
 	for _, one := range []struct{ target, accept string }{{"/apis", aggregatedType}, {"/openapi/v2", ""}, {"/openapi/v2", openAPIProto}, {"/openapi/v3", ""}} {
 		first := documentOf(t, gateway, one.target, one.accept)
 		again := documentOf(t, gateway, one.target, one.accept, "If-None-Match", first.tag)
@@ -290,13 +290,13 @@ func mergesDocuments(t *testing.T, gateway, server Endpoint) {
 		t.Errorf("only %d documents are compared", len(same))
 	}
 	for _, target := range same {
-		if got, want := answerTo(t, gateway, shared.admin, target), answerTo(t, server, shared.admin, target); got != want {
+		if got, want := responseTo(t, gateway, shared.admin, target), responseTo(t, server, shared.admin, target); got != want {
 			t.Errorf("%s: through fairgate\n%.1000s\nitself\n%.1000s", target, got, want)
 		}
 	}
 }
 
-// sameBut expects what both have to be the server's, except for the group, which has to be there.
+// sameBut expects everything but the group to be the server's, and the group to be there.
 func sameBut(t *testing.T, what string, theirs, merged map[string]any) {
 	t.Helper()
 	own := 0
@@ -463,8 +463,8 @@ func kubectlKnowsBoth(t *testing.T, gateway, server Endpoint, prefix string) {
 	}
 }
 
-// asksWhoMay gives a user rights on the server and takes them back, and expects them to hold for what is hosted.
-func asksWhoMay(t *testing.T, gateway Endpoint, server *Apiserver, prefix string) {
+// followsRights grants a user rights on the server and revokes them, and expects them to hold for hosted objects.
+func followsRights(t *testing.T, gateway Endpoint, server *Apiserver, prefix string) {
 	t.Helper()
 	ctx := inTime(t, 2*time.Minute)
 	user := must[User](t)(shared.NewUser(prefix + "-keeper"))
@@ -533,10 +533,10 @@ func asksWhoMay(t *testing.T, gateway Endpoint, server *Apiserver, prefix string
 		canI(user, "yes", "list")
 		canI(user, "no", "create")
 		if refused := call(gateway, user, create); !strings.Contains(refused, `cannot create resource \"flowschemas\" in API group \"`+groupName+`\" at the cluster scope`) {
-			t.Errorf("%s may list and is told %s", user.Name, refused)
+			t.Errorf("%s may list and gets %s", user.Name, refused)
 		}
 	}
-	// By the role that is shipped for those who keep the policies.
+	// By the role that is shipped for policy editors.
 	succeeds(t, Grant(ctx, server.Admin, user.Name, EditorRole))
 	given["an editor"] = until(user, create, "201")
 	canI(user, "yes", "create")

@@ -23,8 +23,8 @@ type KeyPair struct {
 	Key  string
 }
 
-// PKI is what an operator has on disk. The front-proxy CA is apart from the cluster's, as it has to be:
-// whoever holds a certificate of the former may claim to be anybody.
+// PKI has the files of an operator. The front-proxy CA is apart from the cluster's, as it has to be:
+// a holder of a certificate of the former may impersonate any user.
 type PKI struct {
 	dir string
 

@@ -65,7 +65,7 @@ func startProcess(dir, name, program string, args ...string) (*process, error) {
 	return p, nil
 }
 
-// stop asks the process to end, and ends it after the grace. It returns what the process made of it.
+// stop signals the process to end, and kills it after the grace period. It returns the exit error.
 func (p *process) stop(grace time.Duration) error {
 	if p == nil {
 		return nil
@@ -81,7 +81,7 @@ func (p *process) stop(grace time.Duration) error {
 	}
 }
 
-// stopNow asks the process to end until it does: fairgate drains when told once, and ends at once when told
+// stopNow signals the process until it ends: fairgate drains after one signal, and exits at once after
 // again.
 func (p *process) stopNow(grace time.Duration) error {
 	err := poll(grace, 200*time.Millisecond, func() (bool, error) {

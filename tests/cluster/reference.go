@@ -4,8 +4,8 @@ import "strconv"
 
 // StartReference starts a further kube-apiserver, on which sessions can be played. It runs without a garbage
 // collector, since fairgate has none. Unless conditions are asked for, it also runs without priority and
-// fairness, whose controller writes one into every FlowSchema: then nothing but requests changes the objects
-// of the group, and a session always ends alike. The program is a kube-apiserver, "" being the cluster's own;
+// fairness, whose controller writes one into every FlowSchema: then only requests change the objects
+// of the group, and a session always ends in the same way. The program is a kube-apiserver, "" being the cluster's own;
 // gates are of its features.
 func (c *Cluster) StartReference(program, gates string, conditions bool) (*Target, error) {
 	server, err := c.StartApiserver("reference", program,

@@ -47,7 +47,7 @@ func (c *Cluster) NewReplica(name, etcd, prefix string) (*Fairgate, error) {
 	})
 }
 
-// Hosted is how tests see it that care for no more than what it hosts.
+// Hosted is the view of it for tests of the hosted objects alone.
 func (c *Cluster) Hosted(r *Fairgate) (*Hosted, error) {
 	reader, err := c.NewUser("reader", replicaReaders)
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 const autoupdate = "apf.kubernetes.io/autoupdate-spec"
 
 // stillFor is how long nothing may be written into a store that is as it should be: some rounds of whatever the
-// gateways do from time to time, of which that over the built-in objects comes once a minute.
+// gateways do from time to time; the check of the built-in objects runs once a minute.
 const stillFor = 125 * time.Second
 
 // ownEtcd is an etcd for one test. It does not run yet.
@@ -137,7 +137,7 @@ func TestReplicasShareOneSetOfObjects(t *testing.T) {
 			}
 			awaitEvent(t, events, watch.Modified, is(patched.ResourceVersion))
 		}
-		// Two writers of one state: the second is told.
+		// Two writers of one state: the second gets a conflict.
 		first := created.DeepCopy()
 		first.Annotations = map[string]string{"from": "before"}
 		if _, err := atB.PriorityLevelConfigurations().Update(ctx, first, metav1.UpdateOptions{}); err == nil {
@@ -155,7 +155,7 @@ func TestReplicasShareOneSetOfObjects(t *testing.T) {
 		defer levelEvents.Stop()
 		schemaEvents := must[watch.Interface](t)(atB.FlowSchemas().Watch(ctx, only))
 		defer schemaEvents.Stop()
-		// Right after one another, so that a deletion comes while the gateways are still at work on the last.
+		// Right after one another, so that a deletion happens while the gateways still process the last one.
 		last := levels.Items[0].UID
 		for range 20 {
 			succeeds(t, atA.PriorityLevelConfigurations().Delete(ctx, "exempt", metav1.DeleteOptions{}))
@@ -179,7 +179,7 @@ func TestReplicasShareOneSetOfObjects(t *testing.T) {
 		}
 		kept := patch("workload-low", `{"metadata":{"annotations":{"`+autoupdate+`":"false"}},"spec":{"limited":{"nominalConcurrencyShares":33}}}`)
 
-		// Of one that the gateways keep, an edit goes away again.
+		// An edit of an object that the gateways maintain is undone.
 		options := metav1.ListOptions{FieldSelector: "metadata.name=global-default", ResourceVersion: kept.ResourceVersion}
 		events := must[watch.Interface](t)(atB.PriorityLevelConfigurations().Watch(ctx, options))
 		defer events.Stop()
@@ -244,7 +244,7 @@ func staysStill(t *testing.T, etcd *Etcd, replicas ...*Fairgate) {
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	revision := must[uint64](t)(etcd.Revision(ctx))
-	told := make(chan string, 100)
+	unexpected := make(chan string, 100)
 	for _, replica := range replicas {
 		client := clientOf(t, replica)
 		from := metav1.ListOptions{ResourceVersion: fmt.Sprint(revision)}
@@ -254,18 +254,18 @@ func staysStill(t *testing.T, etcd *Etcd, replicas ...*Fairgate) {
 			go func() {
 				for event := range events.ResultChan() {
 					if ctx.Err() == nil {
-						told <- fmt.Sprintf("%s: %s %+v", replica.Name, event.Type, event.Object)
+						unexpected <- fmt.Sprintf("%s: %s %+v", replica.Name, event.Type, event.Object)
 					}
 				}
 				if ctx.Err() == nil {
-					told <- replica.Name + ": the watch ended"
+					unexpected <- replica.Name + ": the watch ended"
 				}
 			}()
 		}
 	}
 	select {
 	case <-ctx.Done():
-	case what := <-told:
+	case what := <-unexpected:
 		t.Errorf("something happens: %s", what)
 	}
 	if after := must[uint64](t)(etcd.Revision(t.Context())); after != revision {
@@ -276,7 +276,7 @@ func staysStill(t *testing.T, etcd *Etcd, replicas ...*Fairgate) {
 	}
 }
 
-// sameAsTheApiserver compares what replicas made with what the real server makes of an empty store.
+// sameAsTheApiserver compares the objects that replicas create in an empty store with those of the real server.
 func sameAsTheApiserver(t *testing.T, replicas ...flowcontrolclient.FlowcontrolV1Interface) {
 	t.Helper()
 	ctx := inTime(t, time.Minute)

@@ -69,9 +69,9 @@ func TestResetsOfOneClientCostNobodyElseAnything(t *testing.T) {
 		attackers.Go(func() { attacks[number].run(attacking, fairgate.Endpoint, user, target.path) })
 	}
 	attackers.Wait()
-	told := victims.end()
+	results := victims.end()
 
-	result := map[string]any{"victims": told}
+	result := map[string]any{"victims": results}
 	for number, target := range targets {
 		attack := &attacks[number]
 		result[target.user] = map[string]int64{"reset": attack.reset.Load(), "connections": attack.connections.Load()}
@@ -89,16 +89,16 @@ func TestResetsOfOneClientCostNobodyElseAnything(t *testing.T) {
 		}
 	}
 	fmt.Printf("RESETS %s\n", must[[]byte](t)(json.Marshal(result)))
-	if told.WatchesEnded != 0 || told.ReadsFailed != 0 || told.WritesFailed != 0 {
-		t.Errorf("others were hurt: %+v: %s", told, told.First)
+	if results.WatchesEnded != 0 || results.ReadsFailed != 0 || results.WritesFailed != 0 {
+		t.Errorf("others were hurt: %+v: %s", results, results.First)
 	}
-	if told.Events < told.Writes*resetWatches {
-		t.Errorf("%d watches saw %d events of %d writes", resetWatches, told.Events, told.Writes)
+	if results.Events < results.Writes*resetWatches {
+		t.Errorf("%d watches saw %d events of %d writes", resetWatches, results.Events, results.Writes)
 	}
 }
 
-// Told is what became of those who attack nobody.
-type Told struct {
+// VictimResults has the results of the clients that do not attack.
+type VictimResults struct {
 	WatchesEnded int64   `json:"watches_ended"`
 	Events       int64   `json:"events"`
 	Reads        int64   `json:"reads"`
@@ -110,18 +110,18 @@ type Told struct {
 	First        string  `json:"first_failure,omitempty"`
 }
 
-// victims are an administrator who watches and somebody who reads and writes.
+// victims are an administrator with watches, and a user that reads and writes.
 type victims struct {
 	stop    context.CancelFunc
 	running sync.WaitGroup
-	// The watches outlive who writes, so as to see all that was written.
+	// The watches outlive the writer, so as to see all writes.
 	watching sync.WaitGroup
 	ended    atomic.Bool
 	unwatch  context.CancelFunc
 
-	mutex sync.Mutex
-	told  Told
-	took  []float64
+	mutex   sync.Mutex
+	results VictimResults
+	took    []float64
 }
 
 func newVictims(ctx context.Context, t *testing.T, at Endpoint) *victims {
@@ -149,19 +149,19 @@ func (v *victims) watch(events watch.Interface) {
 			if v.ended.Load() {
 				return // it is ours that it was cancelled
 			}
-			v.failed(&v.told.WatchesEnded, fmt.Errorf("a watch was told %v", event.Object))
+			v.failed(&v.results.WatchesEnded, fmt.Errorf("a watch got %v", event.Object))
 			return
 		}
 		v.mutex.Lock()
-		v.told.Events++
+		v.results.Events++
 		v.mutex.Unlock()
 	}
 	if !v.ended.Load() {
-		v.failed(&v.told.WatchesEnded, errors.New("a watch ended"))
+		v.failed(&v.results.WatchesEnded, errors.New("a watch ended"))
 	}
 }
 
-// act reads and writes by turns, each time on its own, whether or not what went before was answered.
+// act reads and writes in turn, whether or not the earlier requests were answered.
 func (v *victims) act(ctx, until context.Context, user kubernetes.Interface) {
 	var requests sync.WaitGroup
 	for number := 0; ; number++ {
@@ -190,20 +190,20 @@ func (v *victims) write(ctx context.Context, user kubernetes.Interface, number i
 	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("written-%d", number)}}
 	_, err := user.CoreV1().ConfigMaps("resets").Create(ctx, object, metav1.CreateOptions{})
 	v.mutex.Lock()
-	v.told.Writes++
+	v.results.Writes++
 	v.mutex.Unlock()
 	if err != nil {
-		v.failed(&v.told.WritesFailed, err)
+		v.failed(&v.results.WritesFailed, err)
 	}
 }
 
 func (v *victims) read(ctx context.Context, user kubernetes.Interface) {
 	_, err := user.CoreV1().ConfigMaps("resets").List(ctx, metav1.ListOptions{Limit: 5})
 	v.mutex.Lock()
-	v.told.Reads++
+	v.results.Reads++
 	v.mutex.Unlock()
 	if err != nil {
-		v.failed(&v.told.ReadsFailed, err)
+		v.failed(&v.results.ReadsFailed, err)
 	}
 }
 
@@ -211,31 +211,31 @@ func (v *victims) failed(count *int64, err error) {
 	v.mutex.Lock()
 	defer v.mutex.Unlock()
 	*count++
-	if v.told.First == "" {
-		v.told.First = err.Error()
+	if v.results.First == "" {
+		v.results.First = err.Error()
 	}
 }
 
-// end ends them all, and tells what became of them.
-func (v *victims) end() Told {
+// end ends them all, and returns their results.
+func (v *victims) end() VictimResults {
 	v.stop()
 	v.running.Wait()
 	_ = poll(10*time.Second, 50*time.Millisecond, func() (bool, error) {
 		v.mutex.Lock()
 		defer v.mutex.Unlock()
-		return v.told.WatchesEnded > 0 || v.told.Events >= v.told.Writes*resetWatches, nil
+		return v.results.WatchesEnded > 0 || v.results.Events >= v.results.Writes*resetWatches, nil
 	})
 	v.ended.Store(true)
 	v.unwatch()
 	v.watching.Wait()
 	slices.Sort(v.took)
 	if len(v.took) > 0 {
-		v.told.P50, v.told.P99 = v.took[len(v.took)/2], v.took[len(v.took)*99/100]
+		v.results.P50, v.results.P99 = v.took[len(v.took)/2], v.took[len(v.took)*99/100]
 	}
-	return v.told
+	return v.results
 }
 
-// An attack is what one attacker has done.
+// An attack has the counts of one attacker.
 type attack struct {
 	reset       atomic.Int64
 	connections atomic.Int64

@@ -16,28 +16,28 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// manifests are what operators are told to apply.
+// manifests are what the documentation tells operators to apply.
 const manifests = "../../config/kubernetes"
 
 // A ShippedRole is a ClusterRole of a manifest.
 type ShippedRole struct{ File, Name string }
 
 var (
-	// ImpersonatorRole is what fairgate needs that impersonates its clients.
+	// ImpersonatorRole is for a fairgate that impersonates its clients.
 	ImpersonatorRole = ShippedRole{"standalone.yaml", "fairgate"}
-	// SidecarRole is what fairgate needs that is a front proxy and follows the policy objects.
+	// SidecarRole is for a fairgate that is a front proxy and follows the policy objects.
 	SidecarRole = ShippedRole{"sidecar/rbac.yaml", "fairgate"}
-	// OverlayRole is what fairgate needs besides, if it hosts the policy objects in the apiserver's place.
+	// OverlayRole is needed in addition if fairgate hosts the policy objects instead of the apiserver.
 	OverlayRole = ShippedRole{"overlay/rbac.yaml", "fairgate-overlay"}
-	// PrecheckRole is what fairgate needs besides, if it reads pods and budgets before it forwards evictions.
+	// PrecheckRole is needed in addition if fairgate reads pods and budgets before it forwards evictions.
 	PrecheckRole = ShippedRole{"eviction/rbac.yaml", "fairgate-eviction-precheck"}
-	// EvictionRole is what it needs besides PrecheckRole, if it carries evictions out.
+	// EvictionRole is needed in addition to PrecheckRole if fairgate carries evictions out.
 	EvictionRole = ShippedRole{"eviction/rbac.yaml", "fairgate-eviction-authoritative"}
-	// ControllerRole is what it needs that runs the disruption controller, besides LeaseRole.
+	// ControllerRole is needed in addition to LeaseRole if fairgate runs the disruption controller.
 	ControllerRole = ShippedRole{"eviction/rbac.yaml", "fairgate-disruption-controller"}
-	// LeaseRole is what it needs to be elected for that.
+	// LeaseRole is needed to be elected for that.
 	LeaseRole = ShippedRole{"eviction/rbac.yaml", "fairgate-disruption-controller-lease"}
-	// EditorRole is the example of what those may have who keep the policies.
+	// EditorRole is an example of a role for policy editors.
 	EditorRole = ShippedRole{"overlay/rbac.yaml", "flow-control-editor"}
 )
 
@@ -60,7 +60,7 @@ func (r ShippedRole) Read() (*rbacv1.ClusterRole, error) {
 	}
 }
 
-// of is what the role is called that a user has of it.
+// of is the name of the binding of a role to a user.
 func (r ShippedRole) of(user string) string {
 	return user + ":" + strings.ReplaceAll(r.File, "/", ":") + ":" + r.Name
 }
@@ -80,7 +80,7 @@ func Grant(ctx context.Context, admin kubernetes.Interface, user string, roles .
 	return nil
 }
 
-// GrantRules gives a user what rules allow, by a role of that name, and waits until that is in force.
+// GrantRules grants a user the rights of rules, by a role of that name, and waits until that is in force.
 func GrantRules(ctx context.Context, admin kubernetes.Interface, user, name string, rules []rbacv1.PolicyRule) error {
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: rules}
 	if _, err := admin.RbacV1().ClusterRoles().Create(ctx, role, metav1.CreateOptions{}); err != nil {
@@ -97,7 +97,7 @@ func GrantRules(ctx context.Context, admin kubernetes.Interface, user, name stri
 	return untilAllowed(ctx, admin, user, rules, true)
 }
 
-// Revoke takes back what [Grant] has given by a role, and waits until that is in force.
+// Revoke revokes what [Grant] has granted by a role, and waits until that is in force.
 func Revoke(ctx context.Context, admin kubernetes.Interface, user string, shipped ShippedRole) error {
 	role, err := shipped.Read()
 	if err != nil {
@@ -106,7 +106,7 @@ func Revoke(ctx context.Context, admin kubernetes.Interface, user string, shippe
 	return RevokeRules(ctx, admin, user, shipped.of(user), role.Rules)
 }
 
-// RevokeRules takes back what [GrantRules] has given, and waits until that is in force.
+// RevokeRules revokes what [GrantRules] has granted, and waits until that is in force.
 func RevokeRules(ctx context.Context, admin kubernetes.Interface, user, name string, rules []rbacv1.PolicyRule) error {
 	for _, err := range []error{
 		admin.RbacV1().ClusterRoleBindings().Delete(ctx, name, metav1.DeleteOptions{}),

@@ -24,7 +24,7 @@ import (
 type Session struct {
 	Name string
 	// ManagedFields keeps metadata.managedFields in the normalised answers. It is most of the text of an
-	// answer, so only sessions about field ownership ask for it.
+	// answer, so only sessions about field ownership request it.
 	ManagedFields bool
 	Requests      []Request
 }
@@ -48,7 +48,7 @@ type Request struct {
 	Base64  string            `json:"bodyBase64,omitempty"` // instead of Body where that is not text
 }
 
-// A Response is what came back, normalised. At most one of Body, Events and Text is set.
+// A Response is a normalised response. At most one of Body, Events and Text is set.
 type Response struct {
 	Code    int             `json:"code"` // 0 when the server closed the connection instead
 	Headers ResponseHeaders `json:"headers"`
@@ -75,7 +75,7 @@ type Exchange struct {
 	Response      Response `json:"response"`
 }
 
-// noAnswer is the text of a response that never came: a server that panics closes the connection.
+// noAnswer stands for a missing response: a server that panics closes the connection.
 const noAnswer = "the connection was closed without an answer"
 
 // sessionAgent is the User-Agent of a request that names none. The default field manager derives from it.
@@ -85,7 +85,7 @@ const sessionAgent = "session/1.0"
 type Target struct {
 	Name string
 	// Conditions says that a controller on the server, or on the one it is compared with, writes conditions
-	// into FlowSchemas behind the sessions' back. Its writes are then waited for, and what they do to
+	// into FlowSchemas during the sessions. Its writes are then waited for, and what they do to
 	// resource versions and watches is not looked at.
 	Conditions bool
 	Writes     bool // there is such a controller on this one
@@ -125,7 +125,7 @@ func (t *Target) WritesConditions(ctx context.Context) (bool, error) {
 	return seen.dangling[always], err
 }
 
-// Play plays a session and returns what happened, normalised. An error is one of the connection: whatever
+// Play plays a session and returns its responses, normalised. An error is one of the connection: whatever
 // the server answers is a result.
 func (t *Target) Play(ctx context.Context, session Session) ([]Exchange, error) {
 	seen := newNormaliser(session.ManagedFields, t.Conditions)

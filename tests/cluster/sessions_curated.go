@@ -901,7 +901,7 @@ func applying(s *script) {
 	s.apply(levelsPath+"/@p", "one", level("@p", `spec={"type":"Exempt"}`))
 	s.delete(levelsPath + "/@p")
 	s.delete(item)
-	// Where there is no object, which of several mistakes is told of.
+	// Where there is no object, which of several mistakes is reported.
 	for _, edits := range [][]string{{`metadata.name="@b"`}, {"-metadata.name"}, {`metadata.namespace="default"`, `metadata.name="@b"`}, {`metadata.resourceVersion="junk"`}, {`metadata.resourceVersion="junk"`, "spec=5"}, {"spec.matchingPrecedence=-1"}} {
 		s.apply(item, "none", edited(small, append(edits, `metadata.uid="00000000-0000-0000-0000-000000000001"`)...))
 	}
@@ -1015,7 +1015,7 @@ func negotiation(s *script) {
 	s.patch(item, mergePatch, `{}`, "Accept", yamlType)
 	s.patch(item, mergePatch, `{"spec":{"matchingPrecedence":-1}}`, "Accept", yamlType)
 	s.patch(item, mergePatch, `{"spec":{"matchingPrecedence":-1}}`, "Accept", protobufType)
-	// No watch speaks YAML, which is not the first thing that one is told.
+	// No watch speaks YAML, but another error comes first.
 	for _, query := range []string{"", "&resourceVersion=x", "&includeObject=x", "&resourceVersion=x&includeObject=x"} {
 		s.watch(flowSchemasPath, "labelSelector=s=@none"+query, "Accept", "application/yaml;as=Table;v=v1;g=meta.k8s.io")
 	}

@@ -37,7 +37,7 @@ func (d *dice) one(in int) bool { return d.rand.IntN(in) == 0 }
 
 func pick[T any](d *dice, from ...T) T { return from[d.rand.IntN(len(from))] }
 
-// A resourceKind is what differs between the two resources.
+// A resourceKind has what differs between the two resources.
 type resourceKind struct {
 	path, watch string
 	names       []string
@@ -71,7 +71,7 @@ var randomLevels = resourceKind{
 	bad: []string{`spec.limited.nominalConcurrencyShares="x"`, "spec.limited=[]", "spec=[]", "spec.unknown=1", "unknown={}", "spec.limited.more=[]", `apiVersion="flowcontrol.apiserver.k8s.io/v1beta3"`, `kind="FlowSchema"`, "-kind", "-apiVersion", "-metadata", "metadata=5"},
 }
 
-// metadataEdits are those that carry what a server has to check or to keep.
+// metadataEdits are edits of metadata that a server has to check or to keep.
 var metadataEdits = []string{
 	`metadata.labels.extra="1"`, `metadata.labels.extra="2"`, `metadata.annotations={"a":"1"}`, `metadata.annotations={"a":"2","b":""}`, `metadata.finalizers=["example.com/hold"]`, `metadata.finalizers=[]`,
 	`metadata.ownerReferences=[{"apiVersion":"v1","kind":"Pod","name":"o","uid":"u1"}]`, `metadata.labels.bad="a b"`, `metadata.annotations={"a b":"c"}`, `metadata.finalizers=["a b"]`, `metadata.ownerReferences=[{"kind":"Pod"}]`,
@@ -89,7 +89,7 @@ func (d *dice) write(requests int) {
 	for len(d.Requests) < requests {
 		d.step(kind)
 	}
-	// What came of it all, and out with it.
+	// The final state, and its deletion.
 	d.watch(kind.path, "labelSelector=s=@all&resourceVersion={{first:"+first+"}}")
 	d.get(kind.path + "?labelSelector=s=@all")
 	d.delete(kind.path + "?labelSelector=s=@all")
@@ -103,7 +103,7 @@ func (d *dice) step(kind *resourceKind) {
 	case 0, 1:
 		d.post(kind.path+d.query("?", writeParameters), d.body(kind, name), headers...)
 	case 2:
-		// One that stays and is listed; of two, chance would decide which comes first.
+		// One that stays and is listed; of two, the order would be random.
 		query := "?dryRun=All"
 		if !d.generated {
 			query, d.generated = "", true
@@ -158,7 +158,7 @@ func (d *dice) step(kind *resourceKind) {
 		d.patch(item+"/status"+d.query("?", writeParameters), jsonPatch, `[`+pick(d, `{"op":"add","path":"/status/conditions","value":[{"type":"A","status":"True"}]}`, `{"op":"add","path":"/status/conditions/-","value":{"type":"D","status":"True"}}`, `{"op":"remove","path":"/status/conditions"}`,
 			`{"op":"replace","path":"/status","value":{}}`, `{"op":"add","path":"/spec/matchingPrecedence","value":7}`)+`]`, headers...)
 	case 27:
-		// The same places by other names, and what is not there.
+		// The same paths in other spellings, and unknown ones.
 		d.do(pick(d, "GET", "GET", "DELETE", "PUT"), item+pick(d, "/", "//", "/status/", "/status//", "/x/", "%20", "/status/status"), "", append([]string{contentHeader, jsonType}, headers...)...)
 	}
 }
@@ -251,7 +251,7 @@ func (d *dice) body(kind *resourceKind, name string) string {
 		edits = append(edits, pick(d, "-metadata.name", `metadata.name="@other"`, `status={"conditions":[{"type":"C","status":"True"}]}`))
 	}
 	if slices.Contains(edits, "-metadata.name") {
-		// Only one name may be made, or chance decides which of two comes first in a list.
+		// Only one name may be generated, or the order of a list would be random.
 		edits = slices.DeleteFunc(edits, func(edit string) bool { return strings.HasPrefix(edit, "metadata.generateName=") })
 	}
 	body := kind.object(name, edits...)

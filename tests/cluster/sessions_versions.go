@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// preserveZero is the annotation by which v1beta3 tells zero shares that are meant from shares that are not given.
+// preserveZero is the annotation by which v1beta3 distinguishes explicit zero shares from absent ones.
 const preserveZero = "flowcontrol.k8s.io/v1beta3-preserve-zero-concurrency-shares"
 
 // AcrossVersions are sessions about one object in two versions of the group, v1 and the given one: none if
@@ -129,7 +129,7 @@ func zeroShares(s *script, older func(string) string) {
 	s.apply(old+"/@applied", "new", older(level("@applied", shares+"=0", annotated)))
 	s.get(levelsPath + "/@applied")
 
-	// The annotation goes away again.
+	// The annotation is removed again.
 	s.patch(item, mergePatch, `{"metadata":{"annotations":null}}`)
 	s.get(v1)
 	s.put(v1, level("@n", shares+"=0"))
@@ -205,7 +205,7 @@ func crossedVersions(s *script, older func(string) string) {
 	s.get(older(versionPath) + "/nope")
 }
 
-// droppedFields applies fields in one version and gives them up, while somebody applies in the other, too.
+// droppedFields applies fields in one version and gives them up, while another manager applies in the other.
 func droppedFields(s *script, older func(string) string) {
 	for _, path := range []func(string) string{older, func(text string) string { return text }} {
 		other := func(text string) string { return text }

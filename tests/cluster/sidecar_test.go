@@ -29,8 +29,8 @@ const (
 	stillKnown = "the last good policy stays in force"
 )
 
-// A fairgate with mode: sidecar has no objects of its own. It goes by those of the real server, within a
-// second, with no right but what is shipped for it, and writes nothing there.
+// A fairgate with mode: sidecar hosts no objects. It applies those of the real server, within a
+// second, with only the rights of the shipped role, and writes nothing there.
 func TestFairgateGoesByThePolicyObjectsOfTheApiserver(t *testing.T) {
 	aboutFairgate(t)
 	ctx := inTime(t, 5*time.Minute)
@@ -44,7 +44,7 @@ func TestFairgateGoesByThePolicyObjectsOfTheApiserver(t *testing.T) {
 			succeeds(t, Grant(ctx, shared.Admin, self, roles...))
 			gateway := newFairgate(t, FairgateOptions{Mode: mode, Source: "sidecar", User: self})
 			succeeds(t, gateway.Start())
-			inStep(t, gateway)
+			inSync(t, gateway)
 			subject := must[User](t)(shared.NewUser("subject-of-" + strings.ToLower(mode)))
 			prefix := "sidecar-" + strings.ToLower(mode)
 			clients := map[string]flowcontrolclient.FlowcontrolV1Interface{
@@ -57,16 +57,16 @@ func TestFairgateGoesByThePolicyObjectsOfTheApiserver(t *testing.T) {
 				}
 			})
 			t.Run("which it passes on requests for", func(t *testing.T) {
-				passesOn(t, gateway, prefix, clients["directly"], clients["through fairgate"])
+				forwards(t, gateway, prefix, clients["directly"], clients["through fairgate"])
 			})
 			t.Run("and to which it writes nothing", func(t *testing.T) {
 				dangling := makeSchema(t, clients["through fairgate"], schemaFor(subject, prefix+"-dangling", "absent", 100))
 				untilDangling(t, clients["directly"], dangling.Name, flowcontrolv1.ConditionTrue)
-				// It knows that one once it goes by a later one; what it would write it has tried to write then.
+				// Once it applies a later set it has processed this one, and would have written by then.
 				later := makeSchema(t, clients["directly"], schemaFor(subject, prefix+"-later", "workload-low", 200))
 				newDecider(t, gateway, subject).until(later.UID, "")
 				onlyTheApiserverWrites(t, clients["directly"])
-				onlyAsks(t, self)
+				onlyReads(t, self)
 			})
 		})
 	}
@@ -88,7 +88,7 @@ func changesTakeEffect(t *testing.T, gateway *Fairgate, subject User, prefix str
 		must[*flowcontrolv1.FlowSchema](t)(client.FlowSchemas().Patch(ctx, schema.Name, types.MergePatchType,
 			[]byte(`{"spec":{"priorityLevelConfiguration":{"name":"`+second.Name+`"}}}`), metav1.PatchOptions{}))
 		longest = max(longest, decider.until(schema.UID, second.UID))
-		// So it is for requests that go to the apiserver, which has put headers of its own.
+		// The same holds for requests that the apiserver serves, which adds headers of its own.
 		passed := ask(t, gateway, subject, http.MethodGet, "/version", "")
 		if got := passed.Header.Values(flowSchemaHeader); !slices.Equal(got, []string{string(schema.UID)}) {
 			t.Errorf("a request that is passed on bears the schemas %q, want %q", got, schema.UID)
@@ -105,8 +105,8 @@ func changesTakeEffect(t *testing.T, gateway *Fairgate, subject User, prefix str
 	}
 }
 
-// passesOn expects the apiserver's own answers about the objects.
-func passesOn(t *testing.T, gateway *Fairgate, prefix string, directly, through flowcontrolclient.FlowcontrolV1Interface) {
+// forwards expects the apiserver's own responses about the objects.
+func forwards(t *testing.T, gateway *Fairgate, prefix string, directly, through flowcontrolclient.FlowcontrolV1Interface) {
 	t.Helper()
 	ctx := inTime(t, time.Minute)
 	created := makeLevel(t, through, prefix+"-passed")
@@ -121,7 +121,7 @@ func passesOn(t *testing.T, gateway *Fairgate, prefix string, directly, through 
 		var got, want string
 		// A condition may be written in between.
 		err := poll(10*time.Second, 50*time.Millisecond, func() (bool, error) {
-			got, want = answerTo(t, gateway.Endpoint, shared.admin, target), answerTo(t, shared.Direct, shared.admin, target)
+			got, want = responseTo(t, gateway.Endpoint, shared.admin, target), responseTo(t, shared.Direct, shared.admin, target)
 			return got == want, nil
 		})
 		if err != nil {
@@ -164,8 +164,8 @@ func onlyTheApiserverWrites(t *testing.T, client flowcontrolclient.FlowcontrolV1
 	}
 }
 
-// onlyAsks expects a fairgate to have asked the apiserver in its own name for what it needs, and for nothing else.
-func onlyAsks(t *testing.T, self string) {
+// onlyReads expects a fairgate to have sent only the necessary reads in its own name.
+func onlyReads(t *testing.T, self string) {
 	t.Helper()
 	const of = ".flowcontrol.apiserver.k8s.io "
 	needed := []string{"list flowschemas" + of + "200", "list prioritylevelconfigurations" + of + "200",
@@ -192,8 +192,8 @@ func onlyAsks(t *testing.T, self string) {
 	}
 }
 
-// While its apiserver is lost a fairgate goes by what it has found there, however long ago, and tells so. When
-// the apiserver is back what has changed meanwhile is taken.
+// While its apiserver is lost a fairgate applies the last objects it has read, however old, and reports that. When
+// the apiserver is back, missed changes are applied.
 func TestFairgateGoesByTheLastGoodPolicyWithoutItsApiserver(t *testing.T) {
 	aboutFairgate(t)
 	t.Parallel()
@@ -237,7 +237,7 @@ func TestFairgateGoesByTheLastGoodPolicyWithoutItsApiserver(t *testing.T) {
 			valve := valveToTheApiserver(t)
 			gateway := newFairgate(t, FairgateOptions{Mode: "requestHeader", Source: "sidecar", User: self, Upstream: "https://" + valve.Address})
 			succeeds(t, gateway.Start())
-			inStep(t, gateway)
+			inSync(t, gateway)
 			subject := must[User](t)(shared.NewUser("subject-of-" + name))
 			decider := newDecider(t, gateway, subject)
 			client := shared.Admin.FlowcontrolV1()
@@ -246,7 +246,7 @@ func TestFairgateGoesByTheLastGoodPolicyWithoutItsApiserver(t *testing.T) {
 			decider.until(schema.UID, level.UID)
 
 			loss.lose(t, valve, self)
-			tellsOfItsUpstream(t, gateway, `out of sync for \d+ s: .*`+loss.why+`.*; `+stillKnown, loss.limit)
+			reportsLoss(t, gateway, `out of sync for \d+ s: .*`+loss.why+`.*; `+stillKnown, loss.limit)
 			after := makeLevel(t, client, name+"-after")
 			meanwhile := makeSchema(t, client, schemaFor(subject, after.Name, after.Name, 100))
 			succeeds(t, client.FlowSchemas().Delete(ctx, schema.Name, metav1.DeleteOptions{}))
@@ -264,7 +264,7 @@ func TestFairgateGoesByTheLastGoodPolicyWithoutItsApiserver(t *testing.T) {
 
 			loss.find(t, valve, self)
 			t.Logf("back in step after %d ms", decider.untilWithin(comeBack, meanwhile.UID, after.UID).Milliseconds())
-			inStep(t, gateway)
+			inSync(t, gateway)
 			logs(t, gateway, "watching policy objects again", 5*time.Second)
 			// It is gone with its last request.
 			dumpHas(t, gateway, level.Name, false)
@@ -273,7 +273,7 @@ func TestFairgateGoesByTheLastGoodPolicyWithoutItsApiserver(t *testing.T) {
 	}
 }
 
-// A fairgate that has never reached the objects of its apiserver goes by the built-in ones and tells why. It
+// A fairgate that has never reached the objects of its apiserver applies the built-in ones and reports why. It
 // takes the objects once it can.
 func TestFairgateStartsWithoutTheObjectsOfItsApiserver(t *testing.T) {
 	aboutFairgate(t)
@@ -297,7 +297,7 @@ func TestFairgateStartsWithoutTheObjectsOfItsApiserver(t *testing.T) {
 			}
 			gateway := newFairgate(t, FairgateOptions{Mode: "requestHeader", Source: "sidecar", User: self, Upstream: "https://" + valve.Address})
 			succeeds(t, gateway.Start())
-			tellsOfItsUpstream(t, gateway, `not reached for \d+ s: `+lack.why+`; the built-in objects are in force`, 10*time.Second)
+			reportsLoss(t, gateway, `not reached for \d+ s: `+lack.why+`; the built-in objects are in force`, 10*time.Second)
 			for _, level := range []string{"exempt", "catch-all", "global-default", "workload-low"} {
 				dumpHas(t, gateway, level, true)
 			}
@@ -313,12 +313,12 @@ func TestFairgateStartsWithoutTheObjectsOfItsApiserver(t *testing.T) {
 				succeeds(t, Grant(ctx, shared.Admin, self, SidecarRole))
 			}
 			t.Logf("in step after %d ms", decider.untilWithin(comeBack, theirs.UID, "").Milliseconds())
-			inStep(t, gateway)
+			inSync(t, gateway)
 		})
 	}
 }
 
-// A fairgate whose apiserver has no such objects goes by the built-in ones for good.
+// A fairgate whose apiserver has no such objects always applies the built-in ones.
 func TestFairgateGoesByTheBuiltInObjectsWhereTheApiserverHasNone(t *testing.T) {
 	aboutFairgate(t)
 	t.Parallel()
@@ -327,14 +327,14 @@ func TestFairgateGoesByTheBuiltInObjectsWhereTheApiserverHasNone(t *testing.T) {
 	succeeds(t, Grant(inTime(t, time.Minute), server.Admin, self, SidecarRole))
 	gateway := newFairgate(t, FairgateOptions{Mode: "requestHeader", Source: "sidecar", User: self, Upstream: server.URL})
 	succeeds(t, gateway.Start())
-	tellsOfItsUpstream(t, gateway, `not reached for \d+ s: the upstream answered 404: .*; the built-in objects are in force`, 10*time.Second)
+	reportsLoss(t, gateway, `not reached for \d+ s: the upstream answered 404: .*; the built-in objects are in force`, 10*time.Second)
 	response := ask(t, gateway, must[User](t)(shared.NewUser("subject-of-"+self)), http.MethodGet, "/version", "")
 	if response.StatusCode != http.StatusOK || response.Header.Get(flowSchemaHeader) == "" {
 		t.Errorf("a request is answered %s with %v", response.Status, response.Header)
 	}
 }
 
-// The apiserver ends every watch after a while. A fairgate goes on from there: it neither falls out of step nor asks
+// The apiserver ends every watch after a while. A fairgate continues from there: it neither falls out of sync nor sends
 // for everything again.
 func TestFairgateStaysInStepWhileItsWatchesAreRenewed(t *testing.T) {
 	aboutFairgate(t)
@@ -343,7 +343,7 @@ func TestFairgateStaysInStepWhileItsWatchesAreRenewed(t *testing.T) {
 	succeeds(t, Grant(ctx, shared.Admin, self, SidecarRole))
 	gateway := newFairgate(t, FairgateOptions{Mode: "requestHeader", Source: "sidecar", User: self})
 	succeeds(t, gateway.Start())
-	inStep(t, gateway)
+	inSync(t, gateway)
 	began := time.Now()
 	asked := func() map[string]int {
 		t.Helper()
@@ -365,7 +365,7 @@ func TestFairgateStaysInStepWhileItsWatchesAreRenewed(t *testing.T) {
 	if err != nil {
 		t.Fatalf("the watches do not end: %v, %v", asked(), err)
 	}
-	inStep(t, gateway)
+	inSync(t, gateway)
 	t.Logf("watches ended after %d s; out of step for %.2f s at most; asked for, to the end: %v", int(time.Since(began).Seconds()), oldest, asked())
 	if oldest > inForce.Seconds() {
 		t.Errorf("out of step for %v s while the watches were renewed", oldest)
@@ -388,7 +388,7 @@ func aboutFairgate(t *testing.T) {
 	}
 }
 
-// valveToTheApiserver is a valve that nobody else uses.
+// valveToTheApiserver is a valve for this test alone.
 func valveToTheApiserver(t *testing.T) *Valve {
 	t.Helper()
 	valve := must[*Valve](t)(NewValve(strings.TrimPrefix(shared.Direct.URL, "https://")))
@@ -396,7 +396,7 @@ func valveToTheApiserver(t *testing.T) *Valve {
 	return valve
 }
 
-// A decider asks a fairgate how it classifies a user's requests, on one connection.
+// A decider finds out how a fairgate classifies a user's requests, on one connection.
 type decider struct {
 	t         *testing.T
 	gateway   *Fairgate
@@ -425,7 +425,7 @@ func (d decider) decide() (schema, level string) {
 	return response.Header.Get(flowSchemaHeader), response.Header.Get(priorityLevelHeader)
 }
 
-// until waits until requests are classified by a schema and, unless it is "", a level. It tells how long that took.
+// until waits until requests are classified by a schema and, unless it is "", a level. It returns how long that took.
 func (d decider) until(schema, level types.UID) time.Duration {
 	d.t.Helper()
 	return d.untilWithin(5*time.Second, schema, level)
@@ -508,8 +508,8 @@ func untilDangling(t *testing.T, client flowcontrolclient.FlowcontrolV1Interface
 	}
 }
 
-// inStep waits until a fairgate says that it has what its upstream has.
-func inStep(t *testing.T, gateway *Fairgate) {
+// inSync waits until a fairgate reports that it has the objects of its upstream.
+func inSync(t *testing.T, gateway *Fairgate) {
 	t.Helper()
 	untilMetric(t, gateway, "fairgate_source_age_seconds", 0)
 	code, text, err := gateway.Ask(inTime(t, 10*time.Second), "/readyz?verbose")
@@ -518,23 +518,23 @@ func inStep(t *testing.T, gateway *Fairgate) {
 	}
 }
 
-// tellsOfItsUpstream waits until a fairgate says that it has lost its upstream, and why: by its metric, its probe
+// reportsLoss waits until a fairgate reports that it has lost its upstream, and why: by its metric, its probe
 // and its log. It is ready all the same.
-func tellsOfItsUpstream(t *testing.T, gateway *Fairgate, why string, limit time.Duration) {
+func reportsLoss(t *testing.T, gateway *Fairgate, why string, limit time.Duration) {
 	t.Helper()
 	began := time.Now()
-	told := regexp.MustCompile(`(?m)^\[!\]source: ` + why + `$`)
+	line := regexp.MustCompile(`(?m)^\[!\]source: ` + why + `$`)
 	var code int
 	var text string
 	err := poll(limit, 50*time.Millisecond, func() (bool, error) {
 		var err error
 		code, text, err = gateway.Ask(inTime(t, 10*time.Second), "/readyz?verbose")
-		return told.MatchString(text), err
+		return line.MatchString(text), err
 	})
 	if err != nil || code != http.StatusOK {
-		t.Fatalf("/readyz?verbose: %d %v\n%s\nwant %s", code, err, text, told)
+		t.Fatalf("/readyz?verbose: %d %v\n%s\nwant %s", code, err, text, line)
 	}
-	t.Logf("told after %d ms: %s", time.Since(began).Milliseconds(), told.FindString(text))
+	t.Logf("reported after %d ms: %s", time.Since(began).Milliseconds(), line.FindString(text))
 	if age, err := gateway.Metric(inTime(t, 10*time.Second), "fairgate_source_age_seconds"); err != nil || age < 1 {
 		t.Errorf("the age is %v, %v", age, err)
 	}
@@ -565,8 +565,8 @@ func dumpHas(t *testing.T, gateway *Fairgate, level string, want bool) {
 	}
 }
 
-// answerTo is how a GET is answered: status, what it is, and every byte of it.
-func answerTo(t *testing.T, at Endpoint, user User, target string) string {
+// responseTo is the response to a GET: status, content type and body.
+func responseTo(t *testing.T, at Endpoint, user User, target string) string {
 	t.Helper()
 	transport := shared.Transport(user, true)
 	defer transport.CloseIdleConnections()

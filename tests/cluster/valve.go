@@ -41,7 +41,7 @@ func (v *Valve) Shut() {
 	v.release()
 }
 
-// release lets go what is held.
+// release passes on what is held.
 func (v *Valve) release() {
 	if v.held != nil {
 		close(v.held)

@@ -27,7 +27,7 @@ const (
 
 // 30 000 watches of 300 users pass at the same time, each of them sees what happens, and others are served as
 // ever. The upstream is a stand-in, which holds watches and answers the rest, so that the machine has to keep
-// no more than that. Prints what a watch costs fairgate in memory.
+// no more than that. Prints the memory of fairgate per watch.
 func TestThirtyThousandWatches(t *testing.T) {
 	if testing.Short() || *direct {
 		t.Skip("takes a minute, and is about fairgate")
@@ -109,7 +109,7 @@ func TestThirtyThousandWatches(t *testing.T) {
 type watched struct {
 	address     string
 	connections atomic.Int64
-	event       chan struct{} // closed when there is something to tell
+	event       chan struct{} // closed when there is an event
 }
 
 func newWatched(t *testing.T) *watched {
@@ -177,7 +177,7 @@ drain: {delay: 0s, grace: 1s}
 	return ending(t, fairgate)
 }
 
-// plainHTTP2 is a client with a connection of its own.
+// plainHTTP2 is a client with a separate connection.
 func plainHTTP2() *http.Client {
 	transport := &http.Transport{Protocols: new(http.Protocols)}
 	transport.Protocols.SetUnencryptedHTTP2(true)
@@ -204,7 +204,7 @@ func startWatch(ctx context.Context, client *http.Client, url, token string) (io
 	return response.Body, response.StatusCode, nil
 }
 
-// residentMemory is what a fairgate has in memory, in bytes.
+// residentMemory is the resident memory of a fairgate, in bytes.
 func residentMemory(fairgate *Fairgate) (int, error) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", fairgate.running.cmd.Process.Pid))
 	if err != nil {

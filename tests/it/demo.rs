@@ -1,4 +1,4 @@
-//! The demonstration: that it runs, ends in time, and tells what it should.
+//! The demonstration: it runs, ends in time, and reports what it should.
 
 use std::{
     future::{Future, pending, ready},
@@ -98,7 +98,7 @@ fn the_command_writes_one_json_object_and_its_progress_elsewhere() {
 }
 
 #[test]
-fn an_interrupted_run_ends_soon_and_tells_what_there_is() {
+fn an_interrupted_run_ends_soon_with_the_results_so_far() {
     let (report, _) = run_for(Duration::from_secs(3600), ready(()));
 
     assert!(report.interrupted);

@@ -1,6 +1,6 @@
 //! What a real kube-apiserver answered, request by request, is what the hosted API answers.
 //!
-//! The corpus was recorded by `tests/cluster`, whose README tells what is in it and how answers are
+//! The corpus was recorded by `tests/cluster`, whose README says what is in it and how responses are
 //! made comparable. Here it is played on a gateway of this process, over real sockets, with the
 //! built-in objects in its store and nobody else writing there. What is meant to differ is listed in
 //! `hosted/known_differences.json`, each with its reason; anything else fails.
@@ -23,10 +23,10 @@ use corpus::Session;
 use player::play;
 use server::Server;
 
-/// Differences that are told of one by one.
+/// The most differences that are listed one by one.
 const SHOWN: usize = 30;
 
-/// Plays all sessions at once and tells what differs, in the order of the corpus.
+/// Plays all sessions at once and lists what differs, in the order of the corpus.
 async fn differences(sessions: Vec<Session>) -> Vec<Difference> {
     let server = Server::start().await;
     let address = server.address();

@@ -163,7 +163,7 @@ async fn the_limit_ends_what_does_not_end_by_itself() {
 }
 
 #[tokio::test]
-async fn an_http1_client_is_told_to_close_once_the_gateway_stops() {
+async fn an_http1_client_gets_connection_close_once_the_gateway_stops() {
     let upstream = TestUpstream::saying(Speaks::Http2, "served");
     let gate = Gate::with(&upstream, |settings, _| {
         quick(settings);

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use fairgate_call::{Call, FlowRejection, Refusal, Reply};
+use fairgate_call::{Call, FlowRejection, Refusal};
 use fairgate_core::rejection::RejectReason;
 use fairgate_proxy::forward::{UpstreamProtocol, UpstreamSettings};
 use http::{Method, StatusCode};
@@ -17,13 +17,13 @@ use tokio::sync::mpsc;
 
 use crate::{
     client::{TestClient, body_text, piece, soon, status},
-    gate::Gate,
+    gate::{Gate, Leaf},
     rules::Rules,
     upstream::{Speaks, TestUpstream, full, streamed, text},
 };
 
-/// A gateway in front of nobody.
-fn before_nobody() -> Gate {
+/// A gateway whose upstream does not listen.
+fn before_closed_port() -> Gate {
     let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = nobody.local_addr().unwrap();
     drop(nobody);
@@ -33,7 +33,7 @@ fn before_nobody() -> Gate {
 
 #[tokio::test]
 async fn an_unreachable_upstream_is_a_503_to_all_but_watches() {
-    let gate = before_nobody();
+    let gate = before_closed_port();
     for mut client in TestClient::both(gate.address()).await {
         let response = client.get("/api/v1/pods").await;
         assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
@@ -208,7 +208,7 @@ async fn an_answer_that_falls_silent_is_broken_off() {
     let mut list = client.get("/api/v1/pods").await.into_body();
     assert_eq!(piece(&mut list).await.unwrap().unwrap(), "half");
     assert!(piece(&mut list).await.unwrap().is_err());
-    // Silence does not tell that the upstream is done: its time limit does.
+    // Silence does not mean that the upstream is done: the time limit frees the seat.
     until(|| gate.limit.free() == 1000).await;
 }
 
@@ -243,7 +243,7 @@ async fn a_read_on_a_connection_that_had_gone_stale_is_sent_again() {
 }
 
 #[tokio::test]
-async fn an_answer_without_end_whose_client_has_left_is_cancelled_upstream() {
+async fn an_endless_response_of_a_disconnected_client_is_cancelled_upstream() {
     for speaks in [Speaks::Http1, Speaks::Http2] {
         let (upstream, mut hands) = by_hand(speaks);
         let gate = Gate::governed(&upstream, &impatient());
@@ -267,7 +267,7 @@ async fn an_answer_without_end_whose_client_has_left_is_cancelled_upstream() {
 }
 
 #[tokio::test]
-async fn what_runs_upstream_for_a_client_that_has_left_is_cancelled_when_its_time_is_up() {
+async fn a_request_of_a_disconnected_client_is_cancelled_at_its_time_limit() {
     for speaks in [Speaks::Http1, Speaks::Http2] {
         let (came, mut comes) = mpsc::unbounded_channel();
         let (went, mut goes) = mpsc::unbounded_channel();
@@ -285,12 +285,7 @@ async fn what_runs_upstream_for_a_client_that_has_left_is_cancelled_when_its_tim
                 .request(Method::GET, "/api/v1/pods")
                 .body(full(""))
                 .unwrap();
-            let mut sending = Box::pin(client.send(request));
-            tokio::select! {
-                _ = &mut sending => unreachable!("there is no answer"),
-                came = soon(comes.recv()) => came.unwrap(),
-            }
-            drop(sending);
+            client.send_until(request, comes.recv()).await.unwrap();
             client.abandon().await;
             soon(goes.recv()).await.unwrap();
         }
@@ -318,7 +313,13 @@ async fn an_error_of_the_upstreams_own_passes_unchanged() {
 
 #[tokio::test]
 async fn a_refusal_reaches_a_client_that_is_still_sending() {
-    let gate = Gate::around(|| Full, |_| {});
+    let full_queue = |_: &Call| {
+        Err(Refusal::TooManyRequests(Box::new(FlowRejection {
+            reason: RejectReason::QueueFull,
+            retry_after: 1,
+        })))
+    };
+    let gate = Gate::around(move || Leaf(full_queue), |_| {});
     let address = gate.address();
     let answer = tokio::task::spawn_blocking(move || {
         let mut request =
@@ -343,31 +344,7 @@ async fn a_refusal_reaches_a_client_that_is_still_sending() {
     assert!(body_text(response).await.starts_with("Too many requests"));
 }
 
-/// Turns every request away, unread.
-#[derive(Clone)]
-struct Full;
-
-impl tower::Service<Call> for Full {
-    type Response = Reply;
-    type Error = Refusal;
-    type Future = std::future::Ready<Result<Reply, Refusal>>;
-
-    fn poll_ready(
-        &mut self,
-        _: &mut std::task::Context<'_>,
-    ) -> std::task::Poll<Result<(), Refusal>> {
-        std::task::Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, _: Call) -> Self::Future {
-        std::future::ready(Err(Refusal::TooManyRequests(Box::new(FlowRejection {
-            reason: RejectReason::QueueFull,
-            retry_after: 1,
-        }))))
-    }
-}
-
-/// Tells when it is dropped.
+/// Sends a message when it is dropped.
 pub struct Leaving(pub mpsc::UnboundedSender<()>);
 
 impl Drop for Leaving {

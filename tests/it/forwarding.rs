@@ -164,7 +164,7 @@ async fn a_head_request_gets_the_head_alone() {
 }
 
 #[tokio::test]
-async fn the_client_is_told_to_continue_and_the_upstream_is_not_asked() {
+async fn the_gateway_answers_expect_100_continue_itself() {
     let upstream = TestUpstream::start(Speaks::Http1, |request| async move {
         http::Response::new(full(
             request.into_body().collect().await.unwrap().to_bytes(),
@@ -181,9 +181,9 @@ async fn the_client_is_told_to_continue_and_the_upstream_is_not_asked() {
                   Expect: 100-continue\r\nConnection: close\r\n\r\n",
             )
             .unwrap();
-        let mut told = [0; 25];
-        stream.read_exact(&mut told).unwrap();
-        assert_eq!(&told, b"HTTP/1.1 100 Continue\r\n\r\n");
+        let mut reported = [0; 25];
+        stream.read_exact(&mut reported).unwrap();
+        assert_eq!(&reported, b"HTTP/1.1 100 Continue\r\n\r\n");
         stream.write_all(b"data").unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();

@@ -58,7 +58,7 @@ fn ambiguous_framing_is_refused_and_the_connection_closed() {
 }
 
 #[test]
-fn what_is_malformed_in_other_ways_has_its_own_answer() {
+fn other_malformed_requests_have_responses_of_their_own() {
     let statuses = refused(&[
         b"CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n",
         b"TRACE / HTTP/1.1\r\nHost: a\r\n\r\n",
@@ -342,7 +342,7 @@ fn a_connection_whose_answer_came_before_the_body_is_used_again_or_said_to_close
 }
 
 #[test]
-fn a_client_that_waits_to_be_told_to_continue_and_is_refused_is_told_to_close() {
+fn a_refused_client_that_waits_for_100_continue_gets_connection_close() {
     let upstream = hasty();
     let gate = Gate::before(&upstream);
     let answer = raw(

@@ -1,7 +1,7 @@
-//! A gateway for tests: everybody is alice, unless they say who else or that they are nobody.
+//! A gateway for tests. The user of a request is alice, unless the request names another one or none.
 
 use std::{
-    future::Future,
+    future::{Future, Ready, ready},
     num::NonZero,
     pin::Pin,
     rc::Rc,
@@ -135,7 +135,7 @@ impl Gate {
             control_runtime().unwrap(),
             move |core: CoreContext| {
                 let fairness = fairness(&flow_control, &core);
-                let identity: Rc<dyn WriteIdentity> = Rc::new(tell_upstream);
+                let identity: Rc<dyn WriteIdentity> = Rc::new(write_identity);
                 let leaf = Forward::new(to.clone(), identity, core.clock);
                 stack(
                     &Identity::new(),
@@ -226,7 +226,7 @@ fn settings() -> AppSettings {
     settings
 }
 
-fn tell_upstream(call: &Call, headers: &mut HeaderMap) -> Result<(), Refusal> {
+fn write_identity(call: &Call, headers: &mut HeaderMap) -> Result<(), Refusal> {
     let name = HeaderValue::from_str(&call.digest.user.name)
         .map_err(|_| Refusal::IdentityNotRepresentable("name".into()))?;
     headers.insert("x-remote-user", name);
@@ -282,5 +282,23 @@ fn user_of(headers: &HeaderMap) -> User {
     match name.unwrap_or("alice") {
         "root" => User::new("root", [User::MASTERS, User::AUTHENTICATED]),
         name => User::new(name, ["staff", User::AUTHENTICATED]),
+    }
+}
+
+/// An innermost service that replies at once.
+#[derive(Clone)]
+pub struct Leaf<F>(pub F);
+
+impl<F: FnMut(&Call) -> Result<Reply, Refusal>> Service<Call> for Leaf<F> {
+    type Response = Reply;
+    type Error = Refusal;
+    type Future = Ready<Result<Reply, Refusal>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Refusal>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, call: Call) -> Self::Future {
+        ready((self.0)(&call))
     }
 }

@@ -163,7 +163,7 @@ fn out_of_descriptors_child() {
     assert_eq!(status(&raw(gate.address(), ask)), 200);
     let before = cpu_seconds();
     let mut clients: Vec<TcpStream> = (0..40).map(|_| unconnected()).collect();
-    // Leaves room for about ten of the gateway's ends. The next descriptor tells how many are open.
+    // Leaves room for about ten of the gateway's ends. The number of the next descriptor shows how many are open.
     let next = std::fs::File::open("/dev/null").unwrap().as_raw_fd();
     let limit = Some(u64::try_from(next).unwrap() + 10);
     let limit = Rlimit {

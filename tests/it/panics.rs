@@ -1,42 +1,25 @@
-//! A panic in one request is that request's alone.
-
-use std::{
-    future::{Ready, ready},
-    task::{Context, Poll},
-};
+//! A panic in one request affects no other request.
 
 use bytes::Bytes;
 use fairgate_call::{BodyEnd, Call, Refusal, Reply, ReplyBody, ReplyGuard};
-use tower::Service;
 
 use crate::{
     client::{TestClient, body_text, soon},
     failures::until,
-    gate::Gate,
+    gate::{Gate, Leaf},
 };
 
 /// Panics where the path says.
-#[derive(Clone)]
-struct Panicky;
-
-impl Service<Call> for Panicky {
-    type Response = Reply;
-    type Error = Refusal;
-    type Future = Ready<Result<Reply, Refusal>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Refusal>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, call: Call) -> Self::Future {
+fn panicky() -> Leaf<impl FnMut(&Call) -> Result<Reply, Refusal> + Clone> {
+    Leaf(|call: &Call| {
         let path = call.request.uri().path();
         assert_ne!(path, "/panic/call", "on purpose");
         let mut reply = http::Response::new(ReplyBody::full("fine"));
         if path == "/panic/body" {
             reply.body_mut().hold(Box::new(PanickyGuard));
         }
-        ready(Ok(reply))
-    }
+        Ok(reply)
+    })
 }
 
 struct PanickyGuard;
@@ -50,8 +33,8 @@ impl ReplyGuard for PanickyGuard {
 }
 
 #[tokio::test]
-async fn in_the_stack_it_is_a_500_and_the_connection_lives_on() {
-    let gate = Gate::around(|| Panicky, |_| {});
+async fn a_panic_in_the_stack_is_a_500_and_the_connection_stays_open() {
+    let gate = Gate::around(panicky, |_| {});
     for mut client in TestClient::both(gate.address()).await {
         let response = client.get("/panic/call").await;
         assert_eq!(response.status(), 500);
@@ -63,8 +46,8 @@ async fn in_the_stack_it_is_a_500_and_the_connection_lives_on() {
 }
 
 #[tokio::test]
-async fn in_the_body_it_ends_the_stream_and_no_other() {
-    let gate = Gate::around(|| Panicky, |_| {});
+async fn a_panic_in_the_body_ends_the_stream_and_no_other() {
+    let gate = Gate::around(panicky, |_| {});
     let mut client = TestClient::http2(gate.address()).await;
     let response = client.get("/panic/body").await;
     let broken = soon(http_body_util::BodyExt::collect(response.into_body())).await;

@@ -125,7 +125,7 @@ fn most_resets(passed: Duration) -> usize {
 }
 
 #[tokio::test]
-async fn no_more_streams_are_reset_than_a_server_puts_up_with() {
+async fn no_more_streams_are_reset_than_a_server_tolerates() {
     let upstream = TestUpstream::start(Speaks::Http2Streams(100), |_| std::future::pending());
     let tap = Tap::before(upstream.address).await;
     let gate = hasty(tap.address);
@@ -147,7 +147,7 @@ async fn no_more_streams_are_reset_than_a_server_puts_up_with() {
 }
 
 #[tokio::test]
-async fn the_rest_of_an_answer_is_not_read_without_end() {
+async fn the_rest_of_an_abandoned_response_is_read_up_to_a_limit() {
     let upstream = TestUpstream::start(Speaks::Http2, |_| async {
         let (send, answer) = streamed();
         tokio::spawn(async move {
@@ -301,7 +301,7 @@ async fn a_front_proxys_connection_does_not_end_for_what_one_of_its_users_does()
 }
 
 #[tokio::test]
-async fn who_goes_on_resetting_on_new_connections_is_refused_for_a_while() {
+async fn a_user_that_keeps_resetting_on_new_connections_is_refused_for_a_while() {
     let upstream = half_slow();
     let gate = slow(&upstream);
     for _ in 0..6 {

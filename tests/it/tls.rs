@@ -12,12 +12,11 @@ use hyper_util::rt::TokioIo;
 use rustls::pki_types::{CertificateDer, ServerName};
 use tokio::net::TcpStream;
 use tokio_rustls::{TlsConnector, client::TlsStream};
-use tower::Service;
 
 use crate::{
     client::{TestClient, body_text},
-    gate::Gate,
-    pki::{Authority, Chain, Leaf},
+    gate::{Gate, Leaf},
+    pki::{self, Authority, Chain},
     upstream::{Speaks, TestUpstream},
 };
 
@@ -46,7 +45,7 @@ async fn both_protocols_are_negotiated_with_clients_and_upstream() {
                 ServerName::try_from("localhost").unwrap(),
             )),
         );
-        let (chain, key) = pki.issue_with_key(&Leaf::named("localhost"));
+        let (chain, key) = pki.issue_with_key(&pki::Leaf::named("localhost"));
         let own = server_config(&ServingCertificate::new(chain, key).unwrap(), Vec::new()).unwrap();
         let gate = Gate::towards(to, |settings, _| settings.serve.tls = Some(own));
         for protocol in [&b"h2"[..], b"http/1.1"] {
@@ -88,43 +87,27 @@ async fn an_upstream_of_another_authority_gets_nothing() {
 
 type Chains = Arc<Mutex<Vec<Vec<CertificateDer<'static>>>>>;
 
-/// Notes which certificates the client showed.
-#[derive(Clone)]
-struct Certificates(Chains);
-
-impl Service<Call> for Certificates {
-    type Response = Reply;
-    type Error = Refusal;
-    type Future = std::future::Ready<Result<Reply, Refusal>>;
-
-    fn poll_ready(
-        &mut self,
-        _: &mut std::task::Context<'_>,
-    ) -> std::task::Poll<Result<(), Refusal>> {
-        std::task::Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, call: Call) -> Self::Future {
-        self.0
-            .lock()
-            .unwrap()
-            .push(call.peer.certificates().to_vec());
-        std::future::ready(Ok(http::Response::new(ReplyBody::empty())))
-    }
+/// Keeps the certificates that the client presented.
+fn certificates(chains: Chains) -> Leaf<impl FnMut(&Call) -> Result<Reply, Refusal> + Clone> {
+    Leaf(move |call: &Call| {
+        let presented = call.peer.certificates().to_vec();
+        chains.lock().unwrap().push(presented);
+        Ok(http::Response::new(ReplyBody::empty()))
+    })
 }
 
 #[tokio::test]
 async fn any_certificate_whose_key_the_client_holds_is_passed_on() {
     let (pki, stranger) = (Authority::new("test root"), Authority::new("test root"));
-    let (chain, key) = pki.issue_with_key(&Leaf::named("localhost"));
+    let (chain, key) = pki.issue_with_key(&pki::Leaf::named("localhost"));
     let own = server_config(&ServingCertificate::new(chain, key).unwrap(), Vec::new()).unwrap();
     let shown: Chains = Arc::default();
-    let leaf = Certificates(shown.clone());
+    let leaf = certificates(shown.clone());
     let gate = Gate::around(
         move || leaf.clone(),
         |settings| settings.serve.tls = Some(own),
     );
-    let alice = stranger.issue_with_key(&Leaf::named("alice"));
+    let alice = stranger.issue_with_key(&pki::Leaf::named("alice"));
     let expected = alice.0.clone();
     for own in [None, Some(alice)] {
         let stream = connect(&gate, &pki, own, &[b"h2"]).await.unwrap();
@@ -137,14 +120,14 @@ async fn any_certificate_whose_key_the_client_holds_is_passed_on() {
 #[tokio::test]
 async fn a_certificate_whose_key_the_client_does_not_hold_ends_the_handshake() {
     let pki = Authority::new("test root");
-    let (chain, key) = pki.issue_with_key(&Leaf::named("localhost"));
+    let (chain, key) = pki.issue_with_key(&pki::Leaf::named("localhost"));
     let own = server_config(&ServingCertificate::new(chain, key).unwrap(), Vec::new()).unwrap();
     let gate = Gate::around(
-        || Certificates(Arc::default()),
+        || certificates(Arc::default()),
         |settings| settings.serve.tls = Some(own),
     );
-    let (stolen, _) = pki.issue_with_key(&Leaf::named("alice"));
-    let (_, other_key) = pki.issue_with_key(&Leaf::named("mallory"));
+    let (stolen, _) = pki.issue_with_key(&pki::Leaf::named("alice"));
+    let (_, other_key) = pki.issue_with_key(&pki::Leaf::named("mallory"));
     let provider = rustls::crypto::ring::default_provider();
     let key = provider.key_provider.load_private_key(other_key).unwrap();
     let mut config = rustls::ClientConfig::clone(&pki.client(None, &[b"h2"]));
@@ -155,7 +138,7 @@ async fn a_certificate_whose_key_the_client_does_not_hold_ends_the_handshake() {
     let connected = TlsConnector::from(Arc::new(config))
         .connect(ServerName::try_from("localhost").unwrap(), stream)
         .await;
-    // In TLS 1.3 the client is done before the server objects; the first read tells.
+    // In TLS 1.3 the client is done before the server objects; the first read fails.
     if let Ok(mut stream) = connected {
         let read = tokio::io::AsyncReadExt::read(&mut stream, &mut [0; 1]).await;
         assert!(read.is_err(), "{read:?}");

@@ -102,7 +102,7 @@ async fn an_upgrade_of_an_ordinary_request_is_ignored() {
 }
 
 #[tokio::test]
-async fn a_switch_of_protocols_nobody_asked_for_is_a_failure_of_the_upstream() {
+async fn an_unrequested_protocol_switch_is_an_upstream_failure() {
     let upstream = TestUpstream::start(Speaks::Http1, |_| async {
         Response::builder()
             .status(StatusCode::SWITCHING_PROTOCOLS)

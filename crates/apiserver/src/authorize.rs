@@ -72,16 +72,16 @@ pub(crate) fn forbidden(attributes: &Attributes, user: &User, reason: &str) -> S
 pub enum Authorizer {
     /// The built-in rules.
     BuiltIn(BuiltInRules),
-    /// The upstream, asked with a `SubjectAccessReview`.
+    /// The upstream, by `SubjectAccessReview`.
     Upstream(AccessReviews),
 }
 
 impl Authorizer {
-    /// Decides whether `user` may make a request. Waits only if the upstream has to be asked.
+    /// Decides whether `user` may make a request. Waits only for a review of the upstream.
     ///
     /// # Errors
     ///
-    /// [`AccessReviewError`], when the upstream could not be asked.
+    /// [`AccessReviewError`], when the upstream's review failed.
     pub async fn decide(
         &self,
         user: &User,
@@ -260,9 +260,9 @@ mod tests {
             forbidden(&wanted("GET", "/metrics"), &alice, "").message,
             "forbidden: User \"alice\" cannot get path \"/metrics\""
         );
-        let told = forbidden(&wanted("GET", "/metrics"), &alice, "not today");
-        assert!(told.message.ends_with("path \"/metrics\": not today"));
-        let told = forbidden(&wanted("GET", target), &alice, "not today");
-        assert!(told.message.ends_with("cluster scope: not today"));
+        let reported = forbidden(&wanted("GET", "/metrics"), &alice, "not today");
+        assert!(reported.message.ends_with("path \"/metrics\": not today"));
+        let reported = forbidden(&wanted("GET", target), &alice, "not today");
+        assert!(reported.message.ends_with("cluster scope: not today"));
     }
 }

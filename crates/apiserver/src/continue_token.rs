@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_tokens_are_told_what_is_wrong() {
+    fn errors_of_bad_tokens_say_what_is_wrong() {
         let prefix = "invalid continue token: continue key is not valid";
         let cases = [
             (

@@ -164,7 +164,7 @@ impl ObjectWriter {
     ///
     /// # Errors
     ///
-    /// 406, when a list was asked for.
+    /// 406, when a list was requested.
     pub fn object(&self, status: StatusCode, object: &Object) -> Result<ApiResponse, StatusError> {
         let value = object.value(self.version);
         Ok(match self.output.form {

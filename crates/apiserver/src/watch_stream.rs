@@ -358,8 +358,8 @@ impl WatchStream {
 /// Maps an error of the store to the status that a running watch sends.
 fn lost(error: &StoreError) -> StatusError {
     match error {
-        StoreError::Compacted { asked, floor } => {
-            StatusError::expired(format!("too old resource version: {asked} ({floor})"))
+        StoreError::Compacted { requested, floor } => {
+            StatusError::expired(format!("too old resource version: {requested} ({floor})"))
         }
         _ => StatusError::internal(error.to_string()),
     }

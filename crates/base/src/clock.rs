@@ -1,7 +1,7 @@
 //! The only reader of time.
 //!
 //! Everything else gets time as an argument, so that a seed replays a simulation and a test can set
-//! the time. Monotonic time is [`Time`]: nanoseconds since the process first asked.
+//! the time. Monotonic time is [`Time`]: nanoseconds since the process first read the clock.
 //!
 //! Not here: timers. The runtime has them; [`Clock::instant`] converts their times.
 
@@ -15,7 +15,7 @@ use std::{
 
 use fairgate_core::time::Time;
 
-/// When this process first asked for the time.
+/// When this process first read the clock.
 static EPOCH: LazyLock<(Instant, SystemTime)> = LazyLock::new(|| {
     #[expect(clippy::disallowed_methods, reason = "this is the one place that may")]
     (Instant::now(), SystemTime::now())
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_manual_clock_moves_only_when_told() {
+    fn a_manual_clock_moves_only_when_advanced() {
         let clock = Clock::manual(Time::from_nanos(5));
         assert_eq!(clock.now(), Time::from_nanos(5));
         clock.advance(Duration::from_nanos(7));

@@ -28,7 +28,7 @@ where
 pub fn watch_readable<T: AsFd + AsRawFd>(source: T) -> io::Result<AsyncFd<T>> {
     #[expect(
         deprecated,
-        reason = "its replacement is unsafe, and asks for no more than what an owned descriptor is"
+        reason = "its replacement is unsafe, and requires only what an owned descriptor guarantees"
     )]
     AsyncFd::with_interest(source, Interest::READABLE)
 }

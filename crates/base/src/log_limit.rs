@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_out_is_told_in_a_later_period() {
+    fn suppressed_lines_are_counted_in_a_later_period() {
         let limit = LogLimit::new(2);
         let at = |seconds| Time::ZERO.plus(Duration::from_secs(seconds));
         let admitted: Vec<_> = (0..5).map(|_| limit.admit(at(1))).collect();

@@ -1,7 +1,7 @@
 //! A request on its way through the gateway, and what comes back.
 //!
 //! An [`Inbound`] is a request that has not been parsed yet. A [`Call`] is one whose digest is known:
-//! only `auth` makes one, so no later layer asks "is there a user?". A [`Reply`] is the response, whose
+//! only `auth` makes one, so no later layer has to check whether there is a user. A [`Reply`] is the response, whose
 //! body may hold a guard until it ends. A [`Refusal`] is why a request is not served; [`refusal_reply`]
 //! alone turns one into a reply. [`RequestContext`] is what the layers hand over about a request, and
 //! [`Trace`] what is only observed of it.
@@ -104,7 +104,7 @@ pub struct Call {
 }
 
 impl Inbound {
-    /// Parses what the request asks for from its method, path and query.
+    /// Parses the attributes of the request from its method, path and query.
     ///
     /// # Errors
     ///

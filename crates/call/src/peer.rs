@@ -27,7 +27,7 @@ pub struct PeerTls {
     /// The chain that the client sent, its own certificate first; empty if it sent none. The client
     /// holds the key of the first certificate; nothing else has been verified.
     pub certificates: Vec<CertificateDer<'static>>,
-    /// The server name that the client asked for (SNI).
+    /// The server name that the client requested (SNI).
     pub server_name: Option<String>,
 }
 

@@ -19,7 +19,7 @@ pub struct PeerIdentityCache {
     version: u64,
     /// Whether the client is a front proxy.
     pub front_proxy: CachedVerification<(), FrontProxyError>,
-    /// The user whom the certificate names; `None` if it names no user.
+    /// The user that the certificate names; `None` if it names none.
     pub user: CachedVerification<Option<Arc<Identity>>, CertificateError>,
 }
 

@@ -68,7 +68,7 @@ struct PipeState {
     reader: Option<AbortHandle>,
     /// How many bytes may still be read and discarded; `None` while there is a client.
     unwanted: Option<u64>,
-    /// Whether the client got a frame, and has not asked for another.
+    /// Whether the client got a frame, and has not polled for another.
     owes: bool,
     /// Bytes that the client got.
     given: u64,

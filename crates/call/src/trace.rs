@@ -26,7 +26,7 @@ pub struct Trace {
     pub user_agent: OnceCell<HeaderValue>,
     /// Whether it is a server-side apply.
     pub is_apply: Cell<bool>,
-    /// What the request asks for; set once its user is known.
+    /// The attributes of the request; set once its user is known.
     pub digest: OnceCell<Arc<RequestDigest>>,
     /// Name of the FlowSchema that matched.
     pub schema: OnceCell<Arc<str>>,

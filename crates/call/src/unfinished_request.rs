@@ -7,7 +7,7 @@ use super::{Refusal, Reply};
 /// A request that the upstream may still be working on although its client already has a reply.
 pub type UnfinishedRequest = Pin<Box<dyn Future<Output = Result<Reply, Refusal>>>>;
 
-/// Where `forward` leaves a request that exceeded its deadline. Whoever holds a seat for the request
+/// Where `forward` leaves a request that exceeded its deadline. The owner of the request's seat
 /// takes it and runs it to its end; dropping it cancels it upstream.
 #[derive(Default)]
 pub struct TimedOutRequest(Cell<Option<UnfinishedRequest>>);

@@ -284,7 +284,7 @@ fn unpack(packed: u64) -> (u32, u32) {
     ((packed >> 32) as u32, packed as u32)
 }
 
-/// Upper bounds of the time spent before the upstream is asked, in seconds.
+/// Upper bounds of the time until the request is forwarded, in seconds.
 const FILTER_DURATIONS: [f64; 13] = [
     0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 5.0, 10.0, 15.0, 30.0,
 ];
@@ -294,7 +294,7 @@ const FILTER_DURATIONS: [f64; 13] = [
 pub struct CoreCells {
     executing: [Occupancy; 2],
     waiting: [Occupancy; 2],
-    /// Time spent before the upstream is asked, in seconds; of requests that got so far.
+    /// Time until the request is forwarded, in seconds; of requests that are forwarded.
     pub filter: Histogram<13>,
     /// Requests whose start was held back for a moment, to spread starts out.
     pub held_back: Counter,

@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn a_finding_is_one_line_that_tells_thing_field_and_remedy() {
+    fn a_finding_is_one_line_with_object_field_and_remedy() {
         assert_eq!(
             finding().to_string(),
             "error: flows.yaml, document 2: FlowSchema \"batch\": spec.rules[0].subjects: Required \

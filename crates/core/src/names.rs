@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_subdomain_is_told_what_is_wrong_with_it() {
+    fn the_error_of_a_subdomain_says_what_is_wrong() {
         assert_eq!(
             subdomain("Ab"),
             [

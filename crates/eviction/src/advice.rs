@@ -63,7 +63,7 @@ impl PodGroup {
 }
 
 /// Reviews a set of budgets. `pods` are the pods of their namespaces, or empty if they are not known; then
-/// only the budgets themselves are judged. It costs a comparison of every budget with every pod.
+/// only the budgets themselves are checked. It costs a comparison of every budget with every pod.
 pub fn review(budgets: &[BudgetSource], pods: &[PodGroup]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for source in budgets {

@@ -2,7 +2,7 @@
 //!
 //! # How budgets work
 //!
-//! Whoever drains a node deletes its pods one after the other. Done carelessly, this takes an
+//! Draining a node deletes its pods one after the other. Done carelessly, this takes an
 //! application down that would have survived had its pods gone one by one, each after the one before
 //! was replaced. A `PodDisruptionBudget` says how much its pods can spare: `minAvailable` pods must
 //! stay healthy, or at most `maxUnavailable` may be missing. Those who care do not delete a pod but *evict* it:
@@ -36,7 +36,7 @@
 //!    the next count would give the disruption back. If the deletion never comes, the entry expires after two
 //!    minutes ([`amounts::DELETION_TIMEOUT`]), and the count repairs itself.
 //!
-//! `observedGeneration` tells whether the figures are about the spec as it is now; until the controller
+//! `observedGeneration` shows whether the figures are those of the current spec; until the controller
 //! has seen a changed spec, evictions are refused as "still being processed".
 //!
 //! Some pods need no budget: those that have ended, are terminating, or do not run yet; and those that are
@@ -44,7 +44,7 @@
 //! nobody counts them as healthy. Such a deletion is guarded by the pod's resource version: should the pod
 //! become ready meanwhile, it fails.
 //!
-//! A budget is a promise about evictions alone. Nodes fail, deployments roll, and a plain DELETE asks nobody.
+//! A budget is a promise about evictions alone. Nodes fail, deployments roll, and a plain DELETE ignores budgets.
 //!
 //! [`fairgate_objects::disruption_budget`] finds invalid budgets, and [`advice`] those that keep nodes from
 //! being drained.

@@ -30,7 +30,7 @@ pub(crate) struct BudgetQueues {
 pub(crate) struct BudgetTurn(OwnedMutexGuard<LastWritten>);
 
 impl BudgetQueues {
-    /// Waits for a turn. Turns are given in the order in which they were asked for.
+    /// Waits for a turn. Turns are given in the order in which they were requested.
     pub(crate) async fn turn(&self, namespace: &str, budget: &str) -> BudgetTurn {
         let queue = self.queue((namespace.to_owned(), budget.to_owned()));
         BudgetTurn(queue.lock_owned().await)

@@ -1,7 +1,7 @@
 //! The link between a request on its data core and its procedure on the control runtime.
 //!
-//! The procedure learns when the client has left. Before its first change it asks the request for permission: the
-//! request answers only while somebody polls it, and from then on keeps its seat until the procedure has
+//! The procedure learns when the client has left. Before its first change it requests permission from the request: the
+//! request answers only while it is polled, and from then on keeps its seat until the procedure has
 //! ended. So a client that leaves at any moment either prevents every change, or leaves its seat with the change.
 
 use std::{
@@ -46,12 +46,12 @@ pub(crate) fn link() -> (RequestEnd, ProcedureEnd) {
 }
 
 impl RequestEnd {
-    /// Tells the procedure that nobody waits for its result any more.
+    /// Signals to the procedure that nobody waits for its result any more.
     pub(crate) fn leave(&mut self) {
         self.presence = None;
     }
 
-    /// Permits the first change, if the procedure has asked for that. `prepare` is called before.
+    /// Permits the first change, if the procedure has requested that. `prepare` is called before.
     pub(crate) fn poll_permit(&mut self, cx: &mut Context<'_>, prepare: impl FnOnce()) {
         let Some(wanted) = &mut self.wanted else {
             return;
@@ -78,7 +78,7 @@ impl ProcedureEnd {
         self.has_left = true;
     }
 
-    /// Asks for permission to make the first change. `false` if the client has left.
+    /// Requests permission to make the first change. `false` if the client has left.
     pub(crate) async fn may_change(&mut self) -> bool {
         let Some(permission) = self.permission.take() else {
             return true;

@@ -333,7 +333,7 @@ impl Waiting {
     }
 }
 
-/// A task that ends with whoever waits for it.
+/// A task that is aborted when the future that waits for it is dropped.
 struct AbortOnDrop<T>(JoinHandle<T>);
 
 impl<T> Drop for AbortOnDrop<T> {

@@ -1,4 +1,4 @@
-//! The layer: recognizes evictions, and hands them to whoever decides about them.
+//! The layer: recognizes evictions, and hands them to the evictor, the upstream, or both.
 
 use std::{
     future::Future,
@@ -152,7 +152,7 @@ where
     }
 }
 
-/// An eviction that somebody else decides: counted by its response, or as abandoned when dropped.
+/// An eviction that the upstream decides: counted by its response, or as abandoned when dropped.
 struct Counted(Option<Arc<Evictor>>);
 
 impl Counted {

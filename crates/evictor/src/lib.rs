@@ -15,7 +15,7 @@
 //! before the caller's right to evict the pod is known.
 //!
 //! An eviction is carried out on the control runtime, while its request waits on its data core. Before
-//! the first call that changes anything, the procedure asks the request whether its client is still there
+//! the first call that changes anything, the procedure checks with the request whether its client is still connected
 //! (`client_link`); from then on the seat is kept until the procedure has ended, also if the client leaves.
 //!
 //! Chosen users' evictions wait for a budget that refuses them, instead of being refused ([`EvictionWaitLayer`], in

@@ -271,7 +271,7 @@ impl Run<'_> {
         Next::Continue
     }
 
-    /// Whoever waits for a turn must know of the charge.
+    /// The next in the queue must know of the charge.
     fn note_charge(&mut self, reply: &CallReply<UpstreamResponse>) {
         use fairgate_eviction::procedure::calls::CallOutcome;
         if let CallOutcome::Success(stored) = &reply.outcome

@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dry_run_is_told_in_the_query_too() {
+    fn a_dry_run_is_requested_in_the_query_too() {
         let delete = |dry_run| UpstreamCall::DeletePod {
             name: "p".to_owned(),
             options: json!({}),

@@ -169,7 +169,7 @@ impl KeptRequest {
         request.extensions_mut().insert(EvictionAttempt {
             place: Some(place.clone()),
         });
-        // The upstream has been asked, but has not been told to change anything.
+        // The upstream has got requests, but none that changes anything.
         self.context.progress.set(RequestProgress::NotSent);
         let limit = self.time_limit.map(|limit| now.plus(limit));
         Call {

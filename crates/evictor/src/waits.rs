@@ -22,9 +22,9 @@ pub(crate) struct BudgetWaits {
 #[derive(Debug)]
 struct WaitState {
     waiting: WaitingEvictions,
-    /// Tells each place when it is its turn.
+    /// Notifies each place when it is its turn.
     turns: BTreeMap<u64, Arc<Notify>>,
-    /// Whether somebody reads the budgets.
+    /// Whether a task reads the budgets.
     is_followed: bool,
 }
 
@@ -54,7 +54,7 @@ impl BudgetWaits {
         lock(&self.state).waiting.len()
     }
 
-    /// Takes a place; `None` if there is none. Whoever takes the first must see to it that the budgets are read
+    /// Takes a place; `None` if there is none. The caller that takes the first must start reading the budgets
     /// ([`Self::follow`]).
     pub(crate) fn join(self: &Arc<Self>, budget: &BudgetName, flow: &str) -> Option<HeldPlace> {
         if *self.ended.borrow() {

@@ -46,7 +46,7 @@ type fieldType struct {
 	object reflect.Type // of Object
 	item   *fieldType   // of List and Map
 	atomic bool         // of Object and Map: owned as a whole here
-	// Of List: how items are told apart.
+	// Of List: how items are identified.
 	topology string
 	keys     []string
 	message  bool // of List: protobuf has a message with the items

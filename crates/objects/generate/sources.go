@@ -73,7 +73,7 @@ func (s *structural) structOf(goType reflect.Type) (*smd.Map, bool) {
 	return def.Map, true
 }
 
-// atomic tells whether a struct is owned as a whole wherever it is.
+// atomic says whether a struct is owned as a whole wherever it is.
 func (s *structural) atomic(goType reflect.Type, markers markers) bool {
 	if def, ok := s.structOf(goType); ok {
 		return def.ElementRelationship == smd.Atomic

@@ -445,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_change_is_told_of() {
+    fn changes_of_immutable_fields_are_reported() {
         let old = json!({"metadata": {"name": "a", "uid": "1", "resourceVersion": "5"}});
         let new = json!({"metadata": {"name": "a", "uid": "2", "resourceVersion": "5",
             "deletionTimestamp": "2020-01-01T00:00:00Z"}});
@@ -459,7 +459,7 @@ mod tests {
     }
 
     #[test]
-    fn no_finalizer_comes_to_an_object_that_goes() {
+    fn no_finalizer_is_added_to_an_object_under_deletion() {
         let old = json!({"metadata": {"name": "a", "resourceVersion": "5", "finalizers": ["x/a"],
             "deletionTimestamp": "2020-01-01T00:00:00Z"}});
         let mut new = old.clone();

@@ -184,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ages_are_told_in_at_most_two_units() {
+    fn ages_are_printed_in_at_most_two_units() {
         let cases = [
             (-5, "<invalid>"),
             (-1, "0s"),

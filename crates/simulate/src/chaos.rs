@@ -452,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn no_seat_is_lost_and_nobody_starves_whatever_happens() {
+    fn no_seat_is_lost_and_no_flow_starves_in_random_runs() {
         for seed in seeds(60) {
             eprintln!("FAIRGATE_SEED={seed}");
             chaos(seed, 1500, Semantics::Improved);
@@ -460,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn the_books_balance_in_the_originals_semantics_too() {
+    fn seats_are_conserved_with_compatible_semantics_too() {
         for seed in seeds(40) {
             eprintln!("FAIRGATE_SEED={seed}");
             chaos(seed, 1500, Semantics::Compatible);
@@ -468,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn the_books_balance_when_the_semantics_change() {
+    fn seats_are_conserved_when_the_semantics_change() {
         for seed in seeds(40) {
             eprintln!("FAIRGATE_SEED={seed}");
             let mut random = Random::seeded(seed);

@@ -71,7 +71,7 @@ fn queues_of_one_level_serve_an_elephant_and_a_mouse_alike() {
 }
 
 #[test]
-fn a_crowd_uses_all_seats_of_its_level_and_a_mouse_what_it_asks_for() {
+fn a_crowd_uses_all_seats_of_its_level_and_a_mouse_gets_its_demand() {
     let service = Duration::from_millis(200);
     for semantics in BOTH_SEMANTICS {
         for (threads, seats) in [(55, 10.0), (3, 3.0)] {

@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sweep_removes_what_nobody_has_used_since_the_last_one() {
+    fn a_sweep_removes_values_unused_since_the_last_one() {
         let memo = Memo::default();
         assert!(memo.sweep().is_none());
         memo.get_or_make(|| 7_u32);

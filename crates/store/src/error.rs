@@ -9,12 +9,12 @@ use std::{io, path::PathBuf, sync::Arc};
 #[expect(missing_docs, reason = "the messages name the fields")]
 pub enum StoreError {
     /// The requested history was dropped; list again. Clients get 410 `Expired`.
-    #[error("revision {asked} is older than the history, which begins at {floor}; list again")]
-    Compacted { asked: u64, floor: u64 },
+    #[error("revision {requested} is older than the history, which begins at {floor}; list again")]
+    Compacted { requested: u64, floor: u64 },
 
     /// A revision that does not exist yet.
-    #[error("revision {asked} does not exist yet; the newest is {newest}")]
-    Future { asked: u64, newest: u64 },
+    #[error("revision {requested} does not exist yet; the newest is {newest}")]
+    Future { requested: u64, newest: u64 },
 
     /// The store cannot be reached, or was not read yet. A write may have taken place.
     #[error("the store is not available: {0}")]

@@ -134,6 +134,22 @@ impl TestClient {
         soon(self.driver).await.unwrap();
     }
 
+    /// Sends a request until `happens`, and drops it then: on HTTP/2 the stream is reset.
+    ///
+    /// # Panics
+    ///
+    /// When the response comes first.
+    pub async fn send_until<T>(
+        &mut self,
+        request: Request<TestBody>,
+        happens: impl Future<Output = T>,
+    ) -> T {
+        tokio::select! {
+            response = self.send(request) => panic!("a response came first: {response:?}"),
+            happened = soon(happens) => happened,
+        }
+    }
+
     /// Closes the connection, also while requests wait for responses.
     pub async fn abandon(self) {
         self.driver.abort();

@@ -1,5 +1,5 @@
 //! A real etcd for tests and benches: the program that `FAIRGATE_ETCD` names, with a directory and
-//! ports of its own, that never outlives whoever started it.
+//! ports of its own, that never outlives the process that started it.
 
 use std::{
     fs,
@@ -96,7 +96,7 @@ fn free_port() -> u16 {
 
 fn run(directory: &Path, ports: (u16, u16), secure: &[String]) -> Child {
     let program = std::env::var(PROGRAM).expect("FAIRGATE_ETCD must name the program etcd");
-    // A shell that ends etcd when it is told to or when we end, however that comes; then it clears up.
+    // A shell that stops etcd when its input ends, which is also when the test process ends, and then cleans up.
     let script = r#"dir=$1; shift; "$@" & etcd=$!; read -r word; kill -9 $etcd; wait $etcd 2>/dev/null
         [ "$word" = stay ] || rm -rf "$dir""#;
     let scheme = if secure.is_empty() { "http" } else { "https" };

@@ -103,7 +103,7 @@ fn reads_back(value: &Value, format: BodyFormat, kind: &BuiltInKind) {
     if format == BodyFormat::Protobuf {
         assert_eq!(&read, value, "protobuf");
     }
-    // Protobuf does not tell everything that JSON does, such as null bytes in a map; but once it has, no more is lost.
+    // Protobuf does not express everything that JSON does, such as null bytes in a map; but once it has, no more is lost.
     let message = protobuf::encode(kind.shape, &read);
     assert_eq!(
         protobuf::encode(

@@ -1,4 +1,4 @@
-//! Counts of requests by what they asked for and how they ended, with bounded labels.
+//! Counts of requests by their attributes and outcomes, with bounded labels.
 //!
 //! Group, version, resource and subresource come from the path, where a client can write anything. So
 //! they become labels only once a request for them has succeeded, which only the upstream decides, and at

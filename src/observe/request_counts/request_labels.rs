@@ -46,7 +46,7 @@ impl DryRun {
 /// A request that has ended, as far as it is counted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FinishedRequest<'a> {
-    /// What it asked for.
+    /// The attributes of the request.
     pub(crate) info: &'a RequestInfo,
     /// Its method.
     pub(crate) method: &'a Method,

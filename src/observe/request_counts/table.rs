@@ -29,7 +29,7 @@ pub(crate) struct RequestTable {
     /// The hasher that keys are made with.
     hasher: SipHasher13,
     rows: RefCell<Rows>,
-    /// With the sweep after which each was last asked for.
+    /// With the sweep after which each was last used.
     resources: RefCell<HashMap<u64, u32, BuildHasherDefault<IdentityHasher>>>,
     /// The last sweep that this table has followed.
     swept: Cell<u32>,

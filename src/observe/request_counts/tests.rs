@@ -46,7 +46,7 @@ fn lines(registry: &RequestRegistry) -> Vec<String> {
 }
 
 #[test]
-fn requests_are_told_apart_as_the_api_server_does_it() {
+fn requests_are_distinguished_as_the_api_server_does() {
     let registry = Arc::new(RequestRegistry::default());
     let (one, other) = (
         RequestTable::new(registry.clone()),
@@ -92,7 +92,7 @@ fn requests_are_told_apart_as_the_api_server_does_it() {
 }
 
 #[test]
-fn a_resource_that_never_answered_is_not_told_apart() {
+fn a_resource_that_never_responded_has_no_series_of_its_own() {
     let registry = Arc::new(RequestRegistry::default());
     let table = RequestTable::new(registry.clone());
     for i in 0..1000 {

@@ -6,7 +6,7 @@ use super::*;
 #[derive(Clone, Default)]
 struct Collected(Arc<Mutex<Vec<u8>>>);
 
-/// Tests that log do so one at a time, asking every callsite anew: what a callsite was told while
+/// Tests that log do so one at a time, and every callsite decides anew: what a callsite decided while
 /// another's subscriber came or went would else be kept.
 static ALONE: Mutex<()> = Mutex::new(());
 
@@ -103,7 +103,7 @@ fn without_the_access_log_nothing_is_written() {
 }
 
 #[test]
-fn nobody_can_forge_a_line() {
+fn a_client_cannot_forge_a_line() {
     for format in [LogFormat::Text, LogFormat::Json] {
         let settings = LogConfig {
             format,

@@ -68,7 +68,7 @@ fn counts_are_found_wherever_the_text_is_cut() {
 }
 
 #[test]
-fn an_older_server_tells_counts_alone() {
+fn an_older_server_reports_counts_only() {
     let text = "apiserver_storage_objects{resource=\"events.events.k8s.io\"} 3\r\n\
                 apiserver_storage_objects{resource=\"events\"} 4";
     let found = read(text);
@@ -82,7 +82,7 @@ fn an_older_server_tells_counts_alone() {
 }
 
 #[test]
-fn a_count_that_one_metric_does_not_know_is_the_others() {
+fn a_count_missing_in_one_metric_is_taken_from_the_other() {
     let text = "apiserver_resource_objects{group=\"\",resource=\"pods\"} -1\n\
                 apiserver_storage_objects{resource=\"pods\"} 5\n";
     assert_eq!(read(text), [count("", "pods", 5, None)]);
@@ -141,7 +141,7 @@ fn resources_are_bounded() {
 }
 
 #[test]
-fn failures_slow_it_down_and_success_puts_it_right() {
+fn failures_slow_polling_down_and_success_resets_it() {
     let mut interval = PollInterval::new(Duration::from_secs(60));
     let failed = FetchError::failed("no");
     let minutes = |interval: &mut PollInterval, error| interval.next(error, 0).as_secs() / 60;
@@ -222,7 +222,7 @@ fn it_runs_on_any_thread() {
 }
 
 #[test]
-fn each_trouble_is_told_when_it_begins() {
+fn each_failure_is_logged_when_it_begins() {
     let mut failures = FailureLog::default();
     failures.log(Some(&FetchError::failed("no")));
     assert!(failures.is_failing && !failures.logged_forbidden);

@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// readVirtualTime is after how many events the original's virtual time is looked at, apart from what can be seen
-// of it in its queues: reading a metric is dear.
+// readVirtualTime is after how many events the original's virtual time is read, apart from what its queues show
+// of it: reading a metric is slow.
 const readVirtualTime = 64
 
 // Difference is where the two first differ.
@@ -21,7 +21,7 @@ type Difference struct {
 	Original Outcome
 }
 
-// Played is what comparing a trace gives.
+// Played is the result of comparing a trace.
 type Played struct {
 	// Events is how many could be compared.
 	Events int
@@ -31,7 +31,7 @@ type Played struct {
 	Difference *Difference
 }
 
-// Compare plays a trace through the original. The name tells original queue sets apart that exist at the same
+// Compare plays a trace through the original. The name distinguishes original queue sets that exist at the same
 // time.
 func Compare(name string, trace *Trace) (Played, error) {
 	trace.complete()

@@ -24,7 +24,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// prepare has the original keep its metrics, of which one tells its virtual time, and keep its log to itself.
+// prepare has the original keep its metrics, one of which is its virtual time, and keep its log to itself.
 var prepare = sync.OnceFunc(func() {
 	metrics.Register()
 	flags := flag.NewFlagSet("", flag.PanicOnError)
@@ -37,7 +37,7 @@ var prepare = sync.OnceFunc(func() {
 	klog.SetOutput(io.Discard)
 })
 
-// clock is the original's: time passes when it is told to, and events happen in order of time, then of asking.
+// clock is the original's: time passes when the test advances it, and events happen in order of time, then of their registration.
 type clock struct {
 	now    time.Time
 	events events
@@ -90,7 +90,7 @@ func (c *clock) passTo(then time.Time) {
 	c.now = then
 }
 
-// gauge keeps what it was last set to.
+// gauge keeps its last value.
 type gauge struct{ value float64 }
 
 func (g *gauge) Set(value float64)      { g.value = value }
@@ -232,7 +232,7 @@ func (o *original) arrive(event *Event) string {
 	}
 	number := event.Number
 	arriving, queued, startsAtOnce := true, false, false
-	// The original tells of every dispatch here, in order.
+	// The original reports every dispatch here, in order.
 	note := func(enters bool) {
 		if enters {
 			queued = true
@@ -267,7 +267,7 @@ func (o *original) arrive(event *Event) string {
 	return "executes"
 }
 
-// state is what the original shows, but for virtual time.
+// state is the visible state of the original, except virtual time.
 func (o *original) state() State {
 	dump := o.set.Dump(false)
 	state := State{
@@ -329,7 +329,7 @@ func units(text string) uint64 {
 	return units
 }
 
-// virtualTime is what the original's metric says of it, in seat-seconds.
+// virtualTime is the value of the original's metric, in seat-seconds.
 func (o *original) virtualTime() (float64, error) {
 	families, err := legacyregistry.DefaultGatherer.Gather()
 	if err != nil {
@@ -347,5 +347,5 @@ func (o *original) virtualTime() (float64, error) {
 			}
 		}
 	}
-	return 0, fmt.Errorf("the original does not tell its virtual time")
+	return 0, fmt.Errorf("the original does not report its virtual time")
 }

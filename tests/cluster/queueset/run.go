@@ -22,7 +22,7 @@ import (
 //go:embed cases.jsonl
 var cases []byte
 
-// Summary is what playing many traces gives.
+// Summary is the result of playing many traces.
 type Summary struct {
 	Traces, Events int
 	// Cut is how many traces ended early, since the original panicked.
@@ -30,7 +30,7 @@ type Summary struct {
 	// Different is how many traces differ, and Shortest the one that does soonest.
 	Different int
 	Shortest  *Difference
-	// Kinds is how many traces differ first in what.
+	// Kinds is the number of traces by the kind of their first difference.
 	Kinds map[string]int
 }
 
@@ -202,7 +202,7 @@ func (p *player) again(trace *Trace, steps []Step) (*Difference, error) {
 	return result.Difference, err
 }
 
-// Shrink leaves out of a trace that differs what it does not need in order to differ.
+// Shrink removes from a trace with a difference the events that the difference does not need.
 func Shrink(program string, from *Difference) (*Difference, error) {
 	player, err := startPlayer(program)
 	if err != nil {
@@ -269,7 +269,7 @@ func (s Shape) String() string {
 	return fmt.Sprintf("%d queues of length %d in hands of %d", s.Queues, s.Length, s.Hand)
 }
 
-// String is the outcome over several lines. Queues of which there is nothing to tell are left out.
+// String is the outcome over several lines. Queues without differences are left out.
 func (o *Outcome) String() string {
 	state := o.State
 	state.Queues = nil

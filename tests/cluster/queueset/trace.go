@@ -1,6 +1,6 @@
 package queueset
 
-// Trace is a queue set as it is made, what happens to it, and what fairgate made of that.
+// Trace is a new queue set, its events, and what fairgate did with them.
 type Trace struct {
 	Seed   uint64 `json:"seed"`
 	Number uint64 `json:"number"`
@@ -38,7 +38,7 @@ type Event struct {
 	Shape   *Shape `json:"shape,omitempty"`
 }
 
-// Outcome is what became of an event.
+// Outcome is the effect of an event.
 type Outcome struct {
 	// Fate is that of the request that the event is about.
 	Fate string `json:"fate"`
@@ -47,7 +47,7 @@ type Outcome struct {
 	State   State `json:"state"`
 }
 
-// State is what can be seen of a queue set. Work is in units of 1e-8 seat-seconds.
+// State is the visible state of a queue set. Work is in units of 1e-8 seat-seconds.
 type State struct {
 	R            uint64 `json:"r"`
 	Seats        int    `json:"seats"`
@@ -76,7 +76,7 @@ type Queue struct {
 	Work          uint64 `json:"work"`
 	Waiting       int    `json:"waiting"`
 	Executing     int    `json:"executing"`
-	// Requests are who waits, first to last, and who executes, sorted. Nil if that is not known.
+	// Requests are the waiting requests, first to last, and the executing ones, sorted. Nil if that is not known.
 	Requests [][]int `json:"requests"`
 }
 

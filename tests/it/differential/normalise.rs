@@ -241,7 +241,7 @@ impl Seen {
     }
 }
 
-/// Whether an event comes at a time that can be told: all do but bookmarks, of which only that at the
+/// Whether the time of an event is certain: all do but bookmarks, of which only that at the
 /// end of the initial events does.
 pub fn counts(event: &Value) -> bool {
     let row = event.pointer("/object/rows/0/object");

@@ -158,10 +158,10 @@ fn normalise(
 ) -> Value {
     let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
     let mut answer = json!({"code": status});
-    let mut told = Map::new();
+    let mut reported = Map::new();
     for name in ["Content-Type", "Retry-After"] {
         if let Some(value) = headers.get(name) {
-            told.insert(name.to_owned(), json!(text(value)));
+            reported.insert(name.to_owned(), json!(text(value)));
         }
     }
     let content_type = headers.get("content-type").map(text).unwrap_or_default();
@@ -184,8 +184,8 @@ fn normalise(
         .map(|warning| seen.text(&text(warning)))
         .collect();
     if !warnings.is_empty() {
-        told.insert("Warning".to_owned(), json!(warnings));
+        reported.insert("Warning".to_owned(), json!(warnings));
     }
-    answer["headers"] = Value::Object(told);
+    answer["headers"] = Value::Object(reported);
     answer
 }

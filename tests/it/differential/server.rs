@@ -2,14 +2,13 @@
 
 use std::{
     fs,
-    future::{Ready, ready},
+    future::ready,
     net::SocketAddr,
     path::PathBuf,
     sync::{
         Arc,
         atomic::{AtomicU32, Ordering},
     },
-    task::{Context, Poll},
 };
 
 use fairgate_apiserver::{
@@ -23,9 +22,9 @@ use fairgate_core::apf::objects::Bootstrap;
 use fairgate_objects::kinds::FLOW_CONTROL;
 use fairgate_store::{HistoryLimits, local};
 use tokio::runtime::Handle;
-use tower::{Layer as _, Service};
+use tower::Layer as _;
 
-use crate::gate::Gate;
+use crate::gate::{Gate, Leaf};
 
 /// Such a gateway; its store goes with it.
 pub struct Server {
@@ -60,7 +59,8 @@ impl Server {
         let leaf = move || {
             let hosted = Arc::clone(&hosted);
             let everything = Ownership::Everything;
-            HostedLayer::new(hosted, control.clone(), clock.clone(), everything).layer(Nothing)
+            HostedLayer::new(hosted, control.clone(), clock.clone(), everything)
+                .layer(Leaf(not_hosted))
         };
         Self {
             gate: Gate::around(leaf, |_| {}),
@@ -102,20 +102,7 @@ impl AdminEndpoints for Nobody {
     }
 }
 
-/// The leaf behind, which is never asked.
-#[derive(Clone)]
-struct Nothing;
-
-impl Service<Call> for Nothing {
-    type Response = Reply;
-    type Error = Refusal;
-    type Future = Ready<Result<Reply, Refusal>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Refusal>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, call: Call) -> Self::Future {
-        panic!("{} is not hosted", call.request.uri())
-    }
+/// The leaf, which gets no request of the corpus.
+fn not_hosted(call: &Call) -> Result<Reply, Refusal> {
+    panic!("{} is not hosted", call.request.uri())
 }

@@ -40,7 +40,7 @@ const BEFORE_ALL: [&str; 4] = [
     "invalid timeout specified in the request URL",
 ];
 
-/// The annotation by which v1beta3 tells no shares from none given; v1 forbids it.
+/// The annotation by which v1beta3 distinguishes zero shares from absent ones; v1 forbids it.
 const PRESERVE_ZERO: &str = "flowcontrol.k8s.io/v1beta3-preserve-zero-concurrency-shares";
 
 /// Sessions that are about something else than objects of a version, or whose requests are bytes.

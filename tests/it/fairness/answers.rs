@@ -1,4 +1,4 @@
-//! What a client is told: refusals word for word, and by which objects it was judged.
+//! What a client receives: refusals word for word, and the objects that classified its request.
 
 use fairgate_proxy::forward::UpstreamSettings;
 use http::HeaderValue;
@@ -35,7 +35,7 @@ async fn refused(full: Full, http2: bool) -> TestResponse {
 }
 
 #[tokio::test]
-async fn a_refusal_is_told_in_the_very_words() {
+async fn a_refusal_has_the_text_of_kube_apiserver() {
     for (full, reason) in [
         (Full::Reject, "concurrency-limit"),
         (Full::queue(1), "queue-full"),
@@ -104,7 +104,7 @@ async fn after_a_quarter_of_its_time_in_the_queue_a_request_is_refused() {
 }
 
 #[tokio::test]
-async fn the_uids_told_are_ours_and_no_others() {
+async fn responses_have_the_uids_of_the_gateway_and_no_others() {
     for speaks in [Speaks::Http1, Speaks::Http2] {
         let upstream = TestUpstream::start(speaks, |_| async {
             let mut answer = text("");
@@ -138,7 +138,7 @@ async fn the_uids_told_are_ours_and_no_others() {
 }
 
 #[tokio::test]
-async fn errors_tell_the_uids_too() {
+async fn errors_have_the_uids_too() {
     let rules = Rules::small(5, Full::Reject).set(|set| set.request_timeout = ms(200));
     // Takes no connection; takes one and closes it; never answers.
     let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

@@ -123,7 +123,7 @@ struct Case {
 }
 
 #[tokio::test]
-async fn after_50_ms_when_nothing_is_known_of_the_upstream() {
+async fn after_50_ms_without_an_earlier_response() {
     let trial = Trial::leaving(|_| ms(200));
     let trial = Trial {
         learnt: false,
@@ -133,7 +133,7 @@ async fn after_50_ms_when_nothing_is_known_of_the_upstream() {
 }
 
 #[tokio::test]
-async fn after_50_ms_when_it_is_known_how_long_requests_take() {
+async fn after_50_ms_with_earlier_responses() {
     let trial = Trial::leaving(|_| ms(200));
     trial.never_exceeds_the_limit().await;
 }

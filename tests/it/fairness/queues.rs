@@ -133,7 +133,7 @@ async fn a_post_that_nobody_reads_frees_its_place() {
 }
 
 #[tokio::test]
-async fn a_post_that_was_not_told_to_continue_frees_its_place() {
+async fn a_post_without_100_continue_frees_its_place() {
     let line = Line::form(true).await;
     let mut stream = TcpStream::connect(line.gate.address()).unwrap();
     let head = post(9, "Expect: 100-continue\r\n");
@@ -148,7 +148,7 @@ async fn a_post_that_was_not_told_to_continue_frees_its_place() {
 }
 
 #[tokio::test]
-async fn a_post_is_told_to_continue_when_it_is_admitted_and_not_before() {
+async fn a_post_gets_100_continue_when_it_is_admitted_and_not_before() {
     let mut line = Line::form(true).await;
     let mut stream = TcpStream::connect(line.gate.address()).unwrap();
     let head = post(4, "Expect: 100-continue\r\nConnection: close\r\n");

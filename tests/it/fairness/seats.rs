@@ -218,7 +218,7 @@ async fn a_time_out_in_the_queue_counts_as_executed_or_as_not() {
 }
 
 #[tokio::test]
-async fn who_only_observes_holds_nobody_back_and_keeps_the_books() {
+async fn observe_mode_holds_no_request_back_and_counts_all() {
     for full in [Full::queue(3), Full::Reject] {
         let (upstream, mut held) = manual_upstream(Speaks::Http1);
         let rules = Rules::small(1, full).set(|set| {

@@ -34,7 +34,7 @@ fn upstream_of(speaks: Speaks, bytes: usize) -> TestUpstream {
     })
 }
 
-/// A client that asks over HTTP/1 and reads nothing until it is told.
+/// A client that sends a request over HTTP/1 and reads nothing until the test calls it.
 struct Raw(TcpStream);
 
 impl Raw {
@@ -134,7 +134,7 @@ async fn a_client_that_reads_too_slowly_is_cut_when_no_seat_is_free() {
             next.served().await;
             assert_eq!(spool.cut(CutReason::NoSeatFree), before + 1);
             until(|| small(&gate) == (0, 0, 0)).await;
-            // It is told that this is not all.
+            // The response breaks off, so the client knows that it is incomplete.
             if let Some(stream) = stream {
                 drop(stream);
             }

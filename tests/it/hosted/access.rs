@@ -128,7 +128,7 @@ async fn users_are_authorized_by_their_groups() {
 }
 
 #[tokio::test]
-async fn whoever_shows_a_wrong_token_is_nobody_and_not_even_that() {
+async fn a_wrong_token_is_refused_and_not_anonymous() {
     let home = Home::new();
     let server = home.start().await;
     let api = server.as_user("stolen").await;
@@ -138,7 +138,7 @@ async fn whoever_shows_a_wrong_token_is_nobody_and_not_even_that() {
 }
 
 #[tokio::test]
-async fn a_refusal_says_who_may_not_do_what() {
+async fn a_forbidden_response_names_user_verb_and_resource() {
     let home = Home::new();
     let server = home.start().await;
     let alice = server.as_user("alice").await;

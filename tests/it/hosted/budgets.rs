@@ -180,9 +180,9 @@ async fn spec_and_status_are_written_apart() {
     assert_eq!(created["status"]["disruptionsAllowed"], 0);
 
     // There is no unconditional update.
-    let told = api.put(&target, &web("a")).await;
+    let reported = api.put(&target, &web("a")).await;
     assert_eq!(
-        told.refused(422, "Invalid"),
+        reported.refused(422, "Invalid"),
         "poddisruptionbudgets.policy \"a\" is invalid: metadata.resourceVersion: Invalid value: 0: must be \
          specified for an update"
     );
@@ -211,9 +211,9 @@ async fn spec_and_status_are_written_apart() {
     assert_eq!(written["metadata"]["labels"]["by"], "controller");
     status["metadata"] = written["metadata"].clone();
     status["status"]["currentHealthy"] = json!(-1);
-    let told = api.put(&format!("{target}/status"), &status).await;
+    let reported = api.put(&format!("{target}/status"), &status).await;
     assert_eq!(
-        told.refused(422, "Invalid"),
+        reported.refused(422, "Invalid"),
         "PodDisruptionBudget.policy \"a\" is invalid: status.currentHealthy: Invalid value: -1: must be \
          greater than or equal to 0"
     );
@@ -222,10 +222,13 @@ async fn spec_and_status_are_written_apart() {
     let patch =
         json!({"spec": {"selector": {"matchExpressions": [{"key": "k", "operator": "Exists"}]}}});
     let strategic = "application/strategic-merge-patch+json";
-    let told = api
+    let reported = api
         .call(Method::PATCH, &target, strategic, patch.to_string())
         .await;
-    assert_eq!(told.object()["spec"]["selector"], patch["spec"]["selector"]);
+    assert_eq!(
+        reported.object()["spec"]["selector"],
+        patch["spec"]["selector"]
+    );
 }
 
 #[tokio::test]
@@ -234,17 +237,17 @@ async fn a_budget_is_applied_and_owned_by_field() {
     let server = home.start().await;
     let api = server.root().await;
     let target = |manager: &str| format!("{SHOP}/a?fieldManager={manager}");
-    let told = api
+    let reported = api
         .call(Method::PATCH, &target("one"), APPLY, web("a").to_string())
         .await;
-    assert_eq!(told.status, 201, "{told:?}");
+    assert_eq!(reported.status, 201, "{reported:?}");
     let mut other = web("a");
     other["spec"] = json!({"minAvailable": 1});
-    let told = api
+    let reported = api
         .call(Method::PATCH, &target("two"), APPLY, other.to_string())
         .await;
     assert_eq!(
-        told.refused(409, "Conflict"),
+        reported.refused(409, "Conflict"),
         "Apply failed with 1 conflict: conflict with \"one\": .spec.minAvailable"
     );
     let forced = format!("{}&force=true", target("two"));
@@ -263,12 +266,12 @@ async fn an_invalid_budget_is_refused_with_its_causes() {
     let api = server.root().await;
     let spec = json!({"minAvailable": "x", "selector": {"matchExpressions": [
         {"key": "k", "operator": "In", "values": ["-"]}]}, "unhealthyPodEvictionPolicy": "Never"});
-    let told = api.post(SHOP, &budget("a", &spec)).await;
-    let message = told.refused(422, "Invalid");
+    let reported = api.post(SHOP, &budget("a", &spec)).await;
+    let message = reported.refused(422, "Invalid");
     assert!(
         message.starts_with("PodDisruptionBudget.policy \"a\" is invalid: [spec.minAvailable: ")
     );
-    let fields: Vec<Value> = told.json()["details"]["causes"]
+    let fields: Vec<Value> = reported.json()["details"]["causes"]
         .as_array()
         .unwrap()
         .iter()
@@ -326,8 +329,8 @@ async fn budgets_are_shown_as_tables_and_in_protobuf() {
     let version = POD_DISRUPTION_BUDGET.stored();
     let body = Format::Protobuf.write(version, &web("c"));
     let protobuf = Format::Protobuf.media_type();
-    let told = api.call(Method::POST, SHOP, protobuf, body).await;
-    assert_eq!(told.status, 201, "{told:?}");
+    let reported = api.call(Method::POST, SHOP, protobuf, body).await;
+    assert_eq!(reported.status, 201, "{reported:?}");
     let read = api.get(&format!("{SHOP}/c")).await.object();
     assert_eq!(read["spec"], web("c")["spec"]);
 }

@@ -7,7 +7,7 @@ use super::{Home, api::ApiResponse};
 const OF_THE_GROUP: &str = "/openapi/v3/apis/flowcontrol.apiserver.k8s.io/v1";
 
 #[tokio::test]
-async fn openapi_is_written_as_protobuf_for_whoever_asks_for_that_first() {
+async fn openapi_is_written_as_protobuf_for_clients_that_prefer_it() {
     let home = Home::new();
     let server = home.start().await;
     let api = server.root().await;

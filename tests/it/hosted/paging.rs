@@ -136,7 +136,7 @@ async fn pages_of_what_is_rare_have_each_of_it_once() {
 }
 
 #[tokio::test]
-async fn a_list_is_of_the_revision_it_asks_for() {
+async fn a_list_has_the_requested_revision() {
     let home = Home::new();
     let server = home.start().await;
     let api = server.root().await;
@@ -184,7 +184,7 @@ async fn a_list_is_of_the_revision_it_asks_for() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_listed_is_refused_as_clients_know_it() {
+async fn invalid_lists_are_refused_as_in_kube_apiserver() {
     let home = Home::new();
     let server = home.start().await;
     let api = server.root().await;

@@ -68,7 +68,7 @@ struct Reflected {
     store: reflector::Store<PriorityLevelConfiguration>,
     /// How often it listed everything.
     lists: Arc<AtomicUsize>,
-    /// The shares of the level `counted`, each time it was told of them.
+    /// The shares of the level `counted`, in each event about it.
     counted: Arc<Mutex<Vec<i32>>>,
 }
 
@@ -153,7 +153,7 @@ async fn a_reflector_misses_nothing_when_a_gateway_begins_again_or_history_is_dr
     reflected.is_as(&server).await;
     assert_eq!(reflected.lists.load(Ordering::Relaxed), 1);
 
-    // Restarts: it goes on where it was, and is told of all that happened while it could not ask.
+    // Restarts: it continues where it was, and receives all changes that it missed.
     let target = format!("{LEVELS}/counted");
     for round in 0..3 {
         door.lead_to(None);

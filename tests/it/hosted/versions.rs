@@ -24,7 +24,7 @@ fn shares(level: &Value) -> &Value {
 }
 
 #[tokio::test]
-async fn nobody_owns_an_annotation_that_has_done_its_work() {
+async fn a_consumed_annotation_has_no_owner() {
     let home = Home::new();
     let server = home.start().await;
     let api = server.root().await;
@@ -47,7 +47,7 @@ async fn nobody_owns_an_annotation_that_has_done_its_work() {
 }
 
 #[tokio::test]
-async fn zero_shares_are_told_where_the_shares_are_shown_alone() {
+async fn zero_shares_are_printed_where_the_shares_stand_alone() {
     let home = Home::new();
     let server = home.start().await;
     let api = server.root().await;

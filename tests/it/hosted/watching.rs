@@ -90,7 +90,7 @@ impl Selects {
         }
     }
 
-    /// What a watch after `start` has to tell, given all that happened since `before`.
+    /// The events of a watch after `start`, given all changes since `before`.
     fn expected(self, before: &State, all: &[Event], start: u64) -> Vec<Event> {
         let mut state = before.clone();
         let mut expected = Vec::new();
@@ -295,7 +295,7 @@ pub(super) async fn all_watches_see_all_changes(server: &Server) {
 }
 
 #[tokio::test]
-async fn a_watch_begins_where_it_is_told_to() {
+async fn a_watch_begins_at_the_requested_revision() {
     let home = Home::new();
     let server = home.start().await;
     let api = server.root().await;
@@ -394,7 +394,7 @@ async fn the_initial_events_end_with_a_bookmark() {
 }
 
 #[tokio::test]
-async fn a_watch_from_the_future_is_told_so_in_the_stream() {
+async fn a_watch_from_the_future_gets_an_error_event() {
     let home = Home::new();
     let server = home.start().await;
     let api = server.root().await;
@@ -431,7 +431,7 @@ async fn a_watch_ends_cleanly_when_its_time_is_up_after_a_last_bookmark() {
 }
 
 #[tokio::test]
-async fn a_watch_tells_of_tables_and_of_metadata() {
+async fn a_watch_sends_tables_and_metadata() {
     let home = Home::new();
     let server = home.start().await;
     let api = server.root().await;
@@ -480,7 +480,7 @@ async fn a_watch_tells_of_tables_and_of_metadata() {
 }
 
 #[tokio::test]
-async fn a_watch_may_be_asked_for_by_any_word_but_no() {
+async fn a_watch_may_be_requested_by_any_value_but_false() {
     let home = Home::new();
     let server = home.start().await;
     let api = server.root().await;

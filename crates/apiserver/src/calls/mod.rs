@@ -310,7 +310,9 @@ pub(super) fn store_fault(error: &StoreError) -> StatusError {
         StoreError::Compacted { .. } => {
             StatusError::expired("The resourceVersion for the provided list is too old.")
         }
-        StoreError::Future { asked, newest } => StatusError::too_large_version(*asked, *newest),
+        StoreError::Future { requested, newest } => {
+            StatusError::too_large_version(*requested, *newest)
+        }
         StoreError::TooLarge { .. } => StatusError::too_large(&error.to_string()),
         StoreError::BadKey(_) => StatusError::bad_request(error.to_string()),
         StoreError::Full { .. } => StatusError::internal(error.to_string()),

@@ -121,8 +121,8 @@ fn duration(options: &ListParameters) -> Duration {
 /// Maps an error of the store to the status that a watch sends.
 fn watch_fault(error: &StoreError) -> StatusError {
     match error {
-        StoreError::Compacted { asked, floor } => {
-            StatusError::expired(format!("too old resource version: {asked} ({floor})"))
+        StoreError::Compacted { requested, floor } => {
+            StatusError::expired(format!("too old resource version: {requested} ({floor})"))
         }
         _ => super::store_fault(error),
     }

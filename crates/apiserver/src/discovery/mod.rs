@@ -1,4 +1,4 @@
-//! Discovery: the documents that tell clients which resources there are.
+//! Discovery: the documents that list the resources of the server.
 //!
 //! They are generated from the table of kinds, in two forms: one document per group version (`plain`), and
 //! all in one (`aggregated`). `AggregatedVersion::accepted` chooses between them. `merge_group_list` and

@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn what_protobuf_does_not_know_is_not_written() {
+    fn fields_unknown_to_protobuf_are_not_written() {
         assert_eq!(encode(&json!({"paths": []})), None);
         assert_eq!(encode(&json!({"kind": "Table"})), None);
     }

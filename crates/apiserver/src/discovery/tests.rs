@@ -253,7 +253,7 @@ const V2: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscove
 const V2BETA1: &str = "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList";
 
 #[test]
-fn the_aggregated_form_is_given_to_whoever_names_it() {
+fn clients_that_accept_the_aggregated_form_get_it() {
     for accept in [
         V2.to_owned(),
         format!("{V2},application/json"),

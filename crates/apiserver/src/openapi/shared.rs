@@ -157,7 +157,7 @@ fn version() -> Value {
     })
 }
 
-/// What tells the members of a union apart: the field that names one, and by field the name.
+/// The discriminator of a union: the field that names a member, and the name of each member's field.
 pub(super) type Union = (&'static str, &'static [(&'static str, &'static str)]);
 
 /// The union that a type is, if it is one.

@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_suggested_object_is_kept_by_whom_its_annotation_says() {
+    fn the_annotation_decides_who_maintains_a_suggested_object() {
         // (annotation, generation, edited) -> (annotation after, shares after), or nothing.
         let cases = [
             ((Some("true"), 5, false), None),

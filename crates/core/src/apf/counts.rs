@@ -75,7 +75,7 @@ pub struct ListObservation {
     pub remaining_item_count: Option<u64>,
     /// Length of the answer's body, decompressed.
     pub decoded_bytes: u64,
-    /// The `limit` that was asked for, if any.
+    /// The requested `limit`, if any.
     pub limit: Option<u64>,
     /// Whether a label or field selector was given, so that not all objects were answered.
     pub had_selector: bool,
@@ -330,7 +330,7 @@ impl ScopeCount {
     fn learn_size(&mut self, now: Time, items: u64, bytes: u64) {
         let is_told = self
             .size_given
-            .is_some_and(|told| now.since(told) <= SEED_STANDS);
+            .is_some_and(|reported| now.since(reported) <= SEED_STANDS);
         if items == 0 || is_told {
             return;
         }

@@ -391,7 +391,7 @@ mod loom_tests {
     }
 
     #[test]
-    fn a_limit_that_changes_meanwhile_loses_nobody() {
+    fn a_change_of_the_limit_meanwhile_loses_no_waiter() {
         loom::model(|| {
             let level = level(1);
             let mut out = Decisions::default();

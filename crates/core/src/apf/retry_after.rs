@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn trackers_of_different_levels_do_not_know_of_each_other() {
+    fn trackers_of_different_levels_are_independent() {
         let mut busy = RetryAfter::default();
         let mut calm = RetryAfter::default();
         for second in 1..60 {

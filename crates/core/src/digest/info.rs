@@ -16,7 +16,7 @@ use super::{
     verb::Verb,
 };
 
-/// What a request asks for. Cheap to clone; one allocation for the decoded path, and a few more for
+/// The attributes of a request. Cheap to clone; one allocation for the decoded path, and a few more for
 /// the list options, if the verb has any.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequestInfo {

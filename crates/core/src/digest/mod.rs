@@ -31,12 +31,12 @@ pub use selector::{
 pub use user::User;
 pub use verb::Verb;
 
-/// A request as classification sees it: who asks, and for what.
+/// A request as classification sees it: its user, and its attributes.
 #[derive(Clone, Debug)]
 pub struct RequestDigest {
     /// What the method, path and query ask for.
     pub info: RequestInfo,
-    /// Who asks; shared, because a user is resolved once per connection or token.
+    /// The user; shared, because a user is resolved once per connection or token.
     pub user: Arc<User>,
 }
 

@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_query_without_options_asks_for_the_default() {
+    fn a_query_without_options_means_the_defaults() {
         assert_eq!(decode("pretty=true"), (ListOptions::default(), None));
         assert_eq!(
             decode("continue=&resourceVersion="),

@@ -1,4 +1,4 @@
-//! Who asks: the outcome of authentication.
+//! The user of a request: the outcome of authentication.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! The events of the disruption controller, which tell operators about misconfigured budgets.
+//! The events of the disruption controller, which report misconfigured budgets to operators.
 
 use std::fmt::Write as _;
 

@@ -2,7 +2,7 @@
 //!
 //! Percentages and `maxUnavailable` refer to the number of pods that *should* exist. It is the scale of the
 //! pods' controllers: a `ReplicationController`, a `ReplicaSet` or the Deployment that owns it, a
-//! `StatefulSet`, or anything with a scale subresource. A [`ScaleLookup`] asks for the objects it needs,
+//! `StatefulSet`, or anything with a scale subresource. A [`ScaleLookup`] requests the objects it needs,
 //! one at a time; the caller answers from its caches or from the API.
 
 use std::fmt;

@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn delayed_work_is_done_at_the_earliest_time_asked_for() {
+    fn delayed_work_is_done_at_the_earliest_requested_time() {
         let mut queue = WorkQueue::default();
         queue.add_at("a", at(20));
         queue.add_at("a", at(10));

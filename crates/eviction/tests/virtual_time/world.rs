@@ -120,7 +120,7 @@ impl World {
         Duration::from_millis(self.random.within(0..most))
     }
 
-    fn tell(&mut self, event: Event) {
+    fn send(&mut self, event: Event) {
         let delay = self.millis(500);
         self.last_event = self.last_event.max(self.elapsed + delay);
         let delay = self.last_event.saturating_sub(self.elapsed);
@@ -135,13 +135,13 @@ impl World {
     pub(crate) fn put_budget(&mut self, mut budget: Value) {
         self.stamp(&mut budget);
         self.budget = budget.clone();
-        self.tell(Event::Budget(budget));
+        self.send(Event::Budget(budget));
     }
 
     pub(crate) fn put_pod(&mut self, name: &str, mut pod: Value) {
         self.stamp(&mut pod);
         self.pods.insert(name.to_owned(), pod.clone());
-        self.tell(Event::Pod(pod));
+        self.send(Event::Pod(pod));
     }
 
     /// Creates a pod, perhaps instead of one that has ended.
@@ -204,7 +204,7 @@ impl World {
             }
             Later::End(name) => {
                 self.pods.remove(&name);
-                self.tell(Event::PodGone(name.clone()));
+                self.send(Event::PodGone(name.clone()));
                 if !self.replaces {
                     return;
                 }

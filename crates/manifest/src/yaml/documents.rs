@@ -140,7 +140,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn every_document_comes_out_and_empty_ones_do_not() {
+    fn every_document_but_empty_ones_is_read() {
         let text = b"# nothing\n---\na: 1\n---\n---\n- x\n- {y: off}\n";
         assert_eq!(
             documents(text).unwrap(),
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_syntax_error_tells_document_and_place() {
+    fn a_syntax_error_names_document_and_position() {
         let error = documents(b"a: 1\n---\nb: [1\n").unwrap_err().to_string();
         assert!(error.starts_with("document 2: "), "{error}");
         assert!(error.contains("line"), "{error}");

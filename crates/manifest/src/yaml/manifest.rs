@@ -351,13 +351,13 @@ mod tests {
     }
 
     #[test]
-    fn a_manifest_tells_of_keys_given_twice_and_takes_the_last() {
+    fn a_manifest_reports_repeated_keys_and_takes_the_last() {
         let text = "a: {b: 1, b: 2}\n\nc:\n  d: x\nc:\n  \"e\": 1\n  e: 2\non: 1\ntrue: 2\n";
         let Manifest { value, repeated } = manifest(text.as_bytes()).unwrap();
         assert_eq!(value, json!({"a": {"b": 2}, "c": {"e": 2}, "true": 2}));
-        let told: Vec<_> = repeated.iter().map(|r| (r.line, r.key.as_str())).collect();
-        assert_eq!(told[..3], [(1, "b"), (7, "e"), (6, "c")]);
-        assert_eq!(told[3].1, "true");
+        let reported: Vec<_> = repeated.iter().map(|r| (r.line, r.key.as_str())).collect();
+        assert_eq!(reported[..3], [(1, "b"), (7, "e"), (6, "c")]);
+        assert_eq!(reported[3].1, "true");
     }
 
     #[test]

@@ -179,7 +179,7 @@ fn another_version_of_the_kind_is_refused_after_its_problems() {
 }
 
 #[test]
-fn problems_are_told_or_refused() {
+fn problems_are_reported_or_refused() {
     let json =
         br#"{"spec":{"matchingPrecedence":1,"matchingPrecedence":2,"x":1},"metadata":{"y":1}}"#;
     let yaml = b"a: 1\na: 2\nb: 1\nb: 2\nspec: {foo: 1}\n";

@@ -78,7 +78,7 @@ fn restore_value(ty: &Type, value: &mut Value) -> Result<(), String> {
 fn whole(number: f64) -> Option<i64> {
     #[expect(
         clippy::cast_possible_truncation,
-        reason = "it saturates, as far as anybody can tell"
+        reason = "values beyond the range saturate"
     )]
     (number.fract() == 0.0).then_some(number as i64)
 }
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_told_in_the_words_of_a_real_server() {
+    fn wrong_types_are_reported_in_the_words_of_kube_apiserver() {
         let precedence = |value: Value| json!({"spec": {"matchingPrecedence": value}});
         let rules = |value: Value| json!({"spec": {"rules": value}});
         let labels = |value: Value| json!({"metadata": {"labels": value}});

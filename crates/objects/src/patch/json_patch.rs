@@ -1,7 +1,7 @@
 //! JSON patch, RFC 6902: a list of operations, each of which must fit.
 //!
 //! The crate `json-patch` would do for the standard; it has no negative indices, bounds neither
-//! operations nor copies, and cannot tell what is unknown or twice in an operation.
+//! operations nor copies, and cannot report unknown or repeated members of an operation.
 
 use std::{collections::BTreeSet, iter::Peekable};
 
@@ -94,7 +94,7 @@ fn check_types(operations: &[Value], validation: FieldValidation) -> Result<(), 
     Ok(())
 }
 
-/// What a strict caller is told: members that an operation does not have, and what is there twice;
+/// What is reported to a strict caller: unknown and repeated members of operations;
 /// in the order of the text.
 fn problems(patch: &JsonNode) -> Vec<String> {
     let JsonNode::List(operations) = patch else {
@@ -134,10 +134,10 @@ fn operation_problems(
         };
         if MEMBERS.contains(&name.as_str()) {
             if !first {
-                problems.extend(duplicates.next_if_eq(&itself).map(|text| told(&text)));
+                problems.extend(duplicates.next_if_eq(&itself).map(|text| reported(&text)));
             }
             while let Some(text) = duplicates.next_if(inside) {
-                problems.push(told(&text));
+                problems.push(reported(&text));
             }
         } else {
             // What is inside of an unknown member is not looked at.
@@ -146,13 +146,13 @@ fn operation_problems(
                 .is_some()
             {}
             if first {
-                problems.push(told(&format!("unknown field {path}")));
+                problems.push(reported(&format!("unknown field {path}")));
             }
         }
     }
 }
 
-fn told(problem: &str) -> String {
+fn reported(problem: &str) -> String {
     format!("json patch {problem}")
 }
 

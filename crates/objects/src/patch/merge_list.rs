@@ -178,7 +178,7 @@ fn distinct<'v>(items: impl Iterator<Item = &'v Value>) -> Vec<Value> {
     items.filter(new).cloned().collect()
 }
 
-/// An object of which only the merge key is left: enough to tell its place.
+/// An object of which only the merge key is left, which is enough to find its position.
 fn key_alone(item: &Value, key: &str) -> Value {
     let value = item.get(key);
     value
@@ -338,7 +338,7 @@ fn interleave(
 ///
 /// # Errors
 ///
-/// They do not, or one cannot be told apart.
+/// They do not, or one cannot be identified.
 pub(super) fn check_order(
     patch: &[Value],
     order: &[Value],

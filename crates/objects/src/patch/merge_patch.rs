@@ -2,7 +2,7 @@
 //!
 //! Two things are upstream's own: nulls in objects that lists hold are dropped where the list takes
 //! the place of anything but an object, and a list as the whole patch takes the place of the whole
-//! document, unless somebody validates.
+//! document, unless the caller validates.
 
 use serde_json::{Map, Value};
 

@@ -4,7 +4,7 @@
 //! A patch works on the versioned JSON of an object and gives JSON that still has to be decoded, so
 //! the result may be of any shape. All three follow the API server's libraries where these differ
 //! from the standards, and are written out here for that reason: the crates there are know neither
-//! the deviations, nor the bounds, nor what a strict caller has to be told.
+//! the deviations, nor the bounds, nor what is reported to a strict caller.
 //!
 //! A patch costs at most about as much as its text and the object are long. Its result nests no
 //! deeper than the parser lets a text nest, so that whatever walks it later needs no guard of its
@@ -50,7 +50,7 @@ pub enum PatchError {
 pub struct Patched {
     /// The object.
     pub value: Value,
-    /// What a strict caller is told of the patch's text, before what is told of the result; empty
+    /// What is reported to a strict caller about the patch's text, before what is reported about the result; empty
     /// if validation ignores it.
     pub problems: Vec<String>,
     /// The patch, if failures quote it and not the result.

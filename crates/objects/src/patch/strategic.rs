@@ -1,6 +1,6 @@
 //! Strategic merge patch: a merge patch that knows how each list is merged, and takes directives.
 //!
-//! How, the tables of the kind tell. Directives are members of the patch: `$patch` (replace or
+//! The tables of the kind say how. Directives are members of the patch: `$patch` (replace or
 //! delete), `$retainKeys`, `$setElementOrder/<list>` and `$deleteFromPrimitiveList/<list>`. What is
 //! not in the object yet is taken over without its nulls and without objects that bear `$patch`;
 //! other directives in there stay, and will be unknown fields.

@@ -133,8 +133,8 @@ fn check_result(golden: &Value, object: &Value, patched: &Patched) {
     let warnings = golden["warnings"].as_array().cloned().unwrap_or_default();
     let problems: Vec<Value> = patched.problems.iter().map(|text| json!(text)).collect();
     assert!(warnings.starts_with(&problems), "{golden} {problems:?}");
-    let told = |text: &Value| text.as_str().unwrap().starts_with("json patch");
-    assert!(!warnings[problems.len()..].iter().any(told), "{golden}");
+    let reported = |text: &Value| text.as_str().unwrap().starts_with("json patch");
+    assert!(!warnings[problems.len()..].iter().any(reported), "{golden}");
 }
 
 fn check_quoted(golden: &Value, object: &Value, patched: &Patched) {
@@ -210,7 +210,7 @@ fn copies_grow_an_object_by_three_mebibytes_at_most() {
 }
 
 #[test]
-fn problems_are_told_up_to_a_hundred() {
+fn at_most_a_hundred_problems_are_reported() {
     let operation = json!({"op": "test", "path": "/x", "foo": 1, "bar": 2});
     let patch = Value::Array(vec![operation; 300]).to_string();
     let patched = json_patch(&json!({}), patch.as_bytes(), FieldValidation::Warn).unwrap();

@@ -3,7 +3,7 @@
 //! [`decode`] takes an object of any origin that can show itself as a [`Source`], drops what its
 //! table does not know, refuses what has the wrong type, and puts it into canonical form. It works
 //! as Go's decoder does, because clients see its traces: the text of an error, which of several
-//! errors is told, that a key given twice is decoded twice into the same place, that strict problems
+//! errors is reported, that a key given twice is decoded twice into the same place, that strict problems
 //! come in the order of the text.
 //!
 //! Depth is bounded by the tables, which are finite, and by what the source allows in raw JSON.
@@ -32,7 +32,7 @@ use time::TimeError;
 /// An object of a list costs two bytes of a body, but hundreds of bytes of memory.
 pub(crate) const MAX_OBJECTS: usize = 65_536;
 
-/// Strict problems that one decoding tells at most, as Go's decoder does.
+/// The most strict problems that one decoding reports, as in Go's decoder.
 pub(crate) const MAX_PROBLEMS: usize = 100;
 
 /// The version whose package name errors show if nobody says otherwise.
@@ -109,7 +109,7 @@ pub enum TypeError {
 ///
 /// # Errors
 ///
-/// The [`TypeError`] that Go's decoder would tell: a bad time at once, else the first wrong type.
+/// The [`TypeError`] that Go's decoder would report: a bad time at once, else the first wrong type.
 pub fn decode<S: Source>(shape: &'static Struct, raw: &S) -> Result<Decoded, TypeError> {
     decode_version(shape, VERSION, raw)
 }
@@ -307,7 +307,7 @@ impl Decoder<'_> {
         Ok(())
     }
 
-    /// Runs `decode` with its paths one field deeper. After an error they stay, as nobody asks.
+    /// Runs `decode` with its paths one field deeper. After an error they stay, because they are no longer used.
     fn member<T>(
         &mut self,
         shape: &'static Struct,

@@ -126,7 +126,7 @@ pub enum TypePackage {
     },
 }
 
-/// A list's items, and how server-side apply tells them apart.
+/// A list's items, and how server-side apply identifies them.
 #[derive(Debug)]
 pub struct List {
     /// Type of each item.
@@ -267,7 +267,7 @@ impl List {
         }
     }
 
-    /// A list whose items are told apart by the values of `keys`.
+    /// A list whose items are identified by the values of `keys`.
     pub const fn map(item: Type, keys: &'static [&'static str]) -> Self {
         Self {
             item,

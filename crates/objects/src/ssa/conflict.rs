@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn one_conflict_is_told_in_one_line() {
+    fn one_conflict_is_reported_in_one_line() {
         let error = ApplyError::Conflicts(vec![conflict("m", "", "policy/v1", ".spec.a")]);
         assert_eq!(
             error.to_string(),
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn several_conflicts_are_told_by_owner() {
+    fn several_conflicts_are_reported_by_owner() {
         let error = ApplyError::Conflicts(vec![
             conflict("m1", "", "policy/v1", ".spec.a"),
             conflict("m1", "", "policy/v1", ".spec.b"),

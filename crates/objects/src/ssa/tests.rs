@@ -163,7 +163,7 @@ fn pretty(value: &Value) -> String {
     serde_json::to_string_pretty(&sorted(value)).unwrap()
 }
 
-/// Upstream tells causes of several managers, and misfits of several fields, in any order.
+/// Kubernetes reports the causes of several managers, and misfits of several fields, in any order.
 fn sorted(value: &Value) -> Value {
     let mut value = value.clone();
     if let Some(Value::Array(causes)) = value.get_mut("causes") {

@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_proxy_that_names_nobody_has_no_opinion() {
+    fn a_front_proxy_request_without_a_user_is_left_to_other_authenticators() {
         let scene = Scene::new(&[], RequestHeaderNames::default());
         assert_eq!(scene.says("proxy", &[("x-remote-group", "dev")]), Ok(None));
         assert_eq!(scene.says("proxy", &[("x-remote-user", "")]), Ok(None));

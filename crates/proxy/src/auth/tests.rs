@@ -166,7 +166,7 @@ fn headers(lines: &[(&str, &str)]) -> HeaderMap {
 }
 
 #[test]
-fn every_pair_of_certificate_and_token_comes_to_what_the_server_makes_of_it() {
+fn every_pair_of_certificate_and_token_authenticates_as_in_kube_apiserver() {
     let mut scene = Scene::new();
     let certificates = [
         ("no", vec![]),

@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_has_to_wait_or_is_refused_brings_the_next_rebalancing_forward() {
+    async fn a_request_that_waits_or_is_rejected_brings_the_next_rebalancing_forward() {
         let settings = FlowControlSettings {
             borrowing_period: Duration::from_secs(3600),
             ..settings()
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_of_objects_is_believed_as_the_new_semantics_have_it() {
+    fn object_counts_expire_as_the_new_semantics_say() {
         let flow_control = FlowControl::new(1, policy(1), settings(), Time::ZERO);
         let pods = StatsScope {
             group: b"",

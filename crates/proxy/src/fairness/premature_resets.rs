@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_with_too_many_resets_is_refused_for_a_while_and_nobody_else() {
+    fn only_a_user_with_too_many_resets_is_refused_for_a_while() {
         let resets = UserResets::new(ResetLimits::PER_USER);
         let (greedy, other) = (user("greedy"), user("other"));
         (0..AT_ONCE).for_each(|_| resets.note(&greedy, at(1000), at(1004)));

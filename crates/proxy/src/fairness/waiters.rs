@@ -24,7 +24,7 @@ pub struct Waiter {
     pub core: u16,
     /// Its entry in that core's table.
     pub slot: u32,
-    /// Tells requests apart that use the same entry one after the other.
+    /// Distinguishes requests that use the same entry one after the other.
     pub generation: u32,
 }
 

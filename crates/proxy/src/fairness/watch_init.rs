@@ -506,7 +506,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sign_depends_on_what_the_watch_asked_for() {
+    fn the_sign_of_initialization_depends_on_the_watch_request() {
         assert_eq!(sign(""), InitSign::Pause);
         assert_eq!(sign("&resourceVersion=0"), InitSign::Pause);
         assert_eq!(sign("&resourceVersion=77"), InitSign::Head);

@@ -111,14 +111,14 @@ impl<S> ConnectionService<S> {
         reply
     }
 
-    /// The body of a request. With `Expect: 100-continue` it is not read ahead: the first read tells the
+    /// The body of a request. With `Expect: 100-continue` it is not read ahead: the first read asks the
     /// client to continue.
     fn body(&self, expects_continue: bool, body: Incoming) -> ClientBody {
         let mut body =
             ClientBody::incoming(body, (!expects_continue).then(|| self.core.budget.clone()));
         if self.connection.messages.is_some() {
             self.connection.unread_bodies.begin(expects_continue);
-            // With `Expect: 100-continue`, reading the rest would tell the client to send it.
+            // With `Expect: 100-continue`, reading the rest would ask the client to send it.
             if !expects_continue && !body.is_end_stream() {
                 body.hand_unread_to(self.connection.clone());
             }

@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reset_is_told_from_the_end_of_what_a_client_sends() {
+    fn a_reset_is_distinguished_from_the_end_of_what_a_client_sends() {
         on_a_core(async || {
             let watcher = HangupWatcher::start().unwrap();
             let (client, server) = pair();
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_used_again_hears_nothing_of_the_former_connection() {
+    fn a_reused_entry_gets_no_event_of_the_former_connection() {
         on_a_core(async || {
             let watcher = HangupWatcher::start().unwrap();
             let (first_client, first) = pair();

@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn heads_that_held_much_for_long_are_dropped_and_a_quick_large_head_is_not() {
+    fn slow_large_heads_are_dropped_and_quick_ones_are_not() {
         let budget = HeadBudget::new(10 * SLOT);
         let start = now();
         let old: Vec<_> = (0..10).map(|_| budget.charge(start)).collect();
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_comes_out_as_it_went_in_and_leaves_nothing_behind() {
+    fn stored_bytes_are_returned_unchanged_and_freed() {
         let budget = HeadBudget::new(1 << 20);
         let all: Vec<u8> = (0..100_000_u32).map(|i| (i % 251) as u8).collect();
         let (one, other) = (budget.charge(now()), budget.charge(now()));

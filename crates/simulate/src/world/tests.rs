@@ -41,7 +41,7 @@ fn world(seats: Seats, flows: Vec<FlowSpec>) -> World {
 }
 
 #[test]
-fn a_polite_wide_flow_gets_what_it_asks_for_beside_a_saturating_narrow_one() {
+fn a_wide_flow_within_its_share_gets_its_demand_beside_a_saturating_narrow_one() {
     for (seats, width, work) in [(10, 2, 20.0), (245, 2, 20.0), (245, 10, 100.0)] {
         let polite = flow("polite", width, 1, work * MILLI, 200.0 * MILLI);
         let narrow = flow("narrow", 1, 2 * seats, 20.0 * MILLI, 0.0);

@@ -49,6 +49,6 @@ pub(crate) async fn a_watch_resumes_after_reopening_or_is_refused(place: &mut dy
             Err(error) => assert!(matches!(error, StoreError::Compacted { .. }), "{error}"),
         }
     }
-    // Both stores keep the history, so nobody has to be told here.
+    // Both stores keep the history, so no watch ends here.
     assert!(store.floor() <= revisions[0], "{}", store.floor());
 }

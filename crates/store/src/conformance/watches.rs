@@ -18,7 +18,7 @@ pub(crate) async fn a_watch_sends_every_change_with_the_entry_before_it(place: &
     let mut later = store.watch("/a/", zero).unwrap();
     let mut middle = store.watch("/a/", one).unwrap();
 
-    let told = |events: &[Arc<StoreEvent>]| -> Vec<(u64, Option<String>, Option<String>)> {
+    let reported = |events: &[Arc<StoreEvent>]| -> Vec<(u64, Option<String>, Option<String>)> {
         let text = |entry: &Option<Arc<StoreEntry>>| {
             let entry = entry.as_ref()?;
             Some(String::from_utf8_lossy(&entry.value).into_owned())
@@ -34,9 +34,9 @@ pub(crate) async fn a_watch_sends_every_change_with_the_entry_before_it(place: &
         (two, some("1"), None),
         (three, None, some("3")),
     ];
-    assert_eq!(told(&take(&mut live, 3).await), expected);
-    assert_eq!(told(&take(&mut later, 3).await), expected);
-    assert_eq!(told(&take(&mut middle, 2).await), expected[1..]);
+    assert_eq!(reported(&take(&mut live, 3).await), expected);
+    assert_eq!(reported(&take(&mut later, 3).await), expected);
+    assert_eq!(reported(&take(&mut middle, 2).await), expected[1..]);
 }
 
 pub(crate) async fn every_watch_sees_every_change_once_and_in_order(place: &mut dyn TestStore) {
@@ -108,7 +108,7 @@ pub(crate) async fn a_watch_below_the_floor_is_refused(place: &mut dyn TestStore
     assert!(store.floor() >= second);
     let compacted = store.watch("/a/", first).unwrap_err();
     assert!(
-        matches!(compacted, StoreError::Compacted { asked, floor } if asked == first && floor >= second),
+        matches!(compacted, StoreError::Compacted { requested, floor } if requested == first && floor >= second),
         "{compacted}"
     );
     store.watch("/a/", store.floor()).unwrap();

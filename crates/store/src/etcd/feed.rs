@@ -334,7 +334,7 @@ impl Shared {
                 Ok((stream, Some(loading)))
             }
             Opened::Compacted(oldest) => Err(StoreError::Compacted {
-                asked: floor,
+                requested: floor,
                 floor: oldest,
             }),
         }
@@ -481,7 +481,7 @@ impl Shared {
         match unsigned(response.compact_revision()) {
             Ok(0) => canceled(response),
             Ok(floor) => StoreError::Compacted {
-                asked: self.mirror.revision(),
+                requested: self.mirror.revision(),
                 floor,
             },
             Err(error) => error,

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_key_of_ours_is_foreign() {
+    fn other_keys_are_foreign() {
         let keys = Keys::new("/fairgate").unwrap();
         for key in [
             &b"/fairgate/\xff"[..],

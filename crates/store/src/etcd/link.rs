@@ -180,7 +180,10 @@ pub(super) fn explain(error: &Error) -> StoreError {
         };
     }
     if has("required revision has been compacted") {
-        return StoreError::Compacted { asked: 0, floor: 0 };
+        return StoreError::Compacted {
+            requested: 0,
+            floor: 0,
+        };
     }
     let refused = [
         "permission denied",

@@ -270,7 +270,7 @@ fn at_revision(revision: u64) -> Result<GetOptions, StoreError> {
     match signed {
         Some(signed) => Ok(GetOptions::new().with_revision(signed)),
         None => Err(StoreError::Future {
-            asked: revision,
+            requested: revision,
             newest: 0,
         }),
     }

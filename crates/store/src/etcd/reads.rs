@@ -177,15 +177,15 @@ impl Shared {
 
     /// Adds the revisions to an error, which etcd's error does not contain.
     fn with_revisions(&self, error: StoreError, at: Option<u64>) -> StoreError {
-        let asked = at.unwrap_or(0);
+        let requested = at.unwrap_or(0);
         match error {
             StoreError::Compacted { .. } => StoreError::Compacted {
-                asked,
+                requested,
                 floor: self.mirror.floor(),
             },
             StoreError::Unavailable(text) if text.contains("required revision is a future") => {
                 StoreError::Future {
-                    asked,
+                    requested,
                     newest: self.mirror.revision(),
                 }
             }

@@ -241,7 +241,7 @@ impl Mirror {
         let floor = self.loaded()?.history.floor();
         if after < floor {
             return Err(StoreError::Compacted {
-                asked: after,
+                requested: after,
                 floor,
             });
         }
@@ -265,7 +265,7 @@ impl Mirror {
         let floor = state.history.floor();
         if after < floor {
             return Err(StoreError::Compacted {
-                asked: after,
+                requested: after,
                 floor,
             });
         }
@@ -425,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn memos_that_nobody_uses_are_dropped() {
+    fn unused_memos_are_dropped() {
         let mirror = empty();
         let keys: Vec<String> = (0..SCAN + 10).map(|i| format!("/a/{i}")).collect();
         for (revision, key) in (2..).zip(&keys) {
@@ -528,7 +528,10 @@ mod tests {
         assert!(Arc::ptr_eq(&mirror.get("/a").unwrap().unwrap(), &known));
         assert!(matches!(
             watch.ready(),
-            Err(StoreError::Compacted { asked: 2, floor: 9 })
+            Err(StoreError::Compacted {
+                requested: 2,
+                floor: 9
+            })
         ));
         assert_eq!(mirror.size().entries, 2);
         assert_eq!(mirror.size().watches, 1);
@@ -538,8 +541,8 @@ mod tests {
     fn before_it_is_loaded_it_says_why_it_cannot_answer() {
         let mirror = Arc::new(Mirror::new());
         mirror.set_health(StoreHealth::Degraded("the disk is away".into()));
-        let told = mirror.list("/", None, None).unwrap_err().to_string();
-        assert!(told.contains("the disk is away"), "{told}");
+        let reported = mirror.list("/", None, None).unwrap_err().to_string();
+        assert!(reported.contains("the disk is away"), "{reported}");
         assert!(Watch::new(&mirror, "/", 0).is_err());
         assert_eq!(mirror.revision(), 0);
     }

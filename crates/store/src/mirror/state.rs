@@ -51,13 +51,13 @@ impl State {
         let floor = self.history.floor();
         if revision < floor {
             return Err(StoreError::Compacted {
-                asked: revision,
+                requested: revision,
                 floor,
             });
         }
         if revision > self.revision {
             return Err(StoreError::Future {
-                asked: revision,
+                requested: revision,
                 newest: self.revision,
             });
         }

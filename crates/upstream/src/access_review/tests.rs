@@ -179,7 +179,7 @@ async fn masters_are_not_reviewed() {
 }
 
 #[tokio::test]
-async fn one_review_serves_all_who_wait_even_if_the_first_of_them_leaves() {
+async fn one_review_serves_all_waiting_callers_even_if_the_first_leaves() {
     let gate = Arc::new(Notify::new());
     let mut server = Server::replying([Reply::Yes]);
     server.gate = Some(Arc::clone(&gate));

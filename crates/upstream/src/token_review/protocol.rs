@@ -28,7 +28,7 @@ pub(super) fn request(token: &str, audiences: &[String]) -> Result<Bytes, TokenR
 /// The result in the body of a response.
 ///
 /// A status with an error counts as a refusal: the upstream says why a token is invalid in the same field in
-/// which a webhook reports that it could not check it, so the two cannot be told apart.
+/// which a webhook reports that it could not check it, so the two cannot be distinguished.
 pub(super) fn result(body: &[u8], audiences: &[String]) -> Result<ReviewedToken, TokenReviewError> {
     let review: TokenReview = serde_json::from_slice(body).map_err(|error| malformed(&error))?;
     let status = review.status.ok_or_else(|| TokenReviewError::Malformed {

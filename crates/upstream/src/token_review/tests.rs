@@ -143,7 +143,7 @@ impl Scene {
         review.await.unwrap().unwrap();
     }
 
-    /// Lets every other task run until it waits, and tells that nothing was posted.
+    /// Lets every other task run until it waits, and returns whether nothing was posted.
     async fn nothing_posted(&mut self) -> bool {
         for _ in 0..100 {
             tokio::task::yield_now().await;
@@ -170,7 +170,7 @@ async fn equal_look_ups_merge_into_one_review() {
 }
 
 #[tokio::test]
-async fn an_accepted_token_is_believed_ten_seconds_at_most() {
+async fn an_accepted_token_is_cached_for_at_most_ten_seconds() {
     for (setting, holds) in [(3600, 10), (10, 10), (4, 4)] {
         let mut scene = Scene::new(TokenReviewSettings {
             accepted_ttl: Duration::from_secs(setting),
@@ -185,7 +185,7 @@ async fn an_accepted_token_is_believed_ten_seconds_at_most() {
 }
 
 #[tokio::test]
-async fn an_accepted_token_is_not_believed_past_its_own_end() {
+async fn an_accepted_token_is_not_cached_past_its_expiry() {
     let mut scene = Scene::new(quick());
     for (claim, holds) in [(2.5, 2), (100.0, 9)] {
         let token = scene.expiring_in(claim);
@@ -276,7 +276,7 @@ async fn passing_trouble_is_tried_again_five_times_in_all() {
 }
 
 #[tokio::test]
-async fn a_review_runs_on_when_all_who_asked_have_left() {
+async fn a_review_continues_when_all_its_callers_have_left() {
     let mut scene = Scene::new(quick());
     drop((scene.review("t"), scene.review("t")));
     let post = scene.post().await;
@@ -330,7 +330,7 @@ async fn only_so_many_reviews_run_at_once() {
 }
 
 #[tokio::test]
-async fn a_flood_of_strangers_is_bounded_and_holds_up_no_renewal() {
+async fn a_flood_of_unknown_tokens_is_bounded_and_delays_no_renewal() {
     let mut scene = Scene::new(TokenReviewSettings {
         lookups: LookupSettings {
             max_running: 1,
@@ -398,7 +398,7 @@ async fn a_token_that_is_not_utf8_is_refused_without_asking() {
 }
 
 #[tokio::test]
-async fn a_panic_of_the_transport_leaves_nobody_waiting() {
+async fn a_panic_of_the_transport_ends_all_waits() {
     struct Panics(Mutex<u32>);
     impl ReviewTransport for Panics {
         fn post(&self, _: Bytes) -> PostFuture<'_> {
@@ -418,7 +418,7 @@ async fn a_panic_of_the_transport_leaves_nobody_waiting() {
 }
 
 #[tokio::test]
-async fn a_control_runtime_that_has_ended_leaves_nobody_waiting() {
+async fn the_end_of_the_control_runtime_ends_all_waits() {
     let control = tokio::runtime::Builder::new_current_thread()
         .build()
         .unwrap();

@@ -1,4 +1,4 @@
-// Command compare plays random traces through kube-apiserver's queue set and fairgate's, and tells where they
+// Command compare plays random traces through kube-apiserver's queue set and fairgate's, and reports where they
 // differ. See the script run beside this directory.
 package main
 

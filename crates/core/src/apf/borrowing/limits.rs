@@ -36,7 +36,7 @@ impl LevelLimits {
         }
     }
 
-    /// The sum of shares that [`Self::of`] asks for.
+    /// The sum of shares that [`Self::of`] requires.
     pub fn share_sum<'a>(levels: impl IntoIterator<Item = &'a LevelSpec>) -> u64 {
         levels
             .into_iter()

@@ -1,4 +1,4 @@
-//! Classes of names: which names no rule tells apart.
+//! Classes of names: the names that occur in the same rules.
 
 use super::{
     FIRST_CLASS, UNKNOWN,

@@ -356,7 +356,7 @@ impl Classifier {
     }
 }
 
-/// A request as the index sees it: numbers, each looked up when first asked for.
+/// A request as the index sees it: numbers, each looked up when first needed.
 struct Request<'a> {
     classifier: &'a Classifier,
     info: Option<&'a RequestInfo>,

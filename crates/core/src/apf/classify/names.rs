@@ -231,7 +231,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_of_every_length_are_told_apart() {
+    fn names_of_every_length_are_distinguished() {
         let names = Names::new(&[7; 16]);
         let mut hashes = Vec::new();
         for len in 0..100 {

@@ -50,7 +50,7 @@ fn after(observations: &[ListObservation]) -> ObjectStats {
 }
 
 #[test]
-fn what_nobody_told_is_untracked_and_what_was_told_is_known() {
+fn unreported_resources_are_untracked_and_reported_ones_are_known() {
     for semantics in [Compatible, Improved] {
         let mut counts = counts(semantics);
         assert_eq!(counts.lookup(Time::ZERO, &PODS), ObjectStats::Untracked);
@@ -150,7 +150,7 @@ fn later_pages_raise_a_count_and_never_lower_it() {
 }
 
 #[test]
-fn a_selection_tells_the_size_of_objects_but_not_their_number() {
+fn a_selection_shows_the_size_of_objects_but_not_their_number() {
     let selection = ListObservation {
         had_selector: true,
         ..page(2, 8000)
@@ -160,13 +160,13 @@ fn a_selection_tells_the_size_of_objects_but_not_their_number() {
 }
 
 #[test]
-fn an_answer_that_nobody_counted_still_tells_its_bytes() {
+fn an_uncounted_response_still_shows_its_bytes() {
     let uncounted = ListObservation {
         items_in_page: None,
         ..page(0, 1_000_000)
     };
     assert_eq!(after(&[uncounted]), known(250, 4000));
-    // Once a page shows the size of objects, the bytes tell their number.
+    // Once a page shows the size of objects, the bytes show their number.
     let selection = ListObservation {
         had_selector: true,
         ..page(2, 20_000)
@@ -174,7 +174,7 @@ fn an_answer_that_nobody_counted_still_tells_its_bytes() {
     assert_eq!(after(&[uncounted, selection]), known(100, 10_000));
     assert_eq!(after(&[page(5, 50_000), uncounted]), known(100, 10_000));
 
-    // Where the number was told, the bytes tell the size.
+    // Where the number was reported, the bytes show the size.
     let mut counts = counts(Improved);
     counts.seed(Time::ZERO, &PODS, 500, None);
     counts.observe_list(Time::ZERO, &PODS, &uncounted);
@@ -199,7 +199,7 @@ fn the_mean_size_follows_observations_by_the_objects_they_speak_for() {
 }
 
 #[test]
-fn a_size_that_the_server_told_stands_against_the_sizes_seen() {
+fn a_size_that_the_server_reported_overrides_observed_sizes() {
     let mut counts = counts(Improved);
     counts.seed(Time::ZERO, &PODS, 100, Some(100_000));
     counts.observe_list(minutes(3), &PODS, &page(100, 900_000));

@@ -1,7 +1,7 @@
 //! A document parsed into objects, each checked by itself.
 //!
 //! Parsing is the expensive part of reading a set of objects, and depends on nothing but the document.
-//! Whoever follows a large set keeps what was parsed, and parses only the documents that changed.
+//! A caller that follows a large set keeps the parsed documents, and parses only those that changed.
 //!
 //! Not here: what objects mean to each other, such as two of one name ([`super::ObjectSet`]).
 

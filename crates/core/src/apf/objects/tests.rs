@@ -42,7 +42,7 @@ fn read(documents: impl IntoIterator<Item = Value>) -> ObjectSet {
     ObjectSet::read(origins.zip(documents))
 }
 
-fn told(set: &ObjectSet) -> Vec<String> {
+fn reported(set: &ObjectSet) -> Vec<String> {
     set.findings().iter().map(ToString::to_string).collect()
 }
 
@@ -65,7 +65,7 @@ fn both_versions_mix_and_empty_documents_are_passed_over() {
         level(V1, "c", 0),
         level(V1BETA3, "d", 0),
     ]);
-    assert_eq!(told(&set), Vec::<String>::new());
+    assert_eq!(reported(&set), Vec::<String>::new());
     assert_eq!(set.flow_schemas().len(), 2);
     assert_eq!(&*set.flow_schemas()[1].origin, "f.yaml, document 3");
     assert_eq!(
@@ -80,7 +80,7 @@ fn zero_shares_of_v1beta3_are_kept_by_annotation() {
     let mut kept = level(V1BETA3, "it", 0);
     kept["metadata"]["annotations"] = json!({ v1beta3::PRESERVE_ZERO_SHARES: "" });
     let set = read([kept]);
-    assert_eq!(told(&set), Vec::<String>::new());
+    assert_eq!(reported(&set), Vec::<String>::new());
     assert_eq!(shares(&set), [Some(0)]);
 }
 
@@ -156,7 +156,7 @@ fn printed_by_kubectl() -> Value {
 #[test]
 fn what_kubectl_prints_is_accepted_as_it_is() {
     let set = read([printed_by_kubectl()]);
-    assert_eq!(told(&set), Vec::<String>::new());
+    assert_eq!(reported(&set), Vec::<String>::new());
     let schema = &set.flow_schemas()[0];
     assert_eq!(&*schema.origin, "f.yaml, document 1, items[0]");
     assert_eq!(schema.object.metadata.generation, Some(1));
@@ -192,13 +192,13 @@ fn the_items_of_a_typed_list_need_no_kind_of_their_own() {
         }),
         json!({ "apiVersion": V1, "kind": "FlowSchemaList", "items": null }),
     ]);
-    assert_eq!(told(&set), Vec::<String>::new());
+    assert_eq!(reported(&set), Vec::<String>::new());
     assert_eq!(set.flow_schemas().len(), 1);
     assert_eq!(shares(&set), [Some(30), Some(7)]);
 }
 
 #[test]
-fn foreign_objects_are_told_and_refused() {
+fn foreign_objects_are_reported_and_refused() {
     let typed = |api_version: &str, kind: &str| json!({ "apiVersion": api_version, "kind": kind, "metadata": { "name": "x" } });
     let set = read([
         typed("v1", "ConfigMap"),
@@ -224,16 +224,16 @@ fn foreign_objects_are_told_and_refused() {
     );
     assert!(set.findings().iter().all(Finding::is_error));
     assert_eq!(
-        told(&set)[0],
+        reported(&set)[0],
         "error: f.yaml, document 1: ConfigMap \"x\": apiVersion: \"v1\" is not a version of \
          flowcontrol.apiserver.k8s.io; remove the object; only FlowSchema and \
          PriorityLevelConfiguration belong here"
     );
-    assert!(told(&set)[2].contains("convert the object to flowcontrol.apiserver.k8s.io/v1"));
+    assert!(reported(&set)[2].contains("convert the object to flowcontrol.apiserver.k8s.io/v1"));
 }
 
 #[test]
-fn every_wrong_type_and_unknown_field_is_told_by_its_path() {
+fn every_wrong_type_and_unknown_field_is_reported_by_its_path() {
     let mut it = schema(V1, "it");
     it["metadata"]["annotations"] = json!({ "a": 5 });
     it["spec"]["matchingPrecedence"] = json!("500");
@@ -323,16 +323,16 @@ fn null_means_absent() {
         it["spec"]["exempt"] = Value::Null;
         it["status"] = Value::Null;
         let set = read([it]);
-        assert_eq!(told(&set), Vec::<String>::new());
+        assert_eq!(reported(&set), Vec::<String>::new());
         assert_eq!(shares(&set), [Some(30)], "{version}");
     }
 }
 
 #[test]
-fn a_name_given_twice_is_told_with_the_first_place() {
+fn a_repeated_name_is_reported_with_its_first_position() {
     let set = read([schema(V1, "it"), level(V1, "it", 1), schema(V1BETA3, "it")]);
     assert_eq!(
-        told(&set),
+        reported(&set),
         [
             "error: f.yaml, document 3: FlowSchema \"it\": metadata.name: is the name of another \
              FlowSchema, in f.yaml, document 1; remove or rename one of them"
@@ -341,7 +341,7 @@ fn a_name_given_twice_is_told_with_the_first_place() {
 }
 
 #[test]
-fn mistakes_of_all_objects_are_told_at_once() {
+fn mistakes_of_all_objects_are_reported_at_once() {
     let mut bad_schema = schema(V1, "bad");
     bad_schema["spec"]["priorityLevelConfiguration"]["name"] = json!("");
     let set = read([
@@ -350,7 +350,7 @@ fn mistakes_of_all_objects_are_told_at_once() {
         level(V1, "Bad", -1),
         schema(V1, "good"),
     ]);
-    assert_eq!(set.findings().len(), 4, "{:#?}", told(&set));
+    assert_eq!(set.findings().len(), 4, "{:#?}", reported(&set));
     assert_eq!(set.flow_schemas().len(), 1);
 }
 

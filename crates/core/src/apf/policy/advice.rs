@@ -128,12 +128,12 @@ fn jail(response: LimitResponse, semantics: Semantics) -> &'static str {
 fn too_narrow(response: LimitResponse, nominal: Seats, cap: Option<Seats>) -> Option<String> {
     match response {
         LimitResponse::Reject if nominal < WIDEST_REQUEST => Some(format!(
-            "gives it {nominal} seats, and one request may be up to {WIDEST_REQUEST} seats wide: \
-             that one is served only while the level is idle, and alone"
+            "gives it {nominal} seats, but one request can take up to {WIDEST_REQUEST} seats: \
+             such a request is served only while the level executes nothing else"
         )),
         LimitResponse::Queue(Queuing { hand_size, .. }) if cap == Some(1) => Some(format!(
             "gives it {nominal} seats, so few for hands of {hand_size} that every request counts \
-             as one seat, however much it asks for"
+             as one seat, whatever its estimated width"
         )),
         _ => None,
     }

@@ -1,4 +1,4 @@
-//! Sets of objects are compiled into policies, and what cannot work in them is told.
+//! Sets of objects are compiled into policies, and what cannot work in them is reported.
 
 #![expect(
     clippy::needless_pass_by_value,
@@ -179,7 +179,7 @@ fn the_tunables_of_the_exempt_level_are_honoured() {
 }
 
 #[test]
-fn one_error_refuses_the_set_and_all_is_told() {
+fn one_error_refuses_the_set_and_every_error_is_reported() {
     let mut bad = schema("bad", 300, "workload-low", user("a"));
     bad["spec"]["matchingPrecedence"] = json!(-1);
     let documents = [bad, schema("dangling", 300, "missing", user("a"))];
@@ -189,7 +189,7 @@ fn one_error_refuses_the_set_and_all_is_told() {
 }
 
 #[test]
-fn a_schema_without_its_level_is_left_out_and_told() {
+fn a_schema_without_its_level_is_left_out_and_reported() {
     let compiled = compile([schema("it", 300, "missing", user("a"))]);
     assert_eq!(compiled.policy.schema_by_name("it"), None);
     assert_eq!(compiled.dangling, ["it".into()]);
@@ -204,28 +204,28 @@ fn a_schema_without_its_level_is_left_out_and_told() {
 }
 
 #[test]
-fn a_schema_behind_a_broader_one_is_told() {
+fn a_schema_behind_a_broader_one_is_reported() {
     let compiled = compile([
         schema("broad", 300, "workload-low", user("*")),
         schema("narrow", 400, "workload-low", user("a")),
     ]);
-    let told: Vec<&Finding> = compiled
+    let reported: Vec<&Finding> = compiled
         .findings
         .iter()
         .filter(|finding| finding.origin == "f.yaml")
         .collect();
-    assert_eq!(told.len(), 1, "{:#?}", compiled.findings);
-    assert_eq!(told[0].name, "narrow");
-    assert_eq!(told[0].field, "spec.matchingPrecedence");
+    assert_eq!(reported.len(), 1, "{:#?}", compiled.findings);
+    assert_eq!(reported[0].name, "narrow");
+    assert_eq!(reported[0].field, "spec.matchingPrecedence");
     assert_eq!(
-        told[0].message,
+        reported[0].message,
         "is never reached: all its requests match earlier: \"broad\""
     );
-    assert!(is_unreachable(told[0]));
+    assert!(is_unreachable(reported[0]));
 }
 
 #[test]
-fn a_schema_behind_both_groups_of_everybody_is_told() {
+fn a_schema_behind_the_groups_of_all_users_is_reported() {
     let compiled = compile([schema("late", 9950, "workload-low", user("a"))]);
     assert_eq!(
         warnings(&compiled),
@@ -239,7 +239,7 @@ fn a_schema_behind_both_groups_of_everybody_is_told() {
 }
 
 #[test]
-fn a_schema_that_is_partly_covered_is_not_told() {
+fn a_schema_that_is_partly_covered_is_not_reported() {
     let mut partly = schema("partly", 400, "workload-low", user("a"));
     partly["spec"]["rules"][0]["subjects"] = json!([user("a"), user("b")]);
     let compiled = compile([schema("first", 300, "workload-low", user("a")), partly]);
@@ -247,7 +247,7 @@ fn a_schema_that_is_partly_covered_is_not_told() {
 }
 
 #[test]
-fn rules_that_match_nothing_are_told() {
+fn rules_that_match_nothing_are_reported() {
     let mut empty = schema("empty", 300, "workload-low", user("a"));
     empty["spec"]["rules"] = json!([]);
     let mut pattern = schema("pattern", 300, "workload-low", user("a"));
@@ -274,16 +274,17 @@ fn doubts(total_seats: Seats, limited: Value) -> Vec<String> {
         schema("for-it", 300, "it", group("dev")),
     ];
     let compiled = Policy::compile(&read(documents), &settings(total_seats)).unwrap();
-    let told = compiled
+    let reported = compiled
         .findings
         .iter()
         .filter(|finding| finding.name == "it");
-    told.map(|finding| format!("{}: {}", finding.field, finding.message))
+    reported
+        .map(|finding| format!("{}: {}", finding.field, finding.message))
         .collect()
 }
 
 #[test]
-fn a_level_that_never_has_a_seat_is_told() {
+fn a_level_that_never_has_a_seat_is_reported() {
     let jail = json!({
         "nominalConcurrencyShares": 0,
         "borrowingLimitPercent": 100,
@@ -299,11 +300,11 @@ fn a_level_that_never_has_a_seat_is_told() {
 }
 
 #[test]
-fn a_level_narrower_than_its_widest_request_is_told() {
+fn a_level_narrower_than_its_widest_request_is_reported() {
     let narrow = doubts(600, reject(10));
     assert_eq!(narrow.len(), 1);
     assert!(
-        narrow[0].contains("gives it 24 seats, and one request may be up to 100"),
+        narrow[0].contains("gives it 24 seats, but one request can take up to 100"),
         "{narrow:?}"
     );
     assert_eq!(doubts(6000, reject(100)), Vec::<String>::new());
@@ -324,7 +325,7 @@ fn a_level_narrower_than_its_widest_request_is_told() {
 }
 
 #[test]
-fn very_many_queues_are_told() {
+fn very_many_queues_are_reported() {
     let many = |queues: u32| {
         json!({
             "nominalConcurrencyShares": 100,
@@ -339,12 +340,12 @@ fn very_many_queues_are_told() {
 }
 
 #[test]
-fn a_level_without_schema_is_told() {
+fn a_level_without_schema_is_reported() {
     let mut limited = reject(100);
     limited["limitResponse"] = json!({ "type": "Queue", "queuing": {} });
-    let told = warnings(&compile([level("it", limited)]));
+    let reported = warnings(&compile([level("it", limited)]));
     assert_eq!(
-        told,
+        reported,
         [
             "warning: f.yaml: PriorityLevelConfiguration \"it\": no FlowSchema sends requests to \
              it, but its shares lessen the seats of all others; add a FlowSchema for it or remove it"

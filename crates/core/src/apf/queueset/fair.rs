@@ -11,7 +11,7 @@
 //!
 //! - A wide flow keeps the seats that its own requests give back as long as it is at most [`LEAD`]
 //!   requests ahead of whoever is next, so that seats are drained for many requests and not for each.
-//!   If somebody within that lead has a wider request that fits, it is started instead, since narrow
+//!   If a flow within that lead has a wider request that fits, it is started instead, since narrow
 //!   ones find seats anyway.
 //! - For a flow that is served and has more waiting no seats are drained until it is as many requests
 //!   behind; until then the widest request that fits is started.

@@ -1,6 +1,6 @@
 //! The grammars of field and label selectors.
 //!
-//! Everything is bytes, because a decoded query need not be UTF-8. Classification only asks whether a selector
+//! Everything is bytes, because a decoded query need not be UTF-8. Classification only needs to know whether a selector
 //! decodes; `fairgate-objects` turns the result into selectors and error messages.
 //!
 //! Not here: matching objects.

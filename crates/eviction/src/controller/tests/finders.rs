@@ -102,7 +102,7 @@ fn without_scale() -> ScaleLookup {
 }
 
 #[test]
-fn c10_discovery_tells_an_owner_that_is_gone_from_one_without_scale() {
+fn c10_discovery_distinguishes_an_unknown_kind_of_owner_from_one_without_scale() {
     let listed = |group: &str, kind: &str| DiscoveredResource {
         name: "widgets/scale".to_owned(),
         group: group.to_owned(),

@@ -173,7 +173,7 @@ impl<R> Eviction<R> {
             .as_deref()
             .is_some_and(|guard| *guard != *now.resource_version)
         {
-            // The pod was changed by the patch in question or by somebody else; these cannot be distinguished.
+            // The pod was changed by that patch or by another client; these cannot be distinguished.
             return self.on_change(&now);
         }
         match last {
@@ -197,7 +197,7 @@ impl<R> Eviction<R> {
             {
                 Stage::Explain { code, response }
             }
-            // Nothing but the UID was demanded; the lookup tells whether the pod was replaced.
+            // Only the UID was a precondition; the lookup shows whether the pod was replaced.
             result => self.repeat_or(last, result),
         }
     }

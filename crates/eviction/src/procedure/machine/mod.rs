@@ -127,7 +127,7 @@ impl<R> EvictionResult<R> {
                 outcome_unknown: false,
             } => {
                 let text =
-                    "the upstream cannot be asked about the eviction; the pod was not evicted";
+                    "the upstream cannot be reached about the eviction; the pod was not evicted";
                 EvictionStatus::unavailable(503, "ServiceUnavailable", text.to_owned())
             }
             Self::Unavailable {

@@ -28,7 +28,7 @@ fn is_delete(call: &UpstreamCall) -> bool {
     matches!(call, UpstreamCall::DeletePod { .. })
 }
 
-/// The first of such calls is carried out, or not, and nobody is told.
+/// The first of such calls is carried out or not, and gets no response.
 fn unknown(which: fn(&UpstreamCall) -> bool, applied: bool) -> Upstream {
     let mut first = true;
     upstream().with_fault(move |upstream, call| {
@@ -219,7 +219,7 @@ fn a_conflict_without_a_changed_pod_is_tried_again() {
 
 #[test]
 fn a_patch_whose_outcome_is_unknown_may_have_moved_a_demanded_version() {
-    // Nobody can tell whether the pod is still as the caller knew it.
+    // It is unknown whether the pod is still as the caller knew it.
     let lost = |applied: bool| {
         let mut first = true;
         move |upstream: &mut Upstream, call: &UpstreamCall| {

@@ -99,7 +99,7 @@ fn numbers_of_any_size_are_numbers() {
 }
 
 #[test]
-fn the_last_of_a_repeated_key_wins_and_its_path_is_told_once() {
+fn the_last_of_a_repeated_key_wins_and_its_path_is_reported_once() {
     let text = br#"{"spec":{"rules":[{"a":1,"a":2,"a":3}]},"b":0,"b":{"c":1,"c":"x\"y"},"b":{}}"#;
     let parsed = parse(text).unwrap();
     assert_eq!(
@@ -117,14 +117,14 @@ fn the_last_of_a_repeated_key_wins_and_its_path_is_told_once() {
 }
 
 #[test]
-fn no_more_than_a_hundred_duplicates_are_told_of() {
+fn no_more_than_a_hundred_duplicates_are_reported() {
     let members: Vec<_> = (0..200).map(|i| format!(r#""{i}":1,"{i}":2"#)).collect();
     let text = format!("{{{}}}", members.join(","));
     assert_eq!(parse(text.as_bytes()).unwrap().duplicates.len(), 100);
 }
 
 #[test]
-fn a_long_path_told_of_many_times_costs_little() {
+fn a_long_path_reported_many_times_costs_little() {
     let text = format!(
         r#"{{"{}":{{"x":0{}}}}}"#,
         "p".repeat(1 << 19),

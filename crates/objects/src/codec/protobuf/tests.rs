@@ -135,7 +135,7 @@ fn text_that_is_not_utf_8_is_made_so() {
 }
 
 #[test]
-fn what_is_malformed_is_told() {
+fn malformed_input_is_reported() {
     for (message, error) in [
         (&b"\x08"[..], "unexpected EOF"),
         (b"\x12\x05a", "unexpected EOF"),

@@ -1,4 +1,4 @@
-//! Objects in canonical form: what is added, and how wrong types are told.
+//! Objects in canonical form: what is added, and how wrong types are reported.
 
 use serde_json::json;
 
@@ -143,7 +143,7 @@ fn types_of_another_version_have_its_package() {
 }
 
 #[test]
-fn the_first_wrong_type_is_told_unless_a_time_is_wrong() {
+fn the_first_wrong_type_is_reported_unless_a_time_is_wrong() {
     let (number, name) = (
         r#""spec":{"matchingPrecedence":"a"}"#,
         r#""metadata":{"name":1}"#,
@@ -308,7 +308,7 @@ fn a_key_given_twice_is_decoded_into_the_same_place() {
 }
 
 #[test]
-fn no_more_than_a_hundred_problems_are_told_each_once() {
+fn no_more_than_a_hundred_problems_are_reported_each_once() {
     let unknown: Map<_, _> = (0..200).map(|i| (format!("a{i}"), json!(1))).collect();
     assert_eq!(
         decode(&FLOW_SCHEMA, &Value::Object(unknown))

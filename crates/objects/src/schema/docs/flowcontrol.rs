@@ -45,23 +45,23 @@ pub(super) static TEXTS: &[TypeTexts] = &[
     (
         "flowcontrol",
         "FlowDistinguisherMethod",
-        "FlowDistinguisherMethod says what tells the flows of one schema apart.",
+        "FlowDistinguisherMethod says by what the requests of one schema are divided into flows.",
         &[(
             "type",
-            "ByUser: a flow for each user. ByNamespace: one for each namespace of the objects asked for.",
+            "ByUser: a flow for each user. ByNamespace: one for each namespace of the requested objects.",
         )],
     ),
     (
         "flowcontrol",
         "PolicyRulesWithSubjects",
-        "PolicyRulesWithSubjects matches a request if a subject matches who asks and a rule what is asked for.",
+        "PolicyRulesWithSubjects matches a request if one of its subjects matches the user and one of its rules matches the verb and the resource or path.",
         &[
-            ("subjects", "Who asks."),
-            ("resourceRules", "What is asked for, if it is a resource."),
             (
-                "nonResourceRules",
-                "What is asked for, if it is not a resource.",
+                "subjects",
+                "The users, groups and service accounts whose requests match.",
             ),
+            ("resourceRules", "Rules for requests of resources."),
+            ("nonResourceRules", "Rules for requests of other paths."),
         ],
     ),
     (
@@ -146,7 +146,7 @@ pub(super) static TEXTS: &[TypeTexts] = &[
         "FlowSchemaCondition",
         "FlowSchemaCondition is one thing that was found about a schema.",
         &[
-            ("type", "What is told of."),
+            ("type", "The type of the condition."),
             ("status", "True, False or Unknown."),
             ("lastTransitionTime", "When the status last changed."),
             ("reason", "Why, in one word."),
@@ -259,7 +259,7 @@ pub(super) static TEXTS: &[TypeTexts] = &[
         "PriorityLevelConfigurationCondition",
         "PriorityLevelConfigurationCondition is one thing that was found about a level.",
         &[
-            ("type", "What is told of."),
+            ("type", "The type of the condition."),
             ("status", "True, False or Unknown."),
             ("lastTransitionTime", "When the status last changed."),
             ("reason", "Why, in one word."),

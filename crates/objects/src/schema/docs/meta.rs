@@ -23,7 +23,7 @@ pub(super) static TEXTS: &[TypeTexts] = &[
             ("selfLink", "Deprecated: no longer filled in by the server."),
             (
                 "uid",
-                "Tells this object from all others of its name, in time and space. Set by the server.",
+                "Distinguishes this object from all others with its name, at any time. Set by the server.",
             ),
             (
                 "resourceVersion",
@@ -39,7 +39,7 @@ pub(super) static TEXTS: &[TypeTexts] = &[
             ),
             (
                 "deletionTimestamp",
-                "When deletion was asked for, while finalizers keep the object. Set by the server.",
+                "When deletion was requested, while finalizers delay it. Set by the server.",
             ),
             (
                 "deletionGracePeriodSeconds",
@@ -53,7 +53,7 @@ pub(super) static TEXTS: &[TypeTexts] = &[
             ("ownerReferences", "Objects that this one belongs to."),
             (
                 "finalizers",
-                "What must be done before the object goes; each is removed by whoever did it.",
+                "What must be done before the object is deleted; each entry is removed by the component that did it.",
             ),
             (
                 "managedFields",
@@ -83,7 +83,7 @@ pub(super) static TEXTS: &[TypeTexts] = &[
     (
         "meta",
         "ManagedFieldsEntry",
-        "ManagedFieldsEntry tells which fields one manager has set by one kind of operation.",
+        "ManagedFieldsEntry lists the fields that one manager has set by one kind of operation.",
         &[
             ("manager", "Name of the manager."),
             ("operation", "Apply or Update."),
@@ -120,7 +120,7 @@ pub(super) static TEXTS: &[TypeTexts] = &[
             ),
             (
                 "shardInfo",
-                "Which part of the whole list this is, if only a part was asked for.",
+                "Which part of the whole list this is, if only a part was requested.",
             ),
         ],
     ),
@@ -163,7 +163,7 @@ pub(super) static TEXTS: &[TypeTexts] = &[
     (
         "meta",
         "DeleteOptions",
-        "DeleteOptions tells how an object is to be deleted.",
+        "DeleteOptions says how an object is to be deleted.",
         &[
             ("kind", "DeleteOptions."),
             ("apiVersion", "Version of the options."),
@@ -261,7 +261,7 @@ pub(super) static TEXTS: &[TypeTexts] = &[
     (
         "meta",
         "APIResource",
-        "APIResource tells of a resource.",
+        "APIResource describes a resource.",
         &[
             (
                 "name",
@@ -293,7 +293,7 @@ pub(super) static TEXTS: &[TypeTexts] = &[
     (
         "meta",
         "ShardInfo",
-        "ShardInfo tells which part of a list is in it.",
+        "ShardInfo says which part of a list this is.",
         &[("selector", "What the part was selected by.")],
     ),
     (

@@ -6,7 +6,7 @@ pub(super) static TEXTS: &[TypeTexts] = &[
     (
         "authentication",
         "SelfSubjectReview",
-        "SelfSubjectReview asks who it is that asks.",
+        "SelfSubjectReview requests the attributes of the requesting user.",
         &[
             ("metadata", "Standard metadata; not used."),
             ("status", "Who it is."),
@@ -15,7 +15,7 @@ pub(super) static TEXTS: &[TypeTexts] = &[
     (
         "authentication",
         "SelfSubjectReviewStatus",
-        "SelfSubjectReviewStatus is who asks.",
+        "SelfSubjectReviewStatus has the attributes of the requesting user.",
         &[("userInfo", "The user.")],
     ),
     (
@@ -24,15 +24,18 @@ pub(super) static TEXTS: &[TypeTexts] = &[
         "UserInfo is what is known of a user.",
         &[
             ("username", "The name."),
-            ("uid", "What tells this user from others of the name."),
+            (
+                "uid",
+                "Distinguishes this user from others with the same name.",
+            ),
             ("groups", "The groups."),
-            ("extra", "What else was told of the user."),
+            ("extra", "Additional information about the user."),
         ],
     ),
     (
         "authorization",
         "SelfSubjectAccessReview",
-        "SelfSubjectAccessReview asks whether whoever asks may do something.",
+        "SelfSubjectAccessReview requests whether the requesting user may do something.",
         &[
             ("metadata", "Standard metadata; not used."),
             ("spec", "What is to be done."),
@@ -82,7 +85,7 @@ pub(super) static TEXTS: &[TypeTexts] = &[
     (
         "authorization",
         "SubjectAccessReviewStatus",
-        "SubjectAccessReviewStatus tells whether something may be done.",
+        "SubjectAccessReviewStatus says whether the request is allowed.",
         &[
             ("allowed", "Whether it may be done."),
             ("denied", "Whether it was forbidden for good."),
@@ -93,7 +96,7 @@ pub(super) static TEXTS: &[TypeTexts] = &[
     (
         "authorization",
         "SelfSubjectRulesReview",
-        "SelfSubjectRulesReview asks what whoever asks may do in a namespace.",
+        "SelfSubjectRulesReview requests what the requesting user may do in a namespace.",
         &[
             ("metadata", "Standard metadata; not used."),
             ("spec", "Where."),

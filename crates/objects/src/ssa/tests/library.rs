@@ -45,7 +45,7 @@ fn random_writes_come_out_as_the_library_has_them() {
             };
             match outcome {
                 Ok(()) => assert_eq!(owned(&state.managers), step["managers"], "{before}"),
-                Err(clashes) => assert_eq!(told(&clashes), step["conflicts"], "{before}"),
+                Err(clashes) => assert_eq!(reported(&clashes), step["conflicts"], "{before}"),
             }
             if let Some(result) = step.get("result") {
                 assert_eq!(state.live, *result, "{before}");
@@ -139,12 +139,12 @@ fn owned(managers: &Managers) -> Value {
     managers.iter().map(entry).collect()
 }
 
-fn told(clashes: &ConflictSet) -> Value {
+fn reported(clashes: &ConflictSet) -> Value {
     let conflicts = clashes.describe();
-    let mut told: Vec<_> = conflicts
+    let mut reported: Vec<_> = conflicts
         .iter()
         .map(|conflict| format!("{}{}", conflict.manager, conflict.path))
         .collect();
-    told.sort();
-    json!(told)
+    reported.sort();
+    json!(reported)
 }

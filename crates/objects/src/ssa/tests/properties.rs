@@ -147,7 +147,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_live_can_be_applied_by_anyone_and_stays(created in config(), changed in config()) {
+    fn applying_the_live_object_changes_no_field(created in config(), changed in config()) {
         let kinds = Served::of_kind("Widget");
         let mut live = stored(&kinds, &created);
         track_update(&kinds, None, &mut live, &actor("u", "2026-01-01T00:00:01Z"));
@@ -168,7 +168,7 @@ proptest! {
     }
 
     #[test]
-    fn what_one_applier_gives_up_goes_and_what_another_wants_stays(
+    fn fields_given_up_by_one_manager_are_removed_unless_another_owns_them(
         mine in config(), theirs in config()
     ) {
         let kinds = Served::of_kind("Widget");

@@ -114,7 +114,7 @@ fn what_was_claimed_in_another_version_is_given_up_all_the_same() {
 }
 
 #[test]
-fn conflicts_are_told_in_the_owners_version() {
+fn conflicts_are_reported_in_the_owners_version() {
     let live = updated(None, "u", V1, &json!({"oldSize": 1}));
     let error = try_apply(Some(&live), "a", V2, &json!({"size": 2}), false).unwrap_err();
     assert_eq!(

@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_more_is_inflated_than_is_asked_for() {
+    fn no_more_is_decompressed_than_requested() {
         let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
         encoder.write_all(&vec![0; 50 << 20]).unwrap();
         let packed = encoder.finish().unwrap();

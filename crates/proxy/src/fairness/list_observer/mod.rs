@@ -130,7 +130,7 @@ impl ListObserver {
         }
     }
 
-    /// The observation, once the reply has ended; `complete` tells whether it is complete.
+    /// The observation, once the reply has ended; `complete` says whether it is complete.
     ///
     /// `from_continue` is also set if more objects are likely to follow and the server does not say how many: the count
     /// is a lower bound in either case. `items_in_page` may be an estimate, as the module describes.

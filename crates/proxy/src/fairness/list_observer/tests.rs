@@ -286,7 +286,7 @@ fn a_limit_that_the_server_did_not_heed_makes_no_page() {
 }
 
 #[test]
-fn a_selection_is_told_apart() {
+fn selections_are_distinguished() {
     let body = pod_list("", &pods(5, 0));
     for query in ["labelSelector=a%3Db", "fieldSelector=metadata.name%3Dp"] {
         let seen = of_json(&format!("/api/v1/pods?{query}"), &body).unwrap();
@@ -389,7 +389,7 @@ fn only_known_encodings_are_observed() {
 }
 
 #[test]
-fn a_gzip_trailer_that_cannot_be_true_is_not_believed() {
+fn an_impossible_gzip_trailer_is_ignored() {
     let body = pod_list("", &pods(3000, 500));
     let packed = gzip(body.as_bytes());
     let gzipped = headers(JSON, Some("gzip"));
@@ -403,7 +403,7 @@ fn a_gzip_trailer_that_cannot_be_true_is_not_believed() {
             "{lie}"
         );
     }
-    // Several members: the trailer tells of the last alone.
+    // Several members: the trailer has the size of the last one only.
     let mut members = gzip(pod_list("", &pods(2, 0)).as_bytes());
     members.extend(gzip(b"more"));
     assert_eq!(observe("/api/v1/pods", &gzipped, &members, 1000), None);

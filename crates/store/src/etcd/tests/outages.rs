@@ -26,12 +26,18 @@ async fn while_etcd_is_away_cached_reads_are_served_and_writes_fail() {
         .await
         .unwrap();
     assert_eq!(cached.entries.len(), 1);
-    let told = store
+    let reported = store
         .write("/a/y", Precondition::Absent, Some(Bytes::new()))
         .await;
-    assert!(matches!(told, Err(StoreError::Unavailable(_))), "{told:?}");
-    let told = store.list("/a/", None, None, ReadRevision::Newest).await;
-    assert!(matches!(told, Err(StoreError::Unavailable(_))), "{told:?}");
+    assert!(
+        matches!(reported, Err(StoreError::Unavailable(_))),
+        "{reported:?}"
+    );
+    let reported = store.list("/a/", None, None, ReadRevision::Newest).await;
+    assert!(
+        matches!(reported, Err(StoreError::Unavailable(_))),
+        "{reported:?}"
+    );
 
     server.restart();
     until_well(&*store, true).await;
@@ -60,8 +66,11 @@ async fn a_store_started_before_etcd_serves_once_etcd_is_there() {
         conformance::clock(),
     )
     .unwrap();
-    let told = store.get("/a", ReadRevision::Cached).await;
-    assert!(matches!(told, Err(StoreError::Unavailable(_))), "{told:?}");
+    let reported = store.get("/a", ReadRevision::Cached).await;
+    assert!(
+        matches!(reported, Err(StoreError::Unavailable(_))),
+        "{reported:?}"
+    );
     assert!(matches!(
         store.watch("/", 1),
         Err(StoreError::Unavailable(_))
@@ -130,7 +139,7 @@ async fn an_etcd_whose_history_went_back_is_refused() {
     server.stop();
     fs::remove_dir_all(&server.directory).unwrap();
     server.restart();
-    let told = loop {
+    let reported = loop {
         let written = store
             .write("/b", Precondition::Absent, Some(Bytes::new()))
             .await;
@@ -139,7 +148,10 @@ async fn an_etcd_whose_history_went_back_is_refused() {
             other => break other,
         }
     };
-    assert!(matches!(told, Err(StoreError::WentBack { .. })), "{told:?}");
+    assert!(
+        matches!(reported, Err(StoreError::WentBack { .. })),
+        "{reported:?}"
+    );
     // What was known is not forgotten.
     let cached = store
         .list("/a/", None, None, ReadRevision::Cached)
@@ -156,7 +168,7 @@ async fn another_cluster_at_the_same_address_is_read_again() {
     let mut watch = store.watch("/", last).unwrap();
     server.stop();
     until_well(&*store, false).await;
-    // Not the revision tells that it is another: that has gone on.
+    // The revision does not show that it is another etcd: it is as high.
     let ports = server.ports;
     let mut other = EtcdServer::with(Vec::new());
     let elsewhere = open(settings(other.endpoint(), "/fairgate")).await;

@@ -72,7 +72,7 @@ async fn one_of_several_replicas_compacts_in_each_interval() {
         replicas.push(open(settings).await);
     }
     let client = server.client().await;
-    // A watch from the beginning tells down to where there is history.
+    // The error of a watch from the beginning names the first revision of the history.
     let oldest = async || {
         let options = etcd_client::WatchOptions::new()
             .with_start_revision(1)

@@ -146,7 +146,7 @@ async fn a_user_needs_rights_below_the_prefix_only_and_a_wrong_password_is_repor
         settings(server.endpoint(), "/fairgate"),
     ] {
         let refused = EtcdStore::start(&wrong, conformance::clock()).unwrap();
-        let told = loop {
+        let reported = loop {
             match refused
                 .write("/b", Precondition::Absent, Some(Bytes::new()))
                 .await
@@ -154,10 +154,10 @@ async fn a_user_needs_rights_below_the_prefix_only_and_a_wrong_password_is_repor
                 Err(StoreError::Unavailable(why)) if why.contains("not read yet") => {
                     tokio::time::sleep(Duration::from_millis(20)).await;
                 }
-                told => break told,
+                reported => break reported,
             }
         };
-        let told = told.unwrap_err().to_string();
-        assert!(told.contains("check user, password"), "{told}");
+        let reported = reported.unwrap_err().to_string();
+        assert!(reported.contains("check user, password"), "{reported}");
     }
 }

@@ -108,7 +108,7 @@ async fn a_new_store_is_private_and_begins_at_revision_one() {
 }
 
 #[tokio::test]
-async fn a_second_opener_is_told_and_may_wait_for_its_turn() {
+async fn a_second_process_gets_an_error_or_waits_for_the_file() {
     let scratch = Scratch::new();
     let first = open(&scratch.file()).unwrap();
     let refused = open(&scratch.file()).unwrap_err();

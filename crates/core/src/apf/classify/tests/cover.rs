@@ -117,7 +117,7 @@ fn several_earlier_schemas_may_cover_one() {
 }
 
 #[test]
-fn a_schema_whose_rules_match_nothing_is_told_so() {
+fn a_schema_whose_rules_match_nothing_is_reported() {
     let nothing = rule(
         vec![user("a")],
         vec![resources(&["*"], &["*"], &["pods/"], &["*"], true)],

@@ -317,7 +317,7 @@ fn what_no_schema_matches_goes_to_the_catch_all_wherever_it_stands() {
 }
 
 #[test]
-fn the_flow_hash_tells_users_or_namespaces_apart_and_nothing_else() {
+fn the_flow_hash_depends_on_the_user_or_the_namespace_alone() {
     let policy = policy(vec![]);
     let hash = |user: &str, groups: &[&str], target: &str| {
         policy.classify(&digest(user, groups, "GET", target)).hash
@@ -363,7 +363,7 @@ fn the_flow_hash_is_a_siphash_of_schema_and_distinguisher_under_the_key() {
 }
 
 #[test]
-fn the_distinguisher_is_empty_where_nothing_is_told_apart() {
+fn the_distinguisher_is_empty_without_a_distinguisher_method() {
     let policy = policy(vec![]);
     let of = |name: &str| {
         let request = digest("alice", &[], "GET", "/api/v1/namespaces/red/pods");
@@ -394,35 +394,35 @@ fn an_explanation_names_the_part_that_comes_closest() {
         ],
     )]);
     let it = policy.schema_by_name("it").unwrap();
-    let tell = |request: &RequestDigest| -> Vec<String> {
+    let explained = |request: &RequestDigest| -> Vec<String> {
         let reasons = policy.explain(it, request).err().unwrap_or_default();
         reasons.iter().map(ToString::to_string).collect()
     };
     let as_dev = |method, target| digest("alice", &["dev"], method, target);
 
     let red = as_dev("GET", "/api/v1/namespaces/red/pods/p");
-    assert_eq!(tell(&red), Vec::<String>::new());
+    assert_eq!(explained(&red), Vec::<String>::new());
     assert_eq!(
         policy.explain(it, &red).unwrap().to_string(),
         "spec.rules[1]: subjects[1], resourceRules[1]"
     );
     let nobody = "spec.rules[0].subjects: neither the user nor a group of the user is listed";
     assert_eq!(
-        tell(&as_dev("GET", "/api/v1/namespaces/blue/pods/p")),
+        explained(&as_dev("GET", "/api/v1/namespaces/blue/pods/p")),
         [
             nobody,
             "spec.rules[1].resourceRules[1].namespaces: the namespace is not listed"
         ]
     );
     assert_eq!(
-        tell(&as_dev("GET", "/api/v1/namespaces/red/secrets/s")),
+        explained(&as_dev("GET", "/api/v1/namespaces/red/secrets/s")),
         [
             nobody,
             "spec.rules[1].resourceRules[1].resources: the resource is not listed"
         ]
     );
     assert_eq!(
-        tell(&as_dev("GET", "/version")),
+        explained(&as_dev("GET", "/version")),
         [
             nobody,
             "spec.rules[1].nonResourceRules: there are none, and the request is for no resource"

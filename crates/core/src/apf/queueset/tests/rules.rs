@@ -197,7 +197,7 @@ fn a_flow_with_a_single_request_that_fits_goes_before_a_wide_flow_that_keeps_its
 }
 
 #[test]
-fn whoever_gives_up_takes_back_the_seats_it_asked_for() {
+fn a_cancelled_request_takes_back_its_demand_for_seats() {
     let mut stage = Stage::new(improved(two_queues(), 1));
     stage.arrive(at(0), "executes", 0, Work::ONE);
     stage.arrive(at(1), "wide", 0, Work::seats(5));

@@ -42,7 +42,7 @@ fn a_wide_head_blocks_the_level_or_is_passed() {
 }
 
 #[test]
-fn whoever_takes_longer_than_a_tenth_of_the_heads_wait_does_not_pass_it() {
+fn a_request_longer_than_a_tenth_of_the_heads_wait_does_not_overtake_it() {
     let mut stage = blocked_head(improved(two_queues(), 50));
     stage.tick(at(40_100));
     assert!(stage.running.contains(&"narrow"));
@@ -221,7 +221,7 @@ impl Stage {
 }
 
 #[test]
-fn whoever_waits_while_the_semantics_change_is_counted_as_the_new_ones_count() {
+fn requests_that_wait_while_the_semantics_change_are_counted_by_the_new_ones() {
     let wide_end = Work {
         initial_seats: 1,
         final_seats: 3,

@@ -109,7 +109,7 @@ fn a_level_that_becomes_exempt_lets_a_head_start_that_does_not_fit() {
 }
 
 #[test]
-fn a_deck_that_grows_and_shrinks_keeps_whoever_waits() {
+fn a_deck_that_grows_and_shrinks_keeps_waiting_requests() {
     let mut stage = Stage::new(improved(queues(4, 50, 1), 1));
     stage.arrive(at(0), "busy", 0, Work::ONE);
     stage.arrive(at(1), "waits", 3, Work::ONE);

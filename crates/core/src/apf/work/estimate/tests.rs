@@ -118,7 +118,7 @@ fn a_list_takes_a_seat_for_each_hundred_kilobytes_read() {
 }
 
 #[test]
-fn a_list_of_what_does_not_exist_takes_one_seat_also_when_one_object_is_asked_for_by_name() {
+fn a_list_of_a_resource_without_objects_takes_one_seat_also_with_a_name() {
     for query in [
         "",
         "fieldSelector=metadata.name%3Dx",
@@ -284,7 +284,7 @@ fn a_write_costs_by_the_watchers_it_wakes_and_narrowing_keeps_the_area() {
 }
 
 #[test]
-fn a_token_wakes_nobody() {
+fn a_token_wakes_no_waiter() {
     for group in ["/api/v1", "/apis/foo.bar/v1"] {
         let target = format!("{group}/namespaces/a/serviceaccounts/b/token");
         let info = info("POST", &target);

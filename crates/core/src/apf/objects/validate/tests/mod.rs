@@ -98,7 +98,7 @@ fn the_annotation_of_v1beta3_is_forbidden_in_v1() {
 }
 
 #[test]
-fn condition_types_are_told_and_unique() {
+fn condition_types_are_required_and_unique() {
     let object = json!({
         "apiVersion": API,
         "kind": "FlowSchema",
