@@ -1,7 +1,7 @@
 //! Authorization of requests: by built-in rules, or by the upstream.
 //!
 //! The built-in rules: `system:masters` may do everything. The groups that the configuration names may read
-//! hosted objects and metrics; not everybody, because names of schemas and levels reveal what a cluster
+//! hosted objects and metrics, but not all users, because names of schemas and levels reveal what a cluster
 //! runs. Discovery and OpenAPI are for authenticated users, health checks for everybody.
 
 use std::collections::BTreeMap;

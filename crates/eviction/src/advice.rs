@@ -39,12 +39,12 @@ impl BudgetSource {
     }
 }
 
-/// Pods that differ in nothing that matters here: one pod, or all of a workload.
+/// Pods with the same labels and owner: one pod, or all of a workload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodGroup {
     /// One of them. The name of a workload's pods is what kubectl calls the workload: `deployment/web`.
     pub pod: Pod,
-    /// How many there are to be; `None` if that depends on the cluster.
+    /// The desired number; `None` if that depends on the cluster.
     pub count: Option<usize>,
 }
 
@@ -84,7 +84,7 @@ pub fn review(budgets: &[BudgetSource], pods: &[PodGroup]) -> Vec<Finding> {
     findings
 }
 
-/// Looks at what a budget says, whatever its pods.
+/// Checks a budget without its pods.
 fn review_bounds(source: &BudgetSource, findings: &mut Vec<Finding>) {
     const LOWER: &str = "leave room for at least one disruption, for example maxUnavailable: 1";
     let spec = &source.budget.spec;
@@ -113,7 +113,7 @@ fn review_bounds(source: &BudgetSource, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Looks at a budget and the pods that it covers.
+/// Checks a budget with the pods that it covers.
 fn review_pods(source: &BudgetSource, pods: &[PodGroup], findings: &mut Vec<Finding>) {
     let budget = &source.budget;
     let covered = pods.iter().filter(|group| budget.selects(&group.pod));
@@ -141,7 +141,7 @@ fn review_pods(source: &BudgetSource, pods: &[PodGroup], findings: &mut Vec<Find
     review_owners(source, &covered, findings);
 }
 
-/// Looks at the owners of a budget's pods, which some budgets need to know how many pods there should be.
+/// Checks the owners of a budget's pods, from which some budgets need the expected number of pods.
 fn review_owners(source: &BudgetSource, covered: &[&PodGroup], findings: &mut Vec<Finding>) {
     let budget = &source.budget;
     let uses_scales = match (&budget.spec.max_unavailable, &budget.spec.min_available) {
@@ -177,7 +177,7 @@ fn review_owners(source: &BudgetSource, covered: &[&PodGroup], findings: &mut Ve
     findings.push(source.warning(field, message, remedy));
 }
 
-/// Looks for pods that several budgets cover, or, without pods, for budgets with the same selector.
+/// Finds pods that several budgets cover, or, without pods, budgets with the same selector.
 fn review_overlaps(budgets: &[BudgetSource], pods: &[PodGroup], findings: &mut Vec<Finding>) {
     const REMEDY: &str = "make the selectors disjoint; the eviction of a pod of two budgets fails";
     let mut overlaps: BTreeMap<(usize, usize), Vec<&str>> = BTreeMap::new();

@@ -77,7 +77,7 @@ fn every_metric_of_a_level_is_exported_with_its_labels() {
         assert!(bound("next_s_bounds", "min") <= bound("next_s_bounds", "max"));
         bound("next_discounted_s_bounds", "min");
 
-        // Of two seconds, the first half was spent with nobody waiting, in quarters of eight places.
+        // In the first of two seconds no request waited; a level has eight places in queues.
         let ratio = |name: &str, phase: &str, rest: &str| {
             scrape.value(&format!(
                 "{APF}{name}{{apiserver=\"kube:6443\",phase=\"{phase}\",priority_level=\"narrow\"{rest}}}"

@@ -1,4 +1,4 @@
-//! Reading in pieces of any size, the interval between reads, and what failures lead to.
+//! Reading in pieces of any size, the interval between reads, and the effects of failures.
 
 use std::cell::RefCell;
 
@@ -10,7 +10,7 @@ use super::{
     *,
 };
 
-/// As a server of 1.34 writes them, between much else.
+/// The metrics as kube-apiserver 1.34 writes them, between others.
 const METRICS: &str = r#"# HELP aggregator_discovery_aggregation_count_total [ALPHA] Counter
 # TYPE aggregator_discovery_aggregation_count_total counter
 aggregator_discovery_aggregation_count_total 3
@@ -156,7 +156,7 @@ fn failures_slow_polling_down_and_success_resets_it() {
         let next = interval.next(None, random);
         assert!((60..72).contains(&next.as_secs()), "{next:?}");
     }
-    // Odd settings do no harm.
+    // Unusual settings are accepted.
     assert!(PollInterval::new(Duration::ZERO).next(None, 0) > Duration::ZERO);
     PollInterval::new(Duration::MAX).next(Some(&FetchError::Forbidden), u64::MAX);
 }
@@ -231,7 +231,7 @@ fn each_failure_is_logged_when_it_begins() {
     assert!(!failures.is_failing && failures.logged_forbidden);
 }
 
-/// A body that comes in these frames.
+/// A body of these frames.
 struct Frames(std::collections::VecDeque<Result<http_body::Frame<Bytes>, &'static str>>);
 
 impl Body for Frames {

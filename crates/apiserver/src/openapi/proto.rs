@@ -118,7 +118,7 @@ fn any(value: &Value) -> Vec<u8> {
     only(2, yaml.as_bytes())
 }
 
-/// An object, as its table says; `None` for a value that is none, or too deep.
+/// An object, by its table; `None` for other values, and for those that are too deep.
 pub(super) fn message(table: &ProtoMessage, value: &Value, depth: u32) -> Option<Vec<u8>> {
     let depth = depth.checked_sub(1)?;
     let object = value.as_object()?;
@@ -198,7 +198,7 @@ fn tag(out: &mut Vec<u8>, number: u32, wire: u32) {
     varint(out, u64::from(number << 3 | wire));
 }
 
-/// A text, or a message.
+/// A string, or a message.
 pub(super) fn bytes(out: &mut Vec<u8>, number: u32, value: &[u8]) {
     tag(out, number, BYTES);
     varint(out, value.len() as u64);
@@ -212,7 +212,7 @@ pub(super) fn only(number: u32, value: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A message of one flag, which is one of several fields and so written even if false.
+/// A message of one boolean in a `oneof`, which is written even if false.
 pub(super) fn only_flag(number: u32, value: bool) -> Vec<u8> {
     let mut out = Vec::new();
     tag(&mut out, number, VARINT);
@@ -230,7 +230,7 @@ pub(super) fn only_number(number: u32, value: f64) -> Vec<u8> {
 
 fn varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
-        // The lowest seven bits, and that more follow.
+        // The lowest seven bits, with the bit that says that more follow.
         out.push(value.to_le_bytes()[0] | 0x80);
         value >>= 7;
     }

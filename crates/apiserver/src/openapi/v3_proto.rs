@@ -233,7 +233,7 @@ fn security_scheme(value: &Value, depth: u32) -> Option<Vec<u8>> {
     or_reference(&SECURITY_SCHEME, value, depth)
 }
 
-/// One of two: what stands here, or a reference to it.
+/// A value, or a reference to one.
 fn or_reference(table: &ProtoMessage, value: &Value, depth: u32) -> Option<Vec<u8>> {
     if let Some(reference) = json_reference(value) {
         return Some(only(2, &reference));
@@ -266,7 +266,7 @@ fn additional_properties(value: &Value, depth: u32) -> Option<Vec<u8>> {
 
 #[expect(
     clippy::unnecessary_wraps,
-    reason = "the shape of all that write a field"
+    reason = "the signature of all functions that encode a field"
 )]
 fn default(value: &Value, _depth: u32) -> Option<Vec<u8>> {
     Some(match value {

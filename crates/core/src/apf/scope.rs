@@ -1,16 +1,16 @@
-//! What a count is of: a resource, everywhere or in one namespace.
+//! The scope of an object count: a resource, in all namespaces or in one.
 //!
-//! Maps that are asked for each request are keyed by the bytes of several names in one run, which a
-//! lookup puts together on its stack: nothing is allocated to ask.
+//! Maps that are read for each request are keyed by the bytes of several names in sequence, which a
+//! lookup assembles on its stack: a lookup allocates nothing.
 
 use smallvec::SmallVec;
 
 use crate::digest::RequestInfo;
 
-/// A key whose names, with their lengths, take more bytes than this belongs to no real object.
+/// No real object has a key whose names, with their lengths, take more bytes than this.
 pub(super) const MAX_KEY_BYTES: usize = 1024;
 
-/// A resource, everywhere or in one namespace.
+/// A resource, in all namespaces or in one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct StatsScope<'a> {
     /// The API group; empty for the core group.
@@ -49,7 +49,7 @@ impl<'a> StatsScope<'a> {
     }
 }
 
-/// Several names in one run of bytes, on the stack if they are of usual length.
+/// Several names as one sequence of bytes, on the stack if they are of usual length.
 pub(super) type ScopeKey = SmallVec<[u8; 120]>;
 
 /// Each name after its length, so that no two lists of names share a key.

@@ -26,7 +26,7 @@ enum Event {
     PodGone(String),
 }
 
-/// What happens later.
+/// A scheduled event.
 enum Later {
     Event(Event),
     /// The pod ends.
@@ -47,7 +47,7 @@ pub(crate) struct World {
     /// Watches keep their order.
     last_event: Duration,
     created: u64,
-    /// What the `ReplicaSet` wants.
+    /// The replicas of the `ReplicaSet`.
     replicas: usize,
     /// Whether a pod that ends is replaced, and the new one becomes ready.
     pub(crate) replaces: bool,
@@ -57,13 +57,13 @@ pub(crate) struct World {
     faults: u64,
 }
 
-/// Whoever evicts one pod until it is gone.
+/// A client that evicts one pod until it is gone.
 pub(crate) struct Drainer {
     pub(crate) pod: String,
     pub(crate) uid: Value,
     pub(crate) eviction: Option<Eviction<String>>,
     pub(crate) asks_at: Duration,
-    /// How wrong the gateway's clock is.
+    /// The error of the gateway's clock.
     pub(crate) skew: SignedDuration,
 }
 
@@ -177,7 +177,7 @@ impl World {
         self.pods.values().filter(healthy).count()
     }
 
-    /// Lets time pass until `end`, and what is due happen.
+    /// Advances time to `end`, and applies the events that are due.
     pub(crate) fn pass(&mut self, end: Duration, mut check: impl FnMut(&Self)) {
         self.elapsed = end;
         while let Some(first) = self.later.first_entry() {
@@ -219,7 +219,7 @@ impl World {
         }
     }
 
-    /// Takes a call, unless it goes wrong.
+    /// Executes a call, unless a fault prevents it.
     pub(crate) fn call(&mut self, call: &UpstreamCall) -> CallOutcome<String> {
         let faults = self.faults;
         if !self.random.chance(faults) {
@@ -301,7 +301,7 @@ impl World {
         true
     }
 
-    /// Does one thing that the controller wants.
+    /// Takes one step of the controller.
     pub(crate) fn control(&mut self) {
         let (time, now) = (Time::ZERO.plus(self.elapsed), self.now());
         match self.controller.step(time, now) {
@@ -364,7 +364,7 @@ impl Drainer {
                 self.asks_at = world.elapsed + pause;
             }
             EvictionStep::Done(_) => {
-                // As drains do.
+                // As `kubectl drain` does.
                 self.eviction = None;
                 self.asks_at = world.elapsed + Duration::from_secs(5);
             }

@@ -31,7 +31,7 @@ pub(super) struct ServeContext {
     pub(super) watcher: Rc<HangupWatcher>,
     pub(super) phase: Cell<DrainPhase>,
     pub(super) phases: watch::Receiver<DrainPhase>,
-    /// How many watches of this core were answered; spreads their ends in a drain.
+    /// The number of watches that this core has served; spreads their ends in a drain.
     pub(super) watches: Rc<Cell<u32>>,
     pub(super) ids: RequestIds,
 }

@@ -1,4 +1,4 @@
-//! Messages of a real server there and back, and messages that nobody should send.
+//! Messages of a real server, decoded and encoded again, and malformed messages.
 
 use serde_json::json;
 

@@ -1,8 +1,8 @@
 //! Amounts with a unit, such as `1500m` or `2Gi`: text as Go's `resource.ParseQuantity` reads it, and the
 //! canonical text that its `Quantity` writes.
 //!
-//! Go has a short way, for what fits into 64 bits by its estimate, and a long one. Both come out the same
-//! but for one thing: a text that the short way takes for canonical stays as it is.
+//! Go has a fast path, for amounts that fit into 64 bits by its estimate, and a slow one. Both give the same result
+//! with one exception: a text that the fast path takes for canonical is not changed.
 //!
 //! Costs time linear in the length of a text; no number is ever written out to its exponent.
 //!
@@ -19,7 +19,7 @@ const DIGITS: i64 = 18;
 /// The smallest exponent of ten: more precise amounts are rounded up.
 const NANO: i64 = -9;
 
-/// Why a text is no amount. Its text is Go's.
+/// Why a text is not an amount. The messages are Go's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QuantityError {
     /// Not a number and a suffix.
@@ -28,13 +28,13 @@ pub enum QuantityError {
          '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
     )]
     Format,
-    /// The number is none.
+    /// The number is malformed.
     #[error("unable to parse numeric part of quantity")]
     Number,
-    /// The suffix is none.
+    /// The suffix is unknown.
     #[error("unable to parse quantity's suffix")]
     Suffix,
-    /// An exponent that no arithmetic is made for.
+    /// The exponent is out of range.
     #[error("quantity's exponent is out of range")]
     Exponent,
 }
@@ -50,11 +50,11 @@ enum Form {
     Decimal,
 }
 
-/// The canonical text of the amount that `text` is.
+/// The canonical form of an amount.
 ///
 /// # Errors
 ///
-/// [`QuantityError`], if it is none.
+/// [`QuantityError`], if `text` is not an amount.
 pub(crate) fn canonical(text: &str) -> Result<String, QuantityError> {
     if text.is_empty() {
         return Err(QuantityError::Format);
@@ -84,7 +84,7 @@ pub(crate) fn canonical(text: &str) -> Result<String, QuantityError> {
     })
 }
 
-/// A text taken apart; all digits are ASCII.
+/// The parts of a text; all digits are ASCII.
 struct Parts<'a> {
     negative: bool,
     /// Digits before the point, without leading zeros; at least one.
@@ -106,7 +106,7 @@ impl<'a> Parts<'a> {
             Some(rest) => digits(rest),
             None => ("", rest),
         };
-        // Nothing but zeros, or nothing at all: Go takes even a lone sign for zero.
+        // Only zeros, or nothing: Go reads even a lone sign as zero.
         let is_number = significant.is_empty()
             || unsigned.starts_with('0')
             || !whole.is_empty()
@@ -158,7 +158,7 @@ fn suffix(suffix: &str) -> Option<(i64, Form)> {
     })
 }
 
-/// What an exponent of ten is written as, if there is a way.
+/// The suffix for an exponent of ten, if there is one.
 fn decimal_suffix(exponent: i64, form: Form) -> String {
     if form == Form::Exponent {
         return if exponent == 0 {
@@ -182,7 +182,7 @@ fn decimal_suffix(exponent: i64, form: Form) -> String {
     .to_owned()
 }
 
-/// Whether Go takes the short way, and if so, whether it takes the text for canonical.
+/// Whether Go takes the fast path, and if so, whether it takes the text for canonical.
 fn short(parts: &Parts<'_>, exponent: i64, form: Form) -> Option<bool> {
     let length = |digits: &str| i64::try_from(digits.len()).unwrap_or(i64::MAX);
     let (whole, fraction) = (length(parts.whole), length(parts.fraction));
@@ -253,7 +253,7 @@ impl Amount {
         self.strip();
     }
 
-    /// Makes what is more precise than nano larger.
+    /// Rounds up to a multiple of 10⁻⁹.
     fn round_up(&mut self) {
         let excess = NANO.saturating_sub(self.exponent);
         if excess <= 0 || self.digits.is_empty() {
@@ -277,7 +277,7 @@ impl Amount {
         self.digits.insert(0, 1);
     }
 
-    /// Itself, if it is a whole number; the largest one for a larger one.
+    /// The amount, if it is a whole number; the largest number of 64 bits for a larger one.
     fn whole(&self) -> Option<i64> {
         let exponent = u32::try_from(self.exponent).ok()?;
         let digits = self.digits.iter().try_fold(0_i64, |sum, &digit| {

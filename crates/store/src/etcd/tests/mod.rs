@@ -186,7 +186,7 @@ async fn pages_of_revisions_before_the_start_come_from_etcd() {
     let compact = i64::try_from(then).unwrap() + 1;
     client.compact(compact, None).await.unwrap();
     let gone = store.list("/a/", None, None, at).await;
-    assert!(matches!(gone, Err(StoreError::Compacted { asked, .. }) if asked == then));
+    assert!(matches!(gone, Err(StoreError::Compacted { requested, .. }) if requested == then));
     server.stop();
 }
 
