@@ -125,7 +125,9 @@ impl RequestRecorder {
             dry_run: DryRun::of(context.target.as_ref().and_then(|target| target.query())),
             code,
             terminated: refused && (code == 429 || code >= 500),
-            took: took.saturating_sub(context.trace.wait.get().unwrap_or_default()),
+            took: took
+                .saturating_sub(context.trace.wait.get().unwrap_or_default())
+                .saturating_sub(context.trace.eviction_wait.get().unwrap_or_default()),
         });
     }
 }
@@ -198,6 +200,7 @@ fn log(context: &RequestContext, how: BodyEnd, took: Duration) {
         apf_fseats = level.is_some().then(|| context.trace.final_seats.get()),
         apf_additionalLatency = additional,
         apf_wait = context.trace.wait.get().map(duration),
+        eviction_wait = context.trace.eviction_wait.get().map(duration),
         apf_execution_time = context.trace.execution.get().map(duration),
         apf_init_latency = context.trace.watch_init.get().map(duration),
         upstream = context.trace.upstream.get().map(|name| &**name),

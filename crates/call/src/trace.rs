@@ -40,6 +40,8 @@ pub struct Trace {
     pub additional_latency: Cell<Duration>,
     /// Time spent in a queue; `None` if the request was never queued.
     pub wait: Cell<Option<Duration>>,
+    /// Time for which an eviction was held until its disruption budget allowed it; `None` if it was not.
+    pub eviction_wait: Cell<Option<Duration>>,
     /// Time from dispatch to finish.
     pub execution: Cell<Option<Duration>>,
     /// Time from a watch's dispatch to the end of its initialization.

@@ -265,7 +265,7 @@ impl Wait {
     where
         S: Service<Call, Response = Reply, Error = Refusal>,
     {
-        while let Wake::Try = self.pause(&place).await {
+        while let Wake::Try = self.timed_pause(&place).await {
             let now = self.shared.clock.now();
             let call = self.request.call(&refused.refusal.body, now, place.place());
             counted.is_attempting = true;
@@ -301,6 +301,15 @@ impl Wait {
         }
         self.shared.evictor.count(EvictionOutcome::Refused);
         Ok(refused.into_reply())
+    }
+
+    async fn timed_pause(&self, place: &HeldPlace) -> Wake {
+        let from = self.shared.clock.now();
+        let wake = self.pause(place).await;
+        let paused = self.shared.clock.now().since(from);
+        let total = &self.request.context.trace.eviction_wait;
+        total.set(Some(total.get().unwrap_or_default() + paused));
+        wake
     }
 
     /// Waits until the eviction is to be tried again, or has waited for long enough.

@@ -198,6 +198,29 @@ fn all_requests_are_counted_when_they_have_ended() {
 }
 
 #[test]
+fn the_time_for_which_an_eviction_was_held_does_not_count() {
+    local(async {
+        let mut world = World::new();
+        let inbound = world.inbound(Method::GET, "/api/v1/namespaces/hold/pods/a", "ann");
+        let held = Some(Duration::from_millis(1500));
+        inbound.context.trace.eviction_wait.set(held);
+        let answer = (world.stack)(inbound);
+        let sent = tokio::task::spawn_local(async move {
+            let body = answer.await.into_body();
+            body.collect().await.unwrap();
+        });
+        settle().await;
+        world.clock.advance(Duration::from_secs(2));
+        world.release().await;
+        sent.await.unwrap();
+        let scrape = Scrape::parse(&world.telemetry.render_metrics());
+        let labels = "apiserver=\"kube:6443\",component=\"apiserver\",group=\"\",resource=\"pods\",scope=\"resource\",subresource=\"\",verb=\"GET\",version=\"v1\"";
+        let name = "apiserver_request_sli_duration_seconds_sum";
+        scrape.is(&format!("{name}{{{labels}}}"), 0.5);
+    });
+}
+
+#[test]
 fn a_client_that_leaves_is_counted_too() {
     local(async {
         let mut world = World::new();
