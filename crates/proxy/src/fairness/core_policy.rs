@@ -3,7 +3,10 @@
 //! Every core gets a new one, complete, whenever policy or settings change, and uses it until the next
 //! arrives.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use http::HeaderValue;
 
@@ -33,14 +36,21 @@ pub struct CorePolicy {
     /// How much of slowly read replies may be spooled.
     pub spool: SpoolLimits,
     flows: Box<[FlowFacts]>,
-    cells_by_id: Vec<Option<Arc<FlowCells>>>,
+    /// The index of each FlowSchema by its stable id; [`GONE`] for those that the policy no longer has.
+    index_by_id: Vec<u32>,
 }
+
+const GONE: u32 = u32::MAX;
+
+/// The counters of one FlowSchema, one set per core. They take most of a kilobyte each, and of many FlowSchemas
+/// few are in use: a core has them from its first request on.
+pub(super) type CellsOfCores = Arc<[OnceLock<Arc<FlowCells>>]>;
 
 /// What a request needs of the FlowSchema that it matched.
 #[derive(Clone, Debug)]
 pub struct FlowFacts {
-    /// Its counters.
-    pub cells: Arc<FlowCells>,
+    cells: CellsOfCores,
+    core: u16,
     /// Name of the schema.
     pub schema: Arc<str>,
     /// Name of its level.
@@ -49,25 +59,34 @@ pub struct FlowFacts {
     pub uids: FlowUids,
 }
 
+impl FlowFacts {
+    /// Its counters.
+    pub fn cells(&self) -> &Arc<FlowCells> {
+        self.cells[self.core as usize].get_or_init(Arc::default)
+    }
+}
+
 impl CorePolicy {
-    /// The policy for one core, with the core's counters of each schema and its UIDs.
+    /// The policy for `core`, with the counters of each schema and its UIDs.
     pub(super) fn new<'u>(
+        core: u16,
         view: Arc<PolicyView<Waiter>>,
         settings: &FlowControlSettings,
-        of_schemas: impl ExactSizeIterator<Item = (Arc<FlowCells>, &'u FlowUids)>,
+        of_schemas: impl ExactSizeIterator<Item = (&'u CellsOfCores, &'u FlowUids)>,
     ) -> Self {
         let policy = Arc::clone(view.policy());
-        let mut cells_by_id = Vec::new();
+        let mut index_by_id = Vec::new();
         let mut flows = Vec::with_capacity(of_schemas.len());
         for ((index, schema), (cells, uids)) in (0..).zip(policy.schemas()).zip(of_schemas) {
             let id = view.schema_id(SchemaIndex(index)).0 as usize;
-            if cells_by_id.len() <= id {
-                cells_by_id.resize(id + 1, None);
+            if index_by_id.len() <= id {
+                index_by_id.resize(id + 1, GONE);
             }
-            cells_by_id[id] = Some(Arc::clone(&cells));
+            index_by_id[id] = index;
             let level = &policy.levels()[schema.level.0 as usize];
             flows.push(FlowFacts {
-                cells,
+                cells: Arc::clone(cells),
+                core,
                 schema: Arc::clone(&schema.name),
                 level: Arc::clone(&level.name),
                 uids: uids.clone(),
@@ -81,7 +100,7 @@ impl CorePolicy {
             estimator: settings.estimator,
             spool: settings.spool,
             flows: flows.into(),
-            cells_by_id,
+            index_by_id,
         }
     }
 
@@ -92,7 +111,8 @@ impl CorePolicy {
 
     /// The cells of a FlowSchema by its stable id, which survives policy changes.
     pub(super) fn cells_of(&self, id: u32) -> Option<&FlowCells> {
-        self.cells_by_id.get(id as usize)?.as_deref()
+        let index = *self.index_by_id.get(id as usize)?;
+        self.flows.get(index as usize).map(|facts| &**facts.cells())
     }
 }
 

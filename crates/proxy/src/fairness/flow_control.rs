@@ -4,7 +4,7 @@
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicU32, Ordering},
     },
     time::Duration,
@@ -13,7 +13,7 @@ use std::{
 use super::{
     abandoned::AbandonedRequests,
     borrowing_trigger::BorrowingTrigger,
-    core_policy::{self, CorePolicy},
+    core_policy::{self, CellsOfCores, CorePolicy},
     long_running::LongRunning,
     message::GateMessage,
     premature_resets::UserResets,
@@ -65,8 +65,6 @@ pub struct FlowControl {
 
 /// Each flow schema's cells, by level and schema name.
 type CellRegistry = BTreeMap<(Arc<str>, Arc<str>), CellsOfCores>;
-/// A flow schema's cells, one per core.
-type CellsOfCores = Arc<[Arc<FlowCells>]>;
 
 impl FlowControl {
     /// Flow control for `cores` data cores under `policy`, from `now` on.
@@ -173,10 +171,16 @@ impl FlowControl {
         &self.mailboxes[core as usize]
     }
 
-    /// Calls `visit` with the names of level and schema and the cells of all cores.
-    pub fn visit_cells(&self, mut visit: impl FnMut(&str, &str, &[Arc<FlowCells>])) {
+    /// Calls `visit` with the names of level and schema and the cells of all cores that had such requests.
+    pub fn visit_cells(
+        &self,
+        mut visit: impl FnMut(&str, &str, &mut dyn Iterator<Item = &FlowCells>),
+    ) {
         for ((level, schema), cells) in &*lock(&self.cells) {
-            visit(level, schema, cells);
+            let mut used = cells
+                .iter()
+                .filter_map(|cells| cells.get().map(|cells| &**cells));
+            visit(level, schema, &mut used);
         }
     }
 
@@ -243,16 +247,16 @@ impl FlowControl {
         };
         let keys: Vec<_> = view.policy().schemas().iter().map(names).collect();
         let mut before = std::mem::take(&mut *registry);
-        let new = || self.mailboxes.iter().map(|_| Arc::default()).collect();
+        let new = || self.mailboxes.iter().map(|_| OnceLock::new()).collect();
         let cells: Vec<CellsOfCores> = keys
             .iter()
             .map(|key| before.remove(key).unwrap_or_else(new))
             .collect();
         *registry = keys.into_iter().zip(cells.iter().cloned()).collect();
         let uids = core_policy::flow_uids(view.policy());
-        for (core, mailbox) in self.mailboxes.iter().enumerate() {
-            let of_core = cells.iter().map(|cells| Arc::clone(&cells[core]));
-            let policy = CorePolicy::new(Arc::clone(&view), &settings, of_core.zip(uids.iter()));
+        for (core, mailbox) in (0..).zip(&self.mailboxes) {
+            let of_schemas = cells.iter().zip(&uids);
+            let policy = CorePolicy::new(core, Arc::clone(&view), &settings, of_schemas);
             mailbox.post([GateMessage::Policy(Arc::new(policy))]);
         }
     }
