@@ -181,7 +181,7 @@ fn counted(gate: &Gate, schema: &str, count: impl Fn(&FlowCells) -> u64) -> u64 
     let mut total = 0;
     gate.flow_control().visit_cells(|_, name, cells| {
         if name == schema {
-            total += cells.map(|cells| count(cells)).sum::<u64>();
+            total += cells.map(&count).sum::<u64>();
         }
     });
     total
