@@ -1,7 +1,6 @@
 //! A data core: the handle through which the acceptor hands it connections, and the loop that serves them.
 
 use std::{
-    cell::Cell,
     io,
     net::{SocketAddr, TcpStream},
     rc::Rc,
@@ -17,7 +16,7 @@ use super::{
     connection,
     core_load::CoreLoad,
     defence::Defence,
-    drain::DrainPhase,
+    drain::{CorePhase, DrainPhase},
     hangup_watcher::HangupWatcher,
     serve_context::{RequestIds, ServeContext},
     settings::ServeSettings,
@@ -78,7 +77,6 @@ impl Core {
         S: Service<Inbound, Response = Reply, Error = std::convert::Infallible> + Clone + 'static,
         S::Future: 'static,
     {
-        let phase = *phases.borrow();
         let context = Rc::new(ServeContext {
             tls: settings.tls.clone().map(TlsAcceptor::from),
             defence,
@@ -90,13 +88,12 @@ impl Core {
                 settings.read_ahead_large_bytes,
             ),
             watcher: HangupWatcher::start()?,
-            phase: Cell::new(phase),
-            phases,
+            phase: CorePhase::new(phases),
             watches: Rc::default(),
             ids: RequestIds::default(),
             settings,
         });
-        let mut phases = context.phases.clone();
+        let mut phases = context.phase.subscribe();
         tokio::task::spawn_local(follow_drain(context.clone()));
         while let Some((stream, from, counted)) = self.connections.recv().await {
             let stack = stack.clone();
@@ -113,14 +110,10 @@ impl Core {
     }
 }
 
-/// Copies the phase of the drain to the core's context, and wakes its connections when it changes.
+/// Wakes the core's connections when the phase of the drain changes.
 async fn follow_drain(context: Rc<ServeContext>) {
-    let mut phases = context.phases.clone();
-    loop {
-        context.phase.set(*phases.borrow_and_update());
+    let mut phases = context.phase.subscribe();
+    while phases.changed().await.is_ok() {
         context.watcher.wake_all();
-        if phases.changed().await.is_err() {
-            return;
-        }
     }
 }

@@ -84,6 +84,33 @@ impl DrainController {
     }
 }
 
+/// The phase of the drain as one core sees it. Reading it is cheap: it takes no lock before the drain.
+pub(super) struct CorePhase {
+    current: Cell<DrainPhase>,
+    phases: watch::Receiver<DrainPhase>,
+}
+
+impl CorePhase {
+    pub(super) fn new(phases: watch::Receiver<DrainPhase>) -> Self {
+        let current = Cell::new(*phases.borrow());
+        Self { current, phases }
+    }
+
+    /// The current phase. It counts from the moment it is announced: what another thread ends because of it may
+    /// be answered before this core's connections are woken.
+    pub(super) fn get(&self) -> DrainPhase {
+        if self.phases.has_changed().unwrap_or(true) {
+            self.current.set(*self.phases.borrow());
+        }
+        self.current.get()
+    }
+
+    /// Subscribes to the phases.
+    pub(super) fn subscribe(&self) -> watch::Receiver<DrainPhase> {
+        self.phases.clone()
+    }
+}
+
 /// Ends a watch cleanly during a drain.
 pub(super) struct WatchEnder(Pin<Box<dyn Future<Output = ()>>>);
 
@@ -128,6 +155,23 @@ impl ReplyGuard for WatchEnder {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_core_sees_a_phase_from_the_moment_it_is_announced() {
+        let drain = DrainController::default();
+        let phase = CorePhase::new(drain.subscribe());
+        assert_eq!(phase.get(), DrainPhase::Serving);
+        for next in [DrainPhase::Unready, DrainPhase::Stopping, DrainPhase::Over] {
+            drain.advance(next);
+            assert_eq!(phase.get(), next);
+        }
+        drop(drain);
+        assert_eq!(
+            phase.get(),
+            DrainPhase::Over,
+            "also once the gateway is gone"
+        );
+    }
 
     #[test]
     fn phases_never_go_back() {

@@ -184,7 +184,7 @@ impl ActiveRequest {
         }
         if context.kind.get() == RequestKind::Watch && reply.status() == StatusCode::OK {
             let spread = self.core.settings.drain.watch_spread;
-            let ender = WatchEnder::new(self.core.phases.clone(), spread, &self.core.watches);
+            let ender = WatchEnder::new(self.core.phase.subscribe(), spread, &self.core.watches);
             reply.body_mut().hold(Box::new(ender));
         }
         reply.body_mut().count_in(context);

@@ -7,12 +7,11 @@ use std::{
     sync::Arc,
 };
 
-use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 use uuid::Builder;
 
 use super::{
-    core_load::CoreLoad, defence::Defence, drain::DrainPhase, hangup_watcher::HangupWatcher,
+    core_load::CoreLoad, defence::Defence, drain::CorePhase, hangup_watcher::HangupWatcher,
     settings::ServeSettings,
 };
 use fairgate_base::clock::Clock;
@@ -29,8 +28,7 @@ pub(super) struct ServeContext {
     /// Memory for bodies of queued requests.
     pub(super) budget: Rc<ReadAheadBudget>,
     pub(super) watcher: Rc<HangupWatcher>,
-    pub(super) phase: Cell<DrainPhase>,
-    pub(super) phases: watch::Receiver<DrainPhase>,
+    pub(super) phase: CorePhase,
     /// The number of watches that this core has served; spreads their ends in a drain.
     pub(super) watches: Rc<Cell<u32>>,
     pub(super) ids: RequestIds,
