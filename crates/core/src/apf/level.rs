@@ -230,7 +230,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::apf::work::Work;
+    use crate::apf::{shard::Dealer, spec::Queuing, work::Work};
 
     #[test]
     fn a_tick_releases_seats_that_have_lingered() {
@@ -257,6 +257,44 @@ mod tests {
         assert_eq!(in_use(), 1);
         level.tick(until, &mut out);
         assert_eq!(in_use(), 0);
+    }
+
+    #[test]
+    fn whoever_was_dispatched_can_no_longer_cancel() {
+        let queuing = Queuing {
+            queues: 2,
+            hand_size: 1,
+            queue_length_limit: 5,
+        };
+        let dealer = Dealer::new(2, 1).unwrap();
+        let level = Level::new(
+            Semantics::Improved,
+            Discipline::Queue { queuing, dealer },
+            1,
+            Time::ZERO,
+        );
+        let mut out = Decisions::default();
+        let arrive = |waiter| {
+            let request = ArrivingRequest {
+                waiter,
+                schema: 0,
+                hash: 0,
+                work: Work::ONE,
+                until: Time::NEVER,
+            };
+            level.arrive(Time::ZERO, request, &mut Decisions::default())
+        };
+        let Arrival::Execute(executing) = arrive("executes") else {
+            panic!("a seat is free");
+        };
+        let (Arrival::Wait(first), Arrival::Wait(second)) = (arrive("first"), arrive("second"))
+        else {
+            panic!("no seat is free");
+        };
+        executing.finish(Time::ZERO, &mut out);
+        assert_eq!(out.dispatched.len(), 1, "the first");
+        assert!(!first.cancel(Time::ZERO, &mut out));
+        assert!(second.cancel(Time::ZERO, &mut out));
     }
 
     #[test]

@@ -251,6 +251,17 @@ fn odd_figures_and_names_do_no_harm() {
 }
 
 #[test]
+fn a_last_page_that_was_not_counted_is_not_taken_for_a_full_one() {
+    let last = ListObservation {
+        items_in_page: None,
+        remaining_item_count: Some(0),
+        limit: Some(500),
+        ..page(0, 1_000_000)
+    };
+    assert_eq!(after(&[last]), ObjectStats::Untracked);
+}
+
+#[test]
 fn as_many_objects_as_are_known_already_change_nothing() {
     let uncounted = ListObservation {
         items_in_page: None,

@@ -259,3 +259,36 @@ fn a_rebalancing_reports_the_limits_that_change_and_the_fair_fraction() {
         );
     }
 }
+
+#[test]
+fn a_level_that_is_no_longer_configured_goes_once_it_is_idle() {
+    let policy_of_two = policy([(50, 67), (33, 50)], Semantics::Improved);
+    let dispatcher = Dispatcher::<u32>::new(policy_of_two, Time::ZERO);
+    let view = dispatcher.view();
+    let schema = view.policy().schema_by_name("fs1").expect("it is there");
+    let flow = Flow {
+        schema,
+        level: view.policy().schema(schema).level,
+        hash: 1,
+    };
+    let mut out = Decisions::default();
+    let Arrival::Execute(ticket) =
+        view.arrive(Time::ZERO, &flow, Work::ONE, Time::NEVER, 7, &mut out)
+    else {
+        panic!("a seat is free");
+    };
+    let defaults = Policy::compile(&ObjectSet::default(), view.policy().settings());
+    let defaults = Arc::new(defaults.expect("the built-in objects compile").policy);
+    dispatcher.apply(Time::ZERO, defaults, &mut out);
+    let has = |name: &str| {
+        dispatcher
+            .levels()
+            .iter()
+            .any(|(level, _)| &**level == name)
+    };
+    assert!(!has("pl0"), "it was idle");
+    assert!(has("pl1"), "a request executes in it");
+    ticket.finish(Time::ZERO, &mut out);
+    dispatcher.rebalance(Time::from_nanos(SECOND), &mut out);
+    assert!(!has("pl1"));
+}

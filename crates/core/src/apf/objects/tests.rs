@@ -502,6 +502,10 @@ fn documents_have_the_same_policy_if_all_their_objects_do() {
     assert!(!one.has_same_policy(&list(vec![schema(V1, "b")])));
     let mut labelled = schema(V1, "a");
     labelled["metadata"]["labels"] = json!({"team": "red"});
+    labelled["metadata"]["annotations"] = json!({"owner": "red"});
     assert!(one.has_same_policy(&list(vec![labelled])));
+    let mut kept_up_to_date = schema(V1, "a");
+    kept_up_to_date["metadata"]["annotations"] = json!({ bootstrap::AUTOUPDATE: "false" });
+    assert!(!one.has_same_policy(&list(vec![kept_up_to_date])));
     assert!(!one.has_same_policy(&document(vec![])));
 }

@@ -323,7 +323,7 @@ impl<W: Copy> QueueSet<W> {
 
     /// Sets virtual time back to zero, and all that is measured in it by as much. O(flows), and once
     /// in years.
-    fn set_back(&mut self) {
+    pub(super) fn set_back(&mut self) {
         let by = self.virtual_time.r().units();
         for flow in self.flows.iter_mut() {
             flow.start = SeatSeconds::from_units(flow.start.units().saturating_sub(by));

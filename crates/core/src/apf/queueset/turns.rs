@@ -243,4 +243,18 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn of_more_flows_than_are_looked_at_the_next_ones_are() {
+        let mut turns = Turns::new();
+        // In the order of turns, which is that of neither the flows nor their reverse.
+        for turn in 0..1024_u32 {
+            let flow = turn.wrapping_mul(389) % 1024;
+            turns.set(flow, SeatSeconds::from_units(turn.into()), turn, 2);
+        }
+        assert_eq!(turns.first(), Some(0));
+        assert_eq!(turns.widest_fitting(2, SeatSeconds::MAX), Some(0));
+        turns.remove(0);
+        assert_eq!(turns.widest_fitting(2, SeatSeconds::MAX), Some(389));
+    }
 }

@@ -145,6 +145,29 @@ fn an_epoch_sets_back_the_queues_in_use_and_empties_the_credit_of_others() {
 }
 
 #[test]
+fn setting_virtual_time_back_keeps_the_order_of_flows() {
+    let mut stage = Stage::new(improved(queues(8, 50, 1), 1));
+    let late = SeatSeconds::from_units(1 << 40);
+    stage.set.virtual_time.catch_up(late);
+    stage.arrive(at(0), "executes", 0, Work::ONE);
+    for (name, hash) in [("a", 3), ("b", 1), ("c", 2)] {
+        stage.arrive(at(0), name, hash, Work::ONE);
+    }
+    let starts = |stage: &Stage| -> Vec<u64> {
+        let waiting = stage.set.flows.iter().filter(|flow| flow.waiting > 0);
+        waiting.map(|flow| flow.start.units()).collect()
+    };
+    assert!(starts(&stage).iter().all(|&start| start >= late.units()));
+    stage.set.set_back();
+    assert!(starts(&stage).iter().all(|&start| start < late.units()));
+    assert_eq!(stage.set.summary().counters.epochs, 1);
+    for name in ["executes", "a", "b"] {
+        stage.finish(at(0), name);
+    }
+    assert_eq!(stage.running, ["executes", "a", "b", "c"]);
+}
+
+#[test]
 fn the_bounds_of_virtual_starts_leave_out_queues_without_waiting_requests() {
     let mut stage = Stage::new(set(two_queues(), 2));
     stage.arrive(at(0), "A0", 0, Work::ONE);
