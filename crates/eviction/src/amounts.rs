@@ -16,7 +16,7 @@ use crate::{
 
 /// How long after the grant of an eviction the pod's deletion must be observed. After that the pod
 /// counts as healthy again if it is ready.
-pub const DELETION_TIMEOUT: Duration = Duration::from_secs(120);
+pub(crate) const DELETION_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// An entry is dropped only after its time-out has passed. A recheck at exactly that time would find the
 /// entry still there and have to be repeated.
@@ -74,7 +74,11 @@ impl Bound {
 }
 
 /// The number of pods that may be evicted.
-pub fn disruptions_allowed(current_healthy: i32, desired_healthy: i32, expected_pods: i32) -> i32 {
+pub(crate) fn disruptions_allowed(
+    current_healthy: i32,
+    desired_healthy: i32,
+    expected_pods: i32,
+) -> i32 {
     if expected_pods <= 0 {
         return 0;
     }

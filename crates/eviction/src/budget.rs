@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// With more entries in `disruptedPods` than this, a budget allows no eviction.
-pub const MAX_DISRUPTED_PODS: usize = 2000;
+pub(crate) const MAX_DISRUPTED_PODS: usize = 2000;
 
 /// A budget as it was read.
 #[derive(Clone, Debug, PartialEq)]

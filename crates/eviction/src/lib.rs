@@ -34,7 +34,7 @@
 //!    hidden one.
 //! 3. **The entry in `disruptedPods`** makes the pod count as unhealthy until its deletion shows. Without it
 //!    the next count would give the disruption back. If the deletion never comes, the entry expires after two
-//!    minutes ([`amounts::DELETION_TIMEOUT`]), and the count repairs itself.
+//!    minutes (`amounts::DELETION_TIMEOUT`), and the count repairs itself.
 //!
 //! `observedGeneration` shows whether the figures are those of the current spec; until the controller
 //! has seen a changed spec, evictions are refused as "still being processed".

@@ -1,6 +1,6 @@
 //! The disruption controller, which keeps the status of budgets up to date as kube-controller-manager does.
 //!
-//! [`sync`] computes the status of one budget. A [`DisruptionController`] caches pods and budgets, decides
+//! The module `sync` computes the status of one budget. A [`DisruptionController`] caches pods and budgets, decides
 //! which status to compute when, and requests the necessary reads and writes.
 //!
 //! Not here: watching pods and budgets, and leader election. Two active controllers do no harm because every
@@ -10,9 +10,9 @@ pub mod events;
 mod follower;
 mod object_key;
 pub mod scale;
-pub mod stale_target;
-pub mod sync;
-pub mod work_queue;
+mod stale_target;
+pub(crate) mod sync;
+mod work_queue;
 
 #[cfg(test)]
 mod tests;

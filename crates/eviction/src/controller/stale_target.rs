@@ -14,11 +14,11 @@ use crate::{
 };
 
 /// How long the condition may be true until it is set to false.
-pub const STALE_TARGET_TIMEOUT: Duration = Duration::from_secs(120);
+pub(super) const STALE_TARGET_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// What to do about the condition `DisruptionTarget` of a pod.
 #[derive(Clone, Debug, PartialEq)]
-pub enum StaleTarget {
+pub(super) enum StaleTarget {
     /// Nothing.
     None,
     /// Check again at this time.
@@ -29,7 +29,7 @@ pub enum StaleTarget {
 }
 
 /// Checks the condition of a pod.
-pub fn stale_target(pod: &Pod, now: Timestamp) -> StaleTarget {
+pub(super) fn stale_target(pod: &Pod, now: Timestamp) -> StaleTarget {
     let has_ended = matches!(pod.phase, PodPhase::Succeeded | PodPhase::Failed);
     let Some(target) = &pod.disruption_target else {
         return StaleTarget::None;

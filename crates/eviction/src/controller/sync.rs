@@ -23,11 +23,11 @@ use crate::{
 };
 
 /// The results of lookups, by owner.
-pub type Scales = BTreeMap<ControllerRef, ScaleResult>;
+pub(crate) type Scales = BTreeMap<ControllerRef, ScaleResult>;
 
 /// The result of a sync.
 #[derive(Clone, Debug, PartialEq)]
-pub enum SyncResult {
+pub(crate) enum SyncResult {
     /// The scales of these owners must be looked up first; then sync again.
     NeedScales(Vec<ControllerRef>),
     /// The sync is complete.
@@ -36,7 +36,7 @@ pub enum SyncResult {
 
 /// What is to be done after a sync.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct SyncOutcome {
+pub(crate) struct SyncOutcome {
     /// The object to PUT to the budget's `/status`, if anything has changed.
     pub write: Option<Value>,
     /// Events to record.
@@ -49,7 +49,7 @@ pub struct SyncOutcome {
 
 /// Why a status cannot be computed. The text becomes the message of the condition and of refused evictions.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SyncError {
+pub(crate) enum SyncError {
     /// The selector is invalid.
     #[error("{0}")]
     Selector(String),
@@ -73,7 +73,7 @@ pub enum SyncError {
 /// Computes the status of a budget. `pods` are those of its namespace, or any superset.
 ///
 /// It costs a pass over `pods`, and another over those that are selected.
-pub fn sync(
+pub(crate) fn sync(
     budget: &DisruptionBudget,
     pods: &[&Pod],
     scales: &Scales,

@@ -21,7 +21,7 @@ const RETRY_BURST: u32 = 100;
 
 /// A queue for one worker.
 #[derive(Clone, Debug)]
-pub struct WorkQueue<K> {
+pub(super) struct WorkQueue<K> {
     /// Keys that can be taken now, oldest first.
     ready: VecDeque<K>,
     /// Keys in `ready`, and keys that were added while they were processed.
@@ -52,14 +52,14 @@ impl<K> Default for WorkQueue<K> {
 
 impl<K: Clone + Ord> WorkQueue<K> {
     /// Adds a key to be processed as soon as possible.
-    pub fn add(&mut self, key: K) {
+    pub(super) fn add(&mut self, key: K) {
         if self.wanted.insert(key.clone()) && !self.taken.contains(&key) {
             self.ready.push_back(key);
         }
     }
 
     /// Adds a key to be processed at `time`, unless it is scheduled earlier already.
-    pub fn add_at(&mut self, key: K, time: Time) {
+    pub(super) fn add_at(&mut self, key: K, time: Time) {
         if let Some(earlier) = self.later.get(&key) {
             if *earlier <= time {
                 return;
@@ -72,7 +72,7 @@ impl<K: Clone + Ord> WorkQueue<K> {
 
     /// Adds a key whose processing failed, with a delay that depends on its failures and on the rate of all
     /// retries. Returns the time.
-    pub fn retry(&mut self, key: K, now: Time) -> Time {
+    pub(super) fn retry(&mut self, key: K, now: Time) -> Time {
         let failures = self.failures.entry(key.clone()).or_default();
         let own = FIRST_DELAY
             .saturating_mul(2_u32.saturating_pow(*failures))
@@ -84,12 +84,12 @@ impl<K: Clone + Ord> WorkQueue<K> {
     }
 
     /// Resets the failures of a key.
-    pub fn forget(&mut self, key: &K) {
+    pub(super) fn forget(&mut self, key: &K) {
         self.failures.remove(key);
     }
 
     /// Takes the oldest key that is ready. [`WorkQueue::done`] must follow.
-    pub fn take(&mut self, now: Time) -> Option<K> {
+    pub(super) fn take(&mut self, now: Time) -> Option<K> {
         while let Some((time, key)) = self.by_time.first().cloned() {
             if time > now {
                 break;
@@ -105,7 +105,7 @@ impl<K: Clone + Ord> WorkQueue<K> {
     }
 
     /// Ends the processing of a key. If the key was added meanwhile, it is ready again.
-    pub fn done(&mut self, key: &K) {
+    pub(super) fn done(&mut self, key: &K) {
         self.taken.remove(key);
         if self.wanted.contains(key) {
             self.ready.push_back(key.clone());
@@ -113,7 +113,7 @@ impl<K: Clone + Ord> WorkQueue<K> {
     }
 
     /// The time at which a key can be taken, if none is added; `now`, if there is one already.
-    pub fn next(&self, now: Time) -> Option<Time> {
+    pub(super) fn next(&self, now: Time) -> Option<Time> {
         if !self.ready.is_empty() {
             return Some(now);
         }

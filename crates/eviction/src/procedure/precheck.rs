@@ -5,13 +5,11 @@
 
 use super::{
     calls::{CallReply, UpstreamCall},
-    decision,
     machine::{Eviction, EvictionResult, EvictionStep},
     refusal::EvictionRefusal,
     request::EvictionRequest,
     server_clock::ServerClock,
 };
-use crate::{budget::DisruptionBudget, pod::Pod};
 
 /// A check in progress.
 #[derive(Debug)]
@@ -79,21 +77,4 @@ pub fn is_certain(refusal: &EvictionRefusal) -> bool {
             | EvictionRefusal::NameMismatch
             | EvictionRefusal::NamespaceMismatch
     )
-}
-
-/// Decides about the eviction of a pod from cached objects: returns a refusal after which clients retry, or
-/// nothing.
-///
-/// A refusal that is based on outdated objects is wrong but harmless. Everything else needs live reads.
-pub fn refuse_from_cache(pod: &Pod, budgets: &[DisruptionBudget]) -> Option<EvictionRefusal> {
-    let mut selecting = budgets.iter().filter(|budget| budget.selects(pod));
-    let (Some(budget), None) = (selecting.next(), selecting.next()) else {
-        return None;
-    };
-    if pod.is_exempt() || decision::may_skip_budget(pod, budget) {
-        return None;
-    }
-    decision::check(budget)
-        .err()
-        .filter(EvictionRefusal::may_pass_later)
 }

@@ -14,7 +14,7 @@
 //! ```
 //!
 //! The budget is charged before the pod is changed. If the gateway dies in between, the budget is too low for
-//! two minutes, but no disruption remains uncounted. Once the charge was sent ([`Eviction::is_committed`]), the
+//! two minutes, but no disruption remains uncounted. Once the charge was sent (`Eviction::committed`), the
 //! caller should continue to the end even if the client has disconnected.
 
 mod charge;
@@ -257,7 +257,8 @@ impl<R> Eviction<R> {
 
     /// Whether the budget or the pod may have been changed. If the caller stops now, the change stays until the
     /// controller reverts it after two minutes.
-    pub fn is_committed(&self) -> bool {
+    #[cfg(test)]
+    pub(crate) fn is_committed(&self) -> bool {
         self.committed
     }
 

@@ -6,11 +6,7 @@ use super::{
     CallOutcome, CallReply, EvictionRequest, Upstream, budget, failure, pod, request, start,
     with_policy,
 };
-use crate::{
-    budget::DisruptionBudget,
-    pod::Pod,
-    procedure::precheck::{Precheck, PrecheckStep, refuse_from_cache},
-};
+use crate::procedure::precheck::{Precheck, PrecheckStep};
 
 /// The reason of the refusal, or nothing if the request is sent on.
 fn check(upstream: &mut Upstream, request: EvictionRequest) -> Option<&'static str> {
@@ -121,32 +117,4 @@ fn in_doubt_the_upstream_decides() {
     let mut free = with(pod("Running", true), &[budget(1, 3, 2)]);
     assert_eq!(check(&mut free, request(dry)), None);
     assert_eq!(free.deletes(), 0);
-}
-
-#[test]
-fn from_a_cache_only_refusals_are_given_after_which_clients_ask_again() {
-    let from_cache = |pod: Value, budgets: &[Value]| {
-        let budgets = budgets.iter().cloned();
-        let budgets: Vec<_> = budgets
-            .map(|budget| DisruptionBudget::from_value(budget).unwrap())
-            .collect();
-        let refusal = refuse_from_cache(&Pod::from_value(&pod).unwrap(), &budgets);
-        refusal.map(|refusal| refusal.reason())
-    };
-    let ready = || pod("Running", true);
-    assert_eq!(
-        from_cache(ready(), &[budget(0, 2, 2)]),
-        Some("budget-exhausted")
-    );
-    let waits = unprocessed(budget(5, 5, 0));
-    assert_eq!(from_cache(ready(), &[waits]), Some("budget-not-processed"));
-    assert_eq!(from_cache(ready(), &[budget(-1, 0, 0)]), None);
-    assert_eq!(
-        from_cache(ready(), &[budget(0, 2, 2), renamed(budget(0, 2, 2))]),
-        None
-    );
-    assert_eq!(from_cache(ready(), &[budget(1, 3, 2)]), None);
-    assert_eq!(from_cache(ready(), &[]), None);
-    assert_eq!(from_cache(pod("Pending", false), &[budget(0, 2, 2)]), None);
-    assert_eq!(from_cache(pod("Running", false), &[budget(0, 2, 2)]), None);
 }
