@@ -12,7 +12,7 @@ use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use tokio::{net::TcpStream, task::JoinSet};
 
-/// The target of all requests: one object, which takes one seat.
+/// The target of all requests: a GET of one object, which takes one seat.
 const TARGET: &str = "/api/v1/namespaces/default/configmaps/demo";
 
 /// A connection to the gateway. Dropping it closes it.
@@ -50,7 +50,7 @@ impl DemoConnection {
         let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
         let mut driver = JoinSet::new();
         driver.spawn(async move {
-            // The request on the connection returns its error.
+            // An error of the connection is returned by the request on it.
             let _ = connection.await;
         });
         let host = HeaderValue::try_from(address.to_string()).map_err(http::Error::from)?;
@@ -61,7 +61,7 @@ impl DemoConnection {
         })
     }
 
-    /// Sends a request with this `Authorization`, and reads the whole response.
+    /// Sends a request with this `Authorization` header, and reads the whole response.
     pub(super) async fn ask(
         &mut self,
         authorization: &HeaderValue,

@@ -16,7 +16,7 @@ pub(super) fn percentile(values: &mut [Duration], percent: usize) -> Option<Dura
 }
 
 /// The max-min fair shares of `capacity`: no share exceeds its demand, and a share is smaller than another
-/// only if its demand is. An unbounded demand is infinite.
+/// only if its demand is smaller. For an unbounded demand pass `f64::INFINITY`.
 pub(super) fn max_min_shares(capacity: f64, demands: &[f64]) -> Vec<f64> {
     let mut by_demand: Vec<usize> = (0..demands.len()).collect();
     by_demand.sort_by(|a, b| demands[*a].total_cmp(&demands[*b]));
@@ -44,9 +44,9 @@ pub(super) fn jain(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     (squares > 0.0).then(|| sum * sum / (count * squares))
 }
 
-/// A pseudo-random part of `whole`, always the same for `number`.
+/// A pseudo-random duration below `whole`; the same `number` always gives the same duration.
 pub(super) fn scrambled_part(number: u64, whole: Duration) -> Duration {
-    // The mixing of SplitMix64.
+    // The output function of SplitMix64.
     let mut mixed = number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

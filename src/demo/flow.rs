@@ -57,7 +57,7 @@ impl DemoFlow {
         &self.name
     }
 
-    /// The user's bearer token. It is only valid in this demonstration, so it may be guessable.
+    /// The user's bearer token. It is valid in this demonstration only, so it may be guessable.
     pub(super) fn token(&self) -> String {
         format!("demo-{}", self.name)
     }

@@ -44,7 +44,7 @@ use fairgate_proxy::{
 const LEVEL: &str = "demo";
 /// Fixed, so that every run deals the same queues.
 const HASH_KEY: [u8; 16] = *b"fairgate demo v1";
-/// Data cores, unless the machine has fewer: enough for decisions to cross cores.
+/// Data cores, unless the machine has fewer. With more than one, decisions are passed between cores.
 const CORES: usize = 2;
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -199,7 +199,7 @@ fn compile(text: &str) -> Result<Policy, DemoError> {
     }
 }
 
-/// Authentication by a file of static tokens that is only in memory: one line for each user.
+/// Authentication by static tokens, one line for each user, from a token file in memory.
 fn rules(flows: &[Arc<DemoFlow>]) -> Result<AuthRules, DemoError> {
     let line =
         |flow: &Arc<DemoFlow>| format!("{},{name},{name}\n", flow.token(), name = flow.name());
@@ -226,7 +226,7 @@ fn authority(address: SocketAddr) -> Result<Authority, DemoError> {
         .map_err(|_| DemoError::Embedded(format!("{text} is no host and port")))
 }
 
-/// Passes the user to the stand-in, as to an API server.
+/// Sends the user to the stand-in in headers, as to an API server.
 fn impersonate(call: &Call, headers: &mut HeaderMap) -> Result<(), Refusal> {
     upstream::write(&UpstreamIdentity::Impersonate, &call.digest.user, headers)
         .map_err(|_| Refusal::IdentityNotRepresentable("the name fits in no header".into()))

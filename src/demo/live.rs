@@ -9,12 +9,12 @@ use std::{
 use super::{flow::DemoFlow, gateway::GatewayLoad, load::ELEPHANT_CONNECTIONS, upstream::WORKERS};
 use fairgate_core::sync::Arc;
 
-/// Width of the names, and of each panel.
+/// Widths in columns: of the names, and of each panel.
 const NAME: usize = 11;
 const PANEL: usize = 33;
 /// Erases the rest of a line. Erasing the whole screen would flicker.
 const ERASE_TO_END: &str = "\x1b[K";
-/// Lines that are too long for the window are cut: wrapping would break the count of lines.
+/// Lines that are too long for the window are cut: wrapped lines would be counted wrongly.
 const WRAP_OFF: &str = "\x1b[?7l";
 const WRAP_ON: &str = "\x1b[?7h";
 
@@ -53,7 +53,7 @@ struct FlowProgress {
 pub(super) struct LiveView {
     display: ProgressDisplay,
     length: Duration,
-    /// Lines of the last drawing, to be overwritten.
+    /// The number of lines drawn last, which the next drawing overwrites.
     drawn: usize,
 }
 
@@ -99,7 +99,7 @@ impl SideProgress {
         lengths.join(" ")
     }
 
-    /// The greatest of the mice's percentiles.
+    /// The highest of the mice's latencies at this percentile.
     fn slowest_mouse(&self, of: impl Fn(&FlowProgress) -> Option<Duration>) -> Option<Duration> {
         self.flows.iter().skip(1).filter_map(of).max()
     }

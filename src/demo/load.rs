@@ -7,7 +7,7 @@
 //! hidden by late starts (no coordinated omission).
 //!
 //! The connections of the elephant open one after the other during the warm-up, like those of separate
-//! processes; opened together they would be served in lockstep ever after.
+//! processes; if they were opened together, they would be served in lockstep for the whole run.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -25,15 +25,15 @@ use fairgate_core::{
     time::Time,
 };
 
-/// Connections of the elephant.
+/// The number of connections of the elephant.
 pub(super) const ELEPHANT_CONNECTIONS: u32 = 200;
-/// Mice.
+/// The number of mice.
 pub(super) const MICE: u32 = 4;
 /// The interval between the requests of a mouse.
 const MOUSE_PERIOD: Duration = Duration::from_millis(500);
 /// The maximum of one mouse's requests in flight; further ones fail at once.
 const MOUSE_OPEN_MAX: usize = 128;
-/// The pause of a client after a failure.
+/// The pause of a client after a request without a response.
 const FAILURE_PAUSE: Duration = Duration::from_millis(200);
 /// The longest pause of a client, whatever `Retry-After` says.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
@@ -49,7 +49,7 @@ pub(super) struct LoadSettings {
     pub(super) settled: Time,
     /// Turns true when no further request may start.
     pub(super) stop: watch::Receiver<bool>,
-    /// The time.
+    /// The clock that clients read and wait by.
     pub(super) clock: Clock,
 }
 
@@ -95,7 +95,7 @@ struct Client {
 }
 
 impl Client {
-    /// One connection of the elephant.
+    /// Sends the requests of one connection of the elephant.
     async fn run_closed_loop(mut self, begin: Time) {
         let mut connection = None;
         let mut next = begin;
@@ -106,7 +106,7 @@ impl Client {
         }
     }
 
-    /// A mouse.
+    /// Sends the requests of a mouse.
     async fn run_open_loop(mut self, number: u64) {
         let idle = Arc::new(Mutex::new(Vec::new()));
         let mut open = JoinSet::new();
@@ -130,7 +130,7 @@ impl Client {
         while open.join_next().await.is_some() {}
     }
 
-    /// Waits for `moment`. False if it is time to stop.
+    /// Waits for `moment`. Returns false if the load must stop.
     async fn wait_until(&mut self, moment: Time) -> bool {
         let LoadSettings { stop, clock, .. } = &mut self.course;
         if moment > clock.now() {
@@ -173,7 +173,7 @@ impl Client {
 }
 
 /// When a mouse sends its `round`th request, counted from the start: once in each period, at a pseudo-random
-/// moment that is the same in every run, so that no mouse runs in lockstep with the server.
+/// moment that is the same in every run, so that mice and the server do not run in lockstep.
 fn mouse_moment(mouse: u64, round: u32) -> Duration {
     MOUSE_PERIOD * round + scrambled_part(mouse << 32 | u64::from(round), MOUSE_PERIOD)
 }

@@ -1,4 +1,4 @@
-//! The demonstration: shows what fairness does, with nothing else installed.
+//! The demonstration: shows the effect of fairness, without other software.
 //!
 //! Two real gateways run side by side over loopback sockets, each in front of a stand-in API server
 //! (`upstream`). Both have ten seats and get the same load (`load`): an elephant and four mice. One uses
@@ -45,12 +45,12 @@ use upstream::StandInServer;
 
 /// The policy with fairness.
 const FAIR: &str = include_str!("fair.yaml");
-/// The policy without.
+/// The policy without fairness.
 const FIFO: &str = include_str!("fifo.yaml");
 
 /// The warm-up in which clients start, and the time for the last responses; at most a quarter of the run.
 const SETTLING: Duration = Duration::from_secs(1);
-/// Open files needed: both ends of every connection, twice, and some in reserve.
+/// Open files needed: both ends of every connection, for both gateways, and a reserve.
 const DESCRIPTORS: u64 = 1000;
 /// How long to wait for the last responses; requests without one by then count as unanswered.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -69,7 +69,7 @@ pub enum DemoError {
     /// A gateway cannot start.
     #[error(transparent)]
     Start(#[from] StartError),
-    /// The system has no random numbers.
+    /// The operating system provides no random numbers.
     #[error(transparent)]
     NoRandomness(#[from] NoRandomness),
     /// Too few file descriptors: both ends of every connection are in this process.
@@ -87,7 +87,7 @@ pub enum DemoError {
     /// No request was served.
     #[error("no request was served {side}; last error: {failure}")]
     NothingServed {
-        /// By which gateway.
+        /// The gateway: with or without fairness.
         side: &'static str,
         /// The last error of a client.
         failure: String,
@@ -97,7 +97,8 @@ pub enum DemoError {
     Write(#[source] io::Error),
 }
 
-/// Runs for about `length`, or until `interrupt` completes, showing progress on `out`; returns the results. Must not be called on a runtime.
+/// Runs for about `length`, or until `interrupt` completes, showing progress on `out`; returns the results. Must
+/// not be called on a runtime.
 ///
 /// # Errors
 ///
@@ -193,7 +194,7 @@ impl Run {
     fn new(length: Duration) -> Self {
         let clock = Clock::system();
         let start = clock.now();
-        // As long as it takes to fill the queues it takes to empty them.
+        // Emptying the queues takes as long as filling them.
         let settling = (length / 4).min(SETTLING);
         Self {
             start,

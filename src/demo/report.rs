@@ -16,9 +16,9 @@ use fairgate_core::sync::Arc;
 
 /// The factor by which fairness should shorten the latency of the mice.
 const TENFOLD: f64 = 10.0;
-/// Stalls of the machine are reported from this length on: that of a request.
+/// Stalls of the machine are reported if they last at least this long: one service time.
 const LONG_STALL: Duration = SERVICE_TIME;
-/// The least Jain's index that counts as fair.
+/// A Jain's index of at least this counts as fair.
 const EVEN: f64 = 0.95;
 
 /// The results of both sides. As JSON `{"with": {"flows": […], "jain": x}, "without": {…}}`; as text a
@@ -35,7 +35,7 @@ pub struct DemoReport {
     /// The period whose requests are counted.
     #[serde(skip)]
     pub measured: Duration,
-    /// The longest stall of this process by the machine.
+    /// The longest time for which the machine did not run this process.
     #[serde(skip)]
     pub stalled: Duration,
 }

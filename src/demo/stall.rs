@@ -1,6 +1,6 @@
-//! Measures how long the machine stalls this process, whatever the gateway does.
+//! Measures how long the machine stalls this process, independently of the gateway.
 //!
-//! A task sleeps and reads the clock. On a busy machine it wakes late, as does everything that is measured,
+//! A task sleeps and reads the clock. On a busy machine it wakes late, and so do the tasks that are measured,
 //! so the report can distinguish a busy machine from an unfair queue.
 
 use std::{
@@ -19,7 +19,7 @@ use fairgate_core::time::nanos;
 /// How often to wake.
 const PERIOD: Duration = Duration::from_millis(10);
 
-/// Watches until it is dropped.
+/// Measures stalls until it is dropped.
 #[derive(Debug)]
 pub(super) struct StallWatch {
     longest_nanos: Arc<AtomicU64>,
@@ -27,7 +27,7 @@ pub(super) struct StallWatch {
 }
 
 impl StallWatch {
-    /// Starts watching, on the current runtime.
+    /// Starts measuring, on the current runtime.
     pub(super) fn start(clock: Clock) -> Self {
         let longest_nanos = Arc::new(AtomicU64::new(0));
         let longest = Arc::clone(&longest_nanos);
@@ -46,7 +46,7 @@ impl StallWatch {
         }
     }
 
-    /// The longest delay of a wake-up.
+    /// The longest delay of a wake-up since the start.
     pub(super) fn longest(&self) -> Duration {
         Duration::from_nanos(self.longest_nanos.load(Ordering::Relaxed))
     }

@@ -2,11 +2,11 @@
 //!
 //! Service times vary between 40 and 60 ms, like a real server's. With a constant time one stall of the
 //! machine would synchronise all workers for good: all seats would come free at once, every 50 ms, and the
-//! wait for the next would be as long as the work.
+//! wait for the next would be as long as the service time.
 //!
 //! Requests that find no free worker wait in an unbounded FIFO queue of the server: if a gateway forwards more
-//! than it may, that shows as latency and in [`StandInServer::most_at_once`]. It speaks HTTP/1.1 over a real
-//! socket on a port that the system chooses.
+//! requests than it has seats, that shows as latency and in [`StandInServer::most_at_once`]. The server speaks
+//! HTTP/1.1 over a real socket on a port that the system chooses.
 
 use std::{
     convert::Infallible,
@@ -32,11 +32,11 @@ use super::figures::scrambled_part;
 pub(super) const WORKERS: u32 = 10;
 /// The mean service time.
 pub(super) const SERVICE_TIME: Duration = Duration::from_millis(50);
-/// The shortest service time, and the range above it.
+/// Service times lie between the minimum and the minimum plus the spread.
 const SERVICE_TIME_MIN: Duration = Duration::from_millis(40);
 const SERVICE_TIME_SPREAD: Duration = Duration::from_millis(20);
 
-/// The pause when there is no file descriptor for another connection.
+/// The pause after `accept` fails, for example because file descriptors have run out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 const BODY: &[u8] =
     br#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"demo","namespace":"default"}}"#;
@@ -98,7 +98,7 @@ async fn accept(listener: TcpListener, workers: Arc<Workers>) {
             tokio::time::sleep(ACCEPT_PAUSE).await;
             continue;
         };
-        // Without it answers are only slower.
+        // If it fails, responses are only slower.
         let _ = stream.set_nodelay(true);
         let workers = Arc::clone(&workers);
         connections.spawn(async move {
@@ -106,7 +106,7 @@ async fn accept(listener: TcpListener, workers: Arc<Workers>) {
                 let workers = Arc::clone(&workers);
                 async move { Ok::<_, Infallible>(workers.execute().await) }
             });
-            // A connection that breaks is the gateway's to report.
+            // The gateway reports connections that break.
             let _ = http1::Builder::new()
                 .serve_connection(TokioIo::new(stream), answer)
                 .await;
@@ -115,7 +115,7 @@ async fn accept(listener: TcpListener, workers: Arc<Workers>) {
 }
 
 impl Workers {
-    /// Takes a worker, in the order of arrival, for the time of one request.
+    /// Executes one request when a worker is free. Waiting requests get workers in the order of arrival.
     async fn execute(&self) -> Response<Full<Bytes>> {
         let _here = RunningRequest::enter(self);
         // The semaphore is fair, and is never closed.

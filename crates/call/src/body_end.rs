@@ -1,4 +1,4 @@
-//! How bodies end, and why they are incomplete.
+//! How bodies end, and why they can be incomplete.
 
 /// Why a body is incomplete.
 #[derive(Debug, thiserror::Error)]
@@ -18,7 +18,7 @@ pub enum BodyError {
     /// The sender was dropped.
     #[error("the body was dropped before its end")]
     Abandoned,
-    /// A body of another crate failed; the text is its error.
+    /// A body type of another crate failed; the text is its error.
     #[error("{0}")]
     Other(Box<str>),
 }

@@ -1,13 +1,13 @@
 //! The body of a client's request, which may be read ahead while the request waits.
 //!
 //! While a request is queued its body is not read, so the end of the connection can be hidden behind
-//! unread bytes: a client that left would keep its place in the queue. Reading ahead, within a budget,
+//! unread bytes: a client that disconnects would keep its place in the queue. Reading ahead, within a budget,
 //! detects that end. The bytes read are replayed when the request is forwarded.
 //!
 //! With `Expect: 100-continue` a client sends nothing before it gets `100 Continue`, which the first
 //! read sends. Such a body is never read ahead.
 //!
-//! Trailers are dropped: they could add a header to a request after authentication.
+//! Trailers are dropped: they could add a header field to a request after its authentication.
 
 use std::{
     cell::Cell,
@@ -27,7 +27,7 @@ use super::BodyError;
 /// How many bytes of waiting requests one core may hold.
 ///
 /// A request may take up to `small` bytes while the core's total is not used up, and up to `large` bytes
-/// while less than half of it is used: so a few large bodies cannot keep all others from being read ahead.
+/// while less than half of it is used: so a few large bodies cannot use up the budget of all others.
 #[derive(Debug)]
 pub struct ReadAheadBudget {
     used: Cell<usize>,
@@ -48,7 +48,7 @@ impl ReadAheadBudget {
         })
     }
 
-    /// Bytes held now.
+    /// The number of bytes held now.
     pub fn used(&self) -> usize {
         self.used.get()
     }
@@ -69,7 +69,7 @@ impl ReadAheadBudget {
 
 /// The body of a client's request.
 pub struct ClientBody {
-    /// Read ahead, oldest first.
+    /// Frames that were read ahead, oldest first.
     ahead: VecDeque<Bytes>,
     ahead_bytes: usize,
     rest: Rest,
@@ -78,7 +78,7 @@ pub struct ClientBody {
     unread_handler: Option<Rc<dyn UnreadBodyHandler>>,
 }
 
-/// Takes the rest of a body that was dropped before it was read to its end.
+/// Receives the rest of a body that was dropped before it was read to its end.
 pub trait UnreadBodyHandler {
     /// Takes `rest`, which has not ended. May be called while the runtime shuts down.
     fn take_unread(&self, rest: Incoming);
@@ -121,7 +121,7 @@ impl ClientBody {
         Self::new(rest, budget)
     }
 
-    /// A body of these bytes.
+    /// A complete body with these bytes.
     pub fn full(data: impl Into<Bytes>) -> Self {
         let data = data.into();
         let mut body = Self::empty();
@@ -139,7 +139,7 @@ impl ClientBody {
     ///
     /// # Errors
     ///
-    /// When the body is incomplete, mostly because the client left.
+    /// When the body is incomplete, usually because the client disconnected.
     pub fn poll_read_ahead(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BodyError>> {
         let Some(budget) = self.budget.clone() else {
             return Poll::Ready(Ok(()));
@@ -169,7 +169,7 @@ impl ClientBody {
         }
     }
 
-    /// Puts back what was read of it, in the order in which it was read.
+    /// Puts back chunks that were read from it, in the order in which they were read.
     pub fn put_back(&mut self, read: Vec<Bytes>) {
         for data in read.into_iter().rev() {
             if let Some(budget) = &self.budget {

@@ -5,9 +5,9 @@ use http::{
     header::{ACCEPT, AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST},
 };
 
-/// Without these a request has another meaning, or none. A proxy must drop the headers that `Connection` names
-/// (RFC 9110, section 7.6.1), so a request whose `Connection` names one of these is refused. Identity headers need
-/// no check: the gateway adds its own after it has dropped those of the client.
+/// Without one of these headers a request has another meaning, or is invalid. A proxy must drop the headers that
+/// `Connection` names (RFC 9110, section 7.6.1), so a request whose `Connection` names one of these is refused.
+/// Identity headers need no check: the gateway drops those of the client before it adds its own.
 const END_TO_END: [HeaderName; 5] = [ACCEPT, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HOST];
 
 /// The first header named by `Connection` that must not be dropped; such a request is malformed.

@@ -22,7 +22,7 @@ use super::{
     refusal_reply::{add_flow_uids, reply},
 };
 
-/// Makes a service answer refusals and panics with replies.
+/// Makes a service turn refusals and panics into replies.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HandleRefusalLayer;
 
@@ -95,10 +95,11 @@ where
         };
         let context = &**this.context;
         // Drop what the request holds, its seat above all, before the reply is sent. A panic in a
-        // destructor must not replace a reply that is complete already.
+        // destructor must not replace a reply that is already complete.
         let _ = catch_unwind(AssertUnwindSafe(|| {
             this.future.set(None);
-            // The request holds its context: left in there, neither would ever be freed.
+            // The timed-out request holds this context. If it stayed here, the cycle of references would
+            // keep both from being freed.
             drop(context.timed_out.take());
         }));
         let mut reply = polled.unwrap_or_else(|refusal| {

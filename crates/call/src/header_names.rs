@@ -27,17 +27,17 @@ pub enum HeaderNameError {
     /// It is not an HTTP token.
     #[error("{kind} header {name:?}: not a valid header name; use letters, digits and hyphens")]
     Invalid { kind: &'static str, name: String },
-    /// No header carries this part of an identity.
+    /// No header is named for this part of an identity.
     #[error("no {kind} header is named; name at least one")]
     Missing { kind: &'static str },
 }
 
 impl RequestHeaderNames {
-    /// A set of these names. Without a name for `uid`, uids are neither read nor sent.
+    /// Parses a set of header names. If `uid` is empty, uids are neither read nor sent.
     ///
     /// # Errors
     ///
-    /// All errors: names that are invalid, and a missing name for user, group or extra.
+    /// One error for each invalid name, and one for each of user, group and extra prefix that has no name.
     pub fn new(
         user: &[impl AsRef<str>],
         uid: &[impl AsRef<str>],

@@ -8,13 +8,13 @@ use std::sync::Arc;
 use super::identity_headers::IdentityHeaderCache;
 use fairgate_core::digest::User;
 
-/// A user as authenticated, and with impersonation the user who acts as another.
+/// An authenticated user, or an impersonated user together with the user who impersonates.
 #[derive(Debug)]
 pub struct Identity {
     user: Arc<User>,
     impersonator: Option<Arc<User>>,
     /// The headers that carry this identity to the upstream. They live as long as the identity, which is
-    /// cached with its credential: so they need no separate look-up or eviction.
+    /// cached with its credential, so they need no cache of their own.
     pub upstream_headers: IdentityHeaderCache,
 }
 
@@ -28,8 +28,8 @@ impl Identity {
         }
     }
 
-    /// The identity of an authenticated user, who is thereby a member of `system:authenticated`, unless the
-    /// credential says that the user is anonymous.
+    /// The identity of an authenticated user. Adds the group `system:authenticated`, unless the credential
+    /// says that the user is anonymous.
     pub fn authenticated(mut user: User) -> Self {
         let settled = user.name == User::ANONYMOUS
             || user.in_group(User::AUTHENTICATED)

@@ -1,7 +1,7 @@
 //! The header lines that carry the user of a request to the upstream, and their cache.
 //!
 //! `auth` makes the lines. They are made once for an [`Identity`](super::Identity), which many requests
-//! share: after that a request only clones a reference count.
+//! share: a request only increments a reference count.
 
 use std::sync::{Arc, OnceLock};
 
@@ -12,14 +12,15 @@ use super::header_names::RequestHeaderNames;
 /// The header lines of an identity. Cloning shares it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UpstreamIdentity {
-    /// `Impersonate-*` headers, next to a credential of the gateway that may impersonate.
+    /// `Impersonate-*` headers, with a credential of the gateway that is allowed to impersonate.
     Impersonate,
     /// Front-proxy headers, over a connection with a certificate that the upstream trusts for them.
     RequestHeader(Arc<RequestHeaderNames>),
 }
 
 impl UpstreamIdentity {
-    /// Compares by reference: cheap, and the worst case is that headers are made again.
+    /// Compares by reference, which is cheap. Equal values behind different references only cause headers
+    /// to be made again.
     fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Impersonate, Self::Impersonate) => true,
@@ -34,7 +35,7 @@ impl UpstreamIdentity {
 pub struct IdentityHeaders(Arc<[(HeaderName, HeaderValue)]>);
 
 impl IdentityHeaders {
-    /// These lines.
+    /// Wraps these lines, in the order in which they are to be sent.
     pub fn new(lines: Vec<(HeaderName, HeaderValue)>) -> Self {
         Self(lines.into())
     }
@@ -57,7 +58,7 @@ pub enum IdentityError {
         "the user's {part} {value:?} contains control characters, or starts or ends with whitespace, which no header can carry"
     )]
     Unrepresentable { part: &'static str, value: String },
-    /// Two identities would mix.
+    /// Two identities would be mixed.
     #[error("the request to the upstream already has the identity header {name}")]
     AlreadyPresent { name: HeaderName },
 }
@@ -72,15 +73,15 @@ impl IdentityError {
     }
 }
 
-/// The headers of one identity, once they were made, and for which [`UpstreamIdentity`].
+/// The headers of one identity after they were made, and the [`UpstreamIdentity`] they were made for.
 #[derive(Debug, Default)]
 pub struct IdentityHeaderCache(OnceLock<CachedHeaders>);
 
 type CachedHeaders = (UpstreamIdentity, Result<IdentityHeaders, IdentityError>);
 
 impl IdentityHeaderCache {
-    /// The headers for `upstream`. `make` makes them at the first call; later calls share them. If a later
-    /// call is for another [`UpstreamIdentity`], they are made each time.
+    /// The headers for `upstream`. The first call runs `make`; later calls share its result. If a later
+    /// call is for another [`UpstreamIdentity`], it runs `make` each time.
     ///
     /// # Errors
     ///

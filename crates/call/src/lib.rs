@@ -1,12 +1,12 @@
-//! A request on its way through the gateway, and what comes back.
+//! A request on its way through the gateway, and its reply.
 //!
 //! An [`Inbound`] is a request that has not been parsed yet. A [`Call`] is one whose digest is known:
-//! only `auth` makes one, so no later layer has to check whether there is a user. A [`Reply`] is the response, whose
+//! only `auth` makes one, so later layers need not check that the user is known. A [`Reply`] is the response, whose
 //! body may hold a guard until it ends. A [`Refusal`] is why a request is not served; [`refusal_reply`]
-//! alone turns one into a reply. [`RequestContext`] is what the layers hand over about a request, and
-//! [`Trace`] what is only observed of it.
+//! alone turns one into a reply. [`RequestContext`] is what the layers pass to each other about a
+//! request, and [`Trace`] is what is only observed of it.
 //!
-//! Everything here stays on one data core, so nothing need be `Send`.
+//! Everything here stays on one data core, so no type has to be `Send`.
 //!
 //! Not here: authentication, flow control, forwarding.
 
@@ -87,11 +87,11 @@ pub struct Inbound {
 pub struct Call {
     /// The request as received; its target is the client's own bytes, to be forwarded unchanged.
     pub request: http::Request<ClientBody>,
-    /// All that policy may use of it.
+    /// The attributes of the request that policies match.
     pub digest: Arc<RequestDigest>,
     /// The user and the headers that carry it to the upstream; `None` where `auth` is not in the stack.
     pub identity: Option<Arc<Identity>>,
-    /// Whether it is a watch, otherwise long-running, mutating, or a plain read.
+    /// Whether it is a read, a watch, another long-running request, or mutating.
     pub kind: RequestKind,
     /// The client's end of the connection.
     pub peer: Rc<Peer>,

@@ -14,14 +14,14 @@ use super::PeerIdentityCache;
 pub struct Peer {
     /// Its address.
     pub remote: SocketAddr,
-    /// What the TLS handshake showed; `None` on a plain connection.
+    /// What the client sent in the TLS handshake; `None` on a connection without TLS.
     pub tls: Option<PeerTls>,
-    /// What authentication found out about its certificate. Only `auth` uses it, and borrows it for one
-    /// call at a time.
+    /// Cached results of the authentication of its certificate. Only `auth` uses them, and borrows them for
+    /// one call at a time.
     pub identity: RefCell<PeerIdentityCache>,
 }
 
-/// What the TLS handshake showed of a client.
+/// What a client sent in the TLS handshake.
 #[derive(Debug, Default)]
 pub struct PeerTls {
     /// The chain that the client sent, its own certificate first; empty if it sent none. The client
@@ -32,7 +32,7 @@ pub struct PeerTls {
 }
 
 impl Peer {
-    /// A client of which nothing has been verified yet.
+    /// A client whose certificate has not been verified yet.
     pub fn new(remote: SocketAddr, tls: Option<PeerTls>) -> Self {
         Self {
             remote,

@@ -1,6 +1,6 @@
-//! What authentication found out about a connection's client certificate.
+//! Cached results of the authentication of a connection's client certificate.
 //!
-//! A connection keeps it, so that a certificate chain is not verified for every request. A result is valid
+//! A connection keeps them, so that a certificate chain is not verified for every request. A result is valid
 //! for one set of settings, and until the first certificate of the chain expires. A rejected certificate is
 //! verified again after a short while, since it may not be valid *yet*.
 //!
@@ -10,12 +10,12 @@ use std::sync::Arc;
 
 use super::Identity;
 
-/// What authentication found out about the client certificate of one connection; empty at its start.
+/// Cached results of the authentication of one connection's client certificate; empty at first.
 ///
 /// A client cannot change its certificate within a connection.
 #[derive(Debug, Default)]
 pub struct PeerIdentityCache {
-    /// The settings under which the rest was found out.
+    /// The version of the settings for which the results are valid.
     version: u64,
     /// Whether the client is a front proxy.
     pub front_proxy: CachedVerification<(), FrontProxyError>,
@@ -23,7 +23,7 @@ pub struct PeerIdentityCache {
     pub user: CachedVerification<Option<Arc<Identity>>, CertificateError>,
 }
 
-/// A verified value, and the last second since 1970 for which it is certain.
+/// A verified value, and the last second (Unix time) at which it is valid.
 pub type Verification<T, E> = Result<(T, i64), E>;
 
 /// The result of one verification, cached while it is valid.
@@ -32,7 +32,7 @@ pub struct CachedVerification<T, E>(Option<CachedResult<T, E>>);
 
 #[derive(Debug)]
 struct CachedResult<T, E> {
-    /// First and last second since 1970 at which it is valid.
+    /// First and last second (Unix time) at which it is valid.
     from: i64,
     until: i64,
     result: Result<T, E>,
@@ -44,7 +44,7 @@ const REJECTED_SECONDS: i64 = 10;
 /// Why a certificate chain is not trusted.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ChainError {
-    /// Expired, of an unknown authority, not for client authentication, ….
+    /// It has expired, is of an unknown authority, is not for client authentication, or the like.
     #[error("{0}")]
     Rejected(Arc<rustls::Error>),
     /// All authorities of the bundle have expired, or are not valid yet.
@@ -96,7 +96,7 @@ pub enum FrontProxyError {
 }
 
 impl PeerIdentityCache {
-    /// Forgets everything that was found out under settings of another version.
+    /// Drops all results if they are of another version of the settings.
     pub fn for_version(&mut self, version: u64) -> &mut Self {
         if self.version != version {
             *self = Self {
@@ -109,7 +109,7 @@ impl PeerIdentityCache {
 }
 
 impl<T, E> CachedVerification<T, E> {
-    /// The result that is valid at this second since 1970; `verify` is called if there is none.
+    /// The result that is valid at this second (Unix time). Calls `verify` if there is none.
     ///
     /// # Errors
     ///

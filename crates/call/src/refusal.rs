@@ -20,13 +20,13 @@ pub enum Refusal {
     /// The path has the form of an API request but cannot be one.
     #[error("failed to create RequestInfo: unable to determine kind and namespace from url")]
     Unclassifiable,
-    /// The host in the request is not one that this connection was made for.
+    /// The requested host does not belong to this connection.
     #[error("the request is for another host")]
     Misdirected,
     /// No credential, or an invalid one.
     #[error("Unauthorized")]
     Unauthorized,
-    /// The user may not do this; the text says what.
+    /// The user is not authorized; the text says for what.
     #[error("{0}")]
     Forbidden(Box<str>),
     /// The credential cannot be verified now.
@@ -62,7 +62,7 @@ pub enum Refusal {
     /// No upstream could be reached. Nothing was sent.
     #[error("the upstream cannot be reached")]
     UpstreamUnreachable,
-    /// All connections to the upstream are full, and there may be no more. Nothing was sent.
+    /// All connections to the upstream are in use, and their number is at its limit. Nothing was sent.
     #[error("all connections to the upstream are in use")]
     UpstreamFull,
     /// The upstream failed after the request was sent: it may have been carried out.

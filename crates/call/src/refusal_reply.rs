@@ -1,6 +1,6 @@
 //! The reply to a request that is not served.
 //!
-//! One exhaustive `match` decides status, body and headers for every [`Refusal`]. Two rules are behind it.
+//! One exhaustive `match` decides status, body and headers for every [`Refusal`]. It follows two rules.
 //! Clients repeat any request that gets a `Retry-After`, whatever its verb, so a request that may have been
 //! carried out never gets one. And a watch that cannot be accepted gets 429, because on anything else its
 //! client lists everything again. Replies of the gateway itself carry `X-Fairgate-Reason`.
@@ -187,8 +187,8 @@ fn without_body(reply: Reply) -> Reply {
     Response::from_parts(parts, ReplyBody::empty())
 }
 
-/// Adds which FlowSchema and priority level classified the request here. It replaces what the upstream says
-/// of itself, since clients take the two headers as a pair.
+/// Adds which FlowSchema and priority level classified the request here. It replaces both headers of
+/// the upstream, since clients use them as a pair.
 pub(super) fn add_flow_uids(headers: &mut http::HeaderMap, context: &RequestContext) {
     if let Some(uids) = context.flow_uids.get() {
         headers.insert(SCHEMA_UID_HEADER, uids.schema.clone());

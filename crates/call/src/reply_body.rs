@@ -1,12 +1,12 @@
 //! The body of a reply.
 //!
-//! A reply's body comes from the upstream frame by frame, or is a few bytes of the gateway's own. It may
+//! A reply's body comes from the upstream frame by frame, or is a short text of the gateway. It may
 //! hold a [`ReplyGuard`], which is notified of the data and of how the body ends: a request's seat is held
 //! by one. It also holds the upstream connection that it reads from, and releases it.
 //!
-//! A watch must never be reset: clients take a reset for corruption and list everything again, whereas a
-//! clean end only makes them watch again. So a failure of the upstream during a watch becomes a clean end. In
-//! any other reply it becomes an error, so that half a list never passes for a whole one.
+//! A watch must never be reset: clients treat a reset as corruption and list everything again, whereas
+//! after a clean end they only watch again. So a failure of the upstream during a watch becomes a clean end. In
+//! any other reply it becomes an error, so that a client never takes a truncated list for a complete one.
 
 use std::{
     cell::{Cell, RefCell},
@@ -37,7 +37,7 @@ pub struct ReplyBody {
 enum Source {
     Full(Option<Bytes>),
     Upstream(UpstreamBody),
-    /// An upstream's response that can be read on without its client.
+    /// An upstream's response that can be read to its end without its client.
     Piped(Rc<ReplyPipe>),
     Tunnel(Rc<TunnelGuard>),
     Other(Pin<Box<dyn Body<Data = Bytes, Error = BodyError>>>),
@@ -47,12 +47,12 @@ enum Source {
 #[derive(Default)]
 pub struct TunnelGuard {
     guard: RefCell<Option<Box<dyn ReplyGuard>>>,
-    /// Whether the upstream may go on although the tunnel has ended.
+    /// Whether the upstream may continue although the tunnel has ended.
     abandoned: Cell<bool>,
 }
 
 impl TunnelGuard {
-    /// The tunnel ends, but not because the upstream ended it.
+    /// Records that the tunnel ends for another reason than that the upstream ended it.
     pub fn abandoned(&self) {
         self.abandoned.set(true);
     }
@@ -72,12 +72,12 @@ impl Drop for TunnelGuard {
 }
 
 impl ReplyBody {
-    /// No body.
+    /// An empty body.
     pub fn empty() -> Self {
         Self::new(Source::Full(None))
     }
 
-    /// These bytes.
+    /// A complete body with these bytes.
     pub fn full(data: impl Into<Bytes>) -> Self {
         let data = data.into();
         Self::new(Source::Full((!data.is_empty()).then_some(data)))

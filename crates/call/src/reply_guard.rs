@@ -8,8 +8,8 @@ use super::{BodyEnd, RemainingReply};
 
 /// Something that lasts as long as a reply's body.
 pub trait ReplyGuard {
-    /// Polled before the body is, with the connection's waker, so that a guard may have timers. Ready ends the
-    /// body cleanly at once.
+    /// Polled before each poll of the body, with the connection's waker, so that a guard may have timers. When
+    /// it is ready, the body ends cleanly at once.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let _ = cx;
         Poll::Pending
@@ -30,7 +30,7 @@ pub trait ReplyGuard {
     }
 }
 
-/// Two guards of one body.
+/// Combines two guards of one body.
 pub(super) struct GuardPair {
     pub(super) outer: Box<dyn ReplyGuard>,
     pub(super) inner: Box<dyn ReplyGuard>,

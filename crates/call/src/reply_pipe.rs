@@ -1,15 +1,15 @@
-//! The upstream's response to an ordinary request, which can be read on without its client.
+//! The upstream's response to an ordinary request, which can be read to its end without its client.
 //!
-//! A seat is returned when the upstream is known to be done, which the end of its response shows. A client must
-//! not be able to delay that end, or to hide it. So when a client leaves, the rest of the response is read
-//! and discarded. When a client reads too slowly, the rest is spooled: read into bounded memory, from which the
-//! client is served at its own pace.
+//! A seat is released when the upstream is known to be done, which the end of its response shows. A client must
+//! not be able to delay that end or hide it. So when a client disconnects, the rest of the response is read and
+//! discarded. When a client reads too slowly, the rest is spooled: read into bounded memory, from which the
+//! client reads at its own pace.
 //!
 //! As long as the client keeps up, this costs nothing: data goes from the upstream's connection to the
 //! client's without a copy and without a task. `fairness` checks the pipes of replies that hold seats at
-//! regular intervals ([`ReplyPipe::check_pace`]); only then spooling can begin.
+//! regular intervals ([`ReplyPipe::check_pace`]); spooling only begins in such a check.
 //!
-//! Not here: whose seats they are, and which clients are cut off (`fairness`).
+//! Not here: seats, and the decision which clients are disconnected (`fairness`).
 
 use std::{
     cell::RefCell,
@@ -41,8 +41,8 @@ pub trait UpstreamGuard {
         let _ = data;
     }
 
-    /// The client left, or was cut off. Returns how many bytes of the rest are read at most to find its end;
-    /// `None` if the request is to be cancelled at once.
+    /// The client disconnected, or its reply was ended early. Returns the maximum number of bytes of the rest
+    /// that are read to find its end; `None` if the request is to be cancelled at once.
     fn client_left(&mut self) -> Option<u64>;
 
     /// The upstream is done, or the request was cancelled, which is [`BodyEnd::Abandoned`]. Called exactly
@@ -59,18 +59,18 @@ pub struct ReplyPipe<H: ?Sized = dyn UpstreamGuard> {
 struct PipeState {
     /// `None` once the upstream is done.
     upstream: Option<UpstreamBody>,
-    /// Read, and not sent to the client yet.
+    /// Frames that were read but not yet sent to the client.
     spooled: VecDeque<Frame<Bytes>>,
     held: Option<SpoolShare>,
     /// What the client gets after the spooled frames.
     error: Option<BodyError>,
-    /// The task that reads on without the client.
+    /// The task that reads the rest without the client.
     reader: Option<AbortHandle>,
     /// How many bytes may still be read and discarded; `None` while there is a client.
     unwanted: Option<u64>,
     /// Whether the client got a frame, and has not polled for another.
     owes: bool,
-    /// Bytes that the client got.
+    /// The number of bytes that the client has received.
     given: u64,
     pace: Pace,
     /// The pace at which the client reads what is spooled.
@@ -90,7 +90,7 @@ struct Pace {
 /// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReaderPace {
-    /// The client keeps up, or it is not the client that is slow.
+    /// The client keeps up, or the upstream is the slow side.
     KeepsUp,
     /// The client does not keep up, and spooling its reply began with this check.
     SpoolingStarted,
@@ -120,9 +120,9 @@ impl<H: UpstreamGuard> ReplyPipe<H> {
 }
 
 impl ReplyPipe {
-    /// Checks how the client reads; to be called at regular intervals, in each of which a client has to take
-    /// `limits.min_read_bytes` if there are as many. If it does not, its reply is spooled as far as the limits
-    /// allow.
+    /// Checks how the client reads; to be called at regular intervals, in each of which a client has to read
+    /// `limits.min_read_bytes`, or all that is available if that is less. If it does not, its reply is
+    /// spooled as far as the limits allow.
     pub fn check_pace(self: &Rc<Self>, limits: SpoolLimits, spool: &Arc<Spool>) -> ReaderPace {
         let mut state = self.state.borrow_mut();
         let given = state.given;
@@ -139,7 +139,7 @@ impl ReplyPipe {
         if state.reader.is_some() {
             return ReaderPace::KeepsUp;
         }
-        // Without a minimum rate, a client that takes nothing is slow all the same.
+        // Even with a minimum rate of zero, a client that reads nothing is slow.
         if taken < limits.min_read_bytes.max(1) && state.has_room(limits, spool) {
             let is_first = state.held.is_none();
             state.held.get_or_insert_with(|| SpoolShare::new(spool));
@@ -163,14 +163,14 @@ impl ReplyPipe {
         }
     }
 
-    /// Whether anything of the reply is in the spool, or may still get there.
+    /// Whether a part of the reply is in the spool, or can still be spooled.
     pub fn is_unread(&self) -> bool {
         let state = self.state.borrow();
         state.held.is_some() && (state.upstream.is_some() || !state.spooled.is_empty())
     }
 
-    /// Whether the client leaves its reply in the spool: whether it took less than `limits.min_read_bytes`
-    /// before each of the last checks.
+    /// Whether the client reads too slowly from the spool: less than `limits.min_read_bytes` before each of the
+    /// last checks.
     pub fn leaves_spooled(&self, limits: SpoolLimits) -> bool {
         let mut state = self.state.borrow_mut();
         let given = state.given;
@@ -185,8 +185,7 @@ impl ReplyPipe {
         lag.checks >= CHECKS
     }
 
-    /// Ends the reply for its client, which reads too slowly. What the upstream still sends is read and
-    /// discarded.
+    /// Ends the reply for its client, which reads too slowly. The rest of the response is read and discarded.
     pub fn cut(self: &Rc<Self>) {
         let mut state = self.state.borrow_mut();
         state.forget();
@@ -236,7 +235,7 @@ impl ReplyPipe {
                 }
             }
             Poll::Ready(None) => self.ended(state, BodyEnd::Complete),
-            // The upstream may go on; dropping the pipe decides about the rest.
+            // The upstream may continue; the drop of the pipe handles the rest.
             Poll::Ready(Some(Err(BodyError::Idle))) | Poll::Pending => {}
             Poll::Ready(Some(Err(_))) => self.ended(state, BodyEnd::Failed),
         }
@@ -272,7 +271,7 @@ impl ReplyPipe {
         }
     }
 
-    /// The client has the whole reply, or left.
+    /// The client has received the whole reply, or disconnected.
     pub(super) fn client_left(self: &Rc<Self>) {
         let mut state = self.state.borrow_mut();
         state.forget();
@@ -329,7 +328,7 @@ impl ReplyPipe {
         self.guard.borrow_mut().end(how);
     }
 
-    /// Reads on without the client.
+    /// Reads the rest without the client.
     fn read_on(self: &Rc<Self>, limits: SpoolLimits) -> AbortHandle {
         let pipe = Rc::clone(self);
         let read = async move { poll_fn(|cx| pipe.poll_read_on(cx, limits)).await };

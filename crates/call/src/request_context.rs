@@ -1,6 +1,6 @@
-//! What the layers hand over to each other about one request, beside the request and its reply.
+//! What the layers pass to each other about one request, besides the request and its reply.
 //!
-//! Inner layers write it and outer layers decide by it. For example, `forward` records how far the
+//! Inner layers write it, and outer layers base decisions on it. For example, `forward` records how far the
 //! request got, and `fairness` keeps the seat if the upstream may still be working on it. It is one
 //! allocation, shared by all layers, together with the [`Trace`], which is only observed.
 
@@ -19,8 +19,8 @@ use super::{
 };
 use fairgate_core::digest::User;
 
-/// How far a request got on its way upstream. It only moves forward, except that a request which the
-/// upstream certainly has not seen goes back to [`NotSent`](Self::NotSent).
+/// How far a request got on its way upstream. It only moves forward, except that a request that the
+/// upstream certainly has not received goes back to [`NotSent`](Self::NotSent).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RequestProgress {
     /// Nothing was sent upstream: any request can be refused safely.
@@ -35,8 +35,8 @@ pub enum RequestProgress {
     Done,
 }
 
-/// What the last poll of a reply's body returned. After [`Data`](Self::Data) it is the client who has to
-/// take the data before the body is polled again.
+/// What the last poll of a reply's body returned. After [`Data`](Self::Data) the body is not
+/// polled again until the client has taken the data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BodyActivity {
     /// The body was not polled.
@@ -64,7 +64,7 @@ pub trait RequestObserver: fmt::Debug {
     fn ended(&self, request: &RequestContext, how: BodyEnd);
 }
 
-/// What the layers know of one request, shared by all of them.
+/// What the layers know about one request; shared by all of them.
 #[derive(Debug, Default)]
 pub struct RequestContext {
     /// The request's id, sent upstream as `Audit-ID`: the client's own if that is a UUID, else random.
@@ -93,9 +93,9 @@ pub struct RequestContext {
     pub awaited: AwaitedConnection,
     /// The request itself, once it exceeded its deadline.
     pub timed_out: TimedOutRequest,
-    /// What is only observed.
+    /// What is only observed of the request.
     pub trace: Trace,
-    /// Notified of the end, once.
+    /// The observer that is notified, once, of the end.
     observer: RefCell<Option<Rc<dyn RequestObserver>>>,
     /// Whether it has ended.
     ended: Cell<bool>,
@@ -126,7 +126,7 @@ impl RequestContext {
         }
     }
 
-    /// Whether the request has ended for its client. Work that continues after that is for nobody.
+    /// Whether the request has ended for its client. Work that continues after that has no recipient.
     pub fn has_ended(&self) -> bool {
         self.ended.get()
     }

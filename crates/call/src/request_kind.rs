@@ -8,11 +8,11 @@ pub enum RequestKind {
     /// Unknown, because the request was refused before it was parsed.
     #[default]
     Unknown,
-    /// `get` or `list`: may be repeated.
+    /// A read, such as `get` or `list`: may be repeated.
     Read,
     /// Any other request that is not long-running: never repeated once it may have been carried out.
     Mutating,
-    /// A watch: no deadline, and it always ends cleanly.
+    /// A watch: no deadline; its response always ends cleanly.
     Watch,
     /// Exec, attach, port-forward, proxy, logs, profiles: no deadline, no flow control.
     LongRunning,

@@ -8,16 +8,16 @@ use std::sync::{
 /// How much may be spooled, and how fast clients have to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpoolLimits {
-    /// Bytes of one reply.
+    /// The maximum number of bytes spooled for one reply.
     pub per_answer: u64,
-    /// Bytes of all replies, on all cores.
+    /// The maximum number of bytes spooled for all replies, on all cores.
     pub total: u64,
-    /// Bytes that a client has to take between two checks; in settings, per second.
+    /// Bytes that a client has to read between two checks. In the configuration this is a rate per second.
     pub min_read_bytes: u64,
 }
 
 impl SpoolLimits {
-    /// Nothing is spooled.
+    /// Disables spooling.
     pub const NONE: Self = Self {
         per_answer: 0,
         total: 0,
@@ -25,7 +25,7 @@ impl SpoolLimits {
     };
 }
 
-/// What is spooled, on all cores, and counters of it.
+/// The memory in use by spooled replies on all cores, and counters.
 #[derive(Debug, Default)]
 pub struct Spool {
     bytes: AtomicU64,
@@ -33,7 +33,7 @@ pub struct Spool {
     cut: [AtomicU64; 2],
 }
 
-/// Why a client was cut off.
+/// Why the gateway ended the reply to a slow client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CutReason {
     /// Its reply did not fit into the spool, it read too slowly, and no seat of its level was free.
@@ -56,7 +56,7 @@ impl CutReason {
 }
 
 impl Spool {
-    /// Bytes in use.
+    /// The number of bytes in use.
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
@@ -71,12 +71,12 @@ impl Spool {
         self.answers.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Clients that were cut off for this reason since the start.
+    /// Clients whose replies were ended for this reason since the start.
     pub fn cut(&self, why: CutReason) -> u64 {
         self.cut[why as usize].load(Ordering::Relaxed)
     }
 
-    /// Counts a client that was cut off.
+    /// Counts a client whose reply was ended.
     pub fn count_cut(&self, why: CutReason) {
         self.cut[why as usize].fetch_add(1, Ordering::Relaxed);
     }
@@ -101,8 +101,8 @@ impl SpoolShare {
         self.bytes
     }
 
-    /// Whether it may take another frame. The limits are checked before the frame's length is known, and cores
-    /// check at the same time: so the total may exceed its limit by one frame for each core.
+    /// Whether it may take another frame. The limits are checked before the frame's length is known, and several
+    /// cores may check at the same time, so the total may exceed its limit by one frame for each core.
     pub(super) fn may_grow(&self, limits: SpoolLimits) -> bool {
         self.bytes < limits.per_answer && self.spool.bytes() < limits.total
     }

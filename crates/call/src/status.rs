@@ -1,16 +1,16 @@
 //! The `Status` object with which a Kubernetes API reports a failure.
 //!
-//! Written by hand, because clients compare bytes in tests and people read them: the field order is
-//! the API server's, on one line, with a final newline, and `<`, `>`, `&` escaped as its encoder does.
+//! It is encoded by hand, because tests of clients compare bytes: the field order is the API server's, on one
+//! line, with a final newline, and `<`, `>`, `&` escaped as its encoder does.
 
 use std::fmt::Write as _;
 
 /// A `Status` of a failure.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Status<'a> {
-    /// For people.
+    /// The `message`: a text for people.
     pub(crate) message: &'a str,
-    /// For programs; one word.
+    /// The `reason`: one word, for programs.
     pub(crate) reason: &'a str,
     /// Seconds after which to retry; 0 for none.
     pub(crate) retry_after: u32,

@@ -1,8 +1,8 @@
 //! What is observed of one request, for the access log and the metrics.
 //!
-//! No layer decides anything by it: what layers hand over to each other is in
-//! [`RequestContext`](super::RequestContext). Plain cells: a request lives on one core, and every layer
-//! writes its own cells once.
+//! No layer bases a decision on it: what layers pass to each other is in
+//! [`RequestContext`](super::RequestContext). It consists of plain cells, because a request stays on one
+//! core. Each layer writes its own cells once.
 
 use std::{
     cell::{Cell, OnceCell},

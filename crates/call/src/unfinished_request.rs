@@ -1,4 +1,4 @@
-//! Requests that the upstream may still be working on although their clients have a reply already.
+//! Requests that the upstream may still be working on although their clients already have a reply.
 
 use std::{cell::Cell, fmt, future::Future, pin::Pin};
 

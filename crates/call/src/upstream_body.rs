@@ -15,12 +15,12 @@ use tokio::time::Sleep;
 
 use super::{AbandonedResponse, BodyError, UpstreamConnection};
 
-/// What the client gets when the upstream fails within the body.
+/// How the body ends for the client when the upstream fails within it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnFailure {
     /// An incomplete body: a reset stream, or a closed connection.
     Error,
-    /// A clean end. Only for watches that have begun: their clients watch on.
+    /// A clean end, only for watches that have begun: their clients watch again.
     EndCleanly,
 }
 
@@ -60,7 +60,7 @@ impl UpstreamBody {
         self.ended
     }
 
-    /// Whether nothing more is to come from the upstream.
+    /// Whether the upstream will send nothing more.
     pub(super) fn is_end_stream(&self) -> bool {
         self.body.as_ref().is_none_or(Incoming::is_end_stream)
     }

@@ -20,7 +20,7 @@ pub type ResetTurn = Pin<Box<dyn Future<Output = ()>>>;
 
 /// An upstream connection in use by a request.
 ///
-/// The body of a reply holds it as a trait object: this crate knows nothing of pools.
+/// The body of a reply holds it as a trait object: this crate does not depend on the pool.
 pub trait UpstreamConnection {
     /// The request no longer uses the connection. `clean` is whether its response was read to the end,
     /// so that an HTTP/1 connection can be used again.

@@ -1,4 +1,4 @@
-//! The objects of one kind, as known from a list and the events after it.
+//! The objects of one kind, built from a list and the watch events after it.
 
 use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
@@ -30,7 +30,7 @@ pub(super) struct RawObject {
 impl<'de> Deserialize<'de> for RawObject {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let mut value = Value::deserialize(from)?;
-        // They are about half of an object's size, and not used here.
+        // Managed fields are about half of an object, and are not used here.
         if let Some(Value::Object(metadata)) = value.get_mut("metadata") {
             metadata.remove("managedFields");
         }
@@ -73,20 +73,20 @@ impl Resource for RawObject {
     }
 }
 
-/// An object, parsed.
+/// A parsed object.
 #[derive(Debug)]
 pub(super) struct KnownObject {
     document: Arc<ParsedDocument>,
-    /// Why it cannot be used, as warnings: it must not hold up the others.
+    /// Why it cannot be used. These are warnings, since the other objects can still be used.
     problems: Vec<Finding>,
-    /// Of the object as received, resource version included.
+    /// SHA-256 of the object as received, resource version included.
     digest: [u8; 32],
 }
 
 /// The objects of one kind by their names.
 #[derive(Debug)]
 pub(super) struct KnownObjects {
-    /// As in the paths of the API.
+    /// The plural name, as in the paths of the API.
     plural: &'static str,
     objects: BTreeMap<String, KnownObject>,
     /// A list that is being received. The objects it replaces are valid until it is complete.
@@ -119,7 +119,7 @@ impl KnownObject {
         &self.problems
     }
 
-    /// A hash of the object as received.
+    /// The SHA-256 of the object as received, resource version included.
     pub(super) fn digest(&self) -> &[u8; 32] {
         &self.digest
     }
@@ -130,7 +130,7 @@ impl KnownObject {
 }
 
 impl KnownObjects {
-    /// No objects yet of the kind with this plural.
+    /// An empty set for the kind with this plural name.
     pub(super) fn new(plural: &'static str) -> Self {
         Self {
             plural,

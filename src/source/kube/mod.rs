@@ -2,11 +2,11 @@
 //!
 //! The objects of both kinds are listed and then watched, in v1, or in v1beta3 if the upstream has no
 //! v1. After any failure everything is listed again, beginning with discovery of the versions: there
-//! are only some dozens of objects, and after an upgrade the server may be a different one. Until the
+//! are only a few dozen objects, and after an upgrade the server may be a different one. Until the
 //! new list is complete, the objects known so far stay in force.
 //!
 //! Nothing is written to the upstream: an API server sets the status of its objects itself. So the
-//! gateway needs no permission but to read them.
+//! gateway only needs permission to list and watch them.
 
 mod known_objects;
 mod sync_status;
@@ -52,14 +52,14 @@ const KINDS: [(&str, &str); 2] = [
     (FLOW_SCHEMA, "flowschemas"),
 ];
 
-/// The supported versions, best first.
+/// The supported versions, preferred first.
 const VERSIONS: [&str; 2] = ["v1", "v1beta3"];
 
 /// Where the upstream lists the versions it serves.
 const GROUP_PATH: &str = "/apis/flowcontrol.apiserver.k8s.io";
 
-/// After how many seconds the upstream should end a watch, which is then opened again. A watch that lasts
-/// longer without an event counts as dead: its connection may have broken unnoticed.
+/// The `timeoutSeconds` of a watch: the upstream ends it, and it is opened again. A watch that lasts
+/// longer without an event counts as dead, since a broken connection may go unnoticed.
 const WATCH_SECONDS: u32 = 60;
 
 /// How long listing all objects may take.
@@ -75,7 +75,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(200);
 /// up to this.
 const LONGEST_PAUSE: Duration = Duration::from_secs(3);
 
-/// How many different reasons are logged until the watches are open again.
+/// The maximum number of different failure reasons that are logged until the watches are open again.
 const MAX_LOGGED_REASONS: usize = 8;
 
 type Watches = SelectAll<BoxStream<'static, (usize, watcher::Result<Event<RawObject>>)>>;
@@ -87,13 +87,13 @@ pub struct KubeSource {
     status: Arc<SyncStatus>,
     /// `None` while the upstream is not watched.
     watches: Option<Watches>,
-    /// As [`KINDS`].
+    /// One set for each kind, in the order of [`KINDS`].
     objects: [KnownObjects; KINDS.len()],
     /// Whether something changed since the last set.
     changed: bool,
     /// Failures since the objects were last listed.
     failures: u32,
-    /// The reasons that have been logged since: each once.
+    /// Failure reasons logged since then; each is logged once.
     logged: Vec<String>,
     /// The warnings about objects that have been logged.
     findings: LoggedWarnings,
@@ -187,8 +187,7 @@ impl KubeSource {
         self.status.failed(why);
     }
 
-    /// All known objects. An object that cannot be used is left out with a warning, so that it does not hold
-    /// up the others.
+    /// All known objects. An object that cannot be used is left out with a warning; the others are applied.
     fn set(&self) -> DocumentSet {
         let mut set = DocumentSet {
             revision: Revision(String::new()),
@@ -249,7 +248,7 @@ fn watch(client: &Client, version: &str) -> Watches {
     each.collect()
 }
 
-/// The best version that the upstream serves.
+/// The preferred version among those that the upstream serves.
 async fn served_version(client: &Client) -> Result<&'static str, WatchFailure> {
     let mut request = Request::new(Vec::new());
     *request.uri_mut() = Uri::from_static(GROUP_PATH);
@@ -268,8 +267,8 @@ async fn served_version(client: &Client) -> Result<&'static str, WatchFailure> {
     best.ok_or(WatchFailure::NoVersion(served))
 }
 
-/// The pause after this number of failures in a row, with `random` jitter, so that gateways do not all
-/// come back at once.
+/// The pause after this number of failures in a row, shortened by up to half by `random`, so that gateways do
+/// not all reconnect at once.
 fn pause(failures: u32, random: u64) -> Duration {
     let doubled = 1 << failures.saturating_sub(1).min(16);
     let longest = FIRST_PAUSE.saturating_mul(doubled).min(LONGEST_PAUSE);

@@ -27,7 +27,7 @@ pub struct SyncStatus {
 struct State {
     /// The number of open watches.
     open: usize,
-    /// When it was last in sync, or started.
+    /// When the objects were last in sync; the start if they never were.
     last: Time,
     /// Whether it has ever been in sync.
     reached: bool,
@@ -61,7 +61,8 @@ impl SyncStatus {
         }
     }
 
-    /// Why the objects are not in sync, and which policy is in force meanwhile; `None` if all is well.
+    /// Why the objects are not in sync, and which policy is in force meanwhile; `None` if they are, or
+    /// were less than 2 s ago.
     pub fn problem(&self) -> Option<String> {
         let age = self.age();
         let state = lock(&self.state);

@@ -9,7 +9,7 @@ pub(super) enum WatchFailure {
     /// A list or watch failed.
     #[error(transparent)]
     Watch(#[from] WatchError),
-    /// No common version.
+    /// The upstream serves no supported version.
     #[error("the upstream serves {GROUP} only in versions that are not supported: {0:?}")]
     NoVersion(Vec<String>),
     /// The watches ended.
