@@ -118,7 +118,7 @@ fn main() {
     }
 }
 
-/// Two threads, each with requests of its own.
+/// Two threads with separate requests.
 fn contended() {
     let rounds: u32 = if is_quick() { 100 } else { 200_000 };
     let one = Dispatcher::new(policy(0, SEATS), Time::ZERO).view();

@@ -1,4 +1,4 @@
-//! What do the layers of evictions cost a request that is no eviction?
+//! What do the layers of evictions cost a request that is not an eviction?
 //!
 //! One request through the layers on a data core, in front of a leaf that answers at once. The baseline is the leaf
 //! alone; then the layers of a gateway that relays evictions, of one that decides about them, and of one where

@@ -50,7 +50,7 @@ impl Service<Call> for Leaf {
 
 type Waiting = Pin<Box<dyn Future<Output = Result<Reply, Refusal>>>>;
 
-/// Two cores on one thread, so that what each costs is counted.
+/// Two cores on one thread, so that the cost of both is counted.
 struct Cores {
     services: [Fairness<Leaf>; 2],
     readers: [Pin<Box<dyn Future<Output = ()>>>; 2],

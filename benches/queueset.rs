@@ -1,4 +1,4 @@
-//! What does one request cost a queue set, and does that depend on queues and waiting requests?
+//! What does one request cost in a queue set, and does that depend on the numbers of queues and waiting requests?
 //!
 //! The baseline is a request that finds seats free. The others arrive at a full level with 1 000
 //! requests waiting, over 16, 128 and 1 024 queues: one arrives and waits, one finishes and lets

@@ -6,7 +6,7 @@
 //!
 //! `fairgate::app::serve` runs a gateway that owns its process: it installs the logger and waits for
 //! signals. `fairgate::app::start`, used here, does neither, so a program can start several gateways
-//! and end them when it likes.
+//! and stop each at any time.
 
 use std::{
     env,

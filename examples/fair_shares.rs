@@ -1,4 +1,4 @@
-//! Who gets what of one priority level, under both semantics, beside the ideal.
+//! The shares of flows in one priority level, under both semantics, compared with the ideal.
 //!
 //! Plays worlds drawn by seed in virtual time and prints the medians of each kind of world:
 //!

@@ -1,4 +1,4 @@
-//! A `tower` layer of one's own in the request path.
+//! A custom `tower` layer in the request path.
 //!
 //! ```sh
 //! cargo run --example own_layer

@@ -29,7 +29,7 @@ const FLOWS: [(&str, usize, Duration); 2] = [
     ("polite", 1, Duration::from_millis(900)),
 ];
 
-/// What the dispatcher knows of a waiting request: whose it is, and when it arrived.
+/// Identifies a waiting request to the dispatcher: its flow, and when it arrived.
 #[derive(Clone, Copy)]
 struct Waiter {
     flow: usize,

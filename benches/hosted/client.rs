@@ -10,7 +10,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
 
-/// Where FlowSchemas are.
+/// The path of FlowSchemas.
 pub(crate) const SCHEMAS: &str = "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas";
 
 /// One connection.
@@ -72,7 +72,7 @@ impl Client {
         (status, body.expect("the answer is whole").to_bytes())
     }
 
-    /// Makes an object.
+    /// Creates an object.
     pub(crate) async fn create(&self, name: &str) {
         let (status, text) = self
             .call(Method::POST, SCHEMAS, body(name).to_string())
@@ -87,7 +87,7 @@ impl Client {
         assert_eq!(status, StatusCode::OK, "{text:?}");
     }
 
-    /// Lists all objects; the bytes of the answer.
+    /// Lists all objects; returns the size of the response in bytes.
     pub(crate) async fn list(&self) -> Bytes {
         let (status, text) = self.call(Method::GET, SCHEMAS, String::new()).await;
         assert_eq!(status, StatusCode::OK, "{text:?}");
@@ -98,7 +98,7 @@ impl Client {
         serde_json::from_slice(&self.list().await).expect("it is JSON")
     }
 
-    /// How many objects there are.
+    /// The number of objects.
     pub(crate) async fn count(&self) -> usize {
         self.listed().await["items"].as_array().map_or(0, Vec::len)
     }
@@ -112,7 +112,7 @@ impl Client {
             .to_owned()
     }
 
-    /// Waits for what a gateway makes at its first start.
+    /// Waits for the objects that a gateway creates at its first start.
     pub(crate) async fn until_built_in_objects_are_there(&self) {
         while self.count().await < 11 {
             tokio::task::yield_now().await;
@@ -131,7 +131,7 @@ impl Client {
     }
 }
 
-/// A watch under way.
+/// An open watch.
 pub(crate) struct Watch {
     body: Incoming,
     pending: BytesMut,
@@ -144,7 +144,7 @@ impl Watch {
             if let Some(end) = self.pending.iter().position(|byte| *byte == b'\n') {
                 let line = self.pending.split_to(end);
                 self.pending.advance(1);
-                // Not parsed whole: there are a thousand watchers on the same cores.
+                // Not parsed completely, because a thousand watchers share the cores.
                 let text = std::str::from_utf8(&line).expect("it is text");
                 if !text.starts_with(r#"{"type":"ADDED""#) {
                     return None;

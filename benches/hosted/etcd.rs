@@ -1,4 +1,4 @@
-//! What the etcd that is measured does by itself.
+//! The baseline: etcd without the gateway.
 
 use tokio::task::JoinSet;
 
@@ -6,7 +6,7 @@ pub(crate) use fairgate_testkit::etcd::{EtcdServer, PROGRAM};
 
 use super::{client::body, now, per_second};
 
-/// Puts a second, by so many writers over one connection.
+/// Puts per second, by a number of concurrent writers over one connection.
 pub(crate) async fn puts(etcd: &EtcdServer, writers: usize, count: usize) -> f64 {
     let client = etcd.client().await;
     let start = now();

@@ -1,4 +1,4 @@
-//! Where a gateway under measurement lives.
+//! The directory and configuration of a gateway that is measured.
 
 use std::path::PathBuf;
 

@@ -1,9 +1,9 @@
-//! What does the hosted API give over real sockets: creates a second, lists a second, and how soon
-//! a thousand watchers are told?
+//! What does the hosted API give over real sockets: creates a second, lists a second, and after
+//! what time do a thousand watchers have an event?
 //!
 //! For each store a whole gateway, started from a configuration, with HTTP/2 clients in a closed loop.
 //! The baseline is etcd itself: puts of the same bytes by as many writers. Clients, gateway and etcd share
-//! the machine, so each figure says what is left when all have their part.
+//! the machine, so each figure is measured under their combined load.
 //!
 //! `FAIRGATE_ETCD` names the program etcd; without it, and in builds without the feature `etcd`, only
 //! the local store is measured.
@@ -22,21 +22,21 @@ use home::Home;
 use support::is_quick;
 use tokio::task::JoinSet;
 
-/// How many clients write at once.
+/// The number of clients that write concurrently.
 const WRITERS: [usize; 3] = [1, 8, 64];
 
-/// How many clients list at once.
+/// The number of clients that list concurrently.
 const LISTERS: usize = 8;
 
-/// How much is done of each.
+/// The amounts of work to measure.
 struct Size {
-    /// Objects made in each round of creates.
+    /// Objects created in each round.
     creates: usize,
     /// Objects in a list.
     listed: usize,
     lists: usize,
     watchers: usize,
-    /// Writes that all watchers are told of, one after the other.
+    /// Writes that all watchers receive, one after the other.
     told: usize,
 }
 
@@ -137,7 +137,7 @@ fn millis(times: &mut [Duration], percent: usize) -> f64 {
     times[at].as_secs_f64() * 1e3
 }
 
-/// Objects made a second.
+/// Objects created per second.
 async fn creates(client: &Client, writers: usize, count: usize) -> f64 {
     let start = now();
     let mut tasks = JoinSet::new();
@@ -153,14 +153,14 @@ async fn creates(client: &Client, writers: usize, count: usize) -> f64 {
     per_second(count, start)
 }
 
-/// Makes what is to be listed.
+/// Creates the objects to be listed.
 async fn fill(client: &Client, count: usize) {
     let built_in = client.count().await;
     creates(client, 64, count.saturating_sub(built_in)).await;
     assert_eq!(client.count().await, count.max(built_in), "all are there");
 }
 
-/// Lists a second, each of all objects.
+/// Lists per second, each of all objects.
 async fn lists(client: &Client, size: &Size) -> f64 {
     let start = now();
     let mut tasks = JoinSet::new();
@@ -216,7 +216,7 @@ async fn fan_out(
         client.create(&format!("told-{i}")).await;
         sent.push(start);
         written.push(start.elapsed());
-        // The next when this one is with everybody.
+        // The next write starts when all watchers have this one.
         let everybody = u32::try_from(size.watchers).expect("a small number");
         let all = arrived.acquire_many(everybody).await;
         all.expect("it is never closed").forget();

@@ -24,11 +24,11 @@ pub(crate) struct Case<'a> {
     set_up: Box<dyn FnOnce() -> Round<'a> + 'a>,
 }
 
-/// What a case does once.
+/// One round of a case.
 type Round<'a> = Box<dyn FnMut() + 'a>;
 
 impl<'a> Case<'a> {
-    /// The case in which what `set_up` returns is done again and again.
+    /// A case that repeats the operation that `set_up` returns.
     pub(crate) fn new<R>(name: impl Into<String>, set_up: impl FnOnce() -> R + 'a) -> Self
     where
         R: FnMut() + 'a,
@@ -44,7 +44,7 @@ impl<'a> Case<'a> {
 pub(crate) fn measure(question: &str, cases: Vec<Case<'_>>) {
     let arguments: Vec<String> = std::env::args().collect();
     if let Some(rounds) = rounds_of(&arguments) {
-        // Under callgrind: one case, so many rounds, nothing printed.
+        // Under callgrind: one case, the given number of rounds, no output.
         let wanted = arguments.last().expect("a case is named");
         let case = cases.into_iter().find(|case| case.name == *wanted);
         let mut run = (case.expect("the case exists").set_up)();
@@ -114,7 +114,7 @@ fn allocations(run: &mut dyn FnMut()) -> f64 {
 
 /// The instructions of one round of a case, by callgrind.
 fn instructions(case: &str) -> String {
-    // Many, so that what the set-up costs, which differs from run to run, does not show.
+    // Many rounds, so that the cost of the set-up, which differs between runs, is negligible.
     let rounds = 50_000;
     match (callgrind(case, rounds), callgrind(case, 2 * rounds)) {
         (Some(once), Some(twice)) => (twice.saturating_sub(once) / rounds).to_string(),
@@ -141,7 +141,7 @@ pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
-/// How long `run` takes.
+/// The wall-clock time that `run` takes.
 pub(crate) fn time(run: impl FnOnce()) -> Duration {
     let start = now();
     run();

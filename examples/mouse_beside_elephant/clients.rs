@@ -25,7 +25,7 @@ const END_OF_HEAD: &[u8] = b"\r\n\r\n";
 /// A proxy to play against.
 #[derive(Clone)]
 pub(crate) struct Target {
-    /// What to call it.
+    /// Its name in the table.
     pub(crate) name: String,
     /// Where it listens.
     pub(crate) address: SocketAddr,

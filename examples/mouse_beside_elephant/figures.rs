@@ -1,16 +1,16 @@
-//! What was measured, as a table: medians over the rounds.
+//! The measurements as a table of medians over the rounds.
 
 use std::{fmt, time::Duration};
 
 use crate::{clients::Target, upstream::Seen};
 
-/// One slice.
+/// The measurements of one slice.
 pub(crate) struct Slice {
     /// The mouse's latencies.
     pub(crate) mouse: Vec<Duration>,
-    /// Answers the elephant had.
+    /// The number of responses to the elephant.
     pub(crate) elephant: u64,
-    /// How long it took.
+    /// The duration of the slice.
     pub(crate) time: Duration,
     /// CPU time of the proxy.
     pub(crate) cpu: Duration,
@@ -132,7 +132,7 @@ impl Table {
     }
 }
 
-/// How long it is to the next end from a random moment, on average, in milliseconds.
+/// The mean time from a random moment to the next end of a request, in milliseconds.
 fn wait(gaps: &[Duration]) -> f64 {
     let sum: f64 = gaps.iter().map(|gap| millis(*gap)).sum();
     let squares: f64 = gaps.iter().map(|gap| millis(*gap).powi(2)).sum();

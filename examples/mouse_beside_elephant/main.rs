@@ -1,4 +1,4 @@
-//! How much slower a mouse is beside an elephant, behind one proxy and another.
+//! Compares proxies: by how much does an elephant slow down a mouse?
 //!
 //! `tests/peers/run` builds it, starts the proxies and plays it. By hand:
 //!
@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Every round plays each target for a short slice with the mouse alone and for one with both,
-//! so that what else the machine does falls on all alike. Printed are medians over the rounds of
-//! what was measured within one. `--ports N` prints free ports and ends.
+//! so that other load on the machine affects all targets alike. It prints medians over the rounds.
+//! `--ports N` prints free ports and ends.
 
 mod clients;
 mod figures;

@@ -1,6 +1,6 @@
 //! A stand-in for the server behind the proxies: HTTP/1.1, a constant service time, no limit.
 //!
-//! Ends are timed by a thread that sleeps, because tokio's timers fire at whole milliseconds: ends
+//! A sleeping thread times the ends of requests, because tokio's timers fire at whole milliseconds: ends
 //! that a server spreads would come in groups here, and requests that wait for the next one would wait longer.
 //!
 //! It notes how many requests execute, integrated over time, and the gaps between ends, which show a
@@ -138,7 +138,7 @@ fn run_timer(requests: &mpsc::Receiver<Executing>, load: &Mutex<Load>) {
     while let Ok(executing) = requests.recv() {
         thread::sleep(executing.until.saturating_duration_since(now()));
         lock().end(now());
-        // Nobody waits when the client has left.
+        // Sending fails if the client has disconnected.
         let _ = executing.done.send(());
     }
 }

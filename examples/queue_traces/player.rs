@@ -24,7 +24,7 @@ pub(crate) struct Player {
     pub executing: BTreeMap<Number, EntryId>,
     /// When lingering seats are released.
     releases: BTreeSet<u64>,
-    /// Whether seats of two requests are released at the same time. In which order is nobody's promise.
+    /// Whether seats of two requests are released at the same time. Their order is not defined.
     pub tie: bool,
     /// When the last event was.
     now: u64,
@@ -76,7 +76,7 @@ impl Player {
 
     fn played(&mut self, at: u64, event: Event) -> Outcome {
         let mut events = QueueSetEvents::default();
-        // Without it, nobody would know yet whether a request that is named waits or executes.
+        // Otherwise it would not be known yet whether a request that is named waits or executes.
         let releases_too = match event {
             Event::Arrive { .. } | Event::Limit { .. } | Event::Shape { .. } => true,
             Event::Finish { number } => self.executing.contains_key(&number),

@@ -1,4 +1,4 @@
-//! Where the controller reads budgets and writes their status.
+//! The API in which the controller reads budgets and writes their status.
 
 use std::pin::Pin;
 

@@ -1,4 +1,4 @@
-//! Requests to the upstream in the gateway's own name, and what its clock shows.
+//! Requests to the upstream with the gateway's own credentials, and the estimate of the upstream's clock.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use http_body_util::{BodyExt as _, Full, Limited};
 use jiff::{Timestamp, fmt::rfc2822::DateTimeParser};
 use serde_json::Value;
 
-/// How long one request may take.
+/// The time limit of one request.
 const CALL_LIMIT: Duration = Duration::from_secs(30);
 /// The largest response that is read, in bytes. Discovery documents are the largest.
 const MAX_RESPONSE: usize = 8 << 20;
@@ -26,7 +26,7 @@ const AGENT: &str = "fairgate";
 pub(crate) const JSON: &str = "application/json";
 pub(crate) const STRATEGIC_MERGE_PATCH: &str = "application/strategic-merge-patch+json";
 
-/// Why a call has no result.
+/// Why a call failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum CallError {
     /// An error response, with its status and the message of its `Status`.
@@ -47,7 +47,7 @@ impl CallError {
     }
 }
 
-/// Calls the upstream, and learns its time from the header `Date` of each response.
+/// Calls the upstream, and estimates its clock from the header `Date` of each response.
 #[derive(Debug)]
 pub(crate) struct Calls {
     client: ApiClient,

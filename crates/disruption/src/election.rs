@@ -1,9 +1,9 @@
-//! Leader election by a `Lease`: what to read or write when. Pure: time comes in as an argument.
+//! Leader election by a `Lease`: decides what to read or write, and when. Pure: time comes in as an argument.
 //!
 //! Clocks of different gateways need not agree. A candidate takes a lease over only after it has seen the lease
 //! unchanged for the lease's whole duration by its own monotonic clock. A leader stops [`RENEW_DEADLINE`] after it
-//! *sent* the last renewal that succeeded. That is 5 s before anybody else may take the lease, so there are not two
-//! leaders unless a clock runs wrong by a third.
+//! *sent* the last renewal that succeeded. That is 5 s before another candidate may take the lease, so there are never
+//! two leaders unless the rates of two clocks differ by a third.
 //!
 //! Why not a library: those for kube-rs compare `renewTime` with the local clock, or need another version of
 //! kube-rs than the one that the gateway has.
@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 pub(crate) const LEASE_DURATION: Duration = Duration::from_secs(15);
 /// How long after the last successful renewal a leader stops.
 pub(crate) const RENEW_DEADLINE: Duration = Duration::from_secs(10);
-/// How often a leader renews, and a candidate looks.
+/// How often a leader renews the lease, and a candidate reads it.
 pub(crate) const RETRY_PERIOD: Duration = Duration::from_secs(2);
 /// The longest duration of another holder's lease that is respected.
 const LONGEST_DURATION: Duration = Duration::from_secs(3600);
@@ -42,13 +42,13 @@ pub(crate) enum LeaseCall {
 pub(crate) enum LeaseWrite {
     /// The object as it was stored.
     Stored(Value),
-    /// Somebody else has changed, created or deleted it.
+    /// Another client has changed, created or deleted it.
     Conflict,
     /// The outcome is unknown, or the server refused.
     Failed,
 }
 
-/// The part of one candidate in the election.
+/// The state of one candidate in the election.
 #[derive(Debug)]
 pub(crate) struct Election {
     namespace: String,
@@ -92,7 +92,7 @@ impl SeenLease {
 }
 
 impl Election {
-    /// A candidate with an identity that no other has.
+    /// A candidate. Its identity must differ from those of all others.
     pub(crate) fn new(namespace: &str, name: &str, identity: String) -> Self {
         Self {
             namespace: namespace.to_owned(),
@@ -123,7 +123,7 @@ impl Election {
         self.due
     }
 
-    /// The next call, to be made when it is due. `date` is wall-clock time, for the object alone.
+    /// The next call, to be made when it is due. `date` is wall-clock time; it is only written into the object.
     pub(crate) fn call(&self, now: Time, date: Timestamp) -> LeaseCall {
         match &self.state {
             _ if self.must_read => LeaseCall::Read,
@@ -169,7 +169,7 @@ impl Election {
     }
 
     /// Continues with the lease that was read, which `None` says does not exist. `jitter`, up to the
-    /// [`RETRY_PERIOD`], keeps candidates from asking all at once.
+    /// [`RETRY_PERIOD`], keeps candidates from sending requests at the same time.
     pub(crate) fn read(&mut self, lease: Option<Value>, now: Time, jitter: Duration) {
         self.must_read = false;
         let Some(object) = lease else {
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_loses_the_race_for_a_lease_does_not_lead() {
+    fn a_candidate_that_loses_the_race_for_a_lease_does_not_lead() {
         let (mut a, mut b) = (candidate("a"), candidate("b"));
         let mut server = Server::default();
         server.serve(&mut a, at(0));

@@ -1,4 +1,4 @@
-//! The calls about the lease, and the time at which leading ends.
+//! The calls about the lease, and the time at which leadership ends.
 
 use std::time::Duration;
 

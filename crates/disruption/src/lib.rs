@@ -1,7 +1,7 @@
-//! The disruption controller at work.
+//! Runs the disruption controller.
 //!
 //! [`fairgate_eviction::controller`] decides: it caches pods and budgets, computes statuses, and says what to read or
-//! write next. It is pure. This crate does what it says, in the gateway's own name:
+//! write next. It is pure. This crate makes these calls, with the gateway's own credentials:
 //!
 //! - `watches` lists and watches pods, the controllers that pods have, and the upstream's budgets. Of a pod only labels,
 //!   owner and readiness are kept.
@@ -12,7 +12,7 @@
 //!
 //! Budgets are those of the upstream, or those that the gateway hosts ([`BudgetFeed`]).
 //!
-//! A controller that has lost its lease, or does not know it yet, does no harm: every status is written on
+//! A controller that has lost its lease without having noticed it does no harm: every status is written on
 //! condition that the budget has not changed since it was read.
 //!
 //! Not here: evictions (`fairgate-evictor`), and what is computed (`fairgate-eviction`).

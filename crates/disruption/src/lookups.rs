@@ -1,4 +1,4 @@
-//! The scale of an owner: from the watched controllers, else by the scale subresource of whatever it is.
+//! The scale of an owner: from the watched controllers, else by the scale subresource of the owner.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -27,7 +27,7 @@ const SHORT_TTL: Duration = Duration::from_secs(1);
 /// The number of cached documents.
 const MAX_DOCUMENTS: usize = 256;
 
-/// Begins a lookup: everything that the caches answer.
+/// Begins a lookup, with the answers that are cached.
 pub(crate) fn begin(known: &KnownObjects, namespace: &str, owner: ControllerRef) -> ScaleLookup {
     let mut lookup = ScaleLookup::new(owner);
     while let Ok(ScaleQuestion::Object(kind, name)) = lookup.question() {

@@ -1,4 +1,5 @@
-//! Records events as kube-controller-manager does: in the core API, repeated ones as a count, and few of them.
+//! Records events as kube-controller-manager does: in the core API, as a count if they repeat, and at a
+//! limited rate.
 //!
 //! A broken budget is synced again and again, and has the same events each time. A repeated event changes the one that
 //! was recorded before; and after 25 events about one object there is one more in five minutes.
@@ -20,7 +21,7 @@ use crate::calls::{CallError, Calls, JSON, STRATEGIC_MERGE_PATCH, object_path};
 
 /// Events about one object that are recorded at once.
 const BURST: u32 = 25;
-/// After those, one is recorded per this time.
+/// After those, one event is recorded per this interval.
 const REFILL: Duration = Duration::from_secs(300);
 /// The number of events, and of objects, that are remembered.
 const MAX_REMEMBERED: usize = 4096;
@@ -43,7 +44,7 @@ pub(crate) struct Recorder<'c> {
 }
 
 impl<'c> Recorder<'c> {
-    /// A recorder, and where to send events to it.
+    /// A recorder, and the sender of events to it.
     pub(crate) fn new(calls: &'c Calls, clock: &Clock) -> (Self, mpsc::Sender<Occurrence>) {
         let (sender, waiting) = mpsc::channel(MAX_WAITING);
         let recorder = Self {
@@ -56,7 +57,7 @@ impl<'c> Recorder<'c> {
         (recorder, sender)
     }
 
-    /// Writes events until there can be no more.
+    /// Writes events until all senders are dropped.
     pub(crate) async fn run(&mut self) {
         while let Some((key, event)) = self.waiting.recv().await {
             let (now, date) = (self.clock.now(), self.calls.date());

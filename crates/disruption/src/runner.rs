@@ -1,5 +1,5 @@
-//! Runs the controller while this gateway is the leader: feeds it what the watches bring, and makes the calls that it
-//! asks for, one at a time.
+//! Runs the controller while this gateway is the leader: passes it the events of the watches, and makes the calls that
+//! it requests, one at a time.
 
 use std::{
     collections::BTreeMap,
@@ -37,7 +37,7 @@ use crate::{
 
 /// How often all budgets are synced without any change, as the shared caches of Kubernetes' controllers do.
 const RESYNC: Duration = Duration::from_secs(12 * 3600);
-/// The number of events after which other tasks of the runtime get a turn.
+/// The number of events after which the task yields to others of the runtime.
 const EVENTS_PER_TURN: u32 = 64;
 /// The pause after a lost lease.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -53,13 +53,13 @@ pub struct RunnerSettings {
     /// The name of the `Lease` by which gateways elect a leader, in the namespace `kube-system`. Without one, this
     /// gateway always leads.
     pub lease: Option<String>,
-    /// What no other gateway has; the holder of the lease.
+    /// The identity of this gateway as holder of the lease; must differ from those of all others.
     pub identity: String,
     /// The local clock.
     pub clock: Clock,
     /// The seed of random pauses.
     pub seed: u64,
-    /// Told what the controller does.
+    /// Receives what the controller does, for metrics.
     pub status: Arc<ControllerStatus>,
 }
 
@@ -132,7 +132,7 @@ impl DisruptionRunner {
         leadership.release().await;
     }
 
-    /// Follows everything and keeps statuses up to date, for ever.
+    /// Watches all kinds and keeps statuses up to date. Never returns.
     async fn lead(&self) {
         let (mut recorder, events) = Recorder::new(&self.calls, &self.settings.clock);
         tokio::join!(recorder.run(), self.follow(events));
@@ -317,7 +317,7 @@ impl DisruptionRunner {
     /// Passes on events, and what metrics show.
     fn report(&self, known: &mut KnownObjects, events: &mpsc::Sender<Occurrence>) {
         for occurrence in known.controller.take_events() {
-            // If they cannot be written fast enough, some are lost: they occur again.
+            // If events come faster than they can be written, some are dropped; they occur again.
             let _ = events.try_send(occurrence);
         }
         for report in known.controller.take_reports() {
@@ -343,7 +343,7 @@ impl fmt::Debug for DisruptionRunner {
     }
 }
 
-/// Nobody needs to know which of these watches are open.
+/// It is not recorded which of these watches are open.
 struct Unobserved;
 
 impl WatchObserver for Unobserved {

@@ -1,4 +1,4 @@
-//! What the controller does at present, for metrics.
+//! The state of the controller, for metrics.
 
 use std::{
     sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
@@ -12,7 +12,7 @@ use fairgate_core::{
 };
 use fairgate_eviction::controller::{ControllerCounts, SyncEnding, SyncReport};
 
-/// Counters and gauges of the controller. Reading them costs nothing worth mentioning.
+/// Counters and gauges of the controller. Reading them is cheap.
 #[derive(Debug)]
 pub struct ControllerStatus {
     clock: Clock,
@@ -23,7 +23,7 @@ pub struct ControllerStatus {
     syncs: [AtomicU64; SyncEnding::ALL.len()],
     /// When the last sync that did not fail ended, and how long it took.
     last: Mutex<Option<(Time, Duration)>>,
-    /// Why budgets are not computed, or from what was known a while ago.
+    /// Why budgets are not computed, or are computed from outdated objects.
     problem: Mutex<Option<String>>,
 }
 
@@ -56,7 +56,7 @@ impl ControllerStatus {
         }
     }
 
-    /// The number of syncs with this ending.
+    /// The number of syncs with this outcome.
     pub fn syncs(&self, ending: SyncEnding) -> u64 {
         self.syncs[ending as usize].load(Ordering::Relaxed)
     }

@@ -18,7 +18,7 @@ pub(crate) trait KeptFields: Clone + fmt::Debug + Send + 'static {
     fn object(decoded: Self::Decoded) -> Value;
 }
 
-/// An object of which some fields are kept.
+/// An object of which only some fields are kept.
 #[derive(Clone, Debug)]
 pub(crate) struct WatchedObject<K> {
     pub(crate) object: Value,
@@ -36,8 +36,8 @@ pub(crate) struct Outline;
 #[derive(Clone, Debug)]
 pub(crate) struct Whole;
 
-/// The decoded fields of an [`Outline`]. Values of any type are accepted here, so that one odd object does not make a
-/// whole list unusable.
+/// The decoded fields of an [`Outline`]. Values of any type are accepted here, so that one invalid object does not make
+/// a whole list unusable.
 #[derive(Deserialize)]
 pub(crate) struct OutlineFields {
     metadata: Option<OutlineMetadata>,

@@ -1,4 +1,4 @@
-//! What the controller follows: pods, the controllers that pods have, and budgets.
+//! The objects that the controller watches: pods, their controllers, and budgets.
 //!
 //! Each kind is listed in pages and then watched. A watch that ends or breaks is resumed where it ended; if the server
 //! has forgotten that point (410), everything is listed again, and what was known stays until the list is complete.
@@ -94,10 +94,10 @@ impl WatchedKind {
     }
 }
 
-/// What a watch brings: the object with the fields that are needed.
+/// An event of a watch, with the needed fields of the object.
 pub(crate) type WatchUpdate = (WatchedKind, Result<Event<Value>, WatchFault>);
 
-/// Why a watch brings nothing at present.
+/// Why a watch delivers no events at present.
 #[derive(Debug)]
 pub(crate) struct WatchFault {
     /// The text for operators.
@@ -155,7 +155,7 @@ fn follow<K: KeptFields>(client: &Client, kind: WatchedKind) -> BoxStream<'stati
             });
             (kind, event)
         })
-        // The stream never ends; should it, nothing must be mistaken for "no change".
+        // The stream never ends. If it did, its silence must not pass for "no change".
         .chain(stream::once(async move {
             (kind, Err(fault("the watch ended".to_owned())))
         }))

@@ -1,4 +1,4 @@
-//! What the two layers of this crate tell each other about an eviction that may wait: the outer one in the
+//! What the two layers of this crate pass to each other about an eviction that may wait: the outer one in the
 //! extensions of the request, the inner one in those of the reply.
 
 use bytes::Bytes;
@@ -8,11 +8,12 @@ use fairgate_eviction::waiting::{BudgetName, WaitPlace};
 /// An attempt at an eviction that may wait for its budget.
 #[derive(Clone, Debug)]
 pub(crate) struct EvictionAttempt {
-    /// Its place, if it has waited already.
+    /// Its place in the queue of the budget, if it has already waited.
     pub(crate) place: Option<WaitPlace>,
 }
 
-/// A budget has refused the attempt. It is neither counted nor logged: that is done when the eviction ends.
+/// A budget has refused the attempt. The attempt is neither counted nor logged; the eviction is, when it
+/// ends.
 #[derive(Clone, Debug)]
 pub(crate) struct BudgetRefusal {
     pub(crate) budget: BudgetName,

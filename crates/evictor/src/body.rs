@@ -13,13 +13,13 @@ use crate::path::PodPlace;
 
 const GROUP: &str = "policy";
 const KIND: &str = "Eviction";
-/// The versions of the group that have the kind, with its tables; the one that is assumed comes first.
+/// The versions of the group that have the kind, with its tables; the default version is the first.
 const VERSIONS: [(&str, &Struct); 2] = [
     ("v1", &policy_v1::EVICTION),
     ("v1beta1", &policy_v1beta1::EVICTION),
 ];
 
-/// What a body came to, and the warnings about it.
+/// The result of decoding a body, and the warnings about it.
 #[derive(Debug)]
 pub(crate) struct DecodedBody {
     pub(crate) request: Result<EvictionRequest, BodyRefusal>,
@@ -31,7 +31,7 @@ pub(crate) struct DecodedBody {
 pub(crate) enum BodyRefusal {
     /// It cannot be decoded.
     Undecodable(StatusError),
-    /// It is an eviction that cannot be.
+    /// It is an eviction, but an invalid one.
     Eviction(EvictionRefusal),
 }
 
@@ -71,7 +71,7 @@ fn decode_any(options: &PostOptions, body: &[u8]) -> Result<Body, DecodeError> {
     decode(VERSIONS[0]).or_else(|error| decode(VERSIONS[1]).map_err(|_| error))
 }
 
-/// All that the API server knows: it refuses other kinds in other words than unknown ones.
+/// All kinds that the API server knows: its messages differ for known and unknown kinds.
 static SCHEME: LazyLock<Vec<RegisteredType<'static>>> = LazyLock::new(|| {
     let known = |kind: &BuiltInKind| RegisteredType {
         group: kind.group,

@@ -1,8 +1,8 @@
 //! Turns at charging a budget, so that the evictions of one gateway do not conflict with each other.
 //!
-//! A turn covers the read of the budget and the write of its status. It saves conflicts and the pauses that
-//! follow them; what makes evictions count is the conditional write. Other gateways and the controller write at any
-//! time.
+//! A turn covers the read of the budget and the write of its status. It avoids conflicts and the pauses that
+//! follow them. It is not needed for correctness: the conditional write of the status is, since other gateways and the
+//! controller write at any time.
 
 use std::{
     collections::BTreeMap,
@@ -41,7 +41,7 @@ impl BudgetQueues {
         if let Some(queue) = queues.get(&key).and_then(Weak::upgrade) {
             return queue;
         }
-        // As many as there are evictions at most.
+        // At most as many as there are evictions.
         queues.retain(|_, queue| queue.strong_count() > 0);
         let queue = Arc::default();
         queues.insert(key, Arc::downgrade(&queue));
@@ -50,13 +50,13 @@ impl BudgetQueues {
 }
 
 impl BudgetTurn {
-    /// Whether a write in an earlier turn has replaced this object since it was read.
+    /// Whether a write in an earlier turn has replaced the version of the object that was read.
     pub(crate) fn is_outdated(&self, object: &Value) -> bool {
         let versions = version(object).zip(*self.0);
         versions.is_some_and(|(read, written)| read < written)
     }
 
-    /// The status was written; `stored` is the object as it is now, if known.
+    /// Records that the status was written. `stored` is the object after the write, if known.
     pub(crate) fn wrote(&mut self, stored: &Value) {
         *self.0 = version(stored).or(*self.0);
     }

@@ -1,9 +1,9 @@
-//! Reads the budgets that evictions wait for, to find out whose turn it is. On the control runtime, while
-//! anybody waits.
+//! Reads the budgets that evictions wait for, to find out whose turn it is. Runs on the control runtime
+//! while any eviction waits.
 //!
 //! A read decides only when an eviction is tried again; whether it is granted is decided by its procedure, which
-//! reads everything anew. Budgets are read one by one instead of watched: their number is small, a lost message
-//! cannot keep anybody waiting, and it works alike for the upstream's budgets and hosted ones.
+//! reads everything anew. Budgets are read one by one instead of watched: their number is small, a lost watch
+//! event cannot delay an eviction, and the upstream's budgets and hosted ones are read alike.
 
 use std::{sync::Arc, time::Duration};
 
@@ -21,7 +21,7 @@ const PERIOD: Duration = Duration::from_millis(200);
 const LEAST_PAUSE: Duration = Duration::from_millis(20);
 
 impl Evictor {
-    /// Reads budgets until nobody waits.
+    /// Reads budgets until no eviction waits.
     pub(crate) async fn read_budgets(self: Arc<Self>) {
         loop {
             let budgets = self.waits.followed();
@@ -48,7 +48,7 @@ impl Evictor {
                 let budget = DisruptionBudget::from_value(object).ok()?;
                 Some(budget.allows())
             }
-            // Without a budget nobody needs to wait.
+            // If the budget no longer exists, no eviction has to wait for it.
             CallOutcome::Failure { code: 404, .. } => Some(usize::MAX),
             CallOutcome::Failure { .. } | CallOutcome::NotSent | CallOutcome::Unknown => None,
         }

@@ -1,8 +1,8 @@
 //! The link between a request on its data core and its procedure on the control runtime.
 //!
-//! The procedure learns when the client has left. Before its first change it requests permission from the request: the
-//! request answers only while it is polled, and from then on keeps its seat until the procedure has
-//! ended. So a client that leaves at any moment either prevents every change, or leaves its seat with the change.
+//! The procedure is notified when the client disconnects. Before its first change it requests permission from the
+//! request. The request grants it only while it is polled, and from then on keeps its seat until the procedure has
+//! ended. So a client that disconnects either prevents every change, or its seat is held until the changes are done.
 
 use std::{
     convert::Infallible,
@@ -46,7 +46,7 @@ pub(crate) fn link() -> (RequestEnd, ProcedureEnd) {
 }
 
 impl RequestEnd {
-    /// Signals to the procedure that nobody waits for its result any more.
+    /// Signals to the procedure that its result is no longer awaited.
     pub(crate) fn leave(&mut self) {
         self.presence = None;
     }

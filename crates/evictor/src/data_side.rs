@@ -35,11 +35,11 @@ use fairgate_eviction::procedure::{
 };
 use fairgate_upstream::access_review::Attributes;
 
-/// How long a client waits for an eviction at most, as in kube-apiserver.
+/// The longest time that a client waits for an eviction, as in kube-apiserver.
 const EVICTION_LIMIT: Duration = Duration::from_secs(34);
-/// How long the reads of a check may delay a request before it is forwarded.
+/// The longest time that the reads of a check may delay a request before it is forwarded.
 const CHECK_LIMIT: Duration = Duration::from_secs(5);
-/// A larger body is decoded on a thread of its own, in bytes.
+/// The size in bytes above which a body is decoded on a separate thread.
 const LARGE_BODY: usize = 32 << 10;
 
 /// What the evictions of one core share.
@@ -60,7 +60,7 @@ struct PreparedEviction {
     warnings: Vec<String>,
 }
 
-/// Why there is no eviction: the request is refused, or it is answered already.
+/// Why there is no eviction: the request is refused, or already answered.
 enum NotPrepared {
     Refused(Refusal),
     Answered(Box<EvictionEnd>),
@@ -157,7 +157,7 @@ impl DataSide {
         })
     }
 
-    /// Decodes a body where that keeps nobody waiting.
+    /// Decodes a body, on a separate thread if it is so large that other requests of the core would wait.
     async fn decode(
         &self,
         options: PostOptions,
@@ -174,7 +174,7 @@ impl DataSide {
         decoding.await.map_err(|error| internal(&error))
     }
 
-    /// Has the procedure run, and waits for its end.
+    /// Starts the procedure on the control runtime, and waits for its end.
     async fn carry_out(
         &self,
         prepared: PreparedEviction,
@@ -250,7 +250,7 @@ impl DataSide {
         };
         let (user, attributes) = (&call.digest.user, Attributes::of(&call.digest.info));
         let allowed = self.evictor.authorizer.decide(user, &attributes).await;
-        // The upstream refuses in its own words.
+        // Forwarded, so that the message is the upstream's own.
         if !allowed.is_ok_and(|decision| decision.allowed) {
             return Ok(None);
         }
@@ -279,7 +279,7 @@ impl DataSide {
         let checking = async move { evictor.check(eviction).await };
         let mut task = AbortOnDrop(self.control.spawn(checking));
         let checked = tokio::time::timeout(CHECK_LIMIT, &mut task.0).await;
-        // On any doubt the upstream decides.
+        // In any uncertain case the upstream decides.
         checked.ok()?.ok()?
     }
 }

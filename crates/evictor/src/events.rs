@@ -33,9 +33,9 @@ impl EvictionMode {
 pub enum EvictionOutcome {
     /// The pod is being deleted, or would be but for the dry run.
     Granted,
-    /// Not now: a budget does not allow it, or is not known yet.
+    /// Not now: a budget does not allow it, or its status is not up to date.
     Refused,
-    /// Not ever: the request is not allowed or invalid, or there is no such pod.
+    /// A retry would not help: the request is forbidden or invalid, or the pod does not exist.
     Rejected,
     /// The upstream, or the state of the objects there, did not permit a decision.
     Failed,

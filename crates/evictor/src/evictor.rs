@@ -24,13 +24,13 @@ use crate::{
     waits::BudgetWaits,
 };
 
-/// How many procedures may continue after their client has left.
+/// The maximum number of procedures that continue after their clients have disconnected.
 const MAX_WITHOUT_CLIENT: usize = 1024;
-/// How much of a user's name is logged, in bytes.
+/// The longest part of a user's name that is logged, in bytes.
 const MAX_SHOWN: usize = 256;
 /// The log target of evictions that the gateway carries out.
 const LOG: &str = "fairgate::evictions";
-/// How many large bodies are decoded at a time.
+/// The maximum number of large bodies that are decoded at a time.
 const DECODED_AT_ONCE: usize = 2;
 
 /// What an [`Evictor`] needs.
@@ -103,12 +103,12 @@ impl Evictor {
         })
     }
 
-    /// How many evictions wait for their budgets now.
+    /// The number of evictions that now wait for their budgets.
     pub fn waiting(&self) -> usize {
         self.waits.len()
     }
 
-    /// Answers the evictions that wait, and lets no others wait: the gateway shuts down.
+    /// Answers all waiting evictions, and lets no others wait. Called when the gateway shuts down.
     pub fn end_waits(&self) {
         self.waits.end();
     }
@@ -189,7 +189,7 @@ impl Evictor {
     }
 }
 
-/// The begin of a user's name.
+/// The start of a user's name.
 fn shown(name: &str) -> &str {
     let mut end = name.len().min(MAX_SHOWN);
     while !name.is_char_boundary(end) {

@@ -1,4 +1,4 @@
-//! Entry points for fuzz targets to what is private here.
+//! Entry points through which fuzz targets reach private functions.
 
 use fairgate_apiserver::posted::PostOptions;
 use fairgate_eviction::procedure::request::EvictionRequest;

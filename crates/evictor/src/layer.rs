@@ -31,7 +31,7 @@ pub struct EvictionLayer {
 }
 
 impl EvictionLayer {
-    /// A layer that passes everything on.
+    /// A layer that forwards every request unchanged.
     pub fn none() -> Self {
         Self { shared: None }
     }

@@ -6,11 +6,11 @@
 //!
 //! - *relay*: it is forwarded, and counted by its response.
 //! - *precheck*: the pod and its budgets are read, and what the upstream would certainly refuse is refused here.
-//!   Everything else is forwarded unchanged. Nothing is ever granted or written.
+//!   Everything else is forwarded unchanged. The gateway grants and writes nothing.
 //! - *authoritative*: the gateway carries the eviction out, with calls to the upstream in its own name: it charges
 //!   the budget and deletes the pod. The upstream's own subresource is not used.
 //!
-//! The decisions are those of [`fairgate_eviction`], which is pure. This crate has what that one must not have: it
+//! The decisions are those of [`fairgate_eviction`], which is pure. This crate has the I/O: it
 //! authorizes the caller, reads bodies, makes the calls, waits, and writes responses. Nothing is read or written
 //! before the caller's right to evict the pod is known.
 //!
@@ -18,7 +18,7 @@
 //! the first call that changes anything, the procedure checks with the request whether its client is still connected
 //! (`client_link`); from then on the seat is kept until the procedure has ended, also if the client leaves.
 //!
-//! Chosen users' evictions wait for a budget that refuses them, instead of being refused ([`EvictionWaitLayer`], in
+//! For configured users, an eviction that a budget refuses can wait for the budget ([`EvictionWaitLayer`], in
 //! front of flow control).
 //!
 //! Not here: the disruption controller.

@@ -1,4 +1,4 @@
-//! Which paths are those of evictions.
+//! Recognizes the paths of evictions.
 
 use std::borrow::Cow;
 
@@ -7,10 +7,10 @@ use fairgate_core::digest::{RequestInfo, readable};
 /// The longest name that an object can have.
 pub(crate) const MAX_NAME: usize = 253;
 
-/// What a path has to do with evictions.
+/// Whether a path is that of an eviction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PathMatch {
-    /// Nothing.
+    /// It is not the path of an eviction.
     Other,
     /// It is the subresource of this pod.
     Eviction(PodPlace),
@@ -26,7 +26,7 @@ pub(crate) struct PodPlace {
 }
 
 impl PathMatch {
-    /// What the path of a request has to do with evictions. Paths without the word cost one search.
+    /// Classifies the path of a request. A path without `eviction` costs one substring search.
     pub(crate) fn of(info: &RequestInfo) -> Self {
         if memchr::memmem::find(info.path(), b"/eviction").is_none() {
             return Self::Other;
@@ -56,7 +56,7 @@ impl PathMatch {
         else {
             return Self::Other;
         };
-        // The router takes no notice of slashes at the end.
+        // The router ignores slashes at the end.
         if path.trim_end_matches('/') == cleaned {
             Self::Eviction(PodPlace {
                 namespace: namespace.to_owned(),

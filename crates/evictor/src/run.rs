@@ -23,7 +23,7 @@ use crate::{
 /// How long after its first change a procedure may make another. The entry in `disruptedPods` expires after two
 /// minutes, and the controller then gives the disruption back: a pod that is deleted later is not accounted for.
 const CHANGE_LIMIT: Duration = Duration::from_secs(90);
-/// How far the local clock may be from the upstream's before that is logged.
+/// The difference between the local and the upstream's clock from which on a warning is logged.
 const CLOCK_TOLERANCE: jiff::SignedDuration = jiff::SignedDuration::from_secs(10);
 
 /// How a procedure ended.
@@ -55,12 +55,12 @@ struct Run<'a> {
 /// What may happen next.
 enum Next {
     Continue,
-    /// Nobody waits, and nothing was changed; or too many procedures continue without their clients.
+    /// The client has disconnected and nothing was changed, or too many procedures continue without clients.
     Stop,
 }
 
 impl Evictor {
-    /// Runs an eviction to its end. `None` if it was given up, because its client has left.
+    /// Runs an eviction to its end; `None` if it was abandoned because its client disconnected.
     pub(crate) async fn run(
         &self,
         request: EvictionRequest,
@@ -281,7 +281,7 @@ impl Run<'_> {
         }
     }
 
-    /// The client has left: what was begun is completed, but nothing new is begun.
+    /// The client has disconnected: changes that were begun are completed, and no others are begun.
     fn client_left(&mut self) -> Next {
         if self.changing_since.is_none() {
             return Next::Stop;

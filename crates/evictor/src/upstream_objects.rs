@@ -1,4 +1,4 @@
-//! Calls to the upstream, in the gateway's own name.
+//! Calls to the upstream with the gateway's own credentials.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use fairgate_base::clock::Clock;
 use fairgate_eviction::procedure::calls::{CallOutcome, CallReply, UpstreamCall};
 use fairgate_upstream::client::{ApiClient, RequestError};
 
-/// How long one call may take.
+/// The time limit of one call.
 const CALL_LIMIT: Duration = Duration::from_secs(30);
 /// The largest response that is read, in bytes.
 const MAX_RESPONSE: usize = 32 << 20;
@@ -110,7 +110,7 @@ fn outcome(
     let object = body.and_then(|body| serde_json::from_slice(&body).ok());
     match (object, call) {
         (Some(object), _) => CallOutcome::Success(object),
-        // The status alone says that it was carried out.
+        // The status alone shows that the call was carried out.
         (None, UpstreamCall::PutBudgetStatus { .. } | UpstreamCall::DeletePod { .. }) => {
             CallOutcome::Success(Value::Null)
         }

@@ -1,11 +1,11 @@
 //! The layer that holds evictions until their budgets allow them.
 //!
-//! It stands outside of flow control. An eviction that its budget refuses gives its seat back with its reply, and
-//! waits here. When it is its turn, it is sent again: a whole request, which waits for a seat like any other, is
-//! authorized again, and runs the whole procedure. So nothing that is held here costs the upstream anything, and no
-//! inner layer calls an outer one.
+//! The layer is outside of flow control. An eviction that is refused by its budget releases its seat with its reply,
+//! and waits here. When its turn comes, the layer sends it again as a complete request: it waits for a seat like any
+//! other, is authorized again, and runs the whole procedure. So waiting evictions hold no seats, and no inner layer
+//! calls an outer one.
 //!
-//! Not here: the order of those who wait ([`fairgate_eviction::waiting`]), and how they learn of their budgets
+//! Not here: the order of waiting evictions ([`fairgate_eviction::waiting`]), and the reads of their budgets
 //! (`budget_reader`).
 
 use std::{
@@ -41,7 +41,7 @@ use fairgate_eviction::waiting::{BudgetName, WaitPlace};
 /// How long an eviction waits at most before it is tried again although its budget allows nothing: its pod may be gone,
 /// or need no budget any more.
 const RETRY_AFTER: Duration = Duration::from_secs(10);
-/// The largest request that is kept: its headers and its body, in bytes. Larger ones do not wait.
+/// The largest request that may wait, in bytes: the sum of its headers and its body.
 const MAX_KEPT: usize = 16 << 10;
 
 /// Makes evictions wait in front of flow control.
@@ -51,7 +51,7 @@ pub struct EvictionWaitLayer {
 }
 
 impl EvictionWaitLayer {
-    /// The layer that belongs to `eviction`, which stands behind flow control.
+    /// The layer that belongs to `eviction`, which is inside flow control.
     pub fn of(eviction: &EvictionLayer) -> Self {
         let shared = eviction.data_side();
         Self {
@@ -121,7 +121,7 @@ where
     }
 }
 
-/// How many bytes these headers take.
+/// The size of these headers in bytes.
 fn size(headers: &HeaderMap) -> usize {
     let sizes = headers
         .iter()
@@ -129,7 +129,7 @@ fn size(headers: &HeaderMap) -> usize {
     sizes.sum()
 }
 
-/// A request from which calls are made, one for each attempt.
+/// A copy of the request, from which a call is made for each attempt.
 struct KeptRequest {
     head: Parts,
     digest: Arc<RequestDigest>,
@@ -137,9 +137,9 @@ struct KeptRequest {
     kind: RequestKind,
     peer: Rc<Peer>,
     context: Rc<RequestContext>,
-    /// How long each attempt may take.
+    /// The time limit of each attempt.
     time_limit: Option<Duration>,
-    /// When the client stops waiting, if it says so.
+    /// When the client stops waiting, if its request says so.
     deadline: Option<Time>,
 }
 
@@ -169,7 +169,7 @@ impl KeptRequest {
         request.extensions_mut().insert(EvictionAttempt {
             place: Some(place.clone()),
         });
-        // The upstream has got requests, but none that changes anything.
+        // The upstream has received requests, but none that changed anything.
         self.context.progress.set(RequestProgress::NotSent);
         let limit = self.time_limit.map(|limit| now.plus(limit));
         Call {
@@ -195,13 +195,13 @@ struct Wait {
 
 /// The result of an attempt.
 enum AttemptEnd {
-    /// The client gets this.
+    /// The result for the client.
     Final(Result<Reply, Refusal>),
-    /// A budget has refused it. Its reply is complete, so that it holds no seat.
+    /// A budget has refused it. Its reply is complete, so it holds no seat.
     Refused(RefusedAttempt),
 }
 
-/// What the client gets if the eviction does not wait, or no longer.
+/// The result for the client if the eviction does not wait, or waits no longer.
 struct RefusedAttempt {
     refusal: BudgetRefusal,
     head: response::Parts,
@@ -378,7 +378,7 @@ impl Drop for CountedWait<'_> {
         let waited = clock.now().since(self.started);
         let outcome = self.outcome.unwrap_or(EvictionOutcome::Abandoned);
         evictor.waited(outcome, waited);
-        // The client has left in between two attempts.
+        // The client disconnected between two attempts.
         if self.outcome.is_none() && !self.is_attempting {
             evictor.count(outcome);
         }

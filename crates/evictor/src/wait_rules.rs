@@ -17,18 +17,18 @@ const WAIT_HEADER: HeaderName = HeaderName::from_static("x-fairgate-eviction-wai
 /// Which evictions may wait for their budgets, and how long.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EvictionWaitRules {
-    /// The longest wait. Zero: no eviction waits.
+    /// The longest wait. With zero, no eviction waits.
     pub limit: Duration,
     /// Users whose evictions wait.
     pub users: BTreeSet<String>,
     /// Groups whose members' evictions wait.
     pub groups: BTreeSet<String>,
-    /// How many may wait at a time.
+    /// The maximum number of evictions that wait at a time.
     pub places: WaitLimits,
 }
 
 impl EvictionWaitRules {
-    /// No eviction waits.
+    /// Rules by which no eviction waits.
     pub fn none() -> Self {
         Self {
             limit: Duration::ZERO,
@@ -41,14 +41,15 @@ impl EvictionWaitRules {
         }
     }
 
-    /// How long the eviction that `call` requests may wait, counted from its arrival: what is configured for its
-    /// user, or less if the client wants that. Zero if it may not wait.
+    /// How long the eviction that `call` requests may wait, counted from its arrival: the configured time
+    /// for its user, or less if the client requests that. Zero if it may not wait.
     ///
-    /// A client that stops waiting by itself (`?timeout=`) gets its answer in the last quarter of its time.
+    /// A client that limits its own time (`?timeout=`) gets its response in the last quarter of that time.
     ///
     /// # Errors
     ///
-    /// [`Refusal::Malformed`] if the header is not a duration. Users whose evictions do not wait may send anything.
+    /// [`Refusal::Malformed`] if the header is not a duration. For users whose evictions do not wait the header is
+    /// not parsed.
     pub(crate) fn limit_of(&self, call: &Call) -> Result<Duration, Refusal> {
         let info = &call.digest.info;
         if self.limit.is_zero() || info.verb != Verb::Create || !self.chooses(&call.digest.user) {

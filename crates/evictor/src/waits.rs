@@ -1,6 +1,7 @@
 //! The places of evictions that wait for their budgets, shared by all cores.
 //!
-//! A [`HeldPlace`] is given up when it is dropped, also with the request of a client that leaves.
+//! Dropping a [`HeldPlace`] gives the place up. That includes the case that a client disconnects, because its
+//! request holds the place.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -49,7 +50,7 @@ impl BudgetWaits {
         })
     }
 
-    /// How many evictions wait.
+    /// The number of evictions that wait.
     pub(crate) fn len(&self) -> usize {
         lock(&self.state).waiting.len()
     }
@@ -77,12 +78,12 @@ impl BudgetWaits {
         lock(&self.state).waiting.may_charge(budget, place)
     }
 
-    /// `true` for the first caller, who then reads the budgets until [`Self::followed`] says that there are none.
+    /// Returns `true` to the first caller, which must then read the budgets until [`Self::followed`] returns none.
     pub(crate) fn follow(&self) -> bool {
         !std::mem::replace(&mut lock(&self.state).is_followed, true)
     }
 
-    /// The budgets to read; none once nobody waits, and then the caller must stop.
+    /// The budgets to read. If there are none, because no eviction waits, the caller must stop.
     pub(crate) fn followed(&self) -> Vec<BudgetName> {
         let mut state = lock(&self.state);
         let budgets: Vec<BudgetName> = state.waiting.budgets().cloned().collect();
@@ -90,7 +91,8 @@ impl BudgetWaits {
         budgets
     }
 
-    /// The budget was read at `now`, and allows so many disruptions: wakes those whose turn it is.
+    /// Records that the budget was read at `now` and how many disruptions it allows, and wakes the evictions
+    /// whose turn it is.
     pub(crate) fn observed(&self, now: Time, budget: &BudgetName, allowed: usize) {
         let mut state = lock(&self.state);
         let turns = state.waiting.observed(now, budget, allowed);
@@ -104,7 +106,7 @@ impl BudgetWaits {
         }
     }
 
-    /// Ends all waits, and permits no others.
+    /// Ends all waits, and refuses new ones.
     pub(crate) fn end(&self) {
         self.ended.send_replace(true);
     }
@@ -125,12 +127,12 @@ impl HeldPlace {
         self.turn.notified().await;
     }
 
-    /// The eviction was refused although it was its turn, or may have been: it waits on.
+    /// Records that the eviction was refused although it was, or may have been, its turn. It continues to wait.
     pub(crate) fn refused(&self) {
         lock(&self.waits.state).waiting.refused(&self.place);
     }
 
-    /// The eviction was granted.
+    /// Records that the eviction was granted.
     pub(crate) fn granted(mut self) {
         self.is_granted = true;
     }

@@ -1,4 +1,4 @@
-//! Encodes JSON as protobuf, by a table for each message.
+//! Encodes JSON as protobuf. A table for each message lists its fields.
 //!
 //! Messages are proto3: zero values are omitted, except in a `oneof`. Extensions (`x-…`) are embedded as
 //! YAML; JSON is YAML, so they are written as JSON.
@@ -60,7 +60,7 @@ pub(super) fn map(value: &Value, encode: EncodeField, depth: u32) -> Option<Vec<
     Some(out)
 }
 
-/// The same, with extensions among the keys.
+/// Like [`map`], but keys that begin with `x-` are encoded as extensions.
 pub(super) fn extensible_map(
     value: &Value,
     encode: EncodeField,
@@ -136,7 +136,7 @@ pub(super) fn message(table: &ProtoMessage, value: &Value, depth: u32) -> Option
     Some(out)
 }
 
-/// Writes a field, unless it is zero, or not of its shape.
+/// Writes a field, unless its value is zero or has another shape.
 fn field(out: &mut Vec<u8>, number: u32, shape: &ProtoField, value: &Value, depth: u32) {
     match shape {
         Text => {
@@ -198,7 +198,7 @@ fn tag(out: &mut Vec<u8>, number: u32, wire: u32) {
     varint(out, u64::from(number << 3 | wire));
 }
 
-/// A string, or a message.
+/// Writes a length-delimited field: a string, or an encoded message.
 pub(super) fn bytes(out: &mut Vec<u8>, number: u32, value: &[u8]) {
     tag(out, number, BYTES);
     varint(out, value.len() as u64);

@@ -2,7 +2,7 @@
 //!
 //! The rules are those of kube-apiserver (KEP-1040, "Default Behavior"). Mandatory objects always have
 //! their built-in spec. Suggested objects have it until a user edits them. An annotation on each object
-//! says whether it is maintained automatically. Several gateways may run this at once: the later ones
+//! says whether it is maintained automatically. Several gateways may run this at the same time: those that come later
 //! find nothing to change.
 
 use std::sync::{Arc, LazyLock};
@@ -27,7 +27,7 @@ use fairgate_objects::{
     schema::canonical,
 };
 
-/// Sets the same field manager that kube-apiserver uses for its built-in objects.
+/// The field manager of the built-in objects; kube-apiserver uses the same name.
 const QUERY: &str = "fieldManager=api-priority-and-fairness-config-producer-v1";
 
 /// Creates, updates and cleans up the built-in objects of a hosted API.

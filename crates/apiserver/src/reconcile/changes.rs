@@ -1,7 +1,7 @@
 //! Which objects have changed since a reconciler last processed them.
 //!
 //! Objects are listed once and then followed by watch, so that a change among many objects costs the
-//! work for one. The objects themselves are not kept: most are never looked at again.
+//! work for one. The objects themselves are not kept: most are not read again.
 
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
@@ -36,7 +36,7 @@ pub(super) struct ChangedObject {
 }
 
 impl ChangedObjects {
-    /// All objects of these kinds, and the changes that follow.
+    /// Starts with all objects of these kinds; later changes follow.
     pub(super) fn new(store: Arc<dyn Store>, kinds: [&'static Kind; 2]) -> Self {
         Self {
             store,
@@ -46,7 +46,8 @@ impl ChangedObjects {
         }
     }
 
-    /// Notes what has changed since the last call. Costs `O(changes)`, after the first time.
+    /// Records what has changed since the last call. The first call lists all objects; each later one costs
+    /// `O(changes)`.
     ///
     /// # Errors
     ///
@@ -78,7 +79,7 @@ impl ChangedObjects {
         Ok(())
     }
 
-    /// Notes that the object at `key` has to be processed, if it is of one of the kinds.
+    /// Records that the object at `key` has to be processed, if it is of one of the kinds.
     fn note(&mut self, key: &Arc<str>) {
         let kinds = &mut self.kinds.iter();
         if let Some(number) = kinds.position(|kind| key.starts_with(&kind.key_prefix())) {
@@ -86,7 +87,7 @@ impl ChangedObjects {
         }
     }
 
-    /// Notes that an object has to be processed although it has not changed.
+    /// Records that an object has to be processed although it has not changed.
     pub(super) fn add(&mut self, kind: &Kind, name: &str) {
         self.note(&format!("{}{name}", kind.key_prefix()).into());
     }
@@ -111,7 +112,7 @@ impl ChangedObjects {
         let kind = self.kinds[id.0];
         let entry = self.store.get(&id.1, ReadRevision::Cached).await?;
         let object = entry.and_then(|entry| {
-            // Not by way of the entry's memo, which would keep what is needed only once.
+            // The entry's memo is not used: it would keep a value that is needed only once.
             match Object::decode(kind, &entry.value, entry.revision) {
                 Ok(object) => Some(object),
                 Err(error) => {
@@ -128,7 +129,7 @@ impl ChangedObjects {
         }))
     }
 
-    /// Notes that `object` was processed.
+    /// Records that `object` was processed.
     pub(super) fn done(&mut self, object: &ChangedObject) {
         self.pending.remove(&object.id);
     }

@@ -3,7 +3,7 @@
 //! Each condition type has its own field manager, which applies this condition only. So several
 //! gateways on one store agree, and conditions of other writers stay untouched. A finding that depends
 //! on the settings of one gateway is not written: gateways with different settings would overwrite each
-//! other for ever.
+//! other's conditions without end.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -36,7 +36,7 @@ const UNREACHABLE: &str = "Unreachable";
 /// Its reason: schemas of higher precedence match everything that it matches.
 const COVERED: &str = "Covered";
 
-/// The most writes of one object in [`WINDOW`].
+/// The maximum number of writes of one object within [`WINDOW`].
 const MAX_WRITES: usize = 6;
 const WINDOW: Duration = Duration::from_secs(60);
 
@@ -72,7 +72,7 @@ impl ConditionWriter {
         Self {
             hosted,
             clock,
-            // Levels first, so that schemas are compared with the levels of now.
+            // Levels come first, so that schemas are compared with the current levels.
             changed: ChangedObjects::new(store, [&PRIORITY_LEVEL, &FLOW_SCHEMA]),
             levels_of: BTreeMap::new(),
             levels: BTreeSet::new(),
@@ -112,7 +112,7 @@ impl ConditionWriter {
         Ok(all_written)
     }
 
-    /// Takes note of which schemas no request can match.
+    /// Records which schemas no request can match.
     fn note_unreachable(&mut self, unreachable: &[UnreachableSchema]) {
         let now = unreachable
             .iter()
@@ -126,7 +126,7 @@ impl ConditionWriter {
         }
     }
 
-    /// Takes note of a level that was created or deleted: its schemas are dangling or not.
+    /// Records that a level was created or deleted, which changes whether its schemas are dangling.
     fn note_level(&mut self, level: &ChangedObject) {
         let name = &level.name;
         let is_news = if level.object.is_some() {

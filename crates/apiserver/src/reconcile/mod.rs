@@ -1,8 +1,8 @@
 //! Objects that the gateway maintains in the API that it hosts: the built-in objects, and the status
 //! conditions of all flow schemas.
 //!
-//! It writes through the same verbs as clients do, so field ownership, validation and the change log
-//! apply.
+//! The gateway writes through the same verbs as clients, so field ownership, validation and the change
+//! log apply.
 
 mod bootstrap;
 mod changes;
@@ -52,7 +52,7 @@ pub enum ReconcileError {
 }
 
 impl ReconcileError {
-    /// Whether another writer was faster, or the object was deleted. The next pass handles both.
+    /// Whether another client has changed or deleted the object since it was read. The next pass handles both.
     fn is_race(&self) -> bool {
         matches!(
             self,

@@ -4,7 +4,7 @@
 //! messages.
 //!
 //! Not here: the grammars (`fairgate_core::digest`), and which value of a repeated parameter
-//! counts.
+//! is used.
 
 pub(crate) mod field;
 pub(crate) mod label;

@@ -23,7 +23,7 @@ pub enum ConnectionEvent {
     SentAgain,
 }
 
-/// Accompanies an open connection.
+/// Reports the end of an open connection when it is dropped.
 #[must_use]
 #[derive(Debug)]
 pub(super) struct OpenConnection(EventSink<ConnectionEvent>);

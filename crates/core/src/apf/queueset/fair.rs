@@ -1,23 +1,23 @@
-//! Whose turn it is among flows ([`Semantics::Improved`](super::Semantics)).
+//! The order in which flows are served ([`Semantics::Improved`](super::Semantics)).
 //!
 //! Each flow has a *start*: the virtual time at which its next request is due, which is the work it
-//! was given so far. A request that starts moves it by the work that such requests of this flow take,
-//! and when the request ends the difference to what it took is settled. The flow with the least start
-//! is next (start-time fair queuing). A flow that comes begins at the virtual time, unless it owes
-//! more.
+//! has received so far. A request that starts moves it by the work that such requests of this flow take,
+//! and when the request ends, the difference from the actual work is added. The flow with the least start
+//! is next (start-time fair queuing). A flow that becomes active starts at the current virtual time, unless
+//! its own start is later.
 //!
-//! A head that is next and does not fit keeps seats free until it does. Three rules make up for what that
-//! costs, and none reduces the share of another flow:
+//! While the head of the next flow does not fit, free seats are kept for it. Three rules reduce the cost of
+//! these idle seats, and none reduces the share of another flow:
 //!
 //! - A wide flow keeps the seats that its own requests give back as long as it is at most [`LEAD`]
-//!   requests ahead of whoever is next, so that seats are drained for many requests and not for each.
+//!   requests ahead of the next flow, so that seats are drained for many requests and not for each.
 //!   If a flow within that lead has a wider request that fits, it is started instead, since narrow
 //!   ones find seats anyway.
 //! - For a flow that is served and has more waiting no seats are drained until it is as many requests
 //!   behind; until then the widest request that fits is started.
 //! - A request may pass the head if it is expected to take at most a tenth of the time for which the
 //!   head has been waiting to fit, and as long as others than passers keep the head waiting. So the
-//!   head waits at most a tenth longer than if nobody passed.
+//!   head waits at most a tenth longer than if no request passed it.
 
 use std::time::Duration;
 
@@ -27,16 +27,16 @@ use crate::{
     time::Time,
 };
 
-/// How many of its requests a wide flow may be ahead, at most.
+/// The maximum number of its requests by which a wide flow may be ahead.
 const LEAD: u32 = 8;
 
 /// A request that passes a blocked head takes at most one part in so many of the head's wait.
 const PASSING_PART: u32 = 10;
 
-/// Longer than this no request is assumed to take.
+/// The longest service time that is assumed for a request.
 const LONGEST_ASSUMED: Duration = Duration::from_secs(60);
 
-/// How many requests a mean service time remembers.
+/// The number of requests over which a mean service time is taken.
 const MEMORY: u32 = 32;
 
 /// From here on virtual time is set back, long before it could overflow.
@@ -49,7 +49,7 @@ pub(super) struct Blocked {
     since: Time,
     /// Distinguishes requests that passed this head from those that passed an earlier one; never 0.
     number: u32,
-    /// Seats held by those who passed it.
+    /// Seats held by the requests that passed it.
     passers_seats: Seats,
 }
 
@@ -76,8 +76,8 @@ impl<W: Copy> QueueSet<W> {
             }
             events.blocked.push(head.schema);
             let width = head.seats;
-            // The lead comes first: it is paid back within the flow's own turns, whereas who passes by patience lengthens
-            // the head's wait.
+            // The lead comes first: it is paid back within the flow's own turns, whereas a request that
+            // passes by patience lengthens the head's wait.
             if let Some(passer) = self.passer_by_lead(flow) {
                 self.start_head(passer, arriving, events);
                 continue;
@@ -106,7 +106,7 @@ impl<W: Copy> QueueSet<W> {
             return Some(flow);
         }
         self.turns.first_fitting(free)?;
-        // Seats are drained until it has caught up: else it would for ever get those of its own requests alone.
+        // Seats are drained until it has caught up: otherwise it would only ever get those of its own requests.
         self.flows.at_mut(next).behind = true;
         None
     }
@@ -244,7 +244,7 @@ impl<W: Copy> QueueSet<W> {
         }
     }
 
-    /// Replaces the guess by what the request really took, and learns from it.
+    /// Replaces the estimated work by the actual work, and updates the mean service time.
     pub(super) fn settle_charge(&mut self, index: u32) {
         let entry = self.entries.at(index);
         let took = self.now.since(entry.started.unwrap_or(self.now));
@@ -310,7 +310,7 @@ impl<W: Copy> QueueSet<W> {
         self.sums.waiting -= 1;
     }
 
-    /// Puts a flow where it belongs, after its head or its start changed.
+    /// Reorders a flow after its head or its start changed.
     fn settle_flow(&mut self, flow: u32) {
         let known = self.flows.at(flow);
         if known.waiting == 0 {
