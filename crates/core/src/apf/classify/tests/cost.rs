@@ -296,23 +296,21 @@ fn combinations_with_names_that_no_rule_mentions_are_not_looked_up() {
 
 #[test]
 fn names_are_looked_up_only_if_a_rule_of_the_subject_has_some() {
-    let part =
-        |group: &str, resource: &str| resources(&["get"], &[group], &[resource], &["*"], false);
-    let of = |name: &str, part| named(0, vec![rule(vec![user(name)], vec![part], vec![])]);
-    let steps = |schema: FlowSchema| {
-        // Another user's rules mention all names of the request.
-        let other = schema_of_another(part("apps", "things"));
-        let policy = policy(vec![schema, other]);
+    let part = |group: &str, resource: &str, namespace: &str| {
+        resources(&["get"], &[group], &[resource], &[namespace], false)
+    };
+    let of = |i, name: &str, part| named(i, vec![rule(vec![user(name)], vec![part], vec![])]);
+    let steps = |part_of_alice: ResourcePolicyRule| {
+        // The rules of another user mention all names of the request.
+        let of_another = of(1, "bob", part("apps", "things", "red"));
+        let policy = policy(vec![of(0, "alice", part_of_alice), of_another]);
         let request = digest("alice", &[], "GET", "/apis/apps/v1/namespaces/red/things/n");
         let before = STEPS.get();
         policy.classify(&request);
         STEPS.get() - before
     };
-    let any = steps(of("alice", part("*", "*")));
-    assert!(any < steps(of("alice", part("apps", "*"))));
-    assert!(any < steps(of("alice", part("*", "things"))));
-}
-
-fn schema_of_another(part: ResourcePolicyRule) -> FlowSchema {
-    named(1, vec![rule(vec![user("bob")], vec![part], vec![])])
+    let any = steps(part("*", "*", "*"));
+    assert!(any < steps(part("apps", "*", "*")));
+    assert!(any < steps(part("*", "things", "*")));
+    assert!(any < steps(part("*", "*", "red")));
 }

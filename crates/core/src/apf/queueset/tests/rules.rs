@@ -334,14 +334,22 @@ fn an_arrival_reports_the_length_of_its_queue_itself_included() {
 
 #[test]
 fn of_flows_that_owe_the_same_the_one_that_came_first_is_served_first() {
-    let mut stage = Stage::new(improved(queues(8, 50, 1), 1));
-    stage.arrive(at(0), "executes", 0, Work::ONE);
-    let flows = [("a", 7), ("b", 3), ("c", 5), ("d", 1), ("e", 6), ("f", 2)];
-    for (name, hash) in flows {
-        stage.arrive(at(0), name, hash, Work::ONE);
+    let mut stage = Stage::new(improved(queues(8, 50, 1), 3));
+    for (name, hash) in [("a", 1), ("b", 2), ("c", 3)] {
+        assert!(stage.executes(at(0), name, hash, Work::ONE));
     }
-    for name in ["executes", "a", "b", "c", "d", "e"] {
-        stage.finish(at(0), name);
+    for name in ["a", "b", "c"] {
+        stage.finish(at(10), name);
     }
-    assert_eq!(stage.running, ["executes", "a", "b", "c", "d", "e", "f"]);
+    for name in ["x", "y", "z"] {
+        assert!(stage.executes(at(10), name, 4, Work::ONE));
+    }
+    // Known flows, in another order than they were first seen in.
+    for (name, hash) in [("third", 3), ("first", 1), ("second", 2)] {
+        stage.arrive(at(10), name, hash, Work::ONE);
+    }
+    for name in ["x", "y", "z"] {
+        stage.finish(at(10), name);
+    }
+    assert_eq!(stage.running[6..], ["third", "first", "second"]);
 }
