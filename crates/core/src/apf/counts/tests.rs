@@ -56,6 +56,8 @@ fn unreported_resources_are_untracked_and_reported_ones_are_known() {
         assert_eq!(counts.lookup(Time::ZERO, &PODS), ObjectStats::Untracked);
         counts.seed(Time::ZERO, &PODS, 0, None);
         assert_eq!(counts.lookup(Time::ZERO, &PODS), known(0, 0));
+        counts.seed(Time::ZERO, &PODS, 0, Some(0));
+        assert_eq!(counts.lookup(Time::ZERO, &PODS), known(0, 0));
         counts.seed(Time::ZERO, &PODS, 799, Some(7_990_500));
         assert_eq!(counts.lookup(Time::ZERO, &PODS), known(799, 10_000));
         assert_eq!(counts.lookup(minutes(3), &PODS), known(799, 10_000));

@@ -343,13 +343,17 @@ fn very_many_queues_are_reported() {
 fn a_level_without_schema_is_reported() {
     let mut limited = reject(100);
     limited["limitResponse"] = json!({ "type": "Queue", "queuing": {} });
-    let reported = warnings(&compile([level("it", limited)]));
+    let compiled = compile([level("it", limited)]);
     assert_eq!(
-        reported,
+        warnings(&compiled),
         [
             "warning: f.yaml: PriorityLevelConfiguration \"it\": no FlowSchema sends requests to \
              it, but its shares lessen the seats of all others; add a FlowSchema for it or remove it"
         ]
+    );
+    assert!(
+        !compiled.findings.iter().any(is_unreachable),
+        "only schemas are"
     );
 }
 
