@@ -31,6 +31,7 @@ const DOCUMENTS: &[&str] = &[
 /// The beginnings of the paths that a document may name.
 const DIRECTORIES: &[&str] = &[
     "crates/",
+    "loadtest/",
     "src/",
     "config/",
     "docs/",

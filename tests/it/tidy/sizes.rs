@@ -16,7 +16,9 @@ const LONG_FUNCTIONS: &[(&str, &str)] = &[];
 
 /// All Rust files but those that a program writes.
 fn rust_files() -> Vec<PathBuf> {
-    let directories = ["src", "crates", "tests", "benches", "examples", "fuzz"];
+    let directories = [
+        "src", "crates", "loadtest", "tests", "benches", "examples", "fuzz",
+    ];
     let all = directories
         .iter()
         .flat_map(|directory| files(directory, "rs"));
@@ -190,7 +192,9 @@ fn no_function_has_more_than_70_lines() {
 #[test]
 fn the_listed_directories_are_there() {
     let files = rust_files();
-    for directory in ["src", "crates", "tests", "benches", "examples", "fuzz"] {
+    for directory in [
+        "src", "crates", "loadtest", "tests", "benches", "examples", "fuzz",
+    ] {
         assert!(
             files
                 .iter()

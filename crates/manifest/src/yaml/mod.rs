@@ -9,9 +9,12 @@
 //! an error. [`manifest`] reads bodies sent to an API server, which must accept what kube-apiserver accepts:
 //! booleans of YAML 1.1 such as `yes`, and repeated keys, which it reports.
 //!
+//! [`lines`] says on which lines the keys of a document stand, for messages about their values.
+//!
 //! Not here: what the values mean.
 
 mod documents;
+mod lines;
 mod manifest;
 mod scalars;
 
@@ -21,6 +24,7 @@ use serde::de;
 
 pub use self::{
     documents::documents,
+    lines::lines,
     manifest::{MAX_REPEATED, Manifest, NO_JSON, NO_KEY, RepeatedKey, manifest},
 };
 

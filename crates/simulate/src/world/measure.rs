@@ -25,6 +25,8 @@ pub struct FlowReport {
     /// The maximum over its requests of the wait divided by the sum of the ideal wait and the
     /// longest service that executed when the request arrived.
     pub wait_ratio: f64,
+    /// Seconds from arrival to the end of the execution, of the requests that executed, ascending.
+    pub latencies: Vec<f64>,
     /// Requests that began to execute.
     pub executed: u32,
     /// Requests that were rejected or timed out.
@@ -106,6 +108,7 @@ pub(super) struct Meter {
 struct Tally {
     seat_nanos: f64,
     waits: Vec<u64>,
+    latencies: Vec<u64>,
     wait_ratio: f64,
     executed: u32,
     lost: u32,
@@ -178,6 +181,9 @@ impl Meter {
         tally
             .waits
             .push(u64::try_from(waited.as_nanos()).unwrap_or(u64::MAX));
+        tally
+            .latencies
+            .push(fairgate_core::time::nanos(waited + begun.service));
         let bound = (tally.fluid_wait + begun.longest_executing).max(Duration::from_micros(1));
         let ratio = waited.as_secs_f64() / bound.as_secs_f64();
         tally.wait_ratio = tally.wait_ratio.max(ratio);
@@ -205,6 +211,7 @@ impl Meter {
         let flows = world.flows.iter().zip(ideal(world)).zip(self.flows);
         let flows = flows.map(|((spec, ideal), mut tally)| {
             tally.waits.sort_unstable();
+            tally.latencies.sort_unstable();
             let wait_at = |place: usize| tally.waits.get(place).map_or(0.0, |w| seconds(*w));
             let count = tally.waits.len();
             FlowReport {
@@ -214,6 +221,7 @@ impl Meter {
                 longest_wait: wait_at(count.saturating_sub(1)),
                 p99_wait: wait_at(count * 99 / 100),
                 wait_ratio: tally.wait_ratio,
+                latencies: tally.latencies.iter().map(|l| seconds(*l)).collect(),
                 executed: tally.executed,
                 lost: tally.lost,
             }

@@ -20,7 +20,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 pub use measure::{FlowReport, WorldReport};
-pub use run::run;
+pub use run::{run, run_fifo};
 
 use fairgate_core::apf::units::Seats;
 
@@ -37,7 +37,7 @@ pub struct World {
     /// The flows that use it.
     pub flows: Vec<FlowSpec>,
     /// Seconds that are not measured.
-    pub(crate) warm_up_seconds: f64,
+    pub warm_up_seconds: f64,
     /// Seconds that are measured, after those.
     pub seconds: f64,
 }
@@ -76,7 +76,7 @@ pub struct FlowSpec {
     pub additional_latency_seconds: f64,
     /// When its first request comes, in seconds from the beginning.
     #[serde(default)]
-    pub(crate) starts_seconds: f64,
+    pub starts_seconds: f64,
 }
 
 /// When requests come.
@@ -107,7 +107,7 @@ pub enum Arrivals {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Service {
     /// Mean seconds.
-    pub(crate) mean_seconds: f64,
+    pub mean_seconds: f64,
     /// Their distribution about the mean.
     pub shape: ServiceDistribution,
 }

@@ -3,7 +3,7 @@
 use std::{cmp::Reverse, collections::BinaryHeap, time::Duration};
 
 use super::{
-    Arrivals, FlowSpec, Service, ServiceDistribution, World, WorldReport, duration,
+    Arrivals, FlowSpec, LevelShape, Service, ServiceDistribution, World, WorldReport, duration,
     measure::{Meter, StartedRequest},
 };
 use fairgate_core::random::Random;
@@ -50,6 +50,8 @@ struct Stage<'a> {
     set: QueueSet<Number>,
     heap: BinaryHeap<Reverse<(u64, u64, WorldEvent)>>,
     sequence: u64,
+    /// Whether each flow of the world is a flow for flow control; otherwise all are one.
+    by_flow: bool,
     hashes: Vec<u64>,
     draws: Vec<Draws>,
     requests: Vec<WorldRequest>,
@@ -65,7 +67,25 @@ struct Stage<'a> {
 ///
 /// If the world is invalid: no seats, a hand that cannot be dealt, a width of 0.
 pub fn run(world: &World, semantics: Semantics) -> WorldReport {
-    let shape = world.level;
+    play(world, semantics, world.level, true)
+}
+
+/// Plays `world` without fairness: all its requests are one flow, in one FIFO queue without a limit.
+///
+/// # Panics
+///
+/// If the world is invalid: no seats, a width of 0.
+pub fn run_fifo(world: &World) -> WorldReport {
+    let shape = LevelShape {
+        queues: 1,
+        hand_size: 1,
+        queue_length_limit: u32::MAX,
+        ..world.level
+    };
+    play(world, Semantics::Compatible, shape, false)
+}
+
+fn play(world: &World, semantics: Semantics, shape: LevelShape, by_flow: bool) -> WorldReport {
     let queuing = Queuing {
         queues: shape.queues,
         hand_size: shape.hand_size,
@@ -79,6 +99,7 @@ pub fn run(world: &World, semantics: Semantics) -> WorldReport {
         set: QueueSet::new(semantics, discipline, shape.seats, Time::ZERO),
         heap: BinaryHeap::new(),
         sequence: 0,
+        by_flow,
         hashes: world.flows.iter().map(|_| seeds.number()).collect(),
         draws: world
             .flows
@@ -158,10 +179,11 @@ impl Stage<'_> {
         }
         let number = Number::try_from(self.requests.len()).expect("a few million requests");
         self.requests.push(request);
+        let controlled = if self.by_flow { flow } else { 0 };
         let arriving = ArrivingRequest {
             waiter: number,
-            schema: flow,
-            hash: self.hashes[flow as usize],
+            schema: controlled,
+            hash: self.hashes[controlled as usize],
             work: Work {
                 initial_seats: width,
                 final_seats: spec.final_seats,

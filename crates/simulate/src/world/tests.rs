@@ -89,3 +89,21 @@ fn the_same_world_gives_the_same_report_and_can_be_written_down() {
         assert_eq!(report(semantics), report(semantics));
     }
 }
+
+#[test]
+fn without_fairness_a_light_flow_waits_behind_a_heavy_one() {
+    let flows = vec![
+        flow("mouse", 1, 1, 20.0 * MILLI, 200.0 * MILLI),
+        flow("elephant", 1, 200, 20.0 * MILLI, 0.0),
+    ];
+    let world = world(10, flows);
+    let median = |report: &WorldReport| {
+        let latencies = &report.flows[0].latencies;
+        latencies[latencies.len() / 2]
+    };
+    let (fair, fifo) = (run(&world, Semantics::Improved), run_fifo(&world));
+    // 190 requests wait before it, and ten leave every 20 ms.
+    assert!((0.3..0.5).contains(&median(&fifo)), "{}", median(&fifo));
+    assert!(median(&fair) < 0.045, "{}", median(&fair));
+    assert!(fair.flows[0].latencies.is_sorted());
+}

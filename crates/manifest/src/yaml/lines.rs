@@ -1,0 +1,230 @@
+//! The lines on which the keys of a document stand, for messages about their values.
+
+use std::{cell::RefCell, collections::BTreeMap, fmt};
+
+use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+
+use super::{ExpansionBudget, YamlError, check_depth, checked};
+
+/// The line of each key of the first document of `text`, counted from 1.
+///
+/// A key is named by its path, such as `clients[2].load.rate`; an item of a list has the line of the first key or
+/// text in it. Numbers, and keys that contain escapes, have no line of their own: look for the nearest path above.
+///
+/// Costs time and memory linear in the length of `text`.
+///
+/// # Errors
+///
+/// As [`documents`](super::documents), except for repeated keys.
+pub fn lines(text: &[u8]) -> Result<BTreeMap<String, usize>, YamlError> {
+    let text = checked(text)?;
+    check_depth(text)?;
+    let found = RefCell::default();
+    let visitor = LineVisitor {
+        text,
+        path: "",
+        budget: &ExpansionBudget::of(text),
+        found: &found,
+    };
+    if let Some(document) = serde_yaml::Deserializer::from_str(text).next() {
+        let outcome = visitor.deserialize(document);
+        outcome.map_err(|error| YamlError::Syntax {
+            document: 1,
+            message: error.to_string(),
+        })?;
+    }
+    Ok(to_lines(text, found.into_inner()))
+}
+
+/// Converts positions in `text` to lines, in one pass.
+fn to_lines(text: &str, places: BTreeMap<String, usize>) -> BTreeMap<String, usize> {
+    let mut order: Vec<(String, usize)> = places.into_iter().collect();
+    order.sort_by_key(|(_, place)| *place);
+    let (mut line, mut from) = (1, 0);
+    let lines = order.into_iter().map(|(path, place)| {
+        line += text[from..place].matches('\n').count();
+        from = place;
+        (path, line)
+    });
+    lines.collect()
+}
+
+/// Visits the value at `path`, and returns its position in the text if that is known.
+#[derive(Clone, Copy)]
+struct LineVisitor<'a> {
+    text: &'a str,
+    path: &'a str,
+    budget: &'a ExpansionBudget,
+    found: &'a RefCell<BTreeMap<String, usize>>,
+}
+
+/// A scalar as a key: its text, and its position.
+struct KeyVisitor<'a> {
+    text: &'a str,
+}
+
+/// Where `part` stands in `text`, if it is a part of it.
+fn position(text: &str, part: &str) -> Option<usize> {
+    let place = part.as_ptr().addr().checked_sub(text.as_ptr().addr())?;
+    let rest = text.get(place..)?;
+    rest.starts_with(part).then_some(place)
+}
+
+impl<'de> DeserializeSeed<'de> for LineVisitor<'_> {
+    type Value = Option<usize>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+macro_rules! without_position {
+    ($($visit:ident: $ty:ty),*) => {
+        $(fn $visit<E: de::Error>(self, _: $ty) -> Result<Self::Value, E> {
+            self.budget.spend(1).map(|()| None)
+        })*
+    };
+}
+
+impl<'de> Visitor<'de> for LineVisitor<'_> {
+    type Value = Option<usize>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a mapping, a list, text, a number, true, false or null")
+    }
+
+    without_position!(visit_bool: bool, visit_i64: i64, visit_u64: u64, visit_i128: i128, visit_u128: u128, visit_f64: f64);
+
+    fn visit_unit<E: de::Error>(self) -> Result<Self::Value, E> {
+        self.budget.spend(1).map(|()| None)
+    }
+
+    fn visit_none<E: de::Error>(self) -> Result<Self::Value, E> {
+        self.visit_unit()
+    }
+
+    fn visit_borrowed_str<E: de::Error>(self, v: &'de str) -> Result<Self::Value, E> {
+        self.budget.spend(v.len().saturating_add(1))?;
+        Ok(position(self.text, v))
+    }
+
+    fn visit_str<E: de::Error>(self, v: &str) -> Result<Self::Value, E> {
+        self.budget.spend(v.len().saturating_add(1)).map(|()| None)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
+        self.budget.spend(1)?;
+        let mut first = None;
+        for index in 0.. {
+            let path = format!("{}[{index}]", self.path);
+            let item = LineVisitor {
+                path: &path,
+                ..self
+            };
+            let Some(place) = list.next_element_seed(item)? else {
+                break;
+            };
+            if let Some(place) = place {
+                first = first.or(Some(place));
+                self.found.borrow_mut().insert(path, place);
+            }
+        }
+        Ok(first)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        self.budget.spend(1)?;
+        let mut first = None;
+        while let Some((key, place)) = map.next_key_seed(KeyVisitor { text: self.text })? {
+            let path = match self.path {
+                "" => key,
+                path => format!("{path}.{key}"),
+            };
+            if let Some(place) = place {
+                first = first.or(Some(place));
+                self.found.borrow_mut().insert(path.clone(), place);
+            }
+            map.next_value_seed(LineVisitor {
+                path: &path,
+                ..self
+            })?;
+        }
+        Ok(first)
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for KeyVisitor<'_> {
+    type Value = (String, Option<usize>);
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for KeyVisitor<'_> {
+    type Value = (String, Option<usize>);
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a key that is text, a number, true or false")
+    }
+
+    fn visit_borrowed_str<E: de::Error>(self, v: &'de str) -> Result<Self::Value, E> {
+        Ok((v.to_owned(), position(self.text, v)))
+    }
+
+    fn visit_str<E: de::Error>(self, v: &str) -> Result<Self::Value, E> {
+        Ok((v.to_owned(), None))
+    }
+
+    fn visit_bool<E: de::Error>(self, v: bool) -> Result<Self::Value, E> {
+        Ok((v.to_string(), None))
+    }
+
+    fn visit_i64<E: de::Error>(self, v: i64) -> Result<Self::Value, E> {
+        Ok((v.to_string(), None))
+    }
+
+    fn visit_u64<E: de::Error>(self, v: u64) -> Result<Self::Value, E> {
+        Ok((v.to_string(), None))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_key_and_item_has_its_line() {
+        let text = "# é\na: 1\nb:\n  c: [x,\n    'y']\n  d:\n  - e: 2\n    f: z\n  - {g: 3}\n";
+        let lines = lines(text.as_bytes()).unwrap();
+        let expected = [
+            ("a", 2),
+            ("b", 3),
+            ("b.c", 4),
+            ("b.c[0]", 4),
+            ("b.c[1]", 5),
+            ("b.d", 6),
+            ("b.d[0]", 7),
+            ("b.d[0].e", 7),
+            ("b.d[0].f", 8),
+            ("b.d[1]", 9),
+            ("b.d[1].g", 9),
+        ];
+        let expected = expected.map(|(path, line)| (path.to_owned(), line));
+        assert_eq!(lines, BTreeMap::from(expected));
+    }
+
+    #[test]
+    fn what_has_no_lines_is_empty_or_an_error() {
+        assert!(lines(b"").unwrap().is_empty());
+        assert!(lines(b"7").unwrap().is_empty());
+        assert!(lines(b"a: [").is_err());
+        assert!(lines("[".repeat(2000).as_bytes()).is_err());
+        let aliases = format!(
+            "a: &a [{}1]\nb: [{}1]\n",
+            "1, ".repeat(9999),
+            "*a, ".repeat(9999)
+        );
+        assert!(lines(aliases.as_bytes()).is_err());
+    }
+}

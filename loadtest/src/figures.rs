@@ -1,0 +1,205 @@
+//! Figures of clients: what is measured, medians over rounds, and arithmetic.
+
+use serde::Serialize;
+
+use crate::scenario::expectation::Measure;
+
+/// The results of one client in one slice, or the medians over several slices.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ClientFigures {
+    pub(crate) name: String,
+    /// Requests that were to be sent in the measured time.
+    pub(crate) requests: u64,
+    /// Of these, those that succeeded.
+    pub(crate) ok: u64,
+    /// Those that ended with a 429.
+    pub(crate) refused: u64,
+    /// Those with any other outcome.
+    pub(crate) errors: u64,
+    /// Of the errors, requests that had no response when the run ended.
+    pub(crate) unanswered: u64,
+    /// Responses with 429 after which the request was repeated.
+    pub(crate) retried: u64,
+    /// Successes a second.
+    pub(crate) rate: f64,
+    /// Seconds from the intended time of sending to the end of the response.
+    pub(crate) latency: LatencyFigures,
+    /// The mean number of the server's workers that it used, by service times without overload.
+    pub(crate) share: f64,
+    /// What max-min fair sharing gives.
+    pub(crate) ideal_share: f64,
+    /// Jain's index over the rates of its users.
+    pub(crate) jain: f64,
+    /// What the last error was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) last_error: Option<String>,
+}
+
+/// Latencies in seconds; 0 where nothing was measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub(crate) struct LatencyFigures {
+    pub(crate) p50: f64,
+    pub(crate) p90: f64,
+    pub(crate) p99: f64,
+    pub(crate) p999: f64,
+    pub(crate) max: f64,
+}
+
+impl ClientFigures {
+    /// The value of a measure; `None` for a latency when nothing succeeded.
+    pub(crate) fn value(&self, measure: Measure) -> Option<f64> {
+        if measure.is_latency() && self.ok == 0 {
+            return None;
+        }
+        Some(match measure {
+            Measure::P50 => self.latency.p50,
+            Measure::P90 => self.latency.p90,
+            Measure::P99 => self.latency.p99,
+            Measure::P999 => self.latency.p999,
+            Measure::Max => self.latency.max,
+            Measure::Rate => self.rate,
+            Measure::Refused => real(self.refused),
+            Measure::Errors => real(self.errors),
+            Measure::Share => self.share,
+            Measure::Jain => self.jain,
+        })
+    }
+}
+
+/// The value of a measure over `clients`: of one of them, or of all together.
+pub(crate) fn value(clients: &[ClientFigures], who: Option<&str>, measure: Measure) -> Option<f64> {
+    let Some(who) = who else {
+        let values: Option<Vec<f64>> = clients.iter().map(|client| client.value(measure)).collect();
+        let values = values?;
+        return Some(match measure {
+            Measure::Jain => {
+                let parts = clients.iter().filter(|client| client.ideal_share > 0.0);
+                jain(parts.map(|client| client.share / client.ideal_share)).unwrap_or(0.0)
+            }
+            _ if measure.is_latency() => values.into_iter().fold(0.0, f64::max),
+            _ => values.into_iter().sum(),
+        });
+    };
+    clients
+        .iter()
+        .find(|client| client.name == who)?
+        .value(measure)
+}
+
+/// The medians over slices that have the same clients in the same order. Counts are sums, so that no error is lost.
+pub(crate) fn medians(slices: &[Vec<ClientFigures>]) -> Vec<ClientFigures> {
+    let Some(first) = slices.first() else {
+        return Vec::new();
+    };
+    let names = first.iter().enumerate();
+    let merged = names.map(|(index, client)| {
+        let all: Vec<&ClientFigures> = slices.iter().filter_map(|slice| slice.get(index)).collect();
+        let mid =
+            |of: fn(&ClientFigures) -> f64| median(all.iter().map(|figures| of(figures)).collect());
+        let sum = |of: fn(&ClientFigures) -> u64| all.iter().map(|figures| of(figures)).sum();
+        ClientFigures {
+            name: client.name.clone(),
+            requests: sum(|f| f.requests),
+            ok: sum(|f| f.ok),
+            refused: sum(|f| f.refused),
+            errors: sum(|f| f.errors),
+            unanswered: sum(|f| f.unanswered),
+            retried: sum(|f| f.retried),
+            rate: mid(|f| f.rate),
+            latency: LatencyFigures {
+                p50: mid(|f| f.latency.p50),
+                p90: mid(|f| f.latency.p90),
+                p99: mid(|f| f.latency.p99),
+                p999: mid(|f| f.latency.p999),
+                max: mid(|f| f.latency.max),
+            },
+            share: mid(|f| f.share),
+            ideal_share: mid(|f| f.ideal_share),
+            jain: mid(|f| f.jain),
+            last_error: all
+                .iter()
+                .rev()
+                .find_map(|figures| figures.last_error.clone()),
+        }
+    });
+    merged.collect()
+}
+
+/// The median of `values`; of an even number, the mean of the two in the middle; 0 of none.
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    match values.len() {
+        0 => 0.0,
+        count if count % 2 == 1 => values[middle],
+        _ => f64::midpoint(values[middle - 1], values[middle]),
+    }
+}
+
+/// Jain's index: 1 when all values are equal, 1/n when one of n has everything. `None` when all are zero.
+pub(crate) fn jain(values: impl IntoIterator<Item = f64>) -> Option<f64> {
+    let (mut count, mut sum, mut squares) = (0.0, 0.0, 0.0);
+    for value in values {
+        count += 1.0;
+        sum += value;
+        squares += value * value;
+    }
+    (squares > 0.0).then(|| sum * sum / (count * squares))
+}
+
+/// A count as a real number.
+#[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
+pub(crate) fn real(count: u64) -> f64 {
+    count as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn client(name: &str, p99: f64, errors: u64) -> ClientFigures {
+        ClientFigures {
+            name: name.to_owned(),
+            ok: 10,
+            errors,
+            share: p99,
+            ideal_share: 2.0,
+            latency: LatencyFigures {
+                p99,
+                ..LatencyFigures::default()
+            },
+            ..ClientFigures::default()
+        }
+    }
+
+    #[test]
+    fn medians_keep_every_error() {
+        let slices = [1.0, 9.0, 2.0].map(|p99| vec![client("a", p99, u64::from(p99 > 8.0))]);
+        let merged = medians(&slices);
+        assert!((merged[0].latency.p99 - 2.0).abs() < 1e-9);
+        assert_eq!((merged[0].errors, merged[0].ok), (1, 30));
+    }
+
+    #[test]
+    fn of_all_clients_latencies_are_the_worst_and_counts_are_sums() {
+        let clients = [client("a", 1.0, 3), client("b", 3.0, 4)];
+        assert_eq!(value(&clients, None, Measure::Errors), Some(7.0));
+        assert_eq!(value(&clients, None, Measure::P99), Some(3.0));
+        assert_eq!(value(&clients, Some("a"), Measure::P99), Some(1.0));
+        assert_eq!(value(&clients, Some("c"), Measure::P99), None);
+        // Shares of a half and of one and a half of the ideal.
+        let index = value(&clients, None, Measure::Jain).unwrap();
+        assert!((index - 0.8).abs() < 1e-9, "{index}");
+    }
+
+    #[test]
+    fn a_latency_without_a_success_is_not_known() {
+        let silent = ClientFigures {
+            ok: 0,
+            ..client("a", 1.0, 0)
+        };
+        assert_eq!(silent.value(Measure::P99), None);
+        assert_eq!(silent.value(Measure::Errors), Some(0.0));
+    }
+}

@@ -1,0 +1,97 @@
+//! The policy of a scenario as fairgate compiles it: which client belongs to which level, and how many seats that has.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::scenario::{ClientSpec, RequestSpec, Scenario};
+use fairgate_core::{
+    apf::{
+        Compiled, ObjectSet, Policy, PolicySettings, Seats,
+        borrowing::LevelLimits,
+        policy::{LevelKind, LevelSpec},
+        work::{EstimatorSettings, ObjectStats},
+    },
+    digest::{RequestDigest, User},
+    finding::Finding,
+};
+
+/// Fixed, so that every run deals the same queues.
+pub(crate) const HASH_KEY: [u8; 16] = *b"fairgate loadtst";
+
+/// Compiles policy objects for the gateway of `scenario`.
+///
+/// # Errors
+///
+/// All findings; the origin of each is the index of its object.
+pub(crate) fn compile(scenario: &Scenario, objects: &[Value]) -> Result<Policy, Vec<Finding>> {
+    let documents = objects.iter().enumerate();
+    let documents = documents.map(|(index, object)| (index.to_string(), object.clone()));
+    let set = ObjectSet::read(documents).with_bootstrap(scenario.gateway.bootstrap);
+    let settings = PolicySettings {
+        total_seats: scenario.gateway.total_seats,
+        semantics: scenario.gateway.semantics,
+        hash_key: HASH_KEY,
+    };
+    let Compiled {
+        policy, findings, ..
+    } = Policy::compile(&set, &settings)?;
+    let errors: Vec<Finding> = findings.into_iter().filter(Finding::is_error).collect();
+    if errors.is_empty() {
+        Ok(policy)
+    } else {
+        Err(errors)
+    }
+}
+
+/// The groups of a user of `client`, as the gateway sees them.
+pub(crate) fn groups(client: &ClientSpec) -> Vec<String> {
+    let mut groups = client.groups.clone();
+    groups.push(User::AUTHENTICATED.to_owned());
+    groups
+}
+
+/// The level of a request by a user of `client`.
+pub(crate) fn level_of<'p>(
+    policy: &'p Policy,
+    client: &ClientSpec,
+    request: &RequestSpec,
+) -> &'p LevelSpec {
+    let digest = RequestDigest {
+        info: request.info.clone(),
+        user: Arc::new(User::new(client.user_names()[0].as_str(), groups(client))),
+    };
+    policy.level(policy.classify(&digest).level)
+}
+
+/// The limits of a level.
+pub(crate) fn limits(policy: &Policy, level: &LevelSpec) -> LevelLimits {
+    let share_sum = LevelLimits::share_sum(policy.levels());
+    LevelLimits::of(level, policy.settings().total_seats, share_sum)
+}
+
+/// The seats of a request, once the gateway has learnt how large the lists are.
+pub(crate) fn width(
+    scenario: &Scenario,
+    policy: &Policy,
+    client: &ClientSpec,
+    request: &RequestSpec,
+) -> Seats {
+    let level = level_of(policy, client, request);
+    if level.kind == LevelKind::Exempt {
+        return 1;
+    }
+    let (count, bytes) = scenario.upstream.objects_of(&request.info);
+    let objects = ObjectStats::Known {
+        count: count.into(),
+        average_bytes: bytes.into(),
+    };
+    let estimator = EstimatorSettings {
+        semantics: policy.settings().semantics,
+        ..EstimatorSettings::default()
+    };
+    let cap = limits(policy, level).width_cap(&level.kind);
+    estimator
+        .estimate(&request.info, objects, 0, cap)
+        .initial_seats
+}

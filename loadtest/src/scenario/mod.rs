@@ -1,0 +1,352 @@
+//! Scenarios: who sends which load, what kind of server stands behind the gateway, and what is expected of it.
+//!
+//! A scenario is a YAML file. `README.md` beside this crate explains every key; [`read`] reads a file and reports
+//! all mistakes at once, each with its line and what to do. The same file runs over sockets and in virtual time.
+//!
+//! Not here: how load is generated (`load`), how the stand-in server behaves (`upstream`).
+
+pub(crate) mod expectation;
+mod fields;
+mod read;
+#[cfg(test)]
+mod tests;
+mod values;
+
+use std::{path::Path, time::Duration};
+
+use serde_json::Value;
+
+pub(crate) use expectation::Expectation;
+pub(crate) use read::{ScenarioReading, read};
+#[cfg(test)]
+pub(crate) use read::{known_keys, parse};
+
+use fairgate_core::{
+    apf::{Seats, Semantics, objects::Bootstrap},
+    digest::RequestInfo,
+};
+
+/// A scenario that has no mistakes.
+#[derive(Clone, Debug)]
+pub(crate) struct Scenario {
+    /// The name of the file without its extension.
+    pub(crate) name: String,
+    /// What it shows, in a few words.
+    pub(crate) title: String,
+    /// What one should see, and why.
+    pub(crate) about: String,
+    /// Where its random numbers start.
+    pub(crate) seed: u64,
+    /// Load is generated, but not measured, for this time.
+    pub(crate) warm_up: Duration,
+    /// Then it is measured for this time.
+    pub(crate) duration: Duration,
+    pub(crate) gateway: GatewaySpec,
+    /// `FlowSchema` and `PriorityLevelConfiguration` objects.
+    pub(crate) policy: Vec<Value>,
+    pub(crate) clients: Vec<ClientSpec>,
+    pub(crate) upstream: UpstreamSpec,
+    pub(crate) events: Vec<ScenarioEvent>,
+    pub(crate) expect: Vec<Expectation>,
+}
+
+/// The gateway that `local` starts.
+#[derive(Clone, Debug)]
+pub(crate) struct GatewaySpec {
+    pub(crate) total_seats: Seats,
+    pub(crate) semantics: Semantics,
+    pub(crate) bootstrap: Bootstrap,
+    /// Whether clients connect with TLS.
+    pub(crate) tls: bool,
+    pub(crate) request_timeout: Duration,
+}
+
+/// A group of users with the same load.
+#[derive(Clone, Debug)]
+pub(crate) struct ClientSpec {
+    pub(crate) name: String,
+    /// How many users; each is an own flow if the policy tells flows apart by user.
+    pub(crate) users: u32,
+    pub(crate) groups: Vec<String>,
+    pub(crate) load: LoadSpec,
+    pub(crate) requests: Vec<RequestSpec>,
+    pub(crate) connection: ConnectionSpec,
+    pub(crate) retry: RetryPolicy,
+    /// From the beginning of the warm-up.
+    pub(crate) starts: Duration,
+    /// From the beginning of the warm-up; `None`: until the end.
+    pub(crate) stops: Option<Duration>,
+}
+
+/// When a user sends.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum LoadSpec {
+    /// Each thread sends its next request a think time after the response to the one before.
+    Closed {
+        threads: u32,
+        /// The mean; drawn evenly from half to one and a half times that.
+        think: Duration,
+    },
+    /// Requests are sent at times of their own, whatever became of earlier ones.
+    Open(OpenLoad),
+}
+
+/// An open loop.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct OpenLoad {
+    /// Requests a second.
+    pub(crate) rate: f64,
+    pub(crate) arrivals: ArrivalProcess,
+    /// The rate changes evenly to this one over this time, and stays there.
+    pub(crate) ramp: Option<(f64, Duration)>,
+    /// In addition, so many requests at once in each such period.
+    pub(crate) burst: Option<(u32, Duration)>,
+}
+
+/// How the arrivals of an open loop are spread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ArrivalProcess {
+    /// At equal distances.
+    Constant,
+    /// At random.
+    Poisson,
+}
+
+/// One kind of request in the mix of a client.
+#[derive(Clone, Debug)]
+pub(crate) struct RequestSpec {
+    pub(crate) method: &'static str,
+    /// Path and query.
+    pub(crate) target: String,
+    /// What fairgate reads in method and target.
+    pub(crate) info: RequestInfo,
+    pub(crate) weight: u32,
+    pub(crate) body_bytes: u32,
+    /// For a watch, how long it is held before the client closes it.
+    pub(crate) hold: Duration,
+    /// Bytes a second at which the response is read; 0: as fast as it comes.
+    pub(crate) read_rate: u32,
+}
+
+/// The connections of one user.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ConnectionSpec {
+    pub(crate) protocol: HttpVersion,
+    /// At most so many; `None`: one for each thread with HTTP/1.1, as many as its streams need with HTTP/2.
+    pub(crate) connections: Option<u32>,
+    /// Concurrent requests on one HTTP/2 connection.
+    pub(crate) streams: u32,
+    /// For so long a refused connection is tried again, with the same intended time.
+    pub(crate) reconnect: Duration,
+}
+
+/// The version of HTTP that a client speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HttpVersion {
+    Http1,
+    Http2,
+}
+
+/// What a client does with a 429.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RetryPolicy {
+    /// It repeats the request after the time that the response names, as client-go does.
+    Honour,
+    /// It repeats the request at once.
+    Ignore,
+    /// It gives the request up.
+    Never,
+}
+
+/// The stand-in for an API server.
+#[derive(Clone, Debug)]
+pub(crate) struct UpstreamSpec {
+    /// Requests that it executes at once at full speed.
+    pub(crate) capacity: u32,
+    /// How much slower each request beyond its capacity makes it; see `upstream::model`.
+    pub(crate) degradation: f64,
+    /// Requests in progress beyond which it answers 429; 0: never.
+    pub(crate) max_in_flight: u32,
+    /// Service time of requests that no rule matches.
+    pub(crate) service: ServiceTime,
+    /// The first that matches counts.
+    pub(crate) rules: Vec<ServiceRule>,
+    pub(crate) objects: Vec<ObjectSpec>,
+    /// Events a second on each watch.
+    pub(crate) watch_events: f64,
+}
+
+/// How long the stand-in executes a request when it is not overloaded.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct ServiceTime {
+    pub(crate) mean: Duration,
+    pub(crate) distribution: ServiceSpread,
+    /// In addition, for each object that a list returns.
+    pub(crate) per_object: Duration,
+}
+
+/// How service times vary about their mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ServiceSpread {
+    Constant,
+    Exponential,
+    Bimodal,
+}
+
+/// The service time of some requests.
+#[derive(Clone, Debug)]
+pub(crate) struct ServiceRule {
+    /// Kubernetes' verbs; empty: all.
+    pub(crate) verbs: Vec<String>,
+    /// Resources; empty: all.
+    pub(crate) resources: Vec<String>,
+    pub(crate) service: ServiceTime,
+}
+
+/// The objects of one resource.
+#[derive(Clone, Debug)]
+pub(crate) struct ObjectSpec {
+    pub(crate) resource: String,
+    /// In each namespace that a request names, and in all together.
+    pub(crate) count: u32,
+    /// Of one object.
+    pub(crate) bytes: u32,
+}
+
+/// Something that happens during a run.
+#[derive(Clone, Debug)]
+pub(crate) struct ScenarioEvent {
+    /// From the beginning of the measured time.
+    pub(crate) at: Duration,
+    pub(crate) what: EventKind,
+}
+
+/// What happens.
+#[derive(Clone, Debug)]
+pub(crate) enum EventKind {
+    /// These policy objects replace those in force.
+    Policy(Vec<Value>),
+    /// The stand-in takes so many times as long for everything.
+    Slowdown(f64),
+    /// The stand-in answers nothing and accepts no connection, or is back.
+    UpstreamDown(bool),
+    /// The gateway is told to stop, and a new one starts in its place.
+    RestartGateway,
+}
+
+impl Scenario {
+    /// The clients that compete: those of all names, in order.
+    pub(crate) fn client(&self, name: &str) -> Option<&ClientSpec> {
+        self.clients.iter().find(|client| client.name == name)
+    }
+
+    /// From the first request to the last.
+    pub(crate) fn whole(&self) -> Duration {
+        self.warm_up + self.duration
+    }
+
+    /// The same scenario in less time: all times of the run are shorter by one factor, so that it is measured for
+    /// `duration`. Service times and rates stay.
+    pub(crate) fn shortened(mut self, duration: Duration) -> Self {
+        if duration >= self.duration {
+            return self;
+        }
+        let factor = duration.as_secs_f64() / self.duration.as_secs_f64();
+        let scale = |time: &mut Duration| *time = time.mul_f64(factor);
+        scale(&mut self.warm_up);
+        self.duration = duration;
+        for client in &mut self.clients {
+            scale(&mut client.starts);
+            client.stops.iter_mut().for_each(scale);
+            for request in &mut client.requests {
+                scale(&mut request.hold);
+            }
+            if let LoadSpec::Open(open) = &mut client.load {
+                if let Some((_, over)) = &mut open.ramp {
+                    scale(over);
+                }
+                if let Some((_, every)) = &mut open.burst {
+                    scale(every);
+                }
+            }
+        }
+        self.events
+            .iter_mut()
+            .for_each(|event| scale(&mut event.at));
+        self
+    }
+}
+
+impl ClientSpec {
+    /// The names of its users: its own, or with numbers if there are several.
+    pub(crate) fn user_names(&self) -> Vec<String> {
+        match self.users {
+            1 => vec![self.name.clone()],
+            users => (1..=users).map(|n| format!("{}-{n}", self.name)).collect(),
+        }
+    }
+
+    /// The requests that it has in flight at most, of all its users; `None` for an open loop.
+    pub(crate) fn threads(&self) -> Option<u32> {
+        match self.load {
+            LoadSpec::Closed { threads, .. } => Some(threads.saturating_mul(self.users)),
+            LoadSpec::Open(_) => None,
+        }
+    }
+}
+
+impl RequestSpec {
+    /// Path and query for the user with this number: `{user}` stands for the number, from 1.
+    pub(crate) fn target_of(&self, user: u32) -> String {
+        self.target.replace("{user}", &user.to_string())
+    }
+}
+
+impl UpstreamSpec {
+    /// The service time of a request, before objects are counted.
+    pub(crate) fn service_of(&self, info: &RequestInfo) -> ServiceTime {
+        let verb = info.verb.as_str();
+        let resource = String::from_utf8_lossy(info.resource());
+        let matches =
+            |words: &[String], word: &str| words.is_empty() || words.iter().any(|w| w == word);
+        let rule = self
+            .rules
+            .iter()
+            .find(|rule| matches(&rule.verbs, verb) && matches(&rule.resources, &resource));
+        rule.map_or(self.service, |rule| rule.service)
+    }
+
+    /// The objects that a request reads, and the bytes of each: those of its resource for a list or watch.
+    pub(crate) fn objects_of(&self, info: &RequestInfo) -> (u32, u32) {
+        let resource = info.resource();
+        let kind = self
+            .objects
+            .iter()
+            .find(|kind| kind.resource.as_bytes() == resource);
+        let bytes = kind.map_or(500, |kind| kind.bytes);
+        let all = matches!(info.verb.as_str(), "list" | "watch" | "deletecollection");
+        match kind {
+            Some(kind) if all => (kind.count, bytes),
+            _ if all => (0, bytes),
+            _ => (1, bytes),
+        }
+    }
+
+    /// The mean time that a request takes when the server is not overloaded.
+    pub(crate) fn mean_service(&self, info: &RequestInfo) -> Duration {
+        let service = self.service_of(info);
+        let objects = match info.verb.as_str() {
+            "list" | "deletecollection" => self.objects_of(info).0,
+            _ => 0,
+        };
+        service.mean + service.per_object * objects
+    }
+}
+
+/// The name of a scenario: that of its file without the extension.
+fn name_of(path: &Path) -> String {
+    path.file_stem().map_or_else(
+        || "scenario".to_owned(),
+        |stem| stem.to_string_lossy().into_owned(),
+    )
+}

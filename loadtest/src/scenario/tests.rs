@@ -1,0 +1,128 @@
+//! Tests of reading scenarios.
+
+use super::*;
+use crate::scenario::{LoadSpec, parse};
+
+const SMALL: &str = "\
+apiVersion: fairgate.dev/v1alpha1
+kind: Scenario
+title: Small
+clients:
+- name: mouse
+  load:
+    open: {rate: 2}
+  requests:
+  - path: /api/v1/namespaces/default/pods/a
+expect:
+- mouse.p99 <= 1s
+";
+
+/// The findings about `text`.
+fn findings(text: &str) -> Vec<String> {
+    let reading = parse("s.yaml", "s", text.as_bytes());
+    reading.findings.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn a_scenario_needs_little() {
+    let scenario = parse("s.yaml", "s", SMALL.as_bytes()).usable().unwrap();
+    assert_eq!(scenario.duration, Duration::from_secs(10));
+    assert_eq!(scenario.clients[0].requests[0].info.verb.as_str(), "get");
+    assert_eq!(scenario.clients[0].user_names(), ["mouse"]);
+}
+
+#[test]
+fn all_mistakes_are_reported_with_their_lines_and_remedies() {
+    let text = SMALL
+        .replace("title: Small", "title: Small\ndurration: 5s")
+        .replace("rate: 2", "rate: -2, arrivals: even")
+        .replace(
+            "path: /api/v1/namespaces/default/pods/a",
+            "verb: get\n    path: /api/v1/pods",
+        )
+        .replace("<= 1s", "<= 1 x ideal");
+    let found = findings(&text);
+    for expected in [
+        "s.yaml, line 4: durration: unknown key; did you mean \"duration\"?",
+        "s.yaml, line 8: clients[0].load.open.rate: -2 is not a rate; write requests a second",
+        "clients[0].load.open.arrivals: \"even\" is not a known value; write one of constant, poisson",
+        "s.yaml, line 11: clients[0].requests[0].path: GET /api/v1/pods is the verb \"list\", not \"get\"; write verb: list",
+        "s.yaml, line 13: expect[0]: only share has an ideal; write it as",
+    ] {
+        assert!(
+            found.iter().any(|line| line.contains(expected)),
+            "{expected}\n{}",
+            found.join("\n")
+        );
+    }
+    assert_eq!(found.len(), 5, "{}", found.join("\n"));
+}
+
+#[test]
+fn rules_that_involve_several_keys_are_checked() {
+    for (from, to, expected) in [
+        (
+            "- mouse.p99 <= 1s",
+            "- cat.p99 <= 1s",
+            "no client is called \"cat\"; write all or one of mouse",
+        ),
+        ("expect:\n- mouse.p99 <= 1s\n", "", "nothing is expected"),
+        (
+            "    open: {rate: 2}",
+            "    open: {rate: 2}\n    closed: {threads: 1}",
+            "it has two loads",
+        ),
+        (
+            "    open: {rate: 2}\n",
+            "    open: {rate: 2}\n  starts: 1h\n",
+            "it never sends anything",
+        ),
+        (
+            "expect:",
+            "events: [{at: 11s, slowdown: 2}]\nexpect:",
+            "it is after the end",
+        ),
+        (
+            "expect:",
+            "events: [{at: 1s}]\nexpect:",
+            "it has 0 of policy, slowdown, upstream, gateway",
+        ),
+        ("- name: mouse", "- name: all", "cannot be a name"),
+    ] {
+        let found = findings(&SMALL.replace(from, to)).join("\n");
+        assert!(found.contains(expected), "{expected}: {found}");
+    }
+}
+
+#[test]
+fn mistakes_in_policy_objects_are_reported_with_the_line_of_the_object() {
+    let text = SMALL.replace(
+        "clients:",
+        "policy:\n- apiVersion: flowcontrol.apiserver.k8s.io/v1\n  kind: PriorityLevelConfiguration\n  \
+         metadata: {name: a}\n  spec: {type: Unlimited}\nclients:",
+    );
+    let found = findings(&text).join("\n");
+    assert!(
+        found.contains("s.yaml, line 5: policy[0]: PriorityLevelConfiguration \"a\": spec.type"),
+        "{found}"
+    );
+}
+
+#[test]
+fn what_cannot_be_read_is_one_mistake() {
+    assert_eq!(findings("a: [").len(), 1);
+    assert_eq!(findings("").len(), 1);
+    assert_eq!(findings("[1]").len(), 1);
+    assert_eq!(read(Path::new("/nonexistent/a.yaml")).findings.len(), 1);
+}
+
+#[test]
+fn a_shortened_scenario_keeps_its_rates() {
+    let scenario = parse("s.yaml", "s", SMALL.as_bytes()).usable().unwrap();
+    let short = scenario.shortened(Duration::from_secs(1));
+    assert_eq!(
+        (short.duration, short.warm_up),
+        (Duration::from_secs(1), Duration::from_millis(200))
+    );
+    assert!(matches!(short.clients[0].load, LoadSpec::Open(open) if open.rate > 1.9));
+}

@@ -1,0 +1,398 @@
+//! A scenario in virtual time: each priority level is a world of `fairgate-simulate`.
+//!
+//! The same file gives the same figures, in a fraction of a second. What the simulation cannot show is named: the
+//! keys in [`IGNORED`], and what [`SimulatedRun::remarks`] says.
+//!
+//! Without fairness all requests wait in one queue in front of the server, which executes as many as its capacity.
+//! The stand-in server divides itself among all of them instead, so that its latencies differ somewhat.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::{
+    figures::{ClientFigures, LatencyFigures, jain, real},
+    policy,
+    scenario::{
+        ClientSpec, LoadSpec, RequestSpec, Scenario, ServiceSpread, expectation::Reference,
+    },
+    verdict::Evidence,
+};
+use fairgate_core::{
+    apf::{
+        Policy, Seats,
+        policy::{LevelKind, LevelSpec, LimitResponse, Queuing},
+    },
+    finding::Finding,
+};
+use fairgate_simulate::world::{
+    Arrivals, FlowReport, FlowSpec, LevelShape, Service, ServiceDistribution, World, WorldReport,
+    run, run_fifo,
+};
+
+/// Keys without effect in virtual time; those below them have none either.
+pub(crate) const IGNORED: &[&str] = &[
+    "gateway.tls",
+    "clients[].connection",
+    "clients[].load.open.arrivals",
+    "clients[].load.open.burst",
+    "clients[].load.open.ramp",
+    "clients[].requests[].body",
+    "clients[].requests[].readRate",
+    "clients[].retryAfter",
+    "clients[].stops",
+    "events",
+    "upstream.degradation",
+    "upstream.maxInFlight",
+    "upstream.watches",
+];
+
+/// Seats of a level that has no limit.
+const UNLIMITED: Seats = 100_000;
+
+/// The results in virtual time.
+#[derive(Clone, Debug)]
+pub(crate) struct SimulatedRun {
+    pub(crate) evidence: Evidence,
+    /// What the simulation leaves out.
+    pub(crate) remarks: Vec<String>,
+}
+
+/// The keys of a scenario that have no effect in virtual time, out of those that its file has.
+pub(crate) fn ignored_keys(keys: &BTreeSet<String>) -> Vec<&'static str> {
+    let below = |key: &str, ignored: &str| {
+        let rest = key.strip_prefix(ignored);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+    };
+    let is_used = |ignored: &&&'static str| keys.iter().any(|key| below(key, ignored));
+    IGNORED.iter().filter(is_used).copied().collect()
+}
+
+/// Plays `scenario` with fairness, without, and the clients alone that its expectations name.
+///
+/// # Errors
+///
+/// The findings about the policy.
+pub(crate) fn play(scenario: &Scenario) -> Result<SimulatedRun, Vec<Finding>> {
+    let policy = policy::compile(scenario, &scenario.policy)?;
+    let mut remarks = Vec::new();
+    let everybody: Vec<&ClientSpec> = scenario.clients.iter().collect();
+    let clients = with_fairness(scenario, &policy, &everybody, &mut remarks);
+    let alone = scenario
+        .expect
+        .iter()
+        .filter(|e| e.refers_to(Reference::Alone));
+    let alone: BTreeSet<&str> = alone.filter_map(|e| e.who.as_deref()).collect();
+    let alone: BTreeMap<String, Vec<ClientFigures>> = alone
+        .into_iter()
+        .filter_map(|name| scenario.client(name))
+        .map(|client| {
+            (
+                client.name.clone(),
+                with_fairness(scenario, &policy, &[client], &mut Vec::new()),
+            )
+        })
+        .collect();
+    let without = without_fairness(scenario, &policy, &everybody);
+    Ok(SimulatedRun {
+        evidence: Evidence {
+            clients,
+            alone,
+            without: Some(without),
+        },
+        remarks,
+    })
+}
+
+/// The ideal share of each client, in the order of the scenario, when all of them send.
+pub(crate) fn ideal_shares(scenario: &Scenario, policy: &Policy) -> Vec<f64> {
+    let brief = scenario
+        .clone()
+        .shortened(std::time::Duration::from_millis(100));
+    let everybody: Vec<&ClientSpec> = brief.clients.iter().collect();
+    let figures = with_fairness(&brief, policy, &everybody, &mut Vec::new());
+    figures
+        .into_iter()
+        .map(|client| client.ideal_share)
+        .collect()
+}
+
+/// All clients, each level in a world of its own.
+fn with_fairness(
+    scenario: &Scenario,
+    policy: &Policy,
+    clients: &[&ClientSpec],
+    remarks: &mut Vec<String>,
+) -> Vec<ClientFigures> {
+    let mut levels: BTreeMap<&str, (&LevelSpec, Vec<&ClientSpec>)> = BTreeMap::new();
+    for client in clients {
+        let level = policy::level_of(policy, client, &client.requests[0]);
+        let others = client
+            .requests
+            .iter()
+            .map(|request| policy::level_of(policy, client, request));
+        if others.into_iter().any(|other| other.name != level.name) {
+            remarks.push(format!(
+                "{}: all its requests count for the level {}",
+                client.name, level.name
+            ));
+        }
+        levels
+            .entry(&level.name)
+            .or_insert((level, Vec::new()))
+            .1
+            .push(client);
+    }
+    if levels.len() > 1 {
+        remarks.push("levels neither lend nor borrow seats".to_owned());
+    }
+    let mut figures = BTreeMap::new();
+    for (level, clients) in levels.values() {
+        let shape = level_shape(policy, level);
+        let world = world(scenario, policy, clients, shape);
+        let report = run(&world, policy.settings().semantics);
+        figures.extend(collect(scenario, clients, &report));
+    }
+    clients
+        .iter()
+        .filter_map(|client| figures.remove(&client.name))
+        .collect()
+}
+
+/// All clients in one FIFO queue in front of the server.
+fn without_fairness(
+    scenario: &Scenario,
+    policy: &Policy,
+    clients: &[&ClientSpec],
+) -> Vec<ClientFigures> {
+    let shape = LevelShape {
+        seats: scenario.upstream.capacity,
+        queues: 1,
+        hand_size: 1,
+        queue_length_limit: u32::MAX,
+    };
+    let report = run_fifo(&world(scenario, policy, clients, shape));
+    let mut figures = collect(scenario, clients, &report);
+    clients
+        .iter()
+        .filter_map(|client| figures.remove(&client.name))
+        .collect()
+}
+
+fn level_shape(policy: &Policy, level: &LevelSpec) -> LevelShape {
+    let no_queue = LevelShape {
+        seats: UNLIMITED,
+        queues: 1,
+        hand_size: 1,
+        queue_length_limit: 1,
+    };
+    let LevelKind::Limited { response, .. } = level.kind else {
+        return no_queue;
+    };
+    let seats = policy::limits(policy, level).nominal.max(1);
+    match response {
+        LimitResponse::Reject => LevelShape { seats, ..no_queue },
+        LimitResponse::Queue(Queuing {
+            queues,
+            hand_size,
+            queue_length_limit,
+        }) => LevelShape {
+            seats,
+            queues,
+            hand_size,
+            queue_length_limit,
+        },
+    }
+}
+
+fn world(
+    scenario: &Scenario,
+    policy: &Policy,
+    clients: &[&ClientSpec],
+    level: LevelShape,
+) -> World {
+    let flows = clients.iter().flat_map(|client| {
+        let spec = flow(scenario, policy, client);
+        client.user_names().into_iter().map(move |name| FlowSpec {
+            name,
+            ..spec.clone()
+        })
+    });
+    World {
+        name: scenario.name.clone(),
+        seed: scenario.seed,
+        level,
+        flows: flows.collect(),
+        warm_up_seconds: scenario.warm_up.as_secs_f64(),
+        seconds: scenario.duration.as_secs_f64(),
+    }
+}
+
+/// One user of `client` as a flow.
+fn flow(scenario: &Scenario, policy: &Policy, client: &ClientSpec) -> FlowSpec {
+    let requests = || client.requests.iter();
+    let widths = || requests().map(|request| policy::width(scenario, policy, client, request));
+    let deadline = scenario.gateway.request_timeout / 4;
+    let held = mean(client, |request| {
+        if request.info.is_watch() {
+            request.hold.as_secs_f64()
+        } else {
+            0.0
+        }
+    });
+    let arrivals = match client.load {
+        LoadSpec::Closed { threads, think } => Arrivals::Closed {
+            threads,
+            think_seconds: think.as_secs_f64() + held,
+        },
+        LoadSpec::Open(open) => {
+            let bursts = open
+                .burst
+                .map_or(0.0, |(size, every)| f64::from(size) / every.as_secs_f64());
+            Arrivals::Open {
+                rate: open.rate + bursts,
+                deadline_seconds: deadline.as_secs_f64(),
+            }
+        }
+    };
+    let first = scenario.upstream.service_of(&client.requests[0].info);
+    FlowSpec {
+        name: client.name.clone(),
+        arrivals,
+        service: Service {
+            mean_seconds: mean_service(scenario, client).max(1e-6),
+            shape: match first.distribution {
+                ServiceSpread::Constant => ServiceDistribution::Constant,
+                ServiceSpread::Exponential => ServiceDistribution::Exponential,
+                ServiceSpread::Bimodal => ServiceDistribution::Bimodal,
+            },
+        },
+        width: (
+            widths().min().unwrap_or(1).max(1),
+            widths().max().unwrap_or(1).max(1),
+        ),
+        final_seats: 0,
+        additional_latency_seconds: 0.0,
+        starts_seconds: client.starts.as_secs_f64(),
+    }
+}
+
+/// The mean of a property over the request mix of `client`.
+fn mean(client: &ClientSpec, of: impl Fn(&RequestSpec) -> f64) -> f64 {
+    let weights: f64 = client
+        .requests
+        .iter()
+        .map(|request| f64::from(request.weight))
+        .sum();
+    let sum: f64 = client
+        .requests
+        .iter()
+        .map(|request| f64::from(request.weight) * of(request))
+        .sum();
+    sum / weights
+}
+
+/// Mean seconds of a request of `client` at a server that is not overloaded.
+pub(crate) fn mean_service(scenario: &Scenario, client: &ClientSpec) -> f64 {
+    mean(client, |request| {
+        scenario.upstream.mean_service(&request.info).as_secs_f64()
+    })
+}
+
+/// The figures of each client from those of its users.
+fn collect(
+    scenario: &Scenario,
+    clients: &[&ClientSpec],
+    report: &WorldReport,
+) -> BTreeMap<String, ClientFigures> {
+    let mut users = report.flows.iter();
+    let mut collected = BTreeMap::new();
+    for client in clients {
+        let users: Vec<&FlowReport> = users.by_ref().take(client.users as usize).collect();
+        let mut latencies: Vec<f64> = users
+            .iter()
+            .flat_map(|user| user.latencies.iter().copied())
+            .collect();
+        latencies.sort_by(f64::total_cmp);
+        let ok: u64 = users.iter().map(|user| u64::from(user.executed)).sum();
+        let refused: u64 = users.iter().map(|user| u64::from(user.lost)).sum();
+        let rate = real(ok) / scenario.duration.as_secs_f64();
+        let figures = ClientFigures {
+            name: client.name.clone(),
+            requests: ok + refused,
+            ok,
+            refused,
+            rate,
+            latency: percentiles(&latencies),
+            share: users.iter().map(|user| user.seats).sum(),
+            ideal_share: users.iter().map(|user| user.ideal.seats).sum(),
+            jain: jain(users.iter().map(|user| f64::from(user.executed))).unwrap_or(0.0),
+            ..ClientFigures::default()
+        };
+        collected.insert(client.name.clone(), figures);
+    }
+    collected
+}
+
+/// Percentiles by nearest rank of values in ascending order.
+fn percentiles(values: &[f64]) -> LatencyFigures {
+    let at = |per_mille: usize| {
+        let rank = (values.len() * per_mille).div_ceil(1000).max(1);
+        values.get(rank - 1).copied().unwrap_or(0.0)
+    };
+    LatencyFigures {
+        p50: at(500),
+        p90: at(900),
+        p99: at(990),
+        p999: at(999),
+        max: at(1000),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        scenario::{known_keys, parse},
+        verdict::{holds, judge},
+    };
+
+    fn elephant_and_mice() -> Scenario {
+        let text = include_bytes!("../../config/scenarios/elephant-and-mice.yaml");
+        parse("a.yaml", "a", text).usable().unwrap()
+    }
+
+    #[test]
+    fn fairness_meets_what_the_scenario_expects_and_one_queue_does_not() {
+        let scenario = elephant_and_mice();
+        let played = play(&scenario).unwrap();
+        let judged = judge(&scenario.expect, &played.evidence);
+        assert!(holds(&judged), "{judged:?}");
+        let without = Evidence {
+            clients: played.evidence.without.clone().unwrap(),
+            ..played.evidence
+        };
+        let judged = judge(&scenario.expect, &without);
+        assert!(!holds(&judged), "{judged:?}");
+    }
+
+    #[test]
+    fn the_same_scenario_gives_the_same_figures() {
+        let play = || format!("{:?}", play(&elephant_and_mice()).unwrap());
+        assert_eq!(play(), play());
+    }
+
+    #[test]
+    fn ignored_keys_are_keys_and_are_named() {
+        let known = known_keys();
+        for ignored in IGNORED {
+            assert!(known.contains(*ignored), "{ignored}: {known:?}");
+        }
+        let keys = [
+            "events[].at",
+            "upstream.capacity",
+            "clients[].connection.protocol",
+            "eventsPerSecond",
+        ];
+        let keys = keys.map(str::to_owned).into_iter().collect();
+        assert_eq!(ignored_keys(&keys), ["clients[].connection", "events"]);
+    }
+}

@@ -1,0 +1,225 @@
+//! Compares what was measured with what the scenario expects.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::{
+    figures::{self, ClientFigures},
+    scenario::{
+        Expectation,
+        expectation::{Bound, Measure, Reference},
+    },
+};
+
+/// Everything that expectations refer to.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Evidence {
+    /// What is judged.
+    pub(crate) clients: Vec<ClientFigures>,
+    /// Each client while it sends alone.
+    pub(crate) alone: BTreeMap<String, Vec<ClientFigures>>,
+    /// All clients without fairness.
+    pub(crate) without: Option<Vec<ClientFigures>>,
+}
+
+/// The outcome of one expectation.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Judgement {
+    /// The expectation as it was written.
+    pub(crate) expectation: String,
+    pub(crate) outcome: ExpectationOutcome,
+    /// The values that were compared, or why they could not be.
+    pub(crate) detail: String,
+}
+
+/// Whether an expectation holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum ExpectationOutcome {
+    Holds,
+    Fails,
+    /// What it refers to was not measured.
+    Unknown,
+}
+
+/// Judges all expectations.
+pub(crate) fn judge(expectations: &[Expectation], evidence: &Evidence) -> Vec<Judgement> {
+    expectations
+        .iter()
+        .map(|expectation| judge_one(expectation, evidence))
+        .collect()
+}
+
+/// Whether all hold that can be known, and at least one can.
+pub(crate) fn holds(judgements: &[Judgement]) -> bool {
+    let none_fails = judgements
+        .iter()
+        .all(|j| j.outcome != ExpectationOutcome::Fails);
+    none_fails
+        && judgements
+            .iter()
+            .any(|j| j.outcome == ExpectationOutcome::Holds)
+}
+
+fn judge_one(expectation: &Expectation, evidence: &Evidence) -> Judgement {
+    let judgement = |outcome, detail| Judgement {
+        expectation: expectation.text.clone(),
+        outcome,
+        detail,
+    };
+    let (who, measure) = (expectation.who.as_deref(), expectation.measure);
+    let Some(actual) = figures::value(&evidence.clients, who, measure) else {
+        // A client that gets nothing at all meets no bound.
+        let detail = format!("{} is unknown: nothing succeeded", expectation.subject());
+        return judgement(ExpectationOutcome::Fails, detail);
+    };
+    let bound = match expectation.bound {
+        Bound::Number(number) => Ok((number, String::new())),
+        Bound::Times(factor, reference) => base(expectation, reference, evidence).map(|base| {
+            (
+                factor * base,
+                format!(" ({factor} x {})", measure.written(base)),
+            )
+        }),
+    };
+    match bound {
+        Ok((bound, explained)) => {
+            let outcome = if expectation.relation.holds(actual, bound) {
+                ExpectationOutcome::Holds
+            } else {
+                ExpectationOutcome::Fails
+            };
+            let subject = expectation.subject();
+            let (actual, bound) = (measure.written(actual), measure.written(bound));
+            judgement(
+                outcome,
+                format!("{subject} is {actual}, the bound {bound}{explained}"),
+            )
+        }
+        Err(reason) => judgement(ExpectationOutcome::Unknown, reason),
+    }
+}
+
+/// The value of the reference of an expectation.
+fn base(
+    expectation: &Expectation,
+    reference: Reference,
+    evidence: &Evidence,
+) -> Result<f64, String> {
+    let (who, measure) = (expectation.who.as_deref(), expectation.measure);
+    let (clients, missing) = match reference {
+        Reference::Alone => (
+            who.and_then(|who| evidence.alone.get(who)),
+            "nobody was measured alone",
+        ),
+        Reference::Without => (
+            evidence.without.as_ref(),
+            "it was not measured without fairness; use the command local, or --simulate",
+        ),
+        Reference::Ideal => {
+            let ideal = |client: &ClientFigures| client.ideal_share;
+            let of = |name: &str| {
+                evidence
+                    .clients
+                    .iter()
+                    .find(|client| client.name == name)
+                    .map(ideal)
+            };
+            let value = who.map_or_else(|| Some(evidence.clients.iter().map(ideal).sum()), of);
+            return value.ok_or_else(|| "the ideal is unknown".to_owned());
+        }
+    };
+    let clients = clients.ok_or_else(|| missing.to_owned())?;
+    // Without fairness a client may get nothing at all: then its latency has no bound.
+    let nothing_served = if measure.is_latency() {
+        Some(f64::INFINITY)
+    } else {
+        None
+    };
+    figures::value(clients, who, measure)
+        .or(nothing_served)
+        .ok_or_else(|| missing.to_owned())
+}
+
+/// The measures of `expectations` that matter to the client `who`, for a short summary: latency first.
+pub(crate) fn headline(expectations: &[Expectation]) -> Option<(&str, Measure)> {
+    let latency = expectations
+        .iter()
+        .find(|e| e.who.is_some() && e.measure.is_latency());
+    latency.and_then(|e| e.who.as_deref().map(|who| (who, e.measure)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::figures::LatencyFigures;
+
+    fn mouse(p99: f64) -> Vec<ClientFigures> {
+        vec![ClientFigures {
+            name: "mouse".to_owned(),
+            ok: 5,
+            share: 1.0,
+            ideal_share: 2.0,
+            latency: LatencyFigures {
+                p99,
+                ..LatencyFigures::default()
+            },
+            ..ClientFigures::default()
+        }]
+    }
+
+    fn outcome(text: &str, evidence: &Evidence) -> ExpectationOutcome {
+        let expectation = Expectation::parse(text).unwrap();
+        judge(&[expectation], evidence)[0].outcome
+    }
+
+    #[test]
+    fn a_bound_may_refer_to_other_measurements() {
+        let evidence = Evidence {
+            clients: mouse(0.1),
+            alone: BTreeMap::from([("mouse".to_owned(), mouse(0.05))]),
+            without: Some(mouse(1.0)),
+        };
+        for (text, expected) in [
+            ("mouse.p99 <= 2.1 x alone", ExpectationOutcome::Holds),
+            ("mouse.p99 <= 1.9 x alone", ExpectationOutcome::Fails),
+            ("mouse.p99 <= 0.2 x without", ExpectationOutcome::Holds),
+            ("mouse.p99 <= 90ms", ExpectationOutcome::Fails),
+            ("mouse.share >= 0.4 x ideal", ExpectationOutcome::Holds),
+            ("mouse.share >= 0.6 x ideal", ExpectationOutcome::Fails),
+            ("all.errors == 0", ExpectationOutcome::Holds),
+        ] {
+            assert_eq!(outcome(text, &evidence), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_was_not_measured_is_unknown_and_proves_nothing() {
+        let evidence = Evidence {
+            clients: mouse(0.1),
+            ..Evidence::default()
+        };
+        assert_eq!(
+            outcome("mouse.p99 <= 2 x alone", &evidence),
+            ExpectationOutcome::Unknown
+        );
+        let expectations = [Expectation::parse("mouse.p99 <= 2 x without").unwrap()];
+        assert!(!holds(&judge(&expectations, &evidence)));
+    }
+
+    #[test]
+    fn a_client_that_gets_nothing_meets_no_bound() {
+        let mut clients = mouse(0.0);
+        clients[0].ok = 0;
+        let evidence = Evidence {
+            clients,
+            ..Evidence::default()
+        };
+        assert_eq!(
+            outcome("mouse.p99 <= 1h", &evidence),
+            ExpectationOutcome::Fails
+        );
+    }
+}
