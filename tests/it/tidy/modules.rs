@@ -10,6 +10,7 @@ pub(super) const CRATES: &[(&str, Edges)] = &[
     ("crates/store/src", STORE),
     ("crates/objects/src", OBJECTS),
     ("crates/eviction/src", EVICTION),
+    ("crates/cel/src", CEL),
     ("crates/apiserver/src", APISERVER),
     ("crates/evictor/src", EVICTOR),
     ("crates/disruption/src", DISRUPTION),
@@ -106,6 +107,17 @@ const STORE: Edges = &[
             "watch",
         ],
     ),
+];
+
+/// The Common Expression Language.
+const CEL: Edges = &[
+    ("types", &[]),
+    ("document", &[]),
+    ("source", &[]),
+    ("value", &["document", "types"]),
+    ("syntax", &["source", "value"]),
+    ("declarations", &["syntax", "types", "value"]),
+    ("library", &[]),
 ];
 
 /// Disruption budgets and evictions.

@@ -1,0 +1,332 @@
+//! What expressions may use: functions with overloads, types, macros and constants.
+//!
+//! A library is a type with the trait [`CelLibrary`]. It declares what it brings:
+//!
+//! ```
+//! use fairgate_cel::{
+//!     CelDeclarations, CelError, CelFunctionDecl, CelLibrary, CelOverload, CelResult, CelType, CelValue,
+//! };
+//!
+//! struct Greetings;
+//!
+//! fn greet<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
+//!     let name = args[0].as_str().ok_or_else(CelError::no_such_overload)?;
+//!     Ok(format!("hello {name}").into())
+//! }
+//!
+//! impl CelLibrary for Greetings {
+//!     fn declare(&self, to: &mut CelDeclarations) {
+//!         to.function(
+//!             CelFunctionDecl::new("greet")
+//!                 // The cost of a call of any overload; without it a call costs 1.
+//!                 .cost(|args, _result| Some(args[0].cost_size()))
+//!                 .overload(CelOverload::member(
+//!                     "string_greet",
+//!                     [CelType::String],
+//!                     CelType::String,
+//!                     greet,
+//!                 )),
+//!         );
+//!     }
+//! }
+//!
+//! let mut declarations = CelDeclarations::default();
+//! Greetings.declare(&mut declarations);
+//! ```
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::syntax::CelMacro;
+use crate::types::CelType;
+use crate::value::{CelError, CelResult, CelValue};
+
+/// What a function does with its arguments; the target of a member call is the first of them.
+///
+/// Implemented by functions and closures of this signature. It must not block, and what it costs must be bounded by
+/// the cost that its overload declares.
+pub trait CelFunction: Send + Sync {
+    /// Calls it. Arguments are never errors; their types are those of the overload, unless it is unguarded.
+    ///
+    /// # Errors
+    ///
+    /// What the expression's author is told.
+    fn call<'a>(&self, args: &[CelValue<'a>]) -> CelResult<'a>;
+}
+
+impl<F> CelFunction for F
+where
+    F: for<'a> Fn(&[CelValue<'a>]) -> CelResult<'a> + Send + Sync,
+{
+    fn call<'a>(&self, args: &[CelValue<'a>]) -> CelResult<'a> {
+        self(args)
+    }
+}
+
+/// What a call costs, by arguments and result; `None` counts as for other functions, that is 1.
+///
+/// An argument or a result that is an error is given as `null`.
+pub type CelCostFn = fn(args: &[CelValue<'_>], result: &CelValue<'_>) -> Option<u64>;
+
+/// Makes the implementation for calls in which an argument is a constant, such as a pattern.
+///
+/// # Errors
+///
+/// Why the constant is none that the function takes; then the expression does not compile.
+pub type PrepareCall =
+    fn(constant: &CelValue<'_>) -> Result<Option<Arc<dyn CelFunction>>, CelError>;
+
+/// One signature of a function.
+#[derive(Clone)]
+pub struct CelOverload {
+    pub(crate) id: Arc<str>,
+    pub(crate) member: bool,
+    pub(crate) args: Vec<CelType>,
+    pub(crate) result: CelType,
+    pub(crate) cost: Option<CelCostFn>,
+    pub(crate) guarded: bool,
+    pub(crate) function: Option<Arc<dyn CelFunction>>,
+}
+
+impl CelOverload {
+    /// A signature for calls as `function(args)`; `id` is unique in an environment.
+    pub fn global(
+        id: &str,
+        args: impl Into<Vec<CelType>>,
+        result: CelType,
+        function: impl CelFunction + 'static,
+    ) -> Self {
+        Self {
+            function: Some(Arc::new(function)),
+            ..Self::declared(id, args, result)
+        }
+    }
+
+    /// A signature for calls as `args[0].function(args[1], …)`; `id` is unique in an environment.
+    pub fn member(
+        id: &str,
+        args: impl Into<Vec<CelType>>,
+        result: CelType,
+        function: impl CelFunction + 'static,
+    ) -> Self {
+        Self {
+            member: true,
+            ..Self::global(id, args, result, function)
+        }
+    }
+
+    /// A signature that only the checker knows; the evaluator has the function built in.
+    pub(crate) fn declared(id: &str, args: impl Into<Vec<CelType>>, result: CelType) -> Self {
+        Self {
+            id: id.into(),
+            member: false,
+            args: args.into(),
+            result,
+            cost: None,
+            guarded: true,
+            function: None,
+        }
+    }
+
+    /// What calls cost for which the checker finds exactly this overload; it comes before the function's cost.
+    #[must_use]
+    pub fn cost(mut self, cost: CelCostFn) -> Self {
+        self.cost = Some(cost);
+        self
+    }
+
+    /// Lets arguments through whose types are others than declared; the function refuses them itself.
+    #[must_use]
+    pub fn unguarded(mut self) -> Self {
+        self.guarded = false;
+        self
+    }
+
+    /// Whether values may be given to this overload.
+    pub(crate) fn accepts(&self, args: &[CelValue<'_>]) -> bool {
+        args.len() == self.args.len()
+            && (!self.guarded || args.iter().zip(&self.args).all(|(arg, of)| is_of(arg, of)))
+    }
+}
+
+impl fmt::Debug for CelOverload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CelOverload")
+            .field("id", &self.id)
+            .field("args", &self.args)
+            .field("result", &self.result)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Whether a value is of a type, as far as the original looks: of lists and maps only at the first entry.
+fn is_of(value: &CelValue<'_>, of: &CelType) -> bool {
+    match (of, value) {
+        (CelType::Dyn | CelType::Parameter(_), _) => true,
+        (CelType::List(_), CelValue::List(list)) => {
+            let element = of.element().expect("a list has one parameter");
+            list.get(0).is_none_or(|first| is_of(&first, element))
+        }
+        (CelType::Map(_), CelValue::Map(map)) => match (map.entry_at(0), of.parameters()) {
+            (Some(Ok((key, value))), [key_type, value_type]) => {
+                is_of(&key, key_type) && is_of(&value, value_type)
+            }
+            _ => true,
+        },
+        _ => of.runtime_name() == value.type_name(),
+    }
+}
+
+/// A function: a name and its overloads.
+#[derive(Clone, Debug)]
+pub struct CelFunctionDecl {
+    pub(crate) name: Arc<str>,
+    pub(crate) overloads: Vec<CelOverload>,
+    pub(crate) cost: Option<CelCostFn>,
+    pub(crate) prepare: Option<(usize, PrepareCall)>,
+}
+
+impl CelFunctionDecl {
+    /// The function `name`, which may have dots (`sets.contains`).
+    pub fn new(name: &str) -> Self {
+        Self {
+            name: name.into(),
+            overloads: Vec::new(),
+            cost: None,
+            prepare: None,
+        }
+    }
+
+    /// Adds an overload. When only the running program shows which one is meant, they are tried in this order.
+    #[must_use]
+    pub fn overload(mut self, overload: CelOverload) -> Self {
+        self.overloads.push(overload);
+        self
+    }
+
+    /// What calls of all overloads cost; a function that is declared again keeps its cost.
+    #[must_use]
+    pub fn cost(mut self, cost: CelCostFn) -> Self {
+        self.cost = Some(cost);
+        self
+    }
+
+    /// Prepares calls whose argument number `argument` (the target counts) is a constant.
+    #[must_use]
+    pub fn prepare(mut self, argument: usize, prepare: PrepareCall) -> Self {
+        self.prepare = Some((argument, prepare));
+        self
+    }
+
+    /// Calls the overload that takes these values.
+    pub(crate) fn dispatch<'a>(&self, args: &[CelValue<'a>]) -> CelResult<'a> {
+        for overload in &self.overloads {
+            if let Some(function) = &overload.function
+                && (overload.accepts(args))
+            {
+                return function.call(args);
+            }
+        }
+        Err(CelError::no_such_call(&self.name, args))
+    }
+}
+
+/// A type with declared fields; values of it are maps.
+#[derive(Clone, Debug)]
+pub struct CelObjectType {
+    pub(crate) name: Arc<str>,
+    pub(crate) fields: HashMap<Box<str>, CelType>,
+}
+
+impl CelObjectType {
+    /// The type `name` without fields.
+    pub fn new(name: &str) -> Self {
+        Self {
+            name: name.into(),
+            fields: HashMap::new(),
+        }
+    }
+
+    /// Adds a field.
+    #[must_use]
+    pub fn field(mut self, name: &str, of: CelType) -> Self {
+        self.fields.insert(name.into(), of);
+        self
+    }
+}
+
+/// A set of functions, types and macros that an environment can be built from.
+pub trait CelLibrary {
+    /// Declares them.
+    fn declare(&self, to: &mut CelDeclarations);
+}
+
+/// What the libraries of an environment declare.
+#[derive(Clone, Debug, Default)]
+pub struct CelDeclarations {
+    pub(crate) functions: HashMap<Arc<str>, CelFunctionDecl>,
+    pub(crate) types: HashMap<Box<str>, CelType>,
+    pub(crate) constants: HashMap<Box<str>, (CelType, CelValue<'static>)>,
+    pub(crate) macros: HashMap<(Box<str>, usize, bool), CelMacro>,
+    pub(crate) optional_syntax: bool,
+}
+
+impl CelDeclarations {
+    /// Declares a function, or more overloads of one. An overload of the same identifier replaces the earlier one.
+    pub fn function(&mut self, function: CelFunctionDecl) {
+        let Some(known) = self.functions.get_mut(&function.name) else {
+            self.functions.insert(function.name.clone(), function);
+            return;
+        };
+        known.cost = function.cost.or(known.cost);
+        known.prepare = function.prepare.or(known.prepare);
+        for overload in function.overloads {
+            match known.overloads.iter_mut().find(|of| of.id == overload.id) {
+                Some(same) => *same = overload,
+                None => known.overloads.push(overload),
+            }
+        }
+    }
+
+    /// Declares a macro; one with the same name, style and number of arguments replaces the earlier one.
+    pub fn macro_call(&mut self, of: CelMacro) {
+        let key = (of.name.clone(), of.args, of.member);
+        self.macros.insert(key, of);
+    }
+
+    /// Declares the name of a type, so that expressions can write `type(x) == name`.
+    pub fn type_name(&mut self, of: CelType) {
+        self.types.insert(of.runtime_name().into(), of);
+    }
+
+    /// Declares a named constant.
+    pub fn constant(&mut self, name: &str, of: CelType, value: CelValue<'static>) {
+        self.constants.insert(name.into(), (of, value));
+    }
+
+    /// Lets expressions use `a.?b`, `a[?b]`, `[?a]` and `{?a: b}`.
+    pub fn enable_optional_syntax(&mut self) {
+        self.optional_syntax = true;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_of_a_type_as_far_as_the_original_looks() {
+        let list = CelValue::list(vec![CelValue::Int(1), CelValue::from("a")]).unwrap();
+        assert!(is_of(&list, &CelType::list(CelType::Int)));
+        assert!(!is_of(&list, &CelType::list(CelType::String)));
+        assert!(is_of(&list, &CelType::list(CelType::parameter("T"))));
+        let empty = CelValue::list(Vec::new()).unwrap();
+        assert!(is_of(&empty, &CelType::list(CelType::String)));
+        assert!(is_of(
+            &CelValue::Optional(None),
+            &CelType::optional(CelType::Int)
+        ));
+        assert!(!is_of(&CelValue::Int(1), &CelType::Uint));
+    }
+}

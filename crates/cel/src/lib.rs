@@ -1,0 +1,48 @@
+//! The Common Expression Language (CEL), as cel-go 0.26 and Kubernetes use it.
+//!
+//! Pure: no I/O, no clock, no threads, and nothing of Kubernetes' objects. Nothing that an expression or its input
+//! contains panics, overflows the stack or runs without bound: parsing, checking and evaluating are limited in depth,
+//! size and cost.
+//!
+//! # Adding functions
+//!
+//! A library is a type that implements [`CelLibrary`]: it declares functions ([`CelFunctionDecl`]) with their
+//! overloads ([`CelOverload`]), opaque types ([`CelOpaque`], [`CelType::opaque`]), names of types, macros
+//! ([`CelMacro`]) and constants. Each library is one file in `src/library/`.
+//!
+//! - A function is a plain `fn(&[CelValue]) -> CelResult`. Its arguments have the types of the overload, looked at as
+//!   the original does: of lists and maps only the first entry. An `unguarded` overload takes any values.
+//! - Cost: the overload's own, if the checker found exactly this overload; otherwise the function's; otherwise 1. A
+//!   cost function that gives `None` passes the question on. [`CelValue::cost_size`] is the original's `actualSize`.
+//! - Which overload is meant is decided by the checker. If the types are not known before the program runs, overloads
+//!   are tried in the order of their declaration, and a call costs what the function declares.
+//! - A constant argument can be prepared once, for example a pattern: [`CelFunctionDecl::prepare`].
+//! - Values of the host, such as an authorizer, are opaque values whose functions downcast them with
+//!   [`CelValue::as_opaque`].
+#![expect(
+    dead_code,
+    unused_imports,
+    reason = "the parser, the checker and the evaluator follow"
+)]
+
+mod declarations;
+mod document;
+pub mod library;
+mod source;
+mod syntax;
+mod types;
+mod value;
+
+pub use declarations::{
+    CelCostFn, CelDeclarations, CelFunction, CelFunctionDecl, CelLibrary, CelObjectType,
+    CelOverload, PrepareCall,
+};
+pub use document::{JsonNode, JsonObject};
+pub use source::{CelIssue, CelIssues, CodePosition};
+pub use syntax::{CelMacro, ExpandMacro, ExprId, FoldParts, MacroError, MacroExpansion};
+pub use types::{CelType, ParametersOfType};
+pub use value::{
+    CelBytes, CelDuration, CelError, CelErrorKind, CelLazyMap, CelList, CelListIter, CelMap,
+    CelOpaque, CelOptional, CelResult, CelStr, CelTimestamp, CelValue, MAX_DEPTH, MAX_NODES,
+    go_float,
+};

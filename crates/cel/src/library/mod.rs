@@ -1,0 +1,1 @@
+//! The function libraries, one file for each.

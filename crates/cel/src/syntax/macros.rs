@@ -1,0 +1,276 @@
+//! Macros: calls that the parser replaces by other expressions.
+
+use super::ast::{Ast, Expr, ExprId, Fold, MapEntry, children};
+use crate::value::CelValue;
+
+/// The name of the accumulator of comprehensions; no expression can write it.
+pub(crate) const ACCUMULATOR: &str = "@result";
+
+/// The accumulator of earlier releases, which no variable of a macro may be called either.
+pub(crate) const OLD_ACCUMULATOR: &str = "__result__";
+
+/// The largest number of nodes of a tree; copying a macro's target can multiply them.
+pub(crate) const MAX_NODES: usize = 500_000;
+
+/// What a macro does with a call: the expression that replaces it, or `None` if the call is left as it is.
+///
+/// # Errors
+///
+/// What is wrong with the arguments, and where.
+pub type ExpandMacro = fn(
+    &mut MacroExpansion<'_>,
+    target: Option<ExprId>,
+    args: &[ExprId],
+) -> Result<Option<ExprId>, MacroError>;
+
+/// Why a call of a macro is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MacroError {
+    /// The argument that is wrong.
+    pub at: ExprId,
+    /// What is wrong.
+    pub message: String,
+}
+
+/// A macro: `target.name(args)` or `name(args)` with a fixed number of arguments.
+#[derive(Clone, Debug)]
+pub struct CelMacro {
+    pub(crate) name: Box<str>,
+    pub(crate) member: bool,
+    pub(crate) args: usize,
+    pub(crate) expand: ExpandMacro,
+}
+
+impl CelMacro {
+    /// A macro that is called as `name(args)`.
+    pub fn global(name: &str, args: usize, expand: ExpandMacro) -> Self {
+        let name = name.into();
+        Self {
+            name,
+            member: false,
+            args,
+            expand,
+        }
+    }
+
+    /// A macro that is called as `target.name(args)`.
+    pub fn member(name: &str, args: usize, expand: ExpandMacro) -> Self {
+        Self {
+            member: true,
+            ..Self::global(name, args, expand)
+        }
+    }
+}
+
+/// Builds the expression that replaces a macro's call.
+#[derive(Debug)]
+pub struct MacroExpansion<'p> {
+    pub(super) ast: &'p mut Ast,
+    /// Where the call is.
+    pub(super) offset: u32,
+    pub(super) too_large: &'p mut bool,
+}
+
+/// A comprehension to build; see [`MacroExpansion::fold`].
+#[derive(Clone, Debug)]
+pub struct FoldParts<'p> {
+    /// The list or map that is walked.
+    pub range: ExprId,
+    /// The variable for an element or a key; with a second one for the index or the key.
+    pub variable: &'p str,
+    /// The variable for the value.
+    pub second_variable: Option<&'p str>,
+    /// The accumulator's name; [`MacroExpansion::accumulator`] refers to the usual one.
+    pub accumulator: &'p str,
+    /// The accumulator's first value.
+    pub init: ExprId,
+    /// Whether to walk on.
+    pub condition: ExprId,
+    /// The accumulator's next value.
+    pub step: ExprId,
+    /// The value of the whole.
+    pub result: ExprId,
+}
+
+impl MacroExpansion<'_> {
+    /// The usual name of accumulators.
+    pub const ACCUMULATOR: &'static str = ACCUMULATOR;
+
+    fn add(&mut self, expr: Expr) -> ExprId {
+        self.add_at(expr, self.offset)
+    }
+
+    fn add_at(&mut self, expr: Expr, offset: u32) -> ExprId {
+        if self.ast.nodes.len() >= MAX_NODES {
+            *self.too_large = true;
+            return ExprId(0);
+        }
+        let id = ExprId::of_index(self.ast.nodes.len());
+        self.ast.nodes.push(expr);
+        self.ast.offsets.push(offset);
+        id
+    }
+
+    /// The name, if `id` is a plain identifier.
+    pub fn identifier(&self, id: ExprId) -> Option<&str> {
+        match self.ast.expr(id) {
+            Expr::Ident(name) => Some(name),
+            _ => None,
+        }
+    }
+
+    /// The operand and the field, if `id` is `operand.field`.
+    pub fn selection(&self, id: ExprId) -> Option<(ExprId, &str)> {
+        match self.ast.expr(id) {
+            Expr::Select { operand, field, .. } => Some((*operand, field)),
+            _ => None,
+        }
+    }
+
+    /// A constant.
+    pub fn literal(&mut self, value: CelValue<'static>) -> ExprId {
+        self.add(Expr::Literal(value))
+    }
+
+    /// A variable.
+    pub fn ident(&mut self, name: &str) -> ExprId {
+        self.add(Expr::Ident(name.into()))
+    }
+
+    /// The usual accumulator.
+    pub fn accumulator(&mut self) -> ExprId {
+        self.ident(ACCUMULATOR)
+    }
+
+    /// `function(args)`; operators are called `_+_`, `_&&_`, `_?_:_`, `!_` and so on.
+    pub fn call(&mut self, function: &str, args: &[ExprId]) -> ExprId {
+        self.add(Expr::Call {
+            function: function.into(),
+            target: None,
+            args: args.into(),
+        })
+    }
+
+    /// `target.function(args)`
+    pub fn member_call(&mut self, function: &str, target: ExprId, args: &[ExprId]) -> ExprId {
+        self.add(Expr::Call {
+            function: function.into(),
+            target: Some(target),
+            args: args.into(),
+        })
+    }
+
+    /// `has(operand.field)`
+    pub fn presence_test(&mut self, operand: ExprId, field: &str) -> ExprId {
+        self.add(Expr::Select {
+            operand,
+            field: field.into(),
+            test_only: true,
+        })
+    }
+
+    /// `[elements]`
+    pub fn list(&mut self, elements: &[ExprId]) -> ExprId {
+        self.add(Expr::List {
+            elements: elements.into(),
+            optional: [].into(),
+        })
+    }
+
+    /// `{key: value}`
+    pub fn map(&mut self, entries: &[(ExprId, ExprId)]) -> ExprId {
+        let entries = entries.iter().map(|(key, value)| MapEntry {
+            key: *key,
+            value: *value,
+            optional: false,
+        });
+        let entries = entries.collect();
+        self.add(Expr::Map(entries))
+    }
+
+    /// A comprehension.
+    pub fn fold(&mut self, parts: &FoldParts<'_>) -> ExprId {
+        self.add(Expr::Fold(Box::new(Fold {
+            range: parts.range,
+            variable: parts.variable.into(),
+            second_variable: parts.second_variable.map(Into::into),
+            accumulator: parts.accumulator.into(),
+            init: parts.init,
+            condition: parts.condition,
+            step: parts.step,
+            result: parts.result,
+        })))
+    }
+
+    /// A copy of `id` and all below it. Bounded: copies of copies make the expression too large.
+    pub fn copy(&mut self, id: ExprId) -> ExprId {
+        let mut order = vec![id];
+        let mut next = 0;
+        while let Some(at) = order.get(next).copied() {
+            children(self.ast.expr(at), |child| order.push(child));
+            next += 1;
+            if order.len() + self.ast.nodes.len() > MAX_NODES {
+                *self.too_large = true;
+                return id;
+            }
+        }
+        // Children come after their parents, so going backwards copies them first.
+        let first = self.ast.nodes.len();
+        let total = order.len();
+        let mut free = 1;
+        let mut copies: Vec<Expr> = Vec::with_capacity(total);
+        for at in &order {
+            let mut expr = self.ast.expr(*at).clone();
+            renumber(&mut expr, || {
+                free += 1;
+                ExprId::of_index(first + free - 1)
+            });
+            copies.push(expr);
+        }
+        for (expr, of) in copies.into_iter().zip(&order) {
+            let offset = self.ast.offset(*of);
+            self.add_at(expr, offset);
+        }
+        ExprId::of_index(first)
+    }
+
+    /// An error about the argument `at`.
+    pub fn error(&self, at: ExprId, message: impl Into<String>) -> MacroError {
+        let message = message.into();
+        MacroError { at, message }
+    }
+}
+
+/// Gives the children of `expr` other numbers, in the order of [`children`].
+fn renumber(expr: &mut Expr, mut next: impl FnMut() -> ExprId) {
+    match expr {
+        Expr::Error | Expr::Literal(_) | Expr::Ident(_) => {}
+        Expr::Select { operand, .. } => *operand = next(),
+        Expr::Call { target, args, .. } => {
+            for of in target.iter_mut().chain(args) {
+                *of = next();
+            }
+        }
+        Expr::List { elements, .. } => elements.iter_mut().for_each(|of| *of = next()),
+        Expr::Map(entries) => {
+            for entry in entries {
+                entry.key = next();
+                entry.value = next();
+            }
+        }
+        Expr::Object { fields, .. } => fields.iter_mut().for_each(|field| field.value = next()),
+        Expr::Fold(fold) => {
+            let fold = &mut **fold;
+            let parts = [
+                &mut fold.range,
+                &mut fold.init,
+                &mut fold.condition,
+                &mut fold.step,
+                &mut fold.result,
+            ];
+            for of in parts {
+                *of = next();
+            }
+        }
+    }
+}

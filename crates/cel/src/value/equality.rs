@@ -1,0 +1,200 @@
+//! Equality: numbers by value across types, lists in order, maps by key.
+
+use std::cmp::Ordering;
+
+use super::{CelError, CelList, CelMap, CelValue};
+
+/// How much more work an evaluation may do, in parts of values that are visited.
+///
+/// Cost counts the size of values at the top only; this bounds what is below.
+#[derive(Debug)]
+pub(crate) struct Fuel {
+    pub(crate) left: u64,
+}
+
+impl Fuel {
+    /// Uses `amount`.
+    ///
+    /// # Errors
+    ///
+    /// When nothing is left: as if the cost limit were exceeded.
+    pub(crate) fn burn(&mut self, amount: u64) -> Result<(), CelError> {
+        match self.left.checked_sub(amount) {
+            Some(left) => {
+                self.left = left;
+                Ok(())
+            }
+            None => Err(CelError::cost_limit()),
+        }
+    }
+}
+
+/// Whether `a == b`.
+pub(super) fn equal(a: &CelValue<'_>, b: &CelValue<'_>) -> bool {
+    let mut fuel = Fuel { left: u64::MAX };
+    equal_within(a, b, &mut fuel).unwrap_or(false)
+}
+
+/// Whether `a == b`, visiting no more than `fuel` allows.
+///
+/// # Errors
+///
+/// When the fuel is used up.
+pub(crate) fn equal_within(
+    a: &CelValue<'_>,
+    b: &CelValue<'_>,
+    fuel: &mut Fuel,
+) -> Result<bool, CelError> {
+    fuel.burn(1)?;
+    Ok(match (a, b) {
+        (CelValue::Bool(a), CelValue::Bool(b)) => a == b,
+        (
+            CelValue::Int(_) | CelValue::Uint(_) | CelValue::Double(_),
+            CelValue::Int(_) | CelValue::Uint(_) | CelValue::Double(_),
+        ) => compare_numbers(a, b) == Some(Ordering::Equal),
+        (CelValue::String(a), CelValue::String(b)) => **a == **b,
+        (CelValue::Bytes(a), CelValue::Bytes(b)) => **a == **b,
+        (CelValue::Duration(a), CelValue::Duration(b)) => a == b,
+        (CelValue::Timestamp(a), CelValue::Timestamp(b)) => a.same_time(*b),
+        (CelValue::Type(a), CelValue::Type(b)) => a.runtime_name() == b.runtime_name(),
+        (CelValue::Opaque(a), CelValue::Opaque(b)) => a.equals(&**b),
+        (CelValue::List(a), CelValue::List(b)) => return equal_lists(a, b, fuel),
+        (CelValue::Map(a), CelValue::Map(b)) => return equal_maps(a, b, fuel),
+        (CelValue::Null, CelValue::Null) | (CelValue::Optional(None), CelValue::Optional(None)) => {
+            true
+        }
+        (CelValue::Optional(Some(a)), CelValue::Optional(Some(b))) => {
+            return equal_within(a.value(), b.value(), fuel);
+        }
+        _ => false,
+    })
+}
+
+fn equal_lists(a: &CelList<'_>, b: &CelList<'_>, fuel: &mut Fuel) -> Result<bool, CelError> {
+    if a.len() != b.len() {
+        return Ok(false);
+    }
+    for (a, b) in a.iter().zip(b) {
+        if !equal_within(&a, &b, fuel)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn equal_maps(a: &CelMap<'_>, b: &CelMap<'_>, fuel: &mut Fuel) -> Result<bool, CelError> {
+    if a.len() != b.len() {
+        return Ok(false);
+    }
+    let mut at = 0;
+    while let Some(entry) = a.entry_at(at) {
+        // An entry that cannot be computed equals nothing.
+        let Ok((key, value)) = entry else {
+            return Ok(false);
+        };
+        let Some(Ok(other)) = b.get(&key) else {
+            return Ok(false);
+        };
+        if !equal_within(&value, &other, fuel)? {
+            return Ok(false);
+        }
+        at += 1;
+    }
+    Ok(true)
+}
+
+impl CelValue<'_> {
+    /// The order of two values of one ordered type, or of two numbers.
+    ///
+    /// # Errors
+    ///
+    /// `no such overload` for other types, and for `NaN`, which has no order.
+    pub fn compare(&self, other: &CelValue<'_>) -> Result<Ordering, CelError> {
+        Ok(match (self, other) {
+            (CelValue::Int(a), CelValue::Int(b)) => a.cmp(b),
+            (CelValue::String(a), CelValue::String(b)) => (**a).cmp(b),
+            (CelValue::Bool(a), CelValue::Bool(b)) => a.cmp(b),
+            (CelValue::Bytes(a), CelValue::Bytes(b)) => (**a).cmp(b),
+            (CelValue::Duration(a), CelValue::Duration(b)) => a.cmp(b),
+            (CelValue::Timestamp(a), CelValue::Timestamp(b)) => a.compare(*b),
+            (
+                CelValue::Int(_) | CelValue::Uint(_) | CelValue::Double(_),
+                CelValue::Int(_) | CelValue::Uint(_) | CelValue::Double(_),
+            ) => {
+                let order = compare_numbers(self, other);
+                order.ok_or_else(|| CelError::new("NaN values cannot be ordered"))?
+            }
+            _ => return Err(CelError::no_such_overload()),
+        })
+    }
+}
+
+/// The order of two numbers by value; `None` with `NaN`.
+fn compare_numbers(a: &CelValue<'_>, b: &CelValue<'_>) -> Option<Ordering> {
+    match (a, b) {
+        (CelValue::Int(a), CelValue::Int(b)) => Some(a.cmp(b)),
+        (CelValue::Uint(a), CelValue::Uint(b)) => Some(a.cmp(b)),
+        (CelValue::Double(a), CelValue::Double(b)) => a.partial_cmp(b),
+        (CelValue::Int(a), CelValue::Uint(b)) => Some(i128::from(*a).cmp(&i128::from(*b))),
+        (CelValue::Uint(a), CelValue::Int(b)) => Some(i128::from(*a).cmp(&i128::from(*b))),
+        (CelValue::Double(a), CelValue::Int(b)) => compare_double_int(*a, *b),
+        (CelValue::Int(a), CelValue::Double(b)) => {
+            compare_double_int(*b, *a).map(Ordering::reverse)
+        }
+        (CelValue::Double(a), CelValue::Uint(b)) => compare_double_uint(*a, *b),
+        (CelValue::Uint(a), CelValue::Double(b)) => {
+            compare_double_uint(*b, *a).map(Ordering::reverse)
+        }
+        _ => None,
+    }
+}
+
+/// As the original compares: within the range of integers, both as doubles.
+#[expect(clippy::cast_precision_loss, reason = "as the original compares")]
+fn compare_double_int(a: f64, b: i64) -> Option<Ordering> {
+    let limit = 9_223_372_036_854_775_808.0;
+    if a < -limit {
+        return Some(Ordering::Less);
+    }
+    if a > limit {
+        return Some(Ordering::Greater);
+    }
+    a.partial_cmp(&(b as f64))
+}
+
+#[expect(clippy::cast_precision_loss, reason = "as the original compares")]
+fn compare_double_uint(a: f64, b: u64) -> Option<Ordering> {
+    if a < 0.0 {
+        return Some(Ordering::Less);
+    }
+    if a > 18_446_744_073_709_551_616.0 {
+        return Some(Ordering::Greater);
+    }
+    a.partial_cmp(&(b as f64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_compared_across_types() {
+        assert!(CelValue::Int(1).equals(&CelValue::Double(1.0)));
+        assert!(CelValue::Uint(1).equals(&CelValue::Int(1)));
+        assert!(!CelValue::Double(f64::NAN).equals(&CelValue::Double(f64::NAN)));
+        let less = CelValue::Int(-1).compare(&CelValue::Uint(u64::MAX));
+        assert_eq!(less, Ok(Ordering::Less));
+        let nan = CelValue::Int(1).compare(&CelValue::Double(f64::NAN));
+        assert_eq!(nan.unwrap_err().message(), "NaN values cannot be ordered");
+        assert!(CelValue::Int(1).compare(&CelValue::from("a")).is_err());
+    }
+
+    #[test]
+    fn comparing_stops_when_the_fuel_is_used_up() {
+        let list = CelValue::list(vec![CelValue::Int(1); 100]).unwrap();
+        let mut fuel = Fuel { left: 50 };
+        assert!(equal_within(&list, &list, &mut fuel).is_err());
+        let mut fuel = Fuel { left: 101 };
+        assert_eq!(equal_within(&list, &list, &mut fuel), Ok(true));
+    }
+}

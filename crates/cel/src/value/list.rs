@@ -1,0 +1,250 @@
+//! Lists: of a document, of a program, or made by an expression.
+
+use std::sync::Arc;
+
+use super::{CelError, CelValue, Measure};
+use crate::document::JsonNode;
+
+/// A joined list that is no longer than this is copied; longer ones refer to their halves.
+const COPIED_UP_TO: usize = 256;
+
+/// The deepest that joined lists refer to joined lists.
+const MAX_JOINS: u32 = 64;
+
+/// A list. Cloning one is cheap.
+#[derive(Clone, Debug)]
+pub struct CelList<'a>(ListKind<'a>);
+
+#[derive(Clone, Debug)]
+enum ListKind<'a> {
+    Json(&'a [JsonNode<'a>]),
+    Borrowed(&'a ListData<'a>),
+    Shared(Arc<ListData<'a>>),
+    Joined(Arc<JoinedLists<'a>>),
+}
+
+#[derive(Debug)]
+struct ListData<'a> {
+    values: Vec<CelValue<'a>>,
+    measure: Measure,
+}
+
+#[derive(Debug)]
+struct JoinedLists<'a> {
+    first: CelList<'a>,
+    second: CelList<'a>,
+    len: usize,
+    joins: u32,
+    measure: Measure,
+}
+
+impl<'a> CelList<'a> {
+    /// A list of `values`.
+    ///
+    /// # Errors
+    ///
+    /// When it would nest deeper than [`MAX_DEPTH`](super::MAX_DEPTH) or have more than
+    /// [`MAX_NODES`](super::MAX_NODES) parts.
+    pub fn new(values: Vec<CelValue<'a>>) -> Result<Self, CelError> {
+        let measure = Measure::of(&values).check()?;
+        Ok(Self(ListKind::Shared(Arc::new(ListData {
+            values,
+            measure,
+        }))))
+    }
+
+    /// The elements of a JSON array.
+    pub fn json(elements: &'a [JsonNode<'a>]) -> Self {
+        Self(ListKind::Json(elements))
+    }
+
+    /// The number of elements.
+    pub fn len(&self) -> usize {
+        match &self.0 {
+            ListKind::Json(elements) => elements.len(),
+            ListKind::Borrowed(data) => data.values.len(),
+            ListKind::Shared(data) => data.values.len(),
+            ListKind::Joined(joined) => joined.len,
+        }
+    }
+
+    /// Whether there is no element.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The element at `index`, counted from 0.
+    pub fn get(&self, mut index: usize) -> Option<CelValue<'a>> {
+        let mut list = self;
+        loop {
+            match &list.0 {
+                ListKind::Json(elements) => return elements.get(index).map(CelValue::json),
+                ListKind::Borrowed(data) => return data.values.get(index).cloned(),
+                ListKind::Shared(data) => return data.values.get(index).cloned(),
+                ListKind::Joined(joined) => {
+                    let first = joined.first.len();
+                    if index < first {
+                        list = &joined.first;
+                    } else {
+                        index -= first;
+                        list = &joined.second;
+                    }
+                }
+            }
+        }
+    }
+
+    /// The elements in order.
+    pub fn iter(&self) -> CelListIter<'_, 'a> {
+        CelListIter { list: self, at: 0 }
+    }
+
+    /// The list of the elements of this one and then of `other`; both may be shared with the result.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new).
+    pub fn join(&self, other: &Self) -> Result<Self, CelError> {
+        if self.is_empty() {
+            return Ok(other.clone());
+        }
+        if other.is_empty() {
+            return Ok(self.clone());
+        }
+        let mut measure = self.measure();
+        measure.add(other.measure());
+        let measure = measure.check()?;
+        let len = self.len().saturating_add(other.len());
+        let joins = self.joins().max(other.joins()) + 1;
+        if len <= COPIED_UP_TO || joins > MAX_JOINS {
+            if len > 1_000_000 {
+                return Err(CelError::new("list is too large"));
+            }
+            return Self::new(self.iter().chain(other).collect());
+        }
+        Ok(Self(ListKind::Joined(Arc::new(JoinedLists {
+            first: self.clone(),
+            second: other.clone(),
+            len,
+            joins,
+            measure,
+        }))))
+    }
+
+    /// Appends `values`, in place if nobody else holds the list.
+    pub(crate) fn append(&mut self, values: &[CelValue<'a>]) -> Result<(), CelError> {
+        if let ListKind::Shared(data) = &mut self.0
+            && let Some(data) = Arc::get_mut(data)
+        {
+            let mut measure = data.measure;
+            let added = Measure::of(values);
+            measure.add(added);
+            data.measure = measure.check()?;
+            data.values.extend_from_slice(values);
+            return Ok(());
+        }
+        let mut all: Vec<_> = self.iter().collect();
+        all.extend_from_slice(values);
+        *self = Self::new(all)?;
+        Ok(())
+    }
+
+    pub(super) fn borrowed(&'a self) -> Self {
+        Self(match &self.0 {
+            ListKind::Shared(data) => ListKind::Borrowed(data),
+            other => other.clone(),
+        })
+    }
+
+    fn joins(&self) -> u32 {
+        match &self.0 {
+            ListKind::Joined(joined) => joined.joins,
+            _ => 0,
+        }
+    }
+
+    pub(super) fn measure(&self) -> Measure {
+        match &self.0 {
+            ListKind::Json(_) => Measure { depth: 1, nodes: 1 },
+            ListKind::Borrowed(data) => data.measure,
+            ListKind::Shared(data) => data.measure,
+            ListKind::Joined(joined) => joined.measure,
+        }
+    }
+}
+
+impl<'l, 'a> IntoIterator for &'l CelList<'a> {
+    type Item = CelValue<'a>;
+    type IntoIter = CelListIter<'l, 'a>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+/// The elements of a list in order.
+#[derive(Debug)]
+pub struct CelListIter<'l, 'a> {
+    list: &'l CelList<'a>,
+    at: usize,
+}
+
+impl<'a> Iterator for CelListIter<'_, 'a> {
+    type Item = CelValue<'a>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let next = self.list.get(self.at)?;
+        self.at += 1;
+        Some(next)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let left = self.list.len() - self.at;
+        (left, Some(left))
+    }
+}
+
+impl ExactSizeIterator for CelListIter<'_, '_> {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn numbers(from: i64, to: i64) -> CelList<'static> {
+        CelList::new((from..to).map(CelValue::Int).collect()).unwrap()
+    }
+
+    #[test]
+    fn joined_lists_have_the_elements_of_both() {
+        for split in [0, 1, 200, 999, 1000] {
+            let joined = numbers(0, split).join(&numbers(split, 1000)).unwrap();
+            assert_eq!(joined.len(), 1000);
+            let expected = numbers(0, 1000);
+            assert!(joined.iter().eq(expected.iter()), "{split}");
+            assert_eq!(joined.get(1000), None);
+        }
+    }
+
+    #[test]
+    fn joining_again_and_again_stays_bounded() {
+        let mut list = numbers(0, 2);
+        let refused = (0..200).any(|_| match list.join(&list) {
+            Ok(longer) => {
+                list = longer;
+                false
+            }
+            Err(_) => true,
+        });
+        assert!(refused, "a list of 2^200 elements is refused");
+    }
+
+    #[test]
+    fn appending_does_not_change_what_others_hold() {
+        let mut list = numbers(0, 2);
+        let held = list.clone();
+        list.append(&[CelValue::Int(2)]).unwrap();
+        assert_eq!((list.len(), held.len()), (3, 2));
+        list.append(&[CelValue::Int(3)]).unwrap();
+        assert_eq!(list.get(3), Some(CelValue::Int(3)));
+    }
+}

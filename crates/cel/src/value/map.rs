@@ -1,0 +1,384 @@
+//! Maps: of a document, of a program, made by an expression, or computed by the host on demand.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use super::{CelError, CelResult, CelStr, CelValue, Measure, double_to_int, double_to_uint};
+use crate::document::JsonObject;
+
+/// Maps with more entries have an index.
+const INDEXED_FROM: usize = 8;
+
+/// A map whose values the host computes when they are first asked for, such as the variables of a policy.
+pub trait CelLazyMap: Send + Sync {
+    /// The value of `key`; `None` if the map has no such key, an error if its value cannot be computed.
+    fn get(&self, key: &str) -> Option<CelResult<'_>>;
+
+    /// The keys, in a fixed order.
+    fn keys(&self) -> Vec<&str>;
+
+    /// The name of the type of this map, such as that of an object type.
+    fn type_name(&self) -> &'static str {
+        "map"
+    }
+}
+
+/// A map. Cloning one is cheap.
+///
+/// Entries come in a fixed order: that of the document or of the literal. (The original's order is random.)
+#[derive(Clone)]
+pub struct CelMap<'a>(MapKind<'a>);
+
+#[derive(Clone)]
+enum MapKind<'a> {
+    Json(&'a JsonObject<'a>),
+    Borrowed(&'a MapData<'a>),
+    Shared(Arc<MapData<'a>>),
+    Lazy(&'a dyn CelLazyMap),
+}
+
+struct MapData<'a> {
+    entries: Vec<(CelValue<'a>, CelValue<'a>)>,
+    /// Where the entry of a key is; only for maps with more than [`INDEXED_FROM`] entries.
+    index: HashMap<MapKey, usize>,
+    measure: Measure,
+}
+
+/// A key as it is looked up: by type and value.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum MapKey {
+    Null,
+    Bool(bool),
+    Int(i64),
+    Uint(u64),
+    Double(u64),
+    String(Box<str>),
+}
+
+impl MapKey {
+    /// The key of `value`, if values of its type can be keys; never that of `NaN`.
+    pub(crate) fn of(value: &CelValue<'_>) -> Option<Self> {
+        Some(match value {
+            CelValue::Null => Self::Null,
+            CelValue::Bool(value) => Self::Bool(*value),
+            CelValue::Int(value) => Self::Int(*value),
+            CelValue::Uint(value) => Self::Uint(*value),
+            CelValue::Double(value) if value.is_nan() => return None,
+            // Both zeros are the same key.
+            CelValue::Double(value) => Self::Double((value + 0.0).to_bits()),
+            CelValue::String(text) => Self::String((**text).into()),
+            _ => return None,
+        })
+    }
+}
+
+/// Whether two keys are of the same type and equal.
+fn same_key(a: &CelValue<'_>, b: &CelValue<'_>) -> bool {
+    match (a, b) {
+        (CelValue::String(a), CelValue::String(b)) => **a == **b,
+        (CelValue::Int(a), CelValue::Int(b)) => a == b,
+        (CelValue::Uint(a), CelValue::Uint(b)) => a == b,
+        _ => a.type_name() == b.type_name() && a.equals(b),
+    }
+}
+
+impl<'a> MapData<'a> {
+    fn find(&self, key: &CelValue<'_>) -> Option<&CelValue<'a>> {
+        if let Some(found) = self.find_exact(key) {
+            return Some(found);
+        }
+        match key {
+            CelValue::Double(value) => double_to_int(*value)
+                .and_then(|of| self.find_exact(&CelValue::Int(of)))
+                .or_else(|| {
+                    double_to_uint(*value).and_then(|of| self.find_exact(&CelValue::Uint(of)))
+                }),
+            CelValue::Int(value) => {
+                let other = u64::try_from(*value).ok()?;
+                self.find_exact(&CelValue::Uint(other))
+            }
+            CelValue::Uint(value) => {
+                let other = i64::try_from(*value).ok()?;
+                self.find_exact(&CelValue::Int(other))
+            }
+            _ => None,
+        }
+    }
+
+    fn find_exact(&self, key: &CelValue<'_>) -> Option<&CelValue<'a>> {
+        let at = self.position(key)?;
+        Some(&self.entries[at].1)
+    }
+
+    fn position(&self, key: &CelValue<'_>) -> Option<usize> {
+        if self.index.is_empty() {
+            return self.entries.iter().position(|(of, _)| same_key(of, key));
+        }
+        self.index.get(&MapKey::of(key)?).copied()
+    }
+
+    /// Adds an entry whose key is not there yet.
+    fn push(&mut self, key: CelValue<'a>, value: CelValue<'a>) -> Result<(), CelError> {
+        let mut measure = self.measure;
+        measure.add(Measure::of([&key, &value]));
+        self.measure = measure.check()?;
+        self.entries.push((key, value));
+        if self.entries.len() > INDEXED_FROM {
+            if self.index.is_empty() {
+                self.index_from(0);
+            } else {
+                self.index_from(self.entries.len() - 1);
+            }
+        }
+        Ok(())
+    }
+
+    fn index_from(&mut self, first: usize) {
+        for at in first..self.entries.len() {
+            if let Some(key) = MapKey::of(&self.entries[at].0) {
+                self.index.insert(key, at);
+            }
+        }
+    }
+}
+
+impl<'a> CelMap<'a> {
+    /// A map of `entries`; of entries with the same key the last counts.
+    ///
+    /// # Errors
+    ///
+    /// When a key is not a bool, a number, a string or null, or the map would be larger than values may be.
+    pub fn new(entries: Vec<(CelValue<'a>, CelValue<'a>)>) -> Result<Self, CelError> {
+        let mut data = MapData {
+            entries: Vec::with_capacity(entries.len()),
+            index: HashMap::new(),
+            measure: Measure { depth: 1, nodes: 1 },
+        };
+        for (key, value) in entries {
+            if MapKey::of(&key).is_none() && !matches!(key, CelValue::Double(_)) {
+                let message = format!("unsupported key type: {}", key.type_name());
+                return Err(CelError::new(message));
+            }
+            match data.position(&key) {
+                Some(at) => data.entries[at].1 = value,
+                None => data.push(key, value)?,
+            }
+        }
+        let all = data.entries.iter().flat_map(|(key, value)| [key, value]);
+        data.measure = Measure::of(all).check()?;
+        Ok(Self(MapKind::Shared(Arc::new(data))))
+    }
+
+    /// The members of a JSON object.
+    pub fn json(object: &'a JsonObject<'a>) -> Self {
+        Self(MapKind::Json(object))
+    }
+
+    /// A map that the host computes.
+    pub fn lazy(map: &'a dyn CelLazyMap) -> Self {
+        Self(MapKind::Lazy(map))
+    }
+
+    /// The number of entries.
+    pub fn len(&self) -> usize {
+        match &self.0 {
+            MapKind::Json(object) => object.members().len(),
+            MapKind::Borrowed(data) => data.entries.len(),
+            MapKind::Shared(data) => data.entries.len(),
+            MapKind::Lazy(map) => map.keys().len(),
+        }
+    }
+
+    /// Whether there is no entry.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The value of `key`; numbers find keys of other number types with the same value.
+    pub fn get(&self, key: &CelValue<'_>) -> Option<CelResult<'a>> {
+        match (&self.0, key) {
+            (MapKind::Json(_) | MapKind::Lazy(_), CelValue::String(key)) => self.get_str(key),
+            (MapKind::Json(_) | MapKind::Lazy(_), _) => None,
+            (MapKind::Borrowed(data), _) => data.find(key).map(|value| Ok(value.borrowed())),
+            (MapKind::Shared(data), _) => data.find(key).map(|value| Ok(value.clone())),
+        }
+    }
+
+    /// The value of the key `key`.
+    pub fn get_str(&self, key: &str) -> Option<CelResult<'a>> {
+        match &self.0 {
+            MapKind::Json(object) => object.get(key).map(|node| Ok(CelValue::json(node))),
+            MapKind::Lazy(map) => map.get(key),
+            MapKind::Borrowed(_) | MapKind::Shared(_) => {
+                self.get(&CelValue::String(CelStr::Borrowed(key)))
+            }
+        }
+    }
+
+    /// The keys in order.
+    pub fn keys(&self) -> Vec<CelValue<'a>> {
+        match &self.0 {
+            MapKind::Json(object) => {
+                let names = object.members().iter();
+                names.map(|(name, _)| CelValue::from(&**name)).collect()
+            }
+            MapKind::Lazy(map) => map.keys().into_iter().map(CelValue::from).collect(),
+            MapKind::Borrowed(data) => data.entries.iter().map(|(key, _)| key.borrowed()).collect(),
+            MapKind::Shared(data) => data.entries.iter().map(|(key, _)| key.clone()).collect(),
+        }
+    }
+
+    /// The key of the entry at `at`, in order.
+    pub fn key_at(&self, at: usize) -> Option<CelValue<'a>> {
+        match &self.0 {
+            MapKind::Json(object) => {
+                let (name, _) = object.members().get(at)?;
+                Some(CelValue::from(&**name))
+            }
+            MapKind::Lazy(map) => Some(CelValue::from(*map.keys().get(at)?)),
+            MapKind::Borrowed(data) => Some(data.entries.get(at)?.0.borrowed()),
+            MapKind::Shared(data) => Some(data.entries.get(at)?.0.clone()),
+        }
+    }
+
+    /// The entry at `at`, in order.
+    ///
+    /// # Errors
+    ///
+    /// When the host cannot compute the value.
+    pub fn entry_at(&self, at: usize) -> Option<Result<(CelValue<'a>, CelValue<'a>), CelError>> {
+        let key = self.key_at(at)?;
+        let value = match &self.0 {
+            MapKind::Json(object) => Ok(CelValue::json(&object.members()[at].1)),
+            MapKind::Borrowed(data) => Ok(data.entries[at].1.borrowed()),
+            MapKind::Shared(data) => Ok(data.entries[at].1.clone()),
+            MapKind::Lazy(_) => self.get(&key)?,
+        };
+        Some(value.map(|value| (key, value)))
+    }
+
+    /// Adds an entry, in place if nobody else holds the map.
+    pub(crate) fn insert(
+        &mut self,
+        key: CelValue<'a>,
+        value: CelValue<'a>,
+    ) -> Result<(), CelError> {
+        if self.get(&key).is_some() {
+            return Err(CelError::new(format!(
+                "insert failed: key {key} already exists"
+            )));
+        }
+        if let MapKind::Shared(data) = &mut self.0
+            && let Some(data) = Arc::get_mut(data)
+        {
+            return data.push(key, value);
+        }
+        let mut entries = Vec::with_capacity(self.len() + 1);
+        let mut at = 0;
+        while let Some(entry) = self.entry_at(at) {
+            entries.push(entry?);
+            at += 1;
+        }
+        entries.push((key, value));
+        *self = Self::new(entries)?;
+        Ok(())
+    }
+
+    pub(super) fn type_name(&self) -> &str {
+        match &self.0 {
+            MapKind::Lazy(map) => map.type_name(),
+            _ => "map",
+        }
+    }
+
+    pub(super) fn borrowed(&'a self) -> Self {
+        Self(match &self.0 {
+            MapKind::Shared(data) => MapKind::Borrowed(data),
+            other => other.clone(),
+        })
+    }
+
+    pub(super) fn into_owned(self) -> Result<CelMap<'static>, CelError> {
+        let mut entries = Vec::with_capacity(self.len());
+        let mut at = 0;
+        while let Some(entry) = self.entry_at(at) {
+            let (key, value) = entry?;
+            entries.push((key.into_owned()?, value.into_owned()?));
+            at += 1;
+        }
+        CelMap::new(entries)
+    }
+
+    pub(super) fn measure(&self) -> Measure {
+        match &self.0 {
+            MapKind::Borrowed(data) => data.measure,
+            MapKind::Shared(data) => data.measure,
+            MapKind::Json(_) | MapKind::Lazy(_) => Measure { depth: 1, nodes: 1 },
+        }
+    }
+}
+
+impl fmt::Debug for CelMap<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut map = f.debug_map();
+        let mut at = 0;
+        while let Some(entry) = self.entry_at(at) {
+            match entry {
+                Ok((key, value)) => map.entry(&key, &value),
+                Err(error) => map.entry(&at, &error),
+            };
+            at += 1;
+        }
+        map.finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(entries: usize) -> CelMap<'static> {
+        let entry = |at: usize| {
+            let key = CelValue::Int(i64::try_from(at).unwrap());
+            (key.clone(), key)
+        };
+        CelMap::new((0..entries).map(entry).collect()).unwrap()
+    }
+
+    #[test]
+    fn numbers_of_other_types_find_keys_of_the_same_value() {
+        for entries in [3, 30] {
+            let map = map(entries);
+            assert_eq!(map.get(&CelValue::Uint(2)), Some(Ok(CelValue::Int(2))));
+            assert_eq!(map.get(&CelValue::Double(2.0)), Some(Ok(CelValue::Int(2))));
+            assert_eq!(map.get(&CelValue::Double(2.5)), None);
+            assert_eq!(map.get(&CelValue::Double(f64::NAN)), None);
+            assert_eq!(map.get(&CelValue::from("2")), None);
+        }
+    }
+
+    #[test]
+    fn the_last_of_entries_with_one_key_counts() {
+        let entries = vec![
+            (CelValue::from("a"), CelValue::Int(1)),
+            (CelValue::from("a"), CelValue::Int(2)),
+        ];
+        let map = CelMap::new(entries).unwrap();
+        assert_eq!(map.len(), 1);
+        assert_eq!(map.get_str("a"), Some(Ok(CelValue::Int(2))));
+    }
+
+    #[test]
+    fn a_key_is_inserted_once() {
+        for entries in [3, 8, 30] {
+            let mut map = map(entries);
+            map.insert(CelValue::Int(-1), CelValue::Int(7)).unwrap();
+            let again = map.insert(CelValue::Int(-1), CelValue::Int(7));
+            let error = again.unwrap_err().to_string();
+            assert_eq!(error, "insert failed: key -1 already exists");
+            assert_eq!(map.len(), entries + 1);
+            assert_eq!(map.get(&CelValue::Int(-1)), Some(Ok(CelValue::Int(7))));
+        }
+    }
+}

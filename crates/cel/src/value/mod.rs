@@ -1,0 +1,371 @@
+//! Values that expressions work with.
+//!
+//! A [`CelValue`] borrows where it can: from JSON documents, from the constants of a program, from the host. What an
+//! expression makes itself is shared by reference count. Values nest at most [`MAX_DEPTH`] levels and have at most
+//! [`MAX_NODES`] parts, so that comparing, printing and dropping them is bounded.
+
+mod equality;
+mod error;
+mod list;
+mod map;
+mod numbers;
+mod opaque;
+mod print;
+mod text;
+mod time;
+
+pub use error::{CelError, CelErrorKind, CelResult};
+pub use list::{CelList, CelListIter};
+pub use map::{CelLazyMap, CelMap};
+pub use numbers::go_float;
+pub use opaque::CelOpaque;
+pub use text::{CelBytes, CelStr};
+pub use time::{CelDuration, CelTimestamp};
+
+pub(crate) use equality::{Fuel, equal_within};
+pub(crate) use map::MapKey;
+pub(crate) use numbers::{double_to_int, double_to_uint};
+
+use std::sync::Arc;
+
+use crate::document::JsonNode;
+use crate::types::{CelType, OPTIONAL};
+
+/// The deepest that lists, maps and optional values made by expressions may nest.
+pub const MAX_DEPTH: u32 = 500;
+
+/// The largest number of parts of a value made by expressions, counting a shared part as often as it occurs.
+pub const MAX_NODES: u64 = 10_000_000;
+
+/// A value of the language. Cloning one is cheap.
+#[derive(Clone, Debug)]
+pub enum CelValue<'a> {
+    /// `null`
+    Null,
+    /// A truth value.
+    Bool(bool),
+    /// A signed integer.
+    Int(i64),
+    /// An unsigned integer.
+    Uint(u64),
+    /// A floating point number.
+    Double(f64),
+    /// Text.
+    String(CelStr<'a>),
+    /// Bytes.
+    Bytes(CelBytes<'a>),
+    /// A span of time.
+    Duration(CelDuration),
+    /// A point in time.
+    Timestamp(CelTimestamp),
+    /// A list.
+    List(CelList<'a>),
+    /// A map.
+    Map(CelMap<'a>),
+    /// A type.
+    Type(Box<CelType>),
+    /// A value that may be absent.
+    Optional(Option<Arc<CelOptional<'a>>>),
+    /// A value of a library or of the host.
+    Opaque(Arc<dyn CelOpaque>),
+}
+
+/// What a present optional value holds.
+#[derive(Debug)]
+pub struct CelOptional<'a> {
+    value: CelValue<'a>,
+    measure: Measure,
+}
+
+impl<'a> CelOptional<'a> {
+    /// The value.
+    pub fn value(&self) -> &CelValue<'a> {
+        &self.value
+    }
+}
+
+/// How deep a value nests and how many parts it has; borrowed documents count as one part.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Measure {
+    depth: u32,
+    nodes: u64,
+}
+
+impl Measure {
+    /// The measure of a value that holds `parts`.
+    fn of<'v, 'a: 'v>(parts: impl IntoIterator<Item = &'v CelValue<'a>>) -> Self {
+        let mut sum = Self { depth: 0, nodes: 1 };
+        for part in parts {
+            sum.add(part.measure());
+        }
+        sum.depth += 1;
+        sum
+    }
+
+    fn add(&mut self, part: Self) {
+        self.depth = self.depth.max(part.depth);
+        self.nodes = self.nodes.saturating_add(part.nodes);
+    }
+
+    /// Refuses what is too deep or too large.
+    fn check(self) -> Result<Self, CelError> {
+        if self.depth > MAX_DEPTH || self.nodes > MAX_NODES {
+            return Err(CelError::new("value is too large or nests too deep"));
+        }
+        Ok(self)
+    }
+}
+
+impl<'a> CelValue<'a> {
+    /// Text.
+    pub fn string(text: impl Into<CelStr<'a>>) -> Self {
+        Self::String(text.into())
+    }
+
+    /// A list of `values`.
+    ///
+    /// # Errors
+    ///
+    /// When the list would nest deeper than [`MAX_DEPTH`] or have more than [`MAX_NODES`] parts.
+    pub fn list(values: Vec<Self>) -> CelResult<'a> {
+        CelList::new(values).map(Self::List)
+    }
+
+    /// An optional value that is present.
+    ///
+    /// # Errors
+    ///
+    /// As [`list`](Self::list).
+    pub fn some(value: Self) -> CelResult<'a> {
+        let measure = Measure::of([&value]).check()?;
+        Ok(Self::Optional(Some(Arc::new(CelOptional {
+            value,
+            measure,
+        }))))
+    }
+
+    /// A value of a library or of the host.
+    pub fn opaque(value: impl CelOpaque + 'static) -> Self {
+        Self::Opaque(Arc::new(value))
+    }
+
+    /// A type as a value.
+    pub fn type_value(of: CelType) -> Self {
+        Self::Type(Box::new(of))
+    }
+
+    /// The value of a JSON document, which stays borrowed.
+    pub fn json(node: &'a JsonNode<'a>) -> Self {
+        match node {
+            JsonNode::Null => Self::Null,
+            JsonNode::Bool(value) => Self::Bool(*value),
+            JsonNode::Int(value) => Self::Int(*value),
+            JsonNode::Double(value) => Self::Double(*value),
+            JsonNode::String(value) => Self::String(CelStr::Borrowed(value)),
+            JsonNode::Array(elements) => Self::List(CelList::json(elements)),
+            JsonNode::Object(object) => Self::Map(CelMap::json(object)),
+        }
+    }
+
+    /// The same value, borrowed: no reference count changes for text, lists and maps.
+    #[must_use]
+    pub fn borrowed(&'a self) -> Self {
+        match self {
+            Self::String(text) => Self::String(CelStr::Borrowed(text)),
+            Self::Bytes(bytes) => Self::Bytes(CelBytes::Borrowed(bytes)),
+            Self::List(list) => Self::List(list.borrowed()),
+            Self::Map(map) => Self::Map(map.borrowed()),
+            other => other.clone(),
+        }
+    }
+
+    /// The same value, independent of what it borrows.
+    ///
+    /// # Errors
+    ///
+    /// When the copy would be larger than [`MAX_NODES`], or a lazy map fails to give a value.
+    pub fn into_owned(self) -> CelResult<'static> {
+        Ok(match self {
+            Self::Null => CelValue::Null,
+            Self::Bool(value) => CelValue::Bool(value),
+            Self::Int(value) => CelValue::Int(value),
+            Self::Uint(value) => CelValue::Uint(value),
+            Self::Double(value) => CelValue::Double(value),
+            Self::String(text) => CelValue::String(text.into_owned()),
+            Self::Bytes(bytes) => CelValue::Bytes(bytes.into_owned()),
+            Self::Duration(value) => CelValue::Duration(value),
+            Self::Timestamp(value) => CelValue::Timestamp(value),
+            Self::List(list) => {
+                let values: Result<_, _> = list.iter().map(CelValue::into_owned).collect();
+                CelValue::list(values?)?
+            }
+            Self::Map(map) => CelValue::Map(map.into_owned()?),
+            Self::Type(of) => CelValue::Type(of),
+            Self::Optional(None) => CelValue::Optional(None),
+            Self::Optional(Some(of)) => CelValue::some(of.value.clone().into_owned()?)?,
+            Self::Opaque(value) => CelValue::Opaque(value),
+        })
+    }
+
+    /// The text of a string.
+    pub fn as_str(&self) -> Option<&str> {
+        match self {
+            Self::String(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The number of an `int`.
+    pub fn as_int(&self) -> Option<i64> {
+        match self {
+            Self::Int(value) => Some(*value),
+            _ => None,
+        }
+    }
+
+    /// The value of type `T` that a library or the host put into an opaque value.
+    pub fn as_opaque<T: CelOpaque + 'static>(&self) -> Option<&T> {
+        match self {
+            Self::Opaque(value) => value.as_any().downcast_ref(),
+            _ => None,
+        }
+    }
+
+    /// The name of the value's type as error texts and `type(x)` show it, such as `int` or `list`.
+    pub fn type_name(&self) -> &str {
+        match self {
+            Self::Null => "null_type",
+            Self::Bool(_) => "bool",
+            Self::Int(_) => "int",
+            Self::Uint(_) => "uint",
+            Self::Double(_) => "double",
+            Self::String(_) => "string",
+            Self::Bytes(_) => "bytes",
+            Self::Duration(_) => "google.protobuf.Duration",
+            Self::Timestamp(_) => "google.protobuf.Timestamp",
+            Self::List(_) => "list",
+            Self::Map(map) => map.type_name(),
+            Self::Type(_) => "type",
+            Self::Optional(_) => OPTIONAL,
+            Self::Opaque(value) => value.type_name(),
+        }
+    }
+
+    /// The size as cost counts it: code points, bytes, elements, entries; 1 for everything else.
+    pub fn cost_size(&self) -> u64 {
+        match self {
+            Self::String(text) => text.code_points(),
+            Self::Bytes(bytes) => bytes.len() as u64,
+            Self::List(list) => list.len() as u64,
+            Self::Map(map) => map.len() as u64,
+            Self::Optional(Some(of)) => of.value.cost_size(),
+            Self::Opaque(value) => value.cost_size(),
+            _ => 1,
+        }
+    }
+
+    /// Whether two values are equal as `==` has it: numbers by value across types, lists in order, `NaN` never.
+    pub fn equals(&self, other: &CelValue<'_>) -> bool {
+        equality::equal(self, other)
+    }
+
+    /// Whether this is what `optional.ofNonZeroValue` takes for absent: null, false, 0, empty.
+    pub(crate) fn is_zero(&self) -> bool {
+        match self {
+            Self::Null => true,
+            Self::Bool(value) => !value,
+            Self::Int(value) => *value == 0,
+            Self::Uint(value) => *value == 0,
+            Self::Double(value) => *value == 0.0,
+            Self::String(text) => text.is_empty(),
+            Self::Bytes(bytes) => bytes.is_empty(),
+            Self::Duration(value) => value.nanoseconds() == 0,
+            Self::Timestamp(value) => value.is_zero(),
+            Self::List(list) => list.is_empty(),
+            Self::Map(map) => map.is_empty(),
+            Self::Opaque(value) => value.is_zero(),
+            Self::Type(_) | Self::Optional(_) => false,
+        }
+    }
+
+    fn measure(&self) -> Measure {
+        match self {
+            Self::List(list) => list.measure(),
+            Self::Map(map) => map.measure(),
+            Self::Optional(Some(of)) => of.measure,
+            _ => Measure { depth: 0, nodes: 1 },
+        }
+    }
+}
+
+impl PartialEq for CelValue<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.equals(other)
+    }
+}
+
+impl From<bool> for CelValue<'_> {
+    fn from(value: bool) -> Self {
+        Self::Bool(value)
+    }
+}
+
+impl From<i64> for CelValue<'_> {
+    fn from(value: i64) -> Self {
+        Self::Int(value)
+    }
+}
+
+impl From<f64> for CelValue<'_> {
+    fn from(value: f64) -> Self {
+        Self::Double(value)
+    }
+}
+
+impl<'a> From<&'a str> for CelValue<'a> {
+    fn from(value: &'a str) -> Self {
+        Self::String(CelStr::Borrowed(value))
+    }
+}
+
+impl From<String> for CelValue<'_> {
+    fn from(value: String) -> Self {
+        Self::String(value.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_is_four_words() {
+        assert_eq!(size_of::<CelValue<'_>>(), 32);
+        assert_eq!(size_of::<CelResult<'_>>(), 32);
+    }
+
+    #[test]
+    fn values_that_nest_too_deep_are_refused() {
+        let mut value = CelValue::Int(1);
+        for _ in 0..MAX_DEPTH {
+            value = CelValue::list(vec![value]).unwrap();
+        }
+        assert!(CelValue::list(vec![value.clone()]).is_err());
+        assert!(CelValue::some(value).is_err());
+    }
+
+    #[test]
+    fn values_that_double_again_and_again_are_refused() {
+        let mut value = CelValue::Int(1);
+        let refused = (0..100).any(
+            |_| match CelValue::list(vec![value.clone(), value.clone()]) {
+                Ok(larger) => {
+                    value = larger;
+                    false
+                }
+                Err(_) => true,
+            },
+        );
+        assert!(refused);
+    }
+}

@@ -1,0 +1,79 @@
+//! Numbers: conversions without loss, and text as Go writes it.
+
+/// The integer of the same value, if there is one.
+#[expect(clippy::cast_possible_truncation, reason = "the range is checked")]
+pub(crate) fn double_to_int(value: f64) -> Option<i64> {
+    let limit = 9_223_372_036_854_775_808.0;
+    (value.fract().abs() <= 0.0 && (-limit..limit).contains(&value)).then_some(value as i64)
+}
+
+/// The unsigned integer of the same value, if there is one.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "the range is checked"
+)]
+pub(crate) fn double_to_uint(value: f64) -> Option<u64> {
+    let limit = 18_446_744_073_709_551_616.0;
+    (value.fract().abs() <= 0.0 && (0.0..limit).contains(&value)).then_some(value as u64)
+}
+
+/// A double as Go's `%g` and `%v` write it: the shortest text that reads back; below 1e-4 and from 1e6 on with an
+/// exponent of at least two digits.
+pub fn go_float(value: f64) -> String {
+    if value.is_nan() {
+        return "NaN".to_owned();
+    }
+    if value.is_infinite() {
+        return if value > 0.0 { "+Inf" } else { "-Inf" }.to_owned();
+    }
+    if value == 0.0 {
+        return if value.is_sign_negative() { "-0" } else { "0" }.to_owned();
+    }
+    // `{:e}` gives the shortest digits: d.ddde-7.
+    let text = format!("{value:e}");
+    let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    if (-4..6).contains(&exponent) {
+        return format!("{value}");
+    }
+    let sign = if exponent < 0 { '-' } else { '+' };
+    format!("{mantissa}e{sign}{:02}", exponent.abs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn doubles_are_written_as_go_writes_them() {
+        let cases = [
+            (1e100, "1e+100"),
+            (0.5, "0.5"),
+            (3.0, "3"),
+            (1e-5, "1e-05"),
+            (0.0001, "0.0001"),
+            (-2.5, "-2.5"),
+            (123_456.0, "123456"),
+            (1_000_000.0, "1e+06"),
+            (123_456_789.0, "1.23456789e+08"),
+            (f64::INFINITY, "+Inf"),
+            (f64::NEG_INFINITY, "-Inf"),
+            (f64::NAN, "NaN"),
+            (-0.0, "-0"),
+        ];
+        for (value, text) in cases {
+            assert_eq!(go_float(value), text);
+        }
+    }
+
+    #[test]
+    fn only_exact_conversions_count() {
+        assert_eq!(double_to_int(2.0), Some(2));
+        assert_eq!(double_to_int(2.5), None);
+        assert_eq!(double_to_int(9_223_372_036_854_775_808.0), None);
+        assert_eq!(double_to_int(-9_223_372_036_854_775_808.0), Some(i64::MIN));
+        assert_eq!(double_to_uint(-1.0), None);
+        assert_eq!(double_to_uint(f64::NAN), None);
+    }
+}

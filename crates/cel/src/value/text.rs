@@ -1,0 +1,107 @@
+//! Text and bytes, borrowed or shared.
+
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+
+/// Text that is borrowed from a document or a program, or shared.
+#[derive(Clone)]
+pub enum CelStr<'a> {
+    /// Text of a document, a program or the host.
+    Borrowed(&'a str),
+    /// Text that an expression made.
+    Shared(Arc<str>),
+}
+
+impl CelStr<'_> {
+    /// The number of code points; `O(n)`, quick for ASCII.
+    pub fn code_points(&self) -> u64 {
+        if self.is_ascii() {
+            return self.len() as u64;
+        }
+        self.chars().count() as u64
+    }
+
+    pub(super) fn into_owned(self) -> CelStr<'static> {
+        match self {
+            Self::Borrowed(text) => CelStr::Shared(text.into()),
+            Self::Shared(text) => CelStr::Shared(text),
+        }
+    }
+}
+
+impl Deref for CelStr<'_> {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        match self {
+            Self::Borrowed(text) => text,
+            Self::Shared(text) => text,
+        }
+    }
+}
+
+impl fmt::Debug for CelStr<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&**self, f)
+    }
+}
+
+impl<'a> From<&'a str> for CelStr<'a> {
+    fn from(text: &'a str) -> Self {
+        Self::Borrowed(text)
+    }
+}
+
+impl From<String> for CelStr<'_> {
+    fn from(text: String) -> Self {
+        Self::Shared(text.into())
+    }
+}
+
+impl From<Arc<str>> for CelStr<'_> {
+    fn from(text: Arc<str>) -> Self {
+        Self::Shared(text)
+    }
+}
+
+/// Bytes that are borrowed from a program or the host, or shared.
+#[derive(Clone)]
+pub enum CelBytes<'a> {
+    /// Bytes of a program or the host.
+    Borrowed(&'a [u8]),
+    /// Bytes that an expression made.
+    Shared(Arc<[u8]>),
+}
+
+impl CelBytes<'_> {
+    pub(super) fn into_owned(self) -> CelBytes<'static> {
+        match self {
+            Self::Borrowed(bytes) => CelBytes::Shared(bytes.into()),
+            Self::Shared(bytes) => CelBytes::Shared(bytes),
+        }
+    }
+}
+
+impl Deref for CelBytes<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Borrowed(bytes) => bytes,
+            Self::Shared(bytes) => bytes,
+        }
+    }
+}
+
+impl fmt::Debug for CelBytes<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&**self, f)
+    }
+}
+
+impl From<Vec<u8>> for CelBytes<'_> {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self::Shared(bytes.into())
+    }
+}
