@@ -6,7 +6,7 @@ use bytes::Bytes;
 use fairgate_base::clock::Clock;
 use fairgate_core::sync::{Mutex, lock};
 use fairgate_eviction::procedure::server_clock::ServerClock;
-use fairgate_upstream::client::ApiClient;
+use fairgate_upstream::{client::ApiClient, path::push_segment};
 use http::{
     HeaderMap, HeaderValue, Method, Request,
     header::{ACCEPT, CONTENT_TYPE, DATE, USER_AGENT},
@@ -163,20 +163,6 @@ pub(crate) fn api_path(api_version: &str) -> String {
             path.push('/');
             push_segment(&mut path, version);
             path
-        }
-    }
-}
-
-fn push_segment(path: &mut String, text: &str) {
-    use std::fmt::Write as _;
-    for &byte in text.as_bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
-                path.push(char::from(byte));
-            }
-            byte => {
-                let _ = write!(path, "%{byte:02X}");
-            }
         }
     }
 }

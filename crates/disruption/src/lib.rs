@@ -22,10 +22,10 @@ mod calls;
 mod election;
 mod lease;
 mod lookups;
+mod outline;
 mod recorder;
 mod runner;
 mod status;
-mod watched_object;
 mod watches;
 
 pub use budget_feed::{BudgetEvent, BudgetEvents, BudgetFeed, StatusWriteFuture};

@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use crate::{
     calls::{Calls, api_path, object_path},
-    watches::KnownObjects,
+    watches::FollowedObjects,
 };
 
 /// How long a discovery document is used.
@@ -28,7 +28,7 @@ const SHORT_TTL: Duration = Duration::from_secs(1);
 const MAX_DOCUMENTS: usize = 256;
 
 /// Begins a lookup, with the answers that are cached.
-pub(crate) fn begin(known: &KnownObjects, namespace: &str, owner: ControllerRef) -> ScaleLookup {
+pub(crate) fn begin(known: &FollowedObjects, namespace: &str, owner: ControllerRef) -> ScaleLookup {
     let mut lookup = ScaleLookup::new(owner);
     while let Ok(ScaleQuestion::Object(kind, name)) = lookup.question() {
         lookup.object(known.scaled(kind, namespace, &name));

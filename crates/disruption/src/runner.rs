@@ -32,7 +32,7 @@ use crate::{
     lookups::{self, Discovery},
     recorder::{Occurrence, Recorder},
     status::ControllerStatus,
-    watches::{KnownObjects, WatchUpdate, WatchedKind, watches},
+    watches::{FollowedObjects, WatchUpdate, WatchedKind, watches},
 };
 
 /// How often all budgets are synced without any change, as the shared caches of Kubernetes' controllers do.
@@ -145,7 +145,7 @@ impl DisruptionRunner {
             .as_ref()
             .map(|budgets| budgets.watch());
         let mut watches = watches(self.kube(), hosted);
-        let mut known = KnownObjects::default();
+        let mut known = FollowedObjects::default();
         let mut faults = BTreeMap::new();
         let mut call: Option<BoxFuture<'_, Ended>> = None;
         let mut resync = self.settings.clock.now().plus(RESYNC);
@@ -186,7 +186,7 @@ impl DisruptionRunner {
     }
 
     /// The next call, or until when there is none.
-    fn begin(&self, known: &mut KnownObjects) -> (Option<BoxFuture<'_, Ended>>, Option<Time>) {
+    fn begin(&self, known: &mut FollowedObjects) -> (Option<BoxFuture<'_, Ended>>, Option<Time>) {
         let now = self.settings.clock.now();
         let call: BoxFuture<'_, Ended> = match known.controller.step(now, self.calls.date()) {
             ControllerStep::Wait(until) => return (None, until),
@@ -207,7 +207,7 @@ impl DisruptionRunner {
         (Some(call), None)
     }
 
-    fn end(&self, known: &mut KnownObjects, ended: Ended) {
+    fn end(&self, known: &mut FollowedObjects, ended: Ended) {
         let (now, date) = (self.settings.clock.now(), self.calls.date());
         match ended {
             Ended::LookUp(owner, result) => known.controller.looked_up(owner, result, now, date),
@@ -267,7 +267,7 @@ impl DisruptionRunner {
 
     fn take(
         &self,
-        known: &mut KnownObjects,
+        known: &mut FollowedObjects,
         faults: &mut BTreeMap<WatchedKind, String>,
         (kind, event): WatchUpdate,
     ) {
@@ -315,7 +315,7 @@ impl DisruptionRunner {
     }
 
     /// Passes on events, and what metrics show.
-    fn report(&self, known: &mut KnownObjects, events: &mpsc::Sender<Occurrence>) {
+    fn report(&self, known: &mut FollowedObjects, events: &mpsc::Sender<Occurrence>) {
         for occurrence in known.controller.take_events() {
             // If events come faster than they can be written, some are dropped; they occur again.
             let _ = events.try_send(occurrence);

@@ -16,7 +16,10 @@ use fairgate_eviction::{
     },
     pod::Pod,
 };
-use fairgate_upstream::watch_error::WatchError;
+use fairgate_upstream::{
+    watch_error::WatchError,
+    watched_object::{KeptFields, WatchedObject, Whole},
+};
 use futures_util::{
     StreamExt as _,
     stream::{self, BoxStream, SelectAll},
@@ -32,10 +35,7 @@ use kube::{
 };
 use serde_json::Value;
 
-use crate::{
-    budget_feed::BudgetEvents,
-    watched_object::{KeptFields, Outline, WatchedObject, Whole},
-};
+use crate::{budget_feed::BudgetEvents, outline::Outline};
 
 /// After how many seconds the upstream should end a watch, which is then opened again. A watch that lasts a little
 /// longer without anything on it counts as dead.
@@ -199,7 +199,7 @@ impl Backoff for Pauses {
 
 /// What is known: the controller with its pods and budgets, and the scales of owners.
 #[derive(Debug, Default)]
-pub(crate) struct KnownObjects {
+pub(crate) struct FollowedObjects {
     pub(crate) controller: DisruptionController,
     scaled: BTreeMap<(ScaledKind, ObjectKey), ScaledObject>,
     /// The kinds whose list has been complete once.
@@ -208,7 +208,7 @@ pub(crate) struct KnownObjects {
     incoming: BTreeMap<WatchedKind, BTreeSet<ObjectKey>>,
 }
 
-impl KnownObjects {
+impl FollowedObjects {
     /// Whether everything has been listed, so that what is absent here is absent there.
     pub(crate) fn is_complete(&self) -> bool {
         self.listed.len() == WatchedKind::ALL.len()
@@ -315,7 +315,7 @@ mod tests {
 
     #[test]
     fn a_new_list_replaces_what_is_known_when_it_is_complete() {
-        let mut known = KnownObjects::default();
+        let mut known = FollowedObjects::default();
         let mut take = |event| {
             known
                 .take(WatchedKind::Pods, event)
@@ -336,7 +336,7 @@ mod tests {
 
     #[test]
     fn an_object_that_cannot_be_read_is_left_out_with_a_reason() {
-        let mut known = KnownObjects::default();
+        let mut known = FollowedObjects::default();
         known
             .take(WatchedKind::Pods, Event::Apply(pod("a")))
             .unwrap();
@@ -352,7 +352,7 @@ mod tests {
 
     #[test]
     fn only_kinds_of_owners_may_be_absent() {
-        let mut known = KnownObjects::default();
+        let mut known = FollowedObjects::default();
         for kind in WatchedKind::ALL {
             known.absent(kind);
         }
@@ -366,7 +366,7 @@ mod tests {
         let object = json!({"metadata": {"name": "s", "namespace": "ns", "uid": "u"}, "spec": {"replicas": 3}});
         known.take(scaled, Event::Apply(object)).unwrap();
         let replicas =
-            |known: &KnownObjects, kind| known.scaled(kind, "ns", "s").map(|one| one.replicas);
+            |known: &FollowedObjects, kind| known.scaled(kind, "ns", "s").map(|one| one.replicas);
         assert_eq!(replicas(&known, ScaledKind::StatefulSet), Some(3));
         assert_eq!(replicas(&known, ScaledKind::ReplicaSet), None);
     }

@@ -47,7 +47,6 @@ pub use budget_api::{BudgetApi, CallFuture};
 pub use events::{EvictionEvent, EvictionMode, EvictionOutcome, EvictionWaitEvent};
 pub use evictor::{Evictor, EvictorSettings};
 pub use layer::{EvictionLayer, EvictionService};
-pub use upstream_objects::UpstreamObjects;
 pub use upstream_response::UpstreamResponse;
 pub use wait_layer::{EvictionWaitLayer, EvictionWaitService};
 pub use wait_rules::EvictionWaitRules;

@@ -18,7 +18,10 @@ use crate::{
 };
 use fairgate_base::clock::Clock;
 use fairgate_eviction::procedure::calls::{CallOutcome, CallReply, UpstreamCall};
-use fairgate_upstream::client::{ApiClient, RequestError};
+use fairgate_upstream::{
+    client::{ApiClient, RequestError},
+    path::push_segment,
+};
 
 /// The time limit of one call.
 const CALL_LIMIT: Duration = Duration::from_secs(30);
@@ -32,14 +35,14 @@ const MANAGER: &str = "fairgate";
 
 /// The pods and budgets of the upstream.
 #[derive(Clone, Debug)]
-pub struct UpstreamObjects {
+pub(crate) struct UpstreamObjects {
     client: ApiClient,
     clock: Clock,
 }
 
 impl UpstreamObjects {
     /// Makes calls through `client`, whose credentials are the gateway's own.
-    pub fn new(client: ApiClient, clock: Clock) -> Self {
+    pub(crate) fn new(client: ApiClient, clock: Clock) -> Self {
         Self { client, clock }
     }
 
@@ -186,21 +189,6 @@ fn request(namespace: &str, call: &UpstreamCall) -> Option<Request<Full<Bytes>>>
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     }
     Some(request)
-}
-
-/// Appends text to a path or query so that it stays one segment or one value.
-fn push_segment(path: &mut String, text: &str) {
-    use std::fmt::Write as _;
-    for &byte in text.as_bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
-                path.push(char::from(byte));
-            }
-            byte => {
-                let _ = write!(path, "%{byte:02X}");
-            }
-        }
-    }
 }
 
 #[cfg(test)]

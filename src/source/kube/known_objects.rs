@@ -1,14 +1,8 @@
 //! The objects of one kind, built from a list and the watch events after it.
 
-use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc};
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::{
-    Resource,
-    core::{ApiResource, DynamicResourceScope},
-    runtime::watcher::Event,
-};
-use serde::{Deserialize, Deserializer};
+use kube::{core::ApiResource, runtime::watcher::Event};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
@@ -16,62 +10,10 @@ use fairgate_core::{
     apf::objects::ParsedDocument,
     finding::{Finding, Severity},
 };
+use fairgate_upstream::watched_object::{WatchedObject, Whole};
 
 /// An object as received.
-///
-/// Any JSON is accepted: one object that cannot be parsed must not make the whole list unusable.
-#[derive(Clone, Debug)]
-pub(super) struct RawObject {
-    value: Value,
-    /// Only its name and resource version.
-    metadata: ObjectMeta,
-}
-
-impl<'de> Deserialize<'de> for RawObject {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let mut value = Value::deserialize(from)?;
-        // Managed fields are about half of an object, and are not used here.
-        if let Some(Value::Object(metadata)) = value.get_mut("metadata") {
-            metadata.remove("managedFields");
-        }
-        let text = |field| value["metadata"][field].as_str().map(str::to_owned);
-        let metadata = ObjectMeta {
-            name: text("name"),
-            resource_version: text("resourceVersion"),
-            ..ObjectMeta::default()
-        };
-        Ok(Self { value, metadata })
-    }
-}
-
-impl Resource for RawObject {
-    type DynamicType = ApiResource;
-    type Scope = DynamicResourceScope;
-
-    fn kind(kind: &ApiResource) -> Cow<'_, str> {
-        kind.kind.as_str().into()
-    }
-
-    fn group(kind: &ApiResource) -> Cow<'_, str> {
-        kind.group.as_str().into()
-    }
-
-    fn version(kind: &ApiResource) -> Cow<'_, str> {
-        kind.version.as_str().into()
-    }
-
-    fn plural(kind: &ApiResource) -> Cow<'_, str> {
-        kind.plural.as_str().into()
-    }
-
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
-    }
-}
+pub(super) type RawObject = WatchedObject<Whole>;
 
 /// A parsed object.
 #[derive(Debug)]
@@ -97,11 +39,10 @@ pub(super) struct KnownObjects {
 
 impl KnownObject {
     fn parse(plural: &str, object: RawObject) -> Self {
-        let version = object.metadata.resource_version.as_deref();
-        let version = version.unwrap_or("no version");
+        let version = object.resource_version().unwrap_or("no version");
         let origin = format!("{plural}/{} at {version}", object.name());
-        let digest = Sha256::digest(object.value.to_string()).into();
-        let document = ParsedDocument::parse(&origin, object.value);
+        let digest = Sha256::digest(object.object.to_string()).into();
+        let document = ParsedDocument::parse(&origin, object.object);
         Self {
             problems: problems(&document),
             document: Arc::new(document),
@@ -148,7 +89,7 @@ impl KnownObjects {
                 false
             }
             Event::InitApply(object) => {
-                let name = object.name();
+                let name = object.name().to_owned();
                 let known = KnownObject::parse(self.plural, object);
                 self.incoming.insert(name, known);
                 false
@@ -160,14 +101,14 @@ impl KnownObjects {
                 !same_objects(&before, &self.objects)
             }
             Event::Apply(object) => {
-                let name = object.name();
+                let name = object.name().to_owned();
                 let known = KnownObject::parse(self.plural, object);
                 let before = self.objects.get(&name);
                 let same = before.is_some_and(|before| before.has_same_policy(&known));
                 self.objects.insert(name, known);
                 !same
             }
-            Event::Delete(object) => self.objects.remove(&object.name()).is_some(),
+            Event::Delete(object) => self.objects.remove(object.name()).is_some(),
         }
     }
 
@@ -188,17 +129,11 @@ impl KnownObjects {
     }
 }
 
-impl RawObject {
-    /// Sets `apiVersion` and `kind`, which the items of a list lack.
-    pub(super) fn set_type(&mut self, kind: &ApiResource) {
-        if let Value::Object(value) = &mut self.value {
-            value.insert("apiVersion".to_owned(), kind.api_version.as_str().into());
-            value.insert("kind".to_owned(), kind.kind.as_str().into());
-        }
-    }
-
-    fn name(&self) -> String {
-        self.metadata.name.clone().unwrap_or_default()
+/// Sets `apiVersion` and `kind`, which the items of a list lack.
+pub(super) fn set_type(object: &mut RawObject, kind: &ApiResource) {
+    if let Value::Object(value) = &mut object.object {
+        value.insert("apiVersion".to_owned(), kind.api_version.as_str().into());
+        value.insert("kind".to_owned(), kind.kind.as_str().into());
     }
 }
 
@@ -283,16 +218,6 @@ mod tests {
         assert!(!known.take(Event::Delete(object("b", 1))));
         assert!(known.take(Event::Delete(object("a", 2))));
         assert_eq!(names(&known), [""; 0]);
-    }
-
-    #[test]
-    fn any_json_is_kept_as_an_object() {
-        for strange in [json!({"metadata": {"name": 7}}), json!(null), json!([])] {
-            let object: RawObject = serde_json::from_value(strange.clone()).unwrap();
-            assert_eq!((object.name(), object.value), (String::new(), strange));
-        }
-        let value = object("a", 1).value;
-        assert_eq!(value["metadata"].get("managedFields"), None);
     }
 
     #[test]

@@ -42,7 +42,7 @@ use fairgate_core::{
 use fairgate_upstream::{
     client::ApiClient, kube_transport::KubeTransport, watch_error::WatchError,
 };
-use known_objects::{KnownObjects, RawObject};
+use known_objects::{KnownObjects, RawObject, set_type};
 pub use sync_status::SyncStatus;
 use watch_failure::WatchFailure;
 
@@ -242,7 +242,12 @@ fn watch(client: &Client, version: &str) -> Watches {
         let settings = watcher::Config::default().timeout(WATCH_SECONDS);
         let events = watcher(Api::<RawObject>::all_with(client.clone(), &kind), settings);
         events
-            .map(move |event| (at, event.map(|event| event.modify(|o| o.set_type(&typed)))))
+            .map(move |event| {
+                (
+                    at,
+                    event.map(|event| event.modify(|object| set_type(object, &typed))),
+                )
+            })
             .boxed()
     });
     each.collect()
