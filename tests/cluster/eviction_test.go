@@ -431,8 +431,8 @@ func TestTwoFairgatesShareTheBudget(t *testing.T) {
 	t.Logf("EVICTIONS_SHARED {\"runs\":%d}", *evictionRuns)
 }
 
-// Whoever may not evict gets 403, and nothing is evicted.
-func TestEvictionsAreForThoseWhoMay(t *testing.T) {
+// A user without the right to create pods/eviction gets 403, and nothing is evicted.
+func TestEvictionsNeedTheRightToEvict(t *testing.T) {
 	aboutFairgate(t)
 	t.Parallel()
 	server := must[*Apiserver](t)(evictionBed())

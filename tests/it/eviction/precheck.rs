@@ -107,7 +107,7 @@ async fn a_check_that_is_in_doubt_forwards() {
         let got = gateway.alice().await.evict("p0", Value::Null).await;
         assert_eq!(got.code, 201, "{what}");
     }
-    // Whoever may not evict learns nothing from the check.
+    // For a user without the right to evict nothing is read.
     cluster.fail(|_| None);
     let before = cluster.count("GET pod");
     let got = gateway.user("mallory").await.evict("p0", Value::Null).await;
