@@ -59,7 +59,7 @@ impl ControlTasks {
         if let Some(hosting) = &self.hosting {
             checks = hosting.add_health_check(checks);
             hosting.register_metrics(&self.telemetry);
-            hosting.start(&control);
+            hosting.start(&control, &self.clients.streams);
         }
         if let Some(following) = &self.policies.following {
             checks = following.add_health_check(checks);

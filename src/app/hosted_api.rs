@@ -11,7 +11,10 @@ use std::{
 
 use tokio::{runtime, sync::watch};
 
-use super::{followed_budgets::FollowedBudgets, hosted_budgets::HostedBudgets, throttle::Throttle};
+use super::{
+    followed_budgets::FollowedBudgets, followed_namespaces::NamespaceFollower,
+    hosted_budgets::HostedBudgets, throttle::Throttle,
+};
 use crate::{
     config::{self, Config, EvictionMode},
     observe::{HealthChecks, OperatorEndpoints, Telemetry, catalogue},
@@ -38,14 +41,12 @@ use fairgate_objects::{
     kinds::{FLOW_CONTROL, FLOW_SCHEMA as FLOW_SCHEMA_KIND, POD_DISRUPTION_BUDGET},
 };
 use fairgate_store::{HistoryLimits, Store, StoreError, StoreHealth, local};
-use fairgate_upstream::access_review::AccessReviews;
+use fairgate_upstream::{access_review::AccessReviews, client::ApiClient};
 
 /// How often the built-in objects are checked, besides after every change.
 const ENSURE_INTERVAL: Duration = Duration::from_secs(60);
 /// The pause before a retry after a failure.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
-/// How often the namespaces of hosted objects are checked.
-const NAMESPACE_INTERVAL: Duration = Duration::from_secs(10);
 /// How often the store is compacted.
 const COMPACTION_INTERVAL: Duration = Duration::from_secs(10);
 /// How long the start of the gateway waits for the store and the built-in objects in it.
@@ -138,6 +139,8 @@ pub(super) struct HostedApi {
     pub(super) hosted: Arc<Hosted>,
     pub(super) store: Arc<dyn Store>,
     clock: Clock,
+    /// Whether the namespaces of hosted objects are those of an upstream.
+    in_upstream_namespaces: bool,
     bootstrap: Bootstrap,
     main_port: Arc<MainPortEndpoints>,
     /// Whether the built-in objects are known to be in the store.
@@ -156,6 +159,7 @@ impl HostedApi {
         clock: &Clock,
     ) -> Self {
         let main_port = Arc::new(MainPortEndpoints::default());
+        let in_upstream_namespaces = namespaces.is_some();
         let hosted = Hosted::new(HostedSettings {
             kinds: hosted_kinds(config),
             subresources: served_subresources(config),
@@ -176,6 +180,7 @@ impl HostedApi {
             hosted,
             store,
             clock: clock.clone(),
+            in_upstream_namespaces,
             bootstrap: config.flow_control.bootstrap,
             main_port,
             ensured: Arc::default(),
@@ -293,12 +298,17 @@ impl HostedApi {
         });
     }
 
-    /// Starts the tasks that maintain the objects and the store.
-    pub(super) fn start(&self, control: &runtime::Handle) {
+    /// Starts the tasks that maintain the objects and the store. The upstream's namespaces are followed through
+    /// `streams`. To be called inside the control runtime.
+    pub(super) fn start(&self, control: &runtime::Handle, streams: &ApiClient) {
         control.spawn(self.clone().keep_bootstrap());
         control.spawn(self.clone().keep_conditions());
-        control.spawn(self.clone().clean_namespaces());
         control.spawn(self.clone().maintain());
+        if self.in_upstream_namespaces && self.hosted.has(&POD_DISRUPTION_BUDGET) {
+            let (hosted, clock) = (Arc::clone(&self.hosted), self.clock.clone());
+            let namespaces = NamespaceFollower::new(hosted, streams.clone(), clock);
+            control.spawn(namespaces.run());
+        }
     }
 
     /// Passes findings about the objects to the task that writes status conditions.
@@ -382,16 +392,6 @@ impl HostedApi {
                 () = change => {}
                 _ = unreachable.changed() => {}
                 () = tokio::time::sleep(pause) => {}
-            }
-        }
-    }
-
-    /// Deletes the objects of deleted namespaces.
-    async fn clean_namespaces(self) {
-        loop {
-            tokio::time::sleep(NAMESPACE_INTERVAL).await;
-            if let Err(error) = self.hosted.clean_namespaces().await {
-                tracing::warn!(%error, "cannot delete the objects of deleted namespaces; trying again later");
             }
         }
     }

@@ -16,6 +16,7 @@ mod event_metrics;
 mod evictions;
 mod followed_budgets;
 mod followed_files;
+mod followed_namespaces;
 mod hosted_api;
 mod hosted_budgets;
 mod identity;

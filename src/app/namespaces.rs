@@ -53,13 +53,12 @@ impl UpstreamNamespaces {
             return Err("the response is not a Namespace".to_owned());
         }
         let is_deleted = namespace["metadata"]["deletionTimestamp"].is_string();
-        Ok(
-            if is_deleted || namespace["status"]["phase"] == "Terminating" {
-                NamespaceState::Terminating
-            } else {
-                NamespaceState::Active
-            },
-        )
+        if is_deleted || namespace["status"]["phase"] == "Terminating" {
+            return Ok(NamespaceState::Terminating);
+        }
+        let uid = namespace["metadata"]["uid"].as_str();
+        let uid = uid.ok_or("it has no UID")?.to_owned();
+        Ok(NamespaceState::Active { uid })
     }
 }
 

@@ -30,10 +30,11 @@ const BEHIND: &[(&str, &[&str])] = &[
         "use kube::",
         &[
             "crates/disruption/src/budget_feed.rs",
-            "crates/disruption/src/watched_object.rs",
+            "crates/upstream/src/watched_object.rs",
             "crates/disruption/src/watches.rs",
             "crates/upstream/src/kube_transport.rs",
             "crates/upstream/src/watch_error.rs",
+            "src/app/followed_namespaces.rs",
             "src/source/kube/known_objects.rs",
             "src/source/kube/mod.rs",
         ],

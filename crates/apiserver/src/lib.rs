@@ -30,6 +30,7 @@ mod list_parameters;
 mod merged_document_id;
 mod merged_documents;
 mod merging;
+mod namespace_records;
 pub mod namespaces;
 mod negotiate;
 mod object_writer;

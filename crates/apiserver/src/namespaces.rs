@@ -3,7 +3,7 @@
 //! As with kube-apiserver's admission of namespaces, an object is only created in a namespace that exists and
 //! is not being deleted.
 //!
-//! Not here: deleting the objects of deleted namespaces (`reconcile`).
+//! Not here: the objects of deleted namespaces (`namespace_records`, `reconcile`).
 
 use std::{pin::Pin, sync::Arc};
 
@@ -14,10 +14,13 @@ use crate::status_error::{StatusError, details};
 use fairgate_objects::{go::Quoted, kind::Kind};
 
 /// The state of a namespace.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NamespaceState {
     /// It exists.
-    Active,
+    Active {
+        /// Its UID: a namespace that is deleted and created again has another one.
+        uid: String,
+    },
     /// It is being deleted.
     Terminating,
     /// It does not exist.
@@ -34,18 +37,19 @@ pub trait Namespaces: Send + Sync {
     fn state<'a>(&'a self, name: &'a str) -> NamespaceFuture<'a>;
 }
 
-/// Checks that an object can be created in a namespace. Without `namespaces` every namespace exists.
+/// Checks that an object can be created in a namespace, and returns the UID of that. Without `namespaces` every namespace
+/// exists, and has none.
 pub(crate) async fn check(
     namespaces: Option<&Arc<dyn Namespaces>>,
     kind: &Kind,
     namespace: &str,
     name: &str,
-) -> Result<(), StatusError> {
+) -> Result<Option<String>, StatusError> {
     let Some(namespaces) = namespaces.filter(|_| kind.namespaced) else {
-        return Ok(());
+        return Ok(None);
     };
     match namespaces.state(namespace).await {
-        Ok(NamespaceState::Active) => Ok(()),
+        Ok(NamespaceState::Active { uid }) => Ok(Some(uid)),
         Ok(NamespaceState::Terminating) => Err(terminating(kind, namespace, name)),
         Ok(NamespaceState::Absent) => {
             let message = format!("namespaces {} not found", Quoted(namespace));

@@ -16,10 +16,7 @@ use fairgate_eviction::{
     },
     pod::ControllerRef,
 };
-use fairgate_upstream::{
-    client::ApiClient,
-    kube_transport::{KubeTransport, ObservedWatch, WatchObserver},
-};
+use fairgate_upstream::{client::ApiClient, kube_transport::KubeTransport};
 use futures_util::{StreamExt as _, future::BoxFuture};
 use http::Method;
 use serde_json::Value;
@@ -181,7 +178,7 @@ impl DisruptionRunner {
     fn kube(&self) -> &kube::Client {
         self.kube.get_or_init(|| {
             let RunnerSettings { streams, clock, .. } = &self.settings;
-            KubeTransport::new(streams.clone(), clock.clone(), Arc::new(Unobserved)).into_client()
+            KubeTransport::unobserved(streams.clone(), clock.clone()).into_client()
         })
     }
 
@@ -341,17 +338,4 @@ impl fmt::Debug for DisruptionRunner {
             .field("lease", &self.settings.lease)
             .finish_non_exhaustive()
     }
-}
-
-/// It is not recorded which of these watches are open.
-struct Unobserved;
-
-impl WatchObserver for Unobserved {
-    fn opened(self: Arc<Self>) -> Box<dyn ObservedWatch> {
-        Box::new(Self)
-    }
-}
-
-impl ObservedWatch for Unobserved {
-    fn received(&mut self) {}
 }

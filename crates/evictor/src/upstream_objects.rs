@@ -47,7 +47,11 @@ impl UpstreamObjects {
     }
 
     /// Makes a call about pods or budgets of a namespace. It takes at most half a minute.
-    pub async fn call(&self, namespace: &str, call: &UpstreamCall) -> CallReply<UpstreamResponse> {
+    pub(crate) async fn call(
+        &self,
+        namespace: &str,
+        call: &UpstreamCall,
+    ) -> CallReply<UpstreamResponse> {
         let sent = self.now();
         let called = match request(namespace, call) {
             None => None,

@@ -67,6 +67,11 @@ impl KubeTransport {
         }
     }
 
+    /// A transport whose watches nobody observes; otherwise as [`new`](Self::new).
+    pub fn unobserved(client: ApiClient, clock: Clock) -> Self {
+        Self::new(client, clock, Arc::new(Unobserved))
+    }
+
     /// A client of kube-rs that uses this transport.
     pub fn into_client(self) -> kube::Client {
         kube::Client::new(self, "default")
@@ -121,6 +126,18 @@ impl Service<Request<Body>> for KubeTransport {
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         Box::pin(self.clone().send(request))
     }
+}
+
+struct Unobserved;
+
+impl WatchObserver for Unobserved {
+    fn opened(self: Arc<Self>) -> Box<dyn ObservedWatch> {
+        Box::new(Self)
+    }
+}
+
+impl ObservedWatch for Unobserved {
+    fn received(&mut self) {}
 }
 
 /// The body of an answer. While that of a watch is there, the watch is open.

@@ -75,11 +75,17 @@ impl ControlPlane {
         self.with(|content| content.put(&key, object));
     }
 
-    pub fn delete(&self, (api, plural): (&str, &str), name: &str) {
+    /// Deletes an object of the namespace `ns`.
+    pub fn delete(&self, resource: (&str, &str), name: &str) {
+        self.delete_in("ns", resource, name);
+    }
+
+    /// Deletes an object of a namespace; `""` for one that is in none.
+    pub fn delete_in(&self, namespace: &str, (api, plural): (&str, &str), name: &str) {
         let key = (
             api.to_owned(),
             plural.to_owned(),
-            "ns".to_owned(),
+            namespace.to_owned(),
             name.to_owned(),
         );
         self.with(|content| content.delete(&key));
@@ -222,6 +228,7 @@ impl Content {
             ("GET", []) => Self::discovery(&api),
             ("GET", [plural]) if query.contains("watch=true") => self.watch(&api, plural, query),
             ("GET", [plural]) => self.list(&api, plural, query),
+            ("GET", ["namespaces", name]) => self.namespace(api, name),
             ("POST", ["namespaces", namespace, plural]) => {
                 let name = body["metadata"]["name"].as_str().unwrap().to_owned();
                 let key = (api, (*plural).to_owned(), (*namespace).to_owned(), name);
@@ -280,6 +287,16 @@ impl Content {
             }
             _ => status(404, "no such route"),
         }
+    }
+
+    fn namespace(&self, api: String, name: &str) -> TestReply {
+        let key = (api, "namespaces".to_owned(), String::new(), name.to_owned());
+        if let Some(namespace) = self.objects.get(&key) {
+            return reply(200, namespace);
+        }
+        let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 404,
+            "reason": "NotFound", "details": {"kind": "namespaces", "name": name}});
+        reply(404, &status)
     }
 
     fn discovery(api: &str) -> TestReply {

@@ -411,6 +411,9 @@ async fn hosted_budgets_are_counted_over_the_pods_of_the_upstream() {
     let server = ControlPlane::start();
     server.put(PODS, ready("a"));
     server.put(PODS, ready("b"));
+    let namespace =
+        json!({"kind": "Namespace", "metadata": {"name": "ns", "namespace": "", "uid": "u"}});
+    server.put(("/api/v1", "namespaces"), namespace);
     let sections = json!({
         "mode": "standalone", "store": {"type": "local", "local": {"path": "objects.redb"}},
         "eviction": {"controller": "on", "mode": "authoritative"}, "drain": {"delay": "0s"},

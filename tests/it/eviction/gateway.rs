@@ -39,7 +39,9 @@ impl Gateway {
         std::fs::create_dir_all(&directory).unwrap();
         let users = ["alice", "bob", "mallory"];
         let tokens = users.map(|user| format!("{user}-token,{user},,devs\n"));
-        std::fs::write(directory.join("tokens.csv"), tokens.concat()).unwrap();
+        let root = "root-token,root,,system:masters\n";
+        let tokens = format!("{}{root}", tokens.concat());
+        std::fs::write(directory.join("tokens.csv"), tokens).unwrap();
         let mut config = json!({
             "apiVersion": "fairgate.dev/v1alpha1",
             "kind": "Configuration",

@@ -10,6 +10,7 @@ mod control_plane;
 mod disruption;
 mod faults;
 mod gateway;
+mod namespaces;
 mod precheck;
 mod waiting;
 mod wire;

@@ -147,9 +147,9 @@ fn group_document(path: &str, request: &Request<Incoming>) -> Option<TestReply> 
 /// Namespaces, and the pods of `shop`.
 fn object(path: &str) -> Option<TestReply> {
     Some(match path {
-        "/api/v1/namespaces/shop" => {
-            json_of(&json!({"kind": "Namespace", "status": {"phase": "Active"}}))
-        }
+        "/api/v1/namespaces/shop" => json_of(
+            &json!({"kind": "Namespace", "metadata": {"uid": "of-shop"}, "status": {"phase": "Active"}}),
+        ),
         "/api/v1/namespaces/ending" => json_of(&json!({"kind": "Namespace",
             "metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}})),
         "/api/v1/namespaces/gone" => {

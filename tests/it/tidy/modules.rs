@@ -55,6 +55,8 @@ const UPSTREAM: Edges = &[
     ("client", &["dial", "endpoint"]),
     ("kube_transport", &["client"]),
     ("watch_error", &["client"]),
+    ("watched_object", &[]),
+    ("path", &[]),
     ("cache", &[]),
     ("lookup", &["cache"]),
     ("review", &["client", "lookup"]),
@@ -218,6 +220,7 @@ const APISERVER: Edges = &[
     ("fuzzing", &["route"]),
     ("namespaces", &["status_error"]),
     ("state", &["namespaces", "negotiate"]),
+    ("namespace_records", &["state"]),
     (
         "calls",
         &[
@@ -398,8 +401,8 @@ const DISRUPTION: Edges = &[
     ("calls", &[]),
     ("election", &[]),
     ("lease", &["calls", "election"]),
-    ("watched_object", &[]),
-    ("watches", &["budget_feed", "watched_object"]),
+    ("outline", &[]),
+    ("watches", &["budget_feed", "outline"]),
     ("lookups", &["calls", "watches"]),
     ("recorder", &["calls"]),
     ("status", &[]),

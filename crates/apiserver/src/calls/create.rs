@@ -13,6 +13,7 @@ use crate::{
 use fairgate_core::names;
 use fairgate_objects::{
     codec::FieldValidation,
+    go::Quoted,
     metadata, object,
     schema::canonical,
     ssa::{self, WriteContext},
@@ -97,7 +98,16 @@ impl CallContext<'_> {
     ) -> Result<Value, StatusError> {
         let namespace = &self.place.namespace;
         let (all, name) = (self.state.namespaces.as_ref(), metadata::name(&object));
-        namespaces::check(all, self.kind, namespace, name).await?;
+        let uid = namespaces::check(all, self.kind, namespace, name).await?;
+        if let (Some(uid), false) = (uid, dry_run) {
+            let entered = self.state.enter_namespace(namespace, &uid).await;
+            if !entered.map_err(|error| write_fault(&error))? {
+                return Err(StatusError::internal(format!(
+                    "the objects of an earlier namespace {} are still being deleted; try again",
+                    Quoted(namespace)
+                )));
+            }
+        }
         metadata::set(&mut object, "uid", json!(random::uid()?));
         metadata::set(
             &mut object,

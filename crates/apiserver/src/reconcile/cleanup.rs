@@ -1,58 +1,71 @@
 //! Deletes hosted objects of namespaces that the upstream has deleted.
 
-use std::collections::BTreeSet;
-
-use http::Method;
+use std::collections::BTreeMap;
 
 use super::{Hosted, ReconcileError};
 use crate::namespaces::NamespaceState;
-use fairgate_store::ReadRevision;
+use fairgate_store::StoreError;
+
+/// How often a namespace is read again because others change its objects meanwhile.
+const TRIES: usize = 20;
 
 impl Hosted {
-    /// Deletes the objects of namespaces that are being deleted or do not exist any more.
+    /// The namespaces with hosted objects, each with the UID that it had when the first of them was created, if that is
+    /// known. Costs `O(objects)`.
     ///
     /// # Errors
     ///
-    /// [`ReconcileError`], of the first deletion that failed.
-    pub async fn clean_namespaces(&self) -> Result<(), ReconcileError> {
+    /// [`StoreError`].
+    pub async fn namespaces_in_use(&self) -> Result<BTreeMap<String, Option<String>>, StoreError> {
+        self.state.namespaces_in_use().await
+    }
+
+    /// Deletes the objects of a namespace that is being deleted, does not exist any more, or is another one than that in which
+    /// they were created. Returns whether it exists and is not being deleted.
+    ///
+    /// # Errors
+    ///
+    /// [`ReconcileError`]; some of the objects may have been deleted.
+    pub async fn clean_namespace(&self, namespace: &str) -> Result<bool, ReconcileError> {
         let Some(namespaces) = &self.state.namespaces else {
-            return Ok(());
+            return Ok(true);
         };
-        for kind in self.state.kinds.iter().filter(|kind| kind.namespaced) {
-            let prefix = kind.key_prefix();
-            let store = &self.state.store;
-            let page = store
-                .list(&prefix, None, None, ReadRevision::Cached)
-                .await?;
-            let in_use: BTreeSet<String> = page
-                .entries
-                .iter()
-                .filter_map(|entry| {
-                    let (namespace, _) = entry.key.strip_prefix(&prefix)?.split_once('/')?;
-                    Some(namespace.to_owned())
-                })
-                .collect();
-            for namespace in in_use {
-                match namespaces.state(&namespace).await {
-                    Ok(NamespaceState::Terminating | NamespaceState::Absent) => {}
-                    Ok(NamespaceState::Active) => continue,
-                    Err(why) => {
-                        tracing::debug!(%namespace, %why, "the state of a namespace is not known");
-                        continue;
-                    }
+        for _ in 0..TRIES {
+            let contents = self.state.namespace_contents(namespace).await?;
+            // Read after the objects: if the namespace is another one by now, all of them are older than that.
+            let state = namespaces.state(namespace).await;
+            let state = state.map_err(|why| ReconcileError::Namespace {
+                namespace: namespace.to_owned(),
+                why,
+            })?;
+            let uid = match &state {
+                NamespaceState::Active { uid } => Some(&**uid),
+                NamespaceState::Terminating | NamespaceState::Absent => None,
+            };
+            let is_outdated = match uid {
+                // A version without records has left objects, and knew names alone.
+                Some(uid) => contents.is_of(uid) == Some(false),
+                None => true,
+            };
+            let up_to_date =
+                contents.is_empty() || uid.and_then(|uid| contents.is_of(uid)) == Some(true);
+            if up_to_date
+                || (!is_outdated || self.state.delete_contents(&contents).await?)
+                    && self.state.record(namespace, &contents, uid).await?
+            {
+                if is_outdated && contents.count() > 0 {
+                    tracing::info!(
+                        %namespace,
+                        objects = contents.count(),
+                        "deleted the hosted objects of a deleted namespace"
+                    );
                 }
-                let api_version = kind.api_version(kind.stored().name);
-                let plural = kind.plural;
-                let path = format!("/apis/{api_version}/namespaces/{namespace}/{plural}");
-                self.call(Method::DELETE, &path, "", "application/json", None)
-                    .await?;
-                tracing::info!(
-                    %namespace,
-                    resource = %kind.group_resource(),
-                    "deleted the objects of a deleted namespace"
-                );
+                return Ok(uid.is_some());
             }
         }
-        Ok(())
+        Err(ReconcileError::Namespace {
+            namespace: namespace.to_owned(),
+            why: "its objects are being changed".to_owned(),
+        })
     }
 }

@@ -46,6 +46,14 @@ pub enum ReconcileError {
         /// The `message` of the `Status` in the response.
         message: String,
     },
+    /// The state of a namespace is not known, or its objects were changed all the time.
+    #[error("the namespace {namespace}: {why}")]
+    Namespace {
+        /// Its name.
+        namespace: String,
+        /// Why it could not be cleaned up.
+        why: String,
+    },
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),

@@ -1,0 +1,170 @@
+//! Which namespaces the hosted objects were created in.
+//!
+//! The key of an object has the name of its namespace, and a namespace that is deleted and created again has the same
+//! name. So the store also has the UID of each namespace in which an object was created. Whoever finds another UID than
+//! that of the present namespace deletes the objects before it is replaced; then all objects are of the namespace whose UID is
+//! recorded. Writes are conditional, so that gateways that share a store do this at the same time without
+//! deleting a new object.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use bytes::Bytes;
+use fairgate_store::{Precondition, ReadRevision, StoreEntry, StoreError, WriteOutcome};
+
+use crate::state::ApiState;
+
+/// Where the records are: the UID of a namespace at its name. No group of an API has this name.
+const PREFIX: &str = "/fairgate.dev/namespaces/";
+
+/// How often a record is read again because others have changed it or the objects.
+const TRIES: usize = 20;
+
+/// What the store has of a namespace, at one revision.
+pub(crate) struct NamespaceContents {
+    /// The record; `None` if no object was ever created there, or by a version without records.
+    record: Option<Arc<StoreEntry>>,
+    /// All objects.
+    objects: Vec<Arc<StoreEntry>>,
+}
+
+impl NamespaceContents {
+    /// Whether there is neither an object nor a record.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.record.is_none() && self.objects.is_empty()
+    }
+
+    /// The number of objects.
+    pub(crate) fn count(&self) -> usize {
+        self.objects.len()
+    }
+
+    /// Whether the objects were created in the namespace with this UID; `None` if that is not known.
+    pub(crate) fn is_of(&self, uid: &str) -> Option<bool> {
+        let record = self.record.as_ref()?;
+        Some(record.value == uid.as_bytes())
+    }
+
+    fn expected(&self) -> Precondition {
+        match &self.record {
+            Some(record) => Precondition::At(record.revision),
+            None => Precondition::Absent,
+        }
+    }
+}
+
+impl ApiState {
+    /// Prepares the creation of an object in the namespace with this UID: deletes the objects of an earlier namespace
+    /// of the same name, and records the UID. Usually it is recorded already, which takes one read from memory. `false` if
+    /// others change these objects all the time.
+    pub(crate) async fn enter_namespace(
+        &self,
+        namespace: &str,
+        uid: &str,
+    ) -> Result<bool, StoreError> {
+        let key = record_key(namespace);
+        let known = self.store.get(&key, ReadRevision::Cached).await?;
+        if known.is_some_and(|record| record.value == uid.as_bytes()) {
+            return Ok(true);
+        }
+        for _ in 0..TRIES {
+            let contents = self.namespace_contents(namespace).await?;
+            let entered = match contents.is_of(uid) {
+                Some(true) => true,
+                Some(false) => {
+                    self.delete_contents(&contents).await?
+                        && self.record(namespace, &contents, Some(uid)).await?
+                }
+                None => self.record(namespace, &contents, Some(uid)).await?,
+            };
+            if entered {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// The objects and the record of a namespace, linearizable.
+    pub(crate) async fn namespace_contents(
+        &self,
+        namespace: &str,
+    ) -> Result<NamespaceContents, StoreError> {
+        let mut at = ReadRevision::Newest;
+        let mut objects = Vec::new();
+        for kind in self.kinds.iter().filter(|kind| kind.namespaced) {
+            let prefix = format!("{}{namespace}/", kind.key_prefix());
+            let page = self.store.list(&prefix, None, None, at).await?;
+            at = ReadRevision::Exactly(page.revision);
+            objects.extend(page.entries);
+        }
+        let record = self.store.get(&record_key(namespace), at).await?;
+        Ok(NamespaceContents { record, objects })
+    }
+
+    /// Deletes the objects as they were read; `false` if one of them has changed since. Finalizers do not keep them: they
+    /// are for objects whose namespace exists.
+    pub(crate) async fn delete_contents(
+        &self,
+        contents: &NamespaceContents,
+    ) -> Result<bool, StoreError> {
+        let mut all = true;
+        for object in &contents.objects {
+            let expected = Precondition::At(object.revision);
+            let outcome = self.store.write(&object.key, expected, None).await?;
+            all &= !matches!(outcome, WriteOutcome::Lost(Some(_)));
+        }
+        Ok(all)
+    }
+
+    /// Replaces or deletes the record that was read with `contents`; `false` if it has changed since.
+    pub(crate) async fn record(
+        &self,
+        namespace: &str,
+        contents: &NamespaceContents,
+        uid: Option<&str>,
+    ) -> Result<bool, StoreError> {
+        let uid = uid.map(|uid| Bytes::copy_from_slice(uid.as_bytes()));
+        let key = record_key(namespace);
+        let outcome = self.store.write(&key, contents.expected(), uid).await?;
+        Ok(matches!(outcome, WriteOutcome::Done { .. }))
+    }
+
+    /// The namespaces of which the store has objects or a record, with the recorded UID. As cached.
+    pub(crate) async fn namespaces_in_use(
+        &self,
+    ) -> Result<BTreeMap<String, Option<String>>, StoreError> {
+        let page = self
+            .store
+            .list(PREFIX, None, None, ReadRevision::Cached)
+            .await?;
+        let uid = |entry: &StoreEntry| String::from_utf8(entry.value.to_vec()).ok();
+        let mut all: BTreeMap<_, _> = page
+            .entries
+            .iter()
+            .filter_map(|entry| Some((entry.key.strip_prefix(PREFIX)?.to_owned(), uid(entry))))
+            .collect();
+        for kind in self.kinds.iter().filter(|kind| kind.namespaced) {
+            let prefix = kind.key_prefix();
+            let store = &self.store;
+            let page = store
+                .list(&prefix, None, None, ReadRevision::Cached)
+                .await?;
+            let names = page.entries.iter().filter_map(|entry| {
+                let (namespace, _) = entry.key.strip_prefix(&prefix)?.split_once('/')?;
+                Some(namespace)
+            });
+            for namespace in names.collect::<BTreeSet<_>>() {
+                if !all.contains_key(namespace) {
+                    all.insert(namespace.to_owned(), None);
+                }
+            }
+        }
+        Ok(all)
+    }
+}
+
+fn record_key(namespace: &str) -> String {
+    format!("{PREFIX}{namespace}")
+}
