@@ -52,6 +52,11 @@ func (c *Cluster) StartApiserver(name, program string, more ...string) (*Apiserv
 	return server, nil
 }
 
+// Kill ends it at once.
+func (a *Apiserver) Kill() {
+	_ = a.running.stop(0)
+}
+
 // uidFlag has an apiserver take uids from a front proxy. It has no default; without it they would be lost. The
 // release with v1beta3 does not know it.
 const uidFlag = "--requestheader-uid-headers=X-Remote-Uid"
