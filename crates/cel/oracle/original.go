@@ -1,0 +1,197 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/google/cel-go/cel"
+
+	"k8s.io/apimachinery/pkg/util/version"
+	celplugin "k8s.io/apiserver/pkg/admission/plugin/cel"
+	"k8s.io/apiserver/pkg/cel/environment"
+)
+
+const (
+	// Runs of an expression that is no macro: the result is expected to be one.
+	fewRuns = 3
+	// Runs of an expression that may iterate over a map, whose order Go draws.
+	manyRuns = 100
+	// The cost of all runs of an expression, beyond which no other is begun.
+	mostCost = 200_000
+)
+
+// A question is an expression and what it is evaluated in.
+type question struct {
+	Group string `json:"group"`
+	World int    `json:"world"`
+	Expr  string `json:"expr"`
+	// The compatibility version of the environment for new expressions; none is the environment for stored ones.
+	Compatibility string `json:"compatibility,omitempty"`
+	// Names and expressions of the policy's variables.
+	Variables [][2]string `json:"variables,omitempty"`
+}
+
+// An outcome is what an evaluation ends with: a value or an error.
+type outcome struct {
+	// The value, in a list so that null is told from none.
+	Value []any  `json:"value,omitempty"`
+	Error string `json:"error,omitempty"`
+	Cost  int64  `json:"cost"`
+}
+
+// A differentialCase is a question with the original's answer: the compiler's error, or the type and all
+// outcomes that were seen.
+type differentialCase struct {
+	question
+	Compile  string    `json:"compile,omitempty"`
+	Type     string    `json:"type,omitempty"`
+	Outcomes []outcome `json:"outcomes,omitempty"`
+}
+
+// An accessor is an expression of any type.
+type accessor struct{ name, expr string }
+
+func (a accessor) GetName() string          { return a.name }
+func (a accessor) GetExpression() string    { return a.expr }
+func (a accessor) ReturnTypes() []*cel.Type { return []*cel.Type{cel.AnyType} }
+
+// The original is Kubernetes' compiler and evaluator.
+type original struct {
+	worlds    []*world
+	compilers map[string]*celplugin.CompositedCompiler
+}
+
+func newOriginal(worlds []*world) *original {
+	return &original{worlds: worlds, compilers: map[string]*celplugin.CompositedCompiler{}}
+}
+
+// everything is declared, as for a policy with params in a server with an authorizer.
+var everything = celplugin.OptionalVariableDeclarations{HasParams: true, HasAuthorizer: true}
+
+func newCompiler(compatibility string) (*celplugin.CompositedCompiler, error) {
+	release := environment.DefaultCompatibilityVersion()
+	if compatibility != "" {
+		parsed, err := version.ParseGeneric(compatibility)
+		if err != nil {
+			return nil, err
+		}
+		release = parsed
+	}
+	return celplugin.NewCompositedCompiler(environment.MustBaseEnvSet(release))
+}
+
+// compiler gives the compiler of a question, a new one where variables would stay in it.
+func (o *original) compiler(q question, mode environment.Type) (*celplugin.CompositedCompiler, error) {
+	if len(q.Variables) == 0 {
+		if known, ok := o.compilers[q.Compatibility]; ok {
+			return known, nil
+		}
+	}
+	made, err := newCompiler(q.Compatibility)
+	if err != nil {
+		return nil, err
+	}
+	for _, v := range q.Variables {
+		made.CompileAndStoreVariable(accessor{v[0], v[1]}, everything, mode)
+	}
+	if len(q.Variables) == 0 {
+		o.compilers[q.Compatibility] = made
+	}
+	return made, nil
+}
+
+// errNothing is for expressions that make the original panic, or count below zero and so beyond any budget:
+// there is nothing to compare with.
+var errNothing = errors.New("nothing to compare with")
+
+// answer compiles and evaluates.
+func (o *original) answer(q question) (answer *differentialCase, err error) {
+	defer func() {
+		if panicked := recover(); panicked != nil {
+			answer, err = nil, fmt.Errorf("%w: %s: %v", errNothing, q.Expr, panicked)
+		}
+	}()
+	if q.World < 0 || q.World >= len(o.worlds) {
+		return nil, fmt.Errorf("no world %d", q.World)
+	}
+	mode := environment.StoredExpressions
+	if q.Compatibility != "" {
+		mode = environment.NewExpressions
+	}
+	compiler, err := o.compiler(q, mode)
+	if err != nil {
+		return nil, err
+	}
+	answer = &differentialCase{question: q}
+	compiled := compiler.CompileCELExpression(accessor{"", q.Expr}, everything, mode)
+	if compiled.Error != nil {
+		answer.Compile = compiled.Error.Detail
+		return answer, nil
+	}
+	answer.Type = compiled.OutputType.String()
+	var evaluator celplugin.ConditionEvaluator = celplugin.NewCondition([]celplugin.CompilationResult{compiled})
+	if len(q.Variables) > 0 {
+		evaluator = compiler.CompileCondition([]celplugin.ExpressionAccessor{accessor{"", q.Expr}}, everything, mode)
+	}
+	answer.Outcomes, err = o.outcomes(evaluator, q)
+	return answer, err
+}
+
+// outcomes evaluates often enough to see all that the order of maps makes.
+func (o *original) outcomes(evaluator celplugin.ConditionEvaluator, q question) ([]outcome, error) {
+	runs := fewRuns
+	if mayIterate(q) {
+		runs = manyRuns
+	}
+	var all []outcome
+	seen := map[string]bool{}
+	spent := int64(0)
+	for range runs {
+		one, err := o.evaluate(evaluator, q)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %s: %w", errNothing, q.Expr, err)
+		}
+		if spent += one.Cost; spent > mostCost && len(all) > 0 {
+			break
+		}
+		if text := mustJSON(one); !seen[text] {
+			seen[text] = true
+			all = append(all, *one)
+		}
+	}
+	sortOutcomes(all)
+	return all, nil
+}
+
+// mayIterate tells texts that may hold a comprehension, or a function that walks a map.
+func mayIterate(q question) bool {
+	text := q.Expr
+	for _, v := range q.Variables {
+		text += v[1]
+	}
+	for _, macro := range []string{".all", ".exists", ".map", ".filter", ".transform", ".sortBy", ".format", "transformMap"} {
+		if strings.Contains(strings.ReplaceAll(text, " ", ""), macro) {
+			return true
+		}
+	}
+	return false
+}
+
+func (o *original) evaluate(evaluator celplugin.ConditionEvaluator, q question) (*outcome, error) {
+	w := o.worlds[q.World]
+	results, left, err := evaluator.ForInput(context.Background(), w.attributes, w.request, w.bindings(), w.namespace, math.MaxInt64)
+	if err != nil {
+		return nil, err
+	}
+	one := &outcome{Cost: math.MaxInt64 - left}
+	if results[0].Error != nil {
+		one.Error = strings.TrimPrefix(results[0].Error.Error(), "expression '"+q.Expr+"' resulted in error: ")
+		return one, nil
+	}
+	value, err := jsonOf(results[0].EvalResult)
+	one.Value = []any{value}
+	return one, err
+}
