@@ -4,7 +4,8 @@
 #   docker run --rm fairgate demo
 
 FROM rust:1.95-alpine AS build
-# A C compiler and the headers of libc for the cryptography library; protoc for the etcd client.
+# A C compiler, make and the headers of libc for the cryptography library and the allocator; protoc for the
+# etcd client.
 RUN apk add --no-cache build-base protoc protobuf-dev
 WORKDIR /src
 COPY Cargo.toml Cargo.lock ./

@@ -2,6 +2,12 @@
 
 use std::process::ExitCode;
 
+/// The C library's allocator keeps what several threads have freed: 10 000 hosted objects, written by four
+/// clients, then occupy more than twice the memory that is in use. This one returns it within seconds.
+#[cfg(unix)]
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 fn main() -> ExitCode {
     fairgate::cli::main()
 }

@@ -125,7 +125,7 @@ fn change(event: &StoreEvent) -> Option<BudgetEvent> {
 
 /// The object of an entry; `None` if it cannot be read, which the hosted API reports.
 fn decoded(entry: &StoreEntry) -> Option<Value> {
-    match Object::decode(&POD_DISRUPTION_BUDGET, &entry.value, entry.revision) {
+    match Object::decode(&POD_DISRUPTION_BUDGET, &entry.bytes(), entry.revision) {
         Ok(object) => Some(object.stored().clone()),
         Err(error) => {
             tracing::warn!(key = %entry.key, %error, "skipping a budget that cannot be read");

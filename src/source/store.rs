@@ -186,7 +186,7 @@ impl PolicySource for StoreSource {
 
 fn document(entry: &StoreEntry) -> StoredDocument {
     let origin = format!("{} at {}", entry.key, entry.revision);
-    match serde_json::from_slice(&entry.value) {
+    match serde_json::from_slice(&entry.bytes()) {
         Ok(value) => {
             let document = ParsedDocument::parse(&origin, without_status(value));
             StoredDocument::Parsed(Arc::new(document))

@@ -44,7 +44,7 @@ impl NamespaceContents {
     /// Whether the objects were created in the namespace with this UID; `None` if that is not known.
     pub(crate) fn is_of(&self, uid: &str) -> Option<bool> {
         let record = self.record.as_ref()?;
-        Some(record.value == uid.as_bytes())
+        Some(record.bytes() == uid.as_bytes())
     }
 
     fn expected(&self) -> Precondition {
@@ -66,7 +66,7 @@ impl ApiState {
     ) -> Result<bool, StoreError> {
         let key = record_key(namespace);
         let known = self.store.get(&key, ReadRevision::Cached).await?;
-        if known.is_some_and(|record| record.value == uid.as_bytes()) {
+        if known.is_some_and(|record| record.bytes() == uid.as_bytes()) {
             return Ok(true);
         }
         for _ in 0..TRIES {
@@ -139,7 +139,7 @@ impl ApiState {
             .store
             .list(PREFIX, None, None, ReadRevision::Cached)
             .await?;
-        let uid = |entry: &StoreEntry| String::from_utf8(entry.value.to_vec()).ok();
+        let uid = |entry: &StoreEntry| String::from_utf8(entry.bytes().into()).ok();
         let mut all: BTreeMap<_, _> = page
             .entries
             .iter()

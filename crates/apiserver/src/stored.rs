@@ -19,7 +19,7 @@ pub(crate) fn object(kind: &'static Kind, entry: &StoreEntry) -> Result<Arc<Obje
     if let Some(known) = entry.memo.get::<Object>() {
         return Ok(known);
     }
-    let object = Object::decode(kind, &entry.value, entry.revision)
+    let object = Object::decode(kind, &entry.bytes(), entry.revision)
         .map_err(|error| StatusError::internal(error.to_string()))?;
     Ok(entry.memo.get_or_make(|| object))
 }

@@ -7,7 +7,7 @@ use std::{any::Any, fmt, sync::Arc};
 
 use bytes::Bytes;
 
-use crate::error::StoreError;
+use crate::{error::StoreError, stored_value::StoredValue};
 use fairgate_core::sync::{Mutex, lock};
 
 /// The maximum length of a value in bytes: etcd's default limit of a request.
@@ -22,7 +22,7 @@ pub struct StoreEntry {
     /// Such as `/policy/poddisruptionbudgets/default/web`, without the prefix of the store.
     pub key: Arc<str>,
     /// Opaque to the store.
-    pub value: Bytes,
+    pub(crate) value: StoredValue,
     /// The revision of the write that stored it.
     pub revision: u64,
     /// What a reader decoded from the value.
@@ -34,10 +34,15 @@ impl StoreEntry {
     pub fn new(key: Arc<str>, value: Bytes, revision: u64) -> Self {
         Self {
             key,
-            value,
+            value: value.into(),
             revision,
             memo: Memo::default(),
         }
+    }
+
+    /// The value. Costs an allocation if it is compressed, as it is while nobody uses it.
+    pub fn bytes(&self) -> Bytes {
+        self.value.bytes()
     }
 }
 

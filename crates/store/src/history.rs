@@ -7,7 +7,7 @@
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
-use crate::{entry::Made, entry::StoreEvent};
+use crate::entry::{Made, StoreEntry, StoreEvent};
 use fairgate_core::time::Time;
 
 /// How much history is kept.
@@ -100,16 +100,18 @@ impl History {
     }
 
     /// Takes the memos of values that were replaced some time ago, to be dropped without a lock. A later
-    /// reader derives them again.
-    pub(super) fn stale(&self, now: Time) -> Vec<Made> {
+    /// reader derives them again. Also returns those of these entries that are not compressed yet.
+    pub(super) fn stale(&self, now: Time) -> (Vec<Made>, Vec<Arc<StoreEntry>>) {
+        let (mut memos, mut plain) = (Vec::new(), Vec::new());
         let past = self.events.iter();
-        past.take_while(|(at, _)| now.since(*at) > FRESH)
-            .flat_map(|(_, event)| {
-                let before = event.before.as_ref().map(|before| before.memo.forget());
-                [event.memo.forget(), before.flatten()]
-            })
-            .flatten()
-            .collect()
+        for (_, event) in past.take_while(|(at, _)| now.since(*at) > FRESH) {
+            memos.extend(event.memo.forget());
+            if let Some(before) = &event.before {
+                memos.extend(before.memo.forget());
+                plain.extend(before.value.is_plain().then(|| Arc::clone(before)));
+            }
+        }
+        (memos, plain)
     }
 
     /// Whether the number or the bytes exceed `limits` by an eighth. The tolerance makes drops rare and
@@ -142,7 +144,6 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::StoreEntry;
 
     fn seconds(seconds: u64) -> Time {
         Time::ZERO.plus(Duration::from_secs(seconds))
@@ -215,11 +216,15 @@ mod tests {
             let made = entries.map(|entry| entry.memo.get::<u64>().as_deref().copied());
             made.collect::<Vec<_>>()
         };
-        assert_eq!(history.stale(seconds(4)).len(), 0);
+        let stale = |history: &History, now| {
+            let (memos, plain) = history.stale(now);
+            (memos.len(), plain.len())
+        };
+        assert_eq!(stale(&history, seconds(4)), (0, 0));
         // The change at 3 s was that of the value of 2 s.
-        assert_eq!(history.stale(seconds(3).plus(FRESH * 101 / 100)).len(), 1);
+        assert_eq!(stale(&history, seconds(3).plus(FRESH * 101 / 100)), (1, 1));
         assert_eq!(made(&history), [None, Some(3), Some(4)]);
-        assert_eq!(history.stale(seconds(100)).len(), 1);
+        assert_eq!(stale(&history, seconds(100)), (1, 2));
         assert_eq!(
             made(&history),
             [None, None, Some(4)],

@@ -25,6 +25,7 @@ pub mod local;
 mod migration;
 mod mirror;
 mod store;
+mod stored_value;
 mod types;
 mod watch;
 

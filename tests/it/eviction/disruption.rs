@@ -431,7 +431,7 @@ async fn hosted_budgets_are_counted_over_the_pods_of_the_upstream() {
     write(Precondition::Absent, Some(stored)).await;
     let status = async || {
         let entry = store.get(key, ReadRevision::Cached).await.unwrap().unwrap();
-        let object: Value = serde_json::from_slice(&entry.value).unwrap();
+        let object: Value = serde_json::from_slice(&entry.bytes()).unwrap();
         (entry.revision, object["status"].clone())
     };
     let settles = async |allowed: i64| {

@@ -76,13 +76,17 @@ const PROXY: Edges = &[
 /// The stores: what is kept, the mirror in memory, and the two that feed it.
 const STORE: Edges = &[
     ("error", &[]),
-    ("entry", &["error"]),
+    ("entry", &["error", "stored_value"]),
     ("history", &["entry"]),
     ("types", &["entry"]),
     ("migration", &[]),
-    ("mirror", &["entry", "error", "history", "types"]),
+    (
+        "mirror",
+        &["entry", "error", "history", "types", "stored_value"],
+    ),
     ("watch", &["entry", "error", "mirror"]),
     ("store", &["entry", "error", "types", "watch"]),
+    ("stored_value", &[]),
     (
         "etcd",
         &[

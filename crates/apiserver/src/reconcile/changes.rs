@@ -113,7 +113,7 @@ impl ChangedObjects {
         let entry = self.store.get(&id.1, ReadRevision::Cached).await?;
         let object = entry.and_then(|entry| {
             // The entry's memo is not used: it would keep a value that is needed only once.
-            match Object::decode(kind, &entry.value, entry.revision) {
+            match Object::decode(kind, &entry.bytes(), entry.revision) {
                 Ok(object) => Some(object),
                 Err(error) => {
                     tracing::warn!(key = %entry.key, %error, "skipping an object that cannot be read");

@@ -114,14 +114,14 @@ fn limit(entries: usize) -> Option<NonZeroUsize> {
 /// Entries as `key=value@revision`, for comparison.
 fn shown(entries: &[Arc<StoreEntry>]) -> Vec<String> {
     let show = |entry: &Arc<StoreEntry>| {
-        let value = String::from_utf8_lossy(&entry.value);
+        let value = String::from_utf8(entry.bytes().into()).unwrap();
         format!("{}={value}@{}", entry.key, entry.revision)
     };
     entries.iter().map(show).collect()
 }
 
-fn value(entry: Option<&Arc<StoreEntry>>) -> Option<&[u8]> {
-    entry.map(|entry| &entry.value[..])
+fn value(entry: Option<&Arc<StoreEntry>>) -> Option<Bytes> {
+    entry.map(|entry| entry.bytes())
 }
 
 /// The next `count` changes of a watch.
@@ -143,7 +143,7 @@ fn fold(state: &mut BTreeMap<Arc<str>, Arc<StoreEntry>>, event: &StoreEvent) {
         }
         None => state.remove(&event.key),
     };
-    let seen = |entry: Option<&Arc<StoreEntry>>| entry.map(|e| (e.revision, e.value.clone()));
+    let seen = |entry: Option<&Arc<StoreEntry>>| entry.map(|e| (e.revision, e.bytes()));
     assert_eq!(seen(before.as_ref()), seen(event.before.as_ref()));
 }
 

@@ -159,7 +159,7 @@ pub(crate) async fn an_acknowledged_write_is_read_at_once(place: &mut dyn TestSt
         // In memory too: the writer waits for it.
         for how in [ReadRevision::Newest, ReadRevision::Cached] {
             let read = store.get("/a/x", how).await.unwrap().unwrap();
-            assert_eq!((read.revision, &read.value[..]), (at, text.as_bytes()));
+            assert_eq!((read.revision, &read.bytes()[..]), (at, text.as_bytes()));
             let page = store.list("/a/", None, None, how).await.unwrap();
             assert_eq!(page.entries[0].revision, at);
             assert!(page.revision >= at);

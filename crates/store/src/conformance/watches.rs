@@ -21,7 +21,7 @@ pub(crate) async fn a_watch_sends_every_change_with_the_entry_before_it(place: &
     let reported = |events: &[Arc<StoreEvent>]| -> Vec<(u64, Option<String>, Option<String>)> {
         let text = |entry: &Option<Arc<StoreEntry>>| {
             let entry = entry.as_ref()?;
-            Some(String::from_utf8_lossy(&entry.value).into_owned())
+            Some(String::from_utf8_lossy(&entry.bytes()).into_owned())
         };
         events
             .iter()

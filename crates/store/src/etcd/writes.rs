@@ -56,7 +56,7 @@ impl Shared {
         value: Option<&Bytes>,
     ) -> Result<Option<WriteOutcome>, StoreError> {
         let same = |found: Option<&Arc<StoreEntry>>| {
-            expected.holds(found) && found.map(|found| &found.value) == value
+            expected.holds(found) && found.map(|found| found.bytes()).as_ref() == value
         };
         let is_nothing = value.is_none() && expected == Precondition::Absent;
         if !is_nothing && !same(self.mirror.get(key)?.as_ref()) {

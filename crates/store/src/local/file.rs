@@ -43,7 +43,7 @@ use crate::{
 /// The revision of a new store.
 const FIRST_REVISION: u64 = 1;
 /// Small, because the mirror has everything in memory.
-const CACHE_BYTES: usize = 8 << 20;
+const CACHE_BYTES: usize = 1 << 20;
 
 /// The open file, locked against other processes.
 pub(super) struct StoreFile {
@@ -262,12 +262,12 @@ fn write(database: &Database, events: &[Arc<StoreEvent>], floor: u64) -> Result<
         let mut undo = transaction.open_table(UNDO)?;
         for event in events {
             match &event.after {
-                Some(entry) => state.insert(&*event.key, (entry.revision, &*entry.value))?,
+                Some(entry) => state.insert(&*event.key, (entry.revision, &*entry.bytes()))?,
                 None => state.remove(&*event.key)?,
             };
             let before = event.before.as_ref();
-            let (revision, value) = before.map_or((0, &[][..]), |b| (b.revision, &b.value[..]));
-            undo.insert(event.revision, (&*event.key, revision, value))?;
+            let (revision, value) = before.map_or((0, Bytes::new()), |b| (b.revision, b.bytes()));
+            undo.insert(event.revision, (&*event.key, revision, &*value))?;
         }
         if let Some(last) = events.last() {
             meta.insert("revision", last.revision)?;

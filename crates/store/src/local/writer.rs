@@ -336,7 +336,7 @@ impl Batch {
         }
         let newest = self.events.last().map(|event| event.revision);
         let newest = newest.unwrap_or_else(|| mirror.revision());
-        if before.as_ref().map(|before| &before.value) == value.as_ref() {
+        if before.as_ref().map(|before| before.bytes()) == value {
             return Ok(WriteOutcome::Done {
                 revision: before.as_ref().map_or(newest, |before| before.revision),
                 after: before.clone(),

@@ -26,6 +26,7 @@ use crate::{
     entry::{StoreEntry, StoreEvent, check_prefix},
     error::StoreError,
     history::{History, HistoryLimits},
+    stored_value::Dictionaries,
     types::{ListPage, StoreHealth, StoreSize},
 };
 use fairgate_core::time::Time;
@@ -41,6 +42,7 @@ pub(crate) struct Mirror {
     /// Notifies watches and waiting reads of the newest revision.
     news: watch::Sender<u64>,
     health: ArcSwap<StoreHealth>,
+    dictionaries: Dictionaries,
 }
 
 impl fmt::Debug for Mirror {
@@ -65,6 +67,7 @@ impl Mirror {
             state: RwLock::default(),
             news: watch::Sender::new(0),
             health: ArcSwap::from_pointee(StoreHealth::Unread),
+            dictionaries: Dictionaries::default(),
         }
     }
 
@@ -318,29 +321,39 @@ impl Mirror {
     }
 
     /// Drops the memos of values that were replaced some time ago, and those of present values that
-    /// nobody has used since the last call.
+    /// nobody has used since the last call, and compresses the bytes of both.
     ///
-    /// Costs `O(entries)`, with a shared lock that is released now and then.
+    /// Costs `O(entries)`, with a shared lock that is released now and then, and a few microseconds for
+    /// each value that was not compressed yet.
     pub(crate) fn forget_stale(&self, now: Time) {
-        let stale = self.read().history.stale(now);
+        let (stale, plain) = self.read().history.stale(now);
         drop(stale);
+        self.compress(&plain);
         let mut last: Option<Arc<str>> = None;
         loop {
             let from = last.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
-            let mut unused = Vec::new();
+            let (mut unused, mut plain) = (Vec::new(), Vec::new());
             let mut reached = None;
             {
                 let state = self.read();
                 let entries = state.entries.range::<str, _>((from, Bound::Unbounded));
                 for (key, entry) in entries.take(SCAN) {
                     unused.extend(entry.memo.sweep());
+                    plain.extend(entry.value.is_plain().then(|| Arc::clone(entry)));
                     reached = Some(key.clone());
                 }
             }
+            self.compress(&plain);
             if reached.is_none() {
                 return;
             }
             last = reached;
+        }
+    }
+
+    fn compress(&self, entries: &[Arc<StoreEntry>]) {
+        for entry in entries {
+            entry.value.compress(&entry.key, &self.dictionaries);
         }
     }
 
@@ -398,6 +411,8 @@ const UNAVAILABLE: &str = "the store is not available: ";
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use bytes::Bytes;
 
     use super::*;
@@ -443,6 +458,28 @@ mod tests {
         mirror.forget_stale(Time::ZERO);
         let left = keys.iter().filter(|key| memo(key).is_some());
         assert_eq!(left.collect::<Vec<_>>(), [used]);
+    }
+
+    #[test]
+    fn maintenance_compresses_present_and_replaced_values_which_then_read_the_same() {
+        let mirror = empty();
+        let text = |revision: u64| format!("{revision}: {}", "the same text. ".repeat(60));
+        for (revision, key) in (2..).zip(["/g/a/x", "/g/a/y", "/g/a/x"]) {
+            let before = mirror.get(key).unwrap();
+            let after = StoreEntry::new(key.into(), text(revision).into(), revision);
+            let event = StoreEvent::new(revision, key.into(), before, Some(Arc::new(after)));
+            mirror.apply(Time::ZERO, &[Arc::new(event)]);
+        }
+        let all = || {
+            let now = mirror.list("/g/", None, None).unwrap();
+            let then = mirror.list_at("/g/", None, None, 3).unwrap();
+            [now.entries, then.entries].concat()
+        };
+        assert!(all().iter().all(|entry| entry.value.is_plain()));
+        mirror.forget_stale(Time::ZERO.plus(Duration::from_secs(60)));
+        assert!(!all().iter().any(|entry| entry.value.is_plain()));
+        let texts: Vec<_> = all().iter().map(|entry| entry.bytes()).collect();
+        assert_eq!(texts, [4, 3, 2, 3].map(text));
     }
 
     #[test]
@@ -520,7 +557,7 @@ mod tests {
         let mirror = empty();
         mirror.apply(Time::ZERO, &[change(&mirror, 2, "/a", true)]);
         let known = mirror.get("/a").unwrap().unwrap();
-        let again = Arc::new(StoreEntry::new("/a".into(), known.value.clone(), 2));
+        let again = Arc::new(StoreEntry::new("/a".into(), known.bytes(), 2));
         let new = Arc::new(StoreEntry::new("/b".into(), Bytes::new(), 9));
         let entries = [again, new].map(|entry| (entry.key.clone(), entry));
         let mut watch = Watch::new(&mirror, "/", 2).unwrap();

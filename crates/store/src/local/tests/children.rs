@@ -28,10 +28,10 @@ pub(super) fn value_for(key: &str, token: u64) -> Bytes {
 
 /// Asserts that a value is exactly as it was written.
 pub(super) fn assert_whole(entry: &StoreEntry) {
-    let text = String::from_utf8_lossy(&entry.value).into_owned();
+    let text = String::from_utf8_lossy(&entry.bytes()).into_owned();
     let token = text.split(' ').nth(1).and_then(|token| token.parse().ok());
     let expected = value_for(&entry.key, token.expect("a token"));
-    assert!(entry.value == expected, "half of {}", entry.key);
+    assert!(entry.bytes() == expected, "half of {}", entry.key);
 }
 
 /// Runs the test with the full path `test` of this program in a process of its own.
@@ -102,6 +102,6 @@ pub(super) async fn everything(store: &dyn Store) -> Vec<(Arc<str>, u64, Bytes)>
         .unwrap();
     let entries = page.entries.iter();
     entries
-        .map(|e| (e.key.clone(), e.revision, e.value.clone()))
+        .map(|e| (e.key.clone(), e.revision, e.bytes()))
         .collect()
 }

@@ -188,7 +188,7 @@ async fn check_after_crash(file: &Path, acknowledged: &mut Acknowledged) {
     let floor = store.floor();
     for event in read_all(&mut store.watch("/", last.max(floor)).unwrap()) {
         let token = event.after.as_ref().map(|after| {
-            let text = String::from_utf8_lossy(&after.value).into_owned();
+            let text = String::from_utf8_lossy(&after.bytes()).into_owned();
             text.split(' ').nth(1).unwrap().parse().unwrap()
         });
         acknowledged.insert(event.revision, (event.key.to_string(), token));
@@ -223,10 +223,7 @@ async fn replay(store: &LocalStore, acknowledged: &Acknowledged) -> State {
         if let Some((key, token)) = acknowledged.get(&event.revision) {
             assert_eq!(**key, *event.key);
             let value = token.map(|token| value_for(key, token));
-            assert_eq!(
-                event.after.as_ref().map(|after| &after.value),
-                value.as_ref()
-            );
+            assert_eq!(event.after.as_ref().map(|after| after.bytes()), value);
         }
     }
     assert_eq!(revision, store.revision().await.unwrap());
@@ -242,7 +239,7 @@ fn check_latest(store: &LocalStore, state: &State, acknowledged: &Acknowledged) 
     for (key, (revision, token)) in latest {
         match (state.get(key), token) {
             (Some(entry), Some(token)) if entry.revision == revision => {
-                assert_eq!(entry.value, value_for(key, token));
+                assert_eq!(entry.bytes(), value_for(key, token));
             }
             (Some(entry), _) => assert!(entry.revision > revision, "{key} went back"),
             (None, None) => {}

@@ -216,7 +216,7 @@ async fn a_file_of_the_first_format_is_migrated_with_its_history_and_a_copy_is_k
 
     let store = open(&file).unwrap();
     let entry = store.get(key, ReadRevision::Newest).await.unwrap().unwrap();
-    assert_eq!((&entry.value[..], entry.revision), (&b"2"[..], second));
+    assert_eq!((&entry.bytes()[..], entry.revision), (&b"2"[..], second));
     let mut watch = store
         .watch("/flowcontrol.apiserver.k8s.io/", first)
         .unwrap();
