@@ -1,13 +1,19 @@
 //! The `fairgate-loadtest` command: load tests of API servers and of proxies in front of them.
-#![doc = include_str!("../README.md")]
-#![allow(dead_code, reason = "scenarios say more than virtual time uses")]
+//!
+//! `README.md` beside this crate explains commands, scenarios and what is measured.
 
 mod cli;
+mod events;
 mod figures;
+mod load;
+mod local;
+mod measure;
 mod policy;
+mod progress;
 mod report;
 mod scenario;
 mod simulate;
+mod upstream;
 mod verdict;
 
 use std::process::ExitCode;

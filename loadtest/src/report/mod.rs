@@ -1,10 +1,19 @@
-//! Reports: the verdict first, the figures after.
+//! Reports: the verdict first, the figures after; as text, JSON, and a page with plots.
 
+mod html;
+mod plot;
 mod text;
+
+use std::{io, path::Path};
 
 use serde::Serialize;
 
-use crate::{figures::ClientFigures, verdict::Judgement};
+use crate::{
+    figures::{self, ClientFigures},
+    load::{ClientSeries, SliceResult, gateway_metrics::LevelSample},
+    scenario::{Scenario, expectation::Measure},
+    verdict::{self, Evidence, Judgement},
+};
 
 pub(crate) use text::write_text;
 
@@ -24,16 +33,127 @@ pub(crate) struct RunReport {
     pub(crate) variants: Vec<VariantReport>,
     /// What a reader has to know.
     pub(crate) remarks: Vec<String>,
-    /// Measured seconds of each slice, and how many slices there were of each variant.
+    /// Measured seconds of each slice.
     pub(crate) seconds: f64,
+    /// Slices of each variant.
     pub(crate) rounds: u32,
 }
 
 /// The results of all clients against one target, or under one setting.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct VariantReport {
     pub(crate) name: String,
     /// Medians over the rounds; counts are sums.
     pub(crate) clients: Vec<ClientFigures>,
+    /// Least and greatest p99 of each client over the rounds, in seconds.
+    pub(crate) p99_spread: Vec<(f64, f64)>,
+    /// The most requests at the stand-in server at once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) upstream_peak: Option<usize>,
+    /// The last round over time.
+    pub(crate) series: Vec<ClientSeries>,
+    pub(crate) levels: Vec<LevelSample>,
+}
+
+impl VariantReport {
+    /// The results of `slices`.
+    pub(crate) fn of(
+        name: impl Into<String>,
+        slices: &[SliceResult],
+        upstream_peak: Option<usize>,
+    ) -> Self {
+        let clients = crate::measure::medians(slices);
+        let spread = (0..clients.len()).map(|index| {
+            let p99s = slices.iter().filter_map(|slice| slice.clients.get(index));
+            let p99s: Vec<f64> = p99s
+                .filter_map(|client| client.value(Measure::P99))
+                .collect();
+            let least = p99s.iter().copied().fold(f64::INFINITY, f64::min);
+            (
+                if p99s.is_empty() { 0.0 } else { least },
+                p99s.iter().copied().fold(0.0, f64::max),
+            )
+        });
+        let last = slices.last();
+        Self {
+            name: name.into(),
+            p99_spread: spread.collect(),
+            clients,
+            upstream_peak,
+            series: last.map(|slice| slice.series.clone()).unwrap_or_default(),
+            levels: last.map(|slice| slice.levels.clone()).unwrap_or_default(),
+        }
+    }
+}
+
+impl RunReport {
+    /// Judges `evidence` by what `scenario` expects.
+    pub(crate) fn new(
+        scenario: &Scenario,
+        evidence: &Evidence,
+        variants: Vec<VariantReport>,
+        remarks: Vec<String>,
+        rounds: u32,
+    ) -> Self {
+        let expectations = verdict::judge(&scenario.expect, evidence);
+        Self {
+            scenario: scenario.name.clone(),
+            title: scenario.title.clone(),
+            about: scenario.about.clone(),
+            passed: verdict::holds(&expectations),
+            headline: headline(scenario, evidence),
+            expectations,
+            variants,
+            remarks,
+            seconds: scenario.duration.as_secs_f64(),
+            rounds,
+        }
+    }
+
+    /// Writes `report.html`, `report.json`, `report.txt` and the plots as SVG to `directory`, which is created.
+    ///
+    /// # Errors
+    ///
+    /// When a file cannot be written.
+    pub(crate) fn write_to(&self, directory: &Path) -> io::Result<()> {
+        std::fs::create_dir_all(directory)?;
+        let plots = plot::plots(self);
+        for plot in &plots {
+            std::fs::write(directory.join(format!("{}.svg", plot.name)), &plot.svg)?;
+        }
+        std::fs::write(directory.join("report.html"), html::page(self, &plots))?;
+        std::fs::write(
+            directory.join("report.json"),
+            serde_json::to_vec_pretty(self)?,
+        )?;
+        let mut text = Vec::new();
+        write_text(self, &mut text)?;
+        std::fs::write(directory.join("report.txt"), text)
+    }
+}
+
+/// The first latency that is expected of a client, with fairness and without.
+fn headline(scenario: &Scenario, evidence: &Evidence) -> Option<String> {
+    let (who, measure) = verdict::headline(&scenario.expect)?;
+    let name = format!("{measure:?}").to_lowercase();
+    let value = |clients: &[ClientFigures]| {
+        let value = figures::value(clients, Some(who), measure);
+        value.map_or_else(
+            || "unknown (nothing succeeded)".to_owned(),
+            |value| measure.written(value),
+        )
+    };
+    let with = value(&evidence.clients);
+    let Some(without) = &evidence.without else {
+        return Some(format!("{who}: {name} {with}."));
+    };
+    let mut line = format!(
+        "{who}: {name} {with} with fairness, {} without",
+        value(without)
+    );
+    if let Some(alone) = evidence.alone.get(who) {
+        line = format!("{line}, {} alone", value(alone));
+    }
+    Some(line + ".")
 }

@@ -47,6 +47,7 @@ pub(crate) struct ScenarioReading {
     pub(crate) keys: BTreeSet<String>,
 }
 
+#[cfg(test)]
 impl ScenarioReading {
     /// The scenario, if nothing is wrong with it.
     ///

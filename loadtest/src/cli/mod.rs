@@ -1,0 +1,386 @@
+//! The command line.
+//!
+//! Exit codes: 0 all expectations hold, 1 one fails, 2 wrong usage or a mistake in the scenario, 3 the target does not
+//! answer or something cannot be started. Results go to standard output, everything else to standard error.
+
+mod arguments;
+mod compare;
+mod serve;
+
+use std::{
+    collections::BTreeMap,
+    io::{self, Write},
+    path::Path,
+    process::ExitCode,
+    sync::Arc,
+};
+
+use clap::Parser;
+use tokio::runtime::Runtime;
+
+use crate::{
+    load::{
+        LoadBounds,
+        target::{Target, TargetError},
+    },
+    local::gateway,
+    measure::{Contender, ContenderPlace, Measurement, measure, medians},
+    progress::ProgressLine,
+    report::{RunReport, VariantReport, write_text},
+    scenario::{self, Scenario, ScenarioReading},
+    simulate,
+    verdict::Evidence,
+};
+use arguments::{
+    CheckArgs, Cli, Command, JudgedVariant, LocalArgs, MeasureArgs, OutputArgs, ReportFormat,
+    RunArgs, TargetArgs,
+};
+use fairgate_proxy::serve::raise_descriptor_limit;
+
+/// A failure with its exit code.
+#[derive(Debug)]
+struct Failure {
+    code: u8,
+    message: String,
+}
+
+impl Failure {
+    fn usage(message: impl Into<String>) -> Self {
+        Self {
+            code: 2,
+            message: message.into(),
+        }
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self {
+            code: 1,
+            message: format!("cannot write: {error}"),
+        }
+    }
+}
+
+impl From<TargetError> for Failure {
+    fn from(error: TargetError) -> Self {
+        let code = if matches!(error, TargetError::Down { .. }) {
+            3
+        } else {
+            2
+        };
+        Self {
+            code,
+            message: error.to_string(),
+        }
+    }
+}
+
+impl From<anyhow::Error> for Failure {
+    fn from(error: anyhow::Error) -> Self {
+        Self {
+            code: 3,
+            message: format!("{error:#}"),
+        }
+    }
+}
+
+/// Runs the command of this process's arguments.
+pub(crate) fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version arrive here, too. A failure to print them cannot be reported.
+            let _ = error.print();
+            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
+        }
+    };
+    match run(&cli.command) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(Failure { code, message }) => {
+            let _ = writeln!(io::stderr(), "fairgate-loadtest: {message}");
+            ExitCode::from(code)
+        }
+    }
+}
+
+/// Whether all expectations hold.
+fn run(command: &Command) -> Result<bool, Failure> {
+    match command {
+        Command::Check(args) => check(args),
+        Command::Run(args) if args.simulate => simulated(args),
+        Command::Run(args) => run_against(args),
+        Command::Compare(args) => compare::run(args),
+        Command::Local(args) => local(args),
+        Command::Upstream(args) => serve::upstream(args),
+        Command::Gateway(args) => serve::gateway(args),
+        Command::Tokens(args) => {
+            let (scenario, _) = read(&args.scenario)?;
+            write!(io::stdout(), "{}", gateway::tokens(&scenario))?;
+            Ok(true)
+        }
+    }
+}
+
+fn check(args: &CheckArgs) -> Result<bool, Failure> {
+    let mut mistakes = Vec::new();
+    for path in &args.scenarios {
+        let ScenarioReading {
+            scenario, findings, ..
+        } = scenario::read(path);
+        if findings.is_empty() {
+            writeln!(io::stdout(), "{}: {}", path.display(), scenario.title)?;
+        }
+        mistakes.extend(findings.iter().map(ToString::to_string));
+    }
+    if mistakes.is_empty() {
+        Ok(true)
+    } else {
+        Err(Failure::usage(mistakes.join("\n")))
+    }
+}
+
+/// Reads a scenario, and the keys that its file has.
+fn read(path: &Path) -> Result<(Scenario, ScenarioReading), Failure> {
+    let reading = scenario::read(path);
+    if reading.findings.is_empty() {
+        return Ok((reading.scenario.clone(), reading));
+    }
+    let lines: Vec<String> = reading.findings.iter().map(ToString::to_string).collect();
+    Err(Failure::usage(format!(
+        "the scenario has mistakes:\n{}",
+        lines.join("\n")
+    )))
+}
+
+/// Reads a scenario that is to be measured: shortened if that is asked for, and within the bounds.
+fn read_for(path: &Path, args: &MeasureArgs) -> Result<Arc<Scenario>, Failure> {
+    let (mut scenario, _) = read(path)?;
+    if let Some(duration) = args.duration {
+        scenario = scenario.shortened(duration);
+    }
+    let bounds = LoadBounds {
+        threads: args.max_threads,
+        rate: args.max_rate,
+        duration: args.max_duration,
+    };
+    let wrong = bounds.check(&scenario);
+    if wrong.is_empty() {
+        Ok(Arc::new(scenario))
+    } else {
+        Err(Failure::usage(format!(
+            "{}: {}",
+            path.display(),
+            wrong.join("; ")
+        )))
+    }
+}
+
+fn simulated(args: &RunArgs) -> Result<bool, Failure> {
+    let (mut scenario, reading) = read(&args.scenario)?;
+    if let Some(duration) = args.measure.duration {
+        scenario = scenario.shortened(duration);
+    }
+    let played = simulate::play(&scenario).map_err(|findings| {
+        let lines: Vec<String> = findings.iter().map(ToString::to_string).collect();
+        Failure::usage(lines.join("\n"))
+    })?;
+    let ignored = simulate::ignored_keys(&reading.keys);
+    let mut remarks = played.remarks;
+    if !ignored.is_empty() {
+        remarks.push(format!(
+            "in virtual time these keys have no effect: {}",
+            ignored.join(", ")
+        ));
+    }
+    let evidence = played.evidence;
+    let mut variants = vec![(
+        "with fairness, simulated".to_owned(),
+        evidence.clients.clone(),
+    )];
+    variants.extend(
+        evidence
+            .without
+            .clone()
+            .map(|clients| ("without fairness, simulated".to_owned(), clients)),
+    );
+    variants.extend(
+        evidence
+            .alone
+            .iter()
+            .map(|(name, clients)| (format!("{name} alone, simulated"), clients.clone())),
+    );
+    let variants = variants.into_iter().map(|(name, clients)| VariantReport {
+        name,
+        clients,
+        ..VariantReport::default()
+    });
+    let report = RunReport::new(&scenario, &evidence, variants.collect(), remarks, 1);
+    finish(&report, &args.output)
+}
+
+/// The runtime of the clients.
+fn runtime() -> Result<Runtime, Failure> {
+    raise_descriptor_limit();
+    let built = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build();
+    built.map_err(|error| Failure {
+        code: 3,
+        message: format!("cannot start threads: {error}"),
+    })
+}
+
+async fn resolve(url: &str, args: &TargetArgs) -> Result<Arc<Target>, Failure> {
+    let mut target = Target::resolve(url, args.ca.as_deref(), args.allow_remote).await?;
+    if let Some(tokens) = &args.tokens {
+        target = target.with_tokens(tokens)?;
+    }
+    Ok(Arc::new(target))
+}
+
+fn run_against(args: &RunArgs) -> Result<bool, Failure> {
+    let Some(url) = &args.target else {
+        return Err(Failure::usage(
+            "--target is missing: write --target http://127.0.0.1:8443, or --simulate",
+        ));
+    };
+    let scenario = read_for(&args.scenario, &args.measure)?;
+    let runtime = runtime()?;
+    let (measurements, rounds) = runtime.block_on(async {
+        let target = resolve(url, &args.access).await?;
+        target.check().await?;
+        let metrics = match &args.metrics {
+            Some(url) => Some(resolve(url, &args.access).await?),
+            None => None,
+        };
+        let control = match &args.upstream_control {
+            Some(url) => Some(resolve(url, &args.access).await?),
+            None => None,
+        };
+        let place = ContenderPlace::Running {
+            target,
+            metrics,
+            control,
+        };
+        let contender = Contender {
+            name: url.clone(),
+            place,
+        };
+        let rounds = args.measure.rounds;
+        let measured = measure(
+            &scenario,
+            &[contender],
+            rounds,
+            |_| true,
+            &mut ProgressLine::new(),
+        )
+        .await?;
+        Ok::<_, Failure>((measured, rounds))
+    })?;
+    let report = judged(&scenario, &measurements, 0, None, rounds);
+    finish(&report, &args.output)
+}
+
+fn local(args: &LocalArgs) -> Result<bool, Failure> {
+    let scenario = read_for(&args.scenario, &args.measure)?;
+    let contender = |name: &str, fairness| Contender {
+        name: name.to_owned(),
+        place: ContenderPlace::Local {
+            file: args.scenario.clone(),
+            gateway: args.gateway.clone(),
+            fairness,
+        },
+    };
+    let contenders = [
+        contender("with fairness", true),
+        contender("without fairness", false),
+    ];
+    let rounds = args.measure.rounds;
+    let runtime = runtime()?;
+    let mut progress = ProgressLine::new();
+    let measuring = measure(
+        &scenario,
+        &contenders,
+        rounds,
+        |index| index == 0,
+        &mut progress,
+    );
+    let measurements = runtime.block_on(measuring)?;
+    let judge = match args.judge {
+        JudgedVariant::Fairness => 0,
+        JudgedVariant::Without => 1,
+    };
+    let report = judged(&scenario, &measurements, judge, Some(1), rounds);
+    let output = OutputArgs {
+        report: Some(
+            args.output
+                .report
+                .clone()
+                .unwrap_or_else(|| Path::new("loadtest-report").join(&scenario.name)),
+        ),
+        ..args.output.clone()
+    };
+    finish(&report, &output)
+}
+
+/// The report that judges one of the measurements.
+fn judged(
+    scenario: &Scenario,
+    measurements: &[Measurement],
+    judge: usize,
+    without: Option<usize>,
+    rounds: u32,
+) -> RunReport {
+    let alone = measurements
+        .iter()
+        .flat_map(|measurement| &measurement.alone);
+    let alone = alone.filter(|(_, slices)| !slices.is_empty());
+    let alone_figures: BTreeMap<_, _> = alone
+        .clone()
+        .map(|(name, slices)| (name.clone(), medians(slices)))
+        .collect();
+    let evidence = Evidence {
+        clients: measurements[judge].medians(),
+        alone: alone_figures,
+        without: without.map(|index| measurements[index].medians()),
+    };
+    let mut variants: Vec<VariantReport> = measurements
+        .iter()
+        .map(|measurement| {
+            VariantReport::of(&measurement.name, &measurement.slices, measurement.peak)
+        })
+        .collect();
+    // The one that is judged comes first.
+    variants[..=judge].rotate_right(1);
+    variants.extend(
+        alone.map(|(name, slices)| VariantReport::of(format!("{name} alone"), slices, None)),
+    );
+    let failures = measurements
+        .iter()
+        .flat_map(|measurement| measurement.failures.iter().cloned());
+    RunReport::new(scenario, &evidence, variants, failures.collect(), rounds)
+}
+
+/// Writes a report where it is asked for; whether all expectations hold.
+fn finish(report: &RunReport, output: &OutputArgs) -> Result<bool, Failure> {
+    let mut out = io::stdout().lock();
+    match output.output {
+        ReportFormat::Text => write_text(report, &mut out)?,
+        ReportFormat::Json => {
+            serde_json::to_writer_pretty(&mut out, report).map_err(io::Error::from)?;
+            writeln!(out)?;
+        }
+    }
+    if let Some(directory) = &output.report {
+        report.write_to(directory)?;
+        writeln!(
+            io::stderr(),
+            "The page with all figures and plots is {}",
+            directory.join("report.html").display()
+        )?;
+    }
+    Ok(report.passed)
+}

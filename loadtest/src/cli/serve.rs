@@ -1,0 +1,51 @@
+//! The commands that serve: the stand-in server, and the gateway of `local`.
+
+use std::{
+    io::{self, Read as _, Write as _},
+    thread,
+};
+
+use anyhow::Context as _;
+
+use super::{
+    Failure,
+    arguments::{GatewayArgs, UpstreamArgs},
+    read, runtime,
+};
+use crate::upstream;
+use fairgate::config::Config;
+
+pub(super) fn upstream(args: &UpstreamArgs) -> Result<bool, Failure> {
+    let (scenario, _) = read(&args.scenario)?;
+    if args.exit_with_input {
+        thread::spawn(|| {
+            let mut input = [0; 64];
+            while io::stdin().read(&mut input).is_ok_and(|read| read > 0) {}
+            std::process::exit(0);
+        });
+    }
+    let serving = upstream::serve(&scenario, args.listen, |addresses| {
+        let mut out = io::stdout().lock();
+        serde_json::to_writer(&mut out, &addresses)?;
+        writeln!(out)?;
+        out.flush()
+    });
+    let served = runtime()?
+        .block_on(serving)
+        .with_context(|| format!("cannot listen at {}", args.listen));
+    served?;
+    Ok(true)
+}
+
+pub(super) fn gateway(args: &GatewayArgs) -> Result<bool, Failure> {
+    let (config, warnings) = Config::read(Some(&args.config))
+        .usable()
+        .map_err(anyhow::Error::from)?;
+    for warning in warnings {
+        writeln!(io::stderr(), "{warning}")?;
+    }
+    fairgate::app::serve(config, Some(args.config.clone()), |_| {
+        Ok::<(), anyhow::Error>(())
+    })?;
+    Ok(true)
+}

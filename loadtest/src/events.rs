@@ -1,0 +1,124 @@
+//! What happens during a run: another policy, a slow or absent server, a restarted gateway.
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use http::{HeaderValue, Method, Request, header};
+use http_body_util::{BodyExt, Full};
+use serde_json::Value;
+
+use crate::{
+    load::{connection::ConnectionPool, target::Target},
+    local::gateway::GatewayProcess,
+    scenario::{ConnectionSpec, EventKind, HttpVersion, Scenario, ScenarioEvent},
+};
+use fairgate_base::clock::Clock;
+use fairgate_core::time::Time;
+
+/// The file with the policy objects in the gateway's policy directory.
+pub(crate) const POLICY_FILE: &str = "policy.json";
+
+/// What events can act upon. Without it an event cannot happen, which is reported.
+#[derive(Debug, Default)]
+pub(crate) struct EventRunner {
+    /// The control address of the stand-in server.
+    pub(crate) control: Option<Arc<Target>>,
+    /// The gateway, if it was started here.
+    pub(crate) gateway: Option<GatewayProcess>,
+    /// Its directory with policy files.
+    pub(crate) policies: Option<PathBuf>,
+    /// What could not be done.
+    pub(crate) failures: Vec<String>,
+}
+
+impl EventRunner {
+    /// Lets the events of `scenario` happen at their times, counted from `from`. Never ends.
+    pub(crate) async fn play(&mut self, scenario: &Scenario, clock: &Clock, from: Time) {
+        let mut events: Vec<&ScenarioEvent> = scenario.events.iter().collect();
+        events.sort_by_key(|event| event.at);
+        for event in events {
+            tokio::time::sleep_until(clock.instant(from.plus(event.at))).await;
+            if let Err(error) = self.happen(&event.what).await {
+                self.failures.push(format!(
+                    "the event at {:?} did not happen: {error:#}",
+                    event.at
+                ));
+            }
+        }
+        std::future::pending::<()>().await;
+    }
+
+    async fn happen(&mut self, what: &EventKind) -> anyhow::Result<()> {
+        match what {
+            EventKind::Policy(objects) => {
+                let directory = self.policies.as_ref();
+                let directory = directory
+                    .ok_or_else(|| anyhow::anyhow!("the policy of the target is not known here"))?;
+                write_policy(directory, objects)
+            }
+            EventKind::Slowdown(factor) => self.control(&format!("/slowdown/{factor}")).await,
+            EventKind::UpstreamDown(down) => {
+                self.control(if *down { "/down" } else { "/up" }).await
+            }
+            EventKind::RestartGateway => {
+                let gateway = self.gateway.as_mut();
+                let gateway =
+                    gateway.ok_or_else(|| anyhow::anyhow!("the gateway was not started here"))?;
+                gateway.restart().await
+            }
+        }
+    }
+
+    /// Tells the stand-in server something.
+    async fn control(&self, path: &str) -> anyhow::Result<()> {
+        let target = self.control.as_ref();
+        let target = target
+            .ok_or_else(|| anyhow::anyhow!("no --upstream-control names the stand-in server"))?;
+        request(target, Method::POST, path).await.map(drop)
+    }
+}
+
+/// Writes policy objects where the gateway reads them.
+///
+/// # Errors
+///
+/// When the file cannot be written.
+pub(crate) fn write_policy(directory: &std::path::Path, objects: &[Value]) -> anyhow::Result<()> {
+    let list = serde_json::json!({"apiVersion": "v1", "kind": "List", "items": objects});
+    // Complete or not at all: the gateway may read at any time.
+    let written = directory.join(".policy");
+    std::fs::write(&written, serde_json::to_vec_pretty(&list)?)?;
+    Ok(std::fs::rename(written, directory.join(POLICY_FILE))?)
+}
+
+/// Sends a request to the control address of a stand-in server; the body of its response.
+///
+/// # Errors
+///
+/// When there is no response, or one that is no success.
+pub(crate) async fn request(
+    target: &Arc<Target>,
+    method: Method,
+    path: &str,
+) -> anyhow::Result<Bytes> {
+    let spec = ConnectionSpec {
+        protocol: HttpVersion::Http1,
+        connections: Some(1),
+        streams: 1,
+        reconnect: Duration::ZERO,
+    };
+    let pool = ConnectionPool::new(Arc::clone(target), spec, 1, false);
+    let mut request = Request::new(Full::<Bytes>::default());
+    *request.method_mut() = method;
+    *request.uri_mut() = path.parse()?;
+    request.headers_mut().insert(
+        header::HOST,
+        HeaderValue::try_from(target.authority.as_str())?,
+    );
+    let mut pooled = pool.send(&request).await?;
+    let status = pooled.response.status();
+    let body = pooled.response.body_mut().collect().await?.to_bytes();
+    pooled.finish();
+    anyhow::ensure!(status.is_success(), "{} answered {status}", target.url);
+    Ok(body)
+}

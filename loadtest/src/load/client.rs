@@ -1,0 +1,406 @@
+//! The users of a client: closed loops, open loops, watches, and what follows a 429.
+//!
+//! Latency counts from the time at which a request was meant to be sent: in an open loop that is its time in the
+//! schedule, whether or not the client or its connections were ready by then; after a 429 it is still that of the
+//! first attempt.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{HeaderValue, Request, Response, StatusCode, header};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use tokio::{sync::watch, task::JoinSet};
+
+use super::{
+    connection::{ClientError, ConnectionPool},
+    recorder::{Recorder, RequestOutcome},
+    schedule::{Schedule, unit},
+    target::Target,
+};
+use crate::scenario::{ClientSpec, HttpVersion, LoadSpec, RequestSpec, RetryPolicy, Scenario};
+use fairgate_base::clock::Clock;
+use fairgate_core::{random::Random, time::Time};
+
+/// The requests of one open loop in flight; further ones fail, because their client would run out of memory, too.
+const OPEN_LOOP_IN_FLIGHT: u32 = 2000;
+/// The connections of one open loop, unless the scenario says otherwise.
+const OPEN_LOOP_CONNECTIONS: u32 = 64;
+/// The longest pause of a client, whatever `Retry-After` says.
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// The pause of a thread after a request without a response.
+const FAILURE_PAUSE: Duration = Duration::from_millis(100);
+/// How often a request is repeated, as by client-go.
+const REPETITIONS: u32 = 10;
+
+/// When a slice begins and ends.
+#[derive(Clone, Debug)]
+pub(crate) struct Timing {
+    pub(crate) clock: Clock,
+    /// The beginning of the warm-up.
+    pub(crate) start: Time,
+    /// The beginning of the measured time.
+    pub(crate) settled: Time,
+    pub(crate) end: Time,
+    /// Turns true when no further request may be sent.
+    pub(crate) stop: watch::Receiver<bool>,
+}
+
+/// One user.
+pub(crate) struct LoadUser {
+    number: u32,
+    spec: ClientSpec,
+    /// Mean seconds of each request of the mix at a server that is not overloaded.
+    work: Vec<f64>,
+    requests: Vec<Request<Full<Bytes>>>,
+    pool: ConnectionPool,
+    recorder: Arc<Recorder>,
+    timing: Timing,
+    seed: u64,
+    /// Over which time the threads of a closed loop start.
+    stagger: Duration,
+}
+
+/// What follows an attempt.
+enum Attempt {
+    Done(RequestOutcome),
+    /// A watch that was served, and has been recorded.
+    Recorded,
+    /// It is repeated after this time.
+    Repeat(Duration),
+}
+
+/// A request in progress. Dropped without an outcome it counts as unanswered.
+struct OpenRequest<'a> {
+    user: &'a LoadUser,
+    intended: Time,
+    recorded: AtomicBool,
+}
+
+impl LoadUser {
+    /// The user with this number, from 0, of `spec`.
+    pub(crate) fn new(
+        scenario: &Scenario,
+        spec: &ClientSpec,
+        number: u32,
+        target: &Arc<Target>,
+        recorder: &Arc<Recorder>,
+        timing: &Timing,
+    ) -> Self {
+        let name = spec.user_names().swap_remove(number as usize);
+        let authorization = target.authorization(&name);
+        let in_flight = match spec.load {
+            LoadSpec::Closed { threads, .. } => threads,
+            LoadSpec::Open(_) => OPEN_LOOP_CONNECTIONS,
+        };
+        let in_flight = spec
+            .connection
+            .connections
+            .map_or(in_flight, |connections| in_flight.max(connections));
+        let slow = spec.requests.iter().any(|request| request.read_rate > 0);
+        let requests = spec.requests.iter();
+        let version = spec.connection.protocol;
+        let requests =
+            requests.map(|request| build(request, version, number + 1, target, &authorization));
+        Self {
+            number,
+            work: spec
+                .requests
+                .iter()
+                .map(|r| scenario.upstream.mean_service(&r.info).as_secs_f64())
+                .collect(),
+            requests: requests.collect(),
+            pool: ConnectionPool::new(Arc::clone(target), spec.connection, in_flight, slow),
+            recorder: Arc::clone(recorder),
+            timing: timing.clone(),
+            seed: scenario.seed ^ fnv(&name),
+            stagger: if spec.starts.is_zero() {
+                scenario.warm_up / 2
+            } else {
+                Duration::ZERO
+            },
+            spec: spec.clone(),
+        }
+    }
+
+    /// Sends its load until the end.
+    pub(crate) async fn run(self: Arc<Self>) {
+        let begin = self.timing.start.plus(self.spec.starts);
+        match self.spec.load {
+            LoadSpec::Closed { threads, think } => {
+                let mut all = JoinSet::new();
+                for thread in 0..threads {
+                    let from = begin.plus(self.stagger * thread / threads);
+                    all.spawn(Arc::clone(&self).closed_loop(thread, from, think));
+                }
+                while all.join_next().await.is_some() {}
+            }
+            LoadSpec::Open(open) => {
+                let schedule = Schedule::new(open, self.seed);
+                self.open_loop(begin, schedule).await;
+            }
+        }
+    }
+
+    async fn closed_loop(self: Arc<Self>, thread: u32, begin: Time, think: Duration) {
+        let mut random = Random::seeded(self.seed.wrapping_add(u64::from(thread) << 20));
+        let mut next = begin;
+        while self.wait_until(next).await {
+            let served = self.request(self.timing.clock.now(), &mut random).await;
+            let pause = think.mul_f64(0.5 + unit(&mut random));
+            let pause = if served {
+                pause
+            } else {
+                pause.max(FAILURE_PAUSE)
+            };
+            next = self.timing.clock.now().plus(pause);
+        }
+    }
+
+    async fn open_loop(self: Arc<Self>, begin: Time, schedule: Schedule) {
+        let mut open = JoinSet::new();
+        for (number, after) in (0_u64..).zip(schedule) {
+            let intended = begin.plus(after);
+            if !self.wait_until(intended).await {
+                break;
+            }
+            while open.try_join_next().is_some() {}
+            if open.len() >= OPEN_LOOP_IN_FLIGHT as usize {
+                let request = OpenRequest::new(&self, intended);
+                request.end(RequestOutcome::Failed(format!(
+                    "{OPEN_LOOP_IN_FLIGHT} requests are in flight"
+                )));
+                continue;
+            }
+            let user = Arc::clone(&self);
+            open.spawn(async move {
+                let mut random = Random::seeded(user.seed.wrapping_add(number << 20));
+                user.request(intended, &mut random).await;
+            });
+        }
+        while open.join_next().await.is_some() {}
+    }
+
+    /// Waits for `moment`; false when the load is over by then.
+    async fn wait_until(&self, moment: Time) -> bool {
+        let stops = self.spec.stops.map(|stops| self.timing.start.plus(stops));
+        if stops.is_some_and(|stops| moment >= stops) {
+            return false;
+        }
+        let mut stop = self.timing.stop.clone();
+        if moment > self.timing.clock.now() {
+            tokio::select! {
+                () = tokio::time::sleep_until(self.timing.clock.instant(moment)) => {}
+                _ = stop.wait_for(|stop| *stop) => return false,
+            }
+        }
+        !*stop.borrow()
+    }
+
+    /// Sends one request of the mix that was meant to be sent at `intended`, and repeats it after refusals. Whether
+    /// there was a response that is no error.
+    async fn request(&self, intended: Time, random: &mut Random) -> bool {
+        let open = OpenRequest::new(self, intended);
+        let index = self.draw(random);
+        let mut repetitions = 0;
+        let outcome = loop {
+            match self.attempt(index, &open, repetitions).await {
+                Attempt::Done(outcome) => break outcome,
+                Attempt::Recorded => return true,
+                Attempt::Repeat(pause) => {
+                    repetitions += 1;
+                    if let Some(at) = open.measured_at() {
+                        self.recorder.retried(at);
+                    }
+                    if !self.wait_until(self.timing.clock.now().plus(pause)).await {
+                        break RequestOutcome::Refused;
+                    }
+                }
+            }
+        };
+        let answered = !matches!(outcome, RequestOutcome::Failed(_));
+        open.end(outcome);
+        answered
+    }
+
+    async fn attempt(&self, index: usize, open: &OpenRequest<'_>, repetitions: u32) -> Attempt {
+        let spec = &self.spec.requests[index];
+        let failed = |error: String| Attempt::Done(RequestOutcome::Failed(error));
+        let mut pooled = match self.pool.send(&self.requests[index]).await {
+            Ok(pooled) => pooled,
+            Err(error) => return failed(error.to_string()),
+        };
+        let status = pooled.response.status();
+        let retry_after = retry_after(&pooled.response);
+        if spec.info.is_watch() && status == StatusCode::OK {
+            // A watch is served when it begins.
+            open.end(RequestOutcome::Ok {
+                work: self.work[index],
+            });
+            self.hold(pooled.response, spec.hold).await;
+            return Attempt::Recorded;
+        }
+        if let Err(error) = read(&mut pooled.response, spec.read_rate).await {
+            return failed(ClientError::Http(error).to_string());
+        }
+        pooled.finish();
+        match (status, self.spec.retry) {
+            (StatusCode::TOO_MANY_REQUESTS, RetryPolicy::Never) => {
+                Attempt::Done(RequestOutcome::Refused)
+            }
+            (StatusCode::TOO_MANY_REQUESTS, _) if repetitions >= REPETITIONS => {
+                Attempt::Done(RequestOutcome::Refused)
+            }
+            (StatusCode::TOO_MANY_REQUESTS, RetryPolicy::Ignore) => Attempt::Repeat(Duration::ZERO),
+            (StatusCode::TOO_MANY_REQUESTS, RetryPolicy::Honour) => {
+                retry_after.map_or(Attempt::Done(RequestOutcome::Refused), Attempt::Repeat)
+            }
+            _ if status.is_success() => Attempt::Done(RequestOutcome::Ok {
+                work: self.work[index],
+            }),
+            _ => failed(format!("answered {status}")),
+        }
+    }
+
+    /// Reads a watch until it has been held for so long, the server ends it, or the load is over.
+    async fn hold(&self, response: Response<Incoming>, hold: Duration) {
+        let mut stop = self.timing.stop.clone();
+        let mut body = response.into_body();
+        tokio::select! {
+            () = tokio::time::sleep(hold) => {}
+            () = async { while body.frame().await.is_some_and(|frame| frame.is_ok()) {} } => {}
+            _ = stop.wait_for(|stop| *stop) => {}
+        }
+    }
+
+    /// Draws a request of the mix.
+    fn draw(&self, random: &mut Random) -> usize {
+        let weights: u64 = self
+            .spec
+            .requests
+            .iter()
+            .map(|request| u64::from(request.weight))
+            .sum();
+        let mut drawn = random.within(0..weights.max(1));
+        for (index, request) in self.spec.requests.iter().enumerate() {
+            let weight = u64::from(request.weight);
+            if drawn < weight {
+                return index;
+            }
+            drawn -= weight;
+        }
+        0
+    }
+}
+
+impl<'a> OpenRequest<'a> {
+    fn new(user: &'a LoadUser, intended: Time) -> Self {
+        Self {
+            user,
+            intended,
+            recorded: AtomicBool::new(false),
+        }
+    }
+
+    /// When it was meant to be sent, after the beginning of the measured time; `None` if it is not measured.
+    fn measured_at(&self) -> Option<Duration> {
+        let timing = &self.user.timing;
+        let measured = self.intended >= timing.settled && self.intended < timing.end;
+        measured.then(|| self.intended.since(timing.settled))
+    }
+
+    fn record(&self, outcome: RequestOutcome) {
+        let latency = self.user.timing.clock.now().since(self.intended);
+        if let Some(at) = self.measured_at() {
+            self.user
+                .recorder
+                .record(self.user.number, at, latency, outcome);
+        }
+    }
+
+    fn end(&self, outcome: RequestOutcome) {
+        self.recorded.store(true, Ordering::Relaxed);
+        self.record(outcome);
+    }
+}
+
+impl Drop for OpenRequest<'_> {
+    fn drop(&mut self) {
+        if !self.recorded.load(Ordering::Relaxed) {
+            self.record(RequestOutcome::Unanswered);
+        }
+    }
+}
+
+/// Reads a response to its end, at most at `rate` bytes a second unless that is 0.
+async fn read(response: &mut Response<Incoming>, rate: u32) -> Result<(), hyper::Error> {
+    while let Some(frame) = response.body_mut().frame().await {
+        let frame = frame?;
+        if let (Some(data), true) = (frame.data_ref(), rate > 0) {
+            let bytes = u32::try_from(data.len()).unwrap_or(u32::MAX);
+            tokio::time::sleep(Duration::from_secs(1).mul_f64(f64::from(bytes) / f64::from(rate)))
+                .await;
+        }
+    }
+    Ok(())
+}
+
+/// The pause that a response asks for, in whole seconds.
+fn retry_after(response: &Response<Incoming>) -> Option<Duration> {
+    let value = response.headers().get(header::RETRY_AFTER)?;
+    let seconds = value.to_str().ok()?.parse().ok()?;
+    Some(Duration::from_secs(seconds).min(LONGEST_PAUSE))
+}
+
+/// A request of the mix, for the user with this number.
+fn build(
+    spec: &RequestSpec,
+    version: HttpVersion,
+    number: u32,
+    target: &Target,
+    authorization: &HeaderValue,
+) -> Request<Full<Bytes>> {
+    let body = Bytes::from(vec![b' '; spec.body_bytes as usize]);
+    let scheme = if target.is_secure() { "https" } else { "http" };
+    let path = spec.target_of(number);
+    let uri = match version {
+        HttpVersion::Http1 => path,
+        HttpVersion::Http2 => format!("{scheme}://{}{path}", target.authority),
+    };
+    let mut request = Request::new(Full::new(body));
+    *request.method_mut() = spec.method.parse().unwrap_or_default();
+    *request.uri_mut() = uri.parse().unwrap_or_default();
+    let headers = request.headers_mut();
+    if version == HttpVersion::Http1 {
+        let host = HeaderValue::try_from(target.authority.as_str());
+        headers.insert(
+            header::HOST,
+            host.unwrap_or(HeaderValue::from_static("localhost")),
+        );
+    }
+    headers.insert(header::AUTHORIZATION, authorization.clone());
+    headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
+    headers.insert(
+        header::USER_AGENT,
+        HeaderValue::from_static("fairgate-loadtest"),
+    );
+    if spec.body_bytes > 0 {
+        headers.insert(
+            header::CONTENT_TYPE,
+            HeaderValue::from_static("application/json"),
+        );
+    }
+    request
+}
+
+/// A number from a name (FNV-1a), so that users differ and runs do not.
+fn fnv(name: &str) -> u64 {
+    let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    name.bytes().fold(0xcbf2_9ce4_8422_2325, mix)
+}

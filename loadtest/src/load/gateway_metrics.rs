@@ -1,0 +1,158 @@
+//! Seats and queues of a gateway, or of a kube-apiserver, from its `/metrics` while load runs.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use http::{HeaderValue, Request, header};
+use http_body_util::{BodyExt, Full};
+use serde::Serialize;
+
+use super::{client::Timing, connection::ConnectionPool, target::Target};
+use crate::scenario::{ConnectionSpec, HttpVersion};
+
+/// How often the metrics are read.
+const PERIOD: Duration = Duration::from_millis(500);
+
+/// The state of the priority levels at one moment.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct LevelSample {
+    /// Seconds from the beginning of the measured time; negative in the warm-up.
+    pub(crate) at: f64,
+    /// By level.
+    pub(crate) levels: BTreeMap<String, LevelState>,
+}
+
+/// Seats and queues of one level.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub(crate) struct LevelState {
+    /// Waiting requests.
+    pub(crate) queued: f64,
+    /// Seats in use.
+    pub(crate) seats: f64,
+    /// The current limit; the nominal one where a server does not report it.
+    pub(crate) limit: f64,
+}
+
+/// Reads the metrics until the load is over. Failures to read leave gaps.
+pub(crate) async fn follow(target: Arc<Target>, timing: Timing) -> Vec<LevelSample> {
+    let spec = ConnectionSpec {
+        protocol: HttpVersion::Http1,
+        connections: Some(1),
+        streams: 1,
+        reconnect: Duration::ZERO,
+    };
+    let pool = ConnectionPool::new(Arc::clone(&target), spec, 1, false);
+    let mut request = Request::new(Full::<Bytes>::default());
+    *request.uri_mut() = http::Uri::from_static("/metrics");
+    let host = HeaderValue::try_from(target.authority.as_str());
+    let headers = request.headers_mut();
+    headers.insert(
+        header::HOST,
+        host.unwrap_or(HeaderValue::from_static("localhost")),
+    );
+    headers.insert(header::AUTHORIZATION, target.authorization("metrics"));
+    let mut samples = Vec::new();
+    let mut next = timing.start;
+    let mut stop = timing.stop.clone();
+    while !*stop.borrow() {
+        tokio::select! {
+            () = tokio::time::sleep_until(timing.clock.instant(next)) => {}
+            _ = stop.wait_for(|stop| *stop) => break,
+        }
+        next = next.plus(PERIOD);
+        let read = tokio::time::timeout(PERIOD * 4, scrape(&pool, &request)).await;
+        let Ok(Some(text)) = read else { continue };
+        let now = timing.clock.now();
+        let at = now.since(timing.settled).as_secs_f64() - timing.settled.since(now).as_secs_f64();
+        samples.push(LevelSample {
+            at,
+            levels: levels(&text),
+        });
+    }
+    samples
+}
+
+async fn scrape(pool: &ConnectionPool, request: &Request<Full<Bytes>>) -> Option<String> {
+    let mut pooled = pool.send(request).await.ok()?;
+    let success = pooled.response.status().is_success();
+    let body = pooled.response.body_mut().collect().await.ok()?.to_bytes();
+    pooled.finish();
+    success.then(|| String::from_utf8_lossy(&body).into_owned())
+}
+
+/// The state of each level in metrics in Prometheus' text format.
+fn levels(text: &str) -> BTreeMap<String, LevelState> {
+    let mut levels: BTreeMap<String, LevelState> = BTreeMap::new();
+    for line in text.lines() {
+        let Some(rest) = line.strip_prefix("apiserver_flowcontrol_") else {
+            continue;
+        };
+        let Some((metric, rest)) = rest.split_once('{') else {
+            continue;
+        };
+        let Some((labels, value)) = rest.rsplit_once('}') else {
+            continue;
+        };
+        let (Some(level), Ok(value)) =
+            (label(labels, "priority_level"), value.trim().parse::<f64>())
+        else {
+            continue;
+        };
+        let state = |levels: &mut BTreeMap<String, LevelState>,
+                     change: &dyn Fn(&mut LevelState)| {
+            change(levels.entry(level.to_owned()).or_default());
+        };
+        match metric {
+            "current_inqueue_requests" => state(&mut levels, &|level| level.queued += value),
+            "current_executing_seats" => state(&mut levels, &|level| level.seats += value),
+            "current_limit_seats" => state(&mut levels, &|level| level.limit = value),
+            "nominal_limit_seats" => state(&mut levels, &|level| {
+                if level.limit == 0.0 {
+                    level.limit = value;
+                }
+            }),
+            _ => {}
+        }
+    }
+    levels
+}
+
+/// The value of a label whose value needs no escapes, as names of levels do not.
+fn label<'a>(labels: &'a str, name: &str) -> Option<&'a str> {
+    let mut rest = labels;
+    loop {
+        let (key, after) = rest.split_once("=\"")?;
+        let (value, after) = after.split_once('"')?;
+        if key.trim_start_matches(',') == name {
+            return Some(value);
+        }
+        rest = after;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_are_summed_over_schemas() {
+        let text = "\
+# HELP apiserver_flowcontrol_current_inqueue_requests waiting
+apiserver_flowcontrol_current_inqueue_requests{apiserver=\"a\",flow_schema=\"x\",priority_level=\"work\"} 3
+apiserver_flowcontrol_current_inqueue_requests{apiserver=\"a\",flow_schema=\"y\",priority_level=\"work\"} 4
+apiserver_flowcontrol_current_executing_seats{flow_schema=\"x\",priority_level=\"work\"} 10
+apiserver_flowcontrol_nominal_limit_seats{priority_level=\"work\"} 12
+apiserver_flowcontrol_current_limit_seats{priority_level=\"work\"} 10
+apiserver_flowcontrol_nominal_limit_seats{priority_level=\"exempt\"} 1
+nonsense{ 3
+";
+        let found = levels(text);
+        let work = LevelState {
+            queued: 7.0,
+            seats: 10.0,
+            limit: 10.0,
+        };
+        assert_eq!(found["work"], work);
+        assert_eq!(found.len(), 2);
+    }
+}

@@ -1,0 +1,196 @@
+//! Load over real sockets: one slice of a scenario against one target.
+
+mod client;
+pub(crate) mod connection;
+pub(crate) mod gateway_metrics;
+pub(crate) mod recorder;
+mod schedule;
+pub(crate) mod target;
+
+use std::{sync::Arc, time::Duration};
+
+use serde::Serialize;
+use tokio::{sync::watch, task::JoinSet};
+
+use crate::{
+    events::EventRunner,
+    figures::ClientFigures,
+    progress::ProgressLine,
+    scenario::{LoadSpec, Scenario},
+};
+use client::{LoadUser, Timing};
+use fairgate_base::clock::Clock;
+use gateway_metrics::LevelSample;
+use recorder::{IntervalFigures, Recorder};
+use target::Target;
+
+/// How long to wait for the last responses; requests without one by then count as unanswered.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// From the start of a slice to its first request.
+const LEAD: Duration = Duration::from_millis(20);
+
+/// What to measure.
+#[derive(Clone, Debug)]
+pub(crate) struct SlicePlan {
+    pub(crate) scenario: Arc<Scenario>,
+    /// Only this client sends.
+    pub(crate) only: Option<String>,
+    pub(crate) target: Arc<Target>,
+    /// Where the gateway's metrics are.
+    pub(crate) metrics: Option<Arc<Target>>,
+    /// The ideal share of each client, in the order of the scenario.
+    pub(crate) ideal_shares: Vec<f64>,
+}
+
+/// The results of one slice.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct SliceResult {
+    pub(crate) clients: Vec<ClientFigures>,
+    pub(crate) series: Vec<ClientSeries>,
+    pub(crate) levels: Vec<LevelSample>,
+}
+
+/// The results of one client over time.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct ClientSeries {
+    pub(crate) name: String,
+    pub(crate) intervals: Vec<IntervalFigures>,
+}
+
+/// The bounds of a load, so that nobody harms a machine by mistake.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LoadBounds {
+    /// Threads and watches of closed loops together.
+    pub(crate) threads: u32,
+    /// Requests a second of open loops together.
+    pub(crate) rate: f64,
+    /// Of one slice.
+    pub(crate) duration: Duration,
+}
+
+impl LoadBounds {
+    /// Says what of a scenario is over the bounds, and how to allow it.
+    pub(crate) fn check(&self, scenario: &Scenario) -> Vec<String> {
+        let threads = scenario
+            .clients
+            .iter()
+            .filter_map(crate::scenario::ClientSpec::threads);
+        let threads: u32 = threads.fold(0, u32::saturating_add);
+        let rates = scenario.clients.iter().map(|client| match client.load {
+            LoadSpec::Closed { .. } => 0.0,
+            LoadSpec::Open(open) => {
+                let steady = open.ramp.map_or(open.rate, |(to, _)| to.max(open.rate));
+                let bursts = open
+                    .burst
+                    .map_or(0.0, |(size, every)| f64::from(size) / every.as_secs_f64());
+                (steady + bursts) * f64::from(client.users)
+            }
+        });
+        let rate: f64 = rates.sum();
+        let mut wrong = Vec::new();
+        if threads > self.threads {
+            wrong.push(format!(
+                "it sends {threads} requests at a time; allow that with --max-threads {threads}"
+            ));
+        }
+        if rate > self.rate {
+            wrong.push(format!(
+                "it sends {rate:.0} requests a second; allow that with --max-rate {rate:.0}"
+            ));
+        }
+        if scenario.whole() > self.duration {
+            let seconds = scenario.whole().as_secs();
+            wrong.push(format!("it lasts {seconds} s; allow that with --max-duration {seconds}s, or shorten it with --duration"));
+        }
+        wrong
+    }
+}
+
+/// Runs one slice. Must be called on a runtime with several threads or on one of its own.
+pub(crate) async fn run(
+    plan: &SlicePlan,
+    events: &mut EventRunner,
+    progress: &mut ProgressLine,
+) -> SliceResult {
+    let scenario = &plan.scenario;
+    let (stopping, stop) = watch::channel(false);
+    let clock = Clock::system();
+    let start = clock.now().plus(LEAD);
+    let settled = start.plus(scenario.warm_up);
+    let timing = Timing {
+        start,
+        settled,
+        end: settled.plus(scenario.duration),
+        stop,
+        clock,
+    };
+    let mut users = JoinSet::new();
+    let mut recorders = Vec::new();
+    for (client, ideal) in scenario.clients.iter().zip(&plan.ideal_shares) {
+        if plan.only.as_ref().is_some_and(|only| *only != client.name) {
+            continue;
+        }
+        let recorder = Arc::new(Recorder::new(&client.name, client.users, scenario.duration));
+        for number in 0..client.users {
+            let user = LoadUser::new(scenario, client, number, &plan.target, &recorder, &timing);
+            users.spawn(Arc::new(user).run());
+        }
+        recorders.push((recorder, *ideal));
+    }
+    let metrics = plan.metrics.clone();
+    let metrics =
+        metrics.map(|target| tokio::spawn(gateway_metrics::follow(target, timing.clone())));
+    let playing = events.play(scenario, &timing.clock, timing.settled);
+    tokio::select! {
+        () = show(&timing, &recorders, progress) => {}
+        () = playing => {}
+    }
+    stopping.send_replace(true);
+    let all_ended = async { while users.join_next().await.is_some() {} };
+    // Those that are left are aborted, and count as unanswered.
+    let _ = tokio::time::timeout(PATIENCE, all_ended).await;
+    users.shutdown().await;
+    let levels = match metrics {
+        Some(following) => following.await.unwrap_or_default(),
+        None => Vec::new(),
+    };
+    collect(&recorders, levels)
+}
+
+fn collect(recorders: &[(Arc<Recorder>, f64)], levels: Vec<LevelSample>) -> SliceResult {
+    let clients = recorders
+        .iter()
+        .map(|(recorder, ideal_share)| ClientFigures {
+            ideal_share: *ideal_share,
+            ..recorder.figures()
+        });
+    let series = recorders.iter().map(|(recorder, _)| ClientSeries {
+        name: recorder.name().to_owned(),
+        intervals: recorder.intervals(),
+    });
+    SliceResult {
+        clients: clients.collect(),
+        series: series.collect(),
+        levels,
+    }
+}
+
+/// Shows the progress until the end of the measured time.
+async fn show(timing: &Timing, recorders: &[(Arc<Recorder>, f64)], progress: &mut ProgressLine) {
+    let whole = timing.end.since(timing.start);
+    let mut next = timing.start;
+    while next < timing.end {
+        next = next.plus(ProgressLine::PERIOD).min(timing.end);
+        tokio::time::sleep_until(timing.clock.instant(next)).await;
+        let elapsed = next.since(timing.start);
+        let measured = next.since(timing.settled);
+        progress.show(
+            elapsed,
+            whole,
+            measured,
+            recorders.iter().map(|(recorder, _)| &**recorder),
+        );
+    }
+    progress.clear();
+}

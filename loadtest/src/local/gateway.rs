@@ -1,0 +1,241 @@
+//! The gateway as a process: its configuration, its start, and its restart under load.
+
+use std::{
+    fmt::Write as _,
+    fs::File,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::Stdio,
+    time::Duration,
+};
+
+use anyhow::Context as _;
+use rcgen::{CertificateParams, KeyPair};
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::{
+    net::TcpStream,
+    process::{Child, Command},
+};
+
+use super::{LocalPlan, START_TIMEOUT};
+use crate::{events::write_policy, load::target::token_of, policy, scenario::Scenario};
+use fairgate_base::clock::Clock;
+use fairgate_core::{apf::Semantics, apf::objects::Bootstrap};
+
+pub(super) const CERTIFICATE_FILE: &str = "certificate.pem";
+pub(super) const POLICY_DIRECTORY: &str = "policies";
+const CONFIGURATION_FILE: &str = "fairgate.yaml";
+const KEY_FILE: &str = "key.pem";
+const TOKEN_FILE: &str = "tokens.csv";
+const LOG_FILE: &str = "gateway.log";
+
+/// How often it is looked whether a gateway listens.
+const POLL: Duration = Duration::from_millis(10);
+
+/// A gateway. Dropping it kills it.
+#[derive(Debug)]
+pub(crate) struct GatewayProcess {
+    program: Option<PathBuf>,
+    directory: PathBuf,
+    listen: SocketAddr,
+    running: Child,
+    /// Gateways that drain.
+    draining: Vec<Child>,
+}
+
+impl GatewayProcess {
+    /// Starts a gateway with the configuration in `directory`, and waits until it listens at `listen`.
+    ///
+    /// # Errors
+    ///
+    /// When it ends, or does not listen in time; with what it logged.
+    pub(crate) async fn start(
+        program: Option<&Path>,
+        directory: &Path,
+        listen: SocketAddr,
+    ) -> anyhow::Result<Self> {
+        let mut running = spawn(program, directory)?;
+        wait_for(&mut running, directory, listen).await?;
+        Ok(Self {
+            program: program.map(Path::to_owned),
+            directory: directory.to_owned(),
+            listen,
+            running,
+            draining: Vec::new(),
+        })
+    }
+
+    /// Tells the gateway to stop, and starts another one at the same address once it accepts no more connections.
+    ///
+    /// # Errors
+    ///
+    /// When no other one starts.
+    pub(crate) async fn restart(&mut self) -> anyhow::Result<()> {
+        let pid = self
+            .running
+            .id()
+            .and_then(|id| i32::try_from(id).ok())
+            .and_then(Pid::from_raw);
+        kill_process(pid.context("the gateway has ended")?, Signal::TERM)?;
+        let clock = Clock::system();
+        let until = clock.now().plus(START_TIMEOUT);
+        while TcpStream::connect(self.listen).await.is_ok() {
+            anyhow::ensure!(
+                clock.now() < until,
+                "the gateway goes on accepting connections"
+            );
+            tokio::time::sleep(POLL).await;
+        }
+        let mut next = spawn(self.program.as_deref(), &self.directory)?;
+        wait_for(&mut next, &self.directory, self.listen).await?;
+        self.draining
+            .push(std::mem::replace(&mut self.running, next));
+        Ok(())
+    }
+}
+
+fn spawn(program: Option<&Path>, directory: &Path) -> anyhow::Result<Child> {
+    let (program, serve) = match program {
+        Some(program) => (program.to_owned(), "serve"),
+        None => (std::env::current_exe()?, "gateway"),
+    };
+    let mut command = Command::new(program);
+    command.arg(serve);
+    let log = File::options()
+        .create(true)
+        .append(true)
+        .open(directory.join(LOG_FILE))?;
+    command
+        .arg("--config")
+        .arg(directory.join(CONFIGURATION_FILE));
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(log)
+        .kill_on_drop(true);
+    command.spawn().context("cannot start the gateway")
+}
+
+/// Waits until `child` listens.
+async fn wait_for(child: &mut Child, directory: &Path, listen: SocketAddr) -> anyhow::Result<()> {
+    let clock = Clock::system();
+    let until = clock.now().plus(START_TIMEOUT);
+    let logged = || std::fs::read_to_string(directory.join(LOG_FILE)).unwrap_or_default();
+    while clock.now() < until {
+        if let Some(status) = child.try_wait()? {
+            anyhow::bail!("the gateway ended ({status}) and said:\n{}", logged());
+        }
+        if TcpStream::connect(listen).await.is_ok() {
+            return Ok(());
+        }
+        tokio::time::sleep(POLL).await;
+    }
+    anyhow::bail!(
+        "the gateway does not listen at {listen}; it said:\n{}",
+        logged()
+    )
+}
+
+/// Writes the configuration of a gateway in front of `upstream`, its policy, and the credentials of all users.
+pub(super) fn write_files(
+    plan: &LocalPlan,
+    directory: &Path,
+    upstream: SocketAddr,
+    listen: SocketAddr,
+    admin: SocketAddr,
+) -> anyhow::Result<()> {
+    let scenario = &plan.scenario;
+    let policies = directory.join(POLICY_DIRECTORY);
+    std::fs::create_dir(&policies)?;
+    write_policy(&policies, &scenario.policy)?;
+    std::fs::write(directory.join(TOKEN_FILE), tokens(scenario))?;
+    if scenario.gateway.tls {
+        let key = KeyPair::generate()?;
+        let params = CertificateParams::new(["127.0.0.1".to_owned(), "localhost".to_owned()])?;
+        std::fs::write(
+            directory.join(CERTIFICATE_FILE),
+            params.self_signed(&key)?.pem(),
+        )?;
+        std::fs::write(directory.join(KEY_FILE), key.serialize_pem())?;
+    }
+    let configuration = configuration(plan, upstream, listen, admin);
+    Ok(std::fs::write(
+        directory.join(CONFIGURATION_FILE),
+        configuration,
+    )?)
+}
+
+/// The credentials of all users, as the gateway reads them.
+pub(crate) fn tokens(scenario: &Scenario) -> String {
+    let mut lines = String::new();
+    for client in &scenario.clients {
+        // An empty group would be a group.
+        let groups = match client.groups.join(",") {
+            none if none.is_empty() => none,
+            groups => format!(",\"{groups}\""),
+        };
+        for user in client.user_names() {
+            let _ = writeln!(lines, "{},{user},{user}{groups}", token_of(&user));
+        }
+    }
+    lines
+}
+
+fn configuration(
+    plan: &LocalPlan,
+    upstream: SocketAddr,
+    listen: SocketAddr,
+    admin: SocketAddr,
+) -> String {
+    let gateway = &plan.scenario.gateway;
+    let tls = if gateway.tls {
+        format!("  tls:\n    certFile: {CERTIFICATE_FILE}\n    keyFile: {KEY_FILE}\n")
+    } else {
+        String::new()
+    };
+    let mut hash_key = String::new();
+    for byte in policy::HASH_KEY {
+        let _ = write!(hash_key, "{byte:02x}");
+    }
+    let enforcement = if plan.fairness { "enforce" } else { "off" };
+    let semantics = match gateway.semantics {
+        Semantics::Improved => "Improved",
+        Semantics::Compatible => "Compatible",
+    };
+    let bootstrap = match gateway.bootstrap {
+        Bootstrap::Mandatory => "mandatory",
+        Bootstrap::Suggested => "suggested",
+    };
+    let (seats, milliseconds) = (gateway.total_seats, gateway.request_timeout.as_millis());
+    format!(
+        "apiVersion: fairgate.dev/v1alpha1
+kind: Configuration
+listen:
+  address: {listen}
+{tls}upstream:
+  url: http://{upstream}
+  protocol: http2
+authentication:
+  tokenFile: {TOKEN_FILE}
+  tokenReview:
+    enabled: false
+flowControl:
+  enforcement: {enforcement}
+  semantics: {semantics}
+  totalSeats: {seats}
+  hashKey: \"{hash_key}\"
+  bootstrap: {bootstrap}
+  policies:
+    directory: {POLICY_DIRECTORY}
+timeouts:
+  request: {milliseconds}ms
+admin:
+  address: {admin}
+log:
+  level: warn
+drain:
+  delay: 0s
+  grace: 10s
+"
+    )
+}

@@ -1,0 +1,165 @@
+//! Everything on this machine: a stand-in server and a gateway, each a process of its own, made for one slice.
+//!
+//! They are processes and not threads so that the load generator, the gateway and the server share nothing but the
+//! machine, and so that a drain ends a real process.
+
+pub(crate) mod gateway;
+
+use std::{
+    net::{Ipv4Addr, SocketAddr, TcpListener},
+    path::{Path, PathBuf},
+    process::Stdio,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+
+use anyhow::Context as _;
+use http::Method;
+use tokio::{
+    io::{AsyncBufReadExt as _, BufReader},
+    process::{Child, Command},
+};
+
+use crate::{
+    events::{self, EventRunner},
+    load::target::Target,
+    scenario::Scenario,
+    upstream::{UpstreamAddresses, UpstreamStats},
+};
+use gateway::GatewayProcess;
+
+/// How long a process may take to start.
+const START_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// What to start.
+#[derive(Clone, Debug)]
+pub(crate) struct LocalPlan {
+    /// The scenario's file, which the server reads.
+    pub(crate) file: PathBuf,
+    pub(crate) scenario: Arc<Scenario>,
+    /// Another program to be started with `serve --config FILE` instead of the gateway in this program.
+    pub(crate) gateway: Option<PathBuf>,
+    /// Whether the gateway enforces the policy.
+    pub(crate) fairness: bool,
+}
+
+/// A running server with a gateway. Dropping it ends both and removes their files.
+#[derive(Debug)]
+pub(crate) struct LocalSetup {
+    pub(crate) target: Arc<Target>,
+    pub(crate) metrics: Arc<Target>,
+    pub(crate) events: EventRunner,
+    control: Arc<Target>,
+    _upstream: Child,
+    _directory: ScratchDirectory,
+}
+
+impl LocalSetup {
+    /// Starts the server, then the gateway, and waits until both listen.
+    ///
+    /// # Errors
+    ///
+    /// When one of them does not start; with what it said.
+    pub(crate) async fn start(plan: &LocalPlan) -> anyhow::Result<Self> {
+        let directory =
+            ScratchDirectory::create().context("cannot create a directory for temporary files")?;
+        let (upstream, addresses) = start_upstream(&plan.file).await?;
+        let [listen, admin] = free_ports()?;
+        gateway::write_files(plan, &directory.0, addresses.address, listen, admin)?;
+        let gateway = GatewayProcess::start(plan.gateway.as_deref(), &directory.0, listen).await?;
+        let certificate = directory.0.join(gateway::CERTIFICATE_FILE);
+        let secure = plan.scenario.gateway.tls;
+        let (scheme, ca) = if secure {
+            ("https", Some(certificate))
+        } else {
+            ("http", None)
+        };
+        let target = Target::resolve(&format!("{scheme}://{listen}"), ca.as_deref(), false).await?;
+        let metrics = Target::resolve(&format!("http://{admin}"), None, false).await?;
+        let control =
+            Arc::new(Target::resolve(&format!("http://{}", addresses.control), None, false).await?);
+        Ok(Self {
+            target: Arc::new(target),
+            metrics: Arc::new(metrics),
+            events: EventRunner {
+                control: Some(Arc::clone(&control)),
+                gateway: Some(gateway),
+                policies: Some(directory.0.join(gateway::POLICY_DIRECTORY)),
+                failures: Vec::new(),
+            },
+            control,
+            _upstream: upstream,
+            _directory: directory,
+        })
+    }
+
+    /// What the server has seen.
+    ///
+    /// # Errors
+    ///
+    /// When it does not answer.
+    pub(crate) async fn stats(&self) -> anyhow::Result<UpstreamStats> {
+        let body = events::request(&self.control, Method::GET, "/stats").await?;
+        Ok(serde_json::from_slice(&body)?)
+    }
+}
+
+/// Starts a stand-in server; returns its addresses.
+async fn start_upstream(scenario: &Path) -> anyhow::Result<(Child, UpstreamAddresses)> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command
+        .arg("upstream")
+        .arg(scenario)
+        .args(["--listen", "127.0.0.1:0", "--exit-with-input"]);
+    // It ends when its input ends, also if this process is killed.
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .kill_on_drop(true);
+    let mut child = command
+        .spawn()
+        .context("cannot start the stand-in server")?;
+    let output = child
+        .stdout
+        .take()
+        .context("the stand-in server has no output")?;
+    let mut lines = BufReader::new(output).lines();
+    let line = tokio::time::timeout(START_TIMEOUT, lines.next_line()).await;
+    let line = line.context("the stand-in server takes too long to start")??;
+    let line = line.context("the stand-in server ended before it listened")?;
+    let addresses = serde_json::from_str(&line)
+        .with_context(|| format!("the stand-in server said {line:?}"))?;
+    Ok((child, addresses))
+}
+
+/// Addresses with ports that are free now. Both are held until both are known, so that they differ.
+fn free_ports() -> std::io::Result<[SocketAddr; 2]> {
+    let bind = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
+    let (a, b) = (bind()?, bind()?);
+    Ok([a.local_addr()?, b.local_addr()?])
+}
+
+/// A directory for the files of one gateway, removed with this value.
+#[derive(Debug)]
+struct ScratchDirectory(PathBuf);
+
+impl ScratchDirectory {
+    fn create() -> std::io::Result<Self> {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("fairgate-loadtest-{}-{number}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir(&path)?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for ScratchDirectory {
+    fn drop(&mut self) {
+        // What cannot be removed is left to the system's own cleaning of temporary files.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}

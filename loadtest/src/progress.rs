@@ -1,0 +1,80 @@
+//! Live progress on a terminal: one line that is written again and again.
+
+use std::{
+    fmt::Write as _,
+    io::{self, IsTerminal, Write as _},
+    time::Duration,
+};
+
+use crate::{figures::real, load::recorder::Recorder};
+
+/// The width of a line; longer ones are cut, because a line that wraps cannot be overwritten.
+const WIDTH: usize = 118;
+
+/// The line. Without a terminal nothing is written but the headings.
+#[derive(Debug)]
+pub(crate) struct ProgressLine {
+    terminal: bool,
+    what: String,
+}
+
+impl ProgressLine {
+    /// How often it is written.
+    pub(crate) const PERIOD: Duration = Duration::from_millis(500);
+
+    /// On standard error.
+    pub(crate) fn new() -> Self {
+        Self {
+            terminal: io::stderr().is_terminal(),
+            what: String::new(),
+        }
+    }
+
+    /// Says what is measured from now on.
+    pub(crate) fn heading(&mut self, what: impl Into<String>) {
+        self.what = what.into();
+        if !self.terminal {
+            // Progress that cannot be shown stops nothing.
+            let _ = writeln!(io::stderr(), "measuring {}", self.what);
+        }
+    }
+
+    /// Shows how far a slice is.
+    pub(crate) fn show<'r>(
+        &self,
+        elapsed: Duration,
+        whole: Duration,
+        measured: Duration,
+        recorders: impl Iterator<Item = &'r Recorder>,
+    ) {
+        if !self.terminal {
+            return;
+        }
+        let (elapsed, whole) = (elapsed.as_secs_f64(), whole.as_secs_f64());
+        let mut line = format!("{} {elapsed:.0}/{whole:.0} s", self.what);
+        for recorder in recorders {
+            let (ok, p99, refused, errors) = recorder.progress();
+            let rate = real(ok) / measured.as_secs_f64().max(0.5);
+            let _ = write!(
+                line,
+                " | {} {rate:.0}/s p99 {:.0} ms",
+                recorder.name(),
+                p99 * 1000.0
+            );
+            if refused + errors > 0 {
+                let _ = write!(line, " 429 {refused} err {errors}");
+            }
+        }
+        let line: String = line.chars().take(WIDTH).collect();
+        let _ = write!(io::stderr(), "\r\x1b[2K{line}");
+        let _ = io::stderr().flush();
+    }
+
+    /// Removes the line.
+    pub(crate) fn clear(&self) {
+        if self.terminal {
+            let _ = write!(io::stderr(), "\r\x1b[2K");
+            let _ = io::stderr().flush();
+        }
+    }
+}

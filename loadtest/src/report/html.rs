@@ -1,0 +1,145 @@
+//! A report as one page that needs nothing else: plots are part of it.
+
+use std::fmt::Write as _;
+
+use super::{RunReport, VariantReport, plot::ReportPlot};
+use crate::{scenario::expectation::Measure, verdict::ExpectationOutcome};
+
+const STYLE: &str = "
+body { font: 15px/1.5 system-ui, sans-serif; color: #222; max-width: 900px; margin: 2em auto; padding: 0 1em; }
+h1 { margin-bottom: 0; } h2 { margin-top: 2em; } .scenario { color: #666; margin-top: 0; }
+.verdict { font-size: 1.3em; font-weight: 600; padding: .4em .8em; border-radius: 6px; color: #fff; display: inline-block; }
+.passed { background: #00785a; } .failed { background: #b33900; } .headline { font-size: 1.15em; }
+table { border-collapse: collapse; margin: .5em 0; } th, td { padding: .2em .7em; text-align: right; border-bottom: 1px solid #ddd; }
+th:first-child, td:first-child { text-align: left; } td.l { text-align: left; }
+.holds { color: #00785a; } .fails { color: #b33900; font-weight: 600; } .unknown { color: #777; }
+figure { margin: 1.2em 0; } figcaption { font-weight: 600; } svg { max-width: 100%; height: auto; }
+";
+
+/// The page.
+pub(super) fn page(report: &RunReport, plots: &[ReportPlot]) -> String {
+    let mut page = String::new();
+    let title = escaped(&report.title);
+    let (class, verdict) = if report.passed {
+        ("passed", "Passed")
+    } else {
+        ("failed", "Failed")
+    };
+    let _ = write!(
+        page,
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>{title}</title>\
+         <style>{STYLE}</style></head><body>\n<h1>{title}</h1>\n<p class=\"scenario\">{}, measured for {:.0} s, {} \
+         round(s)</p>\n<p class=\"verdict {class}\">{verdict}</p>\n",
+        escaped(&report.scenario),
+        report.seconds,
+        report.rounds
+    );
+    if let Some(headline) = &report.headline {
+        let _ = writeln!(page, "<p class=\"headline\">{}</p>", escaped(headline));
+    }
+    let _ = writeln!(page, "<p>{}</p>", escaped(&report.about));
+    expectations(&mut page, report);
+    for variant in &report.variants {
+        figures(&mut page, variant);
+    }
+    if !report.remarks.is_empty() {
+        page += "<h2>Notes</h2>\n<ul>";
+        for remark in &report.remarks {
+            let _ = write!(page, "<li>{}.</li>", escaped(remark));
+        }
+        page += "</ul>\n";
+    }
+    page += "<h2>Plots</h2>\n";
+    for plot in plots {
+        let _ = writeln!(
+            page,
+            "<figure><figcaption>{}</figcaption>\n{}</figure>",
+            escaped(&plot.title),
+            plot.svg
+        );
+    }
+    page + "</body></html>\n"
+}
+
+fn expectations(page: &mut String, report: &RunReport) {
+    *page += "<h2>Expectations</h2>\n<table>";
+    for judgement in &report.expectations {
+        let (class, word) = match judgement.outcome {
+            ExpectationOutcome::Holds => ("holds", "holds"),
+            ExpectationOutcome::Fails => ("fails", "fails"),
+            ExpectationOutcome::Unknown => ("unknown", "unknown"),
+        };
+        let _ = write!(
+            page,
+            "<tr><td><code>{}</code></td><td class=\"{class}\">{word}</td><td class=\"l\">{}</td></tr>",
+            escaped(&judgement.expectation),
+            escaped(&judgement.detail)
+        );
+    }
+    *page += "</table>\n";
+}
+
+fn figures(page: &mut String, variant: &VariantReport) {
+    let _ = write!(
+        page,
+        "<h2>{}</h2>\n<table><tr><th>client</th><th>requests</th><th>ok</th><th>refused</th><th>errors</th><th>ok/s</th>\
+         <th>p50</th><th>p99</th><th>p99.9</th><th>max</th><th>share</th><th>ideal</th></tr>",
+        escaped(&variant.name)
+    );
+    for client in &variant.clients {
+        let latency = |measure| {
+            client
+                .value(measure)
+                .map_or_else(|| "–".to_owned(), |value: f64| measure.written(value))
+        };
+        let _ = write!(
+            page,
+            "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{:.1}</td><td>{}</td><td>{}</td><td>{}</td>\
+             <td>{}</td><td>{:.2}</td><td>{:.2}</td></tr>",
+            escaped(&client.name),
+            client.requests,
+            client.ok,
+            client.refused,
+            client.errors,
+            client.rate,
+            latency(Measure::P50),
+            latency(Measure::P99),
+            latency(Measure::P999),
+            latency(Measure::Max),
+            client.share,
+            client.ideal_share
+        );
+    }
+    *page += "</table>\n";
+    if let Some(peak) = variant.upstream_peak {
+        let _ = writeln!(
+            page,
+            "<p>At most {peak} requests were at the server at once.</p>"
+        );
+    }
+}
+
+/// Text in HTML.
+fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => out += "&amp;",
+            '<' => out += "&lt;",
+            '>' => out += "&gt;",
+            '"' => out += "&quot;",
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_of_scenarios_and_servers_is_no_markup() {
+        assert_eq!(escaped("<b a=\"x\">&"), "&lt;b a=&quot;x&quot;&gt;&amp;");
+    }
+}

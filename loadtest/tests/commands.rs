@@ -1,0 +1,153 @@
+//! The commands as programs: exit codes and messages, and one scenario over real sockets.
+
+#![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+use std::{
+    net::TcpListener,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+/// The outcome of a command in the root of the repository.
+fn loadtest(arguments: &[&str]) -> Output {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    Command::new(env!("CARGO_BIN_EXE_fairgate-loadtest"))
+        .args(arguments)
+        .current_dir(root)
+        .output()
+        .unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// A directory of this test's own, removed at its end.
+struct TestDirectory(PathBuf);
+
+impl TestDirectory {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!(
+            "fairgate-loadtest-test-{name}-{}",
+            std::process::id()
+        ));
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn path(&self) -> &str {
+        self.0.to_str().unwrap()
+    }
+}
+
+impl Drop for TestDirectory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+const ELEPHANT: &str = "config/scenarios/elephant-and-mice.yaml";
+
+#[test]
+fn a_target_that_is_down_has_a_message_and_an_exit_code() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    drop(listener);
+    let output = loadtest(&["run", ELEPHANT, "--target", &url]);
+    assert_eq!(output.status.code(), Some(3));
+    let message = text(&output.stderr);
+    assert!(
+        message.contains(&format!("{url} does not answer")),
+        "{message}"
+    );
+}
+
+#[test]
+fn load_that_was_not_asked_for_is_refused() {
+    let remote = loadtest(&["run", ELEPHANT, "--target", "http://192.0.2.1:6443"]);
+    assert_eq!(remote.status.code(), Some(2));
+    assert!(text(&remote.stderr).contains("--allow-remote"));
+    let many = loadtest(&["local", ELEPHANT, "--max-threads", "100"]);
+    assert_eq!(many.status.code(), Some(2));
+    assert!(
+        text(&many.stderr).contains("--max-threads 200"),
+        "{}",
+        text(&many.stderr)
+    );
+}
+
+#[test]
+fn mistakes_in_a_scenario_are_told_at_once() {
+    let directory = TestDirectory::new("mistakes");
+    let path = directory.0.join("wrong.yaml");
+    std::fs::write(
+        &path,
+        "apiVersion: fairgate.dev/v1alpha1\nkind: Scenario\nclient: []\nseed: x\n",
+    )
+    .unwrap();
+    let output = loadtest(&["check", path.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(2));
+    let message = text(&output.stderr);
+    for expected in [
+        "title is missing",
+        "line 3: client: unknown key; did you mean \"clients\"?",
+        "line 4: seed",
+    ] {
+        assert!(message.contains(expected), "{message}");
+    }
+}
+
+#[test]
+fn a_scenario_runs_on_this_machine_and_its_verdict_can_fail() {
+    let directory = TestDirectory::new("local");
+    let local = |judge: &str| {
+        loadtest(&[
+            "local",
+            ELEPHANT,
+            "--duration",
+            "3s",
+            "--judge",
+            judge,
+            "--report",
+            directory.path(),
+        ])
+    };
+    let output = local("fairness");
+    assert!(
+        output.status.success(),
+        "{}{}",
+        text(&output.stdout),
+        text(&output.stderr)
+    );
+    assert!(
+        text(&output.stdout).starts_with("PASSED: Elephant and mice"),
+        "{}",
+        text(&output.stdout)
+    );
+    let page = std::fs::read_to_string(directory.0.join("report.html")).unwrap();
+    assert!(page.matches("<svg").count() >= 8, "plots of both variants");
+    assert!(
+        !page.contains("src=") && !page.contains("<link"),
+        "the page needs nothing else"
+    );
+    let report = std::fs::read(directory.0.join("report.json")).unwrap();
+    let report: serde_json::Value = serde_json::from_slice(&report).unwrap();
+    let with_fairness = &report["variants"][0];
+    assert_eq!(with_fairness["clients"][0]["errors"], 0);
+    assert!(
+        with_fairness["upstreamPeak"].as_u64().unwrap() <= 10,
+        "the gateway keeps to its seats"
+    );
+    assert!(
+        !with_fairness["levels"].as_array().unwrap().is_empty(),
+        "levels were read from the gateway"
+    );
+
+    let without = local("without");
+    assert_eq!(without.status.code(), Some(1), "{}", text(&without.stdout));
+    assert!(
+        text(&without.stdout).starts_with("FAILED"),
+        "{}",
+        text(&without.stdout)
+    );
+}
