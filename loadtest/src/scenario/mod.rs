@@ -1,6 +1,6 @@
 //! Scenarios: who sends which load, what kind of server stands behind the gateway, and what is expected of it.
 //!
-//! A scenario is a YAML file. `README.md` beside this crate explains every key; [`read`] reads a file and reports
+//! A scenario is a YAML file. `README.md` beside this crate explains every key; [`read()`] reads a file and reports
 //! all mistakes at once, each with its line and what to do. The same file runs over sockets and in virtual time.
 //!
 //! Not here: how load is generated (`load`), how the stand-in server behaves (`upstream`).
