@@ -4,7 +4,8 @@
 //!
 //! ```
 //! use fairgate_cel::{
-//!     CelDeclarations, CelError, CelFunctionDecl, CelLibrary, CelOverload, CelResult, CelType, CelValue,
+//!     CelDeclarations, CelEnvironment, CelError, CelFunctionDecl, CelLibrary, CelOverload, CelResult, CelType,
+//!     CelValue,
 //! };
 //!
 //! struct Greetings;
@@ -30,8 +31,12 @@
 //!     }
 //! }
 //!
-//! let mut declarations = CelDeclarations::default();
-//! Greetings.declare(&mut declarations);
+//! let environment = CelEnvironment::builder().library(&Greetings).build();
+//! let program = environment.compile("'cel'.greet()").unwrap();
+//! let bindings = environment.bindings();
+//! let evaluation = program.evaluate(&bindings);
+//! assert_eq!(evaluation.result, Ok("hello cel".into()));
+//! assert_eq!(evaluation.cost, 3);
 //! ```
 
 use std::collections::HashMap;
@@ -185,6 +190,7 @@ pub struct CelFunctionDecl {
     pub(crate) overloads: Vec<CelOverload>,
     pub(crate) cost: Option<CelCostFn>,
     pub(crate) prepare: Option<(usize, PrepareCall)>,
+    pub(crate) singleton: bool,
 }
 
 impl CelFunctionDecl {
@@ -195,6 +201,7 @@ impl CelFunctionDecl {
             overloads: Vec::new(),
             cost: None,
             prepare: None,
+            singleton: false,
         }
     }
 
@@ -209,6 +216,13 @@ impl CelFunctionDecl {
     #[must_use]
     pub fn cost(mut self, cost: CelCostFn) -> Self {
         self.cost = Some(cost);
+        self
+    }
+
+    /// All overloads have the same implementation, which refuses the types that it does not take.
+    #[must_use]
+    pub fn singleton(mut self) -> Self {
+        self.singleton = true;
         self
     }
 
@@ -281,6 +295,7 @@ impl CelDeclarations {
         };
         known.cost = function.cost.or(known.cost);
         known.prepare = function.prepare.or(known.prepare);
+        known.singleton |= function.singleton;
         for overload in function.overloads {
             match known.overloads.iter_mut().find(|of| of.id == overload.id) {
                 Some(same) => *same = overload,

@@ -19,15 +19,13 @@
 //! - A constant argument can be prepared once, for example a pattern: [`CelFunctionDecl::prepare`].
 //! - Values of the host, such as an authorizer, are opaque values whose functions downcast them with
 //!   [`CelValue::as_opaque`].
-#![expect(
-    dead_code,
-    unused_imports,
-    reason = "the parser, the checker and the evaluator follow"
-)]
 
+mod checker;
 mod declarations;
 mod document;
+mod environment;
 pub mod library;
+mod program;
 mod source;
 mod syntax;
 mod types;
@@ -38,6 +36,8 @@ pub use declarations::{
     CelOverload, PrepareCall,
 };
 pub use document::{JsonNode, JsonObject};
+pub use environment::{CelCompileError, CelEnvironment, CelEnvironmentBuilder};
+pub use program::{CelBindings, CelEvaluation, CelProgram, DEFAULT_COST_LIMIT, EvaluationLimits};
 pub use source::{CelIssue, CelIssues, CodePosition};
 pub use syntax::{CelMacro, ExpandMacro, ExprId, FoldParts, MacroError, MacroExpansion};
 pub use types::{CelType, ParametersOfType};

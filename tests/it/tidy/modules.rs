@@ -123,7 +123,28 @@ const CEL: Edges = &[
     ("value", &["document", "types"]),
     ("syntax", &["source", "value"]),
     ("declarations", &["syntax", "types", "value"]),
-    ("library", &[]),
+    ("library", &["declarations", "syntax", "types", "value"]),
+    (
+        "checker",
+        &["declarations", "source", "syntax", "types", "value"],
+    ),
+    (
+        "program",
+        &["checker", "declarations", "syntax", "types", "value"],
+    ),
+    (
+        "environment",
+        &[
+            "checker",
+            "declarations",
+            "library",
+            "program",
+            "source",
+            "syntax",
+            "types",
+            "value",
+        ],
+    ),
 ];
 
 /// Disruption budgets and evictions.

@@ -1,7 +1,14 @@
 //! From text to syntax trees: lexer, parser, macros.
 
 mod ast;
+mod lexer;
+mod literals;
 mod macros;
+mod parser;
 
 pub use ast::ExprId;
 pub use macros::{CelMacro, ExpandMacro, FoldParts, MacroError, MacroExpansion};
+
+pub(crate) use ast::{Ast, Expr, Fold, MapEntry, children};
+pub(crate) use macros::OLD_ACCUMULATOR;
+pub(crate) use parser::parse;

@@ -22,6 +22,8 @@ pub use opaque::CelOpaque;
 pub use text::{CelBytes, CelStr};
 pub use time::{CelDuration, CelTimestamp};
 
+pub(crate) use time::CivilTime;
+
 pub(crate) use equality::{Fuel, equal_within};
 pub(crate) use map::MapKey;
 pub(crate) use numbers::{double_to_int, double_to_uint};

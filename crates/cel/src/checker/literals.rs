@@ -1,0 +1,110 @@
+//! Types of literals, and what is checked of literals once the types are known.
+
+use super::{Checker, Expr, ExprId, Reference};
+use crate::types::CelType;
+use crate::value::{CelDuration, CelTimestamp, CelValue};
+
+pub(super) fn type_of_literal(value: &CelValue<'_>) -> CelType {
+    match value {
+        CelValue::Null => CelType::Null,
+        CelValue::Bool(_) => CelType::Bool,
+        CelValue::Int(_) => CelType::Int,
+        CelValue::Uint(_) => CelType::Uint,
+        CelValue::Double(_) => CelType::Double,
+        CelValue::String(_) => CelType::String,
+        CelValue::Bytes(_) => CelType::Bytes,
+        _ => CelType::Dyn,
+    }
+}
+
+/// Refuses literals that would fail when the program runs, and list and map literals of mixed types.
+pub(super) fn validate(checker: &mut Checker<'_>) {
+    let mut reachable = vec![checker.ast.root];
+    while let Some(id) = reachable.pop() {
+        match checker.ast.expr(id) {
+            Expr::Call { function, args, .. } => validate_call(checker, id, function, args),
+            Expr::List { elements, optional } => validate_list(checker, elements, optional),
+            Expr::Map(_) => validate_map(checker, id),
+            _ => {}
+        }
+        crate::syntax::children(checker.ast.expr(id), |child| reachable.push(child));
+    }
+}
+
+fn validate_call(checker: &mut Checker<'_>, id: ExprId, function: &str, args: &[ExprId]) {
+    let Some(arg) = args.first() else {
+        return;
+    };
+    let Expr::Literal(value) = checker.ast.expr(*arg) else {
+        return;
+    };
+    let valid = match (function, value) {
+        ("duration", CelValue::String(text)) => CelDuration::parse(text).is_some(),
+        ("timestamp", CelValue::String(text)) => {
+            CelTimestamp::parse(text).is_some_and(|of| of.is_ok())
+        }
+        ("timestamp", CelValue::Int(seconds)) => CelTimestamp::new(*seconds, 0).is_ok(),
+        ("matches", _) => prepares(checker, id, value),
+        _ => true,
+    };
+    if !valid {
+        checker.report(*arg, format!("invalid {function} argument"));
+    }
+}
+
+/// Whether the function that a call refers to takes the constant.
+fn prepares(checker: &Checker<'_>, id: ExprId, value: &CelValue<'_>) -> bool {
+    let Some(Reference::Call { function, .. }) = checker.references.get(&id) else {
+        return true;
+    };
+    let declared = checker.scope.declarations.functions.get(function);
+    let Some((_, prepare)) = declared.and_then(|function| function.prepare) else {
+        return true;
+    };
+    prepare(value).is_ok()
+}
+
+/// The type of a node, without type variables; of an optional entry the type inside.
+fn settled(checker: &Checker<'_>, id: ExprId, optional: bool) -> CelType {
+    let of = checker.substitutions.substitute(&checker.type_of(id), true);
+    match of.optional_of() {
+        Some(inside) if optional => inside.clone(),
+        _ => of,
+    }
+}
+
+fn validate_list(checker: &mut Checker<'_>, elements: &[ExprId], optional: &[bool]) {
+    let mut first: Option<CelType> = None;
+    for (at, element) in elements.iter().enumerate() {
+        let of = settled(checker, *element, optional.get(at) == Some(&true));
+        match &first {
+            None => first = Some(of),
+            Some(first) if *first != of => {
+                checker.mismatch(*element, first, &of);
+                return;
+            }
+            Some(_) => {}
+        }
+    }
+}
+
+fn validate_map(checker: &mut Checker<'_>, id: ExprId) {
+    let Expr::Map(entries) = checker.ast.expr(id) else {
+        return;
+    };
+    let mut first: Option<(CelType, CelType)> = None;
+    for entry in entries {
+        let key = settled(checker, entry.key, false);
+        let value = settled(checker, entry.value, entry.optional);
+        let Some((first_key, first_value)) = &first else {
+            first = Some((key, value));
+            continue;
+        };
+        if *first_key != key {
+            checker.mismatch(entry.key, first_key, &key);
+        }
+        if *first_value != value {
+            checker.mismatch(entry.value, first_value, &value);
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! Finds the types of expressions, which variables and overloads they mean, and what is wrong with them.
+
+mod assign;
+mod calls;
+mod folds;
+mod literals;
+mod names;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::declarations::{CelDeclarations, CelFunctionDecl, CelObjectType};
+use crate::source::{CelIssues, CodePosition};
+use crate::syntax::{Ast, Expr, ExprId};
+use crate::types::{CelType, MAX_TYPE_SIZE};
+use crate::value::CelValue;
+use assign::{Substitutions, is_dyn_or_error, most_general};
+
+/// What an environment declares.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct CheckerScope {
+    pub(crate) declarations: CelDeclarations,
+    /// Variables by name: number and type.
+    pub(crate) variables: HashMap<Box<str>, (u32, CelType)>,
+    pub(crate) objects: HashMap<Arc<str>, CelObjectType>,
+    /// The namespace that names are looked up in.
+    pub(crate) container: Box<str>,
+    /// Whether elements of list and map literals must be of one type.
+    pub(crate) homogeneous_literals: bool,
+    /// Whether literals of durations, times and patterns, and types of elements, are checked after the types.
+    pub(crate) literal_validators: bool,
+    /// Whether numbers of different types can be ordered.
+    pub(crate) cross_type_comparison: bool,
+}
+
+/// What a node refers to.
+#[derive(Clone, Debug)]
+pub(crate) enum Reference {
+    /// A variable of the environment, by number.
+    Variable(u32),
+    /// A variable of a comprehension, by number.
+    Local(u32),
+    /// A type or a named constant.
+    Constant(CelValue<'static>),
+    /// A function.
+    Call {
+        function: Arc<str>,
+        /// The overloads that may be meant, by position.
+        overloads: Box<[usize]>,
+        /// The target is the namespace of the function and not an argument.
+        namespaced: bool,
+    },
+}
+
+/// A comprehension's variables, by number.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FoldLocals {
+    pub(crate) accumulator: u32,
+    pub(crate) variable: u32,
+    pub(crate) second_variable: Option<u32>,
+}
+
+/// A checked expression.
+#[derive(Debug)]
+pub(crate) struct Checked {
+    pub(crate) references: HashMap<ExprId, Reference>,
+    pub(crate) folds: HashMap<ExprId, FoldLocals>,
+    pub(crate) locals: u32,
+    /// The type of the whole.
+    pub(crate) result: CelType,
+}
+
+/// Checks an expression.
+///
+/// # Errors
+///
+/// What is wrong with it.
+pub(crate) fn check(ast: &Ast, source: &str, scope: &CheckerScope) -> Result<Checked, CelIssues> {
+    let mut checker = Checker {
+        ast,
+        scope,
+        issues: CelIssues::new(source),
+        types: vec![None; ast.nodes.len()],
+        references: HashMap::new(),
+        folds: HashMap::new(),
+        substitutions: Substitutions::default(),
+        locals: Vec::new(),
+        local_count: 0,
+        too_complex: false,
+    };
+    checker.check(ast.root);
+    if checker.too_complex || checker.substitutions.is_exhausted() {
+        let message = "expression has a type that is too complex";
+        checker.issues.report(CodePosition::NONE, message);
+    }
+    if checker.issues.is_empty() && scope.literal_validators {
+        literals::validate(&mut checker);
+    }
+    if !checker.issues.is_empty() {
+        checker.issues.sort();
+        return Err(checker.issues);
+    }
+    let result = checker
+        .substitutions
+        .substitute(&checker.type_of(ast.root), true);
+    Ok(Checked {
+        references: checker.references,
+        folds: checker.folds,
+        locals: checker.local_count,
+        result,
+    })
+}
+
+struct Checker<'c> {
+    ast: &'c Ast,
+    scope: &'c CheckerScope,
+    issues: CelIssues,
+    types: Vec<Option<CelType>>,
+    references: HashMap<ExprId, Reference>,
+    folds: HashMap<ExprId, FoldLocals>,
+    substitutions: Substitutions,
+    /// The variables of comprehensions that are visible, inner ones last.
+    locals: Vec<Local<'c>>,
+    local_count: u32,
+    too_complex: bool,
+}
+
+struct Local<'c> {
+    name: &'c str,
+    number: u32,
+    of: CelType,
+}
+
+impl Checker<'_> {
+    fn check(&mut self, id: ExprId) {
+        match self.ast.expr(id) {
+            Expr::Error => self.set_type(id, CelType::Error),
+            Expr::Literal(value) => {
+                let of = literals::type_of_literal(value);
+                self.set_type(id, of);
+            }
+            Expr::Ident(_) => self.check_ident(id),
+            Expr::Select { .. } => self.check_select(id),
+            Expr::Call { .. } => self.check_call(id),
+            Expr::List { .. } => self.check_list(id),
+            Expr::Map(_) => self.check_map(id),
+            Expr::Object { .. } => self.check_object(id),
+            Expr::Fold(_) => self.check_fold(id),
+        }
+    }
+
+    fn set_type(&mut self, id: ExprId, of: CelType) {
+        let of = if of.size() > MAX_TYPE_SIZE {
+            self.too_complex = true;
+            CelType::Dyn
+        } else {
+            of
+        };
+        self.types[id.index()] = Some(of);
+    }
+
+    fn type_of(&self, id: ExprId) -> CelType {
+        let known = self.types[id.index()].as_ref();
+        known.cloned().unwrap_or(CelType::Error)
+    }
+
+    fn report(&mut self, id: ExprId, message: impl Into<String>) {
+        let offset = self.ast.offset(id);
+        self.issues.report(CodePosition::at(offset), message);
+    }
+
+    fn undeclared(&mut self, id: ExprId, name: &str) {
+        let container = &self.scope.container;
+        let message = format!("undeclared reference to '{name}' (in container '{container}')");
+        self.report(id, message);
+        self.set_type(id, CelType::Error);
+    }
+
+    fn mismatch(&mut self, id: ExprId, expected: &CelType, found: &CelType) {
+        let message = format!("expected type '{expected}' but found '{found}'");
+        self.report(id, message);
+    }
+
+    /// The type of the elements of a literal, given that of those before and of the next one.
+    fn join(&mut self, id: ExprId, before: Option<CelType>, next: CelType) -> CelType {
+        let Some(before) = before else {
+            return next;
+        };
+        if self.substitutions.assign(&before, &next) {
+            return most_general(&before, &next).clone();
+        }
+        if !self.scope.homogeneous_literals {
+            return CelType::Dyn;
+        }
+        self.mismatch(id, &before, &next);
+        CelType::Error
+    }
+
+    /// The type inside of an optional element or entry, which must be an optional value.
+    fn unwrap_optional(&mut self, id: ExprId, of: CelType) -> CelType {
+        if let Some(inside) = of.optional_of() {
+            return inside.clone();
+        }
+        if !of.is_dyn() {
+            let expected = CelType::optional(of.clone());
+            self.mismatch(id, &expected, &of);
+        }
+        of
+    }
+
+    fn check_list(&mut self, id: ExprId) {
+        let Expr::List { elements, optional } = self.ast.expr(id) else {
+            return;
+        };
+        let mut of = None;
+        for (at, element) in elements.iter().enumerate() {
+            self.check(*element);
+            let mut element_type = self.type_of(*element);
+            if optional.get(at) == Some(&true) {
+                element_type = self.unwrap_optional(*element, element_type);
+            }
+            of = Some(self.join(*element, of, element_type));
+        }
+        let of = of.unwrap_or_else(|| self.substitutions.fresh());
+        self.set_type(id, CelType::list(of));
+    }
+
+    fn check_map(&mut self, id: ExprId) {
+        let Expr::Map(entries) = self.ast.expr(id) else {
+            return;
+        };
+        let (mut key_type, mut value_type) = (None, None);
+        for entry in entries {
+            self.check(entry.key);
+            let of = self.type_of(entry.key);
+            key_type = Some(self.join(entry.key, key_type, of));
+            self.check(entry.value);
+            let mut of = self.type_of(entry.value);
+            if entry.optional {
+                of = self.unwrap_optional(entry.value, of);
+            }
+            value_type = Some(self.join(entry.value, value_type, of));
+        }
+        let key_type = key_type.unwrap_or_else(|| self.substitutions.fresh());
+        let value_type = value_type.unwrap_or_else(|| self.substitutions.fresh());
+        self.set_type(id, CelType::map(key_type, value_type));
+    }
+
+    fn check_object(&mut self, id: ExprId) {
+        let Expr::Object { name, fields } = self.ast.expr(id) else {
+            return;
+        };
+        let candidates = self.candidates(name);
+        let found = candidates
+            .iter()
+            .find_map(|name| self.scope.objects.get(&**name));
+        let Some(object) = found else {
+            self.undeclared(id, name);
+            return;
+        };
+        self.set_type(id, CelType::Object(object.name.clone()));
+        for field in fields {
+            self.check(field.value);
+            let mut of = self.type_of(field.value);
+            if field.optional {
+                of = self.unwrap_optional(field.value, of);
+            }
+            let at = CodePosition::at(field.offset);
+            match object.fields.get(&field.name) {
+                None => {
+                    let message = format!("undefined field '{}'", field.name);
+                    self.issues.report(at, message);
+                }
+                Some(expected) if !self.substitutions.assign(expected, &of) => {
+                    let message = format!(
+                        "expected type of field '{}' is '{expected}' but provided type is '{of}'",
+                        field.name
+                    );
+                    self.issues.report(at, message);
+                }
+                Some(_) => {}
+            }
+        }
+    }
+
+    /// The function that a name means in the container.
+    fn function(&self, name: &str) -> Option<&CelFunctionDecl> {
+        let functions = &self.scope.declarations.functions;
+        let candidates = self.candidates(name);
+        candidates.iter().find_map(|name| functions.get(&**name))
+    }
+}

@@ -1,0 +1,135 @@
+//! Identifiers and field selections.
+
+use super::{Checker, Expr, ExprId, Reference, is_dyn_or_error};
+use crate::types::CelType;
+use crate::value::CelValue;
+
+impl Checker<'_> {
+    /// The full names that `name` may mean, the innermost namespace first.
+    pub(super) fn candidates(&self, name: &str) -> Vec<String> {
+        if let Some(absolute) = name.strip_prefix('.') {
+            return vec![absolute.to_owned()];
+        }
+        let mut candidates = Vec::new();
+        let mut namespace = &*self.scope.container;
+        while !namespace.is_empty() {
+            candidates.push(format!("{namespace}.{name}"));
+            namespace = namespace.rsplit_once('.').map_or("", |(outer, _)| outer);
+        }
+        candidates.push(name.to_owned());
+        candidates
+    }
+
+    /// What a name refers to, and its type.
+    fn lookup(&self, name: &str) -> Option<(CelType, Reference)> {
+        if let Some(local) = self.locals.iter().rev().find(|local| local.name == name) {
+            return Some((local.of.clone(), Reference::Local(local.number)));
+        }
+        if self.scope.container.is_empty() {
+            return self.lookup_full(name.strip_prefix('.').unwrap_or(name));
+        }
+        let candidates = self.candidates(name);
+        candidates.iter().find_map(|name| self.lookup_full(name))
+    }
+
+    fn lookup_full(&self, name: &str) -> Option<(CelType, Reference)> {
+        if let Some((number, of)) = self.scope.variables.get(name) {
+            return Some((of.clone(), Reference::Variable(*number)));
+        }
+        if let Some((of, value)) = self.scope.declarations.constants.get(name) {
+            return Some((of.clone(), Reference::Constant(value.clone())));
+        }
+        let of = match self.scope.objects.get(name) {
+            Some(object) => CelType::Object(object.name.clone()),
+            None => self.scope.declarations.types.get(name)?.clone(),
+        };
+        let value = CelValue::type_value(of.clone());
+        Some((CelType::type_of(of), Reference::Constant(value)))
+    }
+
+    pub(super) fn check_ident(&mut self, id: ExprId) {
+        let Expr::Ident(name) = self.ast.expr(id) else {
+            return;
+        };
+        match self.lookup(name) {
+            Some((of, reference)) => {
+                self.set_type(id, of);
+                self.references.insert(id, reference);
+            }
+            None => self.undeclared(id, name),
+        }
+    }
+
+    pub(super) fn check_select(&mut self, id: ExprId) {
+        let Expr::Select {
+            operand,
+            field,
+            test_only,
+        } = self.ast.expr(id)
+        else {
+            return;
+        };
+        if let Some(name) = self.ast.qualified_name(id)
+            && let Some((of, reference)) = self.lookup(&name)
+        {
+            self.set_type(id, of);
+            self.references.insert(id, reference);
+            return;
+        }
+        let mut of = self.check_field(id, *operand, field, false);
+        if *test_only {
+            of = CelType::Bool;
+        }
+        let of = self.substitutions.substitute(&of, false);
+        self.set_type(id, of);
+    }
+
+    /// The type of `operand.field`, reported at `id`.
+    pub(super) fn check_field(
+        &mut self,
+        id: ExprId,
+        operand: ExprId,
+        field: &str,
+        optional: bool,
+    ) -> CelType {
+        self.check(operand);
+        let operand_type = self.type_of(operand);
+        let operand_type = self.substitutions.substitute(&operand_type, false);
+        let (target, was_optional) = match operand_type.optional_of() {
+            Some(inside) => (inside.clone(), true),
+            None => (operand_type, false),
+        };
+        let of = match &target {
+            CelType::Map(_) => target.parameters()[1].clone(),
+            CelType::Object(name) => self.object_field(id, name, field),
+            CelType::Variable(_) => {
+                self.substitutions.assign(&CelType::Dyn, &target);
+                CelType::Dyn
+            }
+            _ => {
+                if !is_dyn_or_error(&target) {
+                    let message = format!("type '{target}' does not support field selection");
+                    self.report(id, message);
+                }
+                CelType::Dyn
+            }
+        };
+        if was_optional || optional {
+            return CelType::optional(of);
+        }
+        of
+    }
+
+    fn object_field(&mut self, id: ExprId, object: &str, field: &str) -> CelType {
+        let Some(object) = self.scope.objects.get(object) else {
+            let message = format!("unexpected failed resolution of '{object}'");
+            self.report(id, message);
+            return CelType::Error;
+        };
+        let Some(of) = object.fields.get(field) else {
+            self.report(id, format!("undefined field '{field}'"));
+            return CelType::Error;
+        };
+        of.clone()
+    }
+}

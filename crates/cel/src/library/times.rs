@@ -1,0 +1,90 @@
+//! Parts of times and durations: `getFullYear`, `getHours` and so on.
+
+use crate::declarations::{CelDeclarations, CelFunction, CelFunctionDecl, CelOverload};
+use crate::types::CelType;
+use crate::value::{CelError, CelResult, CelTimestamp, CelValue, CivilTime};
+
+/// A part of a date or a time of day.
+type Part = fn(CivilTime, CelTimestamp) -> i64;
+
+/// A part of a span, in whole units.
+type SpanPart = fn(i64) -> i64;
+
+pub(super) fn declare(to: &mut CelDeclarations) {
+    let parts: [(&str, &str, Part); 7] = [
+        ("getFullYear", "year", |of, _| of.year),
+        ("getMonth", "month", |of, _| of.month - 1),
+        ("getDayOfYear", "day_of_year", |of, _| of.day_of_year),
+        ("getDayOfMonth", "day_of_month", |of, _| of.day - 1),
+        ("getDate", "day_of_month_1_based", |of, _| of.day),
+        ("getDayOfWeek", "day_of_week", |of, _| of.day_of_week),
+        ("getMilliseconds", "milliseconds", |_, at| {
+            i64::from(at.nanoseconds() / 1_000_000)
+        }),
+    ];
+    for (name, id, part) in parts {
+        to.function(of_time(name, id, part));
+    }
+    to.function(of_time("getHours", "hours", |of, _| of.hour));
+    to.function(of_time("getMinutes", "minutes", |of, _| of.minute));
+    to.function(of_time("getSeconds", "seconds", |of, _| of.second));
+    let spans: [(&str, &str, SpanPart); 4] = [
+        ("getHours", "duration_to_hours", |of| of / 3_600_000_000_000),
+        ("getMinutes", "duration_to_minutes", |of| {
+            of / 60_000_000_000
+        }),
+        ("getSeconds", "duration_to_seconds", |of| of / 1_000_000_000),
+        ("getMilliseconds", "duration_to_milliseconds", |of| {
+            of / 1_000_000
+        }),
+    ];
+    for (name, id, part) in spans {
+        let overload = CelOverload::member(id, [CelType::Duration], CelType::Int, OfSpan(part));
+        to.function(CelFunctionDecl::new(name).overload(overload));
+    }
+}
+
+fn of_time(name: &str, id: &str, part: Part) -> CelFunctionDecl {
+    let utc = format!("timestamp_to_{id}");
+    let in_zone = match id {
+        "seconds" => "timestamp_to_seconds_tz".to_owned(),
+        _ => format!("timestamp_to_{id}_with_tz"),
+    };
+    let (time, text, int) = (CelType::Timestamp, CelType::String, CelType::Int);
+    CelFunctionDecl::new(name)
+        .overload(CelOverload::member(
+            &utc,
+            [time.clone()],
+            int.clone(),
+            OfTime(part),
+        ))
+        .overload(CelOverload::member(
+            &in_zone,
+            [time, text],
+            int,
+            OfTime(part),
+        ))
+}
+
+struct OfTime(Part);
+
+impl CelFunction for OfTime {
+    fn call<'a>(&self, args: &[CelValue<'a>]) -> CelResult<'a> {
+        let CelValue::Timestamp(time) = &args[0] else {
+            return Err(CelError::no_such_overload());
+        };
+        let zone = args.get(1).and_then(CelValue::as_str).unwrap_or("UTC");
+        Ok(CelValue::Int((self.0)(time.in_zone(zone)?, *time)))
+    }
+}
+
+struct OfSpan(SpanPart);
+
+impl CelFunction for OfSpan {
+    fn call<'a>(&self, args: &[CelValue<'a>]) -> CelResult<'a> {
+        let CelValue::Duration(span) = &args[0] else {
+            return Err(CelError::no_such_overload());
+        };
+        Ok(CelValue::Int((self.0)(span.nanoseconds())))
+    }
+}

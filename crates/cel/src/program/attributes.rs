@@ -1,0 +1,207 @@
+//! Variables, selections and indexes.
+
+use super::eval::{Evaluator, Slot};
+use super::plan::{Attribute, AttributeRoot, Code, CodeId, Qualifier, QualifierKey};
+use crate::value::{CelError, CelResult, CelStr, CelValue, double_to_int};
+
+impl<'a> Evaluator<'a, '_> {
+    /// The value of an attribute that stands by itself.
+    pub(super) fn attribute(&mut self, attribute: &'a Attribute) -> CelResult<'a> {
+        let value = self.resolve(attribute);
+        if let Err(error) = &value
+            && error.is_final()
+        {
+            return value;
+        }
+        if !matches!(attribute.root, AttributeRoot::Conditional { .. }) {
+            self.charge(1)?;
+        }
+        if attribute.test_only {
+            self.refund_one();
+            if let Ok(CelValue::Optional(found)) = &value {
+                return Ok(CelValue::Bool(found.is_some()));
+            }
+        }
+        value
+    }
+
+    /// The value of code that is an index or a branch of a condition: an attribute's root costs nothing there.
+    fn part(&mut self, id: CodeId) -> CelResult<'a> {
+        let program = self.program;
+        match &program.code[id.index()] {
+            Code::Attribute(attribute) => self.resolve(attribute),
+            _ => self.eval(id),
+        }
+    }
+
+    fn resolve(&mut self, attribute: &'a Attribute) -> CelResult<'a> {
+        let root = match &attribute.root {
+            AttributeRoot::Variable(number) => self.variable(*number),
+            AttributeRoot::Local(number) => self.local(*number),
+            AttributeRoot::Code(id) => self.eval(*id),
+            AttributeRoot::Conditional { condition, yes, no } => match self.eval(*condition)? {
+                CelValue::Bool(true) => self.part(*yes),
+                CelValue::Bool(false) => self.part(*no),
+                _ => Err(CelError::no_such_overload()),
+            },
+        }?;
+        if attribute.qualifiers.is_empty() {
+            return Ok(root);
+        }
+        self.qualify_all(root, attribute)
+    }
+
+    fn variable(&self, number: u32) -> CelResult<'a> {
+        if let Some(value) = self.bindings.get(number) {
+            return Ok(value.borrowed());
+        }
+        let name = &self.program.variables[number as usize];
+        Err(CelError::new(format!("no such attribute(s): {name}")))
+    }
+
+    /// The value of a comprehension's variable; accumulators are computed when they are first used.
+    pub(super) fn local(&mut self, number: u32) -> CelResult<'a> {
+        let at = number as usize;
+        if let Slot::Set(value) = &self.slots[at] {
+            return value.clone();
+        }
+        let init = self.program.inits[at];
+        let value = match init {
+            Some(init) => self.eval(init),
+            None => Err(CelError::new("no such attribute(s)")),
+        };
+        self.slots[at] = Slot::Set(value.clone());
+        value
+    }
+
+    fn qualify_all(&mut self, root: CelValue<'a>, attribute: &'a Attribute) -> CelResult<'a> {
+        let (mut value, mut optional) = match root {
+            CelValue::Optional(None) => return Ok(CelValue::Optional(None)),
+            CelValue::Optional(Some(of)) => (of.value().clone(), true),
+            other => (other, false),
+        };
+        let last = attribute.qualifiers.len() - 1;
+        for (at, qualifier) in attribute.qualifiers.iter().enumerate() {
+            optional |= qualifier.optional;
+            let test = attribute.test_only && at == last;
+            match self.qualify(&value, qualifier, optional, test)? {
+                Some(found) => value = found,
+                None => return Ok(CelValue::Optional(None)),
+            }
+        }
+        if optional {
+            return CelValue::some(value);
+        }
+        Ok(value)
+    }
+
+    /// One step: a field, a key or an index. `None` if it is absent and may be.
+    fn qualify(
+        &mut self,
+        value: &CelValue<'a>,
+        qualifier: &'a Qualifier,
+        optional: bool,
+        test: bool,
+    ) -> Result<Option<CelValue<'a>>, CelError> {
+        let (found, key) = match &qualifier.key {
+            QualifierKey::Field(name) => {
+                let found = match value {
+                    CelValue::Map(map) => map.get_str(name).transpose(),
+                    _ => find(value, &CelValue::String(CelStr::Borrowed(name))),
+                };
+                (found, Ok(CelValue::String(CelStr::Borrowed(name))))
+            }
+            QualifierKey::Const(key) => (find(value, key), Ok(key.borrowed())),
+            QualifierKey::Code(id) => {
+                let key = self.part(*id).and_then(check_key);
+                match &key {
+                    Ok(of) => (find(value, of), key),
+                    Err(error) if error.is_final() => return Err(error.clone()),
+                    Err(_) => (Ok(None), key),
+                }
+            }
+        };
+        if let Err(error) = &found
+            && error.is_final()
+        {
+            return found;
+        }
+        // A step that may be absent and is, or that fails, costs nothing.
+        if !optional || matches!(found, Ok(Some(_))) {
+            self.charge(1)?;
+        }
+        let key = key?;
+        match found? {
+            found if test && !optional => Ok(Some(CelValue::Bool(found.is_some()))),
+            Some(found) => Ok(Some(found)),
+            None if optional => Ok(None),
+            None if matches!(value, CelValue::List(_)) => {
+                Err(CelError::new(format!("index out of bounds: {key}")))
+            }
+            None => Err(CelError::no_such_key(&key)),
+        }
+    }
+}
+
+/// Refuses values that are no keys.
+fn check_key(key: CelValue<'_>) -> CelResult<'_> {
+    match key {
+        CelValue::String(_)
+        | CelValue::Int(_)
+        | CelValue::Uint(_)
+        | CelValue::Bool(_)
+        | CelValue::Double(_) => Ok(key),
+        other => Err(CelError::new(format!(
+            "invalid qualifier type: {}",
+            go_type(&other)
+        ))),
+    }
+}
+
+/// What is at `key`, if anything.
+fn find<'a>(value: &CelValue<'a>, key: &CelValue<'_>) -> Result<Option<CelValue<'a>>, CelError> {
+    match value {
+        CelValue::Map(map) => map.get(key).transpose(),
+        CelValue::List(list) => {
+            let index = index_of(key)?;
+            Ok(usize::try_from(index)
+                .ok()
+                .and_then(|index| list.get(index)))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// The index that a key of a list means.
+fn index_of(key: &CelValue<'_>) -> Result<i64, CelError> {
+    let unsupported = || CelError::new(format!("unsupported index value {key} in list"));
+    match key {
+        CelValue::Int(index) => Ok(*index),
+        CelValue::Uint(index) => i64::try_from(*index).map_err(|_| unsupported()),
+        CelValue::Double(index) => double_to_int(*index).ok_or_else(unsupported),
+        other => {
+            let message = format!("unsupported index type '{}' in list", other.type_name());
+            Err(CelError::new(message))
+        }
+    }
+}
+
+/// The name of the original's Go type, which some of its messages show.
+pub(super) fn go_type(value: &CelValue<'_>) -> &'static str {
+    match value {
+        CelValue::Null => "types.Null",
+        CelValue::Bool(_) => "types.Bool",
+        CelValue::Int(_) => "types.Int",
+        CelValue::Uint(_) => "types.Uint",
+        CelValue::Double(_) => "types.Double",
+        CelValue::String(_) => "types.String",
+        CelValue::Bytes(_) => "types.Bytes",
+        CelValue::Duration(_) => "types.Duration",
+        CelValue::Timestamp(_) => "types.Timestamp",
+        CelValue::List(_) => "*types.baseList",
+        CelValue::Map(_) => "*types.baseMap",
+        CelValue::Type(_) => "*types.Type",
+        CelValue::Optional(_) => "*types.Optional",
+        CelValue::Opaque(_) => "opaque value",
+    }
+}

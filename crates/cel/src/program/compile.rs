@@ -1,0 +1,520 @@
+//! From checked expressions to code: variables become numbers, selections attributes, constants are folded.
+//!
+//! What is folded is what the original folds, because it changes the cost: list and map literals of constants, type
+//! conversions of constants, `in` over lists of constants, patterns that are constants.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use super::plan::{
+    Attribute, AttributeRoot, BinaryOperator, Call, CallCost, Code, CodeId, EntryCode, FoldCode,
+    OperatorCost, Qualifier, QualifierKey, UnaryOperator,
+};
+use super::{CelDeclarations, CelFunctionDecl};
+use crate::checker::{Checked, Reference};
+use crate::syntax::{Ast, Expr, ExprId, Fold, MapEntry};
+use crate::value::{CelError, CelMap, CelValue, MapKey, double_to_int, double_to_uint};
+
+/// What compiling gives.
+pub(super) struct Compiled {
+    pub(super) code: Vec<Code>,
+    pub(super) root: CodeId,
+    pub(super) inits: Vec<Option<CodeId>>,
+    pub(super) used: Vec<u32>,
+}
+
+/// Functions that convert types; calls with a constant are folded.
+const CONVERSIONS: [&str; 10] = [
+    "bool",
+    "bytes",
+    "double",
+    "duration",
+    "dyn",
+    "int",
+    "string",
+    "timestamp",
+    "type",
+    "uint",
+];
+
+pub(super) fn compile(
+    ast: &Ast,
+    checked: &Checked,
+    declarations: &CelDeclarations,
+) -> Result<Compiled, CelError> {
+    let mut compiler = Compiler {
+        ast,
+        checked,
+        declarations,
+        code: Vec::new(),
+        inits: vec![None; checked.locals as usize],
+        used: Vec::new(),
+    };
+    let root = compiler.compile(ast.root)?;
+    Ok(Compiled {
+        code: compiler.code,
+        root,
+        inits: compiler.inits,
+        used: compiler.used,
+    })
+}
+
+pub(super) struct Compiler<'c> {
+    ast: &'c Ast,
+    checked: &'c Checked,
+    declarations: &'c CelDeclarations,
+    code: Vec<Code>,
+    inits: Vec<Option<CodeId>>,
+    used: Vec<u32>,
+}
+
+impl Compiler<'_> {
+    fn compile(&mut self, id: ExprId) -> Result<CodeId, CelError> {
+        match self.ast.expr(id) {
+            Expr::Error => Err(CelError::new("expression does not parse")),
+            Expr::Literal(value) => Ok(self.push(Code::Const(value.clone()))),
+            Expr::Ident(_) => self.name(id),
+            Expr::Select { .. } => self.select(id),
+            Expr::Call { .. } => self.call(id),
+            Expr::List { elements, optional } => self.list(elements, optional),
+            Expr::Map(entries) => self.map(entries),
+            Expr::Object { name, .. } => {
+                let message = format!("object literals are not supported: {name}");
+                Err(CelError::new(message))
+            }
+            Expr::Fold(fold) => self.fold(id, fold),
+        }
+    }
+
+    fn push(&mut self, code: Code) -> CodeId {
+        let id = CodeId::of_index(self.code.len());
+        self.code.push(code);
+        id
+    }
+
+    fn constant(&self, id: CodeId) -> Option<&CelValue<'static>> {
+        match &self.code[id.index()] {
+            Code::Const(value) => Some(value),
+            _ => None,
+        }
+    }
+
+    /// A name that the checker resolved.
+    fn name(&mut self, id: ExprId) -> Result<CodeId, CelError> {
+        let root = match self.checked.references.get(&id) {
+            Some(Reference::Variable(number)) => {
+                if !self.used.contains(number) {
+                    self.used.push(*number);
+                }
+                AttributeRoot::Variable(*number)
+            }
+            Some(Reference::Local(number)) => AttributeRoot::Local(*number),
+            Some(Reference::Constant(value)) => return Ok(self.push(Code::Const(value.clone()))),
+            Some(Reference::Call { .. }) | None => {
+                return Err(CelError::new("name without a meaning"));
+            }
+        };
+        Ok(self.root(root))
+    }
+
+    fn root(&mut self, root: AttributeRoot) -> CodeId {
+        self.push(Code::Attribute(Box::new(Attribute {
+            root,
+            qualifiers: Vec::new(),
+            test_only: false,
+        })))
+    }
+
+    fn select(&mut self, id: ExprId) -> Result<CodeId, CelError> {
+        if self.checked.references.contains_key(&id) {
+            return self.name(id);
+        }
+        let Expr::Select {
+            operand,
+            field,
+            test_only,
+        } = self.ast.expr(id)
+        else {
+            return Err(CelError::new("not a selection"));
+        };
+        let operand = self.compile(*operand)?;
+        let key = QualifierKey::Field(field.clone());
+        let id = self.qualified(operand, key, false);
+        if *test_only && let Code::Attribute(attribute) = &mut self.code[id.index()] {
+            attribute.test_only = true;
+        }
+        Ok(id)
+    }
+
+    /// `operand` with one more selection.
+    fn qualified(&mut self, operand: CodeId, key: QualifierKey, optional: bool) -> CodeId {
+        let id = match &self.code[operand.index()] {
+            Code::Attribute(attribute) if !attribute.test_only => operand,
+            _ => self.root(AttributeRoot::Code(operand)),
+        };
+        if let Code::Attribute(attribute) = &mut self.code[id.index()] {
+            attribute.qualifiers.push(Qualifier { key, optional });
+        }
+        id
+    }
+
+    fn index(&mut self, args: &[ExprId], optional: bool) -> Result<CodeId, CelError> {
+        let operand = self.compile(args[0])?;
+        let index = self.compile(args[1])?;
+        let key = match self.constant(index) {
+            Some(CelValue::String(text)) => QualifierKey::Field((**text).into()),
+            Some(
+                key @ (CelValue::Int(_)
+                | CelValue::Uint(_)
+                | CelValue::Bool(_)
+                | CelValue::Double(_)),
+            ) => QualifierKey::Const(key.clone()),
+            Some(other) => {
+                let of = super::attributes::go_type(other);
+                return Err(CelError::new(format!("invalid qualifier type: {of}")));
+            }
+            None => QualifierKey::Code(index),
+        };
+        Ok(self.qualified(operand, key, optional))
+    }
+
+    fn all(&mut self, ids: &[ExprId]) -> Result<Box<[CodeId]>, CelError> {
+        ids.iter().map(|id| self.compile(*id)).collect()
+    }
+
+    fn call(&mut self, id: ExprId) -> Result<CodeId, CelError> {
+        let Expr::Call {
+            function,
+            target,
+            args,
+        } = self.ast.expr(id)
+        else {
+            return Err(CelError::new("not a call"));
+        };
+        match &**function {
+            "_&&_" => {
+                let terms = self.all(args)?;
+                return Ok(self.push(Code::And(terms)));
+            }
+            "_||_" => {
+                let terms = self.all(args)?;
+                return Ok(self.push(Code::Or(terms)));
+            }
+            "_?_:_" => return self.conditional(args),
+            "_[_]" => return self.index(args, false),
+            "_[?_]" | "_?._" => return self.index(args, true),
+            _ => {}
+        }
+        let Some(Reference::Call {
+            function,
+            overloads,
+            namespaced,
+        }) = self.checked.references.get(&id)
+        else {
+            return Err(CelError::new("call without a meaning"));
+        };
+        let mut all = Vec::with_capacity(args.len() + 1);
+        if let Some(target) = target
+            && !namespaced
+        {
+            all.push(self.compile(*target)?);
+        }
+        for arg in args {
+            all.push(self.compile(*arg)?);
+        }
+        let function = self.declarations.functions.get(function);
+        let Some(function) = function.cloned() else {
+            return Err(CelError::new("function without a declaration"));
+        };
+        self.function_call(function, overloads, &all)
+    }
+
+    fn conditional(&mut self, args: &[ExprId]) -> Result<CodeId, CelError> {
+        let condition = self.compile(args[0])?;
+        let yes = self.compile(args[1])?;
+        let no = self.compile(args[2])?;
+        Ok(self.root(AttributeRoot::Conditional { condition, yes, no }))
+    }
+
+    fn function_call(
+        &mut self,
+        function: CelFunctionDecl,
+        overloads: &[usize],
+        args: &[CodeId],
+    ) -> Result<CodeId, CelError> {
+        let overload = match overloads {
+            [only] => Some(*only),
+            _ => None,
+        };
+        let overload_id = overload
+            .map(|at| &*function.overloads[at].id)
+            .unwrap_or_default();
+        if let Some(code) = self.operator(&function.name, overload_id, args) {
+            return code;
+        }
+        match (&*function.name, args) {
+            ("or", [left, right]) if matches!(overload_id, "" | "optional_or_optional") => {
+                return Ok(self.push(Code::OptionalOr(*left, *right)));
+            }
+            ("orValue", [left, right]) if matches!(overload_id, "" | "optional_orValue_value") => {
+                return Ok(self.push(Code::OptionalOrValue(*left, *right)));
+            }
+            _ => {}
+        }
+        let prepared = match function.prepare {
+            Some((at, prepare)) => match args.get(at).and_then(|arg| self.constant(*arg)) {
+                Some(constant) => prepare(constant)?,
+                None => None,
+            },
+            None => None,
+        };
+        let sole = overload.or((function.singleton || function.overloads.len() == 1).then_some(0));
+        let call = Call {
+            overload: sole,
+            args: args.into(),
+            cost: CallCost {
+                overload: overload.and_then(|at| function.overloads[at].cost),
+                function: function.cost,
+            },
+            stops_early: args.len() > 2 || prepared.is_some() || sole.is_none(),
+            prepared,
+            function: Arc::new(function),
+        };
+        self.folded(call)
+    }
+
+    /// A call, or its value if it converts a constant.
+    fn folded(&mut self, call: Call) -> Result<CodeId, CelError> {
+        if let [arg] = *call.args
+            && CONVERSIONS.contains(&&*call.function.name)
+            && let Some(constant) = self.constant(arg)
+        {
+            let args = [constant.clone()];
+            let value = match call.overload {
+                Some(at) => match &call.function.overloads[at].function {
+                    Some(function) => function.call(&args)?,
+                    None => return Err(CelError::no_such_overload()),
+                },
+                None => call.function.dispatch(&args)?,
+            };
+            return Ok(self.push(Code::Const(value)));
+        }
+        Ok(self.push(Code::Call(Box::new(call))))
+    }
+
+    /// The code of an operator, if `function` is one.
+    fn operator(
+        &mut self,
+        function: &str,
+        overload: &str,
+        args: &[CodeId],
+    ) -> Option<Result<CodeId, CelError>> {
+        let unary = match function {
+            "!_" => Some(UnaryOperator::Not),
+            "-_" => Some(UnaryOperator::Negate),
+            "@not_strictly_false" => Some(UnaryOperator::NotStrictlyFalse),
+            _ => None,
+        };
+        if let (Some(operator), [operand]) = (unary, args) {
+            return Some(Ok(self.push(Code::Unary(operator, *operand))));
+        }
+        let operator = match function {
+            "_+_" => BinaryOperator::Add,
+            "_-_" => BinaryOperator::Subtract,
+            "_*_" => BinaryOperator::Multiply,
+            "_/_" => BinaryOperator::Divide,
+            "_%_" => BinaryOperator::Modulo,
+            "_<_" => BinaryOperator::Less,
+            "_<=_" => BinaryOperator::LessEquals,
+            "_>_" => BinaryOperator::Greater,
+            "_>=_" => BinaryOperator::GreaterEquals,
+            "_==_" => BinaryOperator::Equals,
+            "_!=_" => BinaryOperator::NotEquals,
+            "@in" => BinaryOperator::In,
+            _ => return None,
+        };
+        let [left, right] = *args else {
+            return None;
+        };
+        if overload == "in_list"
+            && let Some(code) = self.membership(left, right)
+        {
+            return Some(Ok(code));
+        }
+        let cost = cost_of_operator(operator, overload);
+        Some(Ok(self.push(Code::Binary {
+            operator,
+            cost,
+            left,
+            right,
+        })))
+    }
+
+    /// `value in [constants]`, if the constants can be looked up.
+    fn membership(&mut self, value: CodeId, list: CodeId) -> Option<CodeId> {
+        let Some(CelValue::List(list)) = self.constant(list) else {
+            return None;
+        };
+        if list.is_empty() {
+            return Some(self.push(Code::Const(CelValue::Bool(false))));
+        }
+        let mut set = HashSet::new();
+        for element in list {
+            if matches!(element, CelValue::Double(of) if of.is_nan()) {
+                continue;
+            }
+            set.insert(MapKey::of(&element)?);
+            add_equal_numbers(&element, &mut set);
+        }
+        Some(self.push(Code::InSet(value, set)))
+    }
+
+    fn list(&mut self, elements: &[ExprId], optional: &[bool]) -> Result<CodeId, CelError> {
+        let elements = self.all(elements)?;
+        let constants: Option<Vec<_>> = elements
+            .iter()
+            .map(|element| self.constant(*element).cloned())
+            .collect();
+        if let Some(constants) = constants
+            && optional.is_empty()
+        {
+            let list = CelValue::list(constants)?;
+            return Ok(self.push(Code::Const(list)));
+        }
+        let optional = optional.into();
+        Ok(self.push(Code::List { elements, optional }))
+    }
+
+    fn map(&mut self, entries: &[MapEntry]) -> Result<CodeId, CelError> {
+        let mut codes = Vec::with_capacity(entries.len());
+        for entry in entries {
+            codes.push(EntryCode {
+                key: self.compile(entry.key)?,
+                value: self.compile(entry.value)?,
+                optional: entry.optional,
+            });
+        }
+        let constants: Option<Vec<_>> = codes
+            .iter()
+            .map(|entry| {
+                let key = self.constant(entry.key)?.clone();
+                let value = self.constant(entry.value)?.clone();
+                (!entry.optional).then_some((key, value))
+            })
+            .collect();
+        if let Some(constants) = constants {
+            let map = CelValue::Map(CelMap::new(constants)?);
+            return Ok(self.push(Code::Const(map)));
+        }
+        Ok(self.push(Code::Map(codes.into())))
+    }
+
+    fn fold(&mut self, id: ExprId, fold: &Fold) -> Result<CodeId, CelError> {
+        let Some(locals) = self.checked.folds.get(&id).copied() else {
+            return Err(CelError::new("comprehension without variables"));
+        };
+        let init = self.compile(fold.init)?;
+        self.inits[locals.accumulator as usize] = Some(init);
+        let range = self.compile(fold.range)?;
+        let condition = self.compile(fold.condition)?;
+        let step = self.compile(fold.step)?;
+        self.grow_in_place(step, locals.accumulator);
+        let result = self.compile(fold.result)?;
+        Ok(self.push(Code::Fold(Box::new(FoldCode {
+            range,
+            accumulator: locals.accumulator,
+            variable: locals.variable,
+            second_variable: locals.second_variable,
+            condition,
+            step,
+            result,
+        }))))
+    }
+
+    /// Lets the accumulator grow in place, if its next value is itself with something added.
+    fn grow_in_place(&mut self, step: CodeId, accumulator: u32) {
+        let is_accumulator = |code: &[Code], id: CodeId| {
+            matches!(&code[id.index()], Code::Attribute(of)
+                if of.qualifiers.is_empty() && matches!(of.root, AttributeRoot::Local(number) if number == accumulator))
+        };
+        let grown = match &self.code[step.index()] {
+            Code::Attribute(of) => {
+                if let AttributeRoot::Conditional { yes, .. } = of.root
+                    && of.qualifiers.is_empty()
+                {
+                    self.grow_in_place(yes, accumulator);
+                }
+                return;
+            }
+            Code::Binary {
+                operator: BinaryOperator::Add,
+                left,
+                right,
+                ..
+            } if is_accumulator(&self.code, *left) && self.is_list(*right) => Code::Append {
+                accumulator,
+                list: *right,
+            },
+            Code::Call(call)
+                if &*call.function.name == "cel.@mapInsert"
+                    && call
+                        .args
+                        .first()
+                        .is_some_and(|of| is_accumulator(&self.code, *of)) =>
+            {
+                Code::Insert {
+                    accumulator,
+                    args: call.args[1..].into(),
+                }
+            }
+            _ => return,
+        };
+        self.code[step.index()] = grown;
+    }
+
+    fn is_list(&self, id: CodeId) -> bool {
+        matches!(
+            &self.code[id.index()],
+            Code::List { .. } | Code::Const(CelValue::List(_))
+        )
+    }
+}
+
+fn cost_of_operator(operator: BinaryOperator, overload: &str) -> OperatorCost {
+    match (operator, overload) {
+        (BinaryOperator::Equals | BinaryOperator::NotEquals, _) => OperatorCost::Equality,
+        (BinaryOperator::Add, "add_string" | "add_bytes") => OperatorCost::Sum,
+        (BinaryOperator::In, "in_list") => OperatorCost::ListSize,
+        (_, of) if of.ends_with("_string") || of.ends_with("_bytes") => OperatorCost::Smaller,
+        _ => OperatorCost::One,
+    }
+}
+
+/// Adds the numbers of other types that equal `element`, as the original finds them.
+#[expect(clippy::cast_precision_loss, reason = "as the original converts")]
+fn add_equal_numbers(element: &CelValue<'_>, set: &mut HashSet<MapKey>) {
+    let mut add = |value: CelValue<'_>| set.extend(MapKey::of(&value));
+    match element {
+        CelValue::Int(value) => {
+            add(CelValue::Double(*value as f64));
+            if let Ok(value) = u64::try_from(*value) {
+                add(CelValue::Uint(value));
+            }
+        }
+        CelValue::Uint(value) => {
+            add(CelValue::Double(*value as f64));
+            if let Ok(value) = i64::try_from(*value) {
+                add(CelValue::Int(value));
+            }
+        }
+        CelValue::Double(value) => {
+            if let Some(value) = double_to_int(*value) {
+                add(CelValue::Int(value));
+            }
+            if let Some(value) = double_to_uint(*value) {
+                add(CelValue::Uint(value));
+            }
+        }
+        _ => {}
+    }
+}

@@ -1,0 +1,280 @@
+//! Evaluates programs and counts their cost.
+
+use smallvec::SmallVec;
+
+use super::plan::{Call, Code, CodeId, EntryCode, OperatorCost};
+use super::{CelBindings, CelProgram, DEFAULT_WORK_LIMIT, EvaluationLimits, cost, operators};
+use crate::value::{CelError, CelMap, CelResult, CelValue, Fuel, MapKey};
+
+/// The value of a variable of a comprehension.
+#[derive(Clone)]
+pub(super) enum Slot<'a> {
+    /// Not computed yet.
+    Unset,
+    Set(CelResult<'a>),
+}
+
+/// One evaluation.
+pub(super) struct Evaluator<'a, 'i> {
+    pub(super) program: &'a CelProgram,
+    pub(super) bindings: &'a CelBindings<'a>,
+    pub(super) slots: SmallVec<[Slot<'a>; 3]>,
+    pub(super) limits: EvaluationLimits<'i>,
+    cost: u64,
+    pub(super) fuel: Fuel,
+    /// Of all comprehensions together.
+    pub(super) iterations: u32,
+}
+
+impl<'a, 'i> Evaluator<'a, 'i> {
+    pub(super) fn new(
+        program: &'a CelProgram,
+        bindings: &'a CelBindings<'a>,
+        limits: &EvaluationLimits<'i>,
+    ) -> Self {
+        Self {
+            program,
+            bindings,
+            slots: SmallVec::from_elem(Slot::Unset, program.inits.len()),
+            limits: *limits,
+            cost: 0,
+            fuel: Fuel {
+                left: DEFAULT_WORK_LIMIT,
+            },
+            iterations: 0,
+        }
+    }
+
+    pub(super) fn cost(&self) -> u64 {
+        self.cost
+    }
+
+    /// Adds to the cost.
+    ///
+    /// # Errors
+    ///
+    /// When the cost is over the limit.
+    pub(super) fn charge(&mut self, cost: u64) -> Result<(), CelError> {
+        self.cost = self.cost.saturating_add(cost);
+        if self.cost > self.limits.cost {
+            return Err(CelError::cost_limit());
+        }
+        Ok(())
+    }
+
+    /// Takes back what testing for presence was charged.
+    pub(super) fn refund_one(&mut self) {
+        self.cost = self.cost.saturating_sub(1);
+    }
+
+    pub(super) fn eval(&mut self, id: CodeId) -> CelResult<'a> {
+        let program = self.program;
+        match &program.code[id.index()] {
+            Code::Const(value) => Ok(value.borrowed()),
+            Code::Attribute(attribute) => self.attribute(attribute),
+            Code::Unary(operator, operand) => self.unary(*operator, *operand),
+            Code::Binary {
+                operator,
+                cost,
+                left,
+                right,
+            } => self.binary(*operator, *cost, *left, *right),
+            Code::And(terms) => self.logic(terms, false),
+            Code::Or(terms) => self.logic(terms, true),
+            Code::Call(call) => self.call(call),
+            Code::List { elements, optional } => self.list(elements, optional),
+            Code::Map(entries) => self.map(entries),
+            Code::Fold(fold) => self.fold(fold),
+            Code::InSet(value, set) => {
+                let value = self.eval(*value)?;
+                let found = MapKey::of(&value).is_some_and(|key| set.contains(&key));
+                Ok(CelValue::Bool(found))
+            }
+            Code::OptionalOr(left, right) => self.optional_or(*left, *right, false),
+            Code::OptionalOrValue(left, right) => self.optional_or(*left, *right, true),
+            Code::Append { accumulator, list } => self.append(*accumulator, *list),
+            Code::Insert { accumulator, args } => self.insert(*accumulator, args),
+        }
+    }
+
+    fn unary(&mut self, operator: super::plan::UnaryOperator, operand: CodeId) -> CelResult<'a> {
+        let operand = self.eval(operand);
+        if let Err(error) = &operand
+            && error.is_final()
+        {
+            return operand;
+        }
+        self.charge(1)?;
+        operators::unary(operator, operand)
+    }
+
+    fn binary(
+        &mut self,
+        operator: super::plan::BinaryOperator,
+        cost: OperatorCost,
+        left: CodeId,
+        right: CodeId,
+    ) -> CelResult<'a> {
+        let left = final_or(self.eval(left))?;
+        let right = final_or(self.eval(right))?;
+        let cost = match cost {
+            OperatorCost::One => 1,
+            _ => cost::of_operator(cost, or_null(&left), or_null(&right)),
+        };
+        let result = match (left, right) {
+            (Ok(left), Ok(right)) => operators::binary(operator, &left, &right, &mut self.fuel),
+            (Err(error), _) | (_, Err(error)) => Err(error),
+        };
+        self.charge(cost)?;
+        result
+    }
+
+    /// `&&` with `stop` false, `||` with `stop` true: a term that is `stop` decides whatever the others are.
+    fn logic(&mut self, terms: &[CodeId], stop: bool) -> CelResult<'a> {
+        let mut failed = None;
+        for term in terms {
+            let error = match self.eval(*term) {
+                Ok(CelValue::Bool(value)) if value == stop => return Ok(CelValue::Bool(stop)),
+                Ok(CelValue::Bool(_)) => continue,
+                Ok(_) => CelError::no_such_overload(),
+                Err(error) if error.is_final() => return Err(error),
+                Err(error) => error,
+            };
+            failed.get_or_insert(error);
+        }
+        match failed {
+            Some(error) => Err(error),
+            None => Ok(CelValue::Bool(!stop)),
+        }
+    }
+
+    fn call(&mut self, call: &'a Call) -> CelResult<'a> {
+        let mut args: SmallVec<[CelValue<'a>; 2]> = SmallVec::with_capacity(call.args.len());
+        let mut failed = None;
+        for arg in &call.args {
+            match self.eval(*arg) {
+                Ok(value) => args.push(value),
+                Err(error) if error.is_final() || call.stops_early => return Err(error),
+                Err(error) => {
+                    args.push(CelValue::Null);
+                    failed.get_or_insert(error);
+                }
+            }
+        }
+        let result = match failed {
+            Some(error) => Err(error),
+            None => invoke(call, &args),
+        };
+        let cost = cost::of_call(call.cost, &args, or_null(&result));
+        self.charge(cost)?;
+        result
+    }
+
+    fn list(&mut self, elements: &[CodeId], optional: &[bool]) -> CelResult<'a> {
+        let mut values = Vec::with_capacity(elements.len());
+        for (at, element) in elements.iter().enumerate() {
+            let value = match self.eval(*element) {
+                Ok(value) => value,
+                Err(error) => return self.failed_literal(cost::LIST, error),
+            };
+            if optional.get(at) != Some(&true) {
+                values.push(value);
+                continue;
+            }
+            match value {
+                CelValue::Optional(None) => {}
+                CelValue::Optional(Some(of)) => values.push(of.value().clone()),
+                other => {
+                    let message = format!(
+                        "cannot initialize optional list element from non-optional value {other}"
+                    );
+                    return self.failed_literal(cost::LIST, CelError::new(message));
+                }
+            }
+        }
+        let list = CelValue::list(values);
+        self.charge(cost::LIST)?;
+        list
+    }
+
+    /// A literal with an entry that is an error costs the same.
+    fn failed_literal(&mut self, cost: u64, error: CelError) -> CelResult<'a> {
+        if !error.is_final() {
+            self.charge(cost)?;
+        }
+        Err(error)
+    }
+
+    fn map(&mut self, entries: &[EntryCode]) -> CelResult<'a> {
+        let map = self.entries(entries).and_then(CelMap::new);
+        match map {
+            Ok(map) => {
+                self.charge(cost::MAP)?;
+                Ok(CelValue::Map(map))
+            }
+            Err(error) => self.failed_literal(cost::MAP, error),
+        }
+    }
+
+    fn entries(
+        &mut self,
+        entries: &[EntryCode],
+    ) -> Result<Vec<(CelValue<'a>, CelValue<'a>)>, CelError> {
+        let mut values: Vec<(CelValue<'a>, CelValue<'a>)> = Vec::with_capacity(entries.len());
+        for entry in entries {
+            let key = self.eval(entry.key)?;
+            let value = self.eval(entry.value)?;
+            if !entry.optional {
+                values.push((key, value));
+                continue;
+            }
+            match value {
+                // An absent entry removes one with the same key.
+                CelValue::Optional(None) => values.retain(|(other, _)| *other != key),
+                CelValue::Optional(Some(of)) => values.push((key, of.value().clone())),
+                other => {
+                    return Err(CelError::new(format!(
+                        "cannot initialize optional entry '{key}' from non-optional value {other}"
+                    )));
+                }
+            }
+        }
+        Ok(values)
+    }
+
+    fn optional_or(&mut self, left: CodeId, right: CodeId, unwrap: bool) -> CelResult<'a> {
+        match self.eval(left)? {
+            CelValue::Optional(None) => self.eval(right),
+            CelValue::Optional(Some(of)) if unwrap => Ok(of.value().clone()),
+            other => Ok(other),
+        }
+    }
+}
+
+/// Calls the function, if it takes values of these types.
+fn invoke<'a>(call: &Call, args: &[CelValue<'a>]) -> CelResult<'a> {
+    if let Some(prepared) = &call.prepared {
+        return prepared.call(args);
+    }
+    let Some(at) = call.overload else {
+        return call.function.dispatch(args);
+    };
+    let overload = &call.function.overloads[at];
+    match &overload.function {
+        Some(function) if overload.accepts(args) => function.call(args),
+        _ => Err(CelError::no_such_call(&call.function.name, args)),
+    }
+}
+
+/// Errors that nothing absorbs stop the evaluation.
+fn final_or(result: CelResult<'_>) -> Result<CelResult<'_>, CelError> {
+    match result {
+        Err(error) if error.is_final() => Err(error),
+        other => Ok(other),
+    }
+}
+
+/// The value for counting cost: an error counts as `null` does.
+fn or_null<'r, 'a>(result: &'r CelResult<'a>) -> &'r CelValue<'a> {
+    result.as_ref().unwrap_or(&CelValue::Null)
+}

@@ -1,0 +1,228 @@
+//! Literals, identifiers, calls, lists, maps, objects and parentheses.
+
+#![expect(clippy::unnecessary_wraps, reason = "all rules give what can fail")]
+
+use super::{
+    CelBytes, CelValue, Expr, ExprId, MapEntry, ObjectField, Parsed, Parser, RESERVED, Stop, Token,
+    TokenKind, literals,
+};
+
+/// What may start an expression, as the original lists it.
+const STARTS: &str = "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, \
+                      BYTES, IDENTIFIER}";
+
+impl<'s> Parser<'s> {
+    pub(super) fn primary(&mut self) -> Result<Parsed, Stop> {
+        let token = self.peek();
+        match (token.kind, token.text) {
+            (TokenKind::Symbol, "(") => {
+                self.next();
+                let inside = self.expr()?;
+                self.expect(")")?;
+                Ok(inside)
+            }
+            (TokenKind::Symbol, "[") => self.list(),
+            (TokenKind::Symbol, "{") => self.map(),
+            (TokenKind::Symbol, ".") | (TokenKind::Ident, _) => self.name(),
+            (TokenKind::Symbol, "-") => self.literal(true),
+            (TokenKind::Symbol | TokenKind::In | TokenKind::End | TokenKind::EscapedIdent, _) => {
+                Err(self.unexpected(STARTS))
+            }
+            _ => self.literal(false),
+        }
+    }
+
+    /// A literal; `negative` if a minus is before it.
+    fn literal(&mut self, negative: bool) -> Result<Parsed, Stop> {
+        let first = self.peek();
+        if negative {
+            self.next();
+        }
+        let token = self.next();
+        let value = match token.kind {
+            TokenKind::Int => literals::int(token.text, negative)
+                .map(CelValue::Int)
+                .ok_or("invalid int literal"),
+            TokenKind::Uint => literals::uint(token.text)
+                .map(CelValue::Uint)
+                .ok_or("invalid uint literal"),
+            TokenKind::Float => literals::double(token.text, negative)
+                .map(CelValue::Double)
+                .ok_or("invalid double literal"),
+            TokenKind::String => literals::unescape(token.text, false).map(|text| {
+                // Escapes of text give whole characters.
+                CelValue::from(String::from_utf8_lossy(&text).into_owned())
+            }),
+            TokenKind::Bytes => literals::unescape(&token.text[1..], true)
+                .map(|bytes| CelValue::Bytes(CelBytes::from(bytes))),
+            TokenKind::True => Ok(CelValue::Bool(true)),
+            TokenKind::False => Ok(CelValue::Bool(false)),
+            _ => Ok(CelValue::Null),
+        };
+        let expr = match value {
+            Ok(value) => Expr::Literal(value),
+            Err(message) => {
+                self.report(first.offset, message);
+                Expr::Error
+            }
+        };
+        Ok(self.leaf(first.offset, expr))
+    }
+
+    /// An identifier, a call or an object literal; the name may start with a dot.
+    fn name(&mut self) -> Result<Parsed, Stop> {
+        let start = self.peek();
+        let dot = if self.take(".").is_some() { "." } else { "" };
+        let token = self.peek();
+        if token.kind != TokenKind::Ident {
+            let message = format!("no viable alternative at input '{dot}{}'", token.text);
+            self.report(token.offset, format!("Syntax error: {message}"));
+            return Err(Stop);
+        }
+        if let Some(object) = self.object(dot)? {
+            return Ok(object);
+        }
+        self.next();
+        if RESERVED.contains(&token.text) {
+            let message = format!("reserved identifier: {}", token.text);
+            self.report(start.offset, message);
+            return Ok(self.leaf(start.offset, Expr::Error));
+        }
+        let name = format!("{dot}{}", token.text);
+        if let Some(open) = self.take("(") {
+            let (args, depth) = self.arguments()?;
+            let id = self.global(open.offset, &name, &args);
+            return Ok(Parsed { id, depth });
+        }
+        Ok(self.leaf(token.offset, Expr::Ident(name.into())))
+    }
+
+    /// An object literal `a.b{field: value}`, if there is one at the name that comes next.
+    fn object(&mut self, dot: &str) -> Result<Option<Parsed>, Stop> {
+        let rest = &self.tokens[self.at..];
+        let mut length = 1;
+        let is = |at: usize, symbol: &str| {
+            rest.get(at)
+                .is_some_and(|token| token.kind == TokenKind::Symbol && token.text == symbol)
+        };
+        while is(length, ".")
+            && rest
+                .get(length + 1)
+                .is_some_and(|token| token.kind == TokenKind::Ident)
+        {
+            length += 2;
+        }
+        if !is(length, "{") {
+            return Ok(None);
+        }
+        let texts: Vec<_> = rest[..length].iter().map(|token| token.text).collect();
+        let name = format!("{dot}{}", texts.concat());
+        self.at += length;
+        let open = self.next();
+        let (fields, depth) = self.fields()?;
+        let id = self.add(
+            open.offset,
+            Expr::Object {
+                name: name.into(),
+                fields: fields.into(),
+            },
+        );
+        Ok(Some(Parsed { id, depth }))
+    }
+
+    fn fields(&mut self) -> Result<(Vec<ObjectField>, u32), Stop> {
+        let (mut fields, mut depth) = (Vec::new(), 0);
+        while !(self.is("}") || fields.is_empty() && self.is(",")) {
+            let optional = self.optional_mark();
+            let name = self.next();
+            if name.kind != TokenKind::Ident {
+                self.at -= usize::from(name.kind != TokenKind::End);
+                return Err(self.unexpected("IDENTIFIER"));
+            }
+            let colon = self.expect(":")?;
+            let value = self.expr()?;
+            depth = depth.max(value.depth);
+            fields.push(ObjectField {
+                name: name.text.into(),
+                value: value.id,
+                optional,
+                offset: colon.offset,
+            });
+            if self.take(",").is_none() {
+                break;
+            }
+        }
+        self.take(",");
+        self.expect("}")?;
+        Ok((fields, depth))
+    }
+
+    /// Whether a question mark comes before an entry.
+    fn optional_mark(&mut self) -> bool {
+        let Some(mark) = self.take("?") else {
+            return false;
+        };
+        self.need_optional_syntax(mark.offset, "?");
+        true
+    }
+
+    fn list(&mut self) -> Result<Parsed, Stop> {
+        let open: Token<'s> = self.next();
+        let (mut elements, mut optional, mut depth) = (Vec::new(), Vec::new(), 0);
+        while !self.is("]") && !self.is(",") {
+            optional.push(self.optional_mark());
+            let element: Parsed = self.expr()?;
+            depth = depth.max(element.depth);
+            elements.push(element.id);
+            if !self.is(",") || self.closes_after_comma("]") {
+                break;
+            }
+            self.next();
+        }
+        self.take(",");
+        self.expect("]")?;
+        if !optional.contains(&true) {
+            optional.clear();
+        }
+        let id: ExprId = self.add(
+            open.offset,
+            Expr::List {
+                elements: elements.into(),
+                optional: optional.into(),
+            },
+        );
+        Ok(Parsed { id, depth })
+    }
+
+    /// Whether the comma that comes next is the last token before `close`.
+    fn closes_after_comma(&self, close: &str) -> bool {
+        self.tokens
+            .get(self.at + 1)
+            .is_some_and(|token| token.kind == TokenKind::Symbol && token.text == close)
+    }
+
+    fn map(&mut self) -> Result<Parsed, Stop> {
+        let open = self.next();
+        let (mut entries, mut depth) = (Vec::new(), 0);
+        while !self.is("}") && !self.is(",") {
+            let optional = self.optional_mark();
+            let key = self.expr()?;
+            self.expect(":")?;
+            let value = self.expr()?;
+            depth = depth.max(key.depth).max(value.depth);
+            entries.push(MapEntry {
+                key: key.id,
+                value: value.id,
+                optional,
+            });
+            if !self.is(",") || self.closes_after_comma("}") {
+                break;
+            }
+            self.next();
+        }
+        self.take(",");
+        self.expect("}")?;
+        let id = self.add(open.offset, Expr::Map(entries.into()));
+        Ok(Parsed { id, depth })
+    }
+}
