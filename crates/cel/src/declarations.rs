@@ -43,7 +43,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::syntax::CelMacro;
+use crate::syntax::{Ast, CelMacro, Expr, ExprId, MacroError};
 use crate::types::CelType;
 use crate::value::{CelError, CelResult, CelValue};
 
@@ -81,6 +81,58 @@ pub type CelCostFn = fn(args: &[CelValue<'_>], result: &CelValue<'_>) -> Option<
 /// Why the constant is none that the function takes; then the expression does not compile.
 pub type PrepareCall =
     fn(constant: &CelValue<'_>) -> Result<Option<Arc<dyn CelFunction>>, CelError>;
+
+/// Looks at a call once its types are known, and tells what is wrong with it.
+pub type ValidateCall = fn(&CheckedCall<'_>) -> Vec<MacroError>;
+
+/// A call whose types are known.
+pub struct CheckedCall<'c> {
+    pub(crate) ast: &'c Ast,
+    pub(crate) types: &'c dyn Fn(ExprId) -> CelType,
+    pub(crate) id: ExprId,
+    pub(crate) args: &'c [ExprId],
+}
+
+impl CheckedCall<'_> {
+    /// The call itself: where issues about the whole of it are reported.
+    pub fn id(&self) -> ExprId {
+        self.id
+    }
+
+    /// The arguments; the target of a member call is the first of them.
+    pub fn args(&self) -> &[ExprId] {
+        self.args
+    }
+
+    /// The value, if the expression is a literal.
+    pub fn literal(&self, id: ExprId) -> Option<&CelValue<'static>> {
+        match self.ast.expr(id) {
+            Expr::Literal(value) => Some(value),
+            _ => None,
+        }
+    }
+
+    /// The elements, if the expression is a list literal.
+    pub fn elements(&self, id: ExprId) -> Option<&[ExprId]> {
+        match self.ast.expr(id) {
+            Expr::List { elements, .. } => Some(elements),
+            _ => None,
+        }
+    }
+
+    /// The static type of an expression.
+    pub fn type_of(&self, id: ExprId) -> CelType {
+        (self.types)(id)
+    }
+}
+
+impl fmt::Debug for CheckedCall<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CheckedCall")
+            .field("args", &self.args)
+            .finish_non_exhaustive()
+    }
+}
 
 /// One signature of a function.
 #[derive(Clone)]
@@ -191,6 +243,8 @@ pub struct CelFunctionDecl {
     pub(crate) cost: Option<CelCostFn>,
     pub(crate) prepare: Option<(usize, PrepareCall)>,
     pub(crate) singleton: bool,
+    pub(crate) validate: Option<ValidateCall>,
+    pub(crate) mixed_literals: bool,
 }
 
 impl CelFunctionDecl {
@@ -202,6 +256,8 @@ impl CelFunctionDecl {
             cost: None,
             prepare: None,
             singleton: false,
+            validate: None,
+            mixed_literals: false,
         }
     }
 
@@ -223,6 +279,20 @@ impl CelFunctionDecl {
     #[must_use]
     pub fn singleton(mut self) -> Self {
         self.singleton = true;
+        self
+    }
+
+    /// Looks at each call when an expression is compiled, in environments that check literals.
+    #[must_use]
+    pub fn validate(mut self, validate: ValidateCall) -> Self {
+        self.validate = Some(validate);
+        self
+    }
+
+    /// Lets list and map literals in calls be of mixed types where they otherwise may not.
+    #[must_use]
+    pub fn mixed_literals(mut self) -> Self {
+        self.mixed_literals = true;
         self
     }
 
@@ -296,6 +366,8 @@ impl CelDeclarations {
         known.cost = function.cost.or(known.cost);
         known.prepare = function.prepare.or(known.prepare);
         known.singleton |= function.singleton;
+        known.validate = function.validate.or(known.validate);
+        known.mixed_literals |= function.mixed_literals;
         for overload in function.overloads {
             match known.overloads.iter_mut().find(|of| of.id == overload.id) {
                 Some(same) => *same = overload,

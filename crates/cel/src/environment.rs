@@ -137,8 +137,8 @@ impl CelEnvironmentBuilder {
         self
     }
 
-    /// Whether literals of durations, times and patterns, and the types of elements, are checked when an expression
-    /// is compiled. Not unless asked for.
+    /// Whether literals of durations, times and patterns are checked when an expression is compiled. Not unless asked
+    /// for.
     #[must_use]
     pub fn literal_validators(mut self, on: bool) -> Self {
         self.scope.literal_validators = on;

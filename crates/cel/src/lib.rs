@@ -33,7 +33,7 @@ mod value;
 
 pub use declarations::{
     CelCostFn, CelDeclarations, CelFunction, CelFunctionDecl, CelLibrary, CelObjectType,
-    CelOverload, PrepareCall,
+    CelOverload, CheckedCall, PrepareCall, ValidateCall,
 };
 pub use document::{JsonNode, JsonObject};
 pub use environment::{CelCompileError, CelEnvironment, CelEnvironmentBuilder};

@@ -169,7 +169,7 @@ impl Substitutions {
             return self.substitute(known, all);
         }
         match of {
-            CelType::Variable(_) if all => CelType::Dyn,
+            CelType::Variable(_) | CelType::Parameter(_) if all => CelType::Dyn,
             _ if of.parameters().is_empty() => of.clone(),
             _ => {
                 let parameters = of.parameters().iter();

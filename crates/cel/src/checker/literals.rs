@@ -1,6 +1,7 @@
 //! Types of literals, and what is checked of literals once the types are known.
 
 use super::{Checker, Expr, ExprId, Reference};
+use crate::declarations::CheckedCall;
 use crate::types::CelType;
 use crate::value::{CelDuration, CelTimestamp, CelValue};
 
@@ -19,16 +20,63 @@ pub(super) fn type_of_literal(value: &CelValue<'_>) -> CelType {
 
 /// Refuses literals that would fail when the program runs, and list and map literals of mixed types.
 pub(super) fn validate(checker: &mut Checker<'_>) {
-    let mut reachable = vec![checker.ast.root];
-    while let Some(id) = reachable.pop() {
+    let mut reachable = vec![(checker.ast.root, false)];
+    while let Some((id, mut exempt)) = reachable.pop() {
         match checker.ast.expr(id) {
-            Expr::Call { function, args, .. } => validate_call(checker, id, function, args),
-            Expr::List { elements, optional } => validate_list(checker, elements, optional),
-            Expr::Map(_) => validate_map(checker, id),
+            Expr::Call { function, args, .. } => {
+                if checker.scope.literal_validators {
+                    validate_call(checker, id, function, args);
+                }
+                exempt |= validate_by_function(checker, id);
+            }
+            Expr::List { elements, optional } if checker.scope.homogeneous_literals && !exempt => {
+                validate_list(checker, elements, optional);
+            }
+            Expr::Map(_) if checker.scope.homogeneous_literals && !exempt => {
+                validate_map(checker, id);
+            }
             _ => {}
         }
-        crate::syntax::children(checker.ast.expr(id), |child| reachable.push(child));
+        crate::syntax::children(checker.ast.expr(id), |child| {
+            reachable.push((child, exempt));
+        });
     }
+}
+
+/// Asks the function of a call what is wrong with it; whether literals in the call may be of mixed types.
+fn validate_by_function(checker: &mut Checker<'_>, id: ExprId) -> bool {
+    let Some(Reference::Call {
+        function,
+        namespaced,
+        ..
+    }) = checker.references.get(&id)
+    else {
+        return false;
+    };
+    let Some(declared) = checker.scope.declarations.functions.get(function) else {
+        return false;
+    };
+    if let (Some(validate), true) = (declared.validate, checker.scope.literal_validators) {
+        let mut args = Vec::new();
+        if let Expr::Call {
+            target, args: all, ..
+        } = checker.ast.expr(id)
+        {
+            args.extend(target.iter().filter(|_| !namespaced));
+            args.extend(all.iter());
+        }
+        let types = |id: ExprId| checker.substitutions.substitute(&checker.type_of(id), true);
+        let issues = validate(&CheckedCall {
+            ast: checker.ast,
+            types: &types,
+            id,
+            args: &args,
+        });
+        for issue in issues {
+            checker.report(issue.at, issue.message);
+        }
+    }
+    declared.mixed_literals
 }
 
 fn validate_call(checker: &mut Checker<'_>, id: ExprId, function: &str, args: &[ExprId]) {
@@ -40,6 +88,7 @@ fn validate_call(checker: &mut Checker<'_>, id: ExprId, function: &str, args: &[
     };
     let valid = match (function, value) {
         ("duration", CelValue::String(text)) => CelDuration::parse(text).is_some(),
+        ("duration", CelValue::Int(_)) => false,
         ("timestamp", CelValue::String(text)) => {
             CelTimestamp::parse(text).is_some_and(|of| of.is_ok())
         }

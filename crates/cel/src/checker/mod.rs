@@ -27,7 +27,7 @@ pub(crate) struct CheckerScope {
     pub(crate) container: Box<str>,
     /// Whether elements of list and map literals must be of one type.
     pub(crate) homogeneous_literals: bool,
-    /// Whether literals of durations, times and patterns, and types of elements, are checked after the types.
+    /// Whether literals of durations, times and patterns are checked after the types.
     pub(crate) literal_validators: bool,
     /// Whether numbers of different types can be ordered.
     pub(crate) cross_type_comparison: bool,
@@ -93,7 +93,7 @@ pub(crate) fn check(ast: &Ast, source: &str, scope: &CheckerScope) -> Result<Che
         let message = "expression has a type that is too complex";
         checker.issues.report(CodePosition::NONE, message);
     }
-    if checker.issues.is_empty() && scope.literal_validators {
+    if checker.issues.is_empty() {
         literals::validate(&mut checker);
     }
     if !checker.issues.is_empty() {
@@ -182,18 +182,14 @@ impl Checker<'_> {
     }
 
     /// The type of the elements of a literal, given that of those before and of the next one.
-    fn join(&mut self, id: ExprId, before: Option<CelType>, next: CelType) -> CelType {
-        let Some(before) = before else {
-            return next;
-        };
-        if self.substitutions.assign(&before, &next) {
-            return most_general(&before, &next).clone();
+    fn join(&mut self, before: Option<CelType>, next: CelType) -> CelType {
+        match before {
+            None => next,
+            Some(before) if self.substitutions.assign(&before, &next) => {
+                most_general(&before, &next).clone()
+            }
+            Some(_) => CelType::Dyn,
         }
-        if !self.scope.homogeneous_literals {
-            return CelType::Dyn;
-        }
-        self.mismatch(id, &before, &next);
-        CelType::Error
     }
 
     /// The type inside of an optional element or entry, which must be an optional value.
@@ -219,7 +215,7 @@ impl Checker<'_> {
             if optional.get(at) == Some(&true) {
                 element_type = self.unwrap_optional(*element, element_type);
             }
-            of = Some(self.join(*element, of, element_type));
+            of = Some(self.join(of, element_type));
         }
         let of = of.unwrap_or_else(|| self.substitutions.fresh());
         self.set_type(id, CelType::list(of));
@@ -233,13 +229,13 @@ impl Checker<'_> {
         for entry in entries {
             self.check(entry.key);
             let of = self.type_of(entry.key);
-            key_type = Some(self.join(entry.key, key_type, of));
+            key_type = Some(self.join(key_type, of));
             self.check(entry.value);
             let mut of = self.type_of(entry.value);
             if entry.optional {
                 of = self.unwrap_optional(entry.value, of);
             }
-            value_type = Some(self.join(entry.value, value_type, of));
+            value_type = Some(self.join(value_type, of));
         }
         let key_type = key_type.unwrap_or_else(|| self.substitutions.fresh());
         let value_type = value_type.unwrap_or_else(|| self.substitutions.fresh());

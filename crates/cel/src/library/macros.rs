@@ -25,11 +25,9 @@ impl CelLibrary for StandardMacros {
         to.macro_call(CelMacro::member("exists", 2, |e, t, a| {
             quantifier(e, t, a, exists)
         }));
-        for name in ["exists_one", "existsOne"] {
-            to.macro_call(CelMacro::member(name, 2, |e, t, a| {
-                quantifier(e, t, a, exists_one)
-            }));
-        }
+        to.macro_call(CelMacro::member("exists_one", 2, |e, t, a| {
+            quantifier(e, t, a, exists_one)
+        }));
         to.macro_call(CelMacro::member("map", 2, map));
         to.macro_call(CelMacro::member("map", 3, map));
         to.macro_call(CelMacro::member("filter", 2, filter));

@@ -20,7 +20,7 @@ impl CelLibrary for OptionalTypes {
         let optional = CelType::optional(value.clone());
         let list = CelType::list(value.clone());
         to.enable_optional_syntax();
-        to.type_name(CelType::optional(CelType::Dyn));
+        to.type_name(CelType::opaque("optional_type"));
         to.macro_call(CelMacro::member("optMap", 2, |e, t, a| {
             opt_map(e, t, a, true)
         }));

@@ -25,14 +25,14 @@ impl CelLibrary for StandardLibrary {
 }
 
 fn declare_types(to: &mut CelDeclarations) {
-    let (a, b) = (CelType::Dyn, CelType::Dyn);
+    let (a, b) = (parameter("A"), parameter("B"));
     for of in [
         CelType::Bool,
         CelType::Bytes,
         CelType::Double,
         CelType::Duration,
         CelType::Int,
-        CelType::list(CelType::Dyn),
+        CelType::list(a.clone()),
         CelType::map(a, b),
         CelType::Null,
         CelType::String,

@@ -46,7 +46,7 @@ impl<'a> Evaluator<'a, '_> {
             },
         }?;
         if attribute.qualifiers.is_empty() {
-            return Ok(root);
+            return unnest(root);
         }
         self.qualify_all(root, attribute)
     }
@@ -139,6 +139,25 @@ impl<'a> Evaluator<'a, '_> {
                 Err(CelError::new(format!("index out of bounds: {key}")))
             }
             None => Err(CelError::no_such_key(&key)),
+        }
+    }
+}
+
+/// An optional value that holds another one holds its value instead, as the original has it wherever a value goes
+/// through a variable or a condition; an absent one inside is null.
+fn unnest(value: CelValue<'_>) -> CelResult<'_> {
+    let CelValue::Optional(Some(of)) = &value else {
+        return Ok(value);
+    };
+    let mut inner = of.value();
+    if !matches!(inner, CelValue::Optional(_)) {
+        return Ok(value);
+    }
+    loop {
+        match inner {
+            CelValue::Optional(Some(of)) => inner = of.value(),
+            CelValue::Optional(None) => return CelValue::some(CelValue::Null),
+            other => return CelValue::some(other.clone()),
         }
     }
 }

@@ -78,9 +78,13 @@ impl Compiler<'_> {
             Expr::Call { .. } => self.call(id),
             Expr::List { elements, optional } => self.list(elements, optional),
             Expr::Map(entries) => self.map(entries),
-            Expr::Object { name, .. } => {
-                let message = format!("object literals are not supported: {name}");
-                Err(CelError::new(message))
+            Expr::Object { name, fields } => {
+                let fields: Result<_, _> = fields
+                    .iter()
+                    .map(|field| self.compile(field.value))
+                    .collect();
+                let name = name.trim_start_matches('.').into();
+                Ok(self.push(Code::Object(name, fields?)))
             }
             Expr::Fold(fold) => self.fold(id, fold),
         }
@@ -362,6 +366,17 @@ impl Compiler<'_> {
         for element in list {
             if matches!(element, CelValue::Double(of) if of.is_nan()) {
                 continue;
+            }
+            let primitive = matches!(
+                element,
+                CelValue::Bool(_)
+                    | CelValue::Int(_)
+                    | CelValue::Uint(_)
+                    | CelValue::Double(_)
+                    | CelValue::String(_)
+            );
+            if !primitive {
+                return None;
             }
             set.insert(MapKey::of(&element)?);
             add_equal_numbers(&element, &mut set);

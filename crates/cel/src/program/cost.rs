@@ -8,6 +8,9 @@ pub(super) const LIST: u64 = 10;
 /// Cost of making a map.
 pub(super) const MAP: u64 = 30;
 
+/// Cost of making an object.
+pub(super) const OBJECT: u64 = 40;
+
 /// A tenth of `size`, rounded up: the cost of reading text.
 pub(crate) fn tenth(size: u64) -> u64 {
     size.div_ceil(10)

@@ -84,6 +84,7 @@ impl<'a, 'i> Evaluator<'a, 'i> {
             Code::Call(call) => self.call(call),
             Code::List { elements, optional } => self.list(elements, optional),
             Code::Map(entries) => self.map(entries),
+            Code::Object(name, fields) => self.object(name, fields),
             Code::Fold(fold) => self.fold(fold),
             Code::InSet(value, set) => {
                 let value = self.eval(*value)?;
@@ -154,7 +155,11 @@ impl<'a, 'i> Evaluator<'a, 'i> {
         for arg in &call.args {
             match self.eval(*arg) {
                 Ok(value) => args.push(value),
-                Err(error) if error.is_final() || call.stops_early => return Err(error),
+                Err(error) if error.is_final() => return Err(error),
+                // A failing last argument is too late to stop early.
+                Err(error) if call.stops_early && args.len() + 1 < call.args.len() => {
+                    return Err(error);
+                }
                 Err(error) => {
                     args.push(CelValue::Null);
                     failed.get_or_insert(error);
@@ -240,6 +245,19 @@ impl<'a, 'i> Evaluator<'a, 'i> {
             }
         }
         Ok(values)
+    }
+
+    /// Types with declared fields have no constructor: their values come from the host.
+    fn object(&mut self, name: &str, fields: &[CodeId]) -> CelResult<'a> {
+        for field in fields {
+            if let Err(error) = self.eval(*field) {
+                return self.failed_literal(cost::OBJECT, error);
+            }
+        }
+        self.failed_literal(
+            cost::OBJECT,
+            CelError::new(format!("unknown type '{name}'")),
+        )
     }
 
     fn optional_or(&mut self, left: CodeId, right: CodeId, unwrap: bool) -> CelResult<'a> {

@@ -123,7 +123,10 @@ impl<'a> Evaluator<'a, '_> {
         for arg in args {
             match self.eval(*arg) {
                 Ok(value) => values.push(value),
-                Err(error) if error.is_final() || stops_early => return Err(error),
+                Err(error) if error.is_final() => return Err(error),
+                Err(error) if stops_early && values.is_empty() && failed.is_none() => {
+                    return Err(error);
+                }
                 Err(error) => failed = Some(error),
             }
         }
@@ -145,7 +148,10 @@ impl<'a> Evaluator<'a, '_> {
                     at += 1;
                 }
             }
-            _ => return Err(CelError::no_such_overload()),
+            _ => {
+                values.insert(0, CelValue::Map(map));
+                return Err(CelError::no_such_call("cel.@mapInsert", &values));
+            }
         }
         Ok(CelValue::Map(map))
     }

@@ -39,6 +39,8 @@ pub(super) enum Code {
         optional: Box<[bool]>,
     },
     Map(Box<[EntryCode]>),
+    /// An object literal, which no environment can make.
+    Object(Box<str>, Box<[CodeId]>),
     Fold(Box<FoldCode>),
     /// `value in [constants]`
     InSet(CodeId, HashSet<MapKey>),

@@ -54,6 +54,9 @@ pub(crate) enum MapKey {
     Uint(u64),
     Double(u64),
     String(Box<str>),
+    Duration(i64),
+    Timestamp(i64, u32),
+    Type(Box<str>),
 }
 
 impl MapKey {
@@ -68,6 +71,9 @@ impl MapKey {
             // Both zeros are the same key.
             CelValue::Double(value) => Self::Double((value + 0.0).to_bits()),
             CelValue::String(text) => Self::String((**text).into()),
+            CelValue::Duration(span) => Self::Duration(span.nanoseconds()),
+            CelValue::Timestamp(time) => Self::Timestamp(time.seconds(), time.nanoseconds()),
+            CelValue::Type(of) => Self::Type(of.runtime_name().into()),
             _ => return None,
         })
     }
@@ -79,7 +85,7 @@ fn same_key(a: &CelValue<'_>, b: &CelValue<'_>) -> bool {
         (CelValue::String(a), CelValue::String(b)) => **a == **b,
         (CelValue::Int(a), CelValue::Int(b)) => a == b,
         (CelValue::Uint(a), CelValue::Uint(b)) => a == b,
-        _ => a.type_name() == b.type_name() && a.equals(b),
+        _ => MapKey::of(a).is_some_and(|a| MapKey::of(b) == Some(a)),
     }
 }
 
@@ -144,11 +150,11 @@ impl<'a> MapData<'a> {
 }
 
 impl<'a> CelMap<'a> {
-    /// A map of `entries`; of entries with the same key the last counts.
+    /// A map of `entries`; of entries with the same key the last counts. Keys such as lists are never found.
     ///
     /// # Errors
     ///
-    /// When a key is not a bool, a number, a string or null, or the map would be larger than values may be.
+    /// When the map would be larger than values may be.
     pub fn new(entries: Vec<(CelValue<'a>, CelValue<'a>)>) -> Result<Self, CelError> {
         let mut data = MapData {
             entries: Vec::with_capacity(entries.len()),
@@ -156,10 +162,6 @@ impl<'a> CelMap<'a> {
             measure: Measure { depth: 1, nodes: 1 },
         };
         for (key, value) in entries {
-            if MapKey::of(&key).is_none() && !matches!(key, CelValue::Double(_)) {
-                let message = format!("unsupported key type: {}", key.type_name());
-                return Err(CelError::new(message));
-            }
             match data.position(&key) {
                 Some(at) => data.entries[at].1 = value,
                 None => data.push(key, value)?,

@@ -183,6 +183,12 @@ impl CelTimestamp {
         self.nanoseconds
     }
 
+    /// The same point in time, written in UTC.
+    #[must_use]
+    pub fn in_utc(self) -> Self {
+        Self { offset: 0, ..self }
+    }
+
     /// Whether this is what Go takes for no time: the start of the year 1.
     pub(crate) fn is_zero(self) -> bool {
         self.seconds == FIRST_SECOND && self.nanoseconds == 0
@@ -236,11 +242,11 @@ impl CelTimestamp {
     /// When there is no such zone.
     pub(crate) fn in_zone(self, zone: &str) -> Result<CivilTime, CelError> {
         let offset = match zone {
-            "" | "UTC" => 0,
+            // The zone of the machine is not looked at.
+            "" | "UTC" | "Local" => 0,
             _ if zone.contains(':') => fixed_offset(zone)?,
             _ => {
-                let zone = TimeZone::get(zone)
-                    .map_err(|_| CelError::new(format!("unknown time zone {zone}")))?;
+                let zone = named_zone(zone)?;
                 // The offset of the last days of the year 9999 is that of the last moment that jiff knows.
                 let last = Timestamp::MAX.as_second();
                 let at = Timestamp::from_second(self.seconds.min(last)).unwrap_or(Timestamp::MAX);
@@ -341,9 +347,15 @@ impl fmt::Display for CelTimestamp {
     }
 }
 
-/// The seconds from the epoch to `2006-01-02T15:04:05` at the start of `text`, and what follows.
+/// The seconds from the epoch to `2006-01-02T15:04:05` at the start of `text`, and what follows. The hour may have one
+/// digit.
 fn parse_date_time(text: &str) -> Option<(i64, &str)> {
-    let form = "dddd-dd-ddTdd:dd:dd";
+    let hour_end = text.get(11..)?.find(':')? + 11;
+    let form = if hour_end == 12 {
+        "dddd-dd-ddTd:dd:dd"
+    } else {
+        "dddd-dd-ddTdd:dd:dd"
+    };
     let fits = text.len() >= form.len()
         && text
             .bytes()
@@ -357,7 +369,11 @@ fn parse_date_time(text: &str) -> Option<(i64, &str)> {
     }
     let number = |from: usize, to: usize| text[from..to].parse::<i64>().ok();
     let (year, month, day) = (number(0, 4)?, number(5, 7)?, number(8, 10)?);
-    let (hour, minute, second) = (number(11, 13)?, number(14, 16)?, number(17, 19)?);
+    let hour = number(11, hour_end)?;
+    let (minute, second) = (
+        number(hour_end + 1, hour_end + 3)?,
+        number(hour_end + 4, hour_end + 6)?,
+    );
     let valid = (1..=12).contains(&month)
         && (1..=days_in(year, month)).contains(&day)
         && hour < 24
@@ -407,6 +423,16 @@ fn parse_offset(text: &str) -> Option<i32> {
     (hours <= 24 && minutes < 60).then_some(sign * (hours * 60 + minutes) * 60)
 }
 
+/// The zone of a name of the IANA database, in its spelling.
+fn named_zone(name: &str) -> Result<TimeZone, CelError> {
+    if name.contains("..") || name.starts_with(['/', '\\']) {
+        return Err(CelError::new("time: invalid location name"));
+    }
+    let zone = TimeZone::get(name).ok();
+    let zone = zone.filter(|zone| zone.iana_name() == Some(name));
+    zone.ok_or_else(|| CelError::new(format!("unknown time zone {name}")))
+}
+
 /// The seconds of the offset that `±hh:mm` names in a call such as `getHours('-08:00')`.
 fn fixed_offset(zone: &str) -> Result<i64, CelError> {
     let (hours, minutes) = zone.split_once(':').unwrap_or((zone, "0"));
@@ -424,7 +450,7 @@ fn fixed_offset(zone: &str) -> Result<i64, CelError> {
 }
 
 fn duration_overflow() -> CelError {
-    CelError::new("duration overflow")
+    CelError::new("integer overflow")
 }
 
 pub(super) fn timestamp_overflow() -> CelError {
