@@ -4,19 +4,21 @@
 //! alone; then the layers of a gateway that relays evictions, of one that decides about them, and of one where
 //! evictions wait for their budgets.
 
+#[path = "support/leaf.rs"]
+mod leaf;
 mod support;
 
 use std::{
-    future::{Future, Ready, ready},
+    future::Future,
     pin::pin,
     rc::Rc,
     sync::Arc,
-    task::{Context, Poll, Waker},
+    task::{Context, Waker},
     time::Duration,
 };
 
 use fairgate_base::{clock::Clock, events::EventSink};
-use fairgate_call::{Call, ClientBody, Inbound, Peer, Refusal, Reply, ReplyBody, RequestContext};
+use fairgate_call::{Call, ClientBody, Inbound, Peer, Refusal, Reply, RequestContext};
 use fairgate_core::digest::RequestDigest;
 use fairgate_eviction::waiting::WaitLimits;
 use fairgate_evictor::{
@@ -28,26 +30,9 @@ use fairgate_upstream::{
     endpoint::Endpoint,
     review::ReviewClient,
 };
+use leaf::Leaf;
 use support::{Case, digests, measure};
 use tower::{Layer, Service};
-
-/// A leaf that answers at once.
-#[derive(Clone)]
-struct Leaf;
-
-impl Service<Call> for Leaf {
-    type Response = Reply;
-    type Error = Refusal;
-    type Future = Ready<Result<Reply, Refusal>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Refusal>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, _: Call) -> Self::Future {
-        ready(Ok(Reply::new(ReplyBody::full("ok"))))
-    }
-}
 
 /// The layer of a gateway that decides about evictions by `mode`; they wait for at most `wait`.
 fn layer(runtime: &tokio::runtime::Handle, mode: EvictionMode, wait: Duration) -> EvictionLayer {

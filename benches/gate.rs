@@ -5,10 +5,12 @@
 //! waiting, half of them on another core, so that half the decisions go by mailbox. The baseline is the
 //! same stack with enforcement off.
 
+#[path = "support/leaf.rs"]
+mod leaf;
 mod support;
 
 use std::{
-    future::{Future, Ready, poll_fn, ready},
+    future::{Future, poll_fn},
     pin::Pin,
     rc::Rc,
     sync::Arc,
@@ -16,37 +18,18 @@ use std::{
 };
 
 use fairgate_base::clock::Clock;
-use fairgate_call::{
-    Call, ClientBody, Inbound, Peer, Refusal, Reply, ReplyBody, RequestContext, SpoolLimits,
-};
+use fairgate_call::{Call, ClientBody, Inbound, Peer, Refusal, Reply, RequestContext, SpoolLimits};
 use fairgate_core::{apf::work::EstimatorSettings, digest::RequestDigest, time::Time};
 use fairgate_proxy::fairness::{
     Caps, Enforcement, FairnessLayer, FlowControl, FlowControlSettings, Gate, layer::Fairness,
 };
 use http_body::Body as _;
+use leaf::Leaf;
 use support::{Case, digests, measure, policy};
 use tower::{Layer, Service};
 
 const SEATS: u32 = 600;
 const WAITING: usize = 1_000;
-
-/// A leaf that answers at once.
-#[derive(Clone)]
-struct Leaf;
-
-impl Service<Call> for Leaf {
-    type Response = Reply;
-    type Error = Refusal;
-    type Future = Ready<Result<Reply, Refusal>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Refusal>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, _: Call) -> Self::Future {
-        ready(Ok(Reply::new(ReplyBody::full("ok"))))
-    }
-}
 
 type Waiting = Pin<Box<dyn Future<Output = Result<Reply, Refusal>>>>;
 

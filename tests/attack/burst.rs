@@ -45,13 +45,7 @@ fn burst() -> Outcome {
         }),
         ..Setup::default()
     };
-    let nobody = Mix {
-        readers: 0,
-        writers: 0,
-        watches: 0,
-        ..Mix::default()
-    };
-    let mut played = Scene::new(&setup, nobody).play(async |scene| {
+    let mut played = Scene::new(&setup, Mix::NOBODY).play(async |scene| {
         let mut clients = clients(scene.gateway.address).await;
         let before = least_cost(&scene.gateway, &mut clients).await;
         let opened = scene.upstream.connections();

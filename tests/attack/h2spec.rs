@@ -32,13 +32,7 @@ fn h2spec() -> Outcome {
         anonymous: true,
         ..Setup::default()
     };
-    let nobody = Mix {
-        readers: 0,
-        writers: 0,
-        watches: 0,
-        ..Mix::default()
-    };
-    let mut played = Scene::new(&setup, nobody).play(async |scene| {
+    let mut played = Scene::new(&setup, Mix::NOBODY).play(async |scene| {
         let port = scene.gateway.address.port().to_string();
         let arguments = ["-t", "-k", "-h", "127.0.0.1", "-p", &port, "-o", "3"];
         let mut run = Command::new(program)

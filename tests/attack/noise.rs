@@ -39,15 +39,6 @@ pub(crate) const ATTACKS: &[Attack] = &[
     },
 ];
 
-const NOBODY: Mix = Mix {
-    readers: 0,
-    writers: 0,
-    watches: 0,
-    anonymous: 0,
-    user: "",
-    limit: ms(1000),
-};
-
 fn refused_reviews() -> Outcome {
     const TOKENS: usize = 300;
     const WARNINGS: usize = 20;
@@ -127,7 +118,7 @@ fn refused_heads() -> Outcome {
         config: json!({"log": {"access": true}}),
         ..Setup::default()
     };
-    let mut played = Scene::new(&setup, NOBODY).play(async |scene| {
+    let mut played = Scene::new(&setup, Mix::NOBODY).play(async |scene| {
         let lines = scene.gateway.log().lines().count();
         let address = scene.gateway.address;
         let sent = tokio::task::spawn_blocking(move || {

@@ -48,6 +48,18 @@ pub(crate) struct Mix {
     pub(crate) limit: Duration,
 }
 
+impl Mix {
+    /// No other clients.
+    pub(crate) const NOBODY: Self = Self {
+        readers: 0,
+        writers: 0,
+        watches: 0,
+        anonymous: 0,
+        user: "",
+        limit: ms(1000),
+    };
+}
+
 impl Default for Mix {
     fn default() -> Self {
         Self {

@@ -22,7 +22,8 @@ fn panicky() -> Leaf<impl FnMut(&Call) -> Result<Reply, Refusal> + Clone> {
     })
 }
 
-struct PanickyGuard;
+/// Panics with the first data of a reply.
+pub struct PanickyGuard;
 
 impl ReplyGuard for PanickyGuard {
     fn data(&mut self, _: &Bytes) {

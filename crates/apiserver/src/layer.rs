@@ -33,7 +33,7 @@ use crate::{
 };
 use fairgate_base::clock::Clock;
 use fairgate_call::{BodyError, Call, ClientBody, Refusal, Reply, ReplyBody};
-use fairgate_core::digest::readable;
+use fairgate_core::digest::{normalized_path, readable};
 
 /// How long reading a body may take, also for calls without a deadline.
 const BODY_WITHIN: Duration = Duration::from_secs(60);
@@ -179,22 +179,7 @@ impl Shared {
 /// resource must not be reachable by a path that the upstream normalizes.
 fn owns(hosted: &Hosted, path: &str) -> bool {
     hosted.owns(path)
-        || (path.contains("//") || path.contains("/.")) && hosted.owns(&normalized(path))
-}
-
-/// A path without empty segments, `.` and `..`.
-fn normalized(path: &str) -> String {
-    let mut kept: Vec<&str> = Vec::new();
-    for segment in path.split('/') {
-        match segment {
-            "" | "." => {}
-            ".." => {
-                kept.pop();
-            }
-            segment => kept.push(segment),
-        }
-    }
-    format!("/{}", kept.join("/"))
+        || (path.contains("//") || path.contains("/.")) && hosted.owns(&normalized_path(path))
 }
 
 type ReplyFuture = Pin<Box<dyn Future<Output = Result<Reply, Refusal>>>>;
@@ -382,23 +367,5 @@ impl Body for WatchBody {
             self.start_next(stream);
             Ok(Frame::data(bytes))
         }))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_path_is_normalized_as_proxies_do_it() {
-        for (path, clean) in [
-            ("/apis", "/apis"),
-            ("//apis///x", "/apis/x"),
-            ("/x/../apis/./x/", "/apis/x"),
-            ("/../../apis", "/apis"),
-            ("/", "/"),
-        ] {
-            assert_eq!(normalized(path), clean, "{path}");
-        }
     }
 }

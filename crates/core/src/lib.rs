@@ -10,6 +10,7 @@ pub mod cells;
 pub mod digest;
 pub mod finding;
 pub mod go_duration;
+pub mod identity_hasher;
 pub mod mailbox;
 pub mod names;
 pub mod random;

@@ -1,8 +1,6 @@
 //! Recognizes the paths of evictions.
 
-use std::borrow::Cow;
-
-use fairgate_core::digest::{RequestInfo, readable};
+use fairgate_core::digest::{RequestInfo, normalized_path, readable};
 
 /// The longest name that an object can have.
 pub(crate) const MAX_NAME: usize = 253;
@@ -42,7 +40,7 @@ impl PathMatch {
     }
 
     fn of_path(path: &str) -> Self {
-        let cleaned = cleaned(path);
+        let cleaned = normalized_path(path);
         let segments: Vec<&str> = cleaned.split('/').skip(1).collect();
         let [
             "api",
@@ -66,21 +64,6 @@ impl PathMatch {
             Self::Disguised
         }
     }
-}
-
-/// A path without empty segments, `.` and `..`.
-fn cleaned(path: &str) -> Cow<'_, str> {
-    let mut kept: Vec<&str> = Vec::new();
-    for segment in path.split('/') {
-        match segment {
-            "" | "." => {}
-            ".." => {
-                kept.pop();
-            }
-            segment => kept.push(segment),
-        }
-    }
-    Cow::Owned(format!("/{}", kept.join("/")))
 }
 
 #[cfg(test)]

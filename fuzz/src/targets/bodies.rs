@@ -10,6 +10,7 @@ use fairgate_objects::{
 };
 use serde_json::Value;
 
+use super::body_format;
 use crate::{Outcome, Target};
 
 /// The target `bodies`.
@@ -53,11 +54,7 @@ pub const TARGET: Target = Target {
 
 fn run(data: &[u8]) -> Outcome {
     let (&control, body) = data.split_first().unwrap_or((&0, &[]));
-    let format = match control % 3 {
-        0 => BodyFormat::Json,
-        1 => BodyFormat::Yaml,
-        _ => BodyFormat::Protobuf,
-    };
+    let format = body_format(control);
     let kind = KINDS[usize::from(control >> 2 & 1)];
     let versions = kind.versions;
     let version = &versions[usize::from(control >> 3) % versions.len()];

@@ -11,10 +11,10 @@ use fairgate_eviction::procedure::{
     server_clock::ServerClock,
 };
 use fairgate_evictor::fuzzing::read_eviction;
-use fairgate_objects::codec::BodyFormat;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use super::body_format;
 use crate::{Outcome, Target};
 
 /// The target `evictions`.
@@ -50,11 +50,7 @@ pub const TARGET: Target = Target {
 
 fn run(data: &[u8]) -> Outcome {
     let (&control, body) = data.split_first().unwrap_or((&0, &[]));
-    let format = match control % 3 {
-        0 => BodyFormat::Json,
-        1 => BodyFormat::Yaml,
-        _ => BodyFormat::Protobuf,
-    };
+    let format = body_format(control);
     let query = match control >> 2 & 3 {
         0 => vec!["All".to_owned()],
         1 => vec!["other".to_owned()],

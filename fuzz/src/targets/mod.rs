@@ -12,6 +12,8 @@ pub mod patches;
 pub mod request_info;
 pub mod selectors;
 
+use fairgate_objects::codec::BodyFormat;
+
 use crate::Target;
 
 /// All targets.
@@ -28,3 +30,12 @@ pub const TARGETS: &[Target] = &[
     request_info::TARGET,
     selectors::TARGET,
 ];
+
+/// The format of a body that the first byte of an input chooses.
+fn body_format(control: u8) -> BodyFormat {
+    match control % 3 {
+        0 => BodyFormat::Json,
+        1 => BodyFormat::Yaml,
+        _ => BodyFormat::Protobuf,
+    }
+}

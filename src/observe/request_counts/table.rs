@@ -3,7 +3,7 @@
 use std::{
     cell::{Cell, RefCell},
     collections::HashMap,
-    hash::{BuildHasherDefault, Hasher, RandomState},
+    hash::{BuildHasherDefault, Hasher as _, RandomState},
     sync::Arc,
 };
 
@@ -14,7 +14,7 @@ use super::{
     registry::{FORGOTTEN_SWEEPS, Row},
     request_labels::{scope_label, verb_label},
 };
-use fairgate_core::digest::RequestInfo;
+use fairgate_core::{digest::RequestInfo, identity_hasher::IdentityHasher};
 
 /// Resources that one core knows to exist.
 const MAX_RESOURCES: usize = 4096;
@@ -140,25 +140,5 @@ impl RequestTable {
         let mut resources = self.resources.borrow_mut();
         let learn = exists && resources.len() < MAX_RESOURCES && !self.registry.is_full();
         learn && resources.insert(resource, self.swept.get()).is_none()
-    }
-}
-
-/// A hasher for keys that are hashes already.
-#[derive(Clone, Copy, Debug, Default)]
-struct IdentityHasher(u64);
-
-impl Hasher for IdentityHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
-        }
-    }
-
-    fn write_u64(&mut self, hash: u64) {
-        self.0 = hash;
     }
 }

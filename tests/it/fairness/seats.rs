@@ -6,8 +6,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use bytes::Bytes;
-use fairgate_call::{BodyEnd, Call, Refusal, Reply, ReplyBody, ReplyGuard};
+use fairgate_call::{Call, Refusal, Reply, ReplyBody};
 use fairgate_core::{
     apf::Semantics,
     cells::{FlowCells, Histogram, HistogramTotal},
@@ -20,6 +19,7 @@ use tower::Service;
 use super::*;
 use crate::{
     client::piece,
+    panics::PanickyGuard,
     rules::{Full, Rules},
     upstream::streamed,
 };
@@ -91,16 +91,6 @@ impl Service<Call> for Panicky {
             Ok(reply)
         })
     }
-}
-
-struct PanickyGuard;
-
-impl ReplyGuard for PanickyGuard {
-    fn data(&mut self, _: &Bytes) {
-        panic!("on purpose");
-    }
-
-    fn end(self: Box<Self>, _: BodyEnd) {}
 }
 
 #[tokio::test]

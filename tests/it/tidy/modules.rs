@@ -27,13 +27,22 @@ const CORE: Edges = &[
     ("finding", &[]),
     ("go_duration", &[]),
     ("names", &[]),
+    ("identity_hasher", &[]),
     ("random", &[]),
     ("rejection", &[]),
     ("mailbox", &["sync"]),
     ("digest", &["go_duration", "names"]),
     (
         "apf",
-        &["digest", "finding", "names", "rejection", "sync", "time"],
+        &[
+            "digest",
+            "finding",
+            "identity_hasher",
+            "names",
+            "rejection",
+            "sync",
+            "time",
+        ],
     ),
     ("cells", &["digest", "rejection"]),
 ];

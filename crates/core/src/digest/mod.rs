@@ -46,3 +46,19 @@ pub struct RequestDigest {
 pub fn readable(part: &[u8]) -> Cow<'_, str> {
     String::from_utf8_lossy(part)
 }
+
+/// A path without empty segments, `.` and `..`, as a server may read it that normalizes paths. It begins
+/// with `/` and does not end with it, unless it is `/`.
+pub fn normalized_path(path: &str) -> String {
+    let mut kept: Vec<&str> = Vec::new();
+    for segment in path.split('/') {
+        match segment {
+            "" | "." => {}
+            ".." => {
+                kept.pop();
+            }
+            segment => kept.push(segment),
+        }
+    }
+    format!("/{}", kept.join("/"))
+}

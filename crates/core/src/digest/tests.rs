@@ -312,6 +312,19 @@ fn method() -> impl Strategy<Value = &'static str> {
     ])
 }
 
+#[test]
+fn a_path_is_normalized_as_proxies_do_it() {
+    for (path, clean) in [
+        ("/apis", "/apis"),
+        ("//apis///x", "/apis/x"),
+        ("/x/../apis/./x/", "/apis/x"),
+        ("/../../apis", "/apis"),
+        ("/", "/"),
+    ] {
+        assert_eq!(normalized_path(path), clean, "{path}");
+    }
+}
+
 proptest! {
     #[test]
     fn nothing_panics_and_every_part_lies_in_the_path(

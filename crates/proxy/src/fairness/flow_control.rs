@@ -271,7 +271,7 @@ impl FlowControl {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::task::{Context, Waker};
 
     use super::*;
@@ -297,7 +297,7 @@ mod tests {
         Arc::new(compiled.expect("the mandatory objects compile").policy)
     }
 
-    fn settings() -> FlowControlSettings {
+    pub(in crate::fairness) fn settings() -> FlowControlSettings {
         FlowControlSettings {
             enforcement: Enforcement::Enforce,
             request_timeout: Duration::from_secs(60),

@@ -326,13 +326,11 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::fairness::{
-        Caps, Enforcement, FlowControl, FlowControlSettings, admission::AdmissionOutcome,
-    };
+    use crate::fairness::{FlowControl, admission::AdmissionOutcome, flow_control};
     use fairgate_base::clock::Clock;
     use fairgate_call::{Call, ClientBody, Inbound, Peer};
     use fairgate_core::{
-        apf::{ObjectSet, Policy, PolicySettings, work::EstimatorSettings},
+        apf::{ObjectSet, Policy, PolicySettings},
         digest::{RequestDigest, User},
     };
 
@@ -343,18 +341,9 @@ mod tests {
             hash_key: [7; 16],
         };
         let compiled = Policy::compile(&ObjectSet::default(), &settings).unwrap();
-        let settings = FlowControlSettings {
-            enforcement: Enforcement::Enforce,
-            request_timeout: Duration::from_secs(60),
-            max_queued: 10,
-            estimator: EstimatorSettings::default(),
-            borrowing_period: Duration::from_secs(1),
-            long_running: Caps::NONE,
-            watches: Caps::NONE,
-            resets: fairgate_call::ResetLimits::PER_USER,
-            spool: fairgate_call::SpoolLimits::NONE,
-        };
-        let flow_control = FlowControl::new(1, Arc::new(compiled.policy), settings, clock.now());
+        let policy = Arc::new(compiled.policy);
+        let flow_control =
+            FlowControl::new(1, policy, flow_control::tests::settings(), clock.now());
         Gate::new(flow_control, 0, clock.clone(), 1)
     }
 

@@ -6,17 +6,13 @@
 //!
 //! Not here: whose turn it is ([`super::fair`]).
 
-use std::{
-    collections::HashMap,
-    hash::{BuildHasherDefault, Hasher},
-    time::Duration,
-};
+use std::{collections::HashMap, hash::BuildHasherDefault, time::Duration};
 
 use super::{
     NONE,
     fifo::{Entries, Fifo},
 };
-use crate::apf::units::SeatSeconds;
+use crate::{apf::units::SeatSeconds, identity_hasher::IdentityHasher};
 
 /// Flows without requests that are remembered at most.
 const MAX_IDLE: usize = 1024;
@@ -53,7 +49,7 @@ pub(super) struct FlowState {
 #[derive(Debug)]
 pub(super) struct FlowTable {
     all: Vec<FlowState>,
-    numbers: HashMap<u64, u32, BuildHasherDefault<HashIsHash>>,
+    numbers: HashMap<u64, u32, BuildHasherDefault<IdentityHasher>>,
     free: Vec<u32>,
     /// The ends of the list of idle flows, which is threaded through them.
     oldest: u32,
@@ -238,25 +234,5 @@ impl FlowState {
 
     fn is_idle(&self) -> bool {
         self.waiting == 0 && self.holding == 0
-    }
-}
-
-/// A flow's hash is a hash already.
-#[derive(Debug, Default)]
-struct HashIsHash(u64);
-
-impl Hasher for HashIsHash {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
-        }
-    }
-
-    fn write_u64(&mut self, hash: u64) {
-        self.0 = hash;
     }
 }

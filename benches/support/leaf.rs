@@ -1,0 +1,27 @@
+//! What a stack of layers is measured in front of.
+
+use std::{
+    future::{Ready, ready},
+    task::{Context, Poll},
+};
+
+use fairgate_call::{Call, Refusal, Reply, ReplyBody};
+use tower::Service;
+
+/// A leaf that answers at once.
+#[derive(Clone)]
+pub(crate) struct Leaf;
+
+impl Service<Call> for Leaf {
+    type Response = Reply;
+    type Error = Refusal;
+    type Future = Ready<Result<Reply, Refusal>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Refusal>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Call) -> Self::Future {
+        ready(Ok(Reply::new(ReplyBody::full("ok"))))
+    }
+}
