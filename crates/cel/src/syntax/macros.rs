@@ -12,6 +12,9 @@ pub(crate) const OLD_ACCUMULATOR: &str = "__result__";
 /// The largest number of nodes of a tree; copying a macro's target can multiply them.
 pub(crate) const MAX_NODES: usize = 500_000;
 
+/// The largest number of nodes of one copy: copies of copies double.
+const MAX_COPIED: usize = 20_000;
+
 /// What a macro does with a call: the expression that replaces it, or `None` if the call is left as it is.
 ///
 /// # Errors
@@ -209,7 +212,7 @@ impl MacroExpansion<'_> {
         while let Some(at) = order.get(next).copied() {
             children(self.ast.expr(at), |child| order.push(child));
             next += 1;
-            if order.len() + self.ast.nodes.len() > MAX_NODES {
+            if order.len() > MAX_COPIED || order.len() + self.ast.nodes.len() > MAX_NODES {
                 *self.too_large = true;
                 return id;
             }

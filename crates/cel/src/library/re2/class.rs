@@ -1,0 +1,194 @@
+//! Character classes and escapes of RE2.
+
+use std::fmt::Write as _;
+
+use super::translate::{INVALID_ESCAPE, INVALID_RANGE, Refused};
+
+/// The named classes of ASCII.
+const POSIX: [(&str, &str); 14] = [
+    ("alnum", "0-9A-Za-z"),
+    ("alpha", "A-Za-z"),
+    ("ascii", r"\x00-\x7F"),
+    ("blank", r"\t "),
+    ("cntrl", r"\x00-\x1F\x7F"),
+    ("digit", "0-9"),
+    ("graph", "!-~"),
+    ("lower", "a-z"),
+    ("print", " -~"),
+    ("punct", r"!-/:-@\x5B-`\x7B-~"),
+    ("space", r"\t-\r "),
+    ("upper", "A-Z"),
+    ("word", "0-9A-Za-z_"),
+    ("xdigit", "0-9A-Fa-f"),
+];
+
+/// A class in brackets.
+pub(super) struct Class;
+
+impl Class {
+    /// Reads the class at the start of `text`: what it is in the crate `regex`, and what follows it.
+    pub(super) fn parse(text: &str) -> Result<(String, &str), Refused> {
+        let mut out = String::from("[");
+        let mut rest = &text[1..];
+        if let Some(after) = rest.strip_prefix('^') {
+            out.push('^');
+            rest = after;
+        }
+        let mut first = true;
+        while first || !rest.starts_with(']') {
+            if rest.is_empty() {
+                return Err(("missing closing ]", text.to_owned()));
+            }
+            first = false;
+            rest = match special(rest)? {
+                Some((class, after)) => {
+                    out.push_str(&class);
+                    after
+                }
+                None => range(rest, text, &mut out)?,
+            };
+        }
+        out.push(']');
+        Ok((out, &rest[1..]))
+    }
+}
+
+/// A class within a class: `[:alpha:]`, `\pL` or `\d`.
+fn special(text: &str) -> Result<Option<(String, &str)>, Refused> {
+    if let Some(inside) = text.strip_prefix("[:")
+        && let Some((name, rest)) = inside.split_once(":]")
+    {
+        let (negated, plain) = match name.strip_prefix('^') {
+            Some(plain) => ("^", plain),
+            None => ("", name),
+        };
+        let Some((_, ranges)) = POSIX.iter().find(|(of, _)| *of == plain) else {
+            return Err((INVALID_RANGE, format!("[:{name}:]")));
+        };
+        return Ok(Some((format!("[{negated}{ranges}]"), rest)));
+    }
+    let perl = match text.as_bytes() {
+        [b'\\', b'd', ..] => "[0-9]",
+        [b'\\', b'D', ..] => "[^0-9]",
+        [b'\\', b's', ..] => r"[\t\n\x0c\r ]",
+        [b'\\', b'S', ..] => r"[^\t\n\x0c\r ]",
+        [b'\\', b'w', ..] => "[0-9A-Za-z_]",
+        [b'\\', b'W', ..] => "[^0-9A-Za-z_]",
+        [b'\\', b'p' | b'P', ..] => return unicode(text).map(Some),
+        _ => return Ok(None),
+    };
+    Ok(Some((perl.to_owned(), &text[2..])))
+}
+
+/// A character, or two with a dash between them; appended to `out`.
+fn range<'p>(text: &'p str, class: &str, out: &mut String) -> Result<&'p str, Refused> {
+    let (low, mut rest) = character(text, class)?;
+    let mut high = low;
+    if rest.starts_with('-') && rest.len() >= 2 && !rest[1..].starts_with(']') {
+        (high, rest) = character(&rest[1..], class)?;
+        if high < low {
+            let wrong = &text[..text.len() - rest.len()];
+            return Err((INVALID_RANGE, wrong.to_owned()));
+        }
+    }
+    let (low, high) = (u32::from(low), u32::from(high));
+    // Writing to a string does not fail.
+    let _ = write!(out, "\\x{{{low:X}}}-\\x{{{high:X}}}");
+    Ok(rest)
+}
+
+fn character<'p>(text: &'p str, class: &str) -> Result<(char, &'p str), Refused> {
+    match text.chars().next() {
+        None => Err(("missing closing ]", class.to_owned())),
+        Some('\\') => escape(text),
+        Some(character) => Ok((character, &text[character.len_utf8()..])),
+    }
+}
+
+/// Reads `\pL` or `\p{Name}`, or those with `P` or `^`.
+pub(super) fn unicode(text: &str) -> Result<(String, &str), Refused> {
+    let negated = text.starts_with(r"\P");
+    let first = text[2..].chars().next();
+    let (name, rest) = match first {
+        None => return Err((INVALID_RANGE, text.to_owned())),
+        Some('{') => match text[3..].split_once('}') {
+            Some(parts) => parts,
+            None => return Err((INVALID_RANGE, text.to_owned())),
+        },
+        Some(character) => text[2..].split_at(character.len_utf8()),
+    };
+    let whole = &text[..text.len() - rest.len()];
+    let (negated, name) = match name.strip_prefix('^') {
+        Some(name) => (!negated, name),
+        None => (negated, name),
+    };
+    let plain = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    let class = if name == "Any" {
+        if negated {
+            r"[^\x00-\x{10FFFF}]"
+        } else {
+            r"[\x00-\x{10FFFF}]"
+        }
+        .to_owned()
+    } else {
+        format!(r"\{}{{{name}}}", if negated { 'P' } else { 'p' })
+    };
+    if !plain || regex::Regex::new(&class).is_err() {
+        return Err((INVALID_RANGE, whole.to_owned()));
+    }
+    Ok((class, rest))
+}
+
+/// The character of the escape at the start of `text`, and what follows it.
+pub(super) fn escape(text: &str) -> Result<(char, &str), Refused> {
+    let mut characters = text[1..].chars();
+    let Some(kind) = characters.next() else {
+        return Err(("trailing backslash at end of expression", String::new()));
+    };
+    let rest = characters.as_str();
+    let wrong = |rest: &str| {
+        let part = &text[..text.len() - rest.len()];
+        Err((INVALID_ESCAPE, part.to_owned()))
+    };
+    let is_octal = |text: &str| text.starts_with(|c: char| ('0'..='7').contains(&c));
+    let simple = match kind {
+        'a' => '\x07',
+        'f' => '\x0c',
+        'n' => '\n',
+        'r' => '\r',
+        't' => '\t',
+        'v' => '\x0b',
+        '1'..='7' if !is_octal(rest) => return wrong(rest),
+        '0'..='7' => return Ok(octal(&text[1..])),
+        'x' => return hex(text, rest),
+        _ if kind.is_ascii() && !kind.is_ascii_alphanumeric() => kind,
+        _ => return wrong(rest),
+    };
+    Ok((simple, rest))
+}
+
+/// Up to three octal digits.
+fn octal(text: &str) -> (char, &str) {
+    let digits = text
+        .bytes()
+        .take(3)
+        .take_while(|byte| (b'0'..=b'7').contains(byte));
+    let length = digits.count();
+    let value = u32::from_str_radix(&text[..length], 8).unwrap_or_default();
+    (char::from_u32(value).unwrap_or_default(), &text[length..])
+}
+
+/// Two hexadecimal digits, or any number of them in braces.
+fn hex<'p>(text: &'p str, rest: &'p str) -> Result<(char, &'p str), Refused> {
+    let (digits, after) = match rest.strip_prefix('{') {
+        Some(inside) => inside.split_once('}').unwrap_or((rest, "")),
+        None => rest.split_at_checked(2).unwrap_or(("", "")),
+    };
+    let valid = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let value = u32::from_str_radix(digits, 16).ok().filter(|_| valid);
+    let end = text.len() - after.len();
+    let character = value.and_then(char::from_u32);
+    character
+        .map(|character| (character, after))
+        .ok_or_else(|| (INVALID_ESCAPE, text[..end].to_owned()))
+}

@@ -1,0 +1,249 @@
+//! Hostile expressions: every construct at the limit of code points, and ten times beyond it, gives an error or a
+//! program in bounded time, on a thread with a small stack.
+
+use fairgate_cel::{CelEnvironment, CelErrorKind, CelType, CelValue, EvaluationLimits, library};
+
+/// What tokio's and the standard library's threads have.
+const STACK: usize = 2 << 20;
+
+fn environment() -> CelEnvironment {
+    CelEnvironment::builder()
+        .library(&library::OptionalTypes)
+        .library(&library::TwoVariableComprehensions)
+        .variable("a", CelType::Dyn)
+        .variable("xs", CelType::list(CelType::Int))
+        .homogeneous_literals(true)
+        .literal_validators(true)
+        .build()
+}
+
+/// Runs `test` on a thread with a small stack, so that recursion without bound would be seen.
+fn on_a_small_stack(test: impl FnOnce() + Send + 'static) {
+    let thread = std::thread::Builder::new().stack_size(STACK);
+    thread.spawn(test).unwrap().join().unwrap();
+}
+
+/// `before`, `repeated` so often that the text has about `size` code points with `after` repeated as often, `middle`.
+fn nested(repeated: &str, middle: &str, after: &str, size: usize) -> String {
+    let count = size / (repeated.len() + after.len());
+    [&repeated.repeat(count), middle, &after.repeat(count)].concat()
+}
+
+/// Each construct that can be chained or nested: what is repeated before and after the middle.
+const CONSTRUCTS: &[(&str, &str, &str)] = &[
+    ("", "a", "+a"),
+    ("", "a", "*a"),
+    ("", "a", "==a"),
+    ("", "a", "<a"),
+    ("", "true", "&&true"),
+    ("", "true", "||true"),
+    ("", "a", ".b"),
+    ("", "a", ".?b"),
+    ("", "a", ".b()"),
+    ("", "a", "[0]"),
+    ("", "a", "[?0]"),
+    ("", "a", " in a"),
+    ("!", "a", ""),
+    ("-", "a", ""),
+    ("(", "a", ")"),
+    ("[", "a", "]"),
+    ("{1:", "a", "}"),
+    ("{", "a", ":1}"),
+    ("a?a:", "a", ""),
+    ("a?", "a", ":a"),
+    ("!(", "a", ")"),
+    ("-(", "a", ")"),
+    ("(a+", "a", ")"),
+    ("(a&&", "a", ")"),
+    ("[a,", "a", "]"),
+    ("[", "", ""),
+    ("{", "", ""),
+    ("(", "", ""),
+    ("type(", "a", ")"),
+    ("T{f:", "a", "}"),
+    ("has(", "a.b", ")"),
+    ("xs.map(x,", "a", ")"),
+    ("xs.filter(x,true||", "a", ")"),
+    ("xs.all(x,", "a", ")"),
+    ("", "xs", ".map(x,x)"),
+    ("", "optional.of(1)", ".optMap(x,x)"),
+    ("optional.of(", "1", ").optMap(x,x)"),
+    ("optional.of(1).optMap(x,", "a", ")"),
+    ("xs.transformMap(i,v,", "a", ")"),
+    ("a.b(", "a", ")"),
+    ("'", "", ""),
+    ("\"\"\"", "", ""),
+    ("`", "", ""),
+    ("1", "", ""),
+    ("\u{e9}", "", ""),
+    ("a ", "", ""),
+    ("//", "", "\n"),
+    ("?", "", ""),
+    ("[1].map(a,{a:a})", "", ".map(a,{a:a})"),
+];
+
+#[test]
+fn every_construct_is_bounded_at_the_limit_and_beyond() {
+    on_a_small_stack(|| {
+        let environment = environment();
+        for (before, middle, after) in CONSTRUCTS {
+            for size in [1_000, 99_000, 100_100, 1_000_000] {
+                let source = nested(before, middle, after, size);
+                if let Ok(program) = environment.compile(&source) {
+                    let bindings = environment.bindings().with("a", CelValue::Bool(true));
+                    let evaluation = program.evaluate(&bindings);
+                    assert!(evaluation.cost <= 2_000_000, "{before}{middle}{after}");
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn the_deepest_expressions_that_parse_are_checked_and_evaluated() {
+    on_a_small_stack(|| {
+        let environment = environment();
+        for (before, middle, after) in CONSTRUCTS {
+            for count in [60, 83, 122, 124, 245, 247, 248, 249, 250] {
+                let source = [&before.repeat(count), *middle, &after.repeat(count)].concat();
+                if let Ok(program) = environment.compile(&source) {
+                    let xs = CelValue::list(vec![CelValue::Int(1)]).unwrap();
+                    let bindings = environment.bindings().with("a", CelValue::Bool(true));
+                    let bindings = bindings.with("xs", xs);
+                    drop(program.evaluate(&bindings));
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn depth_is_limited_as_in_the_original() {
+    on_a_small_stack(|| {
+        let environment = environment();
+        // How often each may be repeated, and what is said of one more; as cel-go answers.
+        let select = "max recursion depth exceeded";
+        let nest = "expression recursion limit exceeded: 250";
+        for (before, after, most, message) in [
+            ("", ".b", 250, select),
+            ("", "[0]", 250, select),
+            ("", "+a", 250, select),
+            ("", "==a", 250, select),
+            ("(", ")", 249, nest),
+            ("[", "]", 249, nest),
+            ("-(", ")", 249, nest),
+            ("a?a:", "", 249, nest),
+            ("(a+", ")", 124, nest),
+            ("{1:", "}", 249, nest),
+        ] {
+            let with = |count: usize| {
+                let source = [&before.repeat(count), "a", &after.repeat(count)].concat();
+                environment
+                    .compile(&source)
+                    .map(|_| ())
+                    .map_err(|error| error.to_string())
+            };
+            let at_most = with(most);
+            assert!(
+                !at_most.is_err_and(|error| error.contains("recursion")),
+                "{before}a{after}"
+            );
+            assert_eq!(
+                with(most + 1),
+                Err(format!("ERROR: <input>:-1:0: {message}"))
+            );
+        }
+    });
+}
+
+#[test]
+fn what_is_too_long_is_refused_without_reading_it() {
+    let source = "a".repeat(100_001);
+    let error = environment().compile(&source).unwrap_err().to_string();
+    let message = "expression code point size exceeds limit: size: 100001, limit 100000";
+    assert_eq!(error, format!("ERROR: <input>:-1:0: {message}"));
+    // Code points count, not bytes.
+    let source = format!("'{}'", "é".repeat(99_998));
+    assert!(environment().compile(&source).is_ok());
+}
+
+#[test]
+fn an_evaluation_stops_at_the_cost_limit() {
+    let environment = environment();
+    let source = "xs.all(a, xs.all(b, xs.all(c, a + b + c > 0)))";
+    let program = environment.compile(source).unwrap();
+    let xs = CelValue::list(vec![CelValue::Int(1); 1000]).unwrap();
+    let bindings = environment.bindings().with("xs", xs);
+    let evaluation = program.evaluate(&bindings);
+    let error = evaluation.result.unwrap_err();
+    assert_eq!(error.kind(), CelErrorKind::CostLimit);
+    assert_eq!(
+        error.message(),
+        "operation cancelled: actual cost limit exceeded"
+    );
+    assert!((1_000_001..1_000_100).contains(&evaluation.cost));
+}
+
+#[test]
+fn a_batch_of_exactly_the_cost_passes_and_one_less_fails() {
+    let environment = environment();
+    let program = environment
+        .compile("xs.exists(x, x == 3) && xs.map(x, x * 2).size() > 0")
+        .unwrap();
+    let xs = CelValue::list((0..10).map(CelValue::Int).collect()).unwrap();
+    let bindings = environment.bindings().with("xs", xs);
+    let cost = program.evaluate(&bindings).cost;
+    let within = |cost| {
+        let limits = EvaluationLimits {
+            cost,
+            ..EvaluationLimits::default()
+        };
+        program.evaluate_within(&bindings, &limits).result.is_ok()
+    };
+    assert!(within(cost));
+    assert!(!within(cost - 1));
+}
+
+#[test]
+fn an_interrupt_stops_nested_comprehensions() {
+    let environment = environment();
+    let program = environment.compile("xs.all(a, xs.all(b, true))").unwrap();
+    let xs = CelValue::list(vec![CelValue::Int(1); 200]).unwrap();
+    let bindings = environment.bindings().with("xs", xs);
+    let asked = std::cell::Cell::new(0);
+    let limits = EvaluationLimits {
+        interrupted: Some(&|| {
+            asked.set(asked.get() + 1);
+            asked.get() == 3
+        }),
+        ..EvaluationLimits::default()
+    };
+    let evaluation = program.evaluate_within(&bindings, &limits);
+    let error = evaluation.result.unwrap_err();
+    assert_eq!(error.to_string(), "operation interrupted");
+    // It is asked every hundred iterations, of all comprehensions together.
+    assert_eq!(asked.get(), 3);
+    assert!(evaluation.cost < 1_000, "{}", evaluation.cost);
+}
+
+#[test]
+fn work_that_costs_nothing_is_bounded() {
+    let environment = environment();
+    // Lists that double 30 times, compared.
+    let mut source = "[1,1]".to_owned();
+    for _ in 0..30 {
+        source = format!("[{source}].map(x, [x, x])[0]");
+    }
+    let source = format!("[{source}].exists(y, y == y)");
+    let program = environment.compile(&source).unwrap();
+    let bindings = environment.bindings();
+    assert!(program.evaluate(&bindings).result.is_err());
+}
+
+#[test]
+fn a_type_that_is_exponentially_large_is_refused() {
+    let environment = environment();
+    let source = format!("[1]{}", ".map(a,{a:a})".repeat(40));
+    let error = environment.compile(&source).unwrap_err().to_string();
+    assert!(error.contains("too complex"), "{error}");
+}
