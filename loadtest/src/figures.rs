@@ -25,7 +25,7 @@ pub(crate) struct ClientFigures {
     pub(crate) rate: f64,
     /// Seconds from the intended time of sending to the end of the response.
     pub(crate) latency: LatencyFigures,
-    /// The mean number of the server's workers that it used, by service times without overload.
+    /// The mean number of seats that it used, by estimated widths and by service times without overload.
     pub(crate) share: f64,
     /// What max-min fair sharing gives.
     pub(crate) ideal_share: f64,

@@ -13,7 +13,7 @@ use crate::{
     policy,
     progress::ProgressLine,
     scenario::{Scenario, expectation::Reference},
-    simulate,
+    simulate::{self, ClientBaseline},
     upstream::UpstreamStats,
 };
 
@@ -86,7 +86,7 @@ pub(crate) async fn measure(
     let compiled = policy::compile(scenario, &scenario.policy);
     let compiled =
         compiled.map_err(|findings| anyhow::anyhow!("the policy is invalid: {findings:?}"))?;
-    let ideal_shares = simulate::ideal_shares(scenario, &compiled);
+    let baselines = simulate::baselines(scenario, &compiled);
     let alone = alone_clients(scenario);
     let mut measurements: Vec<Measurement> = contenders
         .iter()
@@ -110,15 +110,7 @@ pub(crate) async fn measure(
                 contender.name,
                 round + 1
             ));
-            let slice = slice(
-                scenario,
-                contender,
-                None,
-                &ideal_shares,
-                measurement,
-                progress,
-            )
-            .await?;
+            let slice = slice(scenario, contender, None, &baselines, measurement, progress).await?;
             measurement.slices.push(slice);
             if !alone_for(index) {
                 continue;
@@ -130,15 +122,9 @@ pub(crate) async fn measure(
                     round + 1
                 ));
                 let only = Some(client.clone());
-                let slice = self::slice(
-                    scenario,
-                    contender,
-                    only,
-                    &ideal_shares,
-                    measurement,
-                    progress,
-                )
-                .await?;
+                let slice =
+                    self::slice(scenario, contender, only, &baselines, measurement, progress)
+                        .await?;
                 measurement.alone[at].1.push(slice);
             }
         }
@@ -162,16 +148,16 @@ async fn slice(
     scenario: &Arc<Scenario>,
     contender: &Contender,
     only: Option<String>,
-    ideal_shares: &[f64],
+    baselines: &[ClientBaseline],
     measurement: &mut Measurement,
     progress: &mut ProgressLine,
 ) -> anyhow::Result<SliceResult> {
-    let plan = |target: &Arc<Target>, metrics: Option<Arc<Target>>| SlicePlan {
+    let plan = |target: &Arc<Target>, metrics: Vec<Arc<Target>>| SlicePlan {
         scenario: Arc::clone(scenario),
         only: only.clone(),
         target: Arc::clone(target),
         metrics,
-        ideal_shares: ideal_shares.to_vec(),
+        baselines: baselines.to_vec(),
     };
     match &contender.place {
         ContenderPlace::Running {
@@ -183,7 +169,12 @@ async fn slice(
                 control: control.clone(),
                 ..EventRunner::default()
             };
-            let result = load::run(&plan(target, metrics.clone()), &mut events, progress).await;
+            let result = load::run(
+                &plan(target, metrics.iter().cloned().collect()),
+                &mut events,
+                progress,
+            )
+            .await;
             measurement.failures.extend(events.failures);
             Ok(result)
         }
@@ -199,7 +190,7 @@ async fn slice(
                 fairness: *fairness,
             };
             let mut setup = LocalSetup::start(&local).await?;
-            let plan = plan(&setup.target, Some(Arc::clone(&setup.metrics)));
+            let plan = plan(&setup.target, setup.metrics.clone());
             let result = load::run(&plan, &mut setup.events, progress).await;
             measurement
                 .failures

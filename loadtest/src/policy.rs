@@ -9,7 +9,7 @@ use fairgate_core::{
     apf::{
         Compiled, ObjectSet, Policy, PolicySettings, Seats,
         borrowing::LevelLimits,
-        policy::{LevelKind, LevelSpec},
+        policy::{Distinguisher, LevelKind, LevelSpec},
         work::{EstimatorSettings, ObjectStats},
     },
     digest::{RequestDigest, User},
@@ -57,11 +57,28 @@ pub(crate) fn level_of<'p>(
     client: &ClientSpec,
     request: &RequestSpec,
 ) -> &'p LevelSpec {
-    let digest = RequestDigest {
+    policy.level(policy.classify(&digest(client, request)).level)
+}
+
+/// A request of the first user of `client`.
+fn digest(client: &ClientSpec, request: &RequestSpec) -> RequestDigest {
+    let name = client.user_names().swap_remove(0);
+    RequestDigest {
         info: request.info.clone(),
-        user: Arc::new(User::new(client.user_names()[0].as_str(), groups(client))),
-    };
-    policy.level(policy.classify(&digest).level)
+        user: Arc::new(User::new(name, groups(client))),
+    }
+}
+
+/// How many flows the users of `client` are: one for each user, or one for all if the policy does not tell them apart
+/// by user and their requests name one namespace.
+pub(crate) fn flows_of(policy: &Policy, client: &ClientSpec) -> u32 {
+    let request = &client.requests[0];
+    let schema = policy.classify(&digest(client, request)).schema;
+    match policy.schema(schema).distinguisher {
+        Some(Distinguisher::ByUser) => client.users,
+        Some(Distinguisher::ByNamespace) if request.target.contains("{user}") => client.users,
+        _ => 1,
+    }
 }
 
 /// The limits of a level.

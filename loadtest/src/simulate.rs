@@ -102,17 +102,34 @@ pub(crate) fn play(scenario: &Scenario) -> Result<SimulatedRun, Vec<Finding>> {
     })
 }
 
-/// The ideal share of each client, in the order of the scenario, when all of them send.
-pub(crate) fn ideal_shares(scenario: &Scenario, policy: &Policy) -> Vec<f64> {
+/// What the load of a client costs, and what it would get in the ideal.
+#[derive(Clone, Debug)]
+pub(crate) struct ClientBaseline {
+    /// Mean seats by max-min fair sharing when all clients send.
+    pub(crate) ideal_share: f64,
+    /// Mean seat-seconds of each request of its mix.
+    pub(crate) work: Vec<f64>,
+}
+
+/// The baseline of each client, in the order of the scenario.
+pub(crate) fn baselines(scenario: &Scenario, policy: &Policy) -> Vec<ClientBaseline> {
     let brief = scenario
         .clone()
         .shortened(std::time::Duration::from_millis(100));
     let everybody: Vec<&ClientSpec> = brief.clients.iter().collect();
     let figures = with_fairness(&brief, policy, &everybody, &mut Vec::new());
-    figures
-        .into_iter()
-        .map(|client| client.ideal_share)
-        .collect()
+    let clients = scenario.clients.iter().zip(figures);
+    let baselines = clients.map(|(client, figures)| {
+        let work = client.requests.iter().map(|request| {
+            let width = policy::width(scenario, policy, client, request);
+            f64::from(width) * scenario.upstream.mean_service(&request.info).as_secs_f64()
+        });
+        ClientBaseline {
+            ideal_share: figures.ideal_share,
+            work: work.collect(),
+        }
+    });
+    baselines.collect()
 }
 
 /// All clients, each level in a world of its own.
@@ -149,7 +166,7 @@ fn with_fairness(
         let shape = level_shape(policy, level);
         let world = world(scenario, policy, clients, shape);
         let report = run(&world, policy.settings().semantics);
-        figures.extend(collect(scenario, clients, &report));
+        figures.extend(collect(scenario, policy, clients, &report));
     }
     clients
         .iter()
@@ -170,7 +187,7 @@ fn without_fairness(
         queue_length_limit: u32::MAX,
     };
     let report = run_fifo(&world(scenario, policy, clients, shape));
-    let mut figures = collect(scenario, clients, &report);
+    let mut figures = collect(scenario, policy, clients, &report);
     clients
         .iter()
         .filter_map(|client| figures.remove(&client.name))
@@ -211,7 +228,9 @@ fn world(
 ) -> World {
     let flows = clients.iter().flat_map(|client| {
         let spec = flow(scenario, policy, client);
-        client.user_names().into_iter().map(move |name| FlowSpec {
+        let flows = policy::flows_of(policy, client) as usize;
+        let names = client.user_names().into_iter().take(flows);
+        names.map(move |name| FlowSpec {
             name,
             ..spec.clone()
         })
@@ -226,10 +245,11 @@ fn world(
     }
 }
 
-/// One user of `client` as a flow.
+/// One flow of `client`: a user, or all its users where the policy does not tell them apart.
 fn flow(scenario: &Scenario, policy: &Policy, client: &ClientSpec) -> FlowSpec {
     let requests = || client.requests.iter();
     let widths = || requests().map(|request| policy::width(scenario, policy, client, request));
+    let merged = client.users / policy::flows_of(policy, client);
     let deadline = scenario.gateway.request_timeout / 4;
     let held = mean(client, |request| {
         if request.info.is_watch() {
@@ -240,7 +260,7 @@ fn flow(scenario: &Scenario, policy: &Policy, client: &ClientSpec) -> FlowSpec {
     });
     let arrivals = match client.load {
         LoadSpec::Closed { threads, think } => Arrivals::Closed {
-            threads,
+            threads: threads.saturating_mul(merged),
             think_seconds: think.as_secs_f64() + held,
         },
         LoadSpec::Open(open) => {
@@ -248,7 +268,7 @@ fn flow(scenario: &Scenario, policy: &Policy, client: &ClientSpec) -> FlowSpec {
                 .burst
                 .map_or(0.0, |(size, every)| f64::from(size) / every.as_secs_f64());
             Arrivals::Open {
-                rate: open.rate + bursts,
+                rate: (open.rate + bursts) * f64::from(merged),
                 deadline_seconds: deadline.as_secs_f64(),
             }
         }
@@ -300,13 +320,17 @@ pub(crate) fn mean_service(scenario: &Scenario, client: &ClientSpec) -> f64 {
 /// The figures of each client from those of its users.
 fn collect(
     scenario: &Scenario,
+    policy: &Policy,
     clients: &[&ClientSpec],
     report: &WorldReport,
 ) -> BTreeMap<String, ClientFigures> {
-    let mut users = report.flows.iter();
+    let mut flows = report.flows.iter();
     let mut collected = BTreeMap::new();
     for client in clients {
-        let users: Vec<&FlowReport> = users.by_ref().take(client.users as usize).collect();
+        let users: Vec<&FlowReport> = flows
+            .by_ref()
+            .take(policy::flows_of(policy, client) as usize)
+            .collect();
         let mut latencies: Vec<f64> = users
             .iter()
             .flat_map(|user| user.latencies.iter().copied())

@@ -216,7 +216,13 @@ fn simulated(args: &RunArgs) -> Result<bool, Failure> {
         clients,
         ..VariantReport::default()
     });
-    let report = RunReport::new(&scenario, &evidence, variants.collect(), remarks, 1);
+    let report = RunReport::new(
+        &scenario,
+        &evidence,
+        variants.collect(),
+        (remarks, Vec::new()),
+        1,
+    );
     finish(&report, &args.output)
 }
 
@@ -361,7 +367,13 @@ fn judged(
     let failures = measurements
         .iter()
         .flat_map(|measurement| measurement.failures.iter().cloned());
-    RunReport::new(scenario, &evidence, variants, failures.collect(), rounds)
+    RunReport::new(
+        scenario,
+        &evidence,
+        variants,
+        (Vec::new(), failures.collect()),
+        rounds,
+    )
 }
 
 /// Writes a report where it is asked for; whether all expectations hold.

@@ -56,7 +56,7 @@ pub(crate) struct Timing {
 pub(crate) struct LoadUser {
     number: u32,
     spec: ClientSpec,
-    /// Mean seconds of each request of the mix at a server that is not overloaded.
+    /// Mean seat-seconds of each request of the mix at a server that is not overloaded.
     work: Vec<f64>,
     requests: Vec<Request<Full<Bytes>>>,
     pool: ConnectionPool,
@@ -89,6 +89,7 @@ impl LoadUser {
         scenario: &Scenario,
         spec: &ClientSpec,
         number: u32,
+        work: &[f64],
         target: &Arc<Target>,
         recorder: &Arc<Recorder>,
         timing: &Timing,
@@ -110,11 +111,7 @@ impl LoadUser {
             requests.map(|request| build(request, version, number + 1, target, &authorization));
         Self {
             number,
-            work: spec
-                .requests
-                .iter()
-                .map(|r| scenario.upstream.mean_service(&r.info).as_secs_f64())
-                .collect(),
+            work: work.to_vec(),
             requests: requests.collect(),
             pool: ConnectionPool::new(Arc::clone(target), spec.connection, in_flight, slow),
             recorder: Arc::clone(recorder),

@@ -33,43 +33,71 @@ pub(crate) struct LevelState {
     pub(crate) limit: f64,
 }
 
-/// Reads the metrics until the load is over. Failures to read leave gaps.
-pub(crate) async fn follow(target: Arc<Target>, timing: Timing) -> Vec<LevelSample> {
-    let spec = ConnectionSpec {
-        protocol: HttpVersion::Http1,
-        connections: Some(1),
-        streams: 1,
-        reconnect: Duration::ZERO,
-    };
-    let pool = ConnectionPool::new(Arc::clone(&target), spec, 1, false);
-    let mut request = Request::new(Full::<Bytes>::default());
-    *request.uri_mut() = http::Uri::from_static("/metrics");
-    let host = HeaderValue::try_from(target.authority.as_str());
-    let headers = request.headers_mut();
-    headers.insert(
-        header::HOST,
-        host.unwrap_or(HeaderValue::from_static("localhost")),
-    );
-    headers.insert(header::AUTHORIZATION, target.authorization("metrics"));
+/// Reads the metrics of all `targets` until the load is over, and adds them up. Failures to read leave gaps.
+pub(crate) async fn follow(targets: Vec<Arc<Target>>, timing: Timing) -> Vec<LevelSample> {
+    let sources: Vec<MetricsSource> = targets.into_iter().map(MetricsSource::new).collect();
     let mut samples = Vec::new();
     let mut next = timing.start;
     let mut stop = timing.stop.clone();
-    while !*stop.borrow() {
+    while !sources.is_empty() && !*stop.borrow() {
         tokio::select! {
             () = tokio::time::sleep_until(timing.clock.instant(next)) => {}
             _ = stop.wait_for(|stop| *stop) => break,
         }
         next = next.plus(PERIOD);
-        let read = tokio::time::timeout(PERIOD * 4, scrape(&pool, &request)).await;
-        let Ok(Some(text)) = read else { continue };
+        let mut levels: BTreeMap<String, LevelState> = BTreeMap::new();
+        for source in &sources {
+            let read = tokio::time::timeout(PERIOD * 4, source.read()).await;
+            for (name, state) in read.unwrap_or_default() {
+                let sum = levels.entry(name).or_default();
+                sum.queued += state.queued;
+                sum.seats += state.seats;
+                sum.limit = sum.limit.max(state.limit);
+            }
+        }
+        if levels.is_empty() {
+            continue;
+        }
         let now = timing.clock.now();
-        let at = now.since(timing.settled).as_secs_f64() - timing.settled.since(now).as_secs_f64();
-        samples.push(LevelSample {
-            at,
-            levels: levels(&text),
-        });
+        let (after, before) = (now.since(timing.settled), timing.settled.since(now));
+        let at = after.as_secs_f64() - before.as_secs_f64();
+        samples.push(LevelSample { at, levels });
     }
     samples
+}
+
+/// A connection to the metrics of one gateway.
+struct MetricsSource {
+    pool: ConnectionPool,
+    request: Request<Full<Bytes>>,
+}
+
+impl MetricsSource {
+    fn new(target: Arc<Target>) -> Self {
+        let spec = ConnectionSpec {
+            protocol: HttpVersion::Http1,
+            connections: Some(1),
+            streams: 1,
+            reconnect: Duration::ZERO,
+        };
+        let mut request = Request::new(Full::default());
+        *request.uri_mut() = http::Uri::from_static("/metrics");
+        let host = HeaderValue::try_from(target.authority.as_str());
+        let headers = request.headers_mut();
+        let unknown = HeaderValue::from_static("localhost");
+        headers.insert(header::HOST, host.unwrap_or(unknown));
+        headers.insert(header::AUTHORIZATION, target.authorization("metrics"));
+        Self {
+            pool: ConnectionPool::new(target, spec, 1, false),
+            request,
+        }
+    }
+
+    /// The state of each level; nothing if it cannot be read.
+    async fn read(&self) -> BTreeMap<String, LevelState> {
+        let text = scrape(&self.pool, &self.request).await;
+        text.map(|text| levels(&text)).unwrap_or_default()
+    }
 }
 
 async fn scrape(pool: &ConnectionPool, request: &Request<Full<Bytes>>) -> Option<String> {

@@ -17,6 +17,7 @@ use crate::{
     figures::ClientFigures,
     progress::ProgressLine,
     scenario::{LoadSpec, Scenario},
+    simulate::ClientBaseline,
 };
 use client::{LoadUser, Timing};
 use fairgate_base::clock::Clock;
@@ -36,10 +37,10 @@ pub(crate) struct SlicePlan {
     /// Only this client sends.
     pub(crate) only: Option<String>,
     pub(crate) target: Arc<Target>,
-    /// Where the gateway's metrics are.
-    pub(crate) metrics: Option<Arc<Target>>,
-    /// The ideal share of each client, in the order of the scenario.
-    pub(crate) ideal_shares: Vec<f64>,
+    /// Where the metrics of the gateway are, and of one that takes its place.
+    pub(crate) metrics: Vec<Arc<Target>>,
+    /// Of each client, in the order of the scenario.
+    pub(crate) baselines: Vec<ClientBaseline>,
 }
 
 /// The results of one slice.
@@ -127,20 +128,27 @@ pub(crate) async fn run(
     };
     let mut users = JoinSet::new();
     let mut recorders = Vec::new();
-    for (client, ideal) in scenario.clients.iter().zip(&plan.ideal_shares) {
+    for (client, baseline) in scenario.clients.iter().zip(&plan.baselines) {
         if plan.only.as_ref().is_some_and(|only| *only != client.name) {
             continue;
         }
         let recorder = Arc::new(Recorder::new(&client.name, client.users, scenario.duration));
         for number in 0..client.users {
-            let user = LoadUser::new(scenario, client, number, &plan.target, &recorder, &timing);
+            let user = LoadUser::new(
+                scenario,
+                client,
+                number,
+                &baseline.work,
+                &plan.target,
+                &recorder,
+                &timing,
+            );
             users.spawn(Arc::new(user).run());
         }
-        recorders.push((recorder, *ideal));
+        recorders.push((recorder, baseline.ideal_share));
     }
-    let metrics = plan.metrics.clone();
-    let metrics =
-        metrics.map(|target| tokio::spawn(gateway_metrics::follow(target, timing.clone())));
+    let metrics = gateway_metrics::follow(plan.metrics.clone(), timing.clone());
+    let metrics = tokio::spawn(metrics);
     let playing = events.play(scenario, &timing.clock, timing.settled);
     tokio::select! {
         () = show(&timing, &recorders, progress) => {}
@@ -151,11 +159,7 @@ pub(crate) async fn run(
     // Those that are left are aborted, and count as unanswered.
     let _ = tokio::time::timeout(PATIENCE, all_ended).await;
     users.shutdown().await;
-    let levels = match metrics {
-        Some(following) => following.await.unwrap_or_default(),
-        None => Vec::new(),
-    };
-    collect(&recorders, levels)
+    collect(&recorders, metrics.await.unwrap_or_default())
 }
 
 fn collect(recorders: &[(Arc<Recorder>, f64)], levels: Vec<LevelSample>) -> SliceResult {

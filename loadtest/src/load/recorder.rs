@@ -20,7 +20,7 @@ const LONGEST: Duration = Duration::from_secs(3600);
 /// How a request ended.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum RequestOutcome {
-    /// With success, after `work` seconds of a server that is not overloaded.
+    /// With success, after `work` seat-seconds of a server that is not overloaded.
     Ok { work: f64 },
     /// With a 429, which was not repeated any more.
     Refused,

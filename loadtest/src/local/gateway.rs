@@ -24,7 +24,9 @@ use fairgate_core::{apf::Semantics, apf::objects::Bootstrap};
 
 pub(super) const CERTIFICATE_FILE: &str = "certificate.pem";
 pub(super) const POLICY_DIRECTORY: &str = "policies";
-const CONFIGURATION_FILE: &str = "fairgate.yaml";
+/// The configuration of the gateway, and of the next one, whose admin port is another: a gateway keeps its own until it has
+/// drained.
+const CONFIGURATION_FILES: [&str; 2] = ["fairgate.yaml", "fairgate-next.yaml"];
 const KEY_FILE: &str = "key.pem";
 const TOKEN_FILE: &str = "tokens.csv";
 const LOG_FILE: &str = "gateway.log";
@@ -38,6 +40,8 @@ pub(crate) struct GatewayProcess {
     program: Option<PathBuf>,
     directory: PathBuf,
     listen: SocketAddr,
+    /// How many were started before.
+    restarts: usize,
     running: Child,
     /// Gateways that drain.
     draining: Vec<Child>,
@@ -54,12 +58,13 @@ impl GatewayProcess {
         directory: &Path,
         listen: SocketAddr,
     ) -> anyhow::Result<Self> {
-        let mut running = spawn(program, directory)?;
+        let mut running = spawn(program, directory, CONFIGURATION_FILES[0])?;
         wait_for(&mut running, directory, listen).await?;
         Ok(Self {
             program: program.map(Path::to_owned),
             directory: directory.to_owned(),
             listen,
+            restarts: 0,
             running,
             draining: Vec::new(),
         })
@@ -86,7 +91,9 @@ impl GatewayProcess {
             );
             tokio::time::sleep(POLL).await;
         }
-        let mut next = spawn(self.program.as_deref(), &self.directory)?;
+        self.restarts += 1;
+        let file = CONFIGURATION_FILES[self.restarts % CONFIGURATION_FILES.len()];
+        let mut next = spawn(self.program.as_deref(), &self.directory, file)?;
         wait_for(&mut next, &self.directory, self.listen).await?;
         self.draining
             .push(std::mem::replace(&mut self.running, next));
@@ -94,7 +101,7 @@ impl GatewayProcess {
     }
 }
 
-fn spawn(program: Option<&Path>, directory: &Path) -> anyhow::Result<Child> {
+fn spawn(program: Option<&Path>, directory: &Path, file: &str) -> anyhow::Result<Child> {
     let (program, serve) = match program {
         Some(program) => (program.to_owned(), "serve"),
         None => (std::env::current_exe()?, "gateway"),
@@ -105,9 +112,7 @@ fn spawn(program: Option<&Path>, directory: &Path) -> anyhow::Result<Child> {
         .create(true)
         .append(true)
         .open(directory.join(LOG_FILE))?;
-    command
-        .arg("--config")
-        .arg(directory.join(CONFIGURATION_FILE));
+    command.arg("--config").arg(directory.join(file));
     command
         .stdin(Stdio::null())
         .stdout(Stdio::null())
@@ -142,7 +147,7 @@ pub(super) fn write_files(
     directory: &Path,
     upstream: SocketAddr,
     listen: SocketAddr,
-    admin: SocketAddr,
+    admin: [SocketAddr; 2],
 ) -> anyhow::Result<()> {
     let scenario = &plan.scenario;
     let policies = directory.join(POLICY_DIRECTORY);
@@ -158,11 +163,11 @@ pub(super) fn write_files(
         )?;
         std::fs::write(directory.join(KEY_FILE), key.serialize_pem())?;
     }
-    let configuration = configuration(plan, upstream, listen, admin);
-    Ok(std::fs::write(
-        directory.join(CONFIGURATION_FILE),
-        configuration,
-    )?)
+    for (file, admin) in CONFIGURATION_FILES.into_iter().zip(admin) {
+        let configuration = configuration(plan, upstream, listen, admin);
+        std::fs::write(directory.join(file), configuration)?;
+    }
+    Ok(())
 }
 
 /// The credentials of all users, as the gateway reads them.

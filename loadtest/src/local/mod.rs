@@ -50,7 +50,8 @@ pub(crate) struct LocalPlan {
 #[derive(Debug)]
 pub(crate) struct LocalSetup {
     pub(crate) target: Arc<Target>,
-    pub(crate) metrics: Arc<Target>,
+    /// The metrics of the gateway, and of the one that takes its place after a restart.
+    pub(crate) metrics: Vec<Arc<Target>>,
     pub(crate) events: EventRunner,
     control: Arc<Target>,
     _upstream: Child,
@@ -67,8 +68,14 @@ impl LocalSetup {
         let directory =
             ScratchDirectory::create().context("cannot create a directory for temporary files")?;
         let (upstream, addresses) = start_upstream(&plan.file).await?;
-        let [listen, admin] = free_ports()?;
-        gateway::write_files(plan, &directory.0, addresses.address, listen, admin)?;
+        let [listen, admin, next_admin] = free_ports()?;
+        gateway::write_files(
+            plan,
+            &directory.0,
+            addresses.address,
+            listen,
+            [admin, next_admin],
+        )?;
         let gateway = GatewayProcess::start(plan.gateway.as_deref(), &directory.0, listen).await?;
         let certificate = directory.0.join(gateway::CERTIFICATE_FILE);
         let secure = plan.scenario.gateway.tls;
@@ -78,12 +85,16 @@ impl LocalSetup {
             ("http", None)
         };
         let target = Target::resolve(&format!("{scheme}://{listen}"), ca.as_deref(), false).await?;
-        let metrics = Target::resolve(&format!("http://{admin}"), None, false).await?;
+        let mut metrics = Vec::new();
+        for admin in [admin, next_admin] {
+            let target = Target::resolve(&format!("http://{admin}"), None, false).await?;
+            metrics.push(Arc::new(target));
+        }
         let control =
             Arc::new(Target::resolve(&format!("http://{}", addresses.control), None, false).await?);
         Ok(Self {
             target: Arc::new(target),
-            metrics: Arc::new(metrics),
+            metrics,
             events: EventRunner {
                 control: Some(Arc::clone(&control)),
                 gateway: Some(gateway),
@@ -135,11 +146,11 @@ async fn start_upstream(scenario: &Path) -> anyhow::Result<(Child, UpstreamAddre
     Ok((child, addresses))
 }
 
-/// Addresses with ports that are free now. Both are held until both are known, so that they differ.
-fn free_ports() -> std::io::Result<[SocketAddr; 2]> {
+/// Addresses with ports that are free now. All are held until all are known, so that they differ.
+fn free_ports() -> std::io::Result<[SocketAddr; 3]> {
     let bind = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
-    let (a, b) = (bind()?, bind()?);
-    Ok([a.local_addr()?, b.local_addr()?])
+    let (a, b, c) = (bind()?, bind()?, bind()?);
+    Ok([a.local_addr()?, b.local_addr()?, c.local_addr()?])
 }
 
 /// A directory for the files of one gateway, removed with this value.

@@ -77,6 +77,14 @@ fn expectations(page: &mut String, report: &RunReport) {
         );
     }
     *page += "</table>\n";
+    *page += match report.holds_without_fairness {
+        Some(true) => "<p>All of this holds without fairness, too, so it proves nothing.</p>\n",
+        Some(false) => "<p>Without fairness this would fail.</p>\n",
+        None => "",
+    };
+    for failure in &report.failures {
+        let _ = writeln!(page, "<p class=\"fails\">{}</p>", escaped(failure));
+    }
 }
 
 fn figures(page: &mut String, variant: &VariantReport) {

@@ -29,8 +29,13 @@ pub(crate) struct RunReport {
     /// The most important figure in one sentence.
     pub(crate) headline: Option<String>,
     pub(crate) expectations: Vec<Judgement>,
+    /// Whether the expectations hold without fairness, too, and so prove nothing; `None` if that was not measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) holds_without_fairness: Option<bool>,
     /// What was measured, the one that is judged first.
     pub(crate) variants: Vec<VariantReport>,
+    /// What was to happen during the run and did not; then it has not passed.
+    pub(crate) failures: Vec<String>,
     /// What a reader has to know.
     pub(crate) remarks: Vec<String>,
     /// Measured seconds of each slice.
@@ -93,18 +98,27 @@ impl RunReport {
         scenario: &Scenario,
         evidence: &Evidence,
         variants: Vec<VariantReport>,
-        remarks: Vec<String>,
+        (remarks, failures): (Vec<String>, Vec<String>),
         rounds: u32,
     ) -> Self {
         let expectations = verdict::judge(&scenario.expect, evidence);
+        let holds_without_fairness = evidence.without.clone().map(|clients| {
+            let without = Evidence {
+                clients,
+                ..evidence.clone()
+            };
+            verdict::holds(&verdict::judge(&scenario.expect, &without))
+        });
         Self {
             scenario: scenario.name.clone(),
             title: scenario.title.clone(),
             about: scenario.about.clone(),
-            passed: verdict::holds(&expectations),
+            passed: failures.is_empty() && verdict::holds(&expectations),
             headline: headline(scenario, evidence),
             expectations,
+            holds_without_fairness,
             variants,
+            failures,
             remarks,
             seconds: scenario.duration.as_secs_f64(),
             rounds,

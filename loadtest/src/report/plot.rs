@@ -59,7 +59,7 @@ pub(super) fn plots(report: &RunReport) -> Vec<ReportPlot> {
     }
     if let Some(svg) = report.variants.first().and_then(shares) {
         let title = format!(
-            "Shares of the server against the ideal, {}",
+            "Shares of the seats against the ideal, {}",
             report.variants[0].name
         );
         plots.push(ReportPlot {
@@ -309,7 +309,7 @@ fn draw_shares(svg: &mut String, variant: &VariantReport, most: f64) -> PlotResu
     chart
         .configure_mesh()
         .disable_x_mesh()
-        .y_desc("workers used on average")
+        .y_desc("seats used on average")
         .label_style(("sans-serif", 13))
         .axis_desc_style(("sans-serif", 13))
         .light_line_style(WHITE)

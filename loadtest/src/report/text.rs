@@ -25,6 +25,17 @@ pub(crate) fn write_text(report: &RunReport, out: &mut dyn Write) -> io::Result<
             judgement.expectation, judgement.detail
         )?;
     }
+    match report.holds_without_fairness {
+        Some(true) => writeln!(
+            out,
+            "(All of this holds without fairness, too, so it proves nothing.)"
+        )?,
+        Some(false) => writeln!(out, "(Without fairness this would fail.)")?,
+        None => {}
+    }
+    for failure in &report.failures {
+        writeln!(out, "FAILED  {failure}")?;
+    }
     for variant in &report.variants {
         write_variant(variant, out)?;
     }

@@ -37,7 +37,7 @@ pub(crate) enum Measure {
     Refused,
     /// Requests with any other outcome than success or 429, unanswered ones included.
     Errors,
-    /// The mean number of the server's workers that it used.
+    /// The mean number of seats that it used.
     Share,
     /// Jain's index over the users' rates: 1 is equal.
     Jain,
@@ -101,6 +101,9 @@ impl Measure {
 
     /// `value` of this measure for people.
     pub(crate) fn written(self, value: f64) -> String {
+        if value.is_infinite() {
+            return "unbounded".to_owned();
+        }
         if self.is_latency() {
             let ms = value * 1000.0;
             return match ms {

@@ -186,7 +186,14 @@ impl StandIn {
 
     /// The events of a watch: all objects first, unless the client knows them; then one event after the other.
     fn events(&self, info: &RequestInfo) -> Body {
-        let first = self.objects.first_events(info);
+        let version = info
+            .list
+            .as_ref()
+            .map_or("", |options| &*options.resource_version);
+        let first = match version {
+            "" | "0" => self.objects.first_events(info),
+            _ => Bytes::new(),
+        };
         let event = self.objects.event(info);
         let pause = match self.spec.watch_events {
             rate if rate > 0.0 => Some(Duration::from_secs_f64(1.0 / rate)),
