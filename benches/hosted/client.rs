@@ -149,7 +149,7 @@ impl Watch {
                 if !text.starts_with(r#"{"type":"ADDED""#) {
                     return None;
                 }
-                let (_, rest) = text.split_once(r#""name":"told-"#)?;
+                let (_, rest) = text.split_once(r#""name":"watched-"#)?;
                 return rest.split('"').next()?.parse().ok();
             }
             let frame = self.body.frame().await.expect("the watch goes on");

@@ -37,7 +37,7 @@ struct Size {
     lists: usize,
     watchers: usize,
     /// Writes that all watchers receive, one after the other.
-    told: usize,
+    watched: usize,
 }
 
 impl Size {
@@ -48,7 +48,7 @@ impl Size {
                 listed: 20,
                 lists: 8,
                 watchers: 20,
-                told: 4,
+                watched: 4,
             }
         } else {
             Self {
@@ -56,7 +56,7 @@ impl Size {
                 listed: 1_000,
                 lists: 200,
                 watchers: 1_000,
-                told: 50,
+                watched: 50,
             }
         }
     }
@@ -70,7 +70,7 @@ fn main() {
     let size = Size::wanted();
     println!(
         "{:<8} {:>8} {:>8} {:>8} {:>9} {:>12} {:>12} {:>9} {:>9}",
-        "", "1", "8", "64", "lists/s", "told p50 ms", "told p99 ms", "p50 ms", "p99 ms"
+        "", "1", "8", "64", "lists/s", "watch p50 ms", "watch p99 ms", "p50 ms", "p99 ms"
     );
     println!(
         "{:<8} {:>26} {:>9} {:>25} {:>19}",
@@ -111,12 +111,12 @@ fn gateway(runtime: &tokio::runtime::Runtime, name: &str, home: Home, size: &Siz
         fill(&client, size.listed).await;
         let lists = lists(&client, size).await;
         client.delete_all().await;
-        let (mut told, mut written) = fan_out(address, &client, size).await;
+        let (mut delays, mut written) = fan_out(address, &client, size).await;
         println!(
             "{name:<8} {} {lists:>9.0} {:>12.2} {:>12.2} {:>9.2} {:>9.2}",
             in_columns(&rates),
-            millis(&mut told, 50),
-            millis(&mut told, 99),
+            millis(&mut delays, 50),
+            millis(&mut delays, 99),
             millis(&mut written, 50),
             millis(&mut written, 99),
         );
@@ -193,12 +193,12 @@ async fn fan_out(
         for _ in (connection..size.watchers).step_by(connections) {
             let (client, ready) = (client.clone(), Arc::clone(&ready));
             let arrived = Arc::clone(&arrived);
-            let (from, told) = (from.clone(), size.told);
+            let (from, watched) = (from.clone(), size.watched);
             watchers.spawn(async move {
                 let mut watch = client.watch(&from).await;
                 ready.wait().await;
-                let mut times = Vec::with_capacity(told);
-                while times.len() < told {
+                let mut times = Vec::with_capacity(watched);
+                while times.len() < watched {
                     if let Some(number) = watch.next_written().await {
                         assert_eq!(number, times.len(), "each once, in order");
                         times.push(now());
@@ -211,9 +211,9 @@ async fn fan_out(
     }
     ready.wait().await;
     let (mut sent, mut written) = (Vec::new(), Vec::new());
-    for i in 0..size.told {
+    for i in 0..size.watched {
         let start = now();
-        client.create(&format!("told-{i}")).await;
+        client.create(&format!("watched-{i}")).await;
         sent.push(start);
         written.push(start.elapsed());
         // The next write starts when all watchers have this one.
@@ -222,8 +222,8 @@ async fn fan_out(
         all.expect("it is never closed").forget();
     }
     let seen = watchers.join_all().await;
-    let told = seen.iter().flat_map(|times| times.iter().zip(&sent));
-    (told.map(|(seen, sent)| *seen - *sent).collect(), written)
+    let delays = seen.iter().flat_map(|times| times.iter().zip(&sent));
+    (delays.map(|(seen, sent)| *seen - *sent).collect(), written)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "for display")]

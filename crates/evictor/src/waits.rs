@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_place_is_told_its_turn_and_given_up_when_it_is_dropped() {
+    async fn a_place_is_notified_of_its_turn_and_given_up_when_it_is_dropped() {
         let waits = waits();
         let first = waits.join(&foo(), "a").unwrap();
         let second = waits.join(&foo(), "a").unwrap();

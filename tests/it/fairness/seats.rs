@@ -222,7 +222,7 @@ async fn observe_mode_holds_no_request_back_and_counts_all() {
             let pending = start_request(&gate, number % 2 == 0, "alice", Method::GET, PODS).await;
             running.push((pending, soon(held.recv()).await.unwrap()));
         }
-        // One executes, and by the books the rest waits or was refused.
+        // One executes; the rest waits or was refused, by the counters.
         let refused = |cells: &FlowCells| {
             RejectReason::ALL
                 .map(|reason| cells.rejected(reason).get())

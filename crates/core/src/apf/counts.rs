@@ -325,13 +325,13 @@ impl ScopeCount {
         }
     }
 
-    /// An answer had `items` objects in `bytes`: merges their size into the mean, each side by how
-    /// many objects it speaks for.
+    /// Merges the size of `items` objects, in a response of `bytes`, into the mean. Both sides are weighted by
+    /// their number of objects.
     fn learn_size(&mut self, now: Time, items: u64, bytes: u64) {
-        let is_told = self
+        let is_reported = self
             .size_given
             .is_some_and(|reported| now.since(reported) <= SEED_STANDS);
-        if items == 0 || is_told {
+        if items == 0 || is_reported {
             return;
         }
         let seen = as_f64(bytes) / as_f64(items);

@@ -24,7 +24,7 @@ const MAX_BUDGET: Duration = Duration::from_millis(500);
 /// Starts that are closer than this are not delayed: the runtime's timers are not more precise.
 const GRAIN: Duration = Duration::from_millis(1);
 /// Over how many events the means are taken, approximately.
-const MEMORY: u32 = 256;
+const MEAN_WINDOW: u32 = 256;
 /// An interval longer than this many mean ones is a pause without waiting requests, and counts as this many.
 const PAUSE: u32 = 32;
 
@@ -74,7 +74,7 @@ impl StartSpreading {
 }
 
 fn mean(before: Duration, value: Duration) -> Duration {
-    before.saturating_sub(before / MEMORY) + value / MEMORY
+    before.saturating_sub(before / MEAN_WINDOW) + value / MEAN_WINDOW
 }
 
 #[cfg(test)]

@@ -109,7 +109,7 @@ fn rebalance_all(levels: &mut [Sample], at: u64) {
     }
 }
 
-/// Whoever is short of seats has all that nobody else wanted of late.
+/// A level that is short of seats has all seats that no other level wanted of late.
 fn check_seats_are_used(levels: &[Sample], at: u64, seed: u64) {
     for (number, level) in levels.iter().enumerate() {
         let own = level.want(at).min(u64::from(level.limits.nominal));

@@ -37,10 +37,10 @@ const PASSING_PART: u32 = 10;
 const LONGEST_ASSUMED: Duration = Duration::from_secs(60);
 
 /// The number of requests over which a mean service time is taken.
-const MEMORY: u32 = 32;
+const MEAN_WINDOW: u32 = 32;
 
 /// From here on virtual time is set back, long before it could overflow.
-const MUCH: u64 = u64::MAX / 4;
+const SET_BACK_ABOVE: u64 = u64::MAX / 4;
 
 /// The head that was next when last something did not fit.
 #[derive(Clone, Copy, Debug, Default)]
@@ -78,11 +78,11 @@ impl<W: Copy> QueueSet<W> {
             let width = head.seats;
             // The lead comes first: it is paid back within the flow's own turns, whereas a request that
             // passes by patience lengthens the head's wait.
-            if let Some(passer) = self.passer_by_lead(flow) {
+            if let Some(passer) = self.passing_by_lead(flow) {
                 self.start_head(passer, arriving, events);
                 continue;
             }
-            let Some(passer) = self.passer_by_patience(index, width) else {
+            let Some(passer) = self.passing_by_patience(index, width) else {
                 return;
             };
             let index = self.flows.at(passer).head();
@@ -92,10 +92,10 @@ impl<W: Copy> QueueSet<W> {
         }
     }
 
-    /// The flow whose head may start although that of `next` does not fit, because `next` is served, too,
-    /// and has still more waiting: it is not worth draining seats for a flow that is about to get those
-    /// of its own requests, until it falls behind by more than [`LEAD`] requests.
-    fn passer_by_lead(&mut self, next: u32) -> Option<u32> {
+    /// The flow whose head may start although that of `next` does not fit. Requires that `next` executes
+    /// requests and has others waiting: it will get the seats of its own requests, so no seats are drained
+    /// for it until it is more than [`LEAD`] requests behind.
+    fn passing_by_lead(&mut self, next: u32) -> Option<u32> {
         let known = self.flows.at(next);
         if known.fresh || known.behind || known.holding == 0 || known.waiting < 2 {
             return None;
@@ -126,8 +126,8 @@ impl<W: Copy> QueueSet<W> {
 
     /// The flow whose head may start although the one that is next, of `width` seats, does not fit: the
     /// next that fits, if its requests take less than [`PASSING_PART`] of the time for which the head
-    /// has been blocked. Nobody passes a head that only those keep waiting who passed it.
-    fn passer_by_patience(&mut self, head: u32, width: Seats) -> Option<u32> {
+    /// has been blocked. If only requests that passed the head keep it waiting, no other passes it.
+    fn passing_by_patience(&mut self, head: u32, width: Seats) -> Option<u32> {
         let head = self.entries.id(head);
         if self.blocked.head != Some(head) {
             self.blocked = Blocked {
@@ -239,7 +239,7 @@ impl<W: Copy> QueueSet<W> {
         known.start = known.start.plus(guess).plus(entry.work.final_work());
         known.guessed = known.guessed.plus(guess);
         known.fresh = false;
-        if known.start.units() > MUCH {
+        if known.start.units() > SET_BACK_ABOVE {
             self.set_back();
         }
     }
@@ -340,7 +340,7 @@ impl<W: Copy> QueueSet<W> {
 /// The mean service time after one more request, whose predecessors were `learnt`.
 fn moved(mean: Duration, learnt: &mut u32, took: Duration) -> Duration {
     let took = took.min(LONGEST_ASSUMED);
-    *learnt = (*learnt + 1).min(MEMORY);
+    *learnt = (*learnt + 1).min(MEAN_WINDOW);
     // What was assumed at first counts as one.
     (mean * *learnt + took) / (*learnt + 1)
 }

@@ -10,13 +10,13 @@
 //!
 #![doc = include_str!("algorithm.md")]
 
-mod books;
 mod by_queue;
 mod dispatch;
 mod fair;
 mod fifo;
 mod flows;
 mod reconfigure;
+mod reports;
 #[cfg(test)]
 mod tests;
 mod turns;
@@ -26,12 +26,12 @@ use std::{cmp::Reverse, collections::BinaryHeap, time::Duration};
 
 use smallvec::SmallVec;
 
-use books::Ratios;
-pub use books::{Counters, QueueReport, QueueSetSummary, RatioReport, RequestReport};
 use fair::Blocked;
 use fifo::{Entries, NONE, Queue};
 pub use fifo::{EntryId, Phase, RequestEntry};
 use flows::FlowTable;
+use reports::Ratios;
+pub use reports::{Counters, QueueReport, QueueSetSummary, RatioReport, RequestReport};
 use turns::Turns;
 use virtual_time::VirtualTime;
 
