@@ -439,7 +439,7 @@ fn render_requests(text: &mut Exposition, sources: &CellSources<'_>) {
     render_abandoned(text, sources.flow_control);
 }
 
-/// Writes metrics of requests whose clients have left, or read slowly.
+/// Writes metrics of requests whose clients have disconnected, or read slowly.
 fn render_abandoned(text: &mut Exposition, flow_control: &FlowControl) {
     let (abandoned, spool) = (&flow_control.abandoned, &flow_control.spool);
     text.family(&catalogue::ABANDONED);

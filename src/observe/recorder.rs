@@ -1,7 +1,7 @@
 //! Records each request when it ends: counts it, and writes its line of the access log.
 //!
 //! [`TraceLayer`] is the outermost layer. A request ends with the last byte of its response, or when its
-//! client leaves earlier; either way it is recorded once, without an allocation. A disabled access log costs
+//! client disconnects earlier; either way it is recorded once, without an allocation. A disabled access log costs
 //! one load.
 //!
 //! Not here: request heads so malformed that they never reach the stack.
@@ -35,7 +35,7 @@ use fairgate_base::clock::Clock;
 use fairgate_call::{BodyEnd, Inbound, Reply, ReplyGuard, RequestContext};
 use fairgate_core::{cells::Counter, go_duration::GoDuration};
 
-/// The status of requests whose client left before there was a response (nginx' "client closed request").
+/// The status of requests whose client disconnected before there was a response (nginx' "client closed request").
 pub(crate) const CLIENT_GONE: u16 = 499;
 
 /// Reasons that are distinguished; there are fewer.
@@ -285,7 +285,7 @@ where
 }
 
 pin_project! {
-    /// The future of [`Traced`]. Dropped before the response, it records that the client has left.
+    /// The future of [`Traced`]. Dropped before the response, it records that the client has disconnected.
     pub(crate) struct Tracing<F> {
         #[pin]
         inner: Option<F>,

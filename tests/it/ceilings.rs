@@ -19,7 +19,7 @@ use crate::{
 
 const WATCH: &str = "/api/v1/pods?watch=1&resourceVersion=7";
 
-/// An upstream that holds every watch and every log until its client leaves, and serves the rest.
+/// An upstream that holds every watch and every log until its client disconnects, and serves the rest.
 fn holding(streams: u32) -> TestUpstream {
     TestUpstream::start(Speaks::Http2Streams(streams), |request| async move {
         let target = request.uri().to_string();

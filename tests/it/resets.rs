@@ -37,7 +37,7 @@ fn before(address: std::net::SocketAddr) -> Gate {
     Gate::towards(to, |settings, _| settings.cores = NonZero::<usize>::MIN)
 }
 
-/// The same, whose requests take at most 300 ms: so long one runs on that its client has left.
+/// The same, whose requests take at most 300 ms: so long one runs on that its client has disconnected.
 fn hasty(address: std::net::SocketAddr) -> Gate {
     let mut to = UpstreamSettings::new(address.to_string().parse().unwrap(), None);
     to.protocol = UpstreamProtocol::Http2;

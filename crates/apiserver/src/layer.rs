@@ -273,7 +273,7 @@ impl Shared {
             let turn = hosted.heavy_turn().await;
             let control = self.control.clone();
             self.control.spawn_blocking(move || {
-                // Held to the end, also if the client has left: the thread is in use until then.
+                // Held to the end, also if the client has disconnected: the thread is in use until then.
                 let _turn = turn;
                 control.block_on(hosted.serve(&request))
             })

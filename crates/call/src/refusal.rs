@@ -53,7 +53,7 @@ pub enum Refusal {
         /// Seconds until the client should retry.
         retry_after: u32,
     },
-    /// The client left while its request waited; the reply is not received.
+    /// The client disconnected while its request waited; the reply is not received.
     #[error("the client disconnected")]
     ClientGone,
     /// The gateway is shutting down.

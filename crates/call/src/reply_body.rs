@@ -174,7 +174,7 @@ impl ReplyBody {
                 all || upstream.has_ended()
             }
             Source::Piped(pipe) => {
-                pipe.client_left();
+                pipe.client_disconnected();
                 pipe.is_done()
             }
             Source::Full(_) | Source::Tunnel(_) | Source::Other(_) => false,

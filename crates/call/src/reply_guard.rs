@@ -23,7 +23,7 @@ pub trait ReplyGuard {
     /// The body has ended. Called exactly once, unless [`abandoned`](Self::abandoned) is.
     fn end(self: Box<Self>, how: BodyEnd);
 
-    /// The client left, and this is the rest of the upstream's response. By default it is cancelled.
+    /// The client disconnected, and this is the rest of the upstream's response. By default it is cancelled.
     fn abandoned(self: Box<Self>, rest: RemainingReply) {
         drop(rest);
         self.end(BodyEnd::Abandoned);

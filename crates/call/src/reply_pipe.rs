@@ -43,7 +43,7 @@ pub trait UpstreamGuard {
 
     /// The client disconnected, or its reply was ended early. Returns the maximum number of bytes of the rest
     /// that are read to find its end; `None` if the request is to be cancelled at once.
-    fn client_left(&mut self) -> Option<u64>;
+    fn client_disconnected(&mut self) -> Option<u64>;
 
     /// The upstream is done, or the request was cancelled, which is [`BodyEnd::Abandoned`]. Called exactly
     /// once.
@@ -272,7 +272,7 @@ impl ReplyPipe {
     }
 
     /// The client has received the whole reply, or disconnected.
-    pub(super) fn client_left(self: &Rc<Self>) {
+    pub(super) fn client_disconnected(self: &Rc<Self>) {
         let mut state = self.state.borrow_mut();
         state.forget();
         match &mut state.upstream {
@@ -296,7 +296,7 @@ impl ReplyPipe {
         }
         drop(state);
         // The state must not be borrowed during the call: the guard may use its pipe.
-        let unread = self.guard.borrow_mut().client_left();
+        let unread = self.guard.borrow_mut().client_disconnected();
         let Some(unread) = unread.filter(|_| !std::thread::panicking()) else {
             return self.cancel();
         };

@@ -60,7 +60,7 @@ pub struct FlowUids {
 /// Is notified when requests end.
 pub trait RequestObserver: fmt::Debug {
     /// The request has ended: its reply including the body, or, while the trace has no status, because
-    /// the client left before there was one.
+    /// the client disconnected before there was one.
     fn ended(&self, request: &RequestContext, how: BodyEnd);
 }
 

@@ -133,7 +133,7 @@ impl UpstreamBody {
     }
 }
 
-/// The rest of an upstream's response whose client has left. Dropping it cancels the request upstream.
+/// The rest of an upstream's response whose client has disconnected. Dropping it cancels the request upstream.
 pub struct RemainingReply(UpstreamBody);
 
 impl RemainingReply {

@@ -69,7 +69,7 @@ impl RequestEnd {
 }
 
 impl ProcedureEnd {
-    /// Completes when the client has left; never again after that.
+    /// Completes when the client has disconnected; never again after that.
     pub(crate) async fn left(&mut self) {
         if self.has_left {
             return std::future::pending().await;
@@ -78,7 +78,7 @@ impl ProcedureEnd {
         self.has_left = true;
     }
 
-    /// Requests permission to make the first change. `false` if the client has left.
+    /// Requests permission to make the first change. `false` if the client has disconnected.
     pub(crate) async fn may_change(&mut self) -> bool {
         let Some(permission) = self.permission.take() else {
             return true;

@@ -322,7 +322,7 @@ impl Waiting {
             if context.has_ended() {
                 self.link.leave();
             }
-            // From now on the seat is kept if the client leaves.
+            // From now on the seat is kept if the client disconnects.
             self.link
                 .poll_permit(cx, || context.reached(RequestProgress::Sent));
             let ended = std::task::ready!(Pin::new(&mut self.task).poll(cx));

@@ -39,7 +39,7 @@ pub enum EvictionOutcome {
     Rejected,
     /// The upstream, or the state of the objects there, did not permit a decision.
     Failed,
-    /// The client left before anything was changed.
+    /// The client disconnected before anything was changed.
     Abandoned,
 }
 

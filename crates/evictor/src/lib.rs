@@ -16,7 +16,7 @@
 //!
 //! An eviction is carried out on the control runtime, while its request waits on its data core. Before
 //! the first call that changes anything, the procedure checks with the request whether its client is still connected
-//! (`client_link`); from then on the seat is kept until the procedure has ended, also if the client leaves.
+//! (`client_link`); from then on the seat is kept until the procedure has ended, also if the client disconnects.
 //!
 //! For configured users, an eviction that a budget refuses can wait for the budget ([`EvictionWaitLayer`], in
 //! front of flow control).

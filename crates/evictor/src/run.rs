@@ -165,7 +165,7 @@ impl Run<'_> {
             && self.turn.is_none()
         {
             match self.wait_for_turn(name, &call).await {
-                None => return self.client_left(),
+                None => return self.client_disconnected(),
                 Some(IsOutdated(true)) => return Next::Continue,
                 Some(IsOutdated(false)) => {}
             }
@@ -212,11 +212,11 @@ impl Run<'_> {
                 self.eviction.paused();
                 Next::Continue
             }
-            () = self.link.left() => self.client_left(),
+            () = self.link.left() => self.client_disconnected(),
         }
     }
 
-    /// Waits for the turn at a budget; `None` if the client has left meanwhile. If a charge is due that another
+    /// Waits for the turn at a budget; `None` if the client has disconnected meanwhile. If a charge is due that another
     /// procedure has overtaken, the budget is read again.
     async fn wait_for_turn(&mut self, budget: &str, call: &UpstreamCall) -> Option<IsOutdated> {
         let turn = tokio::select! {
@@ -255,7 +255,7 @@ impl Run<'_> {
         let reply = loop {
             tokio::select! {
                 reply = &mut calling => break reply,
-                () = self.link.left() => match self.client_left() {
+                () = self.link.left() => match self.client_disconnected() {
                     Next::Stop => return Next::Stop,
                     Next::Continue => {}
                 },
@@ -282,7 +282,7 @@ impl Run<'_> {
     }
 
     /// The client has disconnected: changes that were begun are completed, and no others are begun.
-    fn client_left(&mut self) -> Next {
+    fn client_disconnected(&mut self) -> Next {
         if self.changing_since.is_none() {
             return Next::Stop;
         }

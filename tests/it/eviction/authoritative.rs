@@ -360,7 +360,7 @@ async fn a_client_that_leaves_after_the_charge_has_its_pod_evicted() {
     });
     let gateway = Gateway::deciding("authoritative", &cluster);
     let alice = gateway.alice().await;
-    // The patch is repeated after a pause, during which the client leaves.
+    // The patch is repeated after a pause, during which the client disconnects.
     alice
         .evict_and_leave("p0", || cluster.count("PATCH pod/status") == 1)
         .await;

@@ -280,7 +280,7 @@ async fn watchers_make_writes_wider_as_long_as_they_watch() {
             return text("created");
         }
         let (events, body) = streamed();
-        // The watch goes on until its client leaves.
+        // The watch goes on until its client disconnects.
         tokio::spawn(async move { events.closed().await });
         http::Response::new(body)
     });

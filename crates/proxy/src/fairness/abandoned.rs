@@ -1,4 +1,4 @@
-//! Requests that continue upstream after their client has left.
+//! Requests that continue upstream after their client has disconnected.
 //!
 //! When a request is cancelled, nothing shows whether the upstream stops working on it, and clients decide how many
 //! requests they abandon. So a request that counts against a limit is not cancelled: it continues in the background,
@@ -55,7 +55,7 @@ impl AbandonedRequests {
         self.cancelled.load(Ordering::Relaxed)
     }
 
-    /// Counts a request whose client has left. `seated` is whether it counts against a limit. `None` if there are too many that
+    /// Counts a request whose client has disconnected. `seated` is whether it counts against a limit. `None` if there are too many that
     /// do not: the request is to be cancelled.
     pub(super) fn begin(self: &Arc<Self>, seated: bool) -> Option<AbandonedRequest> {
         self.running.fetch_add(1, Ordering::Relaxed);

@@ -327,7 +327,7 @@ impl QueuedRequest {
         )
     }
 
-    /// Gives up the place: the request has waited for too long, or its client left.
+    /// Gives up the place: the request has waited for too long, or its client disconnected.
     fn give_up(&mut self) {
         let Some(place) = self.place.take() else {
             return;

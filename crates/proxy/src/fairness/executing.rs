@@ -1,6 +1,6 @@
 //! A request that executes, and what it holds until the upstream is known to be done with it.
 //!
-//! If the client leaves, or the request exceeds its deadline, while the upstream may be working on it, the
+//! If the client disconnects, or the request exceeds its deadline, while the upstream may be working on it, the
 //! request is not cancelled: it continues in the background and keeps what it holds, until its response has
 //! ended. See [`super::abandoned`] for the reasons.
 
@@ -171,7 +171,7 @@ fn is_in_upstream(context: &RequestContext) -> bool {
     )
 }
 
-/// The client left before the reply began. If the upstream may be working on the request, what it holds is not free
+/// The client disconnected before the reply began. If the upstream may be working on the request, what it holds is not free
 /// yet.
 impl<F> Drop for ExecutingRequest<F>
 where
@@ -203,7 +203,7 @@ impl HeldResources {
         }
     }
 
-    /// To be called when the client left; `None` if the request is to be cancelled.
+    /// To be called when the client disconnected; `None` if the request is to be cancelled.
     fn abandon(&self) -> Option<AbandonedRequest> {
         match self {
             Self::Nothing => None,

@@ -57,7 +57,7 @@ pub struct FlowControl {
     pub watches: Arc<LongRunning>,
     /// Requests reset before they were answered.
     pub premature: UserResets,
-    /// Requests that continue after their clients have left.
+    /// Requests that continue after their clients have disconnected.
     pub abandoned: Arc<AbandonedRequests>,
     /// Memory for replies whose clients read slowly.
     pub spool: Arc<Spool>,

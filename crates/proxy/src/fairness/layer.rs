@@ -158,7 +158,7 @@ where
     received: Time,
 }
 
-/// The client left before it got a reply.
+/// The client disconnected before it got a reply.
 impl<S> Drop for Admitted<S>
 where
     S: Service<Call, Response = Reply, Error = Refusal>,
@@ -285,7 +285,7 @@ where
     }
 }
 
-/// Waits for the seat, and checks whether the client has left.
+/// Waits for the seat, and checks whether the client has disconnected.
 fn poll_queued(
     queued: &mut QueuedRequest,
     call: &mut Call,

@@ -1,6 +1,6 @@
 //! Counts a long-running request until the upstream is known to be done with it.
 //!
-//! Such a request may never end. So when its client leaves, it continues for a limited number of bytes, and is then
+//! Such a request may never end. So when its client disconnects, it continues for a limited number of bytes, and is then
 //! cancelled. Since nothing shows whether the upstream stops working on it, it counts for as long as an ordinary
 //! request may take, unless its response ends sooner.
 
@@ -37,12 +37,12 @@ impl LongRunningGuard {
         }
     }
 
-    /// How long the request counts at most after its client left.
+    /// How long the request counts at most after its client disconnected.
     pub(super) fn time_left(&self) -> Duration {
         self.gate.policy().request_timeout
     }
 
-    /// To be called when the client left; `None` if the request is to be cancelled.
+    /// To be called when the client disconnected; `None` if the request is to be cancelled.
     pub(super) fn abandon(&self) -> Option<AbandonedRequest> {
         self.gate.flow_control().abandoned.begin(self.enforced)
     }

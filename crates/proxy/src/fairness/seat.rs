@@ -107,7 +107,7 @@ impl Seat {
             .saturating_sub(self.elapsed())
     }
 
-    /// To be called when the client left; `None` if the request is to be cancelled, because it counts against no limit and there are
+    /// To be called when the client disconnected; `None` if the request is to be cancelled, because it counts against no limit and there are
     /// too many of those.
     pub(super) fn abandon(&self) -> Option<AbandonedRequest> {
         self.gate.flow_control().abandoned.begin(self.limited)
@@ -197,7 +197,7 @@ impl UpstreamGuard for SeatGuard {
         }
     }
 
-    fn client_left(&mut self) -> Option<u64> {
+    fn client_disconnected(&mut self) -> Option<u64> {
         let seat = self.seat.as_ref()?;
         self.context.trace.execution.set(Some(seat.elapsed()));
         // A request past its time limit does not continue.
@@ -233,7 +233,7 @@ impl ReplyGuard for SeatGuard {
     }
 
     fn end(mut self: Box<Self>, how: BodyEnd) {
-        // The upstream does not work on it, so the seat is free even if the client leaves.
+        // The upstream does not work on it, so the seat is free even if the client disconnects.
         if let Some(seat) = self.seat.take() {
             self.context.trace.execution.set(Some(seat.elapsed()));
             self.record_list(&seat, how == BodyEnd::Complete);

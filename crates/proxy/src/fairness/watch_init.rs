@@ -143,7 +143,7 @@ impl WatchGuard {
         seat.as_ref().map_or(Duration::ZERO, Seat::time_left)
     }
 
-    /// To be called when the client left; `None` if the watch is to be cancelled.
+    /// To be called when the client disconnected; `None` if the watch is to be cancelled.
     pub(super) fn abandon(&self) -> Option<AbandonedRequest> {
         self.initializing.seat.borrow().as_ref()?.abandon()
     }
@@ -193,7 +193,7 @@ impl WatchGuard {
         self.initializing.seat.borrow().is_none()
     }
 
-    /// Reads a watch whose client left until it is initialized, because the upstream may continue with that, and then
+    /// Reads a watch whose client disconnected until it is initialized, because the upstream may continue with that, and then
     /// ends it.
     async fn read_until_initialized(
         mut self,

@@ -158,7 +158,7 @@ impl Distributor {
                     self.reject_one(listener.get_ref());
                     tokio::time::sleep(PAUSE).await;
                 }
-                // The client left before it was accepted, or the network failed.
+                // The client disconnected before it was accepted, or the network failed.
                 Err(error) => tracing::debug!(%error, "a connection could not be accepted"),
             }
         }

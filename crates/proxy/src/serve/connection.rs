@@ -22,9 +22,9 @@ use super::{
     checked_socket::{CheckedSocket, HttpReader},
     client_connection::ClientConnection,
     client_connections::CountedConnection,
-    client_left::ClientLeft,
     connection_service::ConnectionService,
     defence::Offence,
+    disconnect::ClientDisconnect,
     drain::DrainPhase,
     event::ClientEvent,
     frame_credits::FrameCredits,
@@ -93,11 +93,11 @@ pub(super) async fn serve<S>(
     let stall_timeout = core.settings.stall_timeout;
     let socket = CheckedSocket::new(opened.socket, reader, stall_timeout, counted);
     let service = ConnectionService::new(core.clone(), connection.clone(), stack);
-    let client_left = ClientLeft::new(&hangup, &connection);
+    let client_disconnected = ClientDisconnect::new(&hangup, &connection);
     if http2 {
-        serve_http2(&core, socket, service, &connection, client_left).await;
+        serve_http2(&core, socket, service, &connection, client_disconnected).await;
     } else {
-        serve_http1(&core, socket, service, &connection, client_left).await;
+        serve_http1(&core, socket, service, &connection, client_disconnected).await;
     }
 }
 
@@ -171,7 +171,7 @@ async fn serve_http1<S>(
     socket: CheckedSocket,
     service: ConnectionService<S>,
     requests: &ClientConnection,
-    mut client_left: ClientLeft<'_>,
+    mut client_disconnected: ClientDisconnect<'_>,
 ) where
     S: Service<Inbound, Response = Reply, Error = std::convert::Infallible> + 'static,
     S::Future: 'static,
@@ -181,18 +181,18 @@ async fn serve_http1<S>(
         http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(settings.idle_timeout)
-            // A half-close does not end the connection here: `client_left` decides whether the client left.
+            // A half-close does not end the connection here: `client_disconnected` decides whether the client disconnected.
             .half_close(true)
             .max_headers(settings.header_lines)
             .max_buf_size(settings.head_bytes.max(8192))
             .serve_connection(TokioIo::new(socket), service)
             .with_upgrades()
     );
-    let client_left = &mut client_left;
+    let client_disconnected = &mut client_disconnected;
     if drive(
         core,
         DrainPhase::Stopping,
-        client_left,
+        client_disconnected,
         requests,
         connection.as_mut(),
     )
@@ -205,7 +205,7 @@ async fn serve_http1<S>(
     let last = drive(
         core,
         DrainPhase::Ended,
-        client_left,
+        client_disconnected,
         requests,
         connection.as_mut(),
     );
@@ -213,7 +213,14 @@ async fn serve_http1<S>(
         return;
     }
     connection.as_mut().graceful_shutdown();
-    drive(core, DrainPhase::Ended, client_left, requests, connection).await;
+    drive(
+        core,
+        DrainPhase::Ended,
+        client_disconnected,
+        requests,
+        connection,
+    )
+    .await;
 }
 
 /// Serves an HTTP/2 connection until it ends, or its client resets too many requests.
@@ -222,14 +229,14 @@ async fn serve_http2<S>(
     socket: CheckedSocket,
     service: ConnectionService<S>,
     requests: &Rc<ClientConnection>,
-    client_left: ClientLeft<'_>,
+    client_disconnected: ClientDisconnect<'_>,
 ) where
     S: Service<Inbound, Response = Reply, Error = std::convert::Infallible> + 'static,
     S::Future: 'static,
 {
     let socket = SharedSocket::new(socket);
     let too_many_resets = tokio::select! {
-        () = serve_streams(core, socket.clone(), service, requests, client_left) => false,
+        () = serve_streams(core, socket.clone(), service, requests, client_disconnected) => false,
         () = requests.premature.too_many() => true,
     };
     if too_many_resets {
@@ -244,7 +251,7 @@ async fn serve_streams<S>(
     socket: SharedSocket,
     service: ConnectionService<S>,
     requests: &Rc<ClientConnection>,
-    mut client_left: ClientLeft<'_>,
+    mut client_disconnected: ClientDisconnect<'_>,
 ) where
     S: Service<Inbound, Response = Reply, Error = std::convert::Infallible> + 'static,
     S::Future: 'static,
@@ -262,13 +269,13 @@ async fn serve_streams<S>(
             .keep_alive_timeout(settings.keep_alive_timeout)
             .serve_connection(TokioIo::new(socket), service)
     );
-    let client_left = &mut client_left;
+    let client_disconnected = &mut client_disconnected;
     loop {
         let before = requests.total.get();
         let served = drive(
             core,
             DrainPhase::Stopping,
-            client_left,
+            client_disconnected,
             requests,
             connection.as_mut(),
         );
@@ -282,18 +289,31 @@ async fn serve_streams<S>(
     // Idle for too long, or the gateway is shutting down.
     connection.as_mut().graceful_shutdown();
     if requests.active.get() == 0 && core.phase.get() < DrainPhase::Stopping {
-        let last = drive(core, DrainPhase::Ended, client_left, requests, connection);
+        let last = drive(
+            core,
+            DrainPhase::Ended,
+            client_disconnected,
+            requests,
+            connection,
+        );
         ends_within(settings.handshake_timeout, last).await;
     } else {
-        drive(core, DrainPhase::Ended, client_left, requests, connection).await;
+        drive(
+            core,
+            DrainPhase::Ended,
+            client_disconnected,
+            requests,
+            connection,
+        )
+        .await;
     }
 }
 
-/// Drives `connection` until it ends or the client leaves (true), or until the drain reaches `phase` (false).
+/// Drives `connection` until it ends or the client disconnects (true), or until the drain reaches `phase` (false).
 async fn drive<F>(
     core: &ServeContext,
     phase: DrainPhase,
-    client_left: &mut ClientLeft<'_>,
+    client_disconnected: &mut ClientDisconnect<'_>,
     requests: &ClientConnection,
     mut connection: Pin<&mut F>,
 ) -> bool
@@ -301,7 +321,7 @@ where
     F: Future<Output = hyper::Result<()>>,
 {
     poll_fn(|cx: &mut Context<'_>| {
-        if client_left.poll_left(cx).is_ready() {
+        if client_disconnected.poll_left(cx).is_ready() {
             record_protocol_error(core, requests, connection.as_mut(), cx);
             return Poll::Ready(true);
         }
@@ -313,7 +333,7 @@ where
         }
         match connection.as_mut().poll(cx) {
             Poll::Pending => {
-                ready!(client_left.poll_left_meanwhile(cx));
+                ready!(client_disconnected.poll_left_meanwhile(cx));
                 record_protocol_error(core, requests, connection.as_mut(), cx);
             }
             Poll::Ready(Ok(())) => {}
@@ -324,7 +344,7 @@ where
     .await
 }
 
-/// Records the protocol error because of which hyper was closing the connection when the client left. hyper
+/// Records the protocol error because of which hyper was closing the connection when the client disconnected. hyper
 /// reports it only when the connection is closed.
 fn record_protocol_error<F>(
     core: &ServeContext,

@@ -8,7 +8,7 @@
 //! makes room.
 //!
 //! A client may also close its sending side only, and wait for its reply. Both look the same until something is
-//! sent; [`super::client_left`] decides. A registration is also used to wake its connection when the phase of the
+//! sent; [`super::disconnect`] decides. A registration is also used to wake its connection when the phase of the
 //! drain changes.
 
 use std::{
@@ -219,7 +219,7 @@ mod tests {
     use super::*;
 
     impl Hangup {
-        /// Completes once the client has left.
+        /// Completes once the client has disconnected.
         async fn hung_up(&self) -> HungUp {
             std::future::poll_fn(|cx| self.poll_hung_up(cx)).await
         }

@@ -5,7 +5,7 @@
 //! `http1`, `http2`): so no part of one request is ever taken for another, unfinished heads have bounded
 //! memory (`head_budget`), and floods of frames end the connection (`frame_credits`). Requests that hyper
 //! accepts but servers could read in two ways are refused (`head_check`); refusals are counted (`defence`). A client
-//! that leaves is noticed immediately, whatever its request is waiting for (`hangup_watcher`, `client_left`). A
+//! that disconnects is noticed immediately, whatever its request is waiting for (`hangup_watcher`, `disconnect`). A
 //! client that stalls is cut off (`checked_socket`, `stream_executor`), as is one that keeps resetting its requests
 //! (`premature_resets`). A shutdown lets requests finish (`drain`).
 //!
@@ -16,13 +16,13 @@ mod checked_socket;
 mod chunked;
 mod client_connection;
 mod client_connections;
-mod client_left;
 mod connection;
 mod connection_service;
 mod core_load;
 mod data_core;
 mod defence;
 mod descriptor_limit;
+mod disconnect;
 mod drain;
 mod event;
 mod frame_credits;

@@ -33,8 +33,8 @@ const WAITING: Duration = Duration::from_secs(1);
 /// How long the upstream may take after that to begin its response, or to continue it.
 const EXECUTING: Duration = Duration::from_secs(5);
 
-/// Finds out whether the client of a connection has left.
-pub(super) struct ClientLeft<'a> {
+/// Finds out whether the client of a connection has disconnected.
+pub(super) struct ClientDisconnect<'a> {
     hangup: &'a Hangup,
     connection: &'a ClientConnection,
     /// Whether the client has closed at least its sending side.
@@ -51,7 +51,7 @@ struct Grace {
     timer: Pin<Box<Sleep>>,
 }
 
-impl<'a> ClientLeft<'a> {
+impl<'a> ClientDisconnect<'a> {
     pub(super) fn new(hangup: &'a Hangup, connection: &'a ClientConnection) -> Self {
         Self {
             hangup,
