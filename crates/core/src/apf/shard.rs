@@ -99,12 +99,7 @@ impl Dealer {
         Ok(Self { queues, hand_size })
     }
 
-    /// The number of queues dealt from.
-    pub const fn queues(&self) -> u32 {
-        self.queues
-    }
-
-    /// Deals the hand of the flow of this hash: distinct queue numbers below [`Self::queues`].
+    /// Deals the hand of the flow of this hash: distinct queue numbers, below the number of queues.
     pub fn deal(&self, hash: u64) -> Hand {
         let mut hand = Hand {
             cards: [0; MAX_HAND],
